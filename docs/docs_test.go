@@ -121,7 +121,8 @@ func TestLinksResolve(t *testing.T) {
 // textWidth limits the columns of a line of Markdown.
 const textWidth = 100
 
-// TestMarkdownLines: tables, code and quoted messages may be longer.
+// TestMarkdownLines checks that the lines of pages have at most textWidth columns. Only tables, code and quoted
+// messages may be longer.
 func TestMarkdownLines(t *testing.T) {
 	for _, page := range pages(t) {
 		n := 0

@@ -22,7 +22,8 @@ func TestMain(m *testing.M) {
 
 var update = flag.Bool("update", false, "rewrite the expected outputs in testdata")
 
-// TestScripts runs testdata/*.txtar: the commands, with an agent that has a fixed state and two emulated A100.
+// TestScripts runs testdata/*.txtar. The scripts test the commands with an agent that has a fixed state, and with two
+// emulated A100s.
 func TestScripts(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 2)
 	testscript.Run(t, testscript.Params{
@@ -191,7 +192,7 @@ func (fixed) Status(context.Context) (*api.Status, error) {
 	}, nil
 }
 
-// TestFind checks that jobs are named as squeue names them, including array tasks and components of het jobs.
+// TestFind checks that find accepts job ids in the format of squeue, including array tasks and components of het jobs.
 func TestFind(t *testing.T) {
 	jobs := []slurm.Job{{ID: 7}, {ID: 12, ArrayJob: 12, ArrayTask: "3-5"}, {ID: 14, ArrayJob: 12, ArrayTask: "2"}}
 	for text, want := range map[string]uint32{"7": 7, "12": 12, "12_2": 14, "12_9": 12, "8": 8, "7+0": 7, "5+2": 7} {

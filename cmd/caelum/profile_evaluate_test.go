@@ -104,8 +104,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestEnded checks that the summaries of the agents count, with the maximum over all nodes. Without summaries, the
-// times of the job's record count, after a minute.
+// TestEnded checks that a measurement uses the summaries of the agents, with the maximum over all nodes. If there are
+// no summaries after a minute, it uses the times in the job's record.
 func TestEnded(t *testing.T) {
 	begin := time.Unix(1700000000, 0)
 	r := slurm.Record{

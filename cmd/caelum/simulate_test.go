@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestLimitsAreNotCorrected checks that with --ends limits, policies use the time limits uncorrected, as the agents do.
+// TestLimitsAreNotCorrected checks that policies use the time limits uncorrected with --ends limits, as the agents do.
 // 40 jobs run for a hundredth of their limits. Then a job takes half of the GPU for a minute, with a limit of ten
 // minutes, and a second job waits for the whole GPU. A third, small job with a limit of five minutes starts
 // immediately, because the first job is expected to run longer than that. With corrected limits the first job would be

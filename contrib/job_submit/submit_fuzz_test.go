@@ -170,9 +170,9 @@ func seeds(f *testing.F) {
 	}
 }
 
-// FuzzSubmit checks that for every request and every table, both Luas give the answer that README.md specifies. The
-// user's own request stays. Only tres_per_node, admin_comment and priority are written. A refusal is one printable line
-// and changes nothing.
+// FuzzSubmit checks that both Lua versions give the answer that README.md specifies, for every request and every table.
+// The user's own request stays unchanged. The script writes only tres_per_node, admin_comment and priority. A refusal
+// is one printable line and changes nothing.
 func FuzzSubmit(f *testing.F) {
 	seeds(f)
 	lua, path := both(f)
@@ -323,9 +323,9 @@ func (m maker) change() fields {
 	return q
 }
 
-// FuzzModify checks that after an update by a user, a pending job in a managed partition has one typed slice per GPU
-// slot, or has no GPU and never had one. The user's own request stays, and only tres_per_node is written. Root's
-// updates pass unchanged.
+// FuzzModify checks the updates of pending jobs by users. After an update, a job in a managed partition has one typed
+// slice per GPU slot, or has no GPU and never had one. The user's own request stays unchanged, and the script writes
+// only tres_per_node. Root's updates pass unchanged.
 func FuzzModify(f *testing.F) {
 	seeds(f)
 	lua, path := both(f)

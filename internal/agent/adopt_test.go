@@ -50,8 +50,8 @@ func (w *world) states() map[string]string {
 	return states
 }
 
-// TestAdopt checks that the idle instance of a lost ledger is adopted. It is closed to users and leased like any other
-// instance, also by the next agent.
+// TestAdopt checks that the agent adopts the idle instance of a lost ledger. This agent and the next one close the
+// instance to users and lease it like any other instance.
 func TestAdopt(t *testing.T) {
 	w := newWorld(t, 1)
 	uuid := w.loseLedger()
@@ -147,7 +147,7 @@ func TestAdoptBesideUnknownJob(t *testing.T) {
 	text := w.leaseFile(id)
 	w.stop()
 	w.removeLedger()
-	// The lease file is damaged too, so the lease cannot be recovered from it.
+	// The lease file is damaged too, so the agent cannot restore the lease.
 	if err := os.WriteFile(file, []byte(text[:len(text)/2]), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -25,9 +25,9 @@ func (w *world) drift(meanwhile ...func()) {
 	w.start()
 }
 
-// TestNamesDriftUnderAJob checks that a job that runs while the driver's names change keeps its lease and its slice,
-// both under the new name. After the job, the agent uses only the new name: in the offers, for the idle instance, and
-// in its warning about slurm.conf.
+// TestNamesDriftUnderAJob checks that a job keeps its lease and its slice, both under the new name, if the driver's
+// names change while the job runs. After the job, the agent uses only the new name: in the offers, for the idle
+// instance, and in its warning about slurm.conf.
 func TestNamesDriftUnderAJob(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")
@@ -171,8 +171,8 @@ func TestAnotherModelsName(t *testing.T) {
 	}
 }
 
-// TestNameAndInstanceGone checks that an instance that is removed while its profile is renamed is removed from the
-// ledger, and the log names its job.
+// TestNameAndInstanceGone checks that the agent removes an instance from the ledger, and names its job in the log, if
+// the instance is removed while its profile is renamed.
 func TestNameAndInstanceGone(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")
@@ -188,8 +188,8 @@ func TestNameAndInstanceGone(t *testing.T) {
 	}
 }
 
-// TestStaleNeedsEveryGPU checks that no profile is stale while a GPU is not managed, because it may be a profile of
-// this GPU. closed is never stale.
+// TestStaleNeedsEveryGPU checks that no profile is stale while a GPU is not managed, because the profile may belong to
+// this GPU. The type closed is never stale.
 func TestStaleNeedsEveryGPU(t *testing.T) {
 	w := newWorld(t, 2)
 	node := slurm.Node{Name: "n1", Gres: gres(t, "gpu:a100:14,mig:1g.5gb:0,mig:1g.24gb:0,mig:closed:56")}

@@ -17,7 +17,7 @@ import (
 	"caelum/internal/slurm/slurmtest"
 )
 
-// TestLifeOfAJob checks that a job waits for a slice that is not offered. The agent publishes the slice, the job
+// TestLifeOfAJob follows a job that waits for a slice which is not offered. The agent publishes the slice, the job
 // starts, the slice is carved, and its files belong to the user. After the job the slice is idle, its files belong to
 // root, and the next job of this kind gets the same slice.
 func TestLifeOfAJob(t *testing.T) {
@@ -96,8 +96,8 @@ func TestTwoSlicesAndRepeatedProlog(t *testing.T) {
 	}
 }
 
-// TestExclusive checks that an --exclusive job is allocated every slot and slice, and gets only the slices that it
-// requests. The first job requests no GPU, and the second requests one slice.
+// TestExclusive checks that an --exclusive job gets only the slices that it requests, although slurmctld allocates
+// every slot and slice to the job. The first job requests no GPU, and the second requests one slice.
 func TestExclusive(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -125,8 +125,8 @@ func TestExclusive(t *testing.T) {
 	}
 }
 
-// TestExclusiveLeavesNothingBehind checks that slices that an --exclusive job is allocated beyond its request are not
-// free in addition to the plan when the job has ended and its epilog has not published yet.
+// TestExclusiveLeavesNothingBehind checks the counts between the end of an --exclusive job and the publication by its
+// epilog. The slices that slurmctld allocated beyond the job's request must not be free in addition to the plan.
 func TestExclusiveLeavesNothingBehind(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -164,7 +164,8 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestForeignInstance checks that an instance of another program is not touched, and its units are not offered.
+// TestForeignInstance checks that the agent does not change an instance of another program, and does not offer its
+// units.
 func TestForeignInstance(t *testing.T) {
 	w := newWorld(t, 1)
 	w.node.Emulator(t, "create", "0", "2g.10gb", "2")
@@ -186,8 +187,8 @@ func TestForeignInstance(t *testing.T) {
 	}
 }
 
-// TestStuckInstance checks that the units of an idle instance that cannot be destroyed are not offered until it can be
-// destroyed.
+// TestStuckInstance checks that the agent does not offer the units of an idle instance while the driver refuses to
+// destroy the instance.
 func TestStuckInstance(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")
@@ -250,7 +251,7 @@ func TestUnregisteredNodeOffersNothing(t *testing.T) {
 	}
 }
 
-// TestRegistersDuringAPass checks that if slurmd registers while a pass runs, this pass publishes offers.
+// TestRegistersDuringAPass checks that a pass publishes offers if slurmd registers while the pass runs.
 func TestRegistersDuringAPass(t *testing.T) {
 	w := newWorld(t, 1)
 	if err := w.fake.Unregister("n1"); err != nil {
@@ -273,8 +274,8 @@ func TestRegistersDuringAPass(t *testing.T) {
 	}
 }
 
-// TestUnregisteredDuringAPass checks that slurmctld restarts after a pass has read the nodes. Nothing is offered until
-// slurmd has registered.
+// TestUnregisteredDuringAPass checks that the agent offers nothing until slurmd has registered if slurmctld restarts
+// after a pass has read the nodes.
 func TestUnregisteredDuringAPass(t *testing.T) {
 	w := newWorld(t, 1)
 	w.once("Queue", func() {
@@ -291,8 +292,9 @@ func TestUnregisteredDuringAPass(t *testing.T) {
 	}
 }
 
-// TestUnregisteredDuringASlowPass checks that slurmctld restarts after a pass has read the nodes, and the pass
-// continues later, as when one of Slurm's commands tries to reach slurmctld meanwhile. The pass writes nothing.
+// TestUnregisteredDuringASlowPass checks that a pass writes nothing if slurmctld restarts after the pass has read the
+// nodes, and the pass continues only later. Such a delay occurs when one of Slurm's commands tries to reach slurmctld
+// in the meantime.
 func TestUnregisteredDuringASlowPass(t *testing.T) {
 	w := newWorld(t, 1)
 	w.startNow("2g.10gb:1")
@@ -303,8 +305,8 @@ func TestUnregisteredDuringASlowPass(t *testing.T) {
 	}
 }
 
-// TestUnregisteredDuringAReading checks that the second reading of the node, which checks the first, is slow too, and
-// comes from the slurmctld that has ended.
+// TestUnregisteredDuringAReading checks the same as TestUnregisteredDuringASlowPass if the second reading of the node,
+// which checks the first, is slow as well, and its answer comes from the slurmctld that has ended.
 func TestUnregisteredDuringAReading(t *testing.T) {
 	w := newWorld(t, 1)
 	w.startNow("2g.10gb:1")
@@ -336,7 +338,7 @@ func (w *world) restartIn(op string, restarted *bool) {
 	})
 }
 
-// TestLostGPU checks that if a GPU falls off the bus during a carve, the slice is carved on another GPU. Neither the
+// TestLostGPU checks that a slice is carved on another GPU if its GPU falls off the bus during the carve. Neither the
 // job nor the node fails.
 func TestLostGPU(t *testing.T) {
 	w := newWorld(t, 2)
@@ -365,8 +367,8 @@ func TestLostGPU(t *testing.T) {
 	}
 }
 
-// TestCrash checks that leases and their slices survive a crash of the agent. A job that slurmctld has started
-// meanwhile is counted.
+// TestCrash checks that leases and their slices survive a crash of the agent, and that the next agent counts a job
+// which slurmctld has started in the meantime.
 func TestCrash(t *testing.T) {
 	w := newWorld(t, 1)
 	a := w.startNow("3g.20gb:1")
@@ -511,8 +513,8 @@ func TestGivingUp(t *testing.T) {
 	}
 }
 
-// TestExpectedEnd checks that the node publishes for the other nodes when a job is expected to end: after its learned
-// run time, or at its time limit once the job has run longer than that.
+// TestExpectedEnd checks the expected end of a job that the node publishes for the other nodes: after the learned run
+// time, or at the time limit if the job has run longer than its learned run time.
 func TestExpectedEnd(t *testing.T) {
 	w := newWorld(t, 1)
 	j := job(1, "7g.40gb:1")

@@ -57,7 +57,7 @@ func TestIdleInstanceRemoved(t *testing.T) {
 			remove(w, w.instance(old.UUID))
 
 			got := w.granted("1g.5gb")
-			in := w.instance(got.UUID) // fails the test when there is none
+			in := w.instance(got.UUID) // fails the test if the instance does not exist
 			if got.UUID == old.UUID || got.Reused || in.Start != got.Start || len(in.CIs) != 1 {
 				t.Errorf("leased %+v after %+v was removed; the GPU has %+v", got, old, in)
 			}

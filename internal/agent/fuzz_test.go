@@ -183,8 +183,8 @@ func (w *world) reset(t *testing.T) {
 	}
 }
 
-// everything returns a text of all that a call could change: the agent's status, its lease files, the GPU's instances,
-// and the number of writes into slurmctld.
+// everything returns as text all state that a call could change: the agent's status, its lease files, the GPU's
+// instances, and the number of writes into slurmctld.
 func (w *world) everything(t *testing.T) string {
 	var b strings.Builder
 	status, err := w.agent.Status(t.Context())

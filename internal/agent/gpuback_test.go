@@ -49,8 +49,8 @@ func TestGPUComesBack(t *testing.T) {
 	}
 }
 
-// TestGPUBecomesUsable checks that the agent restarts, once, when a GPU becomes usable that was not usable at the
-// agent's start.
+// TestGPUBecomesUsable checks that the agent restarts once if a GPU that was not usable at the start of the agent
+// becomes usable.
 func TestGPUBecomesUsable(t *testing.T) {
 	w := newWorld(t, 2)
 	w.stop()

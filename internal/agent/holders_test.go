@@ -134,7 +134,7 @@ func (h *held) wholeFile() string {
 }
 
 // TestHolderRequeuesJob checks that a user who opens a slice between its offer and its lease can delay another user's
-// batch job, but cannot cause the agent to give the job up.
+// batch job, but cannot make the agent hold the job permanently.
 func TestHolderRequeuesJob(t *testing.T) {
 	h := newHeld(t, 1)
 	file := h.wholeFile()
@@ -184,7 +184,7 @@ func TestHolderDelaysProlog(t *testing.T) {
 	}
 }
 
-// TestHolderLoggedOnce checks that a holder that changes its name again and again does not fill the log.
+// TestHolderLoggedOnce checks that a process which holds a slice and changes its name repeatedly does not fill the log.
 func TestHolderLoggedOnce(t *testing.T) {
 	h := newHeld(t, 1)
 	file := h.wholeFile()
@@ -207,8 +207,8 @@ func TestHolderLoggedOnce(t *testing.T) {
 	}
 }
 
-// TestDescriptorOfNewInstance checks that if a process of another user opened the files of a new instance before the
-// agent closed them, the job gets another slice.
+// TestDescriptorOfNewInstance checks that a job gets another slice if a process of another user opened the files of a
+// new instance before the agent closed them.
 func TestDescriptorOfNewInstance(t *testing.T) {
 	h := newHeld(t, 1)
 	id := h.startNow("2g.10gb:1")
@@ -232,7 +232,7 @@ func TestDescriptorOfNewInstance(t *testing.T) {
 	}
 }
 
-// TestDescriptorsUnreadable checks that if the processes cannot be listed, the slice is set aside.
+// TestDescriptorsUnreadable checks that the agent sets the slice aside if it cannot list the processes.
 func TestDescriptorsUnreadable(t *testing.T) {
 	h := newHeld(t, 1)
 	id := h.startNow("2g.10gb:1")

@@ -93,7 +93,7 @@ func TestProcessOutlivesItsJob(t *testing.T) {
 	}
 }
 
-// TestIdleInstanceInUse checks that if a process uses an idle instance, a job gets another instance.
+// TestIdleInstanceInUse checks that a job gets another instance if a process uses the idle instance.
 func TestIdleInstanceInUse(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")

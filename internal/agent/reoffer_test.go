@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// full fills one GPU with jobs of the smallest slice, and leaves jobs waiting.
+// full fills one GPU with jobs of the smallest slice, and submits the waiting jobs.
 func (w *world) full(waiting ...string) (running []uint32) {
 	w.t.Helper()
 	for range 7 {
@@ -20,8 +20,8 @@ func (w *world) full(waiting ...string) (running []uint32) {
 	return running
 }
 
-// TestOfferedAgain checks that a released slice that the next waiting job requests is offered when the epilog is over,
-// without a call to slurmctld.
+// TestOfferedAgain checks that a released slice is offered when the epilog ends, without a call to slurmctld, if the
+// first waiting job requests a slice of this profile.
 func TestOfferedAgain(t *testing.T) {
 	w := newWorld(t, 1)
 	running := w.full("1g.5gb:1", "1g.5gb:1")

@@ -46,7 +46,8 @@ func TestController(t *testing.T) {
 	}
 }
 
-// TestNoFault checks that a slot count that a broken GPU explains and files that do not exist are not faults.
+// TestNoFault checks that the doctor reports no fault for a slot count that a broken GPU explains, and for files that
+// do not exist.
 func TestNoFault(t *testing.T) {
 	f := healthy()
 	f.Agent.GPUs = append(f.Agent.GPUs, api.GPU{Index: 1, Problem: "the GPU is lost"})

@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asHolder is the environment variable that makes the test binary a process that holds a device. Its value says how.
+// asHolder is the environment variable that makes the test binary a process that holds a device. Its value is a key of
+// ways.
 const asHolder = "HOLDERS_TEST_WAY"
 
 func TestMain(m *testing.M) {
@@ -34,7 +35,8 @@ func beHolder(way, path string) {
 	bufio.NewReader(os.Stdin).ReadString('\n')
 }
 
-// ways are the ways in which a process can hold a device. Each function becomes the user of HOLDERS_TEST_UID.
+// ways are the ways in which a process can hold a device. Each function first changes to the user id in
+// HOLDERS_TEST_UID.
 var ways = map[string]func(path string){
 	"nothing": func(string) { becomeUser() },
 	"open": func(path string) {
@@ -50,7 +52,7 @@ var ways = map[string]func(path string){
 	"detached": holdDetached,
 }
 
-// holdInThread opens the device in a thread with a descriptor table of its own.
+// holdInThread opens the device in a thread that has its own descriptor table.
 func holdInThread(path string) {
 	becomeUser()
 	done := make(chan bool)
@@ -226,8 +228,8 @@ func contains(list []Process, pid int) bool {
 	return false
 }
 
-// TestHoldersLimit checks that the scan names the user whose processes it did not read completely, and reads those of
-// other users.
+// TestHoldersLimit checks that the scan names the user whose processes it did not read completely, and that it reads
+// the processes of other users.
 func TestHoldersLimit(t *testing.T) {
 	path := node(t, full)
 	s := &Processes{Proc: "/proc", Limit: processCost}

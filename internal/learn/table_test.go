@@ -81,8 +81,8 @@ func filled(t *testing.T) *repo.Repo {
 	return r
 }
 
-// TestWrite checks that the administrator's lines stay. Below them are the learned lines that differ from their
-// fall-back, newest first.
+// TestWrite checks that the administrator's lines stay unchanged. The learned lines that differ from their fall-back
+// follow, newest first.
 func TestWrite(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 41\n"+own)
 	done, err := Write(path, filled(t), predict.DefaultSite)
@@ -126,8 +126,8 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// TestWriteShared checks that if the site shares runs and enough users have run a script, the script has a site line. A
-// user with runs of her own also has a line.
+// TestWriteShared checks that a script has a site line if the site shares runs and enough users have run the script. A
+// user with own runs of the script also has a line.
 func TestWriteShared(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own+"user 1002:"+work+" 3g.20gb\n")
 	site := predict.DefaultSite
@@ -149,8 +149,8 @@ func TestWriteShared(t *testing.T) {
 	}
 }
 
-// TestWriteChangesNothing checks that with the same repository the file is not written. New runs change the learned
-// lines only.
+// TestWriteChangesNothing checks that the file is not written if the repository has not changed, and that new runs
+// change only the learned lines.
 func TestWriteChangesNothing(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own)
 	r := filled(t)
@@ -175,8 +175,8 @@ func TestWriteChangesNothing(t *testing.T) {
 	}
 }
 
-// TestWriteKeepsOwnerAndMode checks that slurmctld's user can still read the file, a link stays a link, and no other
-// file is left in the folder.
+// TestWriteKeepsOwnerAndMode checks that slurmctld's user can still read the file, that a link stays a link, and that
+// no other file remains in the folder.
 func TestWriteKeepsOwnerAndMode(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own)
 	if os.Geteuid() == 0 {
@@ -232,7 +232,7 @@ func TestWriteBounds(t *testing.T) {
 	}
 }
 
-// TestWriteRefuses checks that the error names a file that is not a table, and the file is not changed.
+// TestWriteRefuses checks that the error names a file that is not a table, and that the file is not changed.
 func TestWriteRefuses(t *testing.T) {
 	r := filled(t)
 	for text, want := range map[string]string{
@@ -262,8 +262,8 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-// TestModels checks that the GPU model of the default profile comes first, then those whose whole-GPU profile is also
-// listed. The memory in the table counts.
+// TestModels checks the order of the GPU models: the model of the default profile comes first, then the models whose
+// whole-GPU profile is also listed. Models have the memory sizes of the table.
 func TestModels(t *testing.T) {
 	tab, err := parseTable("caelum-decisions 1 1\n" + own + "profile 7g.80gb\nprofile 3g.40gb\nprofile 1g.5gb+me\n")
 	if err != nil {

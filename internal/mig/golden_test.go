@@ -83,7 +83,7 @@ func TestGoldenFirstSlice(t *testing.T) {
 	}
 }
 
-// arrangement is what may differ between two ways to place the same profiles.
+// arrangement contains the properties that can differ between two ways to place the same profiles.
 type arrangement struct {
 	cc   int
 	room [6]int // by profile: open placements

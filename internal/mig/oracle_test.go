@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The oracle: a plain implementation of the rules of MIG on sets of intervals. It shares only the tables with the
-// package.
+// The oracle is a plain implementation of the rules of MIG on sets of intervals. Oracle and package share only the
+// tables.
 
 type interval struct {
 	name     string

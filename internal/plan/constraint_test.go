@@ -15,7 +15,7 @@ func TestConstraints(t *testing.T) {
 	for _, c := range []struct {
 		text  string
 		nodes int
-		on    string // where it is planned on n1 (a), n2 (b) and n3 (b, c)
+		on    string // the node of the plan, among n1 (a), n2 (b) and n3 (b, c)
 		says  string
 	}{
 		{"a", 1, "n1", ""},

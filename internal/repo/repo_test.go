@@ -49,8 +49,8 @@ func job(t *testing.T, r *Repo, id uint32) []predict.Run {
 	return runs
 }
 
-// TestMigratesKeys checks that version 2 grouped runs by key. In version 3 the runs of one key belong to their users,
-// and a key that an administrator has forgotten stays forgotten.
+// TestMigratesKeys migrates a repository of version 2, which grouped runs by key. In version 3 the runs of one key
+// belong to their users, and a key that an administrator has forgotten stays forgotten.
 func TestMigratesKeys(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo.db")
 	values := func(id, uid int) string {

@@ -233,7 +233,7 @@ func TestNoJobIsLost(t *testing.T) {
 	})
 }
 
-// A run can be repeated with the same Config. BestStatic depends on this.
+// TestTheSameAgain checks that a run can be repeated with the same Config. BestStatic depends on this.
 func TestTheSameAgain(t *testing.T) {
 	for _, know := range endEstimates {
 		t.Run(know.name, func(t *testing.T) {

@@ -43,7 +43,7 @@ func play(dir string) int {
 		fmt.Fprintln(os.Stderr, "no scene", n)
 		return 99
 	}
-	// squeue ends its fields as the format says: after "jobid:0" or "%A". sacct has an argument for it.
+	// The format of squeue contains the separator, after "jobid:0" or "%A". sacct has an argument for the separator.
 	sep := recordedSep
 	for _, arg := range os.Args {
 		if given, ok := strings.CutPrefix(arg, "--delimiter="); ok {
@@ -161,7 +161,7 @@ func TestJobReadsAllocation(t *testing.T) {
 }
 
 // TestJobRequeuedMeanwhile requeues the job between the two requests, or starts it on another node. The details that
-// scontrol prints may then be an imitation, and Job does not use them.
+// scontrol prints may then be an imitation, so Job does not use them.
 func TestJobRequeuedMeanwhile(t *testing.T) {
 	imitation := "\n   JOB_GRES=mig:7g.40gb:1\n     Nodes=n3 CPU_IDs=0 Mem=0 GRES=mig:7g.40gb(CNT:1)\n   " +
 		"MinCPUsNode=1 \n"
@@ -211,8 +211,8 @@ func TestJobImitatingAnAllocation(t *testing.T) {
 	}
 }
 
-// TestWritesNameOneTask checks that the last task of an array has the array's id, so the arguments of scontrol name the
-// task.
+// TestWritesNameOneTask checks that the arguments of scontrol name the task for the last task of an array, which has
+// the array's id.
 func TestWritesNameOneTask(t *testing.T) {
 	ctx := context.Background()
 	array := map[string]string{"jobid": "7", "arrayjobid": "7", "arraytaskid": "3"}

@@ -83,7 +83,7 @@ func TestAllocated(t *testing.T) {
 		{"gres/gpu:a100=2,gres/gpu=2", allocation{gpus: 2}},
 		{"gres/gpu:a100=2,gres/gpu:h100=1", allocation{gpus: 3}}, // AccountingStorageTRES without gres/gpu
 		{"gres/gpu=1,gres/mig:2g.10gb=1,gres/mig=1", allocation{gpus: 1, profile: "2g.10gb"}},
-		// gres/gpu counts slots
+		// gres/gpu counts slots.
 		{"gres/gpu:a100=2,gres/gpu=2,gres/mig:2g.10gb=2,node=1", allocation{gpus: 2, profile: "2g.10gb", nodes: 1}},
 		{"gres/mig:1g.10gb+me=3,gres/mig:2g.10gb=0", allocation{gpus: 3, profile: "1g.10gb+me"}},
 		{"gres/mig:closed=3", allocation{}},

@@ -82,7 +82,7 @@ func names(nodes []slurm.Node) string {
 	return strings.Join(all, " ")
 }
 
-// follow returns the node with the offers that the plan of a snapshot has for it.
+// follow returns the node with the offers that the plan of a snapshot assigns to the node.
 func follow(snapshot plan.Snapshot, name string) slurm.Node {
 	v := plan.New(snapshot, place.Reach, nil)
 	k := v.Member(name)
@@ -94,7 +94,7 @@ func follow(snapshot plan.Snapshot, name string) slurm.Node {
 	return n
 }
 
-// settled returns the nodes with the offers that the plan for this queue has for them.
+// settled returns the nodes with the offers that the plan for this queue assigns to them.
 func settled(nodes []slurm.Node, waiting ...slurm.Waiting) (all []slurm.Node) {
 	for _, n := range nodes {
 		all = append(all, follow(snapshotOf(nodes, waiting...), n.Name))

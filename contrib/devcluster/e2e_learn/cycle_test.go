@@ -53,10 +53,10 @@ func (s site) learned(id, config string) {
 	s.on("", "caelum", "repo", "decisions", "--config", config)
 }
 
-// TestUnchangedScript checks that an unknown script gets the site's default in its first run, and then the smallest
-// slice that is sufficient for it. Other users' scripts and other scripts of the same user get no prediction from it,
-// until the site shares the learned profiles between users. After one sync every host has the same data, also a host
-// that has lost its repository.
+// TestUnchangedScript checks that an unknown script gets the site's default in its first run, and afterwards the
+// smallest slice that is sufficient for the script. Other users' scripts and other scripts of the same user get no
+// prediction from these runs, until the site shares the learned profiles between users. After one sync every host has
+// the same data, including a host that has lost its repository.
 func TestUnchangedScript(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.Chmod(folder, 0o755); err != nil {

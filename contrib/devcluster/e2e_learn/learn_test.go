@@ -21,8 +21,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestMain plays, when it is called with "inside FOLDER ID...", the nodes' agents: Slurm's commands work in the cluster
-// only.
+// TestMain acts as the agents of the nodes if the binary is called with "inside FOLDER ID...". This is necessary
+// because Slurm's commands work only inside the cluster.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 3 && os.Args[1] == "inside" {
 		if err := record(os.Args[2], os.Args[3:]); err != nil {

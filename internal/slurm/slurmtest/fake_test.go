@@ -53,7 +53,7 @@ func testNodes(t testing.TB) []Node {
 	}
 }
 
-// TestStory drives a Fake; each command draws nodes and jobs after it.
+// TestStory runs commands on a Fake, and prints the nodes and jobs after each command.
 func TestStory(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		f := New(testNodes(t)...)
