@@ -146,7 +146,7 @@ local function refresh()
     file:seek("set")
     fresh, why = parse(file:read(MAX_BYTES + 1) or "")
   elseif head and head:find("^[^\n]*\r") then
-    why = "its lines end with CR LF, and with LF they should"
+    why = "its lines end with CR LF; they must end with LF"
   elseif file and not version then
     why = "its first line is not \"caelum-decisions 1 <generation>\""
   end
@@ -156,9 +156,8 @@ local function refresh()
   if fresh then
     decisions = fresh
     if fresh.old > 0 then
-      slurm.log_error("%s", "caelum: decision table " .. TABLE .. ": " .. fresh.old ..
-        " key lines without a user have no effect; write key <user id>:<key>, or run `caelum repo decisions` " ..
-        "to replace them")
+      slurm.log_error("%s", "caelum: decision table " .. TABLE .. ": key lines without a user id (" ..
+        fresh.old .. ") have no effect; write key <user id>:<key>, or run `caelum repo decisions` to replace them")
     end
     return
   end
@@ -263,6 +262,10 @@ local function unreadable(r)
   end
 end
 
+-- counted returns a number with its noun: "1 GPU", "2 GPUs".
+local function counted(n, noun) return n .. " " .. noun .. (n == 1 and "" or "s") end
+
+-- scaled returns a request with each count multiplied by factor / divisor, or nil if a result is not a whole number.
 local function scaled(gpu, factor, divisor)
   local out = {all = 0, types = gpu.types, count = {}}
   for kind, n in pairs(gpu.count) do
@@ -280,19 +283,19 @@ local function slots(r, job)
   local even, what
   if r.node.gpu.all > 0 then return r.node.gpu end
   if r.job.gpu.all > 0 then
-    even, what = scaled(r.job.gpu, 1, r.nodes), r.job.gpu.all .. " GPUs"
+    even, what = scaled(r.job.gpu, 1, r.nodes), counted(r.job.gpu.all, "GPU")
   elseif r.socket.gpu.all > 0 then
     local sockets = count(job.sockets_per_node)
     if not sockets then return nil, "--gpus-per-socket needs --sockets-per-node" end
     return scaled(r.socket.gpu, sockets, 1)
   elseif r.task.gpu.all > 0 then
     local tasks = r.tasks_per_node and r.tasks_per_node * r.nodes or r.tasks or r.nodes
-    even, what = scaled(r.task.gpu, tasks, r.nodes), "the GPUs of " .. tasks .. " tasks"
+    even, what = scaled(r.task.gpu, tasks, r.nodes), "the GPUs of " .. counted(tasks, "task")
   elseif r.node.mig.all > 0 then
     return {all = r.node.mig.all, types = {""}, count = {[""] = r.node.mig.all}}
   else
     local gpus = math.floor((r.tasks or r.nodes * r.tasks_per_gpu) / r.tasks_per_gpu)
-    even, what = scaled({types = {""}, count = {[""] = gpus}}, 1, r.nodes), gpus .. " GPUs"
+    even, what = scaled({types = {""}, count = {[""] = gpus}}, 1, r.nodes), counted(gpus, "GPU")
   end
   if even then return even end
   return nil, what .. " cannot be shared evenly by " .. r.nodes .. " nodes: ask for them with --gpus-per-node"
@@ -504,8 +507,8 @@ local function resolve(r, gpus, t, job, predicted)
   end
   if typed and mig.count[""] then return nil, "name a profile for every slice, or for none" end
   if mig.all > 0 and mig.all ~= gpus.all then
-    return nil, "the request names " .. mig.all .. " slices and " .. gpus.all ..
-      " GPUs per node: the numbers must be equal"
+    return nil, "the request names " .. counted(mig.all, "slice") .. " and " .. counted(gpus.all, "GPU") ..
+      " per node: the numbers must be equal"
   end
   for _, entry in ipairs(r.node.list) do
     if not (entry.name == "mig" and entry.type == "") then kept[#kept + 1] = entry.text end

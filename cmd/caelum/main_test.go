@@ -50,7 +50,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// status N COMMAND: runs COMMAND, which must end with exit status N. `! exec` does not check the value of the status.
+// status N COMMAND runs COMMAND, which must end with exit status N. `! exec` does not check the value of the status.
 func status(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: status N command [argument...]")
@@ -69,7 +69,7 @@ func status(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// expand FILE: replaces the environment variables in a file by their values.
+// expand FILE replaces the environment variables in a file with their values.
 func expand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: expand FILE")
@@ -114,7 +114,7 @@ func (fixed) Job(_ context.Context, id uint32) (*api.Lease, error) {
 	return &lease, nil
 }
 
-// Adopt adopts MIG-9, and no other instance.
+// Adopt adopts only the instance MIG-9.
 func (fixed) Adopt(_ context.Context, req api.AdoptRequest) ([]api.Adoption, error) {
 	nine := api.Adoption{
 		Instance: api.Instance{

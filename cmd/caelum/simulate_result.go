@@ -20,7 +20,7 @@ type simulation struct {
 	LeftOut  []trace.Left `json:"left_out,omitempty"`
 	// Assumed counts the jobs that are assumed to need a whole GPU because their usage was not recorded.
 	Assumed int `json:"assumed_whole,omitempty"`
-	// Several counts the jobs that are assumed to need whole GPUs because the recorded usage is the sum of several
+	// Several counts the jobs that are assumed to need whole GPUs because their recorded usage is the sum over several
 	// GPUs.
 	Several int `json:"several_whole,omitempty"`
 	// Needs counts the jobs by the profile that they need, each on the first GPU model that has a suitable profile.
@@ -36,10 +36,11 @@ type simulation struct {
 	Memory   *sim.Memory    `json:"memory,omitempty"`
 	Policies []run          `json:"policies"`
 
-	slower bool // jobs can run longer than they need to: on a smaller slice, or because they are requeued
+	slower bool // jobs can run longer than necessary: on a smaller slice, or after a requeue
 }
 
-// newSimulation returns the output without the results of the policies. It has the actual waits, if they are known.
+// newSimulation returns the output without the results of the policies. The output contains the actual waits, if they
+// are known.
 func newSimulation(o simulateOptions, c sim.Config, workload *trace.Workload) simulation {
 	s := simulation{
 		Workload: o.describe(),
@@ -80,7 +81,7 @@ func needs(jobs []trace.Job, gpus []*mig.Model) map[string]int {
 	return count
 }
 
-// loss reports whether there is no queue.
+// loss reports whether the simulation has no queue, so that jobs are rejected.
 func (s simulation) loss() bool { return s.Queue == "none" }
 
 // run is the result of one policy.
@@ -142,7 +143,7 @@ func newRun(policy, layouts string, r *sim.Result) run {
 	}
 }
 
-// reality is the name of the row with the actual waits of the jobs. This row has no other figures.
+// reality is the name of the row with the actual waits of the jobs. The row has no other figures.
 const reality = "(as it was)"
 
 // asItWas returns the row with the actual waits of the jobs.

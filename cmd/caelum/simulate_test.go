@@ -50,10 +50,10 @@ func TestLimitsAreNotCorrected(t *testing.T) {
 		}
 		return got.Policies[1].LongestWait
 	}
-	if got := longest("limits"); got != 59 { // of the whole-GPU job; the small job did not wait
+	if got := longest("limits"); got != 59 { // the wait of the whole-GPU job; the small job did not wait
 		t.Errorf("limits: the longest wait is %v s, want 59", got)
 	}
-	if got := longest("corrected"); got != 158 { // of the small job, behind both
+	if got := longest("corrected"); got != 158 { // the wait of the small job, which starts last
 		t.Errorf("corrected: the longest wait is %v s, want 158", got)
 	}
 }

@@ -159,7 +159,7 @@ func (p probe) force(d decisions.Table, why error) {
 	known := learned(d, stamp{probed.UID, predict.Key(probed), predict.Fingerprint(probed)})
 	log := p.partitions(d, known)
 	if why == nil && d.OldKeys > 0 { // keys without a user have no effect
-		says := fmt.Sprintf(": %d key lines without a user have no effect;", d.OldKeys)
+		says := fmt.Sprintf(": key lines without a user id (%d) have no effect;", d.OldKeys)
 		if len(log) != 1 || !strings.Contains(log[0], says) {
 			p.Fatalf("%s, table %q\nlogged %q, want %q", p.lua.name, p.text, log, says)
 		}

@@ -182,7 +182,7 @@ for _, case in ipairs({
   {"an unknown profile", {tres_per_node = "gres:mig:9g.99gb:1"}, "no MIG profile 9g%.99gb here; the profiles are 1g%.5gb, 1g%.5gb%+me, 2g%.10gb, 3g%.20gb, 7g%.40gb"},
   {"the filler", {tres_per_node = "gres:mig:closed:1"}, "no MIG profile closed"},
   {"an unknown --mig", {tres_per_node = "gres:gpu:1", spank_job_env = {[0] = "_SLURM_SPANK_OPTION_caelum_mig=%s%n\27[2J"}}, "^caelum: %-%-mig: there is no MIG profile %?s%?n%?%?2J here"},
-  {"slices and GPUs that disagree", {tres_per_node = "gres:mig:1g.5gb:2,gres:gpu:1"}, "2 slices and 1 GPUs"},
+  {"slices and GPUs that disagree", {tres_per_node = "gres:mig:1g.5gb:2,gres:gpu:1"}, "2 slices and 1 GPU per node"},
   {"typed and untyped slices", {tres_per_node = "gres:mig:1g.5gb:1,gres:mig:1"}, "every slice, or for none"},
   {"slices per job", {tres_per_job = "gres:mig:1g.5gb:1"}, "per node"},
   {"slices per task", {tres_per_task = "gres/mig:1g.5gb=1", num_tasks = 2}, "per node"},
@@ -444,7 +444,7 @@ for _ = 1, 2 do
   local _, old = submit({tres_per_node = "gres:gpu:1"})
   check(old.tres_per_node == "gres:gpu:1,gres:mig:2g.10gb:1", "a key without a user", old.tres_per_node)
 end
-check(#log == 1 and log[1]:find("2 key lines without a user have no effect", 1, true), "and the log says so", log[1])
+check(#log == 1 and log[1]:find("key lines without a user id (2) have no effect", 1, true), "and the log says so", log[1])
 log = {}
 write_table(TABLE .. "key 1001:" .. known_key .. " 7g.40gb\nkey 1001:" .. plain .. " 1g.5gb\n")
 submit({tres_per_node = "gres:gpu:1"})

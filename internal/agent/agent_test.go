@@ -152,7 +152,7 @@ func TestMistakes(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
 	id := w.startNow("1g.5gb:2")
-	if l := w.lease(id); !strings.Contains(l.Error, "2 slices and 1 of gres/gpu") {
+	if l := w.lease(id); !strings.Contains(l.Error, "2 of gres/mig and 1 of gres/gpu") {
 		t.Errorf("%+v", l)
 	}
 	if got := w.leaseFile(id); !strings.Contains(got, "\nerror the job has 2 slices") {

@@ -73,7 +73,7 @@ func (c *Config) check() error {
 		}
 	}
 	if c.Policy != nil && c.Static != nil {
-		return fmt.Errorf("a policy and fixed layouts exclude each other: give one of them")
+		return fmt.Errorf("a policy and fixed layouts cannot be combined; give one of them")
 	}
 	all := 0
 	for _, n := range c.Nodes {
