@@ -155,7 +155,7 @@ func TestMistakes(t *testing.T) {
 	if l := w.lease(id); !strings.Contains(l.Error, "2 of gres/mig and 1 of gres/gpu") {
 		t.Errorf("%+v", l)
 	}
-	if got := w.leaseFile(id); !strings.Contains(got, "\nerror the job has 2 slices") {
+	if got := w.leaseFile(id); !strings.Contains(got, "\nerror the job has 2 of gres/mig") {
 		t.Errorf("lease file:\n%s", got)
 	}
 	l, err := w.agent.Lease(context.Background(), 999, api.LeaseRequest{UID: 1, Slots: []int{0}})
