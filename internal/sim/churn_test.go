@@ -34,7 +34,7 @@ func policy(t testing.TB, name string) place.Policy {
 	return p
 }
 
-// endEstimates are the kinds of knowledge that policies have of the ends of jobs.
+// endEstimates are the kinds of knowledge that policies have about the ends of jobs.
 var endEstimates = []struct {
 	name     string
 	learn    bool
@@ -70,8 +70,7 @@ func readChurn() churn {
 	return c
 }
 
-// compare runs the policies on every mix, and checks the order of their values. know is the index of what the policies
-// know of the ends.
+// compare runs the policies on every mix, and checks the order of their values. know is an index into endEstimates.
 func (c churn) compare(
 	t *testing.T,
 	what string,

@@ -17,13 +17,14 @@ import (
 	"caelum/internal/trace"
 )
 
-// watched is a room that records the reservations for the head of the queue and the time at which each job got room.
+// watched is a room that records the reservations for the head of the queue, and the time at which each job got its
+// slices.
 type watched struct {
 	room
 	s          *simulation
 	reserved   map[*job]float64 // the earliest start that was ever reserved for the job
-	turn       map[*job]float64 // when the job got room; its instance may still have to be created
-	order      []*job           // in the order in which they got room
+	turn       map[*job]float64 // time at which the job got its slices; they may not be created yet
+	order      []*job           // in the order in which they got their slices
 	backfilled int
 	after      func() // called after every attempt
 }
@@ -47,7 +48,7 @@ func (w *watched) place(k int, r *reservation) (bool, *reservation) {
 	return got, first
 }
 
-// watch does what Run does, in a watched room.
+// watch does the same as Run, with a watched room.
 func watch(c Config, jobs iter.Seq[trace.Job], after func(*watched)) (*watched, error) {
 	s := newSimulation(c)
 	w := &watched{room: s.room, s: s, reserved: map[*job]float64{}, turn: map[*job]float64{}}
@@ -61,7 +62,7 @@ func watch(c Config, jobs iter.Seq[trace.Job], after func(*watched)) (*watched, 
 	return w, nil
 }
 
-// policies runs a test for each policy that is not excepted.
+// policies runs a test for each policy that is not in except.
 func policies(t *testing.T, test func(*testing.T, place.Policy), except ...string) {
 	for _, name := range place.Names() {
 		if !slices.Contains(except, name) {
@@ -72,9 +73,8 @@ func policies(t *testing.T, test func(*testing.T, place.Policy), except ...strin
 
 // checkReservations fails if a job got room later than the earliest time that was reserved for it.
 //
-// Comparing with a run without the jobs behind the head would be simpler and wrong. EASY guarantees nothing to jobs
-// that are not at the head yet, and a job that is backfilled before them may delay them. Only the run itself shows the
-// reservations.
+// A comparison with a run without the jobs behind the head would be simpler, but wrong. EASY guarantees nothing to jobs
+// that are not yet at the head, and a backfilled job may delay them. Only the run itself contains the reservations.
 func (w *watched) checkReservations(t *rapid.T) {
 	for _, j := range w.order {
 		if at, ok := w.reserved[j]; ok && w.turn[j] > at {
@@ -153,8 +153,8 @@ func TestReservationUnblocksUnits(t *testing.T) {
 	})
 }
 
-// drawConfig draws a discipline, and GPUs that are cut by any policy, in fixed layouts, or by the reference that moves
-// jobs. Batches are drawn for policies only.
+// drawConfig draws a discipline, and GPUs with any policy, with fixed layouts, or with the reference that moves jobs.
+// It draws the discipline Batches only with a policy.
 func drawConfig(t *rapid.T, models []*mig.Model) Config {
 	c := Config{
 		GPUs:       models,
@@ -179,7 +179,7 @@ func drawConfig(t *rapid.T, models []*mig.Model) Config {
 	return c
 }
 
-// named gives each job an ID, which errors then contain.
+// named gives each job an ID, so that errors can name the job.
 func named(jobs []placetest.Job) iter.Seq[trace.Job] {
 	return func(yield func(trace.Job) bool) {
 		k := 0

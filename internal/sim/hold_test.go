@@ -12,10 +12,11 @@ import (
 	"caelum/internal/trace"
 )
 
-// ownLimit returns the job's own time limit, +Inf for a job without one.
+// ownLimit returns the job's own time limit, or +Inf for a job without a limit.
 func ownLimit(j trace.Job) float64 { return cmp.Or(j.Limit, math.Inf(1)) }
 
-// unlimited returns limits that are 1 to 6 times too long, and no limit for a share of the jobs.
+// unlimited returns a function that gives limits 1 to 6 times as long as the run time, and +Inf for a share of the
+// jobs.
 func unlimited(share float64, seed uint64) func(trace.Job) float64 {
 	limit := Limits(1, 6, seed)
 	return func(j trace.Job) float64 {

@@ -13,7 +13,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// drawOffers draws a cluster of some nodes whose agents act through offers.
+// drawOffers draws a cluster of several nodes with offers, and jobs for it.
 func drawOffers(t *rapid.T) (c Config, jobs []trace.Job) {
 	c, models := drawNodes(t)
 	c.Policy = rapid.SampledFrom([]place.Policy{place.Reach, place.Lifetime{}, place.QLA{}}).Draw(t, "policy")
@@ -121,7 +121,7 @@ func TestFoundOnOffer(t *testing.T) {
 	c := Config{GPUs: gpus(t, "A100-40GB", 2), Policy: place.Reach, Discipline: EASY, Offers: true}
 	jobs := []trace.Job{
 		{ID: "first", Submit: 0, Duration: 100, Profile: "1g.5gb"}, // nothing has been published yet
-		// slurmctld reads the queue before the offers that follow this submission
+		// slurmctld reads the queue before the agents publish new offers.
 		{ID: "found", Submit: 50.95, Duration: 100, Profile: "1g.5gb"},
 		{ID: "whole", Submit: 60, Duration: 10, Profile: "7g.40gb"},
 	}
@@ -131,7 +131,7 @@ func TestFoundOnOffer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Prompt != 3 || r.Found != 1 { // an idle GPU is offered in parts, for more profiles
+	if r.Prompt != 3 || r.Found != 1 { // an idle GPU is offered as several profiles
 		t.Errorf("%d could start at their submission, %d of them on existing offers", r.Prompt, r.Found)
 	}
 	for k, from := range []float64{1, 51, 61} {

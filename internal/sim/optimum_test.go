@@ -42,7 +42,7 @@ func traceJobs(jobs []placetest.Job) iter.Seq[trace.Job] {
 	}
 }
 
-// waited records how long jobs waited, in the order of their starts.
+// waited records the waits of jobs, in the order of their starts.
 type waited []float64
 
 func (*waited) Passed(_, _ float64, _, _ int, _ float64) {}
@@ -103,7 +103,7 @@ func TestNoPolicyBeatsTheOptimum(t *testing.T) {
 	}
 }
 
-// starts returns when the jobs of a FIFO run started.
+// starts returns the start times of the jobs of a FIFO run.
 func starts(waits []float64, jobs []placetest.Job) (all []float64) {
 	for k, w := range waits {
 		all = append(all, jobs[k].Arrival+w)

@@ -20,7 +20,7 @@ func TestNoSpeedWithoutMeasurement(t *testing.T) {
 	}
 	for _, c := range []struct {
 		layout string
-		want   []float64 // turnarounds of both
+		want   []float64 // turnarounds of both jobs
 	}{
 		{"|1g.10gb|1g.5gb|.|3g.20gb|", []float64{400, 200}}, // the 1g.10gb stays empty
 		{"|1g.10gb|1g.10gb|3g.20gb|", []float64{200, 400}},  // the second job waits
