@@ -17,8 +17,8 @@ import (
 // hangs limits the time that bpf_check may take, so that the test fails if the plugin hangs.
 const hangs = 20 * time.Second
 
-// scope makes the v2 cgroups of a slurmstepd.scope with the given number of jobs, each with one step. It returns the
-// path of the scope, or "" if there is no cgroup v2 hierarchy that the test can write to.
+// scope makes the v2 cgroups of a slurmstepd.scope with the given number of jobs of one step each. It returns the path
+// of the scope, or "" if there is no cgroup v2 hierarchy that the test can write to.
 func scope(t *testing.T, jobs int) string {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mounts")
@@ -72,8 +72,8 @@ func openStep(t *testing.T) *os.File {
 	return f
 }
 
-// attrOf matches a declaration of union bpf_attr, which the kernel reads completely, or of struct bpf_prog_info, which
-// the kernel fills.
+// attrOf matches the declaration of a variable of type union bpf_attr, which the kernel reads completely, or of type
+// struct bpf_prog_info, which the kernel fills.
 var attrOf = regexp.MustCompile(`(?m)^\s*(?:static )?(?:union bpf_attr|struct bpf_prog_info) \w+\s*[;=,].*`)
 
 // TestAttributesCleared checks that each variable of a type in attrOf is declared with CLEARED. An initializer of a

@@ -86,7 +86,7 @@ func TestClientLibraryIsNotNeeded(t *testing.T) {
 	}
 }
 
-// banned maps the packages that the Go object must not import to the reason.
+// banned maps each package that the Go object must not import to the reason.
 var banned = map[string]string{
 	"os/exec":                          "children of a prolog are killed when it returns",
 	"os/signal":                        "Slurm handles the signals of the process",
