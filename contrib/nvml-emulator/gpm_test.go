@@ -25,7 +25,7 @@ func newGPM(m *machine) gpm {
 	return g
 }
 
-// metric returns the value of a metric between the samples, with the return code of that metric.
+// metric returns the value of a metric between the samples, and the return code of that metric.
 func (g gpm) metric(id nvml.GpmMetricId) (float64, nvml.Return) {
 	g.Helper()
 	get := nvml.GpmMetricsGetType{NumMetrics: 1, Sample1: g.one, Sample2: g.two}

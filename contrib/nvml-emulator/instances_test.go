@@ -101,8 +101,8 @@ func TestLifeOfASlice(t *testing.T) {
 	}
 }
 
-// checkMIGDevice checks the driver's data about a MIG device, which is a 3g.20gb and the first instance of a GPU. It
-// returns the UUID.
+// checkMIGDevice checks the data that the driver reports about a MIG device, which is a 3g.20gb and the first instance
+// of a GPU. It returns the UUID of the device.
 func (m *machine) checkMIGDevice(gpu, mig nvml.Device) string {
 	m.Helper()
 	if is, ret := mig.IsMigDeviceHandle(); ret != nvml.SUCCESS || !is {

@@ -33,8 +33,8 @@ func overlap(a, b nvml.GpuInstancePlacement) bool {
 	return a.Start < b.Start+b.Size && b.Start < a.Start+a.Size
 }
 
-// walk makes every layout of the candidates once, with one instance per step. It expects the emulator to refuse exactly
-// the overlapping placements, because no other rule applies to these profiles of these GPU models.
+// walk makes every layout of the candidates once, with one instance per step. walk expects that the emulator refuses
+// exactly the overlapping placements, because no other rule applies to these profiles of these GPU models.
 func (m *machine) walk(
 	d nvml.Device,
 	all []candidate,
@@ -152,7 +152,7 @@ func TestMediaEnginesAndLimits(t *testing.T) {
 			t.Errorf("remaining capacity of 1g+me is %d", n)
 		}
 	})
-	// From the header: an instance of an ALL_ME profile prevents all but the _NO_ME profiles.
+	// According to nvml.h, an instance of an ALL_ME profile prevents all profiles except the _NO_ME profiles.
 	t.Run("RTX PRO 6000: me.all leaves only -me", func(t *testing.T) {
 		m := newMachine(t, "--board", "RTX-PRO-6000-96GB")
 		d := m.device(0)
