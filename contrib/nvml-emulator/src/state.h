@@ -5,6 +5,7 @@
  * reads the complete state. The file contains two copies, each with a sequence number and a checksum. A commit
  * overwrites the older copy. If a writer is killed during the commit, that copy has a wrong checksum, and the other
  * copy is used.
+ *
  * The state also contains the log lines of the last commit and their place in the log. If a writer is killed before it
  * has appended the lines, the next writer appends them. State and log therefore always agree. */
 #ifndef EMU_STATE_H
