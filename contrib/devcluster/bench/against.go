@@ -10,14 +10,14 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// rounds is the number of times that benchAgainst alternates between the two builds, so that a busy period of the
-// machine affects both.
+// rounds is the number of times that benchAgainst alternates between the two builds. It alternates so that a busy
+// period of the machine affects both builds.
 const rounds = 4
 
 // alone is the number of jobs that serveAlone runs.
 const alone = 50
 
-// serveAlone runs jobs one after the other: each ends before the next is submitted.
+// serveAlone runs jobs one after the other: each job ends before the next job is submitted.
 func serveAlone(ctx context.Context, c *cluster.Cluster) error {
 	for range alone {
 		if _, stderr, err := c.Exec(ctx, "root", "srun", "--gres=mig:2g.10gb:1", "true"); err != nil {

@@ -21,7 +21,7 @@ import (
 
 const leases = 200
 
-// options select what is measured. A number of 0 measures nothing.
+// options select the measurements. A number of 0 omits a measurement.
 type options struct {
 	paired      pairing
 	pairs       int
@@ -177,7 +177,7 @@ func prologs(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-// quantiles returns the median and the 99th percentile of one field of served's lines.
+// quantiles returns the median and the 99th percentile of one field of the lines that served returns.
 func quantiles(all []map[string]float64, field string) (p50, p99 float64) {
 	var v []float64
 	for _, line := range all {

@@ -14,7 +14,7 @@ import (
 type fault struct {
 	name, does string
 	// part names the parts of the cluster that the fault uses exclusively, separated by spaces: slurmctld, slurmdbd,
-	// munged, watcher, or agent, slurmd, node, gpu, ledger, leases of one node. A part has one fault at a time.
+	// munged, watcher, or agent, slurmd, node, gpu, ledger, leases of one node. A part has at most one fault at a time.
 	part string
 	// begin breaks the part. end, if not nil, mends the part after shortest to longest seconds.
 	begin, end        func(*breaking) error
@@ -27,14 +27,14 @@ type fault struct {
 type breaking struct {
 	*campaign
 	fault
-	node     string // empty for a part without one
+	node     string // empty for a part without a node
 	rng      *rand.Rand
 	from, to time.Time // to is zero while the fault lasts
 	failed   bool      // the end of the fault failed; mend tries again
 	note     string    // data for the end of the fault: an instance, the name of an error
 }
 
-// perNode are the parts that each node has.
+// perNode contains the parts that each node has.
 var perNode = []string{"agent", "slurmd", "node", "gpu", "ledger", "leases"}
 
 // parts returns the parts that are busy while the fault lasts.
@@ -51,10 +51,10 @@ func (b *breaking) parts() (all []string) {
 // perNode returns whether the fault affects a single node.
 func (f fault) perNode() bool { return slices.Contains(perNode, strings.Fields(f.part)[0]) }
 
-// faults are the kinds of faults, in the order in which a seed chooses among them.
+// faults contains the kinds of faults, in the order in which a seed chooses among them.
 var faults = slices.Concat(daemonFaults, adminFaults, diskFaults, hardwareFaults)
 
-// allKinds are the names of the kinds of faults, jobs and users' actions.
+// allKinds returns the names of the kinds of faults, jobs and users' actions.
 func allKinds() (all []string) {
 	for _, f := range faults {
 		all = append(all, f.name)
@@ -99,8 +99,8 @@ func restart(b *breaking) error { return b.cluster.RestartUnit(b.unit()) }
 func start(b *breaking) error   { return b.startUnit(b.unit()) }
 func end(b *breaking) error     { return b.cluster.StopUnit(b.unit()) }
 
-// startUnit starts a daemon. It may need several attempts: slurmd ends if it does not find slurmctld, and the
-// supervisor of a killed daemon may still be running.
+// startUnit starts a daemon. This may need several attempts, because slurmd ends if it does not find slurmctld, and
+// because the keeper of a killed daemon may still be running.
 func (c *campaign) startUnit(unit string) (err error) {
 	for range 5 {
 		if err = c.cluster.StartUnit(unit); err == nil || strings.Contains(err.Error(), "runs already") {
@@ -113,7 +113,8 @@ func (c *campaign) startUnit(unit string) (err error) {
 
 const slurmctldKill = "slurmctld-kill"
 
-// daemonFaults end, stop and restart daemons. The faults of Caelum's daemons never explain the end of a job.
+// daemonFaults are faults that kill, stop or restart daemons. The faults of Caelum's daemons never explain the end of a
+// job.
 var daemonFaults = []fault{
 	{name: "agent-kill", does: "SIGKILL to an agent, which its unit starts again", part: "agent", begin: kill},
 	{
@@ -236,7 +237,7 @@ var adminFaults = []fault{
 func (b *breaking) nodeState(state string) error {
 	err := b.root("", "scontrol", "update", "nodename="+b.node, "state="+state, "reason=chaos")
 	if state == "resume" && err != nil && strings.Contains(err.Error(), "Invalid node state") {
-		return nil // slurmd has registered in the meantime, which resumes a node that is DOWN (ReturnToService=2)
+		return nil // the registration of slurmd has already resumed the DOWN node (ReturnToService=2)
 	}
 	return err
 }

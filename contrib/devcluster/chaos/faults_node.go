@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// diskFaults fill the agent's disks and destroy its files.
+// diskFaults are faults that fill the agent's disks or destroy its files.
 var diskFaults = []fault{
 	{
 		name:     "ledger-full",
@@ -86,8 +86,8 @@ func damageLedger(b *breaking) error {
 	return b.startUnit(unit)
 }
 
-// adopt adopts the foreign instances of the node as root. The agent adopts no instance while a job without a lease is
-// on the node, or while a monitor has a handle; adoptRest tries again.
+// adopt makes root adopt the foreign instances of the node. The agent adopts no instance while a job without a lease is
+// on the node, or while a monitor has a handle. adoptRest repeats the attempt later.
 func adopt(b *breaking) error {
 	b.mu.Lock()
 	b.unadopted[b.node] = true
@@ -96,7 +96,7 @@ func adopt(b *breaking) error {
 	return nil
 }
 
-// adoptRest tries again on the nodes that may still have instances to adopt.
+// adoptRest repeats the adoption on the nodes that may still have foreign instances.
 func (c *campaign) adoptRest() {
 	c.mu.Lock()
 	nodes := slices.Sorted(maps.Keys(c.unadopted))
@@ -112,7 +112,7 @@ func (c *campaign) adoptRest() {
 	}
 }
 
-// makeForeign makes an instance, as an administrator does with nvidia-smi.
+// makeForeign creates an instance, like an administrator with nvidia-smi.
 func makeForeign(b *breaking) error {
 	gpu := fmt.Sprint(b.rng.IntN(b.o.gpus))
 	out, stderr, err := b.cluster.ExecNode(
@@ -132,7 +132,8 @@ func makeForeign(b *breaking) error {
 	return nil
 }
 
-// removeForeign removes that instance. The agent reads the GPUs at its start and then once a minute.
+// removeForeign removes the instance that makeForeign created. The agent notices the change within a minute, because it
+// reads the GPUs once a minute.
 func removeForeign(b *breaking) error {
 	if b.note == "" {
 		return nil
@@ -147,7 +148,7 @@ func removeForeign(b *breaking) error {
 type agentStatus struct {
 	GPUs   []agentGPU
 	Excess map[string]int // slices that slurmctld counts as used although no job has them, by profile
-	Short  map[string]int `json:"excess_short"` // the part of Excess by which the totals could not be raised
+	Short  map[string]int `json:"excess_short"` // the part of Excess for which the totals have no room
 }
 
 type agentGPU struct {
@@ -162,7 +163,7 @@ type agentGPU struct {
 
 const killedInCall = "killed-in-call"
 
-// hardwareFaults make the emulated driver fail. The agent requeues a job whose slice it cannot create.
+// hardwareFaults are faults of the emulated driver and GPUs. The agent requeues a job whose slice it cannot create.
 var hardwareFaults = []fault{
 	{
 		name:     "create-fails",
@@ -289,7 +290,7 @@ var hardwareFaults = []fault{
 		}},
 }
 
-// sentBack are the ends of a run whose slice could not be created.
+// sentBack contains the possible ends of a run whose slice could not be created.
 var sentBack = []string{"REQUEUED"}
 
 func pick(rng *rand.Rand, of ...string) string { return of[rng.IntN(len(of))] }
@@ -305,8 +306,8 @@ func (b *breaking) emulator(args ...string) error {
 	return b.root(b.node, append([]string{"nvml-emulator"}, args...)...)
 }
 
-// onTheSame runs a command on the instance that the fault chose, if the instance still exists: the agent may have
-// destroyed it, even shortly before the fault began.
+// onTheSame runs a command on the instance that the fault chose, if this instance still exists. The agent may have
+// destroyed the instance, even shortly before the fault began.
 func (b *breaking) onTheSame(command string) error {
 	err := b.onInstance(command, nil)
 	if err != nil && strings.Contains(err.Error(), "has no instance") {
@@ -315,7 +316,8 @@ func (b *breaking) onTheSame(command string) error {
 	return err
 }
 
-// onInstance runs a command of the emulator on an instance of the node. Later calls use the same instance.
+// onInstance runs a command of the emulator on an instance of the node. Later calls for the same fault use the same
+// instance.
 func (b *breaking) onInstance(command string, want func(in instance, used bool) bool) error {
 	if b.note == "" {
 		s := b.latest()

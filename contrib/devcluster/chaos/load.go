@@ -21,7 +21,7 @@ for pid in "${pids[@]}"; do wait "$pid" || { status=$?; echo "cuda-process on $S
 exit $status
 `
 
-// profiles of the default GPU model.
+// profiles are the profiles of the default GPU model.
 var profiles = []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 
 // jobKinds are the kinds of jobs, in the order in which a seed chooses among them. The probability of a kind is its
@@ -60,11 +60,11 @@ var userKinds = []struct {
 // job is a submission. Its unique name identifies it in slurmctld and in sacct.
 type job struct {
 	name, kind, user string
-	args             []string // the command that submits it
+	args             []string // the command that submits the job
 	interactive      bool
 }
 
-// draw makes the n-th submission of a user. earlier are ids of jobs that the user has submitted.
+// draw generates the n-th submission of a user. earlier contains the ids of jobs that the user has submitted.
 func draw(rng *rand.Rand, kinds []string, user string, n int, earlier []string) job {
 	j := job{name: fmt.Sprintf("%s-%d", user, n), user: user, kind: drawKind(rng, kinds)}
 	d := drawVariant(rng)
@@ -89,15 +89,15 @@ func draw(rng *rand.Rand, kinds []string, user string, n int, earlier []string) 
 	return j
 }
 
-// variant is what is drawn for a submission besides its kind: the run time in seconds, the option with its time limit,
-// any profile, one of the small profiles, and two numbers for the options of its kind.
+// variant contains the random properties of a submission besides its kind: the run time in seconds, the option with its
+// time limit, one of all profiles, one of the small profiles, and two numbers for the options of its kind.
 type variant struct {
 	seconds, limit string
 	profile, small string
 	choice, count  int
 }
 
-// drawVariant draws all numbers for every kind, so that excluding a kind does not change the other jobs.
+// drawVariant draws all numbers for every kind, so that the exclusion of a kind does not change the other jobs.
 func drawVariant(rng *rand.Rand) (v variant) {
 	v.seconds = fmt.Sprintf("%.1f", 0.3+rng.ExpFloat64()*3)
 	v.limit = fmt.Sprintf("--time=%d", 3+rng.IntN(5))

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// options are the command line.
+// options contains the options of the command line.
 type options struct {
 	seed          uint64
 	length, storm time.Duration
@@ -87,7 +87,7 @@ func split(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// choose returns the kinds of all that only names (all, if it names none) and without does not.
+// choose returns the kinds in all that only contains, or all kinds if only is empty, except for those in without.
 func choose(all, only, without []string) ([]string, error) {
 	for _, name := range append(slices.Clone(only), without...) {
 		if !slices.Contains(all, name) {

@@ -50,7 +50,7 @@ func TestRequeue(t *testing.T) {
 		return err == nil && len(status.Leases) == 0
 	})
 	s.completed(t, id)
-	all := s.held(t, "requeue", "1g.5gb") // the first run was killed before it recorded its device
+	all := s.held(t, "requeue", "1g.5gb") // the first run leaves no record, because it was killed
 	if len(all) == 1 && all[0].restart != "1" {
 		t.Errorf("the run that ended is number %s", all[0].restart)
 	}

@@ -21,7 +21,7 @@ func learnedLines() string {
 	return fmt.Sprintf("user %d:%s 2g.10gb 60\nsite %s 1g.10gb\n", uid, work, work)
 }
 
-// profileLines returns the lines of the cluster's first table that list each profile with its memory.
+// profileLines returns those lines of the cluster's first decision table that list the profiles with their memory.
 func (s *site) profileLines() (string, error) {
 	out, stderr, err := s.Exec(context.Background(), "root", "grep", "^profile ", "/etc/caelum/decisions")
 	if err != nil {

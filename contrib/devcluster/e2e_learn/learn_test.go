@@ -83,7 +83,8 @@ func recordJob(r *repo.Repo, dbd *slurm.Client, id uint32) error {
 	if err := dbd.SetAccounting(ctx, newest, slurm.AdminComment, text); err != nil {
 		return err
 	}
-	// The text of another tool is left unchanged if the summary would damage it. Otherwise both are kept.
+	// If a summary would damage the text of another tool, the text is left unchanged. Otherwise the record contains
+	// both.
 	if err := dbd.SetAccounting(ctx, newest, slurm.SystemComment, "JS1:H4sI "+text); !errors.Is(err, slurm.ErrSpoils) {
 		return fmt.Errorf("another tool's text: %v", err)
 	}
@@ -175,7 +176,7 @@ func TestLearned(t *testing.T) {
 	}
 	s.record(folder, ended, running)
 
-	off := filepath.Join(folder, "learn.yaml") // the agents of this cluster use no accounting field, but a sync does
+	off := filepath.Join(folder, "learn.yaml") // unlike the agents of this cluster, a sync uses an accounting field
 	if err := os.WriteFile(off, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +194,7 @@ func TestLearned(t *testing.T) {
 		t.Errorf("the nodes saw\n%sslurmdbd made\n%s", nodes, host)
 	}
 
-	// The next job like the array gets the learned profile.
+	// The next job with the same key as the array gets the learned profile.
 	s.must("root", "scancel", running)
 	s.must("root", "caelum", "repo", "decisions", "--config", off)
 	next := s.submit("--gres=gpu:1", "--wrap=sleep 1")
@@ -237,7 +238,8 @@ func (s site) firstRuns() (ended []string, running string) {
 	return ended, running
 }
 
-// record calls this program in the cluster to record the ended jobs, which it must refuse for a running job.
+// record runs this test program in the cluster to record the ended jobs. The program must refuse to record a running
+// job.
 func (s site) record(folder string, ended []string, running string) {
 	s.Helper()
 	self, err := os.Executable()

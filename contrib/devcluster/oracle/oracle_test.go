@@ -12,8 +12,8 @@ import (
 )
 
 // recorded returns testdata/run, the record of 24 jobs with a 4 s prolog on two nodes of two A100-40GB, reduced to the
-// lines that the oracle reads. The agents did not yet log the time of the read on which a write is based; the record
-// assumes 0.3 s before the write.
+// lines that the oracle reads. At the time of the record, agents did not log the time of the read on which a write is
+// based. The record assumes that the read was 0.3 s before the write.
 func recorded(t *testing.T) fstest.MapFS {
 	t.Helper()
 	files := fstest.MapFS{}
@@ -104,7 +104,7 @@ const (
 		`"time":"2026-11-21T04:57:38.153Z"}` + "\n"
 )
 
-// TestForgeries changes one detail of the record. The oracle must report the change and its consequences.
+// TestForgeries changes one detail of the record in each case. The oracle must report the change and its consequences.
 func TestForgeries(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -281,7 +281,7 @@ func TestStartBetweenReadAndWrite(t *testing.T) {
 	if err != nil || len(r.Findings) > 0 {
 		t.Errorf("%v %v", err, r)
 	}
-	run.Nodes[0].Writes[0].Read = begin + 2e6 // now the write knew the job, and offers a second 4g.20gb
+	run.Nodes[0].Writes[0].Read = begin + 2e6 // now after the job's start, so the write offers a second 4g.20gb
 	if r, err = Check(run); err != nil || strings.Join(r.Rules(), " ") != "offer" {
 		t.Errorf("%v %v", err, r)
 	}

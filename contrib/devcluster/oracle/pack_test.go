@@ -68,7 +68,7 @@ func TestPackBesideInstances(t *testing.T) {
 		{nil, "7g.40gb 7g.40gb 1g.5gb", false},
 		{[]Interval{at(0, 0, "1g.5gb")}, "7g.40gb", true},
 		{[]Interval{at(0, 0, "1g.5gb"), at(1, 6, "1g.5gb")}, "7g.40gb", false},
-		{[]Interval{at(0, 3, "1g.5gb"), at(1, 3, "1g.5gb")}, "4g.20gb", false}, // a 4g starts at 0 only
+		{[]Interval{at(0, 3, "1g.5gb"), at(1, 3, "1g.5gb")}, "4g.20gb", false}, // a 4g.20gb starts at 0 only
 		{[]Interval{at(0, 3, "1g.5gb"), at(1, 3, "1g.5gb")}, "3g.20gb 3g.20gb", true},
 		{[]Interval{at(0, 0, "3g.20gb"), at(0, 4, "3g.20gb"), at(1, 0, "7g.40gb")}, "1g.5gb", false},
 		{[]Interval{at(0, 0, "7g.40gb"), at(0, 4, "1g.5gb")}, "", false}, // the instances overlap
