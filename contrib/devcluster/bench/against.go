@@ -35,7 +35,7 @@ func benchAgainst(ctx context.Context, other string) error {
 		return err
 	}
 	plugin := filepath.Join(other, "spank_caelum.so")
-	fmt.Printf("The first of each pair is this build, the second %s.\n", other)
+	fmt.Printf("The first value of each pair is this build, the second is %s.\n", other)
 	return errors.Join(benchPlugin(ctx, plugin), prologsAgainst(ctx, other))
 }
 
@@ -60,7 +60,7 @@ func prologsAgainst(ctx context.Context, other string) (err error) {
 		run  func(context.Context, *cluster.Cluster) error
 	}{
 		{"one job after another", alone, serveAlone},
-		{"as many jobs as there is room for", leases, serve},
+		{"as many jobs as fit at the same time", leases, serve},
 	} {
 		var before [2]int
 		for k, c := range clusters {

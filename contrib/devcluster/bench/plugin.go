@@ -50,7 +50,7 @@ func benchPlugin(ctx context.Context, other string) (err error) {
 	}
 	second := "without it"
 	if other != "" {
-		second = "with the other one"
+		second = "with the other plugin"
 	}
 	fmt.Printf("\nThe plugin, over alternating pairs of a command with the plugin and %s:\n", second)
 	const sbatch = "-H -o /dev/null --wrap true"

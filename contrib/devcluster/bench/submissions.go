@@ -163,7 +163,7 @@ func (s *submitter) submit(ctx context.Context, jobs int) (float64, error) {
 	if _, err := s.root(ctx, "", "sdiag --reset"); err != nil {
 		return 0, err
 	}
-	script := "#!/bin/sh\n" + strings.Repeat("# as long as is hashed\n", 180)
+	script := "#!/bin/sh\n" + strings.Repeat("# padding for the hash\n", 180)
 	cmd := s.Command(
 		ctx,
 		"",

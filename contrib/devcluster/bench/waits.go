@@ -29,7 +29,7 @@ func benchWaits(ctx context.Context, pairs int) error {
 	)
 	return errors.Join(
 		waits(ctx, pairs, "with a watcher", "poll_interval: 1h\nwake_port: 6873\n"),
-		waits(ctx, (pairs+9)/10, "a tenth of them without, polling every 15 s", "poll_interval: 15s\n"),
+		waits(ctx, (pairs+9)/10, "without a watcher, polling every 15 s, a tenth of the jobs", "poll_interval: 15s\n"),
 	)
 }
 
@@ -105,7 +105,7 @@ func (w *waitTimes) print(name string) {
 	)
 	fmt.Printf("    the profile was offered for %d of %d jobs;", w.found, len(on))
 	fmt.Printf(
-		" for the others, from submission to publication: median %.3f s, p99 %.3f s, longest %.3f s\n",
+		" for the other jobs, from submission to publication: median %.3f s, p99 %.3f s, longest %.3f s\n",
 		median(w.published), high99(w.published), slices.Max(w.published),
 	)
 }

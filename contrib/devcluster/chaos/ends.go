@@ -176,7 +176,7 @@ func (c *campaign) explain(r jobRun) string {
 		return why
 	}
 	if r.noGPU && c.active("slurmctld", "", time.Time{}, r.start) {
-		return "slurmctld, started anew, has allocated no GRES to it"
+		return "slurmctld had been restarted, and allocated no GRES to the job"
 	}
 	if (r.state == "FAILED" || r.state == "REQUEUED") && c.launchedBefore(r) {
 		return "slurmctld was killed before it had saved an earlier run with this id, which slurmd still knew: " +

@@ -116,7 +116,7 @@ const slurmctldKill = "slurmctld-kill"
 // daemonFaults are faults that kill, stop or restart daemons. The faults of Caelum's daemons never explain the end of a
 // job.
 var daemonFaults = []fault{
-	{name: "agent-kill", does: "SIGKILL to an agent, which its unit starts again", part: "agent", begin: kill},
+	{name: "agent-kill", does: "SIGKILL to an agent, which its keeper starts again", part: "agent", begin: kill},
 	{
 		name:     "agent-stop",
 		does:     "SIGSTOP to an agent for 1 to 12 s",
@@ -126,10 +126,10 @@ var daemonFaults = []fault{
 		shortest: 1,
 		longest:  12,
 	},
-	{name: "agent-restart", does: "an agent restarted", part: "agent", begin: restart},
+	{name: "agent-restart", does: "an agent is restarted", part: "agent", begin: restart},
 	{
 		name:    "slurmd-kill",
-		does:    "SIGKILL to a slurmd, started again after 0 to 5 s",
+		does:    "SIGKILL to a slurmd, which is started again after 0 to 5 s",
 		part:    "slurmd",
 		begin:   kill,
 		end:     start,
@@ -147,14 +147,14 @@ var daemonFaults = []fault{
 	},
 	{
 		name:  "slurmd-restart",
-		does:  "a slurmd restarted",
+		does:  "a slurmd is restarted",
 		part:  "slurmd",
 		begin: restart,
 		ends:  []string{"REQUEUED", "NODE_FAIL", "FAILED"},
 	},
 	{
 		name:    slurmctldKill,
-		does:    "SIGKILL to slurmctld, started again after 0 to 6 s",
+		does:    "SIGKILL to slurmctld, which is started again after 0 to 6 s",
 		part:    "slurmctld",
 		begin:   kill,
 		end:     start,
@@ -179,7 +179,7 @@ var daemonFaults = []fault{
 	},
 	{
 		name:     "slurmdbd-away",
-		does:     "slurmdbd stopped for 1 to 5 s",
+		does:     "slurmdbd is stopped for 1 to 5 s",
 		part:     "slurmdbd",
 		begin:    end,
 		end:      start,
@@ -187,7 +187,7 @@ var daemonFaults = []fault{
 		longest:  5,
 	},
 	{name: "munged-restart", does: "munged restarted", part: "munged", begin: restart},
-	{name: "watcher-kill", does: "SIGKILL to the watcher, which its unit starts again", part: "watcher", begin: kill},
+	{name: "watcher-kill", does: "SIGKILL to the watcher, which its keeper starts again", part: "watcher", begin: kill},
 	{
 		name:     "watcher-stop",
 		does:     "SIGSTOP to the watcher for 2 to 10 s",
@@ -199,7 +199,7 @@ var daemonFaults = []fault{
 	},
 	{
 		name:  "slurmd-and-agent",
-		does:  "slurmd and agent of a node restarted together",
+		does:  "slurmd and the agent of a node are restarted together",
 		part:  "agent slurmd ledger",
 		begin: restartBoth,
 		ends:  []string{"REQUEUED", "NODE_FAIL", "FAILED"},
@@ -225,10 +225,10 @@ var adminFaults = []fault{
 		ends:  []string{"REQUEUED"},
 		begin: func(b *breaking) error { return b.root("", "scontrol", "reconfigure") },
 	},
-	{name: "drain", does: "a node drained for 2 to 15 s", part: "node", shortest: 2, longest: 15,
+	{name: "drain", does: "a node is drained for 2 to 15 s", part: "node", shortest: 2, longest: 15,
 		begin: func(b *breaking) error { return b.nodeState("drain") },
 		end:   func(b *breaking) error { return b.nodeState("resume") }},
-	{name: "down", does: "a node set down for 1 to 6 s, which ends its jobs", part: "node", shortest: 1, longest: 6,
+	{name: "down", does: "a node is set down for 1 to 6 s, which ends its jobs", part: "node", shortest: 1, longest: 6,
 		begin: func(b *breaking) error { return b.nodeState("down") },
 		end:   func(b *breaking) error { return b.nodeState("resume") },
 		ends:  []string{"REQUEUED", "NODE_FAIL", "CANCELLED", "FAILED"}},

@@ -12,7 +12,7 @@ import (
 var diskFaults = []fault{
 	{
 		name:     "ledger-full",
-		does:     "the disk of an agent's ledger full for 1 to 10 s",
+		does:     "the disk of an agent's ledger is full for 1 to 10 s",
 		part:     "ledger",
 		shortest: 1,
 		longest:  10,
@@ -21,7 +21,7 @@ var diskFaults = []fault{
 	},
 	{
 		name:     "leases-full",
-		does:     "the disk of the lease files full for 1 to 10 s",
+		does:     "the disk of the lease files is full for 1 to 10 s",
 		part:     "leases",
 		shortest: 1,
 		longest:  10,
@@ -30,15 +30,15 @@ var diskFaults = []fault{
 	},
 	{
 		name:  "ledger-lost",
-		does:  "an agent's ledger removed while it is stopped; root adopts what it then calls foreign",
+		does:  "an agent's ledger is removed while the agent is stopped; then root adopts the foreign instances",
 		part:  "ledger agent slurmd",
 		begin: loseLedger,
 		end:   adopt,
 	},
 	{
 		name: "ledger-damaged",
-		does: "an agent's ledger overwritten while the agent is stopped, and moved away after a failed start; " +
-			"then as ledger-lost",
+		does: "an agent's ledger is overwritten while the agent is stopped, and moved away after a failed start; " +
+			"then the same as ledger-lost",
 		part:  "ledger agent slurmd",
 		begin: damageLedger,
 		end:   adopt,
@@ -185,7 +185,7 @@ var hardwareFaults = []fault{
 	},
 	{
 		name:     "create-fails-late",
-		does:     "the next creation of an instance fails, and the instance is there",
+		does:     "the next creation of an instance fails, although the instance is created",
 		part:     "gpu",
 		shortest: 3,
 		longest:  10,
@@ -219,7 +219,7 @@ var hardwareFaults = []fault{
 	},
 	{
 		name:     killedInCall,
-		does:     "the agent is killed inside its next creation or removal",
+		does:     "the agent is killed during its next creation or removal of an instance",
 		part:     "gpu",
 		shortest: 3,
 		longest:  10,
@@ -234,7 +234,7 @@ var hardwareFaults = []fault{
 	},
 	{
 		name:     "slow-driver",
-		does:     "the driver's calls take their real time, or creations 3 s, for 4 to 12 s",
+		does:     "for 4 to 12 s, the driver's calls take as long as on real GPUs, or creations take 3 s",
 		part:     "gpu",
 		shortest: 4,
 		longest:  12,

@@ -31,18 +31,18 @@ var jobKinds = []struct {
 	weight int
 	does   string
 }{
-	{"slice", 24, "one slice, asked for by its profile"},
-	{"memory", 8, "--gres=gpu:1 with --mig-mem, and whole GPUs by --mig=off"},
+	{"slice", 24, "one slice, requested by profile"},
+	{"memory", 8, "--gres=gpu:1 with --mig-mem, or with --mig=off for a whole GPU"},
 	{"several", 10, "two slices on one node"},
-	{"array", 8, "an array of two to five tasks, sometimes with a limit of tasks at a time"},
+	{"array", 8, "an array of two to five tasks, sometimes with a limit of simultaneous tasks"},
 	{"nodes", 8, "one or two slices on each of two nodes"},
 	{"het", 6, "a het job of two components"},
-	{"srun", 8, "srun without a batch job, on one node or two"},
+	{"srun", 8, "srun without a batch job, on one or two nodes"},
 	{"named", 6, "a job that names its node, which Caelum holds until its slice is on offer"},
 	{"exclusive", 3, "--exclusive"},
-	{"depends", 6, "a job that waits for the end of another"},
+	{"depends", 6, "a job that waits for the end of another job"},
 	{"begin", 4, "--begin=now+N"},
-	{"licence", 4, "one of two licences"},
+	{"licence", 4, "a job that needs one of two licences"},
 	{"plain", 5, "a job without a GPU"},
 	{"unlimited", 4, "a job without a time limit"},
 }
@@ -51,10 +51,10 @@ var jobKinds = []struct {
 var userKinds = []struct {
 	name, does string
 }{
-	{"hold", "a user holds a job, and releases it seconds later"},
-	{"update", "a user changes time limit, name, comment or nice value of a job"},
-	{"cancel", "a user cancels a job at any moment"},
-	{"requeue", "a user requeues a running job in held state, and releases it after its credential has expired"},
+	{"hold", "a user holds a job and releases the job some seconds later"},
+	{"update", "a user changes the time limit, name, comment or nice value of a job"},
+	{"cancel", "a user cancels a job at a random time"},
+	{"requeue", "a user requeues and holds a running job, and releases the job after its credential has expired"},
 }
 
 // job is a submission. Its unique name identifies it in slurmctld and in sacct.

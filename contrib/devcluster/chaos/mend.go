@@ -61,7 +61,7 @@ func (c *campaign) calm(began time.Time) error {
 			c.resumeForgotten(q)
 			if time.Since(began) > lostAfter {
 				c.cancelEach(slices.DeleteFunc(q.live(), func(j queued) bool { return !c.lost(j) }),
-					"Slurm has lost it")
+					"slurmctld shows the job as running, but it has no process")
 			}
 			w.check(q, c.latest())
 			left := slices.DeleteFunc(q.live(), q.never)
@@ -112,7 +112,7 @@ func (c *campaign) resumeForgotten(q queue) {
 		if !duplicate && !strings.Contains(record, " Reason=chaos ") {
 			continue
 		}
-		c.time.add("%s was drained by a slurmctld that forgot, and is resumed", node)
+		c.time.add("resumed %s, which slurmctld had drained after it lost its last state", node)
 		if duplicate {
 			b := &breaking{
 				campaign: c,
@@ -141,7 +141,7 @@ func (c *campaign) cancelRest() error {
 		if len(q.live()) == 0 {
 			return nil
 		}
-		c.cancelEach(q.live(), "the campaign cancelled what was left")
+		c.cancelEach(q.live(), "the campaign cancelled the remaining jobs")
 		sleep(c.ctx, 2*time.Second)
 	}
 	return nil
