@@ -138,7 +138,7 @@ func TestMarkdownLines(t *testing.T) {
 	}
 }
 
-// commands are what the sources of cmd/<name> register with cobra, and their flags.
+// commands matches the names and flags that the sources of cmd/<name> register with cobra.
 func commands(t *testing.T, name string) (subcommands, flags []string) {
 	t.Helper()
 	sources, err := filepath.Glob(filepath.Join(root, "cmd", name, "*.go"))

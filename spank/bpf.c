@@ -1,8 +1,8 @@
 /*
  * Controls access to devices in cgroup v2, where BPF programs make the decision. Slurm (22.05, cgroup_v2.c) attaches
  * its own programs to the job, with BPF_F_ALLOW_OVERRIDE, to the step's "user" cgroup and to the tasks. For a task, the
- * kernel runs the programs of the nearest cgroup that has any, and of the cgroups above it only the programs attached
- * with BPF_F_ALLOW_MULTI. The plugin's program could be attached
+ * kernel runs the programs of the nearest cgroup with programs. Of the cgroups above, it runs only the programs that
+ * were attached with BPF_F_ALLOW_MULTI. The plugin's program could be attached
  *
  *   to the job         but the kernel then refuses this program or Slurm's, whose flags differ;
  *   to the step        but it would replace Slurm's programs of the job, the only programs that apply to a batch step;

@@ -1,5 +1,5 @@
 /*
- * The prolog and epilog of a job on this node: the only code that opens the Go object. Slurm runs them in a process
+ * Runs the prolog and epilog of a job on this node. No other code opens the Go object. Slurm runs them in a process
  * that it forks and execs for this purpose only ("slurmstepd spank prolog"). The threads and signal handlers of the Go
  * runtime therefore affect no other code, and end with that process.
  */

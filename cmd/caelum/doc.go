@@ -1,6 +1,6 @@
-// Command caelum is the command-line client of Caelum. It shows what the agent of a node does, explains why jobs wait,
-// prints the configuration that Slurm needs, and calculates and simulates how GPUs can be partitioned. It never creates
-// or destroys a GPU instance and never changes a node in slurmctld: caelumd does both.
+// Command caelum is the command-line client of Caelum. It shows the state of a node's agent, explains why jobs wait,
+// prints the configuration that Slurm needs, and calculates and simulates partitions of GPUs. It never creates or
+// destroys a GPU instance and never changes a node in slurmctld: caelumd does both.
 //
 // Files:
 //

@@ -31,7 +31,7 @@ type simulation struct {
 	Queue    string         `json:"queue"`
 	Offers   bool           `json:"offers,omitempty"`
 	Ends     string         `json:"ends"`
-	Create   float64        `json:"create,omitempty"` // seconds, as is Destroy
+	Create   float64        `json:"create,omitempty"` // seconds, like Destroy
 	Destroy  float64        `json:"destroy,omitempty"`
 	Memory   *sim.Memory    `json:"memory,omitempty"`
 	Policies []run          `json:"policies"`
@@ -102,10 +102,10 @@ type run struct {
 	P99Wait     float64 `json:"p99_wait"`
 	LongestWait float64 `json:"longest_wait"`
 	Turnaround  float64 `json:"mean_turnaround,omitempty"`
-	Makespan    float64 `json:"makespan,omitempty"` // 0 for the actual waits, as are the next two
+	Makespan    float64 `json:"makespan,omitempty"` // 0 for the actual waits, like the next two fields
 	Utilisation float64 `json:"utilisation,omitempty"`
 	Frag        float64 `json:"fragmentation,omitempty"`
-	Accepted    float64 `json:"accepted"` // share of the requested units times time
+	Accepted    float64 `json:"accepted"` // share of the requested unit-seconds
 	Worst       float64 `json:"worst_profile"`
 	Created     int     `json:"created"`
 	Destroyed   int     `json:"destroyed"`

@@ -1,4 +1,4 @@
--- fuzz.lua: runs job_submit.lua for the Go fuzz targets, which send questions over stdin and read answers from stdout.
+-- fuzz.lua runs job_submit.lua for the Go fuzz targets, which send questions over stdin and read answers from stdout.
 --
 --   lua fuzz.lua <job_submit.lua>       CAELUM_DECISIONS names the table
 --

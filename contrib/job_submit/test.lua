@@ -1,4 +1,4 @@
--- test.lua: tests job_submit.lua with each way to ask for GPUs.
+-- test.lua tests job_submit.lua with each way to request GPUs.
 --
 --   lua test.lua <job_submit.lua> <table to write> <key vectors>
 --

@@ -91,7 +91,7 @@ func learned(name string, site predict.Site) rule {
 	}}
 }
 
-// informed returns Caelum's rule with the information which failed runs were killed for memory.
+// informed returns Caelum's rule, which in this case knows which failed runs were killed for memory.
 func informed(name string, site predict.Site) rule {
 	r := learned(name, site)
 	find := r.choose

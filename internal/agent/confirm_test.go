@@ -24,7 +24,7 @@ var removals = map[string]func(w *world, in gpu.Instance){
 	},
 }
 
-// removeCI does what `nvidia-smi mig -dci` does.
+// removeCI removes a compute instance, like `nvidia-smi mig -dci`.
 func (w *world) removeCI(id int) {
 	w.t.Helper()
 	lib := nvml.New(nvml.WithLibraryPath(filepath.Join(w.node.Build(), "libnvidia-ml.so.1")))

@@ -132,8 +132,8 @@ func newBusyWorld(f *testing.F) *world {
 	return w
 }
 
-// serve serves the agent's socket. It returns the path of the socket, and a function that returns what the server has
-// logged since the last call.
+// serve serves the agent's socket. It returns the path of the socket, and a function that returns the lines that the
+// server has logged since the last call.
 func (w *world) serve(f *testing.F) (socket string, errs func() string) {
 	dir, err := os.MkdirTemp("", "agent")
 	if err != nil {

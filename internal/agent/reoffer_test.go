@@ -39,7 +39,7 @@ func TestOfferedAgain(t *testing.T) {
 			t.Errorf("%+v", l)
 		}
 	}
-	// No job waits any more. The next release needs a pass.
+	// No job waits any more, so the slice of the next job is offered only by a pass.
 	calls := len(w.fake.Calls())
 	w.fake.Finish(running[2])
 	if len(w.fake.Calls()) == calls {

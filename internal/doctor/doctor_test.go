@@ -26,7 +26,8 @@ func TestHealthy(t *testing.T) {
 	}
 }
 
-// TestController verifies that the checks of GPU nodes are left out on slurmctld's host, and the others are made.
+// TestController verifies that the checks of GPU nodes are left out on slurmctld's host, and that the other checks are
+// made.
 func TestController(t *testing.T) {
 	f := healthy()
 	f.Controller, f.Node, f.Agent, f.Plugin, f.Files = true, slurm.Node{}, api.Status{}, Plugin{}, nil

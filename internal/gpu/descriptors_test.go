@@ -87,7 +87,7 @@ func traceHolder(path string) {
 	}
 }
 
-// holdDetached opens the device on a mount that is in no namespace any more.
+// holdDetached opens the device on a mount that no namespace contains any more.
 func holdDetached(path string) {
 	bound := path + ".bound"
 	must(os.WriteFile(bound, nil, 0o600))

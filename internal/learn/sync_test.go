@@ -18,7 +18,7 @@ import (
 type dbd struct {
 	records []slurm.Record
 	names   map[uint64]string
-	busy    bool  // every page has many jobs of others
+	busy    bool  // every page has many jobs of other users
 	err     error // returned by every call
 	nameErr error
 	pages   []string // "from-to" of each query, in hours relative to began

@@ -75,7 +75,7 @@ func filled(t *testing.T) *repo.Repo {
 	// the same script under another name: no additional line
 	add(t, r, ten("00000000000000a2", work, 1001, 5000, began.Add(-24*time.Hour))...)
 	add(t, r, ten("00000000000000b1", work, 1002, 100, began.Add(-48*time.Hour))...) // another user's
-	// no script: the key does not identify what it ran
+	// without a script, the key does not identify the program
 	add(t, r, ten("00000000000000d1", "", 1003, 20000-9000, began.Add(-72*time.Hour))...)
 	add(t, r, ten("00000000000000aa", "", 1004, 100, began.Add(-80*time.Hour))...) // decided by the administrator
 	return r
@@ -282,7 +282,7 @@ func TestModels(t *testing.T) {
 		if got := Choose(need, true, models, "3g.20gb").Profile; got != c.want {
 			t.Errorf("%.0f MiB: %q, want %q", c.peak, got, c.want)
 		}
-		// No run was complete: a profile that was too small makes the result larger, and no run makes it smaller.
+		// If no run was complete, a profile that was too small makes the result larger, and no run makes it smaller.
 		want := c.want
 		if c.peak < 19000 {
 			want = "3g.20gb"

@@ -117,8 +117,8 @@ func TestOverrun(t *testing.T) {
 	}
 }
 
-// TestArray checks that the tasks of an array that are one entry of the queue count as separate jobs, up to what the
-// cluster can hold.
+// TestArray checks that the array tasks of one queue entry count as separate jobs, up to the number that the cluster
+// can hold.
 func TestArray(t *testing.T) {
 	w := waits(1, "1g.5gb", 1, 1)
 	w.Elements = 5

@@ -93,8 +93,8 @@ func TestLastResort(t *testing.T) {
 	}
 }
 
-// mustServe checks that the plan gives an instance of the profile to the new job, that a stopped job holds nothing
-// afterwards, and that every other job holds what it held before.
+// mustServe checks that the plan gives an instance of the profile to the new job, that a stopped job holds no instance
+// afterwards, and that every other job keeps its instances.
 func mustServe(t *rapid.T, gpus []place.GPU, jobs []Running, plan Plan, profile string) {
 	after := carryOut(t, gpus, plan)
 	last := plan[len(plan)-1]

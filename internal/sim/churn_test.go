@@ -50,8 +50,8 @@ var endEstimates = []struct {
 	},
 }
 
-// churn compares the policies on churn that is long enough for a queue to form. The figures of docs/results.md are the
-// means of the seeds 101 to 100+CHURN_SEEDS:
+// churn compares the policies on generated workloads that are long enough for a queue to form. The figures of
+// docs/results.md are the means of the seeds 101 to 100+CHURN_SEEDS:
 //
 //	CHURN=4000 CHURN_SEEDS=20 go test -run Churn -v ./internal/sim
 //	CHURN=4000 CHURN_SEEDS=20 CHURN_LOAD=0.7 go test -run Churn -v ./internal/sim

@@ -11,8 +11,8 @@ import (
 	"caelum/internal/trace"
 )
 
-// TestOutOfMemory checks that a job that runs out of memory returns after a delay and asks for more, until it has
-// enough.
+// TestOutOfMemory checks that a job that runs out of memory returns to the queue after a delay and requests more
+// memory, until it has enough.
 func TestOutOfMemory(t *testing.T) {
 	requeued := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -69,8 +69,8 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// TestForeseenExactly checks that without error and margin, jobs ask for what they need, and the waits are the same as
-// without a prediction.
+// TestForeseenExactly checks that without error and margin, jobs request the memory that they need, and the waits are
+// the same as without a prediction.
 func TestForeseenExactly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		models, jobs := drawCase(t, 12)

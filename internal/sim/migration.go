@@ -59,7 +59,7 @@ func (m *moved) number(j *job) {
 
 func (m *moved) with(j *job) []int { return add(m.count, j) }
 
-// add returns the counts plus the slices of one more job. counts may be shorter than the index of the job's profile.
+// add returns the counts plus the slices of one more job. counts may have no element for the job's profile yet.
 func add(counts []int, j *job) []int {
 	all := append(slices.Clone(counts), make([]int, max(0, j.kind+1-len(counts)))...)
 	all[j.kind] += j.slices()

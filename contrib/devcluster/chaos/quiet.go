@@ -189,11 +189,12 @@ func (c *campaign) counted(node string, l oracle.Snapshot, status agentStatus) (
 	return all
 }
 
-// miscounts checks the counts of a node without jobs: their sum is that of slurm.conf, the free count of each profile
-// is the agent's offer, and no slice is used. The exceptions are errors of slurmctld (22.05.8) after it starts or reads
-// its configuration. slurmctld then counts the slices of a job on several nodes once for each node, and counts the
-// whole total of closed for an --exclusive job. At the end of the job it subtracts only the allocated slices, so an
-// excess remains. The agent must report the excess of a profile, and all offered slices must be free in slurmctld.
+// miscounts checks the counts of a node without jobs. Their sum must equal the sum in slurm.conf, the free count of
+// each profile must equal the agent's offer, and no slice may be used. The exceptions are errors of slurmctld (22.05.8)
+// after it starts or reads its configuration. slurmctld then counts the slices of a job on several nodes once for each
+// node, and counts the whole total of closed for an --exclusive job. At the end of the job it subtracts only the
+// allocated slices, so an excess remains. The agent must report the excess of a profile, and all offered slices must be
+// free in slurmctld.
 func miscounts(l oracle.Snapshot, configured int, status agentStatus, recounted bool) (all []string) {
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	total, allUsed, allFree := 0, 0, 0

@@ -233,7 +233,7 @@ type answer struct {
 	status         int
 }
 
-// call runs a command as the user who on a node, or on the login node if node is empty. The command reads stdin.
+// call runs a command as a user (who) on a node, or on the login node if node is empty. The command reads stdin.
 func (s *site) call(t *testing.T, node, who, stdin string, args ...string) answer {
 	t.Helper()
 	// t.Context() cannot be used, because it is canceled before a cleanup runs.

@@ -119,7 +119,7 @@ func (l *load) one(early bool) {
 			sbatch("--gres=mig:"+p+":1"),
 			4*l.rng.Float64(),
 		)
-	default: // a job that is requeued if it runs by then; slurmctld may be stopped, so the release is repeated
+	default: // a job that is requeued while it runs; slurmctld may be stopped, so the release is repeated
 		l.line(
 			"id=$(%s); (sleep %.1f; scontrol requeuehold $id && sleep %d && "+
 				"until scontrol release $id; do sleep 1; done) &",

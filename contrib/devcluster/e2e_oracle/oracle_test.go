@@ -20,8 +20,8 @@ import (
 const pause = 100 * time.Millisecond
 
 // TestOffersCanBeCarved checks the central guarantee of Caelum: all offered slices can be carved. The 4 s prolog
-// extends the time between the start of a job in slurmctld and its lease. The pause makes the data of every read old
-// when the agent uses it.
+// extends the time between the start of a job in slurmctld and its lease. With the pause, the data of every read is
+// outdated when the agent uses it.
 func TestOffersCanBeCarved(t *testing.T) {
 	for _, v := range []struct {
 		name    string

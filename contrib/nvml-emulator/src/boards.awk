@@ -14,8 +14,8 @@ function nominal(name,    s) {
     return s + 0
 }
 
-# per_slice returns the smallest value of column c per compute slice of any known profile of this GPU model. Profiles with
-# twice the memory have more SMs per compute slice than the others.
+# per_slice returns the smallest value of column c per compute slice of any known profile of this GPU model. Profiles
+# with twice the memory have more SMs per compute slice than other profiles.
 function per_slice(c,    i, least) {
     least = 0
     for (i = 0; i < n; i++)
