@@ -138,7 +138,7 @@ func TestMarkdownLines(t *testing.T) {
 	}
 }
 
-// commands matches the names and flags that the sources of cmd/<name> register with cobra.
+// commands returns the names of the subcommands and flags that the sources of cmd/<name> register with cobra.
 func commands(t *testing.T, name string) (subcommands, flags []string) {
 	t.Helper()
 	sources, err := filepath.Glob(filepath.Join(root, "cmd", name, "*.go"))
