@@ -56,7 +56,7 @@ func main() {
 func parse(args []string) (o options, list bool, err error) {
 	f := flag.NewFlagSet("chaos", flag.ExitOnError)
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the random jobs, faults and pauses")
-	seconds := f.Int("seconds", 300, "duration; the last round may end up to two minutes earlier or later")
+	seconds := f.Int("seconds", 300, "duration in seconds; the last round may end two minutes earlier or later")
 	storm := f.Int("storm", 35, "seconds of jobs and faults in each round")
 	f.IntVar(&o.nodes, "nodes", 2, "number of nodes")
 	f.IntVar(&o.gpus, "gpus", 2, "number of emulated GPUs of each node")
