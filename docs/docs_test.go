@@ -1,4 +1,5 @@
-// Package docs holds the documentation. Its tests keep it true where a program can tell: links, commands, flags, keys.
+// Package docs holds the documentation. The tests check the parts that a program can check: links, commands, flags and
+// keys.
 package docs
 
 import (

@@ -111,7 +111,7 @@ func stage(t *testing.T, scenes ...scene) (*Client, func() []string) {
 	}
 }
 
-// record returns one job in the form that squeue prints, with some fields set.
+// recordOf returns one job in the output format of squeue, with the given fields set.
 func recordOf(set map[string]string) scene {
 	var b strings.Builder
 	defaults := map[string]string{
