@@ -1,21 +1,20 @@
-# Caelum. The two commands that matter:
+# Builds, tests and installs Caelum. The most important targets:
 #
-#   make demo    a private two-node Slurm with emulated GPUs, jobs by an unchanged user, and a table of what they got
-#   make test    every check: lint, unit tests, the plugin's harness, the whole on a real Slurm, and five minutes of chaos
+#   make demo    runs 24 unchanged scripts on a private two-node Slurm with emulated GPUs, and prints their slices
+#   make test    runs every check: lint, unit tests, the plugin's harness, tests on a real Slurm, five minutes of chaos
+#   make check   runs the checks that need no Slurm; make test includes them
 #
-# make check is the part of make test that needs no Slurm.
-#
-# Both install what they need (Debian packages, Go modules). Go 1.26 must be there.
+# make demo and make test install missing Debian packages and Go modules. Go 1.26 must already be installed.
 
 B       := $(CURDIR)/build
 GO      ?= go
 PREFIX  ?= /usr
-# go-nvml's bindings name calls that NVIDIA has deprecated.
+# go-nvml's bindings contain calls that NVIDIA has deprecated, so these warnings are turned off.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X caelum/internal/version.Version=$(VERSION)
 
-# make demo SLURM=24.11 runs the target where that release of Slurm is installed (contrib/devcluster/README.md).
+# With SLURM=24.11, a target runs in a root directory with that release of Slurm (contrib/devcluster/README.md).
 ifdef SLURM
 .PHONY: all demo test check bench chaos unit e2e units
 all demo test check bench chaos unit e2e units:
@@ -26,7 +25,7 @@ else
 all: $(B)/caelumd $(B)/caelum plugin emulator
 
 prerequisites:
-	@command -v $(GO) >/dev/null || { echo "Go 1.26 is needed"; exit 1; }
+	@command -v $(GO) >/dev/null || { echo "couldn't find $(GO): install Go 1.26, or set GO to its path"; exit 1; }
 	@contrib/devcluster/prerequisites
 
 $(B)/caelumd $(B)/caelum: $(B)/%: FORCE
@@ -42,14 +41,15 @@ demo: prerequisites
 	$(MAKE) all
 	$(GO) run ./contrib/devcluster/demo
 
-# slurmctld 22.05.8 forgets runs when it is killed, with or without Caelum, so the test leaves that fault of chaos out.
+# A killed slurmctld 22.05.8 forgets runs, with or without Caelum. The test therefore excludes the fault slurmctld-kill.
 test: prerequisites
 	$(MAKE) all
 	$(MAKE) check e2e
 	$(MAKE) chaos CHAOS="-without slurmctld-kill"
 
-# Random load under faults, judged from first principles: contrib/devcluster/README.md, "Chaos". CHAOS has further options,
-# such as CHAOS="-without idle-removed -v". The program is built and not run by `go run`, which returns no exit status.
+# Runs random jobs under random faults and checks invariants (contrib/devcluster/README.md, "Chaos"). CHAOS adds options,
+# for example CHAOS="-without idle-removed -v". `go run` is not used, because it does not return the program's exit
+# status.
 SECONDS ?= 300
 SEED    ?= 1
 CHAOS   ?=
@@ -58,24 +58,25 @@ chaos: prerequisites
 	$(GO) build -trimpath -buildvcs=false -o $(B)/devcluster-chaos ./contrib/devcluster/chaos
 	$(B)/devcluster-chaos -seed $(SEED) -seconds $(SECONDS) $(CHAOS)
 
-# What it costs, on a devcluster; figures are in docs/results.md.
+# Measures the cost of Caelum on a devcluster. docs/results.md contains the figures.
 bench: prerequisites
 	$(MAKE) all
 	$(GO) build -trimpath -buildvcs=false -o $(B)/devcluster-bench ./contrib/devcluster/bench
 	$(B)/devcluster-bench
 
-# What is learnt from earlier runs, against simple rules; no devcluster, and figures are in docs/results.md. MISO is the path of that paper's step times.
+# Compares the predictions from earlier runs with simple rules, by simulation. docs/results.md contains the figures. MISO
+# is the path of the step times that the MISO paper published.
 MISO ?=
 learn:
 	$(GO) run ./contrib/learn population
 	$(GO) run ./contrib/learn runtimes
 	if test -n "$(MISO)"; then $(GO) run ./contrib/learn miso "$(MISO)"; fi
 
-# The inputs that others write, and plans; FUZZTIME seconds each (docs/results.md, "Fuzzing"). What it has found is among the cases
-# of the ordinary tests.
+# Fuzzes the readers of untrusted input, and the plans, for FUZZTIME seconds each (docs/results.md, "Fuzzing"). The unit
+# tests contain the inputs that fuzzing has found.
 FUZZTIME ?= 3600
 fuzz: prerequisites
-	@command -v clang >/dev/null || { echo "clang is needed: apt-get install clang"; exit 1; }
+	@command -v clang >/dev/null || { echo "couldn't find clang: run apt-get install clang"; exit 1; }
 	for f in internal/api:FuzzServer internal/agent:FuzzAgent internal/agent:FuzzRecords contrib/job_submit:FuzzTable contrib/job_submit:FuzzSubmit contrib/job_submit:FuzzModify \
 		internal/mig:FuzzParse internal/reconfigure:FuzzPlan internal/trace:FuzzSacct internal/predict:FuzzSummaries; do \
 		$(GO) test ./$${f%:*} -run '^$$' -fuzz "^$${f#*:}\$$" -parallel=1 -fuzztime=$(FUZZTIME)s -fuzzminimizetime=50x || exit 1; done
@@ -84,36 +85,38 @@ fuzz: prerequisites
 
 check: lint unit
 
-# With the race detector, except for packages that start no goroutine and compute for long: it makes them up to ten times
-# slower and can find nothing there.
+# PURE lists packages that start no goroutine and compute for a long time. Their tests run without the race detector,
+# which would make them up to ten times slower and could find nothing.
 PURE := docs internal/learn internal/offer internal/place internal/place/placetest internal/predict internal/reconfigure \
 	internal/sim internal/trace contrib/learn
 unit:
 	$(GO) test -race $(filter-out $(PURE:%=caelum/%),$(shell $(GO) list ./...))
 	$(GO) test $(PURE:%=./%)
 
-# The whole on a real Slurm: slurmctld, slurmd, slurmdbd, MariaDB and munge of Debian; only the GPUs are emulated.
+# Tests Caelum on a real Slurm, with Debian's slurmctld, slurmd, slurmdbd, MariaDB and munge. Only the GPUs are emulated.
 e2e:
 	$(GO) test -count=1 -tags e2e -timeout 40m ./contrib/devcluster/...
 
-# The shipped unit files alone: their ratings by systemd-analyze, and jobs under a systemd of their own. A part of e2e.
+# Tests only the shipped unit files: checks their ratings by systemd-analyze, and runs jobs under a private systemd. The
+# target e2e includes these tests.
 units: prerequisites
 	$(MAKE) all
 	$(GO) test -count=1 -v -tags e2e ./contrib/devcluster/e2e_units
 
 SHELL_SCRIPTS := contrib/git-hooks/commit-msg $(addprefix contrib/devcluster/,devcluster prerequisites release e2e_units/boot) $(wildcard contrib/devcluster/lib/*.sh)
 lint:
-	@test -z "$$(gofmt -l cmd internal spank contrib docs)" || { gofmt -l cmd internal spank contrib docs; echo "not gofmt-ed"; exit 1; }
+	@test -z "$$(gofmt -l cmd internal spank contrib docs)" || { gofmt -l cmd internal spank contrib docs; echo "run gofmt -w on these files"; exit 1; }
 	$(GO) vet -tags e2e ./...
 	$(GO) tool staticcheck -tags e2e ./...
 	find spank contrib -name "*.[ch]" | xargs clang-format --dry-run --Werror
 	shellcheck -S warning .ci/run $(SHELL_SCRIPTS)
 	luacheck --no-color -q contrib/job_submit.lua contrib/job_submit
 
-# PLUGINDIR is where this host's Slurm looks for plugins; the Go object of the plugin lies beside it.
+# PLUGINDIR is the directory from which this host's Slurm loads plugins. The plugin expects its Go object in the same
+# directory.
 PLUGINDIR ?= $(shell scontrol show config 2>/dev/null | sed -n 's/^PluginDir *= *//p')
 install: all
-	@test -n "$(PLUGINDIR)" || { echo "where are Slurm's plugins? make install PLUGINDIR=/usr/lib/x86_64-linux-gnu/slurm-wlm"; exit 1; }
+	@test -n "$(PLUGINDIR)" || { echo "couldn't read PluginDir from Slurm: run make install PLUGINDIR=DIR, for example /usr/lib/x86_64-linux-gnu/slurm-wlm"; exit 1; }
 	install -D -m 0755 $(B)/caelumd $(DESTDIR)$(PREFIX)/sbin/caelumd
 	install -D -m 0755 $(B)/caelum $(DESTDIR)$(PREFIX)/bin/caelum
 	install -D -m 0644 -t $(DESTDIR)$(PLUGINDIR) $(B)/spank_caelum.so $(B)/libcaelum_spank.so

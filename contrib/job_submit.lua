@@ -1,20 +1,21 @@
 -- job_submit.lua adds the MIG slices to every request for GPUs in a managed partition.
 --
--- A job keeps its own request. The script adds gres/mig of one profile, one slice per GPU slot. The profile comes from
--- --mig or --mig-mem, otherwise from the decision table (docs/internals.md, "The decision table"). The reasons for the
--- rules, with measurements, are in contrib/job_submit/README.md. contrib/job_submit/KEY.md specifies the job's key.
+-- A job keeps its own request. The script adds one slice of gres/mig for each GPU slot, all of one profile. The profile
+-- comes from --mig or --mig-mem, otherwise from the decision table (docs/internals.md, "The decision table"). The
+-- reasons for the rules, with measurements, are in contrib/job_submit/README.md. contrib/job_submit/KEY.md specifies
+-- the job's key.
 --
--- slurmctld runs this script under its locks, so it does only one small read per GPU job, starts no process and never
--- waits. It runs on Lua 5.1 to 5.4 with the standard libraries.
+-- slurmctld runs this script while it holds its locks. The script therefore does only one small read per GPU job,
+-- starts no process and never waits. It runs on Lua 5.1 to 5.4 and needs only the standard libraries.
 
--- TRIGGER is the trigger file of the watcher (caelumd watch). The watcher creates the file, and reads the queue when
--- the file is written to.
+-- TRIGGER is the trigger file of the watcher (caelumd watch). The watcher creates the file, and reads the queue after
+-- each write to the file.
 local TRIGGER = os.getenv("CAELUM_POKE") or "/run/caelum-watch/poke"
 
 local TABLE = os.getenv("CAELUM_DECISIONS") or "/etc/caelum/decisions"
 
--- A table is read completely, with slurmctld's locks held, when its generation changes. 20,000 lines take Lua 5.1 about
--- 75 ms.
+-- When the generation of the table changes, the script reads the whole table while slurmctld holds its locks. Lua 5.1
+-- takes about 75 ms for 20,000 lines.
 local MAX_LINES = 20000
 local MAX_BYTES = 1048576
 
@@ -28,15 +29,15 @@ local MAX_NAMES = 16384   -- bytes of a list of partitions: a list of all partit
 
 ---------------------------------------------------------------- the decision table
 
-local decisions     -- the last good table; nil before the first
-local last_read     -- generation and size that were read last, or the reason for a failure: each is logged once
+local decisions     -- the last valid table; nil before the first one
+local last_read     -- the last generation and size, or the last reason for a failure; each is logged once
 
 -- number parses a count of MiB or seconds in decimal. It returns nil for any other text.
 local function number(text)
   return #text <= 9 and text:find("^[1-9]%d*$") and tonumber(text) or nil
 end
 
--- split returns the words of a line, two to four. It returns nil for fewer or more. Two adjacent repetitions in a
+-- split returns the words of a line with two to four words, and nil for any other line. Two adjacent repetitions in a
 -- pattern must never match the same characters: with such a pattern, a line of 100 kB took 139 s.
 local function split(line)
   local word, value, third, rest = line:match("^(%S+)%s+(%S+)%s+(%S+)(.*)$")
@@ -46,9 +47,9 @@ local function split(line)
   if fourth or not rest:find("%S") then return word, value, third, fourth end
 end
 
--- A line gives a profile for a user and key, for a user and script fingerprint, or for a script fingerprint. The hash
--- is not cryptographic, so a key counts for its own user only. Tables of earlier releases have keys without a user;
--- these lines have no effect.
+-- LEARNED contains the patterns of learned lines. Such a line assigns a profile to a user and key, to a user and script
+-- fingerprint, or to a script fingerprint. The hash is not cryptographic, so a key counts for its own user only. Tables
+-- of earlier releases contain keys without a user; these lines have no effect.
 local LEARNED = {key = "^%d+:(%x+)$", user = "^%d+:(%x+)$", site = "^(%x+)$"}
 
 local function learn(t, word, value, profile, fourth)
@@ -73,14 +74,14 @@ local function list(t, profile, third, fourth)
   local mib = third and number(third)
   if fourth or third and not mib or not profile:find("^%w[%w.+-]*$") or profile == "closed" then return false end
   if not t.profiles[profile] then t.known[#t.known + 1] = profile end
-  -- Two GPU models may use one profile name for different sizes: the smaller size is the one that a job certainly gets.
+  -- Two GPU models may use one profile name for different sizes. A job is certain to get only the smaller size.
   local before = t.profiles[profile] or 0
   t.profiles[profile] = mib and (before == 0 or mib < before) and mib or before
   return true
 end
 
--- read_line reads line n of a table into t. It returns false for an invalid line. Whether the named profiles are listed
--- is only known at the end of the table.
+-- read_line reads line n of a table into t. It returns false for an invalid line. It does not check whether the named
+-- profiles are listed, because this is known only at the end of the table.
 local function read_line(t, n, line)
   local word, value, third, fourth = split(line)
   local named
@@ -135,7 +136,8 @@ local function parse(text)
 end
 
 -- refresh reads the table's first line and size, and the rest of the table if one of them has changed. The size matters
--- because a table that is edited in place may be read half-written; it is then read again when it is complete.
+-- because the script may read a half-written table while it is edited in place. The script then reads the table again
+-- when it is complete.
 local function refresh()
   local file, why = io.open(TABLE, "r")
   local head = file and file:read(64)
@@ -146,7 +148,7 @@ local function refresh()
     file:seek("set")
     fresh, why = parse(file:read(MAX_BYTES + 1) or "")
   elseif head and head:find("^[^\n]*\r") then
-    why = "its lines end with CR LF, and with LF they should"
+    why = "its lines end with CR LF; they must end with LF"
   elseif file and not version then
     why = "its first line is not \"caelum-decisions 1 <generation>\""
   end
@@ -156,9 +158,8 @@ local function refresh()
   if fresh then
     decisions = fresh
     if fresh.old > 0 then
-      slurm.log_error("%s", "caelum: decision table " .. TABLE .. ": " .. fresh.old ..
-        " key lines without a user have no effect; write key <user id>:<key>, or run `caelum repo decisions` " ..
-        "to replace them")
+      slurm.log_error("%s", "caelum: decision table " .. TABLE .. ": key lines without a user id (" ..
+        fresh.old .. ") have no effect; write key <user id>:<key>, or run `caelum repo decisions` to replace them")
     end
     return
   end
@@ -173,7 +174,7 @@ local function count(value)
 end
 
 -- entries splits a tres_per_* string. 22.05 and 23.02 write "gres:gpu:a100:2"; later releases write "gres/gpu:a100:2"
--- and "gres/gpu:a100=2" (tres_per_task). "gpu" means one GPU, and "gpu:a100" one GPU of a type. Like slurmctld, it
+-- and "gres/gpu:a100=2" (tres_per_task). "gpu" means one GPU, and "gpu:a100" one GPU of a type. Like slurmctld, entries
 -- finds the prefix anywhere in an entry.
 local function entries(list)
   local out = {}
@@ -182,7 +183,7 @@ local function entries(list)
     local entry = {text = token}
     local name, rest = token:match("gres[:/]([^:=]+)(.*)$")
     if name then
-      local kind, number = rest:match("^:([^:=]*%a[^:=]*)(.*)$")   -- a type has a letter in it
+      local kind, number = rest:match("^:([^:=]*%a[^:=]*)(.*)$")   -- a type contains a letter
       number = number or rest
       entry.name, entry.type = name, kind or ""
       entry.count = number == "" and 1 or tonumber(number:match("^[:=](%d+)$") or "")
@@ -192,8 +193,8 @@ local function entries(list)
   return out
 end
 
--- readable reports whether the agents can read an entry. slurmctld ignores more entries than the agents can: for
--- slurmctld, `mig:x(:0` is no request. An entry that the agents cannot read would hide the others from them.
+-- readable reports whether the agents can read an entry. slurmctld ignores some entries that the agents cannot parse,
+-- for example `mig:x(:0`. With such an entry, the agents could not read the other entries either.
 local function readable(text)
   if text:find("[^%w._+:=/-]") then return false end
   local rest = text:match("^gres[:/](.*)$")
@@ -207,7 +208,7 @@ local function readable(text)
 end
 
 -- total adds up the entries of one GRES. As in slurmctld, the last of several counts of one type applies, and a count
--- of 0 is no request.
+-- of 0 requests nothing.
 local function total(list, name)
   local sum = {all = 0, types = {}, count = {}}
   for _, entry in ipairs(list) do
@@ -225,11 +226,11 @@ local function total(list, name)
   return sum
 end
 
--- PER lists the options that can ask for GPUs, by the unit of their counts.
+-- PER lists the units in which options can count GPUs.
 local PER = {"node", "job", "socket", "task"}
 
--- request reads a job_desc: the GPUs per node, job, socket and task as the options name them, and the slices per node.
--- It returns nil if the job asks for no GPU.
+-- request reads the GPUs per node, job, socket and task, and the slices per node, from a job_desc. It returns nil if
+-- the job requests no GPU.
 local function request(job)
   local r, found = {}, false
   for _, per in ipairs(PER) do
@@ -246,13 +247,14 @@ local function request(job)
   end
   r.tasks, r.tasks_per_node = count(job.num_tasks), count(job.ntasks_per_node)
   r.nodes = count(job.min_nodes) or (r.tasks and r.tasks_per_node and math.ceil(r.tasks / r.tasks_per_node)) or 1
-  -- --ntasks-per-gpu without a count of GPUs: slurmctld derives it from the tasks.
+  -- For --ntasks-per-gpu without a count of GPUs, slurmctld calculates the count from the number of tasks.
   r.tasks_per_gpu = count(job.ntasks_per_tres)
   found = found or r.tasks_per_gpu and (r.tasks or count(job.min_nodes) and r.tasks_per_gpu or 0) >= r.tasks_per_gpu
   return found and r or nil
 end
 
--- unreadable returns the reason to refuse a request with an entry that the agents could not read, or nil.
+-- unreadable returns the reason to refuse a request, or nil. It refuses requests with an entry that the agents could
+-- not read.
 local function unreadable(r)
   for _, per in ipairs(PER) do
     for _, entry in ipairs(r[per].list) do
@@ -263,6 +265,10 @@ local function unreadable(r)
   end
 end
 
+-- counted returns a number with its noun: "1 GPU", "2 GPUs".
+local function counted(n, noun) return n .. " " .. noun .. (n == 1 and "" or "s") end
+
+-- scaled returns a request with each count multiplied by factor / divisor, or nil if a result is not a whole number.
 local function scaled(gpu, factor, divisor)
   local out = {all = 0, types = gpu.types, count = {}}
   for kind, n in pairs(gpu.count) do
@@ -275,24 +281,25 @@ local function scaled(gpu, factor, divisor)
 end
 
 -- slots returns the number of GPU slots on each node of the job. slurmctld would spread --gpus=4 over two nodes with
--- two free slots each (22.05). gres/mig counts per node and cannot follow, so such requests get a count per node too.
+-- two free slots each (22.05). gres/mig is counted per node and cannot be spread like this, so the script adds a count
+-- of GPUs per node to such requests.
 local function slots(r, job)
   local even, what
   if r.node.gpu.all > 0 then return r.node.gpu end
   if r.job.gpu.all > 0 then
-    even, what = scaled(r.job.gpu, 1, r.nodes), r.job.gpu.all .. " GPUs"
+    even, what = scaled(r.job.gpu, 1, r.nodes), counted(r.job.gpu.all, "GPU")
   elseif r.socket.gpu.all > 0 then
     local sockets = count(job.sockets_per_node)
     if not sockets then return nil, "--gpus-per-socket needs --sockets-per-node" end
     return scaled(r.socket.gpu, sockets, 1)
   elseif r.task.gpu.all > 0 then
     local tasks = r.tasks_per_node and r.tasks_per_node * r.nodes or r.tasks or r.nodes
-    even, what = scaled(r.task.gpu, tasks, r.nodes), "the GPUs of " .. tasks .. " tasks"
+    even, what = scaled(r.task.gpu, tasks, r.nodes), "the GPUs of " .. counted(tasks, "task")
   elseif r.node.mig.all > 0 then
     return {all = r.node.mig.all, types = {""}, count = {[""] = r.node.mig.all}}
   else
     local gpus = math.floor((r.tasks or r.nodes * r.tasks_per_gpu) / r.tasks_per_gpu)
-    even, what = scaled({types = {""}, count = {[""] = gpus}}, 1, r.nodes), gpus .. " GPUs"
+    even, what = scaled({types = {""}, count = {[""] = gpus}}, 1, r.nodes), counted(gpus, "GPU")
   end
   if even then return even end
   return nil, what .. " cannot be shared evenly by " .. r.nodes .. " nodes: ask for them with --gpus-per-node"
@@ -301,7 +308,7 @@ end
 ---------------------------------------------------------------- the job's key and script fingerprint
 
 -- The hash consists of two polynomials over the bytes, modulo the largest prime below 2^32. Their bases are below 2^20,
--- so that every product stays below 2^53, which is exact in the doubles of Lua 5.1. KEY.md specifies the hash;
+-- so that every product stays below 2^53 and is exact in the doubles of Lua 5.1. KEY.md specifies the hash;
 -- internal/predict implements it in Go.
 local PRIME, BASE_A, BASE_B = 4294967291, 1000003, 786433
 
@@ -330,8 +337,8 @@ local function extend(a, b, text)
   return a, b
 end
 
--- digest computes what a text contributes to a hash, whatever precedes it. One pass over a script of 4 kB takes Lua 5.1
--- a quarter of a millisecond, and two hashes use the result.
+-- digest computes the contribution of a text to a hash, which does not depend on the preceding text. Two hashes use the
+-- result, because Lua 5.1 takes a quarter of a millisecond for one pass over a script of 4 kB.
 local function digest(text)
   local a, b = extend(0, 0, text)
   return {a = a, b = b, shift_a = power(BASE_A, #text), shift_b = power(BASE_B, #text)}
@@ -357,7 +364,7 @@ local function user_id(job) return type(job.user_id) == "number" and math.floor(
 -- key_and_fingerprint returns the job's key, and its script fingerprint, which does not depend on user, account, name
 -- and CPUs. Without a script the fingerprint is nil.
 local function key_and_fingerprint(job, r, gpus)
-  local text = job.script   -- every read of the field copies the whole script
+  local text = job.script   -- each read of the field copies the whole script
   local has_script = type(text) == "string" and text ~= ""
   local script = digest(field(text, 4096))
   local size = decimal(gpus.all) .. decimal(r.nodes) .. decimal(r.tasks)
@@ -369,13 +376,14 @@ end
 
 ---------------------------------------------------------------- the decision
 
--- Slurm passes an option's argument in spank_job_env under one of these names, from sbatch, srun and salloc alike
--- (22.05), and passes it on to the jobs that a job submits.
+-- Slurm passes the argument of an option in spank_job_env under one of these names, equally for sbatch, srun and salloc
+-- (22.05). Jobs that a job submits inherit the argument.
 local OPTION = {"_SLURM_SPANK_OPTION_caelum_", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_"}
 
--- options returns the arguments of --mig and --mig-mem as fields mig and mig_mem. They choose the profile of a request
--- for GPUs, and request nothing by themselves. If spank_job_env is too large, options returns nil and the reason: a
--- user can send a million entries, and each read of the field copies all of them.
+-- options returns the arguments of --mig and --mig-mem as fields mig and mig_mem. These options choose the profile for
+-- a request for GPUs, and request nothing by themselves. If spank_job_env is too large, options returns nil and the
+-- reason. The limit is necessary because a user can send a million entries, and each read of the field copies all of
+-- them.
 local function options(job)
   local found, n = {}, 0
   local why = "the job has more than " .. MAX_ENV ..
@@ -421,7 +429,8 @@ local function known(profile, t)
     table.concat(t.known, ", ")
 end
 
--- with_memory returns the profile with the least sufficient memory. Among equals it is the one that is listed first.
+-- with_memory returns the profile with the least sufficient memory. Among equal profiles it returns the first in the
+-- table.
 local function with_memory(t, mib, memory)
   local best
   local all = {}
@@ -439,7 +448,7 @@ local function with_memory(t, mib, memory)
     table.concat(all, ", ")
 end
 
--- size returns the profile of slices that the request does not type: from --mig, otherwise from --mig-mem, otherwise
+-- size returns the profile of slices without a type in the request: from --mig, otherwise from --mig-mem, otherwise
 -- from earlier runs, otherwise the default. It also returns whether Caelum has chosen the profile, and a warning for
 -- the user. If the options cannot be satisfied, it returns nil and the reason.
 local function size(t, job, predicted)
@@ -472,8 +481,8 @@ local function size(t, job, predicted)
 end
 
 -- on_model returns the profile to use on the GPU model that the request names, for a profile that Caelum chose: the
--- same profile, otherwise the first listed one whose name states at least as many compute slices and as much memory,
--- otherwise the last.
+-- same profile, otherwise the first listed profile whose name states at least as many compute slices and as much
+-- memory, otherwise the last listed profile.
 local function on_model(t, kinds, profile)
   local of = #kinds == 1 and t.models[kinds[1]]
   if not of then return profile end
@@ -490,8 +499,8 @@ local function on_model(t, kinds, profile)
 end
 
 -- resolve returns the entries of tres_per_node to keep, the entries to add (without prefix), the profile if Caelum has
--- chosen it, and a warning for the user. job has the options. They are ignored for typed slices, as they may be
--- inherited.
+-- chosen it, and a warning for the user. job contains the options. They are ignored for typed slices, because they may
+-- be inherited.
 local function resolve(r, gpus, t, job, predicted)
   local kept, added = {}, {}
   local typed, mig = false, r.node.mig
@@ -504,8 +513,8 @@ local function resolve(r, gpus, t, job, predicted)
   end
   if typed and mig.count[""] then return nil, "name a profile for every slice, or for none" end
   if mig.all > 0 and mig.all ~= gpus.all then
-    return nil, "the request names " .. mig.all .. " slices and " .. gpus.all ..
-      " GPUs per node: the numbers must be equal"
+    return nil, "the request names " .. counted(mig.all, "slice") .. " and " .. counted(gpus.all, "GPU") ..
+      " per node: the numbers must be equal"
   end
   for _, entry in ipairs(r.node.list) do
     if not (entry.name == "mig" and entry.type == "") then kept[#kept + 1] = entry.text end
@@ -523,9 +532,9 @@ local function resolve(r, gpus, t, job, predicted)
   return kept, added, chosen and profile or nil, warning
 end
 
--- write puts the entries into tres_per_node with the prefix that this release's own strings have. from has these
--- strings. If none of them has a prefix to copy, write sets the field "gres": it also sets tres_per_node, and every
--- release adds its own prefix.
+-- write puts the entries into tres_per_node, with the prefix in the strings of from, which slurmctld of this release
+-- has written. If none of these strings has a prefix, write sets the field "gres". This also sets tres_per_node, and
+-- every release adds its own prefix.
 local function write(job, from, kept, added)
   if #added == 0 then return end
   local prefix
@@ -534,7 +543,7 @@ local function write(job, from, kept, added)
   end
   if not prefix then
     job.gres = table.concat(added, ",")
-    -- slurmctld does not accept entries without a prefix. They stay in the request, so that slurmctld refuses them.
+    -- The entries of kept have no prefix here. They stay in the request, so that slurmctld refuses them.
     if #kept > 0 then job.tres_per_node = table.concat(kept, ",") .. "," .. job.tres_per_node end
     return
   end
@@ -542,8 +551,8 @@ local function write(job, from, kept, added)
   job.tres_per_node = table.concat(kept, ",")
 end
 
--- managed reports whether one partition of a list is managed: the job then gets a slice in whichever partition it
--- starts. A list that is too long to read counts as managed.
+-- managed reports whether at least one partition of a list is managed. The job then gets a slice in any partition in
+-- which it starts. A list that is too long to read counts as managed.
 local function managed(names, parts, t)
   if type(names) == "string" and #names > MAX_NAMES then return true end
   if type(names) ~= "string" or names == "" then
@@ -557,16 +566,17 @@ local function managed(names, parts, t)
   return false
 end
 
--- must_hold reports whether to submit the job held. The count of its profile is 0 on the nodes that it may use.
--- slurmctld therefore refuses a job that names nodes, or needs more nodes than the catalogue has, at submission. It
--- accepts such a job if it is held, and an agent releases the job after publishing the slice.
+-- must_hold reports whether the script must submit the job held. If the count of the profile is 0 on the nodes that a
+-- job may use, slurmctld refuses the job at submission. This happens if the job names nodes, or needs more nodes than
+-- the catalogue has. slurmctld accepts such a job if it is held, and an agent releases the job after publishing the
+-- slice.
 local function must_hold(job, r, t)
   local function set(value) return type(value) == "string" and value ~= "" end
   return set(job.req_nodes) or set(job.exc_nodes) or set(job.reservation) or r.nodes > t.max_nodes
 end
 
--- inform shows a line to the user, also if the job is accepted (22.05: sbatch, srun and salloc show it; scontrol does
--- not). log_user takes a format, and the text may contain the user's own text, so it is passed as an argument.
+-- inform shows a line to the user, even if the job is accepted (in 22.05, sbatch, srun and salloc show the line, and
+-- scontrol does not). The text is an argument of the format "%s", because it may contain text of the user.
 local function inform(text) slurm.log_user("%s", "caelum: " .. (text:gsub("[^\32-\126]", "?"))) end
 
 -- On 22.05, the reason for refusing a change appears only in slurmctld's log. Later releases show it to the user.
@@ -581,8 +591,8 @@ local function table_or_reason()
   return nil, "requests for GPUs are refused until slurmctld can read " .. TABLE .. "; please tell your administrator"
 end
 
--- notify writes to the trigger file, if there is a watcher. The file is on a tmpfs, so opening it and writing a byte
--- never blocks.
+-- notify writes to the trigger file, if there is a watcher. The file is on a tmpfs, so opening the file and writing a
+-- byte never block.
 local function notify()
   local file = io.open(TRIGGER, "r+")
   if not file then return end
@@ -595,8 +605,8 @@ local function typed(r)
 end
 
 -- lacks_slots returns the reason to refuse a request in an unmanaged partition, or nil. slurmctld would give slices to
--- a job that does not have as many GPU slots. Such a job gets no device, and its slices are missing for other jobs. r
--- and why are the result of request() for the job.
+-- a job that does not have as many GPU slots. Such a job would get no device, and its slices would not be available to
+-- other jobs. r and why are the results of request() for the job.
 local function lacks_slots(job, r, why)
   if r and (r.node.mig.all == 0 or typed(r)) then return nil end
   if r then return "slices need as many GPUs: write --gres=gpu:<count>,mig:<profile>:<count>" end
@@ -629,10 +639,10 @@ local function submit(job, parts)
   local tags = {type(job.admin_comment) == "string" and job.admin_comment or nil}
   tags[#tags + 1] = "caelum:key=" .. key
   if fingerprint then tags[#tags + 1] = "caelum:work=" .. fingerprint end
-  -- The user did not ask for this profile, so another GPU model may serve the job with an equivalent profile.
+  -- The user did not request this profile, so a node with another GPU model may run the job on an equivalent profile.
   if sized then tags[#tags + 1] = "caelum:sized=" .. sized end
   if seconds then tags[#tags + 1] = "caelum:runs=" .. seconds end
-  -- A priority of 0 here is the user's own --hold, which only the user releases. squeue shows JobHeldUser for both
+  -- A priority of 0 here means --hold, and only the user may release this hold. squeue shows JobHeldUser for both holds
   -- (22.05).
   local hold = must_hold(job, r, t) and job.priority ~= 0
   if hold then tags[#tags + 1] = "caelum:held" end
@@ -644,16 +654,16 @@ local function submit(job, parts)
   return slurm.SUCCESS
 end
 
--- An update is judged by the resulting job. In a managed partition the resulting job must have one typed slice per GPU
--- slot. Otherwise the script completes the update, or refuses it. The cases are in contrib/job_submit/README.md,
+-- The script checks an update by the resulting job. In a managed partition the resulting job must have one typed slice
+-- per GPU slot. Otherwise the script completes the update or refuses it. The cases are in contrib/job_submit/README.md,
 -- "Changes to a waiting job".
 
 local NO_CHANGE = "this change to the GPUs of a pending job is not possible: cancel the job and submit it again"
 
 -- drops reports whether a list of entries lacks a type of GPU or slice that an option of the job has. Releases up to
--- 23.02, which write "gres:", add the types of an update to those of the job, and the string then no longer shows all
--- of them (22.05). Later releases, which write "gres/", replace them. An empty list clears the option on every release.
--- A count of 0 is ignored and clears nothing.
+-- 23.02, which write "gres:", add the types of an update to those of the job, and the string then no longer contains
+-- all types (22.05). Later releases, which write "gres/", replace the types. An empty list clears the option on every
+-- release. A count of 0 is ignored and clears nothing.
 local function drops(before, now)
   if type(before) ~= "string" or not before:find("gres:", 1, true) or #now == 0 then return false end
   local stays = {}
@@ -694,30 +704,32 @@ local function reshapes(job)
 end
 
 local function modify(job, record, parts)
-  -- The user's own hold could not be distinguished from that of Caelum, and a release before the slice is on offer
-  -- leads to BadConstraints. So while the job has the tag, only an agent holds and releases it. (This script cannot
+  -- A hold by the user could not be distinguished from Caelum's hold, and a release before the slice is offered leads
+  -- to BadConstraints. While the job has the tag, only an agent may therefore hold and release it. (This script cannot
   -- change admin_comment here.)
   local holds = job.priority == 0 or job.priority == slurm.INFINITE
   if holds and tostring(record.admin_comment):find("caelum:held", 1, true) then
     return refuse("the job is held until its slice can be carved, and is then released automatically; " ..
       "cancel it with scancel")
   end
-  -- scontrol cannot set this field. With cpus_per_tres it adds GPUs that no string of the job shows (22.05, source).
+  -- scontrol cannot set this field. In combination with cpus_per_tres, the field adds GPUs that no string of the job
+  -- shows (22.05, source).
   if count(job.ntasks_per_tres) then return refuse(NO_CHANGE) end
 
   local after, set = updated(job, record)
   local r, why = request(after)
   local before, unknown = request(record)
-  -- GPUs of --ntasks-per-gpu are in slurmctld's count only, if the job was submitted to an unmanaged partition.
+  -- If the job was submitted to an unmanaged partition, the GPUs of --ntasks-per-gpu are only in slurmctld's count.
   local counted = tostring(record.tres_fmt_req_str):find("gres/[gm][pi][ug]")
   if not (r or why or before or unknown or counted) then return slurm.SUCCESS end
-  -- slurmctld refuses such changes of a started job. The low 8 bits of the state of a pending job are 0.
+  -- slurmctld itself refuses such changes of a started job. The low 8 bits of a job's state are 0 while the job is
+  -- pending.
   if (tonumber(record.job_state) or 0) % 256 ~= 0 and not set and not job.partition then return slurm.SUCCESS end
 
   local t, no_table = table_or_reason()
   if not t then return refuse(no_table) end
   if not managed(job.partition or record.partition, parts, t) then
-    for _, per in ipairs(PER) do   -- otherwise a later change of partition could not determine the job's GPUs
+    for _, per in ipairs(PER) do   -- later changes of the partition need the job's complete GPUs
       local new = job["tres_per_" .. per]
       if type(new) == "string" and new ~= "" and drops(record["tres_per_" .. per], entries(new)) then
         return refuse(NO_CHANGE)
@@ -731,7 +743,7 @@ local function modify(job, record, parts)
     if not why and not before and not unknown and not moves then return slurm.SUCCESS end
     return refuse(why or NO_CHANGE)
   end
-  -- The script sees neither tasks nor sockets in a job record, so it can only type counts per node again.
+  -- A job record shows the script neither tasks nor sockets, so the script can add types only to counts per node.
   for _, per in ipairs({"job", "socket", "task"}) do
     local has = r[per].gpu.all > 0 or before and before[per].gpu.all > 0 or unknown
     if has and type(job["tres_per_" .. per]) == "string" then return refuse(NO_CHANGE) end
@@ -757,8 +769,9 @@ local function modify(job, record, parts)
   return slurm.SUCCESS
 end
 
--- guarded runs f. An error of this script must not stop the cluster. A submission is accepted unchanged, and the agent
--- gives a job without a slice one that fits. A change is refused, so that the job stays in a valid state.
+-- guarded runs f, and returns otherwise if f fails, because an error of this script must not stop the cluster. A
+-- submission is then accepted unchanged, and an agent later requests a slice for the job. A change is refused, so that
+-- the job stays in a valid state.
 local function guarded(what, otherwise, f, ...)
   local ok, rc = pcall(f, ...)
   if ok then return rc end
@@ -766,15 +779,15 @@ local function guarded(what, otherwise, f, ...)
   return otherwise
 end
 
-notify()   -- slurmctld has started or read its configuration again: all offers are gone
+notify()   -- slurmctld has started or read its configuration again, which removes all offers
 
 function slurm_job_submit(job_desc, part_list, submit_uid)
   return guarded("a submission was accepted unchanged", slurm.SUCCESS, submit, job_desc, part_list)
 end
 
 function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
-  -- The agents run as root. Lua cannot distinguish operators and coordinators from other users, so their changes follow
-  -- the same rules.
+  -- The agents run as root, and root's changes are accepted. The script cannot distinguish operators and coordinators
+  -- from other users, so the same rules apply to their changes.
   if modify_uid == 0 then return slurm.SUCCESS end
   return guarded("a change was refused", slurm.ERROR, modify, job_desc, job_rec, part_list)
 end

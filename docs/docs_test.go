@@ -1,4 +1,5 @@
-// Package docs holds the documentation. Its tests keep it true where a program can tell: links, commands, flags, keys.
+// Package docs holds the documentation. The tests check the parts that a program can check: links, commands, flags and
+// keys.
 package docs
 
 import (
@@ -121,7 +122,8 @@ func TestLinksResolve(t *testing.T) {
 // textWidth limits the columns of a line of Markdown.
 const textWidth = 100
 
-// TestMarkdownLines: tables, code and quoted messages may be longer.
+// TestMarkdownLines checks that the lines of pages have at most textWidth columns. Only tables, code and quoted
+// messages may be longer.
 func TestMarkdownLines(t *testing.T) {
 	for _, page := range pages(t) {
 		n := 0
@@ -137,7 +139,7 @@ func TestMarkdownLines(t *testing.T) {
 	}
 }
 
-// commands are what the sources of cmd/<name> register with cobra, and their flags.
+// commands returns the names of the subcommands and flags that the sources of cmd/<name> register with cobra.
 func commands(t *testing.T, name string) (subcommands, flags []string) {
 	t.Helper()
 	sources, err := filepath.Glob(filepath.Join(root, "cmd", name, "*.go"))
@@ -204,7 +206,7 @@ func TestAdminPagesNameEveryCommandAndFlag(t *testing.T) {
 	}
 }
 
-// A page or a message that sends the reader to a command sends him to one that exists.
+// TestNamedCommandsExist checks that every command which a page or a message refers to exists.
 func TestNamedCommandsExist(t *testing.T) {
 	for _, name := range []string{"caelum", "caelumd"} {
 		subcommands, _ := commands(t, name)
@@ -276,7 +278,7 @@ func TestNoUnknownKeyIsDocumented(t *testing.T) {
 	}
 }
 
-// Every test and fuzz target that the security page names as proof exists.
+// TestSecurityNamesTests checks that every test and fuzz target which the security page names as evidence exists.
 func TestSecurityNamesTests(t *testing.T) {
 	var sources strings.Builder
 	for _, path := range files(t, ".go") {

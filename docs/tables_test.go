@@ -15,8 +15,8 @@ func columns(row string) int {
 	return strings.Count(strings.ReplaceAll(row, `\|`, ""), "|") - 1
 }
 
-// Every table has a header, and as many cells in each row. Rows behind a blank line are no table, but
-// text with bars.
+// TestTablesAreWhole checks that every table has a header, and the same number of cells in each row. Rows after a blank
+// line do not belong to a table: they are shown as text with bars.
 func TestTablesAreWhole(t *testing.T) {
 	for _, page := range pages(t) {
 		fenced, rows, want := false, 0, 0

@@ -1,10 +1,10 @@
 /*
- * Devices in cgroup v2, where BPF programs decide about access. Slurm (22.05, cgroup_v2.c) attaches its own programs to
- * the job, with BPF_F_ALLOW_OVERRIDE, to the step's "user" cgroup and to the tasks. For a task, the kernel runs the
- * programs of the nearest cgroup that has any, and of the cgroups above it only the programs attached with
- * BPF_F_ALLOW_MULTI. The plugin's program could be attached
+ * Controls access to devices in cgroup v2, where BPF programs make the decision. Slurm (22.05, cgroup_v2.c) attaches
+ * its own programs to the job, with BPF_F_ALLOW_OVERRIDE, to the step's "user" cgroup and to the tasks. For a task, the
+ * kernel runs the programs of the nearest cgroup with programs. Of the cgroups above, it runs only the programs that
+ * were attached with BPF_F_ALLOW_MULTI. The plugin's program could be attached
  *
- *   to the job         but the kernel then refuses this program or Slurm's: the flags of a cgroup's programs must agree;
+ *   to the job         but the kernel then refuses this program or Slurm's, whose flags differ;
  *   to the step        but it would replace Slurm's programs of the job, the only programs that apply to a batch step;
  *   above all jobs     where it runs in addition to Slurm's programs, if attached with BPF_F_ALLOW_MULTI.
  *
@@ -30,12 +30,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define NAME "caelum"     /* of the program and its map */
-#define MAP_ENTRIES 16384 /* devices of the node, plus the leased devices of its jobs; a full map is swept */
-#define LEVELS 10         /* cgroup levels that are looked up; a job's is the third on a machine with systemd */
+#define NAME "caelum"     /* the name of the program and of its map */
+#define MAP_ENTRIES 16384 /* for the node's devices and the leased devices of its jobs; sweep() cleans a full map */
+#define LEVELS 10         /* cgroup levels that the program looks up; a job is on the third level with systemd */
 
 /*
- * A key for all cgroups; no cgroup has this id. 0 is not usable: the kernel returns it for a level that does not exist.
+ * Stands for all cgroups in a key; no cgroup has this id. 0 cannot be used, because the kernel returns 0 for a level
+ * that does not exist.
  */
 #define ANY UINT64_MAX
 
@@ -71,7 +72,10 @@ static int put(int map, uint64_t cgroup, struct device device)
 	return bpf(BPF_MAP_UPDATE_ELEM, &attr);
 }
 
-/* Returns a descriptor of the program and the id of its map if the program has the plugin's name; otherwise -1. */
+/*
+ * Returns a descriptor of the program, and writes the id of its map, if the program has the plugin's name. Otherwise
+ * returns -1.
+ */
 static int open_program(uint32_t id, uint32_t *map_id)
 {
 	CLEARED(struct bpf_prog_info, info);
@@ -205,9 +209,9 @@ static int load(const struct bpf_insn *insn, unsigned n)
 }
 
 /*
- * Returns whether the kernel is too old for the program: it refuses the program but accepts another of the same type,
- * so it lacks bpf_get_current_ancestor_cgroup_id for programs of this type (6.18 has it). Every other refusal is an
- * error.
+ * Returns whether the kernel is too old for the program. Such a kernel refuses this program but accepts another program
+ * of the same type, because it does not provide bpf_get_current_ancestor_cgroup_id to programs of this type (6.18
+ * does). Every other refusal is an error.
  */
 static bool lacks_helper(int error)
 {
@@ -296,7 +300,7 @@ static bool is_gone(int scope, uint64_t id)
 	return fd < 0 && errno == ESTALE;
 }
 
-/* Removes the entries of ended jobs from a full map. */
+/* Removes the entries of ended jobs from a map that is full. */
 static void sweep(int map, int scope)
 {
 	static struct key gone[MAP_ENTRIES];
@@ -345,9 +349,9 @@ static int allow(int map, int scope, uint64_t job, const struct lease *own, char
 }
 
 /*
- * Makes the scope's directory unreadable for users, so that they cannot lock it. Slurm makes it readable for all, and
- * locks it without a time limit for each step that starts or ends (22.05 cgroup_v2.c): any user could prevent every
- * step from starting. The cgroups below stay accessible.
+ * Makes the scope's directory unreadable for users, so that they cannot lock it. Slurm makes the directory readable for
+ * all users, and locks it without a time limit for each step that starts or ends (22.05 cgroup_v2.c). A user with the
+ * lock could therefore prevent every step from starting. The cgroups below the directory stay accessible.
  */
 static void restrict_scope(int scope)
 {

@@ -1,7 +1,7 @@
 /*
- * The step's cgroup. slurmstepd moves itself into this cgroup, or into one below it, before it forks the tasks (22.05),
- * and no task ever leaves it. The path is <job>/<step> in the devices hierarchy of v1. In v2 it is <job>/<step>/slurm,
- * and later <job>/<step>/user/task_<i>.
+ * Finds the step's cgroup. slurmstepd moves itself into this cgroup, or into one below it, before it forks the tasks
+ * (22.05), and no task ever leaves it. The path is <job>/<step> in the devices hierarchy of v1. In v2 it is
+ * <job>/<step>/slurm, and later <job>/<step>/user/task_<i>.
  */
 #include "cgroup.h"
 
@@ -27,7 +27,10 @@ static bool has_devices(const char *list, size_t length)
 	return false;
 }
 
-/* Returns the length of a cgroup's path up to the end of its last component "step_<X>", or 0 if there is none. */
+/*
+ * Returns the length of a cgroup's path up to the end of its last component "step_<X>", or 0 if there is no such
+ * component.
+ */
 static size_t step_length(const char *path, size_t length)
 {
 	static const char step[] = "/step_";

@@ -6,7 +6,10 @@
 #include <sys/stat.h>
 
 #define RUN_DIR_DEFAULT "/run/caelum"
-/* Bytes of run_dir. The path of a Unix socket has at most 107 bytes, of which "/caelumd.sock" takes 13. */
+/*
+ * The maximum number of bytes of run_dir. The path of a Unix socket has at most 107 bytes, and "/caelumd.sock" takes 13
+ * of them.
+ */
 #define RUN_DIR_MAX 94
 #define WAIT_DEFAULT 60 /* seconds */
 #define WAIT_MAX 3600   /* seconds */

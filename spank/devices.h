@@ -1,7 +1,7 @@
 /*
  * The devices that need a lease: the capability devices of every slice that is possible on the node. If Slurm confines
  * devices (ConstrainDevices=yes), the step's cgroup denies each job the devices of other jobs. Otherwise the owner and
- * mode of the device files keep users apart, and two jobs of one user are not kept apart.
+ * mode of the device files separate the users, but not two jobs of one user.
  */
 #ifndef CAELUM_DEVICES_H
 #define CAELUM_DEVICES_H

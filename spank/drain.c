@@ -1,8 +1,8 @@
 /*
- * The reason of a node whose prolog fails. Slurm drains the node with the reason "Prolog error", and the message with
- * the remedy would only be in slurmd's log. But Slurm does not replace an existing reason (_drain_node() in node_mgr.c
- * of 22.05, 24.11 and 26.05; measured on 22.05.8). The plugin therefore drains the node itself, shortly before Slurm
- * does.
+ * Sets the reason of a node whose prolog fails. Slurm drains the node with the reason "Prolog error", and the message
+ * with the remedy would only be in slurmd's log. But Slurm does not replace an existing reason (_drain_node() in
+ * node_mgr.c of 22.05, 24.11 and 26.05; measured on 22.05.8). The plugin therefore drains the node itself, shortly
+ * before Slurm does.
  */
 #include "drain.h"
 
@@ -26,7 +26,7 @@ static bool has_client_library(void)
 	return slurm_init && slurm_load_node_single && slurm_free_node_info_msg && slurm_init_update_node_msg && slurm_update_node;
 }
 
-/* Returns whether the node has no reason yet. The reason of an administrator must not be replaced. */
+/* Returns whether the node has no reason yet. The plugin must not replace the reason of an administrator. */
 static bool lacks_reason(const char *node)
 {
 	node_info_msg_t *info = NULL;

@@ -18,7 +18,7 @@ struct lease_slot {
 	char uuid[LEASE_UUID_MAX]; /* empty for a slot without a slice */
 };
 
-/* A lease file as the agent wrote it: either error is set, or there is at least one slot. */
+/* The content of a lease file: either error is set, or there is at least one slot. */
 struct lease {
 	uint32_t job;
 	uint32_t restart;

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /*
- * Parses a number of at most 32 bits: decimal digits only, no sign, no leading zero. strtoul would also accept " +1"
+ * Parses a decimal number of at most 32 bits, without a sign and without leading zeros. strtoul would also accept " +1"
  * and "-1".
  */
 static inline bool number_parse(const char *text, size_t length, uint32_t *number)

@@ -3,12 +3,12 @@
 #include <string.h>
 
 #define MIG_MAX 31   /* characters of a --mig value */
-#define DIGITS_MAX 9 /* digits of a --mig-mem value, so that job_submit.lua, which computes in doubles, stays exact */
+#define DIGITS_MAX 9 /* digits of a --mig-mem value; job_submit.lua computes in doubles, which are exact for them */
 
 /*
- * Accepts the characters of profile names (internal/mig, validName; NVML's own names are like 1g.10gb+me), which also
- * occur in "auto" and "off". The prolog checks the value again, because it gets the value from the user's environment,
- * where this callback may not have run.
+ * Accepts the characters of profile names (validName in internal/mig; NVML uses names such as 1g.10gb+me). The values
+ * "auto" and "off" contain only these characters. The prolog checks the value again, because it gets the value from the
+ * user's environment, where this callback may not have run.
  */
 bool option_valid(const char *text)
 {

@@ -1,6 +1,6 @@
 /*
- * The dispatch of Slurm's callbacks. All code that runs in sbatch, srun, salloc, slurmd and slurmstepd is in the C
- * files of this folder; README.md explains why that code must not be Go.
+ * Dispatches Slurm's callbacks. All code that runs in sbatch, srun, salloc, slurmd and slurmstepd is in the C files of
+ * this folder; README.md explains why that code must not be Go.
  *
  * Callbacks return 0 or -1, never 1: Slurm up to 24.11 treats only negative values as failures, later releases every
  * value other than 0. docs/plugin-errors.md describes the effects of a -1.
@@ -21,7 +21,7 @@ static void register_option(spank_t sp, struct spank_option *option)
 }
 
 /*
- * Runs in every client and daemon, and never fails: a -1 here would end sbatch, keep slurmd from starting and drain the
+ * Runs in every client and daemon, and never fails: a -1 would end sbatch, prevent the start of slurmd, and drain the
  * nodes of running jobs. A mistake in plugstack.conf is reported in slurmd's log. The prolog reports the mistake again
  * and fails for GPU jobs.
  */

@@ -1,5 +1,5 @@
 /*
- * The prolog and epilog of a job on this node: the only code that opens the Go object. Slurm runs them in a process
+ * Runs the prolog and epilog of a job on this node. No other code opens the Go object. Slurm runs them in a process
  * that it forks and execs for this purpose only ("slurmstepd spank prolog"). The threads and signal handlers of the Go
  * runtime therefore affect no other code, and end with that process.
  */
@@ -17,7 +17,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Seconds that an epilog waits for the agent. Short, because a node in state COMPLETING starts no job meanwhile. */
+/*
+ * Seconds that an epilog waits for the agent. The time is short because the node starts no job while it is COMPLETING.
+ */
 #define EPILOG_WAIT 5
 
 static char *env(const char *name)
@@ -35,7 +37,8 @@ static const char *node(void)
 }
 
 /*
- * Writes the path of the Go object: job_object=, or the file beside the plugin. Returns 0, or -1 if there is no path.
+ * Writes the path of the Go object: the value of job_object=, or the path of the file beside the plugin. Returns 0, or
+ * -1 if there is no path.
  */
 static int find_object(const struct config *config, char *path, size_t size)
 {
@@ -123,9 +126,8 @@ static bool describe(spank_t sp, const struct config *config, struct caelum_job 
 }
 
 /*
- * Returns the value of an option, or "" if the option is absent or its value is invalid. A user can set an invalid
- * value in the environment, past the check at submission. Such a value is logged and ignored; it must not fail the
- * prolog.
+ * Returns the value of an option, or "" if the option is absent or its value is invalid. A user can bypass the check at
+ * submission with an invalid value in the environment. Such a value is logged and ignored; it must not fail the prolog.
  */
 static char *argument(spank_t sp, struct spank_option *option, bool (*valid)(const char *), uint32_t job)
 {
@@ -177,7 +179,7 @@ int caelum_prolog(spank_t sp, int ac, char **av)
 	if (!describe(sp, &config, &job, message, sizeof(message)))
 		goto done;
 	job.mig = argument(sp, &option_mig, option_valid, job.id);
-	/* job_submit.lua has already sized the slice by --mig-mem. Called only to log an invalid value. */
+	/* job_submit.lua has already chosen the profile by --mig-mem. This call only logs an invalid value. */
 	argument(sp, &option_mig_mem, option_valid_size, job.id);
 	if (!(prolog = find_function(&config, "caelum_job_prolog", message, sizeof(message))))
 		goto done;
@@ -199,7 +201,7 @@ static bool has_lease(const struct config *config, uint32_t job)
 	return access(path, F_OK) == 0;
 }
 
-/* Never fails: a -1 would drain the node, and the agent itself releases the leases of ended jobs. */
+/* Never fails: a -1 would drain the node. If this call fails, the agent later releases the lease of the ended job. */
 int caelum_epilog(spank_t sp, int ac, char **av)
 {
 	struct config config;
@@ -208,7 +210,10 @@ int caelum_epilog(spank_t sp, int ac, char **av)
 	char message[1024] = "";
 	int rv = -1;
 
-	/* An invalid argument in plugstack.conf must not keep a job from releasing its slices. The valid ones are used. */
+	/*
+	 * An invalid argument in plugstack.conf must not keep a job from releasing its slices. The valid arguments are
+	 * used.
+	 */
 	config_parse(&config, ac, av, message, sizeof(message));
 	if (!config_managed(&config)) {
 		rv = 0;

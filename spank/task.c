@@ -1,6 +1,6 @@
 /*
- * A task's devices: converts the slots that Slurm bound to the task's step, or only to the task, to the MIG UUIDs of
- * the job's lease.
+ * Sets a task's devices: converts the slots that Slurm bound to the task's step, or only to the task, to the MIG UUIDs
+ * of the job's lease.
  *
  * Both callbacks run in a child that was forked from a process with threads, so this code allocates no memory, starts
  * no thread and takes no lock. The user's limits (ulimit) do not apply yet: Slurm sets them last, before the exec.
@@ -126,7 +126,8 @@ static void confine(const struct config *config)
 	else if (errno == ENOENT)
 		return; /* Slurm does not confine devices on this node, so the agent has written no list */
 	/*
-	 * Logged only: users are kept apart by the owners of the device files, and `caelum doctor` warns the administrator.
+	 * The reason is only logged: the owners of the device files still separate users, and `caelum doctor` warns the
+	 * administrator.
 	 */
 	if (rc == CGROUP_UNSUPPORTED)
 		slurm_info("caelum: task: job %u: this kernel does not support cgroup device BPF programs: %s", task.job, why);

@@ -13,7 +13,7 @@ import (
 )
 
 // adoptTimeout limits a call of adopt. It is longer than callTimeout because the agent calls slurmctld and waits for
-// driver calls that have begun.
+// the driver calls in progress.
 const adoptTimeout = time.Minute
 
 func newAdopt(g *globals) *cobra.Command {

@@ -1,29 +1,29 @@
-// Command caelum is the command-line client of Caelum. It shows what the agent of a node does, explains why jobs wait,
-// prints the configuration that Slurm needs, and calculates and simulates how GPUs can be partitioned. It never creates
-// or destroys a GPU instance and never changes a node in slurmctld: caelumd does both.
+// Command caelum is the command-line client of Caelum. It shows the state of a node's agent, explains why jobs wait,
+// prints the configuration that Slurm needs, and calculates and simulates partitions of GPUs. It never creates or
+// destroys a GPU instance and never changes a node in slurmctld: caelumd does both.
 //
 // Files:
 //
 // All commands:
 //
 //	main.go                 the root command, exit statuses, calls to the agent (callTimeout 10 s), JSON output, plurals
-//	models.go               what profiles, layouts, place and simulate share: GPU models by name, drawings, tables
+//	models.go               for profiles, layouts, place and simulate: GPU models by name, drawings, tables
 //
 // Jobs and the node:
 //
 //	status.go               caelum status; also the replacement of unprintable characters (printable)
 //	job.go                  caelum job
-//	explain.go              caelum explain; also how every command reads a job id (12_3, 12+1), and slurmTimeout
+//	explain.go              caelum explain; also the parser of job ids (12_3, 12+1) for all commands, and slurmTimeout
 //	adopt.go                caelum adopt
 //	doctor.go               caelum doctor
 //	slurm_config.go         caelum slurm-config; the text is in slurm_config.tmpl
 //
 // Earlier runs:
 //
-//	predict.go              caelum predict: the prediction of a job, and how it is printed
-//	predict_job.go          caelum predict: the job of an id, key or script
+//	predict.go              caelum predict: calculates and prints the prediction of a job
+//	predict_job.go          caelum predict: finds the job by its id, key or script
 //	repo.go                 caelum repo: opens the repository and the decision table; a user's own runs without it
-//	repo_list.go            caelum repo list and show; how runs are printed
+//	repo_list.go            caelum repo list and show; prints runs
 //	repo_maintain.go        caelum repo export, import, sync and decisions (dbdTimeout 5 minutes)
 //	repo_forget.go          caelum repo forget
 //	profile_job.go          caelum profile-job: flags, and the profiles and GPU model to measure

@@ -66,7 +66,7 @@ other users slurmctld omits these jobs, and the plan can differ from that of the
 	return cmd
 }
 
-// slurmTimeout limits all calls that a command makes to slurmctld and slurmdbd together. It is four times
+// slurmTimeout limits the total time of all calls that a command makes to slurmctld and slurmdbd. It is four times
 // slurm.DefaultTimeout, the limit of a single call.
 const slurmTimeout = time.Minute
 

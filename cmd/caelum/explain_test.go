@@ -7,7 +7,8 @@ import (
 	"caelum/internal/plan"
 )
 
-// TestExplainedPlace: the first line names the position among the jobs that wait for slices, if the job is one of them.
+// TestExplainedPlace checks that the first line contains the position of the job in the queue if the job waits for
+// slices.
 func TestExplainedPlace(t *testing.T) {
 	for want, e := range map[string]plan.Explanation{
 		"job 7, PENDING, is number 2 of 3 jobs that wait for slices": {Place: 2, Of: 3},

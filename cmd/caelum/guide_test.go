@@ -14,7 +14,7 @@ import (
 )
 
 // reproducible matches the transcripts of commands whose output is the same on every machine with two A100-40GB,
-// because they call neither an agent nor Slurm.
+// because these commands call neither an agent nor Slurm.
 var reproducible = regexp.MustCompile(`^\$ caelum (profiles|layouts|place|simulate|slurm-config) `)
 
 // transcripts returns the commands and the outputs in the indented blocks of a page that begin with a reproducible

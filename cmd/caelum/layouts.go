@@ -79,11 +79,11 @@ func runLayouts(w io.Writer, g *globals, o layoutsOptions, name string) error {
 // found holds the layouts of a GPU model that contain a given layout.
 type found struct {
 	from    *mig.Node
-	layouts []*mig.Node // those that contain from, sorted by largestFirst
-	maximal []*mig.Node // the maximal ones of these, in the same order
+	layouts []*mig.Node // the layouts that contain from, sorted by largestFirst
+	maximal []*mig.Node // the maximal layouts among them, in the same order
 }
 
-// enumerate finds the layouts in t that contain the layout contained.
+// enumerate returns the layouts in t that contain the layout contained.
 func enumerate(t *mig.Table, contained mig.Layout) found {
 	f := found{from: t.Node(contained)}
 	for k := range t.Nodes() {

@@ -36,7 +36,7 @@ EXIT STATUS
   3  the agent of this node does not answer
   4  there is no such job, it holds no slice on this node, or the repository has no such run`
 
-// callTimeout limits a call to the agent. The agent answers these calls from memory, so only an agent that hangs needs
+// callTimeout limits a call to the agent. The agent answers these calls from memory, so only an agent that hangs takes
 // longer.
 const callTimeout = 10 * time.Second
 
@@ -67,7 +67,7 @@ func exitCode(_ *cobra.Command, err error) int {
 	return exitFailure
 }
 
-// globals holds the flags that all commands have.
+// globals contains the flags that all commands have.
 type globals struct {
 	runDir string
 	json   bool
@@ -114,8 +114,8 @@ configuration that Slurm needs, and calculates how a GPU can be partitioned.
 	return cmd
 }
 
-// finish completes all commands below cmd, at every depth: their help lists the exit statuses, and an error in their
-// arguments is a usageError.
+// finish completes all subcommands of cmd, at every depth. It adds the exit statuses to their help, and converts errors
+// in their arguments to usageError.
 func finish(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		finish(sub)
@@ -155,8 +155,8 @@ func askWithin[T any](g *globals, limit time.Duration, call func(context.Context
 	return v, err
 }
 
-// printJSON writes v as indented JSON. It also escapes the unprintable characters above 0x7e: encoding/json does not,
-// and they can control a terminal.
+// printJSON writes v as indented JSON. It also escapes the unprintable characters above 0x7e. encoding/json does not
+// escape them, and they can control a terminal.
 func printJSON(w io.Writer, v any) error {
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

@@ -22,7 +22,8 @@ func TestMain(m *testing.M) {
 
 var update = flag.Bool("update", false, "rewrite the expected outputs in testdata")
 
-// TestScripts runs testdata/*.txtar: the commands, with an agent that has a fixed state and two emulated A100.
+// TestScripts runs testdata/*.txtar. The scripts test the commands with an agent that has a fixed state, and with two
+// emulated A100s.
 func TestScripts(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 2)
 	testscript.Run(t, testscript.Params{
@@ -49,7 +50,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// status N COMMAND: runs COMMAND, which must end with exit status N. `! exec` does not check the value of the status.
+// status N COMMAND runs COMMAND, which must end with exit status N. `! exec` does not check the value of the status.
 func status(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: status N command [argument...]")
@@ -68,7 +69,7 @@ func status(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// expand FILE: replaces the environment variables in a file by their values.
+// expand FILE replaces the environment variables in a file with their values.
 func expand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: expand FILE")
@@ -113,7 +114,7 @@ func (fixed) Job(_ context.Context, id uint32) (*api.Lease, error) {
 	return &lease, nil
 }
 
-// Adopt adopts MIG-9, and no other instance.
+// Adopt adopts only the instance MIG-9.
 func (fixed) Adopt(_ context.Context, req api.AdoptRequest) ([]api.Adoption, error) {
 	nine := api.Adoption{
 		Instance: api.Instance{
@@ -191,7 +192,7 @@ func (fixed) Status(context.Context) (*api.Status, error) {
 	}, nil
 }
 
-// TestFind: jobs are named as squeue names them, including array tasks and components of het jobs.
+// TestFind checks that find accepts job ids in the format of squeue, including array tasks and components of het jobs.
 func TestFind(t *testing.T) {
 	jobs := []slurm.Job{{ID: 7}, {ID: 12, ArrayJob: 12, ArrayTask: "3-5"}, {ID: 14, ArrayJob: 12, ArrayTask: "2"}}
 	for text, want := range map[string]uint32{"7": 7, "12": 12, "12_2": 14, "12_9": 12, "8": 8, "7+0": 7, "5+2": 7} {

@@ -12,10 +12,10 @@ import (
 	"caelum/internal/mig"
 )
 
-// This file has what the commands profiles, layouts, place and simulate share: GPU models and profiles by name,
-// drawings, and tables.
+// This file contains the functions that the commands profiles, layouts, place and simulate share: they find GPU models
+// and profiles by name, read drawings, and print tables.
 
-// tablesHelp is the part of the help texts about the names of GPU models.
+// tablesHelp is the part of the help texts that explains the names of GPU models.
 const tablesHelp = `The command needs neither an agent nor a GPU. It takes the GPU models from Caelum's tables;
 "caelum profiles" lists them. BOARD is the name of a GPU model, or a beginning of the name that
 fits one model only (A30, h200). To get the profiles that the driver of a node reports, run
@@ -25,7 +25,7 @@ fits one model only (A30, h200). To get the profiles that the driver of a node r
 const profilesHelp = "profiles to use; \"all\": every profile; default: the profiles without variants (+me, ...)"
 
 // modelNamed finds a GPU model in the tables by its name, the beginning of its name, its Type in gres.conf, or its name
-// in NVML. Upper and lower case are the same. If several models match, the error lists them.
+// in NVML. The case of letters does not matter. If several models match, the error lists them.
 func modelNamed(name string) (*mig.Model, error) {
 	b, err := mig.ModelByName(name)
 	if err == nil {
@@ -49,8 +49,9 @@ func modelNamed(name string) (*mig.Model, error) {
 	return nil, usageError{fmt.Errorf("GPU model %q is ambiguous: name %s", name, strings.Join(names, " or "))}
 }
 
-// selected returns b with only the profiles of --profiles: by default those without variants, with "all" every profile.
-// It ignores names that b does not have, because there may be several GPU models; see checkProfiles.
+// selected returns b with only the profiles of --profiles. By default these are the profiles without variants, and with
+// "all" every profile. selected ignores names that b does not have, because the cluster may have several GPU models;
+// checkProfiles detects unknown names.
 func selected(b *mig.Model, names []string) *mig.Model {
 	return b.Select(func(p mig.Profile) bool {
 		switch {
@@ -63,7 +64,7 @@ func selected(b *mig.Model, names []string) *mig.Model {
 	})
 }
 
-// checkProfiles returns an error if none of the models has one of the names of --profiles.
+// checkProfiles returns an error if a name of --profiles is a profile of none of the models.
 func checkProfiles(names []string, models ...*mig.Model) error {
 	if len(names) == 0 || slices.Equal(names, []string{"all"}) {
 		return nil
@@ -76,7 +77,7 @@ func checkProfiles(names []string, models ...*mig.Model) error {
 	return nil
 }
 
-// everyProfile returns, for each GPU model, a text that lists its profiles. Each text appears once.
+// everyProfile returns, for each GPU model, a text that lists its profiles, without duplicates.
 func everyProfile(models []*mig.Model) []string {
 	var all []string
 	for _, b := range models {
@@ -125,7 +126,7 @@ func measures(n *mig.Node) string {
 
 const measuresHead = "REACH  CC  FRAG"
 
-// measuresHelp is the part of the help texts about the columns of measuresHead.
+// measuresHelp is the part of the help texts that explains the columns of measuresHead.
 const measuresHelp = `REACH is the number of maximal layouts that contain the drawn layout; no instance can be added
 to a maximal layout. CC is the number of placements that are still possible. FRAG is the share
 of the free units that cannot be used where they are, from 0 to 1 (mean over the profiles).`
@@ -155,7 +156,7 @@ func placements(b *mig.Model, l mig.Layout) []api.Placement {
 	return all
 }
 
-// number formats a count from the tables of GPU models. It returns "-" for a negative count, which is unknown.
+// number formats a count from the tables of GPU models. It returns "-" for a negative count, which means unknown.
 func number(n int) string {
 	if n < 0 {
 		return "-"

@@ -23,7 +23,8 @@ type placeOptions struct {
 	boards, gpus, idle, ends flagInOrder
 }
 
-// flagInOrder is a flag whose meaning depends on the flags before it: the --board before a --gpu is that GPU's model.
+// flagInOrder is a flag whose meaning depends on the flags before it. For example, a --board sets the model of the
+// --gpu flags after it.
 type flagInOrder struct {
 	name, takes string
 	all         *[]given
@@ -151,7 +152,7 @@ type step struct {
 	held        string     // not placed: why the request is held
 }
 
-// trial is a policy with its results for all requests.
+// trial contains the results of a policy for all requests.
 type trial struct {
 	policy string
 	before []place.GPU
@@ -159,7 +160,7 @@ type trial struct {
 	steps  []step
 }
 
-// placeAll places one request after the other. The policy also sees the requests that come later.
+// placeAll places one request after the other. The policy also considers the later requests.
 func placeAll(policy place.Policy, name string, gpus []place.GPU, waiting []place.Request) trial {
 	t := trial{policy: name, before: gpus}
 	pool := place.NewPool(gpus)
@@ -212,7 +213,7 @@ func hasRoom(pool *place.Pool, profile string) bool {
 
 func node(g place.GPU) *mig.Node { return g.Model.TableBeside(g.Blocked).Node(g.Busy) }
 
-// noRoom returns an error that names the requests that have no placement or are held, or nil if there are none.
+// noRoom returns an error that names the requests without a placement and the held requests, or nil if there are none.
 func (t trial) noRoom() error {
 	var unplaced, held []string
 	for k, s := range t.steps {

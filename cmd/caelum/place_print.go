@@ -30,7 +30,7 @@ func (t trial) print(w io.Writer) {
 	}
 }
 
-// why returns the reason why a request was not placed.
+// why returns the reason for which a request was not placed.
 func (s step) why(policy string) string {
 	switch {
 	case s.held != "":
@@ -131,8 +131,8 @@ func printTrials(w io.Writer, trials []trial) {
 	rows(w, right, table)
 }
 
-// left returns REACH, CC and FRAG of all GPUs together. Each future of one GPU can be combined with each future of the
-// others, so REACH is a product.
+// left returns REACH, CC and FRAG of all GPUs together. REACH is a product, because each maximal layout of one GPU can
+// be combined with each maximal layout of the other GPUs.
 func left(gpus []place.GPU) []string {
 	reach, cc, frag := 1.0, 0, 0.0
 	for _, g := range gpus {

@@ -20,7 +20,7 @@ func readGPUs(o placeOptions) ([]place.GPU, error) {
 	var whole []*mig.Model
 	boards := map[string]*mig.Model{}
 	var model *mig.Model
-	bare := false // a --board that no --gpu has followed yet
+	bare := false // the last --board has no --gpu yet
 	for _, f := range o.given {
 		if f.flag != "--board" && model == nil {
 			return nil, usageError{
@@ -97,8 +97,8 @@ func addIdle(g *place.GPU, drawing string) error {
 	return nil
 }
 
-// addEnds sets when the instances of g end, in seconds from now. list has one time for each instance, from left to
-// right.
+// addEnds sets the end times of the instances of g, in seconds from now. list has one time for each instance, from left
+// to right.
 func addEnds(g *place.GPU, list string) error {
 	times := strings.Split(list, ",")
 	switch {
@@ -128,7 +128,7 @@ func addEnds(g *place.GPU, list string) error {
 	return nil
 }
 
-// seconds parses a duration such as 90s and returns it in seconds. For ? it returns +Inf.
+// seconds parses a duration such as 90s and returns it in seconds. For "?" it returns +Inf.
 func seconds(text string) (float64, error) {
 	if text == "?" {
 		return math.Inf(1), nil

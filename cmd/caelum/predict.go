@@ -17,8 +17,8 @@ import (
 	"caelum/internal/repo"
 )
 
-// predictOptions are the flags of caelum predict. Most of them describe the job of --script as the options of sbatch
-// do.
+// predictOptions are the flags of caelum predict. Most of them describe the job of --script, like the options of
+// sbatch.
 type predictOptions struct {
 	repoOptions
 	key, script, user, account, jobName string
@@ -31,11 +31,11 @@ func newPredict(g *globals) *cobra.Command {
 		Use:   "predict (ID | --key KEY | --script FILE)",
 		Short: "Predict the profile of a job from earlier runs",
 		Long: `predict calculates what a job needs from the earlier runs in this host's repository. It prints
-the profile that the job would be given, and the runs.
+the profile that the job would get, and the runs on which the prediction is based.
 
-The job is given by its id, if slurmctld or slurmdbd knows it, by its key, or by a batch script.
-With --script, give the options of its submission on the command line, including those in
-#SBATCH lines, which predict does not read: they are part of the job's key.`,
+Name the job by its id, if slurmctld or slurmdbd knows the job, by its key, or by a batch script.
+With --script, also give the options of the submission, because they are part of the job's key.
+Include the options in #SBATCH lines, which predict does not read.`,
 		Example: `  caelum predict 4711
   caelum predict --key 16e6c08ad68451a8 --user user1 --json
   caelum predict --script train.sh --gpus 1 --account research --user user1`,
@@ -67,12 +67,12 @@ With --script, give the options of its submission on the command line, including
 type predicted struct {
 	Key         string        `json:"key,omitempty"`
 	Fingerprint string        `json:"work,omitempty"` // script fingerprint
-	Level       predict.Level `json:"level"`          // runs of the prediction: key, user or site; empty: none
+	Level       predict.Level `json:"level"`          // the runs in use: key, user or site; empty: none
 	// Profile is the predicted profile, or the default if no profile has enough memory. It is empty if no GPU model is
 	// known.
 	Profile string `json:"profile,omitempty"`
 	Default string `json:"default,omitempty"` // the decision table's default profile
-	// Own is the profile in an administrator's line of the decision table. It overrides Profile.
+	// Own is the profile in an administrator's line of the decision table, which overrides Profile.
 	Own        string      `json:"own,omitempty"`
 	Board      string      `json:"board,omitempty"`
 	NeededMiB  float64     `json:"needed_mib,omitempty"`

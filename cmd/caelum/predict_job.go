@@ -74,8 +74,8 @@ func (o predictOptions) keysOfScript() (repo.JobKeys, error) {
 	return repo.JobKeys{Key: predict.Key(in), Fingerprint: predict.Fingerprint(in), UID: uid}, nil
 }
 
-// keyOwner returns the id of the user to whom the key belongs: the user of --user, else the only user with runs of the
-// key, else the caller.
+// keyOwner returns the id of the user to whom the key belongs: the user of --user, otherwise the only user with runs of
+// the key, otherwise the caller.
 func (o predictOptions) keyOwner(r *repo.Repo, key string) (uint32, error) {
 	if o.user != "" {
 		return userID(o.user)
@@ -92,7 +92,7 @@ func (o predictOptions) keyOwner(r *repo.Repo, key string) (uint32, error) {
 	return uint32(os.Getuid()), nil
 }
 
-// userID returns the id of a user who is given by name or id. For an empty name it returns the caller's id.
+// userID returns the id of the user with this name or id. For an empty name it returns the caller's id.
 func userID(name string) (uint32, error) {
 	if name == "" {
 		return uint32(os.Getuid()), nil

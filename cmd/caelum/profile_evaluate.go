@@ -30,17 +30,17 @@ type result struct {
 	Throughput float64 `json:"throughput,omitempty"` // samples per second
 }
 
-// verdict is the conclusion for a batch size, or for a script without batch sizes.
+// verdict is the result of the evaluation for a batch size, or for a script without batch sizes.
 type verdict struct {
 	Batch    int     `json:"batch,omitempty"`
-	Tightest string  `json:"tightest,omitempty"` // the smallest profile on which it completed
+	Tightest string  `json:"tightest,omitempty"` // the smallest profile on which the script completed
 	Choice   string  `json:"choice,omitempty"`   // the profile that DynaP chooses
 	F        float64 `json:"f,omitempty"`        // DynaP's measure of Choice; higher is better
 	Late     string  `json:"late,omitempty"`     // why no profile meets the deadline
 }
 
-// evaluate calculates results and verdicts for one batch size, or with batch 0 for each. The GPU model must have the
-// profiles of all measurements.
+// evaluate calculates the results and verdicts for one batch size, or for all batch sizes if batch is 0. The GPU model
+// must have the profiles of all measurements.
 func evaluate(b *mig.Model, runs []measurement, batch int, g predict.Goal) evaluation {
 	j := evaluation{Board: b.Name}
 	var batches []int
@@ -59,7 +59,7 @@ func evaluate(b *mig.Model, runs []measurement, batch int, g predict.Goal) evalu
 	return j
 }
 
-// resultOf calculates the result of m, one of the runs.
+// resultOf calculates the result of m, which is one of runs.
 func resultOf(b *mig.Model, m measurement, runs []measurement) result {
 	s := result{measurement: m, OutOfMemory: m.outOfMemory(), Latency: m.latency(), Throughput: m.throughput()}
 	same := completedWith(b, runs, m.Batch)
@@ -70,7 +70,7 @@ func resultOf(b *mig.Model, m measurement, runs []measurement) result {
 	return s
 }
 
-// completedWith returns the completed runs with a batch size, those on smaller profiles first.
+// completedWith returns the completed runs with a batch size, sorted by profile from small to large.
 func completedWith(b *mig.Model, runs []measurement, batch int) (done []measurement) {
 	for _, m := range runs {
 		if m.Batch == batch && m.completed() {
@@ -156,8 +156,8 @@ func printEvaluation(w io.Writer, j evaluation) error {
 	return nil
 }
 
-// short formats a number for a table: without decimals from 100 on, else with three significant digits. It returns "-"
-// for 0, which is unknown.
+// short formats a number for a table: without decimals from 100 on, otherwise with three significant digits. It returns
+// "-" for 0, which means unknown.
 func short(v float64) string {
 	switch {
 	case v == 0:

@@ -20,7 +20,8 @@ func model(t *testing.T) *mig.Model {
 	return b
 }
 
-// trained are the measurements of a training. With batch size 32 it runs out of memory on the smallest profile.
+// trained are the measurements of a training script. With batch size 32 the script runs out of memory on the smallest
+// profile.
 var trained = []measurement{
 	{Profile: "7g.40gb", Batch: 8, Steps: 1000, Seconds: 80, State: "COMPLETED"},
 	{Profile: "1g.5gb", Batch: 8, Steps: 1000, Seconds: 200, State: "COMPLETED"},
@@ -44,8 +45,8 @@ func TestEvaluate(t *testing.T) {
 	if s := got.Runs[4]; s.Latency != 0.32 || s.Throughput != 100 {
 		t.Errorf("%+v", s)
 	}
-	// Batch size 8 has a shorter step than 32, with the largest difference on 2g.10gb. On 1g.5gb, 8 is the largest that
-	// fits.
+	// A step with batch size 8 is shorter than with 32, with the largest difference on 2g.10gb. On 1g.5gb, 8 is the
+	// largest batch size that fits.
 	want := []verdict{
 		{Batch: 8, Tightest: "1g.5gb", Choice: "2g.10gb", F: (0.32 - 0.1) / 0.32},
 		{Batch: 32, Tightest: "2g.10gb", Choice: "2g.10gb"},
@@ -104,8 +105,8 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestEnded: the summaries of the agents count, with the maximum over all nodes. Without summaries, the times of the
-// job's record count, after a minute.
+// TestEnded checks that a measurement uses the summaries of the agents, with the maximum over all nodes. If there are
+// no summaries after a minute, it uses the times in the job's record.
 func TestEnded(t *testing.T) {
 	begin := time.Unix(1700000000, 0)
 	r := slurm.Record{

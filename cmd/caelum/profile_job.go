@@ -18,7 +18,8 @@ import (
 	"caelum/internal/predict"
 )
 
-// profileJobOptions are the flags of caelum profile-job: what to measure, and how to compare the measurements.
+// profileJobOptions are the flags of caelum profile-job. They select the measurements and determine how these are
+// compared.
 type profileJobOptions struct {
 	repoOptions
 	sbatch, profiles []string
@@ -78,7 +79,7 @@ profile.`,
 	return cmd
 }
 
-// check returns an error if the flags do not fit together.
+// check returns an error if the flags contradict each other.
 func (o profileJobOptions) check(args []string) error {
 	bad := func(format string, a ...any) error { return usageError{fmt.Errorf(format, a...)} }
 	switch {
@@ -145,7 +146,7 @@ func runProfileJob(ctx context.Context, w io.Writer, g *globals, o profileJobOpt
 }
 
 // defaultProfiles sets the profiles if --profiles is not given: all profiles without variants of the model of --board,
-// else of the GPU model of the decision table's default profile.
+// or of the GPU model to which the decision table's default profile belongs.
 func (o *profileJobOptions) defaultProfiles(cfg config.Config) error {
 	if len(o.profiles) > 0 {
 		return nil
@@ -163,8 +164,9 @@ func (o *profileJobOptions) defaultProfiles(cfg config.Config) error {
 	}
 }
 
-// modelWith returns the GPU model of --board; else the first model that has all of the profiles, first among those of
-// the decision table and then among all. It is an error if the model does not have all of the profiles.
+// modelWith returns the GPU model of --board. Without --board it returns the first model that has all of the profiles,
+// first among the models of the decision table and then among all models. It returns an error if the model does not
+// have all of the profiles.
 func (o profileJobOptions) modelWith(cfg config.Config, profiles []string) (*mig.Model, error) {
 	var candidates []*mig.Model
 	if o.board != "" {

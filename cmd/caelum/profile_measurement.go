@@ -14,10 +14,10 @@ import (
 	"caelum/internal/slurm"
 )
 
-// measurement is one run of a script on one profile. It is also the format of a line of --out and --from.
+// measurement is one run of a script on one profile. Its JSON form is a line of --out and --from.
 type measurement struct {
 	Profile string  `json:"profile"`
-	Batch   int     `json:"batch,omitempty"` // 0: the script has none
+	Batch   int     `json:"batch,omitempty"` // 0: the script has no batch size
 	Steps   int     `json:"steps,omitempty"` // 0: not known
 	Seconds float64 `json:"seconds"`
 	PeakMiB float64 `json:"peak_mib,omitempty"` // of one slice; 0: not known
@@ -41,7 +41,7 @@ func (m measurement) outOfMemory() bool {
 	return predict.Run{Profile: m.Profile, PeakMiB: m.PeakMiB, State: m.State}.OutOfMemory()
 }
 
-// latency returns the duration of a step in seconds; 0: not known.
+// latency returns the duration of a step in seconds, or 0 if it is unknown.
 func (m measurement) latency() float64 {
 	if m.Steps == 0 || !m.completed() {
 		return 0
@@ -49,7 +49,7 @@ func (m measurement) latency() float64 {
 	return m.Seconds / float64(m.Steps)
 }
 
-// throughput returns the samples per second; 0: not known.
+// throughput returns the samples per second, or 0 if they are unknown.
 func (m measurement) throughput() float64 {
 	if m.latency() == 0 {
 		return 0
@@ -59,7 +59,7 @@ func (m measurement) throughput() float64 {
 
 // ended returns the measurement with the results from slurmdbd's record of its job. It returns false if the job has not
 // ended, or if the summary of a node is missing and the job ended less than wait ago. The run time is the time for
-// which the job held its slices, or without summaries the time of the job.
+// which the job held its slices, or the elapsed time of the job if there are no summaries.
 func (m measurement) ended(r slurm.Record, now time.Time, wait time.Duration) (measurement, bool, error) {
 	if r.End.IsZero() {
 		return m, false, nil

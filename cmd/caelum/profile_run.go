@@ -77,7 +77,7 @@ func (o profileJobOptions) measure(
 var errInterrupted = errors.New("interrupted")
 
 // submit submits the script and returns the job's id. Ctrl-C does not interrupt sbatch: without the id, the job could
-// not be cancelled. The job is not requeued, because a requeued job would be two runs.
+// not be cancelled. submit disables requeues, because a requeued job would be two runs.
 func (o profileJobOptions) submit(ctx context.Context, m measurement, script []string) (uint32, error) {
 	if ctx.Err() != nil {
 		return 0, errInterrupted
@@ -97,7 +97,7 @@ func (o profileJobOptions) submit(ctx context.Context, m measurement, script []s
 	if err != nil {
 		return 0, fmt.Errorf("sbatch for %s: %w", m.label(), err)
 	}
-	id, _, _ := strings.Cut(strings.TrimSpace(string(text)), ";") // the cluster may follow
+	id, _, _ := strings.Cut(strings.TrimSpace(string(text)), ";") // the cluster's name may follow
 	n, err := strconv.ParseUint(id, 10, 32)
 	if err != nil || n == 0 {
 		return 0, fmt.Errorf("sbatch for %s printed %.40q instead of a job id", m.label(), text)
@@ -123,7 +123,7 @@ func await(ctx context.Context, cfg config.Config, m measurement) (measurement, 
 			if done, over, err := m.ended(records[len(records)-1], time.Now(), wait); over || err != nil {
 				return done, err
 			}
-		case errors.Is(err, slurm.ErrNoJob): // slurmdbd gets a new job with a delay
+		case errors.Is(err, slurm.ErrNoJob): // slurmdbd does not know a new job immediately
 		case errors.Is(err, slurm.ErrNoAccounting):
 			if !warned {
 				fmt.Fprintln(os.Stderr, "caelum: "+printable(err.Error())+"; trying again")
@@ -140,7 +140,7 @@ func await(ctx context.Context, cfg config.Config, m measurement) (measurement, 
 	}
 }
 
-// cancelled cancels the jobs. It returns the error why with a text about the cancelled jobs.
+// cancelled cancels the jobs. It returns the error why, extended by the ids of the cancelled jobs.
 func cancelled(why error, jobs []measurement) error {
 	var ids []string
 	for _, m := range jobs {

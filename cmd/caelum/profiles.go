@@ -100,7 +100,7 @@ func modelJSON(b *mig.Model, profiles bool) modelEntry {
 	return e
 }
 
-// computeSlices returns the number of compute slices of a GPU, which is that of its largest profile.
+// computeSlices returns the number of compute slices of a GPU, which equals that of its largest profile.
 func computeSlices(b *mig.Model) int {
 	n := 0
 	for _, p := range b.Profiles {
@@ -151,8 +151,8 @@ func printProfiles(w io.Writer, b *mig.Model, engines bool) {
 	rows(w, right, table)
 }
 
-// starts returns the starts of a profile in a row with one column for each unit. Units at which the profile cannot
-// start are dots.
+// starts returns the possible starts of a profile as a row with one column for each unit. A dot marks a unit at which
+// the profile cannot start.
 func starts(b *mig.Model, p mig.Profile) string {
 	cells := make([]string, b.Grid)
 	for u := range cells {

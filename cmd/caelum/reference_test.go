@@ -46,7 +46,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// documented returns the commands that have a page: all but cobra's own.
+// documented returns the commands that have a page: all commands except those of cobra.
 func documented(cmd *cobra.Command) (all []*cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		if sub.Name() != "help" && sub.Name() != "completion" {
@@ -60,7 +60,7 @@ func referenceName(cmd *cobra.Command) string {
 	return strings.ReplaceAll(cmd.CommandPath(), " ", "_") + ".md"
 }
 
-// referencePage returns the page of a command: what `--help` prints, indented.
+// referencePage returns the page of a command, with the indented output of `--help`.
 func referencePage(t *testing.T, cmd *cobra.Command) string {
 	t.Helper()
 	var help bytes.Buffer

@@ -30,9 +30,9 @@ func newRepo(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "repo",
 		Short: "Show and maintain the repository of earlier runs",
-		Long: `repo shows and maintains the repository of earlier runs: what each run was given and what it
-used. The agent of a node records the runs on that node. "caelum repo sync" reads the runs of
-the whole cluster from slurmdbd into the repository of the host on which it runs.`,
+		Long: `repo shows and maintains the repository of earlier runs, with the slice and the usage of each run.
+The agent of a node records the runs on that node. "caelum repo sync" reads the runs of the
+whole cluster from slurmdbd into the repository of the host on which it runs.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return fmt.Errorf("there is no command %q; see caelum repo --help", args[0])
@@ -58,9 +58,9 @@ the whole cluster from slurmdbd into the repository of the host on which it runs
 	return cmd
 }
 
-// open reads the configuration and opens the repository. It sets a file that is not a repository aside if caelum.yaml
-// names the file, and leaves it unchanged if --repo does. Without mustExist it creates a repository that does not
-// exist.
+// open reads the configuration and opens the repository. If the file is not a repository, open sets the file aside if
+// caelum.yaml names it, and leaves the file unchanged if --repo names it. If the repository does not exist, open
+// creates one, or returns an error if mustExist is set.
 func (o repoOptions) open(mustExist bool) (*repo.Repo, config.Config, error) {
 	cfg, err := config.Load(o.config)
 	if err != nil {
@@ -71,7 +71,7 @@ func (o repoOptions) open(mustExist bool) (*repo.Repo, config.Config, error) {
 		open, path = repo.OpenAsItIs, o.path
 	}
 	if err := trust.Directory(path); err != nil {
-		return nil, cfg, err // checked because opening a repository writes
+		return nil, cfg, err // opening a repository writes to its directory
 	}
 	if _, err := os.Stat(path); mustExist && errors.Is(err, fs.ErrNotExist) {
 		return nil, cfg, fmt.Errorf("there is no repository %s: `caelum repo sync` creates one", path)
@@ -84,7 +84,7 @@ func (o repoOptions) open(mustExist bool) (*repo.Repo, config.Config, error) {
 }
 
 // read opens the repository for a command that does not change it. Ordinary users may not read the repository, and
-// login nodes have none: for them, read returns their own runs from slurmdbd.
+// login nodes have no repository. In these cases, read returns the caller's own runs from slurmdbd.
 func (o repoOptions) read(ctx context.Context) (*repo.Repo, config.Config, error) {
 	cfg, err := config.Load(o.config)
 	if err != nil {
@@ -97,8 +97,8 @@ func (o repoOptions) read(ctx context.Context) (*repo.Repo, config.Config, error
 	return o.open(true)
 }
 
-// ownOnly reports whether the caller cannot use the repository of the configuration and gets only the caller's own
-// runs.
+// ownOnly reports whether read returns only the caller's own runs, because the caller cannot use the repository of the
+// configuration.
 func (o repoOptions) ownOnly(cfg config.Config) bool {
 	return o.path == "" && os.Getuid() != 0 && !mayUse(cfg.Repo)
 }
@@ -112,8 +112,8 @@ func mayUse(path string) bool {
 	return syscall.Access(filepath.Dir(path), readAndWrite) == nil
 }
 
-// ownRuns returns a temporary repository with the caller's own runs from slurmdbd. It disappears when this process
-// ends.
+// ownRuns returns a temporary repository with the caller's own runs from slurmdbd. The repository disappears when this
+// process ends.
 func ownRuns(ctx context.Context, cfg config.Config) (*repo.Repo, error) {
 	field, err := cfg.Field()
 	if err != nil {
@@ -137,13 +137,13 @@ func ownRuns(ctx context.Context, cfg config.Config) (*repo.Repo, error) {
 	return r, nil
 }
 
-// openOwn opens the repository of the configuration. Warnings go to standard error.
+// openOwn opens the repository of the configuration, and writes warnings to standard error.
 func openOwn(path string) (*repo.Repo, error) {
 	return repo.Open(path, func(text string) { fmt.Fprintln(os.Stderr, "caelum: "+printable(text)) })
 }
 
-// decisions returns the GPU models and the default profile for predictions: the model of --board, else the decision
-// table. Without both, the result has no GPU model, and only memory and run time can be predicted.
+// decisions returns the GPU models and the default profile for predictions: the model of --board, otherwise those of
+// the decision table. Without both, the result contains no GPU model, and only memory and run time can be predicted.
 func (o repoOptions) decisions(cfg config.Config) (learn.Table, error) {
 	if o.board != "" {
 		b, err := modelNamed(o.board)

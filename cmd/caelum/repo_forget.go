@@ -50,7 +50,8 @@ runs.`,
 	return cmd
 }
 
-// check returns the time of --before, zero without it. It returns an error unless the flags select runs.
+// check returns the time of --before, or the zero time without that flag. It returns an error if the flags select no
+// runs.
 func (f forgetOptions) check() (time.Time, error) {
 	switch {
 	case (f.key != "" || f.user != "") == (f.before != ""):
@@ -67,7 +68,7 @@ func (f forgetOptions) check() (time.Time, error) {
 	return before, err
 }
 
-// forget forgets the runs that the flags select, and returns their number. before is the time of --before.
+// forget removes the runs that the flags select, and returns their number. before is the time of --before.
 func (f forgetOptions) forget(r *repo.Repo, before time.Time) (int, error) {
 	switch now := time.Now(); {
 	case f.key != "":
@@ -78,7 +79,8 @@ func (f forgetOptions) forget(r *repo.Repo, before time.Time) (int, error) {
 	return r.ForgetBefore(before)
 }
 
-// usersNamed returns the ids of the users that have runs under this name. If name is a number, it returns this id, too.
+// usersNamed returns the ids of the users that have runs under this name. If name is a number, the result also contains
+// this number as an id.
 func usersNamed(r *repo.Repo, name string) ([]uint32, error) {
 	uids, err := r.Users(name)
 	if id, bad := strconv.ParseUint(name, 10, 32); bad == nil {
@@ -90,8 +92,8 @@ func usersNamed(r *repo.Repo, name string) ([]uint32, error) {
 	return uids, err
 }
 
-// forgetKey forgets the runs of a key that began before now, of the given user or, if user is empty, of all users. It
-// returns their number.
+// forgetKey removes the runs of a key that began before now, and returns their number. It removes the runs of the given
+// user, or of all users if user is empty.
 func forgetKey(r *repo.Repo, key, user string, now time.Time) (all int, err error) {
 	if user == "" {
 		return r.ForgetKey(key, now)
@@ -110,7 +112,7 @@ func forgetKey(r *repo.Repo, key, user string, now time.Time) (all int, err erro
 	return all, nil
 }
 
-// forgetUser forgets the runs that began before now of a user given by name or id. It returns their number.
+// forgetUser removes the runs of a user, given by name or id, that began before now. It returns their number.
 func forgetUser(r *repo.Repo, name string, now time.Time) (all int, err error) {
 	uids, err := usersNamed(r, name)
 	if err != nil {

@@ -40,8 +40,8 @@ func newRepoList(g *globals, o *repoOptions) *cobra.Command {
 		Short: "List the keys: user, number of runs, highest peak, predicted profile",
 		Long: `list prints one line for each key of a user. The key with the most recent run comes first. PEAK
 is the highest memory usage of one slice in any run. PROFILE is the profile that the next run
-would be given, on the GPU model of the decision table's default profile. TIME is the expected
-run time.`,
+would get, on the GPU model of the decision table's default profile. TIME is the expected run
+time.`,
 		Example: `  caelum repo list | head
   caelum repo list --json | jq '.[] | select(.user == "user1")'`,
 		Args: cobra.NoArgs,
@@ -81,7 +81,7 @@ func runRepoList(ctx context.Context, w io.Writer, g *globals, o *repoOptions) e
 	return printList(w, all)
 }
 
-// newListed returns the line of a key. complete: the need is based on a complete run.
+// newListed returns the line of a key. complete says whether the need is based on a complete run.
 func newListed(s repo.Script, need predict.Need, complete bool, t learn.Table) listed {
 	l := listed{
 		Key:         s.Key,
@@ -156,9 +156,9 @@ func newRepoShow(g *globals, o *repoOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show KEY",
 		Short: "Show the runs of a key, oldest first",
-		Long: `show prints what the newest 64 runs of a key were given and what they used. Predictions are
-based on these runs, except for those without a script. The runs of a key count for their own
-user only. If several users have runs of the key, show prints one table for each user.`,
+		Long: `show prints the slice and the usage of the newest 64 runs of a key. Predictions are based on these
+runs, except for runs without a script. The runs of a key count for their own user only. If
+several users have runs of the key, show prints one table for each user.`,
 		Example: `  caelum repo show 16e6c08ad68451a8`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

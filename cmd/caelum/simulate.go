@@ -198,7 +198,7 @@ func (o *simulateOptions) addFlags(f *pflag.FlagSet) {
 
 func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 	if g.json && o.csv {
-		return usageError{errors.New("--json and --csv exclude each other: choose one")}
+		return usageError{errors.New("--json and --csv cannot be combined; choose one")}
 	}
 	c, err := o.config()
 	if err != nil {
@@ -221,7 +221,7 @@ func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 	result := newSimulation(o, c, workload)
 	for _, name := range o.policies {
 		run, err := o.runPolicy(c, name, withProgress(progress, name, workload.Jobs))
-		if errors.Is(err, sim.ErrNever) { // other policies may not have this problem
+		if errors.Is(err, sim.ErrNever) { // other policies may be able to start the job
 			run.Policy, run.Never, err = name, err.Error(), nil
 		}
 		if err != nil {
@@ -245,7 +245,7 @@ func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 }
 
 // fitting returns the workload without the jobs that cannot run on the cluster. It returns an error if no job is left,
-// or if an option needs what the jobs do not have.
+// or if an option needs data that the jobs do not have.
 func (o simulateOptions) fitting(c sim.Config) (*trace.Workload, error) {
 	workload, err := o.workload(len(c.GPUs))
 	if err != nil {
@@ -264,7 +264,7 @@ func (o simulateOptions) fitting(c sim.Config) (*trace.Workload, error) {
 	return workload, nil
 }
 
-// recorded reports whether the workload has the actual waits of its jobs.
+// recorded reports whether the workload contains the actual waits of its jobs.
 func (o simulateOptions) recorded() bool { return o.sacct != "" || o.fromSacct }
 
 // nodes returns, for each node, the GPU models of its GPUs.

@@ -78,7 +78,7 @@ func (o simulateOptions) config() (c sim.Config, err error) {
 }
 
 // cluster parses --gpus. It returns the model of each GPU, with the profiles of --profiles only, and the number of GPUs
-// of each node, nil without --per-node.
+// of each node, or nil without --per-node.
 func (o simulateOptions) cluster() (gpus []*mig.Model, nodes []int, err error) {
 	var whole []*mig.Model
 	boards := map[string]*mig.Model{}
@@ -106,7 +106,7 @@ func (o simulateOptions) cluster() (gpus []*mig.Model, nodes []int, err error) {
 	return gpus, nodes, checkProfiles(o.profiles, whole...)
 }
 
-// memory returns the model of predictions of memory for --memory-error, nil without it.
+// memory returns the model of memory predictions for --memory-error, or nil without that option.
 func (o simulateOptions) memory() (*sim.Memory, error) {
 	switch e, m := o.memoryError, o.memoryMargin; {
 	case !(e >= 0 && e < 10 && m >= 0 && m < 100):
@@ -123,8 +123,8 @@ func (o simulateOptions) memory() (*sim.Memory, error) {
 	return nil, nil
 }
 
-// checkPolicies returns the policies to simulate: those of --policies, or the default. It returns an error if one of
-// them cannot be simulated with the other options.
+// checkPolicies returns the policies to simulate: those of --policies, or the default policies. It returns an error if
+// a policy cannot be simulated with the other options.
 func (o simulateOptions) checkPolicies(gpus []*mig.Model) ([]string, error) {
 	alike := sim.Alike(gpus)
 	if o.static != "" {
@@ -167,11 +167,11 @@ func (o simulateOptions) checkPolicies(gpus []*mig.Model) ([]string, error) {
 	return o.policies, nil
 }
 
-// ownLimits returns the time limit of a job in seconds, +Inf if it had none.
+// ownLimits returns the time limit of a job in seconds, or +Inf if the job had no limit.
 func ownLimits(j trace.Job) float64 { return cmp.Or(j.Limit, math.Inf(1)) }
 
-// expected parses --ends. It returns the run time in seconds that policies expect of a job, nil for the actual one, and
-// whether the simulation corrects it by the run times of earlier jobs.
+// expected parses --ends. It returns a function for the run time of a job that policies expect, in seconds, or nil for
+// the actual run time. learn reports whether the simulation corrects this run time by the run times of earlier jobs.
 func (o simulateOptions) expected() (seconds func(trace.Job) float64, learn bool, err error) {
 	kind, value, _ := strings.Cut(o.ends, "=")
 	switch kind {

@@ -134,8 +134,8 @@ func (s simulation) csv(w io.Writer) error {
 	return c.Error()
 }
 
-// withProgress returns jobs as a sequence. If w is a terminal, it shows the percentage of the jobs that the simulation
-// of the policy has read.
+// withProgress returns jobs as a sequence. If w is a terminal, withProgress shows the percentage of the jobs that the
+// simulation of the policy has read.
 func withProgress(w io.Writer, policy string, jobs []trace.Job) iter.Seq[trace.Job] {
 	f, ok := w.(*os.File)
 	if ok {

@@ -20,7 +20,7 @@ type simulation struct {
 	LeftOut  []trace.Left `json:"left_out,omitempty"`
 	// Assumed counts the jobs that are assumed to need a whole GPU because their usage was not recorded.
 	Assumed int `json:"assumed_whole,omitempty"`
-	// Several counts the jobs that are assumed to need whole GPUs because the recorded usage is the sum of several
+	// Several counts the jobs that are assumed to need whole GPUs because their recorded usage is the sum over several
 	// GPUs.
 	Several int `json:"several_whole,omitempty"`
 	// Needs counts the jobs by the profile that they need, each on the first GPU model that has a suitable profile.
@@ -31,15 +31,16 @@ type simulation struct {
 	Queue    string         `json:"queue"`
 	Offers   bool           `json:"offers,omitempty"`
 	Ends     string         `json:"ends"`
-	Create   float64        `json:"create,omitempty"` // seconds, as is Destroy
+	Create   float64        `json:"create,omitempty"` // seconds, like Destroy
 	Destroy  float64        `json:"destroy,omitempty"`
 	Memory   *sim.Memory    `json:"memory,omitempty"`
 	Policies []run          `json:"policies"`
 
-	slower bool // jobs can run longer than they need to: on a smaller slice, or because they are requeued
+	slower bool // jobs can run longer than necessary: on a smaller slice, or after a requeue
 }
 
-// newSimulation returns the output without the results of the policies. It has the actual waits, if they are known.
+// newSimulation returns the output without the results of the policies. The output contains the actual waits, if they
+// are known.
 func newSimulation(o simulateOptions, c sim.Config, workload *trace.Workload) simulation {
 	s := simulation{
 		Workload: o.describe(),
@@ -80,7 +81,7 @@ func needs(jobs []trace.Job, gpus []*mig.Model) map[string]int {
 	return count
 }
 
-// loss reports whether there is no queue.
+// loss reports whether the simulation has no queue, so that jobs are rejected.
 func (s simulation) loss() bool { return s.Queue == "none" }
 
 // run is the result of one policy.
@@ -101,10 +102,10 @@ type run struct {
 	P99Wait     float64 `json:"p99_wait"`
 	LongestWait float64 `json:"longest_wait"`
 	Turnaround  float64 `json:"mean_turnaround,omitempty"`
-	Makespan    float64 `json:"makespan,omitempty"` // 0 for the actual waits, as are the next two
+	Makespan    float64 `json:"makespan,omitempty"` // 0 for the actual waits, like the next two fields
 	Utilisation float64 `json:"utilisation,omitempty"`
 	Frag        float64 `json:"fragmentation,omitempty"`
-	Accepted    float64 `json:"accepted"` // share of the requested units times time
+	Accepted    float64 `json:"accepted"` // share of the requested unit-seconds
 	Worst       float64 `json:"worst_profile"`
 	Created     int     `json:"created"`
 	Destroyed   int     `json:"destroyed"`
@@ -142,7 +143,7 @@ func newRun(policy, layouts string, r *sim.Result) run {
 	}
 }
 
-// reality is the name of the row with the actual waits of the jobs. This row has no other figures.
+// reality is the name of the row with the actual waits of the jobs. The row has no other figures.
 const reality = "(as it was)"
 
 // asItWas returns the row with the actual waits of the jobs.

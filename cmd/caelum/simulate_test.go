@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// TestLimitsAreNotCorrected: with --ends limits, policies use the time limits uncorrected, as the agents do. 40 jobs
-// run for a hundredth of their limits. Then a job takes half of the GPU for a minute, with a limit of ten minutes, and
-// a second job waits for the whole GPU. A third, small job with a limit of five minutes starts immediately, because the
-// first job is expected to run longer than that. With corrected limits the first job would be expected to end earlier,
-// and the third job would wait.
+// TestLimitsAreNotCorrected checks that policies use the time limits uncorrected with --ends limits, as the agents do.
+// 40 jobs run for a hundredth of their limits. Then a job takes half of the GPU for a minute, with a limit of ten
+// minutes, and a second job waits for the whole GPU. A third, small job with a limit of five minutes starts
+// immediately, because the first job is expected to run longer than that. With corrected limits the first job would be
+// expected to end earlier, and the third job would wait.
 func TestLimitsAreNotCorrected(t *testing.T) {
 	var file strings.Builder
 	fmt.Fprintln(&file, "JobID|State|Submit|Start|ElapsedRaw|TimelimitRaw|AllocTRES")
@@ -50,10 +50,10 @@ func TestLimitsAreNotCorrected(t *testing.T) {
 		}
 		return got.Policies[1].LongestWait
 	}
-	if got := longest("limits"); got != 59 { // of the whole-GPU job; the small job did not wait
+	if got := longest("limits"); got != 59 { // the wait of the whole-GPU job; the small job did not wait
 		t.Errorf("limits: the longest wait is %v s, want 59", got)
 	}
-	if got := longest("corrected"); got != 158 { // of the small job, behind both
+	if got := longest("corrected"); got != 158 { // the wait of the small job, which starts last
 		t.Errorf("corrected: the longest wait is %v s, want 158", got)
 	}
 }

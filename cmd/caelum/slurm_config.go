@@ -106,7 +106,7 @@ func renderSlurmConfig(w io.Writer, o slurmConfigOptions, cfg config.Config, inv
 	}
 	at := slices.IndexFunc(inv.Most, func(p inventory.Offered) bool { return p.Type == def })
 	if at < 0 {
-		return fmt.Errorf("default_profile: no GPU of this node puts %q on offer", def)
+		return fmt.Errorf("default_profile: no GPU of this node offers %q; choose one of the offered profiles", def)
 	}
 	data := map[string]any{
 		"Nodes": o.nodes, "Partition": o.partition, "Catalogue": o.catalogue, "CPUs": o.cpus, "Memory": o.memory,
@@ -131,8 +131,8 @@ func renderSlurmConfig(w io.Writer, o slurmConfigOptions, cfg config.Config, inv
 	return nil
 }
 
-// gresOf returns the value of Gres= for a node. A catalogue node has each profile at its maximum count. A real node has
-// all slices closed, until its agent publishes.
+// gresOf returns the value of Gres= for a node. A catalogue node has each profile at its maximum count. On a real node
+// all slices are closed until its agent publishes.
 func gresOf(inv inventory.Inventory, catalogue bool) string {
 	var parts []string
 	for _, s := range inv.Slots {

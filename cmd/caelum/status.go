@@ -22,7 +22,7 @@ func newStatus(g *globals) *cobra.Command {
 		Use:   "status",
 		Short: "Show the GPUs of this node: instances, the jobs that hold them, and offers",
 		Long: `status draws each GPU as a row of units. For each GPU it lists the instances, the jobs that hold
-them, the usage of the slices, and the free slices that slurmctld may give out now.
+them, the usage of the slices, and the free slices that slurmctld may now give to jobs.
 
 Slices that are reserved for the first waiting job are listed before the GPUs. Other jobs can
 use these slices if they end before the reservation begins.
@@ -68,7 +68,8 @@ func printStatus(w io.Writer, s *api.Status, now time.Time) error {
 	return nil
 }
 
-// printNotes prints the state of the whole node that an administrator should know.
+// printNotes prints the notes that concern the whole node: errors, a closed node, stale profiles, an excess and a
+// reservation.
 func printNotes(w io.Writer, s *api.Status) {
 	if s.PublishError != "" {
 		fmt.Fprintf(w, "cannot publish: %s\n", printable(s.PublishError))
@@ -108,7 +109,7 @@ func printNotes(w io.Writer, s *api.Status) {
 	}
 }
 
-// printGPUStatus prints a GPU with its instances and offers. leases has the leases of the node by job.
+// printGPUStatus prints a GPU with its instances and offers. leases contains the leases of the node by job.
 func printGPUStatus(w io.Writer, g api.GPU, leases map[uint32]api.Lease) error {
 	fmt.Fprintf(w, "\nGPU %d  %s\n", g.Index, g.Model)
 	if g.Problem != "" {
@@ -218,7 +219,7 @@ func offers(list []api.Placement) string {
 	return strings.Join(names, ", ")
 }
 
-// as returns " (as NAME)" if slurmctld counts a slice as NAME, an equivalent profile of another GPU model. It returns
+// as returns " (as NAME)" if slurmctld counts a slice as NAME, an equivalent profile of another GPU model. as returns
 // "" if name is empty.
 func as(name string) string {
 	if name == "" {

@@ -179,7 +179,7 @@ func watchQueue(path string) error {
 // dbdTimeout limits one query to slurmdbd, which returns the jobs of at least a day.
 const dbdTimeout = 5 * time.Minute
 
-// learning returns the loop that keeps the decision table up to date.
+// learning returns the loop that updates the decision table.
 func learning(cfg config.Config) (*learn.Loop, error) {
 	field, err := cfg.Field()
 	if err != nil {

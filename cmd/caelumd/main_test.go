@@ -15,8 +15,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"caelumd": main})
 }
 
-// TestScripts runs testdata/*.txtar: the messages of an agent that does not start, on a node with an emulated A100 and
-// without slurmctld.
+// TestScripts runs testdata/*.txtar. The scripts test the messages of an agent that does not start, on a node with an
+// emulated A100 and without slurmctld.
 func TestScripts(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	testscript.Run(t, testscript.Params{
@@ -25,7 +25,8 @@ func TestScripts(t *testing.T) {
 			env.Setenv("NVML_EMULATOR_STATE", node.State)
 			env.Setenv("NVML", filepath.Join(node.Build(), "libnvidia-ml.so.1"))
 			env.Setenv("DEV", node.Dev)
-			// With an invalid slurm.conf, Slurm's commands fail immediately. Without the file, they search for seconds.
+			// Slurm's commands fail immediately if slurm.conf is invalid. If it does not exist, they try for several
+			// seconds to get a configuration.
 			conf := filepath.Join(env.WorkDir, "slurm.conf")
 			env.Setenv("SLURM_CONF", conf)
 			return os.WriteFile(conf, []byte("none\n"), 0o644)
@@ -34,7 +35,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// refused CONFIG PATTERN: the agent ends with exit status 1 and prints one line that contains PATTERN.
+// refused CONFIG PATTERN checks that the agent ends with exit status 1 and prints one line that contains PATTERN.
 func refused(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: refused CONFIG PATTERN")
@@ -49,7 +50,7 @@ func refused(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// expand FILE: replaces the environment variables in a file by their values.
+// expand FILE replaces the environment variables in a file with their values.
 func expand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: expand FILE")

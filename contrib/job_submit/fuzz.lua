@@ -1,11 +1,11 @@
--- fuzz.lua: runs job_submit.lua for the Go fuzz targets, which send questions over stdin and read answers from stdout.
+-- fuzz.lua runs job_submit.lua for the Go fuzz targets, which send questions over stdin and read answers from stdout.
 --
 --   lua fuzz.lua <job_submit.lua>       CAELUM_DECISIONS names the table
 --
--- A question is a line "<word> <number of fields>" and its fields. A field is a line "<s or n> <name> <length>", then the
--- bytes of the value. The words are load (start as slurmctld does), submit and modify. Fields named record.<x> belong to
--- the job record, env.<i> to spank_job_env, uid and prefix to neither. The answer has the same form: rc, the messages to
--- the user and to the log, and the fields that were written, as written.
+-- A question is a line "<word> <number of fields>" and its fields. A field is a line "<s or n> <name> <length>", then
+-- the bytes of the value. The words are load (load the script as slurmctld does at its start), submit and modify.
+-- Fields named record.<x> belong to the job record, env.<i> to spank_job_env, uid and prefix to neither. The answer has
+-- the same form: rc, the messages to the user and to the log, and the written fields with their values.
 
 local script = arg[1]
 local said, log

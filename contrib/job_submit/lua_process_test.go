@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// process is a Lua interpreter that has loaded job_submit.lua and answers questions; fuzz.lua is the other end.
+// process is a Lua interpreter that runs fuzz.lua, which has loaded job_submit.lua and answers questions.
 type process struct {
 	name string
 	in   *bufio.Writer
@@ -58,7 +58,7 @@ func start(f *testing.F, lua, table string) *process {
 	return &process{lua, bufio.NewWriter(in), bufio.NewReader(out)}
 }
 
-// both starts the oldest and the newest Lua that Slurm is built with. They share one table.
+// both starts the oldest and the newest Lua version with which Slurm is built. The two processes read the same table.
 func both(f *testing.F) (lua [2]*process, table string) {
 	table = f.TempDir() + "/decisions"
 	return [2]*process{start(f, "lua5.1", table), start(f, "lua5.4", table)}, table

@@ -23,8 +23,8 @@ type maker struct {
 	raw string
 }
 
-// newMaker seeds the generator with both arguments, so that every change of either gives another job: the fuzzing
-// engine changes numbers only slightly.
+// newMaker seeds the generator with both arguments, so that every change of an argument leads to a different job. This
+// is necessary because the fuzzing engine changes numbers only slightly.
 func newMaker(seed uint64, raw string) maker {
 	h := fnv.New64a()
 	io.WriteString(h, raw)
@@ -51,7 +51,7 @@ func (m maker) tres() string {
 	return strings.Join(all, m.one(",", ",", ",,"))
 }
 
-// job generates a job. Each field is set seldom enough that most fields are empty in most jobs.
+// job generates a job. The probability of each field is low, so that most fields are empty in most jobs.
 func (m maker) job() fields {
 	q := fields{"user_id": float64(m.Uint32()), "priority": 4294967294.0, "uid": 1001.0}
 	some := func(odds int, name string, value func() any) {
@@ -170,9 +170,9 @@ func seeds(f *testing.F) {
 	}
 }
 
-// FuzzSubmit: for every request and every table, both Luas give the answer that README.md specifies. The user's own
-// request stays. Only tres_per_node, admin_comment and priority are written. A refusal is one printable line and
-// changes nothing.
+// FuzzSubmit checks that both Lua versions give the answer that README.md specifies, for every request and every table.
+// The user's own request stays unchanged. The script writes only tres_per_node, admin_comment and priority. A refusal
+// is one printable line and changes nothing.
 func FuzzSubmit(f *testing.F) {
 	seeds(f)
 	lua, path := both(f)
@@ -201,7 +201,7 @@ func FuzzSubmit(f *testing.F) {
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("%v\ngot  %+v\nwant %+v", q, got, want)
 		}
-		for _, w := range got.writes { // the agents can read accepted requests
+		for _, w := range got.writes { // the agents must be able to read accepted requests
 			if w.field != "tres_per_node" {
 				continue
 			}
@@ -264,7 +264,7 @@ func stampOf(q fields) stamp {
 func (m maker) change() fields {
 	q, record := m.job(), m.job()
 	for _, name := range []string{"num_tasks", "ntasks_per_node", "ntasks_per_tres", "sockets_per_node"} {
-		delete(record, name) // a record does not show them
+		delete(record, name) // a record does not contain these fields
 	}
 	if m.IntN(2) == 0 {
 		record["tres_per_node"] = m.one(
@@ -323,9 +323,9 @@ func (m maker) change() fields {
 	return q
 }
 
-// FuzzModify: after an update by a user, a pending job in a managed partition has one typed slice per GPU slot, or has
-// no GPU and never had one. The user's own request stays, and only tres_per_node is written. Root's updates pass
-// unchanged.
+// FuzzModify checks the updates of pending jobs by users. After an update, a job in a managed partition has one typed
+// slice per GPU slot, or has no GPU and never had one. The user's own request stays unchanged, and the script writes
+// only tres_per_node. Root's updates pass unchanged.
 func FuzzModify(f *testing.F) {
 	seeds(f)
 	lua, path := both(f)
@@ -391,7 +391,7 @@ func checkRefusal(t *testing.T, q fields, got reply) {
 	}
 }
 
-// wanted returns the writes of the request itself.
+// wanted returns the expected writes of the request fields.
 func wanted(q fields, o outcome) []write {
 	if len(o.added) == 0 {
 		return nil

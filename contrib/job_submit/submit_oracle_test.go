@@ -10,7 +10,7 @@ import (
 	"caelum/internal/decisions"
 )
 
-// This file implements the rules of README.md a second time, without regard to speed.
+// This file implements the rules of README.md a second time, with simple and slow code.
 
 // oracleTable is the table under which the fuzz targets submit jobs. Learned lines may follow it.
 const oracleTable = "caelum-decisions 1 1\npartition gpu\npartition gpu-long\n" +
@@ -23,7 +23,7 @@ var (
 	sizeWord    = regexp.MustCompile(`^([0-9]{1,9})([kKmMgGtT]?)$`)
 )
 
-// lacksSlots reports whether a job of an unmanaged partition asks for slices without as many GPUs per node.
+// lacksSlots reports whether a job of an unmanaged partition requests slices without an equal number of GPUs per node.
 func lacksSlots(q fields) bool {
 	named, understood, sum := false, true, 0
 	node := options{}
@@ -43,7 +43,8 @@ func lacksSlots(q fields) bool {
 	return sum > 0 && !node.typed()
 }
 
-// outcome of a request. none: it asks for no GPU. refused: it is refused. Otherwise the other fields describe the job.
+// outcome is the expected outcome of a request. none is set if the job requests no GPU, and refused if the request is
+// refused. Otherwise the other fields describe the job.
 type outcome struct {
 	none, refused bool
 	kept, added   []string
@@ -54,7 +55,7 @@ type outcome struct {
 	hold          bool
 }
 
-// stamp identifies the earlier runs of a job.
+// stamp contains the values that identify the earlier runs of a job.
 type stamp struct {
 	uid              uint32
 	key, fingerprint string // fingerprint is empty without a script
@@ -74,7 +75,8 @@ func learned(d decisions.Table, s stamp) *decisions.Learned {
 	return &l
 }
 
-// size returns the profile of untyped slices. sized: the user did not name it. ok is false if the request is refused.
+// size returns the profile of untyped slices. sized is true if the user did not name the profile. ok is false if the
+// request is refused.
 func size(q fields, d decisions.Table, known *decisions.Learned) (profile string, sized bool, warning string, ok bool) {
 	mig, mem := option(q, "mig"), option(q, "mig_mem")
 	has := map[string]int{}
@@ -148,7 +150,7 @@ func onModel(d decisions.Table, models []string, profile string) string {
 	return of[len(of)-1]
 }
 
-// oracle returns the outcome of a job under a table. stamped is the stamp of a pending job; nil: the job is being
+// oracle returns the outcome of a job under a table. stamped is the stamp of a pending job, or nil if the job is being
 // submitted.
 func oracle(q fields, d decisions.Table, stamped *stamp) (o outcome) {
 	r := requestOf(q)
@@ -220,8 +222,8 @@ func recorded(q fields) options {
 	return o
 }
 
-// afterwards returns the options that slurmctld gives the job if the update passes with these writes. Up to 23.02
-// ("gres:"), an update adds its types to those of the job and ignores counts of 0.
+// afterwards returns the options of the job after an update with these writes. Up to 23.02 ("gres:"), slurmctld adds
+// the types of an update to those of the job and ignores counts of 0.
 func afterwards(q fields, got reply) options {
 	o := options{}
 	for _, per := range pers {
@@ -255,7 +257,7 @@ func afterwards(q fields, got reply) options {
 	return o
 }
 
-// asks reports whether the options ask for a GPU or a slice, or cannot be read.
+// asks reports whether the options request a GPU or a slice, or cannot be read.
 func (o options) asks() bool {
 	for _, list := range o {
 		for _, name := range []string{"gpu", "mig"} {
@@ -291,7 +293,7 @@ func partitionAfter(q fields) string {
 	return text(q, "record.partition")
 }
 
-// touches reports whether the script judges an update at all. For a started job it judges only updates of the GRES
+// touches reports whether the script checks an update. For a started job the script checks only updates of the GRES
 // options or the partition, which slurmctld refuses as well.
 func touches(q fields) bool {
 	state, _ := q["record.job_state"].(float64)
@@ -304,7 +306,7 @@ func touches(q fields) bool {
 	return moved || int(state)%256 == 0
 }
 
-// ruled is an answer that README.md specifies.
+// ruled is an answer that the rules of README.md specify.
 type ruled struct {
 	refused bool
 	writes  []write

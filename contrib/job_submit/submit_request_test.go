@@ -9,7 +9,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// This file reads a request as README.md describes, without regard to speed.
+// This file reads requests by the rules of README.md, with simple and slow code.
 
 var (
 	gresWord  = regexp.MustCompile(`(?s)gres[:/]([^:=]+)(.*)$`)
@@ -37,7 +37,7 @@ func (e entry) readable() bool {
 
 type entry struct {
 	text, name, kind string
-	count            int // -1: not understood
+	count            int // -1: the count cannot be parsed
 }
 
 func entriesOf(list string) (out []entry) {
@@ -65,7 +65,7 @@ func entriesOf(list string) (out []entry) {
 	return out
 }
 
-// sum is one GRES of a request: counts by type ("" for none), in the order of the request.
+// sum contains the counts of one GRES of a request by type ("" for no type), in the order of the request.
 type sum struct {
 	types []string
 	count map[string]int
@@ -98,7 +98,7 @@ func sumOf(list []entry, name string) (s sum, ok bool) {
 	return s, true
 }
 
-// times returns n*factor/divisor for every type, and false if a result is not a whole number.
+// times returns n*factor/divisor for every type. It returns false if a result is not a whole number.
 func (s sum) times(factor, divisor int) (sum, bool) {
 	out := sum{types: s.types, count: map[string]int{}}
 	for kind, n := range s.count {
@@ -120,7 +120,8 @@ func text(q fields, name string) string {
 	return s
 }
 
-// set returns a number that is set: Slurm treats 0 and the two highest values of 16 bits as not set.
+// set returns the value of a numeric field, or 0 if the field is not set. Slurm treats 0 and the two highest 16-bit
+// values as not set.
 func set(q fields, name string) int {
 	if v, ok := q[name].(float64); ok && v >= 1 && v <= 65533 {
 		return int(v)
@@ -128,12 +129,12 @@ func set(q fields, name string) int {
 	return 0
 }
 
-// request is what a job asks for.
+// request is the parsed request of a job.
 type request struct {
 	options    options
 	gpu, mig   map[string]sum // by "node", "job", "socket" and "task"
 	understood bool
-	asks       bool // for a GPU or a slice
+	asks       bool // the job requests a GPU or a slice
 	nodes      int
 
 	tasks, perNode, perGPU int // numbers of tasks; 0: not set
@@ -175,7 +176,7 @@ func (r request) unreadable() bool {
 	return false
 }
 
-// slots returns the GPUs per node. even is false if the nodes cannot get the same number.
+// slots returns the GPUs per node. even is false if the nodes cannot get equal numbers.
 func (r request) slots(sockets int) (slots sum, even bool) {
 	untyped := func(n int) sum { return sum{[]string{""}, map[string]int{"": n}} }
 	switch {
@@ -203,7 +204,7 @@ func (r request) slots(sockets int) (slots sum, even bool) {
 	}
 }
 
-// stamp identifies the earlier runs of a job that is being submitted.
+// stamp returns the stamp of a job that is being submitted.
 func (r request) stamp(q fields, gpus int) stamp {
 	account, named := q["account"].(string)
 	if !named {

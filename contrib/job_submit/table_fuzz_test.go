@@ -10,7 +10,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// script is the script of the jobs that probe a table.
+// script is the batch script of the jobs that probe a table.
 const script = "#!/bin/sh\n"
 
 var probed = predict.KeyInput{UID: 7, Script: script, GPUs: 1, Nodes: 1}
@@ -72,8 +72,9 @@ func (m maker) table() string {
 	return text
 }
 
-// FuzzTable: a valid table applies completely, and an invalid table not at all. Then the previous table stays in force,
-// and one line is logged. If there is no previous table, requests for GPUs are refused and other requests pass.
+// FuzzTable checks that a valid table applies completely, and an invalid table not at all. After an invalid table the
+// previous table stays in force, and the script logs one line. Without a previous table the script refuses requests for
+// GPUs, and accepts other requests.
 func FuzzTable(f *testing.F) {
 	for i, raw := range []string{
 		"", "#", "closed", "partition cpu", "3g.20gb", "key 7:0123456789abcdef 1g.5gb", "\x00", "\xff\xa0", "\n\n",
@@ -117,7 +118,7 @@ func FuzzTable(f *testing.F) {
 	})
 }
 
-// probe finds out which table is in force in one Lua.
+// probe determines which table is in force in one Lua version.
 type probe struct {
 	*testing.T
 	lua  *process
@@ -131,7 +132,8 @@ func (p probe) submit(q fields) reply {
 	return r
 }
 
-// gives checks the slices that a submission gets. none: the submission passes unchanged. refused: it is refused.
+// gives checks the slices that a submission gets. With want none, the submission must pass unchanged, and with want
+// refused, it must be refused.
 func (p probe) gives(q fields, want string) reply {
 	p.Helper()
 	r, got := p.submit(q), ""
@@ -152,13 +154,13 @@ func (p probe) gives(q fields, want string) reply {
 	return r
 }
 
-// force checks that a table is in force. why is the logged error of the file, or nil.
+// force checks that a table is in force. why is the expected error in the log, or nil.
 func (p probe) force(d decisions.Table, why error) {
 	p.Helper()
 	known := learned(d, stamp{probed.UID, predict.Key(probed), predict.Fingerprint(probed)})
 	log := p.partitions(d, known)
 	if why == nil && d.OldKeys > 0 { // keys without a user have no effect
-		says := fmt.Sprintf(": %d key lines without a user have no effect;", d.OldKeys)
+		says := fmt.Sprintf(": key lines without a user id (%d) have no effect;", d.OldKeys)
 		if len(log) != 1 || !strings.Contains(log[0], says) {
 			p.Fatalf("%s, table %q\nlogged %q, want %q", p.lua.name, p.text, log, says)
 		}
@@ -178,8 +180,8 @@ func (p probe) force(d decisions.Table, why error) {
 	}
 }
 
-// partitions checks that only jobs of the table's partitions get slices, of the profile for the probed job. It returns
-// the lines that were logged.
+// partitions checks that only jobs of the table's partitions get slices, and that these have the profile for the probed
+// job. It returns the logged lines.
 func (p probe) partitions(d decisions.Table, known *decisions.Learned) (log []string) {
 	p.Helper()
 	profile, runs := d.Default, ""
@@ -209,7 +211,7 @@ func (p probe) partitions(d decisions.Table, known *decisions.Learned) (log []st
 	return log
 }
 
-// profiles checks that a job can name the table's profiles and no others.
+// profiles checks that a job can request the table's profiles, and no other profiles.
 func (p probe) profiles(d decisions.Table, partition string) {
 	p.Helper()
 	names := d.Names()
@@ -243,7 +245,7 @@ func (p probe) sizes(d decisions.Table, partition string, known *decisions.Learn
 	}
 }
 
-// nodes checks that exactly the jobs of more than max_nodes nodes are held.
+// nodes checks that jobs of more than max_nodes nodes are held, and that no other jobs are held.
 func (p probe) nodes(d decisions.Table, partition string) {
 	p.Helper()
 	for _, nodes := range []int{max(d.MaxNodes, 1), d.MaxNodes + 1} {
@@ -255,7 +257,7 @@ func (p probe) nodes(d decisions.Table, partition string) {
 	}
 }
 
-// logged checks that the log has one line about the table, or none.
+// logged checks that the log has the expected line about the table, or no line.
 func (p probe) logged(log []string, why error, then string) {
 	p.Helper()
 	if why == nil && len(log) == 0 || why != nil && len(log) == 1 && strings.HasSuffix(log[0], ": "+why.Error()+then) {

@@ -1,4 +1,4 @@
--- test.lua: tests job_submit.lua with each way to ask for GPUs.
+-- test.lua tests job_submit.lua with each way to request GPUs.
 --
 --   lua test.lua <job_submit.lua> <table to write> <key vectors>
 --
@@ -86,7 +86,7 @@ local function submit(fields, prefix)
   return slurm_job_submit(job, PARTS, 1001), job
 end
 
--- env returns the spank_job_env that Slurm makes of --mig and --mig-mem. It counts from 0.
+-- env returns the spank_job_env that Slurm generates from --mig and --mig-mem. Its indices start at 0.
 local function env(mig, mem)
   local all = {[0] = "X=1"}
   if mig then all[#all + 1] = "_SLURM_SPANK_OPTION_caelum_mig=" .. mig end
@@ -150,7 +150,7 @@ for _, case in ipairs(accepted) do
   check(job.priority == NO_VAL, case[1] .. " is not held", job.priority)
 end
 
--- There is no prefix to copy: the release adds its own.
+-- The job has no prefix to copy, so slurmctld adds the prefix of its release.
 local _, later = submit({ntasks_per_tres = 1, num_tasks = 1}, "gres/")
 check(later.tres_per_node == "gres/gpu:1,gres/mig:2g.10gb:1", "--ntasks-per-gpu in 24.11", later.tres_per_node)
 _, later = submit({ntasks_per_tres = 1, num_tasks = 1, tres_per_node = "odd:1"}, "gres/")
@@ -182,7 +182,7 @@ for _, case in ipairs({
   {"an unknown profile", {tres_per_node = "gres:mig:9g.99gb:1"}, "no MIG profile 9g%.99gb here; the profiles are 1g%.5gb, 1g%.5gb%+me, 2g%.10gb, 3g%.20gb, 7g%.40gb"},
   {"the filler", {tres_per_node = "gres:mig:closed:1"}, "no MIG profile closed"},
   {"an unknown --mig", {tres_per_node = "gres:gpu:1", spank_job_env = {[0] = "_SLURM_SPANK_OPTION_caelum_mig=%s%n\27[2J"}}, "^caelum: %-%-mig: there is no MIG profile %?s%?n%?%?2J here"},
-  {"slices and GPUs that disagree", {tres_per_node = "gres:mig:1g.5gb:2,gres:gpu:1"}, "2 slices and 1 GPUs"},
+  {"slices and GPUs that disagree", {tres_per_node = "gres:mig:1g.5gb:2,gres:gpu:1"}, "2 slices and 1 GPU per node"},
   {"typed and untyped slices", {tres_per_node = "gres:mig:1g.5gb:1,gres:mig:1"}, "every slice, or for none"},
   {"slices per job", {tres_per_job = "gres:mig:1g.5gb:1"}, "per node"},
   {"slices per task", {tres_per_task = "gres/mig:1g.5gb=1", num_tasks = 2}, "per node"},
@@ -277,7 +277,7 @@ check(small.tres_per_node == "gres:mig:1g.5gb:1,gres:gpu:1" and not word(small, 
 local _, inherited = submit({tres_per_node = "gres:gpu:1", spank_job_env = {[0] = "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_mig_mem=16G"}})
 check(inherited.tres_per_node == "gres:gpu:1,gres:mig:3g.20gb:1", "--mig-mem, the other name", inherited.tres_per_node)
 
--- The request names a GPU model that does not have the chosen profile.
+-- In these cases the request names a GPU model that does not have the chosen profile.
 write_table(TABLE .. "profile 2g.20gb 20096\nmodel a100 1g.5gb\nmodel a100 2g.10gb\nmodel h100 1g.5gb+me\nmodel h100 2g.20gb\nmodel h100 7g.40gb\nmodel l4 1g.5gb\n")
 for _, case in ipairs({
   {"the model has it", {tres_per_node = "gres:gpu:a100:1"}, "gres:gpu:a100:1,gres:mig:2g.10gb:1", "2g.10gb"},
@@ -294,7 +294,8 @@ for _, case in ipairs({
 end
 write_table(TABLE)
 
--- GPU models with different sizes under one profile name: the smaller size counts. And a table without sizes.
+-- If GPU models have different sizes under one profile name, the smaller size counts. The last case is a table without
+-- sizes.
 write_table(TABLE .. "profile 2g.10gb 9728\nprofile 2g.10gb\nwhole 3g.20gb\n")
 local _, tight = submit({tres_per_node = "gres:gpu:1", spank_job_env = env(nil, "9729")})
 check(tight.tres_per_node == "gres:gpu:1,gres:mig:3g.20gb:1", "a profile listed twice", tight.tres_per_node)
@@ -337,7 +338,7 @@ check(nobody.admin_comment == named.admin_comment, "the default account is the a
 local _, stepped = submit({tres_per_node = "gres:gpu:1", script = false})
 check(word(stepped, "key") and not word(stepped, "work"), "srun has a key and no work", stepped.admin_comment)
 
--- Each read of the script copies all of it in slurmctld.
+-- reads counts the reads of the field script, because slurmctld copies the whole script for each read.
 local function reads(fields)
   local store, read = job_desc(fields, "gres:"), 0
   local counting = setmetatable({}, {
@@ -434,8 +435,7 @@ for mem, case in pairs({
   check(rc == slurm.SUCCESS and job.tres_per_node == "gres:gpu:1,gres:mig:" .. case[1] .. ":1", "--mig-mem=" .. mem .. " goes before them", job.tres_per_node)
   check(said[1] == case[2] and #said == (case[2] and 1 or 0), "and the message to the user", said[1])
 end
--- A key counts for its own user. A key without a user, as earlier releases wrote it, has no effect, and this is logged
--- once.
+-- A key counts for its own user. Earlier releases wrote keys without a user. They have no effect, which is logged once.
 write_table(TABLE .. "key 1002:" .. plain .. " 7g.40gb\n")
 local _, foreign = submit({tres_per_node = "gres:gpu:1"})
 check(foreign.tres_per_node == "gres:gpu:1,gres:mig:2g.10gb:1" and #log == 0, "the same key of another user", foreign.tres_per_node)
@@ -444,7 +444,7 @@ for _ = 1, 2 do
   local _, old = submit({tres_per_node = "gres:gpu:1"})
   check(old.tres_per_node == "gres:gpu:1,gres:mig:2g.10gb:1", "a key without a user", old.tres_per_node)
 end
-check(#log == 1 and log[1]:find("2 key lines without a user have no effect", 1, true), "and the log says so", log[1])
+check(#log == 1 and log[1]:find("key lines without a user id (2) have no effect", 1, true), "and the log says so", log[1])
 log = {}
 write_table(TABLE .. "key 1001:" .. known_key .. " 7g.40gb\nkey 1001:" .. plain .. " 1g.5gb\n")
 submit({tres_per_node = "gres:gpu:1"})
@@ -482,7 +482,7 @@ for name, text in pairs({
   ["the filler as a profile"] = TABLE .. "profile closed\n",
   ["a profile that is none"] = TABLE .. "profile a,b\n",
   ["max_nodes in words"] = TABLE .. "max_nodes two\n",
-  ["a long line"] = TABLE .. "partition " .. string.rep("x", 300000) .. " y z\n",   -- an earlier version took hours
+  ["a long line"] = TABLE .. "partition " .. string.rep("x", 300000) .. " y z\n",   -- took an earlier version of the script hours
   ["too many lines"] = TABLE .. string.rep("#\n", 20001),
   ["too long"] = TABLE .. "# " .. string.rep("x", 1048576) .. "\n",
   ["binary"] = TABLE .. "\127ELF\2\1\1\0\0\0\0\0\0\0\0\0\2\0\62\0\n",
@@ -511,7 +511,7 @@ write_table(TABLE)
 local _, back = submit({tres_per_node = "gres:gpu:1"})
 check(back.tres_per_node == "gres:gpu:1,gres:mig:2g.10gb:1" and #log == 0, "a good table again", back.tres_per_node)
 
--- A table is read half-written, and is complete later under the same generation.
+-- The first read finds a half-written table, which is complete later under the same generation.
 log = {}
 local half_way = TABLE .. "key 1001:" .. plain .. " 7g.40gb\n"
 local file = assert(io.open(table_path, "w"))
@@ -565,7 +565,7 @@ rc, job = modify({tres_per_node = "gres:gpu:2"}, {partition = "cpu", tres_per_no
 check(rc == 0 and job.tres_per_node == "gres:gpu:2", "an unmanaged job", job.tres_per_node)
 rc, job = modify({tres_per_node = "gres:mig:9g.5gb:1", priority = 0}, HELD, 0)
 check(rc == 0 and job.tres_per_node == "gres:mig:9g.5gb:1", "root is not touched", job.tres_per_node)
--- The options and the learned lines are those of the job, as at its submission.
+-- The options and the learned lines are the same as at the submission of the job.
 local RECORD = {partition = "gpu", tres_per_node = "gres/gpu:1,gres/mig:1g.5gb:1", user_id = 1001.0}
 local function again(name, options, comment, want)
   RECORD.spank_job_env, RECORD.admin_comment = options, comment
@@ -588,8 +588,8 @@ check(modify({priority = 0}, HELD) == slurm.ERROR, "the user's hold of a job tha
 check(modify({priority = INFINITE}, HELD) == slurm.ERROR, "the user's release of a job that Caelum holds", said[1])
 check(modify({time_limit = 5}, HELD) == 0, "a time limit of a held job", said[1])
 
--- The resulting job decides. A case: the update, the job's record, the resulting tres_per_node (false: unchanged, nil:
--- refused).
+-- The answer depends on the resulting job. A case contains the update, the job's record, and the resulting
+-- tres_per_node (false: unchanged, nil: refused).
 write_table(TABLE)
 local TYPED = "gres:gpu:1,gres:mig:2g.10gb:1"
 for _, case in ipairs({

@@ -13,7 +13,8 @@ import (
 	"caelum/internal/predict"
 )
 
-// point is a model with a batch size: the seconds of a step on each profile into which it fits.
+// point is a machine-learning model with a batch size. It contains the seconds of a step on each profile into which the
+// model fits.
 type point struct {
 	model string
 	batch float64
@@ -61,7 +62,7 @@ func readMISO(path string, n node) ([]point, error) {
 // speed returns the speed of a point on a profile, relative to the whole GPU.
 func (p point) speed(n node, profile string) float64 { return p.step[n.whole] / p.step[profile] }
 
-// need returns Caelum's prediction from a point's runs, without those on one profile.
+// need returns Caelum's prediction from the runs of a point, without the runs on one profile.
 func (p point) need(n node, without string) predict.Need {
 	var h predict.History
 	for _, profile := range n.model.Profiles {
@@ -137,7 +138,7 @@ var predictors = []predictor{
 		return speedBy(all[best].need(n, ""), n, profile), true
 	}},
 	{"Caelum, from the other profiles", func(n node, all []point, at int, profile string) (float64, bool) {
-		if len(all[at].step) < 3 { // two, without the one that is left out
+		if len(all[at].step) < 3 { // at least two are needed besides the one that is left out
 			return 0, false
 		}
 		return speedBy(all[at].need(n, profile), n, profile), true
@@ -146,8 +147,8 @@ var predictors = []predictor{
 
 func distance(p, q point) float64 { return math.Abs(math.Log(p.batch / q.batch)) }
 
-// compareMISO predicts each point without its own measurements (for the last predictor: without that on the profile in
-// question) and compares the result with the measurements.
+// compareMISO predicts each point without its own measurements and compares the result with them. Only the last
+// predictor uses the point's measurements on other profiles.
 func compareMISO(w io.Writer, path string) error {
 	n, err := newNode()
 	if err != nil {
@@ -171,9 +172,9 @@ func compareMISO(w io.Writer, path string) error {
 	return partitions(w, n, all)
 }
 
-// judge returns the errors of the predicted speeds. It also returns for how many points they lead to the right profile,
-// if a step may take two and three times as long as on the whole GPU. Whether a batch fits into a profile is assumed to
-// be known, because memory was not measured.
+// judge returns the errors of the predicted speeds. It also returns the numbers of points for which the predictions
+// lead to the right profile, if a step may take two or three times as long as on the whole GPU. It assumes that one
+// knows whether a batch fits into a profile, because memory was not measured.
 func (v predictor) judge(n node, all []point) (errs []float64, right [2]int) {
 	for at, p := range all {
 		foreseen := map[string]float64{n.whole: 1}
@@ -207,8 +208,8 @@ func (p point) smallest(n node, slowdown float64, speed func(string) float64) st
 	return n.whole
 }
 
-// partitions compares DynaP's choice for each batch by the measurements with the choice by predicted steps, taken from
-// the nearest batch of the same model.
+// partitions compares two choices of DynaP for each batch: the choice based on the measurements, and the choice based
+// on predicted steps. The predictions use the nearest batch of the same model.
 func partitions(w io.Writer, n node, all []point) error {
 	return table(
 		w,
@@ -246,8 +247,8 @@ func nearest(n node, all []point, at int, profile string) float64 {
 	return 1
 }
 
-// worth returns the worth that the list by gives to the first profile of the list of. If by does not contain that
-// profile, because it misses the deadline, worth returns the least worth in by.
+// worth returns the worth that the list by assigns to the first profile of the list of. If by does not contain that
+// profile, because the profile misses the deadline, worth returns the smallest worth in by.
 func worth(by, of []predict.Partition) float64 {
 	for _, p := range by {
 		if len(of) > 0 && p.Profile == of[0].Profile {
@@ -257,8 +258,8 @@ func worth(by, of []predict.Partition) float64 {
 	return by[len(by)-1].Worth
 }
 
-// measured returns the measurements of a model. The steps of the point that is left out are predicted, except the step
-// on the whole GPU.
+// measured returns the measurements of a model. For the point that is left out, the steps are predicted, except for the
+// step on the whole GPU.
 func measured(n node, all []point, model string, leftOut int) (of []predict.Measured) {
 	for k, p := range all {
 		if p.model != model {

@@ -20,17 +20,18 @@ const (
 	recurring = 20 // scripts of each profile; the jobs of the profile are distributed among them
 )
 
-// churn is the built-in workload with recurring jobs: the arrivals and profiles of trace.Churn at load 0.85, where each
-// job is a run of one of twenty scripts of its profile. The typical run times of scripts are exponential. The run times
-// of a script are lognormal around its typical one, with a sigma of 0.05 for half of the scripts and 0.4 for the
-// others. The time limit is 1 to 6 times the typical run time, and never less than the run time. All durations are
-// scaled by the same factor, so that the jobs ask for as many units times seconds as the built-in workload.
+// churn generates the built-in workload with recurring jobs. The arrivals and profiles are those of trace.Churn at load
+// 0.85, and each job is a run of one of twenty scripts of its profile. The typical run times of scripts are
+// exponential. The run times of a script are lognormal around its typical run time, with a sigma of 0.05 for half of
+// the scripts and 0.4 for the other half. The time limit is 1 to 6 times the typical run time, and never less than the
+// run time. All durations are scaled by the same factor, so that the jobs request as many unit-seconds as the built-in
+// workload.
 func churn(b *mig.Model, mix trace.Mix, seed uint64) (jobs []trace.Job, scripts map[string]string) {
 	rng := rand.New(rand.NewPCG(seed, 11))
 	type kind struct{ typical, sigma, limit float64 }
 	kinds := map[string]kind{}
 	scripts = map[string]string{}
-	before, after := 0.0, 0.0 // units times seconds
+	before, after := 0.0, 0.0 // unit-seconds
 	for j := range (trace.Churn{Mix: mix, Jobs: churnJobs, GPUs: gpus, Load: 0.85, Seed: seed}).All() {
 		key := j.Profile + string(rune('A'+rng.IntN(recurring)))
 		k, known := kinds[key]
@@ -55,10 +56,10 @@ func churn(b *mig.Model, mix trace.Mix, seed uint64) (jobs []trace.Job, scripts 
 	return jobs, scripts
 }
 
-// memory learns run times during a simulation. It is an observer of the simulation, and estimates a job's run time by
-// the runs known at its submission.
+// memory learns run times during a simulation. It observes the simulation, and estimates the run time of a job by the
+// runs that are known at the job's submission.
 type memory struct {
-	scripts map[string]string // key of each job
+	scripts map[string]string // the key of each job
 	running []sim.Span
 	past    map[string][]predict.Run
 }
@@ -67,8 +68,8 @@ func (m *memory) Passed(_, _ float64, _, _ int, _ float64) {}
 func (m *memory) Waited(string, float64)                   {}
 func (m *memory) Ran(s sim.Span)                           { m.running = append(m.running, s) }
 
-// estimate returns the predicted run time of a job in seconds, by those runs of its script that have ended at its
-// submission. Without such runs it returns the job's limit.
+// estimate returns the predicted run time of a job in seconds, based on the runs of its script that have ended before
+// its submission. If there are no such runs, estimate returns the job's limit.
 func (m *memory) estimate(j trace.Job) float64 {
 	m.running = slices.DeleteFunc(m.running, func(s sim.Span) bool {
 		if s.To > j.Submit {
@@ -85,8 +86,8 @@ func (m *memory) estimate(j trace.Job) float64 {
 	return min(need.Seconds, j.Limit)
 }
 
-// estimator is a source of the run times that the scheduler expects. estimate returns a job's run time in seconds, and
-// the observer of the simulation that it needs. ends: the policy gets the estimates too.
+// estimator is a source of the run times that the scheduler expects. The function estimate returns a job's run time in
+// seconds, and the observer that the simulation must call. If ends is set, the policy also gets the estimates.
 type estimator struct {
 	name     string
 	ends     bool

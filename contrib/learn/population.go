@@ -14,9 +14,9 @@ const (
 	tries = 5 // maximum number of times that a job killed for memory is run
 )
 
-// score counts the results of a rule on repeats: runs of a key with an earlier run.
+// score counts the results of a rule on repeats, which are runs of a key that has earlier runs.
 type score struct {
-	repeats, tight, killed int     // tight: in the smallest sufficient profile
+	repeats, tight, killed int     // tight: runs in the smallest sufficient profile
 	needed, given          float64 // MiB
 }
 
@@ -27,7 +27,7 @@ func (s *score) add(o score) {
 
 func (s *score) of(count int) float64 { return 100 * float64(count) / float64(max(s.repeats, 1)) }
 
-// history is the list of one key's runs under a rule.
+// history contains the runs of one key under a rule.
 type history struct {
 	rule
 	node
@@ -35,7 +35,7 @@ type history struct {
 	job  uint32
 }
 
-// submit runs a submission, and runs it again while it is killed for memory.
+// submit runs a submission, and repeats the run while it is killed for memory.
 func (h *history) submit(w work, s submission) (first score) {
 	first = score{repeats: 1, needed: s.peak}
 	for try := range tries {
@@ -61,7 +61,7 @@ func (h *history) submit(w work, s submission) (first score) {
 	return first
 }
 
-// simulate runs a population under a rule. It returns the scores by the position of the run among those of its key,
+// simulate runs a population under a rule. It returns the scores by the position of a run among the runs of its key,
 // from 0.
 func simulate(n node, r rule, seed uint64) (byRun []score) {
 	rng := rand.New(rand.NewPCG(seed, 7))
@@ -132,8 +132,8 @@ func comparePopulation(w io.Writer, seeds []uint64) error {
 	return turns(w, n, rules)
 }
 
-// turns tests jobs of which every k-th run needs twice as much memory as the others. It prints how many of 60 runs are
-// killed.
+// turns simulates jobs of which every k-th run needs twice as much memory as the other runs. It prints the number of
+// killed runs among 60.
 func turns(w io.Writer, n node, rules []rule) error {
 	head := "killed of 60 runs of which every k-th needs twice as much, k = 2, 3, 4, 5, 6, 8"
 	return table(w, head, func(row func(string, ...any)) {

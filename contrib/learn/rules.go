@@ -10,7 +10,7 @@ import (
 // rule chooses the profile of the next run from the runs so far.
 type rule struct {
 	name   string
-	kills  bool // runs killed for memory have the state killed; Caelum has to infer it
+	kills  bool // runs killed for memory have the state killed, which Caelum otherwise has to infer
 	choose func(n node, runs []predict.Run) string
 }
 
@@ -18,14 +18,14 @@ type rule struct {
 // of the slice.
 const killed = "KILLED"
 
-// node holds the profiles to choose from.
+// node contains the profiles from which a rule chooses.
 type node struct {
 	model *mig.Model
 	all   mig.Layout
 	whole string
 }
 
-// newNode returns the profiles of an A100-40GB that are offered by default.
+// newNode returns the profiles that an A100-40GB offers by default.
 func newNode() (node, error) {
 	b, err := mig.ModelByName("A100-40GB")
 	if err != nil {
@@ -47,7 +47,7 @@ func (n node) memory(profile string) float64 {
 	return n.model.Profiles[k].Memory()
 }
 
-// tightest returns the smallest profile that holds mib MiB, or the whole GPU if none does.
+// tightest returns the smallest profile with at least mib MiB, or the whole GPU if no profile has that much memory.
 func (n node) tightest(mib float64) string {
 	if p, ok := (predict.Need{PeakMiB: mib, Busy: -1}).On(n.model, n.all); ok {
 		return p
@@ -59,8 +59,8 @@ func wholeGPU() rule {
 	return rule{"always the whole GPU", true, func(n node, _ []predict.Run) string { return n.whole }}
 }
 
-// simple returns a rule that takes the highest peak of the last runs that completed or were killed (last of them; 0:
-// all), plus a margin.
+// simple returns a rule that uses the highest peak of the most recent runs that completed or were killed, plus a
+// margin. last is the number of these runs; 0 means all runs.
 func simple(name string, last int, margin float64) rule {
 	return rule{name, true, func(n node, runs []predict.Run) string {
 		highest, seen := 0.0, 0
@@ -91,7 +91,7 @@ func learned(name string, site predict.Site) rule {
 	}}
 }
 
-// informed returns Caelum's rule with the knowledge of which failed runs were killed for memory.
+// informed returns Caelum's rule, which in this case knows which failed runs were killed for memory.
 func informed(name string, site predict.Site) rule {
 	r := learned(name, site)
 	find := r.choose

@@ -13,7 +13,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// task is one submission of any user.
+// task is one submission.
 type task struct {
 	key, user       int
 	at              float64
@@ -21,8 +21,8 @@ type task struct {
 	complete, first bool
 }
 
-// tasks returns a population's runs in the order of their submission. Each script begins at a random time of a year and
-// is submitted once a day on average.
+// tasks returns the runs of a population in the order of their submission. Each script begins at a random time of a
+// year and is submitted once a day on average.
 func tasks(seed uint64) (all []task) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	people := drawUsers(rng, users)
@@ -51,7 +51,7 @@ func tasks(seed uint64) (all []task) {
 	return all
 }
 
-// past is the knowledge at the submission of a task. Times are logarithms of seconds.
+// past is the data that is known at the submission of a task. Times are logarithms of seconds.
 type past struct {
 	ends    predict.Ends
 	byKey   map[int][]predict.Run
@@ -74,7 +74,7 @@ func (p *past) known(t task) []float64 {
 	return []float64{1, limit, stat.Mean(p.byUser[t.user], nil), stat.Mean(p.ratios[t.user], nil)}
 }
 
-// regress predicts by a least-squares fit over the complete tasks so far, which is computed again every 500 tasks.
+// regress predicts by a least-squares fit over the complete tasks so far. It computes the fit again every 500 tasks.
 func (p *past) regress(t task) float64 {
 	if n := len(p.y); n >= 100 && n >= p.learned+500 {
 		p.learned = n
@@ -152,8 +152,8 @@ var acquaintances = []guess{
 	}},
 }
 
-// compareRuntimes prints the errors of the guesses, as factors, for jobs without and with runs of their own key, and
-// the waits when placement uses the predictions.
+// compareRuntimes prints the errors of the guesses as factors, separately for jobs without and with runs of their own
+// key. It also prints the waits if placement uses the predictions.
 func compareRuntimes(w io.Writer, seeds []uint64) error {
 	off := map[string][]float64{}
 	inside, of := 0, 0
@@ -185,8 +185,8 @@ func compareRuntimes(w io.Writer, seeds []uint64) error {
 	return placements(w, seeds)
 }
 
-// follow appends to off the error of each guess for each complete task, as a logarithm. It returns how many run times
-// were between Low and High, and the number of these tasks.
+// follow appends to off the error of each guess for each complete task, as a logarithm. It returns the number of run
+// times between Low and High, and the number of these tasks.
 func follow(seed uint64, off map[string][]float64) (inside, of int) {
 	p := past{byKey: map[int][]predict.Run{}, byUser: map[int][]float64{}, ratios: map[int][]float64{}}
 	for _, t := range tasks(seed) {

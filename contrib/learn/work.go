@@ -7,7 +7,8 @@ import (
 	"caelum/internal/predict"
 )
 
-// work is one recurring job: a key. The population is drawn as follows; this was fixed before any measurement:
+// work is one recurring job, with its own key. The population is drawn from the following distributions, which were
+// fixed before any measurement:
 //
 //	users      200; each asks for 1.1 to 6 times the needed time (log-uniform), and has a scale of run times
 //	peak       lognormal, median 6 GiB, sigma 1, from 0.5 to 36 GiB
@@ -37,7 +38,7 @@ type work struct {
 	runs                   int
 }
 
-// user is a user of the population.
+// user is a member of the population.
 type user struct{ habit, scale float64 }
 
 func drawUsers(rng *rand.Rand, n int) []user {
@@ -77,7 +78,7 @@ func drawWork(rng *rand.Rand, users []user) work {
 	return w
 }
 
-// asked returns the time limit that a user who expects a run time of so many seconds sets.
+// asked returns the time limit, in seconds, that a user sets who expects this run time.
 func asked(seconds float64) float64 {
 	const hour, day = 3600, 24 * 3600
 	for _, round := range []float64{
@@ -92,7 +93,7 @@ func asked(seconds float64) float64 {
 
 // submission is one submission of a recurring job.
 type submission struct {
-	script  int     // version of the script; each has a key of its own
+	script  int     // version of the script; each version has its own key
 	peak    float64 // MiB that the run needs
 	seen    float64 // the share of peak that is observed
 	seconds float64 // run time if the run is not cut short
@@ -136,8 +137,8 @@ func (w work) submissions(rng *rand.Rand) []submission {
 	return all
 }
 
-// run returns what is observed of a submission on a slice with this much memory in MiB, and whether it was killed for
-// lack of memory.
+// run returns the observed run of a submission on a slice with the given memory in MiB. killed reports whether the run
+// was killed for lack of memory.
 func (w work) run(s submission, job uint32, profile string, memory float64) (r predict.Run, killed bool) {
 	r = predict.Run{
 		Job:     job,

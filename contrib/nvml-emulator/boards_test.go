@@ -76,8 +76,8 @@ func readBoards(t *testing.T) []boardTable {
 	return all
 }
 
-// For every GPU model the emulator reports the values of the table, in all three versions of the profile info, and
-// allows each placement.
+// TestEveryBoard checks for every GPU model that the emulator reports the values of the table, in all three versions of
+// the profile info, and allows each placement.
 func TestEveryBoard(t *testing.T) {
 	for _, b := range readBoards(t) {
 		t.Run(b.name, func(t *testing.T) {

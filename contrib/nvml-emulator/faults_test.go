@@ -95,7 +95,8 @@ func TestLostGPU(t *testing.T) {
 	m.want(gi.Destroy(), nvml.SUCCESS, "destroy")
 }
 
-// A new driver can change names and memory sizes of profiles; NVML then reports the new values.
+// TestDrift checks that NVML reports the names and memory sizes of profiles that `nvml-emulator drift` has changed, as
+// a new driver may do.
 func TestDrift(t *testing.T) {
 	m := newMachine(t, "--board", "GB200-186GB")
 	d := m.device(0)
@@ -114,8 +115,8 @@ func TestDrift(t *testing.T) {
 	m.profile(d, "1g.23gb")
 }
 
-// A call takes at least its latency. The test checks only this lower bound: the emulator sleeps, a sleep never ends
-// early, and the additional time depends on the machine.
+// TestLatency checks that a call takes at least its latency. It checks only this lower bound: the emulator sleeps, a
+// sleep never ends early, and the additional time depends on the machine.
 func TestLatency(t *testing.T) {
 	m := newMachine(t, "--board", "A100-40GB")
 	d := m.device(0)

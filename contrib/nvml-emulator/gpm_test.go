@@ -25,7 +25,7 @@ func newGPM(m *machine) gpm {
 	return g
 }
 
-// metric returns the value of a metric between the samples, with the return code of that metric.
+// metric returns the value of a metric between the samples, and the return code of that metric.
 func (g gpm) metric(id nvml.GpmMetricId) (float64, nvml.Return) {
 	g.Helper()
 	get := nvml.GpmMetricsGetType{NumMetrics: 1, Sample1: g.one, Sample2: g.two}
@@ -34,7 +34,8 @@ func (g gpm) metric(id nvml.GpmMetricId) (float64, nvml.Return) {
 	return get.Metrics[0].Value, nvml.Return(get.Metrics[0].NvmlReturn)
 }
 
-// The utilization of an instance is the sum that its processes report, at most 100%. Other instances do not affect it.
+// TestGPM checks that the utilization of an instance is the sum that its processes report, at most 100%. Other
+// instances do not affect it.
 func TestGPM(t *testing.T) {
 	m := newMachine(t, "--board", "H100-80GB")
 	d := m.device(0)
@@ -81,7 +82,7 @@ func TestGPM(t *testing.T) {
 	m.want(d.GpmMigSampleGet(7, g.one), nvml.ERROR_GPU_IS_LOST, "sample of a lost GPU")
 }
 
-// GPU models before Hopper do not support GPM.
+// TestNoGPM checks that GPU models before Hopper do not support GPM.
 func TestNoGPM(t *testing.T) {
 	for _, board := range []string{"A30-24GB", "A100-40GB", "A100-80GB"} {
 		m := newMachine(t, "--board", board)
@@ -95,7 +96,7 @@ func TestNoGPM(t *testing.T) {
 	}
 }
 
-// Invalid GPM arguments are refused.
+// TestGPMArguments checks that invalid GPM arguments are refused.
 func TestGPMArguments(t *testing.T) {
 	m := newMachine(t, "--board", "H100-80GB")
 	d := m.device(0)
@@ -111,7 +112,7 @@ func TestGPMArguments(t *testing.T) {
 	m.want(m.GpmMetricsGet(&get), nvml.ERROR_INVALID_ARGUMENT, "more metrics than there is room for")
 }
 
-// Invalid values of --util are refused.
+// TestUtilOption checks that invalid values of --util are refused.
 func TestUtilOption(t *testing.T) {
 	m := newMachine(t, "--board", "H100-80GB")
 	_, _, uuid := m.carve(m.device(0), "1g.10gb", 0)

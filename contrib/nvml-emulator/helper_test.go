@@ -8,8 +8,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// helper runs in place of the tests when a test starts this binary as a second process. The argument of the binary is
-// the path of the library. helper returns the exit status.
+// helper runs instead of the tests if a test starts this binary as a second process. The binary's argument is the path
+// of the library. helper returns the exit status.
 func helper(mode string) int {
 	lib := nvml.New(nvml.WithLibraryPath(os.Args[1]))
 	if ret := lib.Init(); ret != nvml.SUCCESS {
@@ -34,7 +34,7 @@ func helper(mode string) int {
 	return 2
 }
 
-// race makes and destroys instances at random placements. It knows the state only from the results of the library.
+// race makes and destroys instances at random placements. It gets all information about the state from the library.
 func race(d nvml.Device) int {
 	type slice struct {
 		gi nvml.GpuInstance

@@ -101,8 +101,8 @@ func TestLifeOfASlice(t *testing.T) {
 	}
 }
 
-// checkMIGDevice checks the driver's data about a MIG device, which is a 3g.20gb and the first instance of a GPU. It
-// returns the UUID.
+// checkMIGDevice checks the data that the driver reports about a MIG device, which is a 3g.20gb and the first instance
+// of a GPU. It returns the UUID of the device.
 func (m *machine) checkMIGDevice(gpu, mig nvml.Device) string {
 	m.Helper()
 	if is, ret := mig.IsMigDeviceHandle(); ret != nvml.SUCCESS || !is {
@@ -136,7 +136,7 @@ func (m *machine) checkMIGDevice(gpu, mig nvml.Device) string {
 	return uuid
 }
 
-// Several smaller compute instances can share a GPU instance.
+// TestComputeInstances checks that several smaller compute instances can share a GPU instance.
 func TestComputeInstances(t *testing.T) {
 	m := newMachine(t, "--board", "A100-40GB")
 	d := m.device(0)
@@ -173,7 +173,8 @@ func TestComputeInstances(t *testing.T) {
 	m.check()
 }
 
-// Enumerating GPU instances also finds instances without a compute instance and instances of another program.
+// TestForeignInstances checks that enumerating GPU instances also finds instances without a compute instance and
+// instances of another program.
 func TestForeignInstances(t *testing.T) {
 	m := newMachine(t, "--board", "A100-40GB")
 	d := m.device(0)

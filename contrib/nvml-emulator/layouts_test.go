@@ -33,8 +33,8 @@ func overlap(a, b nvml.GpuInstancePlacement) bool {
 	return a.Start < b.Start+b.Size && b.Start < a.Start+a.Size
 }
 
-// walk makes every layout of the candidates once, with one instance per step. It expects the emulator to refuse exactly
-// the overlapping placements, because no other rule applies to these profiles of these GPU models.
+// walk makes every layout of the candidates once, with one instance per step. walk expects that the emulator refuses
+// exactly the overlapping placements, because no other rule applies to these profiles of these GPU models.
 func (m *machine) walk(
 	d nvml.Device,
 	all []candidate,
@@ -76,8 +76,8 @@ func (m *machine) full(d nvml.Device, all []candidate) bool {
 	return true
 }
 
-// The number of layouts of a GPU model, including the empty layout, and the number of layouts that allow no further
-// instance.
+// TestLayouts checks two numbers for each GPU model: the number of layouts, including the empty layout, and the number
+// of layouts to which no further instance can be added.
 func TestLayouts(t *testing.T) {
 	for _, c := range []struct {
 		board, profiles  string
@@ -101,7 +101,8 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// These starts were observed on an H100 for seven 1g instances that were made without a placement.
+// TestDriverOrder checks the starts that the emulated driver chooses for seven 1g instances without a placement. The
+// expected starts were observed on an H100.
 func TestDriverOrder(t *testing.T) {
 	for _, board := range []string{"H100-80GB", "A100-40GB"} {
 		t.Run(board, func(t *testing.T) {
@@ -126,7 +127,8 @@ func TestDriverOrder(t *testing.T) {
 	}
 }
 
-// Media engines and instance limits prevent some instances for which there are enough free units.
+// TestMediaEnginesAndLimits checks that media engines and instance limits prevent some instances for which there are
+// enough free units.
 func TestMediaEnginesAndLimits(t *testing.T) {
 	t.Run("one +me on an A100", func(t *testing.T) {
 		m := newMachine(t, "--board", "A100-40GB")
@@ -150,7 +152,7 @@ func TestMediaEnginesAndLimits(t *testing.T) {
 			t.Errorf("remaining capacity of 1g+me is %d", n)
 		}
 	})
-	// From the header: an instance of an ALL_ME profile prevents all but the _NO_ME profiles.
+	// According to nvml.h, an instance of an ALL_ME profile prevents all profiles except the _NO_ME profiles.
 	t.Run("RTX PRO 6000: me.all leaves only -me", func(t *testing.T) {
 		m := newMachine(t, "--board", "RTX-PRO-6000-96GB")
 		d := m.device(0)
@@ -181,7 +183,8 @@ func TestMediaEnginesAndLimits(t *testing.T) {
 	})
 }
 
-// An illegal start, or the size of another profile, is an invalid argument and not a lack of resources.
+// TestWrongPlacements checks that an illegal start, or the size of another profile, is an invalid argument and not a
+// lack of resources.
 func TestWrongPlacements(t *testing.T) {
 	m := newMachine(t, "--board", "A100-40GB")
 	d := m.device(0)

@@ -26,7 +26,8 @@ func (m *machine) cuda(uuid string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// running starts a cuda-process and waits until it holds its device. It returns the line that the process prints.
+// running starts a cuda-process, waits until the process holds its device, and returns the line that the process
+// prints.
 func (m *machine) running(cmd *exec.Cmd) string {
 	m.Helper()
 	out, err := cmd.StdoutPipe()
@@ -73,7 +74,7 @@ func TestProcess(t *testing.T) {
 		t.Errorf("reset of a GPU in use: exit status %d\n%s", status, out)
 	}
 
-	// Other processes can share the device, unless they use --exclusive.
+	// Other processes can share the device if they do not use --exclusive.
 	out, status := m.exit(m.cuda(uuid, "--memory", "300"))
 	if status != 0 {
 		t.Errorf("a second process: exit status %d\n%s", status, out)
@@ -83,8 +84,8 @@ func TestProcess(t *testing.T) {
 		t.Errorf("--exclusive: exit status %d\n%s", status, out)
 	}
 
-	// After kill -9 the process is no longer a client, even before its parent has reaped it. WNOWAIT leaves it a
-	// zombie.
+	// After kill -9 the process is no longer a client, even before its parent has reaped it. With WNOWAIT the process
+	// remains a zombie.
 	cmd.Process.Signal(syscall.SIGKILL)
 	if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
 		t.Fatal(err)
@@ -113,7 +114,7 @@ func TestManyProcesses(t *testing.T) {
 	for range 3 {
 		m.running(m.cuda(uuid, "--memory", "1000", "--seconds", "3600", "--print"))
 	}
-	// go-nvml first asks with room for one process, and gets ERROR_INSUFFICIENT_SIZE.
+	// go-nvml first calls with room for one process, and gets ERROR_INSUFFICIENT_SIZE.
 	procs, ret := m.migDevices(d)[0].GetComputeRunningProcesses()
 	m.want(ret, nvml.SUCCESS, "GetComputeRunningProcesses")
 	if len(procs) != 3 {
@@ -198,8 +199,8 @@ func TestProcessIsRefused(t *testing.T) {
 	}
 }
 
-// devRoot returns a new folder in which device files can be opened. Many systems mount /tmp with nodev, which prevents
-// that.
+// devRoot returns a new folder in which device files can be opened. t.TempDir is not used, because many systems mount
+// /tmp with nodev.
 func devRoot(t *testing.T) string {
 	t.Helper()
 	for _, dir := range []string{built, "/var/tmp"} {
@@ -221,8 +222,8 @@ func devRoot(t *testing.T) string {
 	panic("unreachable")
 }
 
-// The owner and mode of its capability files decide which users can use a slice. The driver makes the files with 0444,
-// and the agent can change them later.
+// TestDeviceFiles checks that the owner and mode of the capability files determine which users can use a slice. The
+// driver makes the files with mode 0444, and the agent can change them later.
 func TestDeviceFiles(t *testing.T) {
 	root := devRoot(t)
 	m := newMachine(t, "--board", "A100-40GB", "--gpus", "2", "--dev-root", root)
@@ -280,7 +281,8 @@ func TestDeviceFiles(t *testing.T) {
 	}
 }
 
-// Calls that NVML's documentation marks "requires privileged user" fail for users other than root.
+// TestPermission checks that calls that NVML's documentation marks "requires privileged user" fail for users other than
+// root.
 func TestPermission(t *testing.T) {
 	m := newMachine(t, "--board", "A100-40GB")
 	d := m.device(0)
@@ -289,7 +291,7 @@ func TestPermission(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	same, root, nobody := ^uintptr(0), uintptr(0), uintptr(65534)
-	// This changes only the current thread, on which the calls below run.
+	// The raw system call changes only the current thread, in which the calls below run.
 	syscall.RawSyscall(syscall.SYS_SETRESUID, same, nobody, same)
 	defer syscall.RawSyscall(syscall.SYS_SETRESUID, same, root, same)
 	_, ret := d.CreateGpuInstance(&info)

@@ -133,7 +133,8 @@ func TestKilledHolderOfTheLock(t *testing.T) {
 	m.want(<-done, nvml.SUCCESS, "a call after the holder of the lock was killed")
 }
 
-// If a process is killed at any point of a change, the change is made completely or not at all, and the log agrees.
+// TestKilledWriter checks that a change is made completely or not at all if its process is killed at any point, and
+// that the log agrees with the state.
 func TestKilledWriter(t *testing.T) {
 	for _, c := range []struct {
 		at    string
@@ -141,7 +142,7 @@ func TestKilledWriter(t *testing.T) {
 	}{{"before", 0}, {"torn", 0}, {"after", 1}} {
 		t.Run(c.at, func(t *testing.T) {
 			m := newMachine(t, "--board", "A100-40GB", "--dev-root", filepath.Join(t.TempDir(), "dev"))
-			m.ctl("create", "0", "3g.20gb", "4") // so that both copies of the state have been written
+			m.ctl("create", "0", "3g.20gb", "4") // fills both copies of the state
 			m.ctl("fault", "add", "--call", "CREATE_GI", "--kill", c.at)
 			cmd := m.start("create")
 			cmd.Run()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// reference is the policy with which the others are compared.
+// reference is the policy with which the other policies are compared.
 const reference = "best-fit"
 
 // row is a row of the table: its scenarios by load and mix.
@@ -39,7 +39,7 @@ func (o options) rows() (all []row) {
 	return all
 }
 
-// outcome is the result of a policy in a scenario, the mean over the seeds. Waits are in seconds.
+// outcome is the result of a policy in a scenario, as the mean over the seeds. Waits are in seconds.
 type outcome struct {
 	mean, longest float64
 	took          time.Duration // run time of the simulations
@@ -144,10 +144,10 @@ func (o options) print(w io.Writer, results outcomes) {
 	}
 }
 
-// least is the shortest wait that counts for the worst case, in seconds. Ratios of shorter waits are random.
+// least is the shortest wait that counts for the worst case, in seconds. Ratios of shorter waits are mostly noise.
 const least = 10
 
-// ratio returns the ratio of two waits; 1 if both are shorter than least.
+// ratio returns the ratio of two waits, or 1 if both are shorter than least.
 func ratio(a, b float64) float64 {
 	if max(a, b) < least {
 		return 1

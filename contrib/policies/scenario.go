@@ -29,7 +29,7 @@ var (
 	endNames   = []string{"exact", "limits", "learned"}
 )
 
-// siteMix is the workload trace.Site, with its own limits and load, on 24 GPUs.
+// siteMix selects the workload trace.Site, with its own limits and load, on 24 GPUs.
 const siteMix = "site"
 
 const (
@@ -94,7 +94,7 @@ func (s scenario) run(policy string, seed uint64, n int) (*sim.Result, error) {
 	return sim.Run(c, slices.Values(jobs))
 }
 
-// said returns the function that gives the end that the scheduler expects of a job, in seconds after its start.
+// said returns a function that returns the expected run time of a job for the scheduler, in seconds.
 func (s scenario) said(seed uint64) (func(trace.Job) float64, error) {
 	var estimate func(trace.Job) float64
 	switch s.ends {
@@ -115,7 +115,7 @@ func (s scenario) said(seed uint64) (func(trace.Job) float64, error) {
 	}, nil
 }
 
-// jobs generates the workload. On GPUs of two models, a job needs the same share of either model.
+// jobs generates the workload. If the GPUs are of two models, a job needs the same share of either model.
 func (s scenario) jobs(a100 *mig.Model, seed uint64, n int) (jobs []trace.Job, err error) {
 	if s.mix == siteMix {
 		jobs = slices.Collect(trace.Site{Jobs: n, GPUs: siteCount, Load: s.load, Seed: seed}.All())

@@ -50,8 +50,8 @@ func (w *world) states() map[string]string {
 	return states
 }
 
-// TestAdopt: the idle instance of a lost ledger is adopted. It is closed to users and leased like any other instance,
-// also by the next agent.
+// TestAdopt checks that the agent adopts the idle instance of a lost ledger. This agent and the next one close the
+// instance to users and lease it like any other instance.
 func TestAdopt(t *testing.T) {
 	w := newWorld(t, 1)
 	uuid := w.loseLedger()
@@ -87,8 +87,8 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// TestAdoptAll: a request without UUIDs adopts every foreign instance that can be adopted. The answer contains a reason
-// for each of the other instances.
+// TestAdoptAll checks that a request without UUIDs adopts every foreign instance that can be adopted. The answer
+// contains a reason for each of the other instances.
 func TestAdoptAll(t *testing.T) {
 	w := newWorld(t, 1)
 	uuid := w.loseLedger()
@@ -107,7 +107,7 @@ func TestAdoptAll(t *testing.T) {
 	}
 }
 
-// TestAdoptRefused: an instance is not adopted while a process may use it.
+// TestAdoptRefused checks that an instance is not adopted while a process may use it.
 func TestAdoptRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(w *held, uuid string)
@@ -138,7 +138,7 @@ func TestAdoptRefused(t *testing.T) {
 	}
 }
 
-// TestAdoptBesideUnknownJob: no instance is adopted while a job without a lease may hold an instance.
+// TestAdoptBesideUnknownJob checks that no instance is adopted while a job without a lease may hold an instance.
 func TestAdoptBesideUnknownJob(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("3g.20gb:1")
@@ -147,7 +147,7 @@ func TestAdoptBesideUnknownJob(t *testing.T) {
 	text := w.leaseFile(id)
 	w.stop()
 	w.removeLedger()
-	// The lease file is damaged too, so the lease cannot be recovered from it.
+	// The lease file is damaged too, so the agent cannot restore the lease.
 	if err := os.WriteFile(file, []byte(text[:len(text)/2]), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -25,9 +25,9 @@ func (w *world) drift(meanwhile ...func()) {
 	w.start()
 }
 
-// TestNamesDriftUnderAJob: a job that runs while the driver's names change keeps its lease and its slice, both under
-// the new name. After the job, the agent uses only the new name: in the offers, for the idle instance, and in its
-// warning about slurm.conf.
+// TestNamesDriftUnderAJob checks that a job keeps its lease and its slice, both under the new name, if the driver's
+// names change while the job runs. After the job, the agent uses only the new name: in the offers, for the idle
+// instance, and in its warning about slurm.conf.
 func TestNamesDriftUnderAJob(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")
@@ -87,7 +87,7 @@ func TestNamesDriftUnderAJob(t *testing.T) {
 	}
 }
 
-// TestOldNameIsServed: a job that slurmctld starts here with the old name gets the equivalent profile.
+// TestOldNameIsServed checks that a job that slurmctld starts here with the old name gets the equivalent profile.
 func TestOldNameIsServed(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -112,9 +112,9 @@ func TestOldNameIsServed(t *testing.T) {
 	}
 }
 
-// TestAnotherModelsName: a node offers its equivalent profile under the name of another GPU model's profile, for a job
-// whose profile Caelum chose. slurmctld counts the advertised profile, the job has the equivalent one, and both survive
-// a restart of the agent.
+// TestAnotherModelsName checks that a node offers its equivalent profile under the name of another GPU model's profile,
+// for a job whose profile Caelum chose. slurmctld counts the advertised profile, the job has the equivalent one, and
+// both survive a restart of the agent.
 func TestAnotherModelsName(t *testing.T) {
 	w := newWorld(t, 1)
 	sized := func() uint32 {
@@ -171,8 +171,8 @@ func TestAnotherModelsName(t *testing.T) {
 	}
 }
 
-// TestNameAndInstanceGone: an instance that is removed while its profile is renamed is removed from the ledger, and the
-// log names its job.
+// TestNameAndInstanceGone checks that the agent removes an instance from the ledger, and names its job in the log, if
+// the instance is removed while its profile is renamed.
 func TestNameAndInstanceGone(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")
@@ -188,8 +188,8 @@ func TestNameAndInstanceGone(t *testing.T) {
 	}
 }
 
-// TestStaleNeedsEveryGPU: no profile is stale while a GPU is not managed, because it may be a profile of this GPU.
-// closed is never stale.
+// TestStaleNeedsEveryGPU checks that no profile is stale while a GPU is not managed, because the profile may belong to
+// this GPU. The type closed is never stale.
 func TestStaleNeedsEveryGPU(t *testing.T) {
 	w := newWorld(t, 2)
 	node := slurm.Node{Name: "n1", Gres: gres(t, "gpu:a100:14,mig:1g.5gb:0,mig:1g.24gb:0,mig:closed:56")}
@@ -204,7 +204,7 @@ func TestStaleNeedsEveryGPU(t *testing.T) {
 	}
 }
 
-// TestSameCounts: the order of the types in slurmctld's list does not matter.
+// TestSameCounts checks that the order of the types in slurmctld's list does not matter.
 func TestSameCounts(t *testing.T) {
 	x := gres(t, "gpu:a100:7,mig:1g.6gb:4,mig:2g.10gb:1,mig:closed:23")
 	if !sameCounts(x, gres(t, "gpu:a100:7,mig:2g.10gb:1,mig:closed:23,mig:1g.6gb:4")) {

@@ -17,9 +17,9 @@ import (
 	"caelum/internal/slurm/slurmtest"
 )
 
-// TestLifeOfAJob: a job waits for a slice that is not offered. The agent publishes the slice, the job starts, the slice
-// is carved, and its files belong to the user. After the job the slice is idle, its files belong to root, and the next
-// job of this kind gets the same slice.
+// TestLifeOfAJob follows a job that waits for a slice which is not offered. The agent publishes the slice, the job
+// starts, the slice is carved, and its files belong to the user. After the job the slice is idle, its files belong to
+// root, and the next job of this kind gets the same slice.
 func TestLifeOfAJob(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -96,8 +96,8 @@ func TestTwoSlicesAndRepeatedProlog(t *testing.T) {
 	}
 }
 
-// TestExclusive: an --exclusive job is allocated every slot and slice, and gets only the slices that it requests. The
-// first job requests no GPU, and the second requests one slice.
+// TestExclusive checks that an --exclusive job gets only the slices that it requests, although slurmctld allocates
+// every slot and slice to the job. The first job requests no GPU, and the second requests one slice.
 func TestExclusive(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -125,8 +125,8 @@ func TestExclusive(t *testing.T) {
 	}
 }
 
-// TestExclusiveLeavesNothingBehind: slices that an --exclusive job is allocated beyond its request are not free in
-// addition to the plan when the job has ended and its epilog has not published yet.
+// TestExclusiveLeavesNothingBehind checks the counts between the end of an --exclusive job and the publication by its
+// epilog. The slices that slurmctld allocated beyond the job's request must not be free in addition to the plan.
 func TestExclusiveLeavesNothingBehind(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -146,15 +146,16 @@ func TestExclusiveLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// TestMistakes: the lease file reports a user's mistake. The prolog succeeds, so that Slurm does not drain the node.
+// TestMistakes checks that the lease file reports a user's mistake. The prolog succeeds, so that Slurm does not drain
+// the node.
 func TestMistakes(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
 	id := w.startNow("1g.5gb:2")
-	if l := w.lease(id); !strings.Contains(l.Error, "2 slices and 1 of gres/gpu") {
+	if l := w.lease(id); !strings.Contains(l.Error, "2 of gres/mig and 1 of gres/gpu") {
 		t.Errorf("%+v", l)
 	}
-	if got := w.leaseFile(id); !strings.Contains(got, "\nerror the job has 2 slices") {
+	if got := w.leaseFile(id); !strings.Contains(got, "\nerror the job has 2 of gres/mig") {
 		t.Errorf("lease file:\n%s", got)
 	}
 	l, err := w.agent.Lease(context.Background(), 999, api.LeaseRequest{UID: 1, Slots: []int{0}})
@@ -163,7 +164,8 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestForeignInstance: an instance of another program is not touched, and its units are not offered.
+// TestForeignInstance checks that the agent does not change an instance of another program, and does not offer its
+// units.
 func TestForeignInstance(t *testing.T) {
 	w := newWorld(t, 1)
 	w.node.Emulator(t, "create", "0", "2g.10gb", "2")
@@ -185,7 +187,8 @@ func TestForeignInstance(t *testing.T) {
 	}
 }
 
-// TestStuckInstance: the units of an idle instance that cannot be destroyed are not offered until it can be destroyed.
+// TestStuckInstance checks that the agent does not offer the units of an idle instance while the driver refuses to
+// destroy the instance.
 func TestStuckInstance(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")
@@ -220,8 +223,8 @@ func TestStuckInstance(t *testing.T) {
 	}
 }
 
-// TestUnregisteredNodeOffersNothing: the agent offers nothing while slurmctld waits for slurmd to register, because a
-// job that starts then has slots without numbers.
+// TestUnregisteredNodeOffersNothing checks that the agent offers nothing while slurmctld waits for slurmd to register,
+// because a job that starts then has slots without numbers.
 func TestUnregisteredNodeOffersNothing(t *testing.T) {
 	w := newWorld(t, 1)
 	running := w.startNow("2g.10gb:1")
@@ -248,7 +251,7 @@ func TestUnregisteredNodeOffersNothing(t *testing.T) {
 	}
 }
 
-// TestRegistersDuringAPass: if slurmd registers while a pass runs, this pass publishes offers.
+// TestRegistersDuringAPass checks that a pass publishes offers if slurmd registers while the pass runs.
 func TestRegistersDuringAPass(t *testing.T) {
 	w := newWorld(t, 1)
 	if err := w.fake.Unregister("n1"); err != nil {
@@ -271,8 +274,8 @@ func TestRegistersDuringAPass(t *testing.T) {
 	}
 }
 
-// TestUnregisteredDuringAPass: slurmctld restarts after a pass has read the nodes. Nothing is offered until slurmd has
-// registered.
+// TestUnregisteredDuringAPass checks that the agent offers nothing until slurmd has registered if slurmctld restarts
+// after a pass has read the nodes.
 func TestUnregisteredDuringAPass(t *testing.T) {
 	w := newWorld(t, 1)
 	w.once("Queue", func() {
@@ -289,8 +292,9 @@ func TestUnregisteredDuringAPass(t *testing.T) {
 	}
 }
 
-// TestUnregisteredDuringASlowPass: slurmctld restarts after a pass has read the nodes, and the pass continues later, as
-// when one of Slurm's commands tries to reach slurmctld meanwhile. The pass writes nothing.
+// TestUnregisteredDuringASlowPass checks that a pass writes nothing if slurmctld restarts after the pass has read the
+// nodes, and the pass continues only later. Such a delay occurs when one of Slurm's commands tries to reach slurmctld
+// in the meantime.
 func TestUnregisteredDuringASlowPass(t *testing.T) {
 	w := newWorld(t, 1)
 	w.startNow("2g.10gb:1")
@@ -301,8 +305,8 @@ func TestUnregisteredDuringASlowPass(t *testing.T) {
 	}
 }
 
-// TestUnregisteredDuringAReading: the second reading of the node, which checks the first, is slow too, and comes from
-// the slurmctld that has ended.
+// TestUnregisteredDuringAReading checks the same as TestUnregisteredDuringASlowPass if the second reading of the node,
+// which checks the first, is slow as well, and its answer comes from the slurmctld that has ended.
 func TestUnregisteredDuringAReading(t *testing.T) {
 	w := newWorld(t, 1)
 	w.startNow("2g.10gb:1")
@@ -334,8 +338,8 @@ func (w *world) restartIn(op string, restarted *bool) {
 	})
 }
 
-// TestLostGPU: if a GPU falls off the bus during a carve, the slice is carved on another GPU. Neither the job nor the
-// node fails.
+// TestLostGPU checks that a slice is carved on another GPU if its GPU falls off the bus during the carve. Neither the
+// job nor the node fails.
 func TestLostGPU(t *testing.T) {
 	w := newWorld(t, 2)
 	id := w.submit(job(1, "3g.20gb:1"))
@@ -363,8 +367,8 @@ func TestLostGPU(t *testing.T) {
 	}
 }
 
-// TestCrash: leases and their slices survive a crash of the agent. A job that slurmctld has started meanwhile is
-// counted.
+// TestCrash checks that leases and their slices survive a crash of the agent, and that the next agent counts a job
+// which slurmctld has started in the meantime.
 func TestCrash(t *testing.T) {
 	w := newWorld(t, 1)
 	a := w.startNow("3g.20gb:1")
@@ -409,8 +413,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestHeldJobs: a job that job_submit.lua holds because it names a node is released once its slice is offered. A job
-// that its user holds stays held.
+// TestHeldJobs checks that a job that job_submit.lua holds because it names a node is released once its slice is
+// offered. A job that its user holds stays held.
 func TestHeldJobs(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -473,8 +477,8 @@ func TestCloseOffers(t *testing.T) {
 	}
 }
 
-// TestRunInJobIsRefused: the agent offers nothing if Slurm is configured to skip the SPANK prolog. The error names the
-// setting.
+// TestRunInJobIsRefused checks that the agent offers nothing if Slurm is configured to skip the SPANK prolog. The error
+// names the setting.
 func TestRunInJobIsRefused(t *testing.T) {
 	w := newWorld(t, 1)
 	w.fake.SetConfig("PrologFlags", "Alloc,RunInJob")
@@ -487,8 +491,8 @@ func TestRunInJobIsRefused(t *testing.T) {
 	}
 }
 
-// TestGivingUp: a job whose slice can never be carved is requeued three times. Then it stays held, with the reason in
-// its admin_comment.
+// TestGivingUp checks that a job whose slice can never be carved is requeued three times. Then it stays held, with the
+// reason in its admin_comment.
 func TestGivingUp(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -509,8 +513,8 @@ func TestGivingUp(t *testing.T) {
 	}
 }
 
-// TestExpectedEnd: the node publishes for the other nodes when a job is expected to end: after its learned run time, or
-// at its time limit once the job has run longer than that.
+// TestExpectedEnd checks the expected end of a job that the node publishes for the other nodes: after the learned run
+// time, or at the time limit if the job has run longer than its learned run time.
 func TestExpectedEnd(t *testing.T) {
 	w := newWorld(t, 1)
 	j := job(1, "7g.40gb:1")

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestConfine: if Slurm uses a devices cgroup, the device list contains the devices that need a lease, and each lease
-// file contains the devices of its lease.
+// TestConfine checks for a Slurm with a devices cgroup that the device list contains the devices which need a lease,
+// and that each lease file contains the devices of its lease.
 func TestConfine(t *testing.T) {
 	w := newWorld(t, 2)
 	w.fake.SetConfig("TaskPlugin", "task/cgroup")
@@ -47,7 +47,8 @@ func TestConfine(t *testing.T) {
 	}
 }
 
-// TestNoConfine: without a devices cgroup there is no device list, and an earlier list is removed.
+// TestNoConfine checks that the agent writes no device list if Slurm uses no devices cgroup, and removes an earlier
+// list.
 func TestNoConfine(t *testing.T) {
 	w := newWorld(t, 1)
 	list := filepath.Join(w.cfg.RunDir, "devices")

@@ -24,7 +24,7 @@ var removals = map[string]func(w *world, in gpu.Instance){
 	},
 }
 
-// removeCI does what `nvidia-smi mig -dci` does.
+// removeCI removes a compute instance, like `nvidia-smi mig -dci`.
 func (w *world) removeCI(id int) {
 	w.t.Helper()
 	lib := nvml.New(nvml.WithLibraryPath(filepath.Join(w.node.Build(), "libnvidia-ml.so.1")))
@@ -57,7 +57,7 @@ func TestIdleInstanceRemoved(t *testing.T) {
 			remove(w, w.instance(old.UUID))
 
 			got := w.granted("1g.5gb")
-			in := w.instance(got.UUID) // fails the test when there is none
+			in := w.instance(got.UUID) // fails the test if the instance does not exist
 			if got.UUID == old.UUID || got.Reused || in.Start != got.Start || len(in.CIs) != 1 {
 				t.Errorf("leased %+v after %+v was removed; the GPU has %+v", got, old, in)
 			}

@@ -30,8 +30,8 @@ func (w *world) offersAre(when, profile string, n, total int) {
 	}
 }
 
-// TestExcess: slurmctld counts a job on two nodes twice while the job runs, and once after the job's end. The agent
-// still offers the empty GPUs, and no more than these.
+// TestExcess checks that the agent offers the empty GPUs, and no more than these, if slurmctld counts a job on two
+// nodes twice while the job runs, and once after its end.
 func TestExcess(t *testing.T) {
 	w := newWorld(t, 4)
 	id := w.submit(job(2, "7g.40gb:2"))
@@ -75,7 +75,8 @@ func TestExcess(t *testing.T) {
 	}
 }
 
-// TestExcessClearedBeforeTheRaise: slurmctld clears the excess after the pass has read the excess.
+// TestExcessClearedBeforeTheRaise checks that the agent does not offer more slices than fit on the GPUs if slurmctld
+// clears the excess after the pass has read it.
 func TestExcessClearedBeforeTheRaise(t *testing.T) {
 	for _, op := range []string{"Nodes", "Queue", "Node"} {
 		t.Run(op, func(t *testing.T) {
@@ -110,7 +111,7 @@ func TestExcessClearedBeforeTheRaise(t *testing.T) {
 	}
 }
 
-// TestNoRoomForAnExcess: the total N stays constant if the excess does not fit into N.
+// TestNoRoomForAnExcess checks that the total N stays constant if the excess does not fit into N.
 func TestNoRoomForAnExcess(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb")
@@ -130,7 +131,7 @@ func TestNoRoomForAnExcess(t *testing.T) {
 	}
 }
 
-// TestNoExcess: allocations to jobs that hold no slice are no excess.
+// TestNoExcess checks that allocations to jobs that hold no slice are no excess.
 func TestNoExcess(t *testing.T) {
 	exclusive := job(1, "2g.10gb")
 	exclusive.Exclusive = true
@@ -166,7 +167,8 @@ func TestNoExcess(t *testing.T) {
 	}
 }
 
-// TestEndOfAJobIsNoExcess: the pass reads the node while a job runs, and the jobs after the job has ended.
+// TestEndOfAJobIsNoExcess checks that the agent sees no excess if a job ends after the pass has read the node and
+// before the pass reads the jobs.
 func TestEndOfAJobIsNoExcess(t *testing.T) {
 	w := newWorld(t, 1)
 	w.fake.Epilog(nil)

@@ -11,8 +11,9 @@ import (
 // drops between the read and the write and no epilog publishes, slurmctld has more free slices than the agent can
 // carve. The same pass must find this and withdraw the surplus.
 
-// TestJobComesAndGoesWithinARead: a job with a slice and without a slot (srun --gres=mig:7g.40gb:1) has no epilog that
-// calls the agent. This job is counted when the pass reads the node, and has ended when the pass reads the jobs.
+// TestJobComesAndGoesWithinARead checks a job with a slice and without a slot (srun --gres=mig:7g.40gb:1), whose epilog
+// does not call the agent. slurmctld counts this job when the pass reads the node, and the job has ended when the pass
+// reads the jobs.
 func TestJobComesAndGoesWithinARead(t *testing.T) {
 	w := newWorld(t, 1)
 	w.fake.Epilog(nil)
@@ -48,8 +49,8 @@ func TestJobComesAndGoesWithinARead(t *testing.T) {
 	}
 }
 
-// TestReconfigureBeforeTheRaise: `scontrol reconfigure` resets the used counts and closes everything (22.05) before the
-// pass raises the counts.
+// TestReconfigureBeforeTheRaise runs `scontrol reconfigure` before the pass raises the counts. The command resets the
+// used counts and closes all slices (22.05).
 func TestReconfigureBeforeTheRaise(t *testing.T) {
 	w := newWorld(t, 1)
 	w.submit(job(1, "3g.20gb"))

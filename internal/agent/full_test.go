@@ -97,8 +97,9 @@ func (w *world) whole() {
 	}
 }
 
-// TestStateDirectoryFull: while the state directory is full, prolog and epilog are asked to repeat their calls, with
-// the directory in the message. The job is not requeued and does not fail. It starts when there is free space.
+// TestStateDirectoryFull checks that the agent asks prolog and epilog to repeat their calls while the state directory
+// is full, and names the directory in the message. The job is not requeued and does not fail. It starts when there is
+// free space.
 func TestStateDirectoryFull(t *testing.T) {
 	w, prolog := starting(t)
 	w.stop()
@@ -149,7 +150,7 @@ func TestStateDirectoryFull(t *testing.T) {
 	}
 }
 
-// filled fills the disk, and the free pages inside SQLite's files.
+// filled fills the disk, and the free pages in SQLite's files.
 func (w *world) filled(fill func()) {
 	w.t.Helper()
 	fill()
@@ -162,7 +163,7 @@ func (w *world) filled(fill func()) {
 	w.t.Fatal("the ledger can still be written")
 }
 
-// afterCreate is hardware that calls do after the creation of an instance.
+// afterCreate wraps a driver and calls do after each creation of an instance.
 type afterCreate struct {
 	gpu.Hardware
 	do func()
@@ -174,8 +175,9 @@ func (h afterCreate) Create(g int, profile string, start int) (gpu.Instance, err
 	return in, err
 }
 
-// TestDiskFullDuringCreate: the disk becomes full while the driver creates an instance, so that the instance exists and
-// cannot be written into the ledger.
+// TestDiskFullDuringCreate checks that a job gets its slice if the disk becomes full while the driver creates the
+// instance, so that the instance exists and the agent cannot write it into the ledger. The job starts when there is
+// free space.
 func TestDiskFullDuringCreate(t *testing.T) {
 	w, prolog := starting(t)
 	w.stop()
@@ -198,8 +200,8 @@ func TestDiskFullDuringCreate(t *testing.T) {
 	w.whole()
 }
 
-// TestRunDirectoryFull: while the run directory is full, the lease is kept, and the prolog is asked to repeat its call
-// until the lease file can be written.
+// TestRunDirectoryFull checks that the agent keeps the lease while the run directory is full, and asks the prolog to
+// repeat its call until the lease file can be written.
 func TestRunDirectoryFull(t *testing.T) {
 	w, prolog := starting(t)
 	w.stop()

@@ -132,8 +132,8 @@ func newBusyWorld(f *testing.F) *world {
 	return w
 }
 
-// serve serves the agent's socket. It returns the path of the socket, and a function that returns what the server has
-// logged since the last call.
+// serve serves the agent's socket. It returns the path of the socket, and a function that returns the lines that the
+// server has logged since the last call.
 func (w *world) serve(f *testing.F) (socket string, errs func() string) {
 	dir, err := os.MkdirTemp("", "agent")
 	if err != nil {
@@ -183,8 +183,8 @@ func (w *world) reset(t *testing.T) {
 	}
 }
 
-// everything returns a text of all that a call could change: the agent's status, its lease files, the GPU's instances,
-// and the number of writes into slurmctld.
+// everything returns as text all state that a call could change: the agent's status, its lease files, the GPU's
+// instances, and the number of writes into slurmctld.
 func (w *world) everything(t *testing.T) string {
 	var b strings.Builder
 	status, err := w.agent.Status(t.Context())

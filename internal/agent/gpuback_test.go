@@ -16,7 +16,7 @@ func (w *world) shown(g int) string {
 	return status.GPUs[g].Problem
 }
 
-// TestGPUComesBack checks that a lost GPU that is back is managed again without a restart of the agent. An instance
+// TestGPUComesBack checks that the agent manages a lost GPU again, without a restart, when the GPU is back. An instance
 // that no longer exists on the GPU is removed from the ledger.
 func TestGPUComesBack(t *testing.T) {
 	w := newWorld(t, 1)
@@ -49,8 +49,8 @@ func TestGPUComesBack(t *testing.T) {
 	}
 }
 
-// TestGPUBecomesUsable checks that the agent restarts, once, when a GPU becomes usable that was not usable at the
-// agent's start.
+// TestGPUBecomesUsable checks that the agent restarts once if a GPU that was not usable at the start of the agent
+// becomes usable.
 func TestGPUBecomesUsable(t *testing.T) {
 	w := newWorld(t, 2)
 	w.stop()

@@ -86,8 +86,8 @@ func (h *held) note() string {
 
 func (h *held) logged() string { return h.log.String() }
 
-// TestDescriptorOutlivesItsJob: no job gets a slice while a descriptor of an ended job is open, also after a restart of
-// the agent.
+// TestDescriptorOutlivesItsJob checks that no job gets a slice while a descriptor of an ended job is open, also after a
+// restart of the agent.
 func TestDescriptorOutlivesItsJob(t *testing.T) {
 	h := newHeld(t, 1)
 	id := h.startNow("2g.10gb:1")
@@ -133,8 +133,8 @@ func (h *held) wholeFile() string {
 	return file
 }
 
-// TestHolderRequeuesJob: a user who opens a slice between its offer and its lease can delay another user's batch job,
-// but cannot cause the agent to give the job up.
+// TestHolderRequeuesJob checks that a user who opens a slice between its offer and its lease can delay another user's
+// batch job, but cannot make the agent hold the job permanently.
 func TestHolderRequeuesJob(t *testing.T) {
 	h := newHeld(t, 1)
 	file := h.wholeFile()
@@ -161,7 +161,7 @@ func TestHolderRequeuesJob(t *testing.T) {
 	}
 }
 
-// TestHolderDelaysProlog: the prolog of a job that cannot be requeued waits until the slice is free.
+// TestHolderDelaysProlog checks that the prolog of a job that cannot be requeued waits until the slice is free.
 func TestHolderDelaysProlog(t *testing.T) {
 	h := newHeld(t, 1)
 	file := h.wholeFile()
@@ -184,7 +184,7 @@ func TestHolderDelaysProlog(t *testing.T) {
 	}
 }
 
-// TestHolderLoggedOnce: a holder that changes its name again and again does not fill the log.
+// TestHolderLoggedOnce checks that a process which holds a slice and changes its name repeatedly does not fill the log.
 func TestHolderLoggedOnce(t *testing.T) {
 	h := newHeld(t, 1)
 	file := h.wholeFile()
@@ -207,8 +207,8 @@ func TestHolderLoggedOnce(t *testing.T) {
 	}
 }
 
-// TestDescriptorOfNewInstance: if a process of another user opened the files of a new instance before the agent closed
-// them, the job gets another slice.
+// TestDescriptorOfNewInstance checks that a job gets another slice if a process of another user opened the files of a
+// new instance before the agent closed them.
 func TestDescriptorOfNewInstance(t *testing.T) {
 	h := newHeld(t, 1)
 	id := h.startNow("2g.10gb:1")
@@ -232,7 +232,7 @@ func TestDescriptorOfNewInstance(t *testing.T) {
 	}
 }
 
-// TestDescriptorsUnreadable: if the processes cannot be listed, the slice is set aside.
+// TestDescriptorsUnreadable checks that the agent sets the slice aside if it cannot list the processes.
 func TestDescriptorsUnreadable(t *testing.T) {
 	h := newHeld(t, 1)
 	id := h.startNow("2g.10gb:1")
@@ -249,7 +249,7 @@ func TestDescriptorsUnreadable(t *testing.T) {
 	}
 }
 
-// TestSharedSearch: prologs share a scan only if the scan begins after all of them have requested it.
+// TestSharedSearch checks that prologs share a scan only if the scan begins after all of them have requested it.
 func TestSharedSearch(t *testing.T) {
 	a := newHeld(t, 1).agent
 	a.searches.running.Lock() // a scan runs

@@ -34,8 +34,8 @@ import (
 	"caelum/internal/usage/usagetest"
 )
 
-// TestMain also runs the agent that the campaign kills: a separate process with the real socket and ledger and emulated
-// GPUs. Its slurmctld is in the test's process, behind a socket.
+// TestMain also runs the agent that the campaign kills, as a separate process with the real socket and ledger and with
+// emulated GPUs. The slurmctld of this agent is in the test's process, behind a socket.
 func TestMain(m *testing.M) {
 	if text := os.Getenv("CAELUM_TEST_AGENT"); text != "" {
 		if err := victim(text); err != nil {
@@ -207,9 +207,10 @@ func (s *Server) Do(req Request, rep *Reply) error {
 	return err
 }
 
-// TestKill kills the agent at every failpoint, and in the middle of a create, while jobs start and end. Afterwards no
-// slice is held twice, no slice has leaked, every running job still has its slice under the same UUID, and jobs that
-// started meanwhile run. CAELUM_KILLS sets the number of kills at each point, 2 by default.
+// TestKill kills the agent at every failpoint, and in the middle of a create, while jobs start and end. After each
+// recovery no two jobs hold the same slice, no slice has leaked, every running job still has its slice under the same
+// UUID, and the jobs that started in the meantime run. CAELUM_KILLS sets the number of kills at each point, 2 by
+// default.
 func TestKill(t *testing.T) {
 	each := 2
 	if text := os.Getenv("CAELUM_KILLS"); text != "" {
@@ -309,7 +310,7 @@ func newCampaign(t testing.TB) *campaign {
 
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 
-// start starts an agent that dies at a failpoint. If point is "", it starts an ordinary agent and waits for right
+// start starts an agent that dies at a failpoint. If point is "", it starts an ordinary agent and waits for correct
 // offers.
 func (k *campaign) start(point string) {
 	k.t.Helper()
@@ -343,7 +344,7 @@ func (k *campaign) start(point string) {
 	if point != "" {
 		return
 	}
-	// The offers are right when this agent has published them without an error.
+	// The offers are correct when this agent has published them without an error.
 	for {
 		s, err := k.client.Status(context.Background())
 		if err == nil && s.PublishedAt != 0 && s.PublishError == "" {
@@ -408,7 +409,7 @@ func (k *campaign) killAt(point string) {
 	k.agent = nil
 	k.node.Emulator(k.t, "fault", "clear")
 	k.start("")
-	k.epilogs.Wait() // until epilogs and prologs that were cut off have repeated their calls
+	k.epilogs.Wait() // interrupted epilogs and prologs repeat their calls
 	k.prologs.Wait()
 	k.check(point)
 	if k.t.Failed() {
@@ -420,8 +421,8 @@ func (k *campaign) killAt(point string) {
 	k.kill() // kills this agent too, at an arbitrary point
 }
 
-// step does one random event: a submission, a scheduling cycle, a job's end or the advance of time. Events that lead to
-// the point are a little likelier than others.
+// step causes one random event: a submission, a scheduling cycle, the end of a job, or an advance of the clock. Events
+// that lead to the point are slightly more frequent than others.
 func (k *campaign) step(point string) {
 	live := k.running()
 	switch k.rng.IntN(7) {
@@ -527,7 +528,7 @@ func (k *campaign) epilog(j slurm.Job) {
 func (k *campaign) check(point string) {
 	k.t.Helper()
 	if err := k.verify(); err != nil {
-		// A job may have ended between two readings. A real error is still there later.
+		// A job may have ended between two readings. A real error persists.
 		time.Sleep(200 * time.Millisecond)
 		k.prologs.Wait()
 		if err = k.verify(); err != nil {

@@ -22,8 +22,8 @@ func (w *world) unserved() *Agent {
 	return a
 }
 
-// TestUnfinishedFilesRemoved: the next agent removes the unfinished files of an agent that was killed while it wrote
-// files, and keeps the lease files.
+// TestUnfinishedFilesRemoved checks that the next agent removes the unfinished files of an agent that was killed while
+// it wrote files, and keeps the lease files.
 func TestUnfinishedFilesRemoved(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")

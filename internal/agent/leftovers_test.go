@@ -46,8 +46,8 @@ func (w *world) stuck() (n int) {
 	return n
 }
 
-// TestProcessOutlivesItsJob: no job gets an instance while a process of an ended job uses it, also after a restart of
-// the agent.
+// TestProcessOutlivesItsJob checks that no job gets an instance while a process of an ended job uses it, also after a
+// restart of the agent.
 func TestProcessOutlivesItsJob(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")
@@ -93,7 +93,7 @@ func TestProcessOutlivesItsJob(t *testing.T) {
 	}
 }
 
-// TestIdleInstanceInUse: if a process uses an idle instance, a job gets another instance.
+// TestIdleInstanceInUse checks that a job gets another instance if a process uses the idle instance.
 func TestIdleInstanceInUse(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")

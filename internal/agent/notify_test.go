@@ -72,7 +72,7 @@ func TestWoken(t *testing.T) {
 		}
 	}
 	for range 2000 {
-		watcher.Send(a.cfg.Node, "127.0.0.1", a.cfg.WakePort) // the first may come before the agent listens
+		watcher.Send(a.cfg.Node, "127.0.0.1", a.cfg.WakePort) // the first datagrams may arrive before the agent listens
 		if w.offers()["7g.40gb"] == 1 {
 			break
 		}

@@ -36,7 +36,7 @@ func TestJobTakesWithdrawnOffer(t *testing.T) {
 		t.Fatal("an idle GPU offers no 1g.5gb")
 	}
 	w.submit(job(1, "7g.40gb:1"))
-	w.once("Queue", func() { // the pass has read the queue, and will offer 7g.40gb alone
+	w.once("Queue", func() { // the pass has read the queue, and will offer only 7g.40gb
 		if err := w.fake.Release(context.Background(), small); err != nil {
 			t.Error(err)
 		}
@@ -103,7 +103,7 @@ func (w *world) startedOnly(slices string) (id uint32, req api.LeaseRequest) {
 }
 
 // nothingHeld checks that a job holds nothing after its epilog, and that the whole GPU is then offered to a job that
-// wants it.
+// requests it.
 func (w *world) nothingHeld() {
 	w.t.Helper()
 	w.fake.RunEpilogs()
@@ -161,7 +161,7 @@ func TestRequeuedDuringProlog(t *testing.T) {
 		t.Fatalf("%+v, %v", l, err)
 	}
 	w.fake.RunEpilogs()
-	w.fake.Advance(5 * time.Minute) // slurmctld keeps a requeued job waiting for two
+	w.fake.Advance(5 * time.Minute) // slurmctld delays a requeued job by two minutes
 	if err := w.fake.Release(context.Background(), id); err != nil {
 		t.Fatal(err)
 	}

@@ -129,7 +129,7 @@ const (
 		"   MinCPUsNode=1 MinMemoryNode=0 MinTmpDiskNode=0\n   Power=\n"
 )
 
-// with returns the fields of a healthy record with other lines at their end, which replace earlier ones.
+// with returns the fields of a healthy record, followed by lines, which replace earlier fields.
 func with(lines string) string { return healthyFields + "\n" + lines }
 
 // gave returns the healthy output of scontrol with another allocation.

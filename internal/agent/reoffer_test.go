@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// full fills one GPU with jobs of the smallest slice, and leaves jobs waiting.
+// full fills one GPU with jobs of the smallest slice, and submits the waiting jobs.
 func (w *world) full(waiting ...string) (running []uint32) {
 	w.t.Helper()
 	for range 7 {
@@ -20,8 +20,8 @@ func (w *world) full(waiting ...string) (running []uint32) {
 	return running
 }
 
-// TestOfferedAgain: a released slice that the next waiting job requests is offered when the epilog is over, without a
-// call to slurmctld.
+// TestOfferedAgain checks that a released slice is offered when the epilog ends, without a call to slurmctld, if the
+// first waiting job requests a slice of this profile.
 func TestOfferedAgain(t *testing.T) {
 	w := newWorld(t, 1)
 	running := w.full("1g.5gb:1", "1g.5gb:1")
@@ -39,7 +39,7 @@ func TestOfferedAgain(t *testing.T) {
 			t.Errorf("%+v", l)
 		}
 	}
-	// No job waits any more. The next release needs a pass.
+	// No job waits any more, so the slice of the next job is offered only by a pass.
 	calls := len(w.fake.Calls())
 	w.fake.Finish(running[2])
 	if len(w.fake.Calls()) == calls {
@@ -47,8 +47,8 @@ func TestOfferedAgain(t *testing.T) {
 	}
 }
 
-// TestNotOfferedAgain: a released slice is not offered before the next pass if the first waiting job requests a
-// different slice.
+// TestNotOfferedAgain checks that a released slice is not offered before the next pass if the first waiting job
+// requests a different slice.
 func TestNotOfferedAgain(t *testing.T) {
 	for name, waiting := range map[string][]string{
 		"larger":  {"2g.10gb:1", "1g.5gb:1"},
@@ -67,7 +67,7 @@ func TestNotOfferedAgain(t *testing.T) {
 	}
 }
 
-// TestStuckNotOfferedAgain: a slice that was set aside is not offered again.
+// TestStuckNotOfferedAgain checks that a slice that was set aside is not offered again.
 func TestStuckNotOfferedAgain(t *testing.T) {
 	h := newHeld(t, 1)
 	running := h.full("1g.5gb:1")

@@ -50,7 +50,7 @@ var soakProfiles = []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb"
 
 func soak(t *testing.T, seed uint64, steps int) {
 	s := &soaker{world: newWorld(t, 2), rng: rand.New(rand.NewPCG(seed, 42))}
-	// Prologs outlive an agent: a prolog that is cut off asks the next agent.
+	// A prolog whose agent has ended repeats its request to the next agent.
 	s.fake.Prolog(func(j slurm.Job, _ string) {
 		s.prologs.Add(1)
 		go func() {
@@ -99,7 +99,7 @@ func soak(t *testing.T, seed uint64, steps int) {
 	t.Logf("%d writes checked", s.writes)
 }
 
-// step does one random thing: a submission, an end, a pass, a round of the scheduler, or a restart.
+// step performs one random action: a submission, the end of a job, a pass, a scheduling cycle, or a restart.
 func (s *soaker) step() {
 	switch s.below(8) {
 	case 0, 1, 2:
@@ -192,7 +192,7 @@ func (s *soaker) overlaps() {
 	}
 }
 
-// check is the oracle. After a write slurmctld may start as many slices of each profile as its total minus its used
+// check is the oracle. After a write, slurmctld may allocate as many slices of each profile as its total minus its used
 // count. These slices must fit on the GPUs together with the running jobs: a job with a lease at its place, any other
 // job anywhere. A completing job does not count, since no job starts on the node before its epilog has published.
 func (s *soaker) check(c slurmtest.Call) {

@@ -8,7 +8,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// odd is a slurmctld that returns an unclear record of these jobs.
+// odd is a slurmctld that returns an unclear record for some jobs.
 type odd struct {
 	Controller
 	unclear map[uint32]bool   // the record of the allocation is ambiguous

@@ -24,7 +24,7 @@ func (w *world) requeued(id uint32) slurm.Job {
 }
 
 // TestJobWithoutASize checks that a job with GPUs and no slice is refused, and gets a profile before its next run: the
-// profile that job_submit.lua chose at submission, else the node's default.
+// profile that job_submit.lua chose at submission, or otherwise the node's default.
 func TestJobWithoutASize(t *testing.T) {
 	for name, tc := range map[string]struct{ comment, size string }{
 		"not seen by job_submit.lua":    {"", "3g.20gb"},

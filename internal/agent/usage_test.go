@@ -165,7 +165,7 @@ func TestObservedRun(t *testing.T) {
 	}
 }
 
-// TestObservedSlices checks that the run of a job with several slices records the usage of the slice with the highest
+// TestObservedSlices checks that the run of a job with several slices contains the usage of the slice with the highest
 // usage.
 func TestObservedSlices(t *testing.T) {
 	l := newLearning(t, 1)
@@ -286,7 +286,7 @@ func TestEndedWithoutAnAgent(t *testing.T) {
 			}
 			l.clock += time.Hour
 			l.start()
-			l.sample(0) // before slurmctld has been asked
+			l.sample(0) // before the first request to slurmctld
 			l.publish()
 			if err := l.agent.releaseGone(context.Background()); err != nil {
 				t.Fatal(err)
@@ -303,8 +303,8 @@ func TestEndedWithoutAnAgent(t *testing.T) {
 	}
 }
 
-// TestEpilogNeverCame checks a job that slurmctld had after the agent's start and whose epilog never came. The run
-// contains the samples up to its end.
+// TestEpilogNeverCame checks the run of a job that slurmctld still showed at the agent's start and whose epilog never
+// called the agent. The run contains the samples up to its end.
 func TestEpilogNeverCame(t *testing.T) {
 	l := newLearning(t, 1)
 	id := l.startNow("1g.5gb:1")

@@ -65,7 +65,7 @@ func (n *node) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
 	}
 	if slots > 0 && total > slots {
 		return nil, fmt.Errorf(
-			"the job has %d slices and %d of gres/gpu on %s; request as many of gres/gpu as of gres/mig",
+			"the job has %d of gres/mig and %d of gres/gpu on %s; request equal numbers of both",
 			total,
 			slots,
 			n.cfg.Node,

@@ -99,7 +99,7 @@ func newWorld(t testing.TB, gpus int) *world {
 	return w
 }
 
-// start starts an agent, as systemd does, with the ledger and the GPUs as the last agent left them.
+// start starts an agent, as systemd does, with the ledger and the GPUs of the last agent.
 func (w *world) start() {
 	w.t.Helper()
 	log := logrus.New()

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// fake is a handler that records the calls. Lease returns the errors of failing first, then leases.
+// fake is a handler that records the calls. Lease first returns the errors in failing, then leases.
 type fake struct {
 	failing  []error
 	asked    []LeaseRequest

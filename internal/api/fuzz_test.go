@@ -87,7 +87,7 @@ var codes = []int{200, 301, 307, 400, 403, 404, 405, 408, 413, 414, 415, 417, 43
 
 const wholeRequest = `{"restart":0,"uid":1001,"gid":1001,"partition":"gpu","slots":[0,3]}`
 
-// seeds are the requests with which FuzzServer begins: valid ones, and one for each kind of mistake.
+// seeds are the first requests of FuzzServer: valid requests, and one invalid request for each kind of mistake.
 var seeds = []struct {
 	root                         bool
 	method, target, header, body string

@@ -42,7 +42,7 @@ func text(t *testing.T, v any) string {
 	return string(out)
 }
 
-// TestShownTo checks what alice sees of bob's job at each visibility. She always sees her own job completely.
+// TestShownTo checks which data of bob's job alice sees at each visibility. She always sees her own job completely.
 func TestShownTo(t *testing.T) {
 	whole := text(t, sharedNode())
 	for _, c := range []struct {

@@ -68,7 +68,7 @@ func Parse(text string) (Table, error) {
 	switch {
 	case headForm.MatchString(text[:min(len(text), maxHead)]):
 	case strings.Contains(head, "\r"):
-		return Table{}, errors.New("its lines end with CR LF, and with LF they should")
+		return Table{}, errors.New("its lines end with CR LF; they must end with LF")
 	default:
 		return Table{}, errors.New("its first line is not \"caelum-decisions 1 <generation>\"")
 	}

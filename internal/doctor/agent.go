@@ -75,9 +75,9 @@ func instances(f *Facts) []Finding {
 				found = append(found, warning(
 					name+" is foreign: the agent's ledger does not have it; its units are not offered",
 					fmt.Sprintf(
-						"if the ledger was lost, `caelum adopt "+in.UUID+"`; if the instance is not wanted, "+
-							"`nvidia-smi mig -dci -gi %d -i %d`, then `nvidia-smi mig -dgi -gi %d -i %d`",
-						in.GI, g.Index, in.GI, g.Index,
+						"if the ledger was lost, run `caelum adopt %s`; to remove the instance, run "+
+							"`nvidia-smi mig -dci -gi %d -i %d` and then `nvidia-smi mig -dgi -gi %d -i %d`",
+						in.UUID, in.GI, g.Index, in.GI, g.Index,
 					),
 				))
 			}

@@ -26,7 +26,8 @@ func TestHealthy(t *testing.T) {
 	}
 }
 
-// TestController verifies that the checks of GPU nodes are left out on slurmctld's host, and the others are made.
+// TestController verifies that the checks of GPU nodes are left out on slurmctld's host, and that the other checks are
+// made.
 func TestController(t *testing.T) {
 	f := healthy()
 	f.Controller, f.Node, f.Agent, f.Plugin, f.Files = true, slurm.Node{}, api.Status{}, Plugin{}, nil
@@ -46,7 +47,8 @@ func TestController(t *testing.T) {
 	}
 }
 
-// TestNoFault: a slot count that a broken GPU explains and files that do not exist are not faults.
+// TestNoFault checks that the doctor reports no fault for a slot count that a broken GPU explains, and for files that
+// do not exist.
 func TestNoFault(t *testing.T) {
 	f := healthy()
 	f.Agent.GPUs = append(f.Agent.GPUs, api.GPU{Index: 1, Problem: "the GPU is lost"})

@@ -54,8 +54,8 @@ func TestReadOwners(t *testing.T) {
 	}
 }
 
-// TestWholeGPUsWithoutConstrainDevices: without a devices cgroup, jobs can open a GPU that is left out of MIG. A GPU
-// that only root may open is not reported.
+// TestWholeGPUsWithoutConstrainDevices checks that the doctor reports a GPU without MIG that jobs can open because
+// there is no devices cgroup. It must not report a GPU that only root may open.
 func TestWholeGPUsWithoutConstrainDevices(t *testing.T) {
 	f := healthy()
 	f.Config.Values["ConstrainDevices"] = "no"

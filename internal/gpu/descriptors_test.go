@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asHolder is the environment variable that makes the test binary a process that holds a device. Its value says how.
+// asHolder is the environment variable that makes the test binary a process that holds a device. Its value is a key of
+// ways.
 const asHolder = "HOLDERS_TEST_WAY"
 
 func TestMain(m *testing.M) {
@@ -34,7 +35,8 @@ func beHolder(way, path string) {
 	bufio.NewReader(os.Stdin).ReadString('\n')
 }
 
-// ways are the ways in which a process can hold a device. Each function becomes the user of HOLDERS_TEST_UID.
+// ways are the ways in which a process can hold a device. Each function first changes to the user id in
+// HOLDERS_TEST_UID.
 var ways = map[string]func(path string){
 	"nothing": func(string) { becomeUser() },
 	"open": func(path string) {
@@ -50,7 +52,7 @@ var ways = map[string]func(path string){
 	"detached": holdDetached,
 }
 
-// holdInThread opens the device in a thread with a descriptor table of its own.
+// holdInThread opens the device in a thread that has its own descriptor table.
 func holdInThread(path string) {
 	becomeUser()
 	done := make(chan bool)
@@ -85,7 +87,7 @@ func traceHolder(path string) {
 	}
 }
 
-// holdDetached opens the device on a mount that is in no namespace any more.
+// holdDetached opens the device on a mount that no namespace contains any more.
 func holdDetached(path string) {
 	bound := path + ".bound"
 	must(os.WriteFile(bound, nil, 0o600))
@@ -226,7 +228,8 @@ func contains(list []Process, pid int) bool {
 	return false
 }
 
-// TestHoldersLimit: the scan names the user whose processes it did not read completely, and reads those of other users.
+// TestHoldersLimit checks that the scan names the user whose processes it did not read completely, and that it reads
+// the processes of other users.
 func TestHoldersLimit(t *testing.T) {
 	path := node(t, full)
 	s := &Processes{Proc: "/proc", Limit: processCost}
@@ -264,7 +267,7 @@ func fakeProcess(t *testing.T, proc string, pid int, uids string, fds map[string
 	}
 }
 
-// TestHoldersOfMixedIDs: a setuid program that a user started is not a process of root.
+// TestHoldersOfMixedIDs checks that a setuid program that a user started is not a process of root.
 func TestHoldersOfMixedIDs(t *testing.T) {
 	proc := t.TempDir()
 	const device = "pos:\t0\nflags:\t02\nmnt_id:\t7\nino:\t5\n"

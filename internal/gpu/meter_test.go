@@ -80,8 +80,8 @@ func until(t testing.TB, m gpu.Meter, mib float64) gpu.Use {
 	}
 }
 
-// TestMeterMemory: a meter follows its instance while the indices of the MIG devices change. An A100 reports no
-// utilisation.
+// TestMeterMemory checks that a meter follows its instance while the indices of the MIG devices change. An A100 reports
+// no utilisation.
 func TestMeterMemory(t *testing.T) {
 	node := discovered(t, "A100-40GB")
 	front, _ := metered(t, node, "1g.5gb", 0)
@@ -101,7 +101,7 @@ func TestMeterMemory(t *testing.T) {
 	}
 }
 
-// TestMeterUtil: Hopper GPUs have counters, so that Util is known from the second reading on.
+// TestMeterUtil checks that Util is known from the second reading on for Hopper GPUs, which have counters.
 func TestMeterUtil(t *testing.T) {
 	node := discovered(t, "H100-80GB")
 	in, m := metered(t, node, "1g.10gb", 0)
@@ -129,8 +129,8 @@ func TestMeterUtil(t *testing.T) {
 	}
 }
 
-// TestMeterOfWhatIsGone: a meter returns errors after its instance was destroyed, even with another instance in the
-// same place, and after its GPU was lost.
+// TestMeterOfWhatIsGone checks that a meter returns errors after its instance was destroyed, even if another instance
+// is in the same place, and after its GPU was lost.
 func TestMeterOfWhatIsGone(t *testing.T) {
 	node := discovered(t, "H100-80GB")
 	in, m := metered(t, node, "1g.10gb", 0)

@@ -179,7 +179,8 @@ func TestCaps(t *testing.T) {
 	check(12345)
 }
 
-// TestCapsKeepsModprobeOut: nvidia-modprobe makes a file readable by all users unless DeviceFileModify is 0.
+// TestCapsKeepsModprobeOut checks that Close sets DeviceFileModify to 0. Otherwise nvidia-modprobe would make the
+// capability files readable by all users.
 func TestCapsKeepsModprobeOut(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	in := create2g(t, node)
@@ -218,8 +219,8 @@ func TestCapsKeepsModprobeOut(t *testing.T) {
 	}
 }
 
-// TestCapsMakesFiles: with NVreg_ModifyDeviceFiles=0 only Caelum creates the files, and no user can open them before
-// they belong to a job.
+// TestCapsMakesFiles checks that with NVreg_ModifyDeviceFiles=0 only Make creates the capability files, and that only
+// root can open new files.
 func TestCapsMakesFiles(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	node.Emulator(
@@ -257,7 +258,7 @@ func TestCapDevices(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	caps := gpu.Caps{Dev: node.Dev, Proc: node.Proc}
 	got, err := caps.Devices(1, gpu.Instance{GI: 12, CIs: []int{0}})
-	if err != nil || fmt.Sprint(got) != "[60:246 60:247]" { // 3 + 135 + 9*12, and one more
+	if err != nil || fmt.Sprint(got) != "[60:246 60:247]" { // 3 + 135 + 9*12 for the GI; the CI has the next minor
 		t.Errorf("%v, %v", got, err)
 	}
 	all, err := caps.Possible(1)
@@ -269,8 +270,8 @@ func TestCapDevices(t *testing.T) {
 	}
 }
 
-// TestCapFiles: by the kernel modules' formula, gi12 of gpu0 has 111 and its ci0 112. The driver's files under /proc
-// take precedence.
+// TestCapFiles checks the minors of capability files: by the formula of the kernel modules, GI 12 of GPU 0 has minor
+// 111, and its CI 0 has minor 112. If the driver has files under /proc, their minors take precedence.
 func TestCapFiles(t *testing.T) {
 	proc := t.TempDir()
 	caps := gpu.Caps{Dev: "/dev", Proc: proc}
@@ -299,7 +300,7 @@ func TestCapFiles(t *testing.T) {
 	}
 }
 
-// TestOpenNVMLOfOthers: root does not load a library that other users can change.
+// TestOpenNVMLOfOthers checks that root does not load a library that other users can change.
 func TestOpenNVMLOfOthers(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: it makes a file of another user")

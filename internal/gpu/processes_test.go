@@ -68,7 +68,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestKillTraced: a traced process stops in its exit, with its files open, until its tracer ends.
+// TestKillTraced checks that Kill ends a traced process. Such a process stops in its exit, with its files open, until
+// its tracer ends.
 func TestKillTraced(t *testing.T) {
 	path := node(t, full)
 	s := &Processes{Proc: "/proc"}
@@ -82,7 +83,7 @@ func TestKillTraced(t *testing.T) {
 	if len(traced) != 1 || traced[0].PID == tracer {
 		t.Fatalf("no traced holder: %v", traced)
 	}
-	// On a busy machine the kernel takes longer than Kill waits. The agent too calls Kill again at its next search.
+	// On a busy machine the kernel takes longer than Kill waits. The agent also repeats Kill at its next search.
 	for tries := 0; ; tries++ {
 		_, left := s.Kill(traced, func(Process) bool { return true })
 		if len(left) == 0 {

@@ -18,8 +18,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestLoopOnce: the runs in slurmdbd reach the table. A damaged repository is set aside, reported and filled again. If
-// slurmdbd is unreachable, learned lines stay.
+// TestLoopOnce checks that the runs in slurmdbd reach the table, that a damaged repository is set aside, reported and
+// filled again, and that the learned lines stay if slurmdbd is unreachable.
 func TestLoopOnce(t *testing.T) {
 	d := &dbd{names: map[uint64]string{}}
 	now := time.Now().Truncate(time.Second).Add(-24 * time.Hour)
@@ -76,7 +76,8 @@ func TestLoopOnce(t *testing.T) {
 	}
 }
 
-// TestUnread: a new repository, or one that is not filled completely, removes no learned line.
+// TestUnread checks that no learned line is removed from the table while the repository is new or not filled
+// completely.
 func TestUnread(t *testing.T) {
 	d := &dbd{names: map[uint64]string{}}
 	at := time.Now().Truncate(time.Second).Add(-24 * time.Hour)
@@ -129,7 +130,7 @@ func TestUnread(t *testing.T) {
 	}
 }
 
-// TestLoopLogsOnce: a lasting failure is logged as one warning, and the loop ends with its context.
+// TestLoopLogsOnce checks that the loop logs a lasting failure as one warning, and that it ends with its context.
 func TestLoopLogsOnce(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)

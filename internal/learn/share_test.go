@@ -9,8 +9,8 @@ import (
 	"caelum/internal/predict"
 )
 
-// TestShare: the lines fit and the room is used. An owner with at most an equal share loses no line. Of the other
-// owners, the oldest lines are dropped, and none of them keeps more than one line more than another that lost lines.
+// TestShare checks that the kept lines fit and use the room. An owner with at most an equal share loses no line. The
+// other owners lose their oldest lines, and the numbers of lines that they keep differ by at most one.
 func TestShare(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 500 {

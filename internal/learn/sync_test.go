@@ -18,7 +18,7 @@ import (
 type dbd struct {
 	records []slurm.Record
 	names   map[uint64]string
-	busy    bool  // every page has many jobs of others
+	busy    bool  // every page has many jobs of other users
 	err     error // returned by every call
 	nameErr error
 	pages   []string // "from-to" of each query, in hours relative to began
@@ -134,8 +134,9 @@ func requeued() (*dbd, []predict.Run) {
 		}
 }
 
-// TestSyncEqualsTheNode: the repository that a sync creates equals, byte for byte, that of the nodes that observed the
-// runs. The runs include a job on two nodes, a requeued job, a name with a newline, and a run without samples.
+// TestSyncEqualsTheNode checks that a sync creates a repository that equals, byte for byte, the repository of the nodes
+// that observed the runs. The runs include a job on two nodes, a requeued job, a name with a newline, and a run without
+// samples.
 func TestSyncEqualsTheNode(t *testing.T) {
 	d, runs := requeued()
 	at := began.Add(time.Hour)
@@ -165,7 +166,7 @@ func TestSyncEqualsTheNode(t *testing.T) {
 	}
 }
 
-// TestSyncIgnores: summaries that contradict slurmdbd's record are ignored, and so are the texts of other tools.
+// TestSyncIgnores checks that a sync ignores the texts of other tools, and summaries that contradict slurmdbd's record.
 func TestSyncIgnores(t *testing.T) {
 	good := seen(1, "n1", began)
 	for name, spoil := range map[string]func(*slurm.Record){
@@ -209,8 +210,9 @@ func TestSyncIgnores(t *testing.T) {
 	}
 }
 
-// TestSyncGoesOn: each sync begins one hour before the end of the previous one, or 30 days before it once a day, and
-// earlier if the clock was set back. After a failure, the next sync continues where the failed one stopped.
+// TestSyncGoesOn checks the time range of each sync. It begins one hour before the end of the previous sync, once a day
+// 30 days before it, and earlier if the clock was set back. After a failure, the next sync continues where the failed
+// sync stopped.
 func TestSyncGoesOn(t *testing.T) {
 	r, d := fresh(t), &dbd{}
 	sync := func(now time.Time, since time.Time) string {
@@ -266,7 +268,7 @@ func TestSyncGoesOn(t *testing.T) {
 	}
 }
 
-// FuzzSync: whatever text is in an admin_comment, the other runs are read.
+// FuzzSync checks that a sync reads all other runs, whatever text an admin_comment contains.
 func FuzzSync(f *testing.F) {
 	f.Add(
 		"caelum:run=n1,2g.10gb,a100,at=1795339216,ran=3590s,peak=5321m,p95=5100m,median=4800m,util=37%,samples=3590",

@@ -75,14 +75,14 @@ func filled(t *testing.T) *repo.Repo {
 	// the same script under another name: no additional line
 	add(t, r, ten("00000000000000a2", work, 1001, 5000, began.Add(-24*time.Hour))...)
 	add(t, r, ten("00000000000000b1", work, 1002, 100, began.Add(-48*time.Hour))...) // another user's
-	// no script: the key does not identify what it ran
+	// without a script, the key does not identify the program
 	add(t, r, ten("00000000000000d1", "", 1003, 20000-9000, began.Add(-72*time.Hour))...)
 	add(t, r, ten("00000000000000aa", "", 1004, 100, began.Add(-80*time.Hour))...) // decided by the administrator
 	return r
 }
 
-// TestWrite: the administrator's lines stay. Below them are the learned lines that differ from their fall-back, newest
-// first.
+// TestWrite checks that the administrator's lines stay unchanged. The learned lines that differ from their fall-back
+// follow, newest first.
 func TestWrite(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 41\n"+own)
 	done, err := Write(path, filled(t), predict.DefaultSite)
@@ -101,7 +101,7 @@ user 1002:fedcba9876543210 1g.5gb
 	}
 }
 
-// TestOwn: an administrator's line takes precedence if job_submit.lua reads it before the learned line.
+// TestOwn checks that an administrator's line takes precedence if job_submit.lua reads it before the learned line.
 func TestOwn(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own+"user 1002:"+work+" 3g.20gb\nsite "+work+" 4g.20gb\n")
 	tab, err := ReadTable(path)
@@ -126,8 +126,8 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// TestWriteShared: if the site shares runs and enough users have run a script, the script has a site line. A user with
-// runs of her own also has a line.
+// TestWriteShared checks that a script has a site line if the site shares runs and enough users have run the script. A
+// user with own runs of the script also has a line.
 func TestWriteShared(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own+"user 1002:"+work+" 3g.20gb\n")
 	site := predict.DefaultSite
@@ -149,7 +149,8 @@ func TestWriteShared(t *testing.T) {
 	}
 }
 
-// TestWriteChangesNothing: with the same repository the file is not written. New runs change the learned lines only.
+// TestWriteChangesNothing checks that the file is not written if the repository has not changed, and that new runs
+// change only the learned lines.
 func TestWriteChangesNothing(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own)
 	r := filled(t)
@@ -174,8 +175,8 @@ func TestWriteChangesNothing(t *testing.T) {
 	}
 }
 
-// TestWriteKeepsOwnerAndMode: slurmctld's user can still read the file, a link stays a link, and no other file is left
-// in the folder.
+// TestWriteKeepsOwnerAndMode checks that slurmctld's user can still read the file, that a link stays a link, and that
+// no other file remains in the folder.
 func TestWriteKeepsOwnerAndMode(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own)
 	if os.Geteuid() == 0 {
@@ -208,7 +209,7 @@ func TestWriteKeepsOwnerAndMode(t *testing.T) {
 	}
 }
 
-// TestWriteBounds: a table has at most 20,000 lines and 1 MiB. The lines with the oldest runs are left out.
+// TestWriteBounds checks that a table has at most 20,000 lines and 1 MiB. The lines with the oldest runs are left out.
 func TestWriteBounds(t *testing.T) {
 	tab, err := parseTable("caelum-decisions 1 1\n" + own)
 	if err != nil {
@@ -231,7 +232,7 @@ func TestWriteBounds(t *testing.T) {
 	}
 }
 
-// TestWriteRefuses: the error names a file that is not a table, and the file is not changed.
+// TestWriteRefuses checks that the error names a file that is not a table, and that the file is not changed.
 func TestWriteRefuses(t *testing.T) {
 	r := filled(t)
 	for text, want := range map[string]string{
@@ -261,8 +262,8 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-// TestModels: the GPU model of the default profile comes first, then those whose whole-GPU profile is also listed. The
-// memory in the table counts.
+// TestModels checks the order of the GPU models: the model of the default profile comes first, then the models whose
+// whole-GPU profile is also listed. Models have the memory sizes of the table.
 func TestModels(t *testing.T) {
 	tab, err := parseTable("caelum-decisions 1 1\n" + own + "profile 7g.80gb\nprofile 3g.40gb\nprofile 1g.5gb+me\n")
 	if err != nil {
@@ -281,7 +282,7 @@ func TestModels(t *testing.T) {
 		if got := Choose(need, true, models, "3g.20gb").Profile; got != c.want {
 			t.Errorf("%.0f MiB: %q, want %q", c.peak, got, c.want)
 		}
-		// No run was complete: a profile that was too small makes the result larger, and no run makes it smaller.
+		// If no run was complete, a profile that was too small makes the result larger, and no run makes it smaller.
 		want := c.want
 		if c.peak < 19000 {
 			want = "3g.20gb"
@@ -301,7 +302,8 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// In a directory of another user, that user could redirect root's write with a link.
+// TestReplaceInADirectoryOfAnother checks that root does not write into a directory of another user, who could redirect
+// the write with a link.
 func TestReplaceInADirectoryOfAnother(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: it gives a directory away")

@@ -12,7 +12,7 @@ import (
 // functionLines is the maximum number of lines of a function, so that it fits on a screen.
 const functionLines = 60
 
-// TestFunctionLines: a function has at most functionLines lines, without the lines inside of its data.
+// TestFunctionLines checks that a function has at most functionLines lines, not counting the lines inside its data.
 func TestFunctionLines(t *testing.T) {
 	for _, p := range list(t) {
 		for _, name := range files(t, p) {

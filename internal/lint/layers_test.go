@@ -1,5 +1,5 @@
-// Package lint tests rules of the code that no linter can check: which packages a package may import. It has no code of
-// its own.
+// Package lint tests rules of the code that no linter can check: which packages a package may import. It contains only
+// tests.
 package lint
 
 import (

@@ -42,7 +42,8 @@ func TestGoldenLayouts(t *testing.T) {
 	}
 }
 
-// No layout of an A100 exceeds its compute slices: the units run out first.
+// TestGoldenMostCompute checks that no layout of an A100 exceeds its compute slices, because the units are exhausted
+// first.
 func TestGoldenMostCompute(t *testing.T) {
 	b := model(t, "A100-40GB", Plain)
 	most := 0
@@ -82,7 +83,7 @@ func TestGoldenFirstSlice(t *testing.T) {
 	}
 }
 
-// arrangement is what may differ between two ways to place the same profiles.
+// arrangement contains the properties that can differ between two ways to place the same profiles.
 type arrangement struct {
 	cc   int
 	room [6]int // by profile: open placements
@@ -139,7 +140,7 @@ func (g groups) beaten() int {
 	return n
 }
 
-// CC alone does not determine which profiles a GPU still has room for.
+// TestGoldenCC checks that CC alone does not determine for which profiles a GPU still has room.
 func TestGoldenCC(t *testing.T) {
 	b := model(t, "A100-40GB", Plain)
 	one := groups{}

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The oracle: a plain implementation of the rules of MIG on sets of intervals. It shares only the tables with the
-// package.
+// The oracle is a plain implementation of the rules of MIG on sets of intervals. Oracle and package share only the
+// tables.
 
 type interval struct {
 	name     string
@@ -197,7 +197,7 @@ func TestAgainstOracle(t *testing.T) {
 			t.Errorf("reach of %s: %d, want %d", s.DrawBeside(l, blocked), got, want)
 		}
 		every := rapid.Uint64()
-		first, second := every.Draw(t, "any"), every.Draw(t, "of which") // both: a quarter of the bits
+		first, second := every.Draw(t, "any"), every.Draw(t, "of which") // a bit is set in both with probability 1/4
 		some := Layout(first & second & uint64(span(0, len(s.Placements))))
 		if got, want := s.Legal(some), s.legal(intervals(s.Model, some)); got != want {
 			t.Errorf("%s legal: %v, the oracle has %v", s.List(some), got, want)

@@ -31,8 +31,8 @@ func het(id, het uint32, nodes int, profile string) *Job {
 	return j
 }
 
-// A component without slices that requests a million nodes, which are outside the cluster, costs no more to plan than a
-// component that requests all nodes of the cluster.
+// TestComponentOfAnySize checks that a component without slices that requests a million nodes, which are outside the
+// cluster, costs no more to plan than a component that requests all nodes of the cluster.
 func TestComponentOfAnySize(t *testing.T) {
 	cost := func(nodes int) (n int) {
 		jobs := []*Job{het(1, 1, 1, "1g.5gb"), het(2, 1, nodes, "")}
@@ -48,8 +48,8 @@ func TestComponentOfAnySize(t *testing.T) {
 	}
 }
 
-// The components of a het job with one component per node, which may all run on every node, are alike and searched for
-// once.
+// TestManyComponents checks that equal components of a het job are searched for only once. The job has one component
+// for each node, and each component may run on every node.
 func TestManyComponents(t *testing.T) {
 	const nodes = 64
 	var jobs []*Job
@@ -70,8 +70,8 @@ func TestManyComponents(t *testing.T) {
 	}
 }
 
-// The cost of a plan is limited when many jobs that can be placed are behind jobs that cannot be placed and are costly
-// to search for: the search is not repeated after every job that is placed.
+// TestCostlyJobsInFront checks that the cost of a plan is limited if many jobs that can be placed are behind jobs that
+// cannot be placed and are costly to search for: the search is not repeated after every job that is placed.
 func TestCostlyJobsInFront(t *testing.T) {
 	const nodes, small = 64, 100
 	all := emptyNodes(t, nodes)

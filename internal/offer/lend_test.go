@@ -11,9 +11,9 @@ import (
 	"caelum/internal/place"
 )
 
-// TestLendSound checks plans for jobs that lack something other than slices on some nodes: the plan can be carved, the
-// slices of every planned job are offered, no two jobs have the same slice, the kept spots are lent only to jobs that
-// end in time, and the pool is the same after planning as before.
+// TestLendSound checks plans for jobs that lack something other than slices on some nodes. The plan can be carved, the
+// slices of every planned job are offered, and no two jobs have the same slice. Kept spots are lent only to jobs that
+// end in time. The pool is the same after planning as before.
 func TestLendSound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := drawNodes(t)

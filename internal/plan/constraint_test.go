@@ -9,13 +9,13 @@ import (
 	"caelum/internal/slurm"
 )
 
-// A job whose constraint no node satisfies takes no slices from the next job, and caelum explain says why the job
-// waits.
+// TestConstraints checks that a job whose constraint no node satisfies takes no slices from the next job, and that
+// `caelum explain` says why the job waits.
 func TestConstraints(t *testing.T) {
 	for _, c := range []struct {
 		text  string
 		nodes int
-		on    string // where it is planned on n1 (a), n2 (b) and n3 (b, c)
+		on    string // the node of the plan, among n1 (a), n2 (b) and n3 (b, c)
 		says  string
 	}{
 		{"a", 1, "n1", ""},

@@ -10,8 +10,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestPrivateEnds checks that planners take the ends of jobs from slurmctld's queue and make the same reservation where
-// nodes do not publish the ends. Without the queue the ends are unknown, and nothing is reserved.
+// TestPrivateEnds checks that planners read the ends of jobs from slurmctld's queue if nodes do not publish the ends,
+// and make the same reservation. Without the queue the ends are unknown, and planners make no reservation.
 func TestPrivateEnds(t *testing.T) {
 	const now = 1e9
 	busy := func(end map[string]float64) place.GPU { return busyUntil(t, end) }

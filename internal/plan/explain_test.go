@@ -11,7 +11,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// offering returns the node with these free counts added.
+// offering returns the node with additional free slices.
 func offering(n slurm.Node, gres string) slurm.Node {
 	list, err := slurm.ParseGRES(gres)
 	if err != nil {

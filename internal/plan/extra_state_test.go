@@ -43,7 +43,7 @@ func drawGPUs(t *rapid.T) []place.GPU {
 	return gpus
 }
 
-// TestTextTells checks that the text of a node gives the units that are taken, their expected ends and the placements
+// TestTextTells checks that the text of a node contains the occupied units, their expected ends, and the placements
 // that may be offered.
 func TestTextTells(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -45,7 +45,7 @@ func TestHet(t *testing.T) {
 	}
 }
 
-// A het job that exceeds the limits of a search is left out of the plan.
+// TestHetBounds checks that the plan leaves out a het job that exceeds the limits of a search.
 func TestHetBounds(t *testing.T) {
 	nodes := make([]slurm.Node, 20)
 	for k := range nodes {

@@ -11,8 +11,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// The explanation of the first waiting job says that the job lacks memory on the node where its slices are free, even
-// if no slices are reserved for the job.
+// TestFirstLacksMemory checks that the explanation of the first waiting job says that the job lacks memory on the node
+// where its slices are free, even if no slices are reserved for the job.
 func TestFirstLacksMemory(t *testing.T) {
 	held := a100(t)
 	whole, _ := held.Model.Placement("7g.40gb", 0)
@@ -42,7 +42,8 @@ func TestFirstLacksMemory(t *testing.T) {
 	}
 }
 
-// slurmctld starts no --exclusive job on a node whose GRES it counts as used, even if no job holds these GRES.
+// TestLacksUnusedNode checks that the plan starts no --exclusive job on a node whose GRES slurmctld counts as used,
+// even if no job holds these GRES. slurmctld does not start such a job either.
 func TestLacksUnusedNode(t *testing.T) {
 	w := waits(1, "7g.40gb", 1, 1)
 	w.Exclusive = true
@@ -58,8 +59,8 @@ func TestLacksUnusedNode(t *testing.T) {
 	}
 }
 
-// A job that lacks memory keeps no GPU from other jobs, on any number of nodes and with any reason for which slurmctld
-// lets it wait.
+// TestLacksMemory checks that a job that lacks memory keeps no GPU from other jobs, on any number of nodes and with any
+// reason for which slurmctld lets it wait.
 func TestLacksMemory(t *testing.T) {
 	one, two := waits(1, "7g.40gb", 2, 1), waits(1, "7g.40gb", 2, 2)
 	one.Memory, two.Memory = 200_000, 400_000

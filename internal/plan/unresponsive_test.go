@@ -8,8 +8,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestUnresponsive checks that a node that does not offer what it should is left out after a while, and is in the plan
-// again when its state changes.
+// TestUnresponsive checks that the plan leaves out a node whose offers have differed from the plan for some time, and
+// includes the node again when its state changes.
 func TestUnresponsive(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t))}
 	l := Unresponsive{Patience: 10 * time.Second}

@@ -31,7 +31,8 @@ func TestOneNodeServes(t *testing.T) {
 	}
 }
 
-// A plan places one held job of each user. The user's other held jobs do not block slices for other jobs.
+// TestHeldInTurn checks that a plan places one held job of each user. The other held jobs of the user do not block
+// slices for other jobs.
 func TestHeldInTurn(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t)), node(t, "n3", a100(t))}
 	held := func(id, uid uint32, on string) slurm.Waiting {
@@ -69,8 +70,8 @@ func TestHeldInTurn(t *testing.T) {
 	}
 }
 
-// TestHeadHasItsRoom checks that the spots that become free first are reserved for the first job that has to wait, on
-// one node only, and that jobs that end in time may use these spots.
+// TestHeadHasItsRoom checks that the plan reserves the spots that become free first for the first job that has to wait,
+// on one node only. Jobs that end in time may use these spots.
 func TestHeadHasItsRoom(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t, "4g.20gb@0")), node(t, "n2", a100(t, "4g.20gb@0"))}
 	short := waits(3, "3g.20gb", 1, 1)
@@ -116,8 +117,8 @@ func TestOverrun(t *testing.T) {
 	}
 }
 
-// TestArray checks that the tasks of an array that are one entry of the queue count as separate jobs, up to what the
-// cluster can hold.
+// TestArray checks that the array tasks of one queue entry count as separate jobs, up to the number that the cluster
+// can hold.
 func TestArray(t *testing.T) {
 	w := waits(1, "1g.5gb", 1, 1)
 	w.Elements = 5

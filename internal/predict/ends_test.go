@@ -8,7 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestEndsStated checks that the stated duration is expected until enough jobs have ended, and where it is exact.
+// TestEndsStated checks that the expected duration is the stated duration until enough jobs have ended, and also later
+// if stated durations are exact.
 func TestEndsStated(t *testing.T) {
 	var e Ends
 	if total, until := e.Expect(100, 0); total != 100 || until != 100 {
@@ -38,7 +39,7 @@ func TestEndsUnknown(t *testing.T) {
 	}
 }
 
-// TestEndsLearned has limits that are 1 to 6 times too long: the ratio is 1/x with x uniform, and its mean is ln(6)/5.
+// TestEndsLearned uses limits that are 1 to 6 times too long: the ratio is 1/x with x uniform, and its mean is ln(6)/5.
 func TestEndsLearned(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	var e Ends

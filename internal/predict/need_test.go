@@ -246,8 +246,8 @@ func TestKilledGetsMore(t *testing.T) {
 	}
 }
 
-// TestScatter checks the margin: it is large for one run, half of the changes between runs, and never more than that of
-// the site.
+// TestScatter checks the margin: it is large after one run, otherwise half of the changes between runs, and never more
+// than the site's margin.
 func TestScatter(t *testing.T) {
 	site := Site{Margin: 0.1, Quantile: 0.5}
 	for _, c := range []struct {

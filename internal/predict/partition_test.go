@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// resnet has measurements of a machine-learning model. With batch 32 it needs more memory than the smallest profile
-// has.
+// resnet has measurements of a machine-learning model. With batch size 32 the model does not fit on the smallest
+// profile.
 var resnet = []Measured{
 	{8, "1g.5gb", 0.2, 40, 3000}, {8, "2g.10gb", 0.1, 80, 3000}, {8, "7g.40gb", 0.08, 100, 3000},
 	{32, "1g.5gb", 0.5, 64, 9000}, {32, "2g.10gb", 0.32, 100, 9000}, {32, "7g.40gb", 0.16, 200, 9000},
@@ -28,11 +28,11 @@ func TestPartitions(t *testing.T) {
 		{8, Goal{Lambda: 1}, "2g.10gb", (0.32 - 0.1) / 0.32, 3},
 		{8, Goal{Lambda: 0}, "1g.5gb", 0, 3},
 		{8, Goal{Lambda: 0.5}, "2g.10gb", 0.5*(0.32-0.1)/0.32 + 0.5*(80.-100)/100, 3},
-		// On the smallest profile it misses the deadline.
+		// On the smallest profile, batch size 8 misses the deadline.
 		{8, Goal{Lambda: 0, Deadline: 0.15}, "2g.10gb", -0.2, 2},
 		{8, Goal{Lambda: 0, Deadline: 0.11, Margin: 0.02}, "7g.40gb", -0.5, 1},
-		// It does not fit on the smallest profile. The other choices are the base themselves, and the smaller profile
-		// comes first.
+		// Batch size 32 does not fit on the smallest profile. The other choices are themselves the base, and the
+		// smaller profile comes first.
 		{32, Goal{Lambda: 0.5}, "2g.10gb", 0, 2},
 		{0, Goal{Lambda: 1}, "2g.10gb", (0.32 - 0.1) / 0.32, 5},
 		{16, Goal{}, "", 0, 0},

@@ -19,8 +19,8 @@ func userRuns(uid uint32, n int, peak, seconds float64) History {
 	return h
 }
 
-// TestSharedNeedsUsers checks that fewer users than the site requires give no result, whatever number of runs they
-// have.
+// TestSharedNeedsUsers checks that there is no result if fewer users than the site requires have run the script,
+// regardless of the number of their runs.
 func TestSharedNeedsUsers(t *testing.T) {
 	users := []History{
 		userRuns(1, 60, 5000, 60),
@@ -40,8 +40,8 @@ func TestSharedNeedsUsers(t *testing.T) {
 	}
 }
 
-// TestSharedMinority checks that each figure is between the smallest and the largest of the honest users, whatever a
-// minority of the users has run.
+// TestSharedMinority checks that each figure is between the smallest and the largest figure of the honest users,
+// whatever runs a minority of the users has.
 func TestSharedMinority(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {

@@ -56,7 +56,7 @@ const newJob = 99
 
 func TestLastResort(t *testing.T) {
 	made := 0
-	for runs := 0; made == 0 && runs < 20; runs++ { // few requests need a plan that pays
+	for runs := 0; made == 0 && runs < 20; runs++ { // only few requests lead to a plan that is worth its cost
 		rapid.Check(t, func(t *rapid.T) {
 			gpus := placetest.DrawGPUs(t)
 			jobs := drawRunning(t, gpus)
@@ -93,8 +93,8 @@ func TestLastResort(t *testing.T) {
 	}
 }
 
-// mustServe checks that the plan gives an instance of the profile to the new job, that a stopped job holds nothing
-// afterwards, and that every other job holds what it held before.
+// mustServe checks that the plan gives an instance of the profile to the new job, that a stopped job holds no instance
+// afterwards, and that every other job keeps its instances.
 func mustServe(t *rapid.T, gpus []place.GPU, jobs []Running, plan Plan, profile string) {
 	after := carryOut(t, gpus, plan)
 	last := plan[len(plan)-1]

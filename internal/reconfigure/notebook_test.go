@@ -13,7 +13,7 @@ import (
 	"caelum/internal/place/placetest"
 )
 
-// TestPlanNotebook runs testdata/notebook. Commands:
+// TestNotebook runs testdata/notebook. Commands:
 //
 //	gpus MODEL [all]       the GPUs of the next commands: see [placetest.ReadGPUs]
 //	plan POLICY            lines of profiles: for each the plan that serves it where the policy places it. Then the GPUs

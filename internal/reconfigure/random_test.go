@@ -11,7 +11,8 @@ import (
 
 func spot(gpu, placement int) place.Spot { return place.Spot{GPU: gpu, Placement: placement} }
 
-// drawRunning assigns the busy instances to jobs, one or two to each. Some instances belong to no known job.
+// drawRunning assigns the busy instances to jobs, one or two instances to each job. Some instances belong to no known
+// job.
 func drawRunning(t *rapid.T, gpus []place.GPU) []Running {
 	var jobs []Running
 	for k, g := range gpus {

@@ -19,7 +19,7 @@ import (
 
 func quiet(string) {}
 
-// testDir is the folder for property tests, which have no folder of their own.
+// testDir is the folder for property tests, which have no temporary folder.
 var testDir string
 
 func TestMain(m *testing.M) {
@@ -41,7 +41,7 @@ func mustOpen(t *rapid.T, path string) *Repo {
 	return r
 }
 
-// damages turn a repository into a file that is not one.
+// damages are functions that turn a repository into a file that is not a repository.
 var damages = map[string]func(t *testing.T, path string){
 	"text": func(t *testing.T, path string) {
 		write(t, path, []byte(strings.Repeat("not a database\n", 1000)))
@@ -119,8 +119,8 @@ func whole(t *testing.T) string {
 	return path
 }
 
-// TestSetAside: a file that is not a repository is kept, byte for byte, beside a new repository, and reported. At a
-// path that a person typed, the file is not changed.
+// TestSetAside checks that a file that is not a repository is kept, byte for byte, beside a new repository, and is
+// reported. If a user gave the path, the file is not changed.
 func TestSetAside(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
@@ -161,8 +161,8 @@ func TestSetAside(t *testing.T) {
 	}
 }
 
-// TestDamagedInUse: if an open repository is damaged, replaced or removed, its user continues with the file that is
-// then at the path.
+// TestDamagedInUse checks that a process with an open repository continues with the file that is then at the path if
+// the repository is damaged, replaced or removed.
 func TestDamagedInUse(t *testing.T) {
 	replaced := func(t *testing.T, path string) {
 		os.Rename(path, path+".old")
@@ -216,7 +216,7 @@ func TestDamagedInUse(t *testing.T) {
 	}
 }
 
-// TestAt: a repository that cannot be opened at first is opened as soon as possible.
+// TestAt checks that a repository that cannot be opened at first is opened as soon as possible.
 func TestAt(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "sub", "repo.db")
@@ -232,8 +232,8 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// TestSetAsideOnce: if several processes find the damage at the same time, one of them sets the file aside, and all use
-// the same new repository.
+// TestSetAsideOnce checks several processes that find the damage at the same time: one of them sets the file aside, and
+// all use the same new repository.
 func TestSetAsideOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo.db")
 	write(t, path, []byte(strings.Repeat("junk", 5000)))
@@ -261,7 +261,7 @@ func TestSetAsideOnce(t *testing.T) {
 	}
 }
 
-// TestNewer: a repository of a newer release is refused and not changed.
+// TestNewer checks that a repository of a newer release is refused and not changed.
 func TestNewer(t *testing.T) {
 	path := whole(t)
 	edit(t, path, "PRAGMA user_version = 99")
@@ -277,7 +277,8 @@ func TestNewer(t *testing.T) {
 	}
 }
 
-// TestOpenErrors: the error of a path that cannot be opened includes the remedy, and no file is set aside.
+// TestOpenErrors checks that the error for a path that cannot be opened includes the remedy, and that no file is set
+// aside.
 func TestOpenErrors(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := Open(dir, quiet); err == nil || !strings.Contains(err.Error(), "is a directory") ||
@@ -307,7 +308,7 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-// TestFull: on a full disk the error includes the remedy, and existing runs stay readable.
+// TestFull checks that the error on a full disk includes the remedy, and that existing runs stay readable.
 func TestFull(t *testing.T) {
 	r := open(t, whole(t))
 	if err := r.read(func(q *sql.DB) error {
@@ -331,7 +332,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestMode: only the owner can read the repository.
+// TestMode checks that only the owner can read the repository.
 func TestMode(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a repo?mode=memory&x#y%41.db") // SQLite reads its file names as URIs
@@ -348,7 +349,7 @@ func TestMode(t *testing.T) {
 	}
 }
 
-// FuzzOpen: whatever bytes the file has, a repository can be opened and used, or Open returns an error.
+// FuzzOpen checks that Open either returns an error or a repository that can be used, whatever bytes the file contains.
 func FuzzOpen(f *testing.F) {
 	f.Add([]byte("x"))
 	f.Add([]byte("SQLite format 3\x00"))

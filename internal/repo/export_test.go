@@ -12,7 +12,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// TestExport: an export imported into another repository gives the same export.
+// TestExport checks that an export of a repository into which an export was imported equals that export.
 func TestExport(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dir := filepath.Join(testDir, fmt.Sprint(time.Now().UnixNano()))
@@ -67,7 +67,8 @@ func drawRun(t *rapid.T) predict.Run {
 	return n
 }
 
-// TestImportRefuses: a file with an invalid line is not imported at all, and the error names the line.
+// TestImportRefuses checks that no line of a file with an invalid line is imported, and that the error names the
+// invalid line.
 func TestImportRefuses(t *testing.T) {
 	r := fresh(t)
 	add1(t, r, aRun())

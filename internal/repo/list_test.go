@@ -9,8 +9,8 @@ import (
 	"caelum/internal/predict"
 )
 
-// TestKeysOfUsers: runs of another user under the same key do not change, displace or hide the first user's history,
-// whichever user ran first.
+// TestKeysOfUsers checks that runs of another user under the same key do not change, displace or hide the first user's
+// history, whichever user ran first.
 func TestKeysOfUsers(t *testing.T) {
 	r := fresh(t)
 	own := aRun()
@@ -40,8 +40,8 @@ func TestKeysOfUsers(t *testing.T) {
 	}
 }
 
-// TestPruneShares: if there are too many runs in all, a user with at most an equal share loses none, and the other
-// users keep equal numbers of their newest runs.
+// TestPruneShares checks the removal of runs if the repository contains too many. A user with at most an equal share
+// loses no run, and the other users keep equal numbers of their newest runs.
 func TestPruneShares(t *testing.T) {
 	r := fresh(t)
 	for uid, n := range map[uint32]int{1001: 3, 1002: 40, 1003: 7, 1004: 25} {
@@ -91,7 +91,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// TestForget: a sync does not add forgotten runs again, and later runs are stored.
+// TestForget checks that a sync does not add forgotten runs again, and that later runs are stored.
 func TestForget(t *testing.T) {
 	now := time.Unix(aRun().Start+100, 0)
 	for name, c := range map[string]struct {

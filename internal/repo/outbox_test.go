@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestOutbox: a run passes from an open observation to slurmdbd across restarts of the agent.
+// TestOutbox checks that a run passes from an open observation to slurmdbd across restarts of the agent.
 func TestOutbox(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo.db")
 	r := open(t, path)
@@ -40,7 +40,7 @@ func TestOutbox(t *testing.T) {
 	nothingDue(t, r)
 }
 
-// TestPostpone: a postponed run is due at its time, and also if the clock was set back.
+// TestPostpone checks that a postponed run is due at its time, even if the clock was set back.
 func TestPostpone(t *testing.T) {
 	r, n, end := fresh(t), aRun(), time.Unix(1795342806, 0)
 	check(t, r.Ended(n, end))
@@ -60,7 +60,8 @@ func TestPostpone(t *testing.T) {
 	nothingDue(t, r)
 }
 
-// TestForgottenIsNotWritten: a forgotten run leaves the outbox, and does not return if it ends again.
+// TestForgottenIsNotWritten checks that a forgotten run leaves the outbox, and does not return if its end is recorded
+// again.
 func TestForgottenIsNotWritten(t *testing.T) {
 	r, n, end := fresh(t), aRun(), time.Unix(1795342806, 0)
 	check(t, r.Ended(n, end))

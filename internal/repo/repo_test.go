@@ -49,8 +49,8 @@ func job(t *testing.T, r *Repo, id uint32) []predict.Run {
 	return runs
 }
 
-// TestMigratesKeys: version 2 grouped runs by key. In version 3 the runs of one key belong to their users, and a key
-// that an administrator has forgotten stays forgotten.
+// TestMigratesKeys migrates a repository of version 2, which grouped runs by key. In version 3 the runs of one key
+// belong to their users, and a key that an administrator has forgotten stays forgotten.
 func TestMigratesKeys(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo.db")
 	values := func(id, uid int) string {
@@ -80,7 +80,7 @@ func TestMigratesKeys(t *testing.T) {
 	}
 }
 
-// TestMigrates: the repository of an earlier release keeps its runs.
+// TestMigrates checks that the repository of an earlier release keeps its runs.
 func TestMigrates(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo.db")
 	edit(t, path, schema[0]+`; PRAGMA user_version = 1;

@@ -11,12 +11,12 @@ import (
 	"caelum/internal/predict"
 )
 
-// TestAddCompletes: the parts of a run give the same run in any order, however often they are added.
+// TestAddCompletes checks that the parts of a run give the same run in any order, however often they are added.
 func TestAddCompletes(t *testing.T) {
 	whole := aRun()
-	seen := whole // as the agent observes it, at the release
+	seen := whole // the run as the agent observes it, at the release
 	seen.State, seen.Exit = "", 0
-	read := predict.Summaries(whole.Summary())[0] // as slurmdbd has it
+	read := predict.Summaries(whole.Summary())[0] // the run as slurmdbd returns it
 	read.Job, read.Key, read.UID = whole.Job, whole.Key, whole.UID
 	read.User, read.Account, read.Name, read.State = whole.User, whole.Account, whole.Name, whole.State
 	short := seen // from an agent that was killed early
@@ -44,7 +44,7 @@ func TestAddCompletes(t *testing.T) {
 	}
 }
 
-// TestAddTellsApart: runs of one job differ by restart, node and start.
+// TestAddTellsApart checks that Add distinguishes the runs of one job by restart, node and start.
 func TestAddTellsApart(t *testing.T) {
 	r := fresh(t)
 	a, b, c, d := aRun(), aRun(), aRun(), aRun()
@@ -54,7 +54,8 @@ func TestAddTellsApart(t *testing.T) {
 	}
 }
 
-// TestAddRefuses: a run that its summary could not restore is refused, and no run of that call is stored.
+// TestAddRefuses checks that Add refuses a run that cannot be restored from its summary, and stores no run of that
+// call.
 func TestAddRefuses(t *testing.T) {
 	r := fresh(t)
 	for name, spoil := range map[string]func(*predict.Run){
@@ -75,8 +76,8 @@ func TestAddRefuses(t *testing.T) {
 	}
 }
 
-// TestTextIsData: names with quotes, SQL, newlines, NUL and invalid UTF-8 are stored unchanged, except for invalid
-// UTF-8.
+// TestTextIsData checks that names with quotes, SQL, newlines and NUL are stored unchanged. Only invalid UTF-8 is
+// replaced.
 func TestTextIsData(t *testing.T) {
 	r := fresh(t)
 	for i, name := range []string{
@@ -106,7 +107,7 @@ func TestTextIsData(t *testing.T) {
 	}
 }
 
-// TestHistory: a history has the newest runs of the right users, oldest first.
+// TestHistory checks that a history has the newest runs of the right users, oldest first.
 func TestHistory(t *testing.T) {
 	r := fresh(t)
 	var runs []predict.Run
@@ -160,7 +161,8 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestPredictFallsBack: by key, else by user and work, else by work where the site shares.
+// TestPredictFallsBack checks that a prediction uses the runs of the key, otherwise those of the user and script
+// fingerprint, otherwise those of the script fingerprint if the site shares runs.
 func TestPredictFallsBack(t *testing.T) {
 	r := fresh(t)
 	for i := range uint32(10) {
@@ -199,7 +201,7 @@ func ofUser(uid, job uint32, peak float64) predict.Run {
 	return n
 }
 
-// TestTogether: several processes open a new repository and write to it at the same time, and no run is lost.
+// TestTogether checks that no run is lost if several processes open a new repository and write to it at the same time.
 func TestTogether(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo.db")
 	var all sync.WaitGroup

@@ -107,7 +107,7 @@ func TestPageAtTheEdges(t *testing.T) {
 	}
 }
 
-// TestMeans: each point of a line is the mean over its part of the time.
+// TestMeans checks that each point of a line is the mean over the interval that it represents.
 func TestMeans(t *testing.T) {
 	line := recorded().means(400, func(s step) float64 { return s.busy })
 	if line[0] != 8 || line[points/4-1] != 8 || line[points/4] != 4 || line[points-1] != 4 {

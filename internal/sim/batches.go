@@ -13,31 +13,31 @@ import (
 // subsets of the window that fit on one GPU beside its busy slices, the subset with the largest system throughput
 // starts:
 //
-//	the share of the GPU's units that is then in use x the sum of the relative speeds of the jobs that then run on it
+//	the share of the GPU's units in use x the sum of the relative speeds of all jobs on the GPU
 //
 // The relative speed of a job is its speed on its profile compared with a whole GPU (trace.Job.Speed), or 1 if it runs
 // equally fast on all profiles. The search is branch and bound, pruned by the free units and compute slices. Among
-// subsets with the same throughput, the one with the earlier jobs wins: the first job that only one of them has
-// decides. A job of several slices starts on a single GPU or not at all.
+// subsets with the same throughput, the subset with the earlier jobs is chosen: the first job that belongs to only one
+// of the subsets decides. A job of several slices starts on a single GPU or not at all.
 //
 // GPUs are searched by their free shares: the smallest share above 0 first, equal shares in the order of the GPUs. If a
-// subset fits, it starts, and the search begins again. The policy chooses the position of each job on a pool of this
-// GPU alone, the largest profiles first. A subset does not fit if the policy finds no room for one of its jobs, or
-// would hold it. A job that uses a GPU worse than other jobs may never start.
+// subset fits, its jobs start, and the search begins again. The policy chooses the position of each job on a pool that
+// contains only this GPU, for the largest profiles first. A subset does not fit if the policy finds no room for one of
+// its jobs, or would hold the job. A job that always has a lower throughput than other jobs may never start.
 type batches struct {
 	s    *simulation
 	cut  *cut
 	most []int           // W, by GPU model
-	one  *place.Pool     // one GPU with a candidate subset on it
-	sit  place.Situation // the policy's view of one
+	one  *place.Pool     // one GPU and a candidate subset
+	sit  place.Situation // the policy's input for the pool one
 
 	// The search on one GPU.
 	gpu    int
 	window []*member // in the order of submission
-	dense  []*member // the window by falling speed per unit
+	dense  []*member // the window, sorted by speed per unit, highest first
 	taken  []*member // the subset under construction
 	best   float64   // throughput of found
-	found  []member  // the best subset, in the order of placing; empty: none fits
+	found  []member  // the best subset, in placement order; empty: no subset fits
 }
 
 // member is a job of the window.
@@ -46,10 +46,10 @@ type member struct {
 	at      int // index in the queue
 	order   int // index in the window
 	profile mig.Profile
-	takes   resources // of all its slices together
+	takes   resources // the sum over all slices of the job
 	speed   float64
 	request place.Request
-	spots   []place.Spot // in found: where its slices go
+	spots   []place.Spot // in found: the spots of its slices
 }
 
 // resources counts memory units and compute slices of a GPU.
@@ -61,8 +61,8 @@ func (r resources) less(o resources) resources {
 
 func (r resources) cover(o resources) bool { return r.units >= o.units && r.compute >= o.compute }
 
-// throughput of a GPU is the product of its two fields. The units are those in use; value omits the division by the
-// GPU's units.
+// throughput represents the throughput of a GPU, which is the product of the two fields. units counts the units in use.
+// value does not divide by the GPU's units, which would not change the order.
 type throughput struct {
 	units int
 	speed float64
@@ -74,7 +74,8 @@ func (t throughput) with(m *member) throughput {
 	return throughput{t.units + m.takes.units, t.speed + m.speed}
 }
 
-// lessThroughput is the share by which a throughput must exceed another to be better: sums of speeds are rounded.
+// lessThroughput is the share by which a throughput must exceed another one to count as better, because sums of speeds
+// are rounded.
 const lessThroughput = 1e-9
 
 func newBatches(c *cut) *batches {
@@ -105,8 +106,8 @@ func (s *simulation) batch() bool {
 	return len(all) > 0
 }
 
-// next returns the best subset of the first GPU on which one fits, in the order of placing. It is empty if no subset
-// fits on any GPU.
+// next returns the best subset for the first GPU on which a subset fits, in placement order. The result is empty if no
+// subset fits on any GPU.
 func (b *batches) next() []member {
 	b.cut.foresee()
 	b.cut.gather(0)
@@ -134,9 +135,9 @@ func (b *batches) speeds() []float64 {
 // kind returns the index of a GPU's model in simulation.kinds.
 func (b *batches) kind(gpu int) int { return slices.Index(b.s.kinds, b.s.GPUs[gpu]) }
 
-// order returns the GPUs to search, in their order. Of GPUs in the same state only the first is searched: a subset that
-// does not fit on it fits on none of them. If the policy considers when jobs end, each GPU that is not empty is a state
-// of its own.
+// order returns the GPUs to search, in search order. It returns only the first of several GPUs in the same state,
+// because a subset that does not fit on this GPU fits on none of them. If the policy considers the ends of jobs, GPUs
+// that are not empty never count as equal.
 func (b *batches) order() (all []int) {
 	type gpuState struct {
 		model        *mig.Model
@@ -168,11 +169,12 @@ func (b *batches) search(gpu int, speed float64) {
 	b.inspect(model, node)
 	busy := throughput{model.Grid - node.Units, speed}
 	b.taken, b.found = b.taken[:0], nil
-	b.best = busy.value() // the throughput of the empty subset, which every other subset exceeds
+	b.best = busy.value() // the throughput of the empty subset; all other subsets have more
 	b.visit(0, resources{node.Units, node.Compute}, busy)
 }
 
-// inspect fills the window of a GPU with those of the first waiting jobs that would fit on it without the others.
+// inspect fills the window of a GPU with those of the first waiting jobs that would fit on the GPU if no other waiting
+// job started.
 func (b *batches) inspect(model *mig.Model, node *mig.Node) {
 	b.window = b.window[:0]
 	kind := b.kind(b.gpu)
@@ -194,8 +196,8 @@ func (b *batches) inspect(model *mig.Model, node *mig.Node) {
 	})
 }
 
-// visit tries the subset under construction with and without the k-th job of the window, then the later jobs. free is
-// what the subset leaves of the GPU. Subsets with the earlier jobs come first.
+// visit tries the subset under construction with and without the k-th job of the window, and then with the later jobs.
+// free contains the resources of the GPU that the subset leaves free. Subsets with earlier jobs come first.
 func (b *batches) visit(k int, free resources, t throughput) {
 	if !b.better(b.bound(k, free, t)) {
 		return
@@ -216,9 +218,9 @@ func (b *batches) visit(k int, free resources, t throughput) {
 
 func (b *batches) better(value float64) bool { return value > b.best*(1+lessThroughput) }
 
-// bound returns an upper limit for the throughput of every subset that adds jobs from the k-th on to a subset of
-// throughput t. The added jobs take at most the free units. They add at most the speed of these units filled with the
-// fastest jobs per unit, the last of them in part. If all jobs are decided, bound returns the throughput itself.
+// bound returns an upper limit for the throughput of every subset that adds jobs from the k-th on to a subset with
+// throughput t. The limit assumes that the free units are filled with the jobs that have the highest speed per unit,
+// and that a part of the last job can be added. If no job is left, bound returns the throughput itself.
 func (b *batches) bound(k int, free resources, t throughput) float64 {
 	left := free.units
 	for _, m := range b.dense {
@@ -236,7 +238,7 @@ func (b *batches) bound(k int, free resources, t throughput) float64 {
 	return t.value()
 }
 
-// fits lets the policy place the subset under construction on the GPU, and returns it in the order of placing.
+// fits lets the policy place the subset under construction on the GPU, and returns it in placement order.
 func (b *batches) fits() ([]member, bool) {
 	var all []member
 	for _, m := range b.taken {

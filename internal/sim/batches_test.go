@@ -28,9 +28,9 @@ var plainModels = func() (all []*mig.Model) {
 	return all
 }()
 
-// drawNeeds draws a job that needs a profile of one of the GPU models, or shares of any. The job has one to three
-// slices and may run slower on some profiles. There are few speeds and sizes, so that subsets often tie. Durations are
-// far apart, so that a policy may hold a job.
+// drawNeeds draws a job that needs a profile of one of the GPU models, or shares of any GPU model. The job has one to
+// three slices and may run slower on some profiles. There are few speeds and sizes, so that subsets often tie.
+// Durations are far apart, so that a policy may hold a job.
 func drawNeeds(t *rapid.T, models []*mig.Model, submit float64) trace.Job {
 	j := trace.Job{Submit: submit, Slices: max(0, rapid.IntRange(-6, 3).Draw(t, "slices"))}
 	j.Duration = rapid.SampledFrom([]float64{1, 2, 5, 50, 500}).Draw(t, "duration")
@@ -133,7 +133,7 @@ func exhaustive(s *simulation) (best chosen) {
 	return best
 }
 
-// earlier reports whether the first job that only one of two subsets has is in a.
+// earlier reports whether the first job that belongs to only one of two subsets belongs to a.
 func earlier(a, b []int) bool {
 	for at := range 64 {
 		if has := slices.Contains(a, at); has != slices.Contains(b, at) {
@@ -150,7 +150,7 @@ func units(g place.GPU) (n int) {
 	return n
 }
 
-// tried places jobs of the queue on one GPU, the largest profile first.
+// tried places jobs of the queue on one GPU, largest profiles first.
 func tried(s *simulation, k int, jobs []int) (got chosen, ok bool) {
 	b, kind := s.GPUs[k], slices.Index(s.kinds, s.GPUs[k])
 	profile := func(at int) mig.Profile {
@@ -212,7 +212,8 @@ func speedOn(j *job, profile string) float64 {
 	return j.Speed[profile]
 }
 
-// Branch and bound finds the same subset as an exhaustive search, whatever instances the GPUs hold.
+// TestBatchesAreTheBest checks that branch and bound finds the same subset as an exhaustive search, whichever instances
+// the GPUs hold.
 func TestBatchesAreTheBest(t *testing.T) {
 	policies(t, func(t *testing.T, p place.Policy) {
 		several, none := 0, 0
@@ -223,7 +224,7 @@ func TestBatchesAreTheBest(t *testing.T) {
 			for range rapid.IntRange(1, 9).Draw(t, "jobs") {
 				j, err := s.newJob(drawNeeds(t, s.GPUs, 0))
 				if err != nil {
-					continue // no GPU has it
+					continue // no GPU has the profile
 				}
 				s.queue.push(j)
 				s.recent.Add(s.request(j))
@@ -259,9 +260,9 @@ func TestBatchesAreTheBest(t *testing.T) {
 	})
 }
 
-// While one job holds the whole GPU, other jobs arrive. Then three jobs start that use 7/8 of the GPU, rather than two
-// that use all of it, since 7/8 x 3 > 1 x 2. They include the 4g.20gb rather than the 3g.20gb, which was submitted
-// later.
+// TestBatchesByHand simulates cases whose results were computed by hand. While one job holds the whole GPU, other jobs
+// arrive. Then three jobs start that use 7/8 of the GPU, rather than two that use all of it, since 7/8 x 3 > 1 x 2.
+// They include the 4g.20gb rather than the 3g.20gb, which was submitted later.
 func TestBatchesByHand(t *testing.T) {
 	jobs := []trace.Job{
 		{ID: "whole", Submit: 0, Duration: 100, Profile: "7g.40gb"},
@@ -272,9 +273,9 @@ func TestBatchesByHand(t *testing.T) {
 		{ID: "one", Submit: 5, Duration: 30, Profile: "1g.5gb"},
 	}
 	slow := slices.Clone(jobs)
-	// It runs for 20 s. The throughput is 7/8 x 2.5 with the 4g.20gb, and 7/8 x 3 with the 3g.20gb.
+	// The job runs for 20 s. The throughput is 7/8 x 2.5 with the 4g.20gb, and 7/8 x 3 with the 3g.20gb.
 	slow[2].Speed = map[string]float64{"4g.20gb": 0.5}
-	many := slices.Repeat(jobs[1:2], 8) // seven that need a whole GPU, and a small one
+	many := slices.Repeat(jobs[1:2], 8) // seven jobs that need a whole GPU, and a small job
 	many[7] = trace.Job{ID: "small", Submit: 1, Duration: 10, Profile: "1g.5gb"}
 	apart := []trace.Job{
 		{ID: "brief", Submit: 0, Duration: 10, Profile: "4g.20gb"},
@@ -323,8 +324,8 @@ func TestBatchesByHand(t *testing.T) {
 	}
 }
 
-// Every job that can start does so once, with all its slices on one GPU. Slices do not overlap, and idle instances are
-// reused.
+// TestBatchesOverlapNothing checks that every job that can start does so once, with all its slices on one GPU. Slices
+// do not overlap, and idle instances are reused.
 func TestBatchesOverlapNothing(t *testing.T) {
 	policies(t, func(t *testing.T, p place.Policy) {
 		rapid.Check(t, func(t *rapid.T) {
@@ -381,7 +382,7 @@ func TestBatchesOverlapNothing(t *testing.T) {
 	})
 }
 
-// Batches require a policy.
+// TestBatchesNeedAPolicy checks that the discipline Batches requires a policy.
 func TestBatchesNeedAPolicy(t *testing.T) {
 	models := gpus(t, "A100-40GB", 1)
 	whole, _ := Whole(models[0])

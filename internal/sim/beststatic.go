@@ -25,7 +25,7 @@ func (p Pattern) Deal(n int) []mig.Layout {
 	return all
 }
 
-// Names writes the layouts as their profiles: 7g.40gb / 4g.20gb 3g.20gb.
+// Names formats the layouts as lists of profiles: 7g.40gb / 4g.20gb 3g.20gb.
 func (p Pattern) Names(b *mig.Model) string {
 	var all []string
 	for k, l := range p {
@@ -50,8 +50,8 @@ func (p Pattern) Names(b *mig.Model) string {
 	return strings.Join(all, " / ")
 }
 
-// ParsePattern parses the format of Names: 7g.40gb / 3 x (4g.20gb 3g.20gb). The error names the layout that the GPU
-// model does not support.
+// ParsePattern parses the format of Names, in which a layout may have a repetition count: 7g.40gb / 3 x (4g.20gb
+// 3g.20gb). The error names a layout that the GPU model does not support.
 func ParsePattern(b *mig.Model, text string) (Pattern, error) {
 	var p Pattern
 	for _, part := range strings.Split(text, "/") {
@@ -76,12 +76,12 @@ func ParsePattern(b *mig.Model, text string) (Pattern, error) {
 	return p, nil
 }
 
-// BestStatic searches for the pattern under which the jobs do best. This is what an administrator could achieve with
-// fixed layouts if the workload were known beforehand. It tries whole GPUs; every maximal layout L with a different set
-// of profiles; whole GPUs and L in the ratios 1:1, 2:1 and 1:2; a single GPU of one kind and all others of the other;
-// and each pair of the four best L, with and without whole GPUs between them. That is not every pattern. Patterns that
-// cannot hold every job are left out. All GPUs must be of one GPU model; better reports whether result a is better than
-// b. The Observer is not called.
+// BestStatic searches for the pattern with the best result for the jobs. An administrator could achieve this result
+// with fixed layouts if the workload were known in advance. BestStatic tries whole GPUs; every maximal layout L with a
+// different set of profiles; whole GPUs and L in the ratios 1:1, 2:1 and 1:2; a single GPU of one kind and all other
+// GPUs of the other kind; and each pair of the four best L, with and without whole GPUs between them. It does not try
+// all patterns. It leaves out patterns that cannot hold every job. All GPUs must be of one GPU model. better reports
+// whether result a is better than result b. BestStatic does not call the Observer.
 func BestStatic(c Config, jobs iter.Seq[trace.Job], better func(a, b *Result) bool) (Pattern, error) {
 	model := c.GPUs[0]
 	if !Alike(c.GPUs) {
@@ -138,7 +138,7 @@ func BestStatic(c Config, jobs iter.Seq[trace.Job], better func(a, b *Result) bo
 	return s.pattern, s.err
 }
 
-// found is a layout with the best result of its patterns.
+// found is a layout with the best result among the patterns that contain it.
 type found struct {
 	layout mig.Layout
 	result *Result
@@ -152,7 +152,7 @@ type search struct {
 	needs  map[string]bool
 	err    error
 
-	pattern Pattern // the best so far
+	pattern Pattern // the best pattern so far
 	best    *Result
 }
 
@@ -180,7 +180,7 @@ func (s *search) evaluate(p Pattern) *Result {
 	return r
 }
 
-// holds reports whether a slice of the layout is large enough for a profile.
+// holds reports whether the layout has a slice that is large enough for a profile.
 func holds(b *mig.Model, l mig.Layout, profile string) bool {
 	p, ok := b.ProfileIndex(profile)
 	if !ok {
@@ -194,7 +194,8 @@ func holds(b *mig.Model, l mig.Layout, profile string) bool {
 	return false
 }
 
-// enough reports whether an instance of one profile suffices for a job that needs another.
+// enough reports whether an instance of one profile has the units and compute slices for a job that needs another
+// profile.
 func enough(has, needs mig.Profile) bool {
 	return needs.Size <= has.Size && needs.Compute <= has.Compute
 }
@@ -211,7 +212,8 @@ func contents(b *mig.Model, whole mig.Layout) (all []mig.Layout) {
 	return all
 }
 
-// Whole returns the layout of one instance that takes the whole GPU, and false if the GPU model has no such profile.
+// Whole returns the layout with a single instance that takes the whole GPU. It returns false if the GPU model has no
+// such profile.
 func Whole(b *mig.Model) (mig.Layout, bool) {
 	i := slices.IndexFunc(b.Placements, func(p mig.Placement) bool { return p.Size == b.Grid })
 	if i < 0 {

@@ -34,7 +34,7 @@ func policy(t testing.TB, name string) place.Policy {
 	return p
 }
 
-// endEstimates are the kinds of knowledge that policies have of the ends of jobs.
+// endEstimates are the kinds of knowledge that policies have about the ends of jobs.
 var endEstimates = []struct {
 	name     string
 	learn    bool
@@ -50,8 +50,8 @@ var endEstimates = []struct {
 	},
 }
 
-// churn compares the policies on churn that is long enough for a queue to form. The figures of docs/results.md are the
-// means of the seeds 101 to 100+CHURN_SEEDS:
+// churn compares the policies on generated workloads that are long enough for a queue to form. The figures of
+// docs/results.md are the means of the seeds 101 to 100+CHURN_SEEDS:
 //
 //	CHURN=4000 CHURN_SEEDS=20 go test -run Churn -v ./internal/sim
 //	CHURN=4000 CHURN_SEEDS=20 CHURN_LOAD=0.7 go test -run Churn -v ./internal/sim
@@ -70,8 +70,7 @@ func readChurn() churn {
 	return c
 }
 
-// compare runs the policies on every mix, and checks the order of their values. know is the index of what the policies
-// know of the ends.
+// compare runs the policies on every mix, and checks the order of their values. know is an index into endEstimates.
 func (c churn) compare(
 	t *testing.T,
 	what string,
@@ -166,7 +165,8 @@ func BenchmarkChurn(b *testing.B) {
 	}
 }
 
-// The memory of a run depends on the running and waiting jobs, not on the number of ended jobs.
+// TestMemoryOfARun checks that the memory of a run depends on the running and waiting jobs, not on the number of ended
+// jobs.
 func TestMemoryOfARun(t *testing.T) {
 	const few, many = 2000, 60000
 	live := map[int]uint64{}

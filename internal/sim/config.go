@@ -14,38 +14,39 @@ import (
 type Config struct {
 	GPUs []*mig.Model // one for each GPU
 
-	// Nodes lists how many of the GPUs each node has, in the order of GPUs. nil: nodes do not matter. A job has its
-	// slices on one node, or on as many nodes as it asks for. The reference that moves all jobs ignores nodes.
+	// Nodes contains the number of GPUs of each node, in the order of GPUs. With nil, nodes are ignored. All slices of
+	// a job are on one node, or on as many nodes as the job requests. The reference that moves all jobs ignores nodes.
 	Nodes []int
 
-	// At most one of these is set: a policy that cuts slices on demand, or fixed layouts. With neither, the reference
-	// may rearrange all running jobs at any time without cost.
+	// At most one of Policy and Static is set: a policy that cuts slices on demand, or fixed layouts. If neither is
+	// set, the simulation uses the reference, which may rearrange all running jobs at any time without cost.
 	Policy place.Policy
 	Static []mig.Layout // one for each GPU
 
 	Discipline Discipline
 
 	// Offers makes the policy act as in production: agents publish offers, and slurmctld assigns them. Otherwise the
-	// policy places jobs directly when they come or go. Requires FIFO or EASY.
+	// policy places jobs directly when a job is submitted or ends. Offers requires FIFO or EASY.
 	Offers bool
 
 	Observer Observer // may be nil
 
-	// Stay makes jobs hold their slices until the end of the simulation: durations are ignored, and acceptance counts
-	// by units only.
+	// Stay makes jobs hold their slices until the end of the simulation. Durations are ignored, and the accepted share
+	// counts units only.
 	Stay bool
 
-	// Create and Destroy are the times to create and to destroy an instance, in seconds. If either is not 0, the
-	// instances of ended jobs are kept until their place is needed, and are reused.
+	// Create and Destroy are the times to create and to destroy an instance, in seconds. If one of them is not 0, the
+	// instances of ended jobs are kept for reuse until their place is needed.
 	Create, Destroy float64
 
-	// Said returns the estimated run time of a job in seconds, +Inf if unknown. nil: the true duration.
+	// Said returns the estimated run time of a job in seconds, or +Inf if it is unknown. With nil, the estimate is the
+	// true duration.
 	Said func(trace.Job) float64
-	// Learn corrects the estimates by the run times of earlier jobs compared with their estimates. Agents do not do
-	// this.
+	// Learn corrects the estimates by the ratio of run time to estimate of earlier jobs. Agents do not do this.
 	Learn bool
 
-	// Memory describes how well the peak memory of jobs is predicted. nil: jobs ask for what they need.
+	// Memory describes how accurately the peak memory of jobs is predicted. With nil, jobs request the memory that they
+	// need.
 	Memory *Memory
 }
 
@@ -58,7 +59,7 @@ const (
 	// the head.
 	EASY
 	Loss     // no queue: a job that cannot start at its submission is rejected
-	Skip     // in the order of submission, passing over jobs that do not fit
+	Skip     // in the order of submission, skipping jobs that do not fit
 	Smallest // the smallest job that fits first
 	Batches  // the subset of the first few jobs that uses one GPU best (DynaP)
 )
@@ -73,7 +74,7 @@ func (c *Config) check() error {
 		}
 	}
 	if c.Policy != nil && c.Static != nil {
-		return fmt.Errorf("a policy and fixed layouts exclude each other: give one of them")
+		return fmt.Errorf("a policy and fixed layouts cannot be combined; give one of them")
 	}
 	all := 0
 	for _, n := range c.Nodes {
@@ -109,7 +110,7 @@ func (c *Config) check() error {
 	return nil
 }
 
-// Kinds returns the different GPU models, in the order of their first GPU.
+// Kinds returns the GPU models without duplicates, in the order of their first GPU.
 func Kinds(gpus []*mig.Model) (kinds []*mig.Model) {
 	for _, b := range gpus {
 		if !slices.Contains(kinds, b) {
@@ -124,7 +125,7 @@ func Alike(gpus []*mig.Model) bool {
 	return !slices.ContainsFunc(gpus, func(b *mig.Model) bool { return b != gpus[0] })
 }
 
-// keeps reports whether instances outlive their jobs.
+// keeps reports whether instances are kept after the end of their jobs.
 func (c *Config) keeps() bool { return c.Create > 0 || c.Destroy > 0 }
 
 // estimate returns the estimated run time of a job in seconds.

@@ -1,20 +1,20 @@
-// Package sim simulates workloads on clusters that do not exist. It computes which jobs would have waited, and for how
-// long. It runs the packages that decide in production (mig, place, offer, predict), so a result about a policy is a
-// result about the code that sites run. It never reads a trace file (package trace does) and never prints.
+// Package sim simulates workloads on clusters that do not exist. It computes how long each job would have waited. It
+// uses the packages that make the decisions in production (mig, place, offer, predict), so its results apply to the
+// code that sites run. It never reads a trace file (package trace does) and never prints.
 //
 // # Time
 //
-// There are two kinds of events: a job is submitted, and a job ends. The clock jumps from one event to the next. Ends
-// come before submissions of the same time. After all ends of one time, and after each submission, the simulation
-// starts jobs from the queue until no further job can start. The same configuration with the same jobs always gives the
-// same result.
+// There are two kinds of events: a job is submitted, and a job ends. The clock jumps from one event to the next. At the
+// same time, ends are processed before submissions. After all ends of one time, and after each submission, the
+// simulation starts jobs from the queue until no further job can start. The same configuration with the same jobs
+// always gives the same result.
 //
 // # Parts
 //
-//	Config      the cluster, the policy, the queue discipline, and what is known of the ends of jobs
-//	queue       the order of the jobs: first in first out, EASY backfill, batches, or no queue at all
+//	Config      the cluster, the policy, the queue discipline, and the knowledge about the ends of jobs
+//	queue       the order in which jobs may start: first in first out, EASY backfill, batches, or no queue at all
 //	room        the GPUs: cut on demand, in fixed layouts, or the reference, which may move all jobs at any time
-//	foresight   when a running job is expected to end
+//	foresight   the expected ends of running jobs
 //	Result      the figures of a run
 //
 // # Files
@@ -33,7 +33,7 @@
 //
 //	room.go     the interface room, and the reservation for the head of the queue
 //	ondemand.go GPUs that a policy cuts on demand; the time to create and destroy instances
-//	offers.go   the same through published offers, as in production (publishing 0.1 s)
+//	offers.go   GPUs that are cut through published offers, as in production (publishing 0.1 s)
 //	fixed.go    GPUs with fixed layouts
 //	beststatic.go search for the best fixed layouts (BestStatic), and the text form of a pattern
 //	migration.go the reference that moves running jobs without cost

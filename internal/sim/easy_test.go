@@ -17,13 +17,14 @@ import (
 	"caelum/internal/trace"
 )
 
-// watched is a room that records the reservations for the head of the queue and the time at which each job got room.
+// watched is a room that records the reservations for the head of the queue, and the time at which each job got its
+// slices.
 type watched struct {
 	room
 	s          *simulation
 	reserved   map[*job]float64 // the earliest start that was ever reserved for the job
-	turn       map[*job]float64 // when the job got room; its instance may still have to be created
-	order      []*job           // in the order in which they got room
+	turn       map[*job]float64 // time at which the job got its slices; they may not be created yet
+	order      []*job           // in the order in which they got their slices
 	backfilled int
 	after      func() // called after every attempt
 }
@@ -47,7 +48,7 @@ func (w *watched) place(k int, r *reservation) (bool, *reservation) {
 	return got, first
 }
 
-// watch does what Run does, in a watched room.
+// watch does the same as Run, with a watched room.
 func watch(c Config, jobs iter.Seq[trace.Job], after func(*watched)) (*watched, error) {
 	s := newSimulation(c)
 	w := &watched{room: s.room, s: s, reserved: map[*job]float64{}, turn: map[*job]float64{}}
@@ -61,7 +62,7 @@ func watch(c Config, jobs iter.Seq[trace.Job], after func(*watched)) (*watched, 
 	return w, nil
 }
 
-// policies runs a test for each policy that is not excepted.
+// policies runs a test for each policy that is not in except.
 func policies(t *testing.T, test func(*testing.T, place.Policy), except ...string) {
 	for _, name := range place.Names() {
 		if !slices.Contains(except, name) {
@@ -72,9 +73,8 @@ func policies(t *testing.T, test func(*testing.T, place.Policy), except ...strin
 
 // checkReservations fails if a job got room later than the earliest time that was reserved for it.
 //
-// Comparing with a run without the jobs behind the head would be simpler and wrong. EASY guarantees nothing to jobs
-// that are not at the head yet, and a job that is backfilled before them may delay them. Only the run itself shows the
-// reservations.
+// A comparison with a run without the jobs behind the head would be simpler, but wrong. EASY guarantees nothing to jobs
+// that are not yet at the head, and a backfilled job may delay them. Only the run itself contains the reservations.
 func (w *watched) checkReservations(t *rapid.T) {
 	for _, j := range w.order {
 		if at, ok := w.reserved[j]; ok && w.turn[j] > at {
@@ -84,9 +84,9 @@ func (w *watched) checkReservations(t *rapid.T) {
 	}
 }
 
-// With exact ends, no job delays the head of the queue: the head starts by the earliest time that was ever reserved for
-// it. Two policies are exempt: qla may hold the head again at that time, and grmu may reject room outside a job's
-// basket.
+// TestBackfillDoesNotDelayTheHead checks for exact ends that no job delays the head of the queue: the head starts by
+// the earliest time that was ever reserved for it. Two policies are exempt: qla may hold the head again at that time,
+// and grmu may reject room outside a job's basket.
 func TestBackfillDoesNotDelayTheHead(t *testing.T) {
 	policies(t, func(t *testing.T, p place.Policy) {
 		backfilled := 0
@@ -105,7 +105,8 @@ func TestBackfillDoesNotDelayTheHead(t *testing.T) {
 	}, "qla", "grmu")
 }
 
-// The same holds if instances outlive their jobs, occupy reserved room, and take time to create.
+// TestBackfillBesideIdleInstances checks the same as TestBackfillDoesNotDelayTheHead with instances that outlive their
+// jobs, occupy reserved room, and take time to create.
 func TestBackfillBesideIdleInstances(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		models, jobs := drawCase(t, 14)
@@ -125,8 +126,8 @@ func TestBackfillBesideIdleInstances(t *testing.T) {
 	})
 }
 
-// Units that are blocked for a reservation are all unblocked afterwards, and the running sum of the fragmentation
-// equals that of the GPUs.
+// TestReservationUnblocksUnits checks that all units which are blocked for a reservation are unblocked afterwards, and
+// that the running sum of the fragmentation equals that of the GPUs.
 func TestReservationUnblocksUnits(t *testing.T) {
 	policies(t, func(t *testing.T, p place.Policy) {
 		rapid.Check(t, func(t *rapid.T) {
@@ -152,8 +153,8 @@ func TestReservationUnblocksUnits(t *testing.T) {
 	})
 }
 
-// drawConfig draws a discipline, and GPUs that are cut by any policy, in fixed layouts, or by the reference that moves
-// jobs. Batches are drawn for policies only.
+// drawConfig draws a discipline, and GPUs with any policy, with fixed layouts, or with the reference that moves jobs.
+// It draws the discipline Batches only with a policy.
 func drawConfig(t *rapid.T, models []*mig.Model) Config {
 	c := Config{
 		GPUs:       models,
@@ -178,7 +179,7 @@ func drawConfig(t *rapid.T, models []*mig.Model) Config {
 	return c
 }
 
-// named gives each job an ID, which errors then contain.
+// named gives each job an ID, so that errors can name the job.
 func named(jobs []placetest.Job) iter.Seq[trace.Job] {
 	return func(yield func(trace.Job) bool) {
 		k := 0
@@ -191,7 +192,8 @@ func named(jobs []placetest.Job) iter.Seq[trace.Job] {
 	}
 }
 
-// Every submitted job starts once, is rejected if there is no queue, or is named in the error of the whole run.
+// TestNoJobIsLost checks that every submitted job starts once, is rejected if there is no queue, or is named in the
+// error of the whole run.
 func TestNoJobIsLost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		models, jobs := drawCase(t, 10)
@@ -231,7 +233,7 @@ func TestNoJobIsLost(t *testing.T) {
 	})
 }
 
-// A run can be repeated with the same Config. BestStatic depends on this.
+// TestTheSameAgain checks that a run can be repeated with the same Config. BestStatic depends on this.
 func TestTheSameAgain(t *testing.T) {
 	for _, know := range endEstimates {
 		t.Run(know.name, func(t *testing.T) {

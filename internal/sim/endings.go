@@ -2,11 +2,11 @@ package sim
 
 import "math"
 
-// endings is a [container/heap] of running jobs by their ends. Of jobs with the same end, the one that started first
+// endings is a [container/heap] of running jobs by their ends. Among jobs with the same end, the job that started first
 // comes first.
 type endings []*job
 
-// next returns the earliest end, +Inf if there are no jobs.
+// next returns the earliest end, or +Inf if there are no jobs.
 func (e endings) next() float64 {
 	if len(e) == 0 {
 		return math.Inf(1)

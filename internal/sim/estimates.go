@@ -20,8 +20,8 @@ func Predictions(sigma float64, seed uint64) func(trace.Job) float64 {
 	return func(j trace.Job) float64 { return j.Duration * math.Exp(sigma*chance(seed, j).NormFloat64()) }
 }
 
-// chance returns a random source that depends on the seed and the job only: the numbers drawn for a job are the same in
-// every run.
+// chance returns a random source that depends only on the seed and the job, so that the numbers drawn for a job are the
+// same in every run.
 func chance(seed uint64, j trace.Job) *rand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(j.ID))
@@ -34,8 +34,8 @@ type foresight struct {
 	learned *predict.Ends // nil: estimates are not corrected
 }
 
-// total returns the expected run time of a job with this estimate that has run for ran seconds, and the run time until
-// which this expectation holds, in seconds.
+// total returns the expected run time, in seconds, of a job with this estimate that has run for ran seconds. until is
+// the run time up to which the result stays the same.
 func (f foresight) total(estimate, ran float64) (total, until float64) {
 	if f.learned == nil {
 		return estimate, estimate

@@ -20,7 +20,7 @@ type slice struct {
 	gpu, start          int // units
 	profile             string
 	memory              float64        // MiB
-	holds               map[string]int // the profiles that fit into it, with their sizes in units
+	holds               map[string]int // the profiles that fit into the slice, with their sizes in units
 	job                 *job
 }
 
@@ -56,7 +56,7 @@ func newFixed(s *simulation) *fixed {
 
 func (f *fixed) idle() int { return f.free }
 
-// fragmentation is 0: fixed layouts never change.
+// fragmentation returns 0, because fixed layouts never change.
 func (f *fixed) fragmentation() float64 { return 0 }
 
 func (f *fixed) place(k int, r *reservation) (bool, *reservation) {
@@ -91,8 +91,8 @@ func (f *fixed) place(k int, r *reservation) (bool, *reservation) {
 	return false, f.reserve(j, free, busy)
 }
 
-// several picks the slices for a job of several slices: on the first nodes with enough free slices for the job's share
-// on each node.
+// several picks the slices for a job of several slices. It takes them from the first nodes that have enough free slices
+// for the job's share on each node.
 func several(j *job, free [][]int) (got []int) {
 	each := j.offer.Wants[0].Count
 	for _, on := range free {
@@ -121,7 +121,8 @@ func (f *fixed) start(j *job, numbers []int) {
 	f.s.start(j, 0, least)
 }
 
-// reserve returns the earliest start of the job by the estimated ends of the others, and the slices for it.
+// reserve returns the earliest start of the job, according to the estimated ends of the running jobs, and the slices
+// for the job.
 func (f *fixed) reserve(j *job, free, busy [][]int) *reservation {
 	var nodes []*reservation
 	for n := range free {
@@ -137,7 +138,7 @@ func (f *fixed) reserve(j *job, free, busy [][]int) *reservation {
 	return firstOf(nodes, j)
 }
 
-// end returns when the slice is expected to be free, in seconds. 0: it is free.
+// end returns the time at which the slice is expected to become free, in seconds, or 0 if the slice is free.
 func (sl *slice) end() float64 {
 	if sl.job == nil {
 		return 0

@@ -12,10 +12,11 @@ import (
 	"caelum/internal/trace"
 )
 
-// ownLimit returns the job's own time limit, +Inf for a job without one.
+// ownLimit returns the job's own time limit, or +Inf for a job without a limit.
 func ownLimit(j trace.Job) float64 { return cmp.Or(j.Limit, math.Inf(1)) }
 
-// unlimited returns limits that are 1 to 6 times too long, and no limit for a share of the jobs.
+// unlimited returns a function that gives limits 1 to 6 times as long as the run time, and +Inf for a share of the
+// jobs.
 func unlimited(share float64, seed uint64) func(trace.Job) float64 {
 	limit := Limits(1, 6, seed)
 	return func(j trace.Job) float64 {
@@ -26,8 +27,9 @@ func unlimited(share float64, seed uint64) func(trace.Job) float64 {
 	}
 }
 
-// A job starts on an empty GPU, even if another slot would cost less in six hours. Ten jobs leave one of ten GPUs
-// empty, and most of them have no time limit. The eleventh job needs a 3g.20gb, and no other job waits.
+// TestNoJobWaitsBesideAnEmptyGPU checks that a job starts on an empty GPU, even if another slot would have a lower cost
+// in six hours. Ten jobs leave one of ten GPUs empty, and most of them have no time limit. The eleventh job needs a
+// 3g.20gb, and no other job waits.
 func TestNoJobWaitsBesideAnEmptyGPU(t *testing.T) {
 	const long = 1e5
 	jobs := []trace.Job{
@@ -61,8 +63,9 @@ func TestNoJobWaitsBesideAnEmptyGPU(t *testing.T) {
 	}
 }
 
-// Neither holds nor misleading ends make the waits longer if jobs have no limits: at a site whose GPUs are one third
-// busy, and on churn. Waits at that site are rare and come in bursts, so only the mean of many seeds is conclusive.
+// TestHoldsPay checks that neither holds nor misleading end times make the waits longer if jobs have no limits. It
+// simulates a site whose GPUs are busy for a third of the time, and churn. Waits at that site are rare and come in
+// bursts, so only the mean of many seeds is conclusive.
 func TestHoldsPay(t *testing.T) {
 	site := func(seed uint64) (iter.Seq[trace.Job], func(trace.Job) float64) {
 		return trace.Site{Jobs: 1000, GPUs: 24, Load: 0.32, Seed: seed}.All(), ownLimit

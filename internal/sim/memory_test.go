@@ -11,7 +11,8 @@ import (
 	"caelum/internal/trace"
 )
 
-// A job that runs out of memory returns after a delay and asks for more, until it has enough.
+// TestOutOfMemory checks that a job that runs out of memory returns to the queue after a delay and requests more
+// memory, until it has enough.
 func TestOutOfMemory(t *testing.T) {
 	requeued := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -68,7 +69,8 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// Without error and margin, jobs ask for what they need, and the waits are the same as without a prediction.
+// TestForeseenExactly checks that without error and margin, jobs request the memory that they need, and the waits are
+// the same as without a prediction.
 func TestForeseenExactly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		models, jobs := drawCase(t, 12)
@@ -82,8 +84,8 @@ func TestForeseenExactly(t *testing.T) {
 	})
 }
 
-// A peak that the workload states is enforced: 9,000 MiB do not fit in the 1g.5gb that the job gets if only half of it
-// is predicted.
+// TestPeakThatIsKnown checks that a peak that the workload states is enforced: 9,000 MiB do not fit in the 1g.5gb that
+// the job gets if only half of it is predicted.
 func TestPeakThatIsKnown(t *testing.T) {
 	job := trace.Job{ID: "a", Duration: 1000, MemoryMiB: 9000}
 	c := Config{GPUs: gpus(t, "A100-40GB", 1), Policy: policy(t, "reach")}

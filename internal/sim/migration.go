@@ -9,13 +9,13 @@ import (
 	"caelum/internal/place"
 )
 
-// moved is the room of the reference: running jobs may be moved at any time without cost, so a job fits if all running
-// jobs can be packed together with it.
+// moved is the room of the reference, in which running jobs may be moved at any time without cost. A job fits if it can
+// be packed together with all running jobs.
 type moved struct {
 	s        *simulation
 	gpus     []place.GPU
 	free     int
-	profiles []string        // all that were requested so far
+	profiles []string        // all profiles that were requested so far
 	count    []int           // number of running slices of each profile
 	fits     map[string]bool // results of packable, by count
 }
@@ -31,7 +31,7 @@ func newMoved(s *simulation) *moved {
 
 func (m *moved) idle() int { return m.free }
 
-// fragmentation is 0: slices can always be moved together.
+// fragmentation returns 0, because slices can always be moved together.
 func (m *moved) fragmentation() float64 { return 0 }
 
 func (m *moved) place(k int, r *reservation) (bool, *reservation) {
@@ -59,14 +59,15 @@ func (m *moved) number(j *job) {
 
 func (m *moved) with(j *job) []int { return add(m.count, j) }
 
-// add returns the counts with the slices of one more job. counts may be older than the job's profile.
+// add returns the counts plus the slices of one more job. counts may have no element for the job's profile yet.
 func add(counts []int, j *job) []int {
 	all := append(slices.Clone(counts), make([]int, max(0, j.kind+1-len(counts)))...)
 	all[j.kind] += j.slices()
 	return all
 }
 
-// reserve returns when the head of the queue can be packed, by the estimated ends, and the counts at that time.
+// reserve returns the earliest time at which the head of the queue can be packed, according to the estimated ends, and
+// the counts at that time.
 func (m *moved) reserve(k int) *reservation {
 	if m.s.Discipline != EASY || k > 0 {
 		return nil
@@ -87,7 +88,7 @@ func (m *moved) reserve(k int) *reservation {
 	return r
 }
 
-// packable reports whether slices in these numbers fit on the GPUs together.
+// packable reports whether the given numbers of slices of each profile fit on the GPUs together.
 func (m *moved) packable(count []int) bool {
 	var key []byte
 	for _, n := range count {

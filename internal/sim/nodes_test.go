@@ -57,7 +57,8 @@ func drawRoom(t *rapid.T, c *Config) {
 	c.Policy = rapid.SampledFrom([]place.Policy{place.Reach, place.Lifetime{}, place.QLA{}}).Draw(t, "policy")
 }
 
-// Jobs of several slices hold them at the same time, without overlap, evenly on as many nodes as they asked for.
+// TestNodes checks that jobs of several slices hold them at the same time, without overlap, evenly on as many nodes as
+// they requested.
 func TestNodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, models := drawNodes(t)
@@ -107,7 +108,8 @@ func TestNodes(t *testing.T) {
 	})
 }
 
-// A job without an estimated run time starts beside a job with one, on instances that take time to create.
+// TestUnknownRunTime checks that a job without an estimated run time can start beside a job with an estimate, on
+// instances that take time to create.
 func TestUnknownRunTime(t *testing.T) {
 	jobs := []trace.Job{
 		{ID: "unknown", Profile: "1g.5gb", Duration: 100},
@@ -131,7 +133,8 @@ func TestUnknownRunTime(t *testing.T) {
 	}
 }
 
-// The jobs that Only leaves out could never run, and the jobs that it keeps can run on empty GPUs.
+// TestOnlyWhatCanRun checks that the jobs which Only removes could never run, and that the jobs which it keeps can run
+// on empty GPUs.
 func TestOnlyWhatCanRun(t *testing.T) {
 	never, can := 0, 0
 	rapid.Check(t, func(t *rapid.T) {

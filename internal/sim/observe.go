@@ -5,13 +5,13 @@ type Observer interface {
 	// Passed reports an interval without changes: the number of busy units, the number of waiting jobs, and the mean
 	// fragmentation of the GPUs (0 to 1).
 	Passed(from, to float64, busy, waiting int, frag float64)
-	// Ran reports a slice of a job. The reference that moves all jobs reports none.
+	// Ran reports a slice of a job. The reference that moves all jobs does not call Ran.
 	Ran(s Span)
 	// Waited reports the total wait of a job that has started and will not run out of memory.
 	Waited(job string, wait float64)
 }
 
-// Span is the time in which a job holds a slice.
+// Span is the interval in which a job holds a slice.
 type Span struct {
 	Job, Profile     string
 	GPU, Start, Size int // units

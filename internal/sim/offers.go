@@ -18,20 +18,20 @@ import (
 //	at the next whole second  slurmctld goes through the queue and starts each job that finds its profile among the
 //	                          offers: on the first node that offers it; the agent chooses where on the node
 //
-// So offers may be outdated when slurmctld reads them, several jobs may start on one plan, and a job may start
-// elsewhere than planned or without being planned. A job never lacks its slice, because every subset of the offers can
-// be carved.
+// Offers may therefore be outdated when slurmctld reads them, several jobs may start under one plan, and a job may
+// start on another node than planned or without being planned. Every started job gets its slice, because every subset
+// of the offers can be carved.
 type offers struct {
 	*cut
 	on        offer.Plan // the current offers
 	planned   map[*job][]place.Spot
-	found     map[*job]bool    // jobs submitted since the last plan; true: the offers of that time satisfied the job
+	found     map[*job]bool    // jobs submitted since the last plan; true: the existing offers satisfied the job
 	publishAt float64          // +Inf: no event since the last plan
-	tick      float64          // when slurmctld reads the queue next; +Inf: not before the next event
+	tick      float64          // time at which slurmctld next reads the queue; +Inf: not before the next event
 	onPlan    func(offer.Plan) // called with every plan; may be nil
 }
 
-// publishing is the time from an event to the offers that follow it, in seconds, for agents that the watcher notifies.
+// publishing is the time from an event to the resulting offers, in seconds, for agents that the watcher notifies.
 const publishing = 0.1
 
 func newOffers(s *simulation) *offers {
@@ -44,7 +44,7 @@ func newOffers(s *simulation) *offers {
 	}
 }
 
-// next returns when the agents or slurmctld act next.
+// next returns the time of the next action of the agents or of slurmctld.
 func (o *offers) next() float64 { return min(o.publishAt, o.tick) }
 
 // happened schedules the next publishing and the next pass of slurmctld after an event.
@@ -59,7 +59,7 @@ func (o *offers) submitted(j *job) {
 	o.happened()
 }
 
-// act publishes and schedules if it is time to.
+// act publishes and schedules if the time for these actions has come.
 func (o *offers) act() {
 	if o.publishAt <= o.s.now {
 		o.publish()
@@ -97,7 +97,7 @@ func (o *offers) publish() {
 	o.tick = min(o.tick, math.Floor(s.now)+1)
 }
 
-// prompt counts a job that can start without waiting for other jobs.
+// prompt counts a job that can start without a wait for other jobs.
 func (o *offers) prompt(j *job) {
 	found, fresh := o.found[j]
 	if !fresh {
@@ -131,8 +131,8 @@ func (o *offers) schedule() {
 	}
 }
 
-// grant returns the offers that a job gets, on the first nodes that offer the job's share for a node. nil: the offers
-// do not satisfy the job.
+// grant returns the offers that a job gets, on the first nodes that offer the job's share for each node. It returns nil
+// if the offers do not satisfy the job.
 func (o *offers) grant(j *job) (got []place.Spot) {
 	planned := o.planned[j]
 	each := j.offer.Wants[0].Count

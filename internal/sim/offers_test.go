@@ -13,7 +13,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// drawOffers draws a cluster of some nodes whose agents act through offers.
+// drawOffers draws a cluster of several nodes with offers, and jobs for it.
 func drawOffers(t *rapid.T) (c Config, jobs []trace.Job) {
 	c, models := drawNodes(t)
 	c.Policy = rapid.SampledFrom([]place.Policy{place.Reach, place.Lifetime{}, place.QLA{}}).Draw(t, "policy")
@@ -39,7 +39,8 @@ func shortly(jobs []trace.Job) (text string) {
 	return text
 }
 
-// All jobs that slurmctld starts on offers can be carved, and all jobs start, each in a whole second.
+// TestOffers checks that all jobs which slurmctld starts on offers can be carved, and that all jobs start, each in a
+// whole second.
 func TestOffers(t *testing.T) {
 	stale := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -72,10 +73,11 @@ func TestOffers(t *testing.T) {
 	}
 }
 
-// With exact ends, the job at the head of the queue starts by the earliest time that was ever reserved for it, plus the
-// time that offers and slurmctld need to start the jobs planned with it and then the job itself. There are two
-// exceptions. qla may hold the job again at that time. Jobs with several slices are not guaranteed this: slurmctld may
-// assign the offers of two nodes in such a way that neither has enough left for a planned job, until the next plan.
+// TestOffersKeepReservations checks a bound on the start of the job at the head of the queue, for exact ends. The job
+// starts at the earliest time that was ever reserved for it, plus the time that offers and slurmctld need to start
+// first the jobs planned with it and then the job itself. There are two exceptions. qla may hold the job again at that
+// time. Jobs with several slices have no such bound: slurmctld may assign the offers of two nodes in such a way that
+// neither has enough left for a planned job, until the next plan.
 func TestOffersKeepReservations(t *testing.T) {
 	reserved := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -113,13 +115,13 @@ func TestOffersKeepReservations(t *testing.T) {
 	}
 }
 
-// A job starts on the first node that offers its profile. The offers need not be planned for the job: slurmctld assigns
-// spare offers without the agents.
+// TestFoundOnOffer checks that a job starts on the first node that offers its profile. The offers need not be planned
+// for the job: slurmctld assigns spare offers without the agents.
 func TestFoundOnOffer(t *testing.T) {
 	c := Config{GPUs: gpus(t, "A100-40GB", 2), Policy: place.Reach, Discipline: EASY, Offers: true}
 	jobs := []trace.Job{
 		{ID: "first", Submit: 0, Duration: 100, Profile: "1g.5gb"}, // nothing has been published yet
-		// slurmctld reads the queue before the offers that follow this submission
+		// slurmctld reads the queue before the agents publish new offers.
 		{ID: "found", Submit: 50.95, Duration: 100, Profile: "1g.5gb"},
 		{ID: "whole", Submit: 60, Duration: 10, Profile: "7g.40gb"},
 	}
@@ -129,7 +131,7 @@ func TestFoundOnOffer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Prompt != 3 || r.Found != 1 { // an idle GPU is offered in parts, for more profiles
+	if r.Prompt != 3 || r.Found != 1 { // an idle GPU is offered as several profiles
 		t.Errorf("%d could start at their submission, %d of them on existing offers", r.Prompt, r.Found)
 	}
 	for k, from := range []float64{1, 51, 61} {

@@ -15,8 +15,8 @@ type cut struct {
 	inputs  place.Inputs
 	free    int
 	frag    float64      // sum over the GPUs
-	done    []float64    // for each GPU, when its pending creations and destructions end
-	decided []place.Spot // where the next job goes; nil: the policy decides
+	done    []float64    // for each GPU, the time at which its pending creations and destructions end
+	decided []place.Spot // the spots of the next job; nil: the policy decides
 }
 
 func newCut(s *simulation) *cut {
@@ -32,13 +32,13 @@ func newCut(s *simulation) *cut {
 		c.Policy = unheld{s.Policy}
 	}
 	for k := range gpus {
-		c.frag += c.Pool.Node(k).Frag // not 0 if the model allows some profile only once
+		c.frag += c.Pool.Node(k).Frag // above 0 if the model allows only one instance of some profile
 	}
 	return c
 }
 
-// unheld is a policy that never holds a job: it places a job that its policy would hold where [place.Lifetime] places
-// it. Under Loss, a held job would be rejected although there is room for it.
+// unheld is a policy that never holds a job. If the embedded policy would hold a job, unheld chooses the placement of
+// [place.Lifetime]. Under Loss, a held job would be rejected although there is room for it.
 type unheld struct{ place.Policy }
 
 // Choose implements [place.Policy].
@@ -105,8 +105,8 @@ func (s *simulation) profile(at place.Spot) *mig.Profile {
 	return &b.Profiles[b.Placements[at.Placement].Profile]
 }
 
-// slowest returns an upper limit for the time until a new slice is ready, in seconds: all pending work, then the
-// destruction of all instances of a GPU and the creation of one.
+// slowest returns an upper limit for the time until a new slice is ready, in seconds. It is the time for all pending
+// work, the destruction of all instances of a GPU, and the creation of one instance.
 func (c *cut) slowest() float64 {
 	if !c.s.keeps() {
 		return 0
@@ -114,10 +114,10 @@ func (c *cut) slowest() float64 {
 	return max(0, slices.Max(c.done)-c.s.now) + c.s.Create + float64(mostInTheWay)*c.s.Destroy
 }
 
-// mostInTheWay is the largest number of instances on any GPU model, reached on an A100.
+// mostInTheWay is the largest number of instances on any GPU model. An A100 can have this number.
 const mostInTheWay = 7
 
-// gather fills in what the policy may consider for the k-th job of the queue.
+// gather sets the inputs of the policy for the k-th job of the queue.
 func (c *cut) gather(k int) {
 	s := c.s
 	c.Now, c.Making, c.Ordered = s.now, c.slowest(), s.Discipline == FIFO
@@ -167,7 +167,7 @@ func (c *cut) leave(j *job) {
 }
 
 // account counts the reuse, creation and destruction of instances for a slice. It returns the time until the slice is
-// ready, in seconds. A GPU does only one of these at a time.
+// ready, in seconds. A GPU performs only one of these operations at a time.
 func (c *cut) account(spot place.Spot) (takes float64) {
 	before := c.Pool.GPU(spot.GPU)
 	if before.Idle.Has(spot.Placement) {

@@ -42,7 +42,7 @@ func traceJobs(jobs []placetest.Job) iter.Seq[trace.Job] {
 	}
 }
 
-// waited records how long jobs waited, in the order of their starts.
+// waited records the waits of jobs, in the order of their starts.
 type waited []float64
 
 func (*waited) Passed(_, _ float64, _, _ int, _ float64) {}
@@ -63,7 +63,8 @@ func sum(all []float64) (s float64) {
 	return s
 }
 
-// No policy beats the FIFO optimum. In some cases a policy reaches it, so the bound is tight.
+// TestNoPolicyBeatsTheOptimum checks that no policy beats the FIFO optimum, and that in some cases a policy reaches the
+// optimum, so that the bound is tight.
 func TestNoPolicyBeatsTheOptimum(t *testing.T) {
 	reached, worse := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -102,7 +103,7 @@ func TestNoPolicyBeatsTheOptimum(t *testing.T) {
 	}
 }
 
-// starts returns when the jobs of a FIFO run started.
+// starts returns the start times of the jobs of a FIFO run.
 func starts(waits []float64, jobs []placetest.Job) (all []float64) {
 	for k, w := range waits {
 		all = append(all, jobs[k].Arrival+w)
@@ -110,8 +111,8 @@ func starts(waits []float64, jobs []placetest.Job) (all []float64) {
 	return all
 }
 
-// The reference that may move all jobs is the optimum with migration: in FIFO order, each job starts as soon as all
-// running jobs can be packed with it.
+// TestMovedIsTheOptimumWithMigration checks that the reference, which may move all jobs, is the optimum with migration:
+// in FIFO order, each job starts as soon as all running jobs can be packed with it.
 func TestMovedIsTheOptimumWithMigration(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		models, jobs := drawCase(t, 6)

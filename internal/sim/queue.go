@@ -17,7 +17,7 @@ func (q *queue) len() int      { return len(q.jobs) - q.head }
 func (q *queue) at(k int) *job { return q.jobs[q.head+k] }
 func (q *queue) push(j *job)   { q.jobs = append(q.jobs, j) }
 
-// insert returns a job to the queue, in front of all jobs that were submitted later.
+// insert puts a job back into the queue, in front of all jobs that were submitted later.
 func (q *queue) insert(j *job) {
 	k := len(q.jobs)
 	for k > q.head && q.jobs[k-1].Submit > j.Submit {
@@ -73,13 +73,13 @@ func (s *simulation) turn() bool {
 	return s.Discipline == EASY && s.any(1, r, func(k int) int { return k }) // backfill
 }
 
-// any starts the first job, in the given order and beginning with the from-th, that fits beside the reservation.
+// any starts the first job that fits beside the reservation, in the given order and beginning with the from-th job.
 func (s *simulation) any(from int, r *reservation, order func(int) int) bool {
 	type need struct {
 		profiles string
 		slices   int
 	}
-	tried := map[need]float64{} // by need, the shortest estimate that found no room
+	tried := map[need]float64{} // for each need, the shortest estimate for which there was no room
 	for k := from; k < min(s.queue.len(), from+offer.Depth); k++ {
 		at := order(k)
 		j := s.queue.at(at)

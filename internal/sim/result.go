@@ -4,11 +4,12 @@ package sim
 // duration.
 type Result struct {
 	Submitted, Started, Refused int // jobs
-	Requeued                    int // how often jobs ran out of memory
-	// Waits are those of the jobs that started. The wait of a requeued job is all the time in which it did not run.
+	Requeued                    int // number of times that jobs ran out of memory
+	// Waits contains the waits of the jobs that started. The wait of a requeued job is the total time during which the
+	// job did not run.
 	Waits Waits
-	// Prompt counts, with offers, the jobs that could start when they were submitted; Found those among them whose
-	// slices were on offer already.
+	// With offers, Prompt counts the jobs that could start when they were submitted, and Found counts those among them
+	// whose slices were already offered.
 	Prompt, Found int
 	Turnaround    float64 // sum over the jobs that started, from submission to end
 
@@ -18,8 +19,8 @@ type Result struct {
 	Makespan    float64 // from the first submission to the last end
 	Utilisation float64 // busy share of all units, over the makespan
 	Lost        float64 // share of the busy unit-seconds in runs that ended out of memory
-	Held        int     // how often the head of the queue was held although there was room
-	Frag        float64 // the measure of FragAware, mean over the GPUs and the makespan
+	Held        int     // number of times that the head of the queue was held although there was room
+	Frag        float64 // the fragmentation measure of FragAware, as the mean over the GPUs and the makespan
 
 	Created, Destroyed, Reused int // instances
 
@@ -95,10 +96,11 @@ func (r *Result) close() {
 	}
 }
 
-// MeanTurnaround returns the mean time from submission to end of the jobs that started, in seconds; 0 if none did.
+// MeanTurnaround returns the mean time from submission to end of the jobs that started, in seconds, or 0 if no job
+// started.
 func (r *Result) MeanTurnaround() float64 { return r.Turnaround / float64(max(r.Started, 1)) }
 
-// Worst returns the smallest share of started jobs among the profiles; 1 if there were no jobs.
+// Worst returns the share of started jobs for the profile for which this share is smallest, or 1 if there were no jobs.
 func (r *Result) Worst() float64 {
 	worst := 1.0
 	for _, p := range r.Profiles {

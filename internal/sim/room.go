@@ -12,11 +12,11 @@ import (
 // room is the set of GPUs on which jobs run.
 type room interface {
 	// place starts the k-th job of the queue if there is room beside the reservation r (nil: none). Otherwise, for the
-	// head of an EASY queue, it returns where and when the job could start.
+	// head of an EASY queue, it returns a reservation.
 	place(k int, r *reservation) (bool, *reservation)
 	// leave frees the slices of a job that has ended.
 	leave(j *job)
-	// idle returns the number of units without a job, and fragmentation the sum of the fragmentation of the GPUs.
+	// idle returns the number of units without a job. fragmentation returns the sum of the fragmentation of the GPUs.
 	idle() int
 	fragmentation() float64
 }
@@ -26,7 +26,7 @@ type reservation struct {
 	at      float64      // time in seconds
 	spots   []place.Spot // the job's slices, with a policy
 	numbers []int        // the job's slices, with fixed layouts
-	counts  []int        // slices of each profile at that time including the job's, in the reference that moves jobs
+	counts  []int        // slices of each profile at that time with those of the job, in the reference
 }
 
 // onCut converts the reservation for package offer.
@@ -37,7 +37,7 @@ func (r *reservation) onCut() *offer.Reservation {
 	return &offer.Reservation{At: r.at, Spots: r.spots}
 }
 
-// firstOf reserves for a job the nodes on which it can start first.
+// firstOf returns a reservation for a job on the nodes on which the job can start first.
 func firstOf(nodes []*reservation, j *job) *reservation {
 	r := &reservation{at: math.Inf(1)}
 	if n := j.offer.Nodes; n <= len(nodes) {

@@ -17,31 +17,31 @@ import (
 	"caelum/internal/trace"
 )
 
-// job is a job that waits or runs.
+// job is a waiting or running job.
 type job struct {
 	trace.Job
-	profiles    []string // the requested profile on each of kinds; empty: that GPU model has none for the job
+	profiles    []string // the requested profile on each GPU model of kinds; empty: the model has no suitable profile
 	asksFor     string   // the first of profiles that is not empty
 	asks        string   // all profiles, joined
 	size        int      // units of asksFor
 	units       int      // units of all slices that the job holds
 	estimate    float64  // estimated run time in seconds; +Inf: unknown
 	runs        float64  // true run time in seconds, on the slice that the job has or asks for
-	needs       string   // asksFor at the submission; a job that ran out of memory asks for more
+	needs       string   // asksFor at the submission; after running out of memory, the job requests more
 	unitSeconds float64  // units times run time that the job needs
 
-	since         float64 // when the job began to wait
+	since         float64 // time at which the job began to wait
 	waited        float64 // seconds until the last start
 	started, ends float64
 
 	offer offer.Job // the job as package offer sees it
 
-	peak        float64 // MiB of memory; 0: the job never needs more than it asks for
+	peak        float64 // MiB of memory; 0: the job never needs more than it requests
 	failShare   float64 // the share of the run after which a job with less memory than peak fails
 	memory      float64 // MiB of the smallest slice of the last run
 	outOfMemory bool    // memory is less than peak
 
-	// While the job runs: its expected end, and the time until which this expectation holds.
+	// The expected end of a running job, and the time until which expected stays valid.
 	expected, until float64
 	version         int // of predict.Ends when expected was computed
 
@@ -50,7 +50,7 @@ type job struct {
 	kind    int          // index of the profile, in the reference that moves jobs
 }
 
-// slices returns how many slices the job needs at the same time.
+// slices returns the number of slices that the job needs at the same time.
 func (j *job) slices() int { return max(j.Slices, 1) }
 
 // simulation is the state of one run.
@@ -58,18 +58,18 @@ type simulation struct {
 	Config
 	foresight
 	now     float64
-	kinds   []*mig.Model // the different GPU models, in the order of their first GPU
+	kinds   []*mig.Model // the GPU models without duplicates, in the order of their first GPU
 	room    room
 	queue   queue
 	batches *batches // nil: the discipline is not Batches
 	offers  *offers  // nil: the policy places jobs directly
 	running endings
-	away    endings // requeued jobs; ends is when they may start again
+	away    endings // requeued jobs; ends is the time from which a job may start again
 	recent  place.Recent
 
 	nodes   [][]int // the GPUs of each node; a single node if Config.Nodes is nil
 	nodeOf  []int   // the node of each GPU
-	perNode bool    // jobs have their slices on as many nodes as they ask for
+	perNode bool    // the slices of a job are on as many nodes as the job requests
 	result  Result
 }
 
@@ -77,8 +77,8 @@ type simulation struct {
 // the job, or the policy rejects it.
 var ErrNever = errors.New("can never start")
 
-// Run simulates the jobs, which must come in the order of their submission. It fails if the configuration is invalid or
-// a job is impossible; the error names the job.
+// Run simulates the jobs, which must come in the order of their submission. It returns an error if the configuration is
+// invalid or if a job can never start; the error then names the job.
 func Run(c Config, jobs iter.Seq[trace.Job]) (*Result, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func newSimulation(c Config) *simulation {
 	return s
 }
 
-// submitAll submits the jobs and then runs until no more job can end.
+// submitAll submits the jobs, and then continues until no further job can end.
 func (s *simulation) submitAll(jobs iter.Seq[trace.Job]) error {
 	for j := range jobs {
 		if err := s.submit(j); err != nil {
@@ -181,7 +181,7 @@ func (s *simulation) newJob(t trace.Job) (*job, error) {
 	return j, nil
 }
 
-// settle computes the fields of a job that depend on the profiles that it asks for.
+// settle computes the fields of a job that depend on the requested profiles.
 func (s *simulation) settle(j *job) {
 	j.size = 0
 	for k, b := range s.kinds {
@@ -211,7 +211,7 @@ func (s *simulation) settle(j *job) {
 	j.offer = offer.Job{Wants: []offer.Want{want}, Nodes: nodes, TimeLimit: j.estimate}
 }
 
-// until processes all ends, returns of requeued jobs and offer events up to a time.
+// until processes all events up to a time: ends of jobs, returns of requeued jobs, and events of offers.
 func (s *simulation) until(then float64) {
 	for {
 		next := min(s.running.next(), s.away.next())
@@ -257,8 +257,8 @@ func (s *simulation) advance(to float64) {
 	s.now = to
 }
 
-// start records that the room has found slices for a job. The slices are ready after takes seconds; memory is that of
-// the smallest of them, in MiB.
+// start records that the room has found slices for a job. The slices are ready after takes seconds. memory is the
+// memory of the smallest slice, in MiB.
 func (s *simulation) start(j *job, takes float64, memory float64) {
 	j.started = s.now + takes
 	j.waited += j.started - j.since
@@ -274,8 +274,8 @@ func (s *simulation) start(j *job, takes float64, memory float64) {
 	s.observe(j)
 }
 
-// request returns a waiting job as the policy sees it. With different GPU models, the profile is that of the first
-// model that has one for the job.
+// request returns a waiting job as the policy sees it. If the cluster has several GPU models, the request contains the
+// profile for the first model that has a suitable profile.
 func (s *simulation) request(j *job) place.Request {
 	total, _ := s.total(j.estimate, 0)
 	return place.Request{Profile: j.asksFor, Duration: total}

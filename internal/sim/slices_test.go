@@ -9,7 +9,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// A job of several slices starts when all of them are free, in every kind of room.
+// TestSeveralSlices checks that a job of several slices starts when all of them are free, in every kind of room.
 func TestSeveralSlices(t *testing.T) {
 	two := gpus(t, "A100-40GB", 2)
 	half, err := two[0].Parse("|4g.20gb|3g.20gb|")
@@ -19,11 +19,11 @@ func TestSeveralSlices(t *testing.T) {
 	jobs := []trace.Job{
 		{ID: "a", Submit: 0, Duration: 100, Profile: "4g.20gb"},
 		{ID: "b", Submit: 0, Duration: 30, Profile: "4g.20gb"},
-		{ID: "pair", Submit: 10, Duration: 50, Profile: "4g.20gb", Slices: 2}, // when both have ended
+		{ID: "pair", Submit: 10, Duration: 50, Profile: "4g.20gb", Slices: 2}, // starts when both jobs have ended
 		// submitted after the pair; in the half of b, this job would delay the pair
 		{ID: "long", Submit: 20, Duration: 90, Profile: "4g.20gb"},
 		{ID: "short", Submit: 25, Duration: 20, Profile: "4g.20gb"},  // fits before the pair starts
-		{ID: "other", Submit: 26, Duration: 500, Profile: "3g.20gb"}, // no other job needs the other halves
+		{ID: "other", Submit: 26, Duration: 500, Profile: "3g.20gb"}, // uses a half that no other job needs
 	}
 	for _, c := range []struct {
 		name string
@@ -61,7 +61,7 @@ func TestSeveralSlices(t *testing.T) {
 	}
 }
 
-// Jobs that need whole GPUs start last under Smallest, and in their order under Skip.
+// TestQueueOrder checks that jobs that need whole GPUs start last under Smallest, and in their order under Skip.
 func TestQueueOrder(t *testing.T) {
 	jobs := []trace.Job{
 		{ID: "first", Submit: 0, Duration: 100, Profile: "7g.40gb"},
@@ -72,7 +72,7 @@ func TestQueueOrder(t *testing.T) {
 	for d, want := range map[Discipline][]float64{
 		FIFO:     {0, 99, 108, 107},
 		Skip:     {0, 99, 108, 107},
-		Smallest: {0, 97, 98, 109}, // the small, the half beside it, then the whole
+		Smallest: {0, 97, 98, 109}, // the small job, the half-GPU job beside it, then the whole-GPU jobs
 	} {
 		got, err := waits(
 			Config{GPUs: gpus(t, "A100-40GB", 1), Policy: policy(t, "reach"), Discipline: d},

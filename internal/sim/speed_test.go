@@ -9,8 +9,8 @@ import (
 	"caelum/internal/trace"
 )
 
-// A job that was measured on some profiles runs only on these. No speed is assumed for the others, not even for a slice
-// that is large enough.
+// TestNoSpeedWithoutMeasurement checks that a job which was measured on some profiles runs only on these. The
+// simulation assumes no speed for the other profiles, not even for a slice that is large enough.
 func TestNoSpeedWithoutMeasurement(t *testing.T) {
 	cluster := gpus(t, "A100-40GB", 1)
 	speed := map[string]float64{"1g.5gb": 0.25, "3g.20gb": 0.5, "7g.40gb": 1}
@@ -20,7 +20,7 @@ func TestNoSpeedWithoutMeasurement(t *testing.T) {
 	}
 	for _, c := range []struct {
 		layout string
-		want   []float64 // turnarounds of both
+		want   []float64 // turnarounds of both jobs
 	}{
 		{"|1g.10gb|1g.5gb|.|3g.20gb|", []float64{400, 200}}, // the 1g.10gb stays empty
 		{"|1g.10gb|1g.10gb|3g.20gb|", []float64{200, 400}},  // the second job waits

@@ -33,11 +33,11 @@ func (w *Waits) Add(seconds float64) {
 	w.by.RecordValue(int64(min(seconds/waitUnit, mostUnits)))
 }
 
-// Mean returns the mean in seconds, 0 without jobs.
+// Mean returns the mean wait in seconds, or 0 without jobs.
 func (w *Waits) Mean() float64 { return w.Sum / float64(max(w.Count, 1)) }
 
-// At returns the wait that a share q of the jobs did not exceed, 0 < q <= 1, in seconds with three significant digits;
-// 0 without jobs.
+// At returns the wait that a share q of the jobs did not exceed, in seconds with three significant digits, or 0 without
+// jobs. q is above 0 and at most 1.
 func (w *Waits) At(q float64) float64 {
 	if w.by == nil {
 		return 0

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Waits agrees with the waits that were added, to three significant digits.
+// TestWaits checks that Waits returns the added waits with three significant digits.
 func TestWaits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := rapid.SliceOfN(rapid.Float64Range(0, 1e7), 1, 200).Draw(t, "waits")

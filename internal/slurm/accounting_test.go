@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// accounted is what sacct 22.05.8 printed of a named job, an array's two tasks, a requeued job's two runs, a het job
-// that never started and one that a signal ended.
+// accounted returns the output of sacct 22.05.8 for a named job, the two tasks of an array, the two runs of a requeued
+// job, a het job that never started, and a job that a signal ended.
 func accounted(lines ...string) scene {
 	var b strings.Builder
 	for _, l := range lines {
@@ -98,7 +98,7 @@ func TestRecordsOf(t *testing.T) {
 	}
 }
 
-// TestRecordsSpoilt checks that a record that cannot be read is left out. Truncated output is an error.
+// TestRecordsSpoilt checks that a record that cannot be read is left out, and that truncated output is an error.
 func TestRecordsSpoilt(t *testing.T) {
 	for _, bad := range []string{
 		"x|1|1|1|u|a|COMPLETED|0:0|1|2|n1||", "0|1|1|1|u|a|COMPLETED|0:0|1|2|n1||",
@@ -122,7 +122,7 @@ func TestRecordsSpoilt(t *testing.T) {
 		}
 	}
 	forged := slices.Clone(sacctLines)
-	forged[1] += "|x\n9|9|9" // by a user who has guessed the separator
+	forged[1] += "|x\n9|9|9" // the text of a user who has guessed the separator
 	c, _ := stage(t, accounted(forged...))
 	if got, err := c.Records(context.Background(), AdminComment, time.Now(), time.Now()); err == nil {
 		t.Errorf("a text with separators in it: %d records", len(got))
@@ -133,8 +133,8 @@ func TestRecordsSpoilt(t *testing.T) {
 	}
 }
 
-// TestNames: newlines and quotes belong to a name; one that imitates the end of a field is an error, and no other job's
-// name.
+// TestNames checks that newlines and quotes are read as part of a name. A name that imitates the end of a field causes
+// an error, and never changes the name of another job.
 func TestNames(t *testing.T) {
 	c, _ := stage(t, accounted("1|we`ird\n;name", "2|train", "3|"), accounted("1|x|\n2|forged", "2|train"))
 	got, err := c.Names(context.Background(), time.Unix(1, 0), time.Unix(2, 0))
@@ -185,7 +185,7 @@ func TestSetAccounting(t *testing.T) {
 	}
 }
 
-// TestNoAccounting checks the error if slurmdbd does not answer.
+// TestNoAccounting checks the error for a slurmdbd that does not answer.
 func TestNoAccounting(t *testing.T) {
 	const stderr = "sacctmgr: error: slurm_persist_conn_open_without_init: failed to open persistent connection to " +
 		"host:127.0.0.1:6819: Connection refused\n"

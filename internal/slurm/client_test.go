@@ -43,7 +43,7 @@ func play(dir string) int {
 		fmt.Fprintln(os.Stderr, "no scene", n)
 		return 99
 	}
-	// squeue ends its fields as the format says: after "jobid:0" or "%A". sacct has an argument for it.
+	// The format of squeue contains the separator, after "jobid:0" or "%A". sacct has an argument for the separator.
 	sep := recordedSep
 	for _, arg := range os.Args {
 		if given, ok := strings.CutPrefix(arg, "--delimiter="); ok {
@@ -111,7 +111,7 @@ func stage(t *testing.T, scenes ...scene) (*Client, func() []string) {
 	}
 }
 
-// record returns one job in the form that squeue prints, with some fields set.
+// recordOf returns one job in the output format of squeue, with the given fields set.
 func recordOf(set map[string]string) scene {
 	var b strings.Builder
 	defaults := map[string]string{
@@ -161,7 +161,7 @@ func TestJobReadsAllocation(t *testing.T) {
 }
 
 // TestJobRequeuedMeanwhile requeues the job between the two requests, or starts it on another node. The details that
-// scontrol prints may then be an imitation, and Job does not use them.
+// scontrol prints may then be an imitation, so Job does not use them.
 func TestJobRequeuedMeanwhile(t *testing.T) {
 	imitation := "\n   JOB_GRES=mig:7g.40gb:1\n     Nodes=n3 CPU_IDs=0 Mem=0 GRES=mig:7g.40gb(CNT:1)\n   " +
 		"MinCPUsNode=1 \n"
@@ -177,8 +177,8 @@ func TestJobRequeuedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestJobImitatingARun: A user's text that looks like the state or start of another run makes the record ambiguous, but
-// hides nothing.
+// TestJobImitatingARun checks that a user's text that looks like the state or start of another run makes the record
+// ambiguous, but hides nothing.
 func TestJobImitatingARun(t *testing.T) {
 	real := mustRead(t, "job-arraytask.txt")
 	for _, text := range []string{"\n   JobState=PENDING ", "\n   StartTime=1795233592 ", "\n   JobState= \n   " +
@@ -211,7 +211,8 @@ func TestJobImitatingAnAllocation(t *testing.T) {
 	}
 }
 
-// TestWritesNameOneTask: The last task of an array has the array's id, so the arguments of scontrol name the task.
+// TestWritesNameOneTask checks that the arguments of scontrol name the task for the last task of an array, which has
+// the array's id.
 func TestWritesNameOneTask(t *testing.T) {
 	ctx := context.Background()
 	array := map[string]string{"jobid": "7", "arrayjobid": "7", "arraytaskid": "3"}
@@ -249,7 +250,7 @@ func TestRequeueOfTheDead(t *testing.T) {
 	}
 }
 
-// TestInvalidArgumentsAreNotRun: Invalid arguments are refused before any command runs.
+// TestInvalidArgumentsAreNotRun checks that invalid arguments are refused before any command runs.
 func TestInvalidArgumentsAreNotRun(t *testing.T) {
 	ctx := context.Background()
 	c, calls := stage(t)
@@ -326,8 +327,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// The queue contains an array with separate and joined tasks. The second request returns the excluded nodes, and one
-// job has ended before this request.
+// TestWaiting reads a queue that contains an array with separate and joined tasks. The second request returns the
+// excluded nodes, and one job has ended before this request.
 func TestWaiting(t *testing.T) {
 	c, _ := stage(t, scene{out: mustRead(t, "queue-array.txt")}, scene{out: "4|~|n9|~|PENDING|~|\n"})
 	q, err := c.Queue(context.Background())

@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// constraints are expressions that some nodes meet, and expressions that no node meets.
+// constraints are expressions that some nodes satisfy, and expressions that no node satisfies.
 var constraints = []struct {
 	text     string
 	nodes    int
 	features string // of a node
-	want     string // a part of the reason, empty: the node meets it
+	want     string // a part of the reason; empty: the node satisfies the expression
 }{
 	{"", 1, "", ""},
 	{"(null)", 1, "", ""},
@@ -84,8 +84,8 @@ var (
 	word    = regexp.MustCompile(`[a-z]+`)
 )
 
-// plainly evaluates an expression by rewriting its text: each feature becomes T or F, then the leftmost operation its
-// result.
+// plainly evaluates an expression by rewriting its text: it replaces each feature with T or F, and then the leftmost
+// operation with its result, until one letter is left.
 func plainly(text string, features []string) bool {
 	text = word.ReplaceAllStringFunc(strings.ReplaceAll(text, ",", "&"), func(name string) string {
 		if slices.Contains(features, name) {
@@ -126,7 +126,7 @@ func expression(rng *rand.Rand) string {
 	names := []string{"a", "b", "c", "d"}
 	name := func() string { return names[rng.IntN(len(names))] }
 	operator := func() string { return []string{"&", "|", ","}[rng.IntN(3)] }
-	at := -1 // of the brackets
+	at := -1 // position of the brackets
 	n := 1 + rng.IntN(4)
 	if rng.IntN(3) == 0 {
 		at = rng.IntN(n)
@@ -160,7 +160,7 @@ func expression(rng *rand.Rand) string {
 	return text
 }
 
-// TestConstraintPlainly checks that the evaluator and the simple one in plainly agree for every set of features.
+// TestConstraintPlainly checks that the evaluator and the simple evaluator in plainly agree for every set of features.
 func TestConstraintPlainly(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 5000 {
@@ -180,7 +180,8 @@ func TestConstraintPlainly(t *testing.T) {
 	}
 }
 
-// FuzzConstraint: every text has a result, and a node without features never meets an expression with names.
+// FuzzConstraint checks that every text has a result, and that a node without features never satisfies an expression
+// with names.
 func FuzzConstraint(f *testing.F) {
 	for _, s := range []string{
 		"a&b", "(a|b)&c", "[a|b]&c*2", "a*", "[[", "(a))", "a,,b", "a|b*3", "[a*1&b*2]", "x\x00y",

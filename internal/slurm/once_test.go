@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// With playEnv set, these have the test binary take long: connected to an address, or without a connection, as while it
-// waits to try again.
+// Environment variables that, together with playEnv, make the test binary run for a long time: connected to an address,
+// or without a connection, like a command that waits before it tries again.
 const (
 	connectEnv = "CAELUM_TEST_CONNECT"
 	waitEnv    = "CAELUM_TEST_WAIT"
@@ -29,7 +29,7 @@ func playSlowly() {
 	}
 }
 
-// TestUpdateRunsOnce: if slurmctld does not listen, a change of a node ends before scontrol can retry.
+// TestUpdateRunsOnce checks that a change of a node ends before scontrol can retry if slurmctld does not listen.
 func TestUpdateRunsOnce(t *testing.T) {
 	ctx := context.Background()
 	gres := []GRES{{"mig", "closed", 1}}

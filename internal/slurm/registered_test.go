@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestUnregistered: from 23.02 on a node shows the indices of its GRES in use before slurmd has registered.
+// TestUnregistered checks the detection of nodes whose slurmd has not registered. From 23.02 on, such a node shows the
+// indices of its used GRES.
 func TestUnregistered(t *testing.T) {
 	text, err := os.ReadFile("testdata/22.05.8/node-busy.txt")
 	if err != nil {

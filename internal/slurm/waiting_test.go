@@ -59,7 +59,7 @@ func TestEligible(t *testing.T) {
 	}
 }
 
-// TestLearned: the learned run time is at most the time limit, and an invalid value counts as unknown.
+// TestLearned checks that the learned run time is at most the time limit, and that an invalid value counts as unknown.
 func TestLearned(t *testing.T) {
 	for _, c := range []struct {
 		comment           string
@@ -113,7 +113,7 @@ func TestReleasable(t *testing.T) {
 	}
 }
 
-// TestInOrder: held jobs, whose priority is unknown, come after the others, but not forever.
+// TestInOrder checks that held jobs, whose priority is unknown, come after the other jobs, but not forever.
 func TestInOrder(t *testing.T) {
 	at := func(minutes int) time.Time { return time.Unix(1e9, 0).Add(time.Duration(minutes) * time.Minute) }
 	job := func(id uint32, priority uint64, submit int) Waiting {

@@ -48,7 +48,7 @@ func TestAlibaba(t *testing.T) {
 	}
 }
 
-// A job with shares needs the smallest profile that satisfies both.
+// TestShares checks that a job with shares of compute and memory needs the smallest profile that provides both.
 func TestShares(t *testing.T) {
 	model := func(name string) *mig.Model {
 		b, err := mig.ModelByName(name)
@@ -87,8 +87,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// GRMU maps a pod to the profile whose compute x memory / 56 is nearest to the pod's request divided by the largest
-// request.
+// TestGRMU checks that GRMU maps a pod to the profile whose compute x memory / 56 is nearest to the pod's request
+// divided by the largest request.
 func TestGRMU(t *testing.T) {
 	w, err := GRMU("pods.csv", strings.NewReader(podHead+
 		podLine("a", 1, 500, 100, 200)+

@@ -69,7 +69,8 @@ func TestMISOMalformed(t *testing.T) {
 	}
 }
 
-// A job cannot have a profile without a measurement, whether or not its request names the profile.
+// TestOnlyMeasuredProfiles checks that a job cannot have a profile without a measurement, whether or not its request
+// names the profile.
 func TestOnlyMeasuredProfiles(t *testing.T) {
 	a100, err := mig.ModelByName("A100-40GB")
 	if err != nil {

@@ -16,7 +16,7 @@ var paths = []struct {
 	name   string
 	spoil  func(dir string)
 	owners []int
-	why    string // in the error; empty: the path is accepted
+	why    string // a part of the error; empty: the path is accepted
 }{
 	{name: "as installed", spoil: func(string) {}},
 	{name: "file of a user", spoil: func(d string) { chown(d+"/etc/caelum.yaml", eve) },

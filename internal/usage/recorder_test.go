@@ -56,8 +56,8 @@ func ran(node string, job uint32) predict.Run {
 	}
 }
 
-// TestRecorder checks the steps for one run: slurmdbd reports how it ended, the summary is written behind the text in
-// the record, and the run leaves the outbox when a later call reads the summary back.
+// TestRecorder checks the steps for one run: slurmdbd reports the end of the run, the summary is written after the text
+// in the record, and the run leaves the outbox when a later call reads the summary back.
 func TestRecorder(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)

@@ -16,7 +16,7 @@ func TestUsageQuantiles(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
 		u := &sliceUsage{MemoryMiB: 100 + rng.Float64()*80000}
-		most := u.MemoryMiB * (0.01 + rng.Float64()*1.05) // the driver may show a little more than the slice has
+		most := u.MemoryMiB * (0.01 + rng.Float64()*1.05) // the driver may report slightly more than the slice's memory
 		var all []float64
 		for range 1 + rng.IntN(500) {
 			mib := most * math.Pow(rng.Float64(), 1+3*rng.Float64())

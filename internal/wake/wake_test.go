@@ -14,7 +14,7 @@ import (
 
 var key = Key(strings.Repeat("k", 32))
 
-// port is a UDP port of loopback that nothing listens on.
+// port returns a UDP port of the loopback interface on which no program listens.
 func port(t *testing.T) int {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -32,7 +32,7 @@ func hosts(sender string) []string {
 	return nil
 }
 
-// TestAccept sends datagrams with each possible fault.
+// TestAccept checks the datagrams that an agent accepts and, for each possible fault, those that it rejects.
 func TestAccept(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	a := acceptor{
@@ -76,7 +76,7 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// run listens until the test ends and counts the reactions; accepted waits for the first.
+// run listens until the test ends and counts the reactions; accepted waits for the first reaction.
 func run(t *testing.T, at int, changes bool) (reactions *atomic.Int32, refused *atomic.Int32) {
 	ctx, stop := context.WithCancel(context.Background())
 	reactions, refused = new(atomic.Int32), new(atomic.Int32)
@@ -93,7 +93,8 @@ func run(t *testing.T, at int, changes bool) (reactions *atomic.Int32, refused *
 	return reactions, refused
 }
 
-// TestListen: a datagram causes a reaction, a thousand cause far fewer than a thousand, and forged ones cause none.
+// TestListen checks that one datagram causes a reaction, that a thousand datagrams cause far fewer than a thousand
+// reactions, and that forged datagrams cause none.
 func TestListen(t *testing.T) {
 	at := port(t)
 	began := time.Now()
@@ -121,7 +122,8 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// TestPause: the pause doubles while nothing changes, and is at least slowdown times the duration of a reaction.
+// TestPause checks that the pause doubles while nothing changes, and is at least slowdown times the duration of a
+// reaction.
 func TestPause(t *testing.T) {
 	var l Listener
 	pause := time.Duration(0)
@@ -143,7 +145,7 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// TestBackOff: the pauses make reactions that change nothing much rarer than the limit of two per second.
+// TestBackOff checks that the pauses make reactions that change nothing much rarer than the limit of two per second.
 func TestBackOff(t *testing.T) {
 	at := port(t)
 	began := time.Now()
@@ -175,7 +177,7 @@ func TestTakenPort(t *testing.T) {
 	}
 }
 
-// TestReadKey: a key file that other users can read or could have written is not used.
+// TestReadKey checks that a key file that other users can read or could have written is not used.
 func TestReadKey(t *testing.T) {
 	me := uint32(os.Geteuid())
 	dir := filepath.Join(t.TempDir(), "caelum")

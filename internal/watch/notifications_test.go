@@ -82,7 +82,7 @@ func names(nodes []slurm.Node) string {
 	return strings.Join(all, " ")
 }
 
-// follow returns the node with the offers that the plan of a snapshot has for it.
+// follow returns the node with the offers that the plan of a snapshot assigns to the node.
 func follow(snapshot plan.Snapshot, name string) slurm.Node {
 	v := plan.New(snapshot, place.Reach, nil)
 	k := v.Member(name)
@@ -94,7 +94,7 @@ func follow(snapshot plan.Snapshot, name string) slurm.Node {
 	return n
 }
 
-// settled returns the nodes with the offers that the plan for this queue has for them.
+// settled returns the nodes with the offers that the plan for this queue assigns to them.
 func settled(nodes []slurm.Node, waiting ...slurm.Waiting) (all []slurm.Node) {
 	for _, n := range nodes {
 		all = append(all, follow(snapshotOf(nodes, waiting...), n.Name))
@@ -102,8 +102,8 @@ func settled(nodes []slurm.Node, waiting ...slurm.Waiting) (all []slurm.Node) {
 	return all
 }
 
-// TestNotificationSet: the watcher does not notify nodes whose offers match the plan. It notifies the node that must
-// offer a job's slices, and nodes that must withdraw offers.
+// TestNotificationSet checks that the watcher does not notify nodes whose offers match the plan. It notifies the node
+// that must offer a job's slices, and nodes that must withdraw offers.
 func TestNotificationSet(t *testing.T) {
 	const closed = "mig:closed:28"
 	idle := []slurm.Node{node(t, "n1", "", closed, ""), node(t, "n2", "", closed, "")}
@@ -137,7 +137,8 @@ func TestNotificationSet(t *testing.T) {
 	}
 }
 
-// TestNotifiedOnce: a node is notified again only after its state in slurmctld or its part of the plan has changed.
+// TestNotifiedOnce checks that a node is notified again only after its state in slurmctld or its part of the plan has
+// changed.
 func TestNotifiedOnce(t *testing.T) {
 	known := notifications{policy: place.Reach}
 	n := node(t, "n1", "", "mig:closed:28", "")

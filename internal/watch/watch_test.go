@@ -118,7 +118,7 @@ func run(t *testing.T, q *queue, port int) (path string) {
 	return ""
 }
 
-// TestSubmissionNotifiesAnAgent: after a submission, the watcher notifies the agent that can run the job.
+// TestSubmissionNotifiesAnAgent checks that after a submission, the watcher notifies the agent that can run the job.
 func TestSubmissionNotifiesAnAgent(t *testing.T) {
 	conn, port := agent(t)
 	q := &queue{node: settled([]slurm.Node{node(t, "127.0.0.1", "", "mig:closed:28", "")})[0]}
@@ -128,15 +128,15 @@ func TestSubmissionNotifiesAnAgent(t *testing.T) {
 	notified(t, conn)
 }
 
-// TestPublicationNotifiesAnAgent: after a datagram of an agent that has published, the watcher notifies the agents
-// whose part of the plan has changed.
+// TestPublicationNotifiesAnAgent checks that after a datagram of an agent that has published, the watcher notifies the
+// agents whose part of the plan has changed.
 func TestPublicationNotifiesAnAgent(t *testing.T) {
 	conn, port := agent(t)
 	q := &queue{node: settled([]slurm.Node{node(t, "127.0.0.1", "", "mig:closed:28", "")})[0]}
 	run(t, q, port)
 	q.set(func() { q.waiting = []slurm.Waiting{job(t, 1, "mig:7g.40gb:1")} })
-	sender := wake.Sender{Key: key, Name: "127.0.0.1", Address: "127.0.0.1"} // the node's name in this test
-	// the first may come before the watcher listens
+	sender := wake.Sender{Key: key, Name: "127.0.0.1", Address: "127.0.0.1"} // the node has this name in the test
+	// The first datagrams may arrive before the watcher listens.
 	for range 2000 {
 		sender.Send(wake.Watcher, "127.0.0.2", port)
 		conn.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
@@ -147,14 +147,15 @@ func TestPublicationNotifiesAnAgent(t *testing.T) {
 	t.Error("no agent was notified")
 }
 
-// TestWatcherGoesOn: the watcher continues after slurmctld did not answer and the trigger file was removed.
+// TestWatcherGoesOn checks that the watcher continues after slurmctld has not answered and the trigger file has been
+// removed.
 func TestWatcherGoesOn(t *testing.T) {
 	conn, port := agent(t)
 	q := &queue{node: settled([]slurm.Node{node(t, "127.0.0.1", "", "mig:closed:28", "")})[0], fails: true}
 	path := run(t, q, port)
 	os.Remove(path)
 	q.set(func() { q.waiting, q.fails = []slurm.Waiting{job(t, 1, "mig:7g.40gb:1")}, false })
-	notified(t, conn) // at the next try
+	notified(t, conn) // at the next attempt
 	q.set(func() { q.waiting = []slurm.Waiting{job(t, 2, "mig:1g.10gb:4")} })
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {
@@ -164,8 +165,8 @@ func TestWatcherGoesOn(t *testing.T) {
 	notified(t, conn)
 }
 
-// TestSlowReading: after a reading that took long, for example because slurmctld was starting, the next submission
-// waits at most maxPause.
+// TestSlowReading checks that the next submission waits at most maxPause after a reading that took long, for example
+// because slurmctld was starting.
 func TestSlowReading(t *testing.T) {
 	conn, port := agent(t)
 	q := &queue{node: settled([]slurm.Node{node(t, "127.0.0.1", "", "mig:closed:28", "")})[0], hangs: 6 * time.Second}
@@ -175,7 +176,7 @@ func TestSlowReading(t *testing.T) {
 	notified(t, conn) // within 20 s; four times the duration of the first reading is 24 s
 }
 
-// TestNoFolder: a missing directory of the trigger file is an error.
+// TestNoFolder checks that a missing directory of the trigger file is an error.
 func TestNoFolder(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)

@@ -1,5 +1,5 @@
-// Package fuzz holds the seeds for fuzzing the parsers of the agent's files, and the inputs that fuzzing has found. The
-// test runs every file of testdata with gcc's sanitizers. `make fuzz` searches for more inputs.
+// Package fuzz contains the seeds for fuzzing the parsers of the agent's files, and the inputs that fuzzing has found.
+// The test runs every file of testdata with gcc's sanitizers. `make fuzz` searches for more inputs.
 package fuzz
 
 import (

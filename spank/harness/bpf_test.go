@@ -17,8 +17,8 @@ import (
 // hangs limits the time that bpf_check may take, so that the test fails if the plugin hangs.
 const hangs = 20 * time.Second
 
-// scope makes the v2 cgroups of a slurmstepd.scope with the given number of jobs, each with one step. It returns the
-// path of the scope, or "" if there is no cgroup v2 hierarchy that the test can write to.
+// scope makes the v2 cgroups of a slurmstepd.scope with the given number of jobs of one step each. It returns the path
+// of the scope, or "" if there is no cgroup v2 hierarchy that the test can write to.
 func scope(t *testing.T, jobs int) string {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mounts")
@@ -72,13 +72,13 @@ func openStep(t *testing.T) *os.File {
 	return f
 }
 
-// attrOf matches a declaration of union bpf_attr, which the kernel reads completely, or of struct bpf_prog_info, which
-// the kernel fills.
+// attrOf matches the declaration of a variable of type union bpf_attr, which the kernel reads completely, or of type
+// struct bpf_prog_info, which the kernel fills.
 var attrOf = regexp.MustCompile(`(?m)^\s*(?:static )?(?:union bpf_attr|struct bpf_prog_info) \w+\s*[;=,].*`)
 
-// An initializer of a union need not clear the bytes beyond the named member, and gcc 15 does not: the kernel then
-// refuses the command with EINVAL. Each such variable must therefore be declared with CLEARED. bpf_check is compiled so
-// that the kernel refuses an uninitialized variable with every gcc.
+// TestAttributesCleared checks that each variable of a type in attrOf is declared with CLEARED. An initializer of a
+// union need not clear the bytes beyond the named member, and gcc 15 does not clear them. The kernel then refuses the
+// command with EINVAL. To detect this with every gcc, bpf_check is compiled so that uninitialized bytes are never 0.
 func TestAttributesCleared(t *testing.T) {
 	for _, path := range []string{"../bpf.c", "c/bpf_check.c"} {
 		text, err := os.ReadFile(path)
@@ -149,8 +149,8 @@ func checkAccess(t *testing.T, path string, jobs int) {
 // device returns the device that checkAccess expects a job to have.
 func device(job int) string { return []string{"1:9", "1:8"}[job%2] }
 
-// Until the first task, every user can lock the scope. The plugin does not wait for that lock, and users cannot lock
-// the scope afterwards.
+// TestScopeLocked checks that the plugin does not wait for the lock of the scope, which every user can take until the
+// first task has started, and that users cannot lock the scope afterwards.
 func TestScopeLocked(t *testing.T) {
 	path := bpfScope(t, 2)
 	dir, err := os.Open(path)
@@ -173,7 +173,8 @@ func TestScopeLocked(t *testing.T) {
 	}
 }
 
-// Tasks that start at the same time on a node without a program agree on one program, and each job gets its device.
+// TestFirstTasks checks that tasks that start at the same time on a node without a program agree on one program, and
+// each job gets its device.
 func TestFirstTasks(t *testing.T) {
 	const jobs = 12
 	bpfScope(t, 1) // skips the test if the machine does not allow BPF programs
@@ -193,8 +194,8 @@ func TestFirstTasks(t *testing.T) {
 	}
 }
 
-// A task that was killed after it had attached a second program leaves a program that denies every job its device. The
-// next task removes that program.
+// TestStrayProgram checks that a task removes the second program of an earlier task that was killed after it had
+// attached this program. The second program denies every job its devices.
 func TestStrayProgram(t *testing.T) {
 	path := bpfScope(t, 2)
 	for range 3 {

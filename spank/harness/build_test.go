@@ -39,8 +39,7 @@ func build(dir string) error {
 		return nil
 	}
 	const flags = "-std=gnu11 -g -D_GNU_SOURCE -Wall -Wextra -Werror "
-	// Uninitialized variables hold a pattern instead of zeros, as the bytes that gcc 15 leaves uncleared in a union
-	// might.
+	// Uninitialized variables contain a pattern, not zeros, like the bytes of a union that gcc 15 does not clear.
 	const dirty = "-ftrivial-auto-var-init=pattern "
 	const sanitize = "-Wno-format-truncation -fsanitize=address,undefined -fno-sanitize-recover=all "
 	for _, step := range []string{
@@ -63,7 +62,7 @@ func build(dir string) error {
 	return nil
 }
 
-// program returns the path of a file that build made. It skips the test if the machine lacks a prerequisite.
+// program returns the path of a program that build compiled. It skips the test if the machine lacks a prerequisite.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	if built == "" {

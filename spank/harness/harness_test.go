@@ -32,14 +32,15 @@ func (a *agent) note(format string, args ...any) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	line := fmt.Sprintf(format, args...)
-	// A plugin that waits repeats its request; the number of repetitions depends on timing.
+	// A waiting plugin repeats its request, and the number of repetitions depends on timing. Only the first request is
+	// logged.
 	if !slices.Contains(a.log, line) {
 		a.log = append(a.log, line)
 	}
 	return a.mode
 }
 
-// calls returns the requests since the last call.
+// calls returns the logged requests since the previous call of calls.
 func (a *agent) calls() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -49,7 +50,7 @@ func (a *agent) calls() []string {
 }
 
 func (a *agent) Lease(ctx context.Context, job uint32, r api.LeaseRequest) (*api.Lease, error) {
-	r.Wait = math.Ceil(r.Wait) // the difference from the next integer depends on the speed of the machine
+	r.Wait = math.Ceil(r.Wait) // the fraction depends on the speed of the machine
 	switch a.note("agent: lease %d %+v", job, r) {
 	case "later":
 		return nil, api.NotNow("slurmctld does not answer")
@@ -126,8 +127,8 @@ func (n *node) expand(s string) string {
 	return strings.NewReplacer("$RUN", n.dir, "$LIB", built).Replace(s)
 }
 
-// runScript runs a script in a process with an empty environment: as in a prolog, there is no PATH and no HOME. The
-// process runs in the given v2 cgroup, or in the test's own cgroup if cgroup is nil. runScript returns the actions of
+// runScript runs a script in a process with an empty environment, because a prolog has neither PATH nor HOME. The
+// process runs in the given v2 cgroup, or in the cgroup of the test if cgroup is nil. runScript returns the actions of
 // the plugin and the requests to the agent.
 func (n *node) runScript(script string, words []string, cgroup *os.File) string {
 	path := filepath.Join(n.t.TempDir(), "script")
@@ -212,8 +213,8 @@ func TestPlugin(t *testing.T) {
 	})
 }
 
-// Loading the plugin, and calling all code that runs in Slurm's own processes, adds no thread and changes no signal
-// handler.
+// TestNoThreadNoSignal checks that the code which runs in Slurm's own processes adds no thread and changes no signal
+// handler. This includes loading the plugin.
 func TestNoThreadNoSignal(t *testing.T) {
 	program(t, "harness")
 	if os.Getuid() != 0 {
@@ -253,7 +254,8 @@ census`
 	}
 }
 
-// Every row of docs/plugin-errors.md has a case in testdata, and every row that testdata names exists.
+// TestEveryRowOfTheErrorTable checks that testdata contains a case for every row of docs/plugin-errors.md, and that
+// every row which testdata names exists.
 func TestEveryRowOfTheErrorTable(t *testing.T) {
 	rows := func(pattern, expr string) []string {
 		paths, err := filepath.Glob(pattern)

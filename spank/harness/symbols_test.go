@@ -50,7 +50,8 @@ func TestSymbolsAreThoseOfTheVersionScript(t *testing.T) {
 	}
 }
 
-// The plugin depends on no library but libc, and in particular on no Go object. Slurm's functions stay undefined.
+// TestPluginNeedsNothingButLibc checks that the plugin depends on libc only, and in particular on no Go object. Slurm's
+// functions stay undefined.
 func TestPluginNeedsNothingButLibc(t *testing.T) {
 	out, err := exec.Command("readelf", "-d", program(t, "spank_caelum.so")).Output()
 	if err != nil {
@@ -62,8 +63,8 @@ func TestPluginNeedsNothingButLibc(t *testing.T) {
 	}
 }
 
-// The plugin requires only functions that Slurm provides to every plugin. It uses Slurm's client library through weak
-// symbols, and loads without that library.
+// TestClientLibraryIsNotNeeded checks that the plugin requires only functions that Slurm provides to every plugin. The
+// plugin uses Slurm's client library through weak symbols, so it also loads without that library.
 func TestClientLibraryIsNotNeeded(t *testing.T) {
 	out, err := exec.Command("nm", "-D", "--undefined-only", "-f", "posix", program(t, "spank_caelum.so")).Output()
 	if err != nil {
@@ -85,7 +86,7 @@ func TestClientLibraryIsNotNeeded(t *testing.T) {
 	}
 }
 
-// banned maps the packages that the Go object must not import to the reason.
+// banned maps each package that the Go object must not import to the reason.
 var banned = map[string]string{
 	"os/exec":                          "children of a prolog are killed when it returns",
 	"os/signal":                        "Slurm handles the signals of the process",

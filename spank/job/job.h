@@ -14,7 +14,7 @@ struct caelum_job {
 	uint32_t id;
 	uint32_t uid;
 	uint32_t gid;
-	uint32_t wait; /* seconds until the deadline */
+	uint32_t wait; /* the time limit in seconds */
 	/* Values from the prolog's environment, unless noted otherwise; "" if not set. */
 	char *restart;   /* SLURM_JOB_RESTART_COUNT */
 	char *slots;     /* SLURM_JOB_GPUS */

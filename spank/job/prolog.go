@@ -77,12 +77,12 @@ func prolog(c call) error {
 	)
 }
 
-// maxReserve limits the part of the prolog's time that is reserved for the agent's last answer, with which the agent
-// refuses the job or requeues it.
+// maxReserve limits the part of the prolog's time that is reserved for the agent's last answer, in which the agent
+// refuses or requeues the job.
 const maxReserve = 5 * time.Second
 
 // retrySeconds returns the number of seconds for which the agent may still answer "not now". A quarter of the prolog's
-// time, at most maxReserve, then remains for the last answer. The result is never 0.
+// time, but at most maxReserve, remains after that for the last answer. The result is never 0.
 func retrySeconds(ctx context.Context, wait int) float64 {
 	end, _ := ctx.Deadline()
 	reserve := min(time.Duration(wait)*time.Second/4, maxReserve)
@@ -111,8 +111,8 @@ func within(seconds int, f func(context.Context) error) error {
 	return api.Retry(ctx, f)
 }
 
-// removeStale removes a lease file of an earlier run of the same job. A requeued job keeps its id, and the task that
-// reads the file cannot determine its own restart count.
+// removeStale removes a lease file of an earlier run of the same job. A requeued job keeps its id, and a task cannot
+// detect a file of an earlier run, because it cannot determine its own restart count.
 func removeStale(c call, restart int) error {
 	path := filepath.Join(c.runDir, "jobs", strconv.FormatUint(uint64(c.id), 10))
 	text, err := os.ReadFile(path)

@@ -10,14 +10,14 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// rounds is the number of times that benchAgainst alternates between the two builds, so that a busy period of the
-// machine affects both.
+// rounds is the number of times that benchAgainst alternates between the two builds. It alternates so that a busy
+// period of the machine affects both builds.
 const rounds = 4
 
 // alone is the number of jobs that serveAlone runs.
 const alone = 50
 
-// serveAlone runs jobs one after the other: each ends before the next is submitted.
+// serveAlone runs jobs one after the other: each job ends before the next job is submitted.
 func serveAlone(ctx context.Context, c *cluster.Cluster) error {
 	for range alone {
 		if _, stderr, err := c.Exec(ctx, "root", "srun", "--gres=mig:2g.10gb:1", "true"); err != nil {
@@ -35,7 +35,7 @@ func benchAgainst(ctx context.Context, other string) error {
 		return err
 	}
 	plugin := filepath.Join(other, "spank_caelum.so")
-	fmt.Printf("The first of each pair is this build, the second %s.\n", other)
+	fmt.Printf("The first value of each pair is this build, the second is %s.\n", other)
 	return errors.Join(benchPlugin(ctx, plugin), prologsAgainst(ctx, other))
 }
 
@@ -60,7 +60,7 @@ func prologsAgainst(ctx context.Context, other string) (err error) {
 		run  func(context.Context, *cluster.Cluster) error
 	}{
 		{"one job after another", alone, serveAlone},
-		{"as many jobs as there is room for", leases, serve},
+		{"as many jobs as fit at the same time", leases, serve},
 	} {
 		var before [2]int
 		for k, c := range clusters {

@@ -8,8 +8,8 @@
 //	against.go      -against: the plugin and the prologs of this build and of another one, in turn (rounds 4)
 //	rpcs.go         -rpcs: the requests of agents and watcher to slurmctld, at rest and under load, by sdiag
 //	short.go        -short, -rounds: many short jobs with gres/gpu only, with static slices, and with Caelum
-//	submissions.go  -submissions: slurmctld's time for one, without job_submit.lua, with it, and with a large table
-//	waits.go        -waits, -only-waits: from submission to start, profile offered or not, with and without a watcher
+//	submissions.go  -submissions: slurmctld's time for a submission without job_submit.lua, with it, with a large table
+//	waits.go        -waits, -only-waits: waits until the start, profile offered or not, with and without a watcher
 //	scenarios.go    -ways and its options: one trace with whole GPUs, with the best fixed layouts, and with Caelum
 //	outcomes.go     the outcome of each of these scenarios: waits, makespan and utilization, slurmctld's cycles
 package main

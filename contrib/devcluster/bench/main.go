@@ -21,7 +21,7 @@ import (
 
 const leases = 200
 
-// options select what is measured. A number of 0 measures nothing.
+// options select the measurements. A number of 0 omits a measurement.
 type options struct {
 	paired      pairing
 	pairs       int
@@ -36,25 +36,26 @@ type options struct {
 
 func (o *options) flags() {
 	flag.StringVar(&o.paired.command, "paired", "", "measure this command inside a cluster: sbatch or srun")
-	flag.StringVar(&o.paired.with, "with", "", "its arguments with the plugin, and ...")
-	flag.StringVar(&o.paired.without, "without", "", "... without")
-	flag.StringVar(&o.paired.conf, "conf", "/etc/slurm", "the folder of slurm.conf without the plugin")
-	flag.IntVar(&o.pairs, "waits", 100, "measure from submission to start with so many pairs of jobs; 0: not")
-	flag.BoolVar(&o.onlyWaits, "only-waits", false, "measure nothing else")
-	flag.IntVar(&o.rpcs, "rpcs", 0, "measure what so many nodes ask of slurmctld, and nothing else; 0: not")
-	flag.IntVar(&o.submissions, "submissions", 0, "measure only the cost of this many submissions for slurmctld: "+
+	flag.StringVar(&o.paired.with, "with", "", "arguments of the command with the plugin")
+	flag.StringVar(&o.paired.without, "without", "", "arguments of the command without the plugin")
+	flag.StringVar(&o.paired.conf, "conf", "/etc/slurm", "folder of slurm.conf without the plugin")
+	flag.IntVar(&o.pairs, "waits", 100, "measure waits with this number of pairs of jobs; 0: omit")
+	flag.BoolVar(&o.onlyWaits, "only-waits", false, "measure only -waits")
+	flag.IntVar(&o.rpcs, "rpcs", 0, "measure only the requests of this number of nodes to slurmctld; 0: omit")
+	flag.IntVar(&o.submissions, "submissions", 0, "measure only the cost of this number of submissions for slurmctld: "+
 		"without job_submit.lua, with it, and with a large decision table")
-	flag.StringVar(&o.against, "against", "", "only compare with the build in this folder (build/ of another checkout)")
+	flag.StringVar(&o.against, "against", "",
+		"measure only the difference from the build in this folder (build/ of another checkout)")
 	s := &o.scenarios
 	s.nodes, s.gpus = 4, 4
-	flag.IntVar(&s.jobs, "ways", 0, "only run a trace of this many jobs with whole GPUs, fixed layouts and Caelum")
-	flag.Uint64Var(&s.seed, "ways-seed", 1, "its seed")
-	flag.Float64Var(&s.load, "ways-load", 0.85, "the share of all units that it asks for")
-	flag.Float64Var(&s.mean, "ways-mean", 20, "the mean duration of its jobs, in seconds")
-	flag.BoolVar(&s.mixed, "ways-mixed", false, "on two nodes of A100-40GB and two of H100-80GB")
+	flag.IntVar(&s.jobs, "ways", 0, "run only a trace of this number of jobs with whole GPUs, fixed layouts and Caelum")
+	flag.Uint64Var(&s.seed, "ways-seed", 1, "-ways: seed of the trace")
+	flag.Float64Var(&s.load, "ways-load", 0.85, "-ways: mean share of all units that the jobs request")
+	flag.Float64Var(&s.mean, "ways-mean", 20, "-ways: mean duration of the jobs in seconds")
+	flag.BoolVar(&s.mixed, "ways-mixed", false, "-ways: use two nodes of A100-40GB and two of H100-80GB")
 	flag.IntVar(&o.short, "short", 0,
-		"measure only the time of this many short jobs with gres/gpu only, with static slices and with Caelum")
-	flag.IntVar(&o.rounds, "rounds", 3, "... in so many rounds")
+		"measure only the time of this number of short jobs with gres/gpu only, static slices and Caelum")
+	flag.IntVar(&o.rounds, "rounds", 3, "-short: number of rounds")
 }
 
 func (o *options) run(ctx context.Context) error {
@@ -177,7 +178,7 @@ func prologs(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-// quantiles returns the median and the 99th percentile of one field of served's lines.
+// quantiles returns the median and the 99th percentile of one field of the lines that served returns.
 func quantiles(all []map[string]float64, field string) (p50, p99 float64) {
 	var v []float64
 	for _, line := range all {

@@ -85,14 +85,14 @@ func jobTimes(log string) (map[string]*times, error) {
 	return jobs, nil
 }
 
-// outcome is the outcome of the jobs of a scenario.
+// outcome contains the results of the jobs of a scenario.
 type outcome struct {
 	waits       []float64 // seconds from submission to start
 	large       float64   // the longest wait of a job that needs a whole GPU
 	first, last time.Time // the first submission and the last end
-	needed      float64   // GPUs times seconds
+	needed      float64   // GPU-seconds
 	prompt      int       // jobs whose profile was offered, or that started within atOnce
-	found       int       // those whose profile was offered
+	found       int       // jobs whose profile was offered
 }
 
 func (o *outcome) add(j *submission, t times) {
@@ -116,8 +116,8 @@ func (o *outcome) add(j *submission, t times) {
 	}
 }
 
-// atOnce is the longest wait in seconds of a job for which there was room at its submission: one publication of an
-// agent and slurmctld's next two scheduling cycles.
+// atOnce is the longest wait, in seconds, of a job for which there was room at its submission. It covers one
+// publication of an agent and slurmctld's next two scheduling cycles.
 const atOnce = 2.5
 
 // cost prints the cost of the scenario for slurmctld, from sdiag.

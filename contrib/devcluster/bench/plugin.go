@@ -17,7 +17,7 @@ import (
 
 const (
 	sbatchPairs = 200
-	srunPairs   = 400 // many, because the start of a step is noisy: it involves slurmctld, slurmd and two slurmstepds
+	srunPairs   = 400 // high, because the start of a step, which involves four daemons, varies in duration
 	warmUp      = 10
 )
 
@@ -25,8 +25,8 @@ const (
 const otherConf = "/etc/slurm/other"
 
 // benchPlugin measures the cost of the plugin for sbatch, which loads the plugin, and for a step, where srun and
-// slurmstepd load it. One of two equal nodes then runs without the plugin, or with the plugin at the path other. Before
-// that, the same pairs with the plugin on both nodes show the noise of the measurement.
+// slurmstepd load it. For a step, benchPlugin first compares two equal nodes with the plugin, which shows the noise of
+// the measurement. Then one of the nodes runs without the plugin, or with the plugin at the path other.
 func benchPlugin(ctx context.Context, other string) (err error) {
 	c, err := cluster.Start(ctx, cluster.Options{Nodes: 2, GPUs: 1})
 	if err != nil {
@@ -50,7 +50,7 @@ func benchPlugin(ctx context.Context, other string) (err error) {
 	}
 	second := "without it"
 	if other != "" {
-		second = "with the other one"
+		second = "with the other plugin"
 	}
 	fmt.Printf("\nThe plugin, over alternating pairs of a command with the plugin and %s:\n", second)
 	const sbatch = "-H -o /dev/null --wrap true"
@@ -82,7 +82,8 @@ func pair(ctx context.Context, c *cluster.Cluster, command, with, without, conf 
 	return nil
 }
 
-// otherPlugin makes a second configuration that differs only in the plugin: the plugin at the path other, or none.
+// otherPlugin makes a second configuration that differs only in the plugin: it has the plugin at the path other, or no
+// plugin.
 func otherPlugin(ctx context.Context, c *cluster.Cluster, other string) error {
 	const script = `mkdir "$1" && cp /etc/slurm/*.conf "$1" &&
 echo "PlugStackConfig=$1/plugstack.conf" >>"$1/slurm.conf" &&
@@ -93,7 +94,7 @@ echo "PlugStackConfig=$1/plugstack.conf" >>"$1/slurm.conf" &&
 	return nil
 }
 
-// pairing is a command with two configurations: that of /etc/slurm, and another one.
+// pairing is a command that is measured with two configurations: /etc/slurm, and another folder.
 type pairing struct{ command, with, without, conf string }
 
 // measure runs inside the cluster. It runs the two commands of each pair in random order.

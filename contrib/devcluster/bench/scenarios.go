@@ -75,8 +75,8 @@ func benchScenarios(ctx context.Context, s scenarios) error {
 	return nil
 }
 
-// profileOf returns the profile of a GPU model that has as many compute slices and units as the named profile has on an
-// A100-40GB, whose names the trace uses.
+// profileOf returns the profile of a GPU model that has as many compute slices and units as the named profile on an
+// A100-40GB. The trace uses the profile names of an A100-40GB.
 func profileOf(b *mig.Model, name string) string {
 	a100, _ := mig.ModelByName("A100-40GB")
 	i, _ := a100.ProfileIndex(name)
@@ -130,11 +130,11 @@ func (s scenarios) boards() (all []*board, err error) {
 	return all, nil
 }
 
-// limit returns a job's time limit in seconds, a whole number of minutes as Slurm requires.
+// limit returns a job's time limit in seconds. It is a whole number of minutes, as Slurm requires.
 func limit(j trace.Job) float64 { return 60 * math.Ceil((j.Duration+1)/60) }
 
-// asks returns the profile that a job requests: its own, or with fixed layouts the smallest sufficient profile of the
-// layouts.
+// asks returns the profile that a job requests. This is the profile that the job needs, or with fixed layouts the
+// smallest sufficient profile in the layouts.
 func (b *board) asks(scenario string, j trace.Job) (string, error) {
 	p, _ := b.ProfileIndex(j.Profile)
 	need := b.Profiles[p]
@@ -243,7 +243,7 @@ type submission struct {
 	at      time.Duration
 	args    []string
 	id      string
-	found   bool    // its profile was offered immediately before the submission
+	found   bool    // the profile was offered immediately before the submission
 	profile string  // the profile that the job needs
 	seconds float64 // the duration of the job
 	units   float64 // the units that the job needs, as a share of a GPU

@@ -16,7 +16,7 @@ import (
 var shortWays = []struct {
 	name    string
 	noAgent bool
-	gres    string // of the node, if no agent writes it
+	gres    string // GRES of the node, if no agent writes it
 	ask     string
 }{
 	{"gres/gpu alone", true, "gpu:a100:28", "--gres=gpu:1"},

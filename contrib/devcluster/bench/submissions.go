@@ -16,7 +16,7 @@ const (
 	learnedLines     = 10000
 )
 
-// submitWays are the configurations of slurmctld that are compared.
+// submitWays are the configurations of slurmctld that benchSubmissions compares.
 var submitWays = []struct {
 	name    string
 	plugin  string // JobSubmitPlugins
@@ -28,9 +28,9 @@ var submitWays = []struct {
 }
 
 // benchSubmissions measures slurmctld's cost of a submission in each configuration with its own statistics (sdiag).
-// Each round contains all configurations in random order. The jobs are held, and cancelled afterwards. The scripts have
-// the maximum length that is hashed. The agent polls once an hour, so it does not read the queue during the
-// measurement.
+// Each round contains all configurations in random order. The jobs are submitted held and cancelled afterwards. The
+// scripts have the maximum length that job_submit.lua hashes. The agent polls once an hour, so it does not read the
+// queue during the measurement.
 func benchSubmissions(ctx context.Context, each int) (err error) {
 	c, down, err := up(ctx, "poll_interval: 1h\n", cluster.Options{Nodes: 1, GPUs: 1})
 	if err != nil {
@@ -46,7 +46,7 @@ func benchSubmissions(ctx context.Context, each int) (err error) {
 			if err := s.prepare(ctx, way.plugin, way.learned); err != nil {
 				return err
 			}
-			if _, err := s.submit(ctx, 3); err != nil { // a new Lua state first reads the table
+			if _, err := s.submit(ctx, 3); err != nil { // the first submission also reads the table
 				return err
 			}
 			us, err := s.submit(ctx, each/submissionRounds)
@@ -163,7 +163,7 @@ func (s *submitter) submit(ctx context.Context, jobs int) (float64, error) {
 	if _, err := s.root(ctx, "", "sdiag --reset"); err != nil {
 		return 0, err
 	}
-	script := "#!/bin/sh\n" + strings.Repeat("# as long as is hashed\n", 180)
+	script := "#!/bin/sh\n" + strings.Repeat("# padding for the hash\n", 180)
 	cmd := s.Command(
 		ctx,
 		"",

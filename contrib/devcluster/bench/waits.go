@@ -16,8 +16,8 @@ import (
 // benchWaits measures the time from the submission to the start of a batch job on an idle cluster, according to
 // slurmctld's log. It alternates between an offered profile and a profile that is not offered, and submits each job at
 // a random time within slurmctld's cycle of one second. It measures with the watcher and agents that poll once an hour,
-// and with agents that poll every 15 seconds without a watcher. The second case takes long, so it has a tenth of the
-// jobs.
+// and with agents that poll every 15 seconds without a watcher. The second measurement takes long, so it uses a tenth
+// of the jobs.
 func benchWaits(ctx context.Context, pairs int) error {
 	if pairs == 0 {
 		return nil
@@ -29,7 +29,7 @@ func benchWaits(ctx context.Context, pairs int) error {
 	)
 	return errors.Join(
 		waits(ctx, pairs, "with a watcher", "poll_interval: 1h\nwake_port: 6873\n"),
-		waits(ctx, (pairs+9)/10, "a tenth of them without, polling every 15 s", "poll_interval: 15s\n"),
+		waits(ctx, (pairs+9)/10, "without a watcher, polling every 15 s, a tenth of the jobs", "poll_interval: 15s\n"),
 	)
 }
 
@@ -51,8 +51,8 @@ func waits(ctx context.Context, pairs int, name, config string) (err error) {
 	return nil
 }
 
-// waitTimes are seconds from the submission to the start of jobs whose profile was offered and was not offered, and to
-// the publication of an offer for the latter.
+// waitTimes contains the seconds from the submission to the start of jobs, separately for jobs whose profile was
+// offered and was not offered. For the latter it also contains the seconds to the publication of the offer.
 type waitTimes struct {
 	offered, other, published []float64
 	found                     int // jobs of the first kind whose profile slurmctld really showed
@@ -85,7 +85,7 @@ func (w *waitTimes) measure(ctx context.Context, c *cluster.Cluster) error {
 			return err
 		}
 		switch k {
-		case 0: // after the whole GPU was used and released, as in the other case
+		case 0: // the whole GPU was used and released before, as in the other case
 			w.offered = append(w.offered, waited)
 		case 2:
 			w.other, w.published = append(w.other, waited), append(w.published, publishing)
@@ -105,7 +105,7 @@ func (w *waitTimes) print(name string) {
 	)
 	fmt.Printf("    the profile was offered for %d of %d jobs;", w.found, len(on))
 	fmt.Printf(
-		" for the others, from submission to publication: median %.3f s, p99 %.3f s, longest %.3f s\n",
+		" for the other jobs, from submission to publication: median %.3f s, p99 %.3f s, longest %.3f s\n",
 		median(w.published), high99(w.published), slices.Max(w.published),
 	)
 }
@@ -121,8 +121,8 @@ func gone(ctx context.Context, c *cluster.Cluster, every time.Duration) error {
 	}
 }
 
-// started returns a job's wait until its start, and until its profile was offered if it was not offered at the
-// submission, in seconds, according to slurmctld's log.
+// started returns a job's wait until its start, in seconds, according to slurmctld's log. If the profile was not
+// offered at the submission, started also returns the wait until the profile was offered.
 func started(c *cluster.Cluster, id, profile string) (start, published float64, err error) {
 	log, err := c.Log("slurmctld")
 	if err != nil {

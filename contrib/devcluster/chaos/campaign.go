@@ -30,17 +30,17 @@ type campaign struct {
 	submitted int
 	jobs      map[string]job     // by name
 	causes    map[string][]cause // by name
-	broken    []*breaking        // every fault, in the order of beginning
+	broken    []*breaking        // all faults, in the order in which they began
 	last      snapshot
 	total     map[string]int  // of gres/mig, by node
-	unadopted map[string]bool // nodes whose ledger was lost, until the agent has adopted all of their instances
+	unadopted map[string]bool // nodes with a lost ledger whose instances have not all been adopted
 
 	work      sync.WaitGroup
-	clients   context.Context // of the round's srun
+	clients   context.Context // the context of the srun processes of the round
 	releasing atomic.Int32    // the number of held jobs that will be released
 }
 
-// cause is an action of the campaign on a job, with the end of a run that the action explains.
+// cause is an action of the campaign on a job, together with the end of a run that this action explains.
 type cause struct {
 	at       time.Time
 	end, why string
@@ -53,7 +53,7 @@ type counts struct {
 	ends                               map[string]int
 }
 
-// errNothing is returned by a fault that finds nothing to break.
+// errNothing is the error of a fault that finds nothing to break.
 var errNothing = errors.New("nothing to break")
 
 // newCampaign starts a cluster.
@@ -145,7 +145,7 @@ func (c *campaign) remember(j job) {
 	c.jobs[j.name] = j
 }
 
-// cause records that the campaign is about to act on a job, and the end that the action explains.
+// cause records an action of the campaign on a job before the action, with the end that the action explains.
 func (c *campaign) cause(name, end, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -219,7 +219,7 @@ func (c *campaign) watch(ctx context.Context) error {
 	return nil
 }
 
-// srunLimit is the time that an srun has to end after the last job has ended.
+// srunLimit is the time in which an srun must end after the last job has ended.
 const srunLimit = 5 * time.Second
 
 // round runs a storm, its calm, and the checks of the quiet cluster. When it returns, all jobs of the round have ended.
@@ -244,7 +244,7 @@ func (c *campaign) round(seed uint64) error {
 	if err := c.calm(calm); err != nil {
 		return err
 	}
-	// An srun that missed the end of its job because slurmctld was not reachable never ends.
+	// An srun never ends if it missed the end of its job because slurmctld was not reachable.
 	time.AfterFunc(srunLimit, endClients)
 	c.work.Wait()
 	c.quiet()
@@ -254,7 +254,7 @@ func (c *campaign) round(seed uint64) error {
 	return c.ctx.Err()
 }
 
-// breakThings begins faults until ctx ends. When it returns, all of them are mended or left to mend.
+// breakThings begins faults until ctx ends. When it returns, all faults have ended or are left to mend.
 func (c *campaign) breakThings(ctx context.Context, rng *rand.Rand) {
 	var each sync.WaitGroup
 	defer each.Wait()
@@ -288,7 +288,7 @@ func (c *campaign) breakThings(ctx context.Context, rng *rand.Rand) {
 			return
 		}
 	}
-	<-ctx.Done() // a campaign without faults
+	<-ctx.Done() // the campaign has no faults
 }
 
 // run begins a fault and ends it after the given time.

@@ -37,7 +37,8 @@ func procs() []proc {
 	return []proc{{PID: 100, Job: "1", Node: "n1", UUIDs: []string{"MIG-a"}, Name: "cuda-process"}}
 }
 
-// sliceWatch detects each way in which a slice can have two jobs, and reports no finding for a correct node.
+// TestSliceWatch checks that sliceWatch detects each way in which two jobs can have one slice, and reports no finding
+// for a correct node.
 func TestSliceWatch(t *testing.T) {
 	for _, c := range []struct {
 		what   string
@@ -80,7 +81,7 @@ func TestSliceWatch(t *testing.T) {
 	}
 }
 
-// A short suspicion, which the order of reads can cause, is not a finding.
+// TestSuspicionMustLast checks that a short suspicion, which the order of reads can cause, is not a finding.
 func TestSuspicionMustLast(t *testing.T) {
 	w := newSliceWatch(func(format string, args ...any) { t.Errorf(format, args...) })
 	n := node()
@@ -118,7 +119,7 @@ func TestOverlaps(t *testing.T) {
 	}
 }
 
-// leftovers reports everything that a job leaves on a node.
+// TestLeftovers checks that leftovers reports everything that a job leaves on a node.
 func TestLeftovers(t *testing.T) {
 	n := node()
 	n.Other = []string{".new-1"}
@@ -141,7 +142,8 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// Files without an instance are not findings if a process was killed while it made an instance.
+// TestComplaints checks that files without an instance are not findings if a process was killed while it made an
+// instance.
 func TestComplaints(t *testing.T) {
 	const file, other = "/dev/nvidia-caps/nvidia-cap49: this file belongs to no instance\n", "GPU 0: units overlap\n"
 	for _, c := range []struct {
@@ -155,7 +157,8 @@ func TestComplaints(t *testing.T) {
 	}
 }
 
-// miscounts checks the total, the slices that are used without a job, and the free slices compared with the offer.
+// TestMiscounts checks that miscounts reports a wrong total, slices that are counted as used although no job has them,
+// and free slices that differ from the offer.
 func TestMiscounts(t *testing.T) {
 	offered := make([]struct{ Profile string }, 7)
 	for k := range offered {
@@ -226,7 +229,8 @@ func TestConfiguredTotals(t *testing.T) {
 	}
 }
 
-// An end is explained by an action on the job, or by a fault on its node at that time that can cause such an end.
+// TestExplainedEnds checks that the end of a run is explained only by an action on the job, or by a fault that existed
+// on the node at that time and can cause such an end.
 func TestExplainedEnds(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(1e9+int64(s), 0) }
 	c := &campaign{
@@ -267,7 +271,7 @@ func TestExplainedEnds(t *testing.T) {
 	}
 }
 
-// launchedBefore detects that slurmctld was killed between two launches with the same id.
+// TestLaunchedBefore checks that launchedBefore detects a kill of slurmctld between two launches with the same id.
 func TestLaunchedBefore(t *testing.T) {
 	dir := t.TempDir()
 	const text = "[2026-11-23T02:38:07.736] launch task StepId=555.0 request from UID:20001\n" +
@@ -296,7 +300,7 @@ func TestLaunchedBefore(t *testing.T) {
 	}
 }
 
-// A component of a het job ends with the other component.
+// TestSharedNodes checks that a component of a het job ends with the other component.
 func TestSharedNodes(t *testing.T) {
 	c := &campaign{jobs: map[string]job{"set": {kind: "het"}, "array": {kind: "array"}}}
 	at := time.Unix(1e9, 0)
@@ -358,7 +362,7 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// Idle instances do not reduce the room for a job; instances in use do.
+// TestRoom checks that instances in use reduce the room for a job, and that idle instances do not.
 func TestRoom(t *testing.T) {
 	n := node()
 	for _, c := range []struct {
@@ -372,7 +376,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// A seed always gives the same jobs, and excluding a kind does not change the other jobs.
+// TestDrawRepeats checks that a seed always gives the same jobs, and excluding a kind does not change the other jobs.
 func TestDrawRepeats(t *testing.T) {
 	jobs := func(kinds []string) (all []job) {
 		rng := rand.New(rand.NewPCG(7, 1))
@@ -417,7 +421,7 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// A job without a process counts as lost by Slurm only after a fault of one of Slurm's daemons.
+// TestLost checks that a job without a process counts as lost by Slurm only after a fault of one of Slurm's daemons.
 func TestLost(t *testing.T) {
 	at := time.Now().Add(-time.Minute)
 	j := queued{raw: "1", state: "RUNNING", on: []string{"n1"}, started: at}

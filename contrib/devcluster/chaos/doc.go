@@ -1,13 +1,14 @@
-// Command chaos loads a private Slurm cluster with random jobs of two users, breaks daemons, disks and emulated GPUs
-// under them, and checks invariants from what the GPUs, the file system, the processes and sacct show.
+// Command chaos runs random jobs of two users on a private Slurm cluster. Meanwhile it breaks daemons, disks and
+// emulated GPUs. It checks invariants by the state of the GPUs, the file system, the processes and sacct.
 //
 //	make chaos SECONDS=300 SEED=7
 //	build/devcluster-chaos -list
 //	build/devcluster-chaos -seed 7 -seconds 300 -without idle-removed,het
 //
 // A campaign is a sequence of rounds. A round begins with a storm, in which jobs are submitted while faults begin and
-// end. Then every fault is mended, the remaining jobs can end (the calm), and the cluster must become quiet. The seed
-// determines jobs, faults and pauses. The speed of the machine determines which of them coincide.
+// end. Then every fault is mended, the remaining jobs end (the calm), and all remains of jobs must disappear (the
+// quiet). The seed determines jobs, faults and pauses. The speed of the machine determines which faults and jobs
+// coincide.
 //
 // Files:
 //

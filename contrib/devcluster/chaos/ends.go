@@ -14,7 +14,7 @@ import (
 // jobRun is a run of a job in sacct.
 type jobRun struct {
 	id, name, state, exit string
-	start, end            time.Time // start is zero if it never started
+	start, end            time.Time // start is zero if the run never started
 	nodes                 []string
 	noGPU                 bool // the job requested GPUs but was allocated none
 }
@@ -56,8 +56,8 @@ func expand(list string) (all []string) {
 	return all
 }
 
-// around is the time before the start and after the end of a run in which a fault can have affected the run: slurmctld
-// detects a lost launch or node late, and sacct's times are whole seconds.
+// around extends the interval of a run, on both sides, within which a fault can have affected the run. slurmctld
+// detects a lost launch or node with a delay, and sacct's times are whole seconds.
 const around = 12 * time.Second
 
 // A run that fails within stillborn of its start can be affected by a fault up to aftermath earlier: after the failure
@@ -68,7 +68,7 @@ const (
 	aftermath = 40 * time.Second
 )
 
-// judgeEnds checks every run of the round's jobs in sacct. Each end other than COMPLETED must have a cause.
+// judgeEnds checks every run of the round's jobs in sacct. Each end other than COMPLETED must have an explanation.
 func (c *campaign) judgeEnds(began time.Time) {
 	var runs []jobRun
 	for range 15 { // slurmdbd may be some seconds behind
@@ -168,7 +168,7 @@ func (c *campaign) ofRound(r jobRun, began time.Time) bool {
 	return ours && (r.end.IsZero() || r.end.After(began.Add(-time.Second)))
 }
 
-// explain returns the action of the campaign that explains the end of a run, or "" if there is none.
+// explain returns the action of the campaign that explains the end of a run, or "" if there is no such action.
 func (c *campaign) explain(r jobRun) string {
 	c.mu.Lock()
 	j, causes := c.jobs[r.name], slices.Clone(c.causes[r.name])
@@ -177,7 +177,7 @@ func (c *campaign) explain(r jobRun) string {
 		return why
 	}
 	if r.noGPU && c.active("slurmctld", "", time.Time{}, r.start) {
-		return "slurmctld, started anew, has allocated no GRES to it"
+		return "slurmctld had been restarted, and allocated no GRES to the job"
 	}
 	if (r.state == "FAILED" || r.state == "REQUEUED") && c.launchedBefore(r) {
 		return "slurmctld was killed before it had saved an earlier run with this id, which slurmd still knew: " +
@@ -204,7 +204,8 @@ func (c *campaign) explain(r jobRun) string {
 	return ""
 }
 
-// requested returns the request of a user or of the campaign that explains the end of a run, or "" if there is none.
+// requested returns the request, by a user or by the campaign, that explains the end of a run, or "" if there is no
+// such request.
 func requested(causes []cause, r jobRun) string {
 	const late = 2 * time.Second // sacct's times are whole seconds
 	// If a user cancels a job that is being requeued, the run becomes CANCELLED and keeps the time of the requeue as
@@ -222,8 +223,8 @@ func requested(causes []cause, r jobRun) string {
 	return ""
 }
 
-// sharedNodes returns the nodes whose faults can end a run: slurmctld ends all components of a het job with the first
-// of them.
+// sharedNodes returns the nodes whose faults can end a run: slurmctld ends all components of a het job when the first
+// component ends.
 func (c *campaign) sharedNodes(r jobRun, runs []jobRun) []string {
 	c.mu.Lock()
 	kind := c.jobs[r.name].kind
@@ -237,7 +238,7 @@ func (c *campaign) sharedNodes(r jobRun, runs []jobRun) []string {
 	return nodes
 }
 
-// output returns the end of a batch job's output.
+// output returns the last lines of a batch job's output.
 func (c *campaign) output(r jobRun) string {
 	c.mu.Lock()
 	user := c.jobs[r.name].user

@@ -14,7 +14,7 @@ import (
 type fault struct {
 	name, does string
 	// part names the parts of the cluster that the fault uses exclusively, separated by spaces: slurmctld, slurmdbd,
-	// munged, watcher, or agent, slurmd, node, gpu, ledger, leases of one node. A part has one fault at a time.
+	// munged, watcher, or agent, slurmd, node, gpu, ledger, leases of one node. A part has at most one fault at a time.
 	part string
 	// begin breaks the part. end, if not nil, mends the part after shortest to longest seconds.
 	begin, end        func(*breaking) error
@@ -27,14 +27,14 @@ type fault struct {
 type breaking struct {
 	*campaign
 	fault
-	node     string // empty for a part without one
+	node     string // empty for a part without a node
 	rng      *rand.Rand
 	from, to time.Time // to is zero while the fault lasts
 	failed   bool      // the end of the fault failed; mend tries again
 	note     string    // data for the end of the fault: an instance, the name of an error
 }
 
-// perNode are the parts that each node has.
+// perNode contains the parts that each node has.
 var perNode = []string{"agent", "slurmd", "node", "gpu", "ledger", "leases"}
 
 // parts returns the parts that are busy while the fault lasts.
@@ -51,10 +51,10 @@ func (b *breaking) parts() (all []string) {
 // perNode returns whether the fault affects a single node.
 func (f fault) perNode() bool { return slices.Contains(perNode, strings.Fields(f.part)[0]) }
 
-// faults are the kinds of faults, in the order in which a seed chooses among them.
+// faults contains the kinds of faults, in the order in which a seed chooses among them.
 var faults = slices.Concat(daemonFaults, adminFaults, diskFaults, hardwareFaults)
 
-// allKinds are the names of the kinds of faults, jobs and users' actions.
+// allKinds returns the names of the kinds of faults, jobs and users' actions.
 func allKinds() (all []string) {
 	for _, f := range faults {
 		all = append(all, f.name)
@@ -99,8 +99,8 @@ func restart(b *breaking) error { return b.cluster.RestartUnit(b.unit()) }
 func start(b *breaking) error   { return b.startUnit(b.unit()) }
 func end(b *breaking) error     { return b.cluster.StopUnit(b.unit()) }
 
-// startUnit starts a daemon. It may need several attempts: slurmd ends if it does not find slurmctld, and the
-// supervisor of a killed daemon may still be running.
+// startUnit starts a daemon. This may need several attempts, because slurmd ends if it does not find slurmctld, and
+// because the keeper of a killed daemon may still be running.
 func (c *campaign) startUnit(unit string) (err error) {
 	for range 5 {
 		if err = c.cluster.StartUnit(unit); err == nil || strings.Contains(err.Error(), "runs already") {
@@ -113,9 +113,10 @@ func (c *campaign) startUnit(unit string) (err error) {
 
 const slurmctldKill = "slurmctld-kill"
 
-// daemonFaults end, stop and restart daemons. The faults of Caelum's daemons never explain the end of a job.
+// daemonFaults are faults that kill, stop or restart daemons. The faults of Caelum's daemons never explain the end of a
+// job.
 var daemonFaults = []fault{
-	{name: "agent-kill", does: "SIGKILL to an agent, which its unit starts again", part: "agent", begin: kill},
+	{name: "agent-kill", does: "SIGKILL to an agent, which its keeper starts again", part: "agent", begin: kill},
 	{
 		name:     "agent-stop",
 		does:     "SIGSTOP to an agent for 1 to 12 s",
@@ -125,10 +126,10 @@ var daemonFaults = []fault{
 		shortest: 1,
 		longest:  12,
 	},
-	{name: "agent-restart", does: "an agent restarted", part: "agent", begin: restart},
+	{name: "agent-restart", does: "an agent is restarted", part: "agent", begin: restart},
 	{
 		name:    "slurmd-kill",
-		does:    "SIGKILL to a slurmd, started again after 0 to 5 s",
+		does:    "SIGKILL to a slurmd, which is started again after 0 to 5 s",
 		part:    "slurmd",
 		begin:   kill,
 		end:     start,
@@ -146,14 +147,14 @@ var daemonFaults = []fault{
 	},
 	{
 		name:  "slurmd-restart",
-		does:  "a slurmd restarted",
+		does:  "a slurmd is restarted",
 		part:  "slurmd",
 		begin: restart,
 		ends:  []string{"REQUEUED", "NODE_FAIL", "FAILED"},
 	},
 	{
 		name:    slurmctldKill,
-		does:    "SIGKILL to slurmctld, started again after 0 to 6 s",
+		does:    "SIGKILL to slurmctld, which is started again after 0 to 6 s",
 		part:    "slurmctld",
 		begin:   kill,
 		end:     start,
@@ -178,7 +179,7 @@ var daemonFaults = []fault{
 	},
 	{
 		name:     "slurmdbd-away",
-		does:     "slurmdbd stopped for 1 to 5 s",
+		does:     "slurmdbd is stopped for 1 to 5 s",
 		part:     "slurmdbd",
 		begin:    end,
 		end:      start,
@@ -186,7 +187,7 @@ var daemonFaults = []fault{
 		longest:  5,
 	},
 	{name: "munged-restart", does: "munged restarted", part: "munged", begin: restart},
-	{name: "watcher-kill", does: "SIGKILL to the watcher, which its unit starts again", part: "watcher", begin: kill},
+	{name: "watcher-kill", does: "SIGKILL to the watcher, which its keeper starts again", part: "watcher", begin: kill},
 	{
 		name:     "watcher-stop",
 		does:     "SIGSTOP to the watcher for 2 to 10 s",
@@ -198,7 +199,7 @@ var daemonFaults = []fault{
 	},
 	{
 		name:  "slurmd-and-agent",
-		does:  "slurmd and agent of a node restarted together",
+		does:  "slurmd and the agent of a node are restarted together",
 		part:  "agent slurmd ledger",
 		begin: restartBoth,
 		ends:  []string{"REQUEUED", "NODE_FAIL", "FAILED"},
@@ -224,10 +225,10 @@ var adminFaults = []fault{
 		ends:  []string{"REQUEUED"},
 		begin: func(b *breaking) error { return b.root("", "scontrol", "reconfigure") },
 	},
-	{name: "drain", does: "a node drained for 2 to 15 s", part: "node", shortest: 2, longest: 15,
+	{name: "drain", does: "a node is drained for 2 to 15 s", part: "node", shortest: 2, longest: 15,
 		begin: func(b *breaking) error { return b.nodeState("drain") },
 		end:   func(b *breaking) error { return b.nodeState("resume") }},
-	{name: "down", does: "a node set down for 1 to 6 s, which ends its jobs", part: "node", shortest: 1, longest: 6,
+	{name: "down", does: "a node is set down for 1 to 6 s, which ends its jobs", part: "node", shortest: 1, longest: 6,
 		begin: func(b *breaking) error { return b.nodeState("down") },
 		end:   func(b *breaking) error { return b.nodeState("resume") },
 		ends:  []string{"REQUEUED", "NODE_FAIL", "CANCELLED", "FAILED"}},
@@ -236,7 +237,7 @@ var adminFaults = []fault{
 func (b *breaking) nodeState(state string) error {
 	err := b.root("", "scontrol", "update", "nodename="+b.node, "state="+state, "reason=chaos")
 	if state == "resume" && err != nil && strings.Contains(err.Error(), "Invalid node state") {
-		return nil // slurmd has registered in the meantime, which resumes a node that is DOWN (ReturnToService=2)
+		return nil // the registration of slurmd has already resumed the DOWN node (ReturnToService=2)
 	}
 	return err
 }

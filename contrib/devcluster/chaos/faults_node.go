@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// diskFaults fill the agent's disks and destroy its files.
+// diskFaults are faults that fill the agent's disks or destroy its files.
 var diskFaults = []fault{
 	{
 		name:     "ledger-full",
-		does:     "the disk of an agent's ledger full for 1 to 10 s",
+		does:     "the disk of an agent's ledger is full for 1 to 10 s",
 		part:     "ledger",
 		shortest: 1,
 		longest:  10,
@@ -21,7 +21,7 @@ var diskFaults = []fault{
 	},
 	{
 		name:     "leases-full",
-		does:     "the disk of the lease files full for 1 to 10 s",
+		does:     "the disk of the lease files is full for 1 to 10 s",
 		part:     "leases",
 		shortest: 1,
 		longest:  10,
@@ -30,15 +30,15 @@ var diskFaults = []fault{
 	},
 	{
 		name:  "ledger-lost",
-		does:  "an agent's ledger removed while it is stopped; root adopts what it then calls foreign",
+		does:  "an agent's ledger is removed while the agent is stopped; then root adopts the foreign instances",
 		part:  "ledger agent slurmd",
 		begin: loseLedger,
 		end:   adopt,
 	},
 	{
 		name: "ledger-damaged",
-		does: "an agent's ledger overwritten while the agent is stopped, and moved away after a failed start; " +
-			"then as ledger-lost",
+		does: "an agent's ledger is overwritten while the agent is stopped, and moved away after a failed start; " +
+			"then the same as ledger-lost",
 		part:  "ledger agent slurmd",
 		begin: damageLedger,
 		end:   adopt,
@@ -86,8 +86,8 @@ func damageLedger(b *breaking) error {
 	return b.startUnit(unit)
 }
 
-// adopt adopts the foreign instances of the node as root. The agent adopts no instance while a job without a lease is
-// on the node, or while a monitor has a handle; adoptRest tries again.
+// adopt makes root adopt the foreign instances of the node. The agent adopts no instance while a job without a lease is
+// on the node, or while a monitor has a handle. adoptRest repeats the attempt later.
 func adopt(b *breaking) error {
 	b.mu.Lock()
 	b.unadopted[b.node] = true
@@ -96,7 +96,7 @@ func adopt(b *breaking) error {
 	return nil
 }
 
-// adoptRest tries again on the nodes that may still have instances to adopt.
+// adoptRest repeats the adoption on the nodes that may still have foreign instances.
 func (c *campaign) adoptRest() {
 	c.mu.Lock()
 	nodes := slices.Sorted(maps.Keys(c.unadopted))
@@ -112,7 +112,7 @@ func (c *campaign) adoptRest() {
 	}
 }
 
-// makeForeign makes an instance, as an administrator does with nvidia-smi.
+// makeForeign creates an instance, like an administrator with nvidia-smi.
 func makeForeign(b *breaking) error {
 	gpu := fmt.Sprint(b.rng.IntN(b.o.gpus))
 	out, stderr, err := b.cluster.ExecNode(
@@ -132,7 +132,8 @@ func makeForeign(b *breaking) error {
 	return nil
 }
 
-// removeForeign removes that instance. The agent reads the GPUs at its start and then once a minute.
+// removeForeign removes the instance that makeForeign created. The agent notices the change within a minute, because it
+// reads the GPUs once a minute.
 func removeForeign(b *breaking) error {
 	if b.note == "" {
 		return nil
@@ -147,7 +148,7 @@ func removeForeign(b *breaking) error {
 type agentStatus struct {
 	GPUs   []agentGPU
 	Excess map[string]int // slices that slurmctld counts as used although no job has them, by profile
-	Short  map[string]int `json:"excess_short"` // the part of Excess by which the totals could not be raised
+	Short  map[string]int `json:"excess_short"` // the part of Excess for which the totals have no room
 }
 
 type agentGPU struct {
@@ -162,7 +163,7 @@ type agentGPU struct {
 
 const killedInCall = "killed-in-call"
 
-// hardwareFaults make the emulated driver fail. The agent requeues a job whose slice it cannot create.
+// hardwareFaults are faults of the emulated driver and GPUs. The agent requeues a job whose slice it cannot create.
 var hardwareFaults = []fault{
 	{
 		name:     "create-fails",
@@ -184,7 +185,7 @@ var hardwareFaults = []fault{
 	},
 	{
 		name:     "create-fails-late",
-		does:     "the next creation of an instance fails, and the instance is there",
+		does:     "the next creation of an instance fails, although the instance is created",
 		part:     "gpu",
 		shortest: 3,
 		longest:  10,
@@ -218,7 +219,7 @@ var hardwareFaults = []fault{
 	},
 	{
 		name:     killedInCall,
-		does:     "the agent is killed inside its next creation or removal",
+		does:     "the agent is killed during its next creation or removal of an instance",
 		part:     "gpu",
 		shortest: 3,
 		longest:  10,
@@ -233,7 +234,7 @@ var hardwareFaults = []fault{
 	},
 	{
 		name:     "slow-driver",
-		does:     "the driver's calls take their real time, or creations 3 s, for 4 to 12 s",
+		does:     "for 4 to 12 s, the driver's calls take as long as on real GPUs, or creations take 3 s",
 		part:     "gpu",
 		shortest: 4,
 		longest:  12,
@@ -289,7 +290,7 @@ var hardwareFaults = []fault{
 		}},
 }
 
-// sentBack are the ends of a run whose slice could not be created.
+// sentBack contains the possible ends of a run whose slice could not be created.
 var sentBack = []string{"REQUEUED"}
 
 func pick(rng *rand.Rand, of ...string) string { return of[rng.IntN(len(of))] }
@@ -305,8 +306,8 @@ func (b *breaking) emulator(args ...string) error {
 	return b.root(b.node, append([]string{"nvml-emulator"}, args...)...)
 }
 
-// onTheSame runs a command on the instance that the fault chose, if the instance still exists: the agent may have
-// destroyed it, even shortly before the fault began.
+// onTheSame runs a command on the instance that the fault chose, if this instance still exists. The agent may have
+// destroyed the instance, even shortly before the fault began.
 func (b *breaking) onTheSame(command string) error {
 	err := b.onInstance(command, nil)
 	if err != nil && strings.Contains(err.Error(), "has no instance") {
@@ -315,7 +316,8 @@ func (b *breaking) onTheSame(command string) error {
 	return err
 }
 
-// onInstance runs a command of the emulator on an instance of the node. Later calls use the same instance.
+// onInstance runs a command of the emulator on an instance of the node. Later calls for the same fault use the same
+// instance.
 func (b *breaking) onInstance(command string, want func(in instance, used bool) bool) error {
 	if b.note == "" {
 		s := b.latest()

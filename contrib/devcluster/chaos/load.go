@@ -21,7 +21,7 @@ for pid in "${pids[@]}"; do wait "$pid" || { status=$?; echo "cuda-process on $S
 exit $status
 `
 
-// profiles of the default GPU model.
+// profiles are the profiles of the default GPU model.
 var profiles = []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 
 // jobKinds are the kinds of jobs, in the order in which a seed chooses among them. The probability of a kind is its
@@ -31,18 +31,18 @@ var jobKinds = []struct {
 	weight int
 	does   string
 }{
-	{"slice", 24, "one slice, asked for by its profile"},
-	{"memory", 8, "--gres=gpu:1 with --mig-mem, and whole GPUs by --mig=off"},
+	{"slice", 24, "one slice, requested by profile"},
+	{"memory", 8, "--gres=gpu:1 with --mig-mem, or with --mig=off for a whole GPU"},
 	{"several", 10, "two slices on one node"},
-	{"array", 8, "an array of two to five tasks, sometimes with a limit of tasks at a time"},
+	{"array", 8, "an array of two to five tasks, sometimes with a limit of simultaneous tasks"},
 	{"nodes", 8, "one or two slices on each of two nodes"},
 	{"het", 6, "a het job of two components"},
-	{"srun", 8, "srun without a batch job, on one node or two"},
+	{"srun", 8, "srun without a batch job, on one or two nodes"},
 	{"named", 6, "a job that names its node, which Caelum holds until its slice is on offer"},
 	{"exclusive", 3, "--exclusive"},
-	{"depends", 6, "a job that waits for the end of another"},
+	{"depends", 6, "a job that waits for the end of another job"},
 	{"begin", 4, "--begin=now+N"},
-	{"licence", 4, "one of two licences"},
+	{"licence", 4, "a job that needs one of two licences"},
 	{"plain", 5, "a job without a GPU"},
 	{"unlimited", 4, "a job without a time limit"},
 }
@@ -51,20 +51,20 @@ var jobKinds = []struct {
 var userKinds = []struct {
 	name, does string
 }{
-	{"hold", "a user holds a job, and releases it seconds later"},
-	{"update", "a user changes time limit, name, comment or nice value of a job"},
-	{"cancel", "a user cancels a job at any moment"},
-	{"requeue", "a user requeues a running job in held state, and releases it after its credential has expired"},
+	{"hold", "a user holds a job and releases the job some seconds later"},
+	{"update", "a user changes the time limit, name, comment or nice value of a job"},
+	{"cancel", "a user cancels a job at a random time"},
+	{"requeue", "a user requeues and holds a running job, and releases the job after its credential has expired"},
 }
 
 // job is a submission. Its unique name identifies it in slurmctld and in sacct.
 type job struct {
 	name, kind, user string
-	args             []string // the command that submits it
+	args             []string // the command that submits the job
 	interactive      bool
 }
 
-// draw makes the n-th submission of a user. earlier are ids of jobs that the user has submitted.
+// draw generates the n-th submission of a user. earlier contains the ids of jobs that the user has submitted.
 func draw(rng *rand.Rand, kinds []string, user string, n int, earlier []string) job {
 	j := job{name: fmt.Sprintf("%s-%d", user, n), user: user, kind: drawKind(rng, kinds)}
 	d := drawVariant(rng)
@@ -89,15 +89,15 @@ func draw(rng *rand.Rand, kinds []string, user string, n int, earlier []string) 
 	return j
 }
 
-// variant is what is drawn for a submission besides its kind: the run time in seconds, the option with its time limit,
-// any profile, one of the small profiles, and two numbers for the options of its kind.
+// variant contains the random properties of a submission besides its kind: the run time in seconds, the option with its
+// time limit, one of all profiles, one of the small profiles, and two numbers for the options of its kind.
 type variant struct {
 	seconds, limit string
 	profile, small string
 	choice, count  int
 }
 
-// drawVariant draws all numbers for every kind, so that excluding a kind does not change the other jobs.
+// drawVariant draws all numbers for every kind, so that the exclusion of a kind does not change the other jobs.
 func drawVariant(rng *rand.Rand) (v variant) {
 	v.seconds = fmt.Sprintf("%.1f", 0.3+rng.ExpFloat64()*3)
 	v.limit = fmt.Sprintf("--time=%d", 3+rng.IntN(5))

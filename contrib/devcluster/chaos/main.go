@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// options are the command line.
+// options contains the options of the command line.
 type options struct {
 	seed          uint64
 	length, storm time.Duration
@@ -55,19 +55,19 @@ func main() {
 // parse reads the command line. list is true if the kinds are to be printed instead.
 func parse(args []string) (o options, list bool, err error) {
 	f := flag.NewFlagSet("chaos", flag.ExitOnError)
-	f.Uint64Var(&o.seed, "seed", 1, "chooses jobs, faults and pauses")
-	seconds := f.Int("seconds", 300, "how long; the last round may end up to two minutes earlier or later")
-	storm := f.Int("storm", 35, "seconds of load and faults in each round")
-	f.IntVar(&o.nodes, "nodes", 2, "nodes of the cluster")
-	f.IntVar(&o.gpus, "gpus", 2, "emulated GPUs of each node")
-	f.StringVar(&o.board, "board", "A100-40GB", "the GPUs' model, as for devcluster up")
-	f.StringVar(&o.build, "build", "", "the binaries (default: build/ of the repository)")
-	f.StringVar(&o.cgroup, "cgroup", "", "v1 or v2: jobs in cgroups, with ConstrainDevices=yes")
-	f.StringVar(&o.keep, "keep", os.TempDir(), "the folder that gets the logs of a cluster with findings")
+	f.Uint64Var(&o.seed, "seed", 1, "seed of the random jobs, faults and pauses")
+	seconds := f.Int("seconds", 300, "duration in seconds; the last round may end two minutes earlier or later")
+	storm := f.Int("storm", 35, "seconds of jobs and faults in each round")
+	f.IntVar(&o.nodes, "nodes", 2, "number of nodes")
+	f.IntVar(&o.gpus, "gpus", 2, "number of emulated GPUs of each node")
+	f.StringVar(&o.board, "board", "A100-40GB", "GPU model, as for devcluster up")
+	f.StringVar(&o.build, "build", "", "folder of the binaries (default: build/ of the repository)")
+	f.StringVar(&o.cgroup, "cgroup", "", "v1 or v2: run jobs in cgroups, with ConstrainDevices=yes")
+	f.StringVar(&o.keep, "keep", os.TempDir(), "folder for the logs of a cluster with findings")
 	only := f.String("only", "", "use only these kinds of faults and jobs, separated by commas")
-	without := f.String("without", "", "leave these kinds of faults and jobs out")
-	ignore := f.String("ignore", "", "a regular expression: findings that match it are noted in the time line only")
-	f.BoolVar(&o.verbose, "v", false, "print the time line as it grows")
+	without := f.String("without", "", "exclude these kinds of faults and jobs")
+	ignore := f.String("ignore", "", "regular expression; matching findings are only written to the time line")
+	f.BoolVar(&o.verbose, "v", false, "print each event of the time line immediately")
 	f.BoolVar(&list, "list", false, "print the kinds of faults and jobs")
 	f.Parse(args)
 	if f.NArg() > 0 {
@@ -87,7 +87,7 @@ func split(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// choose returns the kinds of all that only names (all, if it names none) and without does not.
+// choose returns the kinds in all that only contains, or all kinds if only is empty, except for those in without.
 func choose(all, only, without []string) ([]string, error) {
 	for _, name := range append(slices.Clone(only), without...) {
 		if !slices.Contains(all, name) {

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// mend restores every part of the cluster, including those for which the end of a fault has failed.
+// mend restores every part of the cluster, including the parts for which the end of a fault has failed.
 func (c *campaign) mend() error {
 	units := []string{"munged", "slurmdbd", "slurmctld", "watcher"}
 	for _, node := range c.nodes() {
 		units = append(units, "agent-"+node, "slurmd-"+node)
 	}
 	for _, unit := range units {
-		c.cluster.KillUnit(unit, "CONT") // fails if the unit is down
+		c.cluster.KillUnit(unit, "CONT") // an error means that the unit is not running
 		if err := c.startUnit(unit); err != nil {
 			return fmt.Errorf("mend %s: %w", unit, err)
 		}
@@ -40,11 +40,11 @@ func (c *campaign) mend() error {
 	return nil
 }
 
-// calmLimit is the time that the jobs of a storm have to end after all faults are mended.
+// calmLimit is the time in which all jobs of a storm must end after all faults are mended.
 const calmLimit = 3 * time.Minute
 
-// calm waits until no job is left, and checks the waits of pending jobs. It cancels the jobs that are left after
-// calmLimit, and those that can never start.
+// calm waits until no job is left, and checks the waits of pending jobs. It cancels the jobs that can never start, and
+// those that have not ended within calmLimit.
 func (c *campaign) calm(began time.Time) error {
 	w := &waitWatch{campaign: c, since: map[string]time.Time{}, completing: map[string]time.Time{}}
 	failed := 0
@@ -61,7 +61,7 @@ func (c *campaign) calm(began time.Time) error {
 			c.resumeForgotten(q)
 			if time.Since(began) > lostAfter {
 				c.cancelEach(slices.DeleteFunc(q.live(), func(j queued) bool { return !c.lost(j) }),
-					"Slurm has lost it")
+					"slurmctld shows the job as running, but it has no process")
 			}
 			w.check(q, c.latest())
 			left := slices.DeleteFunc(q.live(), q.never)
@@ -99,9 +99,9 @@ func (c *campaign) lost(j queued) bool {
 	})
 }
 
-// resumeForgotten resumes nodes that a slurmctld which was killed before it had saved its state has drained, as an
-// administrator must do: it has forgotten that the campaign resumed the node, or it reuses the ids of its last jobs
-// ("Duplicate jobid").
+// resumeForgotten resumes nodes that are drained because slurmctld was killed before it had saved its state, as an
+// administrator must do. Such a slurmctld has forgotten that the campaign resumed the node, or reuses the ids of its
+// last jobs ("Duplicate jobid").
 func (c *campaign) resumeForgotten(q queue) {
 	for _, node := range c.nodes() {
 		if l := q.nodes[node]; len(l.States) == 0 || up(l) || !c.active("slurmctld", "", time.Time{}, time.Now()) {
@@ -112,7 +112,7 @@ func (c *campaign) resumeForgotten(q queue) {
 		if !duplicate && !strings.Contains(record, " Reason=chaos ") {
 			continue
 		}
-		c.time.add("%s was drained by a slurmctld that forgot, and is resumed", node)
+		c.time.add("resumed %s, which slurmctld had drained after it lost its last state", node)
 		if duplicate {
 			b := &breaking{
 				campaign: c,
@@ -122,7 +122,7 @@ func (c *campaign) resumeForgotten(q queue) {
 				to:       time.Now(),
 			}
 			c.mu.Lock()
-			c.broken = append(c.broken, b) // the failed launch requeues its job
+			c.broken = append(c.broken, b) // the failed launch requeues the job
 			c.mu.Unlock()
 		}
 		if err := c.root("", "scontrol", "update", "nodename="+node, "state=resume"); err != nil {
@@ -141,7 +141,7 @@ func (c *campaign) cancelRest() error {
 		if len(q.live()) == 0 {
 			return nil
 		}
-		c.cancelEach(q.live(), "the campaign cancelled what was left")
+		c.cancelEach(q.live(), "the campaign cancelled the remaining jobs")
 		sleep(c.ctx, 2*time.Second)
 	}
 	return nil

@@ -17,17 +17,17 @@ import (
 // snapshot is the state of the cluster according to hardware, files and processes. No part of Caelum is involved in
 // reading it.
 type snapshot struct {
-	At    int64 // Unix nanoseconds, before the first read
+	At    int64 // time before the first read, in Unix nanoseconds
 	Nodes map[string]nodeState
 	Procs []proc
 }
 
-// nodeState is one node. Its parts are read one after the other, GPUs first.
+// nodeState is the state of one node. Its parts are read one after the other, starting with the GPUs.
 type nodeState struct {
 	GPUs    []gpu
 	Clients []client // processes with a CUDA context, according to the emulated driver
 	Leases  []leaseFile
-	Other   []string // other names in the folder of lease files
+	Other   []string // names of other files in the folder of lease files
 	Caps    []capFile
 }
 
@@ -54,7 +54,7 @@ type leaseFile struct {
 	Job   string
 	UID   int
 	UUIDs []string
-	Whole bool // the last line is present
+	Whole bool // the file contains its last line
 }
 
 // capFile is the capability file of an instance on the node's GPUs.
@@ -78,7 +78,7 @@ type proc struct {
 const pause = 250 * time.Millisecond
 
 // observe writes each snapshot as a JSON line until its reader closes the pipe. It runs as root on the cluster's login
-// node, which can read the processes of all nodes and, through /proc, their files.
+// node, because there it can read the processes of all nodes and, through /proc, their files.
 func observe(w io.Writer) {
 	enc := json.NewEncoder(w)
 	for {
@@ -89,7 +89,8 @@ func observe(w io.Writer) {
 	}
 }
 
-// holders is the folder that names, for each node, the process that holds the node's namespaces.
+// holders is the folder with a file for each node, which contains the pid of the process that holds the node's
+// namespaces.
 const holders = "/run/devcluster/holders"
 
 func readSnapshot() snapshot {

@@ -13,7 +13,7 @@ import (
 )
 
 // judgeProcesses compares the emulators' logs, which contain every CUDA process, with the jobs' own records. This
-// detects overlaps that fall between two snapshots.
+// comparison also detects overlaps between two snapshots.
 func (c *campaign) judgeProcesses() {
 	notes := ""
 	for _, user := range users {
@@ -34,7 +34,8 @@ func (c *campaign) judgeProcesses() {
 	}
 }
 
-// withoutLost removes the loss of a GPU from a log. The emulator keeps the instances and processes of a lost GPU.
+// withoutLost removes the lines about the loss of a GPU from a log. The emulator keeps the instances and processes of a
+// lost GPU.
 func withoutLost(log string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(log) {

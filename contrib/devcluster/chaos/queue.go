@@ -20,7 +20,7 @@ type queue struct {
 // queued is a job in slurmctld.
 type queued struct {
 	id, name, state, reason string
-	raw                     string // the id without an array's
+	raw                     string // the job id; for an array task without the array's id
 	priority                int
 	nodes                   int
 	required                string // the node that the job requests, or empty
@@ -29,7 +29,7 @@ type queued struct {
 	comment                 string         // AdminComment
 	dependency              string
 	eligible                string
-	het                     string // the first component's id
+	het                     string // the id of the first component
 	hetSet                  string
 	on                      []string // the nodes on which the job runs
 	started                 time.Time
@@ -86,7 +86,7 @@ func parseJob(line string) queued {
 	}
 	j.id, _, _ = strings.Cut(strings.TrimPrefix(line, "JobId="), " ")
 	j.raw = j.id
-	// scancel needs the number of an array task, unless one record contains several tasks.
+	// scancel needs the number of an array task, except for a record that contains several tasks.
 	if _, err := strconv.Atoi(field("ArrayTaskId")); err == nil {
 		j.id = field("ArrayJobId") + "_" + field("ArrayTaskId")
 	}
@@ -154,7 +154,8 @@ func (q queue) miscounted() bool {
 // afterJob matches the job ids in slurmctld's Dependency, such as afterany:37(unfulfilled).
 var afterJob = regexp.MustCompile(`:(\d+)`)
 
-// incomplete returns whether a component of j's het job has ended or is missing. Components can only start together.
+// incomplete returns whether a component of j's het job has ended or is missing. Such a job never starts, because
+// components can only start together.
 func (q queue) incomplete(j queued) bool {
 	if j.hetSet == "" || j.state != "PENDING" {
 		return false

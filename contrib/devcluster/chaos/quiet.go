@@ -11,7 +11,7 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// quietLimit is the time that the cluster has to become clean after all jobs have ended.
+// quietLimit is the time in which the cluster must become clean after all jobs have ended.
 const quietLimit = 30 * time.Second
 
 // left is an item that must not exist in a quiet cluster, and the rule that it breaks.
@@ -37,7 +37,8 @@ func (c *campaign) quiet() {
 	}
 }
 
-// leftovers returns the differences from a clean cluster. began is the begin of the wait; it ignores older snapshots.
+// leftovers returns the differences from a clean cluster. It ignores snapshots from before began, the begin of the
+// wait.
 func (c *campaign) leftovers(began time.Time) (all []left) {
 	q, err := c.readQueue()
 	if err != nil {
@@ -70,9 +71,9 @@ func (c *campaign) leftovers(began time.Time) (all []left) {
 	return all
 }
 
-// complaints returns the lines of `nvml-emulator check`. A process that is killed while it makes an instance leaves the
-// instance's capability files until the next instance at this place, because the emulator makes the files first. If
-// killed is set, such files are ignored.
+// complaints returns the lines of `nvml-emulator check`. If a process is killed while it makes an instance, the
+// capability files of the instance remain until the next instance is made at this place, because the emulator makes the
+// files first. If killed is set, complaints ignores such files.
 func complaints(node, text string, killed bool) (all []left) {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" &&
@@ -106,13 +107,13 @@ func (n nodeState) leftovers(node string, killed bool) (all []left) {
 	return all
 }
 
-// place is the place of an instance.
+// place identifies the place of an instance.
 type place struct {
 	gpu, gi int
 	profile string
 }
 
-// unknown compares the instances on the GPUs with those that the agent shows as idle.
+// unknown compares the instances on the GPUs with the instances that the agent shows as idle.
 func (n nodeState) unknown(node string, known map[place]string) (all []left) {
 	for g := range n.GPUs {
 		for _, in := range n.GPUs[g].Instances {
@@ -188,11 +189,12 @@ func (c *campaign) counted(node string, l oracle.Snapshot, status agentStatus) (
 	return all
 }
 
-// miscounts checks the counts of a node without jobs: their sum is that of slurm.conf, the free count of each profile
-// is the agent's offer, and no slice is used. The exceptions are errors of slurmctld (22.05.8) after it starts or reads
-// its configuration. It then counts the slices of a job on several nodes once for each node, and counts the whole total
-// of closed for an --exclusive job. At the end of the job it subtracts only the allocated slices, so an excess remains.
-// The agent must report the excess of a profile, and all offered slices must be free in slurmctld.
+// miscounts checks the counts of a node without jobs. Their sum must equal the sum in slurm.conf, the free count of
+// each profile must equal the agent's offer, and no slice may be used. The exceptions are errors of slurmctld (22.05.8)
+// after it starts or reads its configuration. slurmctld then counts the slices of a job on several nodes once for each
+// node, and counts the whole total of closed for an --exclusive job. At the end of the job it subtracts only the
+// allocated slices, so an excess remains. The agent must report the excess of a profile, and all offered slices must be
+// free in slurmctld.
 func miscounts(l oracle.Snapshot, configured int, status agentStatus, recounted bool) (all []string) {
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	total, allUsed, allFree := 0, 0, 0
@@ -223,7 +225,7 @@ func miscounts(l oracle.Snapshot, configured int, status agentStatus, recounted 
 	return all
 }
 
-// closed is the filler's type of gres/mig.
+// closed is the type of gres/mig that fills the node's total.
 const closed = "closed"
 
 // offered returns the number of slices of a profile that the agent offers.

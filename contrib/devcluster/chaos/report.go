@@ -17,8 +17,8 @@ func (f *findings) adder(l *timeline, rule string) func(string, ...any) {
 	return func(format string, args ...any) { f.add(l, rule, format, args...) }
 }
 
-// run runs campaigns until the time is over. After a campaign with findings it starts a new cluster. It returns the
-// number of findings.
+// run runs campaigns until the time is over. After a campaign with findings, the next campaign uses a new cluster. It
+// returns the number of findings.
 func run(ctx context.Context, o options) (found int, err error) {
 	end := time.Now().Add(o.length)
 	sum := counts{faults: map[string]int{}, ends: map[string]int{}}
@@ -146,7 +146,7 @@ func (c *campaign) report(broken error) {
 
 var ofJob = regexp.MustCompile(`\bjob (\d+)`)
 
-// mostLines is the maximum number of lines that are printed of one log about a job.
+// mostLines is the maximum number of lines of one log that are printed about a job.
 const mostLines = 30
 
 // printLogs prints the lines of the daemons' logs that name a job, up to mostLines of each log.
@@ -165,7 +165,7 @@ func (c *campaign) printLogs(job string) {
 	}
 }
 
-// keepLogs copies the daemons' logs, the emulators' and the time line.
+// keepLogs copies the logs of the daemons and emulators, and the time line.
 func (c *campaign) keepLogs() (string, error) {
 	if err := os.MkdirAll(c.o.keep, 0o755); err != nil {
 		return "", err

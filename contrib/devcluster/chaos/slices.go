@@ -28,18 +28,18 @@ func (n nodeState) instance(is func(gpu int, in instance) bool) (found instance,
 	return instance{}, false
 }
 
-// sliceWatch checks in each snapshot that no slice has two jobs. It passes each finding to report once.
+// sliceWatch checks in each snapshot that no slice has two jobs. It reports each finding once.
 type sliceWatch struct {
 	report func(format string, args ...any)
-	since  map[string]int64 // the begin of each suspicion that must last, by its text
+	since  map[string]int64 // for each suspicion, by its text, the time at which it was first seen
 }
 
 func newSliceWatch(report func(string, ...any)) *sliceWatch {
 	return &sliceWatch{report: report, since: map[string]int64{}}
 }
 
-// lasting is the minimum duration of a suspicion that the order of reads could cause: the parts of a snapshot are read
-// one after the other, and a killed process remains until its parent has reaped it.
+// lasting is the minimum duration of a suspicion that the order of reads could cause. The parts of a snapshot are read
+// one after the other, and a killed process exists until its parent has reaped it.
 const lasting = int64(2 * time.Second)
 
 func (w *sliceWatch) check(s snapshot) {
@@ -71,7 +71,8 @@ func (w *sliceWatch) check(s snapshot) {
 }
 
 // leasedTwice finds a slice that two lease files name. Lease files are written completely and then renamed, and a
-// snapshot reads the files of a node within milliseconds. A slice changes its job only in a prolog, which takes longer.
+// snapshot reads the files of a node within milliseconds. A slice gets another job only in a prolog, which takes longer
+// than this.
 func leasedTwice(n nodeState) (all []string) {
 	for i, a := range n.Leases {
 		for _, b := range n.Leases[i+1:] {
@@ -121,7 +122,7 @@ func strangers(n nodeState, procs []proc) (all []string) {
 	return all
 }
 
-// openToOthers finds a capability file that other users than the owner of the lease may open.
+// openToOthers finds a capability file that users other than the owner of the lease may open.
 func openToOthers(n nodeState) (all []string) {
 	for _, c := range n.Caps {
 		in, ok := n.instance(func(gpu int, in instance) bool { return gpu == c.GPU && in.GI == c.GI })

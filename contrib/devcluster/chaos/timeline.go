@@ -73,9 +73,9 @@ type finding struct {
 // The rules, with the numbers of README.md.
 const (
 	ruleTwice  = "1 slice with two jobs"
-	ruleLeft   = "2 left when quiet"
+	ruleLeft   = "2 remains of jobs"
 	ruleCounts = "3 counts"
-	ruleWaits  = "4 waits beside room"
+	ruleWaits  = "4 waits although there is room"
 	ruleEnds   = "5 unexplained end"
 	ruleNodes  = "6 node not up"
 	ruleTools  = "7 command failed"

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// users of the devcluster.
+// users are the users of the devcluster.
 var users = []string{"user1", "user2"}
 
 // heldFor is the time for which a requeued job is held, and credSeconds is cred_expire in slurm.conf. slurmd 22.05.8
-// may skip the prolog of a job that returns in the second in which the credential of its first run expires. heldFor is
-// well past that second.
+// may skip the prolog of a job that starts again in the second in which the credential of its first run expires.
+// heldFor ends several seconds later.
 const heldFor, credSeconds = 24 * time.Second, 15
 
-// credExpires is a line of slurm.conf.
+// credExpires is the line of slurm.conf that sets the lifetime of credentials.
 var credExpires = fmt.Sprintf("AuthInfo=cred_expire=%d", credSeconds)
 
 // actAs submits jobs of a user and acts on them until ctx ends.
 func (c *campaign) actAs(ctx context.Context, user string, rng *rand.Rand) {
-	var earlier []string // ids
+	var earlier []string // ids of the user's earlier jobs
 	names := map[string]string{}
 	for n := 1; ; n++ {
 		j := draw(rng, c.o.kinds, user, c.number(), earlier)
@@ -61,7 +61,7 @@ func (c *campaign) submit(ctx context.Context, j job) string {
 	c.time.add("%s submits %s (%s): %s", j.user, j.name, j.kind, strings.Join(j.args, " "))
 	if j.interactive {
 		c.background(func() {
-			// The client ends with the last job of the round, not with the storm.
+			// The client is ended after the last job of the round, not at the end of the storm.
 			began := time.Now()
 			_, stderr, err := c.cluster.Exec(c.clients, j.user, j.args...)
 			if err != nil {

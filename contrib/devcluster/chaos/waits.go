@@ -22,8 +22,8 @@ type waitWatch struct {
 	completing map[string]time.Time
 }
 
-// completes is the maximum time that a node may be COMPLETING while waits are checked. If slurmctld has missed the end
-// of an epilog, it asks slurmd again after 95 s. Until then it plans with the node, and its backfill reserves other
+// completes is the maximum time for which a node may be COMPLETING while waits are checked. If slurmctld has missed the
+// end of an epilog, it asks slurmd again after 95 s. Until then it plans with the node, and its backfill reserves other
 // nodes for the first jobs in the queue.
 const completes = 10 * time.Second
 
@@ -72,7 +72,7 @@ func (w *waitWatch) completes(q queue, now time.Time) (stays bool) {
 	return stays
 }
 
-// room returns whether the slices of a job fit on the number of nodes that it needs, beside the instances in use.
+// room returns whether the slices of a job fit on as many nodes as the job needs, beside the instances in use.
 func (w *waitWatch) room(q queue, s snapshot, j queued) bool {
 	fits := func(j queued) (on []string) {
 		for name, n := range s.Nodes {
@@ -90,7 +90,7 @@ func (w *waitWatch) room(q queue, s snapshot, j queued) bool {
 	if j.hetSet == "" {
 		return len(fits(j)) >= max(j.nodes, 1)
 	}
-	// Two components, each on a different node.
+	// The two components must be on different nodes.
 	var sets [][]string
 	for _, o := range q.jobs {
 		if o.het == j.het {
@@ -108,7 +108,7 @@ func (w *waitWatch) room(q queue, s snapshot, j queued) bool {
 	})
 }
 
-// fits returns whether slices can be made on a node beside those in use.
+// fits returns whether slices can be made on a node beside the instances in use.
 func (n nodeState) fits(board string, wants map[string]int) (bool, error) {
 	gpus, err := oracle.NewGPUs(board, len(n.GPUs))
 	if err != nil {
@@ -137,8 +137,8 @@ func up(l oracle.Snapshot) bool {
 
 func idle(l oracle.Snapshot) bool { return slices.Contains(l.States, "IDLE") }
 
-// counted returns whether slurmctld counts gres/mig of a node as used. While it does, even without a job, it starts no
-// --exclusive job there (_verify_node_state in job_test.c of cons_common, 22.05.8).
+// counted returns whether slurmctld counts gres/mig of a node as used. As long as this count is above 0, even without a
+// job, slurmctld starts no --exclusive job there (_verify_node_state in job_test.c of cons_common, 22.05.8).
 func counted(l oracle.Snapshot) bool {
 	for _, n := range l.Used {
 		if n > 0 {
@@ -154,8 +154,9 @@ type explanation struct {
 	Before        uint32
 }
 
-// explained checks the explanation of a wait although there is room. It returns the error, or "" if the explanation is
-// correct: another runnable job is before this job in the queue. The wait of that job is checked too.
+// explained checks the explanation of a job that waits although there is room. The explanation is correct if another
+// runnable job is in front of this job in the queue; the wait of that job is checked separately. explained returns the
+// error, or "" if the explanation is correct.
 func (w *waitWatch) explained(q queue, j queued) string {
 	out, stderr, err := w.cluster.Exec(w.ctx, "root", "caelum", "explain", j.raw, "--json")
 	if err != nil {

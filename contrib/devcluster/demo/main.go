@@ -95,7 +95,7 @@ func batch(w script) string {
 	)
 }
 
-// writeDecisions adds the profiles of the user's scripts to the decision table, as Caelum does after it has observed
+// writeDecisions adds the profiles of the user's scripts to the decision table, like Caelum after it has observed
 // earlier runs.
 func writeDecisions(ctx context.Context, c *cluster.Cluster) error {
 	old, _, err := c.Exec(ctx, "root", "cat", "/etc/caelum/decisions")

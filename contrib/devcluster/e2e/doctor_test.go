@@ -85,7 +85,7 @@ func (s *site) doctorController(t *testing.T) {
 	}
 }
 
-// doctorOpenSlice opens the slice of job id to all users meanwhile.
+// doctorOpenSlice makes the slice of the job accessible to all users, and checks that the doctor finds this.
 func (s *site) doctorOpenSlice(t *testing.T, id string) {
 	cap := strings.TrimSpace(s.must(t, "n1", "root", "find", "/dev/nvidia-caps", "-user", user, "-print", "-quit"))
 	s.must(t, "n1", "root", "chmod", "444", cap)
@@ -121,8 +121,8 @@ func (s *site) doctorNoAgent(t *testing.T) {
 	}
 }
 
-// doctorForeign creates and destroys the instance while the agent is stopped, so that the agent finds the change at its
-// start and not up to a minute later.
+// doctorForeign creates and destroys a foreign instance while the agent is stopped. The agent then finds the change at
+// its start, and not up to a minute later.
 func (s *site) doctorForeign(t *testing.T) {
 	restart := func(meanwhile ...string) {
 		if err := s.StopUnit("agent-n1"); err != nil {

@@ -31,7 +31,8 @@ func (s *site) holding(t *testing.T, name string, many int) {
 	})
 }
 
-// A requeued job keeps its id. Its second run has a new lease, and the slice of the first run is free again.
+// TestRequeue checks that the second run of a requeued job, which keeps its id, has a new lease, and that the slice of
+// the first run is free again.
 func TestRequeue(t *testing.T) {
 	s := quietly(t, shared)
 	id := s.submit(
@@ -49,7 +50,7 @@ func TestRequeue(t *testing.T) {
 		return err == nil && len(status.Leases) == 0
 	})
 	s.completed(t, id)
-	all := s.held(t, "requeue", "1g.5gb") // the first run was killed before it recorded its device
+	all := s.held(t, "requeue", "1g.5gb") // the first run leaves no record, because it was killed
 	if len(all) == 1 && all[0].restart != "1" {
 		t.Errorf("the run that ended is number %s", all[0].restart)
 	}
@@ -64,8 +65,8 @@ func TestRequeue(t *testing.T) {
 	}
 }
 
-// A user's text that imitates Slurm's output does no harm, although the agent reads a job's name and comment in
-// scontrol's output.
+// TestHostileNames checks that a user's text cannot do harm by imitating Slurm's output. The agent reads the name and
+// the comment of a job in the output of scontrol.
 func TestHostileNames(t *testing.T) {
 	s := quietly(t, shared)
 	imitation := "x\n   JOB_GRES=gpu:a100:1,mig:7g.40gb:1\n     Nodes=n1 CPU_IDs=0 Mem=0 " +
@@ -150,8 +151,8 @@ func TestReservation(t *testing.T) {
 	s.tagged(t, id, "caelum:released")
 }
 
-// The prolog is delayed before its request to the agent, so that the test can cancel a job between slurmctld's start
-// and the lease.
+// TestCancelledInProlog cancels a job between its start in slurmctld and its lease. To make this possible, the cluster
+// delays the prolog before its request to the agent.
 func TestCancelledInProlog(t *testing.T) {
 	s := quietly(t, start(t, cluster.Options{Nodes: 1, GPUs: 1, PrologDelay: 3 * time.Second}))
 	id := s.submit(t, "./task cancelled 1 600", "--gres=gpu:1")

@@ -21,7 +21,7 @@ func learnedLines() string {
 	return fmt.Sprintf("user %d:%s 2g.10gb 60\nsite %s 1g.10gb\n", uid, work, work)
 }
 
-// profileLines returns the lines of the cluster's first table that list each profile with its memory.
+// profileLines returns those lines of the cluster's first decision table that list the profiles with their memory.
 func (s *site) profileLines() (string, error) {
 	out, stderr, err := s.Exec(context.Background(), "root", "grep", "^profile ", "/etc/caelum/decisions")
 	if err != nil {
@@ -30,7 +30,8 @@ func (s *site) profileLines() (string, error) {
 	return out, nil
 }
 
-// With --mig-mem, each command gets the smallest slice with this much memory.
+// TestMemoryWish checks that with --mig-mem each submission command gets the smallest slice that has the requested
+// memory.
 func TestMemoryWish(t *testing.T) {
 	s := quietly(t, shared)
 	for _, c := range []struct {

@@ -7,16 +7,16 @@ import (
 	"testing"
 )
 
-// held are the ids of jobs that no agent may release.
+// held contains the ids of jobs that no agent may release.
 type held struct {
 	s                  *site
-	own, named, byHand string // held by the user: at submission, at submission and by node, later
-	later              string // held by job_submit.lua, not due for an hour
+	own, named, byHand string // held by the user: at submission, at submission with a named node, later
+	later              string // held by job_submit.lua, and not eligible for an hour
 	releasedByItsUser  string
 	admins             string
 }
 
-// holds submits the held jobs.
+// holds submits the held jobs and returns their ids.
 func (s *site) holds(t *testing.T) held {
 	t.Helper()
 	const script = "./task holds"
@@ -42,7 +42,7 @@ func (s *site) holds(t *testing.T) held {
 	return h
 }
 
-// check checks that the jobs are still held, after all other tests have run, and ends them.
+// check checks that the jobs are still held after all other tests have run, and cancels them.
 func (h held) check(t *testing.T) {
 	t.Helper()
 	s := h.s

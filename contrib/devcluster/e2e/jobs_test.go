@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestKindsOfJob runs all kinds of jobs at the same time. Each must get the expected slices, and no slice of another
-// job.
+// TestKindsOfJob runs all kinds of jobs at the same time. Each job must get the expected slices, and no slice of
+// another job.
 func TestKindsOfJob(t *testing.T) {
 	s := quietly(t, shared)
 	hold := s.holds(t)
@@ -19,8 +19,8 @@ func TestKindsOfJob(t *testing.T) {
 		script   string // TASK is "./task NAME"
 		profiles string // the profiles that the tasks held, one each
 		gpus     string // SLURM_GPUS_ON_NODE of each of them
-		node     string // where, if that is certain
-		tres     string // of AllocTRES
+		node     string // the node, if it is certain
+		tres     string // a part of AllocTRES
 	}{
 		{name: "array", options: "--array=0-3 --gres=gpu:1", script: "TASK 4", profiles: "1g.5gb 1g.5gb 1g.5gb 1g.5gb",
 			gpus: "1", tres: "gres/gpu=1,gres/mig:1g.5gb=1,gres/mig=1"},

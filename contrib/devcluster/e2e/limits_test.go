@@ -38,7 +38,8 @@ func TestBillingFollowsTheSizes(t *testing.T) {
 	}
 }
 
-// Slurm allocates every GRES of the node to an --exclusive job. The job gets only the slices that it requested.
+// TestExclusive checks that an --exclusive job, to which Slurm allocates every GRES of the node, gets only the slices
+// that it requested.
 func TestExclusive(t *testing.T) {
 	s := quietly(t, shared)
 	t.Run("without a GPU", func(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// sharedLeases replays an agent's log: a leased slice must not overlap a slice of another job. It returns the number of
-// leases and the problems.
+// sharedLeases replays an agent's log and returns the number of leases, and the leased slices that overlap a slice of
+// another job.
 func sharedLeases(log string) (leases int, problems []string) {
 	type unit struct {
 		gpu float64
@@ -48,10 +48,10 @@ func sharedLeases(log string) (leases int, problems []string) {
 	return leases, problems
 }
 
-// size of an A100-40GB's profiles in placement units.
+// size contains the sizes of the profiles of an A100-40GB in units.
 var size = map[string]int{"1g.5gb": 1, "1g.10gb": 2, "2g.10gb": 2, "3g.20gb": 4, "4g.20gb": 4, "7g.40gb": 8}
 
-// sharedDevices replays the emulator's log: a GPU instance must not have two processes at the same time.
+// sharedDevices replays the emulator's log and returns the GPU instances that two processes used at the same time.
 func sharedDevices(log string) (problems []string) {
 	holder := map[string]string{}
 	for line := range strings.Lines(log) {
@@ -81,7 +81,7 @@ func sharedDevices(log string) (problems []string) {
 	return problems
 }
 
-// entries are the lines of an agent's log.
+// entries returns the parsed lines of an agent's log.
 func entries(log string) func(func(map[string]any) bool) {
 	return func(yield func(map[string]any) bool) {
 		for line := range strings.Lines(log) {
@@ -102,7 +102,7 @@ func (s *site) agentLog(t *testing.T, node string) func(func(map[string]any) boo
 	return entries(log)
 }
 
-// agentSaid returns the end of an agent's log, without its publications.
+// agentSaid returns the last lines of an agent's log, without lines about publishing.
 func agentSaid(log string) string {
 	var lines []string
 	for line := range strings.Lines(log) {
@@ -113,7 +113,7 @@ func agentSaid(log string) string {
 	return strings.Join(lines[max(0, len(lines)-30):], "")
 }
 
-// sharedLeases and sharedDevices find the problems in prepared logs.
+// TestSearchesFind checks that sharedLeases and sharedDevices find the problems in prepared logs.
 func TestSearchesFind(t *testing.T) {
 	const first, second, released = `{"msg":"leased 3g.20gb at 0","gpu":1,"job":7}
 `, `{"msg":"leased 1g.5gb at 3","gpu":1,"job":8}

@@ -18,14 +18,14 @@ var (
 	rewrite = flag.Bool("rewrite", false, "write docs/script-matrix.md as measured")
 )
 
-// shared is the cluster of all tests that need no special slurm.conf.
+// shared is the cluster for all tests that need no special slurm.conf.
 var shared *site
 
-// parallel is the number of subtests that run at the same time. It is high because they wait for Slurm, not for the
-// CPU.
+// parallel is the number of subtests that run at the same time. The number is high because subtests wait for Slurm, not
+// for the CPU.
 const parallel = "16"
 
-// conf is added to slurm.conf.
+// conf contains the lines that are added to slurm.conf.
 var conf = []string{
 	"AccountingStorageEnforce=limits",
 	// A pending het job blocks all jobs after it until the next backfill cycle, by default every 30 s, also in stock

@@ -13,12 +13,13 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// spelling is a way to request a GPU: one GPU, or two GPUs for a job of two tasks.
+// spelling is a way to request one GPU, or two GPUs for a job of two tasks.
 type spelling struct {
 	name     string
 	one, two []string
-	// step is the option with which a step of the two-GPU job requests one GPU. A step inherits a count per job: with
-	// `srun --gres=gpu:1` in a job with --gpus=2, stock Slurm runs the two steps one after the other (22.05.8).
+	// step is the option with which a step of the two-GPU job requests one GPU. A step inherits a count per job. With
+	// `srun --gres=gpu:1` in a job with --gpus=2, stock Slurm therefore runs the two steps one after the other
+	// (22.05.8).
 	step string
 }
 
@@ -43,8 +44,8 @@ type form struct {
 	two    bool     // the job has two tasks with a GPU each
 	extra  []string // options of the job
 	script string   // TASK is replaced with the task, STEP with the step option of the spelling
-	// direct is the script of a direct srun, or "" to run the task itself. The steps of the script run in addition to
-	// the script's own step, so they need --overlap.
+	// direct is the script that a direct srun runs, or "" to run the task itself. The steps of the script run in
+	// addition to the script's own step, so they need --overlap.
 	direct string
 	// bind is an option that gives each of the two tasks of a direct srun a different GPU.
 	bind string
@@ -77,7 +78,7 @@ type cell struct {
 	form     form
 }
 
-// name returns a name for the cell that is also valid as the name of a folder.
+// name returns a name for the cell that can also be the name of a folder.
 func (c cell) name() string {
 	return strings.NewReplacer(" ", "_", "=", "_", ":", "_").Replace(c.mode + "_" + c.spelling.name + "_" + c.form.name)
 }
@@ -169,7 +170,7 @@ func (s *site) outcome(t *testing.T, c cell, run func(*testing.T, *site, cell) s
 	return o
 }
 
-// said returns Slurm's message without the parts that differ from job to job.
+// said returns Slurm's message without the parts that differ between jobs.
 func said(stderr string) string {
 	var lines []string
 	for line := range strings.Lines(stderr) {

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// job_submit.lua does not change jobs in the partition plain, so they have slots and no profile. Such a job must not
-// drain a node, and must not get a slice that slurmctld has not counted. The agents' default in this test is the
-// largest profile.
+// TestUnmanagedPartition checks that jobs in a partition that Caelum does not manage do no harm. job_submit.lua does
+// not change these jobs, so they have slots and no profile. They must not drain a node, and must not get a slice that
+// slurmctld has not counted. The agents' default profile in this test is the largest profile.
 func TestUnmanagedPartition(t *testing.T) {
 	s := quietly(t, shared)
 

@@ -15,8 +15,8 @@ import (
 	"caelum/internal/api"
 )
 
-// quietly returns the site. At the end of the test it waits until all remains of the test's jobs are gone, and checks
-// the logs.
+// quietly returns the site. At the end of the test, quietly waits until all remains of the test's jobs are gone, and
+// checks the logs.
 func quietly(t *testing.T, s *site) *site {
 	t.Helper()
 	t.Cleanup(func() {
@@ -55,7 +55,8 @@ func quietly(t *testing.T, s *site) *site {
 	return s
 }
 
-// leftovers lists the remains of jobs: jobs, leases, lease files, drained nodes, instances that are not the agent's.
+// leftovers lists the remains of jobs: jobs, leases, lease files, drained nodes, and instances that the agent does not
+// own.
 func (s *site) leftovers() string {
 	var left []string
 	say := func(what, text string) {

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// report is docs/script-matrix.md, or the page of another release.
+// report is the content of docs/script-matrix.md, or of the page for another release.
 type report struct {
 	mu      sync.Mutex
 	cells   map[string]string
@@ -21,7 +21,7 @@ type report struct {
 	failed  bool
 }
 
-// releaseOfPage is the release of Slurm that docs/script-matrix.md shows. Other releases have pages of their own.
+// releaseOfPage is the release of Slurm that docs/script-matrix.md shows. Each other release has a separate page.
 const releaseOfPage = "22.05"
 
 // release returns the release of the Slurm that is installed here, for example 24.11.
@@ -131,8 +131,8 @@ func (r *report) String() string {
 	return b.String()
 }
 
-// finish writes the report with -rewrite, and otherwise compares it with the existing file. It does neither after a run
-// of only some cells.
+// finish writes the report with -rewrite, and otherwise compares it with the existing file. After a run of only some
+// cells, finish does nothing.
 func (r *report) finish(t *testing.T) {
 	if r.failed || len(r.cells) < len(modes)*len(spellings)*len(forms) {
 		return

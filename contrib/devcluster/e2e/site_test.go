@@ -20,10 +20,10 @@ import (
 	"caelum/internal/slurm"
 )
 
-// user submits the jobs; stranger is another user without privileges.
+// user is the user who submits the jobs, and stranger is another ordinary user.
 const user, stranger = "user1", "user2"
 
-// limit is the maximum time for any condition. It is generous, because it only ends a broken test.
+// limit is the maximum time for any condition. The value is high, because it only ends a test that hangs.
 const limit = 150 * time.Second
 
 // site is a cluster and the last output of its squeue.
@@ -69,7 +69,7 @@ func newSite(ctx context.Context, o cluster.Options) (*site, error) {
 	return s, nil
 }
 
-// start is newSite for one test.
+// start starts a site for one test, and closes the site at the end of the test.
 func start(t *testing.T, o cluster.Options) *site {
 	t.Helper()
 	s, err := newSite(t.Context(), o)
@@ -89,8 +89,8 @@ func (s *site) close() error {
 	return s.Stop()
 }
 
-// prepare writes a decision table for the shared cluster in which every job is small, so that many jobs fit, and in
-// which max_nodes is smaller than the 2 of -N 2.
+// prepare writes a decision table for the shared cluster. Every job gets a small profile, so that many jobs fit at the
+// same time. max_nodes is 1, which is smaller than the number of nodes of a job with -N 2.
 func (s *site) prepare() error {
 	listed, err := s.profileLines()
 	if err != nil {
@@ -151,11 +151,11 @@ func (s *site) watch() {
 			s.mu.Unlock()
 			next = map[string]row{}
 		}
-		_ = cmd.Wait() // the error only shows that the command was stopped
+		_ = cmd.Wait() // the only error is that the command was stopped
 	}()
 }
 
-// row returns a job's line in an output of squeue that was read after the call.
+// row returns a job's line in an output of squeue that was read after the call of row.
 func (s *site) row(t *testing.T, id string) (r row, ok bool) {
 	t.Helper()
 	s.mu.Lock()
@@ -165,7 +165,7 @@ func (s *site) row(t *testing.T, id string) (r row, ok bool) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		r, ok = s.queue[id]
-		return s.reads > first+1 // the next read may have begun before the call
+		return s.reads > first+1 // the next read may have begun before this call
 	})
 	return r, ok
 }
@@ -233,10 +233,10 @@ type answer struct {
 	status         int
 }
 
-// call runs a command on a node, or on the login node, and gives it stdin.
+// call runs a command as a user (who) on a node, or on the login node if node is empty. The command reads stdin.
 func (s *site) call(t *testing.T, node, who, stdin string, args ...string) answer {
 	t.Helper()
-	// Not t.Context(), which is canceled before a cleanup runs.
+	// t.Context() cannot be used, because it is canceled before a cleanup runs.
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	cmd := s.Command(ctx, node, who, args...)
@@ -252,7 +252,7 @@ func (s *site) call(t *testing.T, node, who, stdin string, args ...string) answe
 	return answer{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
-// must runs a command that must succeed, and returns its output without the spaces around it.
+// must runs a command that must succeed, and returns its output without leading and trailing spaces.
 func (s *site) must(t *testing.T, node, who string, args ...string) string {
 	t.Helper()
 	a := s.call(t, node, who, "", args...)
@@ -262,7 +262,7 @@ func (s *site) must(t *testing.T, node, who string, args ...string) string {
 	return strings.TrimSpace(a.stdout)
 }
 
-// try returns the output and error output of a command, for messages.
+// try returns the standard output and standard error of a command, for messages.
 func (s *site) try(node, who string, args ...string) string {
 	out, stderr, _ := s.ExecNode(context.Background(), node, who, args...)
 	return out + stderr

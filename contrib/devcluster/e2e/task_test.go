@@ -14,7 +14,7 @@ import (
 type task struct {
 	job, step, proc, node, restart string
 	visible, gpusOnNode            string // CUDA_VISIBLE_DEVICES and SLURM_GPUS_ON_NODE, or "unset"
-	met                            bool   // the task held its device at the same time as the given number of others
+	met                            bool   // the given number of tasks held their devices at the same time
 	uuid, gpu, profile, start      string // the device
 }
 
@@ -48,7 +48,7 @@ func (s *site) tasks(t *testing.T, name string) (all []task, problems string) {
 }
 
 // held checks that there was one run of `task NAME` for each of the profiles, and that each run held exactly one device
-// of its profile. It returns the runs.
+// of its profile. It returns the records of the runs.
 func (s *site) held(t *testing.T, name string, profiles ...string) []task {
 	t.Helper()
 	all, problems := s.tasks(t, name)

@@ -13,13 +13,13 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// train uses up to 6,000 MiB, other up to 300.
+// train uses up to 6,000 MiB of GPU memory, and other up to 300 MiB.
 const (
 	train = "#!/bin/sh\n#SBATCH --gres=gpu:1\n#SBATCH --time=10\ncuda-process --curve 0:500,2:6000,3:6000\n"
 	other = "#!/bin/sh\n#SBATCH --gres=gpu:1\n#SBATCH --time=10\ncuda-process --curve 0:300,3:300\n"
 )
 
-// on runs a command on a node, "" the login node, as root.
+// on runs a command as root on a node, or on the login node if node is "".
 func (s site) on(node string, args ...string) string {
 	s.Helper()
 	out, stderr, err := s.ExecNode(s.Context(), node, "root", args...)
@@ -53,10 +53,10 @@ func (s site) learned(id, config string) {
 	s.on("", "caelum", "repo", "decisions", "--config", config)
 }
 
-// TestUnchangedScript: an unknown script gets the site's default in its first run, and then the smallest slice that is
-// sufficient for it. Other users' scripts and other scripts of the same user get no prediction from it, until the site
-// shares the learned profiles between users. After one sync every host has the same data, also a host that has lost its
-// repository.
+// TestUnchangedScript checks that an unknown script gets the site's default in its first run, and afterwards the
+// smallest slice that is sufficient for the script. Other users' scripts and other scripts of the same user get no
+// prediction from these runs, until the site shares the learned profiles between users. After one sync every host has
+// the same data, including a host that has lost its repository.
 func TestUnchangedScript(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.Chmod(folder, 0o755); err != nil {
@@ -109,7 +109,7 @@ func TestUnchangedScript(t *testing.T) {
 	s.predictAlike(first, write("tabled.yaml", "table: "+filepath.Join(folder, "decisions")+"\n"))
 }
 
-// predictAlike checks that every host predicts the same for a job with the table of this configuration, also when its
+// predictAlike checks that every host predicts the same for a job with the table of this configuration, even if its
 // repository was lost.
 func (s site) predictAlike(job, config string) {
 	s.Helper()

@@ -21,8 +21,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestMain plays, when it is called with "inside FOLDER ID...", the nodes' agents: Slurm's commands work in the cluster
-// only.
+// TestMain acts as the agents of the nodes if the binary is called with "inside FOLDER ID...". This is necessary
+// because Slurm's commands work only inside the cluster.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 3 && os.Args[1] == "inside" {
 		if err := record(os.Args[2], os.Args[3:]); err != nil {
@@ -83,7 +83,8 @@ func recordJob(r *repo.Repo, dbd *slurm.Client, id uint32) error {
 	if err := dbd.SetAccounting(ctx, newest, slurm.AdminComment, text); err != nil {
 		return err
 	}
-	// The text of another tool is left unchanged if the summary would damage it. Otherwise both are kept.
+	// If a summary would damage the text of another tool, the text is left unchanged. Otherwise the record contains
+	// both.
 	if err := dbd.SetAccounting(ctx, newest, slurm.SystemComment, "JS1:H4sI "+text); !errors.Is(err, slurm.ErrSpoils) {
 		return fmt.Errorf("another tool's text: %v", err)
 	}
@@ -163,8 +164,8 @@ func (s site) write(user, name, text string) string {
 	return path
 }
 
-// TestLearned: a host that reads the runs from slurmdbd learns the same as hosts that record them, and users learn from
-// their own runs only.
+// TestLearned checks that a host that reads the runs from slurmdbd learns the same as hosts that record them, and users
+// learn from their own runs only.
 func TestLearned(t *testing.T) {
 	s := start(t, "accounting_field: none\npoll_interval: 1s\n",
 		cluster.Options{Conf: []string{"AuthInfo=cred_expire=5"}})
@@ -175,7 +176,7 @@ func TestLearned(t *testing.T) {
 	}
 	s.record(folder, ended, running)
 
-	off := filepath.Join(folder, "learn.yaml") // the agents of this cluster use no accounting field, but a sync does
+	off := filepath.Join(folder, "learn.yaml") // unlike the agents of this cluster, a sync uses an accounting field
 	if err := os.WriteFile(off, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +194,7 @@ func TestLearned(t *testing.T) {
 		t.Errorf("the nodes saw\n%sslurmdbd made\n%s", nodes, host)
 	}
 
-	// The next job like the array gets the learned profile.
+	// The next job with the same key as the array gets the learned profile.
 	s.must("root", "scancel", running)
 	s.must("root", "caelum", "repo", "decisions", "--config", off)
 	next := s.submit("--gres=gpu:1", "--wrap=sleep 1")
@@ -237,7 +238,8 @@ func (s site) firstRuns() (ended []string, running string) {
 	return ended, running
 }
 
-// record calls this program in the cluster to record the ended jobs, which it must refuse for a running job.
+// record runs this test program in the cluster to record the ended jobs. The program must refuse to record a running
+// job.
 func (s site) record(folder string, ended []string, running string) {
 	s.Helper()
 	self, err := os.Executable()

@@ -12,8 +12,8 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// batched is twice as fast on 2g.10gb as on 1g.5gb, and uses 500 MiB for each sample of a batch: 4,500 at first, which
-// 1g.5gb has, and then the rest.
+// batched is a script that is twice as fast on 2g.10gb as on 1g.5gb, and uses 500 MiB for each sample of a batch. It
+// first allocates 4,500 MiB, which fit on 1g.5gb, and then the rest.
 const batched = `#!/bin/sh
 #SBATCH --gres=gpu:1
 #SBATCH --time=10
@@ -40,8 +40,8 @@ type profiled struct {
 	}
 }
 
-// TestProfileJob: the table shows the correct measurements of a user's script on each profile, a second run shows the
-// same table, and an interrupted run leaves no job.
+// TestProfileJob checks that the table shows the correct measurements of a user's script on each profile, that a second
+// run shows the same table, and that an interrupted run leaves no job.
 func TestProfileJob(t *testing.T) {
 	s := start(t, "poll_interval: 1s\nsample_interval: 200ms\n", cluster.Options{Nodes: 1, GPUs: 1})
 	out := filepath.Join(s.Dir, "home", "user1", "runs.jsonl")

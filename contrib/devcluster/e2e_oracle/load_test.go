@@ -16,10 +16,10 @@ const user, uid = "user1", 20001
 var profiles = []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 
 // requeueSeconds is the time for which a requeued job is held, and credSeconds the lifetime of a credential. slurmd of
-// 22.05.8 skips the prolog of a job that returns in the first second after the credential of its first run expired, if
-// slurmd has checked its credentials in the second before (it purges them at most every two seconds). On a busy node, 4
-// of 6 requeued jobs started this way and failed, because they had no lease file. requeueSeconds avoids that second: it
-// is longer than a 4 s prolog and credSeconds together.
+// 22.05.8 purges expired credentials at most every two seconds. It therefore skips the prolog of a job that starts
+// again in the first second after the credential of its first run expired, if it has checked the credentials in the
+// second before. On a busy node, 4 of 6 requeued jobs started this way and failed, because they had no lease file.
+// requeueSeconds avoids that second, because it is longer than a 4 s prolog plus credSeconds.
 const requeueSeconds, credSeconds = 24, 15
 
 // worker is the script that runs on every node of every job. It starts a CUDA process on each of the job's slices.
@@ -36,7 +36,7 @@ for pid in "${pids[@]}"; do wait "$pid" || status=1; done
 exit $status
 `
 
-// load is a shell script for the login node that submits jobs as users do.
+// load is a shell script for the login node that submits jobs like users.
 type load struct {
 	script strings.Builder
 	rng    *rand.Rand
@@ -51,8 +51,8 @@ type load struct {
 type kinds struct {
 	// unlike is set if not all nodes have all profiles; fewer jobs then request a profile.
 	unlike bool
-	// batch excludes srun, salloc and requeues. A restarted slurmctld 22.05.8 may not get the end of an allocation that
-	// ended while it was stopped, and may refuse changes of a requeued job permanently ("the DB index is being set").
+	// batch excludes srun, salloc and requeues. A restarted slurmctld 22.05.8 may not learn of an allocation that ended
+	// while slurmctld was stopped, and may refuse changes of a requeued job permanently ("the DB index is being set").
 	batch bool
 }
 
@@ -69,7 +69,7 @@ func mix(seed uint64, n int, seconds float64, k kinds) *load {
 		l.one(before < n/2)
 		fmt.Fprintf(&l.script, "sleep %.2f\n", seconds/float64(n)*float64(l.jobs-before)*2*l.rng.Float64())
 	}
-	if k.unlike { // more jobs at the same time than fit on the first GPU model
+	if k.unlike { // more simultaneous jobs than fit on the first GPU model
 		l.jobs += 12
 		l.line("sbatch --parsable --array=1-12 --job-name=known-2g.10gb known-2g.10gb")
 	}
@@ -77,13 +77,13 @@ func mix(seed uint64, n int, seconds float64, k kinds) *load {
 	return l
 }
 
-// known returns a script that is in the decision table. Its only option is --gres=gpu:1.
+// known returns a script that is in the decision table. The script's only option is --gres=gpu:1.
 func known(i int) string {
 	return fmt.Sprintf("#!/bin/bash\n#SBATCH --gres=gpu:1\n# uses a %s\n./worker 1\n", profiles[i])
 }
 
-// one adds a submission. The profiles have equal probability, so the large profiles use most of the units, and the
-// small ones must fit in between. Only early jobs are requeued, because a requeue takes long.
+// one adds a submission. All profiles have equal probability, so the large profiles use most of the units, and the
+// small profiles must fit in between. Only early jobs are requeued, because a requeue takes long.
 func (l *load) one(early bool) {
 	i := l.rng.IntN(len(profiles))
 	p := profiles[i]
@@ -94,14 +94,14 @@ func (l *load) one(early bool) {
 	l.jobs++
 	both := l.rng.IntN(4)
 	if l.unlike {
-		both = slices.Index(profiles, "1g.10gb") // the only profile that A100-40GB and H100-80GB have in common
+		both = slices.Index(profiles, "1g.10gb") // the only common profile of A100-40GB and H100-80GB
 	}
 	switch kind := l.rng.IntN(100); {
 	case l.unlike && kind < 60, kind >= 30 && kind < 42: // a profile from the decision table
 		l.line("sbatch --parsable --requeue --open-mode=append --job-name=known-%s known-%s", p, p)
 	case kind < 30:
 		l.line("%s", sbatch("--gres=mig:"+p+":1"))
-	case kind < 52: // two slices
+	case kind < 52: // a job with two slices
 		l.line("%s", sbatch("--gres=mig:"+profiles[l.rng.IntN(4)]+":2"))
 	case kind < 60:
 		n := 2 + l.rng.IntN(3)
@@ -111,15 +111,15 @@ func (l *load) one(early bool) {
 		l.line("srun --gres=gpu:1,mig:%s:1 ./worker %.1f >srun-%d.out &", p, seconds, l.jobs)
 	case kind < 72 && !l.batch:
 		l.line("salloc --gres=mig:%s:1 srun ./worker %.1f >salloc-%d.out &", p, seconds, l.jobs)
-	case kind < 76 && !l.batch: // at the same time on both nodes
+	case kind < 76 && !l.batch: // a job on both nodes at the same time
 		l.line("srun -N2 -n2 --gres=gpu:1,mig:%s:1 ./worker %.1f >srun-%d.out &", profiles[both], seconds, l.jobs)
-	case kind < 88 || !early || l.batch: // cancelled while pending, in its prolog, or running
+	case kind < 88 || !early || l.batch: // a job that is cancelled while it is pending, in its prolog, or running
 		l.line(
 			"id=$(%s); echo $id >>cancelled; (sleep %.1f; scancel $id) &",
 			sbatch("--gres=mig:"+p+":1"),
 			4*l.rng.Float64(),
 		)
-	default: // requeued, if it is running by then; the release is repeated because slurmctld may be stopped
+	default: // a job that is requeued while it runs; slurmctld may be stopped, so the release is repeated
 		l.line(
 			"id=$(%s); (sleep %.1f; scontrol requeuehold $id && sleep %d && "+
 				"until scontrol release $id; do sleep 1; done) &",

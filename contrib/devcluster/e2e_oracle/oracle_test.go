@@ -20,8 +20,8 @@ import (
 const pause = 100 * time.Millisecond
 
 // TestOffersCanBeCarved checks the central guarantee of Caelum: all offered slices can be carved. The 4 s prolog
-// extends the time between the start of a job in slurmctld and its lease. The pause makes the data of every read old
-// when the agent uses it.
+// extends the time between the start of a job in slurmctld and its lease. With the pause, the data of every read is
+// outdated when the agent uses it.
 func TestOffersCanBeCarved(t *testing.T) {
 	for _, v := range []struct {
 		name    string
@@ -69,7 +69,7 @@ func TestOffersCanBeCarved(t *testing.T) {
 				t.Errorf("%d findings: %s", len(report.Findings), strings.Join(report.Rules(), ", "))
 			}
 			least := l.jobs * 3 / 4
-			if v.away > 0 { // no job can be submitted while slurmctld is stopped
+			if v.away > 0 { // submissions fail while slurmctld is stopped
 				least = l.jobs / 4
 			}
 			if report.Writes == 0 || report.Snapshots == 0 || report.Seen == 0 || report.Starts < least {
@@ -116,8 +116,8 @@ func seed(t *testing.T) uint64 {
 	return n
 }
 
-// away returns the time for which slurmctld is stopped: ORACLE_AWAY, or 10 s, which is long enough for requests of
-// agents and prologs to fail.
+// away returns the time for which slurmctld is stopped. The default is 10 s, which is long enough for requests of
+// agents and prologs to fail. ORACLE_AWAY overrides it.
 func away(t *testing.T) time.Duration {
 	text := os.Getenv("ORACLE_AWAY")
 	if text == "" {
@@ -130,7 +130,7 @@ func away(t *testing.T) time.Duration {
 	return d
 }
 
-// run collects and reads the record of the run. slurmdbd may be some seconds late.
+// run collects and reads the record of the run. slurmdbd may have the runs with a delay of some seconds.
 func (s *site) run(name, snapshots string) oracle.Run {
 	s.t.Helper()
 	dir := s.t.TempDir()

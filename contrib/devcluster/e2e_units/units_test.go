@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// limit is the maximum time for any condition. It only ends a broken test.
+// limit is the maximum time for any condition. It only ends a test that hangs.
 const limit = 60 * time.Second
 
 // machine is a booted systemd.
@@ -26,7 +26,7 @@ type machine struct {
 	boot    *exec.Cmd
 	ended   chan struct{} // closed when boot has ended
 	console bytes.Buffer
-	pid     int // the pid of its PID 1 outside of its namespace
+	pid     int // the pid of the machine's PID 1 outside its namespace
 }
 
 // boot boots a machine, waits until its node and its agent serve, and removes the machine at the end of the test.
@@ -107,7 +107,7 @@ func (m *machine) command(args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, "nsenter", append(enter, args...)...)
 }
 
-// try returns the output of a command, also if the command fails.
+// try returns the output of a command, even if the command fails.
 func (m *machine) try(args ...string) string {
 	out, _ := m.command(args...).CombinedOutput()
 	return string(out)
@@ -131,7 +131,7 @@ func (m *machine) within(what string, holds func() bool) {
 	}
 }
 
-// user runs a shell command as a user without privileges in the user's home.
+// user runs a shell command as an ordinary user in the user's home.
 func (m *machine) user(command string) string {
 	m.t.Helper()
 	return m.must(
@@ -148,7 +148,7 @@ func (m *machine) property(unit, name string) string {
 	return m.must("systemctl", "show", "--property="+name, "--value", unit)
 }
 
-// exposure is the maximum exposure level of each unit in `systemd-analyze security`, times ten.
+// exposure is the maximum exposure level of each unit according to `systemd-analyze security`, multiplied by ten.
 var exposure = map[string]int{"caelumd": 30, "caelum-watch": 20}
 
 func TestExposure(t *testing.T) {
@@ -190,7 +190,7 @@ func TestUnits(t *testing.T) {
 	}
 	m.owners(job)
 
-	// After an agent was killed, its offers are closed, a new agent starts, and the job keeps its slice.
+	// After the agent is killed, its offers are closed, a new agent starts, and the job keeps its slice.
 	m.must("systemctl", "kill", "--signal=KILL", "caelumd")
 	m.within("systemd starts the agent again", func() bool {
 		return m.property("caelumd", "NRestarts") == "1" && m.property("caelumd", "ActiveState") == "active"
@@ -258,7 +258,7 @@ func TestRestrictions(t *testing.T) {
 			if out, err := m.under(unit, command); err == nil {
 				t.Errorf("%s may %s: %s", unit, command, out)
 			}
-			m.must("sh", "-c", command) // allowed for root without restrictions, so the unit refused the command
+			m.must("sh", "-c", command) // the command works without the unit's restrictions
 		}
 	}
 	for unit, commands := range map[string][]string{

@@ -1,14 +1,14 @@
-# A devcluster's own part of the machine's cgroups, for --cgroup v1 and v2. Sourced by init.sh and by devcluster.
+# The cgroups of a devcluster, for --cgroup v1 and v2. init.sh, devcluster and e2e_units/boot source this file.
 #
-# Slurm names a job's cgroup by node and job, so two clusters on one machine would share it. Each gets a cgroup of its
-# own in every hierarchy, and a cgroup namespace in which that is the root. Slurm finds the hierarchies where it looks
-# for them; the machine's own are as before.
+# Slurm names a job's cgroup by node and job, so two clusters on one machine would use the same cgroups. Each cluster
+# therefore has its own cgroup in every hierarchy, and a cgroup namespace in which this cgroup is the root. Slurm finds
+# the hierarchies at the usual paths, and the machine's cgroups are not changed.
 # shellcheck shell=bash
 
 readonly CGROUPS=/sys/fs/cgroup
-readonly V1_CONTROLLERS=(devices freezer) # freezer: proctrack/cgroup
+readonly V1_CONTROLLERS=(devices freezer) # proctrack/cgroup needs freezer
 
-# mount_cgroups VERSION: in a private mount namespace.
+# mount_cgroups VERSION: mounts the hierarchies. The caller must be in a private mount namespace.
 mount_cgroups() {
     local controller
     if [[ $1 == v2 ]]; then
@@ -22,7 +22,7 @@ mount_cgroups() {
     done
 }
 
-# cgroup_dirs VERSION NAME: the cluster's cgroup in each hierarchy, as the machine sees them.
+# cgroup_dirs VERSION NAME: prints the paths of the cluster's cgroup in each hierarchy, as seen from the machine.
 cgroup_dirs() {
     if [[ $1 == v2 ]]; then
         echo "$CGROUPS/$2"
@@ -41,14 +41,15 @@ enter_cgroups() {
     done
 }
 
-# own_cgroups VERSION: in the new cgroup namespace, what was mounted before still shows the machine's.
+# own_cgroups VERSION: mounts the hierarchies again, because mounts from before the new cgroup namespace show the
+# machine's cgroups.
 own_cgroups() {
     umount -R "$CGROUPS"
     mount_cgroups "$1"
-    [[ $1 == v1 ]] || mkdir -p "$CGROUPS/system.slice" # systemd's, where Slurm puts its scope
+    [[ $1 == v1 ]] || mkdir -p "$CGROUPS/system.slice" # Slurm makes its scope in systemd's slice
 }
 
-# join_cgroups VERSION ROOT: moves this process into the cgroups of a cluster that runs, as they are mounted below ROOT.
+# join_cgroups VERSION ROOT: moves this process into the cgroups of a running cluster, which are mounted below ROOT.
 join_cgroups() {
     local dir
     for dir in $(cgroup_dirs "$1" .); do
@@ -56,14 +57,14 @@ join_cgroups() {
     done
 }
 
-# own_cgroup NAME: moves this process to a new cgroup of version 2, as systemd gives each service one. slurmd 24.11 moves the
-# other processes of its cgroup away, and fails if one of them has just ended.
+# own_cgroup NAME: moves this process to a new cgroup of version 2, as systemd does for each service. slurmd 24.11 moves all
+# other processes out of its cgroup, and fails if one of them has just ended.
 own_cgroup() {
     mkdir "$CGROUPS/$1"
     echo "$BASHPID" >"$CGROUPS/$1/cgroup.procs"
 }
 
-# remove_cgroups VERSION NAME: of a cluster that has ended.
+# remove_cgroups VERSION NAME: removes the cgroups of a cluster that has ended.
 remove_cgroups() {
     unshare --mount bash -euo pipefail -c '
         source "$1/cgroup.sh"
@@ -73,10 +74,10 @@ remove_cgroups() {
         done' - "$(dirname "${BASH_SOURCE[0]}")" "$1" "$2"
 }
 
-# cgroup_conf VERSION
+# cgroup_conf VERSION: prints cgroup.conf.
 cgroup_conf() {
     echo "CgroupPlugin=cgroup/$1"
     echo "ConstrainDevices=yes"
-    # There is no systemd to ask for a scope.
+    # Slurm cannot request a scope, because no systemd runs in the cluster.
     [[ $1 == v1 ]] || echo "IgnoreSystemd=yes"
 }

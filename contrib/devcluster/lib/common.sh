@@ -1,13 +1,13 @@
-# Shared by every devcluster script: paths, messages, and how a process is known for sure.
+# Functions that all devcluster scripts share: paths, messages, and the reliable identification of processes.
 # shellcheck shell=bash
 
 readonly RUN=/run/devcluster            # exists only inside the namespaces
-readonly UNITS=$RUN/units               # one folder of small files for the daemons' keepers
+readonly UNITS=$RUN/units               # the files of the daemons' keepers (unit.sh)
 readonly HOLDERS=$RUN/holders           # nN: the pid of the process that holds the node's namespaces
-readonly BUILD=$RUN/build               # the shipped binaries, readable for users wherever the checkout stands
-readonly UNIFIED=/etc/slurm/unified.so   # with --cgroup v2: hides version 1's hierarchies (unified.c)
-readonly SLURMSTEPD=/etc/slurm/slurmstepd # there with --prolog-delay and --cgroup v2
-readonly EMULATOR=$BUILD/nvml-emulator   # where its Makefile puts its outputs; $BUILD itself is looked at too
+readonly BUILD=$RUN/build               # the binaries, readable for users independently of the checkout's place
+readonly UNIFIED=/etc/slurm/unified.so   # exists only with --cgroup v2: hides hierarchies of version 1 (unified.c)
+readonly SLURMSTEPD=/etc/slurm/slurmstepd # exists only with --prolog-delay or --cgroup v2
+readonly EMULATOR=$BUILD/nvml-emulator   # the emulator may also be in $BUILD itself
 readonly CLEAN_PATH=$EMULATOR:$BUILD:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 die() {
@@ -15,15 +15,15 @@ die() {
     exit 1
 }
 
-# load_options DIR: what `up` was told, as plain variables.
+# load_options DIR: sets the options of `up` as variables.
 load_options() {
-    [[ -f $1/options ]] || die "$1 is no devcluster (it has no file \"options\")"
+    [[ -f $1/options ]] || die "$1 is not the folder of a devcluster (it contains no file \"options\")"
     # shellcheck disable=SC1091
     source "$1/options"
 }
 
-# process_of DIR: prints the pid of the cluster's init, fails when it is gone. A pid alone could have been given
-# to another process since, so it counts only together with its start time (field 22 of proc(5) stat).
+# process_of DIR: prints the pid of the cluster's init, or fails if init has ended. It compares the start time (field 22
+# of /proc/PID/stat) as well, because the pid may belong to another process by now.
 process_of() {
     local pid started state now
     [[ -s $1/init.pid ]] && read -r pid started <"$1/init.pid" || return 1
@@ -32,7 +32,8 @@ process_of() {
     echo "$pid"
 }
 
-# process_stat PID: prints state and start time. The command's name may hold blanks and brackets: skip to the last one.
+# process_stat PID: prints the state and the start time of a process. The command name may contain spaces and
+# parentheses, so the fields are counted from the last parenthesis.
 process_stat() {
     local line fields
     { read -r line <"/proc/$1/stat"; } 2>/dev/null || return 1
@@ -40,7 +41,7 @@ process_stat() {
     echo "${fields[0]} ${fields[19]}"
 }
 
-# watched: true if the agents are told to look by a watcher, as their configuration says.
+# watched: true if the agents' configuration sets a wake_port, so that the cluster has a watcher.
 watched() { [[ $AGENT == yes ]] && grep -q '^wake_port: *[1-9]' "$AGENT_CONFIG"; }
 
 node_names() {
@@ -48,13 +49,13 @@ node_names() {
     for ((i = 1; i <= NODES; i++)); do echo "n$i"; done
 }
 
-# nsenter_node nN: the words before a command that is to run on a node.
+# nsenter_node nN: sets NSENTER to the words that run a command on the node when put before it.
 nsenter_node() {
-    [[ -s $HOLDERS/$1 ]] || die "no node $1 in the cluster"
+    [[ -s $HOLDERS/$1 ]] || die "the cluster has no node $1"
     NSENTER=(nsenter --target="$(<"$HOLDERS/$1")" --mount --uts --)
 }
 
-# wait_for SECONDS COMMAND...: true as soon as the command succeeds.
+# wait_for SECONDS COMMAND...: repeats the command until it succeeds. Fails if it has not succeeded within SECONDS.
 wait_for() {
     local end=$((SECONDS + $1))
     shift

@@ -1,7 +1,8 @@
 #!/bin/bash
-# PID 1 of a devcluster: makes the private world, starts the daemons in order, then reaps until it is killed.
-# Started by `devcluster up` under unshare(1), standing in new mount, PID, UTS, IPC and network namespaces, but still
-# with the host's /proc. Its stdout goes to `up`, which waits for the line "ready" or for the end of file.
+# init.sh is PID 1 of a devcluster. It sets up the private namespaces, starts the daemons in order, and then reaps
+# processes until it is killed. `devcluster up` starts init.sh with unshare(1) in new mount, PID, UTS, IPC and network
+# namespaces, in which the host's /proc is still mounted. `up` reads the stdout of init.sh until the line "ready" or the
+# end of file.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 source "$here/common.sh"
@@ -9,8 +10,8 @@ source "$here/cgroup.sh"
 source "$here/slurm-conf.sh"
 DIR=$1
 
-# The first thing done: from here on `devcluster down` can end all of it, whatever happens to `up`.
-# The host's /proc still stands here and shows this process with its pid outside.
+# record_self: writes the pid of this process to init.pid. This is the first action, so that `devcluster down` can end
+# the cluster even if `up` fails later. The host's /proc is still mounted and shows the pid in the host's namespace.
 record_self() {
     local line pid fields
     read -r line </proc/self/stat
@@ -24,14 +25,14 @@ private_mounts() {
     mount -t tmpfs -o mode=1777 tmpfs /dev/shm
     mount -t tmpfs -o mode=755 tmpfs /run
     mkdir -p "$UNITS" "$HOLDERS" "$BUILD" /run/munge /run/mysqld
-    ln -s mysqld /run/mariadbd # where the client library of Debian unstable looks for the socket
+    ln -s mysqld /run/mariadbd # the client library of Debian unstable expects the socket there
     if [[ -d $BUILD_DIR ]]; then
         mount --bind -o ro "$BUILD_DIR" "$BUILD"
         setpriv --reuid=nobody --regid=nogroup --clear-groups test -r "$BUILD" -a -x "$BUILD" ||
             die "users cannot read $BUILD_DIR: chmod it"
     fi
-    # A tmpfs holds what the controller writes: an overlay needs an upper layer with xattrs, which an overlay (a
-    # container's root) does not offer, and a database on it needs no fsync.
+    # The controller's files are on a tmpfs. The upper layer of an overlay needs xattrs, which the root of a container,
+    # often itself an overlay, does not support. And a database on a tmpfs needs no fsync.
     mount -t tmpfs -o mode=700 tmpfs "$DIR/ctl"
     private_copy /etc
     private_copy /var/lib
@@ -40,7 +41,7 @@ private_mounts() {
     mount -t tmpfs -o mode=755 tmpfs /etc/caelum
 }
 
-# private_copy FOLDER: writes to it stay in the namespace.
+# private_copy FOLDER: mounts an overlay on the folder, so that changes are visible in the namespace only.
 private_copy() {
     local layer=$DIR/ctl/layers${1//\//-}
     mkdir -p "$layer/upper" "$layer/work"
@@ -48,9 +49,10 @@ private_copy() {
     mount -t overlay -o "lowerdir=$1,upperdir=$layer/upper,workdir=$layer/work" overlay "$1"
 }
 
-# Slurm's daemons ask getaddrinfo(3) for the wildcard address with AI_ADDRCONFIG, which finds none where 127.0.0.1 is
-# the only address of the machine; slurmdbd then ends with "Unable to resolve (null)". So lo gets one more, of the
-# range that is kept for documentation.
+# private_network: sets up the loopback interface and the host names. Slurm's daemons call getaddrinfo(3) for the
+# wildcard address with AI_ADDRCONFIG. The call finds no address if 127.0.0.1 is the machine's only address, and
+# slurmdbd then ends with "Unable to resolve (null)". lo therefore gets an additional address from the range for
+# documentation.
 private_network() {
     local node
     ip link set lo up
@@ -62,7 +64,7 @@ private_network() {
     } >/etc/hosts
 }
 
-# Ordinary users with homes that outlive nothing: user1 and user2.
+# make_users: makes the users user1 and user2, with homes in the cluster's folder.
 make_users() {
     local i home
     sed -i '/^user[12]:/d' /etc/passwd /etc/group
@@ -76,8 +78,9 @@ make_users() {
     done
 }
 
-# The dynamic loader finds the emulator's libnvidia-ml.so.1 as it would find an installed driver's: no binary needs
-# LD_LIBRARY_PATH. Besides /etc/ld.so.cache ldconfig writes links (not with -X) and a cache of its own.
+# install_driver: makes the dynamic loader find the emulator's libnvidia-ml.so.1 like that of an installed driver, so
+# that no program needs LD_LIBRARY_PATH. -X keeps ldconfig from writing links. The tmpfs takes the cache that ldconfig
+# writes in addition to /etc/ld.so.cache.
 install_driver() {
     [[ $AGENT == yes ]] || return 0
     printf '%s\n' "$EMULATOR" "$BUILD" >/etc/ld.so.conf.d/00-devcluster.conf
@@ -91,14 +94,15 @@ make_munge_key() {
     chown -R munge:munge /etc/munge /run/munge /var/lib/munge
 }
 
-# The key of the datagrams between watcher and agents. The nodes, which do not see this /etc/caelum, copy theirs from DIR.
+# make_wake_key: makes the key for the notifications between watcher and agents. Nodes copy the key from DIR, because
+# they have their own /etc/caelum.
 make_wake_key() {
     (umask 077 && head -c 32 /dev/urandom >"$DIR/wake.key")
     install -m 400 "$DIR/wake.key" /etc/caelum/wake.key
 }
 
-# Without a folder of its own for temporary tables, two databases that are made at once on one machine take each other's:
-# the tables' names hold a process id, and those repeat in every PID namespace.
+# make_database: makes MariaDB's data directory. It sets TMPDIR because the names of temporary tables contain the
+# process id, which repeats in every PID namespace: two clusters that start at the same time would use the same files.
 make_database() {
     chown mysql:mysql /run/mysqld
     chmod 711 "$DIR/ctl"
@@ -108,14 +112,14 @@ make_database() {
         --skip-name-resolve >"$DIR/log/mariadb-install-db.log" 2>&1
 }
 
-# A process holds the node's namespaces. Binding them to files, unshare --mount=FILE, would need none, but
-# fails at random with EINVAL (seen on Linux 6.18).
+# make_node nN: makes the namespaces of a node and starts a process that keeps them. Binding the namespaces to files
+# with unshare --mount=FILE would need no process, but sometimes fails with EINVAL (observed on Linux 6.18).
 make_node() {
     local answer='' ready
     exec {ready}< <(exec unshare --mount --uts "$here/node.sh" "$DIR" "$1" 2>"$DIR/log/node-$1.log")
     echo $! >"$HOLDERS/$1"
     read -r answer <&"$ready" || true
-    [[ $answer == ready ]] || { echo "node $1 cannot be made: see node-$1.log" >&2; return 1; }
+    [[ $answer == ready ]] || { echo "couldn't make node $1: see node-$1.log" >&2; return 1; }
 }
 
 start() {
@@ -128,7 +132,7 @@ fill_accounting() {
     sacctmgr -i add user user1,user2 account=research cluster=caelum
 }
 
-# A slurmctld that answers is not yet one that slurmdbd knows; "up" waits for both.
+# cluster_registered: true if slurmdbd knows slurmctld's address. slurmctld can answer before it has registered.
 cluster_registered() {
     sacctmgr -nP show cluster format=ControlPort | grep -q '^[1-9]'
 }
@@ -141,7 +145,7 @@ nodes_idle() {
 }
 
 start_node() {
-    [[ $AGENT == no ]] || start "agent-$1" # it makes the slots that slurmd wants to see
+    [[ $AGENT == no ]] || start "agent-$1" # the agent makes the slots, which slurmd needs at its start
     start "slurmd-$1"
 }
 
@@ -150,7 +154,7 @@ start_daemons() {
     make_database & jobs+=($!)
     for node in $(node_names); do make_node "$node" & jobs+=($!); done
     start munged
-    for job in "${jobs[@]}"; do wait "$job" || die "the database or a node cannot be made: see $DIR/log"; done
+    for job in "${jobs[@]}"; do wait "$job" || die "couldn't make the database or a node: see $DIR/log"; done
 
     start mariadbd
     # If slurmdbd 24.11 creates its database itself, its next query fails with libmariadb 11.8.9.
@@ -166,7 +170,7 @@ start_daemons() {
     wait_for 30 cluster_registered || { echo "slurmctld is not registered with slurmdbd" >&2; return 1; }
 }
 
-# A function, so that bash has read all of this file by now: it may be edited while the cluster runs.
+# main is a function so that bash reads the whole file first. The file can then be edited while the cluster runs.
 main() {
     load_options "$DIR"
     if [[ ${1-} != inside ]]; then
@@ -185,7 +189,7 @@ main() {
     echo ready
     exec >&2
 
-    # bash reaps what daemons leave behind; a signal other than KILL never reaches a PID 1 that does not ask for it.
+    # bash reaps the orphaned processes of daemons. A PID 1 gets only the signals that it handles, except for SIGKILL.
     trap 'exit 0' TERM INT
     sleep infinity &
     wait

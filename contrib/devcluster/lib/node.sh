@@ -1,6 +1,6 @@
 #!/bin/bash
-# Furnishes the mount and UTS namespaces of one node, and then holds them: started by init.sh inside them. What the node writes lives on
-# tmpfs of its own; what belongs to the controller or to another node is not there.
+# node.sh sets up the mount and UTS namespaces of one node and keeps them until it is killed. init.sh starts node.sh in
+# the new namespaces. The node writes to its own tmpfs, and does not see files of the controller or of other nodes.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 source "$here/common.sh"
@@ -9,13 +9,13 @@ DIR=$1
 NODE=$2
 load_options "$DIR"
 
-# A fresh /run with munge's socket and the binaries. /run/caelum is also seen by the controller's side, as
-# /run/devcluster/caelum-nN, so that init can wait for the agent's socket.
+# private_run: mounts a new /run with munge's socket and the binaries. The controller sees /run/caelum of the node as
+# /run/devcluster/caelum-nN, so that unit.sh can wait for the agent's socket.
 private_run() {
     local new=$RUN/run-$NODE shared=$RUN/caelum-$NODE
     mkdir -p "$new"
     mount -t tmpfs -o mode=755 tmpfs "$new"
-    mkdir -p "$new/munge" "$new/devcluster/build" 
+    mkdir -p "$new/munge" "$new/devcluster/build"
     mount --bind /run/munge "$new/munge"
     mount --bind "$BUILD" "$new/devcluster/build"
     if [[ $AGENT == yes ]]; then
@@ -25,8 +25,8 @@ private_run() {
     mount --no-mtab --move "$new" /run
 }
 
-# A fresh /dev: devtmpfs is one for the whole machine, so /dev/caelum and /dev/nvidia-caps on it would be shared by
-# all nodes and outlive the cluster.
+# private_dev: mounts a new /dev. The machine has only one devtmpfs: all nodes would share /dev/caelum and
+# /dev/nvidia-caps on it, and these would remain after the end of the cluster.
 private_dev() {
     local new=/run/dev name
     mkdir "$new"
@@ -70,8 +70,8 @@ install_agent() {
     mount --bind "$new/driver" /proc/driver
 }
 
-# Without an agent the slots are made here. slurmd wants character devices: with plain files a job's
-# CUDA_VISIBLE_DEVICES stays unset.
+# make_slots: makes the slots of a node without an agent. They must be character devices: with regular files, slurmd
+# does not set CUDA_VISIBLE_DEVICES.
 make_slots() {
     local i
     for ((i = 0; i < $(slots_of "$NODE"); i++)); do mknod -m 444 "/dev/caelum/slot$i" c 42 "$i"; done

@@ -1,7 +1,8 @@
-# The configuration of a devcluster. Sourced by init.sh, which writes it, and node.sh.
+# The configuration of a devcluster. init.sh, which writes the configuration, and node.sh source this file.
 # shellcheck shell=bash
 
-# board_of nN: --board may list several; node N gets the N-th, the nodes beyond the list its last.
+# board_of nN: prints the GPU model of a node. If --board is a list, node N gets the N-th model, and nodes beyond the
+# list get the last one.
 board_of() {
     local boards i=${1#n}
     IFS=, read -ra boards <<<"$BOARD"
@@ -9,12 +10,12 @@ board_of() {
     echo "${boards[i - 1]}"
 }
 
-# slurm_config nN SECTION: what `caelum slurm-config` prints for a node, on emulated GPUs of the same kind: the cluster's
-# configuration is the one that an admin would get.
+# slurm_config nN SECTION: prints a section of `caelum slurm-config` for emulated GPUs like those of the node, so that
+# the cluster has the configuration that an administrator would use.
 slurm_config() {
     local scratch=$RUN/slurm-config/$1
     (
-        # Not left to the loader: a cluster without an agent has no driver installed.
+        # LD_LIBRARY_PATH is set because a cluster without an agent has no installed driver.
         export NVML_EMULATOR_STATE=$scratch/state LD_LIBRARY_PATH=$BUILD
         if [[ ! -e $NVML_EMULATOR_STATE ]]; then
             mkdir -p "$scratch/dev"
@@ -25,40 +26,41 @@ slurm_config() {
     )
 }
 
-# gres_of nN: its Gres=, with everything closed.
+# gres_of nN: prints the node's Gres=, with all slices closed.
 gres_of() { slurm_config "$1" nodes | sed -n "s/^NodeName=$1 .*Gres=//p"; }
 
-# slots_of nN: the sum of its gres/gpu.
+# slots_of nN: prints the node's number of slots, which is the sum of its gres/gpu.
 slots_of() {
     gres_of "$1" | tr ',' '\n' | awk -F : '$1 == "gpu" { n += $3 } END { print n }'
 }
 
-# every_accounted: the AccountingStorageTRES of all nodes, each once.
+# every_accounted: prints the AccountingStorageTRES of all nodes, without duplicates.
 every_accounted() {
     local node
     for node in $(node_names); do slurm_config "$node" slurm.conf | sed -n 's/^AccountingStorageTRES=//p'; done |
         tr ',' '\n' | awk '!seen[$0]++' | paste -sd ,
 }
 
-# address_of nN: one of its own on loopback, so that what is sent to a node is for its agent.
+# address_of nN: prints the node's own address on the loopback interface. Datagrams to this address reach the node's
+# agent only.
 address_of() { echo "127.0.1.${1#n}"; }
 
-# mig_slurm_conf: what Caelum needs in slurm.conf, and nothing else.
+# mig_slurm_conf: prints the lines of slurm.conf that Caelum needs.
 mig_slurm_conf() {
     local node
     slurm_config n1 slurm.conf | grep -v -e '^AccountingStorageTRES=' -e '^JobSubmitPlugins='
     echo "AccountingStorageTRES=$(every_accounted)"
     [[ ! -e /etc/slurm/job_submit.lua ]] || echo "JobSubmitPlugins=lua"
-    # Every node gets more CPUs and memory than the machine has (config_overrides): GPUs run out first, as they should.
+    # Each node has more CPUs and memory than the machine (config_overrides), so that only GPUs limit the jobs.
     for node in $(node_names); do
         echo "NodeName=$node NodeAddr=$(address_of "$node") Port=$((7000 + ${node#n})) CPUs=64 RealMemory=256000 Gres=$(gres_of "$node")"
     done
-    # Each node has its likeness in the catalogue, since nodes may differ.
+    # The catalogue contains one node for each real node, because the GPU models of the nodes may differ.
     for node in $(node_names); do
         slurm_config "$node" nodes | sed -n "s/^NodeName=mig-catalog[^ ]*/NodeName=mig-catalog${node#n}/p"
     done
     echo "PartitionName=gpu Default=YES Nodes=n[1-$NODES],mig-catalog[1-$NODES] MaxTime=INFINITE State=UP"
-    # The same nodes without Caelum's rules at submission.
+    # A partition with the same nodes that Caelum does not manage.
     echo "PartitionName=plain Nodes=n[1-$NODES] MaxTime=INFINITE State=UP"
 }
 
@@ -113,14 +115,14 @@ StorageLoc=slurm_acct_db
 END
 }
 
-# The first table: nothing is known about any job yet, so every request gets the default.
+# decisions: prints the first decision table, which contains no keys, so that every request gets the default profile.
 decisions() {
     local node
     slurm_config n1 decisions | grep -vE '^(profile|model) '
     for node in $(node_names); do slurm_config "$node" decisions | grep -E '^(profile|model) '; done | awk '!seen[$0]++'
 }
 
-# slurmstepd LINE: what slurmd is to start instead of slurmstepd (its option -d).
+# slurmstepd LINE: writes the script that slurmd starts instead of slurmstepd (option -d of slurmd). LINE runs first.
 slurmstepd() {
     local preload=
     [[ $CGROUP != v2 ]] || preload="export LD_PRELOAD=$UNIFIED"
@@ -128,10 +130,10 @@ slurmstepd() {
     chmod 755 "$SLURMSTEPD"
 }
 
-# prolog_delay: makes the time between slurmctld's decision and the agent's lease, milliseconds else, long enough to
-# look into. The SPANK prolog runs before the site's Prolog, so nothing in slurm.conf can come before it; but slurmd
-# runs it as "slurmstepd spank prolog" and takes another slurmstepd with -d. Without a plugin it runs no SPANK
-# prolog at all, and the site's Prolog waits instead. Killing the sleep ends the delay and harms nothing.
+# prolog_delay: extends the time between the start of a job in slurmctld and its lease, which is otherwise milliseconds.
+# The SPANK prolog runs before the site's Prolog, so no setting in slurm.conf can delay it. slurmd runs the SPANK prolog
+# as "slurmstepd spank prolog", and its option -d selects another program as slurmstepd. Without a plugin, slurmd runs
+# no SPANK prolog, and the site's Prolog contains the delay. A test can kill the sleep to end the delay.
 prolog_delay() {
     if [[ -s /etc/slurm/plugstack.conf ]]; then
         slurmstepd "[ \"\$1 \$2\" != 'spank prolog' ] || sleep $PROLOG_DELAY"
@@ -142,8 +144,8 @@ prolog_delay() {
     fi
 }
 
-# write_configuration: fills /etc/slurm, one tmpfs for controller and nodes, as sites share it, and the
-# controller's /etc/caelum.
+# write_configuration: writes /etc/slurm and the controller's /etc/caelum. /etc/slurm is a tmpfs that controller and
+# nodes share, as at many sites.
 write_configuration() {
     local line
     mkdir -p "$DIR/ctl/slurmctld"
@@ -156,7 +158,7 @@ write_configuration() {
     {
         base_slurm_conf
         mig_slurm_conf
-        for line in "${CONF[@]}"; do echo "$line"; done # the last value of a key wins
+        for line in "${CONF[@]}"; do echo "$line"; done # Slurm uses the last value of a key
     } >/etc/slurm/slurm.conf
     mig_gres_conf >/etc/slurm/gres.conf
     [[ $CGROUP == none ]] || cgroup_conf "$CGROUP" >/etc/slurm/cgroup.conf

@@ -1,10 +1,12 @@
 #!/bin/bash
-# The daemons of a devcluster, each under a keeper that plays systemd's part: runs in the controller's namespaces.
+# unit.sh starts and stops the daemons of a devcluster. Each daemon runs under a keeper, which replaces systemd. unit.sh
+# runs in the controller's namespaces.
+#
 #   unit.sh DIR start|stop|restart UNIT      unit.sh DIR kill UNIT SIGNAL      unit.sh DIR list
 # UNIT is munged, mariadbd, slurmdbd, slurmctld, watcher, slurmd-nN or agent-nN.
 #
-# The keeper holds a lock on UNIT.lock while it lives; UNIT.pid is its daemon; UNIT.ended is there once a daemon ended
-# since the start; UNIT.wanted goes away before a stop.
+# Files for each unit: the keeper holds a lock on UNIT.lock until it ends. UNIT.pid contains the daemon's pid.
+# UNIT.ended exists if a daemon has ended since the start. UNIT.wanted exists until the unit is to be stopped.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 source "$here/common.sh"
@@ -12,7 +14,7 @@ source "$here/cgroup.sh"
 DIR=$1
 load_options "$DIR"
 
-# daemon UNIT: becomes it.
+# daemon UNIT: executes the unit's daemon in place of this shell.
 daemon() {
     case $1 in
     munged) exec setpriv --reuid=munge --regid=munge --clear-groups munged --foreground ;;
@@ -53,10 +55,10 @@ exec_in_node() {
     exec "${NSENTER[@]}" "$@"
 }
 
-# Slurm's units in Debian have no Restart=; ours have.
+# restarts UNIT: true if the keeper restarts the daemon. Caelum's units set Restart=, Debian's units of Slurm do not.
 restarts() { [[ $1 == agent-* || $1 == watcher ]]; }
 
-# The agent's ExecStopPost.
+# after_end UNIT: does what ExecStopPost= of the agent's unit does.
 after_end() {
     [[ $1 != agent-* ]] || (exec_in_node "${1#agent-}" caelumd close) || true
 }
@@ -81,8 +83,8 @@ keep() {
     done
 }
 
-# output_of UNIT: where its stdout and stderr go. Slurm's daemons write a log file with times, which 22.05 does not put
-# on stderr, so theirs is a second file: the place for what goes wrong before the log is open.
+# output_of UNIT: prints the file for the daemon's stdout and stderr. Slurm's daemons write their log to another file,
+# because the lines on stderr have no times (22.05). Their stderr contains only errors from before the log is open.
 output_of() {
     case $1 in
     slurm*) echo "$DIR/log/$1.err" ;;
@@ -90,7 +92,7 @@ output_of() {
     esac
 }
 
-# kept UNIT: true while its keeper lives.
+# kept UNIT: true while the unit's keeper runs.
 kept() { ! flock -n "$UNITS/$1.lock" true; }
 
 start() {
@@ -99,14 +101,14 @@ start() {
     : >"$UNITS/$1.wanted"
     setsid "$here/unit.sh" "$DIR" keep "$1" </dev/null >>"$(output_of "$1")" 2>&1 &
     wait_for 60 answers_or_ended "$1" || die "$1 does not answer: see $DIR/log"
-    [[ ! -e $UNITS/$1.ended ]] || die "$1 ended at once: see $(output_of "$1")"
+    [[ ! -e $UNITS/$1.ended ]] || die "$1 ended during its start: see $(output_of "$1")"
 }
 
 answers_or_ended() {
     [[ -e $UNITS/$1.ended ]] || { [[ -e $UNITS/$1.pid ]] && answers "$1"; }
 }
 
-# answers UNIT: a start returns when others can use the daemon.
+# answers UNIT: true if the daemon can be used.
 answers() {
     case $1 in
     munged) munge -n ;;
@@ -119,7 +121,8 @@ answers() {
     esac
 }
 
-# agent_socket UNIT: as the controller's side sees it. An agent that was killed leaves it behind.
+# agent_socket UNIT: prints the path of the agent's socket in the controller's namespaces. A killed agent does not
+# remove its socket.
 agent_socket() { echo "$RUN/caelum-${1#agent-}/caelumd.sock"; }
 
 stop() {
@@ -127,7 +130,7 @@ stop() {
     rm -f "$UNITS/$1.wanted"
     until flock -w 0.1 "$UNITS/$1.lock" true; do
         ((SECONDS < end)) || die "$1 does not end"
-        # The keeper may just have been between two daemons: each is asked once.
+        # The keeper may be restarting the daemon, so the signal is sent once to each pid.
         { read -r pid <"$UNITS/$1.pid"; } 2>/dev/null || continue
         [[ $pid == "$asked" ]] || kill -s TERM "$pid" || true
         asked=$pid
@@ -136,7 +139,7 @@ stop() {
 
 signal() {
     local pid
-    { read -r pid <"$UNITS/$1.pid"; } 2>/dev/null || die "$1 does not run"
+    { read -r pid <"$UNITS/$1.pid"; } 2>/dev/null || die "$1 is not running"
     kill -s "$2" "$pid"
 }
 
@@ -152,19 +155,20 @@ list() {
     done
 }
 
-# check_unit UNIT: refuses what this cluster does not have.
+# check_unit UNIT: ends with an error if the cluster does not have the unit.
 check_unit() {
     case $1 in
     munged | mariadbd | slurmdbd | slurmctld) return 0 ;;
     watcher) watched || die "this cluster has no watcher: its caelum.yaml has no wake_port" && return 0 ;;
     agent-*) [[ $AGENT == yes ]] || die "this cluster runs without agents" ;;&
-    # No pipe: with pipefail a grep that has seen enough fails it now and then (node_names' SIGPIPE).
+    # Not a pipe: grep -q ends at the first match, and with pipefail the SIGPIPE of node_names could fail the pipe.
     agent-* | slurmd-*) grep -qx -- "${1#*-}" < <(node_names) && return 0 ;;
     esac
-    die "no unit $1"
+    die "the cluster has no unit $1"
 }
 
-# A function, so that bash has read all of this file before a keeper starts to wait: it may be edited meanwhile.
+# main is a function so that bash reads the whole file before a keeper waits. The file can then be edited while the
+# keeper runs.
 main() {
     [[ $1 == list ]] || check_unit "${2-}"
     case $1 in
@@ -175,7 +179,7 @@ main() {
         ;;
     kill) signal "$2" "$3" ;;
     list) list ;;
-    *) die "unit.sh: no command $1" ;;
+    *) die "unit.sh: unknown command $1" ;;
     esac
     exit
 }

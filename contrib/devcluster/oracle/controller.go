@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The lines of slurmctld for the start of a job (main scheduler, backfill, immediate allocations of srun and salloc)
+// These expressions match the lines of slurmctld for the start of a job (main scheduler, backfill, immediate allocations of srun and salloc)
 // and for a change of a node's GRES. slurmctld logs them under the lock of the change, so their times are exact. From
 // 26.05 on, backfill logs its line only with DebugFlags=Hetjob, and with a prefix (_start_job in backfill.c).
 var (
@@ -118,7 +118,8 @@ func hosts(list string) []string {
 	return all
 }
 
-// SacctFields are the fields that ReadAccounting expects from `sacct -a -D -X -n -P -o`, with SLURM_TIME_FORMAT=%s.
+// SacctFields contains the fields that ReadAccounting expects in the output of `sacct -a -D -X -n -P -o`, with
+// SLURM_TIME_FORMAT=%s.
 const SacctFields = "JobIDRaw,State,Start,End,NNodes,AllocTRES"
 
 // Record is a run of a job in slurmdbd.

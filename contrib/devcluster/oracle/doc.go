@@ -27,7 +27,7 @@
 // # Limits
 //
 // If a job starts between an agent's read of slurmctld and the write that is based on it, the oracle assumes that the
-// agent did not know the job: the job's slice is then among the slices that the write offers. Snapshots do not have
-// this gap, because total and used come from one answer of slurmctld. A whole-node allocation (--exclusive) gets every
-// type but uses only some, so a run must not contain such jobs.
+// agent did not know the job. In this case the write may offer the job's slice. Snapshots do not have this gap, because
+// total and used come from one answer of slurmctld. A whole-node allocation (--exclusive) contains every type, but the
+// job uses only some of them. A run must therefore not contain such jobs.
 package oracle

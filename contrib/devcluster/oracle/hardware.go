@@ -14,7 +14,7 @@ type Hardware struct {
 	Processes []Process
 }
 
-// Instance is a GPU instance. UUID is that of its compute instance, or empty if there was none.
+// Instance is a GPU instance. UUID is the UUID of its compute instance, or empty if it had no compute instance.
 type Instance struct {
 	GPU, GI     int
 	Profile     string

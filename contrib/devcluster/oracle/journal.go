@@ -34,11 +34,12 @@ type Write struct {
 	// Read is the time of the agent's read of slurmctld on which the write is based. At and Done are the begin and the
 	// end of the write.
 	Read, At, Done int64
-	// Failed writes may or may not have taken effect in slurmctld.
+	// Failed is true for writes that may or may not have taken effect in slurmctld.
 	Failed bool
 }
 
-// Lease is one slice that a job held from From to To. The time in which leftover processes used the slice is included.
+// Lease is one slice that a job held between the times From and To. This interval includes the time in which leftover
+// processes used the slice.
 type Lease struct {
 	Job      uint32
 	Restart  int
@@ -81,7 +82,7 @@ func ReadJournal(r io.Reader) (Journal, error) {
 	return j.Journal, s.Err()
 }
 
-// journalReader is the state of ReadJournal between two lines. Its leases are indices of Journal.Leases.
+// journalReader is the state of ReadJournal between two lines. It stores leases as indices of Journal.Leases.
 type journalReader struct {
 	Journal
 	open  map[uint32][]int // by job

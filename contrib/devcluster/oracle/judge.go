@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// check is the state of the check of one node.
+// check contains the state of the check of one node.
 type check struct {
 	*Report
 	run  *Run
@@ -14,13 +14,13 @@ type check struct {
 	gpus *GPUs
 }
 
-// closedType is the filler of gres/mig.
+// closedType is the type of gres/mig that fills the node's total.
 const closedType = "closed"
 
 // offered checks that all slices of an offer that was valid from t0 to t1 can be carved at the same time. Slices that
 // are leased or in use keep their places, and there must also be room for each run that slurmctld has started and the
-// agent has not leased yet. The offer may or may not still contain the slices of a run that started between t0 and t1,
-// so offered assumes that it does.
+// agent has not leased yet. The offer may or may not still contain the slices of a run that started between t0 and t1.
+// offered assumes that it contains them.
 func (j *check) offered(t0, t1 int64, free map[string]int) (present []Interval, want map[string]int, ok bool) {
 	want = map[string]int{}
 	for p, n := range free {
@@ -60,7 +60,8 @@ func (j *check) offered(t0, t1 int64, free map[string]int) (present []Interval, 
 	return present, want, j.gpus.Pack(present, want)
 }
 
-// answered returns the time when a run was leased its first slice, and the time when it was refused, or Never.
+// answered returns the time at which a run got its lease, and the time at which the agent refused it. A time is Never
+// if the event did not occur.
 func (j *check) answered(s Start) (leased, refused int64) {
 	leased, refused = Never, Never
 	until := j.next(s)
@@ -147,7 +148,7 @@ func (j *check) writes() {
 	}
 }
 
-// snapshots checks that all slices which slurmctld could allocate at the time of a snapshot can be carved.
+// snapshots checks for each snapshot that all slices which slurmctld could allocate at that time can be carved.
 func (j *check) snapshots() {
 	waits := j.Waits // counted over writes only
 	defer func() { j.Waits = waits }()
@@ -178,9 +179,9 @@ func (j *check) snapshots() {
 	}
 }
 
-// offeredWithin checks an offer that was valid at an unknown time between from and to: at one of these times it must be
-// possible to carve all of its slices. On a busy machine an answer of slurmctld can arrive so late that in the meantime
-// the agent has raised the offer and a job has started on the new slices.
+// offeredWithin checks an offer that was valid at an unknown time between from and to. At one of these times it must be
+// possible to carve all slices of the offer. On a busy machine an answer of slurmctld can be so late that the agent has
+// already raised the offer and a job has started on the new slices.
 func (j *check) offeredWithin(from, to int64, free map[string]int) (present []Interval, want map[string]int, ok bool) {
 	if present, want, ok = j.offered(from, to, free); ok {
 		return present, want, true
@@ -204,7 +205,7 @@ func (j *check) offeredWithin(from, to int64, free map[string]int) (present []In
 }
 
 // logged checks that slurmctld and the agent logged the same writes, so that the other checks cover every write. Writes
-// that close all types are exempt: `caelumd close` makes them and does not log them.
+// that close all types are exempt, because `caelumd close` makes and does not log them.
 func (j *check) logged() {
 	name := j.node.Name
 	missing := slices.Clone(j.node.Writes)

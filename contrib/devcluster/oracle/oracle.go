@@ -87,7 +87,7 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s %s %s: %s", f.Rule, f.Node, at, f.Text)
 }
 
-// Report is the result of Check. A run is good if Findings is empty and the counts show that the run contained enough
+// Report is the result of Check. A run passes if Findings is empty and the counts show that the run contained enough
 // events.
 type Report struct {
 	Writes, Lowered, Raised int
@@ -97,7 +97,7 @@ type Report struct {
 	Processes, Seen         int
 	// Waits are the runs that slurmctld had started and the agent had not leased yet, summed over the writes.
 	Waits    int
-	GaveUp   int // passes that only lowered, because jobs kept starting
+	GaveUp   int // passes that only lowered counts, because jobs kept starting
 	Findings []Finding
 }
 
@@ -115,7 +115,7 @@ func (r *Report) Rules() []string {
 	return slices.Compact(all)
 }
 
-// String returns the report in readable form.
+// String returns the report as readable text.
 func (r *Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(
@@ -153,7 +153,7 @@ func (r *Report) String() string {
 	return b.String()
 }
 
-// Check checks a run by all rules. It returns an error only for an unknown GPU model.
+// Check applies all rules to a run. It returns an error only for an unknown GPU model.
 func Check(run Run) (*Report, error) {
 	r := &Report{Seen: len(run.Seen), Starts: len(run.Starts)}
 	for _, n := range run.Nodes {

@@ -12,8 +12,8 @@ import (
 )
 
 // recorded returns testdata/run, the record of 24 jobs with a 4 s prolog on two nodes of two A100-40GB, reduced to the
-// lines that the oracle reads. The agents did not yet log the time of the read on which a write is based; the record
-// assumes 0.3 s before the write.
+// lines that the oracle reads. At the time of the record, agents did not log the time of the read on which a write is
+// based. The record assumes that the read was 0.3 s before the write.
 func recorded(t *testing.T) fstest.MapFS {
 	t.Helper()
 	files := fstest.MapFS{}
@@ -104,7 +104,7 @@ const (
 		`"time":"2026-11-21T04:57:38.153Z"}` + "\n"
 )
 
-// TestForgeries changes one detail of the record. The oracle must report the change and its consequences.
+// TestForgeries changes one detail of the record in each case. The oracle must report the change and its consequences.
 func TestForgeries(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -236,8 +236,9 @@ func TestForgeries(t *testing.T) {
 	}
 }
 
-// If a job starts after the agent's read of the used counts and before its write, its slice is among those that the
-// write seems to leave free. This also applies if the job has its lease by then and ends within the same second.
+// TestStartBetweenReadAndWrite checks the case in which a job starts after the agent has read the used counts and
+// before the agent's write. The write then seems to leave the job's slice free. The oracle must accept this, even if
+// the job gets its lease before the write and ends within the same second.
 func TestStartBetweenReadAndWrite(t *testing.T) {
 	const second = int64(time.Second)
 	begin, write := 10*second+300e6, 10*second+500e6
@@ -280,13 +281,13 @@ func TestStartBetweenReadAndWrite(t *testing.T) {
 	if err != nil || len(r.Findings) > 0 {
 		t.Errorf("%v %v", err, r)
 	}
-	run.Nodes[0].Writes[0].Read = begin + 2e6 // now the write knew the job, and offers a second 4g.20gb
+	run.Nodes[0].Writes[0].Read = begin + 2e6 // now after the job's start, so the write offers a second 4g.20gb
 	if r, err = Check(run); err != nil || strings.Join(r.Rules(), " ") != "offer" {
 		t.Errorf("%v %v", err, r)
 	}
 }
 
-// Read returns an error for a record that contradicts itself.
+// TestUnreadable checks that Read returns an error for a record that contradicts itself.
 func TestUnreadable(t *testing.T) {
 	for name, e := range map[string]edit{
 		"a start that is not in the accounting": {"sacct", "", "23|COMPLETED|1795237067", "23|PENDING|Unknown"},
@@ -344,8 +345,8 @@ func TestLinesOfSlurmctld(t *testing.T) {
 	}
 }
 
-// A delay begins with the offer, or with the submission if that is later. Requeued runs and jobs without a submission
-// are left out.
+// TestDelays checks that a delay begins with the offer, or with the submission if that is later. Requeued runs and jobs
+// without a submission are left out.
 func TestDelays(t *testing.T) {
 	const second = int64(time.Second)
 	one := map[string]int{"1g.5gb": 1}

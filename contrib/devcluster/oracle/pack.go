@@ -9,7 +9,7 @@ import (
 	"caelum/internal/mig"
 )
 
-// GPUs are a node's GPUs of one GPU model, described only by intervals.
+// GPUs describes the GPUs of a node, which are of one GPU model, by intervals only.
 type GPUs struct {
 	n     int
 	grid  int
@@ -49,8 +49,8 @@ func NewGPUs(board string, n int) (*GPUs, error) {
 	return g, nil
 }
 
-// Own returns the profile itself if the GPU model has it. Otherwise it returns the smallest profile of the GPU model
-// whose name has at least as many compute slices and GB, or "" if there is none.
+// Own returns the profile itself if the GPU model has this profile. Otherwise it returns the smallest profile of the
+// GPU model whose name has at least as many compute slices and GB, or "" if there is none.
 func (g *GPUs) Own(profile string) (own string) {
 	if _, ok := g.kinds[profile]; ok {
 		return profile
@@ -74,8 +74,8 @@ func (g *GPUs) Own(profile string) (own string) {
 func (g *GPUs) Has(profile string) bool { return g.Own(profile) != "" }
 
 // Pack returns whether all wanted slices can exist at the same time in addition to those of present. It searches
-// exhaustively, the largest profiles first. Slices of one profile are interchangeable, so Pack tries each only at
-// places after the previous one.
+// exhaustively, the largest profiles first. Slices of one profile are interchangeable, so Pack tries each slice only at
+// places after the previous slice.
 func (g *GPUs) Pack(present []Interval, want map[string]int) bool {
 	var list []string
 	for _, p := range slices.Sorted(maps.Keys(want)) {

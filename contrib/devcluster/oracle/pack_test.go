@@ -7,8 +7,8 @@ import (
 	"caelum/internal/mig"
 )
 
-// On an empty GPU, Pack accepts a multiset of profiles if and only if some layout contains it. The layouts come from
-// package mig, which shares no code with Pack.
+// TestPackAgainstLayouts checks that on an empty GPU, Pack accepts a multiset of profiles if and only if some layout
+// contains it. The layouts come from package mig, which shares no code with Pack.
 func TestPackAgainstLayouts(t *testing.T) {
 	for _, name := range []string{"A100-40GB", "A30-24GB"} {
 		b, err := mig.ModelByName(name)
@@ -68,7 +68,7 @@ func TestPackBesideInstances(t *testing.T) {
 		{nil, "7g.40gb 7g.40gb 1g.5gb", false},
 		{[]Interval{at(0, 0, "1g.5gb")}, "7g.40gb", true},
 		{[]Interval{at(0, 0, "1g.5gb"), at(1, 6, "1g.5gb")}, "7g.40gb", false},
-		{[]Interval{at(0, 3, "1g.5gb"), at(1, 3, "1g.5gb")}, "4g.20gb", false}, // a 4g starts at 0 only
+		{[]Interval{at(0, 3, "1g.5gb"), at(1, 3, "1g.5gb")}, "4g.20gb", false}, // a 4g.20gb starts at 0 only
 		{[]Interval{at(0, 3, "1g.5gb"), at(1, 3, "1g.5gb")}, "3g.20gb 3g.20gb", true},
 		{[]Interval{at(0, 0, "3g.20gb"), at(0, 4, "3g.20gb"), at(1, 0, "7g.40gb")}, "1g.5gb", false},
 		{[]Interval{at(0, 0, "7g.40gb"), at(0, 4, "1g.5gb")}, "", false}, // the instances overlap
@@ -86,7 +86,7 @@ func TestPackBesideInstances(t *testing.T) {
 	}
 }
 
-// Own returns the same profile as package mig's EquivalentProfile, which the agents use.
+// TestOwn checks that Own returns the same profile as package mig's EquivalentProfile, which the agents use.
 func TestOwn(t *testing.T) {
 	names := map[string]bool{}
 	for _, b := range mig.Models() {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// carved checks that every run was leased exactly the slices that slurmctld allocated, or equivalent profiles if the
-// GPU model lacks a profile, and that there are no other leases.
+// carved checks that the lease of every run contains exactly the slices that slurmctld allocated, or equivalent
+// profiles if the GPU model lacks a profile, and that there are no other leases.
 func (j *check) carved() {
 	name := j.node.Name
 	j.Leases += len(j.node.Leases)
@@ -48,8 +48,9 @@ func (j *check) carved() {
 	}
 }
 
-// refused checks that a run without a lease, which slurmctld had allocated the slices want, was ending: the agent
-// refused it for that reason, or it ended before it asked. until is the begin of the job's next run.
+// refused checks that a run without a lease, which slurmctld had allocated the slices want, was ending: either the
+// agent refused the run for that reason, or the run ended before its prolog called the agent. until is the begin of the
+// job's next run.
 func (j *check) refused(s Start, until int64, want map[string]int) {
 	var reasons []string
 	for _, r := range j.node.Refusals {
@@ -119,8 +120,8 @@ func (j *check) heldTwice() {
 
 func (in Instance) interval() Interval { return Interval{in.GPU, in.Start, in.Size, in.Profile} }
 
-// processes checks that a process uses an instance only while exactly one job holds it, and that a job sees only slices
-// of its lease.
+// processes checks that a process uses an instance only while exactly one job holds it, and that a job finds only the
+// slices of its lease in its environment.
 func (j *check) processes() {
 	name := j.node.Name
 	j.Processes += len(j.node.Processes)
@@ -154,7 +155,8 @@ func (j *check) processes() {
 	}
 }
 
-// accounted checks that at the end the agent's status contains exactly the instances on the GPUs, and all are idle.
+// accounted checks that the agent's status at the end contains exactly the instances on the GPUs, and that all of them
+// are idle.
 func (j *check) accounted() {
 	if j.node.Final == nil {
 		return

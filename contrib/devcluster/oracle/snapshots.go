@@ -19,8 +19,8 @@ while read -r -t 0.1 _; [ $? -gt 128 ]; do
 done
 `
 
-// ReadSnapshots reads the output of SnapshotScript. It leaves out truncated snapshots and those without an answer of
-// slurmctld.
+// ReadSnapshots reads the output of SnapshotScript. It leaves out truncated snapshots and snapshots without an answer
+// of slurmctld.
 func ReadSnapshots(r io.Reader) ([]Snapshot, error) {
 	var all, now []Snapshot
 	var from int64

@@ -1,14 +1,15 @@
--- sha256.lua: the cost of SHA-256 of a script inside slurmctld, compared with the polynomial hash of job_submit.lua.
+-- sha256.lua measures the cost of SHA-256 of a script inside slurmctld, compared with the polynomial hash of
+-- job_submit.lua.
 --
 --   lua sha256.lua <tables, native or polynomial> <bytes> <rounds>
 --
--- "tables" works in every Lua: words are doubles, and xor, and, majority come from sums of bits that are spread out to
--- base 4. "native" needs the operators of Lua 5.3 and later. The program prints the digest of <bytes> letters x, then
--- the median microseconds of a round.
+-- "tables" works in every Lua: words are doubles, and it computes xor, and, and majority from sums of bits that are
+-- spread out to base 4. "native" needs the operators of Lua 5.3 and later. The program prints the digest of <bytes>
+-- letters x, then the median microseconds of a round.
 
 local floor, byte, char, rep = math.floor, string.byte, string.char, string.rep
 
--- primes returns the first 32 bits of the fractions of a root of the first n primes.
+-- primes returns, for each of the first n primes, the first 32 bits of the fractional part of its root.
 local function primes(n, root)
   local found, p = {}, 2
   while #found < n do
@@ -43,7 +44,7 @@ end
 local hashes = {}
 
 function hashes.tables()
-  local SPREAD, PARITY, CARRY = {}, {}, {}   -- 16 bits to base 4; 8 digits of base 4 to their low and to their high bits
+  local SPREAD, PARITY, CARRY = {}, {}, {}   -- map 16 bits to base 4, and 8 digits of base 4 to their low and their high bits
   for i = 0, 65535 do
     local s, x, d = 0, i, 1
     while x > 0 do

@@ -1,5 +1,6 @@
-// Package fuzz holds inputs for fuzzing the emulator's state file: those that fuzzing has found, and some with valid
-// machines. The test runs every file of testdata with gcc's sanitizers. `make fuzz` searches for more inputs.
+// Package fuzz contains inputs for fuzzing the emulator's state file: inputs that fuzzing has found, and some inputs
+// with valid machines. The test runs every file of testdata with gcc's sanitizers. `make fuzz` searches for more
+// inputs.
 package fuzz
 
 import (

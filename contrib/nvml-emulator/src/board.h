@@ -1,4 +1,4 @@
-/* The GPU models and their MIG profiles: the table that boards.awk makes from internal/mig/models.txt. */
+/* The GPU models and their MIG profiles, in a table that boards.awk generates from internal/mig/models.txt. */
 #ifndef EMU_BOARD_H
 #define EMU_BOARD_H
 
@@ -36,7 +36,7 @@ struct profile {
 
 struct board {
     const char *name;   /* A100-40GB */
-    const char *type;   /* its Type in gres.conf */
+    const char *type;   /* the Type in gres.conf */
     const char *device; /* the result of nvmlDeviceGetName */
     unsigned grid;      /* units: 4, 8 or 12 */
     unsigned pci_id;

@@ -1,6 +1,6 @@
-# Makes the C table of GPU models from internal/mig/models.txt, whose head describes the columns.
+# Generates the C table of GPU models from internal/mig/models.txt. The head of that file describes the columns.
 #
-# A dash is an unpublished number. The emulator needs a value, so it approximates:
+# A dash is an unpublished number. The emulator needs a value and uses an approximation:
 #   memory          1000 MiB for each GB of the profile's name (published values are between 998 and 1014)
 #   SMs             the smallest number per compute slice of any known profile of the GPU model
 #   CE, DEC...      the number of the first profile (1g) for each compute slice
@@ -14,8 +14,8 @@ function nominal(name,    s) {
     return s + 0
 }
 
-# per_slice returns the smallest value of column c per compute slice of any known profile of this GPU model. Profiles with
-# twice the memory have more SMs per compute slice than the others.
+# per_slice returns the smallest value of column c per compute slice of any known profile of this GPU model. Profiles
+# with twice the memory have more SMs per compute slice than other profiles.
 function per_slice(c,    i, least) {
     least = 0
     for (i = 0; i < n; i++)

@@ -10,8 +10,8 @@
 
 #include "state.h"
 
-/* read_stat reads a process's state letter and start time. It returns 1, 0 if there is no such process, or -1 if this
- * process may not read /proc. */
+/* read_stat reads a process's state letter and start time. It returns 1 on success, 0 if there is no such process, and
+ * -1 if this process may not read /proc. */
 static int read_stat(uint32_t pid, char *letter, uint64_t *start)
 {
     char path[64], text[1024];

@@ -1,4 +1,4 @@
-/* nvml-emulator, the control command: one function for each subcommand. */
+/* The control command nvml-emulator, with one function for each subcommand. */
 #ifndef EMU_CTL_H
 #define EMU_CTL_H
 
@@ -34,13 +34,13 @@ int cmd_lock(int argc, char **argv);
 /* ctl_fail prints a message and ends the program with the status. */
 _Noreturn void ctl_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* ctl_begin begins a transaction, or ends the program with EXIT_STATE if the state cannot be read. ctl_done commits and
- * returns EXIT_OK. */
+/* ctl_begin begins a transaction, or ends the program with EXIT_STATE if the state cannot be read. ctl_done commits the
+ * transaction and returns EXIT_OK. */
 void ctl_begin(struct txn *t, enum txn_mode mode);
 int ctl_done(struct txn *t);
 
-/* ctl_number and ctl_gpu parse a number and the index of a GPU. They end the program with EXIT_USAGE for an invalid
- * text. */
+/* ctl_number and ctl_gpu parse a number and the index of a GPU. They end the program with EXIT_USAGE if the text is
+ * invalid. */
 unsigned ctl_number(const char *text, const char *what, unsigned max);
 unsigned ctl_gpu(const struct txn *t, const char *text);
 /* ctl_gi parses the id of an instance of the GPU. It ends the program with EXIT_REFUSED if there is no such

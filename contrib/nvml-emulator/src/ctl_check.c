@@ -1,5 +1,5 @@
-/* check: reports where the state breaks the rules that the library enforces, and where the device files differ from
- * it. */
+/* The subcommand check, which reports where the state breaks the rules that the library enforces, and where the device
+ * files differ from the state. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* create, destroy, hold, lose, xid, mig-mode, reset: actions of an administrator, a monitor or the hardware besides the
- * agent's. */
+/* The subcommands create, destroy, hold, lose, xid, mig-mode and reset: actions of an administrator, a monitor or the
+ * hardware. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* init, latency, fault, drift, uuid: create the emulated machine and configure its faults. */
+/* The subcommands init, latency, fault, drift and uuid, which create the emulated machine and configure its faults. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static int call_or_fail(const char *name)
     return call;
 }
 
-/* Makes the folder of the default state. The caller must make the folder of any other state. */
+/* Makes the folder of the default state. For any other state, the user must make the folder. */
 static void make_default_folder(void)
 {
     if (strcmp(state_path(), EMU_DEFAULT_STATE) == 0)
@@ -242,7 +242,7 @@ int cmd_fault(int argc, char **argv)
     if (f.crash && !changes_state(call))
         ctl_fail(EXIT_USAGE, "--kill is for calls that change something: CREATE_GI, DESTROY_GI, CREATE_CI, DESTROY_CI, SET_MIG_MODE");
     f.call = (uint8_t)call;
-    if (f.crash) { /* the call proceeds up to the point of the kill */
+    if (f.crash) { /* the call continues up to the point of the kill */
         f.after = 1;
         f.rc = NVML_SUCCESS;
     }

@@ -1,4 +1,4 @@
-/* show and log. */
+/* The subcommands show and log. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,8 +139,8 @@ int cmd_log(int argc, char **argv)
     }
     if (argc != 1)
         ctl_fail(EXIT_USAGE, "log [--path]");
-    /* A write transaction, so that first the log lines of a killed process are completed and dead clients are
-     * logged. */
+    /* This is a write transaction, because it first completes the log lines of a killed process and logs dead
+     * clients. */
     struct txn t;
     ctl_begin(&t, TXN_WRITE);
     ctl_done(&t);

@@ -1,5 +1,5 @@
-/* cuda-process acts towards the driver like a CUDA program. It opens the MIG device that CUDA_VISIBLE_DEVICES names,
- * holds the device, and uses its memory according to a curve. Any user can run it. */
+/* cuda-process behaves like a CUDA program towards the driver. It opens the MIG device that CUDA_VISIBLE_DEVICES names,
+ * holds the device, and allocates memory on the device according to a curve. Any user can run it. */
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
@@ -219,7 +219,7 @@ static void leave(struct txn *t, const char *why, nvmlReturn_t rc)
     commit(t);
 }
 
-/* use sets this process's memory. It ends the process if the device is gone or has too little memory. */
+/* use sets this process's memory. It ends the process if the device no longer exists or has too little memory. */
 static void use(unsigned mib)
 {
     struct txn t;

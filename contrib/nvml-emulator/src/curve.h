@@ -1,6 +1,6 @@
-/* The memory that a process uses over time: "0:500,2:3000" is 500 MiB at the start, 3000 MiB from second 2 on, and
- * linear in between. The value before the first point is that of the first point; the value after the last point is
- * that of the last. */
+/* Curves describe the memory that a process uses over time. "0:500,2:3000" means 500 MiB at the start, 3000 MiB from
+ * second 2 on, and linear interpolation in between. Before the first point the curve has the value of the first point,
+ * and after the last point the value of the last. */
 #ifndef EMU_CURVE_H
 #define EMU_CURVE_H
 

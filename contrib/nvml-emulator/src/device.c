@@ -69,7 +69,8 @@ int device_setup(const struct state *st, char *error, size_t size)
         if (make_node(path, MINOR_GPU + i, 0666) != 0)
             goto fail;
     }
-    /* The driver's own two capabilities: cap1 to change the MIG configuration, cap2 to monitor it. */
+    /* The two capabilities of the driver itself: cap1 allows changes of the MIG configuration, and cap2 allows
+     * monitoring. */
     for (unsigned i = 1; i <= 2; i++) {
         snprintf(path, sizeof path, "%s/nvidia-cap%u", caps, i);
         if (make_node(path, i, i == 1 ? 0400 : 0444) != 0)
@@ -108,7 +109,7 @@ bool device_may_open(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return errno == ENXIO; /* access is allowed, but there is no driver */
+        return errno == ENXIO; /* ENXIO: access is allowed, but there is no driver */
     close(fd);
     return true;
 }

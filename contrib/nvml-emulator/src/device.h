@@ -1,11 +1,11 @@
 /* Device files: character devices without a driver. open() fails with ENXIO for a process that may open the file, and
- * with EACCES for a process that may not. That is sufficient to test permissions. */
+ * with EACCES for a process that may not. This is sufficient to test permissions. */
 #ifndef EMU_DEVICE_H
 #define EMU_DEVICE_H
 
 #include "state.h"
 
-#define EMU_MAJOR 60 /* LOCAL/EXPERIMENTAL USE in the kernel's list: no driver ever owns it */
+#define EMU_MAJOR 60 /* reserved for local and experimental use (devices.txt of the kernel) */
 
 /* device_setup removes the files of an earlier init, and makes nvidia<N>, nvidiactl and nvidia-caps/nvidia-cap{1,2}. It
  * refuses a folder with the device files of a real driver. It returns 0, or -1 with a message in error. */

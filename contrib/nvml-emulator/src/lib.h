@@ -5,11 +5,11 @@
 #include "ops.h"
 #include "rules.h"
 
-/* One call of the library. The caller sets id, and write or root where they apply. call_* resolves the handle, begins
- * the transaction and fills the other fields. call_end commits and ends the transaction.
+/* One call of the library. The caller sets id, and also write or root if they apply. The functions call_* resolve the
+ * handle, begin the transaction and fill the other fields. call_end commits and ends the transaction.
  *
- * Half of the latency passes before the transaction and half after it, without the lock. If a caller is killed inside a
- * slow call, the change may therefore be made or not, as with a driver. */
+ * Half of the latency passes before the transaction and half after it, in both cases without the lock. If a caller is
+ * killed during a slow call, the change may therefore be made or not made, as with a real driver. */
 struct call {
     enum emu_call id;
     bool write;         /* changes instances */

@@ -1,4 +1,5 @@
-/* nvmlInit and nvmlShutdown, and the begin and end of a call: permission, latency, faults, lost GPUs, the log. */
+/* nvmlInit, nvmlShutdown, and the code at the begin and end of each call: permission, latency, faults, lost GPUs, the
+ * log. */
 #include "lib.h"
 
 #include <pthread.h>
@@ -79,8 +80,8 @@ static unsigned latency(const struct call *c)
     return rules_latency_ms(g, (int)c->id, profile);
 }
 
-/* take_fault counts this call for a fault and commits immediately. Otherwise a fault that kills its caller would not be
- * counted and would occur again. */
+/* take_fault counts this call for a fault and commits immediately. Without the commit, a fault that kills its caller
+ * would not be counted and would occur again. */
 static nvmlReturn_t take_fault(struct call *c)
 {
     struct fault *f = fault_for(c);
@@ -141,7 +142,7 @@ static nvmlReturn_t enter(struct call *c, uint64_t serial)
             return rc;
     }
     if (c->gpu >= 0) {
-        /* A handle from before an init with fewer GPUs. */
+        /* The handle may be older than an init with fewer GPUs. */
         if ((unsigned)c->gpu >= c->st->ngpus)
             return call_end(c, NVML_ERROR_INVALID_ARGUMENT);
         c->g = &c->st->gpu[c->gpu];
@@ -259,7 +260,7 @@ nvmlReturn_t nvmlInit(void)
 
 nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
 {
-    (void)flags; /* they allow nvmlInit without GPUs or without attached GPUs, which always succeeds here */
+    (void)flags; /* the flags allow nvmlInit without GPUs or attached GPUs; here nvmlInit always succeeds */
     return init();
 }
 

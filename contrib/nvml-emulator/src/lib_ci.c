@@ -27,7 +27,8 @@ static void fill_v3(const struct call *c, unsigned slices, nvmlComputeInstancePr
         snprintf(info->name, sizeof info->name, "MIG %uc.%s", slices, rules_name(c->g, c->gi->profile));
 }
 
-/* begin_profile begins a call on a CI profile of a GPU instance, and ends the call if there is no such profile. */
+/* begin_profile begins a call that concerns a CI profile of a GPU instance. It ends the call if there is no such
+ * profile. */
 static nvmlReturn_t begin_profile(struct call *c, nvmlGpuInstance_t gi, unsigned profile, unsigned *slices)
 {
     nvmlReturn_t rc = call_gi(c, gi);

@@ -1,4 +1,4 @@
-/* Event sets. The only events are critical errors (Xid), raised by `nvml-emulator xid` and by a GPU that is lost. */
+/* Event sets. The only events are critical errors (Xid), which `nvml-emulator xid` and a lost GPU raise. */
 #include <stdlib.h>
 #include <time.h>
 
@@ -8,7 +8,7 @@
 
 struct nvmlEventSet_st {
     bool watched[EMU_MAX_GPUS];
-    uint64_t seen[EMU_MAX_GPUS]; /* xid_seq at registration, or of the last delivered event */
+    uint64_t seen[EMU_MAX_GPUS]; /* xid_seq at the registration, or at the last delivered event */
 };
 
 nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set)
@@ -58,8 +58,8 @@ nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long ev
     return call_end(&c, rc);
 }
 
-/* deliver copies one event to data, or returns NVML_ERROR_TIMEOUT if there is none. For a lost GPU it delivers the Xid
- * before it returns the error. */
+/* deliver copies one event to data, or returns NVML_ERROR_TIMEOUT if there is none. For a lost GPU, deliver first
+ * delivers the Xid, and later returns the error. */
 static nvmlReturn_t deliver(nvmlEventSet_t set, nvmlEventData_t *data)
 {
     struct call c = CALL(CALL_EVENTS);

@@ -104,7 +104,7 @@ nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfoByIdV(nvmlDevice_t device, unsig
     return profile_info(device, profileId, true, info);
 }
 
-/* Returns all placements of the profile, including occupied ones, also with MIG off. */
+/* Returns all placements of the profile, including occupied placements, even if MIG is off. */
 nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements_v2(nvmlDevice_t device, unsigned int profileId,
                                                            nvmlGpuInstancePlacement_t *placements, unsigned int *count)
 {
@@ -212,7 +212,8 @@ nvmlReturn_t nvmlDeviceGetGpuInstances(nvmlDevice_t device, unsigned int profile
     int profile = rules_profile_by_id(c.b, profileId);
     if (!c.g->mig || profile < 0)
         return call_end(&c, c.g->mig ? NVML_ERROR_INVALID_ARGUMENT : NVML_ERROR_NOT_SUPPORTED);
-    /* By NVML's documentation the buffer has room for instanceCount instances. *count is not an input. */
+    /* According to NVML's documentation, the buffer has room for instanceCount instances, and *count is not an
+     * input. */
     *count = 0;
     for (unsigned i = 0; i < EMU_MAX_GI; i++)
         if (c.g->gi[i].used && c.g->gi[i].profile == profile)

@@ -1,5 +1,5 @@
 /* GPM: the utilization of a GPU instance between two samples, on Hopper and later. The only metric is the share of busy
- * SMs, which the instance's processes report. Its value is the one at the time of the second sample. */
+ * SMs, which the instance's processes report. Its value is the value at the time of the second sample. */
 #include <stdlib.h>
 
 #include "lib.h"
@@ -9,7 +9,7 @@ struct nvmlGpmSample_st {
     unsigned busy;
 };
 
-/* nvml.h provides GPM "for Hopper or newer". These are also the GPU models whose MIG mode changes without a reset. */
+/* nvml.h provides GPM "for Hopper or newer". The MIG mode of exactly these GPU models changes without a reset. */
 static bool supported(const struct board *b)
 {
     return b->live_mode;

@@ -1,11 +1,11 @@
-/* Names of the calls that faults and latencies apply to, and of NVML's return codes. */
+/* Names of the calls to which faults and latencies apply, and of NVML's return codes. */
 #ifndef EMU_NAMES_H
 #define EMU_NAMES_H
 
 #include "board.h"
 
-/* One name for all the versions and variants of a call: CREATE_GI is nvmlDeviceCreateGpuInstance and
- * ...WithPlacement. */
+/* All versions and variants of a call have one name. For example, CREATE_GI is both nvmlDeviceCreateGpuInstance and
+ * nvmlDeviceCreateGpuInstanceWithPlacement. */
 /* clang-format off */
 #define EMU_CALLS(X) \
     X(INIT) X(COUNT) X(HANDLE) X(IDENTITY) X(MEMORY) X(PROCESSES) X(UTILIZATION) X(EVENTS) \

@@ -125,9 +125,9 @@ void ops_reap(struct txn *t)
     }
 }
 
-/* doom schedules the removal of a capability file for after the commit. A file is made before the commit and removed
- * after it. A process that is killed in between leaves at most a surplus file, which the next creation replaces, and
- * never an instance without its file. */
+/* doom schedules the removal of a capability file after the commit. Files are made before the commit and removed after
+ * it. A process that is killed in between therefore leaves at most a surplus file, which the next creation replaces,
+ * and never an instance without its file. */
 static void doom(struct txn *t, unsigned gpu, unsigned gi, int ci)
 {
     t->doomed[t->ndoomed++] = (uint16_t)rules_cap_minor(gpu, gi, ci);

@@ -1,5 +1,5 @@
-/* Changes of instances, for the library and for the control command. Each function works inside a write transaction.
- * The caller commits, and logs an event also for a failed change. */
+/* Changes of instances, for the library and the control command. The functions must be called within a write
+ * transaction, which the caller commits. The caller also logs an event, even if the change failed. */
 #ifndef EMU_OPS_H
 #define EMU_OPS_H
 
@@ -35,11 +35,11 @@ void ops_reap(struct txn *t);
  * GPU. */
 unsigned ops_clients(const struct state *st, unsigned gpu, int gi, int ci);
 
-/* ops_used_mib returns the memory that live clients of the GPU instance use, in MiB. */
+/* ops_used_mib returns the memory that the live clients of the GPU instance use, in MiB. */
 unsigned ops_used_mib(const struct state *st, unsigned gpu, int gi);
 
-/* ops_busy returns the share of the GPU instance's SMs that live clients keep busy, in units of 1/EMU_BUSY, at most
- * EMU_BUSY. */
+/* ops_busy returns the share of the GPU instance's SMs that live clients keep busy, in units of 1/EMU_BUSY. The result
+ * is at most EMU_BUSY. */
 unsigned ops_busy(const struct state *st, unsigned gpu, unsigned gi);
 
 /* ops_uuid_text writes the prefix ("MIG-" or "GPU-") and the 36 characters of the UUID. */

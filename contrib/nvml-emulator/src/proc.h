@@ -1,5 +1,5 @@
-/* The driver's files under /proc for its capabilities: regular files in a folder that a test mounts there. Their formats
- * are those of nv-caps.c and nv-procfs.c in NVIDIA's open kernel modules 595.45.04.
+/* The files of the driver under /proc for its capabilities. They are regular files in a folder that a test mounts
+ * there. Their formats are those of nv-caps.c and nv-procfs.c in NVIDIA's open kernel modules 595.45.04.
  *
  *   devices                                                  the major of nvidia-caps, as in /proc/devices
  *   driver/nvidia/params                                     ModifyDeviceFiles

@@ -13,8 +13,8 @@ int rules_profile_by_id(const struct board *b, unsigned id);
 int rules_profile_by_nvml(const struct board *b, unsigned nvml);
 int rules_profile_by_name(const struct gpu_state *g, const char *name);
 
-/* rules_name and rules_memory_mib return the values that the GPU's driver reports for a profile: those of the table, or
- * those set with `nvml-emulator drift`. */
+/* rules_name and rules_memory_mib return the values that the GPU's driver reports for a profile. These are the values
+ * of the table, or the values set with `nvml-emulator drift`. */
 const char *rules_name(const struct gpu_state *g, int profile);
 unsigned rules_memory_mib(const struct gpu_state *g, int profile);
 
@@ -35,7 +35,7 @@ bool rules_admits(const struct gpu_state *g, int profile);
 /* rules_capacity returns how many more instances of the profile the GPU can hold. */
 unsigned rules_capacity(const struct gpu_state *g, int profile);
 
-/* rules_driver_start returns the start that the driver would choose, or -1 if none is free. The driver chooses the
+/* rules_driver_start returns the start that the driver would choose, or -1 if no start is free. The driver chooses the
  * start that leaves the most starts of all profiles free. */
 int rules_driver_start(const struct gpu_state *g, int profile);
 

@@ -1,6 +1,6 @@
 /* Checks that a state is valid: every index is within its table, every text is terminated, and every instance has a
- * legal placement. The checksum does not replace this check: it shows that the state was written completely, but any
- * user can write the file, whose mode is 0666. */
+ * legal placement. The checksum does not replace this check. A valid checksum shows only that the state was written
+ * completely, and any user can write the file, whose mode is 0666. */
 #include <string.h>
 
 #include "rules.h"

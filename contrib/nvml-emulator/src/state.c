@@ -88,12 +88,13 @@ static bool read_copy(struct txn *t, int slot)
     return t->copy->seq != 0 && t->copy->sum == checksum(t->copy);
 }
 
-/* put_log writes the state's pending lines to their place in the log. */
+/* put_log writes the pending log lines of the state to their place in the log. */
 static int put_log(struct txn *t, bool repair)
 {
     char path[600];
     snprintf(path, sizeof path, "%s.log", t->path);
-    /* First without O_CREAT, which fs.protected_regular refuses for another user's file in a sticky directory. */
+    /* The first attempt is without O_CREAT, which fs.protected_regular refuses for another user's file in a sticky
+     * directory. */
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT)
         fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
@@ -106,8 +107,8 @@ static int put_log(struct txn *t, bool repair)
     }
     struct state *st = t->st;
     int rc = 0;
-    /* If the log ends before the place of the pending lines, another program has truncated it. Nothing is written
-     * then. */
+    /* If the log ends before the place of the pending lines, another program has truncated the log. In this case
+     * put_log writes nothing. */
     bool cut_short = (uint64_t)sb.st_size >= st->log_off && (uint64_t)sb.st_size < st->log_off + st->log_len;
     if (st->log_len && (!repair || cut_short) &&
         pwrite(fd, st->log, st->log_len, (off_t)st->log_off) != (ssize_t)st->log_len) {
@@ -165,7 +166,8 @@ enum txn_error txn_create(struct txn *t, const char *path)
     int fd = open(log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     struct header h = {.version = EMU_VERSION, .size = sizeof(struct state)};
     memcpy(h.magic, magic, sizeof magic);
-    /* 0666 regardless of the umask: the CUDA processes of all users register themselves here. */
+    /* The mode is 0666 regardless of the umask, because the CUDA processes of all users register themselves in the
+     * state. */
     bool ok = fd >= 0 && fchmod(fd, 0666) == 0 && fchmod(t->fd, 0666) == 0 && ftruncate(t->fd, 0) == 0 &&
               ftruncate(t->fd, COPY_AT(2)) == 0 && pwrite(t->fd, &h, sizeof h, 0) == (ssize_t)sizeof h;
     int saved = errno;

@@ -1,4 +1,5 @@
-/* The state of the emulated machine: one file, shared by all processes that load the library, and its transactions.
+/* The state of the emulated machine, and its transactions. The state is one file, which all processes that load the
+ * library share.
  *
  * A transaction opens the file, locks it with flock (the kernel releases the lock of a process that is killed), and
  * reads the complete state. The file contains two copies, each with a sequence number and a checksum. A commit
@@ -6,7 +7,7 @@
  * copy is used.
  *
  * The state also contains the log lines of the last commit and their place in the log. If a writer is killed before it
- * has appended them, the next writer does so. State and log therefore always agree. */
+ * has appended the lines, the next writer appends them. State and log therefore always agree. */
 #ifndef EMU_STATE_H
 #define EMU_STATE_H
 
@@ -22,7 +23,7 @@
 #define EMU_MAX_CLIENTS 256
 #define EMU_MAX_FAULTS 32
 #define EMU_LOG_MAX 8192 /* bytes of log lines in one commit */
-#define EMU_BUSY 10000   /* the unit of SM utilization: all SMs of an instance are always busy */
+#define EMU_BUSY 10000   /* the SM utilization of an instance whose SMs are always busy */
 
 struct ci_state {
     uint64_t serial; /* unique among all instances ever made */
@@ -30,10 +31,10 @@ struct ci_state {
     uint8_t used, slices, start, pad[5];
 };
 
-struct gi_state { /* index = the instance id */
+struct gi_state { /* the index is the instance id */
     uint64_t serial;
     uint8_t used, profile /* index into board.profiles */, start, size;
-    uint8_t held; /* by an artificial client (nvml-emulator hold) */
+    uint8_t held; /* an artificial client holds the instance (nvml-emulator hold) */
     uint8_t pad[3];
     struct ci_state ci[EMU_MAX_CI];
 };
@@ -61,7 +62,7 @@ struct client {
     uint64_t ci_serial;
     uint32_t pid; /* 0 for a free entry */
     uint32_t memory_mib;
-    uint32_t busy; /* ten-thousandths of the instance's SMs */
+    uint32_t busy; /* share of the instance's SMs, in units of 1/EMU_BUSY */
     uint8_t gpu, gi, ci, pad;
 };
 
@@ -73,7 +74,7 @@ enum crash {
 };
 
 struct fault {
-    uint8_t used, call, after, crash; /* after: make the change and then return the error */
+    uint8_t used, call, after, crash; /* after: return the error after the change is made */
     int16_t gpu;                      /* -1 for all GPUs */
     uint16_t pad;
     uint32_t nth, times; /* the number of calls until the first failure, and of calls that fail */
@@ -111,7 +112,7 @@ struct txn {
     char path[512], error[768]; /* error is a message with a remedy */
     struct copy *copy;
     struct state *st;
-    enum crash crash; /* the point at which the next commit kills this process (fault injection) */
+    enum crash crash; /* the point of the next commit at which this process is killed (fault injection) */
     unsigned ndoomed; /* the number of capability files that the next commit removes; doomed has their minors */
     uint16_t doomed[EMU_MAX_GI * (1 + EMU_MAX_CI)];
 };
@@ -119,7 +120,7 @@ struct txn {
 /* state_path returns $NVML_EMULATOR_STATE, or EMU_DEFAULT_STATE. */
 const char *state_path(void);
 
-/* txn_begin locks and reads the state. For a writer it also completes the log and removes dead clients. */
+/* txn_begin locks and reads the state. For a write transaction it also completes the log and removes dead clients. */
 enum txn_error txn_begin(struct txn *t, const char *path, enum txn_mode mode);
 
 /* txn_create makes the file, or reuses an existing one, and begins a write transaction with an empty state. */
@@ -129,8 +130,8 @@ enum txn_error txn_create(struct txn *t, const char *path);
  * message. */
 void txn_log(struct txn *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* txn_commit writes the state and the log. A transaction can call it several times. It returns 0, or -1 with t->error
- * set. */
+/* txn_commit writes the state and the log. It can be called several times in a transaction. It returns 0, or -1 with
+ * t->error set. */
 int txn_commit(struct txn *t);
 
 void txn_end(struct txn *t);

@@ -17,7 +17,7 @@ func plainOptimum(gpus []PlainGPU, jobs []Job, fifo bool, now float64, sum, best
 	if !left || sum >= best {
 		return min(sum, best)
 	}
-	for n, j := range jobs { // start one job now, and go on with the others
+	for n, j := range jobs { // start one job now, and continue with the other jobs
 		if j.Profile == "" {
 			continue
 		}

@@ -53,7 +53,7 @@ func testNodes(t testing.TB) []Node {
 	}
 }
 
-// TestStory drives a Fake; each command draws nodes and jobs after it.
+// TestStory runs commands on a Fake, and prints the nodes and jobs after each command.
 func TestStory(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		f := New(testNodes(t)...)
@@ -178,7 +178,7 @@ func draw(t *testing.T, f *Fake) string {
 	return b.String()
 }
 
-// TestWrites: Writes leaves out every call that only reads.
+// TestWrites checks that Writes leaves out every call that only reads.
 func TestWrites(t *testing.T) {
 	ctx := context.Background()
 	f := New(testNodes(t)...)
@@ -197,8 +197,8 @@ func TestWrites(t *testing.T) {
 	}
 }
 
-// TestHooks: hooks run between calls and without a lock. They may start and end jobs, let calls fail, and read the
-// state.
+// TestHooks checks that hooks run between calls and without a lock. They may start and end jobs, let calls fail, and
+// read the state.
 func TestHooks(t *testing.T) {
 	ctx := context.Background()
 	f := New(testNodes(t)...)

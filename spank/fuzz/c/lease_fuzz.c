@@ -24,8 +24,8 @@ static char again[2 * TEXT_MAX];
 	} while (0)
 
 /*
- * Parses a copy in memory of exactly this length, so that the sanitizer detects a read past the end. The lease is
- * filled with the byte before, which must not change the result.
+ * Parses a copy whose memory has exactly this length, so that the sanitizer detects a read past the end. The lease is
+ * first filled with bytes of the value before, which must not change the result.
  */
 static int parse(struct lease *lease, const uint8_t *data, size_t size, uint8_t before)
 {
@@ -63,8 +63,8 @@ static void must_be_again(const uint8_t *data, size_t size, size_t n)
 }
 
 /*
- * Checks the value of CUDA_VISIBLE_DEVICES: it lists each slice once and nothing else. A buffer that is too small
- * fails.
+ * Checks the value of CUDA_VISIBLE_DEVICES: it must list each slice exactly once and nothing else. A buffer that is too
+ * small must cause an error.
  */
 static void check_translation(const struct lease *lease)
 {

@@ -22,8 +22,10 @@ int ctl_main(int argc, char **argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 
-/* A client of the library. The byte selects the GPU, and whether the client reads profiles, instances or MIG
- * devices. */
+/*
+ * use_library acts as a client of the library. The byte at which selects the GPU, and whether the client reads
+ * profiles, instances or MIG devices.
+ */
 int use_library(void *which);
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * Tests all readers of the state file with damaged files. The input is not the file itself, which has 200 kB with
- * little information. It selects a valid machine, the changes to its file, whether the checksums are corrected
+ * Tests all readers of the state file with damaged files. The input is not the file itself, which has 200 kB and little
+ * information. The input selects a valid machine, the changes to its file, whether the checksums are corrected
  * afterwards, and the command and calls that follow. Build with libFuzzer, or with -DREPLAY to run files once.
  *
- * An accident produces only files with wrong checksums. But the state's mode is 0666, so any program can also write a
- * damaged file with valid checksums. Neither kind may crash a process.
+ * Accidental damage leads to wrong checksums. But the mode of the file is 0666, so any program can also write a damaged
+ * state with valid checksums. Neither kind of file may crash a process.
  */
 #include "fuzz.h"
 

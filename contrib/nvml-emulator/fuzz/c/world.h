@@ -1,6 +1,6 @@
 /*
- * Included before every source of the emulator when it is fuzzed. It replaces functions that a damaged state could use
- * to change this machine. The end of an emulated process is a jump back to the fuzz target.
+ * This header is included before every source of the emulator for fuzzing. It replaces the functions with which a
+ * damaged state could change this machine. An emulated process ends with a jump back to the fuzz target.
  */
 #ifndef FUZZ_WORLD_H
 #define FUZZ_WORLD_H
