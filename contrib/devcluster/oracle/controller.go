@@ -12,9 +12,10 @@ import (
 	"time"
 )
 
-// These expressions match the lines of slurmctld for the start of a job (main scheduler, backfill, immediate allocations of srun and salloc)
-// and for a change of a node's GRES. slurmctld logs them under the lock of the change, so their times are exact. From
-// 26.05 on, backfill logs its line only with DebugFlags=Hetjob, and with a prefix (_start_job in backfill.c).
+// These expressions match the lines of slurmctld for the start of a job (main scheduler, backfill, immediate
+// allocations of srun and salloc) and for a change of a node's GRES. slurmctld logs them under the lock of the change,
+// so their times are exact. Since 26.05, backfill logs its line only with DebugFlags=Hetjob, and with a prefix
+// (_start_job in backfill.c).
 var (
 	startLine = regexp.MustCompile(
 		`^\[(\S+)\] (?:sched: Allocate JobId=(\S+) NodeList=(\S+) |` +
