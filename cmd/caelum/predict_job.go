@@ -12,6 +12,7 @@ import (
 	"caelum/internal/predict"
 	"caelum/internal/repo"
 	"caelum/internal/slurm"
+	"caelum/internal/tags"
 )
 
 // jobKeys returns the key, the script fingerprint and the user of the job that the command line names. With --key the
@@ -124,8 +125,8 @@ func keysOfJob(ctx context.Context, ctl *slurm.Client, id uint32) (repo.JobKeys,
 		return repo.JobKeys{}, err
 	}
 	job := repo.JobKeys{
-		Key:         slurm.TagValue(comment, slurm.TagKey),
-		Fingerprint: slurm.TagValue(comment, slurm.TagFingerprint),
+		Key:         tags.Value(comment, tags.Key),
+		Fingerprint: tags.Value(comment, tags.Fingerprint),
 		UID:         uid,
 	}
 	if job.Key == "" {

@@ -10,6 +10,7 @@ import (
 
 	"caelum/contrib/devcluster/cluster"
 	"caelum/contrib/devcluster/clustertest"
+	"caelum/internal/eligible"
 	"caelum/internal/slurm"
 )
 
@@ -97,7 +98,7 @@ func TestConstraintsAsSlurm(t *testing.T) {
 			_, stderr, err := s.Exec(
 				t.Context(), attacker, "srun", "-I10", "-p", "plain", "-N1", "-n1", "-C", text, "true",
 			)
-			here := slurm.ParseConstraint(text).Lacking(features, 1)
+			here := eligible.LacksFeatures(slurm.ParseConstraint(text), features, 1)
 			if (err == nil) != (here == "") {
 				t.Errorf("%s on %v: slurmctld: %v %s; here: %q", text, features, err, strings.TrimSpace(stderr), here)
 			}
