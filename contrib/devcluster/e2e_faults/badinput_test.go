@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"caelum/contrib/devcluster/cluster"
+	"caelum/internal/api"
 )
 
 // TestBadInput: while one job runs, users submit invalid requests, and the test damages configuration, decision table,
@@ -399,7 +400,7 @@ func badLedger(s *site, _ string) {
 		s.t.Fatal(err)
 	}
 	for _, in := range status.GPUs[0].Instances {
-		if in.State == "foreign" {
+		if in.State == api.StateForeign {
 			s.Must("n1", "root", "nvml-emulator", "destroy", "0", fmt.Sprint(in.GI))
 		}
 	}
