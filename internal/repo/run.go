@@ -221,9 +221,9 @@ type JobKeys struct {
 	UID              uint32
 }
 
-// PredictAt predicts the need of a job from the runs of one level: those of the job's key, the user's runs with the same
-// script fingerprint, or the runs of all users with that fingerprint, if the site shares them. It returns false if no
-// run was complete. The need is then only a lower bound or empty. learn.Table.Predict combines the levels.
+// PredictAt predicts the need of a job from the runs of one level: those of the job's key, the user's runs with the
+// same script fingerprint, or the runs of all users with that fingerprint, if the site shares them. It returns false if
+// no run was complete. The need is then only a lower bound or empty. learn.Table.Predict combines the levels.
 func (r *Repo) PredictAt(
 	level predict.Level, job JobKeys, site predict.Site,
 ) (need predict.Need, h predict.History, ok bool, err error) {
