@@ -88,8 +88,8 @@ func killed(key string, job uint32, profile string, mib float64, start time.Time
 	return n
 }
 
-// inTable returns the profile that job_submit.lua gives a job according to a written table: that of the first line for the
-// key, the user or the site, else the default.
+// inTable returns the profile that job_submit.lua gives a job according to a written table: that of the first line for
+// the key, the user or the site, else the default.
 func inTable(t *testing.T, path string, job repo.JobKeys) string {
 	t.Helper()
 	table, err := decisions.Parse(read(t, path))
@@ -104,8 +104,8 @@ func inTable(t *testing.T, path string, job repo.JobKeys) string {
 	return table.Default
 }
 
-// TestBoundOfKey: the only run of a key was killed, and the user's script completed under another key. The key keeps its
-// lower bound, in the table and in the prediction.
+// TestBoundOfKey: the only run of a key was killed, and the user's script completed under another key. The key keeps
+// its lower bound, in the table and in the prediction.
 func TestBoundOfKey(t *testing.T) {
 	r := fresh(t)
 	add(t, r, killed(otherKey, 7, "3g.20gb", 20000, began.Add(-time.Hour)))
