@@ -45,7 +45,7 @@ demo: prerequisites
 # slurmctld 22.05.8 forgets runs when it is killed, with or without Caelum, so the test leaves that fault of chaos out.
 test: prerequisites
 	$(MAKE) all
-	$(MAKE) check e2e
+	$(MAKE) check e2e CAELUM_KILLS=2 HOLD_SEEDS=10
 	$(MAKE) chaos CHAOS="-without slurmctld-kill"
 
 # Random load under faults, judged from first principles: contrib/devcluster/README.md, "Chaos". CHAOS has further options,
@@ -84,13 +84,22 @@ fuzz: prerequisites
 
 check: lint unit
 
-# With the race detector, except for packages that start no goroutine and compute for long: it makes them up to ten times
-# slower and can find nothing there.
-PURE := docs internal/learn internal/offer internal/place internal/place/placetest internal/predict internal/reconfigure \
-	internal/sim internal/trace contrib/learn
+# With the race detector, except for packages that start no goroutine (internal/lint checks this): it makes them up to ten
+# times slower and can find nothing there. No vet, which lint runs for all packages. Some tests mostly wait, so twice as many
+# packages run at a time as there are cores.
+#
+# CAELUM_KILLS is the number of kills at each failpoint (internal/agent, TestKill), and HOLD_SEEDS the number of simulated
+# sites with offers (internal/sim, TestHoldsPay). `make test` has the full numbers.
+PURE := cmd/caelum docs internal/config internal/decisions internal/doctor internal/eligible internal/inventory internal/learn \
+	internal/ledger internal/lint internal/mig internal/offer internal/place internal/place/placetest internal/plan \
+	internal/predict internal/reconfigure internal/report internal/sim internal/sqlite internal/tags internal/trace \
+	internal/trust contrib/devcluster/oracle contrib/job_submit contrib/learn contrib/nvml-emulator/fuzz spank/fuzz
+export CAELUM_KILLS ?= 1
+export HOLD_SEEDS   ?= 4
+GOTEST := $(GO) test -vet=off -p $(shell expr 2 \* $$(nproc))
 unit:
-	$(GO) test -race $(filter-out $(PURE:%=caelum/%),$(shell $(GO) list ./...))
-	$(GO) test $(PURE:%=./%)
+	$(GOTEST) -race $(filter-out $(PURE:%=caelum/%),$(shell $(GO) list ./...))
+	$(GOTEST) $(PURE:%=./%)
 
 # The whole on a real Slurm: slurmctld, slurmd, slurmdbd, MariaDB and munge of Debian; only the GPUs are emulated.
 e2e:
