@@ -96,9 +96,10 @@ PURE := cmd/caelum docs internal/config internal/decisions internal/doctor inter
 	internal/trust contrib/devcluster/oracle contrib/job_submit contrib/learn contrib/nvml-emulator/fuzz spank/fuzz
 export CAELUM_KILLS ?= 1
 export HOLD_SEEDS   ?= 4
-GOTEST := $(GO) test -vet=off -p $(shell expr 2 \* $$(nproc))
+GOTEST  = $(GO) test -vet=off -p $(shell expr 2 \* $$(nproc))
+TESTED  = $(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...)
 unit:
-	$(GOTEST) -race $(filter-out $(PURE:%=caelum/%),$(shell $(GO) list ./...))
+	$(GOTEST) -race $(filter-out $(PURE:%=caelum/%),$(TESTED))
 	$(GOTEST) $(PURE:%=./%)
 
 # The whole on a real Slurm: slurmctld, slurmd, slurmdbd, MariaDB and munge of Debian; only the GPUs are emulated.
