@@ -44,7 +44,7 @@ demo: prerequisites
 # A killed slurmctld 22.05.8 forgets runs, with or without Caelum. The test therefore excludes the fault slurmctld-kill.
 test: prerequisites
 	$(MAKE) all
-	$(MAKE) check e2e
+	$(MAKE) check e2e CAELUM_KILLS=2 HOLD_SEEDS=10
 	$(MAKE) chaos CHAOS="-without slurmctld-kill"
 
 # Runs random jobs under random faults and checks invariants (contrib/devcluster/README.md, "Chaos"). CHAOS adds options,
@@ -85,13 +85,23 @@ fuzz: prerequisites
 
 check: lint unit
 
-# PURE lists packages that start no goroutine and compute for a long time. Their tests run without the race detector,
-# which would make them up to ten times slower and could find nothing.
-PURE := docs internal/learn internal/offer internal/place internal/place/placetest internal/predict internal/reconfigure \
-	internal/sim internal/trace contrib/learn
+# With the race detector, except for packages that start no goroutine (internal/lint checks this): it makes them up to ten
+# times slower and can find nothing there. No vet, which lint runs for all packages. Some tests mostly wait, so twice as many
+# packages run at a time as there are cores.
+#
+# CAELUM_KILLS is the number of kills at each failpoint (internal/agent, TestKill), and HOLD_SEEDS the number of simulated
+# sites with offers (internal/sim, TestHoldsPay). `make test` has the full numbers.
+PURE := cmd/caelum docs internal/config internal/decisions internal/doctor internal/eligible internal/inventory internal/learn \
+	internal/ledger internal/lint internal/mig internal/offer internal/place internal/place/placetest internal/plan \
+	internal/predict internal/reconfigure internal/report internal/sim internal/sqlite internal/tags internal/trace \
+	internal/trust contrib/devcluster/oracle contrib/job_submit contrib/learn contrib/nvml-emulator/fuzz spank/fuzz
+export CAELUM_KILLS ?= 1
+export HOLD_SEEDS   ?= 4
+GOTEST  = $(GO) test -vet=off -p $(shell expr 2 \* $$(nproc))
+TESTED  = $(shell $(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...)
 unit:
-	$(GO) test -race $(filter-out $(PURE:%=caelum/%),$(shell $(GO) list ./...))
-	$(GO) test $(PURE:%=./%)
+	$(GOTEST) -race $(filter-out $(PURE:%=caelum/%),$(TESTED))
+	$(GOTEST) $(PURE:%=./%)
 
 # Tests Caelum on a real Slurm, with Debian's slurmctld, slurmd, slurmdbd, MariaDB and munge. Only the GPUs are emulated.
 e2e:

@@ -105,41 +105,46 @@ func runPredict(ctx context.Context, w io.Writer, g *globals, o predictOptions, 
 		return err
 	}
 	if o.key != "" {
-		if job.UID, err = o.keyOwner(r, o.key); err != nil {
+		if job, err = o.jobOfKey(r); err != nil {
 			return err
 		}
 	}
 	if job.UID != uint32(os.Getuid()) && o.ownOnly(cfg) {
 		return errors.New("the job belongs to another user, and you can read only your own runs; ask an administrator")
 	}
-	need, h, ok, err := r.Predict(job, cfg.Site())
+	given, err := t.Predict(r, job, cfg.Site())
 	if err != nil {
 		return err
 	}
-	p := predicted{
-		Key:         job.Key,
-		Fingerprint: job.Fingerprint,
-		Default:     t.Default,
-		Own:         t.Own(job, need.Level),
-		Runs:        lines(h.Runs),
-		runs:        h.Runs,
-		noScript:    job.Fingerprint == "" && o.key == "",
-		anyModel:    len(t.Models) > 0,
-	}
-	if ok || need.PeakMiB > 0 {
-		p.Level, p.NeededMiB, p.HighestMiB = need.Level, need.PeakMiB, need.HighestMiB
-		p.Used, p.Why = need.Runs, need.Why
-		choice := learn.Choose(need, ok, t.Models, t.Default)
-		p.Profile = choice.Profile
-		p.Seconds, p.Low, p.High = tenths(choice.Seconds), tenths(choice.Low), tenths(choice.High)
-		if choice.Model != nil {
-			p.Board = choice.Model.Name
-		}
-	}
+	p := newPredicted(job, given, t)
+	p.noScript = job.Fingerprint == "" && o.key == ""
 	if g.json {
 		return printJSON(w, p)
 	}
 	return printPrediction(w, p)
+}
+
+// newPredicted returns the output for a job and its prediction.
+func newPredicted(job repo.JobKeys, given learn.Prediction, t learn.Table) predicted {
+	p := predicted{
+		Key:         job.Key,
+		Fingerprint: job.Fingerprint,
+		Default:     t.Default,
+		Own:         given.Own,
+		Runs:        lines(given.History.Runs),
+		runs:        given.History.Runs,
+		anyModel:    len(t.Models) > 0,
+	}
+	if need := given.Need; need.Level != predict.Unknown {
+		p.Level, p.NeededMiB, p.HighestMiB = need.Level, need.PeakMiB, need.HighestMiB
+		p.Used, p.Why = need.Runs, need.Why
+		p.Profile = given.Profile
+		p.Seconds, p.Low, p.High = tenths(given.Seconds), tenths(given.Low), tenths(given.High)
+		if given.Model != nil {
+			p.Board = given.Model.Name
+		}
+	}
+	return p
 }
 
 // levelNames maps the level of a prediction to a description of its runs.

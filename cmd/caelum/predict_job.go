@@ -12,10 +12,11 @@ import (
 	"caelum/internal/predict"
 	"caelum/internal/repo"
 	"caelum/internal/slurm"
+	"caelum/internal/tags"
 )
 
-// jobKeys returns the key, the script fingerprint and the user of the job that the command line names. With --key the
-// user is not set; see keyOwner.
+// jobKeys returns the key, the script fingerprint and the user of the job that the command line names. With --key only
+// the key is set; see jobOfKey.
 func (o predictOptions) jobKeys(ctx context.Context, args []string) (repo.JobKeys, error) {
 	given := len(args)
 	for _, s := range []string{o.key, o.script} {
@@ -74,8 +75,22 @@ func (o predictOptions) keysOfScript() (repo.JobKeys, error) {
 	return repo.JobKeys{Key: predict.Key(in), Fingerprint: predict.Fingerprint(in), UID: uid}, nil
 }
 
-// keyOwner returns the id of the user to whom the key belongs: the user of --user, otherwise the only user with runs of
-// the key, otherwise the caller.
+// jobOfKey returns the key of --key with its user and the script fingerprint of its newest run.
+func (o predictOptions) jobOfKey(r *repo.Repo) (repo.JobKeys, error) {
+	uid, err := o.keyOwner(r, o.key)
+	if err != nil {
+		return repo.JobKeys{}, err
+	}
+	job := repo.JobKeys{Key: o.key, UID: uid}
+	runs, err := r.RunsOfKey(uid, o.key)
+	if len(runs) > 0 {
+		job.Fingerprint = runs[len(runs)-1].Fingerprint
+	}
+	return job, err
+}
+
+// keyOwner returns the id of the user to whom the key belongs: the user of --user, else the only user with runs of the
+// key, else the caller.
 func (o predictOptions) keyOwner(r *repo.Repo, key string) (uint32, error) {
 	if o.user != "" {
 		return userID(o.user)
@@ -124,8 +139,8 @@ func keysOfJob(ctx context.Context, ctl *slurm.Client, id uint32) (repo.JobKeys,
 		return repo.JobKeys{}, err
 	}
 	job := repo.JobKeys{
-		Key:         slurm.TagValue(comment, slurm.TagKey),
-		Fingerprint: slurm.TagValue(comment, slurm.TagFingerprint),
+		Key:         tags.Value(comment, tags.Key),
+		Fingerprint: tags.Value(comment, tags.Fingerprint),
 		UID:         uid,
 	}
 	if job.Key == "" {

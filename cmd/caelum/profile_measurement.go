@@ -12,6 +12,7 @@ import (
 
 	"caelum/internal/predict"
 	"caelum/internal/slurm"
+	"caelum/internal/tags"
 )
 
 // measurement is one run of a script on one profile. Its JSON form is a line of --out and --from.
@@ -64,7 +65,7 @@ func (m measurement) ended(r slurm.Record, now time.Time, wait time.Duration) (m
 	if r.End.IsZero() {
 		return m, false, nil
 	}
-	if slurm.TagValue(r.Comment, slurm.TagKey) == "" {
+	if tags.Value(r.Comment, tags.Key) == "" {
 		return m, true, fmt.Errorf(
 			"job %d got no slice: the script or --sbatch must request a GPU (--gres=gpu:1) "+
 				"in a partition that Caelum manages",

@@ -69,11 +69,11 @@ func runRepoList(ctx context.Context, w io.Writer, g *globals, o *repoOptions) e
 	}
 	all := make([]listed, 0, len(scripts))
 	for _, s := range scripts {
-		need, _, ok, err := r.Predict(s.JobKeys, cfg.Site())
+		given, err := t.Predict(r, s.JobKeys, cfg.Site())
 		if err != nil {
 			return err
 		}
-		all = append(all, newListed(s, need, ok, t))
+		all = append(all, newListed(s, given))
 	}
 	if g.json {
 		return printJSON(w, all)
@@ -81,8 +81,8 @@ func runRepoList(ctx context.Context, w io.Writer, g *globals, o *repoOptions) e
 	return printList(w, all)
 }
 
-// newListed returns the line of a key. complete says whether the need is based on a complete run.
-func newListed(s repo.Script, need predict.Need, complete bool, t learn.Table) listed {
+// newListed returns the line of a key with its prediction.
+func newListed(s repo.Script, given learn.Prediction) listed {
 	l := listed{
 		Key:         s.Key,
 		Fingerprint: s.Fingerprint,
@@ -94,12 +94,11 @@ func newListed(s repo.Script, need predict.Need, complete bool, t learn.Table) l
 		Last:        s.Last,
 		PeakMiB:     s.PeakMiB,
 	}
-	if complete || need.PeakMiB > 0 {
-		l.Level, l.NeededMiB = need.Level, math.Ceil(need.PeakMiB)
-		choice := learn.Choose(need, complete, t.Models, t.Default)
-		l.Profile, l.Seconds = choice.Profile, math.Ceil(choice.Seconds)
+	if given.Need.Level != predict.Unknown {
+		l.Level, l.NeededMiB = given.Need.Level, math.Ceil(given.Need.PeakMiB)
+		l.Profile, l.Seconds = given.Profile, math.Ceil(given.Seconds)
 	}
-	l.Profile = cmp.Or(t.Own(s.JobKeys, l.Level), l.Profile)
+	l.Profile = cmp.Or(given.Own, l.Profile)
 	return l
 }
 

@@ -45,9 +45,9 @@ func (a *Agent) Adopt(ctx context.Context, req api.AdoptRequest) ([]api.Adoption
 				return all, err
 			}
 			at := api.Placement{Profile: f.Profile, Start: f.Start, Size: f.Size}
-			state := "idle"
+			state := api.StateIdle
 			if reason != "" {
-				state = "foreign"
+				state = api.StateForeign
 			}
 			all = append(
 				all,

@@ -12,6 +12,7 @@ import (
 
 	"caelum/internal/api"
 	"caelum/internal/slurm"
+	"caelum/internal/tags"
 )
 
 // drift makes the driver report 1g.5gb as 1g.6gb, with 5888 MiB, while no agent runs.
@@ -119,7 +120,7 @@ func TestAnotherModelsName(t *testing.T) {
 	w := newWorld(t, 1)
 	sized := func() uint32 {
 		j := job(1, "2g.20gb:1") // an H100's
-		j.AdminComment = slurm.TagSized + "2g.20gb"
+		j.AdminComment = tags.Size + "2g.20gb"
 		return w.submit(j)
 	}
 	first := sized()

@@ -15,6 +15,7 @@ import (
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
 	"caelum/internal/slurm/slurmtest"
+	"caelum/internal/tags"
 )
 
 // TestLifeOfAJob follows a job that waits for a slice which is not offered. The agent publishes the slice, the job
@@ -518,7 +519,7 @@ func TestGivingUp(t *testing.T) {
 func TestExpectedEnd(t *testing.T) {
 	w := newWorld(t, 1)
 	j := job(1, "7g.40gb:1")
-	j.AdminComment, j.TimeLimit = slurm.TagRuns+"600", time.Hour
+	j.AdminComment, j.TimeLimit = tags.RunTime+"600", time.Hour
 	id := w.submit(j)
 	w.publish()
 	w.fake.Tick()

@@ -48,7 +48,6 @@
 //	excess.go      the slices that slurmctld counts as used although no job holds them; the totals to publish
 //	advertised.go  profile names of other drivers and GPU models; profiles of slurm.conf that the driver lacks (stale)
 //	heldjobs.go    releases held jobs whose slices are offered, and sets their profiles; holds components of het jobs
-//	tags.go        the tags in admin_comment that only agents write (caelum:requeued=, caelum:no-room=)
 //	notify.go      receives the watcher's notifications, and notifies it of changes (maxNotifyPause 15 s); key file
 //
 // Repair of differences between GPUs, ledger, lease files and slurmctld:

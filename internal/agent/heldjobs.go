@@ -1,9 +1,11 @@
 package agent
 
 import (
+	"caelum/internal/eligible"
 	"caelum/internal/failpoint"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
+	"caelum/internal/tags"
 	"context"
 	"errors"
 	"slices"
@@ -15,16 +17,16 @@ import (
 func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, served []uint32) {
 	for _, w := range waiting {
 		log := p.log.WithField("job", w.ID)
-		if w.Priority > 0 && slurm.HasTag(w.AdminComment, slurm.TagHeld) {
+		if w.Priority > 0 && tags.Has(w.AdminComment, tags.Held) {
 			// An administrator has released the job, or an agent released the job and stopped before it could replace
 			// the tag.
-			comment := replaceTag(w.AdminComment, slurm.TagHeld, slurm.TagReleased)
+			comment := tags.Replace(w.AdminComment, tags.Held, tags.Released)
 			if err := p.ctl.SetAdminComment(ctx, w.ID, comment); err != nil {
 				log.WithError(err).Warn("couldn't record that a held job is released")
 			}
 			continue
 		}
-		if !w.Releasable(p.now()) || !slices.Contains(served, w.ID) {
+		if !eligible.Releasable(w, p.now()) || !slices.Contains(served, w.ID) {
 			continue
 		}
 		if ok, err := p.onOffer(ctx, w); err != nil {
@@ -38,7 +40,7 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 		err := p.ctl.Release(ctx, w.ID)
 		failpoint.Hit(failpoint.HeldReleased)
 		if err == nil {
-			err = p.ctl.SetAdminComment(ctx, w.ID, replaceTag(w.AdminComment, slurm.TagHeld, slurm.TagReleased))
+			err = p.ctl.SetAdminComment(ctx, w.ID, tags.Replace(w.AdminComment, tags.Held, tags.Released))
 		}
 		if err != nil && !errors.Is(err, slurm.ErrJobState) {
 			log.WithError(err).Warn("couldn't release a held job")
@@ -58,7 +60,7 @@ func (p *publisher) holdStray(ctx context.Context, snapshot plan.Snapshot) {
 		// The job is held before it gets the tag, because a job with the tag and a nonzero priority counts as released.
 		err := p.ctl.Hold(ctx, w.ID)
 		if err == nil {
-			err = p.ctl.SetAdminComment(ctx, w.ID, replaceTag(w.AdminComment, slurm.TagReleased, slurm.TagHeld))
+			err = p.ctl.SetAdminComment(ctx, w.ID, tags.Replace(w.AdminComment, tags.Released, tags.Held))
 		}
 		switch {
 		case errors.Is(err, slurm.ErrJobState), errors.Is(err, slurm.ErrNoJob):
@@ -81,7 +83,7 @@ func (p *publisher) onOffer(ctx context.Context, w slurm.Waiting) (bool, error) 
 	}
 	ready := 0
 	for _, node := range nodes {
-		if node.Accepts(w) && node.HasFree(w) {
+		if eligible.Accepts(node, w) && eligible.HasFree(node, w) {
 			ready++
 		}
 	}
@@ -92,7 +94,7 @@ func (p *publisher) onOffer(ctx context.Context, w slurm.Waiting) (bool, error) 
 func (p *publisher) assignProfile(ctx context.Context, waiting []slurm.Waiting) {
 	for i := range waiting {
 		w := &waiting[i]
-		if !w.Releasable(p.now()) || len(w.PerNode.Named("mig")) > 0 {
+		if !eligible.Releasable(*w, p.now()) || len(w.PerNode.Named("mig")) > 0 {
 			continue
 		}
 		n := max(w.GPUsPerNode(), 1)

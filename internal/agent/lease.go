@@ -4,6 +4,7 @@ import (
 	"caelum/internal/api"
 	"caelum/internal/offer"
 	"caelum/internal/slurm"
+	"caelum/internal/tags"
 	"context"
 	"errors"
 	"fmt"
@@ -156,8 +157,8 @@ func (t *attempt) setJob(job slurm.Job) {
 	t.job = job
 	lease := &t.lease
 	lease.Name, lease.User, lease.Account = job.Name, job.User, job.Account
-	lease.Key = slurm.TagValue(job.AdminComment, slurm.TagKey)
-	lease.Fingerprint = slurm.TagValue(job.AdminComment, slurm.TagFingerprint)
+	lease.Key = tags.Value(job.AdminComment, tags.Key)
+	lease.Fingerprint = tags.Value(job.AdminComment, tags.Fingerprint)
 	if !job.End.IsZero() {
 		lease.End = job.End.Unix()
 	}

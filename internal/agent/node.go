@@ -9,6 +9,7 @@ import (
 	"caelum/internal/offer"
 	"caelum/internal/place"
 	"caelum/internal/slurm"
+	"caelum/internal/tags"
 	"cmp"
 	"fmt"
 	"maps"
@@ -127,7 +128,7 @@ func (n *node) view() []place.GPU {
 // endOf returns the time at which a job on the node is expected to end, in Unix seconds, or +Inf if it is unknown. The
 // caller holds n.mu.
 func (n *node) endOf(job uint32) float64 {
-	if end := n.here[job].ExpectedEnd(n.now()); !end.IsZero() {
+	if end := tags.ExpectedEnd(n.here[job], n.now()); !end.IsZero() {
 		return float64(end.Unix())
 	}
 	return math.Inf(1)

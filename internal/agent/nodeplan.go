@@ -2,6 +2,7 @@ package agent
 
 import (
 	"caelum/internal/api"
+	"caelum/internal/eligible"
 	"caelum/internal/mig"
 	"caelum/internal/offer"
 	"caelum/internal/place"
@@ -59,7 +60,7 @@ func (p *publisher) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
 		d.mine = p.carry(d.gpus, v, all, me)
 		d.served, d.reserved = p.servedAndReserved(v, all, me, d)
 		d.next = nextOn(v, all, me)
-	} else if node.Schedulable() && !node.Unregistered {
+	} else if eligible.Schedulable(node) && !node.Unregistered {
 		p.log.WithField("extra", d.text).
 			Error("couldn't read back the state that this node publishes; offering nothing; please report this")
 	}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"caelum/internal/eligible"
 	"caelum/internal/failpoint"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
@@ -135,7 +136,7 @@ func (p *publisher) finish(ctx context.Context, d nodePlan, snapshot plan.Snapsh
 // the node offers nothing.
 func (p *publisher) noteClosed(node slurm.Node) {
 	closed := ""
-	if !node.Schedulable() {
+	if !eligible.Schedulable(node) {
 		closed = strings.Join(node.States, "+")
 	}
 	p.set(func(s *publishStatus) { s.closed = closed })

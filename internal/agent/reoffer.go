@@ -2,6 +2,7 @@ package agent
 
 import (
 	"caelum/internal/api"
+	"caelum/internal/eligible"
 	"caelum/internal/offer"
 	"caelum/internal/plan"
 	"slices"
@@ -28,7 +29,7 @@ func nextOn(v *plan.View, all offer.Plan, me int) (n next) {
 		w := v.Waiting[k]
 		wants := v.Jobs[k].Wants
 		if len(wants) != 1 || wants[0].Count != 1 || wants[0].Alternatives != nil || w.NumNodes > 1 || w.HetJob != 0 ||
-			n.jobs > 0 && wants[0].Profile != n.profile || !v.Members[me].Accepts(w) {
+			n.jobs > 0 && wants[0].Profile != n.profile || !eligible.Accepts(v.Members[me], w) {
 			break
 		}
 		n = next{wants[0].Profile, n.jobs + 1}

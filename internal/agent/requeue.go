@@ -5,6 +5,7 @@ import (
 	"caelum/internal/failpoint"
 	"caelum/internal/offer"
 	"caelum/internal/slurm"
+	"caelum/internal/tags"
 	"context"
 	"fmt"
 	"strconv"
@@ -38,13 +39,13 @@ func (a *Agent) requeueOrRefuse(
 	comment := job.AdminComment
 	uncounted := a.hasLeftovers()
 	if !uncounted {
-		comment = replaceTag(comment, requeuedTag(times), requeuedTag(times+1))
+		comment = tags.Replace(comment, requeuedTag(times), requeuedTag(times+1))
 	}
 	if uncounted || times < maxRequeues {
-		comment = replaceTag(comment, slurm.TagReleased, slurm.TagHeld)
+		comment = tags.Replace(comment, tags.Released, tags.Held)
 	} else {
 		// The job has left the node before its lease can show the reason. `scontrol show job` shows the tag instead.
-		comment = replaceTag(comment, "", tagNoRoom+missing+"@"+a.cfg.Node)
+		comment = tags.Replace(comment, "", tags.NoRoom+missing+"@"+a.cfg.Node)
 		reason += fmt.Sprintf("; tried %d times, held: ask an administrator to check `caelum status` on %s",
 			times, a.cfg.Node)
 	}
@@ -73,12 +74,12 @@ func requeuedTag(times int) string {
 	if times == 0 {
 		return ""
 	}
-	return tagRequeued + strconv.Itoa(times)
+	return tags.Requeued + strconv.Itoa(times)
 }
 
 // requeues returns the number of counted requeues that a job's admin_comment records.
 func requeues(comment string) int {
-	n, err := strconv.Atoi(slurm.TagValue(comment, tagRequeued))
+	n, err := strconv.Atoi(tags.Value(comment, tags.Requeued))
 	if err != nil || n < 0 {
 		return 0
 	}

@@ -55,11 +55,11 @@ func (a *Agent) statusOf(i int, c *card) api.GPU {
 		return api.Placement{Profile: c.Model.Profiles[pl.Profile].Name, Start: pl.Start, Size: pl.Size}
 	}
 	for p, in := range c.ours {
-		state := "idle"
+		state := api.StateIdle
 		if in.Stuck {
-			state = "stuck"
+			state = api.StateStuck
 		} else if in.Job != 0 {
-			state = "leased"
+			state = api.StateLeased
 		}
 		at := place(p)
 		at.As = a.countedAs(in)
@@ -75,7 +75,7 @@ func (a *Agent) statusOf(i int, c *card) api.GPU {
 				Placement: api.Placement{Profile: f.Profile, Start: f.Start, Size: f.Size},
 				GI:        f.GI,
 				UUID:      f.UUID,
-				State:     "foreign",
+				State:     api.StateForeign,
 			},
 		)
 	}
@@ -84,7 +84,7 @@ func (a *Agent) statusOf(i int, c *card) api.GPU {
 			if in := c.ours[s.Placement]; s.GPU == i && (in == nil || in.Job != job) {
 				g.Instances = append(
 					g.Instances,
-					api.Instance{Placement: place(s.Placement), State: "promised", Job: job},
+					api.Instance{Placement: place(s.Placement), State: api.StatePromised, Job: job},
 				)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"caelum/internal/slurm"
+	"caelum/internal/tags"
 )
 
 // requeued advances the clock until a requeued job may be released, publishes, and returns the job.
@@ -135,7 +136,7 @@ func TestSlicesRemovedAgainAndAgain(t *testing.T) {
 		}
 	}
 	j, err := w.fake.Job(context.Background(), id)
-	if err != nil || j.Restarts != maxRequeues+1 || j.Priority != 0 || slurm.HasTag(j.AdminComment, slurm.TagHeld) ||
+	if err != nil || j.Restarts != maxRequeues+1 || j.Priority != 0 || tags.Has(j.AdminComment, tags.Held) ||
 		!strings.Contains(j.AdminComment, "caelum:no-room=7g.40gb:1@n1") {
 		t.Errorf("%d restarts, priority %d, %q, %v", j.Restarts, j.Priority, j.AdminComment, err)
 	}

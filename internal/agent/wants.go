@@ -3,6 +3,7 @@ package agent
 import (
 	"caelum/internal/offer"
 	"caelum/internal/slurm"
+	"caelum/internal/tags"
 	"cmp"
 	"fmt"
 	"slices"
@@ -93,7 +94,7 @@ func (n *node) noSize(job slurm.Job, gpus int) error {
 // sizeOf returns the profile of a job that names no profile: the profile that job_submit.lua chose at the submission,
 // else the node's default.
 func (n *node) sizeOf(job slurm.Job) string {
-	if size := slurm.TagValue(job.AdminComment, slurm.TagSized); slices.Contains(n.profiles, size) {
+	if size := tags.Value(job.AdminComment, tags.Size); slices.Contains(n.profiles, size) {
 		return size
 	}
 	return n.defaultProfile()

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"caelum/internal/mig"
 	"caelum/internal/predict"
 	"caelum/internal/repo"
 )
@@ -38,7 +37,7 @@ func Write(path string, r *repo.Repo, site predict.Site) (Written, error) {
 	if unread, err := unread(r); err != nil || unread {
 		return Written{}, cmp.Or(err, errUnread)
 	}
-	lines, err := decide(r, t, site)
+	lines, err := decide(r, t.forPredictions(), site)
 	if err != nil {
 		return Written{}, err
 	}
@@ -121,37 +120,29 @@ func lineName(kind predict.Level, job repo.JobKeys) string {
 // decider creates the learned lines, from the most general to the most specific. A line is left out if the line that a
 // job would otherwise fall back on is equivalent.
 type decider struct {
-	repo   *repo.Repo
-	table  table
-	site   predict.Site
-	models []*mig.Model
-	lines  []learnedLine
-	// now is, by the name of a line, the decision for the jobs to which the line applies or would apply. has is set for
-	// each line that the table contains.
-	now map[string]decision
+	repo  *repo.Repo
+	table Table
+	site  predict.Site
+	lines []learnedLine
+	// now is, by the name of a line, the prediction for the jobs to which the line applies or would apply. has is set
+	// for each line that the table contains.
+	now map[string]Prediction
 	has map[string]bool
 }
 
 // decide returns the learned lines, starting with the line that has the newest run.
-func decide(r *repo.Repo, t table, site predict.Site) ([]learnedLine, error) {
+func decide(r *repo.Repo, t Table, site predict.Site) ([]learnedLine, error) {
 	scripts, err := r.Scripts()
 	if err != nil {
 		return nil, err
 	}
-	d := decider{
-		repo:   r,
-		table:  t,
-		site:   site,
-		models: t.gpuModels(),
-		now:    map[string]decision{},
-		has:    map[string]bool{},
-	}
+	d := decider{repo: r, table: t, site: site, now: map[string]Prediction{}, has: map[string]bool{}}
 	general := predict.Unknown // the kind of line that lines of this kind fall back on
 	for _, kind := range slices.Backward(predict.Levels) {
 		for _, w := range scripts { // newest first, so the newest of each user and of each script fingerprint counts
 			base, ok := d.now[lineName(general, w.JobKeys)]
 			if !ok {
-				base = decision{profile: t.fallback}
+				base = t.without()
 			}
 			if err := d.line(kind, w, base); err != nil {
 				return nil, err
@@ -163,28 +154,28 @@ func decide(r *repo.Repo, t table, site predict.Site) ([]learnedLine, error) {
 	return d.lines, nil
 }
 
-// line creates the line of a kind for a script. base is the decision without this line. A run without a script
+// line creates the line of a kind for a script. base is the prediction without this line. A run without a script
 // fingerprint was submitted without a script. Its key does not identify the program, so such a run gets no line.
 //
 // If there is a site line and the user has complete runs, the user gets a user line even if both lines agree, because
 // other users' runs may change or remove the site line.
-func (d *decider) line(kind predict.Level, w repo.Script, base decision) error {
+func (d *decider) line(kind predict.Level, w repo.Script, base Prediction) error {
 	name := lineName(kind, w.JobKeys)
 	if _, seen := d.now[name]; seen || w.Fingerprint == "" {
 		return nil
 	}
-	d.now[name] = base
-	if own, ok := d.table.decided[name]; ok {
-		d.now[name], d.has[name] = own, true
-		return nil
-	}
-	need, _, complete, err := d.repo.PredictAt(kind, w.JobKeys, d.site)
+	now, err := d.table.at(kind, w.JobKeys, base, d.repo, d.site)
 	if err != nil {
 		return err
 	}
-	now := d.decision(need, complete, base)
+	d.now[name] = base
+	if _, own := d.table.decided[name]; own {
+		d.now[name], d.has[name] = now, true
+		return nil
+	}
+	complete := now.Complete && now.Need.Level == kind
 	own := kind == predict.ByUser && complete && d.has[lineName(predict.BySite, w.JobKeys)]
-	if now.alike(base) && !own {
+	if now.decision().alike(base.decision()) && !own {
 		return nil
 	}
 	d.now[name], d.has[name] = now, true
@@ -192,69 +183,8 @@ func (d *decider) line(kind predict.Level, w repo.Script, base decision) error {
 	if kind == predict.BySite {
 		owner = allUsers
 	}
-	d.lines = append(d.lines, learnedLine{kind, subject(kind, w.JobKeys), now, w.Last, owner})
+	d.lines = append(d.lines, learnedLine{kind, subject(kind, w.JobKeys), now.decision(), w.Last, owner})
 	return nil
-}
-
-// decision converts a need into a decision. Without that need, the job would get base.
-func (d *decider) decision(need predict.Need, complete bool, base decision) decision {
-	given := Choose(need, complete, d.models, base.profile)
-	now := decision{profile: given.Profile}
-	if complete {
-		now.seconds = int(min(math.Ceil(given.Seconds), maxSeconds))
-	}
-	return now
-}
-
-// Choice is the profile that a job would get, and its expected run time on that profile in seconds, with the 10% and
-// 90% quantiles. If Model is nil, the run times are those on the profile of the last run.
-type Choice struct {
-	Profile            string
-	Model              *mig.Model
-	Seconds, Low, High float64
-}
-
-// Choose returns the smallest sufficient profile of the first GPU model that has one. If no model has a sufficient
-// profile, it returns without, the profile of a job that has no prediction. If no run was complete (see
-// predict.Predict), only a lower bound of the need is known, and the chosen profile is never smaller than without.
-func Choose(need predict.Need, complete bool, models []*mig.Model, without string) Choice {
-	g := Choice{Seconds: need.Seconds, Low: need.Low, High: need.High}
-	g.Profile, g.Model = tightest(need, complete, models, without)
-	if g.Model != nil {
-		if k, ok := g.Model.ProfileIndex(g.Profile); ok {
-			g.Seconds, g.Low, g.High = need.Takes(g.Model.Profiles[k].Compute)
-		}
-	}
-	return g
-}
-
-func tightest(need predict.Need, complete bool, models []*mig.Model, without string) (string, *mig.Model) {
-	if complete || need.PeakMiB > 0 {
-		for _, b := range models {
-			profile, ok := need.On(b, b.Open(0, 0))
-			if ok && (complete || memory(b, profile) > memory(b, without)) {
-				return profile, b
-			}
-			if ok {
-				break
-			}
-		}
-	}
-	for _, b := range models {
-		if _, ok := b.ProfileIndex(without); ok {
-			return without, b
-		}
-	}
-	return without, nil
-}
-
-// memory returns the memory of a profile in MiB, 0 if the GPU model does not have the profile.
-func memory(b *mig.Model, profile string) float64 {
-	k, ok := b.ProfileIndex(profile)
-	if !ok {
-		return 0
-	}
-	return b.Profiles[k].Memory()
 }
 
 // maxSeconds is the longest run time in seconds that the format of the table allows: nine digits.

@@ -6,7 +6,8 @@
 //
 // Files:
 //
-//	decide.go  the learned lines: site, user, key; which of them are left out as redundant; Write, Choose
+//	decide.go  the learned lines: site, user, key; which of them are left out as redundant; Write
+//	predict.go what a job gets from the levels key, user and site: Table.Predict, for the lines and for `caelum predict`
 //	loop.go    the periodic sync and decisions of the watcher; its rest is 10 times as long as its work (idle)
 //	share.go   equal shares of users if the decision table has no room for all learned lines
 //	sync.go    reads runs from slurmdbd: pages of 1 to 32 days, overlaps; finds the record of a summary

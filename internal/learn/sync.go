@@ -13,6 +13,7 @@ import (
 	"caelum/internal/predict"
 	"caelum/internal/repo"
 	"caelum/internal/slurm"
+	"caelum/internal/tags"
 )
 
 // Accounting is the part of slurmdbd that a sync reads.
@@ -233,13 +234,13 @@ func complete(n predict.Run, rec slurm.Record) predict.Run {
 	n.Job, n.Node = rec.ID, nodeOf(rec, n)
 	n.UID, n.User, n.Account = rec.UID, rec.User, rec.Account
 	n.State, n.Exit = rec.State, rec.Exit
-	n.Key, n.Fingerprint = hash(rec.Comment, slurm.TagKey), hash(rec.Comment, slurm.TagFingerprint)
+	n.Key, n.Fingerprint = hash(rec.Comment, tags.Key), hash(rec.Comment, tags.Fingerprint)
 	return n
 }
 
 // hash returns the key or the script fingerprint in a comment, or an empty string.
 func hash(comment, tag string) string {
-	if h := slurm.TagValue(comment, tag); repo.IsHash(h) {
+	if h := tags.Value(comment, tag); repo.IsHash(h) {
 		return h
 	}
 	return ""

@@ -15,7 +15,6 @@ import (
 	"caelum/internal/decisions"
 	"caelum/internal/mig"
 	"caelum/internal/predict"
-	"caelum/internal/repo"
 	"caelum/internal/trust"
 )
 
@@ -113,35 +112,6 @@ func (t table) gpuModels() []*mig.Model {
 		return cmp.Or(cmp.Compare(a1, b1), cmp.Compare(a2, b2), cmp.Compare(a3, b3))
 	})
 	return list
-}
-
-// Table is the part of a decision table that predictions use.
-type Table struct {
-	// Models are the GPU models that the table is for, each with the listed profiles that a job may get by prediction.
-	Models  []*mig.Model
-	Default string
-	decided map[string]decision
-}
-
-// ReadTable reads the table at path.
-func ReadTable(path string) (Table, error) {
-	t, _, err := readTable(path)
-	return Table{t.gpuModels(), t.fallback, t.decided}, err
-}
-
-// Own returns the profile of the administrator's line that takes precedence over a prediction at this level, or "" if
-// there is no such line. A line for the key takes precedence over all predictions, a line for the user's script
-// fingerprint over all predictions except ByKey, and a site line over BySite and Unknown.
-func (t Table) Own(job repo.JobKeys, level predict.Level) string {
-	for _, kind := range predict.Levels {
-		if own, ok := t.decided[lineName(kind, job)]; ok {
-			return own.profile
-		}
-		if kind == level {
-			break
-		}
-	}
-	return ""
 }
 
 // with returns the text of the table's next generation, with as many of the given learned lines as fit.

@@ -101,31 +101,6 @@ user 1002:fedcba9876543210 1g.5gb
 	}
 }
 
-// TestOwn checks that an administrator's line takes precedence if job_submit.lua reads it before the learned line.
-func TestOwn(t *testing.T) {
-	path := begin(t, "caelum-decisions 1 1\n"+own+"user 1002:"+work+" 3g.20gb\nsite "+work+" 4g.20gb\n")
-	tab, err := ReadTable(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		job   repo.JobKeys
-		level predict.Level
-		want  string
-	}{
-		{repo.JobKeys{Key: "00000000000000aa", Fingerprint: work, UID: 1002}, predict.ByKey, "4g.20gb"},
-		{repo.JobKeys{Key: "00000000000000b1", Fingerprint: work, UID: 1002}, predict.ByKey, ""},
-		{repo.JobKeys{Key: "00000000000000b1", Fingerprint: work, UID: 1002}, predict.ByUser, "3g.20gb"},
-		{repo.JobKeys{Key: "00000000000000a1", Fingerprint: work, UID: 1001}, predict.ByUser, ""},
-		{repo.JobKeys{Key: "00000000000000a1", Fingerprint: work, UID: 1001}, predict.BySite, "4g.20gb"},
-		{repo.JobKeys{Key: "00000000000000a1", Fingerprint: work, UID: 1001}, predict.Unknown, "4g.20gb"},
-	} {
-		if got := tab.Own(c.job, c.level); got != c.want {
-			t.Errorf("%+v by %q: %q, want %q", c.job, c.level, got, c.want)
-		}
-	}
-}
-
 // TestWriteShared checks that a script has a site line if the site shares runs and enough users have run the script. A
 // user with own runs of the script also has a line.
 func TestWriteShared(t *testing.T) {

@@ -4,6 +4,7 @@ package lint
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"os/exec"
 	"slices"
@@ -15,9 +16,14 @@ import (
 var layers = []string{
 	"internal/version", "internal/failpoint", "internal/trust", "internal/sqlite", "internal/mig", "internal/place",
 	"internal/reconfigure", "internal/offer", "internal/predict", "internal/decisions", "internal/ledger",
-	"internal/repo", "internal/gpu", "internal/slurm", "internal/learn", "internal/plan", "internal/wake",
-	"internal/api", "internal/inventory", "internal/config", "internal/usage", "internal/agent", "internal/watch",
-	"internal/doctor", "internal/trace", "internal/sim", "internal/report",
+	"internal/repo", "internal/gpu", "internal/slurm", "internal/tags", "internal/eligible", "internal/learn",
+	"internal/plan", "internal/wake", "internal/api", "internal/inventory", "internal/config", "internal/usage",
+	"internal/agent", "internal/watch", "internal/doctor", "internal/trace", "internal/sim", "internal/report",
+}
+
+// leaves are packages that import no other package of Caelum, with the reason for each.
+var leaves = map[string]string{
+	"internal/slurm": "it is a client and parser of slurmctld; eligible, offer and plan decide, and tags interprets",
 }
 
 // exceptions are imports that the order does not allow, with the reason for each.
@@ -33,6 +39,8 @@ var pure = map[string]string{
 	"internal/reconfigure": "reconfiguration",
 	"internal/offer":       "offers",
 	"internal/predict":     "prediction",
+	"internal/tags":        "the meaning of tags",
+	"internal/eligible":    "eligibility",
 }
 
 // forbidden are imports that pure packages must not have, with the reason for each.
@@ -92,21 +100,58 @@ func list(t *testing.T) []pkg {
 	return all
 }
 
+// problems returns the rules that the imports of a package break.
+func problems(p pkg) (broken []string) {
+	at := slices.Index(layers, p.ImportPath)
+	for _, imported := range p.Imports {
+		name, ours := strings.CutPrefix(imported, "caelum/")
+		if why, banned := forbidden[imported]; banned && pure[p.ImportPath] != "" {
+			broken = append(broken,
+				fmt.Sprintf("%s imports %s: %s is pure, no %s", p.ImportPath, imported, pure[p.ImportPath], why))
+		}
+		if !ours || at < 0 || exceptions[[2]string{p.ImportPath, name}] != "" {
+			continue
+		}
+		if why := leaves[p.ImportPath]; why != "" {
+			broken = append(broken, fmt.Sprintf("%s imports %s: %s", p.ImportPath, name, why))
+		}
+		if k := slices.Index(layers, name); k < 0 || k >= at {
+			broken = append(broken,
+				fmt.Sprintf("%s imports %s, which does not come before it in layers", p.ImportPath, name))
+		}
+	}
+	return broken
+}
+
 func TestLayers(t *testing.T) {
 	for _, p := range list(t) {
-		at := slices.Index(layers, p.ImportPath)
-		for _, imported := range p.Imports {
-			name, ours := strings.CutPrefix(imported, "caelum/")
-			if why, banned := forbidden[imported]; banned && pure[p.ImportPath] != "" {
-				t.Errorf("%s imports %s: %s is pure, no %s", p.ImportPath, imported, pure[p.ImportPath], why)
-			}
-			if !ours || at < 0 || exceptions[[2]string{p.ImportPath, name}] != "" {
-				continue
-			}
-			if k := slices.Index(layers, name); k < 0 || k >= at {
-				t.Errorf("%s imports %s, which does not come before it in layers", p.ImportPath, name)
-			}
+		for _, problem := range problems(p) {
+			t.Error(problem)
 		}
+	}
+}
+
+// TestForbiddenImports checks that the rules reject imports that would mix reading, deciding and acting.
+func TestForbiddenImports(t *testing.T) {
+	for _, c := range [][2]string{
+		{"internal/slurm", "caelum/internal/mig"},
+		{"internal/slurm", "caelum/internal/offer"},
+		{"internal/slurm", "caelum/internal/tags"},
+		{"internal/slurm", "caelum/internal/eligible"},
+		{"internal/slurm", "caelum/internal/plan"},
+		{"internal/mig", "caelum/internal/slurm"},
+		{"internal/offer", "caelum/internal/eligible"},
+		{"internal/eligible", "caelum/internal/plan"},
+		{"internal/eligible", "os"},
+		{"internal/tags", "os/exec"},
+		{"internal/plan", "caelum/internal/agent"},
+	} {
+		if problems(pkg{ImportPath: c[0], Imports: []string{c[1]}}) == nil {
+			t.Errorf("%s may import %s", c[0], c[1])
+		}
+	}
+	if p := problems(pkg{ImportPath: "internal/plan", Imports: []string{"caelum/internal/eligible"}}); p != nil {
+		t.Error(p)
 	}
 }
 

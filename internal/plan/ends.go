@@ -8,6 +8,7 @@ import (
 
 	"caelum/internal/place"
 	"caelum/internal/slurm"
+	"caelum/internal/tags"
 )
 
 // running is a slice that slurmctld shows as allocated to a job on a node.
@@ -24,7 +25,7 @@ func runningOn(jobs []slurm.Job, now time.Time) map[string][]running {
 			continue
 		}
 		end := math.Inf(1)
-		if at := j.ExpectedEnd(now); !at.IsZero() {
+		if at := tags.ExpectedEnd(j, now); !at.IsZero() {
 			end = float64(at.Unix())
 		}
 		for _, g := range j.SlicesPerNode() {

@@ -6,8 +6,10 @@ import (
 	"strings"
 	"time"
 
+	"caelum/internal/eligible"
 	"caelum/internal/place"
 	"caelum/internal/slurm"
+	"caelum/internal/tags"
 )
 
 // Verdict is a one-word reason why a job waits. There are also verdicts for jobs that do not wait.
@@ -70,7 +72,7 @@ func Explain(snapshot Snapshot, policy place.Policy, id uint32) (Explanation, er
 		return Explanation{}, fmt.Errorf("job %d: %w", id, slurm.ErrNoJob)
 	}
 	j := snapshot.Queue.All[k]
-	e := Explanation{Job: id, State: j.State, Reason: j.Reason, Sized: slurm.TagValue(j.AdminComment, slurm.TagSized)}
+	e := Explanation{Job: id, State: j.State, Reason: j.Reason, Sized: tags.Value(j.AdminComment, tags.Size)}
 	if e.explainState(j) {
 		return e, nil
 	}
@@ -80,7 +82,7 @@ func Explain(snapshot Snapshot, policy place.Policy, id uint32) (Explanation, er
 		return e, nil
 	}
 	w := snapshot.Queue.Waiting[at]
-	e.Held = w.HeldByTag()
+	e.Held = eligible.HeldByTag(w)
 	if !e.explainNotEligible(snapshot, w) {
 		e.explainByPlan(snapshot, policy, w, list(j.SlicesPerNode()))
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"caelum/internal/eligible"
 	"caelum/internal/slurm"
 )
 
@@ -101,7 +102,7 @@ func (e *Explanation) explainHold(s Snapshot, w slurm.Waiting) bool {
 			other.Reason,
 			w.HetJob,
 		)
-	case w.Priority != 0 || w.Releasable(s.At):
+	case w.Priority != 0 || eligible.Releasable(w, s.At):
 		return false
 	case e.Held:
 		return e.set(
@@ -120,7 +121,7 @@ func (e *Explanation) explainHold(s Snapshot, w slurm.Waiting) bool {
 // explainOtherReason explains a job that slurmctld would not start for a reason other than slices, or a het job with
 // such a component.
 func (e *Explanation) explainOtherReason(s Snapshot, w slurm.Waiting) bool {
-	lacking, other := s.Queue.LacksLicense(w), unreadyComponent(s, w)
+	lacking, other := eligible.LacksLicense(s.Queue, w), unreadyComponent(s, w)
 	switch {
 	case lacking != "":
 		return e.set(
@@ -157,7 +158,7 @@ func (v *View) ineligibleNodes(w slurm.Waiting, nodes []slurm.Node) string {
 			continue
 		}
 		m := v.Member(n.Name)
-		why := n.RejectReason(w)
+		why := eligible.RejectReason(n, w)
 		switch {
 		case StateIn(n.Extra) == "":
 			why = "has no agent that publishes offers (run `caelum doctor` there)"

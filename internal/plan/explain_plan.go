@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"caelum/internal/eligible"
 	"caelum/internal/offer"
 	"caelum/internal/place"
 	"caelum/internal/slurm"
@@ -63,12 +64,12 @@ func (e *Explanation) setPlace(v *View, id uint32) (k int) {
 // hetInFront returns the id of the first het job that is earlier in the queue than w and shares a partition with w, or
 // 0 if there is none.
 func hetInFront(snapshot Snapshot, w slurm.Waiting) uint32 {
-	for _, o := range snapshot.Queue.InOrder() {
+	for _, o := range eligible.InOrder(snapshot.Queue) {
 		common := slices.ContainsFunc(o.Partitions(), func(p string) bool { return slices.Contains(w.Partitions(), p) })
 		switch {
 		case o.ID == w.ID:
 			return 0
-		case o.HetJob != 0 && o.HetJob != w.HetJob && o.Eligible() && common:
+		case o.HetJob != 0 && o.HetJob != w.HetJob && eligible.WaitsForNodes(o) && common:
 			return o.HetJob
 		}
 	}
@@ -113,7 +114,7 @@ func (x *inPlan) explainPlanned(e *Explanation, spots []offer.Spot) {
 	w := x.Waiting[x.k]
 	e.On = x.On(spots)
 	nodes := strings.Join(e.On, ", ")
-	if slices.ContainsFunc(e.On, func(n string) bool { return !x.Members[x.Member(n)].HasFree(w) }) {
+	if slices.ContainsFunc(e.On, func(n string) bool { return !eligible.HasFree(x.Members[x.Member(n)], w) }) {
 		e.set(Planned, "%s will shortly be on offer for the job on %s", x.wants, nodes)
 		return
 	}
@@ -252,7 +253,7 @@ func (v *View) startAll(all [][]offer.Spot) {
 func (v *View) deferReason(w slurm.Waiting, spots []offer.Spot) string {
 	for _, name := range v.On(spots) {
 		m := v.Member(name)
-		if why := v.Members[m].DeferReason(w, v.since[m]); why != "" {
+		if why := eligible.DeferReason(v.Members[m], w, v.since[m]); why != "" {
 			return name + " " + why
 		}
 	}

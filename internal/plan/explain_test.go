@@ -9,6 +9,7 @@ import (
 
 	"caelum/internal/place"
 	"caelum/internal/slurm"
+	"caelum/internal/tags"
 )
 
 // offering returns the node with additional free slices.
@@ -61,7 +62,7 @@ func TestExplainJob(t *testing.T) {
 	held := waits(1, "7g.40gb", 1, 1)
 	held.Priority, held.Reason = 0, "JobHeldUser"
 	later := held
-	later.AdminComment, later.Job.Eligible = slurm.TagHeld, time.Unix(1e9+500, 0)
+	later.AdminComment, later.Job.Eligible = tags.Held, time.Unix(1e9+500, 0)
 	blocked := waits(1, "7g.40gb", 1, 1)
 	blocked.Reason = "AssocGrpGRES"
 	odd := waits(1, "7g.40gb", 1, 1)
@@ -106,7 +107,7 @@ func TestExplainByPlan(t *testing.T) {
 	half := node(t, "n2", a100(t, "4g.20gb@0"))
 	idle := node(t, "n3", a100(t))
 	tagged := waits(1, "7g.40gb", 1, 1)
-	tagged.Priority, tagged.Reason, tagged.AdminComment = 0, "JobHeldUser", slurm.TagHeld
+	tagged.Priority, tagged.Reason, tagged.AdminComment = 0, "JobHeldUser", tags.Held
 	down := idle
 	down.States = []string{"DOWN"}
 	silent := idle

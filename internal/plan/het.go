@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"caelum/internal/eligible"
 	"caelum/internal/slurm"
 )
 
@@ -63,7 +64,7 @@ func Stray(snapshot Snapshot) (all []slurm.Waiting) {
 	jobs := snapshot.hetJobs()
 	for _, w := range snapshot.Queue.Waiting {
 		h := jobs[w.HetJob]
-		if h == nil || h.whole || !w.Eligible() || snapshot.At.Sub(w.Job.Eligible) < requeuing {
+		if h == nil || h.whole || !eligible.WaitsForNodes(w) || snapshot.At.Sub(w.Job.Eligible) < requeuing {
 			continue
 		}
 		if slices.ContainsFunc(h.pending, func(o slurm.Waiting) bool { return len(Job(o).Wants) > 0 }) {

@@ -7,8 +7,10 @@ import (
 	"slices"
 	"time"
 
+	"caelum/internal/eligible"
 	"caelum/internal/offer"
 	"caelum/internal/slurm"
+	"caelum/internal/tags"
 )
 
 // maxPause limits the time for which reservations are suspended for a user's jobs that lack CPUs or memory.
@@ -37,7 +39,7 @@ func occupants(jobs []slurm.Job, now float64) map[string][]occupant {
 		nodes := max(len(j.Nodes), 1)
 		o := occupant{end: math.Inf(1), cpus: j.CPUs / nodes, memory: j.Memory / nodes}
 		o.slices = len(j.SlicesPerNode()) > 0
-		if d := j.Expected(); d > 0 && !j.Start.IsZero() {
+		if d := tags.Expected(j); d > 0 && !j.Start.IsZero() {
 			if o.end = float64(j.Start.Unix()) + d.Seconds(); o.end <= now {
 				o.end = now + overdue
 			}
@@ -58,7 +60,7 @@ func occupants(jobs []slurm.Job, now float64) map[string][]occupant {
 // not count, because new jobs could take them before this job starts.
 func (v *View) setLacking(job *offer.Job, w slurm.Waiting, member int) {
 	n := v.Members[member]
-	cpus, memory := n.Share(w)
+	cpus, memory := eligible.Share(n, w)
 	free := func(count func(occupant) bool) float64 {
 		cpus, memory := cpus-n.CPUsFree, memory-n.MemoryFree
 		if cpus <= 0 && memory <= 0 {
@@ -75,7 +77,7 @@ func (v *View) setLacking(job *offer.Job, w slurm.Waiting, member int) {
 		}
 		return math.Inf(1)
 	}
-	if n.LacksGRES(w) && !slices.ContainsFunc(v.running[n.Name], func(o occupant) bool { return o.slices }) {
+	if eligible.LacksGRES(n, w) && !slices.ContainsFunc(v.running[n.Name], func(o occupant) bool { return o.slices }) {
 		job.NoOfferNodes = append(job.NoOfferNodes, member) // slurmctld's used count does not drop when a job ends
 		return
 	}

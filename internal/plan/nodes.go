@@ -4,22 +4,24 @@ import (
 	"slices"
 	"time"
 
+	"caelum/internal/eligible"
 	"caelum/internal/mig"
 	"caelum/internal/offer"
 	"caelum/internal/slurm"
+	"caelum/internal/tags"
 )
 
 // setNodes sets the members on which a job can run. held is a result of heldOn.
 func (v *View) setNodes(job *offer.Job, w slurm.Waiting, held map[string]map[string]int) {
-	if w.Sized() {
+	if tags.Sized(w.Job) {
 		job.Wants[0].Alternatives = v.equivalentProfiles(job.Wants[0].Profile)
 	}
 	for k, n := range v.Members {
-		if !n.Accepts(w) || w.Sized() && v.forgotten(k, job.Wants[0].Profile, held[n.Name]) {
+		if !eligible.Accepts(n, w) || tags.Sized(w.Job) && v.forgotten(k, job.Wants[0].Profile, held[n.Name]) {
 			continue
 		}
 		job.EligibleNodes = append(job.EligibleNodes, k)
-		if n.DeferReason(w, v.since[k]) != "" {
+		if eligible.DeferReason(n, w, v.since[k]) != "" {
 			job.DeferredNodes = append(job.DeferredNodes, k)
 			v.setLacking(job, w, k)
 		}
@@ -35,10 +37,10 @@ func (v *View) setNodes(job *offer.Job, w slurm.Waiting, held map[string]map[str
 func (v *View) oneAlternative(job *offer.Job, c slurm.Constraint) {
 	var best []int
 	most := 0
-	for k := range c.Alternatives() {
+	for k := range c.AnyOf {
 		has := slices.DeleteFunc(
 			slices.Clone(job.EligibleNodes),
-			func(m int) bool { return !c.Alternative(k, v.Members[m].Features) },
+			func(m int) bool { return !eligible.MeetsAlternative(c, k, v.Members[m].Features) },
 		)
 		later := 0
 		for _, m := range job.DeferredNodes {
@@ -50,7 +52,7 @@ func (v *View) oneAlternative(job *offer.Job, c slurm.Constraint) {
 			best, most = has, rank
 		}
 	}
-	if c.Alternatives() > 0 {
+	if len(c.AnyOf) > 0 {
 		other := func(m int) bool { return !slices.Contains(best, m) }
 		job.EligibleNodes = best
 		job.DeferredNodes = slices.DeleteFunc(job.DeferredNodes, other)
@@ -63,10 +65,10 @@ func (v *View) oneAlternative(job *offer.Job, c slurm.Constraint) {
 func (v *View) setNodesWithoutSlices(job *offer.Job, w slurm.Waiting, nodes []slurm.Node) {
 	job.EligibleNodes = []int{}
 	for _, n := range nodes {
-		if !n.Accepts(w) {
+		if !eligible.Accepts(n, w) {
 			continue
 		}
-		later := n.DeferReason(w, time.Time{}) != ""
+		later := eligible.DeferReason(n, w, time.Time{}) != ""
 		switch k := v.Member(n.Name); {
 		case k >= 0:
 			job.EligibleNodes = append(job.EligibleNodes, k)

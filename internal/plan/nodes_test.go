@@ -8,6 +8,7 @@ import (
 
 	"caelum/internal/place"
 	"caelum/internal/slurm"
+	"caelum/internal/tags"
 )
 
 // TestMembers checks that no job is planned on a node that starts nothing, cannot be read, or is left out.
@@ -126,9 +127,9 @@ func TestSized(t *testing.T) {
 		return node(t, "n2", place.GPU{Model: b, Offerable: plain(b)})
 	}
 	sized := waits(1, "2g.10gb", 1, 1)
-	sized.AdminComment = slurm.TagSized + "2g.10gb"
+	sized.AdminComment = tags.Size + "2g.10gb"
 	changed := sized
-	changed.AdminComment = slurm.TagSized + "1g.5gb"
+	changed.AdminComment = tags.Size + "1g.5gb"
 	two := waits(1, "2g.10gb", 1, 2)
 	two.AdminComment = sized.AdminComment
 	for _, c := range []struct {
@@ -166,7 +167,7 @@ func TestForgotten(t *testing.T) {
 	b := model(t, "H100-80GB")
 	n := node(t, "n2", place.GPU{Model: b, Offerable: plain(b)})
 	sized := waits(1, "2g.10gb", 1, 1)
-	sized.AdminComment = slurm.TagSized + "2g.10gb"
+	sized.AdminComment = tags.Size + "2g.10gb"
 	has := slurm.Job{ID: 7, State: "RUNNING", Nodes: []string{"n2"}, PerNode: sized.PerNode}
 	ending := has
 	ending.State = "COMPLETING"

@@ -12,6 +12,7 @@ import (
 
 	"caelum/internal/place"
 	"caelum/internal/slurm"
+	"caelum/internal/tags"
 )
 
 // line parses "name key=value key=value ...".
@@ -74,7 +75,7 @@ func jobOf(t *testing.T, text string) slurm.Job {
 		j.Priority = 0
 	}
 	if _, ok := set["tagged"]; ok {
-		j.AdminComment = slurm.TagHeld
+		j.AdminComment = tags.Held
 	}
 	return j
 }

@@ -5,8 +5,10 @@ import (
 	"math"
 	"time"
 
+	"caelum/internal/eligible"
 	"caelum/internal/offer"
 	"caelum/internal/slurm"
+	"caelum/internal/tags"
 )
 
 // Snapshot holds the nodes and the queue, as slurmctld returned them. The nodes were read before the queue.
@@ -21,7 +23,7 @@ type Snapshot struct {
 // ready reports whether a waiting job could start if it had its slices: slurmctld would start it, or an agent would
 // release it.
 func (s Snapshot) ready(w slurm.Waiting) bool {
-	return (w.Eligible() || w.Releasable(s.At)) && s.Queue.LacksLicense(w) == ""
+	return (eligible.WaitsForNodes(w) || eligible.Releasable(w, s.At)) && eligible.LacksLicense(s.Queue, w) == ""
 }
 
 // Controller is the part of slurmctld that Read needs. *slurm.Client implements it.
@@ -50,7 +52,7 @@ func Read(ctx context.Context, ctl Controller, now func() time.Time) (snapshot S
 // job.
 func startable(snapshot Snapshot) (all [][]slurm.Waiting) {
 	het := snapshot.hetJobs()
-	order := snapshot.Queue.InOrder()
+	order := eligible.InOrder(snapshot.Queue)
 	place := map[*hetJob]uint32{} // the component at whose position the het job is planned
 	for _, w := range order {
 		if h := het[w.HetJob]; h != nil && (w.Priority > 0 || place[h] == 0) {
@@ -74,7 +76,7 @@ func Job(w slurm.Waiting) *offer.Job {
 		ID:        w.ID,
 		Het:       w.HetJob,
 		Nodes:     max(w.NumNodes, 1),
-		RunTime:   seconds(w.Expected()),
+		RunTime:   seconds(tags.Expected(w.Job)),
 		TimeLimit: seconds(w.TimeLimit),
 	}
 	for _, g := range w.SlicesPerNode() {

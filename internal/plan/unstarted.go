@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"caelum/internal/eligible"
 	"caelum/internal/offer"
 	"caelum/internal/slurm"
 )
@@ -59,8 +60,8 @@ func (u *Unstarted) Record(v *View, p offer.Plan, at time.Time) {
 	offered := map[string]bool{}
 	for k, spots := range p.Spots {
 		w := v.Waiting[k]
-		if spots == nil ||
-			slices.ContainsFunc(v.On(spots), func(n string) bool { return !v.Members[v.Member(n)].HasFree(w) }) {
+		taken := func(n string) bool { return !eligible.HasFree(v.Members[v.Member(n)], w) }
+		if spots == nil || slices.ContainsFunc(v.On(spots), taken) {
 			continue
 		}
 		id := entry(w)

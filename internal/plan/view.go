@@ -5,10 +5,12 @@ import (
 	"slices"
 	"time"
 
+	"caelum/internal/eligible"
 	"caelum/internal/mig"
 	"caelum/internal/offer"
 	"caelum/internal/place"
 	"caelum/internal/slurm"
+	"caelum/internal/tags"
 )
 
 // View is a snapshot, converted for package offer.
@@ -48,7 +50,7 @@ func New(snapshot Snapshot, policy place.Policy, without func(slurm.Node) bool) 
 	var gpus [][]place.GPU
 	for _, n := range snapshot.Nodes {
 		text := StateIn(n.Extra)
-		if text == "" || !n.Schedulable() || n.Unregistered || without != nil && without(n) {
+		if text == "" || !eligible.Schedulable(n) || n.Unregistered || without != nil && without(n) {
 			continue
 		}
 		state, err := Parse(text)
@@ -87,7 +89,7 @@ func (v *View) recent(all []slurm.Job) {
 	)
 	var recent place.Recent
 	for _, j := range jobs {
-		recent.Add(place.Request{Profile: j.SlicesPerNode()[0].Type, Duration: seconds(j.Expected())})
+		recent.Add(place.Request{Profile: j.SlicesPerNode()[0].Type, Duration: seconds(tags.Expected(j))})
 	}
 	v.Weights, v.MeanDuration = recent.Weights(), recent.MeanDuration()
 }

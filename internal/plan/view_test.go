@@ -8,6 +8,7 @@ import (
 
 	"caelum/internal/place"
 	"caelum/internal/slurm"
+	"caelum/internal/tags"
 )
 
 // TestOneNodeServes checks that a job's slices are offered on exactly as many nodes as it requests.
@@ -37,7 +38,7 @@ func TestHeldInTurn(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t)), node(t, "n3", a100(t))}
 	held := func(id, uid uint32, on string) slurm.Waiting {
 		w := waits(id, "7g.40gb", 1, 1)
-		w.Priority, w.Reason, w.AdminComment, w.UID, w.ReqNodes = 0, "JobHeldUser", slurm.TagHeld, uid, []string{on}
+		w.Priority, w.Reason, w.AdminComment, w.UID, w.ReqNodes = 0, "JobHeldUser", tags.Held, uid, []string{on}
 		return w
 	}
 	for _, c := range []struct {
@@ -154,7 +155,7 @@ func TestImpossibleJobKeepsNothing(t *testing.T) {
 // TestLearned checks that a job's expected run time is the learned run time, and that its time limit stays unchanged.
 func TestLearned(t *testing.T) {
 	w := waits(1, "1g.5gb", 1, 1)
-	w.AdminComment = slurm.TagRuns + "600"
+	w.AdminComment = tags.RunTime + "600"
 	if j := Job(w); j.RunTime != 600 || j.TimeLimit != 3600 {
 		t.Errorf("%+v", j)
 	}

@@ -221,26 +221,9 @@ type JobKeys struct {
 	UID              uint32
 }
 
-// Predict predicts the need of a job, and returns the history on which the prediction is based. It uses the first of
-// predict.Levels at which a run was complete. If no level has a complete run, Predict returns false, and the need is
-// only a lower bound or empty.
-func (r *Repo) Predict(job JobKeys, site predict.Site) (predict.Need, predict.History, bool, error) {
-	var least predict.Need
-	var of predict.History
-	for _, level := range predict.Levels {
-		need, h, ok, err := r.PredictAt(level, job, site)
-		if err != nil || ok {
-			return need, h, ok, err
-		}
-		if least.PeakMiB == 0 && need.PeakMiB > 0 {
-			least, of = need, h
-		}
-	}
-	return least, of, false, nil
-}
-
-// PredictAt is like Predict, for the runs of one level: those of the job's key, the user's runs with the same script
-// fingerprint, or the runs of all users with that fingerprint, if the site shares them.
+// PredictAt predicts the need of a job from the runs of one level: those of the job's key, the user's runs with the
+// same script fingerprint, or the runs of all users with that fingerprint, if the site shares them. It returns false if
+// no run was complete. The need is then only a lower bound or empty. learn.Table.Predict combines the levels.
 func (r *Repo) PredictAt(
 	level predict.Level, job JobKeys, site predict.Site,
 ) (need predict.Need, h predict.History, ok bool, err error) {

@@ -161,39 +161,6 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestPredictFallsBack checks that a prediction uses the runs of the key, otherwise those of the user and script
-// fingerprint, otherwise those of the script fingerprint if the site shares runs.
-func TestPredictFallsBack(t *testing.T) {
-	r := fresh(t)
-	for i := range uint32(10) {
-		n := aRun()
-		n.Job, n.Start = 1+i, n.Start+int64(i)
-		add1(t, r, n)
-	}
-	n := aRun()
-	share := predict.DefaultSite
-	share.Share = true
-	add1(t, r, ofUser(1002, 20, 5000), ofUser(1003, 30, 5000))
-	for _, c := range []struct {
-		of   JobKeys
-		site predict.Site
-		want predict.Level
-	}{
-		{JobKeys{Key: n.Key, Fingerprint: n.Fingerprint, UID: n.UID}, predict.DefaultSite, predict.ByKey},
-		{JobKeys{Key: "2222222222222222", Fingerprint: n.Fingerprint, UID: n.UID}, predict.DefaultSite, predict.ByUser},
-		{JobKeys{Key: "2222222222222222", Fingerprint: n.Fingerprint, UID: 1004}, share, predict.BySite},
-		{JobKeys{Key: "2222222222222222", Fingerprint: n.Fingerprint, UID: 1004}, predict.DefaultSite, predict.Unknown},
-		// another user's key
-		{JobKeys{Key: n.Key, Fingerprint: n.Fingerprint, UID: 1004}, predict.DefaultSite, predict.Unknown},
-		{JobKeys{}, share, predict.Unknown},
-	} {
-		need, h, ok, err := r.Predict(c.of, c.site)
-		if err != nil || ok != (c.want != predict.Unknown) || need.Level != c.want || h.Level != c.want {
-			t.Errorf("%+v: by %q, %v, %v", c.of, need.Level, ok, err)
-		}
-	}
-}
-
 // ofUser returns another user's run with the same key and script fingerprint.
 func ofUser(uid, job uint32, peak float64) predict.Run {
 	n := aRun()

@@ -3,116 +3,65 @@ package slurm
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 )
 
 // Constraint is a job's --constraint: an expression of features that nodes must have. Every node meets the zero value.
 //
-// The expression is evaluated as in slurmctld (job_scheduler.c, build_feature_list, and node_scheduler.c,
+// Package eligible evaluates it as slurmctld does (job_scheduler.c, build_feature_list, and node_scheduler.c,
 // valid_feature_counts, of 22.05.8 and 26.05.3): & and | have the same precedence and are applied from left to right,
 // one level of parentheses groups features, and a comma is an &. If alternatives are in brackets, [a|b], all nodes of a
 // job must meet the same alternative.
 type Constraint struct {
-	text string
-	// always contains the groups that every node must meet, and anyOf contains the alternatives in brackets.
-	always []group
-	anyOf  []group
-	// nodes is the largest count (*n): the job needs this many nodes with the feature.
-	nodes int
-	// problem is the reason for which the expression cannot be evaluated for a single node, or "" if it can.
-	problem string
+	// Text is the expression as slurmctld shows it, truncated after MaxConstraintText bytes.
+	Text string
+	// Always contains the groups that every node must meet, and AnyOf contains the alternatives in brackets.
+	Always, AnyOf []FeatureGroup
+	// Nodes is the largest count (*n): the job needs this many nodes with the feature.
+	Nodes int
+	// Problem is the reason for which the expression cannot be evaluated for a single node, or "" if it can.
+	Problem string
 }
 
-// group is a feature, or several features in parentheses.
-type group struct {
-	or    bool // joined to the groups before it by |, otherwise by &
-	names []joined
+// FeatureGroup is a feature, or several features in parentheses.
+type FeatureGroup struct {
+	Or       bool // joined to the groups before it by |, otherwise by &
+	Features []Feature
 }
 
-type joined struct {
-	or   bool
-	name string
+// Feature is a feature in a group.
+type Feature struct {
+	Or   bool // joined to the features before it by |, otherwise by &
+	Name string
 }
 
-// maxFeatures limits the features of an expression, because every plan searches each of them on every node.
-const maxFeatures = 64
+// MaxFeatures limits the features of an expression, because every plan searches each of them on every node.
+const MaxFeatures = 64
 
-// maxShown limits the length in bytes of an expression in a reason. A reason is made for each node, and a user can
-// write an expression of 100 kB.
-const maxShown = 200
+// MaxConstraintText limits the length in bytes of an expression in a reason. A reason is made for each node, and a user
+// can write an expression of 100 kB.
+const MaxConstraintText = 200
 
 // ParseConstraint reads an expression. It returns no error: if an expression cannot be evaluated for a single node,
-// Lacking returns the reason.
+// Problem is the reason.
 func ParseConstraint(text string) Constraint {
 	if isNull(text) {
 		return Constraint{}
 	}
-	c := Constraint{text: text}
-	if len(text) > maxShown {
-		c.text = text[:maxShown] + "..."
+	c := Constraint{Text: text}
+	if len(text) > MaxConstraintText {
+		c.Text = text[:MaxConstraintText] + "..."
 	}
 	p := constraintParser{rest: strings.ReplaceAll(text, ",", "&"), c: &c}
 	if err := p.expression(); err != nil {
-		return Constraint{text: c.text, problem: err.Error()}
+		return Constraint{Text: c.Text, Problem: err.Error()}
 	}
 	return c
 }
 
-// String returns the expression as slurmctld shows it, truncated after maxShown bytes.
-func (c Constraint) String() string { return c.text }
-
-// Lacking returns the reason for which a node with these features cannot be one of a job's nodes, or "" if it can.
-// nodes is the number of the job's nodes.
-func (c Constraint) Lacking(features []string, nodes int) string {
-	switch {
-	case c.problem != "":
-		return fmt.Sprintf("cannot be chosen for the constraint %s, which %s", c.text, c.problem)
-	case c.nodes > max(nodes, 1):
-		return fmt.Sprintf("cannot be chosen for the constraint %s, which needs %d nodes; the job asks for %d",
-			c.text, c.nodes, max(nodes, 1))
-	case !meets(features, c.always), len(c.anyOf) > 0 && !slices.ContainsFunc(c.anyOf, met(features)):
-		return "does not have the features " + c.text
-	}
-	return ""
-}
-
-// Alternatives returns the number of alternatives in brackets. All nodes of a job must meet the same alternative.
-func (c Constraint) Alternatives() int { return len(c.anyOf) }
-
-// Alternative reports whether a node with these features meets alternative k.
-func (c Constraint) Alternative(k int, features []string) bool { return c.anyOf[k].met(features) }
-
-func met(features []string) func(group) bool {
-	return func(g group) bool { return g.met(features) }
-}
-
-// meets reports whether features satisfy groups, which are joined from left to right.
-func meets(features []string, groups []group) bool {
-	met := true
-	for _, g := range groups {
-		if g.or {
-			met = met || g.met(features)
-		} else {
-			met = met && g.met(features)
-		}
-	}
-	return met
-}
-
-func (g group) met(features []string) bool {
-	met := true
-	for _, n := range g.names {
-		has := slices.Contains(features, n.name)
-		if n.or {
-			met = met || has
-		} else {
-			met = met && has
-		}
-	}
-	return met
-}
+// String returns the expression as slurmctld shows it, truncated after MaxConstraintText bytes.
+func (c Constraint) String() string { return c.Text }
 
 // constraintParser reads an expression from left to right; rest is the unread text. slurmctld accepts more expressions.
 // If slurmctld ignores a part of an expression, or releases interpret it differently, the parser returns an error.
@@ -149,7 +98,7 @@ func (p *constraintParser) expression() error {
 			if err != nil {
 				return err
 			}
-			p.c.always = append(p.c.always, g)
+			p.c.Always = append(p.c.Always, g)
 			counted = counted || count > 0
 		}
 		switch {
@@ -177,9 +126,9 @@ func (p *constraintParser) alternatives() error {
 		if err != nil {
 			return err
 		}
-		p.c.anyOf = append(p.c.anyOf, g)
+		p.c.AnyOf = append(p.c.AnyOf, g)
 		switch {
-		case count > 0 && len(p.c.anyOf) > 1,
+		case count > 0 && len(p.c.AnyOf) > 1,
 			count > 0 && !strings.HasPrefix(p.rest, "]"),
 			strings.HasPrefix(p.rest, "&"):
 			return errors.New("asks for different features on different nodes; use a heterogeneous job")
@@ -192,8 +141,8 @@ func (p *constraintParser) alternatives() error {
 }
 
 // group reads a feature, or several features in parentheses, and the count after them.
-func (p *constraintParser) group(or bool) (g group, count int, err error) {
-	g.or = or
+func (p *constraintParser) group(or bool) (g FeatureGroup, count int, err error) {
+	g.Or = or
 	if p.next("(") {
 		for or := false; ; or = p.next("|") {
 			if err := p.feature(&g, or); err != nil {
@@ -218,11 +167,11 @@ func (p *constraintParser) group(or bool) (g group, count int, err error) {
 		return g, 0, errors.New("has a count that cannot be read")
 	}
 	p.rest = p.rest[digits:]
-	p.c.nodes = max(p.c.nodes, count)
+	p.c.Nodes = max(p.c.Nodes, count)
 	return g, count, nil
 }
 
-func (p *constraintParser) feature(g *group, or bool) error {
+func (p *constraintParser) feature(g *FeatureGroup, or bool) error {
 	end := strings.IndexAny(p.rest, constraintOperators)
 	if end < 0 {
 		end = len(p.rest)
@@ -230,10 +179,10 @@ func (p *constraintParser) feature(g *group, or bool) error {
 	if end == 0 {
 		return errors.New("cannot be read")
 	}
-	if p.features++; p.features > maxFeatures {
-		return fmt.Errorf("has more than %d features", maxFeatures)
+	if p.features++; p.features > MaxFeatures {
+		return fmt.Errorf("has more than %d features", MaxFeatures)
 	}
-	g.names = append(g.names, joined{or, p.rest[:end]})
+	g.Features = append(g.Features, Feature{or, p.rest[:end]})
 	p.rest = p.rest[end:]
 	return nil
 }

@@ -19,8 +19,10 @@
 // squeue's field tres-alloc cannot replace this section: it has gres/mig only if slurmdbd runs and
 // AccountingStorageTRES lists gres/mig (without slurmdbd, slurmctld does not accept such a configuration).
 //
-// The package keeps no state, starts nothing in the background and decides nothing. Only accounting.go queries
-// slurmdbd, which may be slow or unreachable for hours. No job ever waits for these queries.
+// The package keeps no state, starts nothing in the background and decides nothing: it imports no other package of
+// Caelum. Package eligible decides on which nodes a job could run and when a held job is released, and package tags
+// interprets admin_comment. Only accounting.go queries slurmdbd, which may be slow or unreachable for hours. No job
+// ever waits for these queries.
 //
 // Files:
 //
@@ -34,21 +36,17 @@
 // Reading slurmctld:
 //
 //	queue.go         the requests for the queue and for a job (jobTries 5); the jobs on a node (On)
-//	job.go           Job; which states hold or occupy a node; expected run time and end (caelum:runs=, time limit)
+//	job.go           Job; which states hold or occupy a node
+//	waiting.go       Waiting: the pending jobs in slurmctld's order
+//	constraint.go    parses --constraint (MaxFeatures 64)
 //	record.go        the columns of squeue, the random separator, and joining the tasks of an array into one job
 //	alloc.go         the GRES of a job on each node (`scontrol -d show job`); detects imitations in users' texts
 //	node.go          a node: request, `scontrol -d show node`, valid names; a node whose slurmd has not registered
 //	nodes.go         all nodes in one request, with their reservations
 //	partitions.go    partitions, and which of them allocate whole nodes
 //	reservations.go  active reservations, and which of them keep other jobs out
-//	licenses.go      free licences, and the first that a job lacks
+//	licenses.go      free licences
 //	config.go        `scontrol show config`: version, slurmctld's hosts, SlurmUser, PrivateData, device cgroups
-//
-// Waiting jobs:
-//
-//	waiting.go       Waiting: eligible and held jobs; order of held jobs (Queue.InOrder, yield 1 h); Releasable
-//	accepts.go       whether a job could run on a node (RejectReason) and start there now (DeferReason); texts
-//	constraint.go    --constraint: parser and evaluation for a node (maxFeatures 64)
 //
 // Formats of values:
 //
@@ -56,7 +54,6 @@
 //	greslist.go      lists of GRES: totals, the counts of each profile, formatting
 //	hostlist.go      expands hostlists such as n[1-3] (MaxHosts 65536)
 //	values.go        times, time limits, numbers, memory sizes and null values
-//	tags.go          the tags in admin_comment that job_submit.lua and agents share, and how to find and remove one
 //
 // Writing, and slurmdbd:
 //

@@ -1,8 +1,6 @@
 package slurm
 
 import (
-	"cmp"
-	"strconv"
 	"time"
 )
 
@@ -129,31 +127,4 @@ func (j Job) Present() bool {
 		return false
 	}
 	return true
-}
-
-// Learned returns the run time of the job that earlier runs predict, at most its time limit, or 0 if there is no
-// prediction.
-func (j Job) Learned() time.Duration {
-	seconds, err := strconv.ParseUint(TagValue(j.AdminComment, TagRuns), 10, 31)
-	if err != nil {
-		return 0
-	}
-	learned := time.Duration(seconds) * time.Second
-	if j.TimeLimit > 0 {
-		return min(learned, j.TimeLimit)
-	}
-	return learned
-}
-
-// Expected returns the expected run time of the job: the learned time, else its time limit, or 0 if both are unknown.
-func (j Job) Expected() time.Duration { return cmp.Or(j.Learned(), j.TimeLimit) }
-
-// ExpectedEnd returns the time at which a running job is expected to end, according to its earlier runs. If there are
-// no earlier runs, or the job has already run for longer than they predict, ExpectedEnd returns the end of the time
-// limit. It returns the zero time if the job has no time limit.
-func (j Job) ExpectedEnd(now time.Time) time.Time {
-	if end := j.Start.Add(j.Learned()); end.After(now) && !j.Start.IsZero() && j.Learned() > 0 {
-		return end
-	}
-	return j.End
 }

@@ -65,6 +65,22 @@ func (n Node) Is(state string) bool {
 	return false
 }
 
+// Free returns the unused count of each type of a GRES on the node. An untyped GRES has the type "".
+func (n Node) Free(name string) map[string]int {
+	free := map[string]int{}
+	for _, g := range n.Gres {
+		if g.Name == name {
+			free[g.Type] += g.Count
+		}
+	}
+	for _, g := range n.GresUsed {
+		if g.Name == name {
+			free[g.Type] -= g.Count
+		}
+	}
+	return free
+}
+
 var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 // ValidNode reports whether a text can be the name of one node.

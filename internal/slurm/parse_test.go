@@ -55,9 +55,6 @@ var lineParsers = map[string]func(string) (string, error){
 		limit, err := parseLimit(line)
 		return limit.String(), err
 	},
-	"remove-held": func(line string) (string, error) {
-		return fmt.Sprintf("%v %q -> %q", HasTag(line, TagHeld), TagValue(line, TagKey), RemoveTag(line, TagHeld)), nil
-	},
 }
 
 func formatted(parse func(string) (GRESList, error)) func(string) (string, error) {
@@ -75,14 +72,6 @@ var recordingParsers = map[string]func(out string, d *datadriven.TestData) (stri
 			if !d.HasArg("job") || slices.Contains(values(d, "job"), fmt.Sprint(j.ID)) {
 				text += describe(j)
 			}
-		}
-		return text, err
-	},
-	"waiting": func(out string, _ *datadriven.TestData) (text string, err error) {
-		jobs, err := parseJobs(out, recordedSep)
-		for _, w := range toWaiting(jobs) {
-			text += fmt.Sprintf("%d %q x%d eligible=%v held-by-tag=%v %s\n",
-				w.ID, w.Name, w.Elements, w.Eligible(), w.HeldByTag(), w.Reason)
 		}
 		return text, err
 	},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"caelum/internal/eligible"
 	"caelum/internal/place"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
@@ -32,7 +33,7 @@ func (c *notifications) next(snapshot plan.Snapshot) (notify []slurm.Node) {
 	c.unstarted.Record(v, p, snapshot.At)
 	release := map[string]string{} // by node: the held jobs to release, whose slices may already be offered
 	for k, spots := range p.Spots {
-		if spots != nil && v.Waiting[k].Releasable(snapshot.At) {
+		if spots != nil && eligible.Releasable(v.Waiting[k], snapshot.At) {
 			for _, name := range v.On(spots) {
 				release[name] += fmt.Sprint(" release ", v.Waiting[k].ID)
 			}

@@ -10,6 +10,7 @@ import (
 	"caelum/internal/place"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
+	"caelum/internal/tags"
 )
 
 func gres(t testing.TB, text string) slurm.GRESList {
@@ -112,7 +113,7 @@ func TestNotificationSet(t *testing.T) {
 	down := slices.Clone(rest)
 	down[0].States = []string{"DOWN"}
 	big, held := job(t, 1, "mig:7g.40gb:1"), job(t, 1, "mig:7g.40gb:1")
-	held.Priority, held.Reason, held.AdminComment = 0, "JobHeldUser", slurm.TagHeld
+	held.Priority, held.Reason, held.AdminComment = 0, "JobHeldUser", tags.Held
 	shut := []slurm.Node{node(t, "n1", "7g.40gb@0", closed, "gpu:a100:1"), rest[1]}
 	shut[0].Extra = ""
 	for _, c := range []struct {

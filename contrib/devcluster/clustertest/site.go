@@ -292,7 +292,7 @@ func (s *Site) leftovers() string {
 		}
 		for _, g := range status.GPUs {
 			for _, in := range g.Instances {
-				if in.State != "idle" {
+				if in.State != api.StateIdle {
 					left = append(left, fmt.Sprintf("%s: %+v", node, in))
 				}
 			}

@@ -83,7 +83,7 @@ func (s *site) leftovers() string {
 		for _, g := range status.GPUs {
 			say(fmt.Sprintf("GPU %d of %s", g.Index, node), g.Problem)
 			for _, in := range g.Instances {
-				if in.State != "idle" {
+				if in.State != api.StateIdle {
 					say("instance on "+node, fmt.Sprintf("%+v", in))
 				}
 			}

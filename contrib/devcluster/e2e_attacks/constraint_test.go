@@ -10,6 +10,7 @@ import (
 
 	"caelum/contrib/devcluster/cluster"
 	"caelum/contrib/devcluster/clustertest"
+	"caelum/internal/eligible"
 	"caelum/internal/slurm"
 )
 
@@ -100,7 +101,7 @@ func TestConstraintsAsSlurm(t *testing.T) {
 			if strings.Contains(stderr, "Invalid feature specification") {
 				continue // slurmctld 24.11 refuses a count behind parentheses at the submission
 			}
-			here := slurm.ParseConstraint(text).Lacking(features, 1)
+			here := eligible.LacksFeatures(slurm.ParseConstraint(text), features, 1)
 			if (err == nil) != (here == "") {
 				t.Errorf("%s on %v: slurmctld: %v %s; here: %q", text, features, err, strings.TrimSpace(stderr), here)
 			}

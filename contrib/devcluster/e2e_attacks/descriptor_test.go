@@ -254,7 +254,7 @@ func TestDescriptorOutlivesLease(t *testing.T) {
 		)
 	}
 	state, text := note(s, mine.GI)
-	if want := "pid " + pid + ", uid 20001, \"holder\""; state != "stuck" || !strings.Contains(text, want) {
+	if want := "pid " + pid + ", uid 20001, \"holder\""; state != api.StateStuck || !strings.Contains(text, want) {
 		t.Errorf("the instance is %q: %q, and not set aside for %s", state, text, want)
 	}
 	if log, err := s.Log("agent-n1"); err != nil || !strings.Contains(log, "was set aside: held open by pid "+pid) {
@@ -263,7 +263,7 @@ func TestDescriptorOutlivesLease(t *testing.T) {
 	s.Must("n1", "root", "kill", "-KILL", pid)
 	s.Within("the instance is free again", func() bool {
 		state, _ := note(s, mine.GI)
-		return state != "stuck"
+		return state != api.StateStuck
 	})
 	s.NoneDrained()
 }
@@ -333,7 +333,7 @@ func TestDescriptorOfNewInstance(t *testing.T) {
 	s.Running(first)
 	before := instance(t, s, first)
 	s.Must("", victim, "scancel", first)
-	s.Within("the slice is idle", func() bool { state, _ := note(s, before.GI); return state == "idle" })
+	s.Within("the slice is idle", func() bool { state, _ := note(s, before.GI); return state == api.StateIdle })
 	whole := s.Submit("true", "--gres=mig:7g.40gb:1") // so that the instance is made again
 	s.Completed(whole)
 	s.Must(
@@ -404,7 +404,7 @@ func strangerOnSlice(t *testing.T, cgroup, why string) {
 	s.Must("n1", "root", "sh", "-c", "chmod 400 $(find /dev/nvidia-caps -user "+attacker+")")
 	time.Sleep(2 * time.Second) // two more samples
 	want := `uid 20002, "cuda-process", ` + why
-	if state, text := note(s, mine.GI); state != "leased" || !strings.Contains(text, want) ||
+	if state, text := note(s, mine.GI); state != api.StateLeased || !strings.Contains(text, want) ||
 		strings.Count(text, "pid ") != 1 {
 		t.Fatalf("status says %q, %q of a process of user 20002 on a slice of user 20001's job, not %q",
 			state, text, want)

@@ -19,7 +19,7 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 	"caelum/internal/predict"
 	"caelum/internal/repo"
-	"caelum/internal/slurm"
+	"caelum/internal/tags"
 )
 
 const script = "#!/bin/bash\ncuda-process --memory 15000 --seconds 1\n"
@@ -50,8 +50,7 @@ func (s school) ask(user, name, text string) (key, work, slices string) {
 	_, tres, _ := strings.Cut(job, " TresPerNode=")
 	tres, _, _ = strings.Cut(tres, " ")
 	s.Must("", user, "scancel", id)
-	return slurm.TagValue(comment, slurm.TagKey), slurm.TagValue(comment, slurm.TagFingerprint),
-		clustertest.TresPerNode(tres)
+	return tags.Value(comment, tags.Key), tags.Value(comment, tags.Fingerprint), clustertest.TresPerNode(tres)
 }
 
 func (s school) uid(user string) uint32 {

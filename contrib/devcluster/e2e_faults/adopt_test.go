@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"caelum/contrib/devcluster/cluster"
+	"caelum/internal/api"
 )
 
 // TestAdoptAfterLostLedger: after the loss of the ledger, root can adopt the idle instances for the agent, and users
@@ -24,7 +25,7 @@ func TestAdoptAfterLostLedger(t *testing.T) {
 	if err := s.StartUnit("agent-n1"); err != nil {
 		t.Fatal(err)
 	}
-	if n := s.instances("foreign"); n != 1 {
+	if n := s.instances(api.StateForeign); n != 1 {
 		t.Fatalf("%d instances are foreign, want 1", n)
 	}
 	if _, stderr, err := s.ExecNode(t.Context(), "n1", user, "caelum", "adopt", "--all"); err == nil ||
@@ -32,7 +33,7 @@ func TestAdoptAfterLostLedger(t *testing.T) {
 		t.Errorf("as a user: %v: %s", err, stderr)
 	}
 	t.Log(s.Must("n1", "root", "caelum", "adopt", "--all"))
-	if foreign, idle := s.instances("foreign"), s.instances("idle"); foreign != 0 || idle != 1 {
+	if foreign, idle := s.instances(api.StateForeign), s.instances(api.StateIdle); foreign != 0 || idle != 1 {
 		t.Errorf("%d instances are foreign and %d idle, want 0 and 1", foreign, idle)
 	}
 	if now := s.Slice("n1", keep); now != slice {

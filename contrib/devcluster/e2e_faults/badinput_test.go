@@ -11,6 +11,7 @@ import (
 
 	"caelum/contrib/devcluster/cluster"
 	"caelum/contrib/devcluster/clustertest"
+	"caelum/internal/api"
 )
 
 // TestBadInput: while one job runs, users submit invalid requests, and the test damages configuration, decision table,
@@ -400,7 +401,7 @@ func badLedger(s *site, _ string) {
 		s.t.Fatal(err)
 	}
 	for _, in := range status.GPUs[0].Instances {
-		if in.State == "foreign" {
+		if in.State == api.StateForeign {
 			s.Must("n1", "root", "nvml-emulator", "destroy", "0", fmt.Sprint(in.GI))
 		}
 	}

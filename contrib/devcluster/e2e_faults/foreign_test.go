@@ -75,7 +75,7 @@ func (s *site) foreignOn(gpu int) (foreign api.Instance) {
 			return false
 		}
 		for _, in := range status.GPUs[gpu].Instances {
-			if in.State == "foreign" {
+			if in.State == api.StateForeign {
 				foreign = in
 			}
 		}

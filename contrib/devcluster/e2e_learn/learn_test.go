@@ -19,6 +19,7 @@ import (
 	"caelum/internal/predict"
 	"caelum/internal/repo"
 	"caelum/internal/slurm"
+	"caelum/internal/tags"
 )
 
 // TestMain acts as the agents of the nodes if the binary is called with "inside FOLDER ID...". This is necessary
@@ -68,8 +69,8 @@ func recordJob(r *repo.Repo, dbd *slurm.Client, id uint32) error {
 	for restart, rec := range records {
 		for _, node := range rec.Nodes {
 			n := predict.Run{
-				Job: id, Restart: restart, Node: node, Key: slurm.TagValue(rec.Comment, slurm.TagKey),
-				Fingerprint: slurm.TagValue(rec.Comment, slurm.TagFingerprint),
+				Job: id, Restart: restart, Node: node, Key: tags.Value(rec.Comment, tags.Key),
+				Fingerprint: tags.Value(rec.Comment, tags.Fingerprint),
 				UID:         rec.UID, User: rec.User, Account: rec.Account, Name: names, Board: "a100",
 				Profile: "7g.40gb", Slices: 1, Start: rec.Start.Unix() + 1, Seconds: 60,
 				Samples: 60, PeakMiB: 5000, MedianMiB: 4000, HighMiB: 4900, Util: -1, State: rec.State, Exit: rec.Exit,

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"caelum/internal/eligible"
 	"caelum/internal/slurm"
 )
 
@@ -74,7 +75,7 @@ func (j *job) named(n *node) bool {
 	) {
 		return false
 	}
-	if j.Features.Lacking(n.Features, j.NumNodes) != "" {
+	if eligible.LacksFeatures(j.Features, n.Features, j.NumNodes) != "" {
 		return false
 	}
 	return !slices.Contains(j.ExcNodes, n.Name)

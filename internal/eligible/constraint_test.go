@@ -1,13 +1,14 @@
-package slurm
+package eligible
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"caelum/internal/slurm"
 )
 
 // constraints are expressions that some nodes satisfy, and expressions that no node satisfies.
@@ -63,14 +64,17 @@ var constraints = []struct {
 	{"a*99999999999999999999", 1, "a", "count"},
 	{"|a", 1, "a", "cannot be read"},
 	{"[a|b", 1, "a", "cannot be read"},
-	{strings.Repeat("x", maxShown+1), 1, "", "features " + strings.Repeat("x", maxShown) + "..."},
-	{strings.Repeat("a|", maxFeatures) + "a", 1, "a", "more than 64"},
-	{strings.Repeat("a|", maxFeatures-1) + "a", 1, "a", ""},
+	{
+		strings.Repeat("x", slurm.MaxConstraintText+1), 1, "",
+		"features " + strings.Repeat("x", slurm.MaxConstraintText) + "...",
+	},
+	{strings.Repeat("a|", slurm.MaxFeatures) + "a", 1, "a", "more than 64"},
+	{strings.Repeat("a|", slurm.MaxFeatures-1) + "a", 1, "a", ""},
 }
 
 func TestConstraint(t *testing.T) {
 	for _, c := range constraints {
-		got := ParseConstraint(c.text).Lacking(strings.Fields(c.features), c.nodes)
+		got := LacksFeatures(slurm.ParseConstraint(c.text), strings.Fields(c.features), c.nodes)
 		if !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
 			t.Errorf("%s on a node with %q, of %d: %q, want %q", c.text, c.features, c.nodes, got, c.want)
 		}
@@ -165,7 +169,7 @@ func TestConstraintPlainly(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 5000 {
 		text := expression(rng)
-		c := ParseConstraint(text)
+		c := slurm.ParseConstraint(text)
 		for set := range 1 << 4 {
 			var features []string
 			for k, name := range []string{"a", "b", "c", "d"} {
@@ -173,7 +177,7 @@ func TestConstraintPlainly(t *testing.T) {
 					features = append(features, name)
 				}
 			}
-			if got := c.Lacking(features, 1); (got == "") != plainly(text, features) {
+			if got := LacksFeatures(c, features, 1); (got == "") != plainly(text, features) {
 				t.Fatalf("%s on %v: %q", text, features, got)
 			}
 		}
@@ -189,71 +193,20 @@ func FuzzConstraint(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		c := ParseConstraint(s)
-		if reason := c.Lacking(nil, 1); reason == "" && !isNull(s) {
+		c := slurm.ParseConstraint(s)
+		if reason := LacksFeatures(c, nil, 1); reason == "" && c.Text != "" {
 			t.Fatalf("%q is met by a node without features", s)
 		}
-		if c.problem == "" && !isNull(s) {
+		if c.Problem == "" && c.Text != "" {
 			names := strings.FieldsFunc(s, func(r rune) bool { return strings.ContainsRune(",&|()[]*", r) })
-			if reason := c.Lacking(names, math.MaxInt); reason != "" {
+			if reason := LacksFeatures(c, names, math.MaxInt); reason != "" {
 				t.Fatalf("%q is not met by a node with %q: %s", s, names, reason)
 			}
 		}
-		for k := range c.Alternatives() {
-			if c.Alternative(k, nil) {
+		for k := range len(c.AnyOf) {
+			if MeetsAlternative(c, k, nil) {
 				t.Fatalf("%q: alternative %d is met without features", s, k)
 			}
 		}
 	})
-}
-
-// TestTooSmall covers each property of a node's hardware that a job can request.
-func TestTooSmall(t *testing.T) {
-	node := Node{Name: "n1", States: []string{"IDLE"}, Partitions: []string{"gpu"}, CPUs: 64,
-		Sockets: 2, CoresPerSocket: 16, ThreadsPerCore: 2, TmpDisk: 1000}
-	for want, ask := range map[string]func(*Job){
-		"": func(j *Job) {
-			j.MinCPUs, j.Sockets, j.CoresPerSocket, j.ThreadsPerCore, j.TmpDisk = 64, 2, 16, 2, 1000
-		},
-		"has 64 CPUs":                         func(j *Job) { j.MinCPUs = 65 },
-		"has 2 sockets":                       func(j *Job) { j.Sockets = 3 },
-		"has 16 cores per socket":             func(j *Job) { j.CoresPerSocket = 17 },
-		"has 2 threads per core":              func(j *Job) { j.ThreadsPerCore = 3 },
-		"has 1000 MiB of temporary disk":      func(j *Job) { j.TmpDisk = 1001 },
-		"does not have the features a&b":      func(j *Job) { j.Features = ParseConstraint("a&b") },
-		"has no GPU of type h100":             func(j *Job) { j.PerJob = []GRES{{"gpu", "h100", 1}} },
-		"cannot be chosen for the constraint": func(j *Job) { j.Features = ParseConstraint("a&") },
-	} {
-		w := Waiting{Job: Job{Partition: "gpu", NumNodes: 1}}
-		ask(&w.Job)
-		if got := node.RejectReason(w); !strings.HasPrefix(got, want) || (got == "") != (want == "") {
-			t.Errorf("%+v: %q, want %q", w.Job, got, want)
-		}
-	}
-	// The hardware of a node that has never been up is unknown.
-	w := Waiting{Job: Job{Partition: "gpu", MinCPUs: 9, Sockets: 9, CoresPerSocket: 9, ThreadsPerCore: 9}}
-	if got := (Node{States: []string{"IDLE"}, Partitions: []string{"gpu"}}).RejectReason(w); got != "" {
-		t.Errorf("a node of unknown size: %s", got)
-	}
-}
-
-// TestTopology checks how the hardware that a job requests is parsed from the output of squeue.
-func TestTopology(t *testing.T) {
-	for text, want := range map[string]string{
-		"*:*:*": "0 0 0", "2:*:1": "2 0 1", "2K:1:1": "2048 1 " +
-			"1", "1:2": "error", "a:1:1": "error", "-1:1:1": "error", "": "error",
-	} {
-		var j Job
-		got := "error"
-		if err := j.topology(text); err == nil {
-			got = fmt.Sprint(j.Sockets, j.CoresPerSocket, j.ThreadsPerCore)
-		}
-		if got != want {
-			t.Errorf("%q: %s, want %s", text, got, want)
-		}
-	}
-	node, err := parseNode(mustRead(t, "node-busy.txt"), "n1")
-	if err != nil || node.Sockets != 8 || node.CoresPerSocket != 1 || node.ThreadsPerCore != 1 || node.Weight != 1 {
-		t.Errorf("%+v %v", node, err)
-	}
 }

@@ -1,0 +1,58 @@
+package eligible
+
+import (
+	"fmt"
+	"slices"
+
+	"caelum/internal/slurm"
+)
+
+// LacksFeatures returns the reason for which a node with these features cannot be one of a job's nodes, or "" if it
+// can. nodes is the number of the job's nodes.
+func LacksFeatures(c slurm.Constraint, features []string, nodes int) string {
+	switch {
+	case c.Problem != "":
+		return fmt.Sprintf("cannot be chosen for the constraint %s, which %s", c.Text, c.Problem)
+	case c.Nodes > max(nodes, 1):
+		return fmt.Sprintf("cannot be chosen for the constraint %s, which needs %d nodes; the job asks for %d",
+			c.Text, c.Nodes, max(nodes, 1))
+	case !meets(features, c.Always), len(c.AnyOf) > 0 && !slices.ContainsFunc(c.AnyOf, met(features)):
+		return "does not have the features " + c.Text
+	}
+	return ""
+}
+
+// MeetsAlternative reports whether a node with these features meets alternative k of a constraint ([a|b]). All nodes of
+// a job must meet the same alternative.
+func MeetsAlternative(c slurm.Constraint, k int, features []string) bool {
+	return met(features)(c.AnyOf[k])
+}
+
+// met returns a function that reports whether a node with these features meets a group.
+func met(features []string) func(slurm.FeatureGroup) bool {
+	return func(g slurm.FeatureGroup) bool {
+		met := true
+		for _, f := range g.Features {
+			has := slices.Contains(features, f.Name)
+			if f.Or {
+				met = met || has
+			} else {
+				met = met && has
+			}
+		}
+		return met
+	}
+}
+
+// meets reports whether features satisfy groups, which are joined from left to right.
+func meets(features []string, groups []slurm.FeatureGroup) bool {
+	in, all := met(features), true
+	for _, g := range groups {
+		if g.Or {
+			all = all || in(g)
+		} else {
+			all = all && in(g)
+		}
+	}
+	return all
+}

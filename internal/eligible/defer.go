@@ -1,0 +1,76 @@
+package eligible
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"caelum/internal/slurm"
+)
+
+// DeferReason returns the reason for which a job that the node accepts cannot start there now, even if its slices were
+// available, or "" if it could. The reasons are a lack of CPUs or memory, and GRES in use if the job needs a whole
+// node. A further reason is that the slices have been offered here since the time since, and slurmctld has evaluated
+// the job later without starting it, for a cause that Caelum does not know. This reason does not apply to jobs that
+// wait behind another job, or to jobs on several nodes, which may have lacked another node.
+func DeferReason(n slurm.Node, w slurm.Waiting, since time.Time) string {
+	switch {
+	case n.CPUs > 0 && n.CPUsFree < needsCPUs(n, w):
+		return fmt.Sprintf("has %d CPUs free, and the job needs %d", n.CPUsFree, needsCPUs(n, w))
+	case LacksGRES(n, w):
+		return "has GRES in use by slurmctld's count, and the job needs a node without any (--exclusive)"
+	case LacksMemory(n, w):
+		return fmt.Sprintf("has %d MiB of memory free, and the job needs %d", n.MemoryFree, needsMemory(n, w))
+	case w.Reason == "Resources" && w.NumNodes <= 1 && w.HetJob == 0 && !n.Is("COMPLETING") && HasFree(n, w) &&
+		w.LastSchedEval.Sub(since) > passedOver:
+		return "has had the job's slices on offer, but slurmctld did not start the job there"
+	}
+	return ""
+}
+
+// needsCPUs returns the number of CPUs of the node that the job needs.
+func needsCPUs(n slurm.Node, w slurm.Waiting) int {
+	if w.Exclusive {
+		return n.CPUs
+	}
+	nodes := max(w.NumNodes, 1)
+	return (w.CPUs + nodes - 1) / nodes
+}
+
+// needsMemory returns the memory of the node that the job needs, in MiB. It assumes that the job spreads its memory
+// evenly over its nodes.
+func needsMemory(n slurm.Node, w slurm.Waiting) int {
+	return min(w.Memory/max(w.NumNodes, 1), n.Memory)
+}
+
+// Share returns the node's CPUs and memory in MiB that the job needs. cpus is 0 if the node's CPUs are unknown.
+func Share(n slurm.Node, w slurm.Waiting) (cpus, memory int) {
+	if n.CPUs > 0 {
+		cpus = needsCPUs(n, w)
+	}
+	return cpus, needsMemory(n, w)
+}
+
+// LacksMemory reports whether the node has too little free memory for the job.
+func LacksMemory(n slurm.Node, w slurm.Waiting) bool { return n.MemoryFree < needsMemory(n, w) }
+
+// LacksGRES reports whether the job requests whole nodes and slurmctld counts GRES of this node as used, by any job or
+// by none (gres_node_state_list_has_alloc_gres in _verify_node_state, 22.05.8).
+func LacksGRES(n slurm.Node, w slurm.Waiting) bool {
+	return w.Exclusive && slices.ContainsFunc(n.GresUsed, func(g slurm.GRES) bool { return g.Count > 0 })
+}
+
+// passedOver is the minimum time between an offer and the evaluation of a job by slurmctld, for the agent to assume
+// that slurmctld saw the offer. It is longer than a scheduling cycle and than the clock difference between two hosts.
+const passedOver = 5 * time.Second
+
+// HasFree reports whether all slices that the job needs on each of its nodes are free on this node.
+func HasFree(n slurm.Node, w slurm.Waiting) bool {
+	free := n.Free("mig")
+	for _, g := range w.SlicesPerNode() {
+		if free[g.Type] < g.Count {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,88 @@
+package eligible
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"caelum/internal/slurm"
+)
+
+// Schedulable reports whether slurmctld starts jobs on a node in this state. A node that is completing counts as
+// schedulable, although slurmctld starts no jobs there until the node has completed.
+func Schedulable(n slurm.Node) bool {
+	return !slices.ContainsFunc([]string{"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "INVALID_REG"}, n.Is)
+}
+
+// Accepts reports whether a job could run on the node if its slices were available there. See RejectReason.
+func Accepts(n slurm.Node, w slurm.Waiting) bool { return RejectReason(n, w) == "" }
+
+// RejectReason returns the reason for which a job could not run on the node even if its slices were available there, or
+// "" if it could. It compares the node's state, partition, node lists, features, GPU model, reservations, CPUs,
+// sockets, cores, threads and temporary disk. It does not compare the node's memory: if a job requests all memory of a
+// node, slurmctld may show the memory of another node as the request.
+func RejectReason(n slurm.Node, w slurm.Waiting) string {
+	common := slices.ContainsFunc(w.Partitions(), func(p string) bool { return slices.Contains(n.Partitions, p) })
+	switch {
+	case !Schedulable(n):
+		return "is " + strings.Join(n.States, "+")
+	case !common:
+		return "is not in " + w.Partition
+	case slices.Contains(w.ExcNodes, n.Name):
+		return "is excluded"
+	case len(w.ReqNodes) > 0 && !slices.Contains(w.ReqNodes, n.Name):
+		return "is not among the nodes that the job names"
+	case lacksModel(n, w) != "":
+		return "has no GPU of type " + lacksModel(n, w)
+	case !reservedFor(n, w):
+		return "is reserved for other jobs, or is not in the job's reservation"
+	case n.CPUs > 0 && n.CPUs < needsCPUs(n, w):
+		return fmt.Sprintf("has %d CPUs, and the job needs %d", n.CPUs, needsCPUs(n, w))
+	}
+	if why := LacksFeatures(w.Features, n.Features, w.NumNodes); why != "" {
+		return why
+	}
+	return tooSmall(n, w)
+}
+
+// tooSmall names the first hardware property of the node that is smaller than the job requests (job_req_node_filter in
+// slurmctld), or returns "" if there is none.
+func tooSmall(n slurm.Node, w slurm.Waiting) string {
+	for _, c := range []struct {
+		unit      string
+		has, asks int
+		unknown   bool
+	}{
+		{"CPUs", n.CPUs, w.MinCPUs, n.CPUs == 0},
+		{"sockets", n.Sockets, w.Sockets, n.Sockets == 0},
+		{"cores per socket", n.CoresPerSocket, w.CoresPerSocket, n.CoresPerSocket == 0},
+		{"threads per core", n.ThreadsPerCore, w.ThreadsPerCore, n.ThreadsPerCore == 0},
+		{"MiB of temporary disk", n.TmpDisk, w.TmpDisk, false},
+	} {
+		if c.asks > c.has && !c.unknown {
+			return fmt.Sprintf("has %d %s, and the job needs %d", c.has, c.unit, c.asks)
+		}
+	}
+	return ""
+}
+
+// lacksModel returns the first GPU type that the job requests and the node does not have, or "" if there is none.
+func lacksModel(n slurm.Node, w slurm.Waiting) string {
+	for _, g := range slices.Concat(w.PerNode, w.PerJob, w.PerTask, w.PerSocket) {
+		if g.Name == "gpu" && g.Type != "" &&
+			!slices.ContainsFunc(n.Gres, func(has slurm.GRES) bool { return has.Name == "gpu" && has.Type == g.Type }) {
+			return g.Type
+		}
+	}
+	return ""
+}
+
+// reservedFor reports whether the node's reservations allow a job to run there.
+func reservedFor(n slurm.Node, w slurm.Waiting) bool {
+	if w.Reservation != "" {
+		names := strings.Split(w.Reservation, ",")
+		of := func(r slurm.Reservation) bool { return slices.Contains(names, r.Name) }
+		return slices.ContainsFunc(n.Reservations, of)
+	}
+	return !slices.ContainsFunc(n.Reservations, func(r slurm.Reservation) bool { return r.Whole })
+}

@@ -1,0 +1,44 @@
+package eligible
+
+import (
+	"time"
+
+	"caelum/internal/slurm"
+	"caelum/internal/tags"
+)
+
+// HeldByTag reports whether job_submit.lua holds the job until an agent releases it. The reason BadConstraints counts:
+// a released job whose slice is withdrawn before it starts gets this reason and priority 0, and can be released again.
+// A job that was requeued and held counts too. JobHeldAdmin does not count: it is root's own hold in addition to the
+// tag (22.05.8).
+func HeldByTag(w slurm.Waiting) bool {
+	switch w.Reason {
+	case "JobHeldUser", "BadConstraints", "job requeued in held state":
+		return w.State == "PENDING" && w.Priority == 0 && w.Problem == "" && tags.Has(w.AdminComment, tags.Held)
+	}
+	return false
+}
+
+// forgetting is the additional delay before the release of a requeued job. While slurmd remembers an earlier run of a
+// job, it runs no prolog for the job. In 22.05, slurmd may remember the run for two seconds longer than slurmctld keeps
+// the job waiting (_clear_expired_job_states in slurm_cred.c; fixed by 24.11).
+const forgetting = 3 * time.Second
+
+// Releasable reports whether an agent may release the job at this time. The agent may release the job if job_submit.lua
+// held it at submission, because slurmctld would have refused the job while its slices were not offered. The agent may
+// also release the job if slurmctld has set it to BadConstraints after its release, because the slices were no longer
+// offered. Jobs that a user or an administrator holds do not have the tag. A job with an unfulfilled dependency is not
+// releasable.
+func Releasable(w slurm.Waiting, at time.Time) bool {
+	if w.Dependency != "" {
+		return false // the job would still wait while its slices are offered
+	}
+	due := w.Job.Eligible
+	if w.Restarts > 0 {
+		due = due.Add(forgetting)
+	}
+	if due.After(at) {
+		return false
+	}
+	return HeldByTag(w) || w.Reason == "BadConstraints" && tags.Has(w.AdminComment, tags.Released)
+}

@@ -1,0 +1,23 @@
+package slurm_test
+
+import (
+	"fmt"
+
+	"github.com/cockroachdb/datadriven"
+
+	"caelum/internal/eligible"
+	"caelum/internal/slurm"
+)
+
+// This command of TestStory shows what package eligible concludes from recorded jobs. Tests in package slurm itself
+// cannot import package eligible, which imports package slurm.
+func init() {
+	slurm.RecordingParsers["waiting"] = func(out string, _ *datadriven.TestData) (text string, err error) {
+		waiting, err := slurm.ParseWaiting(out)
+		for _, w := range waiting {
+			text += fmt.Sprintf("%d %q x%d eligible=%v held-by-tag=%v %s\n",
+				w.ID, w.Name, w.Elements, eligible.WaitsForNodes(w), eligible.HeldByTag(w), w.Reason)
+		}
+		return text, err
+	}
+}

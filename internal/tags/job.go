@@ -1,0 +1,43 @@
+package tags
+
+import (
+	"cmp"
+	"strconv"
+	"time"
+
+	"caelum/internal/slurm"
+)
+
+// Sized reports whether Caelum chose the job's profile, so that an equivalent profile of another GPU model may replace
+// it.
+func Sized(j slurm.Job) bool {
+	mig := j.SlicesPerNode()
+	return len(mig) == 1 && Has(j.AdminComment, Size+mig[0].Type)
+}
+
+// Learned returns the run time of the job that earlier runs predict, at most its time limit, or 0 if there is no
+// prediction.
+func Learned(j slurm.Job) time.Duration {
+	seconds, err := strconv.ParseUint(Value(j.AdminComment, RunTime), 10, 31)
+	if err != nil {
+		return 0
+	}
+	learned := time.Duration(seconds) * time.Second
+	if j.TimeLimit > 0 {
+		return min(learned, j.TimeLimit)
+	}
+	return learned
+}
+
+// Expected returns the expected run time of the job: the learned time, else its time limit, or 0 if both are unknown.
+func Expected(j slurm.Job) time.Duration { return cmp.Or(Learned(j), j.TimeLimit) }
+
+// ExpectedEnd returns the time at which a running job is expected to end, according to its earlier runs. If there are
+// no earlier runs, or the job has already run for longer than they predict, ExpectedEnd returns the end of the time
+// limit. It returns the zero time if the job has no time limit.
+func ExpectedEnd(j slurm.Job, now time.Time) time.Time {
+	if end := j.Start.Add(Learned(j)); end.After(now) && !j.Start.IsZero() && Learned(j) > 0 {
+		return end
+	}
+	return j.End
+}

@@ -1,0 +1,79 @@
+// Package tags defines the tags that Caelum writes into a job's admin_comment, and what they say about a job. Package
+// slurm reads and writes the comment as plain text. job_submit.lua and the agents write the tags; docs/internals.md,
+// "Tags in admin_comment", lists which of them writes which tag.
+//
+// Files:
+//
+//	tags.go  the tags; finds, removes and replaces a tag among the text of other tools
+//	job.go   what the tags of a job mean: profile chosen by Caelum, expected run time and end
+package tags
+
+import "strings"
+
+// These are the tags that Caelum writes into a job's admin_comment, beside the text of other tools. Only an
+// administrator or job_submit.lua can write that field: slurmctld does not let users change it, neither at submission
+// nor later.
+const (
+	// Held marks a job that job_submit.lua submitted held and that an agent must release. A hold without this tag
+	// was set by a user or an admin.
+	Held = "caelum:held"
+	// Released replaces Held when an agent has released the job. Any later hold was set by a user or an admin.
+	Released = "caelum:released"
+	// Size is followed by the profile that Caelum chose for a job without a profile.
+	Size = "caelum:sized="
+	// RunTime is followed by the expected run time of the job, in seconds.
+	RunTime = "caelum:runs="
+	// Key is followed by the job's key, 16 hexadecimal digits.
+	Key = "caelum:key="
+	// Fingerprint is followed by the script fingerprint, 16 hexadecimal digits.
+	Fingerprint = "caelum:work="
+	// Requeued is followed by the number of times that the job was requeued because its slice was not available.
+	Requeued = "caelum:requeued="
+	// NoRoom is followed by the slices that were not available and by the node. An agent writes this tag when it gives
+	// up and leaves the job held.
+	NoRoom = "caelum:no-room="
+)
+
+// Has reports whether the comment contains the tag.
+func Has(comment, word string) bool {
+	for _, w := range strings.Fields(comment) {
+		if w == word {
+			return true
+		}
+	}
+	return false
+}
+
+// Value returns the value of the first tag with the prefix, or "" if there is none.
+func Value(comment, prefix string) string {
+	for _, w := range strings.Fields(comment) {
+		if rest, ok := strings.CutPrefix(w, prefix); ok {
+			return rest
+		}
+	}
+	return ""
+}
+
+// Remove returns the comment without the tag. With each occurrence it removes one adjacent blank. It changes nothing
+// else, because other tools have structured text in the field.
+func Remove(comment, word string) string {
+	parts := strings.Split(comment, " ")
+	kept := parts[:0]
+	for _, p := range parts {
+		if p != word {
+			kept = append(kept, p)
+		}
+	}
+	return strings.Join(kept, " ")
+}
+
+// Replace removes the tag old from comment, appends the tag new, and returns the result. An empty tag means no tag.
+func Replace(comment, old, new string) string {
+	if old != "" {
+		comment = Remove(comment, old)
+	}
+	if new == "" || Has(comment, new) {
+		return comment
+	}
+	return strings.TrimSpace(comment + " " + new)
+}
