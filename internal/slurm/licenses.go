@@ -34,7 +34,7 @@ func parseLicenses(out string) (map[string]int, error) {
 			if err != nil {
 				return nil, fmt.Errorf("licence %.40q: %w", name, err)
 			}
-			free[name] = n
+			free[name] += n // from 25.05 on, a hierarchical licence has one record for each set of nodes
 		}
 	}
 	return free, nil

@@ -12,6 +12,11 @@ func TestLicenses(t *testing.T) {
 	if want := map[string]int{"ansys": 3, "matlab@flex": 0}; err != nil || !maps.Equal(free, want) {
 		t.Errorf("%v %v, want %v", free, err, want)
 	}
+	free, err = parseLicenses("LicenseName=a\n Total=4 Used=1 Free=3 Mode=2 Nodes=n1\n" +
+		"LicenseName=a\n Total=4 Used=2 Free=2 Mode=2 Nodes=n2\n") // 25.05
+	if want := map[string]int{"a": 5}; err != nil || !maps.Equal(free, want) {
+		t.Errorf("a hierarchical licence: %v %v, want %v", free, err, want)
+	}
 	if _, err := parseLicenses("LicenseName=a\n Free=many"); err == nil {
 		t.Error("a count that is no number was read")
 	}
