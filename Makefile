@@ -3,6 +3,7 @@
 #   make demo    runs 24 unchanged scripts on a private two-node Slurm with emulated GPUs, and prints their slices
 #   make test    runs every check: lint, unit tests, the plugin's harness, tests on a real Slurm, five minutes of chaos
 #   make check   runs the checks that need no Slurm; make test includes them
+#   make test-matrix    runs the tests that depend on Slurm on three releases of Slurm (RELEASES)
 #
 # make demo and make test install missing Debian packages and Go modules. Go 1.26 must already be installed.
 
@@ -16,12 +17,12 @@ LDFLAGS := -X caelum/internal/version.Version=$(VERSION)
 
 # With SLURM=24.11, a target runs in a root directory with that release of Slurm (contrib/devcluster/README.md).
 ifdef SLURM
-.PHONY: all demo test check bench chaos unit e2e units
-all demo test check bench chaos unit e2e units:
+.PHONY: all demo test check bench chaos unit e2e units release-test
+all demo test check bench chaos unit e2e units release-test:
 	contrib/devcluster/release $(SLURM) make $@ $(MAKEOVERRIDES) SLURM=
 else
 
-.PHONY: all demo test check bench chaos learn fuzz unit e2e units lint prerequisites install clean FORCE
+.PHONY: all demo test test-matrix release-test check bench chaos learn fuzz unit e2e units lint prerequisites install clean FORCE
 all: $(B)/caelumd $(B)/caelum plugin emulator
 
 prerequisites:
@@ -45,6 +46,19 @@ demo: prerequisites
 test: prerequisites
 	$(MAKE) all
 	$(MAKE) check e2e CAELUM_KILLS=2 HOLD_SEEDS=10
+	$(MAKE) chaos CHAOS="-without slurmctld-kill"
+
+# Tests everything that depends on the release of Slurm, on each of these releases. Each one needs a root directory of a
+# Debian suite, which the first call makes.
+RELEASES ?= 22.05 24.11 26.05
+test-matrix:
+	for release in $(RELEASES); do $(MAKE) release-test SLURM=$$release || exit 1; done
+
+release-test: prerequisites
+	$(MAKE) all
+	$(GO) test ./spank/... ./contrib/job_submit
+	$(GO) run ./contrib/devcluster/demo
+	$(MAKE) e2e
 	$(MAKE) chaos CHAOS="-without slurmctld-kill"
 
 # Runs random jobs under random faults and checks invariants (contrib/devcluster/README.md, "Chaos"). CHAOS adds options,
