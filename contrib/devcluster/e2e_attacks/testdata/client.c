@@ -11,6 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 11, 0)
+#define JOB_ID step_id.job_id
+#else
+#define JOB_ID job_id
+#endif
+
 int main(int argc, char **argv)
 {
 	job_desc_msg_t job;
@@ -44,9 +50,9 @@ int main(int argc, char **argv)
 		job.spank_job_env_size = flood;
 		rc = slurm_submit_batch_job(&job, &answer);
 		if (rc == SLURM_SUCCESS)
-			printf("%u\n", answer->job_id);
+			printf("%u\n", answer->JOB_ID);
 	} else {
-		job.job_id = (uint32_t)strtoul(argv[2], NULL, 10);
+		job.JOB_ID = (uint32_t)strtoul(argv[2], NULL, 10);
 		job.cpus_per_tres = "gres:gpu:1";
 		job.ntasks_per_tres = 1;
 		rc = slurm_update_job(&job);
