@@ -12,14 +12,28 @@ GO      ?= go
 PREFIX  ?= /usr
 # go-nvml's bindings name calls that NVIDIA has deprecated.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS := -X caelum/internal/version.Version=$(VERSION)
+# The version is that of the tag, v1.2.3 or v1.2.3-rc1, with the number of commits since then. A checkout without a tag
+# has version 0.0.0 and the number of all its commits.
+VERSION ?= $(shell (git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || \
+	echo v0.0.0-$$(git rev-list --count HEAD)-g$$(git describe --always --dirty --match none)) | sed 's/^v//')
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+# Of everything whose contents depend on a date.
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+LDFLAGS := -X caelum/internal/version.Version=$(VERSION) -X caelum/internal/version.Commit=$(COMMIT)
 
 # make demo SLURM=24.11 runs the target where that release of Slurm is installed (contrib/devcluster/README.md).
 ifdef SLURM
 .PHONY: all demo test check bench chaos unit e2e units
 all demo test check bench chaos unit e2e units:
 	contrib/devcluster/release $(SLURM) make $@ $(MAKEOVERRIDES) SLURM=
+
+# The plugin for that release, into the same directory as the packages for this machine's release.
+.PHONY: packages
+packages:
+	mkdir -p $(B)/packages
+	contrib/devcluster/release $(SLURM) make packages PACKAGES=caelum-spank VERSION=$(VERSION) COMMIT=$(COMMIT) \
+		SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(MAKEOVERRIDES) SLURM= >&2
+	contrib/devcluster/release $(SLURM) tar -C build/packages -c . | tar -C $(B)/packages -x
 else
 
 .PHONY: all demo test check bench chaos learn fuzz unit e2e units lint prerequisites install clean FORCE
@@ -37,6 +51,25 @@ plugin:
 	$(MAKE) -C spank B=$(B)
 emulator:
 	$(MAKE) -C contrib/nvml-emulator B=$(B)
+
+# The manual pages, from the help texts, and what the shells complete.
+.PHONY: manual
+manual: $(B)/caelumd $(B)/caelum
+	rm -rf $(B)/man $(B)/completions
+	mkdir -p $(B)/man $(B)/completions
+	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(GO) test -count=1 -ldflags '$(LDFLAGS)' -run '^TestManPages$$' \
+		./cmd/caelum ./cmd/caelumd -man=$(B)/man
+	for program in caelum caelumd; do for shell in bash zsh fish; do \
+		$(B)/$$program completion $$shell >$(B)/completions/$$program.$$shell || exit 1; done; done
+
+# deb and rpm packages in build/packages (contrib/packages/README.md).
+PACKAGES ?= caelum caelum-spank caelum-controller
+.PHONY: packages
+packages: prerequisites
+	$(MAKE) $(B)/caelumd $(B)/caelum plugin manual
+	rm -rf $(B)/packages
+	VERSION=$(VERSION) COMMIT=$(COMMIT) SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) \
+		contrib/packages/build "$(SLURM_CFLAGS)" $(PACKAGES)
 
 demo: prerequisites
 	$(MAKE) all
@@ -101,7 +134,8 @@ units: prerequisites
 	$(MAKE) all
 	$(GO) test -count=1 -v -tags e2e ./contrib/devcluster/e2e_units
 
-SHELL_SCRIPTS := contrib/git-hooks/commit-msg $(addprefix contrib/devcluster/,devcluster prerequisites release e2e_units/boot) $(wildcard contrib/devcluster/lib/*.sh)
+SHELL_SCRIPTS := contrib/git-hooks/commit-msg contrib/packages/build $(wildcard contrib/packages/scripts/*) \
+	$(addprefix contrib/devcluster/,devcluster prerequisites release e2e_units/boot) $(wildcard contrib/devcluster/lib/*.sh)
 lint:
 	@test -z "$$(gofmt -l cmd internal spank contrib docs)" || { gofmt -l cmd internal spank contrib docs; echo "not gofmt-ed"; exit 1; }
 	$(GO) vet -tags e2e ./...

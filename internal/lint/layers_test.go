@@ -17,7 +17,7 @@ var layers = []string{
 	"internal/reconfigure", "internal/offer", "internal/predict", "internal/decisions", "internal/ledger",
 	"internal/repo", "internal/gpu", "internal/slurm", "internal/learn", "internal/plan", "internal/wake",
 	"internal/api", "internal/inventory", "internal/config", "internal/usage", "internal/agent", "internal/watch",
-	"internal/doctor", "internal/trace", "internal/sim", "internal/report",
+	"internal/doctor", "internal/man", "internal/trace", "internal/sim", "internal/report",
 }
 
 // exceptions are imports that the order does not allow, with the reason for each.
