@@ -66,9 +66,9 @@ manual: $(B)/caelumd $(B)/caelum
 PACKAGES ?= caelum caelum-spank caelum-controller
 .PHONY: packages
 packages: prerequisites
-	$(MAKE) $(B)/caelumd $(B)/caelum plugin manual
+	$(MAKE) plugin $(if $(filter caelum,$(PACKAGES)),manual)
 	rm -rf $(B)/packages
-	VERSION=$(VERSION) COMMIT=$(COMMIT) SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) \
+	VERSION=$(VERSION) SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) \
 		contrib/packages/build "$(SLURM_CFLAGS)" $(PACKAGES)
 
 demo: prerequisites

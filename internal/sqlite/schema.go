@@ -17,8 +17,13 @@ func (k Kind) VersionAt(path string) (version int, err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
+	options := "?mode=ro&_busy_timeout=5000"
+	if _, err := os.Stat(path + "-wal"); errors.Is(err, fs.ErrNotExist) {
+		// No process has the database open. Without this option, SQLite would leave -wal and -shm files.
+		options = "?immutable=1"
+	}
 	// The header of the file is not read directly: in WAL mode, a new version may be in the -wal file only.
-	db, err := sql.Open("sqlite3", "file:"+(&url.URL{Path: path}).EscapedPath()+"?mode=ro&_busy_timeout=5000")
+	db, err := sql.Open("sqlite3", "file:"+(&url.URL{Path: path}).EscapedPath()+options)
 	if err != nil {
 		return 0, k.ExplainFile(path, err)
 	}

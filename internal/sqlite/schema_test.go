@@ -25,6 +25,12 @@ func TestVersionAt(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.Close()
+	if v, err := old.VersionAt(path); v != 1 || err != nil {
+		t.Errorf("version %d, %v; want 1", v, err)
+	}
+	if files, err := filepath.Glob(path + "*"); len(files) != 1 {
+		t.Errorf("VersionAt left %q (%v)", files, err)
+	}
 	newer := old
 	newer.Schema = append(newer.Schema, "CREATE TABLE b (x)")
 	if d, err = Open(path, newer); err != nil {
