@@ -62,6 +62,12 @@ manual: $(B)/caelumd $(B)/caelum
 	for program in caelum caelumd; do for shell in bash zsh fish; do \
 		$(B)/$$program completion $$shell >$(B)/completions/$$program.$$shell || exit 1; done; done
 
+# The files of a release: CONTRIBUTING.md, "Make a release". RELEASES are the releases of Slurm besides the one of this machine.
+RELEASES ?= 24.11
+.PHONY: release
+release:
+	contrib/packages/release $(RELEASES)
+
 # deb and rpm packages in build/packages (contrib/packages/README.md).
 PACKAGES ?= caelum caelum-spank caelum-controller
 .PHONY: packages
@@ -70,6 +76,14 @@ packages: prerequisites
 	rm -rf $(B)/packages
 	VERSION=$(VERSION) SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) \
 		contrib/packages/build "$(SLURM_CFLAGS)" $(PACKAGES)
+
+# Without Slurm: contents, lintian, rpmlint, and installation in fresh roots of Debian (contrib/packages/README.md).
+.PHONY: test-packages
+test-packages: prerequisites
+	for tool in lintian rpmlint rpm debootstrap; do command -v $$tool >/dev/null || \
+		apt-get install -y --no-install-recommends $$tool || exit 1; done
+	$(MAKE) packages
+	$(GO) test -count=1 -v -tags e2e -timeout 40m ./contrib/packages
 
 demo: prerequisites
 	$(MAKE) all
@@ -134,7 +148,7 @@ units: prerequisites
 	$(MAKE) all
 	$(GO) test -count=1 -v -tags e2e ./contrib/devcluster/e2e_units
 
-SHELL_SCRIPTS := contrib/git-hooks/commit-msg contrib/packages/build $(wildcard contrib/packages/scripts/*) \
+SHELL_SCRIPTS := contrib/git-hooks/commit-msg $(addprefix contrib/packages/,build fresh installation release) $(wildcard contrib/packages/scripts/*) \
 	$(addprefix contrib/devcluster/,devcluster prerequisites release e2e_units/boot) $(wildcard contrib/devcluster/lib/*.sh)
 lint:
 	@test -z "$$(gofmt -l cmd internal spank contrib docs)" || { gofmt -l cmd internal spank contrib docs; echo "not gofmt-ed"; exit 1; }

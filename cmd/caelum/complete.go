@@ -38,7 +38,7 @@ func complete(root *cobra.Command, g *globals) {
 		"key":      single(keys),
 		"policies": several(constant(append(place.Names(), "whole", "static", "moved")...)),
 		"profiles": several(profiles),
-		"gpus":     several(func(cmd *cobra.Command, args []string) []string { return suffixed(modelNames(cmd, args), ":") }),
+		"gpus":     several(modelsOfCluster),
 	}
 	arguments := map[string]cobra.CompletionFunc{
 		"job":      first(func(cmd *cobra.Command, _ []string) []string { return leases(cmd.Context(), g) }),
@@ -106,17 +106,19 @@ func several(f values) cobra.CompletionFunc {
 
 func constant(all ...string) values { return func(*cobra.Command, []string) []string { return all } }
 
-func suffixed(all []string, suffix string) []string {
-	for i := range all {
-		all[i] += suffix
-	}
-	return all
-}
-
 func modelNames(*cobra.Command, []string) []string {
 	var names []string
 	for _, b := range mig.Models() {
 		names = append(names, b.Name)
+	}
+	return names
+}
+
+// modelsOfCluster returns the beginnings of BOARD:COUNT.
+func modelsOfCluster(cmd *cobra.Command, args []string) []string {
+	names := modelNames(cmd, args)
+	for i := range names {
+		names[i] += ":"
 	}
 	return names
 }

@@ -56,7 +56,7 @@ func site(t *testing.T, release, other string) string {
 	}
 	_, host := names(t)
 	for _, name := range []string{"caelum", "caelum-controller", "caelum-spank-" + release} {
-		output(t, "cp", file(t, built, name, ".deb"), dir)
+		output(t, "cp", file(t, built, name, ".deb"), file(t, built, name, ".rpm"), dir)
 	}
 	output(t, "cp", "installation", dir)
 	build(t, filepath.Join(dir, "next"), "9999.0", "", "caelum", "caelum-controller")

@@ -1,5 +1,5 @@
-// Package man writes manual pages: one for each command of a program, from its help texts, and one for caelum.yaml, from
-// the table of keys in docs/configure.md. Only tests import it, with which the build writes the pages, so that the
+// Package man writes manual pages: one for each command of a program, from its help texts, and one for caelum.yaml,
+// from the table of keys in docs/configure.md. Only tests import it, with which the build writes the pages, so that the
 // installed programs do not contain it. It never starts a command.
 package man
 
@@ -80,8 +80,8 @@ func Configuration(page string) ([]byte, error) {
 	fmt.Fprintf(&b, "%% \"CAELUM.YAML\" \"5\" \"\" \"Caelum %s\" \"Caelum\"\n", version.Version)
 	b.WriteString("# NAME\ncaelum.yaml - the configuration of Caelum's agent and of its watcher\n\n" +
 		"# SYNOPSIS\n/etc/caelum/caelum.yaml\n\n" +
-		"# DESCRIPTION\ncaelumd reads this YAML file at its start. It refuses a file that contains an unknown key, or " +
-		"that a user other than root can change. A key that is not in the file has its default, and the file may be " +
+		"# DESCRIPTION\ncaelumd reads this YAML file at its start. It refuses a file that contains an unknown key, " +
+		"or that a user other than root can change. A key that is not in the file has its default, and the file may be " +
 		"missing.\n\n# KEYS\n")
 	for row := range strings.Lines(table) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(row), "|"), "|")
@@ -92,8 +92,8 @@ func Configuration(page string) ([]byte, error) {
 		fmt.Fprintf(&b, "**%s** (default: %s)\n: %s%s.\n\n", strings.Trim(cells[0], " `"),
 			strings.TrimSpace(cells[1]), strings.ToUpper(meaning[:1]), strings.TrimRight(meaning[1:], "."))
 	}
-	b.WriteString("# FILES\n/usr/share/caelum/caelum.yaml\n: An example that contains every key with its default.\n\n" +
-		"# SEE ALSO\n**caelumd(8)**, **caelum-doctor(1)**\n")
+	b.WriteString("# FILES\n/usr/share/caelum/caelum.yaml\n: An example that contains every key with its default.\n" +
+		"\n# SEE ALSO\n**caelumd(8)**, **caelum-doctor(1)**\n")
 	return md2man.Render([]byte(b.String())), nil
 }
 
