@@ -80,7 +80,7 @@ packages: prerequisites
 # Without Slurm: contents, lintian, rpmlint, and installation in fresh roots of Debian (contrib/packages/README.md).
 .PHONY: test-packages
 test-packages: prerequisites
-	for tool in lintian rpmlint rpm debootstrap; do command -v $$tool >/dev/null || \
+	for tool in lintian rpmlint rpm cpio debootstrap; do command -v $$tool >/dev/null || \
 		apt-get install -y --no-install-recommends $$tool || exit 1; done
 	$(MAKE) packages
 	$(GO) test -count=1 -v -tags e2e -timeout 40m ./contrib/packages
