@@ -163,8 +163,8 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// relativeCpio makes cpio extract all files below the current directory. rpmlint 2.4 extracts a package with plain cpio,
-// and nfpm 2.45 writes absolute names: rpmlint would install the package on this machine.
+// relativeCpio makes cpio extract all files below the current directory. rpmlint 2.4 extracts a package with plain
+// cpio, and nfpm 2.45 writes absolute names: rpmlint would install the package on this machine.
 func relativeCpio(t *testing.T) {
 	t.Helper()
 	cpio, err := exec.LookPath("cpio")

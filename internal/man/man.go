@@ -81,8 +81,8 @@ func Configuration(page string) ([]byte, error) {
 	b.WriteString("# NAME\ncaelum.yaml - the configuration of Caelum's agent and of its watcher\n\n" +
 		"# SYNOPSIS\n/etc/caelum/caelum.yaml\n\n" +
 		"# DESCRIPTION\ncaelumd reads this YAML file at its start. It refuses a file that contains an unknown key, " +
-		"or that a user other than root can change. A key that is not in the file has its default, and the file may be " +
-		"missing.\n\n# KEYS\n")
+		"or that a user other than root can change. A key that is not in the file has its default. The file may " +
+		"be missing.\n\n# KEYS\n")
 	for row := range strings.Lines(table) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(row), "|"), "|")
 		if len(cells) != 3 || strings.HasPrefix(cells[0], "---") {
