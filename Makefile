@@ -62,7 +62,7 @@ manual: $(B)/caelumd $(B)/caelum
 	for program in caelum caelumd; do for shell in bash zsh fish; do \
 		$(B)/$$program completion $$shell >$(B)/completions/$$program.$$shell || exit 1; done; done
 
-# The files of a release: CONTRIBUTING.md, "Make a release". RELEASES are the releases of Slurm besides the one of this machine.
+# The files of a release: CONTRIBUTING.md, "Make a release". RELEASES are releases of Slurm besides the one of this machine.
 RELEASES ?= 24.11
 .PHONY: release
 release:
@@ -83,6 +83,7 @@ test-packages: prerequisites
 	for tool in lintian rpmlint rpm cpio debootstrap; do command -v $$tool >/dev/null || \
 		apt-get install -y --no-install-recommends $$tool || exit 1; done
 	$(MAKE) packages
+	for release in $(RELEASES); do $(MAKE) packages SLURM=$$release || exit 1; done
 	$(GO) test -count=1 -v -tags e2e -timeout 40m ./contrib/packages
 
 demo: prerequisites
