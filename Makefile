@@ -12,14 +12,28 @@ GO      ?= go
 PREFIX  ?= /usr
 # go-nvml's bindings contain calls that NVIDIA has deprecated, so these warnings are turned off.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS := -X caelum/internal/version.Version=$(VERSION)
+# The version is that of the tag, v1.2.3 or v1.2.3-rc1, with the number of commits since then. A checkout without a tag
+# has version 0.0.0 and the number of all its commits.
+VERSION ?= $(shell (git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || \
+	echo v0.0.0-$$(git rev-list --count HEAD)-g$$(git describe --always --dirty --match none)) | sed 's/^v//')
+COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+# Of everything whose contents depend on a date.
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+LDFLAGS := -X caelum/internal/version.Version=$(VERSION) -X caelum/internal/version.Commit=$(COMMIT)
 
 # With SLURM=24.11, a target runs in a root directory with that release of Slurm (contrib/devcluster/README.md).
 ifdef SLURM
 .PHONY: all demo test check bench chaos unit e2e units release-test
 all demo test check bench chaos unit e2e units release-test:
 	contrib/devcluster/release $(SLURM) make $@ $(MAKEOVERRIDES) SLURM=
+
+# The plugin for that release, into the same directory as the packages for this machine's release.
+.PHONY: packages
+packages:
+	mkdir -p $(B)/packages
+	contrib/devcluster/release $(SLURM) make packages PACKAGES=caelum-spank VERSION=$(VERSION) COMMIT=$(COMMIT) \
+		SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(MAKEOVERRIDES) SLURM= >&2
+	contrib/devcluster/release $(SLURM) tar -C build/packages -c . | tar -C $(B)/packages -x
 else
 
 .PHONY: all demo test test-matrix release-test check bench chaos learn fuzz unit e2e units lint prerequisites install clean FORCE
@@ -37,6 +51,40 @@ plugin:
 	$(MAKE) -C spank B=$(B)
 emulator:
 	$(MAKE) -C contrib/nvml-emulator B=$(B)
+
+# The manual pages, from the help texts, and what the shells complete.
+.PHONY: manual
+manual: $(B)/caelumd $(B)/caelum
+	rm -rf $(B)/man $(B)/completions
+	mkdir -p $(B)/man $(B)/completions
+	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(GO) test -count=1 -ldflags '$(LDFLAGS)' -run '^TestManPages$$' \
+		./cmd/caelum ./cmd/caelumd -man=$(B)/man
+	for program in caelum caelumd; do for shell in bash zsh fish; do \
+		$(B)/$$program completion $$shell >$(B)/completions/$$program.$$shell || exit 1; done; done
+
+# The files of a release: CONTRIBUTING.md, "Make a release". RELEASES are releases of Slurm besides the one of this machine.
+RELEASES ?= 24.11
+.PHONY: release
+release:
+	contrib/packages/release $(RELEASES)
+
+# deb and rpm packages in build/packages (contrib/packages/README.md).
+PACKAGES ?= caelum caelum-spank caelum-controller
+.PHONY: packages
+packages: prerequisites
+	$(MAKE) plugin $(if $(filter caelum,$(PACKAGES)),manual)
+	rm -rf $(B)/packages
+	VERSION=$(VERSION) SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) \
+		contrib/packages/build "$(SLURM_CFLAGS)" $(PACKAGES)
+
+# Without Slurm: contents, lintian, rpmlint, and installation in fresh roots of Debian (contrib/packages/README.md).
+.PHONY: test-packages
+test-packages: prerequisites
+	for tool in lintian rpmlint rpm cpio debootstrap; do command -v $$tool >/dev/null || \
+		apt-get install -y --no-install-recommends $$tool || exit 1; done
+	$(MAKE) packages
+	for release in $(RELEASES); do $(MAKE) packages SLURM=$$release || exit 1; done
+	$(GO) test -count=1 -v -tags e2e -timeout 40m ./contrib/packages
 
 demo: prerequisites
 	$(MAKE) all
@@ -127,7 +175,8 @@ units: prerequisites
 	$(MAKE) all
 	$(GO) test -count=1 -v -tags e2e ./contrib/devcluster/e2e_units
 
-SHELL_SCRIPTS := contrib/git-hooks/commit-msg $(addprefix contrib/devcluster/,devcluster prerequisites release e2e_units/boot) $(wildcard contrib/devcluster/lib/*.sh)
+SHELL_SCRIPTS := contrib/git-hooks/commit-msg $(addprefix contrib/packages/,build fresh installation release) $(wildcard contrib/packages/scripts/*) \
+	$(addprefix contrib/devcluster/,devcluster prerequisites release e2e_units/boot) $(wildcard contrib/devcluster/lib/*.sh)
 lint:
 	@test -z "$$(gofmt -l cmd internal spank contrib docs)" || { gofmt -l cmd internal spank contrib docs; echo "run gofmt -w on these files"; exit 1; }
 	$(GO) vet -tags e2e ./...

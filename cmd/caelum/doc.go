@@ -7,6 +7,8 @@
 // All commands:
 //
 //	main.go                 the root command, exit statuses, calls to the agent (callTimeout 10 s), JSON output, plurals
+//	version.go              caelum version
+//	complete.go             the values that the shell completes: GPU models, profiles, policies, jobs, keys
 //	models.go               for profiles, layouts, place and simulate: GPU models by name, drawings, tables
 //
 // Jobs and the node:

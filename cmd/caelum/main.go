@@ -109,7 +109,9 @@ configuration that Slurm needs, and calculates how a GPU can be partitioned.
 		newPredict(g),
 		newProfileJob(g),
 		newAdopt(g),
+		newVersion(g),
 	)
+	complete(cmd, g)
 	finish(cmd)
 	return cmd
 }

@@ -146,13 +146,22 @@ func cancelled(why error, jobs []measurement) error {
 	for _, m := range jobs {
 		ids = append(ids, strconv.FormatUint(uint64(m.Job), 10))
 	}
-	cmd := exec.Command("scancel", append([]string{"--quiet"}, ids...)...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that a second Ctrl-C does not end scancel
-	if text, err := cmd.CombinedOutput(); err != nil {
+	text, err := scancel(ids)
+	if ended := new(exec.ExitError); errors.As(err, &ended) && !ended.Exited() {
+		text, err = scancel(ids) // a signal to the process group can arrive before scancel has its own group
+	}
+	if err != nil {
 		return fmt.Errorf(
 			"%w; couldn't cancel the jobs %s: %w: %.200s; cancel them with scancel",
 			why, strings.Join(ids, " "), err, text,
 		)
 	}
 	return fmt.Errorf("%w; cancelled the jobs %s", why, strings.Join(ids, " "))
+}
+
+// scancel cancels the jobs and returns the output of scancel(1). A second Ctrl-C does not end scancel.
+func scancel(ids []string) ([]byte, error) {
+	cmd := exec.Command("scancel", append([]string{"--quiet"}, ids...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd.CombinedOutput()
 }

@@ -25,6 +25,7 @@
 //
 //	agent.go      the agent's status: publishing, GPUs, instances; owners and modes of capability files
 //	plugin.go     finds and checks plugstack.conf, the plugin's release (plugin_version), its Go object and run_dir
+//	installed.go  the plugins in the usual directories and their Slurm releases, for caelum version
 //	files.go      owners and modes of files that root uses; the restrictions of caelumd.service
 //	confine.go    whether the plugin's BPF program is attached to the cgroup of all steps
 //	driver.go     NVreg_ModifyDeviceFiles, and device files that are missing

@@ -67,6 +67,19 @@ func TestPluginVersion(t *testing.T) {
 	if v, err := pluginVersion(file); err != nil || v != 0x160508 || release(v) != "22.05" {
 		t.Errorf("%x %v", v, err)
 	}
+	plugin := filepath.Join(dir, "x", "slurm", "spank_caelum.so")
+	if err := os.MkdirAll(filepath.Dir(plugin), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(object, plugin); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "spank_caelum.so"), "text")
+	got := pluginsIn([]string{filepath.Join(dir, "*", "slurm"), dir, filepath.Join(dir, "none")})
+	want := []InstalledPlugin{{plugin, "22.05.8"}, {filepath.Join(dir, "spank_caelum.so"), ""}}
+	if !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
 }
 
 func TestPluginVersionNeedsTheSymbol(t *testing.T) {

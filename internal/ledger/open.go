@@ -51,3 +51,9 @@ func Open(path string) (*Ledger, error) {
 	}
 	return &Ledger{db}, nil
 }
+
+// Supports returns the version of the schema that this release gives to ledgers.
+func Supports() int { return kind.Supports() }
+
+// VersionAt returns the version of the schema of the ledger at path, and 0 if there is no ledger. It changes nothing.
+func VersionAt(path string) (int, error) { return kind.VersionAt(path) }

@@ -18,7 +18,8 @@ var layers = []string{
 	"internal/reconfigure", "internal/offer", "internal/predict", "internal/decisions", "internal/ledger",
 	"internal/repo", "internal/gpu", "internal/slurm", "internal/tags", "internal/eligible", "internal/learn",
 	"internal/plan", "internal/wake", "internal/api", "internal/inventory", "internal/config", "internal/usage",
-	"internal/agent", "internal/watch", "internal/doctor", "internal/trace", "internal/sim", "internal/report",
+	"internal/agent", "internal/watch", "internal/doctor", "internal/man", "internal/trace", "internal/sim",
+	"internal/report",
 }
 
 // leaves are packages that import no other package of Caelum, with the reason for each.

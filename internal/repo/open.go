@@ -53,6 +53,12 @@ var kind = sqlite.Kind{
 	Options: "_busy_timeout=30000&_foreign_keys=on",
 }
 
+// Supports returns the version of the schema that this release gives to repositories.
+func Supports() int { return kind.Supports() }
+
+// VersionAt returns the version of the schema of the repository at path, and 0 if there is none. It changes nothing.
+func VersionAt(path string) (int, error) { return kind.VersionAt(path) }
+
 // Repo is the repository of earlier runs. Several goroutines and several processes may use it at the same time. Its
 // errors include the remedy.
 //

@@ -12,5 +12,6 @@
 // Files:
 //
 //	db.go       Kind; Open, its checks and the migration of the schema; transactions and queries; checkpointPages 64
+//	schema.go   the version of a database that stays unchanged, for the check before a downgrade
 //	explain.go  the error texts and their remedies; damaged, foreign and newer files (ErrDamaged, ErrForeign, ErrNewer)
 package sqlite

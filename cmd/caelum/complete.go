@@ -1,0 +1,248 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"caelum/internal/api"
+	"caelum/internal/config"
+	"caelum/internal/mig"
+	"caelum/internal/place"
+	"caelum/internal/repo"
+	"caelum/internal/slurm"
+)
+
+// completeTimeout limits the calls that complete a word, because the user's shell waits for them.
+const completeTimeout = 2 * time.Second
+
+// values returns the values that a word of a command line can have. A tab separates a value from its description.
+type values func(cmd *cobra.Command, args []string) []string
+
+// complete registers the values of flags and arguments that the shell completes. A flag has the same values in all
+// commands. The shell completes the names of files for the other flags, and for the arguments of profile-job and of
+// repo import.
+func complete(root *cobra.Command, g *globals) {
+	flags := map[string]cobra.CompletionFunc{
+		"board":    single(modelNames),
+		"policy":   single(constant(place.Names()...)),
+		"section":  single(constant(sections...)),
+		"queue":    single(constant(slices.Sorted(maps.Keys(disciplines))...)),
+		"key":      single(keys),
+		"policies": several(constant(append(place.Names(), "whole", "static", "moved")...)),
+		"profiles": several(profiles),
+		"gpus":     several(modelsOfCluster),
+	}
+	arguments := map[string]cobra.CompletionFunc{
+		"job":      first(func(cmd *cobra.Command, _ []string) []string { return leases(cmd.Context(), g) }),
+		"explain":  first(queue("PENDING")),
+		"predict":  first(queue("")),
+		"profiles": first(modelNames),
+		"layouts":  first(modelNames),
+		"place":    single(profiles),
+		"show":     first(keys),
+	}
+	for _, cmd := range allBelow(root) {
+		for name, f := range flags {
+			// gpus is a number in predict, and the cluster in simulate.
+			if flag := cmd.Flags().Lookup(name); flag != nil && flag.Value.Type() != "int" {
+				cobra.CheckErr(cmd.RegisterFlagCompletionFunc(name, f))
+			}
+		}
+		switch {
+		case arguments[cmd.Name()] != nil:
+			cmd.ValidArgsFunction = arguments[cmd.Name()]
+		case cmd.Name() != "profile-job" && cmd.Name() != "import":
+			cmd.ValidArgsFunction = cobra.NoFileCompletions
+		}
+	}
+}
+
+// allBelow returns the commands below cmd, at every depth.
+func allBelow(cmd *cobra.Command) (all []*cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		all = append(append(all, sub), allBelow(sub)...)
+	}
+	return all
+}
+
+// single completes a flag or an argument with one of the values.
+func single(f values) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return f(cmd, args), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// first is like single, for a command that takes one argument.
+func first(f values) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return single(f)(cmd, args, word)
+	}
+}
+
+// several completes the last value of a list with commas.
+func several(f values) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		before := word[:strings.LastIndexByte(word, ',')+1]
+		var all []string
+		for _, value := range f(cmd, args) {
+			if !slices.Contains(strings.Split(before, ","), value) {
+				all = append(all, before+value)
+			}
+		}
+		return all, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
+}
+
+func constant(all ...string) values { return func(*cobra.Command, []string) []string { return all } }
+
+func modelNames(*cobra.Command, []string) []string {
+	var names []string
+	for _, b := range mig.Models() {
+		names = append(names, b.Name)
+	}
+	return names
+}
+
+// modelsOfCluster returns the beginnings of BOARD:COUNT.
+func modelsOfCluster(cmd *cobra.Command, args []string) []string {
+	names := modelNames(cmd, args)
+	for i := range names {
+		names[i] += ":"
+	}
+	return names
+}
+
+// profiles returns the profiles of the GPU models that the command line names so far, or those of all models.
+func profiles(cmd *cobra.Command, args []string) []string {
+	var models []*mig.Model
+	for _, name := range namedModels(cmd, args) {
+		if b, err := modelNamed(name); err == nil {
+			models = append(models, b)
+		}
+	}
+	if len(models) == 0 {
+		models = mig.Models()
+	}
+	var names []string
+	for _, b := range models {
+		for _, name := range profileNames(b.Select(mig.Plain)) {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// namedModels returns the values of --board and --gpus, and the argument of layouts.
+func namedModels(cmd *cobra.Command, args []string) (names []string) {
+	if cmd.Name() == "layouts" {
+		names = args
+	}
+	if f := cmd.Flag("board"); f != nil && f.Changed {
+		if v, ok := f.Value.(*flagInOrder); ok {
+			for _, given := range *v.all {
+				if given.flag == v.name {
+					names = append(names, given.value)
+				}
+			}
+		} else {
+			names = append(names, f.Value.String())
+		}
+	}
+	gpus, _ := cmd.Flags().GetStringSlice("gpus")
+	for _, text := range gpus {
+		name, _, _ := strings.Cut(text, ":")
+		names = append(names, name)
+	}
+	return names
+}
+
+// leases returns the jobs that hold slices on this node. It returns none if the agent does not answer.
+func leases(ctx context.Context, g *globals) (jobs []string) {
+	ctx, cancel := context.WithTimeout(ctx, completeTimeout)
+	defer cancel()
+	status, err := api.NewClient(g.runDir).Status(ctx)
+	if err != nil {
+		return nil
+	}
+	for _, l := range status.Leases {
+		jobs = append(jobs, described(fmt.Sprint(l.Job), l.Name, l.User))
+	}
+	return jobs
+}
+
+// listJobs reads slurmctld's jobs. Tests replace it.
+var listJobs = func(ctx context.Context) ([]slurm.Job, error) {
+	return slurm.New(slurm.Options{Timeout: completeTimeout}).Jobs(ctx)
+}
+
+// queue returns slurmctld's jobs in a state, or in any state if state is empty. There are none if slurmctld does not
+// answer.
+func queue(state string) values {
+	return func(cmd *cobra.Command, _ []string) (ids []string) {
+		jobs, err := listJobs(cmd.Context())
+		if err != nil {
+			return nil
+		}
+		for _, j := range jobs {
+			if state == "" || j.State == state {
+				ids = append(ids, described(fmt.Sprint(j.ID), j.Name, j.User))
+			}
+		}
+		return ids
+	}
+}
+
+// keys returns the keys with runs in the repository, or the caller's own keys if the caller may not read it. There are
+// none if the repository cannot be opened.
+func keys(cmd *cobra.Command, _ []string) (all []string) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
+	defer cancel()
+	o := repoOptions{config: cmd.Flag("config").Value.String(), path: cmd.Flag("repo").Value.String()}
+	cfg, err := config.Load(o.config)
+	if err != nil {
+		return nil
+	}
+	r, err := o.unchanged(ctx, cfg)
+	if err != nil {
+		return nil
+	}
+	defer r.Close()
+	scripts, err := r.Scripts()
+	if err != nil {
+		return nil
+	}
+	for _, s := range scripts {
+		all = append(all, described(s.Key, s.Name, s.User))
+	}
+	return all
+}
+
+// unchanged opens the repository like read, but neither creates a file nor sets a damaged one aside.
+func (o repoOptions) unchanged(ctx context.Context, cfg config.Config) (*repo.Repo, error) {
+	if o.ownOnly(cfg) {
+		return ownRuns(ctx, cfg)
+	}
+	path := cmp.Or(o.path, cfg.Repo)
+	if _, err := os.Stat(path); err != nil {
+		return nil, err
+	}
+	return repo.OpenAsItIs(path)
+}
+
+// described returns a value with the name and the user of its job, which the shell shows beside the value.
+func described(value, name, user string) string {
+	return value + "\t" + printable(name+" of "+user)
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"caelum/internal/api"
+	"caelum/internal/mig"
+	"caelum/internal/place"
+	"caelum/internal/predict"
+	"caelum/internal/repo"
+	"caelum/internal/slurm"
+)
+
+// completed returns the values that cobra's __complete prints for the last argument, and the number of its directive.
+func completed(t *testing.T, args ...string) (all []string, directive string) {
+	t.Helper()
+	var out bytes.Buffer
+	root := newRoot()
+	root.SetOut(&out)
+	root.SetErr(&bytes.Buffer{})
+	root.SetArgs(append([]string{"__complete"}, args...))
+	if err := root.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	last := len(lines) - 1
+	return lines[:last:last], strings.TrimPrefix(lines[last], ":")
+}
+
+// Directives of cobra, as __complete prints them.
+const (
+	files       = "0"
+	noFiles     = "4"
+	listNoFiles = "6" // noFiles, and no space after the value
+)
+
+func TestComplete(t *testing.T) {
+	var models, clusters []string
+	for _, b := range mig.Models() {
+		models, clusters = append(models, b.Name), append(clusters, b.Name+":")
+	}
+	a30 := []string{"1g.6gb", "2g.12gb", "4g.24gb"}
+	for _, c := range []struct {
+		line      string
+		want      []string
+		directive string
+	}{
+		{"profiles |", models, noFiles},
+		{"profiles A30 |", nil, noFiles},
+		{"layouts |A30", []string{"A30-24GB"}, noFiles},
+		{"layouts A30 --profiles |", a30, listNoFiles},
+		{"place --policy |", place.Names(), noFiles},
+		{"place --board A30 |", a30, noFiles},
+		{"place --board A30 1g.6gb |2", []string{"2g.12gb"}, noFiles},
+		{"place --board A30 --profiles |1g.6gb,", []string{"1g.6gb,2g.12gb", "1g.6gb,4g.24gb"}, listNoFiles},
+		{"simulate --gpus |", clusters, listNoFiles},
+		{"simulate --gpus A30:2 --profiles |", a30, listNoFiles},
+		{"simulate --policies |whole,st", []string{"whole,static"}, listNoFiles},
+		{"simulate --queue |e", []string{"easy"}, noFiles},
+		{"predict --gpus |", nil, files},
+		{"predict --board |A30", []string{"A30-24GB"}, noFiles},
+		{"profile-job --board A30 --profiles |", a30, listNoFiles},
+		{"profile-job |", nil, files},
+		{"repo import |", nil, files},
+		{"repo list |", nil, noFiles},
+		{"slurm-config --section |g", []string{"gres.conf"}, noFiles},
+		{"status |", nil, noFiles},
+	} {
+		words := strings.Split(c.line, " ")
+		words[len(words)-1] = strings.TrimPrefix(words[len(words)-1], "|")
+		got, directive := completed(t, words...)
+		// __complete prints functions' values with another beginning too; the shell filters them.
+		got = slices.DeleteFunc(got, func(v string) bool { return !strings.HasPrefix(v, words[len(words)-1]) })
+		if !slices.Equal(got, c.want) || directive != c.directive {
+			t.Errorf("%s: %q, directive %s; want %q, %s", c.line, got, directive, c.want, c.directive)
+		}
+	}
+}
+
+func TestCompleteJobs(t *testing.T) {
+	defer func(f func(context.Context) ([]slurm.Job, error)) { listJobs = f }(listJobs)
+	listJobs = func(context.Context) ([]slurm.Job, error) {
+		return []slurm.Job{
+			{ID: 7, Name: "train\x1b[2J\n", User: "user1", State: "RUNNING"},
+			{ID: 8, Name: "wait", User: "user2", State: "PENDING"},
+		}, nil
+	}
+	for command, want := range map[string][]string{
+		"predict": {"7\ttrain?[2J? of user1", "8\twait of user2"},
+		"explain": {"8\twait of user2"},
+	} {
+		if got, directive := completed(t, command, ""); !slices.Equal(got, want) || directive != noFiles {
+			t.Errorf("%s: %q, directive %s; want %q", command, got, directive, want)
+		}
+		if got, _ := completed(t, command, "7", ""); len(got) > 0 {
+			t.Errorf("%s: %q after a job", command, got)
+		}
+	}
+	listJobs = func(context.Context) ([]slurm.Job, error) { return nil, errors.New("no slurmctld") }
+	if got, directive := completed(t, "explain", ""); len(got) > 0 || directive != noFiles {
+		t.Errorf("without slurmctld: %q, directive %s", got, directive)
+	}
+}
+
+func TestCompleteLeases(t *testing.T) {
+	dir := t.TempDir()
+	if got, directive := completed(t, "--run-dir", dir, "job", ""); len(got) > 0 || directive != noFiles {
+		t.Errorf("without an agent: %q, directive %s", got, directive)
+	}
+	l, err := api.Listen(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := api.NewServer(fixed{})
+	go server.Serve(l)
+	defer server.Close()
+	status, err := fixed{}.Status(t.Context())
+	if err != nil || len(status.Leases) == 0 {
+		t.Fatalf("the agent of the tests has no leases (%v)", err)
+	}
+	got, _ := completed(t, "--run-dir", dir, "job", "")
+	if len(got) != len(status.Leases) || !strings.HasPrefix(got[0], "7\ttrain") {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestCompleteKeys also checks that a completion changes no file.
+func TestCompleteKeys(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "repo.db")
+	line := []string{"repo", "show", "--repo", path, ""}
+	if got, _ := completed(t, line...); len(got) > 0 {
+		t.Errorf("without a repository: %q", got)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Error("the completion created a repository")
+	}
+	if err := os.WriteFile(path, bytes.Repeat([]byte("text"), 200), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := completed(t, line...); len(got) > 0 {
+		t.Errorf("of a damaged repository: %q", got)
+	}
+	if left, err := filepath.Glob(path + "*"); len(left) != 1 || err != nil {
+		t.Errorf("the completion made %q (%v)", left, err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	r, err := repo.Open(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := predict.Run{
+		Job: 7, Node: "n1", Start: 1700000000, User: "user1", Name: "train",
+		Seconds: 60, Board: "a100", Profile: "1g.5gb", Slices: 1,
+	}
+	run.Key = "16e6c08ad68451a8"
+	if _, err := r.Add(run); err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	for _, line := range [][]string{line, {"predict", "--repo", path, "--key", ""}} {
+		if got, _ := completed(t, line...); !slices.Equal(got, []string{"16e6c08ad68451a8\ttrain of user1"}) {
+			t.Errorf("%q: %q", line, got)
+		}
+	}
+}

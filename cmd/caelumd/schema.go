@@ -1,0 +1,103 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"caelum/internal/config"
+	"caelum/internal/ledger"
+	"caelum/internal/repo"
+	"caelum/internal/sqlite"
+)
+
+// newSchema returns the command with which a package checks, before it replaces this release by another one, that the
+// other release can read the databases.
+func newSchema(path *string) *cobra.Command {
+	var supported string
+	cmd := &cobra.Command{
+		Use:   "schema",
+		Short: "Show the versions of the database schemas, or compare them with another release's",
+		Long: `schema prints the versions of the database schemas that this release of Caelum uses. A package
+contains this line of its own release. Before the package replaces another release, it runs
+the installed "caelumd schema --supported LINE", which compares LINE with the databases on this
+host. schema changes no database, and the agent may run.
+
+EXIT STATUS
+  0  without --supported, or if each database has a version of LINE or an older one
+  1  a database has a newer version or cannot be read; the reason is on standard error`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if supported != "" {
+				return checkSchemas(*path, supported)
+			}
+			return printSchemas(cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().StringVar(&supported, "supported", "", "the versions of the other release, as its schema prints them")
+	return cmd
+}
+
+// database is a kind of database that caelumd keeps.
+type database struct {
+	name      string
+	path      func(config.Config) string
+	supported func() int
+	versionAt func(path string) (int, error)
+}
+
+var databases = []database{
+	{
+		"ledger", func(c config.Config) string { return filepath.Join(c.StateDir, "ledger.db") },
+		ledger.Supports, ledger.VersionAt,
+	},
+	{"repository", func(c config.Config) string { return c.Repo }, repo.Supports, repo.VersionAt},
+}
+
+// printSchemas prints the versions that this release supports, for example "ledger=2,repository=3".
+func printSchemas(w io.Writer) error {
+	var all []string
+	for _, d := range databases {
+		all = append(all, fmt.Sprintf("%s=%d", d.name, d.supported()))
+	}
+	_, err := fmt.Fprintln(w, strings.Join(all, ","))
+	return err
+}
+
+// checkSchemas returns an error if a database on this host has a newer schema than supported, a line of printSchemas. A
+// damaged database is no reason to keep a release. If the configuration is invalid, the default paths apply.
+func checkSchemas(path, supported string) error {
+	cfg, err := config.Load(path)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "caelumd:", err)
+		cfg = config.Defaults()
+	}
+	limits := map[string]int{}
+	for word := range strings.SplitSeq(supported, ",") {
+		name, number, _ := strings.Cut(word, "=")
+		if limits[name], err = strconv.Atoi(number); err != nil {
+			return fmt.Errorf("--supported: %q has no version; give the line that the other release prints", word)
+		}
+	}
+	for _, d := range databases {
+		file := d.path(cfg)
+		switch has, err := d.versionAt(file); {
+		case errors.Is(err, sqlite.ErrDamaged):
+		case err != nil:
+			return err
+		case has > limits[d.name]:
+			return fmt.Errorf(
+				"the %s %s has schema version %d, but the other release supports at most version %d; "+
+					"keep this release, or drain the node and move the file away",
+				d.name, file, has, limits[d.name],
+			)
+		}
+	}
+	return nil
+}

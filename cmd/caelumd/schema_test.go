@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"caelum/internal/ledger"
+	"caelum/internal/repo"
+)
+
+// TestSchema compares databases of this release, one of which is open, with the lines of other releases.
+func TestSchema(t *testing.T) {
+	dir := t.TempDir()
+	config := filepath.Join(dir, "caelum.yaml")
+	text := fmt.Sprintf("state_dir: %s\nrepo: %s/repo.db\n", dir, dir)
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	own, err := run(t, "schema")
+	own = strings.TrimSpace(own)
+	if want := fmt.Sprintf("ledger=%d,repository=%d", ledger.Supports(), repo.Supports()); err != nil || own != want {
+		t.Fatalf("%q, %v; want %q", own, err, want)
+	}
+	check := func(line, want string) {
+		t.Helper()
+		_, err := run(t, "schema", "--config", config, "--supported", line)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("--supported %s: %v, want %q", line, err, want)
+		}
+	}
+	check("ledger=0,repository=0", "") // there are no databases yet
+	l, err := ledger.Open(filepath.Join(dir, "ledger.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	r, err := repo.Open(filepath.Join(dir, "repo.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	check(own, "")
+	check(fmt.Sprintf("ledger=%d,repository=%d", ledger.Supports()+1, repo.Supports()+1), "")
+	check(fmt.Sprintf("ledger=%d,repository=%d", ledger.Supports()-1, repo.Supports()), "the ledger "+dir)
+	check(fmt.Sprintf("ledger=%d,repository=%d", ledger.Supports(), repo.Supports()-1), "the repository "+dir)
+	check("ledger", "has no version")
+	if err := os.WriteFile(filepath.Join(dir, "repo.db"), bytes.Repeat([]byte("text"), 200), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check(own, "")
+}

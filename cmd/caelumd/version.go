@@ -1,0 +1,33 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"caelum/internal/version"
+)
+
+func newVersion() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Show the release of Caelum",
+		Long: `version shows the release and the commit of this program, and the Go release that compiled it.
+
+EXIT STATUS
+  0  always`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v := version.Current()
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(v)
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "caelumd %s\ncommit %s\n%s\n", v.Version, v.Commit, v.Go)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}

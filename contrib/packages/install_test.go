@@ -1,0 +1,94 @@
+//go:build e2e
+
+package packages
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// suites are the Debian suites by their release of Slurm.
+var suites = map[string]string{"22.05": "bookworm", "24.11": "trixie", "26.05": "sid"}
+
+// TestInstallation installs, upgrades, downgrades and removes the packages in a fresh root of each suite for which a
+// plugin was built (script installation).
+func TestInstallation(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it makes mounts")
+	}
+	plugins, err := filepath.Glob(filepath.Join(built, "caelum-spank-*.deb"))
+	if err != nil || len(plugins) == 0 {
+		t.Fatalf("no plugin in %s (%v); run `make packages`", built, err)
+	}
+	for _, path := range plugins {
+		release, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(path), "caelum-spank-"), "_")
+		t.Run(release, func(t *testing.T) {
+			suite := suites[release]
+			if suite == "" {
+				t.Fatalf("no Debian suite with Slurm %s is known", release)
+			}
+			other := "24.11"
+			if release == other {
+				other = "22.05"
+			}
+			cmd := exec.Command("./fresh", suite, site(t, release, other), "/packages/installation", release, other)
+			out, err := cmd.CombinedOutput()
+			t.Logf("Debian %s, Slurm %s\n%s", suite, release, out)
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// site returns a directory with the script installation and the packages that it needs: those of `make packages`, in
+// next those of a later release, in old a release that supports older schemas only, and a plugin for another release of
+// Slurm. All have the same programs; their control files differ.
+func site(t *testing.T, release, other string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, host := names(t)
+	for _, name := range []string{"caelum", "caelum-controller", "caelum-spank-" + release} {
+		output(t, "cp", file(t, built, name, ".deb"), file(t, built, name, ".rpm"), dir)
+	}
+	output(t, "cp", "installation", dir)
+	build(t, filepath.Join(dir, "next"), "9999.0", "", "caelum", "caelum-controller")
+	build(t, filepath.Join(dir, "next"), "9999.0", header(t, release), "caelum-spank")
+	if other != host || release != host {
+		build(t, dir, "1.0.0", header(t, other), "caelum-spank")
+	}
+	old, tree := filepath.Join(dir, "old"), filepath.Join(t.TempDir(), "tree")
+	if err := os.Mkdir(old, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	output(t, "dpkg-deb", "-R", file(t, built, "caelum", ".deb"), tree)
+	output(t, "sed", "-i", "s/^Version: .*/Version: 0.0.0-1/", tree+"/DEBIAN/control")
+	output(t, "sed", "-i", "s/repository=[0-9]*/repository=0/", tree+"/DEBIAN/preinst")
+	output(t, "dpkg-deb", "-b", tree, old)
+	return dir
+}
+
+// header returns the compiler's option for headers of a release of Slurm, of which a package needs only the number.
+func header(t *testing.T, release string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "slurm"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf("#define SLURM_VERSION_NUMBER 0x%02x%02x00\n", major, minor)
+	if err := os.WriteFile(filepath.Join(dir, "slurm/slurm_version.h"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return "-I" + dir
+}

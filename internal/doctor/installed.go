@@ -1,0 +1,48 @@
+package doctor
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// InstalledPlugin is a file spank_caelum.so and the Slurm release for which it was built.
+type InstalledPlugin struct {
+	File string `json:"file"`
+	// Slurm is the release with its third number, for example 22.05.8. It is empty if the file exports no release.
+	Slurm string `json:"slurm"`
+}
+
+// pluginDirs are patterns of Slurm's plugin directory: in Debian's packages, in SchedMD's Debian packages, on EL, and
+// in Slurm's own default.
+var pluginDirs = []string{"/usr/lib/*/slurm-wlm", "/usr/lib/*/slurm", "/usr/lib64/slurm", "/usr/local/lib/slurm"}
+
+// InstalledPlugins returns the plugins in the directories in which packages install Slurm's plugins. It does not read
+// plugstack.conf, so it also works on hosts on which Slurm is not configured.
+func InstalledPlugins() []InstalledPlugin { return pluginsIn(pluginDirs) }
+
+func pluginsIn(dirs []string) []InstalledPlugin {
+	var found []InstalledPlugin
+	for _, dir := range dirs {
+		files, _ := filepath.Glob(filepath.Join(dir, pluginName))
+		for _, path := range slices.Sorted(slices.Values(files)) {
+			found = append(found, InstalledPlugin{path, builtFor(path)})
+		}
+	}
+	return found
+}
+
+// builtFor returns the Slurm release for which the plugin at path was built, or "".
+func builtFor(path string) string {
+	file, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	version, err := pluginVersion(file)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("%s.%d", release(version), version&0xff)
+}

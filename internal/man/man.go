@@ -1,0 +1,103 @@
+// Package man writes manual pages: one for each command of a program, from its help texts, and one for caelum.yaml,
+// from the table of keys in docs/configure.md. Only tests import it, with which the build writes the pages, so that the
+// installed programs do not contain it. It never starts a command.
+package man
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/cpuguy83/go-md2man/v2/md2man"
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+
+	"caelum/internal/version"
+)
+
+// Commands writes the manual pages of root and of all its commands into dir, in a section such as "1". It changes the
+// texts of the commands. The pages have the date SOURCE_DATE_EPOCH, or today's.
+func Commands(root *cobra.Command, dir, section string) error {
+	prepare(root)
+	header := doc.GenManHeader{Section: section, Source: "Caelum " + version.Version, Manual: "Caelum"}
+	return doc.GenManTree(root, &header, dir)
+}
+
+// prepare converts the help texts of cmd and of all commands below to Markdown, which package doc expects. It removes
+// cobra's own commands, which have no page.
+func prepare(cmd *cobra.Command) {
+	cmd.DisableAutoGenTag = true
+	cmd.Root().CompletionOptions.DisableDefaultCmd = true
+	cmd.Root().SetHelpCommand(&cobra.Command{Hidden: true})
+	cmd.Long = markdown(cmd.Long)
+	for _, sub := range cmd.Commands() {
+		prepare(sub)
+	}
+}
+
+// heading is a line of a help text that begins a section: EXIT STATUS, or ENDS with an explanation.
+var heading = regexp.MustCompile(`^([A-Z][A-Z ]+)(, .*)?$`)
+
+// markdown converts a help text. Lines that begin with two blanks keep their columns. The other lines are paragraphs,
+// and a line in capital letters is a heading.
+func markdown(help string) string {
+	var b strings.Builder
+	columns := false // the last line was one that keeps its columns
+	for line := range strings.SplitSeq(help, "\n") {
+		indented := strings.HasPrefix(line, "  ")
+		if indented != columns && line != "" {
+			b.WriteString("\n")
+			columns = indented
+		}
+		switch m := heading.FindStringSubmatch(line); {
+		case indented:
+			b.WriteString("    " + line + "\n")
+		case m != nil:
+			fmt.Fprintf(&b, "# %s\n", line)
+		default:
+			b.WriteString(escape(line) + "\n")
+		}
+	}
+	return b.String()
+}
+
+// escape protects the characters of a line that Markdown would interpret.
+func escape(line string) string {
+	return strings.NewReplacer("_", `\_`, "*", `\*`, "<", `\<`, "|", `\|`).Replace(line)
+}
+
+// link is a link of Markdown, whose target a manual page cannot show.
+var link = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
+
+// Configuration returns the manual page caelum.yaml(5). page is docs/configure.md, whose first table lists the keys.
+func Configuration(page string) ([]byte, error) {
+	_, table, found := strings.Cut(page, "\n| key | default | meaning |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	if !found {
+		return nil, fmt.Errorf("docs/configure.md has no table of keys")
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%% \"CAELUM.YAML\" \"5\" \"\" \"Caelum %s\" \"Caelum\"\n", version.Version)
+	b.WriteString("# NAME\ncaelum.yaml - the configuration of Caelum's agent and of its watcher\n\n" +
+		"# SYNOPSIS\n/etc/caelum/caelum.yaml\n\n" +
+		"# DESCRIPTION\ncaelumd reads this YAML file at its start. It refuses a file that contains an unknown key, " +
+		"or that a user other than root can change. A key that is not in the file has its default. The file may " +
+		"be missing.\n\n# KEYS\n")
+	for row := range strings.Lines(table) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(row), "|"), "|")
+		if len(cells) != 3 || strings.HasPrefix(cells[0], "---") {
+			continue
+		}
+		meaning := link.ReplaceAllString(strings.TrimSpace(cells[2]), "$1")
+		fmt.Fprintf(&b, "**%s** (default: %s)\n: %s%s.\n\n", strings.Trim(cells[0], " `"),
+			strings.TrimSpace(cells[1]), strings.ToUpper(meaning[:1]), strings.TrimRight(meaning[1:], "."))
+	}
+	b.WriteString("# FILES\n/usr/share/caelum/caelum.yaml\n: An example that contains every key with its default.\n" +
+		"\n# SEE ALSO\n**caelumd(8)**, **caelum-doctor(1)**\n")
+	return md2man.Render([]byte(b.String())), nil
+}
+
+// Page returns the name of the file with the manual page of a command.
+func Page(cmd *cobra.Command, section string) string {
+	return strings.ReplaceAll(cmd.CommandPath(), " ", "-") + "." + section
+}
