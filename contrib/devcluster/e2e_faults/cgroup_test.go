@@ -14,7 +14,7 @@ func TestRestartsInCgroups(t *testing.T) {
 	for _, version := range []string{"v1", "v2"} {
 		t.Run(version, func(t *testing.T) {
 			s := start(t, cluster.Options{Nodes: 1, GPUs: 1, Cgroup: version})
-			const job = "cuda-process --exclusive --seconds 0.3 && grep -h job_ /proc/self/cgroup"
+			const job = "cuda-process --exclusive --seconds 0.3 && grep -hE '/job_|slurmstepd.scope/' /proc/self/cgroup"
 			s.Completed(s.Submit(job, "--gres=mig:1g.5gb:1"))
 			keep := s.Submit("./hold keep", "--gres=mig:2g.10gb:1")
 			s.Running(keep)

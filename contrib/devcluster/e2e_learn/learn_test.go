@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -84,10 +85,8 @@ func recordJob(r *repo.Repo, dbd *slurm.Client, id uint32) error {
 	if err := dbd.SetAccounting(ctx, newest, slurm.AdminComment, text); err != nil {
 		return err
 	}
-	// If a summary would damage the text of another tool, the text is left unchanged. Otherwise the record contains
-	// both.
-	if err := dbd.SetAccounting(ctx, newest, slurm.SystemComment, "JS1:H4sI "+text); !errors.Is(err, slurm.ErrSpoils) {
-		return fmt.Errorf("another tool's text: %v", err)
+	if err := beside(ctx, dbd, newest, text); err != nil {
+		return err
 	}
 	again, err := dbd.RecordsOf(ctx, slurm.AdminComment, id)
 	if err != nil {
@@ -98,6 +97,24 @@ func recordJob(r *repo.Repo, dbd *slurm.Client, id uint32) error {
 	}
 	if len(again) != len(records) || len(again) > 1 && len(predict.Summaries(again[0].Text)) != 0 {
 		return errors.New("an earlier run's record was written")
+	}
+	return nil
+}
+
+// beside writes text beside the text of another tool that contains capital letters. If sacctmgr would change the other
+// text (until 22.05), the record must stay unchanged.
+func beside(ctx context.Context, dbd *slurm.Client, rec slurm.Record, text string) error {
+	out, err := exec.CommandContext(ctx, "sacctmgr", "-V").Output()
+	if err != nil {
+		return err
+	}
+	release, err := slurm.ParseRelease(string(out))
+	if err != nil {
+		return err
+	}
+	err = dbd.SetAccounting(ctx, rec, slurm.SystemComment, "JS1:H4sI "+text)
+	if release.KeepsCase() != (err == nil) || err != nil && !errors.Is(err, slurm.ErrSpoils) {
+		return fmt.Errorf("beside another tool's text on %s: %w", release, err)
 	}
 	return nil
 }
