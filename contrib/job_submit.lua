@@ -470,7 +470,7 @@ local function size(t, job, predicted)
     if t.profiles[named] >= mib then return named, mig == "off" end
     local memory_of = t.profiles[named] > 0 and string.format("%s has %d MiB", named, t.profiles[named]) or
       "the memory of " .. named .. " is unknown"
-    return nil, string.format("--mig=%s and --mig-mem=%s do not agree, as %s: give one of them, or --mig=auto",
+    return nil, string.format("--mig=%s and --mig-mem=%s do not agree, because %s: give one of them, or --mig=auto",
       mig, memory, memory_of)
   end
   local fits, why = with_memory(t, mib, memory)

@@ -71,7 +71,9 @@ func checkProfiles(names []string, models ...*mig.Model) error {
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(models, func(b *mig.Model) bool { _, ok := b.ProfileIndex(name); return ok }) {
-			return usageError{fmt.Errorf("--profiles: no %q; %s", name, strings.Join(everyProfile(models), "; "))}
+			return usageError{
+				fmt.Errorf("--profiles: there is no profile %q; %s", name, strings.Join(everyProfile(models), "; ")),
+			}
 		}
 	}
 	return nil

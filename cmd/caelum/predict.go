@@ -168,7 +168,7 @@ func printPrediction(w io.Writer, p predicted) error {
 		fmt.Fprintln(w, "jobs without a script (srun, salloc) are not predicted, because their program is unknown")
 	}
 	if p.Level == predict.Unknown {
-		_, err := fmt.Fprintf(w, "no earlier run shows what the job needs: it gets the default%s\n",
+		_, err := fmt.Fprintf(w, "no earlier run shows what the job needs, so it gets the default%s\n",
 			parenthesized(p.Default))
 		return err
 	}

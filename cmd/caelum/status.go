@@ -131,7 +131,8 @@ func printGPUStatus(w io.Writer, g api.GPU, leases map[uint32]api.Lease) error {
 		}
 	}
 	if g.Unlisted {
-		fmt.Fprintln(w, "  the driver does not list processes: idle slices are destroyed and made again for each job")
+		fmt.Fprintln(w,
+			"  the driver does not list processes, so idle slices are destroyed and re-created for each job")
 	}
 	_, err := fmt.Fprintf(w, "  on offer: %s\n", offers(g.Offers))
 	return err

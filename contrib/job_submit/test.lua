@@ -264,8 +264,8 @@ for _, case in ipairs({
   {"nothing", nil, "0", "couldn't read '0'"},
   {"ten digits", nil, "1000000000", "couldn't read"},
   {"not a size, and long", nil, "\27" .. string.rep("9", 500), "couldn't read '%?9+': give"},
-  {"--mig and --mig-mem that disagree", "1g.5gb", "8G", "%-%-mig=1g%.5gb and %-%-mig%-mem=8G do not agree, as 1g%.5gb has 4864 MiB"},
-  {"a whole GPU that is too small", "off", "1T", "%-%-mig=off and %-%-mig%-mem=1T do not agree, as 7g%.40gb has 40192 MiB"},
+  {"--mig and --mig-mem that disagree", "1g.5gb", "8G", "%-%-mig=1g%.5gb and %-%-mig%-mem=8G do not agree, because 1g%.5gb has 4864 MiB"},
+  {"a whole GPU that is too small", "off", "1T", "%-%-mig=off and %-%-mig%-mem=1T do not agree, because 7g%.40gb has 40192 MiB"},
   {"an unknown --mig beside --mig-mem", "9g.99gb", "8G", "no MIG profile 9g%.99gb"},
 }) do
   local rc, job = submit({tres_per_node = "gres:gpu:1", spank_job_env = env(case[2], case[3])})

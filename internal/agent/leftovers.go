@@ -43,7 +43,7 @@ func (a *Agent) processes(g int, in *instance) (pids []int, known bool) {
 	if err != nil && !c.unlisted {
 		a.log.WithError(err).
 			WithField("gpu", g).
-			Warn("couldn't list the processes on a GPU; its idle instances are destroyed and made again for each job")
+			Warn("couldn't list the processes on a GPU; its idle instances are destroyed and re-created for each job")
 	}
 	c.unlisted = err != nil
 	return pids, err == nil

@@ -95,7 +95,7 @@ func excess(f *Facts) []Finding {
 	}
 	return []Finding{warning(
 		text+"; the agent has raised its totals by the same number",
-		"nothing to do unless --exclusive jobs must run here; "+clear,
+		"no action is necessary unless --exclusive jobs must run here; "+clear,
 	)}
 }
 
