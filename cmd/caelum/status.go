@@ -87,7 +87,7 @@ func printNotes(w io.Writer, s *api.Status) {
 		)
 	}
 	if len(s.Excess) > 0 {
-		fmt.Fprintf(w, "slurmctld counts slices as used that no job has: %s; ", counts(s.Excess))
+		fmt.Fprintf(w, "slurmctld counts slices as used that no job holds: %s; ", counts(s.Excess))
 		if len(s.ExcessShort) > 0 {
 			fmt.Fprintf(w, "the node's total of gres/mig has no room for %s, "+
 				"so jobs wait although slices are free; see `caelum doctor`\n", counts(s.ExcessShort))
@@ -105,7 +105,7 @@ func printNotes(w io.Writer, s *api.Status) {
 		fmt.Fprintf(w, "reserved for job %d, from %s: %s\n", r.Job, begin, strings.Join(reserved, ", "))
 	}
 	if n := s.SummariesWaiting; n > 0 {
-		fmt.Fprintf(w, "slurmdbd does not have the usage of %s yet\n", plural(n, "ended run"))
+		fmt.Fprintf(w, "slurmdbd has not recorded the usage of %s yet\n", plural(n, "ended run"))
 	}
 }
 

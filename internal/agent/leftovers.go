@@ -26,7 +26,7 @@ func (a *Agent) inUse(g int, in *instance) (bool, error) {
 		return false, nil
 	}
 	a.log.WithField("gpu", g).WithField("job", in.Job).WithField("uuid", in.UUID).Warnf(
-		"%s at %d is in use by processes %v of no job; its units are not offered until these processes end",
+		"%s at %d is in use by processes %v that belong to no job; its units are not offered until these processes end",
 		in.Profile, in.Start, pids)
 	return true, a.setAside(g, in, true)
 }

@@ -80,7 +80,7 @@ func (n *node) noSize(job slurm.Job, gpus int) error {
 	size := fmt.Sprintf("%s:%d", n.sizeOf(job), gpus)
 	return &uncounted{
 		fmt.Sprintf(
-			"the job has %d of gres/gpu on %s and no slice; ask for one (--gres=gpu:%d,mig:%s) "+
+			"the job has %d of gres/gpu on %s and no slice; request one (--gres=gpu:%d,mig:%s) "+
 				"or use a partition that Caelum manages",
 			gpus,
 			n.cfg.Node,

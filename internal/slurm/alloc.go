@@ -79,7 +79,7 @@ func checkRun(out string, j Job) error {
 	case len(state) > 1 || len(start) > 1:
 		return fmt.Errorf("%w: scontrol shows more than one JobState or StartTime", ErrAmbiguous)
 	case len(state) == 0 || len(start) == 0:
-		return fmt.Errorf("scontrol shows no state or no start")
+		return fmt.Errorf("scontrol shows no state or no start time of the job")
 	case state[0][1] != j.State || !sameTime(start[0][1], j.Start):
 		return ErrChanging
 	}
@@ -89,10 +89,10 @@ func checkRun(out string, j Job) error {
 // covers compares the nodes in the section with the nodes from squeue, which users' texts cannot change.
 func covers(alloc map[string]GRESList, nodes []string) error {
 	if len(alloc) != len(nodes) {
-		return fmt.Errorf("scontrol shows an allocation on %d nodes, squeue on %d", len(alloc), len(nodes))
+		return fmt.Errorf("scontrol shows an allocation on %d nodes, but squeue on %d", len(alloc), len(nodes))
 	}
 	if i := slices.IndexFunc(nodes, func(n string) bool { _, ok := alloc[n]; return !ok }); i >= 0 {
-		return fmt.Errorf("scontrol shows no allocation on %s, squeue does", nodes[i])
+		return fmt.Errorf("scontrol shows no allocation on %s, but squeue does", nodes[i])
 	}
 	return nil
 }

@@ -149,7 +149,8 @@ func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
 	})
 	if err != nil {
 		w.log.WithError(err).
-			Error("couldn't listen for agents; some agents react late when a slice is freed on another node")
+			Error("couldn't listen for notifications from agents; other agents may react late when a node frees " +
+				"a slice")
 	}
 }
 
