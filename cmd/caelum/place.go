@@ -66,11 +66,11 @@ For several GPUs, REACH is the product, CC the sum, and FRAG the mean. Idle inst
 free.
 
 The policies lifetime, scarcity and qla also consider when running jobs end and how long the
-requests run. --ends gives, for the preceding --gpu, the time until each instance ends, from
-left to right. PROFILE:TIME gives the time for which the slice will be held. Times are written
-as 90s, 30m or 2h, and ? is an unknown time. A time that is not given is unknown, and policies
-assume that an unknown time is very long. The requests form a queue. qla may hold the
-first request although a placement is free; the other requests then wait behind it.
+requested slices will be held. --ends gives, for the preceding --gpu, the time until each
+instance ends, from left to right. PROFILE:TIME gives the time for which the slice will be held.
+Times are written as 90s, 30m or 2h, and ? is an unknown time. A time that is not given is
+unknown, and policies assume that an unknown time is very long. The requests form a queue. qla
+may hold the first request although a placement is free; the other requests then wait behind it.
 
 The exit status is 1 if a request cannot be placed. With --compare it is 1 if no policy can
 place all requests.

@@ -143,8 +143,8 @@ without this line. With share: true it also writes lines for script fingerprints
 The lines above "# What stands below ..." belong to the administrator and remain.
 
 If the table has changed, decisions increments the generation and replaces the old table by a
-rename. Otherwise it does not write the table. job_submit.lua reads at most 20,000 lines and 1 MiB. If there are more
-learned lines, decisions omits the oldest lines of the users with the most lines.`,
+rename. Otherwise it does not write the table. job_submit.lua reads at most 20,000 lines and 1 MiB.
+If there are more learned lines, decisions omits the oldest lines of the users with the most lines.`,
 		Example: `  caelum repo sync && caelum repo decisions`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runRepoDecisions(cmd.OutOrStdout(), g, o) },

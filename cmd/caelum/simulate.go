@@ -92,7 +92,7 @@ POLICIES, any number of
                     slices (--miso)
 
 QUEUES
-  fifo              in the order of submission: no job starts before the job in front of it
+  fifo              in the order of submission: no job starts before an earlier job
   easy              the first job that cannot start gets a reservation. Other jobs may start if
                     they do not delay it
   skip              in the order of submission, skipping jobs that do not fit. Large jobs may
@@ -118,8 +118,8 @@ ENDS, the run times that the policies expect
 OFFERS
   With --offers, policies act as in production. The agents publish offers 0.1 s after an event.
   At its next whole second, slurmctld gives the offers to jobs. It knows only the offers, not the
-  policy. Among the jobs that could have started when they were submitted, ON OFFER is the share whose
-  profile was offered then. Without --offers, policies place jobs directly when a job is
+  policy. Among the jobs that could have started when they were submitted, ON OFFER is the share
+  whose profile was offered then. Without --offers, policies place jobs directly when a job is
   submitted or ends. --offers makes no difference to whole, static and moved.
 
 MEMORY
@@ -135,8 +135,8 @@ OUTPUT
   UTIL is the share of all units (an A100 has eight) that jobs needed, from the first submission
   to the last end. FRAG is the mean fragmentation of the GPUs, from 0 to 1. CUT is the number of
   instances that were created. ACCEPTED is the share of the requested work, in units times time,
-  that was accepted. WORST is the share of started jobs of the profile that has the lowest such
-  share.`,
+  that was accepted. WORST is the share of the jobs that were started, for the profile with the
+  lowest share.`,
 		Example: `  caelum simulate --churn uniform6 --gpus A100-40GB:16 --policies best-fit,lifetime,qla
   caelum simulate --alibaba openb_pod_list_gpushare100.csv --gpus A100-40GB:20 \
     --profiles 1g.5gb,2g.10gb,3g.20gb,4g.20gb,7g.40gb --policies whole,static,qla,moved

@@ -27,7 +27,7 @@ them, the usage of the slices, and the free slices that slurmctld may now give t
 Slices that are reserved for the first waiting job are listed before the GPUs. Other jobs can
 use these slices if they end before the reservation begins.
 
-The usage of a job is shown to its owner, to root and to SlurmUser only. If jobs are private
+The usage of a job is shown only to its owner, to root and to SlurmUser. If jobs are private
 (PrivateData=jobs in slurm.conf, or an MCS plugin with privatedata), other users see the slices
 of a job, but not the job.`,
 		Example: `  caelum status

@@ -60,8 +60,8 @@ EXIT STATUS
 	cmd.AddCommand(&cobra.Command{
 		Use:   "watch",
 		Short: "Notify the agents of changes in the queue; runs on slurmctld's host",
-		Long: `watch reads the nodes and the queue after each submission that job_submit.lua processes and after
-each publication of an agent. It notifies the nodes that have to change their offers or release
+		Long: `watch reads the nodes and the queue after each submission that job_submit.lua processes and
+after each publication of an agent. It notifies the nodes that have to change their offers or release
 a job. A notification is a datagram that makes an agent read the queue now; it carries no other
 instruction. Without watch, agents read the queue every poll_interval. With learn: true, watch
 also keeps the decision table up to date.

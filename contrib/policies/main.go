@@ -43,7 +43,7 @@ func run(args []string, w io.Writer) error {
 	ends := f.String(
 		"ends",
 		strings.Join(endNames, ","),
-		"knowledge of the ends of jobs; limits: 1 to 6 times too long, as agents see them; "+
+		"what the policies know about the ends of jobs; limits: 1 to 6 times too long, as agents see them; "+
 			"learned: limits corrected by earlier jobs; own: the limits of the workload",
 	)
 	unlimited := f.String("unlimited", "0,0.1,0.3", "comma-separated fractions of jobs that have no time limit")

@@ -73,7 +73,7 @@ func instances(f *Facts) []Finding {
 				))
 			case api.StateForeign:
 				found = append(found, warning(
-					name+" is foreign: the agent's ledger does not have it; its units are not offered",
+					name+" is foreign: the agent's ledger does not contain it; its units are not offered",
 					fmt.Sprintf(
 						"if the ledger was lost, run `caelum adopt %s`; to remove the instance, run "+
 							"`nvidia-smi mig -dci -gi %d -i %d` and then `nvidia-smi mig -dgi -gi %d -i %d`",
