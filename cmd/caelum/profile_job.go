@@ -65,7 +65,7 @@ profile.`,
 		"caelumd's configuration, for the keys table and accounting_field")
 	f.StringVar(&o.table, "table", "", "the decision table; default: the configuration's table")
 	f.StringVar(&o.board, "board", "",
-		"the GPU model; default: the first model with the profiles in the decision table, or else among all models")
+		"the GPU model; default: the first model, in the decision table or else among all, that has the profiles")
 	f.StringArrayVar(&o.sbatch, "sbatch", nil, "an option for sbatch; can be repeated")
 	f.StringSliceVar(&o.profiles, "profiles", nil,
 		"profiles to measure; default: all of the GPU model, without variants")
