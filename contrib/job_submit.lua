@@ -302,7 +302,7 @@ local function slots(r, job)
     even, what = scaled({types = {""}, count = {[""] = gpus}}, 1, r.nodes), counted(gpus, "GPU")
   end
   if even then return even end
-  return nil, what .. " cannot be shared evenly by " .. r.nodes .. " nodes: ask for them with --gpus-per-node"
+  return nil, what .. " cannot be divided evenly among " .. r.nodes .. " nodes: request them with --gpus-per-node"
 end
 
 ---------------------------------------------------------------- the job's key and script fingerprint
@@ -470,7 +470,7 @@ local function size(t, job, predicted)
     if t.profiles[named] >= mib then return named, mig == "off" end
     local memory_of = t.profiles[named] > 0 and string.format("%s has %d MiB", named, t.profiles[named]) or
       "the memory of " .. named .. " is unknown"
-    return nil, string.format("--mig=%s and --mig-mem=%s do not agree, as %s: give one of them, or --mig=auto",
+    return nil, string.format("--mig=%s and --mig-mem=%s do not agree, because %s: give one of them, or --mig=auto",
       mig, memory, memory_of)
   end
   local fits, why = with_memory(t, mib, memory)
@@ -609,7 +609,7 @@ end
 -- other jobs. r and why are the results of request() for the job.
 local function lacks_slots(job, r, why)
   if r and (r.node.mig.all == 0 or typed(r)) then return nil end
-  if r then return "slices need as many GPUs: write --gres=gpu:<count>,mig:<profile>:<count>" end
+  if r then return "a request for slices must name the same number of GPUs: write --gres=gpu:<count>,mig:<profile>:<count>" end
   for _, per in ipairs(PER) do
     for _, entry in ipairs(entries(job["tres_per_" .. per])) do
       if why and entry.name == "mig" then return why end

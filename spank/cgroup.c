@@ -124,7 +124,7 @@ int cgroup_refuse(const struct devices *devices, const struct lease *own, char *
 		rv = bpf_refuse(path, devices, own, why, size);
 		break;
 	default:
-		snprintf(why, size, "Slurm has made no cgroup for this step");
+		snprintf(why, size, "Slurm has created no cgroup for this step");
 		rv = CGROUP_NONE;
 	}
 	return rv;

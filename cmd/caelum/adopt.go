@@ -21,12 +21,12 @@ func newAdopt(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "adopt (--all | UUID...)",
 		Short: "Put foreign instances under the agent's control, for example after its ledger was lost",
-		Long: `adopt makes foreign instances idle instances of this node's agent. The agent then leases them to
-jobs, or destroys them to make room for other instances.
+		Long: `adopt puts foreign instances under the control of this node's agent, as idle instances. The agent
+then leases them to jobs, or destroys them to make room for other instances.
 
 An instance stays foreign while a process uses it or has its device files open, or if it has no
-compute instance that spans all of it. adopt prints the reason. Nothing is adopted while a job
-with GPUs and without a lease is on the node. Only root may run adopt.`,
+compute instance that spans the whole GPU instance. adopt prints the reason. Nothing is adopted
+while a job with GPUs and without a lease is on the node. Only root may run adopt.`,
 		Example: `  caelum status                                          # which instances are foreign
   caelum adopt MIG-245f354f-cce2-5f35-9789-eedcaa3128c2
   caelum adopt --all`,

@@ -82,8 +82,8 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 	if e.Sized != "" && err == nil {
 		_, err = fmt.Fprintf(
 			w,
-			"the job named no profile, so Caelum chose %s: for --mig-mem or --mig=off if the job has one of them, "+
-				"else from earlier runs (see `caelum predict %d`), else the default\n",
+			"the job named no profile, so Caelum chose %s. Caelum follows --mig-mem or --mig=off if "+
+				"the job has one of them, else the job's earlier runs (see `caelum predict %d`), else the default\n",
 			printable(e.Sized), e.Job,
 		)
 	}

@@ -26,7 +26,7 @@ func newLayouts(g *globals) *cobra.Command {
 		Use:   "layouts BOARD",
 		Short: "Count and draw the layouts of a GPU model",
 		Long: `layouts counts the layouts of a GPU and draws the maximal ones, to which no instance can be
-added. A cell is a unit, and dots are free. Layouts with the largest instances come first.
+added. A cell is a unit, and a dot is a free unit. Layouts with the largest instances come first.
 
 ` + measuresHelp + `
 A maximal layout has REACH 1 and CC 0.
@@ -46,7 +46,7 @@ A maximal layout has REACH 1 and CC 0.
 	f := cmd.Flags()
 	f.StringSliceVar(&o.profiles, "profiles", nil, profilesHelp)
 	f.StringVar(&o.containing, "containing", "",
-		"only layouts that contain this drawing: |name|.|#|..., # for a blocked unit")
+		"count and draw only layouts that contain this drawing: |name|.|#|... (# is a blocked unit)")
 	f.BoolVar(&o.all, "all-layouts", false, "draw all layouts, not only the maximal ones")
 	f.BoolVar(&o.measures, "measures", false, "print REACH, CC and FRAG of each layout")
 	return cmd

@@ -17,8 +17,8 @@ import (
 
 // tablesHelp is the part of the help texts that explains the names of GPU models.
 const tablesHelp = `The command needs neither an agent nor a GPU. It takes the GPU models from Caelum's tables;
-"caelum profiles" lists them. BOARD is the name of a GPU model, or a beginning of the name that
-fits one model only (A30, h200). To get the profiles that the driver of a node reports, run
+"caelum profiles" lists them. BOARD is the name of a GPU model, or the beginning of a name that
+matches only one model (A30, h200). To get the profiles that the driver of a node reports, run
 "caelum slurm-config" on the node.`
 
 // profilesHelp is the description of the flag --profiles.
@@ -71,7 +71,9 @@ func checkProfiles(names []string, models ...*mig.Model) error {
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(models, func(b *mig.Model) bool { _, ok := b.ProfileIndex(name); return ok }) {
-			return usageError{fmt.Errorf("--profiles: no %q; %s", name, strings.Join(everyProfile(models), "; "))}
+			return usageError{
+				fmt.Errorf("--profiles: there is no profile %q; %s", name, strings.Join(everyProfile(models), "; ")),
+			}
 		}
 	}
 	return nil
@@ -129,7 +131,8 @@ const measuresHead = "REACH  CC  FRAG"
 // measuresHelp is the part of the help texts that explains the columns of measuresHead.
 const measuresHelp = `REACH is the number of maximal layouts that contain the drawn layout; no instance can be added
 to a maximal layout. CC is the number of placements that are still possible. FRAG is the share
-of the free units that cannot be used where they are, from 0 to 1 (mean over the profiles).`
+of the free units that no instance can use because of their position, from 0 to 1 (mean over the
+profiles).`
 
 // drawn is the JSON form of a layout with its measures.
 type drawn struct {

@@ -66,11 +66,11 @@ For several GPUs, REACH is the product, CC the sum, and FRAG the mean. Idle inst
 free.
 
 The policies lifetime, scarcity and qla also consider when running jobs end and how long the
-requests run. --ends gives, for the --gpu before it, the time until each instance ends, from
-left to right. PROFILE:TIME gives the time for which the slice will be held. Times are written
-as 90s, 30m or 2h, and ? is an unknown time. A time that is not given is unknown, and policies
-take an unknown time to be very long. The policies see the requests as a queue. qla may hold the
-first request although a placement is free; the other requests then wait behind it.
+requested slices will be held. --ends gives, for the preceding --gpu, the time until each
+instance ends, from left to right. PROFILE:TIME gives the time for which the slice will be held.
+Times are written as 90s, 30m or 2h, and ? is an unknown time. A time that is not given is
+unknown, and policies assume that an unknown time is very long. The requests form a queue. qla
+may hold the first request although a placement is free; the other requests then wait behind it.
 
 The exit status is 1 if a request cannot be placed. With --compare it is 1 if no policy can
 place all requests.
@@ -105,10 +105,10 @@ func (o *placeOptions) addFlags(f *pflag.FlagSet) {
 	o.gpus = flagInOrder{"--gpu", "DRAWING", &o.given}
 	o.idle = flagInOrder{"--idle", "DRAWING", &o.given}
 	o.ends = flagInOrder{"--ends", "TIME,...", &o.given}
-	f.Var(&o.boards, "board", "the GPU model of the --gpu flags after it")
+	f.Var(&o.boards, "board", "the GPU model of the --gpu flags that follow")
 	f.Var(&o.gpus, "gpu", "a GPU: a drawing of the instances that jobs hold")
-	f.Var(&o.idle, "idle", "a drawing of the idle instances of the --gpu before it")
-	f.Var(&o.ends, "ends", "times until the instances of the --gpu before it end, as in 2h,10m,?")
+	f.Var(&o.idle, "idle", "a drawing of the idle instances of the preceding --gpu")
+	f.Var(&o.ends, "ends", "times until the instances of the preceding --gpu end, as in 2h,10m,?")
 	f.StringVar(&o.policy, "policy", place.DefaultPolicy, "one of "+strings.Join(place.Names(), ", "))
 	f.BoolVar(&o.compare, "compare", false, "show all policies side by side")
 	f.StringSliceVar(&o.profiles, "profiles", nil, profilesHelp)
@@ -187,7 +187,7 @@ func placeAll(policy place.Policy, name string, gpus []place.GPU, waiting []plac
 		} else if held = c.Verdict == place.Hold; held {
 			b := pool.GPU(c.GPU).Model
 			free := time.Duration(pool.FreeAt(c.GPU, c.Placement) * float64(time.Second))
-			s.held = fmt.Sprintf("held although there is room: %s of GPU %d is free in %v",
+			s.held = fmt.Sprintf("held although there is room: %s of GPU %d becomes free in %v",
 				b.Label(c.Placement), c.GPU, free)
 		} else {
 			s.room = hasRoom(pool, r.Profile)

@@ -84,7 +84,7 @@ func addIdle(g *place.GPU, drawing string) error {
 			fmt.Errorf("--idle %s: this GPU already has an --idle; draw all its idle instances in one", drawing),
 		}
 	case b.Occupied(idle)&(b.Occupied(g.Busy)|g.Blocked) != 0:
-		return usageError{fmt.Errorf("--idle %s: overlaps busy or blocked units of the GPU, %s", drawing, busy)}
+		return usageError{fmt.Errorf("--idle %s overlaps busy or blocked units of the GPU %s", drawing, busy)}
 	case !b.Legal(g.Busy | idle):
 		return usageError{
 			fmt.Errorf(

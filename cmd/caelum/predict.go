@@ -33,7 +33,7 @@ func newPredict(g *globals) *cobra.Command {
 		Long: `predict calculates what a job needs from the earlier runs in this host's repository. It prints
 the profile that the job would get, and the runs on which the prediction is based.
 
-Name the job by its id, if slurmctld or slurmdbd knows the job, by its key, or by a batch script.
+Name the job by its id (if slurmctld or slurmdbd knows the job), by its key or by a batch script.
 With --script, also give the options of the submission, because they are part of the job's key.
 Include the options in #SBATCH lines, which predict does not read.`,
 		Example: `  caelum predict 4711
@@ -168,7 +168,7 @@ func printPrediction(w io.Writer, p predicted) error {
 		fmt.Fprintln(w, "jobs without a script (srun, salloc) are not predicted, because their program is unknown")
 	}
 	if p.Level == predict.Unknown {
-		_, err := fmt.Fprintf(w, "no earlier run shows what the job needs: it gets the default%s\n",
+		_, err := fmt.Fprintf(w, "no earlier run shows what the job needs, so it gets the default%s\n",
 			parenthesized(p.Default))
 		return err
 	}

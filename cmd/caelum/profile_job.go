@@ -65,15 +65,15 @@ profile.`,
 		"caelumd's configuration, for the keys table and accounting_field")
 	f.StringVar(&o.table, "table", "", "the decision table; default: the configuration's table")
 	f.StringVar(&o.board, "board", "",
-		"the GPU model; default: the first that has the profiles, in the decision table, then among all")
-	f.StringArrayVar(&o.sbatch, "sbatch", nil, "an option for sbatch; may be given several times")
+		"the GPU model; default: the first model, in the decision table or else among all, that has the profiles")
+	f.StringArrayVar(&o.sbatch, "sbatch", nil, "an option for sbatch; can be repeated")
 	f.StringSliceVar(&o.profiles, "profiles", nil,
 		"profiles to measure; default: all of the GPU model, without variants")
 	f.IntSliceVar(&o.batches, "batches", nil, "batch sizes to measure")
 	f.IntVar(&o.steps, "steps", 0, "number of steps that the script runs")
 	f.Float64Var(&o.lambda, "lambda", 0.5, "weight of the step time relative to the throughput, from 0 to 1")
 	f.Float64Var(&o.deadline, "deadline", 0, "maximum duration of a step in seconds; 0: no limit")
-	f.StringVar(&o.out, "out", "", "write the measurements to this file, one JSON object a line")
+	f.StringVar(&o.out, "out", "", "write the measurements to this file, one JSON object per line")
 	f.StringVar(&o.from, "from", "", "evaluate the measurements in this file, and submit no jobs")
 	f.IntVar(&o.batch, "batch", 0, "with --from: evaluate only this batch size")
 	return cmd

@@ -17,7 +17,7 @@ func newRepoForget(o *repoOptions) *cobra.Command {
 	var f forgetOptions
 	cmd := &cobra.Command{
 		Use:   "forget (--key KEY [--user USER] | --user USER | --before TIME)",
-		Short: "Forget the runs of a key, of a user, or before a time",
+		Short: "Forget the runs of a key or a user, or all runs before a time",
 		Long: `forget deletes the runs of a key or of a user that began before now, or all runs that began
 before a time. "caelum repo sync" and "caelum repo import" do not add these runs again, but they
 add later runs. forget changes only this repository: other repositories and slurmdbd keep the

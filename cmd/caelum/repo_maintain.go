@@ -85,8 +85,8 @@ func newRepoSync(g *globals, o *repoOptions) *cobra.Command {
 		Use:   "sync",
 		Short: "Read the summaries of earlier runs from slurmdbd into the repository",
 		Long: `sync reads the summaries of runs from the job records of slurmdbd, at least a day at a time. It
-reads the last 400 days into a new repository. Later it reads the time since the last sync and
-the hour before, and once a day the last 30 days, because a summary can be written that late.
+reads the last 400 days into a new repository. Later it reads the records since one hour before
+the last sync. Once a day it reads the last 30 days, because a summary can be written that late.
 sync can be run at any time. After a failure, the next sync continues where the failed one
 stopped.
 
@@ -142,9 +142,9 @@ each script fingerprint of a user if the prediction for it differs from what the
 without this line. With share: true it also writes lines for script fingerprints of all users.
 The lines above "# What stands below ..." belong to the administrator and remain.
 
-A changed table gets the next generation and replaces the old table by a rename. An unchanged
-table is not written. job_submit.lua reads at most 20,000 lines and 1 MiB. If there are more
-learned lines, decisions omits the oldest lines of the users with the most lines.`,
+If the table has changed, decisions increments the generation and replaces the old table by a
+rename. Otherwise it does not write the table. job_submit.lua reads at most 20,000 lines and 1 MiB.
+If there are more learned lines, decisions omits the oldest lines of the users with the most lines.`,
 		Example: `  caelum repo sync && caelum repo decisions`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runRepoDecisions(cmd.OutOrStdout(), g, o) },

@@ -51,7 +51,7 @@ func newSimulate(g *globals) *cobra.Command {
 		Use:   "simulate",
 		Short: "Simulate a workload on a cluster under several policies",
 		Long: `simulate runs a workload on a simulated cluster of GPUs, under one policy after the other, and
-prints how long the jobs would have waited. The policies are the code that the agents run.
+prints how long the jobs would have waited. The policies use the same code as the agents.
 
 WORKLOADS, give exactly one
   --churn MIX       synthetic jobs: Poisson arrivals, exponential durations, one slice for each
@@ -92,7 +92,7 @@ POLICIES, any number of
                     slices (--miso)
 
 QUEUES
-  fifo              in the order of submission: no job starts before the job in front of it
+  fifo              in the order of submission: no job starts before an earlier job
   easy              the first job that cannot start gets a reservation. Other jobs may start if
                     they do not delay it
   skip              in the order of submission, skipping jobs that do not fit. Large jobs may
@@ -100,9 +100,10 @@ QUEUES
   smallest          the smallest job that fits starts first
   batches           simulate considers the first 7 waiting jobs (as many as instances fit on the
                     GPU). The jobs among them that use one GPU best start on it together
-                    (DynaP). Jobs may wait indefinitely, and a job whose slices do not fit on
-                    one GPU together always does. Not for the policies whole, static and moved
-  none              a job that cannot start at its submission is refused
+                    (DynaP). Jobs may wait indefinitely. A job whose slices do not fit together
+                    on one GPU never starts. The policies whole, static and moved do not support
+                    this queue
+  none              a job that cannot start at its submission is rejected
 
 ENDS, the run times that the policies expect
   exact             the actual run times
@@ -116,9 +117,9 @@ ENDS, the run times that the policies expect
 
 OFFERS
   With --offers, policies act as in production. The agents publish offers 0.1 s after an event.
-  At its next whole second, slurmctld gives the offers to jobs, without any other knowledge.
-  Among the jobs that could have started when they were submitted, ON OFFER is the share whose
-  profile was offered then. Without --offers, policies place jobs directly when a job is
+  At its next whole second, slurmctld gives the offers to jobs. It knows only the offers, not the
+  policy. Among the jobs that could have started when they were submitted, ON OFFER is the share
+  whose profile was offered then. Without --offers, policies place jobs directly when a job is
   submitted or ends. --offers makes no difference to whole, static and moved.
 
 MEMORY
@@ -129,13 +130,13 @@ MEMORY
   peak memory of a job, simulate draws one within the profile that the job needs.
 
 OUTPUT
-  Waits are in seconds, percentiles have three significant digits. TURNAROUND is the mean time
+  Waits are in seconds. Percentiles have three significant digits. TURNAROUND is the mean time
   from submission to end, for workloads whose jobs run slower on smaller slices or are requeued.
   UTIL is the share of all units (an A100 has eight) that jobs needed, from the first submission
   to the last end. FRAG is the mean fragmentation of the GPUs, from 0 to 1. CUT is the number of
   instances that were created. ACCEPTED is the share of the requested work, in units times time,
-  that was accepted. WORST is the share of started jobs of the profile that has the lowest such
-  share.`,
+  that was accepted. WORST is the share of the jobs that were started, for the profile with the
+  lowest share.`,
 		Example: `  caelum simulate --churn uniform6 --gpus A100-40GB:16 --policies best-fit,lifetime,qla
   caelum simulate --alibaba openb_pod_list_gpushare100.csv --gpus A100-40GB:20 \
     --profiles 1g.5gb,2g.10gb,3g.20gb,4g.20gb,7g.40gb --policies whole,static,qla,moved
@@ -165,7 +166,7 @@ func (o *simulateOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.sacct, "sacct", "", "file with the output of sacct -P")
 	f.BoolVar(&o.fromSacct, "from-sacct", false, "the jobs of this site")
 	f.StringVar(&o.since, "since", "now-30days",
-		"--from-sacct: begin of the time range, in the format of sacct's --starttime")
+		"--from-sacct: start of the time range, in the format of sacct's --starttime")
 	f.StringVar(&o.until, "until", "now", "--from-sacct: end of the time range, in the format of sacct's --endtime")
 	f.IntVar(&o.jobs, "jobs", 4000, "--churn: number of jobs")
 	f.Float64Var(&o.load, "load", 0.85, "--churn: mean share of all units that jobs request")
@@ -182,16 +183,16 @@ func (o *simulateOptions) addFlags(f *pflag.FlagSet) {
 		"instead of the best layouts: '7g.40gb / 4g.20gb 3g.20gb'")
 	f.StringVar(&o.queue, "queue", "fifo", "fifo, easy, skip, smallest, batches or none")
 	f.BoolVar(&o.offers, "offers", false,
-		"policies act through offers to slurmctld, as in production; with --queue fifo or easy")
+		"policies act through offers to slurmctld, as in production; requires --queue fifo or easy")
 	f.StringVar(&o.ends, "ends", "exact", "exact, limits, limits=A-B, corrected, corrected=A-B or error=S")
 	f.Float64Var(&o.memoryError, "memory-error", 0,
 		"jobs request a prediction of their memory with this lognormal error; 0: they request what they need")
 	f.Float64Var(&o.memoryMargin, "memory-margin", 0.1, "--memory-error: margin, as a share of the prediction")
 	f.BoolVar(&o.stay, "stay", false,
-		"jobs never end: durations are ignored, and ACCEPTED counts units, not units times time; with --queue none")
-	f.DurationVar(&o.create, "create", 0, "time to create an instance (an A100: 160ms to 240ms); "+
+		"jobs never end: durations are ignored, and ACCEPTED counts units, not units times time; requires --queue none")
+	f.DurationVar(&o.create, "create", 0, "time to create an instance (on an A100: 160ms to 240ms); "+
 		"if this or --destroy is not 0, instances remain when their jobs end")
-	f.DurationVar(&o.destroy, "destroy", 0, "time to destroy an instance (an A100: 200ms to 220ms)")
+	f.DurationVar(&o.destroy, "destroy", 0, "time to destroy an instance (on an A100: 200ms to 220ms)")
 	f.StringVar(&o.report, "report", "", "also write an HTML page with drawings to this file; it loads no other files")
 	f.BoolVar(&o.csv, "csv", false, "print comma-separated values")
 }

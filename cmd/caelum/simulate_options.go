@@ -129,7 +129,7 @@ func (o simulateOptions) checkPolicies(gpus []*mig.Model) ([]string, error) {
 	alike := sim.Alike(gpus)
 	if o.static != "" {
 		if !alike {
-			return nil, usageError{errors.New("--static: only with GPUs of one model")}
+			return nil, usageError{errors.New("--static requires GPUs of a single model")}
 		}
 		if _, err := sim.ParsePattern(gpus[0], o.static); err != nil {
 			return nil, usageError{fmt.Errorf("--static: %w", err)}
@@ -149,14 +149,17 @@ func (o simulateOptions) checkPolicies(gpus []*mig.Model) ([]string, error) {
 	for _, name := range o.policies {
 		if batches && slices.Contains([]string{"whole", "static", "moved"}, name) {
 			return nil, usageError{
-				fmt.Errorf("--queue batches: not with %s, only with %s", name, strings.Join(place.Names(), ", ")),
+				fmt.Errorf(
+					"--queue batches does not support the policy %s; use %s",
+					name, strings.Join(place.Names(), ", "),
+				),
 			}
 		}
 		switch name {
 		case "whole":
 		case "static", "moved":
 			if !alike {
-				return nil, usageError{fmt.Errorf("--policies %s: only with GPUs of one model", name)}
+				return nil, usageError{fmt.Errorf("--policies %s requires GPUs of a single model", name)}
 			}
 		default:
 			if _, err := place.ByName(name); err != nil {

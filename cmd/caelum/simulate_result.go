@@ -167,7 +167,7 @@ func leftOut(all []trace.Left) (text string) {
 func (s simulation) facts() []string {
 	setting := plural(s.Jobs, "job") + " on " + s.Cluster
 	if s.PerNode > 0 {
-		setting += fmt.Sprintf(", %d a node", s.PerNode)
+		setting += fmt.Sprintf(", %d per node", s.PerNode)
 	}
 	setting += ", queue " + s.Queue
 	if s.Offers {

@@ -27,7 +27,7 @@ them, the usage of the slices, and the free slices that slurmctld may now give t
 Slices that are reserved for the first waiting job are listed before the GPUs. Other jobs can
 use these slices if they end before the reservation begins.
 
-The usage of a job is shown to its owner, to root and to SlurmUser only. If jobs are private
+The usage of a job is shown only to its owner, to root and to SlurmUser. If jobs are private
 (PrivateData=jobs in slurm.conf, or an MCS plugin with privatedata), other users see the slices
 of a job, but not the job.`,
 		Example: `  caelum status
@@ -87,7 +87,7 @@ func printNotes(w io.Writer, s *api.Status) {
 		)
 	}
 	if len(s.Excess) > 0 {
-		fmt.Fprintf(w, "slurmctld counts slices as used that no job has: %s; ", counts(s.Excess))
+		fmt.Fprintf(w, "slurmctld counts slices as used that no job holds: %s; ", counts(s.Excess))
 		if len(s.ExcessShort) > 0 {
 			fmt.Fprintf(w, "the node's total of gres/mig has no room for %s, "+
 				"so jobs wait although slices are free; see `caelum doctor`\n", counts(s.ExcessShort))
@@ -105,7 +105,7 @@ func printNotes(w io.Writer, s *api.Status) {
 		fmt.Fprintf(w, "reserved for job %d, from %s: %s\n", r.Job, begin, strings.Join(reserved, ", "))
 	}
 	if n := s.SummariesWaiting; n > 0 {
-		fmt.Fprintf(w, "slurmdbd does not have the usage of %s yet\n", plural(n, "ended run"))
+		fmt.Fprintf(w, "slurmdbd has not recorded the usage of %s yet\n", plural(n, "ended run"))
 	}
 }
 
@@ -131,7 +131,8 @@ func printGPUStatus(w io.Writer, g api.GPU, leases map[uint32]api.Lease) error {
 		}
 	}
 	if g.Unlisted {
-		fmt.Fprintln(w, "  the driver does not list processes: idle slices are destroyed and made again for each job")
+		fmt.Fprintln(w,
+			"  the driver does not list processes, so idle slices are destroyed and re-created for each job")
 	}
 	_, err := fmt.Fprintf(w, "  on offer: %s\n", offers(g.Offers))
 	return err

@@ -60,8 +60,8 @@ EXIT STATUS
 	cmd.AddCommand(&cobra.Command{
 		Use:   "watch",
 		Short: "Notify the agents of changes in the queue; runs on slurmctld's host",
-		Long: `watch reads the nodes and the queue after each submission that job_submit.lua sees and after
-each publication of an agent. It notifies the nodes that have to change their offers or release
+		Long: `watch reads the nodes and the queue after each submission that job_submit.lua processes and
+after each publication of an agent. It notifies the nodes that have to change their offers or release
 a job. A notification is a datagram that makes an agent read the queue now; it carries no other
 instruction. Without watch, agents read the queue every poll_interval. With learn: true, watch
 also keeps the decision table up to date.
@@ -153,7 +153,7 @@ func watchQueue(path string) error {
 	log := logger(cfg).WithField("watcher", cfg.Node)
 	key, err := wake.ReadKey(cfg.WakeKey, uint32(os.Geteuid()))
 	if err != nil {
-		log.WithError(err).Error("wake port not opened: agents are not notified of submissions")
+		log.WithError(err).Error("the wake port was not opened; agents are not notified of submissions")
 	}
 	w := watch.New(watch.Config{
 		TriggerFile: cfg.PokeFile,

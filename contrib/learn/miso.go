@@ -158,8 +158,8 @@ func compareMISO(w io.Writer, path string) error {
 	if err != nil {
 		return err
 	}
-	head := "relative speed predicted from, predictions, mean error, 90% quantile, " +
-		"right profile for at most twice as long, ... three times"
+	head := "source of the predicted relative speed, predictions, mean error, 90% quantile of the error, " +
+		"right profile for at most twice as long, right profile for at most three times as long"
 	if err := table(w, head, func(row func(string, ...any)) {
 		for _, v := range predictors {
 			errs, right := v.judge(n, all)
@@ -213,8 +213,8 @@ func (p point) smallest(n node, slowdown float64, speed func(string) float64) st
 func partitions(w io.Writer, n node, all []point) error {
 	return table(
 		w,
-		"DynaP's choice of a profile with steps of at most so many times the whole GPU's, lambda, "+
-			"same profile as by measurement, loss of worth",
+		"longest allowed step as a multiple of the step time on the whole GPU, lambda, "+
+			"same profile as with the measured step times, loss of value",
 		func(row func(string, ...any)) {
 			for _, deadline := range []float64{2, 3} {
 				for _, lambda := range []float64{0.2, 0.5, 0.8} {

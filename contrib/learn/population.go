@@ -117,11 +117,13 @@ func comparePopulation(w io.Writer, seeds []uint64) error {
 		learned("Caelum", predict.DefaultSite),
 	}
 	var caelum []score
-	head := "rule, repeats, in the tightest profile, killed for memory, unused of the memory given, given of a GPU"
+	head := "rule, repeats, repeats in the tightest profile, repeats killed for memory, " +
+		"unused share of the allocated memory, allocated share of a GPU"
 	if err := compare(w, n, head, seeds, rules, func(_ rule, byRun []score) { caelum = byRun }); err != nil {
 		return err
 	}
-	if err := table(w, "run of its key, in the tightest profile, killed for memory", func(row func(string, ...any)) {
+	head = "run of the key, runs in the tightest profile, runs killed for memory"
+	if err := table(w, head, func(row func(string, ...any)) {
 		for _, nth := range []int{1, 2, 3, 4, 5, 9, 19, 39} {
 			s := caelum[nth]
 			row("%d, %.1f%%, %.2f%%", nth+1, s.of(s.tight), s.of(s.killed))
@@ -135,7 +137,7 @@ func comparePopulation(w io.Writer, seeds []uint64) error {
 // turns simulates jobs of which every k-th run needs twice as much memory as the other runs. It prints the number of
 // killed runs among 60.
 func turns(w io.Writer, n node, rules []rule) error {
-	head := "killed of 60 runs of which every k-th needs twice as much, k = 2, 3, 4, 5, 6, 8"
+	head := "rule: number of runs killed of 60 if every k-th run needs twice as much memory, k = 2, 3, 4, 5, 6, 8"
 	return table(w, head, func(row func(string, ...any)) {
 		for _, r := range rules[1:] {
 			var dead []any
@@ -172,7 +174,8 @@ func tunePopulation(w io.Writer, seeds []uint64) error {
 	return compare(
 		w,
 		n,
-		"rule, repeats, in the tightest profile, killed for memory, unused of the memory given, given of a GPU",
+		"rule, repeats, repeats in the tightest profile, repeats killed for memory, "+
+			"unused share of the allocated memory, allocated share of a GPU",
 		seeds,
 		rules,
 		func(rule, []score) {},

@@ -165,8 +165,11 @@ func compareRuntimes(w io.Writer, seeds []uint64) error {
 		name    string
 		prefix  string
 		guesses []guess
-	}{{"jobs of keys without runs", "new ", strangers}, {"jobs of keys with runs", "known ", acquaintances}} {
-		head := group.name + ", jobs, off by a factor of (median), (mean), (90%)"
+	}{
+		{"prediction for keys without earlier runs", "new ", strangers},
+		{"prediction for keys with earlier runs", "known ", acquaintances},
+	} {
+		head := group.name + ", jobs, factor of the error (median), (mean), (90%)"
 		if err := table(w, head, func(row func(string, ...any)) {
 			for _, g := range group.guesses {
 				errs := off[group.prefix+g.name]
@@ -177,7 +180,8 @@ func compareRuntimes(w io.Writer, seeds []uint64) error {
 			return err
 		}
 	}
-	if err := table(w, "between Low and High (expected: 80%), of", func(row func(string, ...any)) {
+	head := "runs that took a time between Low and High (target: 80%), number of runs"
+	if err := table(w, head, func(row func(string, ...any)) {
 		row("%.1f%%, %d", 100*float64(inside)/float64(of), of)
 	}); err != nil {
 		return err

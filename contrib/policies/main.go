@@ -43,15 +43,19 @@ func run(args []string, w io.Writer) error {
 	ends := f.String(
 		"ends",
 		strings.Join(endNames, ","),
-		"knowledge of the ends of jobs; limits: 1 to 6 times too long, as agents see them; "+
+		"what the policies know about the ends of jobs; limits: 1 to 6 times too long, as agents see them; "+
 			"learned: limits corrected by earlier jobs; own: the limits of the workload",
 	)
-	unlimited := f.String("unlimited", "0,0.1,0.3", "shares of the jobs without a time limit")
-	loads := f.String("loads", "0.5,0.7,0.85,0.95", "shares of the GPUs' units that jobs request on average")
+	unlimited := f.String("unlimited", "0,0.1,0.3", "comma-separated fractions of jobs that have no time limit")
+	loads := f.String(
+		"loads",
+		"0.5,0.7,0.85,0.95",
+		"comma-separated fractions of the GPUs' units that jobs request on average",
+	)
 	mixes := f.String(
 		"mixes",
 		"uniform6,skew-small,bimodal,four-equal",
-		"mixes of caelum simulate --churn, or site: trace.Site, with -ends own",
+		"comma-separated mixes of caelum simulate --churn; site means trace.Site, which requires -ends own",
 	)
 	gpus := f.String("gpus", "alike", "alike, or mixed: half of the GPUs are H100-80GB, and jobs run on either model")
 	jobs := f.Int("jobs", 1000, "number of jobs in a workload")

@@ -95,7 +95,7 @@ func (a *Agent) allJobsLeased(ctx context.Context) error {
 		id, err := strconv.ParseUint(f.Name(), 10, 32)
 		if err == nil && a.leaseOf(uint32(id)) == nil {
 			return fmt.Errorf(
-				"%s belongs to no job with a lease; if no job %d runs here, remove the file",
+				"%s does not belong to any job with a lease; if no job %d runs here, remove the file",
 				a.leaseFile(uint32(id)),
 				id,
 			)

@@ -87,7 +87,7 @@ func newAgent(
 ) (*Agent, error) {
 	caps := gpu.Caps{Dev: cfg.DeviceDir, Proc: proc}
 	if err := caps.Prepare(); err != nil {
-		log.WithError(err).Error("couldn't make the capability files that are needed to change instances")
+		log.WithError(err).Error("couldn't create the capability files that are needed to change instances")
 	}
 	n, err := newNode(cfg, hw)
 	if err != nil {

@@ -64,10 +64,10 @@ func (p *publisher) findExcess(ctx context.Context, node slurm.Node) error {
 	switch {
 	case maps.Equal(found, before):
 	case len(found) == 0:
-		p.log.Info("slurmctld cleared its count of slices that no job has")
+		p.log.Info("slurmctld cleared its count of slices that no job holds")
 	default:
 		p.log.WithFields(logrus.Fields{"before": before, "now": found}).
-			Warn("slurmctld counts slices as used that no job has; raised the totals by the same number")
+			Warn("slurmctld counts slices as used that no job holds; raised the totals by the same number")
 	}
 	p.set(func(s *publishStatus) { s.excess = found })
 	return nil

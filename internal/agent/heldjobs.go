@@ -47,7 +47,7 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 			continue
 		}
 		p.changes.Add(1)
-		log.Info("held job released: its slices are offered")
+		log.Info("released a held job, because its slices are offered")
 	}
 }
 
@@ -67,7 +67,7 @@ func (p *publisher) holdStray(ctx context.Context, snapshot plan.Snapshot) {
 		case err != nil:
 			log.WithError(err).Warn("couldn't hold a component of a het job that cannot start as a whole")
 		default:
-			log.WithField("het_job", w.HetJob).Info("job held: another component of its het job cannot start")
+			log.WithField("het_job", w.HetJob).Info("held a job, because another component of its het job cannot start")
 		}
 	}
 }

@@ -171,7 +171,7 @@ func (a *Agent) noLease(job slurm.Job, lease api.Lease, answer error) (reason st
 	case errors.Is(answer, slurm.ErrNoJob):
 		return "slurmctld does not know this job any more", nil
 	case errors.Is(answer, slurm.ErrAmbiguous):
-		return "the job's name or comment imitates Slurm's own record of an allocation; " +
+		return "the job's name or comment contains text that looks like Slurm's record of an allocation; " +
 			"submit the job with another name and comment", nil
 	case classOf(answer) == later:
 		return "", api.NotNow(answer.Error())

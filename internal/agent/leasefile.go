@@ -44,7 +44,7 @@ func (a *Agent) makeSlots() error {
 		path := filepath.Join(dir, "slot"+strconv.Itoa(i))
 		if err := unix.Mknod(path, unix.S_IFCHR|slotMode, int(unix.Mkdev(slotMajor, uint32(i)))); err != nil &&
 			!errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("couldn't make %s: %w", path, err)
+			return fmt.Errorf("couldn't create %s: %w", path, err)
 		}
 		if err := os.Chmod(path, slotMode); err != nil { // independent of the umask
 			return err

@@ -26,7 +26,7 @@ func (a *Agent) inUse(g int, in *instance) (bool, error) {
 		return false, nil
 	}
 	a.log.WithField("gpu", g).WithField("job", in.Job).WithField("uuid", in.UUID).Warnf(
-		"%s at %d is in use by processes %v of no job; its units are not offered until these processes end",
+		"%s at %d is in use by processes %v that belong to no job; its units are not offered until these processes end",
 		in.Profile, in.Start, pids)
 	return true, a.setAside(g, in, true)
 }
@@ -43,7 +43,7 @@ func (a *Agent) processes(g int, in *instance) (pids []int, known bool) {
 	if err != nil && !c.unlisted {
 		a.log.WithError(err).
 			WithField("gpu", g).
-			Warn("couldn't list the processes on a GPU; its idle instances are destroyed and made again for each job")
+			Warn("couldn't list the processes on a GPU; its idle instances are destroyed and re-created for each job")
 	}
 	c.unlisted = err != nil
 	return pids, err == nil

@@ -31,7 +31,7 @@ func (a *Agent) listen(ctx context.Context) {
 	key, err := readWakeKey(a.cfg, *c)
 	if err != nil {
 		a.log.WithError(err).WithField("poll_interval", a.cfg.PollInterval).
-			Warn("wake port not opened: the agent only polls the queue")
+			Warn("the wake port was not opened; the agent only polls the queue")
 		return
 	}
 	a.sender.Store(&wake.Sender{Key: key, Name: a.cfg.Node, Address: a.cfg.WakeAddress})
@@ -46,7 +46,7 @@ func (a *Agent) listen(ctx context.Context) {
 		},
 		Refused: func(n int, from netip.AddrPort, reason string) {
 			a.log.WithField("datagrams", n).WithField("from", from).WithField("reason", reason).
-				Warn("datagrams to the wake port refused")
+				Warn("rejected datagrams to the wake port")
 		},
 	}
 	// The publisher logs the error of a pass and repeats the pass.
@@ -60,7 +60,7 @@ func (a *Agent) listen(ctx context.Context) {
 	})
 	if err != nil {
 		a.log.WithError(err).WithField("poll_interval", a.cfg.PollInterval).
-			Error("couldn't listen for notifications of the watcher; the agent only polls the queue")
+			Error("couldn't listen for notifications from the watcher; the agent only polls the queue")
 	}
 }
 

@@ -94,7 +94,7 @@ func TestNoWakeKey(t *testing.T) {
 	a.log = log.WithField("", "")
 	a.cfg.WakeAddress, a.cfg.WakePort, a.cfg.WakeKey = "127.0.0.1", freePort(t), filepath.Join(t.TempDir(), "wake.key")
 	a.listen(t.Context()) // returns without waiting
-	for _, want := range []string{"wake port not opened", "head -c 32 /dev/urandom >" + a.cfg.WakeKey} {
+	for _, want := range []string{"the wake port was not opened", "head -c 32 /dev/urandom >" + a.cfg.WakeKey} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the log has no %q: %s", want, out.String())
 		}

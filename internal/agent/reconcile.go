@@ -177,7 +177,7 @@ func (a *Agent) compare(g int, c *card, found []gpu.Instance) (missing map[int]*
 			if !isForeign(c.foreign, f) {
 				a.log.WithField("gpu", g).
 					WithField("gi", f.GI).
-					Warnf("%s at %d was made by another program: left alone, its units are not offered",
+					Warnf("%s at %d was created by another program; the agent does not change it or offer its units",
 						f.Profile, f.Start)
 			}
 		}
@@ -211,10 +211,10 @@ func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) er
 		a.mu.Unlock()
 		return a.ledger.Destroyed(i.ID, c.UUID, i.GI)
 	case len(there.CIs) == 1 && there.UUID != "":
-		log.Infof("adopting %s at %d, which the ledger has only as an intent", i.Profile, i.Start)
+		log.Infof("adopting %s at %d, for which the ledger contains only an intent", i.Profile, i.Start)
 		return a.settleMade(c, p, i, *there)
 	default: // a GPU instance without its compute instance
-		log.Infof("destroying %s at %d, which the ledger has only as an intent", i.Profile, i.Start)
+		log.Infof("destroying %s at %d, for which the ledger contains only an intent", i.Profile, i.Start)
 		if err := a.hw.Destroy(g, there.GI); err != nil {
 			return err
 		}
@@ -289,7 +289,7 @@ func (a *Agent) releaseGone(ctx context.Context) error {
 			a.usage.Confirm(l.Job)
 			continue // the job is here: it started after the list was read
 		}
-		a.log.WithField("job", l.Job).Warn("the job is gone and its epilog never came: releasing its slices")
+		a.log.WithField("job", l.Job).Warn("the job ended without an epilog; releasing its slices")
 		if err := a.releaseJob(ctx, l.Job, l.Restart, true); err != nil {
 			return err
 		}

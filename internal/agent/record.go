@@ -50,7 +50,7 @@ func (a *Agent) readJob(ctx context.Context, id uint32) (job slurm.Job, err erro
 		if classOf(err) != unclear || errors.Is(err, slurm.ErrNoJob) || errors.Is(err, slurm.ErrAmbiguous) {
 			break
 		}
-		a.log.WithError(err).WithField("job", id).Debug("job record was unclear")
+		a.log.WithError(err).WithField("job", id).Debug("the job's record was unclear")
 		select {
 		case <-ctx.Done():
 			return job, ctx.Err()

@@ -99,7 +99,7 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 		}
 		if !known {
 			log.WithField("uuid", s.UUID).
-				Error("the job's lease file names a slice that is on no GPU; the job will fail")
+				Error("the job's lease file names a slice that was not found on any GPU; the job will fail")
 			continue
 		}
 		if old := in.card.ours[p]; old != nil && old.UUID == s.UUID && old.Job != 0 && old.Job != l.Job {

@@ -93,7 +93,7 @@ func strangeness(p gpu.Process, cgroups []string, job, uid uint32, jobCgroups bo
 	case !named && jobCgroups:
 		return "of no job"
 	case !p.Is(uid):
-		return fmt.Sprintf("of another user than the job's (uid %d)", uid)
+		return fmt.Sprintf("of a user other than the job's (uid %d)", uid)
 	}
 	return ""
 }

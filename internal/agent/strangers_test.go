@@ -38,10 +38,10 @@ func TestStrangeness(t *testing.T) {
 		{"the same, v1 names", "/user.slice/user@1000.service/slurm/uid_1000/job_12", uid, true, "of no job"},
 		{"at the root, where Slurm makes no job cgroups", "/job_12", uid, true, "of no job"},
 		{"no cgroups, the user's", "/", uid, false, ""},
-		{"no cgroups, another user's", "/", 1001, false, "of another user than the job's (uid 1000)"},
+		{"no cgroups, another user's", "/", 1001, false, "of a user other than the job's (uid 1000)"},
 		{"named by SLUID, the user's", "/system.slice/slurmstepd.scope/s1A2B3C/step_0", uid, true, ""},
 		{"named by SLUID, another user's", "/system.slice/slurmstepd.scope/s1A2B3C/step_0", 1001, true,
-			"of another user than the job's (uid 1000)"},
+			"of a user other than the job's (uid 1000)"},
 		{"a number too large", "/system.slice/slurmstepd.scope/job_99999999999/step_0", uid, true, ""},
 		{"slurmstepd before it moves", "/system.slice/slurmstepd.scope", uid, true, "of no job"},
 	} {

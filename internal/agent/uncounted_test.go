@@ -41,7 +41,7 @@ func TestJobWithoutASize(t *testing.T) {
 			id := w.submit(j)
 			w.fake.Tick()
 			if l := w.lease(id); len(l.Slices) > 0 ||
-				!strings.Contains(l.Error, "no slice; ask for one (--gres=gpu:1,mig:"+tc.size+":1)") {
+				!strings.Contains(l.Error, "no slice; request one (--gres=gpu:1,mig:"+tc.size+":1)") {
 				t.Fatalf("%+v", l)
 			}
 			if got := w.requeued(id); !slices.Contains(got.PerNode, slurm.GRES{Name: "mig", Type: tc.size, Count: 1}) {
@@ -71,9 +71,9 @@ func TestUncountedSlices(t *testing.T) {
 		says string
 	}{
 		"srun": {interactive(job(1, "")),
-			"ask for one (--gres=gpu:1,mig:7g.40gb:1) or use a partition that Caelum manages; submit again"},
+			"request one (--gres=gpu:1,mig:7g.40gb:1) or use a partition that Caelum manages; submit again"},
 		"--no-requeue": {stays(job(2, "")),
-			"ask for one (--gres=gpu:2,mig:7g.40gb:2) or use a partition that Caelum manages; submit again"},
+			"request one (--gres=gpu:2,mig:7g.40gb:2) or use a partition that Caelum manages; submit again"},
 		"--exclusive":             {exclusive(job(1, "")), "the job was requeued"},
 		"--exclusive srun":        {exclusive(interactive(job(1, ""))), "submit again"},
 		"--exclusive --gpus":      {exclusive(perJob), "submit again"},

@@ -31,7 +31,7 @@ func (n *node) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
 		// slurmctld checks the limits against the request, which is gres/mig without a profile, and chooses a profile
 		// only afterwards (22.05.8). Limits on profiles do not apply to such a job.
 		return nil, fmt.Errorf(
-			"the job requests gres/mig without a profile, so that slurmctld has counted no profile; "+
+			"the job requests gres/mig without a profile, so slurmctld has counted no slice of any profile; "+
 				"name a profile (--gres=mig:%s:1)",
 			n.sizeOf(job),
 		)
@@ -80,7 +80,7 @@ func (n *node) noSize(job slurm.Job, gpus int) error {
 	size := fmt.Sprintf("%s:%d", n.sizeOf(job), gpus)
 	return &uncounted{
 		fmt.Sprintf(
-			"the job has %d of gres/gpu on %s and no slice; ask for one (--gres=gpu:%d,mig:%s) "+
+			"the job has %d of gres/gpu on %s and no slice; request one (--gres=gpu:%d,mig:%s) "+
 				"or use a partition that Caelum manages",
 			gpus,
 			n.cfg.Node,

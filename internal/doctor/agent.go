@@ -17,7 +17,7 @@ func publishing(f *Facts) []Finding {
 	case f.Agent.PublishedAt == 0:
 		return []Finding{warning(
 			"the agent has published nothing yet",
-			"run `caelum doctor` again after some seconds; then see `journalctl -u caelumd`",
+			"run `caelum doctor` again in a few seconds; then see `journalctl -u caelumd`",
 		)}
 	}
 	return nil
@@ -43,9 +43,9 @@ func gpus(f *Facts) []Finding {
 		if g.Unlisted {
 			found = append(
 				found,
-				warning(fmt.Sprintf("the driver does not list the processes on GPU %d: idle slices are destroyed and "+
-					"made again for each job, which takes some tenths of a second, and processes that use another "+
-					"job's slice are not found", g.Index),
+				warning(fmt.Sprintf("the driver does not list the processes on GPU %d, so idle slices are destroyed "+
+					"and re-created for each job, which takes a few tenths of a second. The agent cannot find "+
+					"processes that use another job's slice", g.Index),
 					"see the error in `journalctl -u caelumd`; this warning ends when the driver lists processes "+
 						"again"),
 			)
@@ -73,7 +73,7 @@ func instances(f *Facts) []Finding {
 				))
 			case api.StateForeign:
 				found = append(found, warning(
-					name+" is foreign: the agent's ledger does not have it; its units are not offered",
+					name+" is foreign: the agent's ledger does not contain it; its units are not offered",
 					fmt.Sprintf(
 						"if the ledger was lost, run `caelum adopt %s`; to remove the instance, run "+
 							"`nvidia-smi mig -dci -gi %d -i %d` and then `nvidia-smi mig -dgi -gi %d -i %d`",

@@ -55,7 +55,7 @@ func driver(f *Facts) []Finding {
 		return []Finding{modifies(
 			f,
 			made+"1: nvidia-modprobe, which is setuid root, makes a new slice's device files readable by all "+
-				"users, until the agent closes them some milliseconds later",
+				"users, until the agent restricts their permissions a few milliseconds later",
 			"put `options nvidia NVreg_ModifyDeviceFiles=0` into /etc/modprobe.d/caelum.conf; put "+
 				"`c /dev/nvidiactl 0666 root root - 195:255` and, for each GPU, "+
 				"`c /dev/nvidia0 0666 root root - 195:0` into /etc/tmpfiles.d/nvidia.conf; reboot the node",

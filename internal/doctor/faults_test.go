@@ -117,7 +117,7 @@ var cases = []struct {
 	{"gpus", Warning, "GPU 1 is not managed: MIG mode is off", func(f *Facts) {
 		f.Agent.GPUs = append(f.Agent.GPUs, api.GPU{Index: 1, Problem: "MIG mode is off"})
 	}},
-	{"gpus", Warning, "does not list the processes on GPU 0: idle slices are destroyed and made again for each job",
+	{"gpus", Warning, "does not list the processes on GPU 0, so idle slices are destroyed and re-created for each job",
 		func(f *Facts) { f.Agent.GPUs[0].Unlisted = true }},
 	{"gpus", Error, "manages no GPU", func(f *Facts) { f.Agent.GPUs[0].Problem = "the GPU is lost" }},
 	{"gpus", Error, "manages no GPU", func(f *Facts) { f.Agent.GPUs = nil; f.Node.Gres[0].Count = 0 }},
@@ -203,7 +203,7 @@ var cases = []struct {
 	{
 		"used",
 		Warning,
-		"of n1 as used that no job has: 2 of 1g.5gb, 1 of 7g.40gb",
+		"of n1 as used that no job holds: 2 of 1g.5gb, 1 of 7g.40gb",
 		func(f *Facts) { f.Agent.Excess = map[string]int{"7g.40gb": 1, "1g.5gb": 2} },
 	},
 	{"used", Error, "has no room for 40 of 1g.5gb", func(f *Facts) {

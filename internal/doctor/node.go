@@ -84,7 +84,7 @@ func excess(f *Facts) []Finding {
 		return strings.Join(all, ", ")
 	}
 	text := fmt.Sprintf(
-		"slurmctld counts slices of %s as used that no job has: %s (at its restart and at `scontrol reconfigure` it "+
+		"slurmctld counts slices of %s as used that no job holds: %s (at its restart and at `scontrol reconfigure` it "+
 			"counts the slices of a job on several nodes once for each of these nodes)",
 		f.Node.Name, list(f.Agent.Excess),
 	)
@@ -95,7 +95,7 @@ func excess(f *Facts) []Finding {
 	}
 	return []Finding{warning(
 		text+"; the agent has raised its totals by the same number",
-		"nothing to do unless --exclusive jobs must run here; "+clear,
+		"no action is necessary unless --exclusive jobs must run here; "+clear,
 	)}
 }
 

@@ -143,7 +143,7 @@ func (f *Facts) readSlurmctld(ctx context.Context, host Host, ctl *slurm.Client)
 		}
 	}
 	f.Missing[OwnNode] = fault(
-		"slurmctld does not have a node "+name,
+		"slurmctld has no node "+name,
 		"set `node:` in caelum.yaml to this host's NodeName, or add the node to slurm.conf",
 	)
 }

@@ -41,7 +41,8 @@ func scrubbing(f *Facts) []Finding {
 func modifies(f *Facts, text, next string) Finding {
 	if !f.lacks(Slurmctld) && !f.Config.RelativeIndex() {
 		return fault(
-			text+"; ConstrainDevices is not yes in cgroup.conf, so any process can open them first and keep them open",
+			text+"; ConstrainDevices is not yes in cgroup.conf, so any process can open them before that and keep "+
+				"them open",
 			next,
 		)
 	}

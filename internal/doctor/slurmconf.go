@@ -41,8 +41,8 @@ func batchStart(f *Facts) []Finding {
 	return findingIf(
 		fault(
 			fmt.Sprintf(
-				"BatchStartTimeout is %q, and a prolog may wait %d s for an agent that restarts: slurmctld would "+
-					"treat the job's start as failed",
+				"BatchStartTimeout is %q, and a prolog may wait %d s for the agent to restart; slurmctld "+
+					"would treat the job's start as failed",
 				text, wait,
 			),
 			fmt.Sprintf("set BatchStartTimeout=%d in slurm.conf", 2*wait)+reconfigure,
@@ -140,8 +140,8 @@ func clock(f *Facts) []Finding {
 	return findingIf(
 		warning(
 			fmt.Sprintf(
-				"the clocks of slurmctld and this host differ by %s; from 300 s on, munge rejects credentials, and "+
-					"every prolog's request and every publication fails",
+				"the clocks of slurmctld and this host differ by %s; if the difference reaches 300 s, munge "+
+					"rejects credentials, and all prolog requests and publications fail",
 				skew.Round(time.Second),
 			),
 			"see `timedatectl` on both hosts",
@@ -154,7 +154,7 @@ func clock(f *Facts) []Finding {
 // users from each other. The plugin isolates the jobs of one user if Slurm uses a devices cgroup.
 func isolation(f *Facts) []Finding {
 	const own = "other users cannot open a job's slice, but other jobs of the same user on this node can: "
-	const trust = "nothing to do if users may trust their own jobs; otherwise "
+	const trust = "no action is necessary if users may trust their own jobs; otherwise "
 	switch {
 	case !f.Config.Has("TaskPlugin", "task/cgroup") && !f.Config.Has("TaskPlugin", "cgroup"):
 		return []Finding{warning(
@@ -177,13 +177,13 @@ func isolation(f *Facts) []Finding {
 		return []Finding{warning(f.Confinement.Problem, "run `caelum doctor` as root")}
 	case f.Confinement.Tasks:
 		return []Finding{warning(
-			own+"tasks run, but the plugin's BPF program is not attached to the cgroup of all steps",
+			own+"tasks run, but the plugin's BPF program is not attached to the cgroup that contains all steps",
 			trust+"see slurmd's log for the reason (`caelum: task: ... BPF`); if the kernel is too old, use a newer "+
 				"kernel (6.18 is known to work) or cgroup v1",
 		)}
 	}
 	return []Finding{note(
-		"not known yet whether other jobs of the same user can open a job's slice: the plugin attaches its BPF " +
+		"it is not known yet whether other jobs of the same user can open a job's slice: the plugin attaches its BPF " +
 			"program when the first task after a boot starts; run `caelum doctor` again while a job runs",
 	)}
 }

@@ -14,7 +14,7 @@ func LacksFeatures(c slurm.Constraint, features []string, nodes int) string {
 	case c.Problem != "":
 		return fmt.Sprintf("cannot be chosen for the constraint %s, which %s", c.Text, c.Problem)
 	case c.Nodes > max(nodes, 1):
-		return fmt.Sprintf("cannot be chosen for the constraint %s, which needs %d nodes; the job asks for %d",
+		return fmt.Sprintf("cannot be chosen for the constraint %s, which needs %d nodes; the job requests %d",
 			c.Text, c.Nodes, max(nodes, 1))
 	case !meets(features, c.Always), len(c.AnyOf) > 0 && !slices.ContainsFunc(c.AnyOf, met(features)):
 		return "does not have the features " + c.Text

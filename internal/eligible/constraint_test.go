@@ -42,7 +42,7 @@ var constraints = []struct {
 	{"[a]", 1, "a", ""},
 	{"a*1", 1, "a", ""},
 	{"a*1", 1, "b", "does not have"},
-	{"a*2", 1, "a", "needs 2 nodes; the job asks for 1"},
+	{"a*2", 1, "a", "needs 2 nodes; the job requests 1"},
 	{"a*2", 4, "a", ""},
 	{"a*2", 4, "b", "does not have"},
 	{"(a|b)*2", 2, "b", ""},

@@ -18,7 +18,7 @@ func DeferReason(n slurm.Node, w slurm.Waiting, since time.Time) string {
 	case n.CPUs > 0 && n.CPUsFree < needsCPUs(n, w):
 		return fmt.Sprintf("has %d CPUs free, and the job needs %d", n.CPUsFree, needsCPUs(n, w))
 	case LacksGRES(n, w):
-		return "has GRES in use by slurmctld's count, and the job needs a node without any (--exclusive)"
+		return "has GRES that slurmctld counts as used, and the job needs a node without used GRES (--exclusive)"
 	case LacksMemory(n, w):
 		return fmt.Sprintf("has %d MiB of memory free, and the job needs %d", n.MemoryFree, needsMemory(n, w))
 	case w.Reason == "Resources" && w.NumNodes <= 1 && w.HetJob == 0 && !n.Is("COMPLETING") && HasFree(n, w) &&

@@ -107,7 +107,7 @@ func (c Caps) ensure(path string, minor int) error {
 	}
 	major, err := c.major()
 	if err != nil {
-		return fmt.Errorf("couldn't make %s: %w", path, err)
+		return fmt.Errorf("couldn't create %s: %w", path, err)
 	}
 	dir := filepath.Dir(path)
 	if err := os.Mkdir(dir, 0o755); err == nil {
@@ -120,7 +120,7 @@ func (c Caps) ensure(path string, minor int) error {
 	}
 	if err := unix.Mknod(path, unix.S_IFCHR|0o400, int(unix.Mkdev(major, uint32(minor)))); err != nil &&
 		!errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("couldn't make %s: %w", path, err)
+		return fmt.Errorf("couldn't create %s: %w", path, err)
 	}
 	return nil
 }

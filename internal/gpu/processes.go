@@ -90,7 +90,7 @@ func (s *Processes) read(pid int) (Process, error) {
 			return p, nil
 		}
 	}
-	return p, fmt.Errorf("/proc/%d/status has no user ids or no number of threads", pid)
+	return p, fmt.Errorf("/proc/%d/status lacks the user ids or the number of threads", pid)
 }
 
 // small reads a small file of a process under /proc. The error is fs.ErrNotExist if the process ends before the file is

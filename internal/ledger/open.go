@@ -41,7 +41,7 @@ var kind = sqlite.Kind{
 // not change the file.
 func Open(path string) (*Ledger, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("couldn't make the ledger's directory: %w", err)
+		return nil, fmt.Errorf("couldn't create the ledger's directory: %w", err)
 	}
 	// A crash of the machine can lose the ledger's last transactions (see package sqlite). That does no harm, because
 	// no GPU instance survives such a crash either.

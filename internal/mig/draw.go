@@ -44,7 +44,7 @@ func (b *Model) width(size int) int { return size*b.cell + size - 1 }
 func (b *Model) Parse(drawing string) (Layout, error) {
 	l, blocked, err := b.ParseBeside(drawing)
 	if err == nil && blocked != 0 {
-		err = fmt.Errorf("drawing %q: unit %d is blocked; want a layout of %s without blocked units",
+		err = fmt.Errorf("drawing %q: unit %d is blocked; give a layout of %s without blocked units",
 			drawing, bits.TrailingZeros64(blocked), b.Name)
 	}
 	if err != nil {

@@ -34,7 +34,7 @@ func ModelByName(name string) (*Model, error) {
 		}
 		known = append(known, b.Name)
 	}
-	return nil, fmt.Errorf("no GPU model %q; there are %s", name, strings.Join(known, ", "))
+	return nil, fmt.Errorf("no GPU model %q; the models are %s", name, strings.Join(known, ", "))
 }
 
 // parseModels reads the format that the beginning of models.txt describes.

@@ -54,7 +54,7 @@ func Claims(name string) (compute int, gb float64) {
 func (p Profile) check(grid int) error {
 	switch {
 	case !validName(p.Name):
-		return fmt.Errorf("profile name %q: want letters, digits and .+-_, with a letter or digit first", p.Name)
+		return fmt.Errorf("profile name %q: use letters, digits and .+-_, with a letter or digit first", p.Name)
 	case p.Compute < 1:
 		return fmt.Errorf("profile %s: %d compute slices", p.Name, p.Compute)
 	case p.Size < 1 || p.Size > grid:

@@ -57,7 +57,8 @@ func (p Plan) Check(gpus []place.GPU) error {
 		case offers&g.Busy != 0:
 			return fmt.Errorf("GPU %d: %s is both busy and on offer", i, g.Model.Draw(offers&g.Busy))
 		case offers&^g.Offerable != 0:
-			return fmt.Errorf("GPU %d: %s is not among the offerable placements", i, g.Model.Draw(offers&^g.Offerable))
+			return fmt.Errorf("GPU %d: %s is not among the placements that may be offered",
+				i, g.Model.Draw(offers&^g.Offerable))
 		case !g.Model.Legal(g.Busy | offers):
 			return fmt.Errorf(
 				"GPU %d: busy %s and offers %s do not form a legal layout",

@@ -99,7 +99,7 @@ func TestCheckFinds(t *testing.T) {
 		{"overlap", place.GPU{Model: b, Busy: at("3g.20gb", 0), Offerable: everything(b)}, at("1g.5gb", 2),
 			"do not form a legal layout"},
 		{"blocked", place.GPU{Model: b, Blocked: 1, Offerable: everything(b)}, at("1g.5gb", 0), "blocked units"},
-		{"not offerable", place.GPU{Model: b, Offerable: at("1g.5gb", 0)}, at("1g.5gb", 1), "not among the offerable"},
+		{"not offerable", place.GPU{Model: b, Offerable: at("1g.5gb", 0)}, at("1g.5gb", 1), "not among the placements"},
 		{"unmanaged", place.GPU{}, 1, "not managed"},
 	} {
 		err := Plan{Offers: []mig.Layout{c.offer}}.Check([]place.GPU{c.gpu})

@@ -112,7 +112,7 @@ func ByName(name string) (Policy, error) {
 		}
 		return a.with(share), nil
 	}
-	return nil, fmt.Errorf("no placement policy %q; there are %s", name, strings.Join(Names(), ", "))
+	return nil, fmt.Errorf("no placement policy %q; the policies are %s", name, strings.Join(Names(), ", "))
 }
 
 // cost is the cost of a candidate. The candidate with the lowest cost is taken. Ties go to the lowest GPU, then to the

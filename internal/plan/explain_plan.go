@@ -29,7 +29,7 @@ func (e *Explanation) explainByPlan(snapshot Snapshot, policy place.Policy, w sl
 		e.BackUntil = until.Unix()
 		e.Text += fmt.Sprintf(
 			"; the job's slices were on offer for %d minutes, but slurmctld did not start the job: "+
-				"until %s the job comes after all other jobs",
+				"until %s the agents plan the job after all other jobs",
 			int(patience.Minutes()),
 			clock(e.BackUntil),
 		)
@@ -38,7 +38,7 @@ func (e *Explanation) explainByPlan(snapshot Snapshot, policy place.Policy, w sl
 		e.Before = het
 		e.Text += fmt.Sprintf(
 			"; but het job %d is earlier in the queue, and slurmctld starts the jobs behind a het job "+
-				"by backfill only, on nodes that the components of the het job cannot use",
+				"only by backfill, and only on nodes that the components of the het job cannot use",
 			het,
 		)
 	}
@@ -155,7 +155,7 @@ func (x *inPlan) explainFirst(e *Explanation, r *offer.Reservation) {
 	e.set(
 		First,
 		"the job is the first that has to wait: room for %s is reserved on %s from %s, "+
-			"when the jobs in its way are expected to have ended",
+			"when the jobs that now occupy it are expected to have ended",
 		wants,
 		strings.Join(e.On, ", "),
 		clock(e.At),
@@ -195,7 +195,7 @@ func (x *inPlan) explainBehind(e *Explanation, spots []offer.Spot) {
 			e.Text += "; the job can start there earlier only if its time limit expires before " + clock(e.At)
 		}
 	default:
-		e.set(Behind, "the job's turn comes when the earlier jobs in the queue have started")
+		e.set(Behind, "earlier jobs in the queue start first; the job can start after them")
 	}
 }
 
@@ -229,7 +229,7 @@ func (x *inPlan) explainNoRoom(e *Explanation, why place.Choice) {
 	}
 	e.On = x.On(r.Spots)
 	e.Text += fmt.Sprintf(
-		"; there may be room on %s from %s, when the jobs in its way are expected to have ended, "+
+		"; there may be room on %s from %s, when the jobs that now occupy it are expected to have ended, "+
 			"but earlier jobs in the queue get it first",
 		strings.Join(e.On, ", "),
 		clock(e.At),

@@ -32,7 +32,7 @@ func TestExplainBack(t *testing.T) {
 	snapshot.Nodes[0].Extra = WithBack(snapshot.Nodes[0].Extra, u.Back("n1", snapshot.At))
 	snapshot.Queue.All = []slurm.Job{stuck.Job, other.Job}
 	e, err := Explain(snapshot, place.Reach, 1)
-	says := "until " + until.Format(time.DateTime) + " the job comes after all"
+	says := "until " + until.Format(time.DateTime) + " the agents plan the job after all"
 	if err != nil || e.Place != 2 || e.BackUntil != until.Unix() || !strings.Contains(e.Text, says) {
 		t.Errorf("%+v %v", e, err)
 	}

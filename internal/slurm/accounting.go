@@ -31,8 +31,8 @@ var (
 	ErrNoAccounting = errors.New("slurmdbd cannot be reached")
 	// ErrSpoils means that slurmdbd would not store the text exactly as given.
 	ErrSpoils = errors.New(
-		"sacctmgr would change another tool's text in the field: it writes quotes as `, and up to Slurm 22.05 " +
-			"letters in lower case",
+		"sacctmgr would change another tool's text in the field: it replaces quotes with `, and up to Slurm 22.05 " +
+			"it changes letters to lower case",
 	)
 )
 
@@ -138,7 +138,7 @@ func (c *Client) Names(ctx context.Context, from, to time.Time) (map[uint64]stri
 			return nil, fmt.Errorf("sacct: DBIndex %.20q", rec[0])
 		}
 		if _, twice := names[index]; twice {
-			return nil, errors.New("sacct: one of the job names imitates another's record")
+			return nil, errors.New("sacct: a job name contains text that looks like another job's record")
 		}
 		names[index] = rec[1]
 	}

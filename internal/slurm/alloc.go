@@ -60,7 +60,7 @@ func parseAllocation(out string, nodes []string) (map[string]GRESList, error) {
 			alloc[h] = gres
 		}
 	}
-	return nil, fmt.Errorf("scontrol: an allocation without an end")
+	return nil, fmt.Errorf("scontrol shows an allocation without an end")
 }
 
 // These lines distinguish the runs of a job. scontrol prints each of them once for every job
@@ -77,9 +77,9 @@ func checkRun(out string, j Job) error {
 	state, start := stateLine.FindAllStringSubmatch(out, 2), startLine.FindAllStringSubmatch(out, 2)
 	switch {
 	case len(state) > 1 || len(start) > 1:
-		return fmt.Errorf("%w: more than one JobState or StartTime", ErrAmbiguous)
+		return fmt.Errorf("%w: scontrol shows more than one JobState or StartTime", ErrAmbiguous)
 	case len(state) == 0 || len(start) == 0:
-		return fmt.Errorf("scontrol shows no state or no start")
+		return fmt.Errorf("scontrol shows no state or no start time of the job")
 	case state[0][1] != j.State || !sameTime(start[0][1], j.Start):
 		return ErrChanging
 	}
@@ -89,10 +89,10 @@ func checkRun(out string, j Job) error {
 // covers compares the nodes in the section with the nodes from squeue, which users' texts cannot change.
 func covers(alloc map[string]GRESList, nodes []string) error {
 	if len(alloc) != len(nodes) {
-		return fmt.Errorf("scontrol shows an allocation on %d nodes, squeue on %d", len(alloc), len(nodes))
+		return fmt.Errorf("scontrol shows an allocation on %d nodes, but squeue on %d", len(alloc), len(nodes))
 	}
 	if i := slices.IndexFunc(nodes, func(n string) bool { _, ok := alloc[n]; return !ok }); i >= 0 {
-		return fmt.Errorf("scontrol shows no allocation on %s, squeue does", nodes[i])
+		return fmt.Errorf("scontrol shows no allocation on %s, but squeue does", nodes[i])
 	}
 	return nil
 }

@@ -131,7 +131,7 @@ func (p *constraintParser) alternatives() error {
 		case count > 0 && len(p.c.AnyOf) > 1,
 			count > 0 && !strings.HasPrefix(p.rest, "]"),
 			strings.HasPrefix(p.rest, "&"):
-			return errors.New("asks for different features on different nodes; use a heterogeneous job")
+			return errors.New("requests different features on different nodes; use a heterogeneous job")
 		case p.next("]"):
 			return nil
 		case !p.next("|"):

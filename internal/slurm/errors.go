@@ -24,7 +24,7 @@ var (
 	ErrJobState = errors.New("the job's state does not allow that")
 	// ErrAmbiguous means that a text of the job imitates the section in which scontrol prints the job's allocation.
 	// Users can only do this on purpose.
-	ErrAmbiguous = errors.New("the job's text imitates an allocation")
+	ErrAmbiguous = errors.New("the job's name or comment contains text that looks like an allocation")
 	// ErrChanging means that the job started, ended or was requeued during each attempt to read it. The call may be
 	// repeated.
 	ErrChanging = errors.New("the job changes too fast to be read")

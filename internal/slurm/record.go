@@ -168,7 +168,7 @@ func splitRecords(out, sep string, n int) ([][]string, error) {
 		if i > 0 {
 			var ok bool
 			if rec[0], ok = strings.CutPrefix(rec[0], "\n"); !ok {
-				return nil, errors.New("printed records that do not begin on lines of their own")
+				return nil, errors.New("printed records that do not begin on separate lines")
 			}
 		}
 		records = append(records, rec)

@@ -118,7 +118,10 @@ func TestMalformed(t *testing.T) {
 	for _, c := range []struct{ text, want string }{ // want: the beginning of the error; $ marks its end
 		{"", "pods.csv:1: the file is empty; the first line names the columns"},
 		{podHead, "pods.csv:1: no pods"},
-		{"name,num_gpu\n", "pods.csv:1: no column gpu_milli, creation_time, deletion_time; there are name, num_gpu"},
+		{
+			"name,num_gpu\n",
+			"pods.csv:1: no column gpu_milli, creation_time, deletion_time; the columns are name, num_gpu",
+		},
 		{"name,name\n", "pods.csv:1: column \"name\" appears twice"},
 		{podHead + good + good, "pods.csv:3: pod a is already on line 2"},
 		{podHead + good + podLine("", 1, 500, 100, 200), "pods.csv:3: a pod without a name"},
@@ -142,7 +145,7 @@ func TestMalformed(t *testing.T) {
 		{podHead + good + "\x00", "pods.csv:3: the file is not UTF-8 text"},
 		{
 			strings.Repeat("x", 1000) + "\n",
-			"pods.csv:1: no column name, num_gpu, gpu_milli, creation_time, deletion_time; there are " +
+			"pods.csv:1: no column name, num_gpu, gpu_milli, creation_time, deletion_time; the columns are " +
 				strings.Repeat("x", 300) + "$",
 		},
 	} {

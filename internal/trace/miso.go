@@ -84,7 +84,7 @@ func readSteps(file string, r io.Reader) (map[string]model, error) {
 				return err
 			}
 			if s == 0 {
-				return t.bad(fmt.Errorf("%s is 0; it must be the seconds of an iteration", column))
+				return t.bad(fmt.Errorf("%s is 0; it must be the duration of an iteration in seconds", column))
 			}
 			m.speed[p] = m.step / s
 		}

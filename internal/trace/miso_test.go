@@ -49,11 +49,11 @@ func TestMISOMalformed(t *testing.T) {
 		{misoHead + job, stepsHead + step + step, "steps:3: model bert 6 is already on line 2"},
 		{
 			misoHead + job, stepsHead + "bert,6,0,0.2,1\n",
-			"steps:2: 7g.40gb_mean_s is 0; it must be the seconds of an iteration",
+			"steps:2: 7g.40gb_mean_s is 0; it must be the duration of an iteration in seconds",
 		},
 		{
 			misoHead + job, stepsHead + "bert,6,0.1,0.2,0\n",
-			"steps:2: 1g.5gb_mean_s is 0; it must be the seconds of an iteration",
+			"steps:2: 1g.5gb_mean_s is 0; it must be the duration of an iteration in seconds",
 		},
 		{misoHead + job, stepsHead + "bert,6,,0.2,1\n", `steps:2: 7g.40gb_mean_s: "" is not a number from 0 to 1e12`},
 		{

@@ -136,7 +136,7 @@ func TestSacctMalformed(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{
 			"7|COMPLETED|1000\n",
-			"jobs:1: no column JobID, State, Submit, Start, ElapsedRaw, AllocTRES; there are 7, COMPLETED, 1000",
+			"jobs:1: no column JobID, State, Submit, Start, ElapsedRaw, AllocTRES; the columns are 7, COMPLETED, 1000",
 		},
 		{sacctHead + good + good, "jobs:3: job 7 is already on line 2; leave -D (--duplicates) out"},
 		{sacctHead + "7.batch" + good[1:], "jobs:2: the record of step batch precedes the record of its job 7"},

@@ -95,7 +95,7 @@ func openTable(file string, r io.Reader, split func(*bufio.Reader) rows, want ..
 	}
 	if missing != nil {
 		return nil, t.bad(
-			fmt.Errorf("no column %s; there are %.300s", strings.Join(missing, ", "), strings.Join(t.row, ", ")),
+			fmt.Errorf("no column %s; the columns are %.300s", strings.Join(missing, ", "), strings.Join(t.row, ", ")),
 		)
 	}
 	return t, nil

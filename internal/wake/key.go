@@ -47,7 +47,7 @@ func ReadKey(path string, owners ...uint32) (Key, error) {
 		return nil, fmt.Errorf("couldn't read the wake key: %w", err)
 	case len(key) < minKey || len(key) > maxKey:
 		return nil, fmt.Errorf(
-			"couldn't use the wake key %s: its length is not %d to %d bytes; %s",
+			"couldn't use the wake key %s: its length must be %d to %d bytes; %s",
 			path, minKey, maxKey, remedy(fs.ErrNotExist, path),
 		)
 	}

@@ -167,7 +167,7 @@ func (a *acceptor) accept(ctx context.Context, data []byte, from netip.Addr, now
 	case d.to != a.Name:
 		return "it is for " + strconv.Quote(d.to)
 	case at.Before(now.Add(-window)) || at.After(now.Add(window)):
-		return "its time differs from this host's by more than " + window.String() +
+		return "its time differs from this host's clock by more than " + window.String() +
 			": the datagram is old, or a clock is wrong"
 	case !at.After(a.start), d.at <= a.last[d.from]:
 		return "it is not newer than the last accepted datagram of its sender or the start of this daemon"

@@ -101,14 +101,14 @@ func (w *Watcher) Run(ctx context.Context) error {
 			next.Reset(max(0, time.Until(earliest)))
 			continue
 		case err := <-events.Errors:
-			w.log.WithError(err).Warn("some submissions may be seen late")
+			w.log.WithError(err).Warn("some submissions may be noticed late")
 			continue
 		case <-next.C:
 		}
 		began := time.Now()
 		if err := w.check(ctx); err != nil {
 			if ctx.Err() == nil {
-				w.log.WithError(err).Warn("couldn't read the queue; agents poll meanwhile")
+				w.log.WithError(err).Warn("couldn't read the queue; the agents only poll until the watcher can read it")
 			}
 			next.Reset(retry)
 			continue
@@ -133,7 +133,7 @@ func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
 			w.log.WithField("datagrams", n).
 				WithField("from", from).
 				WithField("reason", reason).
-				Warn("datagrams to the wake port refused")
+				Warn("rejected datagrams to the wake port")
 		},
 	}
 	seen := w.sent.Load()
@@ -149,7 +149,8 @@ func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
 	})
 	if err != nil {
 		w.log.WithError(err).
-			Error("couldn't listen for agents; some agents react late when a slice is freed on another node")
+			Error("couldn't listen for notifications from agents; other agents may react late when a node frees " +
+				"a slice")
 	}
 }
 
@@ -157,7 +158,7 @@ func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
 func (w *Watcher) check(ctx context.Context) error {
 	if err := w.makeFile(); err != nil {
 		w.log.WithError(err).
-			Error("couldn't create the trigger file, to which job_submit.lua writes; submissions are seen late")
+			Error("couldn't create the trigger file, to which job_submit.lua writes; submissions are noticed late")
 	}
 	if w.cfg.Key == nil {
 		return nil

@@ -111,7 +111,7 @@ func TestHostileNames(t *testing.T) {
 		if state := s.ended(t, id); state != "FAILED" {
 			t.Errorf("it is %s", state)
 		}
-		if out := s.read(t, "hostile-imitation.out"); !strings.Contains(out, "imitates") {
+		if out := s.read(t, "hostile-imitation.out"); !strings.Contains(out, "looks like Slurm's record") {
 			t.Errorf("the job's output is: %s", out)
 		}
 		if all, _ := s.tasks(t, "hostile-imitation"); len(all) > 0 {

@@ -102,7 +102,7 @@ func TestWishesThatAreRefused(t *testing.T) {
 		{"--mig-mem: couldn't read '8GB'", []string{"sbatch", "--gres=gpu:1", "--mig-mem=8GB"}},
 		{"--mig-mem: couldn't read '8G;id'", []string{"env", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_mig_mem=8G;id",
 			"sbatch", "--gres=gpu:1"}},
-		{"--mig=1g.5gb and --mig-mem=8G do not agree, as 1g.5gb has 4864 MiB",
+		{"--mig=1g.5gb and --mig-mem=8G do not agree, because 1g.5gb has 4864 MiB",
 			[]string{"sbatch", "--gres=gpu:1", "--mig=1g.5gb", "--mig-mem=8G"}},
 	} {
 		a := shared.call(t, "", user, "", append(c.command, "--wrap", "true")...)

@@ -31,7 +31,7 @@ func TestUnmanagedPartition(t *testing.T) {
 	// A batch job is requeued, gets a profile from an agent, and starts two minutes later.
 	t.Run("with GPUs", func(t *testing.T) {
 		told := s.call(t, "", user, "", "srun", "-p", "plain", "--gres=gpu:1", "-w", "n1", "./task", "plain-told")
-		if told.status == 0 || !strings.Contains(told.stderr, "no slice; ask for one (--gres=gpu:1,mig:7g.40gb:1)") {
+		if told.status == 0 || !strings.Contains(told.stderr, "no slice; request one (--gres=gpu:1,mig:7g.40gb:1)") {
 			t.Errorf("srun: status %d: %s", told.status, told.stderr)
 		}
 		id := s.submit(t, "srun ./task plain-requeued", "-p", "plain", "--gres=gpu:1", "-w", "n1")

@@ -365,7 +365,7 @@ func TestDescriptorOfNewInstance(t *testing.T) {
 // TestStrangerOnSlice: the agent ends a process of another user on a job's slice, or only reports the process if the
 // site has configured that.
 func TestStrangerOnSlice(t *testing.T) {
-	for cgroup, why := range map[string]string{"": "of another user than the job's", "v1": "of no job",
+	for cgroup, why := range map[string]string{"": "of a user other than the job's", "v1": "of no job",
 		"v2": "of no job"} {
 		t.Run("cgroup"+cgroup, func(t *testing.T) { strangerOnSlice(t, cgroup, why) })
 	}

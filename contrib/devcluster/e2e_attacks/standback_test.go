@@ -35,7 +35,8 @@ func TestStandsBack(t *testing.T) {
 		time.Sleep(time.Second)
 	}
 	t.Logf("another job has the GPU after %v", time.Since(began).Round(time.Second))
-	if text := s.Try("", "caelum", "explain", stuck); !strings.Contains(text, "the job comes after all other jobs") {
+	text := s.Try("", "caelum", "explain", stuck)
+	if !strings.Contains(text, "the agents plan the job after all other jobs") {
 		t.Errorf("caelum explain prints:\n%s", text)
 	}
 	if state := s.State(stuck); state != "PENDING" {

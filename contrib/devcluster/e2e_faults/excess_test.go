@@ -58,7 +58,7 @@ func noExcess(t *testing.T, s *site, pair string) {
 	first := s.Submit(fmt.Sprintf(waitFor, "first"), "-w", "n1", "--gres=mig:7g.40gb:2")
 	s.Running(first)
 	for _, node := range s.Nodes {
-		if status := s.Try(node, "caelum", "status"); strings.Contains(status, "that no job has") {
+		if status := s.Try(node, "caelum", "status"); strings.Contains(status, "that no job holds") {
 			t.Errorf("the status of %s shows an excess:\n%s", node, status)
 		}
 	}
@@ -73,13 +73,13 @@ func noExcess(t *testing.T, s *site, pair string) {
 func excess(t *testing.T, s *site, pair string) {
 	third := s.Submit("./hold third", "-w", "n1", "--gres=mig:7g.40gb:1")
 	s.Running(third)
-	const shown = "slurmctld counts slices as used that no job has: 7g.40gb x2; the published totals are raised"
+	const shown = "slurmctld counts slices as used that no job holds: 7g.40gb x2; the published totals are raised"
 	for _, node := range s.Nodes {
 		s.Within("the status of "+node+" shows the excess", func() bool {
 			return s.published(node) && strings.Contains(s.Try(node, "caelum", "status"), shown)
 		})
 	}
-	if !s.findings("slurmctld counts slices of n1 as used that no job has: 2 of 7g.40gb", doctor.Warning) ||
+	if !s.findings("slurmctld counts slices of n1 as used that no job holds: 2 of 7g.40gb", doctor.Warning) ||
 		s.findings("", doctor.Error) {
 		t.Errorf("caelum doctor:\n%s", s.Try("n1", "caelum", "doctor"))
 	}
@@ -101,7 +101,7 @@ func excess(t *testing.T, s *site, pair string) {
 		t.Fatal(err)
 	}
 	s.Within("the excess is gone", func() bool {
-		return s.published("n1") && !strings.Contains(s.Try("n1", "caelum", "status"), "that no job has")
+		return s.published("n1") && !strings.Contains(s.Try("n1", "caelum", "status"), "that no job holds")
 	})
 	if n := s.planned("n1"); len(n) != 0 {
 		t.Errorf("offered although jobs are on all GPUs: %v", n)

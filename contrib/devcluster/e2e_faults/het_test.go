@@ -79,7 +79,7 @@ func TestIncompleteHetJob(t *testing.T) {
 			return s.component(leader) == "PENDING" && slices.Contains(ended, s.component(other))
 		})
 		s.Try("", "scontrol", "update", "nodename="+node, "state=resume")
-		// 22.05 starts a requeued job two minutes later at the earliest.
+		// Slurm 22.05 does not start a requeued job until at least two minutes later.
 		s.Must("", "root", "scontrol", "update", "job="+leader+"+0", "starttime=now")
 		s.Within(
 			"the nodes are up",

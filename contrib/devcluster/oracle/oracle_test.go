@@ -97,7 +97,8 @@ const leasedWrite = `no slice: the job is ending","node":"n1","time":"2026-11-21
 // Job 2 releases its slice at 57:38.151.
 const (
 	releasedLine = `{"job":2,"level":"info","msg":"released","node":"n1","time":"2026-11-21T04:57:38.15119417Z"}` + "\n"
-	inUseLine    = `{"gpu":1,"job":2,"level":"warning","msg":"2g.10gb at 4 is in use by processes [1484] of no job; ` +
+	inUseLine    = `{"gpu":1,"job":2,"level":"warning","msg":"2g.10gb at 4 is in use by processes [1484] ` +
+		`that belong to no job; ` +
 		`its units are not offered until these processes end",` +
 		`"node":"n1","time":"2026-11-21T04:57:38.150Z","uuid":"MIG-b9a916e7-f1a0-5519-8305-1cd072051e20"}` + "\n"
 	noLongerLine = `{"gpu":1,"level":"info","msg":"2g.10gb at 4 is no longer in use","node":"n1",` +
