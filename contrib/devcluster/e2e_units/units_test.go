@@ -76,6 +76,7 @@ func boot(t *testing.T) *machine {
 // remove ends the machine and removes its folder and its cgroup. After a failure it logs the journal and the console.
 func (m *machine) remove(cgroupScript string) {
 	if m.t.Failed() {
+		m.t.Log(m.try("systemctl", "--no-pager", "--plain", "list-units", "--state=failed,activating"))
 		m.t.Log(
 			m.try(
 				"journalctl", "--no-pager", "--lines=80", "-u", "caelumd", "-u", "caelum-watch", "-u", "slurmd",
