@@ -209,7 +209,7 @@ static int load(const struct bpf_insn *insn, unsigned n)
 }
 
 /*
- * Returns whether the kernel is too old for the program. Such a kernel refuses this program but accepts another program
+ * Reports whether the kernel is too old for the program. Such a kernel refuses this program but accepts another program
  * of the same type, because it does not provide bpf_get_current_ancestor_cgroup_id to programs of this type (6.18
  * does). Every other refusal is an error.
  */
@@ -286,7 +286,7 @@ done:
 	return rv;
 }
 
-/* Returns whether the cgroup with this id has been removed. kernfs does not reuse ids. */
+/* Reports whether the cgroup with this id has been removed. kernfs does not reuse ids. */
 static bool is_gone(int scope, uint64_t id)
 {
 	struct {

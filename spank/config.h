@@ -18,7 +18,7 @@ struct config {
  */
 int config_parse(struct config *config, int ac, char **av, char *why, size_t size);
 
-/* Returns whether the node has the run directory. On a node without it the plugin does nothing. */
+/* Reports whether the node has the run directory. On a node without it the plugin does nothing. */
 int config_managed(const struct config *config);
 
 #endif

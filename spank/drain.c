@@ -26,7 +26,7 @@ static bool has_client_library(void)
 	return slurm_init && slurm_load_node_single && slurm_free_node_info_msg && slurm_init_update_node_msg && slurm_update_node;
 }
 
-/* Returns whether the node has no reason yet. The plugin must not replace the reason of an administrator. */
+/* Reports whether the node has no reason yet. The plugin must not replace the reason of an administrator. */
 static bool lacks_reason(const char *node)
 {
 	node_info_msg_t *info = NULL;

@@ -46,7 +46,7 @@ int lease_read(struct lease *lease, const char *path, char *why, size_t size);
 /* Returns the UUID of a slot's slice, "" for a slot without a slice, or NULL for a slot that is not in the lease. */
 const char *lease_uuid(const struct lease *lease, uint32_t slot);
 
-/* Returns whether the device is in the lease. */
+/* Reports whether the device is in the lease. */
 bool lease_has(const struct lease *lease, const struct device *device);
 
 #endif

@@ -16,7 +16,7 @@ const (
 
 // score counts the results of a rule on repeats, which are runs of a key that has earlier runs.
 type score struct {
-	repeats, tight, killed int     // tight: runs in the smallest sufficient profile
+	repeats, tight, killed int     // tight is the number of runs on the smallest sufficient profile
 	needed, given          float64 // MiB
 }
 
@@ -27,7 +27,7 @@ func (s *score) add(o score) {
 
 func (s *score) of(count int) float64 { return 100 * float64(count) / float64(max(s.repeats, 1)) }
 
-// history contains the runs of one key under a rule.
+// history contains the runs of one key with a rule.
 type history struct {
 	rule
 	node
@@ -61,8 +61,8 @@ func (h *history) submit(w work, s submission) (first score) {
 	return first
 }
 
-// simulate runs a population under a rule. It returns the scores by the position of a run among the runs of its key,
-// from 0.
+// simulate runs a population with a rule. It returns the scores by the position of a run among the
+// runs of its key, from 0.
 func simulate(n node, r rule, seed uint64) (byRun []score) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	people := drawUsers(rng, users)

@@ -10,12 +10,12 @@ import (
 // rule chooses the profile of the next run from the runs so far.
 type rule struct {
 	name   string
-	kills  bool // runs killed for memory have the state killed, which Caelum otherwise has to infer
+	kills  bool // runs that were killed for lack of memory have the state killed; without kills, Caelum has to infer this
 	choose func(n node, runs []predict.Run) string
 }
 
-// killed is the state of runs that were killed for memory, for rules with kills. PeakMiB is then just above the memory
-// of the slice.
+// killed is the state of runs that were killed for lack of memory, in the histories of rules with
+// kills. The PeakMiB of such a run is just above the memory of the slice.
 const killed = "KILLED"
 
 // node contains the profiles from which a rule chooses.

@@ -34,8 +34,8 @@ func (g gpm) metric(id nvml.GpmMetricId) (float64, nvml.Return) {
 	return get.Metrics[0].Value, nvml.Return(get.Metrics[0].NvmlReturn)
 }
 
-// TestGPM checks that the utilization of an instance is the sum that its processes report, at most 100%. Other
-// instances do not affect it.
+// TestGPM checks that the utilization of an instance is the sum that its processes report, at most
+// 100%. Other instances do not affect this sum.
 func TestGPM(t *testing.T) {
 	m := newMachine(t, "--board", "H100-80GB")
 	d := m.device(0)

@@ -36,7 +36,7 @@ func TestCommandLine(t *testing.T) {
 		}
 	}
 	in := strings.TrimSpace(s.read(t, "cli.out"))
-	before := func(text string) string { return strings.Split(text, " MIG-")[0] } // the usage of a slice changes
+	before := func(text string) string { return strings.Split(text, " MIG-")[0] } // because the usage of a slice changes
 	if before(in) != before(out) {
 		t.Errorf("caelum job prints in the job\n%s\nand outside of it\n%s", in, out)
 	}
@@ -85,8 +85,8 @@ func TestCommandLine(t *testing.T) {
 	})
 }
 
-// TestSlurmConfig checks that root can run caelum slurm-config and that users cannot: only root can read the properties
-// of a GPU from the driver.
+// TestSlurmConfig checks that root can run caelum slurm-config and that other users cannot, because
+// only root can read the properties of a GPU from the driver.
 func TestSlurmConfig(t *testing.T) {
 	s := shared
 	conf := s.must(t, "n1", "root", "caelum", "slurm-config", "--nodes", "n[1-2]", "--cpus", "64", "--memory", "256000")

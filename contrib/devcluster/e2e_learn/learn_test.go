@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 
 const names = "tr\nain'\"; |x"
 
-// record writes the measurements of these jobs' runs into the jobs' records, as agents do, and into a separate
-// repository, folder/nodes.db.
+// record writes the measurements of the jobs' runs into the jobs' records, as agents do. It also
+// writes them into a separate repository, nodes.db in the folder.
 func record(folder string, ids []string) error {
 	r, err := repo.Open(filepath.Join(folder, "nodes.db"), func(text string) { fmt.Fprintln(os.Stderr, text) })
 	if err != nil {
@@ -84,8 +84,8 @@ func recordJob(r *repo.Repo, dbd *slurm.Client, id uint32) error {
 	if err := dbd.SetAccounting(ctx, newest, slurm.AdminComment, text); err != nil {
 		return err
 	}
-	// If a summary would damage the text of another tool, the text is left unchanged. Otherwise the record contains
-	// both.
+	// If writing a summary would damage another tool's text in the record, the record is left
+	// unchanged. Otherwise the record contains both.
 	if err := dbd.SetAccounting(ctx, newest, slurm.SystemComment, "JS1:H4sI "+text); !errors.Is(err, slurm.ErrSpoils) {
 		return fmt.Errorf("another tool's text: %v", err)
 	}
@@ -165,8 +165,9 @@ func (s site) write(user, name, text string) string {
 	return path
 }
 
-// TestLearned checks that a host that reads the runs from slurmdbd learns the same as hosts that record them, and users
-// learn from their own runs only.
+// TestLearned checks that a host that reads the runs from slurmdbd makes the same predictions as
+// hosts that record the runs themselves. It also checks that users' predictions use only their own
+// runs.
 func TestLearned(t *testing.T) {
 	s := start(t, "accounting_field: none\npoll_interval: 1s\n",
 		cluster.Options{Conf: []string{"AuthInfo=cred_expire=5"}})
@@ -254,7 +255,8 @@ func (s site) record(folder string, ended []string, running string) {
 	}
 }
 
-// usersLearn checks the predictions and the tables that users get from the runs of user1, of which job is one.
+// usersLearn checks the predictions and decision tables that users get from the runs of user1. One
+// of these runs is job.
 func (s site) usersLearn(job string) {
 	s.Helper()
 	as := func(user string, args ...string) string {
@@ -278,7 +280,8 @@ func (s site) usersLearn(job string) {
 		!strings.Contains(stderr, "belongs to another user") {
 		s.Errorf("user2 of user1's job: %v %s", err, stderr)
 	}
-	// A user other than root can write a table that the user owns although its group differs, as the watcher does.
+	// A user other than root can write a table that the user owns, even if the table belongs to
+	// another group. The watcher does this.
 	home := filepath.Join(s.Dir, "home", "user1")
 	table, own := filepath.Join(home, "decisions"), filepath.Join(home, "own.db")
 	s.must("root", "sh", "-c", "sed '/^# What stands/,$d' /etc/caelum/decisions > "+table+" && chown user1:root "+table)

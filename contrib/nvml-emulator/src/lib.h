@@ -1,4 +1,4 @@
-/* Internals of libnvidia-ml.so.1: handles, and the begin and end of every call. */
+/* Internals of libnvidia-ml.so.1: handles, and the start and end of every call. */
 #ifndef EMU_LIB_H
 #define EMU_LIB_H
 
@@ -9,17 +9,17 @@
  * handle, begin the transaction and fill the other fields. call_end commits and ends the transaction.
  *
  * Half of the latency passes before the transaction and half after it, in both cases without the lock. If a caller is
- * killed during a slow call, the change may therefore be made or not made, as with a real driver. */
+ * killed during a slow call, the change may therefore have been made or not, as with a real driver. */
 struct call {
     enum emu_call id;
     bool write;         /* changes instances */
     bool root;          /* "requires privileged user" in NVML's documentation */
-    int profile;        /* NVML's id of the new instance's profile, for the latency; set only by calls that create */
+    int profile;        /* NVML's id of the new instance's profile, for the latency; only calls that create an instance set it */
     struct event event; /* call_end logs the event if it has a name */
 
     struct txn t;
     struct state *st;
-    int gpu, gi_id, ci_id; /* -1 if not part of the handle */
+    int gpu, gi_id, ci_id; /* -1 if the handle does not contain it */
     struct gpu_state *g;
     const struct board *b;
     struct gi_state *gi;

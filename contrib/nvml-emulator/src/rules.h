@@ -28,7 +28,7 @@ unsigned rules_cap_minor(unsigned gpu, unsigned gi, int ci);
 bool rules_legal_start(const struct profile *p, unsigned start);
 bool rules_units_free(const struct gpu_state *g, unsigned start, unsigned size);
 
-/* rules_admits returns whether the profile's limit and the media engines allow one more instance, regardless of free
+/* rules_admits reports whether the profile's limit and the media engines allow one more instance, regardless of free
  * units. The media engines are a separate pool (RTX PRO 6000, +me). */
 bool rules_admits(const struct gpu_state *g, int profile);
 

@@ -136,10 +136,10 @@ int txn_commit(struct txn *t);
 
 void txn_end(struct txn *t);
 
-/* state_sane returns whether the state is valid (sane.c). txn_begin refuses an invalid state. */
+/* state_sane reports whether the state is valid (sane.c). txn_begin refuses an invalid state. */
 bool state_sane(const struct state *st);
 
-/* client_live returns whether the process that registered this entry is still alive. */
+/* client_live reports whether the process that registered this entry is still alive. */
 bool client_live(const struct client *c);
 
 /* process_start_time returns field 22 of /proc/<pid>/stat, or 0 for a process that has ended or is a zombie. */
