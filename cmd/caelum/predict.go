@@ -67,7 +67,7 @@ Include the options in #SBATCH lines, which predict does not read.`,
 type predicted struct {
 	Key         string        `json:"key,omitempty"`
 	Fingerprint string        `json:"work,omitempty"` // script fingerprint
-	Level       predict.Level `json:"level"`          // the runs from which the prediction was made: key, user or site; empty if there are none
+	Level       predict.Level `json:"level"`          // the runs used: key, user or site; empty if there are none
 	// Profile is the predicted profile, or the default if no profile has enough memory. Profile
 	// is empty if no GPU model is known.
 	Profile string `json:"profile,omitempty"`

@@ -10,7 +10,7 @@ import (
 // rule chooses the profile of the next run from the runs so far.
 type rule struct {
 	name   string
-	kills  bool // runs that were killed for lack of memory have the state killed; without kills, Caelum has to infer this
+	kills  bool // runs that were killed for lack of memory have the state killed
 	choose func(n node, runs []predict.Run) string
 }
 

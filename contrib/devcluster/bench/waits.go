@@ -55,7 +55,7 @@ func waits(ctx context.Context, pairs int, name, config string) (err error) {
 // offered and was not offered. For the latter it also contains the seconds to the publication of the offer.
 type waitTimes struct {
 	offered, other, published []float64
-	found                     int // jobs of the first kind whose profile slurmctld showed as offered at the submission
+	found                     int // jobs of the first kind whose profile slurmctld showed
 }
 
 // measure submits a job of each kind. The agent offers an idle GPU in parts, because small slices are requested twice

@@ -36,7 +36,7 @@ func TestCommandLine(t *testing.T) {
 		}
 	}
 	in := strings.TrimSpace(s.read(t, "cli.out"))
-	before := func(text string) string { return strings.Split(text, " MIG-")[0] } // because the usage of a slice changes
+	before := func(text string) string { return strings.Split(text, " MIG-")[0] } // the usage of a slice changes
 	if before(in) != before(out) {
 		t.Errorf("caelum job prints in the job\n%s\nand outside of it\n%s", in, out)
 	}

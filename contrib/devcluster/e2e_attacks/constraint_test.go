@@ -102,7 +102,7 @@ func TestConstraintsAsSlurm(t *testing.T) {
 				t.Context(), attacker, "srun", "-I10", "-p", "plain", "-N1", "-n1", "-C", text, "true",
 			)
 			if strings.Contains(stderr, "Invalid feature specification") {
-				continue // slurmctld 24.11 rejects the submission if a count follows a closing parenthesis
+				continue // slurmctld 24.11 rejects a count after a closing parenthesis
 			}
 			here := eligible.LacksFeatures(slurm.ParseConstraint(text), features, 1)
 			if (err == nil) != (here == "") {

@@ -35,7 +35,7 @@ func TestAwayDuringAPass(t *testing.T) {
 		time.Sleep(3 * pause) // until a pass has read both
 		s.End(name(n - 1))
 		s.Within("job "+id+" ends", func() bool { return strings.HasPrefix(s.Lives(id), "COMPLET") })
-		time.Sleep(3 * pause / 2) // until the current pass has ended and the next pass has read that there is room
+		time.Sleep(3 * pause / 2) // until the next pass has read that there is room
 		if err := s.StopUnit("slurmctld"); err != nil {
 			t.Fatal(err)
 		}

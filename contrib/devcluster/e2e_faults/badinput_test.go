@@ -63,7 +63,7 @@ func badRequests(s *site, _ string) {
 		{"--gres=gpu:1 --mig=$(id)", "--mig: couldn't read '$(id)': give a profile such as 1g.5gb, auto, or off"},
 		{"--gres=gpu:1 --mig-mem=$(id)", "--mig-mem: couldn't read '$(id)': give the memory of a slice such as 8G"},
 		{"--gres=gpu:1 --mig=" + strings.Repeat("x", 5000), "--mig: couldn't read"},
-		{"-p plain --gres=gpu:1,mig:nonsense:1", ""}, // Caelum does not manage this partition, so slurmctld itself rejects the job
+		{"-p plain --gres=gpu:1,mig:nonsense:1", ""}, // Caelum does not manage this partition
 	} {
 		_, stderr, err := s.Exec(
 			s.t.Context(),

@@ -27,7 +27,7 @@ const asStranger = "FAULTS_OPENS"
 
 // attempts contains the results of the attacks.
 type attempts struct {
-	Refused  int      // failed opens: EACCES because of the file's owner and mode, EPERM because of the devices cgroup
+	Refused  int      // failed: EACCES by the file's owner and mode, EPERM by the devices cgroup
 	ByCgroup int      // the failed opens that the cgroup denied
 	Gone     int      // the file was removed between the listing and the open
 	Opened   []string // allowed opens: success, or ENXIO because the file has no driver

@@ -168,7 +168,7 @@ func (s *site) run(name, snapshots string) oracle.Run {
 func (s *site) endedWell(run oracle.Run) {
 	s.t.Helper()
 	for _, state := range strings.Fields(s.must("", "root", "sinfo", "-h", "-N", "-p", "plain", "-o", "%T")) {
-		if state != "idle" && state != "planned" { // accepts the state PLANNED, in which the node remains if a job that backfill planned there has ended
+		if state != "idle" && state != "planned" { // PLANNED can remain after a job that backfill had planned
 			s.t.Errorf("a node is %s at the end", state)
 		}
 	}

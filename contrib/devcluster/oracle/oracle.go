@@ -93,7 +93,7 @@ func (f Finding) String() string {
 // the run contained enough events.
 type Report struct {
 	Writes, Lowered, Raised int
-	Snapshots, Shut         int // Shut is the number of snapshots of a node on which slurmctld started no jobs at that time
+	Snapshots, Shut         int // Shut: snapshots of a node on which slurmctld started no jobs
 	Starts, Leases, Refused int // Refused is the number of runs that ended before their prolog requested a lease
 	Created, Destroyed      int
 	Processes, Seen         int

@@ -14,7 +14,7 @@ struct call {
     enum emu_call id;
     bool write;         /* changes instances */
     bool root;          /* "requires privileged user" in NVML's documentation */
-    int profile;        /* NVML's id of the new instance's profile, for the latency; only calls that create an instance set it */
+    int profile;        /* NVML's id of the new instance's profile, for the latency; 0 in calls that create no instance */
     struct event event; /* call_end logs the event if it has a name */
 
     struct txn t;
