@@ -130,7 +130,7 @@ func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err
 	if err := a.caps.Make(c.Minor, f); err != nil {
 		return err.Error(), nil
 	}
-	if reason := a.whyInUse(placed{g, in}); reason != "" { // a process opened the files before caps.Make restricted them to root
+	if reason := a.whyInUse(placed{g, in}); reason != "" { // a process opened the files before caps.Make
 		return reason, nil
 	}
 	if exists, err := a.hw.Exists(g, f); err != nil || !exists {

@@ -162,7 +162,7 @@ func (a *Agent) stillOpen(g int, stuck []*instance) map[*instance]bool {
 	for _, in := range stuck {
 		all = append(all, placed{g, in})
 	}
-	found, err := a.clear(all, 1) // only one round, because the GPU's lock is held and the next comparison follows soon
+	found, err := a.clear(all, 1) // only one round, because the GPU's lock is held
 	open := map[*instance]bool{}
 	for _, p := range all {
 		open[p.in] = err != nil || len(found[p.in]) > 0

@@ -433,7 +433,7 @@ func (k *campaign) step(point string) {
 			j := job(1, soakProfiles[k.rng.IntN(6)])
 			switch {
 			case strings.HasPrefix(point, "giveback") && k.rng.IntN(2) == 0:
-				j = job(1, "") // without a profile: the job gets the default profile, for which there is seldom room
+				j = job(1, "") // the job gets the default profile, which seldom has room
 			case strings.HasPrefix(point, "held") || k.rng.IntN(10) == 0:
 				j.ReqNodes, j.AdminComment = []string{"n1"}, "caelum:held"
 				k.fake.SubmitHeld(j)

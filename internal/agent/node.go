@@ -36,8 +36,8 @@ type node struct {
 	// unserved maps the jobs on the node that get neither a pending lease nor slices to their restart counts.
 	unserved map[uint32]int
 	former   map[minorsOf]uint32   // the last user of each GPU instance id
-	offers   []mig.Layout          // the offers in force, by card; slurmctld may start jobs only on these placements
-	as       map[offer.Spot]string // the names of offers that are advertised under the name of another GPU model's profile
+	offers   []mig.Layout          // the offers in force, by card
+	as       map[offer.Spot]string // names of offers that other GPU models' profiles name
 	here     map[uint32]slurm.Job  // the jobs on the node when slurmctld was last read
 	reserved *api.Reservation      // the slices here that are reserved for a waiting job
 	next     next                  // the next waiting jobs in the plan in force

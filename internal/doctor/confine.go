@@ -88,7 +88,7 @@ func devicePrograms(cgroup *os.File) ([]string, error) {
 	for _, id := range ids[:min(query.count, maxPrograms)] {
 		name, err := nameOfProgram(id)
 		if err == unix.ENOENT {
-			continue // the program was detached in the meantime
+			continue // the program may have been detached in the meantime
 		} else if err != nil {
 			return names, err
 		}

@@ -18,8 +18,9 @@ const pluginName, objectName = "spank_caelum.so", "libcaelum_spank.so"
 type Plugin struct {
 	// Plugstack is the path of plugstack.conf.
 	Plugstack string
-	// Named is set if plugstack.conf or a file that it includes names the plugin. Path is the path in that line, Args
-	// are its arguments of the form key=value, and Required is set if the line begins with "required".
+	// Named is set if plugstack.conf, or a file that it includes, has a line for the plugin.
+	// Path is the path in that line, Args contains the arguments of the form key=value, and
+	// Required is set if the line begins with "required".
 	Named, Required bool
 	Path            string
 	Args            map[string]string

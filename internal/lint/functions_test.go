@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// functionLines is the maximum number of lines of a function, so that it fits on a screen.
+// functionLines is the maximum number of lines of a function. A function of this length fits on a
+// screen.
 const functionLines = 60
 
 // TestFunctionLines checks that a function has at most functionLines lines, not counting the lines inside its data.

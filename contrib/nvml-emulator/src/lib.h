@@ -14,7 +14,7 @@ struct call {
     enum emu_call id;
     bool write;         /* changes instances */
     bool root;          /* "requires privileged user" in NVML's documentation */
-    int profile;        /* NVML's id of the new instance's profile, for the latency; 0 in calls that create no instance */
+    int profile;        /* NVML's id of the new instance's profile, for the latency */
     struct event event; /* call_end logs the event if it has a name */
 
     struct txn t;

@@ -77,7 +77,7 @@ struct fault {
     uint8_t used, call, after, crash; /* true: return the error after the change is made */
     int16_t gpu;                      /* -1 for all GPUs */
     uint16_t pad;
-    uint32_t nth, times; /* the number of calls until the first failure, and the number of calls that fail */
+    uint32_t nth, times; /* calls before the first failure, and calls that fail */
     int32_t rc;
 };
 
@@ -113,7 +113,7 @@ struct txn {
     struct copy *copy;
     struct state *st;
     enum crash crash; /* the point of the next commit at which this process is killed (fault injection) */
-    unsigned ndoomed; /* the number of capability files that the next commit removes; doomed contains their minors */
+    unsigned ndoomed; /* the number of minors in doomed, whose files the next commit removes */
     uint16_t doomed[EMU_MAX_GI * (1 + EMU_MAX_CI)];
 };
 

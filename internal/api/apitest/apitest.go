@@ -35,7 +35,7 @@ func Send(socket string, uid uint32, request []byte) ([]byte, error) {
 		conn.CloseWrite()
 	}()
 	answer, err := io.ReadAll(conn)
-	if errors.Is(err, syscall.ECONNRESET) { // the server closed the connection before it had read the whole request
+	if errors.Is(err, syscall.ECONNRESET) { // is returned if the server closed the connection before it had read the whole request
 		err = nil
 	}
 	return answer, err
@@ -90,7 +90,7 @@ func effective(uid uint32) error {
 // Answer is one HTTP response of a server.
 type Answer struct {
 	Code int
-	JSON bool // false for a response of net/http itself, which is a line of text
+	JSON bool // false for a response of net/http itself, which is plain text
 	Body []byte
 }
 
