@@ -109,7 +109,7 @@ func blank(r rune) bool { return strings.ContainsRune(" \t\n\v\f\r", r) }
 // reader is the state of Parse.
 type reader struct {
 	Table
-	named map[string]int // for each profile, the first line that names it; there must be a profile line for each of them
+	named map[string]int // by profile: the first line that names it; each needs a profile line
 }
 
 // understand reads line n of the table. It returns false for an invalid line.

@@ -24,5 +24,5 @@ func WaitsForNodes(w slurm.Waiting) bool {
 	}
 	reason := strings.ReplaceAll(w.Reason, "_", " ")
 	return strings.HasPrefix(reason, "ReqNodeNotAvail, ") ||
-		strings.HasPrefix(reason, "Nodes required for job are DOWN, DRAINED") // since 24.11, REBOOTING can follow
+		strings.HasPrefix(reason, "Nodes required for job are DOWN, DRAINED") // REBOOTING can follow (24.11)
 }

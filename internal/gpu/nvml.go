@@ -33,7 +33,7 @@ type device struct {
 func OpenNVML(path string) (*NVML, error) {
 	lib := nvml.New()
 	if path != "" {
-		if os.Geteuid() == 0 && strings.Contains(path, "/") { // dlopen(3) searches the linker's path for a name without a slash
+		if os.Geteuid() == 0 && strings.Contains(path, "/") { // dlopen(3) searches for a name without a slash
 			var err error
 			if path, err = trust.Path(path); err != nil {
 				return nil, fmt.Errorf("couldn't open NVML: %w", err)

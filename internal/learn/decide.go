@@ -140,7 +140,7 @@ func decide(r *repo.Repo, t Table, site predict.Site) ([]learnedLine, error) {
 	d := decider{repo: r, table: t, site: site, now: map[string]Prediction{}, has: map[string]bool{}}
 	general := predict.Unknown // the kind of line that lines of this kind fall back on
 	for _, kind := range slices.Backward(predict.Levels) {
-		for _, w := range scripts { // newest first, so that the newest run of each user and of each script fingerprint determines the line
+		for _, w := range scripts { // newest first, so that the newest run determines the line
 			base, ok := d.now[lineName(general, w.JobKeys)]
 			if !ok {
 				base = t.without()

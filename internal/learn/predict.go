@@ -87,7 +87,7 @@ func (p Prediction) with(c Choice, need predict.Need, h predict.History, complet
 	case complete || need.PeakMiB > 0 && c.Profile != p.profile():
 		return Prediction{Choice: c, Need: need, History: h, Complete: complete}
 	case need.PeakMiB > 0 && need.PeakMiB >= p.Need.PeakMiB && !p.Complete:
-		p.Choice, p.Need, p.History = c, need, h // the profile is the same, but the bound comes from more similar runs
+		p.Choice, p.Need, p.History = c, need, h // the same profile, but from more similar runs
 	}
 	return p
 }

@@ -33,7 +33,7 @@ const (
 	// again.
 	overlap, deepOverlap = time.Hour, 30 * 24 * time.Hour
 	deepEvery            = 24 * time.Hour
-	first                = 400 * 24 * time.Hour // the span of the first sync, equal to the time for which a repository keeps runs
+	first                = 400 * 24 * time.Hour // the span of the first sync; a repository keeps runs as long
 	// clocks is the largest difference allowed between the clocks of a node and of slurmctld.
 	clocks = time.Hour
 )

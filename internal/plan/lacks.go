@@ -24,9 +24,9 @@ const maxPause = 24 * time.Hour
 
 // occupant is a job that runs on a node.
 type occupant struct {
-	end          float64 // when the job is expected to end, in seconds; +Inf: unknown
-	cpus, memory int     // the job's share of the node, memory in MiB; assumed equal on all its nodes
-	slices       bool    // whether the job has slices
+	end          float64 // the time at which the job is expected to end, in seconds; +Inf if unknown
+	cpus, memory int     // the job's share of the node's CPUs and memory (MiB), assumed equal on all its nodes
+	slices       bool    // true if the job has slices
 }
 
 // occupants returns the jobs that hold CPUs and memory on each node, ordered by expected end.

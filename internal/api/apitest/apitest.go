@@ -35,7 +35,7 @@ func Send(socket string, uid uint32, request []byte) ([]byte, error) {
 		conn.CloseWrite()
 	}()
 	answer, err := io.ReadAll(conn)
-	if errors.Is(err, syscall.ECONNRESET) { // is returned if the server closed the connection before it had read the whole request
+	if errors.Is(err, syscall.ECONNRESET) { // the server closed the connection before it had read the whole request
 		err = nil
 	}
 	return answer, err
