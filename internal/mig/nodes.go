@@ -32,7 +32,7 @@ type Node struct {
 
 	table     *Table
 	placeable []int8  // by profile
-	next      []int32 // for each placement, the index of the node with this placement added, or -1 if the placement is not open
+	next      []int32 // by placement: the node with this placement added; -1 if it is not open
 }
 
 // Table returns the table of the GPU model. The table is computed at first use and cached.

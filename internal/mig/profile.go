@@ -10,12 +10,12 @@ import (
 // Profile is a size of GPU instance under NVIDIA's name, such as 1g.5gb or 1g.5gb+me.
 type Profile struct {
 	Name      string
-	ID        int    // the GPU instance profile id, which depends on the GPU model: 14 is 2g on an A100 and 1g on an A30
+	ID        int    // the GPU instance profile id; 14 is 2g on an A100 and 1g on an A30
 	Compute   int    // compute slices
 	Size      int    // units of the GPU model's grid
 	Max       int    // the maximum number of instances at the same time
 	Starts    []int  // units at which an instance may begin, ascending
-	MemoryMiB uint64 // the memory that an instance reports, in MiB, which depends on the driver version; 0 if unknown
+	MemoryMiB uint64 // the memory that an instance reports, in MiB; 0 if unknown
 
 	// Multiprocessors, copy engines and media engines of one instance; -1 if unknown.
 	SM, CE, DEC, ENC, JPEG, OFA int

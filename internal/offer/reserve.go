@@ -14,7 +14,7 @@ import (
 // may use these spots if they end before the reservation begins.
 type Reservation struct {
 	Job   int     // the index of the job in the queue
-	At    float64 // the time at which the job is expected to start, in seconds; +Inf if it is unknown and no spots are reserved
+	At    float64 // the expected start, in seconds; +Inf if unknown (no spots are reserved)
 	Spots []Spot  // the spots that the job gets at this time
 
 	Beside *Reservation // the reservation of another job that also applies, or nil
