@@ -32,7 +32,7 @@ type attempt struct {
 	Run
 	complete bool // the run shows how much memory is sufficient
 	short    bool // the run was killed for lack of memory
-	doubtful bool // the run failed, perhaps for lack of memory; samples do not show an allocation that fails immediately
+	doubtful bool // the run failed, perhaps for lack of memory
 }
 
 // attempts returns, oldest first, the runs that were sampled and those that failed before the first sample.
@@ -44,7 +44,7 @@ func attempts(runs []Run) []attempt {
 	complete, inRow := 0, 0 // the number of complete runs, and the number of failed runs since the last of them
 	for k := range all {
 		a := &all[k]
-		switch state, _, _ := strings.Cut(a.State, " "); state { // the state can be, for example, "CANCELLED by 1001"
+		switch state, _, _ := strings.Cut(a.State, " "); state { // for example "CANCELLED by 1001"
 		case "COMPLETED":
 			a.complete = true
 		case "TIMEOUT":
@@ -56,7 +56,7 @@ func attempts(runs []Run) []attempt {
 				break
 			}
 			if inRow++; !a.short {
-				early := a.PeakMiB < asFar*usual // because the run had not progressed as far as the complete runs
+				early := a.PeakMiB < asFar*usual // the run had not progressed as far as the complete runs
 				a.doubtful = inRow > 2 || early && (inRow > 1 || complete < 2 && a.promised() < least)
 			}
 		}

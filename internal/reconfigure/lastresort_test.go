@@ -57,7 +57,7 @@ const newJob = 99
 
 func TestLastResort(t *testing.T) {
 	made := 0
-	for runs := 0; made == 0 && runs < 20; runs++ { // because only few requests lead to a plan that is worth its cost
+	for runs := 0; made == 0 && runs < 20; runs++ { // few requests lead to a plan that is worth its cost
 		rapid.Check(t, func(t *rapid.T) {
 			gpus := placetest.DrawGPUs(t)
 			jobs := drawRunning(t, gpus)

@@ -22,8 +22,8 @@ type Script struct {
 // Scripts lists the keys with runs, starting with the most recently started. The same key of two users gives two
 // entries.
 func (r *Repo) Scripts() ([]Script, error) {
-	// With max(start) in it, the columns that are not aggregated are those the value of the
-	// newest run (sqlite.org/lang_select.html#bareagg).
+	// Because the query contains max(start), the columns that are not aggregated are those the
+	// value of the newest run (sqlite.org/lang_select.html#bareagg).
 	return query(r, func(rows *sql.Rows) (w Script, err error) {
 		err = rows.Scan(&w.Key, &w.Fingerprint, &w.UID, &w.User, &w.Account, &w.Name, &w.Runs, &w.Last, &w.PeakMiB)
 		return

@@ -27,7 +27,7 @@ func TestOutOfMemory(t *testing.T) {
 		}
 		r, err := Run(c, named(jobs))
 		if err != nil {
-			if c.Static != nil || c.Policy != nil { // the layout or the policy may have no room for some job
+			if c.Static != nil || c.Policy != nil { // there may be no room for some job
 				t.Skip(err)
 			}
 			t.Fatal(err)

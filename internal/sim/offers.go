@@ -25,9 +25,9 @@ type offers struct {
 	*cut
 	on        offer.Plan // the current offers
 	planned   map[*job][]place.Spot
-	found     map[*job]bool    // the jobs submitted since the last plan; true if the existing offers satisfied the job
+	found     map[*job]bool    // jobs submitted since the last plan; true if offers satisfied the job
 	publishAt float64          // +Inf if there was no event since the last plan
-	tick      float64          // the time at which slurmctld next reads the queue; +Inf if not before the next event
+	tick      float64          // when slurmctld next reads the queue; +Inf if not before the next event
 	onPlan    func(offer.Plan) // called with every plan; may be nil
 }
 

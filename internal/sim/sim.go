@@ -20,14 +20,14 @@ import (
 // job is a waiting or running job.
 type job struct {
 	trace.Job
-	profiles    []string // the requested profile on each GPU model of kinds; empty if the model has no suitable profile
+	profiles    []string // the requested profile on each GPU model of kinds, or empty
 	asksFor     string   // the first of profiles that is not empty
 	asks        string   // all profiles, joined
 	size        int      // units of asksFor
 	units       int      // units of all slices that the job holds
 	estimate    float64  // estimated run time in seconds; +Inf: unknown
 	runs        float64  // true run time in seconds, on the slice that the job has or asks for
-	needs       string   // the value of asksFor at the submission; after running out of memory, the job requests more
+	needs       string   // asksFor at the submission; more after running out of memory
 	unitSeconds float64  // units times run time that the job needs
 
 	since         float64 // time at which the job began to wait

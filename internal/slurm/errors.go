@@ -22,8 +22,8 @@ var (
 	// ErrJobState means that the job's state does not allow the request, for example the requeue of a pending job or
 	// the change of a finished one.
 	ErrJobState = errors.New("the job's state does not allow that")
-	// ErrAmbiguous means that a text of the job imitates the section in which scontrol prints the job's allocation.
-	// Users can only do this on purpose.
+	// ErrAmbiguous means that a text of the job looks like the section in which scontrol prints
+	// the job's allocation. This happens only if a user intends it.
 	ErrAmbiguous = errors.New("the job's text imitates an allocation")
 	// ErrChanging means that the job started, ended or was requeued during each attempt to read it. The call may be
 	// repeated.
@@ -50,7 +50,7 @@ var messages = []struct {
 	{"Unable to establish control machine address", ErrUnreachable},
 	{"Protocol authentication error", ErrUnreachable},
 	{"If munged is up", ErrUnreachable},
-	{"Rate limit exceeded", ErrUnreachable}, // from 24.05 on, if slurmctld's rpc_queue.yaml drops requests
+	{"Rate limit exceeded", ErrUnreachable}, // since 24.05, if slurmctld's rpc_queue.yaml drops requests
 	{"Invalid job id", ErrNoJob},
 	{"Invalid node name", ErrNoNode},
 	{"not found", ErrNoNode},
@@ -87,9 +87,9 @@ func (e *CommandError) Error() string {
 
 func (e *CommandError) Unwrap() error { return e.Err }
 
-// classify returns the error for a command that failed with this output. The client's own time limit counts as
-// ErrUnreachable: if slurmctld is down, the commands of 22.05.8 retry for 9 s (MessageTimeout=10) before they report an
-// error.
+// classify returns the error for a command that failed with this output. If the client's own time limit ends the
+// command, the error is ErrUnreachable, because the commands of 22.05.8 retry for 9 s (MessageTimeout=10) while
+// slurmctld is down.
 func classify(ctx context.Context, parent error, stderr string, exit error) error {
 	if parent != nil {
 		return parent
@@ -97,8 +97,9 @@ func classify(ctx context.Context, parent error, stderr string, exit error) erro
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: no answer in time", ErrUnreachable)
 	}
-	// No process could be started. Users can exhaust processes and memory, but they cannot change the commands.
-	// Therefore only an error about the command's file counts as ErrCommand.
+	// No process could be started. Users can exhaust processes and memory, but they cannot
+	// change the commands. Therefore classify returns ErrCommand only for an error about the
+	// command's file.
 	var start *fs.PathError
 	var missing *exec.Error
 	switch {

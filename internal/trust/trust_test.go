@@ -11,12 +11,12 @@ import (
 
 const eve = 20001 // an ordinary user
 
-// paths are changes of a directory that holds etc/caelum.yaml.
+// paths contains changes to a directory that contains etc/caelum.yaml.
 var paths = []struct {
 	name   string
 	spoil  func(dir string)
 	owners []int
-	why    string // a part of the error; empty: the path is accepted
+	why    string // a part of the error; empty if the path is accepted
 }{
 	{name: "as installed", spoil: func(string) {}},
 	{name: "file of a user", spoil: func(d string) { chown(d+"/etc/caelum.yaml", eve) },
