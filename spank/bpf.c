@@ -105,7 +105,7 @@ static void detach(int scope, int program)
 	attr.target_fd = scope;
 	attr.attach_type = BPF_CGROUP_DEVICE;
 	attr.attach_bpf_fd = program;
-	bpf(BPF_PROG_DETACH, &attr); /* an error is ignored, because another task may have detached the program */
+	bpf(BPF_PROG_DETACH, &attr); /* ignores errors: another task may have detached the program */
 }
 
 /*
@@ -390,7 +390,7 @@ int bpf_refuse(const char *step, const struct devices *devices, const struct lea
 		rv = attach(scope, devices, why, size);
 		if (rv != 0)
 			goto done;
-		map = find_map(scope); /* because another task may have attached its program first */
+		map = find_map(scope); /* another task may have attached its program before */
 	}
 	if (map < 0) {
 		snprintf(why, size, "couldn't find the BPF program for devices on %s: %s", path, strerror(errno));

@@ -78,7 +78,7 @@ func (v *View) setLacking(job *offer.Job, w slurm.Waiting, member int) {
 		return math.Inf(1)
 	}
 	if eligible.LacksGRES(n, w) && !slices.ContainsFunc(v.running[n.Name], func(o occupant) bool { return o.slices }) {
-		job.NoOfferNodes = append(job.NoOfferNodes, member) // slurmctld's used count does not decrease when a job ends
+		job.NoOfferNodes = append(job.NoOfferNodes, member) // slurmctld keeps the used count when a job ends
 		return
 	}
 	if v.paused[w.UID] && free(func(occupant) bool { return false }) > v.Now {

@@ -44,7 +44,7 @@ func attempts(runs []Run) []attempt {
 	complete, inRow := 0, 0 // the number of complete runs, and the number of failed runs since the last of them
 	for k := range all {
 		a := &all[k]
-		switch state, _, _ := strings.Cut(a.State, " "); state { // for example "CANCELLED by 1001"
+		switch state, _, _ := strings.Cut(a.State, " "); state { // e.g. "CANCELLED by 1001"
 		case "COMPLETED":
 			a.complete = true
 		case "TIMEOUT":

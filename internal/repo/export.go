@@ -95,7 +95,7 @@ func (r *Repo) Import(from io.Reader) (read, added int, err error) {
 		}
 		return nil
 	}
-	err = r.with(func(db *sqlite.DB) error { return db.Do(add) }) // no retry, because the input has already been read
+	err = r.with(func(db *sqlite.DB) error { return db.Do(add) }) // no retry, because the input is consumed
 	return read, added, err
 }
 
