@@ -550,7 +550,8 @@ local function write(job, from, kept, added)
   end
   if not prefix then
     job.gres = table.concat(added, ",")
-    -- The entries of kept have no prefix here. They stay in the request, so that slurmctld refuses them.
+    -- The entries of kept have no prefix here. They remain in the request, so that slurmctld
+    -- rejects it.
     if #kept > 0 then job.tres_per_node = table.concat(kept, ",") .. "," .. job.tres_per_node end
     return
   end
@@ -664,8 +665,8 @@ local function submit(job, parts)
 end
 
 -- The script checks the job that would result from an update. In a managed partition the resulting
--- job must have one typed slice per GPU slot. Otherwise the script completes the update or refuses
--- it. The cases are in contrib/job_submit/README.md, "Changes to a waiting job".
+-- job must have one typed slice per GPU slot. Otherwise the script completes or rejects the
+-- update. The cases are in contrib/job_submit/README.md, "Changes to a waiting job".
 
 local NO_CHANGE = "this change to the GPUs of a pending job is not possible: cancel the job and submit it again"
 
@@ -732,8 +733,8 @@ local function modify(job, record, parts)
   -- If the job was submitted to an unmanaged partition, the GPUs of --ntasks-per-gpu are only in slurmctld's count.
   local counted = tostring(record.tres_fmt_req_str):find("gres/[gm][pi][ug]")
   if not (r or why or before or unknown or counted) then return slurm.SUCCESS end
-  -- slurmctld itself refuses such changes of a started job. The low 8 bits of a job's state are 0 while the job is
-  -- pending.
+  -- slurmctld itself rejects such changes to a started job. The low 8 bits of a job's state are 0
+  -- while the job is pending.
   if (tonumber(record.job_state) or 0) % 256 ~= 0 and not set and not job.partition then return slurm.SUCCESS end
 
   local t, no_table = table_or_reason()
@@ -782,7 +783,7 @@ end
 
 -- guarded runs f and returns its result. If f raises an error, guarded returns the value otherwise,
 -- because an error of this script must not block all submissions. A submission is then accepted
--- unchanged, and an agent later requests a slice for the job. A change is refused, so that the job
+-- unchanged, and an agent later requests a slice for the job. A change is rejected, so that the job
 -- stays in a valid state.
 local function guarded(what, otherwise, f, ...)
   local ok, rc = pcall(f, ...)

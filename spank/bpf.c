@@ -4,9 +4,9 @@
  * kernel runs the programs of the nearest cgroup with programs. Of the cgroups above, it runs only the programs that
  * were attached with BPF_F_ALLOW_MULTI. The plugin's program could be attached
  *
- *   to the job but the kernel then rejects this program or Slurm's, whose flags differ; to the step but it would
- *   replace Slurm's programs of the job, the only programs that apply to a batch step; above all jobs where it runs in
- *   addition to Slurm's programs, if attached with BPF_F_ALLOW_MULTI.
+ *   to the job         but the kernel then rejects this program or Slurm's, whose flags differ;
+ *   to the step        but it would replace Slurm's programs of the job, the only programs that apply to a batch step;
+ *   above all jobs     where it runs in addition to Slurm's programs, if attached with BPF_F_ALLOW_MULTI.
  *
  * The plugin therefore uses one program on the scope of all slurmstepds, which the first task after the boot loads, and
  * a map that lists the devices of each job. Both live as long as the scope. Jobs without a lease need no entry: the
@@ -105,7 +105,7 @@ static void detach(int scope, int program)
 	attr.target_fd = scope;
 	attr.attach_type = BPF_CGROUP_DEVICE;
 	attr.attach_bpf_fd = program;
-	bpf(BPF_PROG_DETACH, &attr); /* ignores errors: another task may have detached the program */
+	bpf(BPF_PROG_DETACH, &attr); /* another task may have detached the program */
 }
 
 /*

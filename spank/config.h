@@ -8,7 +8,7 @@
  */
 struct config {
 	const char *run_dir;    /* the directory with the agent's socket and the lease files */
-	const char *job_object; /* the path of the Go object; NULL means libcaelum_spank.so beside the plugin */
+	const char *job_object; /* path of the Go object; NULL: libcaelum_spank.so beside the plugin */
 	unsigned wait;          /* the number of seconds for which a prolog waits for the agent */
 };
 

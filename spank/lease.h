@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define LEASE_SLOTS_MAX 256  /* the maximum number of slots of a node; 16 GPUs with 7 slots each need 112 */
-#define LEASE_UUID_MAX 96    /* in bytes; MIG-<uuid> has 40, and MIG-GPU-<uuid>/<gi>/<ci> of old drivers has up to 51 */
+#define LEASE_SLOTS_MAX 256  /* slots of a node; 16 GPUs with 7 slots need 112 */
+#define LEASE_UUID_MAX 96    /* in bytes; MIG-<uuid> has 40, MIG-GPU-<uuid>/<gi>/<ci> has up to 51 */
 #define LEASE_ERROR_MAX 1024 /* in bytes, including the terminating NUL */
 
 #define LEASE_DEVICES_MAX (2 * LEASE_SLOTS_MAX) /* each slice has a GPU instance and a compute instance */

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #define MIG_MAX 31   /* the maximum number of characters of a --mig value */
-#define DIGITS_MAX 9 /* the maximum number of digits of a --mig-mem value; the doubles of job_submit.lua are exact for them */
+#define DIGITS_MAX 9 /* digits of a --mig-mem value; doubles in job_submit.lua are exact for them */
 
 /*
  * Accepts the characters of profile names (validName in internal/mig; NVML uses names such as 1g.10gb+me). The values

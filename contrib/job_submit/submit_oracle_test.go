@@ -75,8 +75,8 @@ func learned(d decisions.Table, s stamp) *decisions.Learned {
 	return &l
 }
 
-// size returns the profile of untyped slices. sized is true if the user did not name the profile. ok is false if the
-// request is refused.
+// size returns the profile of untyped slices. sized is true if the user did not name the profile.
+// ok is false if the request is rejected.
 func size(q fields, d decisions.Table, known *decisions.Learned) (profile string, sized bool, warning string, ok bool) {
 	mig, mem := option(q, "mig"), option(q, "mig_mem")
 	has := map[string]int{}

@@ -72,9 +72,9 @@ func (m maker) table() string {
 	return text
 }
 
-// FuzzTable checks that a valid table applies completely, and an invalid table not at all. After an invalid table, the
-// script continues to use the previous table and logs one line. Without a previous table the script refuses requests
-// for GPUs, and accepts other requests.
+// FuzzTable checks that the script uses either all of a valid table, or nothing of an invalid table. After an invalid
+// table, the script continues to use the previous table and logs one line. Without a previous table the script rejects
+// requests for GPUs, and accepts other requests.
 func FuzzTable(f *testing.F) {
 	for i, raw := range []string{
 		"", "#", "closed", "partition cpu", "3g.20gb", "key 7:0123456789abcdef 1g.5gb", "\x00", "\xff\xa0", "\n\n",

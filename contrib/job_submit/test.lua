@@ -589,8 +589,8 @@ check(modify({priority = 0}, HELD) == slurm.ERROR, "the user's hold of a job tha
 check(modify({priority = INFINITE}, HELD) == slurm.ERROR, "the user's release of a job that Caelum holds", said[1])
 check(modify({time_limit = 5}, HELD) == 0, "a time limit of a held job", said[1])
 
--- The answer depends on the resulting job. A case contains the update, the job's record, and the resulting
--- tres_per_node (false: unchanged, nil: refused).
+-- The answer depends on the resulting job. A case contains the update, the job's record, and the
+-- resulting tres_per_node (false: unchanged, nil: rejected).
 write_table(TABLE)
 local TYPED = "gres:gpu:1,gres:mig:2g.10gb:1"
 for _, case in ipairs({

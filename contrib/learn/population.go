@@ -11,7 +11,7 @@ import (
 const (
 	works = 2000
 	users = 200
-	tries = 5 // maximum number of times that a job killed for memory is run
+	tries = 5 // maximum number of runs of a job that is killed for lack of memory
 )
 
 // score counts the results of a rule on repeats, which are runs of a key that has earlier runs.
@@ -35,7 +35,7 @@ type history struct {
 	job  uint32
 }
 
-// submit runs a submission, and repeats the run while it is killed for memory.
+// submit runs a submission, and repeats the run as long as it is killed for lack of memory.
 func (h *history) submit(w work, s submission) (first score) {
 	first = score{repeats: 1, needed: s.peak}
 	for try := range tries {

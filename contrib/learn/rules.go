@@ -91,7 +91,8 @@ func learned(name string, site predict.Site) rule {
 	}}
 }
 
-// informed returns Caelum's rule, which in this case knows which failed runs were killed for memory.
+// informed returns a variant of Caelum's rule that knows which failed runs were killed for lack of
+// memory.
 func informed(name string, site predict.Site) rule {
 	r := learned(name, site)
 	find := r.choose

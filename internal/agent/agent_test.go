@@ -188,8 +188,8 @@ func TestForeignInstance(t *testing.T) {
 	}
 }
 
-// TestStuckInstance checks that the agent does not offer the units of an idle instance while the driver refuses to
-// destroy the instance.
+// TestStuckInstance checks that the agent does not offer the units of an idle instance while the
+// driver cannot destroy the instance.
 func TestStuckInstance(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")

@@ -49,7 +49,7 @@ func (a *Agent) carve(job uint32, s offer.Spot, t *spent) (in *instance, reused 
 	a.mu.Unlock()
 
 	for _, in := range inTheWay {
-		if used, err := a.inUse(s.GPU, in); used { // the driver would refuse after one second of attempts
+		if used, err := a.inUse(s.GPU, in); used { // would fail after one second of attempts
 			return nil, false, errors.Join(usedError(s.GPU, in), err)
 		}
 		if err := a.destroy(s.GPU, in, t); err != nil {

@@ -113,9 +113,9 @@ func sameCounts(x, y slurm.GRESList) bool {
 
 // taken returns the counts to which the offers are added: by profile, the slices that slurmctld counts as used, limited
 // to the slices that jobs hold or will hold. slurmctld allocates every offered slice to an --exclusive job, and the
-// requested slices to a refused job. If taken included all of these slices, they would be free in addition to the
-// offers from the end of the job until its epilog publishes. A total below the used count is always safe. extra is the
-// part of the excess that exceeds taken.
+// requested slices to a job that gets no lease. If taken included all of these slices, they would be free in addition
+// to the offers from the end of the job until its epilog publishes. A total below the used count is always safe. extra
+// is the part of the excess that exceeds taken.
 func (p *publisher) taken(node slurm.Node) (taken, extra map[string]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -109,7 +109,7 @@ func (a *Agent) retryStuck(g int, c *card) {
 		in.used = used
 		a.mu.Unlock()
 		if used {
-			continue // the driver would refuse after one second of attempts
+			continue // would fail after one second of attempts
 		}
 		if gone {
 			a.log.WithField("gpu", g).Infof("%s at %d is no longer in use", in.Profile, in.Start)

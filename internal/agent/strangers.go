@@ -102,9 +102,9 @@ func strangeness(p gpu.Process, cgroups []string, job, uid uint32, jobCgroups bo
 
 // slurmJob returns the job to which a process belongs according to its cgroups: /slurm/uid_U/job_J/... or
 // /system.slice/slurmstepd.scope/job_J/... If several slurmd run on one host, these names contain the NodeName. named
-// reports whether the process is in a cgroup of Slurm. job is 0 if the name of the job's cgroup is not the job id (from
-// Slurm 26.05 on it is the SLUID). Cgroups below user.slice are ignored, because users can make such cgroups with any
-// name.
+// reports whether the process is in a cgroup of Slurm. job is 0 if the name of the job's cgroup is not the job id
+// (since Slurm 26.05 it is the SLUID). Cgroups below user.slice are ignored, because users can make such cgroups with
+// any name.
 func slurmJob(paths []string) (job uint32, named bool) {
 	for _, path := range paths {
 		parts := strings.Split(strings.TrimPrefix(path, "/"), "/")

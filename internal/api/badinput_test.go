@@ -298,7 +298,7 @@ func TestSlowClients(t *testing.T) {
 	}
 }
 
-// refuser is a fake that counts refused calls.
+// refuser is a fake that counts the rejected calls.
 type refuser struct {
 	*fake
 	refused atomic.Int32

@@ -18,7 +18,7 @@ const (
 	maxHead  = 64 // bytes of the first line, including the newline
 )
 
-// Table is a decision table.
+// Table is the content of a decision table.
 type Table struct {
 	Partitions []string // the partitions whose jobs get slices
 	Profiles   []Profile

@@ -125,7 +125,8 @@ func plainly(text string, features []string) bool {
 	return text == "T"
 }
 
-// expression generates an expression that slurmctld accepts and that can be evaluated for a single node.
+// expression generates an expression that slurmctld accepts and that the evaluator can evaluate for
+// a single node.
 func expression(rng *rand.Rand) string {
 	names := []string{"a", "b", "c", "d"}
 	name := func() string { return names[rng.IntN(len(names))] }

@@ -109,8 +109,8 @@ func (b *Model) prune(r room) room {
 	return r
 }
 
-// beside returns the room of the layout l. It returns false if l is not a legal layout of the GPU
-// model.
+// beside returns the room that the layout l leaves. It returns false if l is not a legal layout of
+// the GPU model.
 func (b *Model) beside(l Layout) (room, bool) {
 	r := b.empty()
 	for i := range l.Indices() {

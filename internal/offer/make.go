@@ -18,8 +18,8 @@ import (
 // The next plan offers the remaining slices.
 //
 // Units for which no job waits are offered speculatively, for jobs that are submitted later, but only as profiles for
-// which no job waits. Otherwise slurmctld could give a waiting job a slice that the policy refused, or a slice at a
-// spot that the policy did not choose. Make leaves the cluster's pool unchanged.
+// which no job waits. Otherwise slurmctld could give a waiting job a slice that the policy did not choose, or a slice
+// at a spot that the policy did not choose. Make leaves the cluster's pool unchanged.
 func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 	p := newPlanner(c, jobs, strict)
 	defer p.restore()

@@ -129,8 +129,9 @@ type freeSlot struct {
 	free float64
 }
 
-// slots returns the placements on the given GPUs that w accepts, in the order in which they become free. If refused is
-// set, it returns only busy placements, because the policy has refused the free placements.
+// slots returns the placements on the given GPUs that w accepts, in the order in which they become
+// free. If refused is set, it returns only busy placements, because the policy has rejected the
+// free placements.
 func (c *Cluster) slots(gpus []int, w Want, refused bool) (all []freeSlot) {
 	for _, g := range gpus {
 		b := c.Pool.GPU(g).Model

@@ -36,9 +36,10 @@ type Site struct {
 	// profile.
 	MaxSlowdown float64
 
-	// Window is the number of complete runs that a prediction uses, or half of that number if a
-	// run was certainly killed for lack of memory. Quantile selects the margin among the
-	// changes between these runs. The value 0 means 5 for Window and 0.15 for Quantile.
+	// Window is the number of complete runs that a prediction uses. If a run was certainly
+	// killed for lack of memory, the prediction uses twice as many. Quantile selects the margin
+	// among the changes between these runs. The value 0 means 5 for Window and 0.15 for
+	// Quantile.
 	Window   int
 	Quantile float64
 }

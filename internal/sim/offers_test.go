@@ -104,7 +104,7 @@ func TestOffersKeepReservations(t *testing.T) {
 		}
 		for j, at := range first {
 			reserved++
-			if late := j.started - at; late > float64(len(jobs))*(1+publishing) { // one for each job in front
+			if late := j.started - at; late > float64(len(jobs))*(1+publishing) { // one publication per job
 				t.Fatalf("%s: a start at %v was reserved, and it started %v s later: %T, %d, nodes of %v: %s",
 					j.ID, at, late, c.Policy, c.Discipline, c.Nodes, shortly(jobs))
 			}

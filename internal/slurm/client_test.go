@@ -293,7 +293,7 @@ func TestErrors(t *testing.T) {
 		{"Job has already finished for job 2", ErrJobState},
 		{"Requested operation is presently disabled for job 23", ErrJobState},
 		{"slurm_load_jobs error: Rate limit exceeded, please retry later", ErrUnreachable}, // from 24.05 on
-		{"Job 12_3 not found", ErrNoJob},                                                   // on stderr since 26.05
+		{"Job 12_3 not found", ErrNoJob},                                                   // since 26.05
 	} {
 		c, _ := stage(t, scene{err: tc.stderr})
 		_, err := c.Queue(ctx)

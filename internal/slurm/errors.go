@@ -33,7 +33,7 @@ var (
 	ErrCommand = errors.New("couldn't run a Slurm command")
 )
 
-// messages maps the output of Slurm's commands, of all releases from 22.05 on, to errors (docs/slurm-releases.md,
+// messages maps the output of Slurm's commands, of all releases since 22.05, to errors (docs/slurm-releases.md,
 // "Messages"). The order matters: hold and requeuehold print only "Unexpected message received" where other commands
 // print "Unable to contact" (22.05.8).
 var messages = []struct {
@@ -62,8 +62,9 @@ var messages = []struct {
 	{"Requested operation not supported", ErrJobState},
 }
 
-// jobNotFound matches scontrol's message for a task of an array, or a component of a het job, that slurmctld does not
-// know. scontrol prints it to stdout, and from 26.05 on to stderr (scontrol_print_job in info_job.c).
+// jobNotFound matches scontrol's message for a task of an array, or a component of a het job, that
+// slurmctld does not know. scontrol prints it to stdout, and since 26.05 to stderr
+// (scontrol_print_job in info_job.c).
 var jobNotFound = regexp.MustCompile(`(?m)^Job [0-9]+([_+][0-9]+)? not found$`)
 
 // CommandError is the error of a command that failed, with its arguments and output. It unwraps to one of the errors

@@ -167,8 +167,9 @@ func ParseTRES(s string) (GRESList, error) {
 	return list, nil
 }
 
-// requestGRES reads a request. It leaves out TRES that are not GRES (cpu:1), which requests can have from 23.02 on. If
-// a type has several counts, it returns the last count that is not 0, like slurmctld.
+// requestGRES reads a request. It leaves out TRES that are not GRES (cpu:1), which requests can
+// have since 23.02. If a type has several counts, it returns the last count that is not 0, like
+// slurmctld.
 func requestGRES(s string) (GRESList, error) {
 	if isNull(s) {
 		return nil, nil

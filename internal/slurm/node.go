@@ -136,7 +136,7 @@ func parseNode(out, name string) (Node, error) {
 			return Node{}, fmt.Errorf("node %s: %w", name, err)
 		}
 	}
-	// From 24.05 on, GresUsed omits a GRES of which no unit is available (_node_gres_used in gres.c). The line is
+	// Since 24.05, GresUsed omits a GRES of which no unit is available (_node_gres_used in gres.c). The line is
 	// therefore missing for a node without GRES (seen with 24.11.5), and for a node whose GPUs slurmd has not
 	// found. A node with gres/mig always has available units, at least of the type closed.
 	used := seen["GresUsed"] || n.Gres.Total("mig") == 0

@@ -2,7 +2,7 @@ package slurm
 
 import "testing"
 
-// TestNodeWithoutGRES checks that a node without GRES, or whose GPUs slurmd has not found, can be read. From 24.05 on,
+// TestNodeWithoutGRES checks that a node without GRES, or whose GPUs slurmd has not found, can be read. Since 24.05,
 // scontrol shows no GresUsed for such a node. A node with gres/mig and without GresUsed must lead to an error, because
 // its counts are unknown.
 func TestNodeWithoutGRES(t *testing.T) {

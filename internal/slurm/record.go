@@ -66,9 +66,9 @@ var jobFields = []field{
 	{"licenses", func(j *Job, s string) error { j.Licenses = orEmpty(s); return nil }},
 }
 
-// exclusive reads the column exclusive, which squeue has from 26.05 on. From then on, oversubscribe is NO for nearly
-// every job. An earlier squeue prints a message and an empty column, and oversubscribe is NO for a job that requests
-// whole nodes (docs/slurm-releases.md, "Whole nodes").
+// exclusive reads the column exclusive, which squeue has since 26.05. There, oversubscribe is NO for nearly every
+// job. An earlier squeue prints a message and an empty column, and oversubscribe is NO for a job that requests whole
+// nodes (docs/slurm-releases.md, "Whole nodes").
 func (j *Job) exclusive(s string) error {
 	if !isNull(s) {
 		j.Exclusive = s == "NODE" || s == "TOPO"

@@ -15,7 +15,7 @@ type pod struct {
 	created, deleted float64 // seconds
 }
 
-// readPods reads a pod list. A duplicate name is an error.
+// readPods reads a pod list. It returns an error if two pods have the same name.
 func readPods(file string, r io.Reader) ([]pod, error) {
 	t, err := openTable(file, r, commas, "name", "num_gpu", "gpu_milli", "creation_time", "deletion_time")
 	if err != nil {

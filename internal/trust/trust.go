@@ -21,8 +21,8 @@ import (
 // root or one of owners, and the next component is a directory with such an owner. The kernel lets no other user
 // remove or rename such a directory, and directories cannot be hard links. Path rejects a file directly in /tmp.
 //
-// If an access control list gives others write access, the file mode shows that access as access of the group. Path
-// therefore refuses such a file too.
+// If an access control list gives others write access, the file mode shows that access as access of
+// the group. Path therefore rejects such a file too.
 //
 // The error names the component that violates the rule and the command that corrects it. If the
 // file does not exist, the error wraps fs.ErrNotExist.

@@ -134,8 +134,8 @@ func (c *campaign) launchedBefore(r jobRun) bool {
 	return false
 }
 
-// launches returns the times at which slurmd launched a batch script or a first step of the job, according to its log.
-// From 25.11 on, the log has JobId= (_rpc_batch_job in req.c).
+// launches returns the times at which slurmd launched a batch script or a first step of the job,
+// according to its log. Since 25.11, the log has JobId= (_rpc_batch_job in req.c).
 func launches(log, id string) (at []time.Time) {
 	said := regexp.MustCompile(
 		`(?m)^\[(\S+)\] (?:Launching batch (?:job |JobId=)` + id + ` for|launch task StepId=` + id + `\.0 )`,

@@ -240,8 +240,8 @@ func (s site) firstRuns() (ended []string, running string) {
 	return ended, running
 }
 
-// record runs this test program in the cluster to record the ended jobs. The program must refuse to record a running
-// job.
+// record runs this test program in the cluster to record the ended jobs. The program must return an
+// error for a running job.
 func (s site) record(folder string, ended []string, running string) {
 	s.Helper()
 	self, err := os.Executable()

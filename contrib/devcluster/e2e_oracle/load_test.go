@@ -53,8 +53,9 @@ type kinds struct {
 	// unlike is set if some profiles do not exist on all nodes. Fewer jobs then request a
 	// particular profile.
 	unlike bool
-	// batch excludes srun, salloc and requeues. A restarted slurmctld 22.05.8 may not learn of an allocation that ended
-	// while slurmctld was stopped, and may refuse changes of a requeued job permanently ("the DB index is being set").
+	// batch excludes srun, salloc and requeues. A restarted slurmctld 22.05.8 may not learn of
+	// an allocation that ended while slurmctld was stopped, and may permanently reject changes
+	// to a requeued job ("the DB index is being set").
 	batch bool
 }
 

@@ -60,8 +60,8 @@ func (j *check) offered(t0, t1 int64, free map[string]int) (present []Interval, 
 	return present, want, j.gpus.Pack(present, want)
 }
 
-// answered returns the time at which a run got its lease, and the time at which the agent refused it. A time is Never
-// if the event did not occur.
+// answered returns the time at which a run got its lease, and the time at which the agent rejected
+// its request. A time is Never if the event did not occur.
 func (j *check) answered(s Start) (leased, refused int64) {
 	leased, refused = Never, Never
 	until := j.next(s)
@@ -240,8 +240,8 @@ func (j *check) logged() {
 	}
 }
 
-// ending reports whether a refusal is correct because the run ended before its prolog requested a
-// lease.
+// ending reports whether a rejected request is correct because the run ended before its prolog
+// requested a lease.
 func ending(reason string) bool {
 	return strings.HasPrefix(reason, "the job is ending") ||
 		strings.HasPrefix(reason, "slurmctld does not know this job any more")
