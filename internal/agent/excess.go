@@ -105,7 +105,8 @@ func (p *publisher) allocated(ctx context.Context, here []slurm.Job) (sum map[st
 		if !j.Holds() || !asksForSlices(j) && !j.Exclusive && j.Problem == "" {
 			continue
 		}
-		// The allocation is not cached if the job started before this agent did, or was requeued since.
+		// The allocation is not cached if the job started before this agent, or was
+		// requeued after its allocation was cached.
 		if has, cached := p.allocations[j.ID]; !cached || has.restarts != j.Restarts {
 			job, err := p.ctl.Job(ctx, j.ID)
 			if err != nil && classOf(err) != unclear {

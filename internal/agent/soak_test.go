@@ -157,7 +157,8 @@ func (s *soaker) restartSomething() {
 	}
 }
 
-// tick makes slurmctld start the jobs that fit, unless the oracle is checking a write.
+// tick makes slurmctld start the jobs for which there is room, unless the oracle is checking a
+// write.
 func (s *soaker) tick() {
 	if !s.quiet.Load() && s.scheduler.TryLock() {
 		defer s.scheduler.Unlock()

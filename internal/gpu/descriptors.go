@@ -294,8 +294,8 @@ func (c *scan) table(r *result, dir string) {
 func (c *scan) descriptor(r *result, dir string, fds int, fd string) {
 	var st unix.Statx_t
 	if err := unix.Statx(fds, fd, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, &st); err != nil {
-		// Either a FUSE file system of another user denies access, in which case the file is no device, or /proc denies
-		// access.
+		// Either a FUSE file system of another user denies access, and then the file is not
+		// a device, or /proc denies access.
 		var one [1]byte
 		if _, err := unix.Readlinkat(fds, fd, one[:]); !errors.Is(err, unix.ENAMETOOLONG) {
 			r.failed(err)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Profile is a size of GPU instance under NVIDIA's name, such as 1g.5gb or 1g.5gb+me.
+// Profile is a size of GPU instance. Its name is NVIDIA's, such as 1g.5gb or 1g.5gb+me.
 type Profile struct {
 	Name      string
 	ID        int    // the GPU instance profile id; 14 is 2g on an A100 and 1g on an A30

@@ -66,8 +66,7 @@ func shapeOf(b *mig.Model) *shape {
 }
 
 // cost returns the slot cost of placement i for a job that runs from start for d seconds, where
-// free contains the values the value F of the slots. It stops adding when the sum exceeds the
-// limit.
+// free contains the values F of the slots. It stops adding when the sum exceeds the limit.
 func (sh *shape) cost(free []float64, i int, start, d, limit float64) float64 {
 	c := 0.0
 	for _, j := range sh.conflicts[i] {

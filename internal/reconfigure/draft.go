@@ -147,7 +147,7 @@ func (d *draft) repack(k int) (mig.Layout, bool) {
 
 // shift adds the moves to the plan that change GPU k to this layout. Instances of one profile are interchangeable, so
 // instances move only where the sets of placements differ. All moved instances are destroyed before the first of them
-// is created again.
+// is re-created.
 func (d *draft) shift(k int, mock mig.Layout) {
 	g := d.gpus[k]
 	type shifted struct{ from, to, job int }

@@ -69,8 +69,8 @@ func (r *Repo) Export(w io.Writer) error {
 // maxLine is the maximum length of an imported line, in bytes. It is ten times the length of the largest run.
 const maxLine = 64 << 10
 
-// Import adds either all runs of an export or none. It returns the number of runs and the the
-// number of new runs. An error contains the line number.
+// Import adds either all runs of an export or none. It returns the number of runs and the number of
+// new runs. An error contains the line number.
 func (r *Repo) Import(from io.Reader) (read, added int, err error) {
 	add := func(tx *sql.Tx) error {
 		a, err := newAdder(tx)

@@ -15,15 +15,15 @@ type Script struct {
 	JobKeys
 	User, Account, Name string // the value of the newest run
 	Runs                int
-	Last                int64   // start the value of the newest run, Unix seconds
+	Last                int64   // start of the newest run, in Unix seconds
 	PeakMiB             float64 // the highest peak of these runs
 }
 
 // Scripts lists the keys with runs, starting with the most recently started. The same key of two users gives two
 // entries.
 func (r *Repo) Scripts() ([]Script, error) {
-	// Because the query contains max(start), the columns that are not aggregated are those the
-	// value of the newest run (sqlite.org/lang_select.html#bareagg).
+	// Because the query contains max(start), the columns that are not aggregated have the
+	// values of the newest run (sqlite.org/lang_select.html#bareagg).
 	return query(r, func(rows *sql.Rows) (w Script, err error) {
 		err = rows.Scan(&w.Key, &w.Fingerprint, &w.UID, &w.User, &w.Account, &w.Name, &w.Runs, &w.Last, &w.PeakMiB)
 		return

@@ -58,7 +58,7 @@ const complete = `UPDATE run SET
 	exit = iif(?20 <> '', ?21, exit), state = iif(?20 <> '', ?20, state)
 	WHERE job = ?1 AND restart = ?2 AND node = ?3 AND start = ?4`
 
-// Add stores either all or none of the runs, and returns the the number of new runs. A run that exists already (the
+// Add stores either all or none of the runs, and returns the number of new runs. A run that exists already (the
 // same job, restart, node and start) is completed: unknown values do not overwrite known values. A forgotten run is
 // not stored again.
 func (r *Repo) Add(runs ...predict.Run) (added int, err error) {

@@ -112,8 +112,8 @@ func received(path string) []int {
 	return receive(from)
 }
 
-// swapSocket is the environment variable with the number of the socket's descriptor. The second
-// process of a swap receives the capability files' descriptors through this socket.
+// swapSocket is an environment variable. Its value is the number of a socket's descriptor. The
+// second process of a swap receives the descriptors of the capability files through this socket.
 const swapSocket = "ATTACK_SWAP"
 
 // swap starts a second process. The two processes send the descriptors to each other until one of
