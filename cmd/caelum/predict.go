@@ -17,8 +17,8 @@ import (
 	"caelum/internal/repo"
 )
 
-// predictOptions are the flags of caelum predict. Most of them describe the job of --script, like the options of
-// sbatch.
+// predictOptions are the flags of caelum predict. Most of these flags describe the job of --script,
+// like the options of sbatch.
 type predictOptions struct {
 	repoOptions
 	key, script, user, account, jobName string

@@ -180,8 +180,8 @@ func (p probe) force(d decisions.Table, why error) {
 	}
 }
 
-// partitions checks that only jobs of the table's partitions get slices, and that these have the profile for the probed
-// job. It returns the logged lines.
+// partitions checks that only jobs in the table's partitions get slices, and that these slices have
+// the profile of the probed job. It returns the logged lines.
 func (p probe) partitions(d decisions.Table, known *decisions.Learned) (log []string) {
 	p.Helper()
 	profile, runs := d.Default, ""

@@ -89,7 +89,7 @@ type Request struct {
 	GRES slurm.GRESList
 }
 
-// Reply is the answer to a call: the results as JSON, or an error.
+// Reply is the answer to a call. It contains either the results as JSON or an error.
 type Reply struct {
 	Body []byte
 	Err  string

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// These constants limit the rate of calls of each user. Root is not limited, because the prolog and
-// the epilog run as root.
+// These constants limit the rate at which each user may call the agent. Root is not limited,
+// because the prolog and the epilog run as root.
 const (
 	// callBurst limits the calls that a user can make without a pause. It is large enough for
 	// all tasks of a job to call at the same time.

@@ -60,7 +60,7 @@ const (
 
 var sources = []Source{Slurmctld, OwnNode, Agent, Plugstack, Devices, Module, Decisions, Slurmdbd}
 
-// nodeSources are the sources that do not exist on slurmctld's host.
+// nodeSources contains the sources that do not exist on slurmctld's host.
 var nodeSources = []Source{OwnNode, Agent, Plugstack, Devices, Module}
 
 // Facts are the values that Examine judges.

@@ -105,7 +105,7 @@ func (f *Facts) pluginRunDir() []Finding {
 	)
 }
 
-// release returns the release of a plugin_version in Slurm's form, for example 22.05.
+// release returns the release that a plugin_version encodes, in Slurm's form, for example 22.05.
 func release(version uint32) string {
 	return fmt.Sprintf("%02d.%02d", version>>16&0xff, version>>8&0xff)
 }

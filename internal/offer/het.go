@@ -87,8 +87,8 @@ func (c *Cluster) AssignNodes(jobs []*Job, room func(k, n int) []Spot) [][]Spot 
 	return all
 }
 
-// matching assigns nodes to jobs, each node to at most one job. For each assigned node, the methods of matching visit
-// the candidate nodes of every job at most once.
+// matching assigns nodes to jobs. Each node is assigned to at most one job. For each assigned node,
+// the methods of matching visit the candidate nodes of every job at most once.
 type matching struct {
 	rooms  [][]int // for each job, the nodes with room for its slices, ascending
 	holder []int   // for each node, the job to which it is assigned, or vacant or settled

@@ -18,8 +18,9 @@ const (
 	priorRuns  = 2
 )
 
-// time sets the expected run time of the next run: the median of the runs in the window, each scaled to the slice of
-// the last run. Low and High are the bounds of Student's prediction interval on the logarithms of the run times.
+// time sets the expected run time of the next run. This is the median of the runs in the window,
+// each scaled to the slice of the last run. Low and High are the bounds of Student's prediction
+// interval on the logarithms of the run times.
 func (n *Need) time(runs []attempt) {
 	last := 0.0
 	for _, r := range runs {

@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// Job is a job of slurmctld. Unknown times are zero.
+// Job is slurmctld's record of a job. Unknown times are zero.
 type Job struct {
 	ID uint32
 	// ArrayJob is the array's id, or 0. ArrayTask is a task's index. One Job represents all pending tasks that

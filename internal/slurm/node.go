@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Node is a node of slurmctld.
+// Node is slurmctld's record of a node.
 type Node struct {
 	Name string
 	// Asked is the time of the request to slurmctld. The answer includes all earlier changes.

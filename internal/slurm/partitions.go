@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Partition is a partition of slurmctld. Node.Partitions lists the partitions of each node.
+// Partition is slurmctld's record of a partition. Node.Partitions lists the partitions of each
+// node.
 type Partition struct {
 	Name string
 	// Exclusive is set if slurmctld allocates whole nodes to every job of the partition. This

@@ -56,7 +56,7 @@ func (r Release) ReadsExtraAsJSON() bool { return r.from(23, 11) }
 // PENDING (job_state_string in slurm_protocol_defs.c, since 25.11).
 func (r Release) ExpeditesRequeues() bool { return r.from(25, 11) }
 
-// KeepsCase reports whether sacctmgr writes text of `modify job` with its capital letters
+// KeepsCase reports whether `sacctmgr modify job` keeps the capital letters of a text
 // (job_functions.c, since 23.02).
 func (r Release) KeepsCase() bool { return r.from(23, 2) }
 

@@ -66,7 +66,8 @@ var paths = []struct {
 	}, why: "no such file"},
 }
 
-// TestPath builds a tree below a directory of root for each case, and changes one property of it.
+// TestPath checks Path with a directory tree that belongs to root. Each case changes one property
+// of the tree.
 func TestPath(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: it makes files of other users")

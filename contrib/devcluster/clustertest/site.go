@@ -41,7 +41,8 @@ done
 kill $device
 `
 
-// conf makes slurmctld start every job that can start within a second.
+// conf configures the scheduler so that slurmctld starts a job within a second after the job can
+// start.
 var conf = []string{
 	"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1",
 }

@@ -81,8 +81,9 @@ func (s *site) driftReported() {
 	}
 }
 
-// oldName checks that a job with the old name that starts on the node gets an equivalent profile.
-// Only an administrator can make such a job start, because the agent does not offer the old name.
+// oldName checks that a job that requested the old name gets an equivalent profile if it starts on
+// the node. Only an administrator can make such a job start, because the agent does not offer the
+// old name.
 func (s *site) oldName() {
 	s.t.Helper()
 	var old string

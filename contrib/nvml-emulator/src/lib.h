@@ -59,8 +59,8 @@ nvmlDevice_t handle_mig(unsigned gpu, unsigned gi, unsigned ci, uint64_t serial)
 nvmlGpuInstance_t handle_gi(unsigned gpu, unsigned gi, uint64_t serial);
 nvmlComputeInstance_t handle_ci(unsigned gpu, unsigned gi, unsigned ci, uint64_t serial);
 
-/* handle_place copies a handle's place. It returns false for a pointer that is not a handle, or one not yet
- * returned. */
+/* handle_place copies a handle's place. It returns false if the pointer is not a handle, or if the handle has not been
+ * returned to a client yet. */
 bool handle_place(const void *handle, struct place *p);
 
 /* lib_copy copies a string to the caller's buffer, or returns NVML_ERROR_INSUFFICIENT_SIZE. */

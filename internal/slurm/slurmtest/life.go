@@ -206,10 +206,10 @@ func (f *Fake) register(name string, un bool) error {
 	return err
 }
 
-// RestartSlurmd simulates a restart of a node's slurmd, which registers again: the filler gets slurm.conf's count
-// again, and the other types keep their counts (22.05). If the last update did not add up to slurm.conf's total while
-// jobs use a part of it, the node drains. The node does not drain because of the sum after the registration, which is
-// too large.
+// RestartSlurmd simulates a restart of a node's slurmd, which registers again. In 22.05, the filler then gets
+// slurm.conf's count again, and the other types keep their counts. If the last update did not add up to slurm.conf's
+// total while jobs use a part of it, the node drains. The node does not drain because of the sum after the
+// registration, which is too large.
 func (f *Fake) RestartSlurmd(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
