@@ -108,7 +108,7 @@ func (n nodeState) leftovers(node string, killed bool) (all []left) {
 	return all
 }
 
-// place identifies an instance by its GPU and its GPU instance id.
+// place identifies an instance by its GPU, its GPU instance id and its profile.
 type place struct {
 	gpu, gi int
 	profile string

@@ -55,9 +55,9 @@ func TestSlicesWithoutGPU(t *testing.T) {
 	s.Completed(whole)
 }
 
-// TestUnreadableRequest checks that job_submit.lua rejects GRES entries with the count 0, in submissions and in
-// updates. slurmctld keeps the text of such an entry and starts the job. The agents cannot parse the request, so
-// they would not count the job's slices before it has a lease.
+// TestUnreadableRequest checks that job_submit.lua rejects unreadable GRES entries with the count 0, in
+// submissions and in updates. slurmctld itself keeps the text of such an entry and starts the job. The agents
+// cannot parse such a request, so they would not count the job's slices before it has a lease.
 func TestUnreadableRequest(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	for _, text := range []string{"mig:x(:0", "gpu:x y:0", "mig:-x:0"} {

@@ -10,7 +10,8 @@
 
 local floor, byte, char, rep = math.floor, string.byte, string.char, string.rep
 
--- primes returns, for each of the first n primes, the first 32 bits of the fractional part of its root.
+-- primes returns the first 32 bits of the fractional part of the square root (root 2) or the cube
+-- root (root 3) of each of the first n primes.
 local function primes(n, root)
   local found, p = {}, 2
   while #found < n do
