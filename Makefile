@@ -96,8 +96,9 @@ test: prerequisites
 	$(MAKE) check e2e CAELUM_KILLS=2 HOLD_SEEDS=10
 	$(MAKE) chaos CHAOS="-without slurmctld-kill"
 
-# Tests everything that depends on the release of Slurm, on each of these releases. Each one needs a root directory of a
-# Debian suite, which the first call makes.
+# Tests everything that depends on the release of Slurm, on each of these releases. Each release
+# needs a root directory with a Debian suite. The first call of the target creates these
+# directories.
 RELEASES ?= 22.05 24.11 26.05
 test-matrix:
 	for release in $(RELEASES); do $(MAKE) release-test SLURM=$$release || exit 1; done
@@ -126,16 +127,17 @@ bench: prerequisites
 	$(GO) build -trimpath -buildvcs=false -o $(B)/devcluster-bench ./contrib/devcluster/bench
 	$(B)/devcluster-bench
 
-# Compares the predictions from earlier runs with simple rules, by simulation. docs/results.md contains the figures. MISO
-# is the path of the step times that the MISO paper published.
+# Simulates the predictions from earlier runs and simple rules, and compares them. docs/results.md
+# contains the figures. MISO is the path of a file with the step times that were published with the
+# MISO paper.
 MISO ?=
 learn:
 	$(GO) run ./contrib/learn population
 	$(GO) run ./contrib/learn runtimes
 	if test -n "$(MISO)"; then $(GO) run ./contrib/learn miso "$(MISO)"; fi
 
-# Fuzzes the readers of untrusted input, and the plans, for FUZZTIME seconds each (docs/results.md, "Fuzzing"). The unit
-# tests contain the inputs that fuzzing has found.
+# Fuzzes the readers of untrusted input and the plans (docs/results.md, "Fuzzing"). Each fuzz target
+# runs for FUZZTIME seconds. The unit tests also run the inputs for which fuzzing has found faults.
 FUZZTIME ?= 3600
 fuzz: prerequisites
 	@command -v clang >/dev/null || { echo "couldn't find clang: run apt-get install clang"; exit 1; }
@@ -147,12 +149,14 @@ fuzz: prerequisites
 
 check: lint unit
 
-# With the race detector, except for packages that start no goroutine (internal/lint checks this): it makes them up to ten
-# times slower and can find nothing there. No vet, which lint runs for all packages. Some tests mostly wait, so twice as many
-# packages run at a time as there are cores.
+# Runs the tests with the race detector, except in packages that start no goroutines (internal/lint
+# checks the list). There the race detector finds nothing, and makes the tests up to ten times
+# slower. -vet=off, because the target lint runs vet for all packages. Some tests mostly wait, so
+# twice as many packages run at the same time as there are cores.
 #
-# CAELUM_KILLS is the number of kills at each failpoint (internal/agent, TestKill), and HOLD_SEEDS the number of simulated
-# sites with offers (internal/sim, TestHoldsPay). `make test` has the full numbers.
+# CAELUM_KILLS is the number of kills at each failpoint (internal/agent, TestKill), and HOLD_SEEDS
+# the number of simulated sites with offers (internal/sim, TestHoldsPay). `make test` uses larger
+# numbers.
 PURE := cmd/caelum docs internal/config internal/decisions internal/doctor internal/eligible internal/inventory internal/learn \
 	internal/ledger internal/lint internal/mig internal/offer internal/place internal/place/placetest internal/plan \
 	internal/predict internal/reconfigure internal/report internal/sim internal/sqlite internal/tags internal/trace \
@@ -169,8 +173,8 @@ unit:
 e2e:
 	$(GO) test -count=1 -tags e2e -timeout 40m ./contrib/devcluster/...
 
-# Tests only the shipped unit files: checks their ratings by systemd-analyze, and runs jobs under a private systemd. The
-# target e2e includes these tests.
+# Tests only the shipped unit files: checks them with systemd-analyze, and runs jobs under a private
+# systemd. The target e2e includes these tests.
 units: prerequisites
 	$(MAKE) all
 	$(GO) test -count=1 -v -tags e2e ./contrib/devcluster/e2e_units

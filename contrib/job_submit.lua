@@ -1,12 +1,14 @@
 -- job_submit.lua adds the MIG slices to every request for GPUs in a managed partition.
 --
--- A job keeps its own request. The script adds one slice of gres/mig for each GPU slot, all of one profile. The profile
--- comes from --mig or --mig-mem, otherwise from the decision table (docs/internals.md, "The decision table"). The
--- reasons for the rules, with measurements, are in contrib/job_submit/README.md. contrib/job_submit/KEY.md specifies
--- the job's key.
+-- The script does not change the job's own request. It adds one slice of gres/mig for each GPU
+-- slot. All slices of a job have the same profile. The profile comes from --mig or --mig-mem, or
+-- otherwise from the decision table (docs/internals.md, "The decision table"). The reasons for the
+-- rules, with measurements, are in contrib/job_submit/README.md. contrib/job_submit/KEY.md
+-- specifies the job's key.
 --
--- slurmctld runs this script while it holds its locks. The script therefore does only one small read per GPU job,
--- starts no process and never waits. It runs on Lua 5.1 to 5.4 and needs only the standard libraries.
+-- slurmctld runs this script while it holds its locks. The script therefore reads only one small
+-- file per GPU job, starts no process and never waits. It runs on Lua 5.1 to 5.4 and needs only the
+-- standard libraries.
 
 -- TRIGGER is the trigger file of the watcher (caelumd watch). The watcher creates the file, and reads the queue after
 -- each write to the file.
@@ -37,8 +39,9 @@ local function number(text)
   return #text <= 9 and text:find("^[1-9]%d*$") and tonumber(text) or nil
 end
 
--- split returns the words of a line with two to four words, and nil for any other line. Two adjacent repetitions in a
--- pattern must never match the same characters: with such a pattern, a line of 100 kB took 139 s.
+-- split returns the words of a line with two to four words, and nil for any other line. Two
+-- adjacent repetitions in a pattern must never match the same characters. With such a pattern,
+-- matching a line of 100 kB took 139 s.
 local function split(line)
   local word, value, third, rest = line:match("^(%S+)%s+(%S+)%s+(%S+)(.*)$")
   if not word then return line:match("^(%S+)%s+(%S+)%s*$") end
@@ -47,9 +50,10 @@ local function split(line)
   if fourth or not rest:find("%S") then return word, value, third, fourth end
 end
 
--- LEARNED contains the patterns of learned lines. Such a line assigns a profile to a user and key, to a user and script
--- fingerprint, or to a script fingerprint. The hash is not cryptographic, so a key counts for its own user only. Tables
--- of earlier releases contain keys without a user; these lines have no effect.
+-- LEARNED contains the patterns of learned lines. Such a line assigns a profile to a user and key,
+-- to a user and script fingerprint, or to a script fingerprint. The hash is not cryptographic, so a
+-- key applies only to its own user. Tables of earlier releases contain keys without a user; these
+-- lines have no effect.
 local LEARNED = {key = "^%d+:(%x+)$", user = "^%d+:(%x+)$", site = "^(%x+)$"}
 
 local function learn(t, word, value, profile, fourth)
@@ -74,14 +78,16 @@ local function list(t, profile, third, fourth)
   local mib = third and number(third)
   if fourth or third and not mib or not profile:find("^%w[%w.+-]*$") or profile == "closed" then return false end
   if not t.profiles[profile] then t.known[#t.known + 1] = profile end
-  -- Two GPU models may use one profile name for different sizes. A job is certain to get only the smaller size.
+  -- Two GPU models may use the same profile name for different sizes. The table then uses the
+  -- smaller size, because a job may get either.
   local before = t.profiles[profile] or 0
   t.profiles[profile] = mib and (before == 0 or mib < before) and mib or before
   return true
 end
 
--- read_line reads line n of a table into t. It returns false for an invalid line. It does not check whether the named
--- profiles are listed, because this is known only at the end of the table.
+-- read_line reads line n of a table into t. It returns false for an invalid line. It does not check
+-- that the table lists the profiles that the line names, because the list may follow later in the
+-- table.
 local function read_line(t, n, line)
   local word, value, third, fourth = split(line)
   local named
@@ -226,7 +232,7 @@ local function total(list, name)
   return sum
 end
 
--- PER lists the units in which options can count GPUs.
+-- PER lists the units (node, job, socket and task) for which options can count GPUs.
 local PER = {"node", "job", "socket", "task"}
 
 -- request reads the GPUs per node, job, socket and task, and the slices per node, from a job_desc. It returns nil if
@@ -253,8 +259,8 @@ local function request(job)
   return found and r or nil
 end
 
--- unreadable returns the reason to refuse a request, or nil. It refuses requests with an entry that the agents could
--- not read.
+-- unreadable returns the reason to reject a request that has an entry that the agents could not
+-- read. For any other request it returns nil.
 local function unreadable(r)
   for _, per in ipairs(PER) do
     for _, entry in ipairs(r[per].list) do
@@ -448,9 +454,10 @@ local function with_memory(t, mib, memory)
     table.concat(all, ", ")
 end
 
--- size returns the profile of slices without a type in the request: from --mig, otherwise from --mig-mem, otherwise
--- from earlier runs, otherwise the default. It also returns whether Caelum has chosen the profile, and a warning for
--- the user. If the options cannot be satisfied, it returns nil and the reason.
+-- size returns the profile of slices without a type in the request: from --mig, otherwise from
+-- --mig-mem, otherwise from earlier runs, otherwise the default. It also reports whether Caelum has
+-- chosen the profile, and a warning for the user. If the options cannot be satisfied, it returns
+-- nil and the reason.
 local function size(t, job, predicted)
   local given, too_many = options(job)
   if not given then return nil, too_many end
@@ -543,7 +550,8 @@ local function write(job, from, kept, added)
   end
   if not prefix then
     job.gres = table.concat(added, ",")
-    -- The entries of kept have no prefix here. They stay in the request, so that slurmctld refuses them.
+    -- The entries of kept have no prefix here. They remain in the request, so that slurmctld
+    -- rejects it.
     if #kept > 0 then job.tres_per_node = table.concat(kept, ",") .. "," .. job.tres_per_node end
     return
   end
@@ -551,8 +559,8 @@ local function write(job, from, kept, added)
   job.tres_per_node = table.concat(kept, ",")
 end
 
--- managed reports whether at least one partition of a list is managed. The job then gets a slice in any partition in
--- which it starts. A list that is too long to read counts as managed.
+-- managed reports whether at least one partition of a list is managed. The job then gets a slice in
+-- any partition in which it starts. If the list is too long to read, managed returns true.
 local function managed(names, parts, t)
   if type(names) == "string" and #names > MAX_NAMES then return true end
   if type(names) ~= "string" or names == "" then
@@ -566,10 +574,10 @@ local function managed(names, parts, t)
   return false
 end
 
--- must_hold reports whether the script must submit the job held. If the count of the profile is 0 on the nodes that a
--- job may use, slurmctld refuses the job at submission. This happens if the job names nodes, or needs more nodes than
--- the catalogue has. slurmctld accepts such a job if it is held, and an agent releases the job after publishing the
--- slice.
+-- must_hold reports whether the script must submit the job held. If the count of the profile is 0
+-- on all nodes that a job may use, slurmctld rejects the job at submission. This happens if the job
+-- names nodes, or needs more nodes than the catalogue has. slurmctld accepts such a job if it is
+-- held, and an agent releases the job after publishing the slice.
 local function must_hold(job, r, t)
   local function set(value) return type(value) == "string" and value ~= "" end
   return set(job.req_nodes) or set(job.exc_nodes) or set(job.reservation) or r.nodes > t.max_nodes
@@ -579,7 +587,8 @@ end
 -- scontrol does not). The text is an argument of the format "%s", because it may contain text of the user.
 local function inform(text) slurm.log_user("%s", "caelum: " .. (text:gsub("[^\32-\126]", "?"))) end
 
--- On 22.05, the reason for refusing a change appears only in slurmctld's log. Later releases show it to the user.
+-- On 22.05, the reason for rejecting a change appears only in slurmctld's log. Later releases show
+-- the reason to the user.
 local function refuse(why)
   inform(why)
   return slurm.ERROR
@@ -604,9 +613,10 @@ local function typed(r)
   return r.node.mig.all > 0 and r.node.mig.all == r.node.gpu.all and not r.node.mig.count[""]
 end
 
--- lacks_slots returns the reason to refuse a request in an unmanaged partition, or nil. slurmctld would give slices to
--- a job that does not have as many GPU slots. Such a job would get no device, and its slices would not be available to
--- other jobs. r and why are the results of request() for the job.
+-- lacks_slots returns the reason to reject a request in an unmanaged partition, or nil if the
+-- request is acceptable. slurmctld would also allocate slices to a job that has fewer or more GPU
+-- slots than slices. Such a job would get no device, and its slices would not be available to other
+-- jobs. r and why are the results of request() for the job.
 local function lacks_slots(job, r, why)
   if r and (r.node.mig.all == 0 or typed(r)) then return nil end
   if r then return "a request for slices must name the same number of GPUs: write --gres=gpu:<count>,mig:<profile>:<count>" end
@@ -654,16 +664,17 @@ local function submit(job, parts)
   return slurm.SUCCESS
 end
 
--- The script checks an update by the resulting job. In a managed partition the resulting job must have one typed slice
--- per GPU slot. Otherwise the script completes the update or refuses it. The cases are in contrib/job_submit/README.md,
--- "Changes to a waiting job".
+-- The script checks the job that would result from an update. In a managed partition the resulting
+-- job must have one typed slice per GPU slot. Otherwise the script completes or rejects the
+-- update. The cases are in contrib/job_submit/README.md, "Changes to a waiting job".
 
 local NO_CHANGE = "this change to the GPUs of a pending job is not possible: cancel the job and submit it again"
 
--- drops reports whether a list of entries lacks a type of GPU or slice that an option of the job has. Releases up to
--- 23.02, which write "gres:", add the types of an update to those of the job, and the string then no longer contains
--- all types (22.05). Later releases, which write "gres/", replace the types. An empty list clears the option on every
--- release. A count of 0 is ignored and clears nothing.
+-- drops reports whether an option of the job contains a type of GPU or slice that a list of entries
+-- does not contain. Releases up to 23.02, which write "gres:", add the types of an update to those
+-- of the job, and the string then no longer contains all types (22.05). Later releases, which write
+-- "gres/", replace the types. An empty list clears the option on every release. A count of 0 is
+-- ignored and clears nothing.
 local function drops(before, now)
   if type(before) ~= "string" or not before:find("gres:", 1, true) or #now == 0 then return false end
   local stays = {}
@@ -712,8 +723,8 @@ local function modify(job, record, parts)
     return refuse("the job is held until its slice can be carved, and is then released automatically; " ..
       "cancel it with scancel")
   end
-  -- scontrol cannot set this field. In combination with cpus_per_tres, the field adds GPUs that no string of the job
-  -- shows (22.05, source).
+  -- scontrol cannot set this field. Together with cpus_per_tres, it adds GPUs that no string of the
+  -- job shows (according to the source of 22.05).
   if count(job.ntasks_per_tres) then return refuse(NO_CHANGE) end
 
   local after, set = updated(job, record)
@@ -722,8 +733,8 @@ local function modify(job, record, parts)
   -- If the job was submitted to an unmanaged partition, the GPUs of --ntasks-per-gpu are only in slurmctld's count.
   local counted = tostring(record.tres_fmt_req_str):find("gres/[gm][pi][ug]")
   if not (r or why or before or unknown or counted) then return slurm.SUCCESS end
-  -- slurmctld itself refuses such changes of a started job. The low 8 bits of a job's state are 0 while the job is
-  -- pending.
+  -- slurmctld itself rejects such changes to a started job. The low 8 bits of a job's state are 0
+  -- while the job is pending.
   if (tonumber(record.job_state) or 0) % 256 ~= 0 and not set and not job.partition then return slurm.SUCCESS end
 
   local t, no_table = table_or_reason()
@@ -743,7 +754,8 @@ local function modify(job, record, parts)
     if not why and not before and not unknown and not moves then return slurm.SUCCESS end
     return refuse(why or NO_CHANGE)
   end
-  -- A job record shows the script neither tasks nor sockets, so the script can add types only to counts per node.
+  -- The script cannot see the numbers of tasks and sockets in a job record, so it can add types
+  -- only to counts per node.
   for _, per in ipairs({"job", "socket", "task"}) do
     local has = r[per].gpu.all > 0 or before and before[per].gpu.all > 0 or unknown
     if has and type(job["tres_per_" .. per]) == "string" then return refuse(NO_CHANGE) end
@@ -769,9 +781,10 @@ local function modify(job, record, parts)
   return slurm.SUCCESS
 end
 
--- guarded runs f, and returns otherwise if f fails, because an error of this script must not stop the cluster. A
--- submission is then accepted unchanged, and an agent later requests a slice for the job. A change is refused, so that
--- the job stays in a valid state.
+-- guarded runs f and returns its result. If f raises an error, guarded returns the value otherwise,
+-- because an error of this script must not block all submissions. A submission is then accepted
+-- unchanged, and an agent later requests a slice for the job. A change is rejected, so that the job
+-- stays in a valid state.
 local function guarded(what, otherwise, f, ...)
   local ok, rc = pcall(f, ...)
   if ok then return rc end

@@ -4,7 +4,7 @@
  * kernel runs the programs of the nearest cgroup with programs. Of the cgroups above, it runs only the programs that
  * were attached with BPF_F_ALLOW_MULTI. The plugin's program could be attached
  *
- *   to the job         but the kernel then refuses this program or Slurm's, whose flags differ;
+ *   to the job         but the kernel then rejects this program or Slurm's, whose flags differ;
  *   to the step        but it would replace Slurm's programs of the job, the only programs that apply to a batch step;
  *   above all jobs     where it runs in addition to Slurm's programs, if attached with BPF_F_ALLOW_MULTI.
  *
@@ -35,7 +35,7 @@
 #define LEVELS 10         /* cgroup levels that the program looks up; a job is on the third level with systemd */
 
 /*
- * Stands for all cgroups in a key; no cgroup has this id. 0 cannot be used, because the kernel returns 0 for a level
+ * Represents all cgroups in a key. No cgroup has this id. 0 cannot be used, because the kernel returns 0 for a level
  * that does not exist.
  */
 #define ANY UINT64_MAX
@@ -47,7 +47,7 @@ struct key {
 };
 
 /*
- * Declares x with every byte 0. The kernel refuses a bpf_attr with a byte other than 0 after the last member that a
+ * Declares x with every byte 0. The kernel rejects a bpf_attr with a byte other than 0 after the last member that a
  * command uses. An initializer need not clear those bytes: gcc 15 clears only the named member of a union.
  */
 #define CLEARED(type, x) \
@@ -105,13 +105,13 @@ static void detach(int scope, int program)
 	attr.target_fd = scope;
 	attr.attach_type = BPF_CGROUP_DEVICE;
 	attr.attach_bpf_fd = program;
-	bpf(BPF_PROG_DETACH, &attr); /* an error is ignored: another task may have detached the program */
+	bpf(BPF_PROG_DETACH, &attr); /* another task may have detached the program */
 }
 
 /*
  * Returns a descriptor of the map of the plugin's first program on the scope, or -1 with errno, which is 0 if there is
- * no such program. Detaches the plugin's later programs: their maps contain no job, so they would deny every job its
- * devices.
+ * no such program. Detaches the plugin's later programs. Their maps contain no job, so these programs would deny every
+ * job its devices.
  */
 static int find_map(int scope)
 {
@@ -148,9 +148,9 @@ static int find_map(int scope)
 
 /*
  * Writes the program, which decides whether the current process may open a device. Its context is struct
- * bpf_cgroup_dev_ctx: the type in the lower half of the first word, then major and minor. The program allows every
- * device that needs no lease, allows root every device, and allows a device that the map lists for one of the process's
- * cgroups. Returns the number of instructions.
+ * bpf_cgroup_dev_ctx: the type in the lower half of the first word, then major and minor. The program allows access to
+ * every device that needs no lease, and to every device for root. It also allows access to a device that the map lists
+ * for one of the process's cgroups. Returns the number of instructions.
  */
 static unsigned assemble(struct bpf_insn *insn, int map)
 {
@@ -209,9 +209,9 @@ static int load(const struct bpf_insn *insn, unsigned n)
 }
 
 /*
- * Returns whether the kernel is too old for the program. Such a kernel refuses this program but accepts another program
+ * Reports whether the kernel is too old for the program. Such a kernel rejects this program but accepts another program
  * of the same type, because it does not provide bpf_get_current_ancestor_cgroup_id to programs of this type (6.18
- * does). Every other refusal is an error.
+ * does). If the kernel rejects both, this is an error.
  */
 static bool lacks_helper(int error)
 {
@@ -286,7 +286,7 @@ done:
 	return rv;
 }
 
-/* Returns whether the cgroup with this id has been removed. kernfs does not reuse ids. */
+/* Reports whether the cgroup with this id has been removed. kernfs does not reuse ids. */
 static bool is_gone(int scope, uint64_t id)
 {
 	struct {
@@ -349,9 +349,10 @@ static int allow(int map, int scope, uint64_t job, const struct lease *own, char
 }
 
 /*
- * Makes the scope's directory unreadable for users, so that they cannot lock it. Slurm makes the directory readable for
- * all users, and locks it without a time limit for each step that starts or ends (22.05 cgroup_v2.c). A user with the
- * lock could therefore prevent every step from starting. The cgroups below the directory stay accessible.
+ * Makes the scope's directory unreadable for users, so that users cannot lock the directory. Slurm makes the directory
+ * readable for all users, and locks it without a time limit for each step that starts or ends (22.05 cgroup_v2.c). A
+ * user who holds the lock could therefore prevent every step from starting. The cgroups below the directory remain
+ * accessible.
  */
 static void restrict_scope(int scope)
 {
@@ -389,7 +390,7 @@ int bpf_refuse(const char *step, const struct devices *devices, const struct lea
 		rv = attach(scope, devices, why, size);
 		if (rv != 0)
 			goto done;
-		map = find_map(scope); /* another task may have attached its program first */
+		map = find_map(scope); /* another task may have attached its program before */
 	}
 	if (map < 0) {
 		snprintf(why, size, "couldn't find the BPF program for devices on %s: %s", path, strerror(errno));

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Returns whether a list of v1 controllers, such as "cpu,devices", contains "devices". */
+/* Reports whether a list of v1 controllers, such as "cpu,devices", contains "devices". */
 static bool has_devices(const char *list, size_t length)
 {
 	const char *end = list + length;

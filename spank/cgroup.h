@@ -17,13 +17,13 @@ int cgroup_of_step(const char *text, size_t length, const char *mountpoint, char
 #define CGROUP_NONE 2        /* Slurm has made no cgroup for the step */
 
 /*
- * Denies every present and future task of the step the listed devices, except those of the lease (own), which may
- * contain no devices. Returns 0, CGROUP_UNSUPPORTED, CGROUP_NONE, or -1 for an error; the reason is in why unless the
- * result is 0.
+ * Denies all present and future tasks of the step access to the listed devices, except those of the lease (own), which
+ * may contain no devices. Returns 0, CGROUP_UNSUPPORTED, CGROUP_NONE, or -1 for an error; the reason is in why unless
+ * the result is 0.
  */
 int cgroup_refuse(const struct devices *devices, const struct lease *own, char *why, size_t size);
 
-/* Does the same as cgroup_refuse in version 2 (bpf.c). step is the path of the step's cgroup. */
+/* Like cgroup_refuse, but for version 2 (bpf.c). step is the path of the step's cgroup. */
 int bpf_refuse(const char *step, const struct devices *devices, const struct lease *own, char *why, size_t size);
 
 #endif

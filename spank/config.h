@@ -8,8 +8,8 @@
  */
 struct config {
 	const char *run_dir;    /* the directory with the agent's socket and the lease files */
-	const char *job_object; /* the path of the Go object; NULL: libcaelum_spank.so beside the plugin */
-	unsigned wait;          /* seconds that a prolog waits for the agent */
+	const char *job_object; /* path of the Go object; NULL: libcaelum_spank.so beside the plugin */
+	unsigned wait;          /* the number of seconds for which a prolog waits for the agent */
 };
 
 /*
@@ -18,7 +18,7 @@ struct config {
  */
 int config_parse(struct config *config, int ac, char **av, char *why, size_t size);
 
-/* Returns whether the node has the run directory. On a node without it the plugin does nothing. */
+/* Reports whether the node has the run directory. On a node without it the plugin does nothing. */
 int config_managed(const struct config *config);
 
 #endif

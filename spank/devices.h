@@ -1,7 +1,7 @@
 /*
  * The devices that need a lease: the capability devices of every slice that is possible on the node. If Slurm confines
  * devices (ConstrainDevices=yes), the step's cgroup denies each job the devices of other jobs. Otherwise the owner and
- * mode of the device files separate the users, but not two jobs of one user.
+ * mode of the device files separate users, but not two jobs of the same user.
  */
 #ifndef CAELUM_DEVICES_H
 #define CAELUM_DEVICES_H

@@ -12,8 +12,8 @@
 #include <stdbool.h>
 
 /*
- * Slurm's client library is part of every process that loads plugins. The symbols are weak so that the plugin also
- * loads in a build without that library.
+ * Slurm's client library is part of every process that loads plugins. The symbols are weak, so that the plugin also
+ * loads in a process without this library.
  */
 #pragma weak slurm_init
 #pragma weak slurm_load_node_single
@@ -26,7 +26,7 @@ static bool has_client_library(void)
 	return slurm_init && slurm_load_node_single && slurm_free_node_info_msg && slurm_init_update_node_msg && slurm_update_node;
 }
 
-/* Returns whether the node has no reason yet. The plugin must not replace the reason of an administrator. */
+/* Reports whether the node has no reason yet. The plugin must not replace the reason of an administrator. */
 static bool lacks_reason(const char *node)
 {
 	node_info_msg_t *info = NULL;
@@ -46,8 +46,8 @@ void drain(const char *node, const char *reason)
 	if (!node[0] || !has_client_library())
 		return;
 	/*
-	 * From 23.02 on, a process must load the authentication plugins itself. The process that runs a prolog does not load
-	 * them (_handle_spank_mode() in 24.11).
+	 * Since 23.02, a process must load the authentication plugins itself. The process that runs a prolog does not
+	 * load them (_handle_spank_mode() in 24.11).
 	 */
 	slurm_init(NULL);
 	if (!lacks_reason(node))

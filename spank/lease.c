@@ -16,7 +16,7 @@ static bool parse_index(struct lease *lease, struct cursor *c)
 	return lease->relative || text_equals(value, length, "absolute");
 }
 
-/* Returns whether text is valid as one device in CUDA_VISIBLE_DEVICES. A comma would add a second device. */
+/* Reports whether text is valid as one device in CUDA_VISIBLE_DEVICES. A comma would add a second device. */
 static bool valid_uuid(const char *text, size_t length)
 {
 	if (length < 5 || length >= LEASE_UUID_MAX || memcmp(text, "MIG-", 4) != 0)

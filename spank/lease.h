@@ -7,9 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define LEASE_SLOTS_MAX 256  /* slots of a node; 16 GPUs of 7 slots need 112 */
-#define LEASE_UUID_MAX 96    /* bytes; MIG-<uuid> has 40, MIG-GPU-<uuid>/<gi>/<ci> of old drivers up to 51 */
-#define LEASE_ERROR_MAX 1024 /* bytes, with the terminating NUL */
+#define LEASE_SLOTS_MAX 256  /* slots of a node; 16 GPUs with 7 slots need 112 */
+#define LEASE_UUID_MAX 96    /* in bytes; MIG-<uuid> has 40, MIG-GPU-<uuid>/<gi>/<ci> has up to 51 */
+#define LEASE_ERROR_MAX 1024 /* in bytes, including the terminating NUL */
 
 #define LEASE_DEVICES_MAX (2 * LEASE_SLOTS_MAX) /* each slice has a GPU instance and a compute instance */
 
@@ -46,7 +46,7 @@ int lease_read(struct lease *lease, const char *path, char *why, size_t size);
 /* Returns the UUID of a slot's slice, "" for a slot without a slice, or NULL for a slot that is not in the lease. */
 const char *lease_uuid(const struct lease *lease, uint32_t slot);
 
-/* Returns whether the device is in the lease. */
+/* Reports whether the device is in the lease. */
 bool lease_has(const struct lease *lease, const struct device *device);
 
 #endif

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#define MIG_MAX 31   /* characters of a --mig value */
-#define DIGITS_MAX 9 /* digits of a --mig-mem value; job_submit.lua computes in doubles, which are exact for them */
+#define MIG_MAX 31   /* the maximum number of characters of a --mig value */
+#define DIGITS_MAX 9 /* digits of a --mig-mem value; doubles in job_submit.lua are exact for them */
 
 /*
  * Accepts the characters of profile names (validName in internal/mig; NVML uses names such as 1g.10gb+me). The values

@@ -2,8 +2,8 @@
  * Dispatches Slurm's callbacks. All code that runs in sbatch, srun, salloc, slurmd and slurmstepd is in the C files of
  * this folder; README.md explains why that code must not be Go.
  *
- * Callbacks return 0 or -1, never 1: Slurm up to 24.11 treats only negative values as failures, later releases every
- * value other than 0. docs/plugin-errors.md describes the effects of a -1.
+ * Callbacks return 0 or -1, never 1: Slurm up to 24.11 treats only negative values as failures, and later releases
+ * treat every value other than 0 as a failure. docs/plugin-errors.md describes the effects of a -1.
  */
 #include "config.h"
 #include "option.h"

@@ -18,7 +18,8 @@
 #include <unistd.h>
 
 /*
- * Seconds that an epilog waits for the agent. The time is short because the node starts no job while it is COMPLETING.
+ * The number of seconds for which an epilog waits for the agent. The time is short because the node starts no job while
+ * it is COMPLETING.
  */
 #define EPILOG_WAIT 5
 
@@ -75,7 +76,8 @@ static caelum_job_f *find_function(const struct config *config, const char *func
 					"set job_object= in plugstack.conf");
 		goto done;
 	}
-	/* An object beside the plugin needs no check: slurmd, also as root, has loaded the plugin from the same folder. */
+	/* An object beside the plugin needs no check, because slurmd, which also runs as root, has loaded the plugin
+	 * from the same folder. */
 	if (config->job_object && !(trusted = trusted_path(path, message, size)))
 		goto done;
 	if (!(object = dlopen(trusted ? trusted : path, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE))) {
@@ -211,8 +213,8 @@ int caelum_epilog(spank_t sp, int ac, char **av)
 	int rv = -1;
 
 	/*
-	 * An invalid argument in plugstack.conf must not keep a job from releasing its slices. The valid arguments are
-	 * used.
+	 * An invalid argument in plugstack.conf must not prevent a job from releasing its slices. The valid arguments
+	 * are used.
 	 */
 	config_parse(&config, ac, av, message, sizeof(message));
 	if (!config_managed(&config)) {

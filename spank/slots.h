@@ -14,7 +14,7 @@ bool slots_parse(struct slots *slots, const char *text);
 
 bool slots_equal(const struct slots *a, const struct slots *b);
 
-/* Returns whether every slot of part is in whole. */
+/* Reports whether every slot of part is in whole. */
 bool slots_within(const struct slots *part, const struct slots *whole);
 
 /*

@@ -5,10 +5,10 @@
  * Both callbacks run in a child that was forked from a process with threads, so this code allocates no memory, starts
  * no thread and takes no lock. The user's limits (ulimit) do not apply yet: Slurm sets them last, before the exec.
  *
- * task_init_privileged reads the lease file, which only root can read, and denies the step the slices of other jobs.
- * task_init then sets the environment. It is the last callback before the site's TaskProlog, and the only callback
- * after Slurm has bound single tasks. task_init_privileged only records its errors, and task_init reports them, because
- * the messages of task_init reach the user's stderr.
+ * task_init_privileged reads the lease file, which only root can read, and denies the step access to the slices of
+ * other jobs. task_init then sets the environment. It is the last callback before the site's TaskProlog, and the only
+ * callback after Slurm has bound single tasks. task_init_privileged only records its errors, and task_init reports
+ * them, because the messages of task_init reach the user's stderr.
  */
 #include "config.h"
 #include "cgroup.h"
@@ -56,7 +56,8 @@ static const char *list_of(spank_t sp)
 	return step == SLURM_BATCH_SCRIPT || step == SLURM_INTERACTIVE_STEP ? "SLURM_JOB_GPUS" : "SLURM_STEP_GPUS";
 }
 
-/* Reads the list of slots from the task's environment. Returns 1, 0 if Slurm set no list, or -1 if it is not valid. */
+/* Reads the list of slots from the task's environment. Returns 1 if there is a valid list, 0 if Slurm set no list, or
+ * -1 if the list is invalid. */
 static int read_slots(spank_t sp, struct slots *slots)
 {
 	char text[LIST_MAX];
@@ -75,7 +76,8 @@ static void check_lease(spank_t sp)
 	if (task.lease.job != task.job || spank_get_item(sp, S_JOB_UID, &uid) != ESPANK_SUCCESS || task.lease.uid != uid)
 		fail("the lease file belongs to another job; submit again, and tell the admin to run 'caelum status' on this node");
 	/*
-	 * Up to 26.05 the count is always 0, because SPANK reads a field that slurmstepd never sets. So 0 is not compared.
+	 * Up to 26.05 the count is always 0, because SPANK reads a field that slurmstepd never sets. A count of 0 is
+	 * therefore not compared.
 	 */
 	else if (spank_get_item(sp, S_SLURM_RESTART_COUNT, &restart) == ESPANK_SUCCESS && restart && restart != task.lease.restart)
 		fail("the lease file belongs to an earlier run of this job; submit again, and tell the admin to run 'caelum status' on this node");
@@ -112,8 +114,8 @@ static void read_lease_devices(const struct config *config)
 }
 
 /*
- * Denies the step the slices of other jobs. A task with slots fails on every error. A task without slots fails only if
- * the kernel returns an error; an error in the node's configuration (CGROUP_NONE) is logged.
+ * Denies the step access to the slices of other jobs. A task with slots fails on every error. A task without slots
+ * fails only if the kernel returns an error; an error in the node's configuration (CGROUP_NONE) is logged.
  */
 static void confine(const struct config *config)
 {
@@ -219,7 +221,7 @@ static bool own_slots(spank_t sp, struct slots *own)
 /*
  * Unsets the variables of other vendors. Slurm sets them to the same numbers as CUDA_VISIBLE_DEVICES unless gres.conf
  * has Flags=nvidia_gpu_env. The numbers are slots, which no runtime can interpret, and some programs do not start if
- * both ROCR_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES are set. A value that the user set differs and is kept.
+ * both ROCR_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES are set. A different value was set by the user, and is kept.
  */
 static void unset_numbers(spank_t sp)
 {

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TEXT_MAX 32768 /* bytes; the largest file that is read */
+#define TEXT_MAX 32768 /* in bytes; the size of the largest file that is read */
 
 struct cursor {
 	const char *at;

@@ -9,7 +9,8 @@
  * may be writable if it is not the directory of the file itself. The rules are those of internal/trust.
  *
  * Returns the resolved path, which the caller must use and free, or NULL with the reason in why. A path that cannot be
- * resolved, for example because there is no such file, is returned unchanged: opening it gives the error.
+ * resolved, for example because there is no such file, is returned unchanged: the caller gets the error when it opens
+ * the file.
  */
 char *trusted_path(const char *path, char *why, size_t size);
 

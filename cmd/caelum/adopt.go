@@ -12,8 +12,9 @@ import (
 	"caelum/internal/api"
 )
 
-// adoptTimeout limits a call of adopt. It is longer than callTimeout because the agent calls slurmctld and waits for
-// the driver calls in progress.
+// adoptTimeout limits the duration of a call of adopt. This limit is longer than callTimeout,
+// because the agent also calls slurmctld and waits until the driver calls in progress have
+// returned.
 const adoptTimeout = time.Minute
 
 func newAdopt(g *globals) *cobra.Command {

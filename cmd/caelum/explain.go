@@ -109,8 +109,10 @@ func find(jobs []slurm.Job, text string) uint32 {
 	return id
 }
 
-// jobRef parses a job id from the command line. For a task of an array (12_3) it returns the array's id and the task.
-// For a component of a het job (12+1) it returns the component's own id: components have consecutive ids.
+// jobRef parses a job id from the command line. For a task of an array (12_3), jobRef returns the
+// array's id and the number of the task. For a component of a het job (12+1), jobRef returns the
+// component's own id (13 in this example), because the components of a het job have consecutive
+// ids.
 func jobRef(text string) (id uint32, task string, err error) {
 	text, task, isTask := strings.Cut(text, "_")
 	text, component, isComponent := strings.Cut(text, "+")
@@ -126,7 +128,7 @@ func jobRef(text string) (id uint32, task string, err error) {
 	return id, task, err
 }
 
-// jobID parses a job id without task or component.
+// jobID parses a job id that contains neither an array task nor a het component.
 func jobID(text string) (uint32, error) {
 	id, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || id == 0 {

@@ -17,8 +17,8 @@ import (
 // because these commands call neither an agent nor Slurm.
 var reproducible = regexp.MustCompile(`^\$ caelum (profiles|layouts|place|simulate|slurm-config) `)
 
-// transcripts returns the commands and the outputs in the indented blocks of a page that begin with a reproducible
-// command.
+// transcripts finds the indented blocks of a page that begin with a reproducible command. It
+// returns the commands in these blocks with their outputs.
 func transcripts(page string) (typed, printed []string) {
 	lines := strings.Split(page, "\n")
 	for k := 0; k < len(lines); k++ {
@@ -38,7 +38,8 @@ func transcripts(page string) (typed, printed []string) {
 	return typed, printed
 }
 
-// TestPagesShowWhatIsPrinted compares the transcripts in the pages for administrators with the output of the commands.
+// TestPagesShowWhatIsPrinted checks that the transcripts in the pages for administrators match the
+// output of the commands.
 func TestPagesShowWhatIsPrinted(t *testing.T) {
 	dir := t.TempDir()
 	var typed, printed []string
@@ -55,7 +56,7 @@ func TestPagesShowWhatIsPrinted(t *testing.T) {
 	}
 	for k := range typed {
 		name := filepath.Join(dir, fmt.Sprintf("%s-%d.txtar", strings.Fields(typed[k])[1], k+1))
-		// The exit status is ignored: it is 1 if a request has no room.
+		// The exit status is ignored, because it is 1 if there is no room for a request.
 		script := "exec sh typed\ncmp stdout printed\n-- typed --\n" + typed[k] + "\ntrue\n-- printed --\n" + printed[k]
 		if err := os.WriteFile(name, []byte(script), 0o600); err != nil {
 			t.Fatal(err)

@@ -80,7 +80,7 @@ func runLayouts(w io.Writer, g *globals, o layoutsOptions, name string) error {
 type found struct {
 	from    *mig.Node
 	layouts []*mig.Node // the layouts that contain from, sorted by largestFirst
-	maximal []*mig.Node // the maximal layouts among them, in the same order
+	maximal []*mig.Node // the maximal layouts among all, in the same order
 }
 
 // enumerate returns the layouts in t that contain the layout contained.

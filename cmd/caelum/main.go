@@ -36,8 +36,8 @@ EXIT STATUS
   3  the agent of this node does not answer
   4  there is no such job, it holds no slice on this node, or the repository has no such run`
 
-// callTimeout limits a call to the agent. The agent answers these calls from memory, so only an agent that hangs takes
-// longer.
+// callTimeout limits the duration of a call to the agent. The agent answers these calls from
+// memory, so it takes longer only if it hangs.
 const callTimeout = 10 * time.Second
 
 func main() {
@@ -135,12 +135,13 @@ func finish(cmd *cobra.Command) {
 
 var errNoAgent = errors.New("the agent does not answer")
 
-// ask calls the agent of this node, within callTimeout. The error wraps errNoAgent if the agent does not answer.
+// ask calls the agent of this node and waits for its answer for at most callTimeout. If the agent
+// does not answer, the error wraps errNoAgent.
 func ask[T any](g *globals, call func(context.Context, *api.Client) (T, error)) (T, error) {
 	return askWithin(g, callTimeout, call)
 }
 
-// askWithin is ask with another time limit.
+// askWithin is like ask, but with the given time limit.
 func askWithin[T any](g *globals, limit time.Duration, call func(context.Context, *api.Client) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()

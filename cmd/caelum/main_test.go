@@ -22,8 +22,8 @@ func TestMain(m *testing.M) {
 
 var update = flag.Bool("update", false, "rewrite the expected outputs in testdata")
 
-// TestScripts runs testdata/*.txtar. The scripts test the commands with an agent that has a fixed state, and with two
-// emulated A100s.
+// TestScripts runs the scripts in testdata/*.txtar. They test the commands with an agent that has a
+// fixed state, and with two emulated A100s.
 func TestScripts(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 2)
 	testscript.Run(t, testscript.Params{

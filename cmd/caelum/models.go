@@ -50,8 +50,8 @@ func modelNamed(name string) (*mig.Model, error) {
 }
 
 // selected returns b with only the profiles of --profiles. By default these are the profiles without variants, and with
-// "all" every profile. selected ignores names that b does not have, because the cluster may have several GPU models;
-// checkProfiles detects unknown names.
+// "all" every profile. selected ignores names that b does not have, because they may belong to another GPU model of the
+// cluster. checkProfiles detects names that no model has.
 func selected(b *mig.Model, names []string) *mig.Model {
 	return b.Select(func(p mig.Profile) bool {
 		switch {
@@ -64,7 +64,7 @@ func selected(b *mig.Model, names []string) *mig.Model {
 	})
 }
 
-// checkProfiles returns an error if a name of --profiles is a profile of none of the models.
+// checkProfiles returns an error if none of the models has a profile that --profiles names.
 func checkProfiles(names []string, models ...*mig.Model) error {
 	if len(names) == 0 || slices.Equal(names, []string{"all"}) {
 		return nil
@@ -79,7 +79,7 @@ func checkProfiles(names []string, models ...*mig.Model) error {
 	return nil
 }
 
-// everyProfile returns, for each GPU model, a text that lists its profiles, without duplicates.
+// everyProfile returns a text that lists the profiles of each GPU model, without duplicates.
 func everyProfile(models []*mig.Model) []string {
 	var all []string
 	for _, b := range models {
@@ -98,8 +98,8 @@ func profileNames(b *mig.Model) []string {
 	return names
 }
 
-// readDrawing parses the drawing that is the value of a flag. It returns the layout and a bit mask of the blocked
-// units.
+// readDrawing parses a drawing, which is the value of a flag. It returns the drawn layout and a bit
+// mask of the blocked units.
 func readDrawing(flag string, b *mig.Model, drawing string) (mig.Layout, uint64, error) {
 	l, blocked, err := b.ParseBeside(drawing)
 	if err != nil {

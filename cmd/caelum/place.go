@@ -160,7 +160,8 @@ type trial struct {
 	steps  []step
 }
 
-// placeAll places one request after the other. The policy also considers the later requests.
+// placeAll places the requests one after the other. For each request, the policy also considers the
+// later ones.
 func placeAll(policy place.Policy, name string, gpus []place.GPU, waiting []place.Request) trial {
 	t := trial{policy: name, before: gpus}
 	pool := place.NewPool(gpus)
@@ -213,7 +214,8 @@ func hasRoom(pool *place.Pool, profile string) bool {
 
 func node(g place.GPU) *mig.Node { return g.Model.TableBeside(g.Blocked).Node(g.Busy) }
 
-// noRoom returns an error that names the requests without a placement and the held requests, or nil if there are none.
+// noRoom returns an error that names the held requests and the requests for which there was no
+// placement. It returns nil if all requests were placed.
 func (t trial) noRoom() error {
 	var unplaced, held []string
 	for k, s := range t.steps {

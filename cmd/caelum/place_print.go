@@ -131,8 +131,9 @@ func printTrials(w io.Writer, trials []trial) {
 	rows(w, right, table)
 }
 
-// left returns REACH, CC and FRAG of all GPUs together. REACH is a product, because each maximal layout of one GPU can
-// be combined with each maximal layout of the other GPUs.
+// left returns the measures REACH, CC and FRAG of all GPUs together. The common REACH is the
+// product of the values of the GPUs, because each maximal layout of one GPU can be combined with
+// each maximal layout of the others.
 func left(gpus []place.GPU) []string {
 	reach, cc, frag := 1.0, 0, 0.0
 	for _, g := range gpus {

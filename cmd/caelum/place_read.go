@@ -97,8 +97,8 @@ func addIdle(g *place.GPU, drawing string) error {
 	return nil
 }
 
-// addEnds sets the end times of the instances of g, in seconds from now. list has one time for each instance, from left
-// to right.
+// addEnds sets the end times of the instances of g, in seconds from now. list contains one time for
+// each instance, in the order of the drawing from left to right.
 func addEnds(g *place.GPU, list string) error {
 	times := strings.Split(list, ",")
 	switch {
@@ -140,7 +140,8 @@ func seconds(text string) (float64, error) {
 	return d.Seconds(), nil
 }
 
-// readRequests parses arguments PROFILE[:TIME]. At least one of the GPUs must have the profile.
+// readRequests parses arguments of the form PROFILE[:TIME]. At least one of the GPUs must have the
+// profile.
 func readRequests(gpus []place.GPU, args []string) ([]place.Request, error) {
 	var models []*mig.Model
 	for _, g := range gpus {

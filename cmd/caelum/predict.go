@@ -17,8 +17,8 @@ import (
 	"caelum/internal/repo"
 )
 
-// predictOptions are the flags of caelum predict. Most of them describe the job of --script, like the options of
-// sbatch.
+// predictOptions are the flags of caelum predict. Most of these flags describe the job of --script,
+// like the options of sbatch.
 type predictOptions struct {
 	repoOptions
 	key, script, user, account, jobName string
@@ -67,9 +67,9 @@ Include the options in #SBATCH lines, which predict does not read.`,
 type predicted struct {
 	Key         string        `json:"key,omitempty"`
 	Fingerprint string        `json:"work,omitempty"` // script fingerprint
-	Level       predict.Level `json:"level"`          // the runs in use: key, user or site; empty: none
-	// Profile is the predicted profile, or the default if no profile has enough memory. It is empty if no GPU model is
-	// known.
+	Level       predict.Level `json:"level"`          // the runs used: key, user or site; empty if there are none
+	// Profile is the predicted profile, or the default if no profile has enough memory. Profile
+	// is empty if no GPU model is known.
 	Profile string `json:"profile,omitempty"`
 	Default string `json:"default,omitempty"` // the decision table's default profile
 	// Own is the profile in an administrator's line of the decision table, which overrides Profile.
@@ -147,7 +147,7 @@ func newPredicted(job repo.JobKeys, given learn.Prediction, t learn.Table) predi
 	return p
 }
 
-// levelNames maps the level of a prediction to a description of its runs.
+// levelNames maps the level of a prediction to a description of the runs that the prediction uses.
 var levelNames = map[predict.Level]string{
 	predict.ByKey:  "of this key",
 	predict.ByUser: "of the same script by the same user",

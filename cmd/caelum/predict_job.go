@@ -75,7 +75,8 @@ func (o predictOptions) keysOfScript() (repo.JobKeys, error) {
 	return repo.JobKeys{Key: predict.Key(in), Fingerprint: predict.Fingerprint(in), UID: uid}, nil
 }
 
-// jobOfKey returns the key of --key with its user and the script fingerprint of its newest run.
+// jobOfKey returns the key of --key, the user to whom the key belongs, and the script fingerprint
+// of the key's newest run.
 func (o predictOptions) jobOfKey(r *repo.Repo) (repo.JobKeys, error) {
 	uid, err := o.keyOwner(r, o.key)
 	if err != nil {
@@ -89,8 +90,9 @@ func (o predictOptions) jobOfKey(r *repo.Repo) (repo.JobKeys, error) {
 	return job, err
 }
 
-// keyOwner returns the id of the user to whom the key belongs: the user of --user, else the only user with runs of the
-// key, else the caller.
+// keyOwner returns the id of the user to whom the key belongs. This is the user of --user if the
+// flag is given. Otherwise it is the only user with runs of the key, or the caller if there are no
+// such runs or several such users.
 func (o predictOptions) keyOwner(r *repo.Repo, key string) (uint32, error) {
 	if o.user != "" {
 		return userID(o.user)

@@ -23,8 +23,8 @@ type evaluation struct {
 type result struct {
 	measurement
 	OutOfMemory bool `json:"out_of_memory,omitempty"`
-	// Speed is relative to the largest profile on which the script completed with the same batch size and number of
-	// steps; 0: not known.
+	// Speed is relative to the largest profile on which the script completed with the same
+	// batch size and number of steps. 0 means unknown.
 	Speed      float64 `json:"speed,omitempty"`
 	Latency    float64 `json:"latency,omitempty"`    // seconds per step
 	Throughput float64 `json:"throughput,omitempty"` // samples per second
@@ -156,8 +156,8 @@ func printEvaluation(w io.Writer, j evaluation) error {
 	return nil
 }
 
-// short formats a number for a table: without decimals from 100 on, otherwise with three significant digits. It returns
-// "-" for 0, which means unknown.
+// short formats a number for a table. Numbers of at least 100 have no decimals, and smaller numbers
+// have three significant digits. It returns "-" for 0, which means unknown.
 func short(v float64) string {
 	switch {
 	case v == 0:

@@ -20,8 +20,8 @@ func model(t *testing.T) *mig.Model {
 	return b
 }
 
-// trained are the measurements of a training script. With batch size 32 the script runs out of memory on the smallest
-// profile.
+// trained contains the measurements of a training script. With batch size 32 the script runs out of
+// memory on the smallest profile.
 var trained = []measurement{
 	{Profile: "7g.40gb", Batch: 8, Steps: 1000, Seconds: 80, State: "COMPLETED"},
 	{Profile: "1g.5gb", Batch: 8, Steps: 1000, Seconds: 200, State: "COMPLETED"},
@@ -45,8 +45,8 @@ func TestEvaluate(t *testing.T) {
 	if s := got.Runs[4]; s.Latency != 0.32 || s.Throughput != 100 {
 		t.Errorf("%+v", s)
 	}
-	// A step with batch size 8 is shorter than with 32, with the largest difference on 2g.10gb. On 1g.5gb, 8 is the
-	// largest batch size that fits.
+	// Steps with batch size 8 are shorter than steps with batch size 32. The difference is
+	// largest on 2g.10gb. On 1g.5gb, 8 is the largest batch size for which the memory suffices.
 	want := []verdict{
 		{Batch: 8, Tightest: "1g.5gb", Choice: "2g.10gb", F: (0.32 - 0.1) / 0.32},
 		{Batch: 32, Tightest: "2g.10gb", Choice: "2g.10gb"},

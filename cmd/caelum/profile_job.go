@@ -79,7 +79,7 @@ profile.`,
 	return cmd
 }
 
-// check returns an error if the flags contradict each other.
+// check returns an error if flags contradict each other.
 func (o profileJobOptions) check(args []string) error {
 	bad := func(format string, a ...any) error { return usageError{fmt.Errorf(format, a...)} }
 	switch {
@@ -164,9 +164,9 @@ func (o *profileJobOptions) defaultProfiles(cfg config.Config) error {
 	}
 }
 
-// modelWith returns the GPU model of --board. Without --board it returns the first model that has all of the profiles,
-// first among the models of the decision table and then among all models. It returns an error if the model does not
-// have all of the profiles.
+// modelWith returns the GPU model of --board, or an error if that model does not have all of the profiles. Without
+// --board, it returns the first model that has all of the profiles. It searches the models of the decision table
+// first, and then all models.
 func (o profileJobOptions) modelWith(cfg config.Config, profiles []string) (*mig.Model, error) {
 	var candidates []*mig.Model
 	if o.board != "" {
@@ -176,7 +176,8 @@ func (o profileJobOptions) modelWith(cfg config.Config, profiles []string) (*mig
 		}
 		candidates = append(candidates, b)
 	} else {
-		// Without a readable decision table, the names of the profiles must suffice.
+		// If the decision table cannot be read, only the names of the profiles determine
+		// the model.
 		known, err := o.decisions(cfg)
 		if err != nil && o.table != "" {
 			return nil, err

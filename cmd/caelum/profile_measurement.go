@@ -37,7 +37,8 @@ func (m measurement) label() string {
 
 func (m measurement) completed() bool { return m.State == "COMPLETED" }
 
-// outOfMemory reports whether the run failed for lack of memory, by the rule that predictions use.
+// outOfMemory reports whether the run failed because its slice had too little memory. It uses the
+// same rule as the predictions.
 func (m measurement) outOfMemory() bool {
 	return predict.Run{Profile: m.Profile, PeakMiB: m.PeakMiB, State: m.State}.OutOfMemory()
 }
@@ -58,9 +59,9 @@ func (m measurement) throughput() float64 {
 	return float64(m.Batch) / m.latency()
 }
 
-// ended returns the measurement with the results from slurmdbd's record of its job. It returns false if the job has not
-// ended, or if the summary of a node is missing and the job ended less than wait ago. The run time is the time for
-// which the job held its slices, or the elapsed time of the job if there are no summaries.
+// ended returns m with the results from slurmdbd's record of its job. It returns false if the job has not ended. It
+// also returns false if the summary of a node is missing and the job ended less than wait ago. The run time is the time
+// for which the job held its slices, or the elapsed time of the job if there are no summaries.
 func (m measurement) ended(r slurm.Record, now time.Time, wait time.Duration) (measurement, bool, error) {
 	if r.End.IsZero() {
 		return m, false, nil
@@ -103,7 +104,8 @@ func measurementsOf(path string) ([]measurement, error) {
 	return runs, nil
 }
 
-// readMeasurements reads measurements in the format of --out. An error names the line.
+// readMeasurements reads measurements in the format of --out. An error contains the number of the
+// invalid line.
 func readMeasurements(from io.Reader) (runs []measurement, err error) {
 	lines := bufio.NewScanner(from)
 	for n := 1; lines.Scan(); n++ {

@@ -140,7 +140,8 @@ func await(ctx context.Context, cfg config.Config, m measurement) (measurement, 
 	}
 }
 
-// cancelled cancels the jobs. It returns the error why, extended by the ids of the cancelled jobs.
+// cancelled cancels the jobs. It returns an error that wraps why and contains the ids of the
+// cancelled jobs.
 func cancelled(why error, jobs []measurement) error {
 	var ids []string
 	for _, m := range jobs {

@@ -13,7 +13,8 @@ import (
 
 const referenceDir = "../../docs/reference"
 
-// TestReference compares docs/reference, one page for each command, with the help texts. -update rewrites the pages.
+// TestReference checks that the pages in docs/reference, one for each command, match the help
+// texts. The flag -update rewrites the pages.
 func TestReference(t *testing.T) {
 	pages := map[string]string{"README.md": referenceIndex(newRoot())}
 	for _, cmd := range documented(newRoot()) {
@@ -46,7 +47,8 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// documented returns the commands that have a page: all commands except those of cobra.
+// documented returns the commands that have a page. These are all commands except those that cobra
+// adds.
 func documented(cmd *cobra.Command) (all []*cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		if sub.Name() != "help" && sub.Name() != "completion" {

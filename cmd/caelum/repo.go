@@ -58,9 +58,9 @@ whole cluster from slurmdbd into the repository of the host on which it runs.`,
 	return cmd
 }
 
-// open reads the configuration and opens the repository. If the file is not a repository, open sets the file aside if
-// caelum.yaml names it, and leaves the file unchanged if --repo names it. If the repository does not exist, open
-// creates one, or returns an error if mustExist is set.
+// open reads the configuration and opens the repository. If the file is not a repository, open renames the file if
+// its path comes from caelum.yaml, and leaves the file unchanged if its path comes from --repo. If the repository
+// does not exist, open creates one, or returns an error if mustExist is set.
 func (o repoOptions) open(mustExist bool) (*repo.Repo, config.Config, error) {
 	cfg, err := config.Load(o.config)
 	if err != nil {
@@ -83,8 +83,9 @@ func (o repoOptions) open(mustExist bool) (*repo.Repo, config.Config, error) {
 	return r, cfg, nil
 }
 
-// read opens the repository for a command that does not change it. Ordinary users may not read the repository, and
-// login nodes have no repository. In these cases, read returns the caller's own runs from slurmdbd.
+// read opens the repository for a command that does not change it. Ordinary users have no
+// permission to read the repository, and login nodes have no repository. In these cases, read
+// returns the caller's own runs from slurmdbd.
 func (o repoOptions) read(ctx context.Context) (*repo.Repo, config.Config, error) {
 	cfg, err := config.Load(o.config)
 	if err != nil {

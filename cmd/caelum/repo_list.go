@@ -122,7 +122,7 @@ func printList(w io.Writer, all []listed) error {
 	return table.Flush()
 }
 
-// shortened limits a job name to 24 characters, so that the table stays narrow.
+// shortened limits a job name to 24 characters, so that the lines of the table stay short.
 func shortened(name string) string {
 	if r := []rune(name); len(r) > 24 {
 		return string(r[:23]) + "+"

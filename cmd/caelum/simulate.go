@@ -222,7 +222,7 @@ func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 	result := newSimulation(o, c, workload)
 	for _, name := range o.policies {
 		run, err := o.runPolicy(c, name, withProgress(progress, name, workload.Jobs))
-		if errors.Is(err, sim.ErrNever) { // other policies may be able to start the job
+		if errors.Is(err, sim.ErrNever) { // another policy may be able to start the job
 			run.Policy, run.Never, err = name, err.Error(), nil
 		}
 		if err != nil {
@@ -268,7 +268,7 @@ func (o simulateOptions) fitting(c sim.Config) (*trace.Workload, error) {
 // recorded reports whether the workload contains the actual waits of its jobs.
 func (o simulateOptions) recorded() bool { return o.sacct != "" || o.fromSacct }
 
-// nodes returns, for each node, the GPU models of its GPUs.
+// nodes returns the models of the GPUs of each node.
 func nodes(c sim.Config) (all [][]*mig.Model) {
 	if c.Nodes == nil {
 		return [][]*mig.Model{c.GPUs}
@@ -281,7 +281,7 @@ func nodes(c sim.Config) (all [][]*mig.Model) {
 	return all
 }
 
-// runPolicy simulates one policy.
+// runPolicy simulates the workload with one policy.
 func (o simulateOptions) runPolicy(c sim.Config, name string, jobs iter.Seq[trace.Job]) (out run, err error) {
 	layouts := ""
 	switch name {

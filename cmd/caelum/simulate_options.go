@@ -26,10 +26,11 @@ var disciplines = map[string]sim.Discipline{
 	"none":     sim.Loss,
 }
 
-// mostGPUs limits the size of the simulated cluster. The largest public clusters have some ten thousand GPUs.
+// mostGPUs limits the size of the simulated cluster. The largest publicly known clusters have tens
+// of thousands of GPUs.
 const mostGPUs = 100000
 
-// checkFlags returns an error if a flag is given without the flag that it depends on.
+// checkFlags returns an error if a flag is given without another flag that it needs.
 func (o simulateOptions) checkFlags(f *pflag.FlagSet) error {
 	for name, requires := range map[string]struct {
 		flag  string
@@ -47,7 +48,7 @@ func (o simulateOptions) checkFlags(f *pflag.FlagSet) error {
 	return nil
 }
 
-// config returns the configuration of the simulation, without a policy.
+// config returns the configuration of the simulation. The field for the policy is not set.
 func (o simulateOptions) config() (c sim.Config, err error) {
 	if c.GPUs, c.Nodes, err = o.cluster(); err != nil {
 		return c, err
@@ -173,8 +174,9 @@ func (o simulateOptions) checkPolicies(gpus []*mig.Model) ([]string, error) {
 // ownLimits returns the time limit of a job in seconds, or +Inf if the job had no limit.
 func ownLimits(j trace.Job) float64 { return cmp.Or(j.Limit, math.Inf(1)) }
 
-// expected parses --ends. It returns a function for the run time of a job that policies expect, in seconds, or nil for
-// the actual run time. learn reports whether the simulation corrects this run time by the run times of earlier jobs.
+// expected parses --ends. It returns a function that returns the run time that the policies expect
+// for a job, in seconds. A nil function means that the policies expect the actual run time. learn
+// reports whether the simulation corrects the expected run time with the run times of earlier jobs.
 func (o simulateOptions) expected() (seconds func(trace.Job) float64, learn bool, err error) {
 	kind, value, _ := strings.Cut(o.ends, "=")
 	switch kind {
@@ -182,7 +184,7 @@ func (o simulateOptions) expected() (seconds func(trace.Job) float64, learn bool
 		if value == "" {
 			return nil, false, nil
 		}
-	case "limits", "corrected": // the agents use limits uncorrected
+	case "limits", "corrected": // the agents do not correct limits
 		learn = kind == "corrected"
 		if value == "" {
 			return ownLimits, learn, nil

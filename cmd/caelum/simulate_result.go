@@ -18,12 +18,14 @@ type simulation struct {
 	Workload string       `json:"workload"`
 	Jobs     int          `json:"jobs"`
 	LeftOut  []trace.Left `json:"left_out,omitempty"`
-	// Assumed counts the jobs that are assumed to need a whole GPU because their usage was not recorded.
+	// Assumed is the number of jobs that are assumed to need a whole GPU because their usage
+	// was not recorded.
 	Assumed int `json:"assumed_whole,omitempty"`
-	// Several counts the jobs that are assumed to need whole GPUs because their recorded usage is the sum over several
-	// GPUs.
+	// Several is the number of jobs that are assumed to need whole GPUs because their recorded
+	// usage is the sum over several GPUs.
 	Several int `json:"several_whole,omitempty"`
-	// Needs counts the jobs by the profile that they need, each on the first GPU model that has a suitable profile.
+	// Needs is the number of jobs for each profile that jobs need. The profile of a job is
+	// determined on the first GPU model that has a suitable one.
 	Needs    map[string]int `json:"needs"`
 	GPUs     int            `json:"gpus"`
 	Cluster  string         `json:"cluster"` // --gpus
@@ -66,7 +68,8 @@ func newSimulation(o simulateOptions, c sim.Config, workload *trace.Workload) si
 	return s
 }
 
-// needs counts the jobs by the profile that they need, each on the first GPU model that has a suitable profile.
+// needs returns the number of jobs for each profile that jobs need. The profile of a job is
+// determined on the first GPU model that has a suitable one.
 func needs(jobs []trace.Job, gpus []*mig.Model) map[string]int {
 	count := map[string]int{}
 	kinds := sim.Kinds(gpus)
@@ -87,7 +90,7 @@ func (s simulation) loss() bool { return s.Queue == "none" }
 // run is the result of one policy.
 type run struct {
 	Policy string `json:"policy"`
-	// Never names the job that can never start, if there is one. The other figures are then 0.
+	// Never names a job that can never start. If there is such a job, the other figures are 0.
 	Never       string  `json:"never,omitempty"`
 	Layouts     string  `json:"layouts,omitempty"` // static only
 	Started     int     `json:"started"`
@@ -102,7 +105,7 @@ type run struct {
 	P99Wait     float64 `json:"p99_wait"`
 	LongestWait float64 `json:"longest_wait"`
 	Turnaround  float64 `json:"mean_turnaround,omitempty"`
-	Makespan    float64 `json:"makespan,omitempty"` // 0 for the actual waits, like the next two fields
+	Makespan    float64 `json:"makespan,omitempty"` // 0 in the row with the actual waits, like the next two fields
 	Utilisation float64 `json:"utilisation,omitempty"`
 	Frag        float64 `json:"fragmentation,omitempty"`
 	Accepted    float64 `json:"accepted"` // share of the requested unit-seconds
@@ -146,7 +149,7 @@ func newRun(policy, layouts string, r *sim.Result) run {
 // reality is the name of the row with the actual waits of the jobs. The row has no other figures.
 const reality = "(as it was)"
 
-// asItWas returns the row with the actual waits of the jobs.
+// asItWas returns the result with the actual waits of the jobs.
 func asItWas(jobs []trace.Job) run {
 	r := sim.Result{Started: len(jobs)}
 	for _, j := range jobs {

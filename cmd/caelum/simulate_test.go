@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// TestLimitsAreNotCorrected checks that policies use the time limits uncorrected with --ends limits, as the agents do.
-// 40 jobs run for a hundredth of their limits. Then a job takes half of the GPU for a minute, with a limit of ten
-// minutes, and a second job waits for the whole GPU. A third, small job with a limit of five minutes starts
-// immediately, because the first job is expected to run longer than that. With corrected limits the first job would be
-// expected to end earlier, and the third job would wait.
+// TestLimitsAreNotCorrected checks that, with --ends limits, policies use the time limits without a correction, as the
+// agents do. First, 40 jobs run for a hundredth of their limits. Then a job with a limit of ten minutes uses half of
+// the GPU for a minute, and a second job waits for the whole GPU. A third, small job with a limit of five minutes
+// starts immediately, because the first job is expected to run for more than five minutes. With corrected limits, the
+// first job would be expected to end earlier, and the third job would wait.
 func TestLimitsAreNotCorrected(t *testing.T) {
 	var file strings.Builder
 	fmt.Fprintln(&file, "JobID|State|Submit|Start|ElapsedRaw|TimelimitRaw|AllocTRES")

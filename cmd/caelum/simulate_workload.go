@@ -13,7 +13,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// workload generates or reads the jobs.
+// workload returns the jobs to simulate, which it generates or reads as the flags determine.
 func (o simulateOptions) workload(gpus int) (*trace.Workload, error) {
 	var given []string
 	for _, s := range []string{o.churn, o.alibaba, o.grmu, o.sacct, o.miso} {
@@ -97,7 +97,7 @@ func (o simulateOptions) askSacct() (*trace.Workload, error) {
 		return nil, fmt.Errorf("couldn't run sacct: %w; use --sacct to read the output of sacct on another host", err)
 	}
 	workload, err := trace.Sacct("sacct", out)
-	io.Copy(io.Discard, out) // after an error: sacct ends when all of its output is read
+	io.Copy(io.Discard, out) // after an error, because sacct does not end until all of its output is read
 	if failed := cmd.Wait(); failed != nil {
 		return nil, fmt.Errorf("sacct: %w: %s", failed, strings.TrimSpace(stderr.String()))
 	}
@@ -127,7 +127,7 @@ func (o simulateOptions) synthetic(gpus int) (*trace.Workload, error) {
 	return nil, usageError{fmt.Errorf("--churn %s: unknown mix; the mixes are %s", o.churn, strings.Join(names, ", "))}
 }
 
-// describe returns the workload in one line, for the output.
+// describe returns a line of the output that describes the workload.
 func (o simulateOptions) describe() string {
 	switch {
 	case o.churn != "":

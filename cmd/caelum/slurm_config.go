@@ -131,8 +131,8 @@ func renderSlurmConfig(w io.Writer, o slurmConfigOptions, cfg config.Config, inv
 	return nil
 }
 
-// gresOf returns the value of Gres= for a node. A catalogue node has each profile at its maximum count. On a real node
-// all slices are closed until its agent publishes.
+// gresOf returns the value of Gres= for a node. A catalogue node has the maximum count of each
+// profile. On a real node all slices are closed until its agent publishes.
 func gresOf(inv inventory.Inventory, catalogue bool) string {
 	var parts []string
 	for _, s := range inv.Slots {

@@ -158,8 +158,8 @@ func holder(in api.Instance, lease api.Lease) string {
 	return text
 }
 
-// inUse returns the usage of a slice as a table cell that begins with a tab. It returns "" for nil: the slice has not
-// been sampled, or the caller may not see its usage.
+// inUse returns the usage of a slice as a table cell that begins with a tab. It returns "" if use
+// is nil, because the slice has not been sampled or the caller may not see its usage.
 func inUse(u *api.Use) string {
 	if u == nil {
 		return ""

@@ -171,7 +171,7 @@ func watchQueue(path string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		go loop.Run(ctx) // concurrently: a slow slurmdbd must not delay notifications
+		go loop.Run(ctx) // runs concurrently, because a slow slurmdbd must not delay notifications
 	}
 	return w.Run(ctx)
 }
@@ -179,7 +179,7 @@ func watchQueue(path string) error {
 // dbdTimeout limits one query to slurmdbd, which returns the jobs of at least a day.
 const dbdTimeout = 5 * time.Minute
 
-// learning returns the loop that updates the decision table.
+// learning returns the object whose loop updates the decision table.
 func learning(cfg config.Config) (*learn.Loop, error) {
 	field, err := cfg.Field()
 	if err != nil {
@@ -213,8 +213,8 @@ func closeOffers(path string) error {
 	return agent.CloseOffers(ctx, slurm.New(slurm.Options{}), cfg.Node, total)
 }
 
-// known returns a note that the agent left in its ledger, such as the node's constant total of gres/mig. It returns ""
-// if there is no such note or the ledger cannot be read.
+// known returns a note that the agent wrote into its ledger, such as the node's constant total of
+// gres/mig. It returns "" if there is no such note or the ledger cannot be read.
 func known(stateDir, note string) string {
 	path := filepath.Join(stateDir, "ledger.db")
 	if _, err := os.Stat(path); err != nil {

@@ -15,8 +15,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"caelumd": main})
 }
 
-// TestScripts runs testdata/*.txtar. The scripts test the messages of an agent that does not start, on a node with an
-// emulated A100 and without slurmctld.
+// TestScripts runs testdata/*.txtar. The scripts check the messages of an agent that cannot start,
+// on a node with an emulated A100 and without slurmctld.
 func TestScripts(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	testscript.Run(t, testscript.Params{

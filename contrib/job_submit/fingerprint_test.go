@@ -12,8 +12,9 @@ import (
 // scriptBytes is the length of the prefix of a script that is hashed.
 const scriptBytes = 4096
 
-// fingerprint runs bench/sha256.lua and returns the digest and the median microseconds of a hash of scriptBytes
-// letters. ok is false if this Lua does not support the hash.
+// fingerprint runs bench/sha256.lua. It returns the digest of scriptBytes bytes and the median time
+// of one hash in microseconds. ok is false if this version of Lua does not support the hash
+// function.
 func fingerprint(tb testing.TB, lua, hash string, rounds int) (digest string, micros float64, ok bool) {
 	tb.Helper()
 	out, err := exec.Command(lua, "bench/sha256.lua", hash, strconv.Itoa(scriptBytes), strconv.Itoa(rounds)).
@@ -31,7 +32,7 @@ func fingerprint(tb testing.TB, lua, hash string, rounds int) (digest string, mi
 	return digest, micros, true
 }
 
-// TestSHA256 checks that BenchmarkFingerprint measures SHA-256.
+// TestSHA256 checks that the function that BenchmarkFingerprint measures is SHA-256.
 func TestSHA256(t *testing.T) {
 	want := fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Repeat("x", scriptBytes))))
 	for _, lua := range []string{"lua5.1", "lua5.3", "lua5.4"} {

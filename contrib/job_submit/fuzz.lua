@@ -2,10 +2,12 @@
 --
 --   lua fuzz.lua <job_submit.lua>       CAELUM_DECISIONS names the table
 --
--- A question is a line "<word> <number of fields>" and its fields. A field is a line "<s or n> <name> <length>", then
--- the bytes of the value. The words are load (load the script as slurmctld does at its start), submit and modify.
--- Fields named record.<x> belong to the job record, env.<i> to spank_job_env, uid and prefix to neither. The answer has
--- the same form: rc, the messages to the user and to the log, and the written fields with their values.
+-- A question consists of a line "<word> <number of fields>" and that number of fields. A field is a
+-- line "<s or n> <name> <length>", then the bytes of the value. The words are load (load the script
+-- as slurmctld does at its start), submit and modify. Fields named record.<x> belong to the job
+-- record, and fields named env.<i> to spank_job_env. The fields uid and prefix belong to neither.
+-- The answer has the same form: rc, the messages to the user and to the log, and the written fields
+-- with their values.
 
 local script = arg[1]
 local said, log
@@ -37,7 +39,8 @@ local function answer(fields)
   io.flush()
 end
 
--- watched behaves like slurmctld's tables: a read sees earlier writes, and every write is recorded.
+-- watched returns a table that behaves like those of slurmctld: a read returns the value of the
+-- last write. It also records every write.
 local function watched(store, writes)
   return setmetatable({}, {
     __index = store,

@@ -20,10 +20,11 @@ type process struct {
 	out  *bufio.Reader
 }
 
-// fields are the values of a question or an answer: strings, or float64 for numbers.
+// fields contains the values of a question or an answer. Texts are strings and numbers are float64.
 type fields map[string]any
 
-// reply is the script's answer: its messages to the user, its log lines and its writes, in order.
+// reply is the script's answer. It contains the messages to the user, the log lines and the writes,
+// each in order.
 type reply struct {
 	rc            int
 	messages, log []string

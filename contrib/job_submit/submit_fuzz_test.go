@@ -17,7 +17,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// maker generates job descriptions from valid and invalid words, and from raw.
+// maker generates job descriptions from valid and invalid words, and from the text raw.
 type maker struct {
 	*rand.Rand
 	raw string
@@ -127,8 +127,8 @@ func (m maker) learned(s stamp) string {
 	return b.String()
 }
 
-// tables writes tables with increasing generations: the script would not read a table with the generation and size of
-// the previous one.
+// tables writes tables with increasing generations, because the script would not read a table with
+// the generation and size of the previous one.
 type tables struct {
 	path       string
 	generation int
@@ -171,8 +171,8 @@ func seeds(f *testing.F) {
 }
 
 // FuzzSubmit checks that both Lua versions give the answer that README.md specifies, for every request and every table.
-// The user's own request stays unchanged. The script writes only tres_per_node, admin_comment and priority. A refusal
-// is one printable line and changes nothing.
+// The user's own request stays unchanged. The script writes only tres_per_node, admin_comment and priority. If the
+// script rejects a job, it prints one printable line and changes nothing.
 func FuzzSubmit(f *testing.F) {
 	seeds(f)
 	lua, path := both(f)

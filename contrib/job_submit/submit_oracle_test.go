@@ -43,8 +43,8 @@ func lacksSlots(q fields) bool {
 	return sum > 0 && !node.typed()
 }
 
-// outcome is the expected outcome of a request. none is set if the job requests no GPU, and refused if the request is
-// refused. Otherwise the other fields describe the job.
+// outcome is the expected outcome of a request. none is set if the job requests no GPU, and refused
+// is set if the request is rejected. Otherwise the other fields describe the job.
 type outcome struct {
 	none, refused bool
 	kept, added   []string
@@ -75,8 +75,8 @@ func learned(d decisions.Table, s stamp) *decisions.Learned {
 	return &l
 }
 
-// size returns the profile of untyped slices. sized is true if the user did not name the profile. ok is false if the
-// request is refused.
+// size returns the profile of untyped slices. sized is true if the user did not name the profile.
+// ok is false if the request is rejected.
 func size(q fields, d decisions.Table, known *decisions.Learned) (profile string, sized bool, warning string, ok bool) {
 	mig, mem := option(q, "mig"), option(q, "mig_mem")
 	has := map[string]int{}
@@ -150,8 +150,8 @@ func onModel(d decisions.Table, models []string, profile string) string {
 	return of[len(of)-1]
 }
 
-// oracle returns the outcome of a job under a table. stamped is the stamp of a pending job, or nil if the job is being
-// submitted.
+// oracle returns the expected outcome of a job with a table. stamped is the stamp of a pending job,
+// or nil if the job is being submitted.
 func oracle(q fields, d decisions.Table, stamped *stamp) (o outcome) {
 	r := requestOf(q)
 	switch {
@@ -293,8 +293,8 @@ func partitionAfter(q fields) string {
 	return text(q, "record.partition")
 }
 
-// touches reports whether the script checks an update. For a started job the script checks only updates of the GRES
-// options or the partition, which slurmctld refuses as well.
+// touches reports whether the script checks an update. If the job has started, the script checks
+// only updates of the GRES options or the partition, and slurmctld also rejects these updates.
 func touches(q fields) bool {
 	state, _ := q["record.job_state"].(float64)
 	_, moved := q["partition"]
@@ -306,7 +306,7 @@ func touches(q fields) bool {
 	return moved || int(state)%256 == 0
 }
 
-// ruled is an answer that the rules of README.md specify.
+// ruled is the answer that the rules of README.md require.
 type ruled struct {
 	refused bool
 	writes  []write

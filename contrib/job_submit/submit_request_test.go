@@ -65,7 +65,8 @@ func entriesOf(list string) (out []entry) {
 	return out
 }
 
-// sum contains the counts of one GRES of a request by type ("" for no type), in the order of the request.
+// sum contains the counts of one GRES in a request, by type and in the order of the request. The
+// type is "" for entries without a type.
 type sum struct {
 	types []string
 	count map[string]int

@@ -15,7 +15,7 @@ const script = "#!/bin/sh\n"
 
 var probed = predict.KeyInput{UID: 7, Script: script, GPUs: 1, Nodes: 1}
 
-// table generates a table of valid lines, invalid lines and raw.
+// table generates a table of valid lines, invalid lines and the text raw.
 func (m maker) table() string {
 	var b strings.Builder
 	const head = "caelum-decisions 1 7"
@@ -72,9 +72,9 @@ func (m maker) table() string {
 	return text
 }
 
-// FuzzTable checks that a valid table applies completely, and an invalid table not at all. After an invalid table the
-// previous table stays in force, and the script logs one line. Without a previous table the script refuses requests for
-// GPUs, and accepts other requests.
+// FuzzTable checks that the script uses either all of a valid table, or nothing of an invalid table. After an invalid
+// table, the script continues to use the previous table and logs one line. Without a previous table the script rejects
+// requests for GPUs, and accepts other requests.
 func FuzzTable(f *testing.F) {
 	for i, raw := range []string{
 		"", "#", "closed", "partition cpu", "3g.20gb", "key 7:0123456789abcdef 1g.5gb", "\x00", "\xff\xa0", "\n\n",
@@ -118,7 +118,7 @@ func FuzzTable(f *testing.F) {
 	})
 }
 
-// probe determines which table is in force in one Lua version.
+// probe determines which table the script uses in one Lua version.
 type probe struct {
 	*testing.T
 	lua  *process
@@ -132,8 +132,8 @@ func (p probe) submit(q fields) reply {
 	return r
 }
 
-// gives checks the slices that a submission gets. With want none, the submission must pass unchanged, and with want
-// refused, it must be refused.
+// gives checks the slices that a submission gets. If want is none, the script must accept the
+// submission unchanged. If want is refused, the script must reject it.
 func (p probe) gives(q fields, want string) reply {
 	p.Helper()
 	r, got := p.submit(q), ""
@@ -154,12 +154,12 @@ func (p probe) gives(q fields, want string) reply {
 	return r
 }
 
-// force checks that a table is in force. why is the expected error in the log, or nil.
+// force checks that the script uses a table. why is the expected error in the log, or nil.
 func (p probe) force(d decisions.Table, why error) {
 	p.Helper()
 	known := learned(d, stamp{probed.UID, predict.Key(probed), predict.Fingerprint(probed)})
 	log := p.partitions(d, known)
-	if why == nil && d.OldKeys > 0 { // keys without a user have no effect
+	if why == nil && d.OldKeys > 0 { // because keys without a user have no effect
 		says := fmt.Sprintf(": key lines without a user id (%d) have no effect;", d.OldKeys)
 		if len(log) != 1 || !strings.Contains(log[0], says) {
 			p.Fatalf("%s, table %q\nlogged %q, want %q", p.lua.name, p.text, log, says)
@@ -180,8 +180,8 @@ func (p probe) force(d decisions.Table, why error) {
 	}
 }
 
-// partitions checks that only jobs of the table's partitions get slices, and that these have the profile for the probed
-// job. It returns the logged lines.
+// partitions checks that only jobs in the table's partitions get slices, and that these slices have
+// the profile of the probed job. It returns the logged lines.
 func (p probe) partitions(d decisions.Table, known *decisions.Learned) (log []string) {
 	p.Helper()
 	profile, runs := d.Default, ""
@@ -279,5 +279,5 @@ func (p probe) closed(path string, why error) {
 	p.gives(fields{"tres_per_node": "gres:net:1"}, "none")
 }
 
-// few returns the first elements of a list; appending to them is safe.
+// few returns the first elements of a list. Appending to the result does not change the list.
 func few(list []string) []string { return slices.Clip(list[:min(5, len(list))]) }

@@ -100,7 +100,8 @@ local function word(job, name) return (" " .. tostring(job.admin_comment)):match
 reload()
 write_table(TABLE)
 
----------------------------------------------------------------- accepted: the request, the resulting tres_per_node
+---------------------------------------------------------------- accepted requests: the request and
+---------------------------------------------------------------- the resulting tres_per_node
 
 local accepted = {
   {"--gres=gpu:1", {tres_per_node = "gres:gpu:1"}, "gres:gpu:1,gres:mig:2g.10gb:1"},
@@ -176,7 +177,7 @@ for name, fields in pairs({
 end
 check(#log == 0, "nothing to log so far", log[1])
 
----------------------------------------------------------------- refused, with a reason
+---------------------------------------------------------------- rejected requests, with the reason
 
 for _, case in ipairs({
   {"an unknown profile", {tres_per_node = "gres:mig:9g.99gb:1"}, "no MIG profile 9g%.99gb here; the profiles are 1g%.5gb, 1g%.5gb%+me, 2g%.10gb, 3g%.20gb, 7g%.40gb"},
@@ -565,7 +566,7 @@ rc, job = modify({tres_per_node = "gres:gpu:2"}, {partition = "cpu", tres_per_no
 check(rc == 0 and job.tres_per_node == "gres:gpu:2", "an unmanaged job", job.tres_per_node)
 rc, job = modify({tres_per_node = "gres:mig:9g.5gb:1", priority = 0}, HELD, 0)
 check(rc == 0 and job.tres_per_node == "gres:mig:9g.5gb:1", "root is not touched", job.tres_per_node)
--- The options and the learned lines are the same as at the submission of the job.
+-- The options and the learned lines are the same as when the job was submitted.
 local RECORD = {partition = "gpu", tres_per_node = "gres/gpu:1,gres/mig:1g.5gb:1", user_id = 1001.0}
 local function again(name, options, comment, want)
   RECORD.spank_job_env, RECORD.admin_comment = options, comment
@@ -588,8 +589,8 @@ check(modify({priority = 0}, HELD) == slurm.ERROR, "the user's hold of a job tha
 check(modify({priority = INFINITE}, HELD) == slurm.ERROR, "the user's release of a job that Caelum holds", said[1])
 check(modify({time_limit = 5}, HELD) == 0, "a time limit of a held job", said[1])
 
--- The answer depends on the resulting job. A case contains the update, the job's record, and the resulting
--- tres_per_node (false: unchanged, nil: refused).
+-- The answer depends on the resulting job. A case contains the update, the job's record, and the
+-- resulting tres_per_node (false: unchanged, nil: rejected).
 write_table(TABLE)
 local TYPED = "gres:gpu:1,gres:mig:2g.10gb:1"
 for _, case in ipairs({

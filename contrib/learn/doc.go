@@ -1,5 +1,5 @@
-// Command learn measures internal/predict against simple rules, by simulation. It prints tables, which docs/results.md
-// contains.
+// Command learn compares internal/predict with simple rules in simulations. It prints the tables
+// that docs/results.md contains.
 //
 //	go run ./contrib/learn population [-seeds 101,102] [-tune]   profiles of recurring jobs, in a random population
 //	go run ./contrib/learn runtimes [-seeds 101,102]             run times in that population, used for placement

@@ -13,8 +13,8 @@ import (
 	"caelum/internal/predict"
 )
 
-// point is a machine-learning model with a batch size. It contains the seconds of a step on each profile into which the
-// model fits.
+// point describes a machine-learning model with a batch size. It contains the duration of a step,
+// in seconds, on each profile that has enough memory for the model.
 type point struct {
 	model string
 	batch float64
@@ -62,7 +62,8 @@ func readMISO(path string, n node) ([]point, error) {
 // speed returns the speed of a point on a profile, relative to the whole GPU.
 func (p point) speed(n node, profile string) float64 { return p.step[n.whole] / p.step[profile] }
 
-// need returns Caelum's prediction from the runs of a point, without the runs on one profile.
+// need returns Caelum's prediction from the runs of a point. It leaves out the runs on the given
+// profile.
 func (p point) need(n node, without string) predict.Need {
 	var h predict.History
 	for _, profile := range n.model.Profiles {
@@ -138,7 +139,7 @@ var predictors = []predictor{
 		return speedBy(all[best].need(n, ""), n, profile), true
 	}},
 	{"Caelum, from the other profiles", func(n node, all []point, at int, profile string) (float64, bool) {
-		if len(all[at].step) < 3 { // at least two are needed besides the one that is left out
+		if len(all[at].step) < 3 { // at least two profiles are needed besides the one that is left out
 			return 0, false
 		}
 		return speedBy(all[at].need(n, profile), n, profile), true
@@ -173,8 +174,8 @@ func compareMISO(w io.Writer, path string) error {
 }
 
 // judge returns the errors of the predicted speeds. It also returns the numbers of points for which the predictions
-// lead to the right profile, if a step may take two or three times as long as on the whole GPU. It assumes that one
-// knows whether a batch fits into a profile, because memory was not measured.
+// lead to the right profile, if a step may take two or three times as long as on the whole GPU. judge assumes that
+// it is known whether a profile has enough memory for a batch, because memory was not measured.
 func (v predictor) judge(n node, all []point) (errs []float64, right [2]int) {
 	for at, p := range all {
 		foreseen := map[string]float64{n.whole: 1}
@@ -247,8 +248,9 @@ func nearest(n node, all []point, at int, profile string) float64 {
 	return 1
 }
 
-// worth returns the worth that the list by assigns to the first profile of the list of. If by does not contain that
-// profile, because the profile misses the deadline, worth returns the smallest worth in by.
+// worth returns the worth of the first profile in the list of, according to the list by. If by does
+// not contain this profile because the profile misses the deadline, worth returns the smallest
+// worth in by.
 func worth(by, of []predict.Partition) float64 {
 	for _, p := range by {
 		if len(of) > 0 && p.Profile == of[0].Profile {

@@ -17,7 +17,7 @@ import (
 const (
 	gpus      = 16
 	churnJobs = 4000
-	recurring = 20 // scripts of each profile; the jobs of the profile are distributed among them
+	recurring = 20 // the number of scripts of each profile; the profile's jobs are distributed among these scripts
 )
 
 // churn generates the built-in workload with recurring jobs. The arrivals and profiles are those of trace.Churn at load
@@ -56,8 +56,8 @@ func churn(b *mig.Model, mix trace.Mix, seed uint64) (jobs []trace.Job, scripts 
 	return jobs, scripts
 }
 
-// memory learns run times during a simulation. It observes the simulation, and estimates the run time of a job by the
-// runs that are known at the job's submission.
+// memory learns run times during a simulation. It observes the ends of runs, and estimates the run
+// time of a job from the runs that have ended before the job's submission.
 type memory struct {
 	scripts map[string]string // the key of each job
 	running []sim.Span
@@ -129,7 +129,8 @@ func (e estimator) meanWait(c sim.Config, mix trace.Mix, seeds []uint64) (float6
 	return sum / float64(len(seeds)), nil
 }
 
-// placements simulates the built-in workload with recurring jobs under different knowledge of run times.
+// placements simulates the built-in workload with recurring jobs. It compares schedulers with
+// different knowledge of the run times.
 func placements(w io.Writer, seeds []uint64) error {
 	model, err := mig.ModelByName("A100-40GB")
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 const (
 	works = 2000
 	users = 200
-	tries = 5 // maximum number of times that a job killed for memory is run
+	tries = 5 // maximum number of runs of a job that is killed for lack of memory
 )
 
 // score counts the results of a rule on repeats, which are runs of a key that has earlier runs.
 type score struct {
-	repeats, tight, killed int     // tight: runs in the smallest sufficient profile
+	repeats, tight, killed int     // tight is the number of runs on the smallest sufficient profile
 	needed, given          float64 // MiB
 }
 
@@ -27,7 +27,7 @@ func (s *score) add(o score) {
 
 func (s *score) of(count int) float64 { return 100 * float64(count) / float64(max(s.repeats, 1)) }
 
-// history contains the runs of one key under a rule.
+// history contains the runs of one key with a rule.
 type history struct {
 	rule
 	node
@@ -35,7 +35,7 @@ type history struct {
 	job  uint32
 }
 
-// submit runs a submission, and repeats the run while it is killed for memory.
+// submit runs a submission, and repeats the run as long as it is killed for lack of memory.
 func (h *history) submit(w work, s submission) (first score) {
 	first = score{repeats: 1, needed: s.peak}
 	for try := range tries {
@@ -61,8 +61,8 @@ func (h *history) submit(w work, s submission) (first score) {
 	return first
 }
 
-// simulate runs a population under a rule. It returns the scores by the position of a run among the runs of its key,
-// from 0.
+// simulate runs a population with a rule. It returns the scores by the position of a run among the
+// runs of its key, from 0.
 func simulate(n node, r rule, seed uint64) (byRun []score) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	people := drawUsers(rng, users)

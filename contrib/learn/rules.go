@@ -10,12 +10,12 @@ import (
 // rule chooses the profile of the next run from the runs so far.
 type rule struct {
 	name   string
-	kills  bool // runs killed for memory have the state killed, which Caelum otherwise has to infer
+	kills  bool // runs that were killed for lack of memory have the state killed
 	choose func(n node, runs []predict.Run) string
 }
 
-// killed is the state of runs that were killed for memory, for rules with kills. PeakMiB is then just above the memory
-// of the slice.
+// killed is the state of runs that were killed for lack of memory, in the histories of rules with
+// kills. The PeakMiB of such a run is just above the memory of the slice.
 const killed = "KILLED"
 
 // node contains the profiles from which a rule chooses.
@@ -91,7 +91,8 @@ func learned(name string, site predict.Site) rule {
 	}}
 }
 
-// informed returns Caelum's rule, which in this case knows which failed runs were killed for memory.
+// informed returns a variant of Caelum's rule that knows which failed runs were killed for lack of
+// memory.
 func informed(name string, site predict.Site) rule {
 	r := learned(name, site)
 	find := r.choose

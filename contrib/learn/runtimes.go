@@ -51,14 +51,14 @@ func tasks(seed uint64) (all []task) {
 	return all
 }
 
-// past is the data that is known at the submission of a task. Times are logarithms of seconds.
+// past contains the data that is known when a task is submitted. Times are logarithms of seconds.
 type past struct {
 	ends    predict.Ends
 	byKey   map[int][]predict.Run
 	byUser  map[int][]float64
-	ratios  map[int][]float64 // of run time to limit, by user
+	ratios  map[int][]float64 // the ratios of run time to limit, by user
 	fitted  *mat.VecDense
-	x, y    []float64 // of the regression: rows of features, and results
+	x, y    []float64 // the input of the regression: rows of features, and results
 	learned int
 }
 

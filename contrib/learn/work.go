@@ -38,7 +38,7 @@ type work struct {
 	runs                   int
 }
 
-// user is a member of the population.
+// user describes a member of the population.
 type user struct{ habit, scale float64 }
 
 func drawUsers(rng *rand.Rand, n int) []user {
@@ -78,7 +78,7 @@ func drawWork(rng *rand.Rand, users []user) work {
 	return w
 }
 
-// asked returns the time limit, in seconds, that a user sets who expects this run time.
+// asked returns the time limit, in seconds, that a user sets for a job with this expected run time.
 func asked(seconds float64) float64 {
 	const hour, day = 3600, 24 * 3600
 	for _, round := range []float64{

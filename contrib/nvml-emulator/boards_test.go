@@ -15,7 +15,7 @@ import (
 type boardProfile struct {
 	name                    string
 	id, slices, size, limit int
-	memory                  int // MiB; 0 where the table has a dash
+	memory                  int // MiB; 0 if the table contains a dash
 	starts                  []int
 	enum                    string
 }

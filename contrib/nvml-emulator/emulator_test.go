@@ -42,8 +42,9 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// sources opens the sources of the build, so that go test does not use a cached result after a change of the C code:
-// the cache depends on the files that a test opens, but not on those that make opens.
+// sources opens the source files of the build, so that go test does not use a cached result after a
+// change of the C code. The cache depends on the files that a test opens, but not on those that
+// make opens.
 var sources = sync.OnceFunc(func() {
 	names, err := filepath.Glob("src/*")
 	if err != nil || len(names) == 0 {
@@ -125,7 +126,7 @@ func (m *machine) ctl(args ...string) string {
 	return out
 }
 
-// check runs `nvml-emulator check`, which must find no broken rule.
+// check runs `nvml-emulator check`, which must report no violation.
 func (m *machine) check() {
 	m.Helper()
 	if out, status := m.exit(m.command("nvml-emulator", "check")); status != 0 {

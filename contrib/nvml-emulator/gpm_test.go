@@ -34,8 +34,8 @@ func (g gpm) metric(id nvml.GpmMetricId) (float64, nvml.Return) {
 	return get.Metrics[0].Value, nvml.Return(get.Metrics[0].NvmlReturn)
 }
 
-// TestGPM checks that the utilization of an instance is the sum that its processes report, at most 100%. Other
-// instances do not affect it.
+// TestGPM checks that the utilization of an instance is the sum that its processes report, at most
+// 100%. Other instances do not affect this sum.
 func TestGPM(t *testing.T) {
 	m := newMachine(t, "--board", "H100-80GB")
 	d := m.device(0)
@@ -96,7 +96,7 @@ func TestNoGPM(t *testing.T) {
 	}
 }
 
-// TestGPMArguments checks that invalid GPM arguments are refused.
+// TestGPMArguments checks that invalid GPM arguments lead to an error.
 func TestGPMArguments(t *testing.T) {
 	m := newMachine(t, "--board", "H100-80GB")
 	d := m.device(0)
@@ -112,7 +112,7 @@ func TestGPMArguments(t *testing.T) {
 	m.want(m.GpmMetricsGet(&get), nvml.ERROR_INVALID_ARGUMENT, "more metrics than there is room for")
 }
 
-// TestUtilOption checks that invalid values of --util are refused.
+// TestUtilOption checks that invalid values of --util lead to an error.
 func TestUtilOption(t *testing.T) {
 	m := newMachine(t, "--board", "H100-80GB")
 	_, _, uuid := m.carve(m.device(0), "1g.10gb", 0)

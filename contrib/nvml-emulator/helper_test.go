@@ -34,7 +34,8 @@ func helper(mode string) int {
 	return 2
 }
 
-// race makes and destroys instances at random placements. It gets all information about the state from the library.
+// race creates and destroys instances at random placements. It gets all information about the state
+// from the library.
 func race(d nvml.Device) int {
 	type slice struct {
 		gi nvml.GpuInstance

@@ -33,8 +33,9 @@ func overlap(a, b nvml.GpuInstancePlacement) bool {
 	return a.Start < b.Start+b.Size && b.Start < a.Start+a.Size
 }
 
-// walk makes every layout of the candidates once, with one instance per step. walk expects that the emulator refuses
-// exactly the overlapping placements, because no other rule applies to these profiles of these GPU models.
+// walk creates every layout of the candidates once, with one instance per step. It expects that the
+// emulator rejects exactly the overlapping placements, because no other rule applies to these
+// profiles of these GPU models.
 func (m *machine) walk(
 	d nvml.Device,
 	all []candidate,
@@ -60,7 +61,7 @@ func (m *machine) walk(
 	}
 }
 
-// full returns whether the remaining capacity of every profile is 0.
+// full reports whether the remaining capacity of every profile is 0.
 func (m *machine) full(d nvml.Device, all []candidate) bool {
 	m.Helper()
 	for i, c := range all {
@@ -127,8 +128,8 @@ func TestDriverOrder(t *testing.T) {
 	}
 }
 
-// TestMediaEnginesAndLimits checks that media engines and instance limits prevent some instances for which there are
-// enough free units.
+// TestMediaEnginesAndLimits checks that a lack of media engines or an instance limit can prevent an
+// instance for which there are enough free units.
 func TestMediaEnginesAndLimits(t *testing.T) {
 	t.Run("one +me on an A100", func(t *testing.T) {
 		m := newMachine(t, "--board", "A100-40GB")

@@ -13,7 +13,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// start runs this test binary as another process that uses the same machine.
+// start runs this test binary as a second process that uses the same emulated machine.
 func (m *machine) start(mode string) *exec.Cmd {
 	m.Helper()
 	cmd := exec.Command(os.Args[0], library())
@@ -133,8 +133,8 @@ func TestKilledHolderOfTheLock(t *testing.T) {
 	m.want(<-done, nvml.SUCCESS, "a call after the holder of the lock was killed")
 }
 
-// TestKilledWriter checks that a change is made completely or not at all if its process is killed at any point, and
-// that the log agrees with the state.
+// TestKilledWriter checks that, at whatever point a process is killed, its change is made
+// completely or not at all. It also checks that the log agrees with the state.
 func TestKilledWriter(t *testing.T) {
 	for _, c := range []struct {
 		at    string
@@ -142,7 +142,7 @@ func TestKilledWriter(t *testing.T) {
 	}{{"before", 0}, {"torn", 0}, {"after", 1}} {
 		t.Run(c.at, func(t *testing.T) {
 			m := newMachine(t, "--board", "A100-40GB", "--dev-root", filepath.Join(t.TempDir(), "dev"))
-			m.ctl("create", "0", "3g.20gb", "4") // fills both copies of the state
+			m.ctl("create", "0", "3g.20gb", "4") // the call fills both copies of the state
 			m.ctl("fault", "add", "--call", "CREATE_GI", "--kill", c.at)
 			cmd := m.start("create")
 			cmd.Run()

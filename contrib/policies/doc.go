@@ -1,13 +1,13 @@
-// Command policies compares placement policies with best-fit, by simulation. It prints Markdown tables, which
-// docs/results.md contains.
+// Command policies simulates placement policies and compares them with best-fit. It prints the
+// Markdown tables that docs/results.md contains.
 //
 //	go run ./contrib/policies [-seeds 101,102] [-policies lifetime,qla] [-queues ...] [-ends ...] [-unlimited ...]
 //	                          [-loads ...]
 //
-// Each row is a scheduler, the knowledge of the ends of jobs, and the share of the jobs without a time limit. Each
-// column is a load. A cell contains one number for each policy: its mean wait over all mixes and seeds, divided by the
-// mean wait of best-fit, on 16 A100-40GB in nodes of four. The last lines name the worst case of each policy, which is
-// a mix with all seeds.
+// Each row has a scheduler, the scheduler's knowledge of the ends of jobs, and the share of the jobs without a time
+// limit. Each column has a load. A cell contains one number for each policy: its mean wait over all mixes and seeds,
+// divided by the mean wait of best-fit, on 16 A100-40GB in nodes of four. The last lines contain the worst case of
+// each policy. Each case is a mix, averaged over all seeds.
 //
 // Files:
 //

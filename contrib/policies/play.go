@@ -11,7 +11,7 @@ import (
 // reference is the policy with which the other policies are compared.
 const reference = "best-fit"
 
-// row is a row of the table: its scenarios by load and mix.
+// row contains the scenarios of a row of the table, by load and mix.
 type row struct {
 	name  []string
 	cells [][]scenario
@@ -39,13 +39,14 @@ func (o options) rows() (all []row) {
 	return all
 }
 
-// outcome is the result of a policy in a scenario, as the mean over the seeds. Waits are in seconds.
+// outcome contains the results of a policy in a scenario, which are means over the seeds. Waits are
+// in seconds.
 type outcome struct {
 	mean, longest float64
 	took          time.Duration // run time of the simulations
 }
 
-// outcomes are the results of the policies, the reference first.
+// outcomes contains the results of the policies, beginning with the reference.
 type outcomes map[scenario][]outcome
 
 // simulate runs every scenario with every policy and seed.
@@ -144,7 +145,8 @@ func (o options) print(w io.Writer, results outcomes) {
 	}
 }
 
-// least is the shortest wait that counts for the worst case, in seconds. Ratios of shorter waits are mostly noise.
+// least is the shortest wait, in seconds, that the worst case considers. Ratios of shorter waits
+// are mostly noise.
 const least = 10
 
 // ratio returns the ratio of two waits, or 1 if both are shorter than least.

@@ -130,7 +130,7 @@ func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err
 	if err := a.caps.Make(c.Minor, f); err != nil {
 		return err.Error(), nil
 	}
-	if reason := a.whyInUse(placed{g, in}); reason != "" { // a process opened the files before caps.Make closed them
+	if reason := a.whyInUse(placed{g, in}); reason != "" { // a process opened the files before caps.Make
 		return reason, nil
 	}
 	if exists, err := a.hw.Exists(g, f); err != nil || !exists {
@@ -160,8 +160,9 @@ func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err
 	return "", nil
 }
 
-// whyInUse returns the reason why an instance cannot count as idle, or "". An instance is not idle if processes use it
-// or have its capability files open, or if the agent cannot list these processes.
+// whyInUse returns the reason why an instance is not idle, or "" if it is idle. An instance is not
+// idle if processes use it or have its capability files open, or if the agent cannot list these
+// processes.
 func (a *Agent) whyInUse(p placed) string {
 	pids, err := a.hw.Processes(p.gpu, p.in.GI)
 	if err != nil {

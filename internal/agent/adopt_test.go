@@ -107,7 +107,7 @@ func TestAdoptAll(t *testing.T) {
 	}
 }
 
-// TestAdoptRefused checks that an instance is not adopted while a process may use it.
+// TestAdoptRefused checks that the agent does not adopt an instance that a process may be using.
 func TestAdoptRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(w *held, uuid string)

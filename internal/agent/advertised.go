@@ -19,7 +19,7 @@ import (
 // the ledger.
 func (a *Agent) adoptInstances(g int, c *card, held []ledger.Instance) error {
 	found, err := a.hw.Instances(g)
-	if err != nil { // a lost GPU: compareGPUs reports it
+	if err != nil { // the GPU is lost, which compareGPUs reports
 		a.log.WithError(err).WithField("gpu", g).Error("couldn't list the instances")
 	}
 	for _, in := range held {
@@ -55,8 +55,8 @@ func (a *Agent) gone(g int, c *card, in ledger.Instance) error {
 	return a.ledger.Forget(c.UUID, in.GI)
 }
 
-// renameLeases sets the profile and memory of each leased slice to those of its instance. slurmctld continues to count
-// the slice under the earlier name, which AdvertisedAs stores.
+// renameLeases copies the profile and memory of each leased slice from the slice's instance.
+// slurmctld continues to count the slice under the earlier name, which AdvertisedAs stores.
 func (a *Agent) renameLeases() {
 	for _, l := range a.leases {
 		for i := range l.Slices {
@@ -108,8 +108,8 @@ func (p *publisher) recordAdvertised(offers map[string]int) error {
 	return p.ledger.SetMeta("lent", strings.Join(p.advertised, " "))
 }
 
-// noteStale finds the profiles that slurm.conf lists for this node and that its driver does not report. Their counts
-// stay
+// noteStale finds the profiles that slurm.conf lists for this node and that its driver does not
+// report. Their counts remain
 // 0. slurmctld accepts jobs that request these profiles, because the catalogue contains them, but the jobs never start
 // here.
 func (p *publisher) noteStale(node slurm.Node) {

@@ -26,9 +26,9 @@ func (w *world) drift(meanwhile ...func()) {
 	w.start()
 }
 
-// TestNamesDriftUnderAJob checks that a job keeps its lease and its slice, both under the new name, if the driver's
-// names change while the job runs. After the job, the agent uses only the new name: in the offers, for the idle
-// instance, and in its warning about slurm.conf.
+// TestNamesDriftUnderAJob checks that a job keeps its lease and its slice, both with the new profile name, if the
+// driver's names change while the job runs. After the job, the agent uses only the new name in the offers and for
+// the idle instance, and warns that slurm.conf contains the old name.
 func TestNamesDriftUnderAJob(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")
@@ -88,7 +88,8 @@ func TestNamesDriftUnderAJob(t *testing.T) {
 	}
 }
 
-// TestOldNameIsServed checks that a job that slurmctld starts here with the old name gets the equivalent profile.
+// TestOldNameIsServed checks that a job gets the equivalent profile if slurmctld starts it on this
+// node with the old name.
 func TestOldNameIsServed(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -172,8 +173,9 @@ func TestAnotherModelsName(t *testing.T) {
 	}
 }
 
-// TestNameAndInstanceGone checks that the agent removes an instance from the ledger, and names its job in the log, if
-// the instance is removed while its profile is renamed.
+// TestNameAndInstanceGone checks an instance that is destroyed while no agent runs and whose
+// profile is renamed at the same time. The agent must remove the instance from the ledger and log
+// the id of its job.
 func TestNameAndInstanceGone(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")

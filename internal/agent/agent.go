@@ -76,7 +76,8 @@ func New(cfg config.Config, hw gpu.Hardware, ctl Controller, log *logrus.Entry) 
 	return newAgent(cfg, hw, ctl, log, "/proc", &gpu.Processes{Proc: "/proc"})
 }
 
-// newAgent is like New, but reads the driver's files from proc and the processes from procs.
+// newAgent is like New, but reads the driver's files from the directory proc and the processes from
+// the directory procs.
 func newAgent(
 	cfg config.Config,
 	hw gpu.Hardware,
@@ -124,7 +125,7 @@ func newAgent(
 
 // newMonitor returns the monitor that samples the GPU usage of the node's jobs.
 func (a *Agent) newMonitor() *usage.Monitor {
-	field, _ := a.cfg.Field() // "" if the site writes no summaries
+	field, _ := a.cfg.Field() // "" if the configuration disables summaries
 	return usage.NewMonitor(usage.Options{
 		Node:      a.cfg.Node,
 		Interval:  a.cfg.SampleInterval,
@@ -155,7 +156,8 @@ func (a *Agent) newPublisher() *publisher {
 	}
 }
 
-// Publish runs a publishing pass that begins after the call, and returns the result of the pass.
+// Publish waits for a publishing pass that begins after the call, and returns the error of this
+// pass.
 func (a *Agent) Publish(ctx context.Context) error { return a.publisher.Publish(ctx) }
 
 func (a *Agent) start() error {
@@ -179,7 +181,7 @@ func (a *Agent) start() error {
 	if err != nil {
 		return err
 	}
-	a.publisher.total, _ = strconv.Atoi(total) // 0 until slurmctld has been asked
+	a.publisher.total, _ = strconv.Atoi(total) // 0 until slurmctld has answered
 	advertised, err := a.ledger.Meta("lent")
 	if err != nil {
 		return err
@@ -204,7 +206,7 @@ func (a *Agent) observe(l api.Lease) {
 	for _, s := range l.Slices {
 		in := a.held(l.Job, s)
 		if in == nil {
-			continue // the instance is gone; the comparison with the GPU has logged that
+			continue // the instance no longer exists; the comparison with the GPU has logged that
 		}
 		model = a.cards[s.GPU].Model.Type
 		held = append(held, usage.Slice{GPU: s.GPU, Instance: a.hwOf(in), MemoryMiB: float64(s.MemoryMiB)})
@@ -212,9 +214,9 @@ func (a *Agent) observe(l api.Lease) {
 	a.usage.Begin(l, model, held)
 }
 
-// stopTimeout limits the time for which a stopping agent waits for the calls in progress. A prolog whose call is cut
-// off repeats the call. Either the ledger then contains the result of the first call, or the agent undoes the first
-// call at its next start.
+// stopTimeout limits the time for which a stopping agent waits for the calls in progress. If the agent ends during a
+// prolog's call, the prolog repeats the call. Either the ledger then contains the result of the first call, or the
+// agent undoes the first call at its next start.
 const stopTimeout = 5 * time.Second
 
 // Run serves calls and publishes offers until ctx ends. It returns an error if it cannot serve calls, or if the agent

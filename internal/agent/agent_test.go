@@ -19,8 +19,8 @@ import (
 )
 
 // TestLifeOfAJob follows a job that waits for a slice which is not offered. The agent publishes the slice, the job
-// starts, the slice is carved, and its files belong to the user. After the job the slice is idle, its files belong to
-// root, and the next job of this kind gets the same slice.
+// starts, the slice is carved, and its files belong to the user. After the job, the slice is idle, its files belong
+// to root, and the next job that requests this profile gets the same slice.
 func TestLifeOfAJob(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -188,8 +188,8 @@ func TestForeignInstance(t *testing.T) {
 	}
 }
 
-// TestStuckInstance checks that the agent does not offer the units of an idle instance while the driver refuses to
-// destroy the instance.
+// TestStuckInstance checks that the agent does not offer the units of an idle instance while the
+// driver cannot destroy the instance.
 func TestStuckInstance(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")
@@ -275,8 +275,8 @@ func TestRegistersDuringAPass(t *testing.T) {
 	}
 }
 
-// TestUnregisteredDuringAPass checks that the agent offers nothing until slurmd has registered if slurmctld restarts
-// after a pass has read the nodes.
+// TestUnregisteredDuringAPass checks that, if slurmctld restarts after a pass has read the nodes,
+// the agent offers nothing until slurmd has registered.
 func TestUnregisteredDuringAPass(t *testing.T) {
 	w := newWorld(t, 1)
 	w.once("Queue", func() {
@@ -306,8 +306,9 @@ func TestUnregisteredDuringASlowPass(t *testing.T) {
 	}
 }
 
-// TestUnregisteredDuringAReading checks the same as TestUnregisteredDuringASlowPass if the second reading of the node,
-// which checks the first, is slow as well, and its answer comes from the slurmctld that has ended.
+// TestUnregisteredDuringAReading is like TestUnregisteredDuringASlowPass, but the second reading of
+// the node, which checks the first, is slow as well. Its answer comes from the slurmctld that has
+// ended.
 func TestUnregisteredDuringAReading(t *testing.T) {
 	w := newWorld(t, 1)
 	w.startNow("2g.10gb:1")
@@ -339,8 +340,8 @@ func (w *world) restartIn(op string, restarted *bool) {
 	})
 }
 
-// TestLostGPU checks that a slice is carved on another GPU if its GPU falls off the bus during the carve. Neither the
-// job nor the node fails.
+// TestLostGPU checks that the agent carves a slice on another GPU if the first GPU falls off the
+// bus during the carve. The job must not fail and the node must not be drained.
 func TestLostGPU(t *testing.T) {
 	w := newWorld(t, 2)
 	id := w.submit(job(1, "3g.20gb:1"))
@@ -478,8 +479,8 @@ func TestCloseOffers(t *testing.T) {
 	}
 }
 
-// TestRunInJobIsRefused checks that the agent offers nothing if Slurm is configured to skip the SPANK prolog. The error
-// names the setting.
+// TestRunInJobIsRefused checks that the agent offers nothing if RunInJob makes slurmd skip the
+// SPANK prolog. The error names the setting.
 func TestRunInJobIsRefused(t *testing.T) {
 	w := newWorld(t, 1)
 	w.fake.SetConfig("PrologFlags", "Alloc,RunInJob")
@@ -514,8 +515,9 @@ func TestGivingUp(t *testing.T) {
 	}
 }
 
-// TestExpectedEnd checks the expected end of a job that the node publishes for the other nodes: after the learned run
-// time, or at the time limit if the job has run longer than its learned run time.
+// TestExpectedEnd checks the expected end of a job that the node publishes for the other agents.
+// The expected end follows from the learned run time, or from the time limit if the job has run
+// longer than its learned run time.
 func TestExpectedEnd(t *testing.T) {
 	w := newWorld(t, 1)
 	j := job(1, "7g.40gb:1")

@@ -10,19 +10,21 @@ import (
 
 // card is one GPU of the node: the properties that the driver reports, and the instances on the GPU.
 type card struct {
-	// GPU contains the properties of the GPU. Its only field that changes is Problem, which node.mu guards: see
-	// [node.usable].
+	// GPU contains the properties of the GPU. Only its field Problem changes, and node.mu
+	// guards this field (see [node.usable]).
 	inventory.GPU
 	// hardware serialises the calls that change this GPU. It must be locked before node.mu, never while Agent.mu is
 	// held.
 	hardware sync.Mutex
-	// ours are the instances that the agent made, by placement.
+	// ours contains the instances that the agent made, by placement.
 	ours map[int]*instance
-	// foreign are the instances that another program made. They occupy their units, and the agent never changes them.
+	// foreign contains the instances that another program made. These instances occupy their
+	// units, and the agent never changes them.
 	foreign []gpu.Instance
 	// unlisted is set if the driver did not list the GPU's processes at the last attempt.
 	unlisted bool
-	// asked receives the result of the discovery in progress. Only a goroutine that holds hardware may use it.
+	// asked delivers the result of the discovery in progress. Only a goroutine that holds
+	// hardware may use it.
 	asked chan gpu.GPU
 }
 
@@ -53,11 +55,11 @@ func (c *card) existing() place.GPU {
 type instance struct {
 	ledger.Instance
 	cis  []int  // the ids of its compute instances, which are part of the names of its capability files
-	used bool   // processes without a job were seen on it, or processes hold its capability files open
-	note string // names the processes that hold its capability files open
+	used bool   // processes without a job use the instance, or processes hold its capability files open
+	note string // a text that names the processes that hold its capability files open
 	// unlisted is set if the driver did not list the processes on the instance at the last attempt.
 	unlisted bool
-	// strangers are the processes on the instance that do not belong to its job, by pid.
+	// strangers contains the processes on the instance that do not belong to its job, by pid.
 	strangers map[int]stranger
 }
 
@@ -91,7 +93,7 @@ func (n *node) usableGPUs() (gpus []int) {
 	return gpus
 }
 
-// problem returns the reason why the agent cannot manage a GPU, or "" if the agent can manage the GPU.
+// problem returns the reason why the agent cannot manage a GPU, or "" if there is no such reason.
 func (n *node) problem(c *card) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -19,7 +19,7 @@ func (a *Agent) carve(job uint32, s offer.Spot, t *spent) (in *instance, reused 
 	queued := time.Now()
 	c.hardware.Lock()
 	defer c.hardware.Unlock()
-	add(&t.driver, queued) // waiting while another job's slices are carved counts as driver time
+	add(&t.driver, queued) // includes the time in which another job's slices are carved
 
 	a.mu.Lock()
 	if in := c.ours[s.Placement]; in != nil && in.idle() {
@@ -49,7 +49,7 @@ func (a *Agent) carve(job uint32, s offer.Spot, t *spent) (in *instance, reused 
 	a.mu.Unlock()
 
 	for _, in := range inTheWay {
-		if used, err := a.inUse(s.GPU, in); used { // destroying it would fail after one second of attempts
+		if used, err := a.inUse(s.GPU, in); used { // would fail after one second of attempts
 			return nil, false, errors.Join(usedError(s.GPU, in), err)
 		}
 		if err := a.destroy(s.GPU, in, t); err != nil {
@@ -81,8 +81,9 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	}
 	failpoint.Hit(failpoint.Created)
 	in := &instance{Instance: c.record(s.Placement, made.GI, made.UUID), cis: made.CIs}
-	// The driver makes the capability files of a new instance readable by all users. A process may open these files
-	// before Make has closed them to users. The agent finds such processes before it grants the lease.
+	// The driver makes the capability files of a new instance readable by all users. A process
+	// may open these files before Make has restricted them to root. The agent finds such
+	// processes before it grants the lease.
 	closed := a.caps.Make(c.Minor, made)
 	if err := a.ledger.Created(intent, in.Instance); err != nil {
 		return nil, err
@@ -189,7 +190,7 @@ func (a *Agent) destroy(g int, in *instance, t *spent) error {
 		}
 	}
 	if in.Stuck {
-		a.version++ // its units are free again
+		a.version++ // the units of the instance are free again
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func (a *Agent) ownDevices(l api.Lease) ([]gpu.Device, error) {
 		c := a.cards[s.GPU]
 		in := a.held(l.Job, s)
 		if in == nil {
-			continue // the instance is gone, and compareGPUs has logged that
+			continue // the instance no longer exists, and compareGPUs has logged that
 		}
 		own, err := a.caps.Devices(c.Minor, a.hwOf(in))
 		if err != nil {

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestConfine checks for a Slurm with a devices cgroup that the device list contains the devices which need a lease,
-// and that each lease file contains the devices of its lease.
+// TestConfine checks the device list and the lease files if Slurm uses a devices cgroup. The device
+// list must contain all devices that need a lease, and each lease file must contain the devices of
+// its lease.
 func TestConfine(t *testing.T) {
 	w := newWorld(t, 2)
 	w.fake.SetConfig("TaskPlugin", "task/cgroup")

@@ -12,7 +12,7 @@ import (
 	"caelum/internal/gpu"
 )
 
-// removals are the ways to remove an idle instance without the agent.
+// removals contains the ways to remove an idle instance without the agent.
 var removals = map[string]func(w *world, in gpu.Instance){
 	"both": func(w *world, in gpu.Instance) { w.node.Emulator(w.t, "destroy", "0", fmt.Sprint(in.GI)) },
 	"its compute instance": func(w *world, in gpu.Instance) {

@@ -12,10 +12,10 @@ import (
 
 // After `scontrol reconfigure` or its own restart, slurmctld 22.05.8 counts the count-only GRES of a multi-node job
 // wrongly if the type's count in slurm.conf is 0: on each node of the job, slurmctld counts the job once for every node
-// of the job. When the job ends, slurmctld subtracts the job's allocation once, and the rest stays in GresUsed. This
-// rest is the excess. If the published totals did not include the excess, slurmctld could not allocate the same number
-// of free slices. No update of the node clears an excess, `scontrol reconfigure` clears it only sometimes, and a
-// restart of slurmctld always does.
+// of the job. When the job ends, slurmctld subtracts the job's allocation once, and the rest remains in GresUsed. This
+// rest is the excess. If the published totals did not include the excess, slurmctld would see that many fewer free
+// slices. No update of the node clears an excess, `scontrol reconfigure` clears it only sometimes, and a restart of
+// slurmctld always does.
 //
 // The agent computes the excess as GresUsed minus the allocations of the jobs that run here, both as slurmctld shows
 // them. The agent does not use the leases, because slurmctld also counts slices for jobs that hold no slices
@@ -105,7 +105,8 @@ func (p *publisher) allocated(ctx context.Context, here []slurm.Job) (sum map[st
 		if !j.Holds() || !asksForSlices(j) && !j.Exclusive && j.Problem == "" {
 			continue
 		}
-		// The allocation is not cached if the job started before this agent did, or was requeued since.
+		// The allocation is not cached if the job started before this agent, or was
+		// requeued after its allocation was cached.
 		if has, cached := p.allocations[j.ID]; !cached || has.restarts != j.Restarts {
 			job, err := p.ctl.Job(ctx, j.ID)
 			if err != nil && classOf(err) != unclear {

@@ -39,7 +39,7 @@ func TestExcess(t *testing.T) {
 	w.fake.Tick()
 	w.prologs.Wait()
 	w.fake.Recount(2)
-	for range 4 { // they wait, so that the plan offers 7g.40gb
+	for range 4 { // these jobs wait, so that the plan offers 7g.40gb
 		w.submit(job(1, "7g.40gb"))
 	}
 	w.publish()
@@ -131,7 +131,8 @@ func TestNoRoomForAnExcess(t *testing.T) {
 	}
 }
 
-// TestNoExcess checks that allocations to jobs that hold no slice are no excess.
+// TestNoExcess checks that the agent does not count an allocation to a job that holds no slice as
+// excess.
 func TestNoExcess(t *testing.T) {
 	exclusive := job(1, "2g.10gb")
 	exclusive.Exclusive = true
@@ -167,8 +168,8 @@ func TestNoExcess(t *testing.T) {
 	}
 }
 
-// TestEndOfAJobIsNoExcess checks that the agent sees no excess if a job ends after the pass has read the node and
-// before the pass reads the jobs.
+// TestEndOfAJobIsNoExcess checks that the agent detects no excess if a job ends after the pass has
+// read the node and before it reads the jobs.
 func TestEndOfAJobIsNoExcess(t *testing.T) {
 	w := newWorld(t, 1)
 	w.fake.Epilog(nil)

@@ -9,7 +9,7 @@ import (
 
 // The write that raises the counts adds the offers to the used counts that slurmctld showed before. If a used count
 // drops between the read and the write and no epilog publishes, slurmctld has more free slices than the agent can
-// carve. The same pass must find this and withdraw the surplus.
+// carve. The same pass must detect this and withdraw the surplus.
 
 // TestJobComesAndGoesWithinARead checks a job with a slice and without a slot (srun --gres=mig:7g.40gb:1), whose epilog
 // does not call the agent. slurmctld counts this job when the pass reads the node, and the job has ended when the pass

@@ -51,7 +51,7 @@ func small(t *testing.T, dir, size string) (fill, room func()) {
 	}
 }
 
-// starting returns a world, and the function with which the test runs a job's prolog.
+// starting returns a world and a function that runs a job's prolog.
 func starting(t *testing.T) (*world, func(slurm.Job) (*api.Lease, error)) {
 	w := newWorld(t, 1)
 	w.fake.Prolog(nil)
@@ -98,8 +98,8 @@ func (w *world) whole() {
 }
 
 // TestStateDirectoryFull checks that the agent asks prolog and epilog to repeat their calls while the state directory
-// is full, and names the directory in the message. The job is not requeued and does not fail. It starts when there is
-// free space.
+// is full, and names the directory in the message. The job is not requeued and does not fail. The job starts when
+// there is free space.
 func TestStateDirectoryFull(t *testing.T) {
 	w, prolog := starting(t)
 	w.stop()
@@ -126,7 +126,7 @@ func TestStateDirectoryFull(t *testing.T) {
 	if l, err := w.agent.Job(context.Background(), first); err != nil || len(l.Slices) != 1 {
 		t.Errorf("a lease that could not be released is %+v, %v", l, err)
 	}
-	// An agent can start on a full disk, and keeps its leases.
+	// An agent that starts while the disk is full keeps the leases.
 	w.stop()
 	w.start()
 	if l, err := w.agent.Job(context.Background(), first); err != nil || len(l.Slices) != 1 {
@@ -150,7 +150,7 @@ func TestStateDirectoryFull(t *testing.T) {
 	}
 }
 
-// filled fills the disk, and the free pages in SQLite's files.
+// filled fills the disk and the free pages in SQLite's files.
 func (w *world) filled(fill func()) {
 	w.t.Helper()
 	fill()

@@ -25,7 +25,7 @@ var leaseForm = regexp.MustCompile(
 		`(error [^\x00-\x1f\x7f]+\n|(slot (\d|[1-9]\d+) (-|MIG-[0-9A-Za-z/-]+)\n)+(device \d+:\d+\n)*)end\n$`,
 )
 
-// agentCalls are the first calls of FuzzAgent.
+// agentCalls contains the seed inputs of FuzzAgent.
 var agentCalls = []struct {
 	root         bool
 	method, path string
@@ -96,7 +96,8 @@ func FuzzAgent(f *testing.F) {
 	})
 }
 
-// checkAnswers checks that every answer is valid JSON, and that none is an error of the agent itself.
+// checkAnswers checks that every answer is valid JSON, and that no answer reports an internal error
+// of the agent.
 func checkAnswers(t *testing.T, raw []byte) {
 	answers, err := apitest.Answers(raw)
 	if err != nil {
@@ -160,8 +161,8 @@ func (w *world) serve(f *testing.F) (socket string, errs func() string) {
 	}
 }
 
-// reset restores the leases of the start, when only job 1 has a lease, so that the result of a request does not depend
-// on earlier requests.
+// reset restores the initial leases, in which only job 1 has a lease, so that the result of a
+// request does not depend on earlier requests.
 func (w *world) reset(t *testing.T) {
 	leases, err := w.agent.ledger.Leases()
 	if err != nil {
@@ -183,8 +184,8 @@ func (w *world) reset(t *testing.T) {
 	}
 }
 
-// everything returns as text all state that a call could change: the agent's status, its lease files, the GPU's
-// instances, and the number of writes into slurmctld.
+// everything returns a text with all state that a call could change: the agent's status, its lease
+// files, the GPU's instances, and the number of writes into slurmctld.
 func (w *world) everything(t *testing.T) string {
 	var b strings.Builder
 	status, err := w.agent.Status(t.Context())

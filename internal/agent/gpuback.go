@@ -8,8 +8,8 @@ import (
 	"caelum/internal/gpu"
 )
 
-// discoverTimeout limits the time for which a comparison waits for a GPU that was not usable, since driver calls to it
-// may hang.
+// discoverTimeout limits the time for which a comparison waits for a GPU that was not usable,
+// because driver calls to it may hang.
 const discoverTimeout = time.Second
 
 // takeBack manages a lost GPU again as soon as the driver can reach it. If the GPU already had a problem when the agent

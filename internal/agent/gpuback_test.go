@@ -39,7 +39,7 @@ func TestGPUComesBack(t *testing.T) {
 	}
 
 	w.node.Emulator(t, "find", "0")
-	w.node.Emulator(t, "destroy", "0", fmt.Sprint(in.GI)) // by the reset that brought it back
+	w.node.Emulator(t, "destroy", "0", fmt.Sprint(in.GI)) // by the reset of the GPU
 	if err := w.agent.compareGPUs(); err != nil || w.shown(0) != "" {
 		t.Fatalf("the GPU is back: %v, %q", err, w.shown(0))
 	}

@@ -13,7 +13,7 @@ import (
 // preparePending returns the job's pending lease, with spots. It uses the pending lease that was recorded when
 // slurmctld's jobs were last read. If there is no such lease, preparePending takes the spots from the offers in force.
 // If the slices are not among the offers, a pass tries to find free spots. preparePending returns nil if there are no
-// free spots, and api.NotNow if the pass failed before it found any.
+// free spots, and api.NotNow if the pass failed before it found free spots.
 func (a *Agent) preparePending(ctx context.Context, id uint32, wants []offer.Want, s *spent) (*pendingLease, error) {
 	a.mu.Lock()
 	pr := a.pending[id]
@@ -39,7 +39,7 @@ func (a *Agent) preparePending(ctx context.Context, id uint32, wants []offer.Wan
 	switch {
 	case pr.spots != nil:
 		return pr, nil
-	case err != nil: // also errBusy: the pass ended before it had found free spots
+	case err != nil: // including errBusy, if the pass ended before it had found free spots
 		return nil, api.NotNow(err.Error())
 	}
 	return nil, nil
@@ -124,8 +124,8 @@ func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
 	return lease, nil
 }
 
-// refuse grants a lease without slices, with the reason in the lease file. task_init reads the reason and fails the
-// job. The node is not drained.
+// refuse grants a lease without slices and writes the reason into the lease file. At task_init, the
+// plugin reads the reason, and the job fails with it. The node is not drained.
 func (a *Agent) refuse(lease api.Lease, reason string) (api.Lease, error) {
 	lease.Error = reason
 	a.log.WithField("job", lease.Job).Warn("no slice: " + reason)

@@ -60,8 +60,8 @@ func (p *publisher) write(
 	return true, nil
 }
 
-// fresh is the maximum age of node data that a write may use without reading the node again. slurmctld takes longer to
-// restart.
+// fresh is the maximum age of node data that a write may use without reading the node again. A
+// restart of slurmctld takes longer than this.
 const fresh = 250 * time.Millisecond
 
 // errOutdated ends a pass whose counts would no longer match those of slurmctld.
@@ -92,7 +92,7 @@ func (p *publisher) unchanged(ctx context.Context, node slurm.Node) error {
 	return nil
 }
 
-// lowers reports whether writing these totals withdraws any offer.
+// lowers reports whether a write of these totals withdraws an offer.
 func lowers(node slurm.Node, low map[string]int) bool {
 	for profile, total := range node.Gres.Profiles() {
 		if profile != slurm.ClosedType && low[profile] < total {
@@ -113,9 +113,9 @@ func sameCounts(x, y slurm.GRESList) bool {
 
 // taken returns the counts to which the offers are added: by profile, the slices that slurmctld counts as used, limited
 // to the slices that jobs hold or will hold. slurmctld allocates every offered slice to an --exclusive job, and the
-// requested slices to a refused job. If taken included all of these slices, they would be free in addition to the
-// offers from the end of the job until its epilog publishes. A count below the used count is always safe. extra is the
-// part of the excess that exceeds taken.
+// requested slices to a job that gets no lease. If taken included all of these slices, they would be free in addition
+// to the offers from the end of the job until its epilog publishes. A total below the used count is always safe. extra
+// is the part of the excess that exceeds taken.
 func (p *publisher) taken(node slurm.Node) (taken, extra map[string]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -35,8 +35,9 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 		} else if !ok {
 			continue
 		}
-		// The job is released before its tag is replaced: if the agent crashes between the two steps, the next pass
-		// replaces the tag. While a job has the tag, job_submit.lua does not let users hold the job.
+		// The job is released before its tag is replaced. If the agent crashes between the
+		// two steps, the next pass replaces the tag. While a job has the tag,
+		// job_submit.lua does not let users hold the job.
 		err := p.ctl.Release(ctx, w.ID)
 		failpoint.Hit(failpoint.HeldReleased)
 		if err == nil {
@@ -75,7 +76,7 @@ func (p *publisher) holdStray(ctx context.Context, snapshot plan.Snapshot) {
 // onOffer reports whether enough nodes now offer the slices that the job requests.
 func (p *publisher) onOffer(ctx context.Context, w slurm.Waiting) (bool, error) {
 	if w.NumNodes <= 1 && len(w.ReqNodes) <= 1 {
-		return true, nil // the job is served by this node, which therefore offers its slices
+		return true, nil // this node offers the job's slices
 	}
 	nodes, err := p.ctl.Nodes(ctx)
 	if err != nil {

@@ -22,7 +22,7 @@ type minorsOf struct {
 	gi  int
 }
 
-// placed is an instance and the index of its GPU.
+// placed is an instance with the index of its GPU.
 type placed struct {
 	gpu int
 	in  *instance
@@ -99,9 +99,9 @@ func (a *Agent) devicesOf(p placed) ([]gpu.Device, error) {
 	return a.caps.Devices(a.cards[p.gpu].Minor, in)
 }
 
-// setAsideBeforeGrant is like setHeldAside, for the instances of a lease. If no process can have opened the files of
-// the instances since the search began, and the search found no holder, setAsideBeforeGrant does not scan again. It
-// scans again if an instance was created and the driver may have made the instance's files with mode 0666.
+// setAsideBeforeGrant is like setHeldAside, for the instances of a lease. It uses the result of the search if the
+// search found no holder and no process can have opened the files since the search began. It scans again if an
+// instance was created whose files the driver may have made with mode 0666.
 func (a *Agent) setAsideBeforeGrant(all []placed, created bool, search *search) ([]placed, error) {
 	if created && a.caps.Modifies() {
 		return a.setHeldAside(all)
@@ -138,8 +138,9 @@ func (a *Agent) setHeldAside(all []placed) (held []placed, _ error) {
 	return held, nil
 }
 
-// clearRounds limits how often a release or a lease ends processes and scans again. One scan is not enough: while it
-// runs, a process can send its descriptor to a process that the scan has already passed.
+// clearRounds limits how often a release or a lease ends processes and scans again. One scan is not
+// enough, because a process can send its descriptor to a process that the scan has already
+// examined.
 const clearRounds = 2
 
 // clear ends the processes that hold instances open and that the agent may end. It returns the processes that still
@@ -161,7 +162,7 @@ func (a *Agent) stillOpen(g int, stuck []*instance) map[*instance]bool {
 	for _, in := range stuck {
 		all = append(all, placed{g, in})
 	}
-	found, err := a.clear(all, 1) // a single round: the GPU's lock is held, and the next comparison comes soon
+	found, err := a.clear(all, 1) // only one round, because the GPU's lock is held
 	open := map[*instance]bool{}
 	for _, p := range all {
 		open[p.in] = err != nil || len(found[p.in]) > 0
@@ -171,8 +172,8 @@ func (a *Agent) stillOpen(g int, stuck []*instance) map[*instance]bool {
 }
 
 // endHolders ends the processes that hold an instance open and belong to the instance's last user. It reports whether
-// any of them has ended. It ends no processes of other users, because a process can receive a descriptor that it did
-// not ask for.
+// any of them has ended. It ends no processes of other users, because any process can send its descriptor to another
+// user's process.
 func (a *Agent) endHolders(all []placed, found map[*instance][]gpu.Process) (some bool) {
 	if len(found) == 0 || !a.endsHolders() {
 		return false
@@ -192,8 +193,8 @@ func (a *Agent) endHolders(all []placed, found map[*instance][]gpu.Process) (som
 }
 
 // endsHolders reports whether the agent ends processes that keep a released slice open. By default, the agent ends them
-// if Slurm confines jobs to their devices, because a process then cannot have opened the slice of another job of its
-// user by accident.
+// only if Slurm confines jobs to their devices. Only then is it certain that a process has not opened a slice of its
+// user's other job by accident.
 func (a *Agent) endsHolders() bool {
 	switch a.cfg.Foreign {
 	case config.ForeignKill:
@@ -206,8 +207,8 @@ func (a *Agent) endsHolders() bool {
 	return false
 }
 
-// formerUser returns the last user of an instance's capabilities. ok is false if there is no last user, or if the last
-// user is root, who needs no descriptor.
+// formerUser returns the last user of an instance's capabilities. ok is false if there was no user,
+// or if the last user was root. Root needs no descriptor to use an instance.
 func (a *Agent) formerUser(in *instance) (uid uint32, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -215,8 +216,8 @@ func (a *Agent) formerUser(in *instance) (uid uint32, ok bool) {
 	return uid, ok && uid != 0
 }
 
-// startedBy reports whether a user started a process and could end it. It compares the real user id, so that a setuid
-// program that the user started counts too.
+// startedBy reports whether a user started a process and could end it. It compares the real user
+// id, so that it also returns true for a setuid program that the user started.
 func startedBy(p gpu.Process, uid uint32) bool { return p.UIDs[0] == uid }
 
 // note stores an instance's note for `caelum status`, and logs the note if it is new.

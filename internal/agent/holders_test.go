@@ -249,7 +249,8 @@ func TestDescriptorsUnreadable(t *testing.T) {
 	}
 }
 
-// TestSharedSearch checks that prologs share a scan only if the scan begins after all of them have requested it.
+// TestSharedSearch checks that a scan serves only the prologs that requested it before the scan
+// began.
 func TestSharedSearch(t *testing.T) {
 	a := newHeld(t, 1).agent
 	a.searches.running.Lock() // a scan runs

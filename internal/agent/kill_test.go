@@ -76,7 +76,8 @@ func victim(text string) error {
 	return a.Run(context.Background())
 }
 
-// remote is the agent's Controller. It calls the slurmctld in the test's process.
+// remote is the Controller of the agent. It forwards the calls to the slurmctld in the test's
+// process.
 type remote struct{ c *rpc.Client }
 
 // Request is a call of any method, with its arguments.
@@ -88,7 +89,7 @@ type Request struct {
 	GRES slurm.GRESList
 }
 
-// Reply is the answer to a call: the results as JSON, or an error.
+// Reply is the answer to a call. It contains either the results as JSON or an error.
 type Reply struct {
 	Body []byte
 	Err  string
@@ -115,7 +116,7 @@ func (r remote) do(req Request, out any) error {
 	return json.Unmarshal(rep.Body, out)
 }
 
-// now returns the test's time, or the zero time if the test has ended.
+// now returns the time of the test's clock, or the zero time if the test has ended.
 func (r remote) now() (t time.Time) {
 	if r.do(Request{Op: "Now"}, &t) != nil {
 		return time.Time{}
@@ -249,7 +250,7 @@ type campaign struct {
 	prologs sync.WaitGroup
 	epilogs sync.WaitGroup
 	mu      sync.Mutex
-	leases  map[uint32]api.Lease // the leases of running jobs, as their prologs got them
+	leases  map[uint32]api.Lease // the leases that the prologs of the running jobs received
 
 	submitted  int // an upper limit of the job ids
 	recoveries []time.Duration
@@ -310,8 +311,8 @@ func newCampaign(t testing.TB) *campaign {
 
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 
-// start starts an agent that dies at a failpoint. If point is "", it starts an ordinary agent and waits for correct
-// offers.
+// start starts an agent that is killed at a failpoint. If point is "", it starts an ordinary agent
+// and waits for correct offers.
 func (k *campaign) start(point string) {
 	k.t.Helper()
 	text, err := json.Marshal(
@@ -370,12 +371,12 @@ func (k *campaign) kill() {
 	}
 }
 
-// killAt runs an agent until it dies at the point, while jobs start and end. Then it runs another agent, which
-// recovers.
+// killAt runs an agent until it is killed at the point, while jobs start and end. Then it runs
+// another agent, which recovers.
 func (k *campaign) killAt(point string) {
 	k.t.Helper()
 	q, _ := k.fake.Queue(context.Background())
-	for _, w := range q.Waiting { // including jobs that an agent has given up, which would never start
+	for _, w := range q.Waiting { // including jobs that an agent has given up and that would never start
 		k.fake.Cancel(w.ID)
 	}
 	if point == "create.half" {
@@ -432,13 +433,13 @@ func (k *campaign) step(point string) {
 			j := job(1, soakProfiles[k.rng.IntN(6)])
 			switch {
 			case strings.HasPrefix(point, "giveback") && k.rng.IntN(2) == 0:
-				j = job(1, "") // without a profile: it gets the default, which seldom has room
+				j = job(1, "") // the job gets the default profile, which seldom has room
 			case strings.HasPrefix(point, "held") || k.rng.IntN(10) == 0:
 				j.ReqNodes, j.AdminComment = []string{"n1"}, "caelum:held"
 				k.fake.SubmitHeld(j)
 				return
 			}
-			k.fake.Submit(j) // refused if no node has ever offered its profile
+			k.fake.Submit(j) // rejected if no node has ever offered its profile
 		}
 	case 2, 3:
 		k.fake.Tick()

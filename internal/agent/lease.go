@@ -14,14 +14,15 @@ import (
 	"time"
 )
 
-// Lease serves a job's prolog. The call may be repeated: the same job and restart count get the same lease.
+// Lease serves a job's prolog. If the call is repeated with the same job and restart count, Lease
+// returns the same lease.
 //
-// Slurm drains a node whose prolog fails. Therefore only a defect of the node itself may fail a prolog. An error of
-// Lease means that the ledger, the disk, a lease file, a capability file or one of Slurm's commands on this node does
-// not work. In all other cases, for example if the request is invalid, the job record is unreadable, a slice cannot be
-// carved, or slurmctld does not answer, Lease requeues the job or writes the reason into the lease file for task_init.
-// While slurmctld does not answer, a pass fails, or leftover processes keep slices in use, Lease returns api.NotNow,
-// for at most req.Wait seconds, and the plugin repeats its call.
+// Slurm drains a node whose prolog fails. Therefore a prolog may fail only because of a defect of the node itself. An
+// error of Lease means that the ledger, the disk, a lease file, a capability file or one of Slurm's commands on this
+// node does not work. In all other cases, for example if the request is invalid, the job record is unreadable, a slice
+// cannot be carved, or slurmctld does not answer, Lease requeues the job or writes the reason into the lease file for
+// task_init. While slurmctld does not answer, a pass fails, or leftover processes keep slices in use, Lease returns
+// api.NotNow, for at most req.Wait seconds, and the plugin repeats its call.
 func (a *Agent) Lease(ctx context.Context, id uint32, req api.LeaseRequest) (*api.Lease, error) {
 	began := time.Now()
 	defer a.jobs.lock(id)()
@@ -58,15 +59,16 @@ func (a *Agent) Lease(ctx context.Context, id uint32, req api.LeaseRequest) (*ap
 // attempt is the state of one call of Lease.
 type attempt struct {
 	lease api.Lease
-	job   slurm.Job // zero until slurmctld has answered
+	job   slurm.Job // the zero time until slurmctld has answered
 	spent spent
 }
 
 const (
 	// maxPatience limits the wait that a plugin may request. One hour is longer than any prolog should take.
 	maxPatience = time.Hour
-	// leastPatience is the minimum time for a call that comes late, for example after a restart of the agent. It is
-	// shorter than the time that the plugin keeps in reserve.
+	// leastPatience is the minimum time that the agent spends on a call that arrives late, for
+	// example after a restart of the agent. It is shorter than the time that the plugin keeps
+	// in reserve.
 	leastPatience = 2 * time.Second
 	// requeueTimeout limits the time for requeueing a job whose prolog cannot wait any longer.
 	requeueTimeout = 2 * time.Second
@@ -78,14 +80,15 @@ func isNotNow(err error) bool {
 	return errors.As(err, &e) && e.Code == http.StatusServiceUnavailable
 }
 
-// giveUp ends the wait of a prolog that has run out of time. If the job is a batch job that may be requeued and
-// slurmctld answers, giveUp requeues it. Otherwise giveUp refuses the job.
+// giveUp ends the wait of a prolog that has run out of time. If the job is a batch job that may be
+// requeued and slurmctld answers, giveUp requeues it. Otherwise giveUp writes the reason into the
+// job's lease file.
 func (a *Agent) giveUp(ctx context.Context, t *attempt, cause error) (api.Lease, error) {
 	reason := fmt.Sprintf("%s could not serve the job in time: %v", a.cfg.Node, cause)
 	a.mu.Lock()
 	old := a.leases[t.lease.Job]
 	a.mu.Unlock()
-	if old != nil { // the lease was granted without a lease file: first close the slices to the user
+	if old != nil { // the lease was granted without a lease file, so the slices are closed to the user first
 		if _, err := a.release(*old, true); err != nil {
 			return t.lease, err
 		}
@@ -164,8 +167,9 @@ func (t *attempt) setJob(job slurm.Job) {
 	}
 }
 
-// noLease returns the reason why a job gets no lease, which it derives from slurmctld's record of the job, or "" if the
-// job may get a lease. The error is api.NotNow if the prolog must repeat its call, or a defect of this node.
+// noLease returns the reason why, according to slurmctld's record, a job gets no lease. It returns
+// "" if the job may get a lease. The error is api.NotNow if the prolog must repeat its call. Any
+// other error is a defect of this node.
 func (a *Agent) noLease(job slurm.Job, lease api.Lease, answer error) (reason string, err error) {
 	switch {
 	case errors.Is(answer, slurm.ErrNoJob):

@@ -74,7 +74,8 @@ func (a *Agent) prepareRunDir() error {
 		if _, err := os.Stat(a.leaseFile(l.Job)); err == nil {
 			continue
 		}
-		// An error here is harmless: the job's prolog has received no answer and repeats its call, or the epilog runs.
+		// An error is harmless here, because the job's prolog has received no answer and
+		// repeats its call, or the epilog runs.
 		if err := a.writeLeaseFile(*l); err != nil {
 			a.log.WithError(err).WithField("job", l.Job).Warn("couldn't write a missing lease file")
 		}

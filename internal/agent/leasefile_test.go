@@ -9,7 +9,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// unserved returns a new agent whose Run has not been called. No other agent may run.
+// unserved returns a new agent whose Run has not been called. No other agent of this world may be
+// running.
 func (w *world) unserved() *Agent {
 	w.t.Helper()
 	log := logrus.New()

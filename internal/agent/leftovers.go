@@ -32,7 +32,7 @@ func (a *Agent) inUse(g int, in *instance) (bool, error) {
 }
 
 // processes lists the processes that use an instance. known is false if the driver does not list them. The agent does
-// not reuse such an instance for another job, but destroys it and creates a new instance, because the driver refuses to
+// not reuse such an instance for another job, but destroys it and creates a new instance, because the driver does not
 // destroy an instance while a process uses it.
 func (a *Agent) processes(g int, in *instance) (pids []int, known bool) {
 	pids, err := a.hw.Processes(g, in.GI)
@@ -56,8 +56,8 @@ func (a *Agent) unlisted(in *instance) bool {
 	return in.unlisted
 }
 
-// setAside marks an instance as stuck and notifies the reconciler, which checks the instance soon. used is true if
-// processes use the instance or hold it open.
+// setAside marks an instance as stuck and notifies the reconciler, which soon checks the instance.
+// The argument used is true if processes use the instance or hold it open.
 func (a *Agent) setAside(g int, in *instance, used bool) error {
 	if err := a.ledger.SetStuck(a.cards[g].UUID, in.GI, true); err != nil {
 		return err
@@ -78,7 +78,7 @@ func (a *Agent) setAside(g int, in *instance, used bool) error {
 func (a *Agent) closeSlice(job uint32, s api.Slice) error {
 	in := a.held(job, s)
 	if in == nil {
-		return nil // the instance is gone, and compareGPUs has logged that
+		return nil // the instance no longer exists, and compareGPUs has logged that
 	}
 	if err := a.caps.Close(a.cards[s.GPU].Minor, a.hwOf(in)); err != nil {
 		a.log.WithError(err).
@@ -109,7 +109,7 @@ func (a *Agent) retryStuck(g int, c *card) {
 		in.used = used
 		a.mu.Unlock()
 		if used {
-			continue // destroying the instance would fail after one second of attempts
+			continue // would fail after one second of attempts
 		}
 		if gone {
 			a.log.WithField("gpu", g).Infof("%s at %d is no longer in use", in.Profile, in.Start)

@@ -34,15 +34,15 @@ func (a *Agent) mayLog(key any) bool {
 	return true
 }
 
-// refusals counts the calls that were refused since the last log line about refused calls. Any user can make any number
-// of such calls.
+// refusals counts the calls that were rejected since the last log line about rejected calls. Any
+// user can make any number of such calls.
 type refusals struct {
 	mu    sync.Mutex
 	last  time.Time
 	since int
 }
 
-// Refused implements api.Refuser. It logs a call that was refused because the caller is not root.
+// Refused implements api.Refuser. It logs a call that was rejected because the caller is not root.
 func (a *Agent) Refused(uid uint32, call string) {
 	r := &a.refusals
 	r.mu.Lock()

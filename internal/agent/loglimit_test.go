@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestRefusalsAreLoggedOnceAMinute checks that any number of refused calls gives one log line a minute.
+// TestRefusalsAreLoggedOnceAMinute checks that any number of rejected calls leads to only one log
+// line per minute.
 func TestRefusalsAreLoggedOnceAMinute(t *testing.T) {
 	w := newWorld(t, 1)
 	for range 1000 {

@@ -36,8 +36,8 @@ type node struct {
 	// unserved maps the jobs on the node that get neither a pending lease nor slices to their restart counts.
 	unserved map[uint32]int
 	former   map[minorsOf]uint32   // the last user of each GPU instance id
-	offers   []mig.Layout          // in force, by card: slurmctld may now start jobs on these placements only
-	as       map[offer.Spot]string // the names of offers that are advertised under another GPU model's profile
+	offers   []mig.Layout          // the offers in force, by card
+	as       map[offer.Spot]string // names of offers that other GPU models' profiles name
 	here     map[uint32]slurm.Job  // the jobs on the node when slurmctld was last read
 	reserved *api.Reservation      // the slices here that are reserved for a waiting job
 	next     next                  // the next waiting jobs in the plan in force
@@ -89,8 +89,8 @@ func (n *node) slotCount() int {
 	return count
 }
 
-// defaultProfile returns the profile of a job that has no profile: the configured default, else the largest profile. It
-// returns "" if the node has no profiles.
+// defaultProfile returns the profile of a job that has no profile. This is the configured default,
+// or otherwise the largest profile. It returns "" if the node has no profiles.
 func (n *node) defaultProfile() string {
 	if n.cfg.DefaultProfile != "" {
 		return n.cfg.DefaultProfile
@@ -185,7 +185,8 @@ func (n *node) countedAs(in *instance) string {
 	return ""
 }
 
-// accounted reports whether a run of a job has a lease or a pending lease, or is known to need neither.
+// accounted reports whether a run of a job has a lease or a pending lease, or whether the agent
+// knows that the run needs neither.
 func (n *node) accounted(job uint32, restarts int) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

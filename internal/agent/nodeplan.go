@@ -15,12 +15,12 @@ import (
 
 // nodePlan is this node's part of the cluster's plan, with the state from which it was made.
 type nodePlan struct {
-	version  int  // Agent.version when the plan was made
+	version  int  // the value of node.version when the plan was made
 	withheld bool // the node offers nothing, since slurmd has not registered
 	first    bool // this node is the first of the plan's nodes
 	gpus     []place.GPU
 	text     string     // the state of the GPUs, for the other agents
-	back     string     // the jobs that the plan moves behind the other jobs, for caelum explain
+	back     string     // the jobs that the plan puts behind the other jobs, for caelum explain
 	mine     offer.Plan // this node's part of the plan
 	served   []uint32   // the jobs for which this node offers all slices that they will get here
 	reserved *api.Reservation

@@ -51,7 +51,7 @@ func TestWoken(t *testing.T) {
 	key := wake.Key(strings.Repeat("k", 32))
 	watcher := listening(t, w, key)
 	a := w.current()
-	w.submit(job(1, "7g.40gb:1")) // its profile is not offered beside the present offers
+	w.submit(job(1, "7g.40gb:1")) // its profile is not among the present offers
 	if n := w.offers()["7g.40gb"]; n != 0 {
 		t.Fatalf("%d of 7g.40gb are on offer already", n)
 	}

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// maxReplans limits how often a pass plans again because jobs took slices while it ran. After this number of plans the
-// pass gives up, and the offers stay lowered until the next pass.
+// maxReplans limits how often a pass makes a new plan because jobs got slices while the pass ran.
+// After this number of plans the pass gives up, and the offers stay lowered until the next pass.
 const maxReplans = 6
 
 // errUnregistered is the result of a pass on a node whose slurmd has not registered. A job that started there would not

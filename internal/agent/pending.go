@@ -12,8 +12,8 @@ import (
 type pendingLease struct {
 	wants []offer.Want
 	spots []offer.Spot
-	// leasing is set while the agent serves the job's prolog. During this time, the pending lease is kept even if the
-	// job is missing from slurmctld's list.
+	// leasing is true while the agent serves the job's prolog. During this time, the pending
+	// lease is kept even if the job is missing from slurmctld's list.
 	leasing bool
 }
 
@@ -41,8 +41,9 @@ func (n *node) takeOffers(job uint32, wants []offer.Want) (*pendingLease, bool) 
 	return pr, true
 }
 
-// pick returns the best placement among the offers of a profile. This is an idle instance if one is offered, else the
-// placement after which the most maximal layouts stay reachable. ok is false if the profile is not offered.
+// pick returns the best placement among the offers of a profile. This is an idle instance if one is
+// offered. Otherwise it is the placement after which the largest number of maximal layouts can
+// still be reached. ok is false if the profile is not offered.
 func pick(gpus []place.GPU, p offer.Plan, profile string) (best offer.Spot, ok bool) {
 	top := -1
 	for gi, g := range gpus {
@@ -65,8 +66,9 @@ func pick(gpus []place.GPU, p offer.Plan, profile string) (best offer.Spot, ok b
 	return best, ok
 }
 
-// placePending finds spots for the unplaced pending leases. If not all of them fit, it places as many as fit, in order
-// of job id. It changes gpus but not the agent. The caller holds n.mu.
+// placePending finds spots for the unplaced pending leases. If there is not enough room for all of
+// them, it places as many as possible, in the order of the job ids. It changes gpus but not the
+// agent. The caller holds n.mu.
 func (n *node) placePending(gpus []place.GPU) map[uint32][]offer.Spot {
 	var unplaced []*offer.Job
 	for job, pr := range n.pending {

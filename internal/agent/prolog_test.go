@@ -16,10 +16,10 @@ import (
 	"caelum/internal/slurm/slurmtest"
 )
 
-// The tests in this file check that only a defect of the node fails a prolog. Each tests a class of errors
-// (docs/internals.md, "Error classes").
+// The tests in this file check that a prolog fails only because of a defect of the node. Each test
+// covers a class of errors (docs/internals.md, "Error classes").
 
-// failing makes slurmctld fail the first calls of these kinds with err.
+// failing makes slurmctld return err to the first calls of these kinds.
 func (w *world) failing(times int, err error, ops ...string) {
 	w.fake.Before(func(c slurmtest.Call) error {
 		for _, op := range ops {
@@ -46,8 +46,8 @@ func TestUnclearRecordIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestUnclearRecordIsRefused checks that a job whose record stays unclear is refused, and that the node continues to
-// publish and to serve other jobs.
+// TestUnclearRecordIsRefused checks that a job whose record remains unclear gets an error, and that
+// the node continues to publish and to serve other jobs.
 func TestUnclearRecordIsRefused(t *testing.T) {
 	w := newWorld(t, 1)
 	w.agent.recordPause = time.Microsecond
@@ -91,7 +91,8 @@ func (e elsewhere) Job(ctx context.Context, id uint32) (slurm.Job, error) {
 	return j, err
 }
 
-// TestSlurmctldStaysAway checks that the prolog asks again while slurmctld does not answer, until its time has passed.
+// TestSlurmctldStaysAway checks that the prolog repeats its call while slurmctld does not answer,
+// until the prolog's time limit.
 func TestSlurmctldStaysAway(t *testing.T) {
 	w := newWorld(t, 1)
 	id, req := w.startedOnly("2g.10gb:1")
@@ -114,7 +115,8 @@ func TestSlurmctldStaysAway(t *testing.T) {
 	w.nothingHeld()
 }
 
-// TestPublishingImpossible checks that a job is requeued or refused if only the agent's writes to the node fail.
+// TestPublishingImpossible checks that a job is requeued or gets an error if only the agent's
+// writes to the node record fail.
 func TestPublishingImpossible(t *testing.T) {
 	for name, tc := range map[string]struct {
 		requeue bool
@@ -141,8 +143,8 @@ func TestPublishingImpossible(t *testing.T) {
 	}
 }
 
-// TestDefectFailsTheProlog checks that a node on which Slurm's commands cannot run, or lease files cannot be written,
-// fails the prolog.
+// TestDefectFailsTheProlog checks that the prolog fails on a node where Slurm's commands cannot run
+// or lease files cannot be written.
 func TestDefectFailsTheProlog(t *testing.T) {
 	w := newWorld(t, 1)
 	id, req := w.startedOnly("2g.10gb:1")
@@ -153,8 +155,8 @@ func TestDefectFailsTheProlog(t *testing.T) {
 	}
 }
 
-// TestGivenUpAfterGrant checks that a lease whose file cannot be written is released completely before its job is
-// refused, since its user must not keep the slice.
+// TestGivenUpAfterGrant checks that a lease whose file cannot be written is released completely
+// before its job gets an error, because the job's user must not keep the slice.
 func TestGivenUpAfterGrant(t *testing.T) {
 	w := newWorld(t, 1)
 	id, req := w.startedOnly("2g.10gb:1")

@@ -31,7 +31,7 @@ type publisher struct {
 	changed  chan struct{} // the node's state differs from the published state
 	changes  atomic.Int64  // the number of writes to slurmctld in all passes
 
-	total        int      // N, the node's constant total of gres/mig, 0 until known
+	total        int      // N, the node's constant total of gres/mig; 0 until known
 	advertised   []string // the profile names of other GPU models under which the node has offered slices
 	unresponsive plan.Unresponsive
 	unstarted    plan.Unstarted
@@ -39,7 +39,7 @@ type publisher struct {
 	offered      map[string]int        // the offers of the last plan
 	offersSince  time.Time             // when the offers last changed
 
-	statusMu sync.Mutex // the publisher's goroutine holds it to write status, other goroutines to read status
+	statusMu sync.Mutex // guards status, which only the publisher's goroutine writes
 	status   publishStatus
 }
 
@@ -49,10 +49,11 @@ type publishStatus struct {
 	at        time.Time // zero before the first successful pass
 	err       error
 	closed    string // the node's state if slurmctld starts no jobs on it
-	// excess counts, by profile, the slices that slurmctld counts as used and has allocated to no job. short is the
-	// part of the excess that is missing from the published totals, because the sum would exceed N.
+	// excess is the number of slices of each profile that slurmctld counts as used although it
+	// has allocated them to no job. short is the part of the excess that is missing from the
+	// published totals, because the sum would exceed N.
 	excess, short map[string]int
-	stale         []string // profiles that slurm.conf lists for the node and the driver does not report
+	stale         []string // profiles that slurm.conf lists for the node although the driver does not report them
 }
 
 // set changes the status. Only the publisher's goroutine calls it.
@@ -102,8 +103,8 @@ const (
 )
 
 // run runs the passes on request, after a change on the node, and as a poll if no pass has run for the poll interval
-// plus up to 10 %. The first poll begins at a random time within the poll interval, since the agents of a cluster are
-// often started together.
+// plus up to 10 %. The first poll begins at a random time within the poll interval, because the agents of a cluster
+// are often started together.
 func (p *publisher) run(ctx context.Context) {
 	poll := time.NewTimer(rand.N(p.cfg.PollInterval))
 	defer poll.Stop()

@@ -12,7 +12,7 @@ import (
 
 // Each test in this file checks a row of "Races" in docs/internals.md. TestSoak combines them.
 
-// once calls do after slurmctld has answered the first call of this kind.
+// once makes slurmctld call do after it has answered the first call of this kind.
 func (w *world) once(op string, do func()) {
 	done := false
 	w.fake.After(func(c slurmtest.Call) {
@@ -53,8 +53,8 @@ func TestJobTakesWithdrawnOffer(t *testing.T) {
 	}
 }
 
-// TestJobStartsWhileOffersRise starts a job while a pass only adds offers. The job gets a slice that both plans have,
-// and the remaining offers can still be carved.
+// TestJobStartsWhileOffersRise starts a job while a pass only adds offers. The job gets a slice
+// that both plans contain, and the remaining offers can still be carved.
 func TestJobStartsWhileOffersRise(t *testing.T) {
 	w := newWorld(t, 1)
 	w.submit(job(1, "3g.20gb:1"))
@@ -102,8 +102,8 @@ func (w *world) startedOnly(slices string) (id uint32, req api.LeaseRequest) {
 	return id, api.LeaseRequest{UID: 20001, Slots: []int{0}}
 }
 
-// nothingHeld checks that a job holds nothing after its epilog, and that the whole GPU is then offered to a job that
-// requests it.
+// nothingHeld checks that a job holds nothing after its epilog. It also checks that the whole GPU
+// is then offered if a job requests it.
 func (w *world) nothingHeld() {
 	w.t.Helper()
 	w.fake.RunEpilogs()
@@ -133,8 +133,8 @@ func TestCancelledDuringProlog(t *testing.T) {
 	w.nothingHeld()
 }
 
-// TestCancelledBeforeProlog cancels a job before its prolog has read its record. The job is refused, and the node is
-// not drained.
+// TestCancelledBeforeProlog cancels a job before its prolog has read its record. The job gets an
+// error, and the node is not drained.
 func TestCancelledBeforeProlog(t *testing.T) {
 	w := newWorld(t, 1)
 	id, req := w.startedOnly("2g.10gb:1")
@@ -147,8 +147,9 @@ func TestCancelledBeforeProlog(t *testing.T) {
 	w.nothingHeld()
 }
 
-// TestRequeuedDuringProlog requeues a job while its slice is made. The epilog, which already has the next restart
-// count, releases the slice. The next run gets its own slice, which a late epilog of the first run does not release.
+// TestRequeuedDuringProlog requeues a job while its slice is made. The epilog, which already sends
+// the next restart count, releases the slice. The next run gets its own slice, which a late epilog
+// of the first run does not release.
 func TestRequeuedDuringProlog(t *testing.T) {
 	w := newWorld(t, 1)
 	id, req := w.startedOnly("2g.10gb:1")

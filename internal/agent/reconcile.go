@@ -16,8 +16,9 @@ import (
 	"caelum/internal/slurm"
 )
 
-// load reads the ledger into memory, and reports whether the node was rebooted since the last start. After a reboot it
-// clears the ledger, since the earlier instances and jobs no longer exist.
+// load reads the ledger into memory, and reports whether the node was rebooted since the last
+// start. After a reboot it clears the ledger, because the earlier instances and jobs no longer
+// exist.
 func (a *Agent) load() (rebooted bool, err error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -69,7 +70,8 @@ func (a *Agent) load() (rebooted bool, err error) {
 // opening the instance to a user and writing the lease, or between creating the instance and closing it to users.
 func (a *Agent) closeIdle() { a.closeIdleOn(a.cards) }
 
-// closeIdleOn is like closeIdle, for some GPUs. No prolog may use these GPUs during the call.
+// closeIdleOn is like closeIdle, but only for the given GPUs. No prolog may use these GPUs during
+// the call.
 func (a *Agent) closeIdleOn(cards []*card) {
 	var idle []placed
 	a.mu.Lock()
@@ -108,8 +110,8 @@ func (a *Agent) compareGPUs() error {
 	return all
 }
 
-// compareGPU is like compareGPUs, for one GPU. If the GPU was lost, compareGPU checks whether the driver can reach it
-// again.
+// compareGPU is like compareGPUs, but for one GPU. If the GPU was lost, compareGPU checks whether
+// the driver can reach it again.
 func (a *Agent) compareGPU(g int, c *card) error {
 	c.hardware.Lock()
 	defer c.hardware.Unlock()
@@ -119,7 +121,7 @@ func (a *Agent) compareGPU(g int, c *card) error {
 	return a.takeBack(g, c)
 }
 
-// repair is compareGPU for a usable GPU. The caller holds the GPU's hardware lock.
+// repair is the part of compareGPU for a usable GPU. The caller holds the GPU's hardware lock.
 func (a *Agent) repair(g int, c *card) error {
 	found, err := a.hw.Instances(g)
 	if errors.Is(err, gpu.ErrLost) {
@@ -131,8 +133,8 @@ func (a *Agent) repair(g int, c *card) error {
 	} else if err != nil {
 		return err
 	}
-	// No driver call is in progress on this GPU. Its intents therefore remain from a crash, or from a time when the
-	// ledger could not be written.
+	// No driver call is in progress on this GPU. Any intents of the GPU are therefore left from
+	// a crash, or from a time when the ledger could not be written.
 	intents, err := a.ledger.Intents()
 	if err != nil {
 		return err
@@ -287,7 +289,7 @@ func (a *Agent) releaseGone(ctx context.Context) error {
 		}
 		if !errors.Is(err, slurm.ErrNoJob) && j.Present() && slices.Contains(j.Nodes, a.cfg.Node) && keeps(l, j) {
 			a.usage.Confirm(l.Job)
-			continue // the job is here: it started after the list was read
+			continue // the job is on this node, because it started after the list was read
 		}
 		a.log.WithField("job", l.Job).Warn("the job ended without an epilog; releasing its slices")
 		if err := a.releaseJob(ctx, l.Job, l.Restart, true); err != nil {

@@ -14,7 +14,7 @@ type class int
 const (
 	none    class = iota // no error
 	unclear              // the job's record is inconsistent or unreadable, which any user can cause
-	later                // slurmctld does not answer, which is not a defect of the node
+	later                // slurmctld does not answer; this is not a defect of the node
 	defect               // this node cannot query slurmctld
 )
 

@@ -16,7 +16,8 @@ import (
 	"caelum/internal/slurm/slurmtest"
 )
 
-// records is a Fake with one additional job, for which squeue and scontrol print the output that the test sets.
+// records is a Fake with one additional job. The test sets the output that squeue and scontrol
+// print for this job.
 type records struct {
 	*slurmtest.Fake
 	client *slurm.Client
@@ -30,7 +31,7 @@ type records struct {
 type output struct {
 	fields map[string]string // of squeue, by column
 	show   string            // of scontrol show job
-	nodes  string            // the node list in every second answer of squeue
+	nodes  string            // the node list that every second answer of squeue contains
 	failAt int               // the number of the first command that fails; all later commands fail too
 	stderr string            // the message of a command that fails
 }
@@ -129,7 +130,8 @@ const (
 		"   MinCPUsNode=1 MinMemoryNode=0 MinTmpDiskNode=0\n   Power=\n"
 )
 
-// with returns the fields of a healthy record, followed by lines, which replace earlier fields.
+// with returns the fields of a healthy record, followed by the given lines. These lines replace
+// earlier fields.
 func with(lines string) string { return healthyFields + "\n" + lines }
 
 // gave returns the healthy output of scontrol with another allocation.
@@ -137,7 +139,7 @@ func gave(gres string) string {
 	return strings.Replace(healthyShow, "gpu:a100:1(IDX:0),mig:1g.5gb(CNT:1)", gres, 1)
 }
 
-// jobRecords are the first records of FuzzRecords.
+// jobRecords contains the seed inputs of FuzzRecords.
 var jobRecords = []struct {
 	fields, show, nodes, stderr string
 	failAt, slots               uint8
@@ -168,8 +170,8 @@ var jobRecords = []struct {
 	{"", "", "", "", 0, 1},
 }
 
-// FuzzRecords checks that the prolog on a healthy node succeeds for any record of a job and any error of Slurm's
-// commands. The job gets its lease, is refused through its lease file, or is requeued.
+// FuzzRecords checks that the prolog on a healthy node succeeds for any record of a job and any
+// error of Slurm's commands. The job gets its lease, or an error in its lease file, or is requeued.
 func FuzzRecords(f *testing.F) {
 	if os.Getuid() != 0 {
 		f.Skip("needs root to own devices")

@@ -18,9 +18,9 @@ import (
 
 // The agent writes a lease file after the lease is in the ledger, and removes the file before it removes the lease from
 // the ledger. Therefore, if a lease file exists and its lease is missing from the ledger, the ledger was lost or is too
-// old. Its file was removed or emptied, or SQLite silently dropped the end of a damaged journal. The agent then
-// restores the lease from the lease file and the instances on the GPUs, before it uses any instance that the ledger
-// lists as idle.
+// old. The ledger's file was removed or emptied, or SQLite silently dropped the end of a damaged journal. The agent
+// then restores the lease from the lease file and the instances on the GPUs, before it uses any instance that the
+// ledger lists as idle.
 //
 // The idle instances of a lost ledger cannot be distinguished from those of another tool. These instances stay foreign
 // until root adopts them (adopt.go).

@@ -111,8 +111,9 @@ func spotsOf(l api.Lease) (all []string) {
 	return all
 }
 
-// TestOldLedger checks a ledger that is too old, for example because SQLite dropped the end of a damaged journal. An
-// instance that is idle by the ledger, or leased to another job, belongs to the job whose lease file names it.
+// TestOldLedger checks a ledger that is too old, for example because SQLite dropped the end of a
+// damaged journal. If a lease file names an instance that is idle in the ledger or leased to
+// another job there, the instance belongs to the job of the lease file.
 func TestOldLedger(t *testing.T) {
 	for name, between := range map[string]func(*world) (old uint32){
 		"from before any job": func(*world) uint32 { return 0 },
@@ -176,7 +177,8 @@ func (w *world) granted(profile string) api.Slice {
 	return l.Slices[0]
 }
 
-// startError starts an agent and returns its error. It stops an agent that starts.
+// startError starts an agent and returns its error. If the agent starts without an error,
+// startError stops it.
 func (w *world) startError() error {
 	log := logrus.New()
 	log.SetOutput(&syncWriter{w: &w.log})

@@ -38,8 +38,9 @@ func (a *Agent) releaseJob(ctx context.Context, id uint32, restart int, gone boo
 		a.publisher.publishSoon()
 		return nil
 	}
-	// If slurmctld does not answer, its counts are still safe, because it counts exactly the released slices as free.
-	// The plugin disconnects after 5 s. Publishing continues, for up to 10 s in total.
+	// If slurmctld does not answer, its counts are still safe, because it counts exactly the
+	// released slices as free. The plugin disconnects after 5 s. The publishing pass continues
+	// for up to 10 s in total.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	if err := a.Publish(ctx); err != nil && !errors.Is(err, errBusy) {
@@ -48,8 +49,8 @@ func (a *Agent) releaseJob(ctx context.Context, id uint32, restart int, gone boo
 	return nil
 }
 
-// release closes the lease's slices to the user and ends the lease. again reports whether the slice is already offered
-// again, for the next waiting job.
+// release closes the lease's slices to the user and ends the lease. again reports whether the slice
+// is already offered to the next waiting job.
 func (a *Agent) release(lease api.Lease, gone bool) (again bool, err error) {
 	var closed []placed
 	for _, s := range lease.Slices {

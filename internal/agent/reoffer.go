@@ -16,7 +16,7 @@ import (
 // requests one slice of the same profile.
 type next struct {
 	profile string
-	jobs    int // consecutive jobs of this kind
+	jobs    int // the number of consecutive jobs of this kind
 }
 
 // nextOn returns next for a member of a plan. It is empty unless the first job without a spot requests a single slice
@@ -52,7 +52,7 @@ func (n *node) offerAgain(lease api.Lease) bool {
 	if in := c.ours[p]; !ok || in == nil || in.UUID != s.UUID || !in.idle() || !c.Model.Fits(n.offers[s.GPU], p) {
 		return false
 	}
-	n.offers = slices.Clone(n.offers) // the plan in force still uses the original
+	n.offers = slices.Clone(n.offers) // a copy, because the plan in force still uses the original
 	n.offers[s.GPU] = n.offers[s.GPU].With(p)
 	n.next.jobs--
 	return true

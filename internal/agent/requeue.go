@@ -13,14 +13,14 @@ import (
 )
 
 // maxRequeues limits how often a job is requeued because its slices are not available. After the last requeue the job
-// stays held, with the reason. Requeues are not counted while processes of ended jobs keep slices in use, since another
-// user could have started these processes.
+// stays held, with the reason. Requeues are not counted while processes of ended jobs keep slices in use, because
+// another user could have started these processes.
 const maxRequeues = 3
 
-// requeueOrRefuse handles a job whose slices are not available now, for the given reason. It requeues and holds a batch
-// job that allows a requeue, and adds a tag, because of which an agent releases the job when its slices are offered.
-// For any other job, the reason becomes the error of the lease. When requeueOrRefuse gives up on a job, it writes
-// missing and the node into the job's admin_comment.
+// requeueOrRefuse handles a job whose slices are not available now, for the given reason. If the job is a batch job
+// that allows a requeue, requeueOrRefuse requeues and holds it. It also adds a tag, so that an agent releases the job
+// when its slices are offered. For any other job, the reason becomes the error of the lease. When requeueOrRefuse gives
+// up on a job, it writes missing and the node into the job's admin_comment.
 func (a *Agent) requeueOrRefuse(
 	ctx context.Context,
 	job slurm.Job,
@@ -69,7 +69,7 @@ func list(wants []offer.Want) string {
 	return strings.Join(all, ",")
 }
 
-// requeuedTag returns the tag of a job that was requeued this many times, or "" for 0.
+// requeuedTag returns the tag for a job that was requeued n times, or "" if n is 0.
 func requeuedTag(times int) string {
 	if times == 0 {
 		return ""

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpu returns the processor time that this process has used so far.
+// cpu returns the CPU time that this process has used so far.
 func cpu(b *testing.B) time.Duration {
 	var r unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {

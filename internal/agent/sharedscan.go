@@ -6,8 +6,8 @@ import (
 	"caelum/internal/gpu"
 )
 
-// searches lets the prologs that begin while a scan runs share the next scan. The running scan does not serve them,
-// since it may have begun before their instances were closed.
+// searches lets the prologs that begin while a scan runs share the next scan. The running scan does
+// not serve them, because it may have begun before their instances were closed.
 type searches struct {
 	mu      sync.Mutex
 	next    *search

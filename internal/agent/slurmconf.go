@@ -7,9 +7,9 @@ import (
 	"caelum/internal/slurm"
 )
 
-// slurmConfig returns slurmctld's configuration. The configuration is read once, since the settings that the agent uses
-// change only when every slurmd is restarted. If leases cannot work with a setting, the error names the setting, and
-// the agent publishes nothing.
+// slurmConfig returns slurmctld's configuration. The configuration is read once, because the settings that the agent
+// uses change only when every slurmd is restarted. If leases cannot work with a setting, the error names the setting,
+// and the agent publishes nothing.
 func (a *Agent) slurmConfig(ctx context.Context) (slurm.Config, error) {
 	a.slurmMu.Lock()
 	defer a.slurmMu.Unlock()

@@ -30,11 +30,12 @@ func TestSoak(t *testing.T) {
 
 type soaker struct {
 	*world
-	mu  sync.Mutex // protects rng, since hooks run in other goroutines
+	mu  sync.Mutex // protects rng, because hooks run in other goroutines
 	rng *rand.Rand
-	// scheduler is held while slurmctld starts jobs, and by the oracle, whose reads must be consistent.
+	// scheduler is held while slurmctld starts jobs. The oracle also holds it, because the
+	// oracle's reads must be consistent.
 	scheduler sync.Mutex
-	// quiet keeps slurmctld from starting jobs while the test waits for prologs.
+	// quiet prevents slurmctld from starting jobs while the test waits for prologs.
 	quiet atomic.Bool
 	// restart makes slurmctld restart before the next pass.
 	restart atomic.Bool
@@ -59,9 +60,9 @@ func soak(t *testing.T, seed uint64, steps int) {
 			s.prolog(j)
 		}()
 	})
-	// slurmctld restarts only before a pass reads its state. A restart between a pass's read and its write would clear
-	// used counts on which the write relies. More would then be free until the pass has read again (docs/internals.md,
-	// step 6; TestReconfigureBeforeTheRaise), and the oracle would report that.
+	// slurmctld restarts only before a pass reads its state. A restart between a pass's read and its write would
+	// clear used counts on which the write relies. More slices would then be free until the pass has read the node
+	// again (docs/internals.md, step 6; TestReconfigureBeforeTheRaise), and the oracle would report them.
 	s.fake.Before(func(c slurmtest.Call) error {
 		if c.Op == "Nodes" && s.restart.Swap(false) {
 			if nodes := s.below(4); nodes > 0 {
@@ -156,7 +157,8 @@ func (s *soaker) restartSomething() {
 	}
 }
 
-// tick makes slurmctld start the jobs that fit, unless the oracle is checking a write.
+// tick makes slurmctld start the jobs for which there is room, unless the oracle is checking a
+// write.
 func (s *soaker) tick() {
 	if !s.quiet.Load() && s.scheduler.TryLock() {
 		defer s.scheduler.Unlock()
@@ -164,7 +166,7 @@ func (s *soaker) tick() {
 	}
 }
 
-// publish2 publishes, and accepts errBusy.
+// publish2 publishes, and ignores errBusy.
 func (s *soaker) publish2() {
 	if err := s.agent.Publish(context.Background()); err != nil && !errors.Is(err, errBusy) {
 		s.t.Fatalf("publish: %v", err)
@@ -193,8 +195,9 @@ func (s *soaker) overlaps() {
 }
 
 // check is the oracle. After a write, slurmctld may allocate as many slices of each profile as its total minus its used
-// count. These slices must fit on the GPUs together with the running jobs: a job with a lease at its place, any other
-// job anywhere. A completing job does not count, since no job starts on the node before its epilog has published.
+// count. These slices must fit on the GPUs together with the running jobs: a job with a lease at its place, and any
+// other job at any place. A completing job is ignored, because no job starts on the node before its epilog has
+// published.
 func (s *soaker) check(c slurmtest.Call) {
 	s.scheduler.Lock()
 	defer s.scheduler.Unlock()

@@ -13,8 +13,9 @@ func (p *publisher) account(ctx context.Context, jobs []slurm.Job) error {
 	here := map[uint32]slurm.Job{}
 	for _, j := range jobs {
 		here[j.ID] = j
-		// A job that is ending gets no slices: if its prolog still runs, the prolog is refused. The request of a job
-		// with an unreadable record is not known, so slurmctld may have given it slices.
+		// A job that is ending gets no slices. If its prolog still runs, it gets an error.
+		// If a job's record is unreadable, its request is not known, so slurmctld may have
+		// allocated slices to it.
 		if !j.Holds() || !asksForSlices(j) && j.Problem == "" || p.accounted(j.ID, j.Restarts) {
 			continue
 		}

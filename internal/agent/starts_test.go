@@ -8,7 +8,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// odd is a slurmctld that returns an unclear record for some jobs.
+// odd is a Fake that returns an unclear record for some jobs.
 type odd struct {
 	Controller
 	unclear map[uint32]bool   // the record of the allocation is ambiguous
@@ -50,7 +50,7 @@ func (o odd) shown(jobs []slurm.Job) []slurm.Job {
 // pendingCase is a job and the pending lease that it gets.
 type pendingCase struct {
 	job     slurm.Job
-	unclear bool   // its record is unclear
+	unclear bool   // the job's record is unclear
 	problem string // the field of its listed request that is unreadable
 	wants   string
 }
@@ -117,7 +117,7 @@ func testPendingLease(t *testing.T, tc pendingCase) {
 			reads++
 		}
 	}
-	if reads > 1+1 { // the test itself reads the job once
+	if reads > 1+1 { // includes one read by the test itself
 		t.Errorf("the job was read %d times", reads)
 	}
 	w.fake.Finish(id)
@@ -129,7 +129,8 @@ func testPendingLease(t *testing.T, tc pendingCase) {
 	}
 }
 
-// TestSlicesWithoutSlots checks that a job with slices and no slots does not keep other jobs from the GPU.
+// TestSlicesWithoutSlots checks that a job with slices and no slots does not prevent other jobs
+// from using the GPU.
 func TestSlicesWithoutSlots(t *testing.T) {
 	w := newWorld(t, 1)
 	j := job(1, "1g.5gb:7")

@@ -19,7 +19,8 @@ type stranger struct {
 	why string
 }
 
-// strangerOn is the key that limits log lines about strangers, since a user can start many such processes.
+// strangerOn is the key that limits log lines about strangers, because a user can start many such
+// processes.
 type strangerOn struct {
 	uuid string
 	job  uint32
@@ -80,9 +81,10 @@ func (a *Agent) strange(pid int, job, uid uint32) (gpu.Process, string) {
 	return p, strangeness(p, paths, job, uid, a.jobCgroups())
 }
 
-// strangeness returns the reason why a process with these cgroups does not belong to a job of user uid, or "" if the
-// process does belong to the job. If the name of the cgroup contains a job id, strangeness compares the job ids,
-// otherwise the users. jobCgroups is set if Slurm puts every process of a job into a cgroup of the job.
+// strangeness returns the reason why a process with these cgroups does not belong to a job of the user uid. It
+// returns "" if the process belongs to the job. If the name of the cgroup contains a job id, strangeness compares
+// the job ids. Otherwise it compares the users. jobCgroups is set if Slurm puts every process of a job into a cgroup
+// of the job.
 func strangeness(p gpu.Process, cgroups []string, job, uid uint32, jobCgroups bool) string {
 	in, named := slurmJob(cgroups)
 	switch {
@@ -100,8 +102,9 @@ func strangeness(p gpu.Process, cgroups []string, job, uid uint32, jobCgroups bo
 
 // slurmJob returns the job to which a process belongs according to its cgroups: /slurm/uid_U/job_J/... or
 // /system.slice/slurmstepd.scope/job_J/... If several slurmd run on one host, these names contain the NodeName. named
-// reports whether the process is in a cgroup of Slurm. job is 0 if the name of the job's cgroup is not the job id (from
-// Slurm 26.05 on it is the SLUID). Cgroups below user.slice are ignored, since users can make them with any name.
+// reports whether the process is in a cgroup of Slurm. job is 0 if the name of the job's cgroup is not the job id
+// (since Slurm 26.05 it is the SLUID). Cgroups below user.slice are ignored, because users can make such cgroups with
+// any name.
 func slurmJob(paths []string) (job uint32, named bool) {
 	for _, path := range paths {
 		parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
@@ -163,7 +166,8 @@ func (a *Agent) ended(g int, uuid string, ended, left []gpu.Process) {
 	}
 }
 
-// noteOn names the processes that hold or use an instance but do not belong to its job. The caller holds a.mu.
+// noteOn returns a text that names the processes that hold or use an instance but do not belong to
+// its job. The caller holds a.mu.
 func noteOn(in *instance) string {
 	var names []string
 	for _, s := range in.strangers {

@@ -175,8 +175,8 @@ func (h *held) setuid(pid int) {
 const setuid = -20001
 
 // TestHolderEnded checks that a process of the last user that keeps a slice open is ended before another job gets the
-// slice, by default only if Slurm confines jobs to their devices. A process of another user is not ended, since it may
-// have received the descriptor from the last user.
+// slice, by default only if Slurm confines jobs to their devices. A process of another user is not ended, because the
+// last user may have sent the descriptor to it.
 func TestHolderEnded(t *testing.T) {
 	for _, c := range []struct {
 		name, foreign string

@@ -17,8 +17,8 @@ import (
 // ledger does not contain N yet, guessTotal estimates N.
 //
 // If the whole total is already counted under closed when an agent starts, this does not prove a reset, because
-// CloseOffers may have written the record. The sum of a record with offers is not always N either: after a restart of
-// slurmd, Slurm 22.05 sets closed back to N and keeps the offers.
+// CloseOffers may have written the record. The sum of the counts in a record with offers is not always N either,
+// because Slurm 22.05 sets closed back to N after a restart of slurmd and keeps the offers.
 func (p *publisher) learnTotal(node slurm.Node) error {
 	if _, ok := node.Gres.Profiles()[slurm.ClosedType]; !ok {
 		return fmt.Errorf(

@@ -24,8 +24,9 @@ func (w *world) requeued(id uint32) slurm.Job {
 	return j
 }
 
-// TestJobWithoutASize checks that a job with GPUs and no slice is refused, and gets a profile before its next run: the
-// profile that job_submit.lua chose at submission, or otherwise the node's default.
+// TestJobWithoutASize checks that a job with GPUs and no slice gets no lease, and gets a profile
+// before its next run. This is the profile that job_submit.lua chose at the submission, or the
+// node's default.
 func TestJobWithoutASize(t *testing.T) {
 	for name, tc := range map[string]struct{ comment, size string }{
 		"not seen by job_submit.lua":    {"", "3g.20gb"},
@@ -55,8 +56,8 @@ func TestJobWithoutASize(t *testing.T) {
 	}
 }
 
-// TestUncountedSlices checks that no job gets a slice that slurmctld has not allocated to it. The job is requeued if it
-// allows a requeue, otherwise refused with the reason.
+// TestUncountedSlices checks that no job gets a slice that slurmctld has not allocated to it. The
+// job is requeued if it allows a requeue. Otherwise it gets an error that contains the reason.
 func TestUncountedSlices(t *testing.T) {
 	exclusive := func(j slurm.Job) slurm.Job { j.Exclusive = true; return j }
 	interactive := func(j slurm.Job) slurm.Job { j.Batch = false; return j }
@@ -142,8 +143,8 @@ func TestSlicesRemovedAgainAndAgain(t *testing.T) {
 	}
 }
 
-// TestOtherGRESOfRequeuedJob: a requeued job that gets its profile from an agent keeps its other GRES. From Slurm 23.11
-// on, an update replaces the whole list.
+// TestOtherGRESOfRequeuedJob checks that a requeued job that gets its profile from an agent keeps
+// its other GRES, although an update replaces the whole list since Slurm 23.11.
 func TestOtherGRESOfRequeuedJob(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()

@@ -76,12 +76,13 @@ func TestProcessesNotListed(t *testing.T) {
 	}
 }
 
-// lost is a driver whose GPU falls off the bus.
+// lost is a driver that reports a GPU as fallen off the bus.
 type lost struct{ gpu.Hardware }
 
 func (lost) Instances(int) ([]gpu.Instance, error) { return nil, gpu.ErrLost }
 
-// TestLostWhileServing loses a GPU while jobs are served and the plan is logged, for the race detector.
+// TestLostWhileServing makes a GPU fall off the bus while jobs are served and the plan is logged.
+// The race detector checks this run.
 func TestLostWhileServing(t *testing.T) {
 	w := newWorld(t, 1)
 	w.agent.hw = lost{w.node.NVML}

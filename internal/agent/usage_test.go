@@ -24,7 +24,8 @@ import (
 	"caelum/internal/usage/usagetest"
 )
 
-// learning is a world whose agents have a repository, an accounting and a clock that the test sets.
+// learning is a world whose agents have a repository, access to an emulated slurmdbd, and a clock
+// that the test sets.
 type learning struct {
 	*world
 	repo     *usagetest.Repository
@@ -52,7 +53,7 @@ func (l *learning) start() {
 	l.samplers = map[int]*usage.Sampler{}
 }
 
-// sample advances the clock by a second and samples a GPU.
+// sample advances the clock by one second and samples a GPU.
 func (l *learning) sample(g int) {
 	l.clock += time.Second
 	l.agent.sampleOnce(g, l.samplers)
@@ -116,8 +117,9 @@ func (l *learning) finish(id uint32) predict.Run {
 	return runs[k]
 }
 
-// TestObservedRun checks the normal case: the memory of a job rises and falls, its owner sees the usage, and at the end
-// the repository contains a run with peak, quantiles and duration under the key that job_submit.lua gave the job.
+// TestObservedRun checks the normal case: the memory of a job rises and falls, its owner sees the
+// usage, and at the end the repository contains a run with peak, quantiles and duration. The run
+// has the key that job_submit.lua computed for the job.
 func TestObservedRun(t *testing.T) {
 	l := newLearning(t, 1)
 	j := job(1, "2g.10gb:1")
@@ -140,7 +142,7 @@ func TestObservedRun(t *testing.T) {
 		t.Errorf("while it runs its owner sees %+v, %v", got.Slices[0].Use, err)
 	}
 	r := l.finish(id)
-	const bins = 128 // of a slice's memory
+	const bins = 128 // the share of a slice's memory
 	bin := float64(slice.MemoryMiB) / bins
 	if r.Samples != len(all) || r.PeakMiB != 5555 || r.MedianMiB < 4321 || r.MedianMiB > 4321+bin ||
 		r.HighMiB != 5555 ||
@@ -303,8 +305,8 @@ func TestEndedWithoutAnAgent(t *testing.T) {
 	}
 }
 
-// TestEpilogNeverCame checks the run of a job that slurmctld still showed at the agent's start and whose epilog never
-// called the agent. The run contains the samples up to its end.
+// TestEpilogNeverCame checks the run of a job that slurmctld still shows when the agent starts and
+// whose epilog never calls the agent. The run must contain the samples up to the end of the job.
 func TestEpilogNeverCame(t *testing.T) {
 	l := newLearning(t, 1)
 	id := l.startNow("1g.5gb:1")
@@ -335,7 +337,7 @@ func TestEpilogNeverCame(t *testing.T) {
 	}
 }
 
-// TestAgentEnds checks that an agent that is stopped stores its observations for the next agent.
+// TestAgentEnds checks that an agent stores its observations for the next agent when it is stopped.
 func TestAgentEnds(t *testing.T) {
 	l := newLearning(t, 1)
 	id := l.startNow("1g.5gb:1")

@@ -7,12 +7,12 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Without this method, only root would see other users' jobs.
+// If Agent did not have this method, only root would see other users' jobs.
 var _ api.Private = (*Agent)(nil)
 
-// VisibleTo implements api.Private. It returns the level of other users' data that a user may see. A user never sees
-// more data than slurmctld shows that user. In contrast to slurmctld, the agent shows no additional data to operators
-// and account coordinators.
+// VisibleTo implements api.Private. It returns how much of other users' data a user may see. This is never more than
+// slurmctld shows to that user. In contrast to slurmctld, the agent shows no additional data to operators and account
+// coordinators.
 func (a *Agent) VisibleTo(uid uint32) api.Visibility {
 	c := a.privacy.Load()
 	switch slurmUser, known := slurmUserOf(c); {

@@ -36,7 +36,8 @@ func (n *node) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
 			n.sizeOf(job),
 		)
 	case wholeNode:
-		// An --exclusive job is allocated every GRES of the node, including closed. Only the request is carved.
+		// slurmctld allocates every GRES of the node to an --exclusive job, including
+		// closed. The agent carves only the requested slices.
 		granted = requested
 		if len(requested) == 0 && asksForGPU(job) {
 			return nil, n.noSize(job, max(job.GPUsPerNode(), 1))
@@ -91,8 +92,8 @@ func (n *node) noSize(job slurm.Job, gpus int) error {
 	}
 }
 
-// sizeOf returns the profile of a job that names no profile: the profile that job_submit.lua chose at the submission,
-// else the node's default.
+// sizeOf returns the profile of a job that names no profile. This is the profile that
+// job_submit.lua chose at the submission, or otherwise the node's default.
 func (n *node) sizeOf(job slurm.Job) string {
 	if size := tags.Value(job.AdminComment, tags.Size); slices.Contains(n.profiles, size) {
 		return size

@@ -36,7 +36,7 @@ type world struct {
 	procs *gpu.Processes
 	agent *Agent
 	stop  func()
-	ctl   Controller // for agents that start from now on; fake by default
+	ctl   Controller // for agents that start from now on; the fake by default
 
 	prologs sync.WaitGroup
 	mu      sync.Mutex
@@ -145,14 +145,14 @@ func (w *world) prolog(j slurm.Job) {
 		slots += g.Count
 	}
 	if slots == 0 {
-		return // the plugin does not call the agent
+		return // because the plugin does not call the agent
 	}
 	req := api.LeaseRequest{Restart: j.Restarts, UID: 20001, GID: 20001}
 	for i := range slots {
 		req.Slots = append(req.Slots, i)
 	}
 	a := w.current()
-	for a == nil { // the agent is restarting: the plugin asks again
+	for a == nil { // the agent is restarting, so the plugin repeats its call
 		time.Sleep(time.Millisecond)
 		a = w.current()
 	}
@@ -224,8 +224,8 @@ func (w *world) state(id uint32) string {
 	return j.State
 }
 
-// offers returns the number of slices of each profile that slurmctld could allocate now: the total minus the used
-// count.
+// offers returns the number of slices of each profile that slurmctld could allocate now, which is
+// the total minus the used count.
 func (w *world) offers() map[string]int {
 	w.t.Helper()
 	n, err := w.fake.Node(context.Background(), "n1")

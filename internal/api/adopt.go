@@ -6,7 +6,7 @@ import (
 	"net/http"
 )
 
-// AdoptRequest names the foreign instances that the agent is to manage from now on.
+// AdoptRequest names the foreign instances that the agent is asked to adopt.
 type AdoptRequest struct {
 	// UUIDs are the UUIDs of the MIG devices of these instances. An empty list means every foreign instance of the
 	// node.

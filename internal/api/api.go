@@ -13,7 +13,7 @@ const RootSocketName = "root.sock"
 
 // LeaseRequest describes a job for which the prolog requests a lease.
 type LeaseRequest struct {
-	// Restart is SLURM_JOB_RESTART_COUNT: a requeued job keeps its id.
+	// Restart is SLURM_JOB_RESTART_COUNT. It is needed because a requeued job keeps its id.
 	Restart   int    `json:"restart"`
 	UID       uint32 `json:"uid"`
 	GID       uint32 `json:"gid"`
@@ -23,9 +23,9 @@ type LeaseRequest struct {
 	// MIG is the value of --mig at submission: a profile, "auto", or empty if the option was not given. The value comes
 	// from the user's environment. Only its characters and length are checked.
 	MIG string `json:"mig,omitempty"`
-	// Wait is the time in seconds for which the plugin will still repeat the request after status 503. When this time
-	// has passed, the agent refuses the job or requeues it, so that the prolog succeeds. An older plugin sends no Wait,
-	// which reads as 0. Its prolog then fails instead.
+	// Wait is the time in seconds for which the plugin will still repeat the request after status 503. When this
+	// time has passed, the agent requeues the job or writes an error into its lease file, so that the prolog
+	// succeeds. An older plugin sends no Wait, and Wait is then 0. The prolog of such a plugin fails instead.
 	Wait float64 `json:"wait,omitempty"`
 }
 
@@ -43,7 +43,8 @@ type Slice struct {
 	MemoryMiB uint64 `json:"memory_mib"`
 	UUID      string `json:"uuid"`
 	Reused    bool   `json:"reused,omitempty"`
-	// Use is the last usage sample. Only the replies to Job and Status contain it; it is nil if there is no sample yet.
+	// Use is the last usage sample, or nil if there is no sample yet. Only the replies to Job
+	// and Status contain the sample.
 	Use *Use `json:"use,omitempty"`
 }
 
@@ -72,7 +73,7 @@ type Lease struct {
 	Fingerprint string  `json:"work,omitempty"`
 	Slots       []int   `json:"slots"`
 	Slices      []Slice `json:"slices"`
-	// Error, if not empty, is the message that task_init prints. The task is then not started.
+	// If Error is not empty, task_init prints this message, and the task does not start.
 	Error string `json:"error,omitempty"`
 	// Since is the time at which the lease was granted. End is the latest time at which Slurm ends the job, or 0 if the
 	// job has no time limit. Both are in Unix seconds.
@@ -86,14 +87,15 @@ type Status struct {
 	Version string  `json:"version"`
 	GPUs    []GPU   `json:"gpus"`
 	Leases  []Lease `json:"leases"`
-	// Profiles are the profiles that the agent offers, under the driver's names, smallest first. Stale are the profiles
-	// that slurm.conf gives the node but the driver does not report.
+	// Profiles lists the profiles that the agent offers, under the driver's names, smallest
+	// first. Stale lists the profiles that slurm.conf contains for the node although the driver
+	// does not report them.
 	Profiles []string `json:"profiles"`
 	Stale    []string `json:"stale_profiles,omitempty"`
 	// Reserved describes the slices on this node that are reserved for the first job that has to wait; nil if there are
 	// none.
 	Reserved *Reservation `json:"reserved,omitempty"`
-	// Published is the total of each profile in slurmctld after the last successful pass.
+	// Published contains the total of each profile in slurmctld after the last successful pass.
 	Published map[string]int `json:"published"`
 	// PublishedAt is the time of that pass, in Unix seconds. PublishError is the error of the last pass, or empty if
 	// the pass succeeded.

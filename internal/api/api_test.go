@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// fake is a handler that records the calls. Lease first returns the errors in failing, then leases.
+// fake is a handler that records the calls. Its method Lease first returns the errors in failing
+// one by one, and then leases.
 type fake struct {
 	failing  []error
 	asked    []LeaseRequest

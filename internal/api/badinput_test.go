@@ -27,7 +27,7 @@ func talk(t *testing.T, dir, request string, answers int) (codes []int, bodies [
 		t.Fatal(err)
 	}
 	defer c.Close()
-	go io.WriteString(c, request) // the agent may stop reading before the end
+	go io.WriteString(c, request) // an error is ignored, because the agent may stop reading before the end
 	r := bufio.NewReader(c)
 	for range answers {
 		resp, err := http.ReadResponse(r, nil)
@@ -44,8 +44,8 @@ func post(path, body string) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: caelumd\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
 }
 
-// TestMalformedRequests checks that the server refuses a malformed request with the reason and does not call the
-// handler.
+// TestMalformedRequests checks that the server rejects a malformed request with the reason and does
+// not call the handler.
 func TestMalformedRequests(t *testing.T) {
 	f := &fake{}
 	dir := serve(t, f)
@@ -105,8 +105,8 @@ func TestMalformedRequests(t *testing.T) {
 	}
 }
 
-// TestUnusualRequests checks that unusual but valid requests are served: several calls on one connection, a body in
-// chunks, a key of a newer plugin.
+// TestUnusualRequests checks that the server accepts unusual but valid requests, such as several
+// calls on one connection, a body in chunks, or a key that only a newer plugin sends.
 func TestUnusualRequests(t *testing.T) {
 	f := &fake{}
 	dir := serve(t, f)
@@ -124,8 +124,8 @@ func TestUnusualRequests(t *testing.T) {
 	}
 }
 
-// TestFullDiskIsTemporary checks that a full disk gives status 503, so that the prolog asks again, and that the message
-// names the file.
+// TestFullDiskIsTemporary checks that the server replies with status 503 if a disk is full, so that
+// the prolog repeats its call, and that the message names the file.
 func TestFullDiskIsTemporary(t *testing.T) {
 	f := &fake{
 		failing: []error{
@@ -178,7 +178,7 @@ func dialAs(t *testing.T, dir string, uid int) net.Conn {
 func publicDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, d := range []string{dir, filepath.Dir(dir)} { // the test made both, with mode 0700
+	for _, d := range []string{dir, filepath.Dir(dir)} { // the test made both directories, with mode 0700
 		if err := os.Chmod(d, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -186,8 +186,8 @@ func publicDir(t *testing.T) string {
 	return dir
 }
 
-// countOpen returns how many of the connections the agent keeps open. It reads without waiting, since a closed
-// connection gives its end of file immediately.
+// countOpen returns the number of connections that the agent keeps open. It reads without waiting,
+// because a read from a closed connection returns the end of file immediately.
 func countOpen(t *testing.T, all []net.Conn) (n int) {
 	t.Helper()
 	for _, c := range all {
@@ -205,7 +205,8 @@ func countOpen(t *testing.T, all []net.Conn) (n int) {
 	return n
 }
 
-// TestIdleConnections opens many idle connections as other users. The limits then shut out users, but never root.
+// TestIdleConnections opens many idle connections as other users. The limits must then keep out
+// other users, but never root.
 func TestIdleConnections(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root to connect as others")
@@ -217,7 +218,7 @@ func TestIdleConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := NewServer(f)
-	s.ReadHeaderTimeout = time.Hour // longer than the test, so that the connections stay open
+	s.ReadHeaderTimeout = time.Hour // longer than the test, so that the connections remain open
 	go s.Serve(l)
 	t.Cleanup(func() { s.Close() })
 	root := NewClient(dir)
@@ -286,7 +287,7 @@ func TestSlowClients(t *testing.T) {
 			}
 			defer c.Close()
 			io.WriteString(c, begun)
-			c.SetReadDeadline(time.Now().Add(time.Minute)) // only keeps a broken test from hanging
+			c.SetReadDeadline(time.Now().Add(time.Minute)) // only prevents a broken test from hanging
 			if _, err := io.ReadAll(c); err != nil {
 				t.Errorf("the connection is not closed: %v", err)
 			}
@@ -297,7 +298,7 @@ func TestSlowClients(t *testing.T) {
 	}
 }
 
-// refuser is a fake that counts refused calls.
+// refuser is a fake that counts the rejected calls.
 type refuser struct {
 	*fake
 	refused atomic.Int32

@@ -23,7 +23,8 @@ const maxAnswer = 4 << 20
 // retryEvery is the pause between two attempts of Retry.
 const retryEvery = 250 * time.Millisecond
 
-// Client calls the agent of this node. It keeps no connection between calls, so an idle client has no goroutine.
+// Client calls the agent of this node. A client keeps no connection between calls, so an idle
+// client needs no goroutine.
 type Client struct {
 	socket string
 	http   *http.Client
@@ -144,7 +145,7 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 		}
 		body = bytes.NewReader(text)
 	}
-	// The host name has no meaning: the dialer always connects to the socket.
+	// The host name has no meaning, because the dialer always connects to the socket.
 	req, err := http.NewRequestWithContext(ctx, method, "http://caelumd"+path, body)
 	if err != nil {
 		return err

@@ -20,8 +20,8 @@ import (
 	"caelum/internal/api/apitest"
 )
 
-// recorder is a handler that gives every kind of answer that an agent can give. It counts the calls and records a call
-// that it should not get.
+// recorder is a handler that returns every kind of answer that an agent can return. It counts the
+// calls, and records a call that the server should have rejected.
 type recorder struct {
 	mu            sync.Mutex
 	asked, others int
@@ -87,7 +87,8 @@ var codes = []int{200, 301, 307, 400, 403, 404, 405, 408, 413, 414, 415, 417, 43
 
 const wholeRequest = `{"restart":0,"uid":1001,"gid":1001,"partition":"gpu","slots":[0,3]}`
 
-// seeds are the first requests of FuzzServer: valid requests, and one invalid request for each kind of mistake.
+// seeds contains the seed inputs of FuzzServer: valid requests, and one invalid request for each
+// kind of mistake.
 var seeds = []struct {
 	root                         bool
 	method, target, header, body string

@@ -6,13 +6,14 @@ import (
 	"time"
 )
 
-// These constants limit the rate of calls of each user. Root is not limited, since the prolog and the epilog run as
-// root.
+// These constants limit the rate at which each user may call the agent. Root is not limited,
+// because the prolog and the epilog run as root.
 const (
-	// callBurst limits the calls that a user can make without a pause. It allows for all tasks of a job calling at the
-	// same time.
+	// callBurst limits the calls that a user can make without a pause. It is large enough for
+	// all tasks of a job to call at the same time.
 	callBurst = 50
-	// callEvery is the interval after which the user may make one more call.
+	// callEvery is the interval after which a user who has used up the burst may make one more
+	// call.
 	callEvery = 100 * time.Millisecond
 	// maxCounted limits the number of users that are counted separately. All further users share one count, because a
 	// user namespace gives one user many ids.
@@ -23,8 +24,8 @@ const (
 // limiter counts the calls of each user.
 type limiter struct {
 	mu sync.Mutex
-	// due maps each user to the time at which the user's next call would be due at a rate of one call per callEvery. A
-	// user whose time has passed needs no entry.
+	// due maps each user to the time at which the user's next call would be due at a rate of
+	// one call per callEvery. No entry is needed for a user whose time has passed.
 	due map[uint32]time.Time
 }
 

@@ -2,12 +2,13 @@ package api
 
 import "slices"
 
-// Visibility is the level of data that a peer may see about the jobs on a node. The zero value is the lowest level.
+// Visibility determines which data a peer may see about the jobs on a node. The zero value is the
+// lowest level.
 type Visibility int
 
 // These constants are the levels of visibility, from the lowest to the highest.
 const (
-	SeesOwn  Visibility = iota // the user's own jobs; other slices in use appear without a job
+	SeesOwn  Visibility = iota // the user's own jobs; other slices in use are shown without their jobs
 	SeesJobs                   // in addition, the facts about other users' jobs that squeue shows
 	SeesAll                    // everything
 )

@@ -42,7 +42,8 @@ func text(t *testing.T, v any) string {
 	return string(out)
 }
 
-// TestShownTo checks which data of bob's job alice sees at each visibility. She always sees her own job completely.
+// TestShownTo checks which data of bob's job alice sees at each visibility. She must always see all
+// data of her own job.
 func TestShownTo(t *testing.T) {
 	whole := text(t, sharedNode())
 	for _, c := range []struct {
@@ -161,8 +162,8 @@ func body(answer string) string {
 	return body
 }
 
-// TestLimiter checks that a user may make callBurst calls, then one call in callEvery, and that users beyond maxCounted
-// share a count.
+// TestLimiter checks that a user may make callBurst calls and then one call per callEvery, and that
+// users beyond maxCounted share a count.
 func TestLimiter(t *testing.T) {
 	l := limiter{due: map[uint32]time.Time{}}
 	now := time.Unix(1e9, 0)

@@ -20,8 +20,8 @@ const maxCount = 1<<16 - 1
 
 func badRequest(message string) error { return &Error{http.StatusBadRequest, message} }
 
-// readLeaseRequest reads the lease request of a prolog. It ignores unknown keys, because the plugin may be newer than
-// the agent during an upgrade, and a refusal would drain the node.
+// readLeaseRequest reads the lease request of a prolog. It ignores unknown keys, because the plugin
+// may be newer than the agent during an upgrade, and an error would drain the node.
 func readLeaseRequest(w http.ResponseWriter, r *http.Request) (LeaseRequest, error) {
 	var req LeaseRequest
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest))

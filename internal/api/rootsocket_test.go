@@ -13,7 +13,8 @@ import (
 	"caelum/internal/api/apitest"
 )
 
-// fill makes and closes connections to a socket whose listener accepts none, until the queue is full.
+// fill opens and closes connections to a socket until the socket's queue is full. The listener of
+// the socket must not accept connections.
 func fill(t *testing.T, path string) {
 	t.Helper()
 	for n := 0; ; n++ {
@@ -66,12 +67,13 @@ func TestFullQueue(t *testing.T) {
 	}
 }
 
-// TestRootSocket checks that users get no answer on the socket for root. Its mode keeps them from connecting, and a
-// user who connected before the mode was set is not served.
+// TestRootSocket checks that users get no answer on the socket for root. The socket's mode prevents
+// them from connecting, and the server closes the connection of a user who connected before the
+// mode was set.
 func TestRootSocket(t *testing.T) {
 	asRoot(t)
 	defer syscall.Umask(syscall.Umask(0))
-	dir, err := os.MkdirTemp("", "api") // user 1001 must be able to enter it
+	dir, err := os.MkdirTemp("", "api") // user 1001 must be able to enter the directory
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,9 +16,9 @@ import (
 // These constants limit the time for which the agent waits for a caller. The handling of a call has no time limit,
 // because the prolog of a job waits for its slices.
 const (
-	headTimeout  = 5 * time.Second  // to receive the header of a call
-	callTimeout  = 10 * time.Second // to receive the whole call, and between two calls
-	writeTimeout = 10 * time.Second // until the caller has read the answer
+	headTimeout  = 5 * time.Second  // the time to receive the header of a call
+	callTimeout  = 10 * time.Second // the time to receive the whole call, and between two calls
+	writeTimeout = 10 * time.Second // the time until the caller has read the answer
 )
 
 // Handler serves the calls. If the error is an *Error, the server replies with its code; for any other error, the
@@ -26,8 +26,8 @@ const (
 // except 200 drains the node.
 //
 // Release releases the job's lease if the restart count of that lease is restart or lower. A lower count must match
-// too, because slurmctld increments the count for a requeue before the epilog of the run that the requeue ends: Slurm
-// 22.05 ran the prolog with restart 0 and the epilog of the same run with 1.
+// too, because slurmctld increments the count for a requeue before the epilog of the run that the requeue ends: in
+// Slurm 22.05, the prolog of a run had the count 0 and the epilog of the same run had the count 1.
 type Handler interface {
 	Lease(ctx context.Context, job uint32, r LeaseRequest) (*Lease, error)
 	Release(ctx context.Context, job uint32, restart int) error
@@ -166,8 +166,8 @@ func Peer(ctx context.Context) uint32 {
 	return nobody
 }
 
-// refuseUser replies with status 403 and message if the caller is not root, and reports whether it did. It does not
-// read the body of the request.
+// refuseUser replies with status 403 and the message if the caller is not root. It reports whether
+// it has replied. It does not read the body of the request.
 func refuseUser(h Handler, w http.ResponseWriter, r *http.Request, message string) bool {
 	uid := Peer(r.Context())
 	if uid == 0 {
@@ -181,8 +181,8 @@ func refuseUser(h Handler, w http.ResponseWriter, r *http.Request, message strin
 	return true
 }
 
-// rootOnly returns the handler of a call that changes a job's lease. It refuses users other than root before it reads
-// the job id or the body.
+// rootOnly returns the handler of a call that changes a job's lease. It rejects calls of users
+// other than root before it reads the job id or the body.
 func rootOnly(h Handler, call jobCall) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if refuseUser(h, w, r, "only root may change leases") {
@@ -212,8 +212,8 @@ func answer(w http.ResponseWriter, body any, err error) {
 
 // CodeOf returns the HTTP status for an error of a Handler. The status decides whether the prolog repeats the call
 // (503) or drains the node (500). Only a defect of the node itself may drain the node, so a Handler must return an
-// *Error for every other failure. A full disk gives 503: the prolog repeats the call until an administrator frees disk
-// space, and the prolog's own error contains the message.
+// *Error for every other failure. For a full disk, CodeOf returns 503. The prolog then repeats the call until an
+// administrator frees disk space, and the error of a prolog that gives up contains the message.
 func CodeOf(err error) int {
 	var e *Error
 	switch {

@@ -52,7 +52,7 @@ type Config struct {
 // These constants are the values of foreign_processes. They select the action against a process that uses the slice of
 // another job, or that keeps a slice open after its job has ended.
 const (
-	ForeignReport     = "report"           // name the process in the log and in `caelum status`
+	ForeignReport     = "report"           // only name the process in the log and in `caelum status`
 	ForeignKillOthers = "kill-other-users" // also end the process if it can harm another user
 	ForeignKill       = "kill"             // also end the process if it belongs to the job's user
 )
@@ -131,7 +131,7 @@ func load(path string, uid int) (Config, error) {
 	if uid == 0 {
 		var err error
 		if file, err = trusted(path); errors.Is(err, os.ErrNotExist) {
-			file = path // the error below is the same for all users
+			file = path // all users get the error below
 		} else if err != nil {
 			return Config{}, err
 		}

@@ -10,14 +10,15 @@ import (
 	"strings"
 )
 
-// These limits are those of job_submit.lua, because slurmctld waits while job_submit.lua reads the table.
+// These limits are the same as in job_submit.lua, where they exist because slurmctld waits while
+// job_submit.lua reads the table.
 const (
 	MaxLines = 20000
 	MaxBytes = 1 << 20
 	maxHead  = 64 // bytes of the first line, including the newline
 )
 
-// Table is a decision table.
+// Table is the content of a decision table.
 type Table struct {
 	Partitions []string // the partitions whose jobs get slices
 	Profiles   []Profile
@@ -39,7 +40,7 @@ type Profile struct {
 	MiB  int // memory of an instance; 0 if unknown
 }
 
-// Learned is the result of a job's earlier runs.
+// Learned is the prediction from a job's earlier runs.
 type Learned struct {
 	Profile string
 	Seconds int // expected run time; 0 if unknown
@@ -108,7 +109,7 @@ func blank(r rune) bool { return strings.ContainsRune(" \t\n\v\f\r", r) }
 // reader is the state of Parse.
 type reader struct {
 	Table
-	named map[string]int // by profile: the first line that names it; each such profile must have a profile line
+	named map[string]int // by profile: the first line that names it; each needs a profile line
 }
 
 // understand reads line n of the table. It returns false for an invalid line.
@@ -159,7 +160,8 @@ func (r *reader) understand(n int, words []string) bool {
 	return true
 }
 
-// learn reads "<profile> [seconds]", the rest of a line whose second word is id.
+// learn reads the rest of a line after its second word, which is id. The rest has the form
+// "<profile> [seconds]".
 func (r *reader) learn(n int, lines map[string]Learned, form *regexp.Regexp, id string, rest []string) bool {
 	if _, twice := lines[id]; twice || !form.MatchString(id) || len(rest) < 1 || len(rest) > 2 {
 		return false
@@ -173,8 +175,8 @@ func (r *reader) learn(n int, lines map[string]Learned, form *regexp.Regexp, id 
 	return true
 }
 
-// list reads the rest of a profile line. Two GPU models can have a profile of the same name with different amounts of
-// memory. MiB is then the smaller amount, which a job gets on either model.
+// list reads the rest of a profile line. Two GPU models can have a profile of the same name with
+// different amounts of memory. MiB is then the smaller amount, which is available on either model.
 func (r *reader) list(name string, rest []string) bool {
 	p := Profile{Name: name}
 	if !profileForm.MatchString(name) || name == "closed" || len(rest) > 1 ||
@@ -207,7 +209,7 @@ func (r *reader) note(n int, profile string) {
 	}
 }
 
-// whole completes the table after the last line and returns it.
+// whole checks and completes the table after its last line, and returns the table.
 func (r *reader) whole() (Table, error) {
 	if r.Default == "" {
 		return Table{}, errors.New("it names no default")

@@ -67,8 +67,9 @@ func catalogue(f *Facts) []Finding {
 	return found
 }
 
-// features compares the features of the catalogue with those of the nodes. While no node offers a slice of the
-// requested profile, slurmctld accepts a request with a constraint only if a catalogue node meets the constraint.
+// features compares the features of the catalogue nodes with those of the real nodes. While no node
+// offers a slice of the requested profile, slurmctld accepts a request with a constraint only if a
+// catalogue node meets the constraint.
 func features(f *Facts) []Finding {
 	catalogue := f.catalogueNodes()
 	if len(catalogue) == 0 {
@@ -120,7 +121,7 @@ func features(f *Facts) []Finding {
 	return found
 }
 
-// difference returns the elements of list that are not in other.
+// difference returns the elements of list that other does not contain.
 func difference(list, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
 }

@@ -28,7 +28,8 @@ type Confinement struct {
 // programName is the name of the plugin's BPF program (spank/bpf.c).
 const programName = "caelum"
 
-// readConfinement reads the cgroups below mountpoint. slice is CgroupSlice of cgroup.conf, which exists from 25.11 on.
+// readConfinement reads the cgroups below mountpoint. slice is CgroupSlice of cgroup.conf, which
+// exists since 25.11.
 func readConfinement(mountpoint, slice, node string) Confinement {
 	mountpoint = cmp.Or(mountpoint, "/sys/fs/cgroup")
 	slice = cmp.Or(slice, "system.slice")
@@ -88,7 +89,7 @@ func devicePrograms(cgroup *os.File) ([]string, error) {
 	for _, id := range ids[:min(query.count, maxPrograms)] {
 		name, err := nameOfProgram(id)
 		if err == unix.ENOENT {
-			continue // the program was detached in the meantime
+			continue // the program may have been detached in the meantime
 		} else if err != nil {
 			return names, err
 		}

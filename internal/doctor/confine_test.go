@@ -97,7 +97,8 @@ func attach(t *testing.T, cgroup, name string) {
 	}
 }
 
-// TestReadScope verifies that only the program on the scope of this node's steps counts.
+// TestReadScope checks that readScope considers only programs that are attached to the scope of
+// this node's steps.
 func TestReadScope(t *testing.T) {
 	const none = "not known yet"
 	const unconfined = "BPF program is not attached"

@@ -2,8 +2,8 @@
 // slurmctld, the plugin's files, the agent, and the device files of slices. On slurmctld's host it checks the decision
 // table.
 //
-// Read collects the facts and Examine judges them, so that every check is a function of values. The package changes
-// nothing. It never reports a check as passed if a fact for this check could not be read.
+// Read collects the facts and Examine judges them, so that every check is a function of values. The
+// package changes nothing. A check never passes if a fact that it needs could not be read.
 //
 // Files:
 //

@@ -9,8 +9,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Severity is the severity of a finding: OK, Info (no action needed), Warning (the system works but needs attention) or
-// Error.
+// Severity is the severity of a finding. The values are OK, Info (no action needed), Warning (the
+// system works but needs attention) and Error.
 type Severity string
 
 // These constants are the severities of findings.
@@ -34,7 +34,7 @@ func fault(text, next string) Finding   { return Finding{Severity: Error, Text: 
 func warning(text, next string) Finding { return Finding{Severity: Warning, Text: text, Next: next} }
 func note(text string) Finding          { return Finding{Severity: Info, Text: text} }
 
-// findingIf returns f as the only finding if the condition holds, and no finding otherwise.
+// findingIf returns f as the only finding if the condition is true, and no finding otherwise.
 func findingIf(f Finding, condition bool) []Finding {
 	if !condition {
 		return nil
@@ -45,8 +45,8 @@ func findingIf(f Finding, condition bool) []Finding {
 // Source is a source of facts.
 type Source string
 
-// These are the sources of facts. The failure to read one source can explain why a later source could not be read
-// either.
+// These constants are the sources of facts. If one source cannot be read, this can explain why a
+// later source cannot be read either.
 const (
 	Slurmctld Source = "slurmctld"
 	OwnNode   Source = "node"
@@ -60,7 +60,7 @@ const (
 
 var sources = []Source{Slurmctld, OwnNode, Agent, Plugstack, Devices, Module, Decisions, Slurmdbd}
 
-// nodeSources are the sources that do not exist on slurmctld's host.
+// nodeSources contains the sources that do not exist on slurmctld's host.
 var nodeSources = []Source{OwnNode, Agent, Plugstack, Devices, Module}
 
 // Facts are the values that Examine judges.
@@ -74,7 +74,8 @@ type Facts struct {
 	// RunDir is the agent's run directory. If it is not the default directory, the plugin needs the argument run_dir.
 	RunDir string
 
-	// From slurmctld. Asked and Answered are the times of this host's clock before and after the request for Config.
+	// The following fields come from slurmctld. Asked and Answered are the times of this host's
+	// clock before and after the request for Config.
 	Config          slurm.Config
 	Asked, Answered time.Time
 	Nodes           []slurm.Node
@@ -100,8 +101,9 @@ type Facts struct {
 	Limits []string
 }
 
-// check is one check, with the sources that it needs. okText is the text of the OK finding that replaces an empty
-// result of run. A check that only informs has no okText.
+// check is one check together with the sources that it needs. okText is the text of the OK finding
+// that replaces an empty result of run. A check whose findings are only informative has an empty
+// okText.
 type check struct {
 	name   string
 	okText string
@@ -209,13 +211,14 @@ func Examine(f *Facts) []Finding {
 	return append(found, judged...)
 }
 
-// lacks reports whether source s could not be read.
+// lacks reports whether reading the source s has failed.
 func (f *Facts) lacks(s Source) bool {
 	_, missing := f.Missing[s]
 	return missing
 }
 
-// firstMissing returns the first of the sources that could not be read, and whether there is such a source.
+// firstMissing returns the first of the given sources that could not be read. It returns false if
+// all of them could be read.
 func (f *Facts) firstMissing(needs []Source) (Source, bool) {
 	for _, s := range needs {
 		if f.lacks(s) {

@@ -26,8 +26,8 @@ func TestHealthy(t *testing.T) {
 	}
 }
 
-// TestController verifies that the checks of GPU nodes are left out on slurmctld's host, and that the other checks are
-// made.
+// TestController checks that the checks of GPU nodes are left out on slurmctld's host, and that the
+// other checks are made.
 func TestController(t *testing.T) {
 	f := healthy()
 	f.Controller, f.Node, f.Agent, f.Plugin, f.Files = true, slurm.Node{}, api.Status{}, Plugin{}, nil
@@ -47,8 +47,8 @@ func TestController(t *testing.T) {
 	}
 }
 
-// TestNoFault checks that the doctor reports no fault for a slot count that a broken GPU explains, and for files that
-// do not exist.
+// TestNoFault checks that the doctor reports no fault if a broken GPU explains the slot count, or
+// if a file does not exist.
 func TestNoFault(t *testing.T) {
 	f := healthy()
 	f.Agent.GPUs = append(f.Agent.GPUs, api.GPU{Index: 1, Problem: "the GPU is lost"})
@@ -60,7 +60,8 @@ func TestNoFault(t *testing.T) {
 	}
 }
 
-// TestUnreadSources verifies that a finding names the checks whose source is missing, and that they do not pass.
+// TestUnreadSources checks that a finding names the checks whose source is missing, and that these
+// checks do not pass.
 func TestUnreadSources(t *testing.T) {
 	gap := fault("it cannot be read", "repair it")
 	for source, skipped := range map[Source]string{

@@ -12,7 +12,7 @@ type Driver struct {
 	// Modifies is set if NVreg_ModifyDeviceFiles is not 0. nvidia-modprobe may then create device files and set their
 	// owner and mode. By default the module sets the parameter to 1.
 	Modifies bool
-	// Missing lists the missing device files that every client of the GPUs needs.
+	// Missing lists the device files that every client of the GPUs needs and that do not exist.
 	Missing []string
 	// Unscrubbed is set if freed GPU memory keeps its contents.
 	Unscrubbed bool
@@ -46,8 +46,9 @@ func readDriver(proc, dev string, gpus int) (Driver, error) {
 	return d, nil
 }
 
-// driver checks NVreg_ModifyDeviceFiles. If it is 1, nvidia-modprobe creates the capability files of a new instance
-// with access for all users. That access lasts until the agent has written DeviceFileModify: 0 for the files.
+// driver checks NVreg_ModifyDeviceFiles. If the parameter is 1, nvidia-modprobe creates the
+// capability files of a new instance with access for all users. All users can open the files until
+// the agent has written DeviceFileModify: 0 for them.
 func driver(f *Facts) []Finding {
 	const made = "the driver's ModifyDeviceFiles is "
 	switch {

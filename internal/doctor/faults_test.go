@@ -31,7 +31,7 @@ func healthyConfig() slurm.Config {
 	}}
 }
 
-// healthyNodes are the own node, with an A100, and its catalogue node.
+// healthyNodes contains the local node, which has an A100, and its catalogue node.
 func healthyNodes() []slurm.Node {
 	return []slurm.Node{
 		{
@@ -52,7 +52,8 @@ func healthyNodes() []slurm.Node {
 	}
 }
 
-// healthy returns the facts of a node without faults. It has an A100 with one slice, which job 7 of user 20001 holds.
+// healthy returns the facts of a node without faults. The node has an A100 with one slice, which
+// job 7 of user 20001 holds.
 func healthy() *Facts {
 	nodes := healthyNodes()
 	return &Facts{
@@ -423,7 +424,7 @@ func TestEachFault(t *testing.T) {
 	}
 }
 
-// TestEachCheckCanFail verifies that cases has an entry for each check.
+// TestEachCheckCanFail checks that cases has an entry for each check.
 func TestEachCheckCanFail(t *testing.T) {
 	can := map[string]bool{}
 	for _, c := range cases {

@@ -20,7 +20,8 @@ import (
 type Files struct {
 	// Untrusted lists the errors of package trust, each about a path that users other than root can change.
 	Untrusted []string
-	// Wrong lists the agent's files whose owner or mode differs from those that the agent sets.
+	// Wrong lists the agent's files whose owner or mode differs from the values that the agent
+	// sets.
 	Wrong []WrongFile
 	// Unit is the setting DevicePolicy of the loaded caelumd.service; empty if systemd does not have the unit.
 	Unit string
@@ -68,7 +69,7 @@ func (f *Facts) readOwners(ctx context.Context, host Host) {
 	for path, right := range agentFiles(host.Config, host.RunDir) {
 		info, err := os.Stat(path)
 		if err != nil {
-			continue // not created yet, or not visible to this user
+			continue // the file does not exist yet, or this user cannot see it
 		}
 		owner := info.Sys().(*syscall.Stat_t).Uid
 		if owner != 0 || info.Mode().Perm() != right {
@@ -78,8 +79,9 @@ func (f *Facts) readOwners(ctx context.Context, host Host) {
 	f.Owners.Unit = devicePolicy(ctx)
 }
 
-// devicePolicy returns the DevicePolicy of the loaded caelumd.service. The shipped unit sets it to a value other than
-// systemd's default, so it shows whether the loaded unit has the shipped restrictions.
+// devicePolicy returns the DevicePolicy of the loaded caelumd.service. The shipped unit sets it to
+// a value other than systemd's default, so the value shows whether the loaded unit has the shipped
+// restrictions.
 func devicePolicy(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

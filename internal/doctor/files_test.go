@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestReadOwners changes the mode of one of the agent's files and of the library that caelum.yaml names.
+// TestReadOwners checks that Read detects a changed mode of one of the agent's files and of the
+// library that caelum.yaml names.
 func TestReadOwners(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: the agent's files are root's")

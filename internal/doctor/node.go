@@ -58,7 +58,7 @@ func total(f *Facts) []Finding {
 			"because AccountingStorageTRES does not include gres/mig", mig, f.Node.Name))}
 	case mig == configured:
 		return nil
-	case closed == configured: // slurmd has registered again since the agent's last pass
+	case closed == configured: // true if slurmd has registered again since the agent's last pass
 		return []Finding{warning(fmt.Sprintf(
 			"gres/mig adds up to %d on %s, and slurm.conf has %d: "+
 				"slurmd has restarted, and the agent has not published since",
@@ -70,8 +70,8 @@ func total(f *Facts) []Finding {
 		mig, f.Node.Name, configured), "`systemctl restart caelumd`; if the sum stays, see `journalctl -u caelumd`")}
 }
 
-// excess reports slices that slurmctld counts as used although no job has them. No update of the node resets that
-// count.
+// excess reports slices that slurmctld counts as used although no job has them. An update of the
+// node does not reset that count.
 func excess(f *Facts) []Finding {
 	if len(f.Agent.Excess) == 0 {
 		return nil
@@ -115,7 +115,7 @@ func slots(f *Facts) []Finding {
 			),
 			slurmConfig,
 		)}
-	case has > can && !broken: // the slots of a broken GPU are left out above; slurm.conf need not change
+	case has > can && !broken: // a broken GPU explains the missing slots, so slurm.conf need not change
 		return []Finding{fault(
 			fmt.Sprintf(
 				"gres/gpu is %d on %s, and its GPUs hold only %d slices: slurmctld starts jobs that cannot get "+

@@ -18,8 +18,9 @@ const pluginName, objectName = "spank_caelum.so", "libcaelum_spank.so"
 type Plugin struct {
 	// Plugstack is the path of plugstack.conf.
 	Plugstack string
-	// Named is set if plugstack.conf or a file that it includes names the plugin. Path is the path in that line, Args
-	// are its arguments of the form key=value, and Required is set if the line begins with "required".
+	// Named is set if plugstack.conf, or a file that it includes, has a line for the plugin.
+	// Path is the path in that line, Args contains the arguments of the form key=value, and
+	// Required is set if the line begins with "required".
 	Named, Required bool
 	Path            string
 	Args            map[string]string
@@ -104,7 +105,7 @@ func (f *Facts) pluginRunDir() []Finding {
 	)
 }
 
-// release returns the release of a plugin_version in Slurm's form, for example 22.05.
+// release returns the release that a plugin_version encodes, in Slurm's form, for example 22.05.
 func release(version uint32) string {
 	return fmt.Sprintf("%02d.%02d", version>>16&0xff, version>>8&0xff)
 }

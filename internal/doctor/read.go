@@ -34,7 +34,8 @@ type Host struct {
 // agentTimeout limits a request to the agent. The agent replies from memory.
 const agentTimeout = 10 * time.Second
 
-// Read collects the facts. Sources that cannot be read are in Facts.Missing; Read returns no other error.
+// Read collects the facts. Facts.Missing contains the sources that cannot be read. Read returns no
+// other error.
 func Read(ctx context.Context, host Host, ctl *slurm.Client) *Facts {
 	f := &Facts{Missing: map[Source]Finding{}, RunDir: host.RunDir, Controller: host.Controller}
 	client := api.NewClient(host.RunDir)
@@ -79,7 +80,7 @@ func (f *Facts) readModule(host Host) {
 	}
 }
 
-// readDecisions reads the decision table. A GPU node may not have a decision table.
+// readDecisions reads the decision table. A GPU node need not have a decision table.
 func (f *Facts) readDecisions(host Host) {
 	var err error
 	if f.Table, err = readTable(host.Decisions); err == nil {
@@ -97,8 +98,8 @@ func (f *Facts) readDecisions(host Host) {
 	)
 }
 
-// readSlurmdbd reads the limits in slurmdbd. If slurmctld does not reply, readSlurmdbd does not run sacctmgr, because
-// Read would then only wait for sacctmgr's time limit.
+// readSlurmdbd reads the limits in slurmdbd. If slurmctld has not replied, readSlurmdbd does not
+// run sacctmgr, because sacctmgr would probably only reach its time limit.
 func (f *Facts) readSlurmdbd(ctx context.Context) {
 	if f.lacks(Slurmctld) || f.Config.Values["AccountingStorageType"] != slurmdbd {
 		return

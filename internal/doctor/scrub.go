@@ -36,8 +36,9 @@ func scrubbing(f *Facts) []Finding {
 		"remove "+scrubKey+" from NVreg_RegistryDwords in /etc/modprobe.d, then reboot the node"), f.Driver.Unscrubbed)
 }
 
-// modifies returns the finding for NVreg_ModifyDeviceFiles=1. Without a devices cgroup, the jobs of all users can open
-// a new slice's files before the agent restricts access, and an open descriptor stays usable.
+// modifies returns the finding for NVreg_ModifyDeviceFiles=1. Without a devices cgroup, the jobs of
+// all users can open a new slice's files before the agent restricts access, and an open descriptor
+// remains usable afterwards.
 func modifies(f *Facts, text, next string) Finding {
 	if !f.lacks(Slurmctld) && !f.Config.RelativeIndex() {
 		return fault(

@@ -35,7 +35,7 @@ func batchStart(f *Facts) []Finding {
 	if n, err := strconv.Atoi(f.Plugin.Args["wait"]); err == nil {
 		wait = n
 	}
-	text := f.Config.Values["BatchStartTimeout"] // such as "10 sec"
+	text := f.Config.Values["BatchStartTimeout"] // in the form "10 sec"
 	number, _, _ := strings.Cut(text, " ")
 	n, err := strconv.Atoi(number)
 	return findingIf(
@@ -71,8 +71,8 @@ func backfill(f *Facts) []Finding {
 
 // hetPriority checks bf_hetjob_prio. While the components of a heterogeneous job have different priorities, backfill
 // reserves nodes for the first component. On the remaining nodes it starts jobs whose priority lies between those of
-// the components (measured with 22.05.8: one job at a time on four idle GPUs). With priority/basic, the components get
-// different priorities if they are released one after the other.
+// the components. In a measurement with 22.05.8, only one job at a time ran on four idle GPUs. With priority/basic,
+// the components get different priorities if they are released one after the other.
 func hetPriority(f *Facts) []Finding {
 	return findingIf(
 		warning(

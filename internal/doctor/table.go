@@ -15,7 +15,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Table describes the decision table's file on this host.
+// Table describes the file of the decision table on this host.
 type Table struct {
 	decisions.Table
 	Path  string
@@ -127,7 +127,7 @@ func (f *Facts) tablePartition(name string, nodes int) []Finding {
 			fmt.Sprintf("%s names the partition %s, which slurm.conf does not have", t.Path, name),
 			changeTable+t.Path,
 		)}
-	case nodes == 0 && slices.Contains(f.Node.Partitions, name): // the check "catalogue" reports this
+	case nodes == 0 && slices.Contains(f.Node.Partitions, name): // reported by the check "catalogue"
 		return nil
 	case nodes == 0:
 		return []Finding{fault(

@@ -12,7 +12,7 @@ import (
 	"caelum/internal/gpu"
 )
 
-// UnmanagedGPU is the device file of a GPU.
+// UnmanagedGPU describes the device file of a GPU that the agent does not manage.
 type UnmanagedGPU struct {
 	Index int
 	Path  string

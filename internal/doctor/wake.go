@@ -11,7 +11,7 @@ import (
 
 // Wake is the wake port of this host and its key file.
 type Wake struct {
-	Port int // 0 means that there is no wake port
+	Port int // 0 if there is no wake port
 	Path string
 	// Info describes the key file. Err is the error that occurred while the file was read.
 	Info fs.FileInfo
@@ -23,8 +23,8 @@ func readWake(cfg config.Config) Wake {
 	return Wake{Port: cfg.WakePort, Path: cfg.WakeKey, Info: info, Err: err}
 }
 
-// wakeKey checks the path, owner and mode of the key file as the agent and the watcher do. It does not read the key,
-// because the agent and the watcher log faults of its contents.
+// wakeKey checks the path, owner and mode of the key file as the agent and the watcher do. It does
+// not read the key, because the agent and the watcher log errors in its contents.
 func wakeKey(f *Facts) []Finding {
 	if f.Wake.Port == 0 {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// LacksFeatures returns the reason for which a node with these features cannot be one of a job's nodes, or "" if it
-// can. nodes is the number of the job's nodes.
+// LacksFeatures returns the reason why a node with these features cannot be one of a job's nodes,
+// or "" if it can be one. nodes is the number of nodes that the job needs.
 func LacksFeatures(c slurm.Constraint, features []string, nodes int) string {
 	switch {
 	case c.Problem != "":
@@ -28,7 +28,7 @@ func MeetsAlternative(c slurm.Constraint, k int, features []string) bool {
 	return met(features)(c.AnyOf[k])
 }
 
-// met returns a function that reports whether a node with these features meets a group.
+// met returns a function that reports whether the features meet a group.
 func met(features []string) func(slurm.FeatureGroup) bool {
 	return func(g slurm.FeatureGroup) bool {
 		met := true

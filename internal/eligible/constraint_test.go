@@ -11,7 +11,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// constraints are expressions that some nodes satisfy, and expressions that no node satisfies.
+// constraints contains expressions that some nodes satisfy and expressions that no node satisfies.
 var constraints = []struct {
 	text     string
 	nodes    int
@@ -88,8 +88,8 @@ var (
 	word    = regexp.MustCompile(`[a-z]+`)
 )
 
-// plainly evaluates an expression by rewriting its text: it replaces each feature with T or F, and then the leftmost
-// operation with its result, until one letter is left.
+// plainly evaluates an expression by rewriting its text. It first replaces each feature with T or
+// F. Then it repeatedly replaces the leftmost operation with its result, until one letter is left.
 func plainly(text string, features []string) bool {
 	text = word.ReplaceAllStringFunc(strings.ReplaceAll(text, ",", "&"), func(name string) string {
 		if slices.Contains(features, name) {
@@ -125,7 +125,8 @@ func plainly(text string, features []string) bool {
 	return text == "T"
 }
 
-// expression generates an expression that slurmctld accepts and that can be evaluated for a single node.
+// expression generates an expression that slurmctld accepts and that the evaluator can evaluate for
+// a single node.
 func expression(rng *rand.Rand) string {
 	names := []string{"a", "b", "c", "d"}
 	name := func() string { return names[rng.IntN(len(names))] }
@@ -184,8 +185,8 @@ func TestConstraintPlainly(t *testing.T) {
 	}
 }
 
-// FuzzConstraint checks that every text has a result, and that a node without features never satisfies an expression
-// with names.
+// FuzzConstraint checks that the evaluator returns a result for every text, and that a node without
+// features never satisfies an expression that contains a feature.
 func FuzzConstraint(f *testing.F) {
 	for _, s := range []string{
 		"a&b", "(a|b)&c", "[a|b]&c*2", "a*", "[[", "(a))", "a,,b", "a|b*3", "[a*1&b*2]", "x\x00y",

@@ -8,11 +8,11 @@ import (
 	"caelum/internal/slurm"
 )
 
-// DeferReason returns the reason for which a job that the node accepts cannot start there now, even if its slices were
-// available, or "" if it could. The reasons are a lack of CPUs or memory, and GRES in use if the job needs a whole
-// node. A further reason is that the slices have been offered here since the time since, and slurmctld has evaluated
-// the job later without starting it, for a cause that Caelum does not know. This reason does not apply to jobs that
-// wait behind another job, or to jobs on several nodes, which may have lacked another node.
+// DeferReason returns the reason why a job that the node accepts could not start there now even if its slices were
+// available. It returns "" if the job could start. The reasons are a lack of CPUs or memory, and GRES in use if the
+// job needs a whole node. Another reason is that slurmctld has evaluated the job without starting it, for a cause that
+// Caelum does not know, although the node has offered the slices since the time since. This reason does not apply to
+// jobs that wait behind another job, or to jobs on several nodes, which may have lacked another node.
 func DeferReason(n slurm.Node, w slurm.Waiting, since time.Time) string {
 	switch {
 	case n.CPUs > 0 && n.CPUsFree < needsCPUs(n, w):
@@ -37,8 +37,8 @@ func needsCPUs(n slurm.Node, w slurm.Waiting) int {
 	return (w.CPUs + nodes - 1) / nodes
 }
 
-// needsMemory returns the memory of the node that the job needs, in MiB. It assumes that the job spreads its memory
-// evenly over its nodes.
+// needsMemory returns the memory of the node that the job needs, in MiB. It assumes that a job
+// needs the same amount of memory on each of its nodes.
 func needsMemory(n slurm.Node, w slurm.Waiting) int {
 	return min(w.Memory/max(w.NumNodes, 1), n.Memory)
 }
@@ -60,8 +60,10 @@ func LacksGRES(n slurm.Node, w slurm.Waiting) bool {
 	return w.Exclusive && slices.ContainsFunc(n.GresUsed, func(g slurm.GRES) bool { return g.Count > 0 })
 }
 
-// passedOver is the minimum time between an offer and the evaluation of a job by slurmctld, for the agent to assume
-// that slurmctld saw the offer. It is longer than a scheduling cycle and than the clock difference between two hosts.
+// passedOver is the minimum time between an offer and an evaluation of a job by slurmctld. If the
+// time was shorter, the agent does not assume that slurmctld considered the offer. passedOver is
+// longer than a scheduling cycle, and longer than the usual difference between the clocks of two
+// hosts.
 const passedOver = 5 * time.Second
 
 // HasFree reports whether all slices that the job needs on each of its nodes are free on this node.

@@ -17,10 +17,10 @@ func Schedulable(n slurm.Node) bool {
 // Accepts reports whether a job could run on the node if its slices were available there. See RejectReason.
 func Accepts(n slurm.Node, w slurm.Waiting) bool { return RejectReason(n, w) == "" }
 
-// RejectReason returns the reason for which a job could not run on the node even if its slices were available there, or
-// "" if it could. It compares the node's state, partition, node lists, features, GPU model, reservations, CPUs,
-// sockets, cores, threads and temporary disk. It does not compare the node's memory: if a job requests all memory of a
-// node, slurmctld may show the memory of another node as the request.
+// RejectReason returns the reason why a job could not run on the node even if its slices were available there, or "" if
+// it could run. It compares the node's state, partition, node lists, features, GPU model, reservations, CPUs, sockets,
+// cores, threads and temporary disk. It does not compare the node's memory: if a job requests all memory of a node,
+// slurmctld may show the memory of another node as the request.
 func RejectReason(n slurm.Node, w slurm.Waiting) string {
 	common := slices.ContainsFunc(w.Partitions(), func(p string) bool { return slices.Contains(n.Partitions, p) })
 	switch {
@@ -77,7 +77,7 @@ func lacksModel(n slurm.Node, w slurm.Waiting) string {
 	return ""
 }
 
-// reservedFor reports whether the node's reservations allow a job to run there.
+// reservedFor reports whether the reservations of the node allow a job to run on it.
 func reservedFor(n slurm.Node, w slurm.Waiting) bool {
 	if w.Reservation != "" {
 		names := strings.Split(w.Reservation, ",")

@@ -7,10 +7,10 @@ import (
 	"caelum/internal/tags"
 )
 
-// HeldByTag reports whether job_submit.lua holds the job until an agent releases it. The reason BadConstraints counts:
-// a released job whose slice is withdrawn before it starts gets this reason and priority 0, and can be released again.
-// A job that was requeued and held counts too. JobHeldAdmin does not count: it is root's own hold in addition to the
-// tag (22.05.8).
+// HeldByTag reports whether job_submit.lua holds the job until an agent releases it. This includes jobs with the
+// reason BadConstraints: if the slice of a released job is withdrawn before the job starts, the job gets this reason
+// and priority 0, and can be released again. It also includes jobs that were requeued and held. It does not include
+// jobs with the reason JobHeldAdmin, which root has held in addition to the tag (22.05.8).
 func HeldByTag(w slurm.Waiting) bool {
 	switch w.Reason {
 	case "JobHeldUser", "BadConstraints", "job requeued in held state":
@@ -25,13 +25,13 @@ func HeldByTag(w slurm.Waiting) bool {
 const forgetting = 3 * time.Second
 
 // Releasable reports whether an agent may release the job at this time. The agent may release the job if job_submit.lua
-// held it at submission, because slurmctld would have refused the job while its slices were not offered. The agent may
+// held it at submission, because slurmctld would have rejected the job while its slices were not offered. The agent may
 // also release the job if slurmctld has set it to BadConstraints after its release, because the slices were no longer
 // offered. Jobs that a user or an administrator holds do not have the tag. A job with an unfulfilled dependency is not
 // releasable.
 func Releasable(w slurm.Waiting, at time.Time) bool {
 	if w.Dependency != "" {
-		return false // the job would still wait while its slices are offered
+		return false // because the job would still wait while its slices are offered
 	}
 	due := w.Job.Eligible
 	if w.Restarts > 0 {

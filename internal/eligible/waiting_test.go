@@ -27,7 +27,7 @@ func TestEligible(t *testing.T) {
 			"Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",
 			"", 9, "", true, false,
 		},
-		{ // while a node of the partition reboots, from 24.11 on (job_scheduler.c)
+		{ // since 24.11, while a node of the partition reboots (job_scheduler.c)
 			"Nodes required for job are DOWN, DRAINED, REBOOTING or reserved for jobs in higher priority partitions",
 			"", 9, "", true, false,
 		},
@@ -62,8 +62,8 @@ func TestEligible(t *testing.T) {
 	}
 }
 
-// TestReleasable uses held jobs, whose Reason shows only the hold. The jobs for which they wait are listed in
-// Dependency.
+// TestReleasable checks held jobs. Their Reason shows only the hold, and Dependency lists the jobs
+// for which they wait.
 func TestReleasable(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	for _, c := range []struct {
@@ -95,7 +95,8 @@ func TestReleasable(t *testing.T) {
 	}
 }
 
-// TestInOrder: held jobs, whose priority is unknown, come after the others, but not forever.
+// TestInOrder checks that held jobs, whose priority is unknown, come after the other jobs, but not
+// forever.
 func TestInOrder(t *testing.T) {
 	type queue = []slurm.Waiting
 	at := func(minutes int) time.Time { return time.Unix(1e9, 0).Add(time.Duration(minutes) * time.Minute) }

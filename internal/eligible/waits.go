@@ -7,8 +7,8 @@ import (
 )
 
 // WaitsForNodes reports whether the job waits only for nodes or GRES, according to the reason that slurmctld shows. It
-// returns false for limits, holds, dependencies, begin times, licences and unknown reasons. (w.Job.Eligible is the time
-// from which the job is eligible.)
+// returns false for limits, holds, dependencies, begin times, licences and unknown reasons. w.Job.Eligible is the time
+// from which the job is eligible.
 //
 // A job whose slices no node offers waits with "ReqNodeNotAvail, UnavailableNodes:mig-catalog[1-2]" if the catalogue
 // nodes could run it (22.05.8), or with the long reason below.
@@ -24,5 +24,5 @@ func WaitsForNodes(w slurm.Waiting) bool {
 	}
 	reason := strings.ReplaceAll(w.Reason, "_", " ")
 	return strings.HasPrefix(reason, "ReqNodeNotAvail, ") ||
-		strings.HasPrefix(reason, "Nodes required for job are DOWN, DRAINED") // from 24.11 on, REBOOTING can follow
+		strings.HasPrefix(reason, "Nodes required for job are DOWN, DRAINED") // REBOOTING can follow (24.11)
 }

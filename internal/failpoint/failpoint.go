@@ -14,20 +14,20 @@ import (
 	"time"
 )
 
-// These are the failpoints. Each comment describes the state at that point. Every lasting effect of the agent occurs
-// between two of these points.
+// These are the failpoints. The comment on each failpoint describes the state at that point. Every
+// lasting effect of the agent occurs between two failpoints.
 const (
 	CreateIntended  = "create.intended"   // the intent is durable, the driver has not been called
 	Created         = "create.done"       // the instance exists, the ledger contains only the intent
 	CreateSettled   = "create.settled"    // the ledger contains the instance, no job holds it
 	DestroyIntended = "destroy.intended"  // the intent is durable, the instance still exists
-	Destroyed       = "destroy.done"      // the instance is gone, the ledger still contains it
+	Destroyed       = "destroy.done"      // the instance is destroyed, the ledger still contains it
 	DestroySettled  = "destroy.settled"   // the ledger no longer contains the instance
 	GrantOpened     = "grant.opened"      // the device files belong to the user, the lease is not in the ledger
 	GrantWritten    = "grant.written"     // the lease is in the ledger, the lease file does not exist
 	Granted         = "grant.done"        // the lease file is written, the prolog has no reply yet
 	ReleaseClosed   = "release.closed"    // the device files belong to root, the ledger still contains the lease
-	ReleaseUnlinked = "release.unlinked"  // the lease file is gone, the ledger still contains the lease
+	ReleaseUnlinked = "release.unlinked"  // the lease file is removed, the ledger still contains the lease
 	Released        = "release.done"      // the ledger contains no lease, the offers are not published yet
 	Lowered         = "publish.lowered"   // the offers that the plan withdraws are no longer published
 	Raised          = "publish.raised"    // the plan is published
@@ -69,7 +69,7 @@ func Hit(name string) {
 	}
 	if reached.Add(1) == nth {
 		syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {} // the process must not continue before the signal arrives
+		select {} // waits for the signal, so that the process does not continue
 	}
 }
 

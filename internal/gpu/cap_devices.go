@@ -31,9 +31,9 @@ func (c Caps) Devices(minor int, in Instance) ([]Device, error) {
 // maxGI is the number of GPU instance ids: 15 on a grid of 8 units (nv-caps.c of the open kernel modules 595.45.04).
 const maxGI = 15
 
-// Possible returns the capabilities of every GPU instance that the GPU with this minor number can hold. For each GPU
-// instance it also returns the capability of the first compute instance, the only compute instance that Caelum creates.
-// A process that can open none of these capabilities cannot use any part of the GPU instance.
+// Possible returns the capabilities of every GPU instance that the GPU with this minor number can hold. This includes
+// the capability of the GPU instance's first compute instance, the only one that Caelum creates. A process that can
+// open none of these capabilities cannot use any part of the GPU instance.
 func (c Caps) Possible(minor int) ([]Device, error) {
 	var all []Device
 	for gi := range maxGI {

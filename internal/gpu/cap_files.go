@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Caps opens and closes the capability files, which a process needs to use an instance. The driver creates them with
-// mode 0444, so every job on the node can use a slice until Caelum sets the owner and mode of its files.
+// Caps gives and withdraws access to the capability files, which a process needs to use an
+// instance. The driver creates them with mode 0444, so every job on the node can use a slice until
+// Caelum sets the owner and mode of its files.
 type Caps struct {
 	// Dev is the device directory, /dev on a real node; Proc is /proc.
 	Dev, Proc string
@@ -100,7 +101,8 @@ func (c Caps) file(minor int) string {
 	return filepath.Join(c.Dev, "nvidia-caps", "nvidia-cap"+strconv.Itoa(minor))
 }
 
-// ensure creates the file if it is missing. nvidia-modprobe creates the file when a client first needs it, or never.
+// ensure creates a capability file if it is missing. nvidia-modprobe creates the file only when a
+// client first needs it, and with some settings never.
 func (c Caps) ensure(path string, minor int) error {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -111,7 +113,7 @@ func (c Caps) ensure(path string, minor int) error {
 	}
 	dir := filepath.Dir(path)
 	if err := os.Mkdir(dir, 0o755); err == nil {
-		err = os.Chmod(dir, 0o755) // clients need access, and the umask may have removed it
+		err = os.Chmod(dir, 0o755) // because the umask may have removed permissions that clients need
 		if err != nil {
 			return err
 		}

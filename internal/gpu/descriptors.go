@@ -19,12 +19,12 @@ import (
 )
 
 // An open descriptor of a capability file stays valid after every change of the file's owner and mode, and the devices
-// cgroup checks open() only. The GPU and the placement determine the device number of the capability, so the descriptor
-// also gives access to the next instance at that placement.
+// cgroup checks only open(). The GPU and the GPU instance id determine the device number of the capability, so the
+// descriptor also gives access to the next instance with that id.
 //
-// A scan counts only descriptors whose device number it can read. The kernel does not reveal which files are queued in
-// a socket or registered with an io_uring, and every process can have such files. If a scan counted them, any user
-// could take GPUs out of use.
+// A scan considers only descriptors whose device number it can read. The kernel does not reveal which files are queued
+// in a socket or registered with an io_uring, and every process can have such files. If a scan treated such processes
+// as holders, any user could make GPUs unavailable.
 
 // Processes finds the processes that hold device files open. One scan runs at a time.
 type Processes struct {
@@ -103,7 +103,7 @@ type result struct {
 	Process
 	cost   int // in descriptors
 	open   []Device
-	unread string // why some of its descriptors were not read
+	unread string // the reason why some of its descriptors were not read
 }
 
 // scan reads processes one after the other, in a goroutine. If the goroutine hangs, scan abandons it and continues with
@@ -139,7 +139,7 @@ func (s *Processes) scan(pids []int, devices []Device) Held {
 				continue
 			}
 			r := result{Process: *c.current.Load(), unread: hangs}
-			r.cost = c.limit/20 + 1 // 20 such processes use up the user's limit
+			r.cost = c.limit/20 + 1 // so that 20 such processes use up the user's limit
 			s.hung.Store(r.PID, true)
 			pids = pids[1:]
 			add(r)
@@ -159,7 +159,7 @@ type scan struct {
 	devices  []Device
 	spent    map[uint32]int // by real user id
 	results  chan result
-	left     chan struct{} // closed when the run is abandoned
+	left     chan struct{} // is closed when the run is abandoned
 	current  atomic.Pointer[Process]
 	progress atomic.Uint64
 }
@@ -217,7 +217,7 @@ func (c *scan) tables(r *result, dir string) {
 	}
 	defer tasks.Close()
 	names, _ := tasks.Readdirnames(-1)
-	var tables []int // one task for each table, in kcmp's order
+	var tables []int // one task for each descriptor table, in kcmp's order
 	for _, name := range names {
 		r.cost++
 		tid, err := strconv.Atoi(name)
@@ -232,8 +232,9 @@ func (c *scan) tables(r *result, dir string) {
 	}
 }
 
-// kernelThread reports whether a process is a kernel thread or has ended. Such a process has no program and only one
-// task. This check costs a fraction of the time to read the status, and a large node has thousands of kernel threads.
+// kernelThread reports whether a process is a kernel thread or has ended. Such a process has no
+// program and only one task. This check takes a fraction of the time that reading the status takes.
+// It matters because a large node has thousands of kernel threads.
 func kernelThread(dir string) bool {
 	var one [1]byte
 	if _, err := unix.Readlink(filepath.Join(dir, "exe"), one[:]); !errors.Is(err, unix.ENOENT) {
@@ -243,8 +244,8 @@ func kernelThread(dir string) bool {
 	return unix.Stat(filepath.Join(dir, "task"), &st) == nil && st.Nlink == 3
 }
 
-// order compares the descriptor tables of two tasks. If the kernel lacks kcmp, two tasks always count as having
-// different tables.
+// order compares the descriptor tables of two tasks. If the kernel does not support kcmp, order
+// treats any two tables as different.
 func order(a, b int) int {
 	const files = 2 // KCMP_FILES of linux/kcmp.h
 	n, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(a), uintptr(b), files, 0, 0, 0)
@@ -254,7 +255,7 @@ func order(a, b int) int {
 	case n == 1:
 		return -1
 	default:
-		return int(n) // 0: the same; 2, 3: greater, not equal
+		return int(n) // 0: equal; 2: greater; 3: different, without an order
 	}
 }
 
@@ -288,13 +289,13 @@ func (c *scan) table(r *result, dir string) {
 	}
 }
 
-// descriptor checks one descriptor by its device number. The path is not sufficient, because a device can be mounted
-// under any name.
+// descriptor checks one descriptor by its device number. The path is not sufficient, because a
+// device file can have any name.
 func (c *scan) descriptor(r *result, dir string, fds int, fd string) {
 	var st unix.Statx_t
 	if err := unix.Statx(fds, fd, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, &st); err != nil {
-		// Either a FUSE file system of another user denies access, in which case the file is no device, or /proc denies
-		// access.
+		// Either a FUSE file system of another user denies access, and then the file is not
+		// a device, or /proc denies access.
 		var one [1]byte
 		if _, err := unix.Readlinkat(fds, fd, one[:]); !errors.Is(err, unix.ENAMETOOLONG) {
 			r.failed(err)
@@ -310,8 +311,8 @@ func (c *scan) descriptor(r *result, dir string, fds int, fd string) {
 	}
 }
 
-// opened reports whether a descriptor has opened its device. An O_PATH descriptor has not, and every user can get such
-// a descriptor.
+// opened reports whether a descriptor was opened for access to its device. It returns false for an
+// O_PATH descriptor, which every user can get.
 func opened(fdinfo string) bool {
 	data, err := os.ReadFile(fdinfo)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asHolder is the environment variable that makes the test binary a process that holds a device. Its value is a key of
-// ways.
+// asHolder is an environment variable. If it is set, the test binary acts as a process that holds a
+// device. Its value is a key of ways.
 const asHolder = "HOLDERS_TEST_WAY"
 
 func TestMain(m *testing.M) {
@@ -35,8 +35,8 @@ func beHolder(way, path string) {
 	bufio.NewReader(os.Stdin).ReadString('\n')
 }
 
-// ways are the ways in which a process can hold a device. Each function first changes to the user id in
-// HOLDERS_TEST_UID.
+// ways contains the ways in which a process can hold a device. Each function first changes to the
+// user id in HOLDERS_TEST_UID.
 var ways = map[string]func(path string){
 	"nothing": func(string) { becomeUser() },
 	"open": func(path string) {
@@ -108,7 +108,7 @@ func becomeUser() {
 	must(syscall.Setresuid(uid, uid, uid))
 }
 
-// must ends the process if there is an error. The error is the line that the test reads.
+// must ends the process if err is not nil. It prints the error as the line that the test reads.
 func must(err error) {
 	if err != nil {
 		fmt.Println(err)
@@ -152,7 +152,7 @@ func holder(t testing.TB, way, path string, uid uint32) (pid int, end func()) {
 	return cmd.Process.Pid, end
 }
 
-// node creates a device node under a name that does not show the device.
+// node creates a device node with a name that does not show which device it is.
 func node(t testing.TB, d Device) string {
 	t.Helper()
 	if os.Getuid() != 0 {

@@ -111,8 +111,8 @@ func (d *device) model(name string) (*mig.Model, error) {
 			grid = max(grid, int(pl.Start+pl.Size))
 		}
 		sort.Ints(p.Starts)
-		// Some drivers report a wrong instance count on A30 (noted in mig-parted's discovery). The count cannot exceed
-		// the number of starts.
+		// Some drivers report a wrong instance count on A30 (noted in mig-parted's
+		// discovery). The corrected count is at most the number of starts.
 		p.Max = int(info.InstanceCount)
 		if p.Max < 1 || p.Max > len(p.Starts) {
 			p.Max = len(p.Starts)

@@ -21,7 +21,7 @@ func (n *NVML) Exists(gpu int, in Instance) (bool, error) {
 	gi, ret := dev.GetGpuInstanceId()
 	err = check(ret, "read a MIG device")
 	if errors.Is(err, ErrNotFound) {
-		return false, nil // the instance was removed after it was found
+		return false, nil // the instance may have been removed after it was found
 	}
 	return err == nil && gi == in.GI, err
 }

@@ -6,8 +6,8 @@ import (
 	"caelum/internal/mig"
 )
 
-// These are the sentinel errors. Every error of a Hardware wraps one of them, or is an error of the driver with its
-// NVML code.
+// Every error of a Hardware wraps one of these errors, or contains the NVML code of another error
+// of the driver.
 var (
 	// ErrNoRoom is NVML_ERROR_INSUFFICIENT_RESOURCES: the GPU has no free units, or the placement is taken.
 	ErrNoRoom = errors.New("no room at that placement")
@@ -40,7 +40,8 @@ type Hardware interface {
 	Destroy(gpu, gi int) error
 	// Processes lists the ids of the processes that compute on a GPU instance, including those of other PID namespaces.
 	Processes(gpu, gi int) ([]int, error)
-	// Meter returns a meter of the instance with this GI and UUID. Meter does not query the instance.
+	// Meter returns a meter of the instance with this GI and UUID. The call of Meter does not
+	// query the instance.
 	Meter(gpu int, in Instance) (Meter, error)
 }
 
@@ -64,8 +65,8 @@ type Instance struct {
 	Profile string // the driver's name without "MIG ", or "profile <id>" if the driver does not name it
 	// Start and Size are in placement units of the GPU model's grid.
 	Start, Size int
-	// CIs are the ids of the compute instances. An instance that Caelum created has exactly one compute instance. An
-	// instance that remained after a crash may have no compute instance.
+	// CIs contains the ids of the compute instances. An instance that Caelum created has
+	// exactly one. An instance that was left by a crash may have none.
 	CIs []int
 	// Whole is set by Create and Instances if the only compute instance spans the GPU instance.
 	Whole bool

@@ -18,7 +18,7 @@ type Use struct {
 	// Processes is the number of compute processes that the driver reports on the instance. It is -1 if the driver
 	// reports no such number.
 	Processes int
-	// PIDs are the ids of these processes.
+	// PIDs contains the ids of these processes.
 	PIDs []int
 }
 
@@ -41,9 +41,10 @@ type meter struct {
 	gi    int
 	uuid  string
 	index int
-	// before and now are the counters of the previous and the current reading. They are nil if the GPU has no counters.
+	// before and now contain the counters of the previous and the current reading. They are nil
+	// if the GPU has no counters.
 	before, now nvml.GpmSample
-	counted     bool // before has valid counters
+	counted     bool // true if before contains valid counters
 	metrics     *nvml.GpmMetricsGetType
 }
 
@@ -69,8 +70,9 @@ func (n *NVML) Meter(gpu int, in Instance) (Meter, error) {
 	return m, nil
 }
 
-// counts reports whether the GPU has counters for the computation of its instances (GPM, from Hopper on). A driver
-// older than GPM lacks these functions, and go-nvml ends the process if the process calls one of them.
+// counts reports whether the GPU has counters for the computation of its instances (GPM, from
+// Hopper on). An older driver does not have the functions of GPM, and go-nvml ends a process that
+// calls a missing function.
 func (n *NVML) counts(d *device) bool {
 	if n.lib.Extensions().LookupSymbol("nvmlGpmMigSampleGet") != nil {
 		return false

@@ -129,8 +129,8 @@ func TestMeterUtil(t *testing.T) {
 	}
 }
 
-// TestMeterOfWhatIsGone checks that a meter returns errors after its instance was destroyed, even if another instance
-// is in the same place, and after its GPU was lost.
+// TestMeterOfWhatIsGone checks that a meter returns errors after its instance was destroyed, even
+// if another instance was created at the same placement, and after its GPU was lost.
 func TestMeterOfWhatIsGone(t *testing.T) {
 	node := discovered(t, "H100-80GB")
 	in, m := metered(t, node, "1g.10gb", 0)
@@ -155,7 +155,7 @@ func TestMeterOfWhatIsGone(t *testing.T) {
 	}
 }
 
-// cpu returns the processor time of this process.
+// cpu returns the CPU time that this process has used.
 func cpu(b *testing.B) time.Duration {
 	var r unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {
@@ -164,8 +164,8 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// BenchmarkMeter measures the processor time of a reading, also as a share of a core at one reading a second. Each call
-// of the emulator opens, locks and reads a file.
+// BenchmarkMeter measures the CPU time of a reading. It also reports this time as a share of a core
+// at one reading per second. Each call of the emulator opens, locks and reads a file.
 func BenchmarkMeter(b *testing.B) {
 	for board, profile := range map[string]string{"A100-40GB": "1g.5gb", "H100-80GB": "1g.10gb"} {
 		b.Run(board, func(b *testing.B) {

@@ -33,7 +33,7 @@ type device struct {
 func OpenNVML(path string) (*NVML, error) {
 	lib := nvml.New()
 	if path != "" {
-		if os.Geteuid() == 0 && strings.Contains(path, "/") { // dlopen(3) searches the linker's path for a bare name
+		if os.Geteuid() == 0 && strings.Contains(path, "/") { // dlopen(3) searches for a name without a slash
 			var err error
 			if path, err = trust.Path(path); err != nil {
 				return nil, fmt.Errorf("couldn't open NVML: %w", err)
@@ -72,7 +72,7 @@ func (n *NVML) Instances(gpu int) ([]Instance, error) {
 		for _, gi := range gis {
 			in, err := d.describe(gi, uuids)
 			if errors.Is(err, ErrNotFound) {
-				continue // the instance was destroyed after it was listed
+				continue // the instance may have been destroyed after it was listed
 			} else if err != nil {
 				return nil, fmt.Errorf("GPU %d: %w", gpu, err)
 			}

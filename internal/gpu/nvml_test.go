@@ -105,7 +105,7 @@ func TestFaults(t *testing.T) {
 	}
 	node.Emulator(t, "fault", "clear")
 
-	// A monitor holds an instance.
+	// A monitoring program has a handle on an instance.
 	in, err := node.Create(0, "1g.5gb", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -270,8 +270,9 @@ func TestCapDevices(t *testing.T) {
 	}
 }
 
-// TestCapFiles checks the minors of capability files: by the formula of the kernel modules, GI 12 of GPU 0 has minor
-// 111, and its CI 0 has minor 112. If the driver has files under /proc, their minors take precedence.
+// TestCapFiles checks the minors of capability files. According to the formula of the kernel
+// modules, GI 12 of GPU 0 has the minor 111, and its CI 0 has the minor 112. If the driver has
+// files under /proc, the minors in these files take precedence.
 func TestCapFiles(t *testing.T) {
 	proc := t.TempDir()
 	caps := gpu.Caps{Dev: "/dev", Proc: proc}

@@ -62,7 +62,7 @@ func (s *Processes) start(pid int) (uint64, error) {
 	return strconv.ParseUint(string(fields[19]), 10, 64)
 }
 
-// read is Read without Start.
+// read is like Read, but does not set Process.Start.
 func (s *Processes) read(pid int) (Process, error) {
 	p := Process{PID: pid}
 	data, err := s.small(pid, "status")
@@ -111,7 +111,7 @@ func (s *Processes) Cgroups(pid int) ([]string, error) {
 	}
 	var paths []string
 	for line := range strings.Lines(string(data)) {
-		// ID:controllers:path; the path may hold colons.
+		// The line has the form ID:controllers:path. The path may contain colons.
 		if parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3); len(parts) == 3 {
 			paths = append(paths, parts[2])
 		}
@@ -136,10 +136,10 @@ type pinned struct {
 }
 
 // Kill sends SIGKILL to processes and waits until they have closed their files. After the pidfd of a process is open,
-// Kill calls stillMeant for that process and skips the process if stillMeant returns false. A traced process stays
-// until its tracer ends (PTRACE_O_TRACEEXIT), so Kill also ends tracers with the same real user id. Kill takes at most
-// 2 x endLimit for all processes together, and skips those beyond maxKilled. The result ended lists the processes that
-// Kill killed; left lists the processes that have not ended yet.
+// Kill calls stillMeant for that process and skips the process if stillMeant returns false. A traced process can
+// remain until its tracer ends (PTRACE_O_TRACEEXIT), so Kill also ends tracers with the same real user id. Kill takes
+// at most 2 x endLimit for all processes together, and skips those beyond maxKilled. The result ended lists the
+// processes that Kill killed; left lists the processes that have not ended yet.
 func (s *Processes) Kill(list []Process, stillMeant func(Process) bool) (ended, left []Process) {
 	var all []pinned
 	defer func() {
@@ -179,7 +179,8 @@ func (s *Processes) Kill(list []Process, stillMeant func(Process) bool) (ended, 
 	return ended, left
 }
 
-// allEnded waits up to endLimit until all processes have ended, and reports whether they have.
+// allEnded waits until all processes have ended, for at most endLimit. It reports whether all have
+// ended.
 func allEnded(all []pinned) bool {
 	deadline := time.Now().Add(endLimit)
 	ended := true
@@ -201,13 +202,14 @@ func (s *Processes) killTracer(p Process) {
 	if tid <= 0 {
 		return
 	}
-	pid := s.statusOf(tid, "Tgid:") // TracerPid names a thread
+	pid := s.statusOf(tid, "Tgid:") // TracerPid is the id of a thread
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return
 	}
 	defer unix.Close(fd)
-	// While the pidfd is open, the PID cannot be reused: the process is the tracer if it still traces p now.
+	// The PID cannot be reused while the pidfd is open. If the process still traces p now, it
+	// is therefore the tracer.
 	if tracer, err := s.Read(pid); err != nil || tracer.UIDs[0] != p.UIDs[0] || s.statusOf(p.PID, "TracerPid:") != tid {
 		return
 	}

@@ -83,7 +83,8 @@ func TestKillTraced(t *testing.T) {
 	if len(traced) != 1 || traced[0].PID == tracer {
 		t.Fatalf("no traced holder: %v", traced)
 	}
-	// On a busy machine the kernel takes longer than Kill waits. The agent also repeats Kill at its next search.
+	// On a busy machine, the kernel can take longer than Kill waits. The test repeats Kill, as
+	// the agent does at its next scan.
 	for tries := 0; ; tries++ {
 		_, left := s.Kill(traced, func(Process) bool { return true })
 		if len(left) == 0 {

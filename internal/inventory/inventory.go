@@ -17,7 +17,7 @@ type Inventory struct {
 	Slots []TypedCount `json:"slots"`
 	// Most lists, for each profile, the largest number of instances that the node can hold, smallest profile first.
 	Most []Offered `json:"most"`
-	// Models lists the profiles that each GPU model of the node can offer.
+	// Models lists the GPU models of the node with the profiles that each of them can offer.
 	Models []Model `json:"models"`
 	// Total is N, the constant total of gres/mig.
 	Total int `json:"total"`
@@ -34,7 +34,8 @@ type TypedCount struct {
 // Offered is a profile that a node can offer.
 type Offered struct {
 	TypedCount
-	// MemoryMiB is the memory of an instance in MiB, the smallest value among the node's GPU models.
+	// MemoryMiB is the memory of an instance in MiB. If it differs between the node's GPU
+	// models, MemoryMiB is the smallest value.
 	MemoryMiB int `json:"memory_mib"`
 	// Whole is the largest profile that the site offers on the same GPU model: a whole GPU.
 	Whole string `json:"whole"`
@@ -120,7 +121,8 @@ func largest(b *mig.Model, names []string) (last string) {
 	return last
 }
 
-// mostOf returns the largest number of placements of a set that fit together on a GPU.
+// mostOf returns the largest number of placements of a set that can exist on a GPU at the same
+// time.
 func mostOf(b *mig.Model, set mig.Layout) int {
 	most := 0
 	for _, l := range b.Maximal() {
@@ -132,10 +134,10 @@ func mostOf(b *mig.Model, set mig.Layout) int {
 // GPU is a GPU of the node, with the placements that the site offers on it.
 type GPU struct {
 	gpu.GPU
-	// Offerable are the placements of the profiles that the site offers.
+	// Offerable contains the placements of the profiles that the site offers.
 	Offerable mig.Layout
-	// Slots are the gres/gpu indices of this GPU. There is one for each instance that the GPU can hold. Slurm does not
-	// bind a slot to a particular instance.
+	// Slots contains the gres/gpu indices of this GPU, one for each instance that the GPU can
+	// hold. Slurm does not bind a slot to a particular instance.
 	Slots []int
 }
 

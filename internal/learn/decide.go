@@ -16,13 +16,13 @@ import (
 type Written struct {
 	Table      string `json:"table"`
 	Generation uint64 `json:"generation"`
-	Learned    int    `json:"learned"` // number of learned lines
+	Learned    int    `json:"learned"` // the number of learned lines
 	LeftOut    int    `json:"left_out,omitempty"`
 	Changed    bool   `json:"changed"`
 }
 
-// errUnread is returned for a repository that is not filled from slurmdbd yet. Writing its predictions would remove
-// learned lines from the table.
+// errUnread is the error for a repository that has not been filled from slurmdbd yet. Writing its
+// predictions would remove learned lines from the table.
 var errUnread = errors.New("the repository is new and was never filled completely from slurmdbd; " +
 	"the decision table is left as it is: run `caelum repo sync`")
 
@@ -74,8 +74,9 @@ type decision struct {
 	seconds int
 }
 
-// alike reports whether a line for d is redundant because decision o, which would apply without that line, is
-// equivalent. Run times vary, so a difference of at most a quarter does not count.
+// alike reports whether a line for d is redundant because the decision o, which would apply without
+// that line, is equivalent. Run times that differ by at most a quarter are treated as equivalent,
+// because run times vary.
 func (d decision) alike(o decision) bool {
 	near := d.seconds == 0 || o.seconds > 0 && math.Abs(float64(d.seconds-o.seconds)) <= 0.25*float64(o.seconds)
 	return d.profile == o.profile && near
@@ -87,7 +88,7 @@ type learnedLine struct {
 	subject string
 	decision
 	last  int64
-	owner int64 // user id; allUsers for a site line
+	owner int64 // the user id; allUsers for a site line
 }
 
 // allUsers is the owner of lines that depend on the runs of several users.
@@ -139,7 +140,7 @@ func decide(r *repo.Repo, t Table, site predict.Site) ([]learnedLine, error) {
 	d := decider{repo: r, table: t, site: site, now: map[string]Prediction{}, has: map[string]bool{}}
 	general := predict.Unknown // the kind of line that lines of this kind fall back on
 	for _, kind := range slices.Backward(predict.Levels) {
-		for _, w := range scripts { // newest first, so the newest of each user and of each script fingerprint counts
+		for _, w := range scripts { // newest first, so that the newest run determines the line
 			base, ok := d.now[lineName(general, w.JobKeys)]
 			if !ok {
 				base = t.without()

@@ -1,8 +1,9 @@
 // Package learn reads earlier runs from slurmdbd into a repository (Sync), and writes the predictions of a repository
 // into the decision table (Write).
 //
-// Both may run at any time and as often as wanted, under any user who can read and write the files. A sync without new
-// runs changes nothing, and a table with the same content is not written again. No job ever waits for this package.
+// Both may run at any time, as often as necessary, and as any user who can read and write the
+// files. A sync without new runs changes nothing, and a table with the same content is not written
+// again. No job ever waits for this package.
 //
 // Files:
 //

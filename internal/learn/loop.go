@@ -26,7 +26,7 @@ type Loop struct {
 	Site  predict.Site
 	Log   *logrus.Entry
 
-	failing bool // a failure was logged
+	failing bool // true if the last failure was logged
 }
 
 // Run repeats passes until ctx ends. Errors do not stop the loop, because slurmdbd may be unreachable for hours.

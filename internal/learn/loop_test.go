@@ -18,8 +18,9 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestLoopOnce checks that the runs in slurmdbd reach the table, that a damaged repository is set aside, reported and
-// filled again, and that the learned lines stay if slurmdbd is unreachable.
+// TestLoopOnce checks that runs recorded in slurmdbd produce lines in the decision table, and that
+// the lines remain if slurmdbd is unreachable. It also checks that a damaged repository is
+// reported, set aside and filled again.
 func TestLoopOnce(t *testing.T) {
 	d := &dbd{names: map[uint64]string{}}
 	now := time.Now().Truncate(time.Second).Add(-24 * time.Hour)

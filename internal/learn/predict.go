@@ -11,7 +11,8 @@ import (
 
 // Table is the part of a decision table that predictions use.
 type Table struct {
-	// Models are the GPU models that the table is for, each with the listed profiles that a job may get by prediction.
+	// Models contains the GPU models to which the table applies, each with the listed profiles
+	// that a prediction may choose.
 	Models  []*mig.Model
 	Default string
 	decided map[string]decision
@@ -25,14 +26,16 @@ func ReadTable(path string) (Table, error) {
 
 func (t table) forPredictions() Table { return Table{t.gpuModels(), t.fallback, t.decided} }
 
-// Prediction is what a job gets, and the runs that determine it.
+// Prediction describes the profile that a job gets, and the runs that determine this profile.
 type Prediction struct {
-	// Choice is what earlier runs give the job. The job gets Own instead if Own is set.
+	// Choice is the choice based on earlier runs. The job gets Own instead if Own is set.
 	Choice
-	// Own is the profile in an administrator's line that takes precedence over Choice, or empty.
+	// Own is the profile in an administrator's line that takes precedence over Choice. It is
+	// empty if there is no such line.
 	Own string
-	// Need is the need at the level that determines Choice, and History are its runs. If no run was complete at any
-	// level, Need is a lower bound, and empty if no run shows one.
+	// Need is the need at the level that determines Choice, and History contains the runs at
+	// this level. If no run was complete at any level, Need is a lower bound. It is empty if
+	// the runs show no lower bound.
 	Need     predict.Need
 	History  predict.History
 	Complete bool
@@ -40,9 +43,10 @@ type Prediction struct {
 	seconds int
 }
 
-// Predict returns what a job gets after the next [Write]: it combines the levels as the lines of the decision table do.
-// A complete run at a level overrides the more general levels. If no run at a level was complete, the job gets what it
-// would get from the more general levels, or a larger profile if the runs at this level show that it needs more memory.
+// Predict returns the prediction for a job after the next [Write]. It combines the levels in the same way as the lines
+// of the decision table. A complete run at a level overrides the more general levels. If no run at a level was
+// complete, the job gets what it would get from the more general levels, or a larger profile if the runs at this level
+// show that it needs more memory.
 func (t Table) Predict(r *repo.Repo, job repo.JobKeys, site predict.Site) (Prediction, error) {
 	p := t.without()
 	for _, kind := range slices.Backward(predict.Levels) {
@@ -57,8 +61,9 @@ func (t Table) Predict(r *repo.Repo, job repo.JobKeys, site predict.Site) (Predi
 // without returns the prediction for a job without runs and lines.
 func (t Table) without() Prediction { return Prediction{Choice: Choice{Profile: t.Default}} }
 
-// at returns the prediction for a job at a level. base is the prediction at the more general levels. Runs without a
-// script fingerprint do not count: they were submitted without a script, so their key does not identify the program.
+// at returns the prediction for a job at a level. base is the prediction at the more general
+// levels. Runs without a script fingerprint are ignored, because they were submitted without a
+// script and their key does not identify the program.
 func (t Table) at(
 	kind predict.Level, job repo.JobKeys, base Prediction, r *repo.Repo, site predict.Site,
 ) (Prediction, error) {
@@ -82,7 +87,7 @@ func (p Prediction) with(c Choice, need predict.Need, h predict.History, complet
 	case complete || need.PeakMiB > 0 && c.Profile != p.profile():
 		return Prediction{Choice: c, Need: need, History: h, Complete: complete}
 	case need.PeakMiB > 0 && need.PeakMiB >= p.Need.PeakMiB && !p.Complete:
-		p.Choice, p.Need, p.History = c, need, h // the same profile, and a bound from more similar runs
+		p.Choice, p.Need, p.History = c, need, h // the same profile, but from more similar runs
 	}
 	return p
 }
@@ -95,7 +100,8 @@ func (p Prediction) profile() string {
 	return p.Profile
 }
 
-// decision converts a prediction into a line of the table. Only complete runs show a run time.
+// decision converts a prediction into a line of the table. The line contains a run time only if it
+// is based on complete runs.
 func (p Prediction) decision() decision {
 	d := decision{profile: p.profile()}
 	switch {

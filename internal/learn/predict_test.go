@@ -11,7 +11,9 @@ import (
 	"caelum/internal/repo"
 )
 
-// TestPredictFallsBack: by key, else by user and work, else by work where the site shares.
+// TestPredictFallsBack checks that a prediction uses the runs of the job's key, otherwise the
+// user's runs with the same script fingerprint. If the site shares runs, it otherwise uses all runs
+// with this fingerprint.
 func TestPredictFallsBack(t *testing.T) {
 	r := fresh(t)
 	n := seen(0, "n1", began)
@@ -46,7 +48,8 @@ func TestPredictFallsBack(t *testing.T) {
 
 const otherKey = "2222222222222222"
 
-// TestOwn: an administrator's line takes precedence if job_submit.lua reads it before the learned line.
+// TestOwn checks that an administrator's line takes precedence if job_submit.lua reads it before
+// the learned line.
 func TestOwn(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own+"user 1002:"+work+" 3g.20gb\nsite "+work+" 4g.20gb\n")
 	tab, err := ReadTable(path)
@@ -80,7 +83,7 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// killed returns a run of a key that was killed for memory on a profile with that many MiB.
+// killed returns a run of a key that was killed for lack of memory on a profile with that many MiB.
 func killed(key string, job uint32, profile string, mib float64, start time.Time) predict.Run {
 	n := seen(job, "n1", start)
 	n.Key, n.Profile, n.State, n.Exit = key, profile, "FAILED", 1
@@ -88,8 +91,8 @@ func killed(key string, job uint32, profile string, mib float64, start time.Time
 	return n
 }
 
-// inTable returns the profile that job_submit.lua gives a job according to a written table: that of the first line for
-// the key, the user or the site, else the default.
+// inTable returns the profile that job_submit.lua gives a job according to a written table. This is
+// the profile of the first line for the key, the user or the site, or otherwise the default.
 func inTable(t *testing.T, path string, job repo.JobKeys) string {
 	t.Helper()
 	table, err := decisions.Parse(read(t, path))
@@ -104,8 +107,9 @@ func inTable(t *testing.T, path string, job repo.JobKeys) string {
 	return table.Default
 }
 
-// TestBoundOfKey: the only run of a key was killed, and the user's script completed under another key. The key keeps
-// its lower bound, in the table and in the prediction.
+// TestBoundOfKey checks a key whose only run was killed, while the same script of the user
+// completed under another key. The lower bound of the key must apply both in the table and in the
+// prediction.
 func TestBoundOfKey(t *testing.T) {
 	r := fresh(t)
 	add(t, r, killed(otherKey, 7, "3g.20gb", 20000, began.Add(-time.Hour)))
@@ -128,8 +132,8 @@ func TestBoundOfKey(t *testing.T) {
 	}
 }
 
-// TestPredictAsTable: for random runs and random lines of the administrator, the prediction for each key is the profile
-// that the written table gives a job with this key.
+// TestPredictAsTable checks for random runs and random lines of the administrator that the
+// prediction for each key is the profile that the written table gives a job with this key.
 func TestPredictAsTable(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	profiles := []struct {

@@ -7,11 +7,11 @@ import (
 	"caelum/internal/predict"
 )
 
-// share returns the newest lines that fit into room lines and the given number of bytes, in their original order.
+// share returns the newest lines, at most room lines and at most the given number of bytes, in their original order.
 // Owners get equal shares: the oldest lines of the owner with the most lines are dropped first. An owner whose lines
 // fit into an equal share of the space therefore loses no line.
 func share(lines []learnedLine, room, bytes int) []learnedLine {
-	nth := make([]int, len(lines)) // position among the lines of its owner
+	nth := make([]int, len(lines)) // the line's position among the lines of its owner
 	owners := map[int64]int{}
 	for i, l := range lines {
 		nth[i] = owners[l.owner]

@@ -9,8 +9,9 @@ import (
 	"caelum/internal/predict"
 )
 
-// TestShare checks that the kept lines fit and use the room. An owner with at most an equal share loses no line. The
-// other owners lose their oldest lines, and the numbers of lines that they keep differ by at most one.
+// TestShare checks that the kept lines stay within the limits and use the available room. An owner
+// with at most an equal share loses no line. The other owners lose their oldest lines, and the
+// numbers of lines that they keep differ by at most one.
 func TestShare(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 500 {
@@ -53,7 +54,8 @@ func longest(lines []learnedLine) (bytes int) {
 	return bytes
 }
 
-// checkRoom checks that the kept lines fit, use the room, and are in the order of the lines.
+// checkRoom checks that the kept lines stay within the limits, use the available room, and are in
+// the original order.
 func checkRoom(t *testing.T, lines, kept []learnedLine, room, bytes int) {
 	t.Helper()
 	size, next := 0, 0
@@ -73,7 +75,8 @@ func checkRoom(t *testing.T, lines, kept []learnedLine, room, bytes int) {
 	}
 }
 
-// checkOwners checks which lines each owner has lost. room is the number of lines that certainly fit.
+// checkOwners checks which lines each owner has lost. room is a number of lines for which there is
+// certainly room.
 func checkOwners(t *testing.T, lines, kept []learnedLine, room int) {
 	t.Helper()
 	had, has := map[int64][]learnedLine{}, map[int64][]learnedLine{}

@@ -33,7 +33,7 @@ const (
 	// again.
 	overlap, deepOverlap = time.Hour, 30 * 24 * time.Hour
 	deepEvery            = 24 * time.Hour
-	first                = 400 * 24 * time.Hour // the span of the first sync: as long as a repository keeps runs
+	first                = 400 * 24 * time.Hour // the span of the first sync; a repository keeps runs as long
 	// clocks is the largest difference allowed between the clocks of a node and of slurmctld.
 	clocks = time.Hour
 )
@@ -86,7 +86,7 @@ func Sync(
 		if span = page; done.Jobs-before < fewJobs {
 			span = min(2*to.Sub(from), largestPage)
 		}
-		if since.IsZero() || !from.After(synced) { // otherwise the time before from was not read
+		if since.IsZero() || !from.After(synced) { // otherwise the records before from were not read
 			if err := r.SetNote(noteSynced, strconv.FormatInt(to.Unix(), 10)); err != nil {
 				return done, err
 			}
@@ -127,12 +127,12 @@ func noteTime(r *repo.Repo, name string) (time.Time, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return time.Time{}, nil // an invalid note counts as none: everything is read again
+		return time.Time{}, nil // an invalid note is ignored, and everything is read again
 	}
 	return time.Unix(n, 0), nil
 }
 
-// read reads one page.
+// read reads one page of records.
 func (done *Synced) read(
 	ctx context.Context,
 	dbd Accounting,
@@ -183,8 +183,8 @@ func runsOf(
 		for _, n := range summaries {
 			own, ok := runOf(all, n)
 			if !ok && time.Unix(n.Start, 0).Before(rec.Start) {
-				// The record of the last run also has the summaries of the earlier runs. Their records may be on an
-				// earlier page.
+				// The record of the last run also contains the summaries of the
+				// earlier runs. Their records may be on an earlier page.
 				if all, err = dbd.RecordsOf(ctx, field, rec.ID); err != nil && !errors.Is(err, slurm.ErrNoJob) {
 					return nil, nil, fmt.Errorf("couldn't read job %d: %w", rec.ID, err)
 				}
@@ -219,8 +219,8 @@ func runOf(all []slurm.Record, n predict.Run) (slurm.Record, bool) {
 	}), true
 }
 
-// nodeOf returns the name of the summary's node as slurmctld spells it. sacctmgr had converted the summary to lower
-// case.
+// nodeOf returns the name of the summary's node as slurmctld spells it. This is necessary because
+// sacctmgr converts summaries to lower case.
 func nodeOf(rec slurm.Record, n predict.Run) string {
 	i := slices.IndexFunc(rec.Nodes, func(name string) bool { return strings.EqualFold(name, n.Node) })
 	if i < 0 {
@@ -229,7 +229,7 @@ func nodeOf(rec slurm.Record, n predict.Run) string {
 	return rec.Nodes[i]
 }
 
-// complete adds to a run the fields that are only in the record.
+// complete adds the fields to a run that only the record contains.
 func complete(n predict.Run, rec slurm.Record) predict.Run {
 	n.Job, n.Node = rec.ID, nodeOf(rec, n)
 	n.UID, n.User, n.Account = rec.UID, rec.User, rec.Account

@@ -14,7 +14,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// dbd is a slurmdbd with these records and names.
+// dbd is an emulated slurmdbd with the given records and names.
 type dbd struct {
 	records []slurm.Record
 	names   map[uint64]string
@@ -22,7 +22,7 @@ type dbd struct {
 	err     error // returned by every call
 	nameErr error
 	pages   []string // "from-to" of each query, in hours relative to began
-	asked   int      // number of queries for single jobs
+	asked   int      // the number of queries for single jobs
 }
 
 const key, work = "0123456789abcdef", "fedcba9876543210"
@@ -60,7 +60,7 @@ func (d *dbd) Names(context.Context, time.Time, time.Time) (map[uint64]string, e
 	return d.names, errors.Join(d.err, d.nameErr)
 }
 
-// seen returns a run as the agent of its node observed it.
+// seen returns a run as the agent of its node stores it.
 func seen(job uint32, node string, start time.Time) predict.Run {
 	return predict.Run{
 		Job: job, Node: node, Key: key, Fingerprint: work,

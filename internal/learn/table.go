@@ -66,10 +66,10 @@ func parseTable(text string) (t table, err error) {
 	return t, nil
 }
 
-// gpuModels returns the GPU models that the table is for, each with the profiles that the table lists: the models that
-// have the default profile, and those whose whole-GPU profile is listed. Models with the default profile come first,
-// then models whose type the table names, then those with more listed profiles, then those with less memory. Models may
-// share profile names.
+// gpuModels returns the GPU models to which the table applies, each with the profiles that the table lists. These are
+// the models that have the default profile, and those whose whole-GPU profile is listed. Models with the default
+// profile come first, then models whose type the table names, then those with more listed profiles, then those with
+// less memory. Models may share profile names.
 func (t table) gpuModels() []*mig.Model {
 	var list []*mig.Model
 	for _, b := range mig.Models() {
@@ -78,7 +78,7 @@ func (t table) gpuModels() []*mig.Model {
 		for _, p := range b.Profiles {
 			memory, ok := t.profiles[p.Name]
 			if !ok || !mig.Plain(p) {
-				continue // profiles with media engines or graphics are given on request only
+				continue // only jobs that request them get profiles with media engines or graphics
 			}
 			if memory > 0 {
 				p.MemoryMiB = uint64(memory)
@@ -149,7 +149,7 @@ func readTable(path string) (table, os.FileInfo, error) {
 	return t, info, nil
 }
 
-// noTable is an fs.ErrNotExist whose message names the remedy.
+// noTable wraps fs.ErrNotExist. Its message contains the remedy.
 type noTable struct{ path string }
 
 func (e *noTable) Error() string {
@@ -181,7 +181,7 @@ func replace(path string, was os.FileInfo, text string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // fails after the rename
+	defer os.Remove(f.Name()) // fails if the file was already renamed, which is harmless
 	defer f.Close()
 	if _, err := f.WriteString(text); err != nil {
 		return err

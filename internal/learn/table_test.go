@@ -47,7 +47,7 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// ten returns ten runs of a script fingerprint with the same peak.
+// ten returns ten runs with this script fingerprint and this peak.
 func ten(key, work string, uid uint32, peak float64, last time.Time) (runs []predict.Run) {
 	for i := range 10 {
 		n := seen(uint32(1000+i), "n"+key[12:], last.Add(time.Duration(i-9)*time.Hour))
@@ -75,14 +75,14 @@ func filled(t *testing.T) *repo.Repo {
 	// the same script under another name: no additional line
 	add(t, r, ten("00000000000000a2", work, 1001, 5000, began.Add(-24*time.Hour))...)
 	add(t, r, ten("00000000000000b1", work, 1002, 100, began.Add(-48*time.Hour))...) // another user's
-	// without a script, the key does not identify the program
+	// without a script, so the key does not identify the program
 	add(t, r, ten("00000000000000d1", "", 1003, 20000-9000, began.Add(-72*time.Hour))...)
 	add(t, r, ten("00000000000000aa", "", 1004, 100, began.Add(-80*time.Hour))...) // decided by the administrator
 	return r
 }
 
-// TestWrite checks that the administrator's lines stay unchanged. The learned lines that differ from their fall-back
-// follow, newest first.
+// TestWrite checks that the administrator's lines remain unchanged and that the learned lines
+// follow, newest first. The table must contain only the learned lines that are not redundant.
 func TestWrite(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 41\n"+own)
 	done, err := Write(path, filled(t), predict.DefaultSite)
@@ -101,8 +101,8 @@ user 1002:fedcba9876543210 1g.5gb
 	}
 }
 
-// TestWriteShared checks that a script has a site line if the site shares runs and enough users have run the script. A
-// user with own runs of the script also has a line.
+// TestWriteShared checks that a script has a site line if the site shares runs and enough users
+// have run the script. A user with runs of this script also has a line.
 func TestWriteShared(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own+"user 1002:"+work+" 3g.20gb\n")
 	site := predict.DefaultSite
@@ -207,7 +207,8 @@ func TestWriteBounds(t *testing.T) {
 	}
 }
 
-// TestWriteRefuses checks that the error names a file that is not a table, and that the file is not changed.
+// TestWriteRefuses checks that Write does not change a file that is not a table, and that the error
+// names the file.
 func TestWriteRefuses(t *testing.T) {
 	r := filled(t)
 	for text, want := range map[string]string{
@@ -237,8 +238,8 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-// TestModels checks the order of the GPU models: the model of the default profile comes first, then the models whose
-// whole-GPU profile is also listed. Models have the memory sizes of the table.
+// TestModels checks the order of the GPU models: the model of the default profile comes first, then
+// the models whose whole-GPU profile is also listed. The memory sizes come from the table.
 func TestModels(t *testing.T) {
 	tab, err := parseTable("caelum-decisions 1 1\n" + own + "profile 7g.80gb\nprofile 3g.40gb\nprofile 1g.5gb+me\n")
 	if err != nil {
@@ -257,7 +258,8 @@ func TestModels(t *testing.T) {
 		if got := Choose(need, true, models, "3g.20gb").Profile; got != c.want {
 			t.Errorf("%.0f MiB: %q, want %q", c.peak, got, c.want)
 		}
-		// If no run was complete, a profile that was too small makes the result larger, and no run makes it smaller.
+		// If no run was complete, a profile that was too small leads to a larger choice,
+		// and no run leads to a smaller one.
 		want := c.want
 		if c.peak < 19000 {
 			want = "3g.20gb"

@@ -11,13 +11,13 @@ import (
 
 // Instance is a GPU instance that the agent created.
 type Instance struct {
-	GPU         string // UUID of the GPU: indices change when a GPU is lost
+	GPU         string // the UUID of the GPU, because indices change when a GPU is lost
 	GI          int
 	Profile     string
 	Start, Size int // placement units
 	UUID        string
-	Job         uint32 // the job that holds it, 0 if the instance is idle
-	Stuck       bool   // the instance could not be destroyed, and no job may have it
+	Job         uint32 // the job that holds the instance; 0 if the instance is idle
+	Stuck       bool   // the instance could not be destroyed, so no job may get it
 }
 
 // Intent is a hardware call that the agent was about to make.
@@ -69,7 +69,7 @@ func (l *Ledger) SetMeta(key, value string) error {
 	)
 }
 
-// Writable tests whether the ledger can be written, by writing to it.
+// Writable writes to the ledger and returns the error. nil means that the ledger can be written.
 func (l *Ledger) Writable() error {
 	return l.SetMeta("tried", time.Now().Format(time.RFC3339Nano))
 }

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// functionLines is the maximum number of lines of a function, so that it fits on a screen.
+// functionLines is the maximum number of lines of a function. A function of this length fits on a
+// screen.
 const functionLines = 60
 
 // TestFunctionLines checks that a function has at most functionLines lines, not counting the lines inside its data.
@@ -35,13 +36,13 @@ func TestFunctionLines(t *testing.T) {
 	}
 }
 
-// inside returns the number of line breaks in a node.
+// inside returns the number of line breaks within a node of the syntax tree.
 func inside(set *token.FileSet, n ast.Node) int {
 	return set.Position(n.End()).Line - set.Position(n.Pos()).Line
 }
 
-// dataLines returns the number of lines inside of multi-line strings, and of composite literals without functions, such
-// as the rows of a table.
+// dataLines returns the number of lines within multi-line strings and within composite literals
+// without functions, such as the rows of a table.
 func dataLines(set *token.FileSet, root ast.Node) (n int) {
 	ast.Inspect(root, func(node ast.Node) bool {
 		switch node := node.(type) {

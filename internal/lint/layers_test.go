@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// layers is the order of the packages: a package imports only packages that come before it.
+// layers lists the packages in order. A package may import only packages that come before it.
 var layers = []string{
 	"internal/version", "internal/failpoint", "internal/trust", "internal/sqlite", "internal/mig", "internal/place",
 	"internal/reconfigure", "internal/offer", "internal/predict", "internal/decisions", "internal/ledger",
@@ -22,18 +22,19 @@ var layers = []string{
 	"internal/report",
 }
 
-// leaves are packages that import no other package of Caelum, with the reason for each.
+// leaves contains the packages that may import no other package of Caelum, with the reason for
+// each.
 var leaves = map[string]string{
 	"internal/slurm": "it is a client and parser of slurmctld; eligible, offer and plan decide, and tags interprets",
 }
 
-// exceptions are imports that the order does not allow, with the reason for each.
+// exceptions contains the permitted imports that break the order, with the reason for each.
 var exceptions = map[[2]string]string{
 	{"internal/ledger", "internal/api"}: "the ledger stores a lease in the form that the socket transmits",
 }
 
-// pure are packages without I/O that decide both in production and in simulation. The same values must give the same
-// decision.
+// pure contains the packages without I/O that make decisions both in production and in simulations.
+// The same values must always lead to the same decision.
 var pure = map[string]string{
 	"internal/mig":         "geometry",
 	"internal/place":       "placement",
@@ -44,7 +45,7 @@ var pure = map[string]string{
 	"internal/eligible":    "eligibility",
 }
 
-// forbidden are imports that pure packages must not have, with the reason for each.
+// forbidden contains the imports that pure packages must not have, with the reason for each.
 var forbidden = map[string]string{
 	"os":           "I/O",
 	"net":          "I/O",
@@ -57,7 +58,8 @@ var forbidden = map[string]string{
 	"context":      "waiting",
 }
 
-// spankBans are imports that the Go object in Slurm's prolog must not have, with the reason for each.
+// spankBans contains the imports that the Go object in Slurm's prolog must not have, with the
+// reason for each.
 var spankBans = map[string]string{
 	"github.com/NVIDIA/go-nvml": "it needs lazy binding and opens the driver in Slurm's process",
 	"github.com/mattn":          "a prolog needs no database",
@@ -101,7 +103,7 @@ func list(t *testing.T) []pkg {
 	return all
 }
 
-// problems returns the rules that the imports of a package break.
+// problems returns a message for each rule that the imports of a package break.
 func problems(p pkg) (broken []string) {
 	at := slices.Index(layers, p.ImportPath)
 	for _, imported := range p.Imports {
@@ -176,8 +178,8 @@ func TestSpankObject(t *testing.T) {
 	}
 }
 
-// TestCommandLineWithoutAgent checks that the command line does not contain the agent: a command needs neither NVML's
-// samplers nor the agent's ledger to read a file or to ask an agent.
+// TestCommandLineWithoutAgent checks that the command line does not import the agent. A command
+// that reads a file or calls an agent needs neither NVML's samplers nor the agent's ledger.
 func TestCommandLineWithoutAgent(t *testing.T) {
 	for _, p := range list(t) {
 		if p.ImportPath == "cmd/caelum" && slices.Contains(p.Deps, "caelum/internal/agent") {

@@ -10,13 +10,14 @@ import (
 	"testing"
 )
 
-// harmless are files whose goroutines need no race detector, with the reason for each.
+// harmless contains the files whose goroutines need no race detector, with the reason for each.
 var harmless = map[string]string{
 	"cmd/caelum/main_test.go":     "it serves a fixed state, and internal/api tests the server with the race detector",
 	"cmd/caelum/complete_test.go": "as main_test.go",
 }
 
-// withoutRace returns the packages that `make unit` tests without the race detector: the variable PURE in the Makefile.
+// withoutRace returns the packages that `make unit` tests without the race detector. They are in
+// the variable PURE of the Makefile.
 func withoutRace(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("../../Makefile")

@@ -2,7 +2,8 @@ package mig
 
 import "testing"
 
-// BenchmarkAllModels makes every GPU model of the tables and its table of layouts.
+// BenchmarkAllModels measures the construction of every GPU model in the tables, with its table of
+// layouts.
 func BenchmarkAllModels(b *testing.B) {
 	for b.Loop() {
 		models, err := parseModels(modelsText)

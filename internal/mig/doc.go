@@ -1,10 +1,10 @@
 // Package mig implements the geometry of MIG: the layouts of a GPU, the placements that remain possible beside a
-// layout, and how many later choices a placement rules out. It is pure: no hardware, no clock, no I/O, no goroutines.
-// The package never chooses a placement (package place does) and never creates an instance (package gpu does).
-// # Units, placements, layouts
+// layout, and how many later choices a placement rules out. The package is pure: it uses no hardware, clock, I/O or
+// goroutines. The package never chooses a placement (package place does) and never creates an instance (package gpu
+// does). # Units, placements, layouts
 //
-// A GPU's memory is a row of 4 to 12 units. A profile takes a fixed number of consecutive units, and may begin only at
-// certain units, its starts. On an A100-40GB (8 units):
+// A GPU's memory is a row of 4 to 12 units. A profile occupies a fixed number of consecutive units,
+// and may begin only at certain units (its starts). On an A100-40GB (8 units):
 //
 //	1g.5gb   size 1, starts 0 1 2 3 4 5 6      3g.20gb  size 4, starts 0 4
 //	1g.10gb  size 2, starts 0 2 4 6            4g.20gb  size 4, start  0
@@ -30,7 +30,8 @@
 //	reach, of 78         21 21 21 21 22 22 33
 //	CC, of 18            12 12 12 12 13 13 14
 //
-// Start 6 is best by both measures: it rules out only the 3g.20gb at 4, the 1g.10gb at 6 and the whole GPU.
+// Start 6 is the best by both measures, because it rules out only the 3g.20gb at 4, the 1g.10gb at
+// 6 and the whole GPU.
 //
 // # Files
 //

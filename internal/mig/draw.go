@@ -16,7 +16,7 @@ func (b *Model) Draw(l Layout) string { return b.DrawBeside(l, 0) }
 
 // DrawBeside is like Draw, but also draws the blocked units, as cells of #.
 func (b *Model) DrawBeside(l Layout, blocked uint64) string {
-	at := make([]int, b.Grid) // by unit: 1 + the placement that begins there
+	at := make([]int, b.Grid) // for each unit, 1 + the index of the placement that begins there
 	for i := range l.Indices() {
 		at[b.Placements[i].Start] = i + 1
 	}
@@ -35,12 +35,13 @@ func (b *Model) DrawBeside(l Layout, blocked uint64) string {
 	return s.String() + "|"
 }
 
-// width returns the width of a cell of size units, in characters, including the bars between its units.
+// width returns the number of characters of a cell for size units, including the bars between the
+// units.
 func (b *Model) width(size int) int { return size*b.cell + size - 1 }
 
 // Parse reads a drawing. The widths of cells do not matter, because the name of a profile determines its size:
-// |3g.20gb|1g.5gb|.|.|.| is the same as the drawing above. The returned layout is legal. The error names the wrong
-// cell.
+// |3g.20gb|1g.5gb|.|.|.| is the same as the drawing above. The returned layout is legal. The error contains the
+// invalid cell.
 func (b *Model) Parse(drawing string) (Layout, error) {
 	l, blocked, err := b.ParseBeside(drawing)
 	if err == nil && blocked != 0 {

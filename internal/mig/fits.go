@@ -10,8 +10,8 @@ func needs(p Profile) budget {
 	return budget{p.Compute, max(p.DEC, 0), max(p.ENC, 0), max(p.JPEG, 0), max(p.OFA, 0)}
 }
 
-// totals returns the resources of the whole GPU. These are the resources of the profiles that take every unit. A
-// resource whose number is unknown there imposes no limit.
+// totals returns the resources of the whole GPU. These are the resources of the profiles that
+// occupy every unit. If a number is unknown, the resource imposes no limit.
 func totals(grid int, profiles []Profile) budget {
 	const unlimited = math.MaxInt
 	t := budget{-1, -1, -1, -1, -1}
@@ -46,10 +46,10 @@ func (have budget) less(need budget) budget {
 	return have
 }
 
-// Units returns the mask of the units that placement i takes.
+// Units returns the mask of the units that placement i occupies.
 func (b *Model) Units(i int) uint64 { return b.units[i] }
 
-// Occupied returns the mask of the units that a set of placements takes.
+// Occupied returns the mask of the units that a set of placements occupies.
 func (b *Model) Occupied(l Layout) uint64 {
 	var u uint64
 	for i := range l.Indices() {
@@ -61,7 +61,7 @@ func (b *Model) Occupied(l Layout) uint64 {
 // Conflicts returns the placements that share a unit with placement i, including i.
 func (b *Model) Conflicts(i int) Layout { return b.conflicts[i] }
 
-// Overlapping returns the placements that take any of these units.
+// Overlapping returns the placements that occupy any of these units.
 func (b *Model) Overlapping(units uint64) Layout { return b.touching(units) }
 
 func (b *Model) touching(units uint64) Layout {
@@ -77,8 +77,9 @@ func (b *Model) touching(units uint64) Layout {
 // all returns the set of all placements.
 func (b *Model) all() Layout { return Layout(span(0, len(b.Placements))) }
 
-// room is a layout together with the placements that still fit beside it and the shared resources that remain. To
-// examine a layout, the functions below add its placements one by one to the room of an empty GPU.
+// room is a layout together with the placements that are still possible beside it and the shared
+// resources that remain. To examine a layout, the functions below start with the room of an empty
+// GPU and add the placements of the layout one by one.
 type room struct {
 	layout, open Layout
 	left         budget
@@ -108,7 +109,8 @@ func (b *Model) prune(r room) room {
 	return r
 }
 
-// beside returns the room beside l. It returns false if l is not a legal layout of the GPU model.
+// beside returns the room that the layout l leaves. It returns false if l is not a legal layout of
+// the GPU model.
 func (b *Model) beside(l Layout) (room, bool) {
 	r := b.empty()
 	for i := range l.Indices() {
@@ -126,9 +128,9 @@ func (b *Model) Legal(l Layout) bool {
 	return ok
 }
 
-// Open returns the placements that fit beside l and avoid the blocked units. Each of them fits by itself, but two of
-// them may not fit together. Blocked units are in use by something other than a placement of this GPU model. Nothing
-// fits beside an illegal layout.
+// Open returns the placements that fit beside l and avoid the blocked units. Each of them is possible by itself, but
+// two of them may not be possible together. Blocked units are in use by something other than a placement of this GPU
+// model. If l is illegal, the result is empty.
 func (b *Model) Open(l Layout, blocked uint64) Layout {
 	r, _ := b.beside(l)
 	if blocked != 0 {

@@ -2,8 +2,9 @@ package mig
 
 import "slices"
 
-// futures contains all layouts of a GPU model, each list in ascending order. The lists are computed at first use. All
-// GPU models of the tables, with all variants, have about 20,000 layouts, which are computed in 2 ms.
+// futures contains all layouts of a GPU model, each list in ascending order. The lists are computed
+// when they are first needed. All GPU models of the tables, with all variants, have about 20,000
+// layouts, which are computed in 2 ms.
 type futures struct{ layouts, maximal []Layout }
 
 // enumerate visits each layout once, because it adds placements only in ascending order.
@@ -33,8 +34,9 @@ func (b *Model) Layouts() []Layout { return b.futures().layouts }
 // list.
 func (b *Model) Maximal() []Layout { return b.futures().maximal }
 
-// Reach returns the number of maximal layouts that contain l, which is the number of ways in which the GPU can still be
-// filled (future configuration reachability of MIGPro, over the legal set). It is 0 for an illegal layout.
+// Reach returns the number of maximal layouts that contain l, which is the number of ways in which
+// the GPU can still be filled. This is the future configuration reachability of MIGPro, computed
+// over the legal layouts. Reach returns 0 for an illegal layout.
 func (b *Model) Reach(l Layout) int { return Containing(b.Maximal(), l) }
 
 // ReachBeside is like Reach for a GPU with blocked units: it counts the ways in which the other units can be filled.

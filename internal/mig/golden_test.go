@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// The golden numbers of this file were computed before the package was written. If a test fails, the package is wrong.
-// The numbers for the six profiles of the A100-40GB do not include its +me variant.
+// The golden numbers in this file were computed before the package was written. If one of these
+// tests fails, the package is wrong, not the number. The numbers for the six profiles of the
+// A100-40GB do not include its +me variant.
 
 func model(t testing.TB, name string, keep func(Profile) bool) *Model {
 	t.Helper()
@@ -42,8 +43,8 @@ func TestGoldenLayouts(t *testing.T) {
 	}
 }
 
-// TestGoldenMostCompute checks that no layout of an A100 exceeds its compute slices, because the units are exhausted
-// first.
+// TestGoldenMostCompute checks that no layout of an A100 uses more compute slices than the GPU has,
+// because the units are exhausted first.
 func TestGoldenMostCompute(t *testing.T) {
 	b := model(t, "A100-40GB", Plain)
 	most := 0
@@ -86,7 +87,7 @@ func TestGoldenFirstSlice(t *testing.T) {
 // arrangement contains the properties that can differ between two ways to place the same profiles.
 type arrangement struct {
 	cc   int
-	room [6]int // by profile: open placements
+	room [6]int // the number of open placements of each profile
 }
 
 func arrange(b *Model, l Layout) arrangement {

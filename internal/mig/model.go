@@ -11,14 +11,15 @@ import (
 // largest GPU model of the tables is the RTX PRO 6000, which has 30 placements including every variant.
 const MaxPlacements = 64
 
-// Placement is a profile at a start: it takes the units [Start, Start+Size) of the GPU model's grid.
+// Placement is a profile at a start. It occupies the units [Start, Start+Size) of the GPU model's
+// grid.
 type Placement struct {
-	Profile     int // index in the GPU model's Profiles
+	Profile     int // the index in the GPU model's Profiles
 	Start, Size int // units
 }
 
-// Model is the MIG geometry of a GPU model. It is immutable and safe for concurrent use: its fields must not be
-// changed.
+// Model is the MIG geometry of a GPU model. Its fields must not be changed, so it is safe for
+// concurrent use.
 type Model struct {
 	Name     string // A100-40GB
 	Type     string // the Type in gres.conf: a100
@@ -28,15 +29,16 @@ type Model struct {
 	Grid     int    // units
 	Profiles []Profile
 
-	// Placements holds every profile at every start, in the order of Profiles, then by start.
+	// Placements contains every profile at every start, in the order of Profiles and then by
+	// start.
 	Placements []Placement
 
 	total     budget   // the resources of the whole GPU
 	need      []budget // by profile
 	units     []uint64 // by placement
-	conflicts []Layout // by placement: the placements that overlap it, including itself
+	conflicts []Layout // for each placement, the placements that overlap it, including itself
 	ofProfile []Layout // by profile
-	cell      int      // characters per unit in a drawing: together with the bars, enough for every name
+	cell      int      // characters per unit in a drawing; with the bars, every name fits
 
 	futures func() futures
 	table   func() *Table
@@ -47,9 +49,9 @@ type Model struct {
 // profile takes the whole GPU.
 func (b *Model) Compute() int { return b.total[0] }
 
-// NewModel returns a GPU model with these profiles. The grid is in units, at most 64. The profile that takes the whole
-// grid determines the compute slices and media engines of the GPU. Without such a profile, only units and instance
-// limits are checked. The error names the invalid profile.
+// NewModel returns a GPU model with these profiles. grid is the number of units, at most 64. The profile that takes
+// the whole grid determines the compute slices and media engines of the GPU. Without such a profile, only units and
+// instance limits are checked. The error names the invalid profile.
 func NewModel(name, typ, device string, grid int, profiles []Profile) (*Model, error) {
 	return newModel(Model{Name: name, Type: typ, Device: device, Grid: grid, total: totals(grid, profiles)}, profiles)
 }

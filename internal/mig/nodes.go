@@ -10,7 +10,7 @@ import (
 // millisecond for an A100 and about twenty milliseconds for the largest GPU model. A table is immutable.
 type Table struct {
 	Model   *Model
-	Blocked uint64 // units that no layout of the table takes
+	Blocked uint64 // units that no layout of the table may occupy
 
 	nodes []Node
 }
@@ -19,7 +19,7 @@ type Table struct {
 type Node struct {
 	Layout Layout
 	Open   Layout // the placements that fit beside it
-	Units  int    // free units: neither taken nor blocked
+	Units  int    // the units that are neither occupied nor blocked
 	// Compute is the number of free compute slices.
 	Compute int
 	// Reach is the number of maximal layouts that contain the layout (future configuration reachability of MIGPro).
@@ -32,14 +32,15 @@ type Node struct {
 
 	table     *Table
 	placeable []int8  // by profile
-	next      []int32 // by placement: the index of the node with this placement added; -1 if the placement is not open
+	next      []int32 // by placement: the node with this placement added; -1 if it is not open
 }
 
 // Table returns the table of the GPU model. The table is computed at first use and cached.
 func (b *Model) Table() *Table { return b.table() }
 
-// TableBeside returns the table of the layouts that avoid the blocked units. Its Reach counts the ways to fill the
-// other units. The table is cached, because a node has few different sets of blocked units.
+// TableBeside returns the table of the layouts that avoid the blocked units. Its Reach counts the
+// ways to fill the other units. The table is cached, because few different sets of blocked units
+// occur on a node.
 func (b *Model) TableBeside(blocked uint64) *Table {
 	if blocked &= span(0, b.Grid); blocked == 0 {
 		return b.Table()
@@ -85,7 +86,7 @@ func newTable(b *Model, blocked uint64) *Table {
 	return t
 }
 
-// Node returns the node of a layout, or nil if the layout is illegal or takes blocked units.
+// Node returns the node of a layout, or nil if the layout is illegal or contains blocked units.
 func (t *Table) Node(l Layout) *Node {
 	i, ok := slices.BinarySearchFunc(t.nodes, l, func(n Node, l Layout) int {
 		switch {
@@ -111,11 +112,12 @@ func (n *Node) Table() *Table { return n.table }
 // With returns the node with placement i added, which must be open.
 func (n *Node) With(i int) *Node { return &n.table.nodes[n.next[i]] }
 
-// Placeable returns the number of further instances of profile p, an index in Profiles, that fit together.
+// Placeable returns the number of further instances of profile p, an index in Profiles, for which
+// there is room.
 func (n *Node) Placeable(p int) int { return int(n.placeable[p]) }
 
-// Ideal returns the number of instances of profile p that would fit if only the number of free compute slices and units
-// counted, not their position (FragAware).
+// Ideal returns the number of instances of profile p for which there would be room if only the
+// numbers of free compute slices and units mattered, not the positions of the units (FragAware).
 func (n *Node) Ideal(p int) int {
 	pr := n.table.Model.Profiles[p]
 	return min(n.Compute/pr.Compute, n.Units/pr.Size)

@@ -9,7 +9,8 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// TestNotebook runs testdata/notebook. Each command is about the GPU model of the last board command:
+// TestNotebook runs the files in testdata/notebook. Each command applies to the GPU model of the
+// last board command:
 //
 //	board NAME [all] [without=PROFILE]   its profiles and number of layouts; the plain profiles, with all every profile
 //	draw      lines of placements (3g.20gb@0 1g.5gb@4): each drawn

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The oracle is a plain implementation of the rules of MIG on sets of intervals. Oracle and package share only the
-// tables.
+// The oracle is a simple implementation of the rules of MIG on sets of intervals. The oracle and
+// the package share only the tables.
 
 type interval struct {
 	name     string
@@ -89,7 +89,7 @@ func (o oracle) layouts() [][]interval {
 	return all
 }
 
-// reach returns how many maximal sets contain l and avoid the blocked units.
+// reach returns the number of maximal sets that contain l and avoid the blocked units.
 func (o oracle) reach(all [][]interval, l []interval, blocked uint64) int {
 	n := 0
 	for _, set := range all {
@@ -122,8 +122,9 @@ type subject struct {
 	all [][]interval
 }
 
-// subjects returns every GPU model of the tables three times: with all profiles, with the plain profiles, and without
-// the profile of the whole GPU, whose totals still apply.
+// subjects returns every GPU model of the tables three times: with all profiles, with the plain
+// profiles, and without the profile of the whole GPU. The totals of the whole GPU apply in all
+// three cases.
 func subjects() []subject {
 	var subs []subject
 	for _, from := range Models() {

@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// Profile is a size of GPU instance under NVIDIA's name, such as 1g.5gb or 1g.5gb+me.
+// Profile is a size of GPU instance. Its name is NVIDIA's, such as 1g.5gb or 1g.5gb+me.
 type Profile struct {
 	Name      string
-	ID        int    // the GPU instance profile id; it depends on the GPU model: 14 is 2g on an A100 and 1g on an A30
+	ID        int    // the GPU instance profile id; 14 is 2g on an A100 and 1g on an A30
 	Compute   int    // compute slices
 	Size      int    // units of the GPU model's grid
-	Max       int    // the largest number of instances at the same time
+	Max       int    // the maximum number of instances at the same time
 	Starts    []int  // units at which an instance may begin, ascending
-	MemoryMiB uint64 // the memory that an instance reports, in MiB; it depends on the driver version; 0: unknown
+	MemoryMiB uint64 // the memory that an instance reports, in MiB; 0 if unknown
 
 	// Multiprocessors, copy engines and media engines of one instance; -1 if unknown.
 	SM, CE, DEC, ENC, JPEG, OFA int
 
-	Gfx  bool   // can render (graphics APIs)
+	Gfx  bool   // supports graphics APIs
 	Enum string // the name in nvml.h without NVML_GPU_INSTANCE_PROFILE_; empty: unknown
 }
 
@@ -29,7 +29,7 @@ type Profile struct {
 func Plain(p Profile) bool { return !strings.ContainsAny(p.Name, "+-") }
 
 // Memory returns the minimum memory of an instance in MiB: MemoryMiB if that is known, otherwise 88% of the size in the
-// name. Among the profiles whose memory is known, the 1g.18gb of an H200 has the least memory in relation to its name
+// name. 88% is a lower bound: among the profiles whose memory is known, the 1g.18gb of an H200 has the smallest share
 // (88.9%).
 func (p Profile) Memory() float64 {
 	if p.MemoryMiB > 0 {
@@ -42,8 +42,8 @@ func (p Profile) Memory() float64 {
 }
 
 // Claims returns the compute slices and the memory in GB that a profile's name states: 2g.10gb has 2 compute slices and
-// 10 GB. Names do not depend on the driver version; sizes in MiB do. Both results are 0 if the name contains no such
-// numbers.
+// 10 GB. The sizes in MiB depend on the driver version, but the names do not. Both results are 0 if the name contains
+// no such numbers.
 func Claims(name string) (compute int, gb float64) {
 	if n, _ := fmt.Sscanf(name, "%dg.%fgb", &compute, &gb); n != 2 {
 		return 0, 0

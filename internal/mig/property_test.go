@@ -77,7 +77,8 @@ func TestCarry(t *testing.T) {
 	})
 }
 
-// TestMemory checks that no known memory is less than Memory would return if it were unknown.
+// TestMemory checks that no known amount of memory is smaller than the amount that Memory returns
+// if the amount is unknown.
 func TestMemory(t *testing.T) {
 	for _, b := range Models() {
 		for _, p := range b.Profiles {

@@ -48,7 +48,7 @@ type search struct {
 const maxSearches = 8
 
 // again reports whether a plan should search for spots for a group of jobs, and records the search. It returns false if
-// the same search has failed before, since even fewer spots are free now. It also returns false after maxSearches
+// the same search has failed before, because even fewer spots are free now. It also returns false after maxSearches
 // searches. Each plan starts with new counts.
 func (t searches) again(k int, jobs []*Job, r *Reservation) bool {
 	if len(jobs) == 1 && jobs[0].slices() == 1 {

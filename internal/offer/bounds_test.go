@@ -7,7 +7,7 @@ import (
 	"caelum/internal/place"
 )
 
-// counted is a policy that counts its calls.
+// counted is a policy that counts the calls of its methods.
 type counted struct{ n *int }
 
 func (c counted) Choose(s *place.Situation, r place.Request) place.Choice {
@@ -31,8 +31,9 @@ func het(id, het uint32, nodes int, profile string) *Job {
 	return j
 }
 
-// TestComponentOfAnySize checks that a component without slices that requests a million nodes, which are outside the
-// cluster, costs no more to plan than a component that requests all nodes of the cluster.
+// TestComponentOfAnySize checks the cost of planning a component without slices that requests a
+// million nodes outside the cluster. The cost must not be higher than for a component that requests
+// all nodes of the cluster.
 func TestComponentOfAnySize(t *testing.T) {
 	cost := func(nodes int) (n int) {
 		jobs := []*Job{het(1, 1, 1, "1g.5gb"), het(2, 1, nodes, "")}
@@ -70,8 +71,9 @@ func TestManyComponents(t *testing.T) {
 	}
 }
 
-// TestCostlyJobsInFront checks that the cost of a plan is limited if many jobs that can be placed are behind jobs that
-// cannot be placed and are costly to search for: the search is not repeated after every job that is placed.
+// TestCostlyJobsInFront checks that the cost of a plan is limited if many jobs that can be placed
+// are behind jobs that cannot be placed and need an expensive search. The search must not be
+// repeated after every job that is placed.
 func TestCostlyJobsInFront(t *testing.T) {
 	const nodes, small = 64, 100
 	all := emptyNodes(t, nodes)

@@ -15,7 +15,7 @@ type Cluster struct {
 	// behind the job to be placed. Other callers of Find must set Behind themselves.
 	place.Situation
 	Policy place.Policy
-	Nodes  [][]int // the GPUs of each node, as indices in the pool
+	Nodes  [][]int // the indices in the pool of each node's GPUs
 	// parts caches the parts of the pool, by nodes. Jobs that can run on the same nodes share a part.
 	parts map[string]*part
 	// Making is the longest time from a job's start until its slices exist, in seconds.
@@ -100,10 +100,10 @@ func (c *Cluster) chooseOnNodes(j *Job) place.Choice {
 	return choice
 }
 
-// part is a pool of the GPUs of some nodes.
+// part is a pool that contains the GPUs of some nodes.
 type part struct {
 	gpus  []int
-	index map[int]int // maps a GPU to its index in gpus
+	index map[int]int // maps the pool index of a GPU to its index in gpus
 	pool  *place.Pool
 }
 
@@ -158,8 +158,8 @@ func (c *Cluster) situationOn(gpus []int) place.Situation {
 	return s
 }
 
-// findSeveral finds spots for all slices of a job with several slices, or returns no spots. It uses the fullest nodes
-// on which the job's share fits.
+// findSeveral finds spots for all slices of a job with several slices, or returns no spots. It uses
+// the fullest nodes that have room for the job's share.
 func (c *Cluster) findSeveral(j *Job) (all []Spot) {
 	nodes := c.nodesNow(j)
 	free := make([]int, len(c.Nodes))
@@ -206,7 +206,7 @@ func (c *Cluster) nodesOf(j *Job) []int {
 	return all
 }
 
-// nodesNow returns the nodes on which a job lacks at most the slices, and no other resources.
+// nodesNow returns the nodes on which a job lacks no resources other than slices.
 func (c *Cluster) nodesNow(j *Job) []int { return without(c.nodesOf(j), j.DeferredNodes) }
 
 // without removes some nodes from a list. It changes the list.

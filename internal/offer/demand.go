@@ -5,8 +5,8 @@ import "slices"
 // demand maps a profile and a node to the smallest number of slices per node for which an earlier job waits.
 type demand map[wanted]int
 
-// wanted is a profile on a node, under the name that is offered. If the node is everywhere, wanted is the profile on
-// any node.
+// wanted is a profile, under the name that is offered, on a node. If node is the constant
+// everywhere, wanted applies to any node.
 type wanted struct {
 	profile string
 	node    int
@@ -29,7 +29,7 @@ func (d demand) addAll(jobs []*Job) {
 }
 
 // restrict restricts a job to the nodes on which slurmctld could not give the job's slices to an earlier job. It
-// returns nil if there are too few such nodes. An earlier job cannot start on a node if it wants more slices of a
+// returns nil if there are too few such nodes. An earlier job cannot start on a node if it needs more slices of a
 // profile than would be offered there.
 func (d demand) restrict(c *Cluster, plan *Plan, j *Job) *Job {
 	if len(j.Wants) == 0 {

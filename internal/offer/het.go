@@ -22,8 +22,8 @@ func (c *Cluster) FindAll(jobs []*Job, r *Reservation) (all [][]Spot, why place.
 	return [][]Spot{spots}, why
 }
 
-// alike returns a function that gives the result of find for the k-th job on a node. It calls find once for all jobs
-// that are alike.
+// alike returns a function that returns the result of find for the k-th job on a node. The function
+// calls find only once for all jobs that are alike.
 func alike[T any](jobs []*Job, find func(j *Job, n int) T) func(k, n int) T {
 	first := make([]int, len(jobs))
 	for k, j := range jobs {
@@ -87,11 +87,11 @@ func (c *Cluster) AssignNodes(jobs []*Job, room func(k, n int) []Spot) [][]Spot 
 	return all
 }
 
-// matching assigns nodes to jobs, each node to at most one job. For each assigned node, the methods of matching visit
-// the candidate nodes of every job at most once.
+// matching assigns nodes to jobs. Each node is assigned to at most one job. For each assigned node,
+// the methods of matching visit the candidate nodes of every job at most once.
 type matching struct {
-	rooms  [][]int // by job: the nodes on which its slices fit, ascending
-	holder []int   // by node: the job to which the node is assigned, or vacant or settled
+	rooms  [][]int // for each job, the nodes with room for its slices, ascending
+	holder []int   // for each node, the job to which it is assigned, or vacant or settled
 }
 
 // vacant is the holder of a node that is assigned to no job. settled is the holder of a node whose assignment is final.

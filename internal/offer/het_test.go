@@ -21,7 +21,7 @@ func TestComponents(t *testing.T) {
 		nodes  [][]place.GPU
 		jobs   []*Job
 		served []uint32
-		at     float64 // of the reservation; 0: none
+		at     float64 // the start of the reservation; 0 if there is none
 	}{
 		{"one node has room for both", [][]place.GPU{freeNode(b), freeNode(b)},
 			[]*Job{component(1, 1, "1g.5gb"), component(2, 1, "2g.10gb")}, []uint32{1, 2}, 0},
@@ -89,7 +89,8 @@ func component(id, het uint32, profile string, on ...int) *Job {
 	}
 }
 
-// TestComponentsStart checks that slurmctld starts the components whose slices are offered.
+// TestComponentsStart checks that slurmctld starts the components of a het job when their slices
+// are offered.
 func TestComponentsStart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := drawNodes(t)

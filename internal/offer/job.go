@@ -11,12 +11,13 @@ import (
 type Job struct {
 	ID            uint32
 	Wants         []Want // the slices that the job needs on each of its nodes
-	Nodes         int    // the number of nodes; 0 counts as 1
-	EligibleNodes []int  // the nodes on which the job can run; nil: all
-	// DeferredNodes are the eligible nodes on which the job lacks resources other than slices and cannot start now. The
-	// job is placed on other nodes if possible.
+	Nodes         int    // the number of nodes; 0 means 1
+	EligibleNodes []int  // the nodes on which the job can run; nil means all nodes
+	// DeferredNodes contains the eligible nodes on which the job cannot start now because it
+	// lacks resources other than slices. The job is placed on other nodes if possible.
 	DeferredNodes []int
-	// NoOfferNodes are the nodes of DeferredNodes on which no slices are offered for the job until it can start.
+	// NoOfferNodes contains the nodes of DeferredNodes on which no slices are offered for the
+	// job until it can start.
 	NoOfferNodes []int
 	// ReadyAt maps the other nodes of DeferredNodes to the time, in seconds, at which the resources that the job lacks
 	// are expected to be free. Until that time, the slices that are kept for the job are lent to jobs that end earlier.
@@ -29,11 +30,11 @@ type Job struct {
 	SingletonKey uint64
 	RunTime      float64 // the expected run time, in seconds; +Inf: unknown
 	TimeLimit    float64 // the time limit, in seconds; +Inf: none
-	// Het is the same for all components of a het job, which are adjacent in the queue. It is 0 for a job that is not a
-	// component. The components start only together. No two of them start on the same node: only slurmctld's backfill
-	// starts components, and it reserves the nodes of each component (backfill.c, 22.05.8). A component may want nodes
-	// without slices. OutsideCluster means that such a component can start on a node outside the cluster if none of its
-	// nodes in the cluster is left.
+	// Het is the same for all components of a het job, which are adjacent in the queue. It is 0 for a job that is
+	// not a component. The components start only together. No two of them start on the same node: only slurmctld's
+	// backfill starts components, and it reserves the nodes of each component (backfill.c, 22.05.8). A component
+	// may request nodes without slices. OutsideCluster means that such a component can start on a node outside the
+	// cluster if none of its nodes in the cluster is left.
 	Het            uint32
 	OutsideCluster bool
 }
@@ -42,13 +43,13 @@ type Job struct {
 type Want struct {
 	Profile string
 	Count   int
-	// Alternatives are the equivalent profiles on other GPU models. If Profile does not fit, one of them is used and
-	// offered under the name in Profile.
+	// Alternatives contains the equivalent profiles on other GPU models. If there is no room
+	// for Profile, one of them is used and offered under the name in Profile.
 	Alternatives []string
 }
 
-// Components returns the jobs that start together with the k-th, including that job, and the index of the first of
-// them.
+// Components returns the jobs that start together with the k-th job, including that job. It also
+// returns the index of the first of these jobs.
 func Components(jobs []*Job, k int) (first int, all []*Job) {
 	first, next := k, k+1
 	if het := jobs[k].Het; het != 0 {
@@ -75,8 +76,8 @@ func byStart(jobs []*Job) iter.Seq2[int, []*Job] {
 	}
 }
 
-// RequestedAs returns the profile name under which a job with these wants requested a slice that was placed as profile.
-// slurmctld counts the slice under this name.
+// RequestedAs returns the profile name that a job with these wants requested for a slice that was
+// placed as profile. slurmctld counts the slice under this name.
 func RequestedAs(wants []Want, profile string) string {
 	for _, w := range wants {
 		if w.Profile == profile {

@@ -115,8 +115,8 @@ func (p *planner) placeBorrowers(first int) {
 // keptOffer is an offer that is withdrawn while its spot may be lent.
 type keptOffer struct {
 	Spot
-	end  float64 // when the job on the spot is expected to end, in seconds
-	name string  // the name under which the spot is offered; empty: its profile
+	end  float64 // the time at which the job on the spot is expected to end, in seconds
+	name string  // the name under which the spot is offered; empty if this is the name of its profile
 }
 
 // withdraw removes the offer of a spot from the plan, and frees the spot.

@@ -11,9 +11,9 @@ import (
 	"caelum/internal/place"
 )
 
-// TestLendSound checks plans for jobs that lack something other than slices on some nodes. The plan can be carved, the
-// slices of every planned job are offered, and no two jobs have the same slice. Kept spots are lent only to jobs that
-// end in time. The pool is the same after planning as before.
+// TestLendSound checks plans for jobs that lack resources other than slices on some nodes. It must be possible to
+// carve the plan, the slices of every planned job must be offered, and no two jobs may have the same slice. Kept spots
+// may be lent only to jobs that end in time. Planning must leave the pool unchanged.
 func TestLendSound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := drawNodes(t)
@@ -42,7 +42,8 @@ func TestLendSound(t *testing.T) {
 	})
 }
 
-// drawLacking randomly sets the time limit of a job, and the nodes on which the job lacks something other than slices.
+// drawLacking randomly chooses the time limit of a job, and the nodes on which the job lacks
+// resources other than slices.
 func drawLacking(t *rapid.T, j *Job, nodes int) {
 	j.TimeLimit = float64(rapid.IntRange(1, 300).Draw(t, "limit"))
 	j.RunTime = j.TimeLimit

@@ -18,8 +18,8 @@ import (
 // The next plan offers the remaining slices.
 //
 // Units for which no job waits are offered speculatively, for jobs that are submitted later, but only as profiles for
-// which no job waits. Otherwise slurmctld could give a waiting job a slice that the policy refused, or a slice at a
-// spot that the policy did not choose. After Make, the cluster's pool is the same as before.
+// which no job waits. Otherwise slurmctld could give a waiting job a slice that the policy did not choose, or a slice
+// at a spot that the policy did not choose. Make leaves the cluster's pool unchanged.
 func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 	p := newPlanner(c, jobs, strict)
 	defer p.restore()
@@ -40,12 +40,12 @@ type planner struct {
 	jobs   []*Job
 	strict bool
 	plan   Plan
-	behind int               // how many of the jobs behind the placed job the policy considers
-	before map[int]place.GPU // the earlier state of the GPUs that have changed
+	behind int               // the number of jobs behind the placed job that the policy considers
+	before map[int]place.GPU // the original state of the GPUs that have changed
 	// singletons contains the Job.SingletonKey of each job that is already placed.
 	singletons map[uint64]bool
 	searched   searches
-	passed     int // how many heads of the queue were skipped after a search for a reservation
+	passed     int // the number of heads of the queue that were skipped after a search for a reservation
 }
 
 func newPlanner(c *Cluster, jobs []*Job, strict bool) *planner {
@@ -75,7 +75,7 @@ func (p *planner) restore() {
 }
 
 // placeQueue places the jobs of the queue until a job has to wait and no job behind it can be placed without delaying
-// it. After each job that backfill places, it tries the head of the queue again, since there may now be a better
+// it. After each job that backfill places, it tries the head of the queue again, because there may now be a better
 // reservation.
 func (p *planner) placeQueue() {
 	for head := 0; head < len(p.jobs); {
@@ -178,7 +178,7 @@ func (p *planner) filterByQueueOrder() {
 	name := func(at Spot) string { return p.plan.Name(p.Pool.GPU(at.GPU).Model, at) }
 	type wanting struct {
 		job  *Job
-		last int // the last node on which the job is planned; one more than all nodes if it has to wait
+		last int // the last node on which the job is planned, or the number of nodes if the job has to wait
 	}
 	earlier := map[string][]wanting{} // by name
 	for k, group := range byStart(p.jobs) {

@@ -8,8 +8,8 @@ import (
 	"caelum/internal/place"
 )
 
-// TestServeInOrder checks that jobs that cannot run on one another's nodes do not wait for one another, and that other
-// jobs are served in the order of the nodes.
+// TestServeInOrder checks that jobs that can only run on different nodes do not wait for each
+// other, and that other jobs are served in the order of the nodes.
 func TestServeInOrder(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	node := func() []place.GPU { return []place.GPU{{Model: b, Offerable: everything(b)}} }
@@ -94,8 +94,8 @@ func TestFewerThanTheFirstWants(t *testing.T) {
 }
 
 // TestKeptForOne checks that spots are kept and offered for the first job that cannot start on any node now because it
-// lacks something other than slices. For the next such job no spots are kept, and jobs that can start get the remaining
-// spots.
+// lacks resources other than slices. No spots must be kept for the next such job, and jobs that can start must get the
+// remaining spots.
 func TestKeptForOne(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	gpus := func() []place.GPU {
@@ -126,8 +126,9 @@ func TestKeptForOne(t *testing.T) {
 	}
 }
 
-// TestAnotherModel checks that the equivalent profile of another GPU model is offered under the requested name if the
-// requested profile does not fit, and that an earlier job that wants the requested name gets the slice first.
+// TestAnotherModel checks that the equivalent profile of another GPU model is offered under the
+// requested name if there is no room for the requested profile. An earlier job that requests the
+// same name must get the slice first.
 func TestAnotherModel(t *testing.T) {
 	a, h := plain(t, "A100-40GB"), plain(t, "H100-80GB")
 	job := func(id uint32, or ...string) *Job {

@@ -13,7 +13,7 @@ import (
 	"caelum/internal/place"
 )
 
-// TestNotebook runs testdata/node/*.txt. Commands:
+// TestNotebook runs the files testdata/node/*.txt, which contain these commands:
 //
 //	node board=MODEL   a GPU per line, drawn; an idle instance follows as idle=3g.20gb@4
 //	plan               a job per line: id profile count [profile count ...]. Prints the offers and the served jobs

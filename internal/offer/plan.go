@@ -43,8 +43,8 @@ func (p Plan) Counts(gpus []place.GPU) map[string]int {
 	return n
 }
 
-// Check returns an error if the offers cannot all be carved: every offer must fit beside all busy placements and all
-// other offers.
+// Check returns an error if the offers cannot all be carved at the same time, beside all busy
+// placements.
 func (p Plan) Check(gpus []place.GPU) error {
 	if len(p.Offers) != len(gpus) {
 		return fmt.Errorf("the plan has offers for %d GPUs, the node has %d", len(p.Offers), len(gpus))

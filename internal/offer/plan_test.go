@@ -25,7 +25,7 @@ func TestSound(t *testing.T) {
 		if err := plan.Check(gpus); err != nil {
 			t.Fatal(err)
 		}
-		// The offers include all slices that the served jobs need together.
+		// The offers must include all slices that the served jobs need together.
 		need := map[string]int{}
 		for _, d := range jobs {
 			if slices.Contains(served(jobs, plan), d.ID) {

@@ -14,10 +14,10 @@ import (
 // may use these spots if they end before the reservation begins.
 type Reservation struct {
 	Job   int     // the index of the job in the queue
-	At    float64 // when the job is expected to start, in seconds; +Inf: unknown, and no spots are reserved
-	Spots []Spot  // the spots that the job gets at that time
+	At    float64 // the expected start, in seconds; +Inf if unknown (no spots are reserved)
+	Spots []Spot  // the spots that the job gets at this time
 
-	Beside *Reservation // the reservation of another job that also applies; nil: none
+	Beside *Reservation // the reservation of another job that also applies, or nil
 }
 
 // Reserve returns the spots that are expected to become free first for a job for which Find returned no spots. why is
@@ -43,8 +43,8 @@ func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 			if later && !known {
 				continue
 			}
-			// Spots that become free before the job can start would stay unused until then. Such spots are kept in
-			// another way: see lend.go.
+			// Spots that become free before the job can start would remain unused until
+			// then. For such spots, see lend.go.
 			if r := c.first(c.Nodes[n], j); r != nil && (!later || after <= r.At && r.At > c.Now) {
 				nodes = append(nodes, r)
 			}
@@ -123,14 +123,15 @@ func (c *Cluster) first(gpus []int, j *Job) *Reservation {
 	return r
 }
 
-// freeSlot is a spot with the time when it becomes free, in seconds.
+// freeSlot is a spot together with the time at which it becomes free, in seconds.
 type freeSlot struct {
 	Spot
 	free float64
 }
 
-// slots returns the placements on the given GPUs that w accepts, in the order in which they become free. If refused is
-// set, it returns only busy placements, because the policy has refused the free placements.
+// slots returns the placements on the given GPUs that w accepts, in the order in which they become
+// free. If refused is set, it returns only busy placements, because the policy has rejected the
+// free placements.
 func (c *Cluster) slots(gpus []int, w Want, refused bool) (all []freeSlot) {
 	for _, g := range gpus {
 		b := c.Pool.GPU(g).Model

@@ -19,7 +19,7 @@ type speculation struct {
 	// best maps each profile to the spot at which the policy would place one slice. Entries on GPUs that are already
 	// filled are removed.
 	best map[string]Spot
-	on   map[string]int // on how many GPUs each profile is offered
+	on   map[string]int // the number of GPUs on which each profile is offered
 	home map[string]int // the node on which each profile is offered
 }
 

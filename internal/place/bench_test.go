@@ -96,7 +96,7 @@ func BenchmarkOneGPU(b *testing.B) {
 	}
 }
 
-// Benchmark6212 measures a decision among 6212 GPUs under load.
+// Benchmark6212 measures a decision with 6212 GPUs under load.
 func Benchmark6212(b *testing.B) {
 	s := loaded(b, 6212, 1)
 	layouts := map[mig.Layout]bool{}
@@ -111,7 +111,7 @@ func Benchmark6212(b *testing.B) {
 		policy, _ := place.ByName(name)
 		b.Run(name, func(b *testing.B) { benchmark(b, s, policy, trace.ChurnProfiles[:]...) })
 	}
-	// The same decisions according to the definitions of the policies.
+	// These benchmarks measure the same decisions with the definitions of the policies.
 	q := question{now: s.Now, d: 1800, futures: placetest.Futures{}}
 	for k := range s.Pool.Len() {
 		q.gpus = append(q.gpus, placetest.PlainGPUOf(s.Pool.GPU(k)))

@@ -35,7 +35,7 @@ type spot struct {
 	cost []float64
 }
 
-// question is the input of a definition.
+// question contains the input of a definition.
 type question struct {
 	gpus    []placetest.PlainGPU
 	profile string
@@ -44,7 +44,8 @@ type question struct {
 	futures placetest.Futures
 }
 
-// by ranks the candidates that can be acquired in the cheapest way that any admitted candidate can be acquired in.
+// by ranks the admitted candidates that can be acquired in the cheapest way. This is the cheapest
+// way that is possible for any of them.
 func (q question) by(
 	admitted func(k int, x placetest.Interval) bool,
 	costs func(o placetest.PlainGPU, k int, x placetest.Interval) []float64,
@@ -82,7 +83,8 @@ func (q question) all(costs func(o placetest.PlainGPU, k int, x placetest.Interv
 
 func anywhere(int, placetest.Interval) bool { return true }
 
-// shares returns the weights of a GPU model's profiles: the share of each in all requests.
+// shares returns the weights of a GPU model's profiles. The weight of a profile is its share of all
+// requests.
 func (q question) shares(b *mig.Model) []float64 {
 	sum := 0.0
 	for _, p := range b.Profiles {
@@ -184,7 +186,7 @@ var definitions = map[string]func(q question) []spot{
 				if !placetest.Overlap(slot, x) {
 					continue
 				}
-				free := q.now // F of the slot
+				free := q.now // the value F of the slot
 				for _, y := range o.Busy {
 					if placetest.Overlap(slot, y) {
 						free = max(free, o.Until[y])
@@ -202,8 +204,8 @@ var definitions = map[string]func(q question) []spot{
 	},
 }
 
-// rounded are the policies whose costs are sums of fractions. Equal costs may differ slightly, depending on the order
-// of the summands.
+// rounded contains the policies whose costs are sums of fractions. Two equal costs may differ
+// slightly, depending on the order of the summands.
 var rounded = []string{"mecc", "fgd"}
 
 func TestPoliciesAgainstOracle(t *testing.T) {

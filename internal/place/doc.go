@@ -1,7 +1,7 @@
-// Package place chooses the GPU and the start (first unit) for one GPU instance. It is pure: it takes the state of the
-// GPUs and returns a choice. It never makes or destroys an instance (package gpu does), never stops or moves a job
-// (package reconfigure plans that), never decides which job is next, and never decides which placements are offered
-// (package offer does).
+// Package place chooses the GPU and the start (first unit) for one GPU instance. The package is pure: its functions
+// receive the state of the GPUs and return a choice. The package never creates or destroys an instance (package gpu
+// does), never stops or moves a job (package reconfigure plans that), never decides which job is next, and never
+// decides which placements are offered (package offer does).
 //
 // Files:
 //
@@ -35,7 +35,8 @@
 //	|1g.5gb|......|......|......|......|......|......|......|   21 of 78 maximal layouts within reach
 //	|......|......|......|......|......|......|1g.5gb|......|   33 of 78
 //
-// The driver's own choice does not help: on an H100, it put seven 1g instances at the starts 6, 4, 5, 0, 1, 2, 3.
+// The driver's own choice is no better. On an H100, the driver put seven 1g instances at the starts
+// 6, 4, 5, 0, 1, 2, 3.
 //
 // # Acquisition cost
 //
@@ -50,8 +51,8 @@
 // fragmentation first, and the policies that use the expected ends (lifetime, scarcity, qla). The latter consider all
 // candidates, and use the acquisition cost as a tie-break. Half a second is little compared with the hour that a later
 // job may have to wait if a placement is used only because it holds an idle instance. In simulations in which instances
-// remain after their jobs (churn on 16 A100s, FIFO, exact ends), taking the cheapest way first makes waits 29 to 55%
-// longer with lifetime, and 24 to 128% longer with qla.
+// remain after their jobs (churn on 16 A100s, FIFO, exact ends), the waits are 29 to 55% longer with lifetime, and 24
+// to 128% longer with qla, if the cheapest way is taken first.
 //
 // # Policies
 //
@@ -66,17 +67,19 @@
 //	scarcity                 scarcity.go    ... and how many slots of each profile will be free at each time
 //	qla                      qla.go         ... and the waiting jobs; it may hold a job that could start
 //
-// With the policies up to fgd, all GPUs with the same layout cost the same, and the lowest of them is taken. These
-// policies therefore evaluate each layout in the pool once ([Pool]).
+// For the policies up to fgd in this list, all GPUs with the same layout have the same cost, and
+// the policy chooses the GPU with the lowest index. These policies therefore evaluate each layout
+// in the pool once ([Pool]).
 //
 // # Reach over several GPUs
 //
-// On one GPU the reach policy takes the start after which the most maximal layouts remain reachable. With several GPUs
-// it considers the whole cluster: a maximal layout of the cluster is one maximal layout for each GPU, so its reach is
-// the product of the reaches of the GPUs. The product remains largest with the candidate that leaves its own GPU the
-// largest share of its reach, after/before. An instance that completes a GPU with only one layout left costs nothing
-// (1/1). The first instance on an empty A100 costs more than half (33/78). The policy therefore packs instances without
-// a separate rule for packing, and compares different GPU models fairly. An example with one 1g.5gb:
+// On one GPU, the reach policy takes the start after which the largest number of maximal layouts can still be reached.
+// With several GPUs it considers the whole cluster: a maximal layout of the cluster is one maximal layout for each GPU,
+// so its reach is the product of the reaches of the GPUs. The product remains largest with the candidate whose own GPU
+// keeps the largest share of its reach (after/before). If only one maximal layout of a GPU can still be reached, an
+// instance of this layout costs nothing (1/1). The first instance on an empty A100 costs more than half of the reach
+// (33/78 remain). The policy therefore packs instances without a separate rule for packing, and compares different GPU
+// models fairly. An example with one 1g.5gb:
 //
 //	gpu 0  |......|......|......|......|......|......|......|......|   78 -> 33
 //	gpu 1  |4g.20gb====================|2g.10gb======|......|......|    2 -> 1

@@ -10,25 +10,28 @@ import (
 // GPU is the state of one GPU.
 type GPU struct {
 	Model *mig.Model
-	// Busy are the placements that are taken: leased, pending for a job that slurmctld has started, or in use by other
-	// programs.
+	// Busy contains the placements that are leased, pending for a job that slurmctld has
+	// started, or in use by other programs.
 	Busy mig.Layout
 	// Blocked is the mask of the units that are occupied by an instance that cannot be destroyed, or that matches no
 	// placement of this GPU model.
 	Blocked uint64
-	// Idle are the instances without a lease. The reuse of an idle instance has no cost, and an idle instance may be
-	// destroyed when its units are needed. Busy and Idle do not overlap, and together they are a legal layout.
+	// Idle contains the instances without a lease. An idle instance can be reused at no cost,
+	// and may be destroyed when its units are needed. Busy and Idle do not overlap, and
+	// together they are a legal layout.
 	Idle mig.Layout
 	// Ends contains, for each placement, the time at which its busy instance is expected to end, in seconds, or +Inf if
 	// unknown. If Ends is nil, all end times are unknown.
 	Ends []float64
-	// Offerable are the placements that may be offered: those of the profiles that the site configures. Policies do not
-	// read Offerable. Package offer rejects a choice that is not in Offerable.
+	// Offerable contains the placements that may be offered, which are those of the profiles
+	// that the site configures. Policies do not read Offerable. Package offer rejects a choice
+	// that is not in Offerable.
 	Offerable mig.Layout
 }
 
-// Hold makes placement i, which must be possible, busy until end (seconds, or +Inf if unknown). It removes the idle
-// instances that are in the way of i. It copies Ends, because other GPU values may share the list.
+// Hold makes placement i, which must be possible, busy until end (seconds, or +Inf if unknown).
+// Hold removes the idle instances that are in the way of i. It copies Ends, because other GPU
+// values may share the list.
 func (g *GPU) Hold(i int, end float64) {
 	g.Idle = (g.Idle &^ g.InTheWay(i)).Without(i)
 	g.Busy = g.Busy.With(i)
@@ -52,9 +55,9 @@ func (g *GPU) Expect(i int, end float64) {
 type Acquisition int
 
 const (
-	Reuse   Acquisition = iota // there is an idle instance of the profile
+	Reuse   Acquisition = iota // an idle instance of the profile exists at the placement
 	Carve                      // the units are free
-	Reclaim                    // idle instances are in the way
+	Reclaim                    // idle instances must be destroyed first
 	endOfAcquisitions
 )
 
@@ -94,8 +97,8 @@ func (g GPU) AcquisitionOf(i int) (Acquisition, bool) {
 }
 
 // InTheWay returns the idle instances that have to be destroyed before placement i can be made. These are the instances
-// that overlap i, and instances that hold other resources that i needs (instance limit, media engines). Instances that
-// can stay are not included. Placement i must be possible beside the busy instances.
+// that overlap i, and instances that hold other resources that i needs (instance limit, media engines). The result does
+// not contain instances that can remain. Placement i must be possible beside the busy instances.
 func (g GPU) InTheWay(i int) mig.Layout {
 	if g.Idle.Has(i) {
 		return 0

@@ -3,7 +3,7 @@ package place
 // Inputs lists the parts of a [Situation] that a policy uses in addition to the pool. A caller can leave the other
 // parts unset.
 type Inputs struct {
-	Ends    bool // when the busy instances are expected to end
+	Ends    bool // the times at which the busy instances are expected to end
 	Weights bool
 	Mean    bool // MeanDuration
 	Behind  int  // the number of jobs behind the request

@@ -8,12 +8,13 @@ import "math"
 // firstFit takes the lowest start on the lowest GPU.
 func firstFit(*Group, int) cost { return cost{} }
 
-// driver takes the lowest GPU, and the start that NVIDIA's driver would take on this GPU: the start that leaves the
-// most placements open. This rule gives the order that was observed on an H100, where seven 1g instances were put at 6,
-// 4, 5, 0, 1, 2, 3.
+// driver takes the lowest GPU, and the start that NVIDIA's driver would choose on this GPU. This is the start that
+// leaves the most placements open. The rule results in the order that was observed on an H100, where seven 1g instances
+// were put at 6, 4, 5, 0, 1, 2, 3.
 func driver(g *Group, i int) cost { return cost{float64(g.GPUs[0]), -float64(g.Node.With(i).CC)} }
 
-// bestFit takes the GPU that has the fewest free units left, and the driver's start on it.
+// bestFit takes the GPU with the fewest free units, and the start that the driver would choose on
+// it.
 func bestFit(g *Group, i int) cost {
 	n := g.Node.With(i)
 	return cost{float64(n.Units), -float64(n.CC)}
@@ -44,9 +45,9 @@ func leastLost(g *Group, i int, weights []float64) cost {
 // differ between layouts.
 const fragStep = 1e-9
 
-// FragAware prefers the GPUs whose load is below the threshold. Among these GPUs, or among all other GPUs if the
-// instance fits on none of these, it takes the placement that leaves its GPU least fragmented. Ties go to the cheaper
-// acquisition (arXiv 2512.16099). Load is the share of a GPU's units that is busy.
+// FragAware prefers the GPUs whose load is below the threshold. Among these GPUs, it takes the placement that leaves
+// its GPU least fragmented. If none of them has room for the instance, it chooses among the other GPUs in the same
+// way. Ties go to the cheaper acquisition (arXiv 2512.16099). Load is the share of a GPU's units that is busy.
 type FragAware struct{ Threshold float64 }
 
 func (FragAware) with(share float64) Policy { return FragAware{Threshold: share} }
@@ -57,7 +58,7 @@ func (f FragAware) Choose(s *Situation, r Request) Choice {
 	s.Pool.every(r.Profile, func(g *Group, i int, m Acquisition) {
 		c := candidate{cost{math.Round(g.Node.With(i).Frag / fragStep), float64(m)}, g.GPUs[0], i}
 		if load := 1 - float64(g.Node.Units)/float64(g.Model.Grid); load >= f.Threshold {
-			c.first += 2 / fragStep // fragmentation is at most 1
+			c.first += 2 / fragStep // larger than any fragmentation, which is at most 1
 		}
 		if c.before(best) {
 			best = c
@@ -67,9 +68,9 @@ func (f FragAware) Choose(s *Situation, r Request) Choice {
 }
 
 // GRMU has two baskets of GPUs. Instances of a whole GPU go into the heavy basket, which may have at most a share of
-// all GPUs. All other instances go into the light basket. A basket takes an empty GPU when the instance fits on none of
-// its GPUs. Within a basket the policy is first fit (arXiv 2502.01909). The busy instances of a GPU determine its
-// basket.
+// all GPUs. All other instances go into the light basket. When no GPU of a basket has room for an instance, the basket
+// takes an empty GPU. Within a basket the policy is first fit (arXiv 2502.01909). The busy instances of a GPU determine
+// its basket.
 type GRMU struct{ Heavy float64 }
 
 func (GRMU) with(share float64) Policy { return GRMU{Heavy: share} }
@@ -93,7 +94,7 @@ func (f GRMU) Choose(s *Situation, r Request) Choice {
 		most = max(most, 1)
 	}
 	best := none
-	for _, opening := range []bool{false, true} { // a GPU of the basket, else an empty one
+	for _, opening := range []bool{false, true} { // a GPU of the basket if possible, otherwise an empty one
 		s.Pool.each(r.Profile, func(g *Group) bool { return (g.Node.Layout == 0) == opening }, func(g *Group, i int) {
 			whole := g.Model.Placements[i].Size == g.Model.Grid
 			if opening && (whole && heavy >= most || !whole && light >= max(all-most, 1)) {

@@ -9,8 +9,8 @@ const unknownDuration = 1e7
 func (r Request) duration() float64 { return min(r.Duration, unknownDuration) }
 
 // maxMeanDurations limits the part of a duration that counts, in mean durations of recent jobs. With qla, the values 1,
-// 2 and 4 differ little. Without this limit, the mean waits with lifetime are 6% longer if three of ten jobs have no
-// time limit (load 0.7 and 0.85, seeds 1 to 3).
+// 2 and 4 lead to similar waits. Without this limit, the mean waits with lifetime are 6% longer if three of ten jobs
+// have no time limit (load 0.7 and 0.85, seeds 1 to 3).
 const maxMeanDurations = 2.0
 
 // counted returns the part of a request's duration that counts, in seconds: at most maxMeanDurations times the recent
@@ -23,7 +23,7 @@ func (s *Situation) counted(r Request) float64 {
 	return r.duration()
 }
 
-// Lifetime places instances that end at similar times next to each other. Since Slurm limits run times, the time at
+// Lifetime places instances that end at similar times next to each other. Because Slurm limits run times, the time at
 // which all instances that overlap a slot j (a profile at a start) will have ended is known: F_j. A job that takes a
 // placement and is expected to end at e keeps every slot j that overlaps the placement from being used for e - max(now,
 // F_j) longer than without the job. The policy takes the placement with the smallest sum of these times, where each
@@ -32,8 +32,9 @@ func (s *Situation) counted(r Request) float64 {
 //	until 12:00 |1g====|......|2g===========|   a 1g until 11:00 beside it costs the 2g slot nothing ...
 //	until 10:00 |1g====|......|2g===========|   ... and here it costs that slot an hour
 //
-// Ties go to the cheaper acquisition, then to the larger reach, then to the lowest GPU and start. The policy needs no
-// migration and no queue, and never holds a job. From the past it uses only the mean duration: see counted.
+// Ties go to the cheaper acquisition, then to the larger reach, then to the lowest GPU and start.
+// The policy needs no migration and no queue, and never holds a job. The only information about
+// earlier jobs that it uses is their mean duration (see counted).
 type Lifetime struct{}
 
 // Choose implements [Policy].

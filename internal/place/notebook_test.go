@@ -13,7 +13,7 @@ import (
 	"caelum/internal/place/placetest"
 )
 
-// TestNotebook runs testdata/notebook. Commands:
+// TestNotebook runs the files in testdata/notebook, which contain these commands:
 //
 //	gpus MODEL [all]       the GPUs of the next commands: see [placetest.ReadGPUs]
 //	choose POLICY [asked=(PROFILE:N,...)]

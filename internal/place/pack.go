@@ -43,7 +43,7 @@ func Pack(gpus []GPU, profiles []string) ([]Spot, bool) {
 type packing struct {
 	gpus   []GPU
 	items  []item
-	now    []*mig.Node // by GPU, including the instances placed so far; nil: no GPU model
+	now    []*mig.Node // for each GPU, including the instances placed so far; nil without a GPU model
 	at     []Spot      // in the order in which the profiles were given
 	failed map[string]bool
 	gives  map[*mig.Node]amount
@@ -55,7 +55,7 @@ type amount struct{ compute, units int }
 type item struct {
 	order   int
 	profile string
-	amount  // the needs of an instance; the smallest of all GPU models
+	amount  // the needs of an instance, on the GPU model where they are smallest
 }
 
 func (p *packing) least(profile string) amount {

@@ -58,7 +58,7 @@ func TestPackAgainstOracle(t *testing.T) {
 	}
 }
 
-// mustHold checks the spots that Pack returned, without regard to idle instances.
+// mustHold checks that the spots that Pack returned are legal. It ignores idle instances.
 func mustHold(t placetest.TB, gpus []place.GPU, profiles []string, at []place.Spot) {
 	t.Helper()
 	after := slices.Clone(gpus)
@@ -91,7 +91,7 @@ func TestPackOfLargeNode(t *testing.T) {
 	if _, ok := place.Pack(gpus, append(fits, "2g.10gb")); ok {
 		t.Error("room for another 2g.10gb, but each GPU has 7 compute slices")
 	}
-	var full []string // 4g, 2g, 1g fill a GPU's 7 compute slices
+	var full []string // 4g, 2g and 1g together use the 7 compute slices of a GPU
 	for range 16 {
 		full = append(full, "4g.20gb", "2g.10gb", "1g.5gb")
 	}

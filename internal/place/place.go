@@ -19,7 +19,7 @@ type Request struct {
 // Situation is the input of a policy.
 type Situation struct {
 	Pool *Pool
-	Now  float64 // seconds, on the scale of the GPUs' Ends
+	Now  float64 // the time in seconds, on the scale of the GPUs' Ends
 
 	// Weights contains how often each profile was requested recently. If it is nil, all profiles have the same weight.
 	Weights *Weights
@@ -29,24 +29,24 @@ type Situation struct {
 	// Ordered means that no job starts before the jobs in front of it, as in a FIFO queue. Only then may a policy hold
 	// a job: with backfill the jobs behind a held job start first.
 	Ordered bool
-	// Behind are the requests that wait behind the request to be placed, in order.
+	// Behind contains the requests that wait behind the request to be placed, in order.
 	Behind []Request
 }
 
 // Choice is the decision of a policy about a request.
 type Choice struct {
 	Verdict   Verdict
-	GPU       int // index in the pool
-	Placement int // index in the Placements of that GPU's GPU model
+	GPU       int // the index in the pool
+	Placement int // the index in the Placements of that GPU's model
 }
 
 // Verdict is the decision about a request.
 type Verdict int
 
 const (
-	Nowhere Verdict = iota // no placement fits that the policy would use
-	Here                   // the placement is free: start the job on it
-	Hold                   // a placement fits, but waiting for this one, which is still busy, is better
+	Nowhere Verdict = iota // there is no room that the policy would use
+	Here                   // the placement is free, so the job can start on it
+	Hold                   // a placement is free, but waiting for this one, which is busy, is better
 )
 
 // Policy chooses the placement of a GPU instance.
@@ -88,7 +88,8 @@ func Names() []string {
 	return names
 }
 
-// adjustable is a policy with a parameter, a share from 0 to 1: fragaware's threshold, grmu's quota.
+// adjustable is a policy with a parameter from 0 to 1, such as fragaware's threshold or grmu's
+// quota.
 type adjustable interface{ with(share float64) Policy }
 
 // ByName returns the policy with this name. NAME=SHARE sets the parameter of a policy that has one, as in
@@ -175,8 +176,9 @@ func (p *Pool) each(profile string, admitted func(*Group) bool, visit func(g *Gr
 	}
 }
 
-// every calls visit for every group and placement of the profile that can be acquired in any way. Making an instance
-// takes at most half a second, but an unsuitable placement may cost other jobs hours.
+// every calls visit for every group and placement of the profile that can be acquired in any way.
+// Creating an instance takes at most half a second, but an unsuitable placement may delay other
+// jobs by hours.
 func (p *Pool) every(profile string, visit func(g *Group, placement int, m Acquisition)) {
 	for _, b := range p.models {
 		k, ok := b.model.ProfileIndex(profile)
@@ -193,8 +195,8 @@ func (p *Pool) every(profile string, visit func(g *Group, placement int, m Acqui
 	}
 }
 
-// acquisitionCost orders placements of equal cost: first by the way in which they are acquired, then by the remaining
-// reach.
+// acquisitionCost orders placements of equal cost. It compares first the way in which they are
+// acquired, and then the remaining reach.
 func acquisitionCost(g *Group, i int, m Acquisition) float64 {
 	return float64(m)*1e6 - float64(g.Node.With(i).Reach)
 }

@@ -101,8 +101,8 @@ func TestPoliciesChooseCheapestAcquisition(t *testing.T) {
 	})
 }
 
-// TestMostReachKeepsTheProduct checks with several GPUs that no candidate leaves the cluster a larger reach, the
-// product of the reaches of the GPUs.
+// TestMostReachKeepsTheProduct checks with several GPUs that no other candidate leaves a larger
+// reach of the cluster, which is the product of the reaches of the GPUs.
 func TestMostReachKeepsTheProduct(t *testing.T) {
 	a100, err := mig.ModelByName("A100-40GB")
 	if err != nil {

@@ -14,14 +14,14 @@ type Pool struct {
 	gpus   []member
 	groups map[contents]*Group
 	models []modelGroups
-	sim    simState // scratch space of QLA
+	sim    simState // working memory of QLA
 	alike  Weights  // the weights of a situation without weights
 }
 
 // Spot is a placement on one of the GPUs of a pool.
 type Spot struct {
-	GPU       int // index in the pool
-	Placement int // index in the Placements of that GPU's GPU model
+	GPU       int // the index in the pool
+	Placement int // the index in the Placements of that GPU's model
 }
 
 // contents contains the properties that all GPUs of a group share.
@@ -42,8 +42,9 @@ type modelGroups struct {
 type member struct {
 	GPU
 	group *Group
-	// free contains, for each placement, the time at which all instances that overlap it will have ended (seconds; 0 if
-	// nothing overlaps it, +Inf if unknown). These are the values F of lifetime and qla.
+	// free contains, for each placement, the time in seconds at which all instances that
+	// overlap it will have ended. The time is 0 if nothing overlaps the placement, and +Inf if
+	// it is unknown. These are the values F of lifetime and qla.
 	free []float64
 }
 
@@ -52,11 +53,11 @@ type Group struct {
 	Model *mig.Model
 	Node  *mig.Node // the busy placements
 	Idle  mig.Layout
-	GPUs  []int // indices in the pool, ascending
+	GPUs  []int // the indices in the pool, ascending
 
 	both  *mig.Node  // the busy and idle placements
 	clear mig.Layout // the placements that share no unit with busy placements or blocked units
-	index int        // index among the groups of the GPU model
+	index int        // the index among the groups of the GPU model
 }
 
 // NewPool returns a pool of GPUs. A GPU without a GPU model is in no group, and no instance can be placed on it.

@@ -12,11 +12,11 @@ import (
 // the events after each of them (a rollout): the jobs behind the head are placed in order by a simple rule, and every
 // instance ends at its expected time. The sooner all these jobs start, the better the placement.
 //
-// This also answers a question that a rule about placements cannot answer: whether to place the head now at all. A
-// 1g.5gb that starts now on the last free unit of a half may keep a 4g.20gb waiting for an hour, while another unit is
-// free in a minute. QLA therefore also considers placements that are still busy. If one of them is the best, the policy
-// holds the head: the head remains first, no job behind it starts, and the policy decides again at the next event. In
-// production, an agent holds a job by not offering the job's slice.
+// This also answers a question that a rule about placements cannot answer: whether the head should be placed now at
+// all. A 1g.5gb that starts now on the last free unit of a half may keep a 4g.20gb waiting for an hour, while another
+// unit is free in a minute. QLA therefore also considers placements that are still busy. If one of them is the best,
+// the policy holds the head: the head remains first, no job behind it starts, and the policy decides again at the next
+// event. In production, an agent holds a job by not offering the job's slice.
 //
 //	candidates   the 8 free placements with the least slot cost c, and the 8 busy ones with the least c + 20 x the wait
 //	slot cost    c = sum over the slots j that overlap the placement of w_j * max(0, end - max(start, F_j)): as in
@@ -26,9 +26,9 @@ import (
 //
 // A hold leaves a GPU idle, so four rules limit it:
 //
-//   - The queue is ordered ([Situation.Ordered]). With backfill, holds gain nothing: at a site where few jobs wait, the
-//     mean wait is 0.97 of best-fit's without holds and 1.15 with them (trace.Site, through offers). On churn, both are
-//     equal within about 5%.
+//   - The queue is ordered ([Situation.Ordered]). With backfill, holds gain nothing: at a site where few jobs wait
+//     (trace.Site, with offers), the mean wait is 0.97 times that of best-fit without holds, and 1.15 times with holds.
+//     On churn, the two differ by at most about 5%.
 //   - The head is held only if the simulated waits of the jobs behind it become shorter by more than the hold. The slot
 //     cost may prefer a hold, but never justifies one. A job that is alone in the queue therefore starts immediately.
 //   - A duration counts as at most twice the recent mean duration, as in [Lifetime]. Without this limit, the cost grows
@@ -36,8 +36,8 @@ import (
 //   - A hold is expected to last at most half the recent mean duration. A wrong expectation of the ends cannot keep a
 //     GPU idle for longer.
 //
-// The recent mean duration is [Situation.MeanDuration], of the jobs whose duration is known. If there are none, no job
-// is held.
+// The recent mean duration is [Situation.MeanDuration], of the jobs whose duration is known. If
+// there are no such jobs, no job is held.
 //
 // The constants were tuned on churn on 16 A100s with a FIFO queue at load 0.85, seeds 1 to 10, with exact ends and with
 // time limits. Halving or doubling any of them changes the results little. The first two rows compare the current
@@ -53,12 +53,12 @@ import (
 //	durations drawn from what is known                              .36 / .32 / .40 / .44   at 16 times the cost
 //	expecting ends 30% later, 25% earlier                           .40 / .39 / .48 / .51, .39 / .39 / .43 / .49
 //
-// More exact expected ends would improve the policy most.
+// More exact predictions of the ends would improve the policy most.
 type QLA struct{}
 
 const (
-	qlaAhead      = 24    // how many jobs behind the head a rollout places
-	qlaCandidates = 8     // how many free, and how many busy, placements are candidates
+	qlaAhead      = 24    // the number of jobs behind the head that a rollout places
+	qlaCandidates = 8     // the maximum numbers of free and of busy placements that are candidates
 	qlaWhole      = 1.6   // the weight of a unit in a slot of a whole GPU
 	qlaHoldPrice  = 20.0  // the price of holding the head for one second, in the choice of candidates
 	qlaCostShare  = 0.01  // the weight of the slot cost in the score
@@ -84,7 +84,7 @@ func (QLA) Choose(s *Situation, r Request) Choice {
 	}
 	sim.setOptions(r, d, hold)
 	sim.setBehind(s)
-	best, wait, score := &sim.ready[0], math.Inf(1), math.Inf(1) // wait: the sum of the waits of the other jobs
+	best, wait, score := &sim.ready[0], math.Inf(1), math.Inf(1) // wait is the sum of the waits of the other jobs
 	for k := range sim.ready {
 		o := &sim.ready[k]
 		if own := qlaCostShare * o.price; own < score {

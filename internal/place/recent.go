@@ -5,7 +5,7 @@ package place
 type Recent struct {
 	asked   []Request // a ring
 	next    int
-	weights *Weights // the result of Weights; nil: it has to be computed
+	weights *Weights // the result of Weights; nil until it is computed
 }
 
 // recentKept limits the number of stored requests.
@@ -34,8 +34,9 @@ func (r *Recent) Weights() *Weights {
 	return r.weights
 }
 
-// MeanDuration returns the mean duration of the requests whose duration is known, in seconds, or 0 if there are none.
-// Jobs without a time limit do not count: at 1e7 s each, one such job in a hundred would dominate the mean.
+// MeanDuration returns the mean duration of the requests whose duration is known, in seconds, or 0
+// if there are none. Jobs without a time limit are left out. Each of them would count as 1e7 s, so
+// that one such job in a hundred would dominate the mean.
 func (r *Recent) MeanDuration() float64 {
 	sum, n := 0.0, 0
 	for _, q := range r.asked {

@@ -13,9 +13,9 @@ import (
 type simState struct {
 	now      float64
 	gpus     []gpuState
-	free     []float64 // of all GPUs, one after the other: the F of every slot
+	free     []float64 // the value F of every slot of all GPUs, one GPU after the other
 	simFree  []float64 // the copy of free that a rollout changes
-	first    []float64 // by GPU and profile: the least F of its slots
+	first    []float64 // for each GPU and profile, the smallest F of its slots
 	simFirst []float64 // the copy of first that a rollout changes
 
 	// Rollouts differ little. If a job is placed at the same time as in an earlier rollout, most GPUs have not changed.
@@ -25,15 +25,15 @@ type simState struct {
 	decision  uint64 // the number of this decision, with which every version begins
 	bestSlots []bestSlot
 
-	ready, busy []option // for the head: the best placements that are free now, and the best that are busy
+	ready, busy []option // the best placements for the head that are free now, and the best that are busy
 	behind      []queued // the jobs behind the head
 }
 
 // gpuState is a GPU of a simulation.
 type gpuState struct {
 	index  int // in the pool
-	slots  int // where its slots begin in free and simFree
-	firsts int // where its profiles begin in first and simFirst
+	slots  int // the index of its first slot in free and simFree
+	firsts int // the index of its first profile in first and simFirst
 	shape  *shape
 	group  *Group
 }
@@ -41,8 +41,8 @@ type gpuState struct {
 // shape contains the data about a GPU model that a simulation needs.
 type shape struct {
 	model     *mig.Model
-	starts    [][]int // by profile: its placements
-	conflicts [][]int // by placement: the placements that overlap it, the heaviest first
+	starts    [][]int // the placements of each profile
+	conflicts [][]int // the placements that overlap each placement, the heaviest first
 	weights   []float64
 }
 
@@ -65,8 +65,8 @@ func shapeOf(b *mig.Model) *shape {
 	return sh
 }
 
-// cost returns the slot cost of placement i for a job that runs from start for d seconds, where free contains the
-// values F of the slots. It stops adding when the sum exceeds the limit.
+// cost returns the slot cost of placement i for a job that runs from start for d seconds, where
+// free contains the values F of the slots. It stops adding when the sum exceeds the limit.
 func (sh *shape) cost(free []float64, i int, start, d, limit float64) float64 {
 	c := 0.0
 	for _, j := range sh.conflicts[i] {

@@ -69,8 +69,8 @@ type market struct {
 // slots become free.
 type curve struct {
 	slots   int
-	frees   []float64 // when slots become free, ascending; now or later
-	prices  []float64 // the price from frees[k-1] (now, for 0) to frees[k]
+	frees   []float64 // the times at which slots become free, ascending; now or later
+	prices  []float64 // the price from frees[k-1] (for k = 0, from now) to frees[k]
 	sum     []float64 // the integral up to frees[k]
 	perUnit float64   // w_p
 }

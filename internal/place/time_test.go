@@ -13,7 +13,8 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// TestTime runs testdata/time, with the policies that use the expected ends. Commands:
+// TestTime runs the files in testdata/time with the policies that use the expected ends. The
+// commands are:
 //
 //	gpus MODEL       one GPU per line, numbered from 0: the busy instances, drawn, then the end of each in the order
 //	                 of the GPU model's profiles and then by start; "?" is unknown

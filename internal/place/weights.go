@@ -11,7 +11,7 @@ type Weights struct {
 
 type modelWeights struct {
 	model *mig.Model
-	of    []float64 // by profile of the GPU model; they sum to 1
+	of    []float64 // one weight for each profile of the GPU model; the sum is 1
 }
 
 // NewWeights returns weights from counts by profile name.

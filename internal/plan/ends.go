@@ -14,7 +14,7 @@ import (
 // running is a slice that slurmctld shows as allocated to a job on a node.
 type running struct {
 	profile string  // the profile that the job requested
-	end     float64 // when the job is expected to end, in Unix seconds; +Inf: unknown
+	end     float64 // the time at which the job is expected to end, in Unix seconds; +Inf if unknown
 }
 
 // runningOn returns the slices of jobs on each node, ordered by expected end.
@@ -40,8 +40,8 @@ func runningOn(jobs []slurm.Job, now time.Time) map[string][]running {
 	return on
 }
 
-// maxSlices limits the number of slices that are counted for a job on a node, because users choose this number in their
-// requests. 16 GPUs hold at most 112 slices.
+// maxSlices limits the number of slices that runningOn returns for a job on a node, because users
+// choose this number in their requests. 16 GPUs hold at most 112 slices.
 const maxSlices = 112
 
 // fillEnds sets the expected ends of a node's busy slices from the jobs on the node, if the node's text does not

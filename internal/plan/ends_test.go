@@ -10,8 +10,9 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestPrivateEnds checks that planners read the ends of jobs from slurmctld's queue if nodes do not publish the ends,
-// and make the same reservation. Without the queue the ends are unknown, and planners make no reservation.
+// TestPrivateEnds checks that planners read the ends of jobs from slurmctld's queue if nodes do not
+// publish the ends, and make the same reservation. If the queue does not show the jobs, the ends
+// are unknown, and planners make no reservation.
 func TestPrivateEnds(t *testing.T) {
 	const now = 1e9
 	busy := func(end map[string]float64) place.GPU { return busyUntil(t, end) }

@@ -21,13 +21,13 @@ const (
 	NoSlice     Verdict = "no-slice"     // the job requests no slice
 	Unreadable  Verdict = "unreadable"   // the job's request cannot be read
 	NotEligible Verdict = "not-eligible" // slurmctld would not start the job even on an empty cluster
-	Nowhere     Verdict = "nowhere"      // no eligible node, even if all slices were free
+	Nowhere     Verdict = "nowhere"      // there is no eligible node, even if all slices were free
 	OnOffer     Verdict = "on-offer"     // slurmctld can start the job in its next scheduling cycle
 	Planned     Verdict = "planned"      // the job's slices will be offered shortly
-	First       Verdict = "first"        // the first job that has to wait: its slices are reserved
-	Behind      Verdict = "behind"       // its slices are free, but an earlier job gets them
-	Lacks       Verdict = "lacks"        // its slices are free, but the job lacks something else there
-	NoRoom      Verdict = "no-room"      // its slices are not free
+	First       Verdict = "first"        // the job is the first that has to wait, and its slices are reserved
+	Behind      Verdict = "behind"       // the job's slices are free, but an earlier job gets them
+	Lacks       Verdict = "lacks"        // the job's slices are free, but it lacks other resources there
+	NoRoom      Verdict = "no-room"      // the job's slices are not free
 )
 
 // Explanation is the result of Explain for one job.
@@ -35,7 +35,7 @@ type Explanation struct {
 	Job     uint32  `json:"job"`
 	State   string  `json:"state"`
 	Reason  string  `json:"reason"`          // the reason that slurmctld shows
-	Sized   string  `json:"sized,omitempty"` // the profile that Caelum chose, if the job named none
+	Sized   string  `json:"sized,omitempty"` // the profile that Caelum chose if the job requested none
 	Verdict Verdict `json:"verdict"`
 	// Text is the explanation as a sentence for users.
 	Text string `json:"text"`
@@ -43,7 +43,7 @@ type Explanation struct {
 	// not wait for slices.
 	Place int `json:"place,omitempty"`
 	Of    int `json:"of,omitempty"`
-	// On are the nodes on which the job's slices are, are planned or are reserved.
+	// On lists the nodes on which the job's slices exist, are planned or are reserved.
 	On []string `json:"on,omitempty"`
 	// At is the time at which the job can start if the jobs in its way end as expected, in Unix seconds, or 0 if
 	// unknown.

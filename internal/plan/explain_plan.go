@@ -136,7 +136,7 @@ func (x *inPlan) explainPlanned(e *Explanation, spots []offer.Spot) {
 	)
 }
 
-// explainFirst explains the first job that has to wait, which has the reservation r.
+// explainFirst explains the first job that has to wait, for which the reservation r was made.
 func (x *inPlan) explainFirst(e *Explanation, r *offer.Reservation) {
 	wants := x.wants
 	if het := x.Jobs[x.k].Het; het != 0 {
@@ -162,8 +162,8 @@ func (x *inPlan) explainFirst(e *Explanation, r *offer.Reservation) {
 	)
 }
 
-// explainWaiting explains a job that waits behind the first. The jobs that the plan places start first, and only the
-// remaining free units are available to this job.
+// explainWaiting explains a job that waits behind the first waiting job. The jobs that the plan
+// places start first, and only the remaining free units are available to this job.
 func (x *inPlan) explainWaiting(e *Explanation) {
 	x.startAll(x.plan.Spots)
 	room, why := x.FindAll(x.together, nil)
@@ -175,7 +175,7 @@ func (x *inPlan) explainWaiting(e *Explanation) {
 	}
 }
 
-// explainBehind explains a job for which these spots are free, but an earlier job gets them.
+// explainBehind explains a job for which these spots are free although an earlier job gets them.
 func (x *inPlan) explainBehind(e *Explanation, spots []offer.Spot) {
 	e.On = x.On(spots)
 	front, r := x.sameProfile(x.plan, x.leader, x.k, spots), x.plan.Reserved

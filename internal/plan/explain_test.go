@@ -54,8 +54,8 @@ func inHetJob7(w slurm.Waiting) slurm.Waiting {
 	return w
 }
 
-// TestExplainJob checks jobs that have started or ended, or that slurmctld would not start even if their slices were
-// free.
+// TestExplainJob checks the explanations of jobs that have started or ended, and of jobs that
+// slurmctld would not start even if their slices were free.
 func TestExplainJob(t *testing.T) {
 	full := node(t, "n1", a100(t, "7g.40gb@0"))
 	idle := node(t, "n3", a100(t))
@@ -100,9 +100,9 @@ func TestExplainJob(t *testing.T) {
 	}
 }
 
-// TestExplainByPlan checks jobs that wait for slices.
+// TestExplainByPlan checks the explanations of jobs that wait for slices.
 func TestExplainByPlan(t *testing.T) {
-	until := time.Unix(1e9+100, 0).Format(time.DateTime) // when the busy slices of a100 end
+	until := time.Unix(1e9+100, 0).Format(time.DateTime) // the time at which the busy slices of a100 end
 	full := node(t, "n1", a100(t, "7g.40gb@0"))
 	half := node(t, "n2", a100(t, "4g.20gb@0"))
 	idle := node(t, "n3", a100(t))
@@ -153,9 +153,10 @@ func TestExplainByPlan(t *testing.T) {
 	})
 }
 
-// TestExplainHetJob checks components of het jobs that wait for slices, and jobs behind them.
+// TestExplainHetJob checks the explanations of components of het jobs that wait for slices, and of
+// jobs behind them.
 func TestExplainHetJob(t *testing.T) {
-	until := time.Unix(1e9+100, 0).Format(time.DateTime) // when the busy slices of a100 end
+	until := time.Unix(1e9+100, 0).Format(time.DateTime) // the time at which the busy slices of a100 end
 	full := node(t, "n1", a100(t, "7g.40gb@0"))
 	half := node(t, "n2", a100(t, "4g.20gb@0"))
 	idle := node(t, "n3", a100(t))

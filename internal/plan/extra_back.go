@@ -10,10 +10,10 @@ import (
 	"caelum/internal/slurm"
 )
 
-// backPrefix begins the entry in a node's Extra that lists the jobs that come after all other jobs, because slurmctld
-// did not start them while their slices were offered on this node. An example is
+// backPrefix is the beginning of the entry in a node's Extra that lists the jobs that come after all other jobs,
+// because slurmctld did not start them while their slices were offered on this node. An example is
 // "caelum-back=123_@1700000000;124_3-5@1700000100": each item consists of the job id, its array tasks, and the time in
-// Unix seconds until which the job comes last. Every agent itself measures how long the slices of a job have been
+// Unix seconds until which the job comes last. Every agent measures for itself how long the slices of a job have been
 // offered. Only `caelum explain`, which has not watched the queue, reads the entry. The list is a separate entry,
 // because an agent of an earlier release cannot parse a node state that contains an unknown item.
 const backPrefix = "caelum-back="

@@ -12,7 +12,8 @@ import (
 	"caelum/internal/place"
 )
 
-// prefix begins Caelum's entry in a node's Extra. The administrator or other programs own the other entries.
+// prefix is the beginning of Caelum's entry in a node's Extra. The administrator or other programs
+// own the other entries.
 const prefix = "caelum="
 
 // version is the version of the format. If a node's text has another version, the other agents leave the node out of

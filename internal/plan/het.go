@@ -16,7 +16,7 @@ import (
 type hetJob struct {
 	pending []slurm.Waiting
 	ended   []uint32 // the ids of the components that are neither pending nor running
-	whole   bool     // whether slurmctld would start the het job once its slices are offered
+	whole   bool     // true if slurmctld would start the het job once its slices are offered
 }
 
 // hetJobs returns the het jobs with pending components, by id.
@@ -52,8 +52,8 @@ func (s Snapshot) hetJobs() map[uint32]*hetJob {
 	return all
 }
 
-// requeuing is the longest delay with which a component of a requeued het job may become eligible after the other
-// components.
+// requeuing is the maximum time by which a component of a requeued het job may become eligible
+// later than the other components.
 const requeuing = 5 * time.Second
 
 // Stray returns the components that slurmctld would start although another component of their het job cannot start.

@@ -24,9 +24,9 @@ const maxPause = 24 * time.Hour
 
 // occupant is a job that runs on a node.
 type occupant struct {
-	end          float64 // when the job is expected to end, in seconds; +Inf: unknown
-	cpus, memory int     // the job's share of the node, memory in MiB; assumed equal on all its nodes
-	slices       bool    // whether the job has slices
+	end          float64 // the time at which the job is expected to end, in seconds; +Inf if unknown
+	cpus, memory int     // the job's share of the node's CPUs and memory (MiB), assumed equal on all its nodes
+	slices       bool    // true if the job has slices
 }
 
 // occupants returns the jobs that hold CPUs and memory on each node, ordered by expected end.
@@ -56,8 +56,8 @@ func occupants(jobs []slurm.Job, now float64) map[string][]occupant {
 
 // setLacking records how the plan treats a job's slices on a member (an index) where the job lacks resources other than
 // slices. Free slices are reserved if the job is expected to start there soon. Busy slices are reserved if the jobs
-// that hold slices there will release enough CPUs and memory when they end. CPUs and memory that other jobs release do
-// not count, because new jobs could take them before this job starts.
+// that hold slices there will release enough CPUs and memory when they end. CPUs and memory that other jobs release are
+// ignored, because new jobs could get them before this job starts.
 func (v *View) setLacking(job *offer.Job, w slurm.Waiting, member int) {
 	n := v.Members[member]
 	cpus, memory := eligible.Share(n, w)
@@ -78,7 +78,7 @@ func (v *View) setLacking(job *offer.Job, w slurm.Waiting, member int) {
 		return math.Inf(1)
 	}
 	if eligible.LacksGRES(n, w) && !slices.ContainsFunc(v.running[n.Name], func(o occupant) bool { return o.slices }) {
-		job.NoOfferNodes = append(job.NoOfferNodes, member) // slurmctld's used count does not drop when a job ends
+		job.NoOfferNodes = append(job.NoOfferNodes, member) // slurmctld keeps the used count when a job ends
 		return
 	}
 	if v.paused[w.UID] && free(func(occupant) bool { return false }) > v.Now {
@@ -107,12 +107,12 @@ func set(times *map[int]float64, member int, at float64) {
 // than slices.
 type account struct {
 	kept  time.Duration
-	last  time.Time     // when slices were last reserved
+	last  time.Time     // the time at which slices were last reserved
 	until time.Time     // the time until which no slices are reserved
 	pause time.Duration // the last such pause; the next one is twice as long
 }
 
-// gap is the longest interval between two plans that counts as reservation time.
+// gap limits the interval between two plans that is added to the reservation time.
 const gap = 2 * time.Minute
 
 // charge records the user for whom a plan reserves slices. at is the time of the plan.

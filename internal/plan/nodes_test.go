@@ -11,7 +11,8 @@ import (
 	"caelum/internal/tags"
 )
 
-// TestMembers checks that no job is planned on a node that starts nothing, cannot be read, or is left out.
+// TestMembers checks that no job is planned on a node on which slurmctld starts no jobs, whose
+// state cannot be read, or that is left out.
 func TestMembers(t *testing.T) {
 	const profile = "7g.40gb"
 	for _, c := range []struct {
@@ -47,7 +48,7 @@ func TestMembers(t *testing.T) {
 			)
 		}
 	}
-	// A job with a node list is planned on these nodes only.
+	// A job with a node list is planned only on these nodes.
 	there := waits(1, profile, 1, 1)
 	there.ReqNodes = []string{"n2"}
 	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t))}

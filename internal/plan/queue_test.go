@@ -80,7 +80,8 @@ func jobOf(t *testing.T, text string) slurm.Job {
 	return j
 }
 
-// TestQueue runs testdata/queue/*.txt. Times are seconds after the time of the snapshot.
+// TestQueue runs the files testdata/queue/*.txt. Times are in seconds after the time of the
+// snapshot.
 //
 //	nodes        one per line: name, number of GPUs, busy placements with their ends, free CPUs and memory (MiB)
 //	licenses     one per line: name, how many are free
@@ -170,7 +171,7 @@ func readJobs(t *testing.T, snapshot *Snapshot, input string) {
 		if _, set := line(text); set["on"] != "" {
 			j.State, j.Nodes, j.Start = "RUNNING", []string{set["on"]}, snapshot.At.Add(-time.Minute)
 			if j.TimeLimit > 0 {
-				j.TimeLimit += time.Minute // it has run for a minute
+				j.TimeLimit += time.Minute // the job has run for a minute
 			}
 		} else if set["state"] != "" {
 			j.State = set["state"]
@@ -181,7 +182,8 @@ func readJobs(t *testing.T, snapshot *Snapshot, input string) {
 	}
 }
 
-// plannedFor formats the plan, and its changes if the plan is made every 30 s for some time.
+// plannedFor formats the plan, and the changes to it if a new plan is made every 30 s for some
+// time.
 func plannedFor(snapshot Snapshot, lasting time.Duration) string {
 	var u Unstarted
 	out, last := "", ""

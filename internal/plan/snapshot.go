@@ -15,9 +15,9 @@ import (
 type Snapshot struct {
 	Nodes []slurm.Node
 	Queue slurm.Queue
-	At    time.Time // the time of the snapshot, by the clock of the host that took it
+	At    time.Time // the time of the snapshot, according to the clock of the host that read it
 
-	paused map[uint32]bool // users for whose jobs nothing is reserved while they lack other resources than slices
+	paused map[uint32]bool // users for whose jobs no slices are reserved while the jobs lack other resources
 }
 
 // ready reports whether a waiting job could start if it had its slices: slurmctld would start it, or an agent would

@@ -8,8 +8,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Unresponsive records the nodes that are behind the plan, which means that they have not published the offers that the
-// plan contains for them.
+// Unresponsive records the nodes that are behind the plan. These nodes have not published the
+// offers that the plan contains for them.
 type Unresponsive struct {
 	// Patience is the time for which a node may be behind the plan before it is left out.
 	Patience time.Duration
@@ -36,8 +36,8 @@ func (l *Unresponsive) LeftOut(n slurm.Node, at time.Time) bool {
 	return ok && b.shows == shows(n) && at.Sub(b.since) > l.Patience
 }
 
-// Record records the nodes that have not published the planned offers at this time. It ignores the node with the name
-// but.
+// Record records the nodes that have not published the planned offers at this time. It ignores the
+// node whose name is passed as but.
 func (l *Unresponsive) Record(v *View, p offer.Plan, but string, at time.Time) {
 	if l.behind == nil {
 		l.behind = map[string]lag{}

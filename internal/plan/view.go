@@ -16,17 +16,17 @@ import (
 // View is a snapshot, converted for package offer.
 type View struct {
 	*offer.Cluster
-	// Members are the nodes in the plan, by their index in the cluster.
+	// Members contains the nodes in the plan, by their index in the cluster.
 	Members   []slurm.Node
-	since     []time.Time                     // by member: when its offers last changed
-	empty     *offer.Cluster                  // the same GPUs, all empty
+	since     []time.Time                     // for each member, the time at which its offers last changed
+	empty     *offer.Cluster                  // a cluster with the same GPUs, all empty
 	running   map[string][]occupant           // by node, ordered by expected end
 	paused    map[uint32]bool                 // by user id, see Snapshot
-	firstLike []int                           // by member: the first member that has the same GPUs
-	emptyRoom map[string]map[int][]offer.Spot // by request and first member: where the slices fit on empty GPUs
-	// Jobs are the jobs that could start if their slices were offered, in slurmctld's order. Waiting contains the
-	// record of each job. If one entry of the snapshot's Waiting represents several pending array tasks, Jobs contains
-	// one job for each of these tasks.
+	firstLike []int                           // for each member, the first member that has the same GPUs
+	emptyRoom map[string]map[int][]offer.Spot // by request and first member: spots for the slices on empty GPUs
+	// Jobs contains the jobs that could start if their slices were offered, in slurmctld's order. Waiting contains
+	// the record of each job. If one entry of the snapshot's Waiting represents several pending array tasks, Jobs
+	// contains one job for each of these tasks.
 	Jobs    []*offer.Job
 	Waiting []slurm.Waiting
 }
@@ -35,8 +35,8 @@ type View struct {
 // instances and creating one takes 2 s on an A100. slurmd needs the remaining time before it requests the slices.
 const making = 5
 
-// overdue is the number of seconds after which a job is expected to end if its time limit has already passed: slurmctld
-// checks for such jobs every 30 s.
+// overdue is the number of seconds after which a job is expected to end if its time limit has
+// already passed. slurmctld checks for such jobs every 30 s.
 const overdue = 30
 
 // New makes a view of a snapshot. It leaves out the nodes for which without returns true. If without is nil, it
@@ -121,7 +121,7 @@ func (v *View) queue(snapshot Snapshot) {
 				v.setNodesWithoutSlices(jobs[k], w, snapshot.Nodes)
 			}
 		}
-		if !v.feasible(jobs) { // jobs that never fit would block their profiles for other jobs
+		if !v.feasible(jobs) { // jobs that can never run would block their profiles for other jobs
 			continue
 		}
 		for _, j := range jobs {

@@ -32,8 +32,8 @@ func TestOneNodeServes(t *testing.T) {
 	}
 }
 
-// TestHeldInTurn checks that a plan places one held job of each user. The other held jobs of the user do not block
-// slices for other jobs.
+// TestHeldInTurn checks that a plan places one held job of each user, and that the user's other
+// held jobs do not block slices for other jobs.
 func TestHeldInTurn(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t)), node(t, "n3", a100(t))}
 	held := func(id, uid uint32, on string) slurm.Waiting {
@@ -63,7 +63,7 @@ func TestHeldInTurn(t *testing.T) {
 			t.Errorf("%s: served %v, want %v", c.what, served, c.served)
 		}
 	}
-	// The first job does not fit, so the second job is placed.
+	// There is no room for the first job, so the second job is placed.
 	nodes[0] = node(t, "n1", a100(t, "1g.5gb@0"))
 	v := New(snapshotOf(nodes, held(1, 1000, "n1"), held(2, 1000, "n2")), place.QLA{}, nil)
 	if p := v.Plan(); p.Spots[0] != nil || p.Spots[1] == nil {

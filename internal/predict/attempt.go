@@ -9,29 +9,30 @@ import (
 )
 
 const (
-	// nearlyFull is a share of the memory in the name of a profile. A failed run that used at least this share counts
-	// as killed for memory. The value is well below 1 because samples do not show the allocation that fails, and
-	// because instances have only 89 to 99% of the memory in their names (models.txt of internal/mig).
+	// nearlyFull is a share of the memory in the name of a profile. A failed run that used at least this share is
+	// treated as killed for lack of memory. The value is well below 1 because samples do not show the allocation
+	// that fails, and because instances have only 89 to 99% of the memory in their names (models.txt of
+	// internal/mig).
 	nearlyFull = 0.75
 	// usable is the share of the memory in a profile's name that most instances really have.
 	usable = 0.95
 	// steady is the share of its peak that the median memory of a run must reach. Such a run had reached its peak long
 	// before it ended.
 	steady = 0.9
-	// asFar is a share of the lowest peak of complete runs. A run that reached this share counts as having progressed
-	// as far as the complete runs.
+	// asFar is a share of the lowest peak of complete runs. A run that reached this share is
+	// assumed to have progressed as far as the complete runs.
 	asFar = 0.5
-	// sameLimit is a share of the longest run that reached the time limit. A run that lasts at least this share counts
-	// as having reached the time limit too.
+	// sameLimit is a share of the longest run that reached the time limit. A run that lasts at
+	// least this share is assumed to have reached the time limit too.
 	sameLimit = 0.9
 )
 
-// attempt is a run of a job, with the values of the node that used the most.
+// attempt is a run of a job, with the largest values of all its nodes.
 type attempt struct {
 	Run
-	complete bool // the run shows how much memory is enough
-	short    bool // the run was killed for memory
-	doubtful bool // the run failed, perhaps for memory: samples do not show an allocation that fails immediately
+	complete bool // the run shows how much memory is sufficient
+	short    bool // the run was killed for lack of memory
+	doubtful bool // the run failed, perhaps for lack of memory
 }
 
 // attempts returns, oldest first, the runs that were sampled and those that failed before the first sample.
@@ -40,10 +41,10 @@ func attempts(runs []Run) []attempt {
 	cut := 0.0              // the longest run so far that reached its time limit, in seconds
 	least := math.Inf(1)    // the smallest slice on which a run was complete, in MiB
 	usual := math.Inf(1)    // the lowest peak of a complete run, in MiB
-	complete, inRow := 0, 0 // how many runs were complete, and how many have failed since the last of them
+	complete, inRow := 0, 0 // the number of complete runs, and the number of failed runs since the last of them
 	for k := range all {
 		a := &all[k]
-		switch state, _, _ := strings.Cut(a.State, " "); state { // such as "CANCELLED by 1001"
+		switch state, _, _ := strings.Cut(a.State, " "); state { // e.g. "CANCELLED by 1001"
 		case "COMPLETED":
 			a.complete = true
 		case "TIMEOUT":
@@ -72,8 +73,9 @@ func attempts(runs []Run) []attempt {
 // These are the exit statuses of a shell that could not run the command; see sh(1).
 const notExecutable, notFound = 126, 127
 
-// OutOfMemory reports whether a run counts as killed for lack of GPU memory. A job that ends with an out-of-memory
-// error of CUDA gets the state FAILED. Slurm's state OUT_OF_MEMORY concerns the memory of the host.
+// OutOfMemory reports whether a run was probably killed for lack of GPU memory. A job that ends
+// with an out-of-memory error of CUDA gets the state FAILED. Slurm's state OUT_OF_MEMORY concerns
+// the memory of the host.
 func (r Run) OutOfMemory() bool {
 	return r.State == "FAILED" && r.promised() > 0 && r.PeakMiB >= nearlyFull*r.promised()
 }
@@ -89,8 +91,8 @@ func since(all []attempt, n int) []attempt {
 	return all[first:]
 }
 
-// proved reports whether a run was certainly killed for memory: the next complete run used more memory than the slice
-// of the killed run offered.
+// proved reports whether a run was certainly killed for lack of memory. This is the case if the
+// next complete run used more memory than the slice of the killed run had.
 func proved(all []attempt) bool {
 	less := 0.0
 	for _, a := range all {

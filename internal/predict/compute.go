@@ -7,14 +7,14 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// enough is the minimum number of runs on slices of one size. With fewer runs, their run times are not compared with
-// those on another size.
+// enough is the minimum number of runs on slices of one size. If there are fewer runs, their run
+// times are not compared with those on slices of another size.
 const enough = 3
 
 // takes returns the run time on a number of compute slices, relative to the run time on one slice. The part of the time
 // during which one slice is busy is divided by the number of slices. The other part stays the same (Amdahl's law). The
-// model assumes that a script can use larger slices, so it errs towards larger slices: a script that keeps all of a
-// small slice busy is not necessarily twice as fast on two.
+// model assumes that a script can use larger slices, so the model tends to recommend larger slices than necessary. A
+// script that keeps all of a small slice busy is not necessarily twice as fast on two.
 func takes(busy, slices float64) float64 { return 1 - busy + busy/slices }
 
 // busyOn returns the share of its run time for which a script would keep one compute slice busy. util is the share for
@@ -80,9 +80,9 @@ func limit(runs []attempt) (seconds float64) {
 	return seconds
 }
 
-// fast reports whether this number of a GPU model's compute slices is enough. The whole GPU is always enough, because
-// there are no more slices. A time limit that would be too short even on the whole GPU was a mistake or a test, and is
-// ignored.
+// fast reports whether this number of compute slices of a GPU model is sufficient. The whole GPU is always enough,
+// because there are no more slices. A time limit that would be too short even on the whole GPU was a mistake or a
+// test, and is ignored.
 func (n Need) fast(compute, all int) bool {
 	if compute >= all || n.Busy < 0 {
 		return true

@@ -1,7 +1,7 @@
 // Package predict uses earlier runs to compute the memory, compute slices and run time that a job needs, and selects a
 // profile for that need. It also computes the key and the script fingerprint of a job, and reads and writes the summary
-// of a run in an accounting record. It is pure: it uses no clock and no I/O. It never stores runs (package repo does)
-// and never changes a job.
+// of a run in an accounting record. The package is pure: it uses no clock and no I/O. It never stores runs (package
+// repo does) and never changes a job.
 //
 //	Run, Summary      a run, and its text in an accounting record
 //	Key, Fingerprint  which runs count as runs of the same job or script

@@ -11,16 +11,16 @@ import (
 // long, where run times are ratios to the stated duration. The zero value has recorded no jobs and expects the stated
 // duration.
 type Ends struct {
-	ratios    []float64 // ran / stated of the last finished jobs, a ring
+	ratios    []float64 // ran / stated of the last finished jobs, as a ring buffer
 	next      int
 	finished  int
 	updated   int // the value of finished when the quantiles were computed
 	quantiles []float64
-	means     []float64 // by quantile: the mean of this quantile and all higher ones
+	means     []float64 // for each quantile, the mean of this quantile and all higher ones
 }
 
 const (
-	endsKept      = 4096 // how many finished jobs are stored
+	endsKept      = 4096 // the number of finished jobs that are stored
 	endsFew       = 32   // until this number of jobs has finished, the stated duration is expected
 	endsQuantiles = 64
 )

@@ -39,7 +39,8 @@ func TestEndsUnknown(t *testing.T) {
 	}
 }
 
-// TestEndsLearned uses limits that are 1 to 6 times too long: the ratio is 1/x with x uniform, and its mean is ln(6)/5.
+// TestEndsLearned checks the expected duration with limits that are 1 to 6 times too long. The
+// ratio is 1/x with a uniform x, and its mean is ln(6)/5.
 func TestEndsLearned(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	var e Ends
@@ -61,8 +62,9 @@ func TestEndsLearned(t *testing.T) {
 	}
 }
 
-// TestEndsAgainstDefinition checks that the expected duration is the mean of the quantiles beyond the run time so far,
-// that the answer is the same until the time that it states, and that it is never in the past.
+// TestEndsAgainstDefinition checks that the expected duration is the mean of the quantiles beyond
+// the run time so far, that the result does not change until the time that Expect returns, and that
+// the expected end is never in the past.
 func TestEndsAgainstDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var e Ends
@@ -94,7 +96,7 @@ func TestEndsAgainstDefinition(t *testing.T) {
 	})
 }
 
-// TestEndsForget checks that only the last 4096 jobs count.
+// TestEndsForget checks that Ends uses only the last 4096 jobs.
 func TestEndsForget(t *testing.T) {
 	var e Ends
 	for range endsKept {

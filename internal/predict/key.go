@@ -10,7 +10,7 @@ import (
 // kind. The slice and the GPU model are left out, because the needs of a job do not depend on them.
 type KeyInput struct {
 	UID     uint32
-	Account string // as given, otherwise the user's default account
+	Account string // the account of the request, otherwise the user's default account
 	JobName string
 	Script  string // empty for srun and salloc
 
@@ -26,8 +26,9 @@ const (
 	keyScriptBytes = 4096
 )
 
-// Key returns the job's key, 16 hexadecimal digits. contrib/job_submit/KEY.md specifies every byte of its input.
-// contrib/job_submit.lua computes the same key in slurmctld. Both are tested with the same vectors.
+// Key returns the job's key, 16 hexadecimal digits. contrib/job_submit/KEY.md specifies every byte
+// of its input. contrib/job_submit.lua computes the same key in slurmctld. The tests of both
+// implementations use the same vectors.
 func Key(in KeyInput) string {
 	var m message
 	m.text("caelum-key-1", keyNameBytes)

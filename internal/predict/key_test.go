@@ -114,7 +114,8 @@ func number(t *testing.T, word string) int {
 	return n
 }
 
-// text decodes a word of the vectors: "-" is empty, %XX is a byte, and a last "*n" repeats the word n times.
+// text decodes a word of the vectors. "-" means empty, %XX is a byte, and "*n" at the end repeats
+// the word n times.
 func text(t *testing.T, word string) string {
 	if word == "-" {
 		return ""

@@ -6,17 +6,18 @@ import (
 	"caelum/internal/mig"
 )
 
-// Level says which runs a prediction is based on.
+// Level identifies the runs on which a prediction is based.
 type Level string
 
 const (
-	Unknown Level = ""     // no runs: the site's default applies
+	Unknown Level = ""     // there are no runs, so the site's default applies
 	ByKey   Level = "key"  // runs with the same key
 	ByUser  Level = "user" // runs of the same script by the same user, with another job name or account
 	BySite  Level = "site" // runs of the same script by all users
 )
 
-// Levels are the levels at which a job can have runs. A prediction falls back from each level to the next.
+// Levels lists the levels at which a job can have runs, from the most specific to the most general.
+// A prediction falls back from each level to the next.
 var Levels = []Level{ByKey, ByUser, BySite}
 
 // Site has the settings of a site.
@@ -24,17 +25,21 @@ type Site struct {
 	// Margin is the safety margin on the highest peak when only one run is known, as a share of the peak. It is also
 	// the largest possible margin.
 	Margin float64
-	// Share means that other users' runs of the same script count for a user without such runs.
+	// Share means that predictions for a user without runs of a script use other users' runs of
+	// this script.
 	Share bool
-	// Users is the number of users who must have a complete run of a script before their runs count for other users. 0
-	// means 3.
+	// Users is the minimum number of users with a complete run of a script. With fewer users,
+	// the runs are not used for other users. 0 means 3.
 	Users int
-	// MaxSlowdown is the longest acceptable run time of a job, as a multiple of its run time on the whole GPU. 0 means
-	// that there is no limit and only memory counts.
+	// MaxSlowdown is the longest acceptable run time of a job, as a multiple of its run time on
+	// the whole GPU. 0 means that there is no limit, so that only the memory determines the
+	// profile.
 	MaxSlowdown float64
 
-	// Window is the number of complete runs that count. If a run was certainly killed for memory, twice as many runs
-	// count. Quantile selects the margin among the changes between these runs. The value 0 means 5 and 0.15.
+	// Window is the number of complete runs that a prediction uses. If a run was certainly
+	// killed for lack of memory, the prediction uses twice as many. Quantile selects the margin
+	// among the changes between these runs. The value 0 means 5 for Window and 0.15 for
+	// Quantile.
 	Window   int
 	Quantile float64
 }
@@ -89,8 +94,8 @@ func Predict(h History, site Site) (Need, bool) {
 }
 
 // On returns the smallest profile of a GPU model that satisfies the need, among those with a placement in the set of.
-// It returns false if there is no such profile. If no profile of the GPU model holds the need with the margin, the
-// profile with the most memory is sufficient if it holds HighestMiB.
+// It returns false if there is no such profile. If no profile of the GPU model has enough memory for the need with
+// the margin, On accepts the profile with the most memory if it has at least HighestMiB.
 func (n Need) On(b *mig.Model, of mig.Layout) (string, bool) {
 	most := 0.0
 	for k := range b.Profiles {

@@ -13,7 +13,8 @@ import (
 	"caelum/internal/mig"
 )
 
-// TestNeed runs testdata/need: histories, one run per line, and the resulting needs and profiles on a few GPU models.
+// TestNeed runs the files in testdata/need. They contain histories, with one run per line, and the
+// resulting needs and profiles on several GPU models.
 func TestNeed(t *testing.T) {
 	datadriven.Walk(t, "testdata/need", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -156,7 +157,7 @@ func drawRun(t *rapid.T) Run {
 	return r
 }
 
-// TestNeedBounds checks limits of the need for any history. The memory is at least the peak of the last complete run.
+// TestNeedBounds checks bounds of the need for any history. The memory is at least the peak of the last complete run.
 // It is at most the highest peak, or the largest slice that was too small, with the margin. The run times are in the
 // order low, middle, high. A limit on the slowdown never leads to fewer compute slices.
 func TestNeedBounds(t *testing.T) {
@@ -222,7 +223,8 @@ func TestIncompleteOnlyRaises(t *testing.T) {
 	})
 }
 
-// TestKilledGetsMore checks on every GPU model that a job that was killed for memory gets a larger slice.
+// TestKilledGetsMore checks on every GPU model that a job that was killed for lack of memory gets a
+// larger slice.
 func TestKilledGetsMore(t *testing.T) {
 	for _, b := range mig.Models() {
 		model, all := plain(t, b.Name)
@@ -246,8 +248,8 @@ func TestKilledGetsMore(t *testing.T) {
 	}
 }
 
-// TestScatter checks the margin: it is large after one run, otherwise half of the changes between runs, and never more
-// than the site's margin.
+// TestScatter checks the margin. It is large after one run, later it is half of the changes between
+// runs, and it never exceeds the site's margin.
 func TestScatter(t *testing.T) {
 	site := Site{Margin: 0.1, Quantile: 0.5}
 	for _, c := range []struct {

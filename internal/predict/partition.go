@@ -13,7 +13,7 @@ type Measured struct {
 	Profile    string
 	Latency    float64 // seconds of a step
 	Throughput float64 // samples per second
-	MiB        float64 // memory in use; 0 if unknown (the model did run)
+	MiB        float64 // memory in use; 0 if unknown, although the model has run
 }
 
 // Goal is the goal of a choice. Lambda, from 0 to 1, is the weight of latency against throughput. A step plus Margin
@@ -54,7 +54,8 @@ func Partitions(b *mig.Model, all []Measured, batch int, g Goal) []Partition {
 	return choices
 }
 
-// fits reports whether the measurement is possible on this GPU model: the profile exists and has enough memory.
+// fits reports whether the measurement is possible on this GPU model, which means that the profile
+// exists and has enough memory.
 func (m Measured) fits(b *mig.Model) bool {
 	p := profile(b, m.Profile)
 	return p != nil && m.MiB <= p.Memory() && m.Batch > 0 && m.Latency > 0 && m.Throughput > 0

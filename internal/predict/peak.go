@@ -9,8 +9,9 @@ import (
 
 // memory sets the memory need, which is the larger of two peaks plus a margin. One is the peak of the last complete
 // run, the other the second highest peak in the window. The need is never less than the memory that later incomplete
-// runs used, and always more than the slice of a run that was killed for memory. A single high peak may be chance, and
-// is forgotten after the next complete run. A peak that occurred twice counts as long as it is in the window.
+// runs used, and always more than the slice of a run that was killed for lack of memory. A single high peak may be
+// accidental, and is ignored after the next complete run. A peak that occurred twice is considered as long as it is in
+// the window.
 func (n *Need) memory(runs []attempt, site Site) {
 	var peaks []float64 // of complete runs
 	open := 0.0         // the highest peak after the last complete run
@@ -53,7 +54,7 @@ func second(of []float64) float64 {
 
 // scatter returns the margin, as a share of the peak. The margin is half of the change of the peak from one run to the
 // next, at the site's quantile of all changes. It never exceeds the site's margin. Two changes as large as the site's
-// margin are assumed in addition, so that few runs give a large margin.
+// margin are assumed in addition, so that the margin is large after few runs.
 func scatter(peaks []float64, site Site) float64 {
 	half := []float64{site.Margin, site.Margin}
 	for k := 1; k < len(peaks); k++ {
@@ -63,10 +64,10 @@ func scatter(peaks []float64, site Site) float64 {
 	return min(site.Margin, half[int(site.quantile()*float64(len(half)-1))])
 }
 
-// tooLittle returns the memory in MiB of the largest slice that was too small, according to the runs that were killed
-// for memory or may have been. It returns 0 if there is no such run. Every such run since the last complete run counts.
-// Of the earlier runs in the window, the second largest counts. (An earlier run that may have been killed for memory
-// counts only if the next complete run had a larger slice.)
+// tooLittle returns the memory in MiB of the largest slice that was too small, according to the runs that were, or
+// may have been, killed for lack of memory. It returns 0 if there is no such run. It considers every such run since
+// the last complete run, and the second largest of the earlier such runs in the window. An earlier run that was only
+// possibly killed for lack of memory is considered only if the next complete run had a larger slice.
 func tooLittle(runs []attempt) (most float64) {
 	var short []float64
 	doubt := 0.0
@@ -74,7 +75,7 @@ func tooLittle(runs []attempt) (most float64) {
 		switch {
 		case r.complete:
 			if doubt > 0 && doubt < r.promised() {
-				short = append(short, doubt) // once for all runs that failed in a row
+				short = append(short, doubt) // only once for consecutive failed runs
 			}
 			most, doubt = 0, 0
 		case r.short:

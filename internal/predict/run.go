@@ -24,8 +24,8 @@ type Run struct {
 	Profile string
 	Slices  int // the number of slices of this profile, at least 1
 
-	Start   int64   // when the job got its slices, in Unix seconds
-	Seconds float64 // how long the job had them
+	Start   int64   // the time at which the job got its slices, in Unix seconds
+	Seconds float64 // the time for which the job held its slices
 
 	// Samples is the number of samples of the slices. If Samples is 0, the usage is unknown. PeakMiB is the highest
 	// memory in use on any of the slices. MedianMiB and HighMiB are the median and the 95% quantile over time, for the
@@ -45,7 +45,7 @@ type Run struct {
 	Exit  int
 }
 
-// tagRun begins the summary of a run in a job's accounting record.
+// tagRun is the beginning of the summary of a run in a job's accounting record.
 const tagRun = "caelum:run="
 
 // errSummary is the error for a summary that cannot be read.
@@ -137,7 +137,7 @@ func parseSummary(text string) (Run, error) {
 			r.Samples, err = strconv.Atoi(value)
 		case "restart":
 			r.Restart, err = strconv.Atoi(value)
-		} // fields of a later version are ignored
+		} // ignores fields of a later version
 		if err != nil {
 			return Run{}, errSummary
 		}

@@ -6,19 +6,21 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// timeWindow is the number of complete runs that count for run times and compute. It is larger than the window for
-// memory, because old run times do no harm.
+// timeWindow is the number of complete runs from which run times and compute are predicted. It is
+// larger than the window for memory, because old run times do no harm.
 const timeWindow = 20
 
-// These constants describe the scatter of run times that is assumed before any runs exist: a standard deviation of the
-// logarithm, and the number of runs for which this assumption counts.
+// These constants describe the scatter of run times that is assumed before any runs exist: a
+// standard deviation of the logarithm, and the number of runs to which this assumption is
+// equivalent.
 const (
 	priorSigma = 0.2
 	priorRuns  = 2
 )
 
-// time sets the expected run time of the next run: the median of the runs in the window, each scaled to the slice of
-// the last run. Low and High are the bounds of Student's prediction interval on the logarithms of the run times.
+// time sets the expected run time of the next run. This is the median of the runs in the window,
+// each scaled to the slice of the last run. Low and High are the bounds of Student's prediction
+// interval on the logarithms of the run times.
 func (n *Need) time(runs []attempt) {
 	last := 0.0
 	for _, r := range runs {

@@ -7,9 +7,9 @@ import (
 )
 
 // PredictShared returns the need of a job according to other users' runs of the same script, with one history per user.
-// Each user counts once, regardless of the number of runs: the need of each user is predicted first, and every figure
-// of the result is the upper median of the users' figures. While fewer than half of the users are hostile, each figure
-// lies between the smallest and the largest figure of the honest users. If fewer than [Site.Users] users have a
+// Each user has the same weight, regardless of the number of runs. The need of each user is predicted first, and every
+// figure of the result is the upper median of the users' figures. If fewer than half of the users are hostile, each
+// figure lies between the smallest and the largest figure of the honest users. If fewer than [Site.Users] users have a
 // complete run, PredictShared returns false and an empty result.
 func PredictShared(users []History, site Site) (Need, bool) {
 	var needs []Need

@@ -21,8 +21,8 @@ const lessFrag = 1e-9
 // the threshold (0.4 in the policy), the GPU is busy, and instances move within it. Otherwise instances move to this
 // GPU from busy GPUs, as long as its load remains below the load of the source GPU, because moves should spread load.
 // Fragmentation is the sum over the GPUs concerned, so a move does not improve one GPU at the expense of another. A GPU
-// counts as busy as soon as its load reaches the threshold. An instance moves at most once. Ties prefer a placement
-// with an idle instance, then the lowest GPU and start.
+// is busy if its load is at least the threshold. An instance moves at most once. Ties prefer a placement with an idle
+// instance, then the lowest GPU and start.
 func AfterDeparture(pool *place.Pool, k int, threshold float64, movable Movable) Plan {
 	if pool.GPU(k).Model == nil {
 		return nil
@@ -84,7 +84,7 @@ func Consolidate(pool *place.Pool, movable Movable) Plan {
 			halves = append(halves, k)
 		}
 	}
-	joins := map[[2]int]move{} // by the two GPUs, the lower first
+	joins := map[[2]int]move{} // by the two GPUs, with the lower index first
 	partners := map[int]int{}
 	for a, low := range halves {
 		for _, high := range halves[a+1:] {

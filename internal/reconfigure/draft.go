@@ -20,8 +20,8 @@ type draft struct {
 type move struct {
 	from, to place.Spot
 	job      int
-	gain     float64 // by how much the fragmentation of the GPUs concerned decreases
-	idle     bool    // there is an idle instance of the profile at the target
+	gain     float64 // the decrease of the fragmentation of the GPUs concerned
+	idle     bool    // true if there is an idle instance of the profile at the target
 }
 
 // better reports whether m leaves less fragmentation on all GPUs together than o.
@@ -145,9 +145,9 @@ func (d *draft) repack(k int) (mig.Layout, bool) {
 	return mock.Layout, true
 }
 
-// shift adds to the plan the moves that change GPU k to this layout. Instances of one profile are interchangeable, so
+// shift adds the moves to the plan that change GPU k to this layout. Instances of one profile are interchangeable, so
 // instances move only where the sets of placements differ. All moved instances are destroyed before the first of them
-// is created again.
+// is re-created.
 func (d *draft) shift(k int, mock mig.Layout) {
 	g := d.gpus[k]
 	type shifted struct{ from, to, job int }

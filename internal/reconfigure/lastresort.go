@@ -13,8 +13,8 @@ import (
 type Running struct {
 	Holds    []place.Spot
 	Start    float64 // seconds, on the scale of Situation.Now
-	Duration float64 // the run time from its beginning, in seconds; +Inf: unknown
-	Deadline float64 // when it must have ended, in seconds; +Inf: none
+	Duration float64 // the run time from its beginning, in seconds; +Inf if unknown
+	Deadline float64 // its deadline in seconds; +Inf if there is none
 	// Requeue means that the job may be stopped and started from its beginning. If a caller never stops a job twice,
 	// two jobs cannot stop each other repeatedly.
 	Requeue bool
@@ -26,16 +26,16 @@ type Running struct {
 //	C_r - C_w <= Beta
 //
 // C_r is Fixed plus the longest run time that any of the stopped jobs loses. C_w is the time that the request would
-// otherwise wait, until the jobs in its way have ended on the GPU where this happens first. (C_w must be the minimum
-// over all GPUs, not only the candidate's value: stopping jobs on one GPU gains nothing if another GPU becomes free in
-// a minute.)
+// otherwise wait, until the jobs in its way have ended on the GPU where this happens first. C_w must be the minimum
+// over all GPUs, not only the value of the candidate, because stopping jobs on one GPU gains nothing if another GPU
+// becomes free in a minute.
 //
 // A job is stopped only if it may be requeued, and if it would still meet its deadline when it starts again on the next
 // free spot. A job is not stopped so that another job of the same profile can take its placement. That would be
 // preemption, and the layout of the GPU would not change.
 type LastResort struct {
-	// Fixed is the time in seconds to stop jobs, to destroy and create instances, and until a requeued job may start
-	// (22.05: about 120 in all).
+	// Fixed is the total time, in seconds, to stop jobs, to destroy and create instances, and
+	// to wait until a requeued job may start. With Slurm 22.05 it is about 120.
 	Fixed float64
 	Beta  float64 // in seconds
 }
@@ -219,7 +219,7 @@ func (c LastResort) inTime(
 			b := s.Pool.GPU(h.GPU).Model
 			spot, free := slots.soonest(b.ProfileOf(h.Placement), chosen)
 			if start = max(start, free); math.IsInf(start, 1) {
-				break // the time is unknown: too late for any deadline
+				break // the time is unknown, so no deadline can be met
 			}
 			chosen = append(chosen, spot)
 		}

@@ -12,7 +12,8 @@ import (
 	"caelum/internal/place/placetest"
 )
 
-// plainWait returns when an instance fits if no job is stopped. It tries every end.
+// plainWait returns the time at which there is room for an instance if no job is stopped. It tries
+// the end of every instance.
 func plainWait(o placetest.PlainGPU, x placetest.Interval, now float64) float64 {
 	times := []float64{now}
 	for _, y := range o.Busy {
@@ -33,7 +34,7 @@ func plainWait(o placetest.PlainGPU, x placetest.Interval, now float64) float64 
 	return math.Inf(1)
 }
 
-// plainUntil returns when a profile fits on one of the GPUs if no job is stopped.
+// plainUntil returns the time at which one of the GPUs has room for a profile if no job is stopped.
 func plainUntil(gpus []place.GPU, profile string, now float64) float64 {
 	soonest := math.Inf(1)
 	for _, g := range gpus {
@@ -56,7 +57,7 @@ const newJob = 99
 
 func TestLastResort(t *testing.T) {
 	made := 0
-	for runs := 0; made == 0 && runs < 20; runs++ { // only few requests lead to a plan that is worth its cost
+	for runs := 0; made == 0 && runs < 20; runs++ { // few requests lead to a plan that is worth its cost
 		rapid.Check(t, func(t *rapid.T) {
 			gpus := placetest.DrawGPUs(t)
 			jobs := drawRunning(t, gpus)

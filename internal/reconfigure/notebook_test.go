@@ -13,7 +13,7 @@ import (
 	"caelum/internal/place/placetest"
 )
 
-// TestNotebook runs testdata/notebook. Commands:
+// TestNotebook runs the files in testdata/notebook, which contain these commands:
 //
 //	gpus MODEL [all]       the GPUs of the next commands: see [placetest.ReadGPUs]
 //	plan POLICY            lines of profiles: for each the plan that serves it where the policy places it. Then the GPUs
@@ -53,7 +53,7 @@ func TestNotebook(t *testing.T) {
 	})
 }
 
-// show prints the steps of a plan, one per line, and carries the plan out.
+// show prints the steps of a plan, one per line, and carries out the plan.
 func show(t *testing.T, out *strings.Builder, gpus []place.GPU, plan Plan) []place.GPU {
 	if len(plan) == 0 {
 		fmt.Fprintln(out, plan)
@@ -81,7 +81,7 @@ func servePlans(t *testing.T, out *strings.Builder, gpus []place.GPU, name strin
 	return gpus
 }
 
-// readSpots reads GPU PROFILE@START, as often as it occurs, and returns the spots and the remaining fields.
+// readSpots reads pairs of fields GPU PROFILE@START. It returns the spots and the remaining fields.
 func readSpots(t *testing.T, gpus []place.GPU, fields []string) (spots []place.Spot, rest []string) {
 	for len(fields) >= 2 && strings.Contains(fields[1], "@") {
 		k, err := strconv.Atoi(fields[0])

@@ -24,7 +24,7 @@ type Plan []Step
 type Step struct {
 	Do Action
 	place.Spot
-	Model *mig.Model // the model of the GPU; a plan for another GPU model is refused
+	Model *mig.Model // the model of the GPU; Apply rejects a plan for another GPU model
 	Job   int        // the job that holds the instance; [NoJob]: it is idle
 }
 

@@ -35,8 +35,8 @@ func carryOut(t placetest.TB, gpus []place.GPU, plan Plan) []place.GPU {
 	panic("unreachable")
 }
 
-// TestServe checks that a possible request is served at its spot, that no busy instance changes, and that only the idle
-// instances in the way are destroyed.
+// TestServe checks that a possible request gets its spot, that no busy instance changes, and that
+// only the idle instances in the way are destroyed.
 func TestServe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := placetest.DrawGPUs(t)
@@ -62,7 +62,7 @@ func TestServe(t *testing.T) {
 	})
 }
 
-// TestApplyRefuses checks that Apply refuses every step that is not possible, and changes nothing.
+// TestApplyRefuses checks that Apply rejects every impossible step, and changes nothing.
 func TestApplyRefuses(t *testing.T) {
 	b, other := placetest.PlainA100(t), mig.Models()[0]
 	at := func(profile string, start int) int {
@@ -129,7 +129,7 @@ func TestApplyEnds(t *testing.T) {
 	}
 }
 
-// FuzzPlan checks that any plan on any GPUs is refused or leads to legal layouts.
+// FuzzPlan checks that any plan for any GPUs is rejected or leads to legal layouts.
 func FuzzPlan(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{0, 0, 0, 0, 2, 2, 0, 3, 1, 0, 0, 3, 1})

@@ -41,7 +41,7 @@ func mustOpen(t *rapid.T, path string) *Repo {
 	return r
 }
 
-// damages are functions that turn a repository into a file that is not a repository.
+// damages contains functions that turn a repository into a file that is not a repository.
 var damages = map[string]func(t *testing.T, path string){
 	"text": func(t *testing.T, path string) {
 		write(t, path, []byte(strings.Repeat("not a database\n", 1000)))
@@ -100,7 +100,7 @@ func edit(t *testing.T, path, text string) {
 	}
 }
 
-// whole returns the path of a repository with runs that no process has open.
+// whole creates a repository with runs and returns its path. No process has the repository open.
 func whole(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "repo.db")
@@ -232,8 +232,8 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// TestSetAsideOnce checks several processes that find the damage at the same time: one of them sets the file aside, and
-// all use the same new repository.
+// TestSetAsideOnce checks that, if several processes detect the damage at the same time, only one
+// of them sets the file aside, and all use the same new repository.
 func TestSetAsideOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo.db")
 	write(t, path, []byte(strings.Repeat("junk", 5000)))
@@ -261,7 +261,7 @@ func TestSetAsideOnce(t *testing.T) {
 	}
 }
 
-// TestNewer checks that a repository of a newer release is refused and not changed.
+// TestNewer checks that Open rejects a repository of a newer release and does not change it.
 func TestNewer(t *testing.T) {
 	path := whole(t)
 	edit(t, path, "PRAGMA user_version = 99")
@@ -312,7 +312,7 @@ func TestOpenErrors(t *testing.T) {
 func TestFull(t *testing.T) {
 	r := open(t, whole(t))
 	if err := r.read(func(q *sql.DB) error {
-		_, err := q.Exec("PRAGMA max_page_count = 1") // raised to the current number of pages
+		_, err := q.Exec("PRAGMA max_page_count = 1") // SQLite raises the limit to the current number of pages
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -335,7 +335,7 @@ func TestFull(t *testing.T) {
 // TestMode checks that only the owner can read the repository.
 func TestMode(t *testing.T) {
 	dir := t.TempDir()
-	path := filepath.Join(dir, "a repo?mode=memory&x#y%41.db") // SQLite reads its file names as URIs
+	path := filepath.Join(dir, "a repo?mode=memory&x#y%41.db") // because SQLite parses the file names as URIs
 	r := open(t, path)
 	add1(t, r, aRun())
 	left, err := os.ReadDir(dir)

@@ -1,10 +1,10 @@
 // Package repo is the repository of earlier runs. It stores the usage of each run, and the list of the summaries that
 // slurmdbd does not have yet.
 //
-// It is one SQLite file, by default /var/lib/caelum/repo.db. On a node it holds the runs that the agent observed there,
-// the open observations of running jobs, and the summaries still to be written to slurmdbd (the outbox). On the host
-// that runs the sync it holds every run of the cluster. A run is stored exactly as its summary describes it
-// (predict.Run.Summary), so both repositories agree, and a lost repository can be restored from slurmdbd.
+// The repository is one SQLite file, by default /var/lib/caelum/repo.db. On a node it holds the runs that the agent
+// observed there, the open observations of running jobs, and the summaries still to be written to slurmdbd (the
+// outbox). On the host that runs the sync it holds every run of the cluster. A run is stored exactly as its summary
+// describes it (predict.Run.Summary), so both repositories agree, and a lost repository can be restored from slurmdbd.
 //
 // Names, accounts and keys come from users by way of slurmdbd. They are always parameters of SQL statements, never part
 // of the text. The package never interprets a history: package predict does.

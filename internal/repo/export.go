@@ -57,7 +57,7 @@ func (r *Repo) Export(w io.Writer) error {
 					return err
 				}
 				if lines.Encode(Line(n)) != nil {
-					return nil // Flush returns the write error
+					return nil // Flush returns any earlier write error
 				}
 			}
 			return rows.Err()
@@ -69,8 +69,8 @@ func (r *Repo) Export(w io.Writer) error {
 // maxLine is the maximum length of an imported line, in bytes. It is ten times the length of the largest run.
 const maxLine = 64 << 10
 
-// Import adds either all runs of an export or none. It returns the number of runs and the number of new runs. An error
-// names the line.
+// Import adds either all runs of an export or none. It returns the number of runs and the number of
+// new runs. An error contains the line number.
 func (r *Repo) Import(from io.Reader) (read, added int, err error) {
 	add := func(tx *sql.Tx) error {
 		a, err := newAdder(tx)
@@ -95,7 +95,7 @@ func (r *Repo) Import(from io.Reader) (read, added int, err error) {
 		}
 		return nil
 	}
-	err = r.with(func(db *sqlite.DB) error { return db.Do(add) }) // no retry: the input is consumed
+	err = r.with(func(db *sqlite.DB) error { return db.Do(add) }) // no retry, because the input is consumed
 	return read, added, err
 }
 

@@ -13,17 +13,17 @@ import (
 // Script is one key of a user, with a summary of its runs.
 type Script struct {
 	JobKeys
-	User, Account, Name string // of the newest run
+	User, Account, Name string // the value of the newest run
 	Runs                int
-	Last                int64   // start of the newest run, Unix seconds
+	Last                int64   // start of the newest run, in Unix seconds
 	PeakMiB             float64 // the highest peak of these runs
 }
 
 // Scripts lists the keys with runs, starting with the most recently started. The same key of two users gives two
 // entries.
 func (r *Repo) Scripts() ([]Script, error) {
-	// With max(start) in it, the columns that are not aggregated are those of the newest run
-	// (sqlite.org/lang_select.html#bareagg).
+	// Because the query contains max(start), the columns that are not aggregated have the
+	// values of the newest run (sqlite.org/lang_select.html#bareagg).
 	return query(r, func(rows *sql.Rows) (w Script, err error) {
 		err = rows.Scan(&w.Key, &w.Fingerprint, &w.UID, &w.User, &w.Account, &w.Name, &w.Runs, &w.Last, &w.PeakMiB)
 		return
@@ -58,17 +58,17 @@ func (r *Repo) ForgetKey(key string, now time.Time) (int, error) {
 	return r.forget(key, allUsers, now)
 }
 
-// ForgetKeyOf is like ForgetKey, for one user's runs.
+// ForgetKeyOf is like ForgetKey, but removes only one user's runs.
 func (r *Repo) ForgetKeyOf(uid uint32, key string, now time.Time) (int, error) {
 	return r.forget(key, int64(uid), now)
 }
 
-// ForgetUser is like ForgetKey, for all runs of a user.
+// ForgetUser is like ForgetKey, but removes all runs of a user.
 func (r *Repo) ForgetUser(uid uint32, now time.Time) (int, error) {
 	return r.forget("", int64(uid), now)
 }
 
-// ForgetBefore is like ForgetKey, for all runs that began before a time.
+// ForgetBefore is like ForgetKey, but removes all runs that began before a time.
 func (r *Repo) ForgetBefore(at time.Time) (int, error) { return r.forget("", allUsers, at) }
 
 func (r *Repo) forget(key string, uid int64, before time.Time) (n int, err error) {

@@ -144,7 +144,8 @@ func TestPrune(t *testing.T) {
 	ancient.Job, ancient.Start = 99, start-int64(keepFor/time.Second)
 	add1(t, r, append(runs, ancient)...)
 
-	// A clock at 1970 or a century ahead removes no run that a correct clock would not.
+	// A clock that shows 1970, or that is a century ahead, must not remove more runs than a
+	// correct clock.
 	for _, now := range []time.Time{time.Unix(0, 0), time.Unix(start+3e9, 0)} {
 		if n, err := r.prune(now, 10, 20); err != nil || n > 1 || len(job(t, r, 1)) != 1 {
 			t.Errorf("%d dropped, %v", n, err)

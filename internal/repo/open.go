@@ -66,17 +66,17 @@ func VersionAt(path string) (int, error) { return kind.VersionAt(path) }
 // Open sets it aside and creates a new repository.
 type Repo struct {
 	path    string
-	report  func(string) // nil: a file that is not a repository is left unchanged
+	report  func(string) // nil if a file that is not a repository must be left unchanged
 	reopens bool         // reopens the path if the file was replaced or is damaged
 	mu      sync.Mutex
 	db      *sqlite.DB
-	file    os.FileInfo // of db, when it was last used
+	file    os.FileInfo // the identity of the file of db when it was last used
 }
 
 // Open opens the repository at path, or creates it. Only root can read a new repository. A damaged file, or another
 // program's database, is renamed to <path>.damaged-<time>, and a new repository is created; Open then calls report with
-// one sentence about the replacement. A repository of a newer release is refused and not changed. If the folder is
-// missing, Open creates it, readable by root only.
+// one sentence about the replacement. If the file is a repository of a newer release, Open returns an error and does
+// not change the file. If the folder is missing, Open creates it, readable by root only.
 func Open(path string, report func(string)) (*Repo, error) {
 	return opened(&Repo{path: path, report: report})
 }
@@ -87,8 +87,8 @@ func At(path string, report func(string)) *Repo {
 	return &Repo{path: path, report: report, reopens: true}
 }
 
-// OpenAsItIs is like Open, but for a path that was given on the command line. It refuses a file that is not a
-// repository and leaves that file unchanged. It creates no folder.
+// OpenAsItIs is like Open, but for a path that was given on the command line. If the file is not a
+// repository, OpenAsItIs returns an error and leaves the file unchanged. It never creates a folder.
 func OpenAsItIs(path string) (*Repo, error) { return opened(&Repo{path: path}) }
 
 func opened(r *Repo) (*Repo, error) {

@@ -64,8 +64,8 @@ type Pending struct {
 	Written bool      // the summary was written and must be verified
 }
 
-// Due lists at most n runs in the outbox that are due, in the order of their due times. A due time more than a day
-// ahead was set before the clock was set back; such a run counts as due.
+// Due lists at most n runs in the outbox that are due, in the order of their due times. A due time
+// more than a day ahead was set before the clock was set back; such a run is treated as due.
 func (r *Repo) Due(now time.Time, n int) ([]Pending, error) {
 	return query(r, func(rows *sql.Rows) (p Pending, err error) {
 		var since int64
@@ -76,7 +76,8 @@ func (r *Repo) Due(now time.Time, n int) ([]Pending, error) {
 		WHERE due <= ?1 OR due > ?1 + 86400 ORDER BY due, job, restart, start LIMIT ?2`, now.Unix(), n)
 }
 
-// Next returns when the next run in the outbox is due, and false if the outbox is empty.
+// Next returns the time at which the next run in the outbox is due, and false if the outbox is
+// empty.
 func (r *Repo) Next() (time.Time, bool, error) {
 	var due sql.NullInt64
 	err := r.read(func(q *sql.DB) error { return q.QueryRow("SELECT min(due) FROM outbox").Scan(&due) })
@@ -104,7 +105,8 @@ func (r *Repo) Postpone(n predict.Run, until time.Time, written bool) error {
 	)
 }
 
-// Recorded removes a run from the outbox. Its summary is in slurmdbd, or can never be stored there.
+// Recorded removes a run from the outbox. The caller calls it when the summary is in slurmdbd, or
+// can never be stored there.
 func (r *Repo) Recorded(n predict.Run) error {
 	return r.exec(
 		"DELETE FROM outbox WHERE job = ? AND restart = ? AND node = ? AND start = ?",

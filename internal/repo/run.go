@@ -11,7 +11,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// columns are the columns of a run, in the order of fields.
+// columns lists the columns of a run, in the order of fields.
 const columns = `job, restart, node, start, key, work, uid, user, account, name, board, profile, slices, seconds,
 	samples, peak, median, high, util, state, exit, processes`
 
@@ -58,9 +58,9 @@ const complete = `UPDATE run SET
 	exit = iif(?20 <> '', ?21, exit), state = iif(?20 <> '', ?20, state)
 	WHERE job = ?1 AND restart = ?2 AND node = ?3 AND start = ?4`
 
-// Add stores either all or none of the runs, and returns the number of new runs. A run that exists already (the same
-// job, restart, node and start) is completed: unknown values do not overwrite known values. A forgotten run is not
-// stored again.
+// Add stores either all or none of the runs, and returns the number of new runs. A run that exists already (the
+// same job, restart, node and start) is completed: unknown values do not overwrite known values. A forgotten run is
+// not stored again.
 func (r *Repo) Add(runs ...predict.Run) (added int, err error) {
 	err = r.do(func(tx *sql.Tx) error {
 		a, err := newAdder(tx)
@@ -81,7 +81,7 @@ func (r *Repo) Add(runs ...predict.Run) (added int, err error) {
 // adder adds runs within one transaction.
 type adder struct {
 	insert, complete *sql.Stmt
-	added            int // number of new runs
+	added            int // the number of new runs
 }
 
 func newAdder(tx *sql.Tx) (a adder, err error) {

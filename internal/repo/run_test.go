@@ -11,7 +11,8 @@ import (
 	"caelum/internal/predict"
 )
 
-// TestAddCompletes checks that the parts of a run give the same run in any order, however often they are added.
+// TestAddCompletes checks that the parts of a run result in the same run, in whatever order and
+// however often they are added.
 func TestAddCompletes(t *testing.T) {
 	whole := aRun()
 	seen := whole // the run as the agent observes it, at the release
@@ -19,7 +20,7 @@ func TestAddCompletes(t *testing.T) {
 	read := predict.Summaries(whole.Summary())[0] // the run as slurmdbd returns it
 	read.Job, read.Key, read.UID = whole.Job, whole.Key, whole.UID
 	read.User, read.Account, read.Name, read.State = whole.User, whole.Account, whole.Name, whole.State
-	short := seen // from an agent that was killed early
+	short := seen // the run as recorded by an agent that was killed early
 	short.Seconds, short.Samples, short.PeakMiB = 10, 10, 100
 	blind := seen
 	seen.Board = "A100" // the Type in gres.conf; slurmdbd has lower case
@@ -54,8 +55,8 @@ func TestAddTellsApart(t *testing.T) {
 	}
 }
 
-// TestAddRefuses checks that Add refuses a run that cannot be restored from its summary, and stores no run of that
-// call.
+// TestAddRefuses checks that Add rejects a run that cannot be restored from its summary, and stores
+// no run of that call.
 func TestAddRefuses(t *testing.T) {
 	r := fresh(t)
 	for name, spoil := range map[string]func(*predict.Run){
@@ -116,7 +117,7 @@ func TestHistory(t *testing.T) {
 		n.Job, n.Start = uint32(100+i), n.Start+int64(i)
 		runs = append(runs, n)
 	}
-	other := aRun() // another user's run with the same fingerprint and, by a crafted script, the same key
+	other := aRun() // another user's run with the same fingerprint and, because of a crafted script, the same key
 	other.Job, other.UID, other.User, other.Start, other.PeakMiB = 5, 1002, "user2", other.Start+1000, 1
 	renamed := aRun()
 	renamed.Job, renamed.Key, renamed.Start = 6, "1111111111111111", renamed.Start+2000

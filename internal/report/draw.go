@@ -118,8 +118,8 @@ func waits(policies []Policy) template.HTML {
 	return d.done()
 }
 
-// mark returns a sign at a point: o is a circle, < a diamond, | a bar. Its tooltip contains the name of the value and
-// the value s, in seconds.
+// mark returns a sign at a point. "o" is a circle, "<" is a diamond, and "|" is a bar. Its tooltip
+// contains the name of the value and the value s, in seconds.
 func mark(x, y float64, sign, colour, name string, s float64) string {
 	title := fmt.Sprintf("<title>%s %s s</title>", name, number(math.Round(s*10)/10))
 	switch sign {

@@ -14,10 +14,10 @@ import (
 // Page is the content of a page.
 type Page struct {
 	Title    string   // the workload
-	Facts    []string // lines about the cluster, the options and the jobs that were left out
+	Facts    []string // lines that describe the cluster, the options and the omitted jobs
 	Policies []Policy
 	Grids    []int // number of units of each GPU
-	Loss     bool  // there is no queue: jobs that cannot start are refused
+	Loss     bool  // there is no queue, so jobs that cannot start are rejected
 }
 
 // Policy is the result of one policy. Times are in seconds, shares from 0 to 1.
@@ -26,7 +26,7 @@ type Policy struct {
 	Started, Refused, Created                           int
 	MeanWait, MedianWait, P95Wait, P99Wait, LongestWait float64
 	Utilisation, Frag, Accepted                         float64
-	Recorded                                            *Recorder // nil: nothing was recorded
+	Recorded                                            *Recorder // nil if nothing was recorded
 }
 
 //go:embed page.html

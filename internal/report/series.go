@@ -10,7 +10,7 @@ import (
 type Recorder struct {
 	steps []step
 	spans []sim.Span
-	cut   bool // spans were omitted, because there were more than mostSpans
+	cut   bool // true if spans were omitted because there were more than mostSpans
 }
 
 // step is a period in which nothing changed. Times are in seconds.
@@ -28,7 +28,8 @@ func (r *Recorder) Passed(from, to float64, busy, waiting int, frag float64) {
 	r.steps = append(r.steps, step{from, to, float64(busy), float64(waiting), frag})
 }
 
-// Waited implements [sim.Observer]. It records nothing, because the page does not draw single waits.
+// Waited implements [sim.Observer]. It does nothing, because the page does not show individual
+// waits.
 func (r *Recorder) Waited(string, float64) {}
 
 // Ran implements [sim.Observer].

@@ -27,8 +27,8 @@ import (
 type batches struct {
 	s    *simulation
 	cut  *cut
-	most []int           // W, by GPU model
-	one  *place.Pool     // one GPU and a candidate subset
+	most []int           // the window size W, by GPU model
+	one  *place.Pool     // a pool with one GPU and a candidate subset
 	sit  place.Situation // the policy's input for the pool one
 
 	// The search on one GPU.
@@ -37,7 +37,7 @@ type batches struct {
 	dense  []*member // the window, sorted by speed per unit, highest first
 	taken  []*member // the subset under construction
 	best   float64   // throughput of found
-	found  []member  // the best subset, in placement order; empty: no subset fits
+	found  []member  // the best subset, in placement order; empty if no subset fits
 }
 
 // member is a job of the window.
@@ -46,10 +46,10 @@ type member struct {
 	at      int // index in the queue
 	order   int // index in the window
 	profile mig.Profile
-	takes   resources // the sum over all slices of the job
+	takes   resources // the sums over all slices of the job
 	speed   float64
 	request place.Request
-	spots   []place.Spot // in found: the spots of its slices
+	spots   []place.Spot // the spots of its slices; set in found
 }
 
 // resources counts memory units and compute slices of a GPU.
@@ -74,8 +74,8 @@ func (t throughput) with(m *member) throughput {
 	return throughput{t.units + m.takes.units, t.speed + m.speed}
 }
 
-// lessThroughput is the share by which a throughput must exceed another one to count as better, because sums of speeds
-// are rounded.
+// lessThroughput is the share by which one throughput must exceed another to be treated as higher.
+// It is necessary because sums of speeds are rounded.
 const lessThroughput = 1e-9
 
 func newBatches(c *cut) *batches {
@@ -136,13 +136,13 @@ func (b *batches) speeds() []float64 {
 func (b *batches) kind(gpu int) int { return slices.Index(b.s.kinds, b.s.GPUs[gpu]) }
 
 // order returns the GPUs to search, in search order. It returns only the first of several GPUs in the same state,
-// because a subset that does not fit on this GPU fits on none of them. If the policy considers the ends of jobs, GPUs
-// that are not empty never count as equal.
+// because a subset that does not fit on this GPU fits on none of them. If the policy considers the ends of jobs,
+// order treats only empty GPUs as equal.
 func (b *batches) order() (all []int) {
 	type gpuState struct {
 		model        *mig.Model
 		layout, idle mig.Layout
-		gpu          int // if the policy considers ends
+		gpu          int // set if the policy considers ends
 	}
 	pool := b.cut.Pool
 	seen := map[gpuState]bool{}

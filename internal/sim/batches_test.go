@@ -86,7 +86,7 @@ func drawInstances(t *rapid.T, b *mig.Model) (busy, idle mig.Layout) {
 	return busy, idle
 }
 
-// chosen is a subset: the positions of its jobs in the queue, and their slices.
+// chosen describes a subset by the positions of its jobs in the queue and by their slices.
 type chosen struct {
 	jobs  []int
 	spots string // by GPU, placement and job
@@ -261,7 +261,7 @@ func TestBatchesAreTheBest(t *testing.T) {
 }
 
 // TestBatchesByHand simulates cases whose results were computed by hand. While one job holds the whole GPU, other jobs
-// arrive. Then three jobs start that use 7/8 of the GPU, rather than two that use all of it, since 7/8 x 3 > 1 x 2.
+// arrive. Then three jobs start that use 7/8 of the GPU, rather than two that use all of it, because 7/8 x 3 > 1 x 2.
 // They include the 4g.20gb rather than the 3g.20gb, which was submitted later.
 func TestBatchesByHand(t *testing.T) {
 	jobs := []trace.Job{
@@ -291,7 +291,8 @@ func TestBatchesByHand(t *testing.T) {
 	}{
 		{"three rather than two", 1, jobs, "whole 0:0, four 0:100, two 0:100, one 0:100, three 0:110, next 0:130"},
 		{"a slow job", 1, slow, "whole 0:0, three 0:100, two 0:100, one 0:100, four 0:110, next 0:130"},
-		// At first 7/8 of GPU 0 are free, but only the first seven jobs count. Later a whole GPU in use is worth more.
+		// At first 7/8 of GPU 0 are free, but only the first seven jobs are in the window.
+		// Later, using the whole GPU leads to a higher throughput.
 		{"the eighth", 2, append([]trace.Job{{ID: "little", Duration: 5, Profile: "1g.5gb"}, jobs[0]}, many...),
 			"little 0:0, whole 1:0, next 0:5, next 0:15, next 0:25, next 0:35, next 0:45, next 0:55, " +
 				"next 0:65, small 0:75"},

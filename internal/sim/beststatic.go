@@ -80,8 +80,8 @@ func ParsePattern(b *mig.Model, text string) (Pattern, error) {
 // with fixed layouts if the workload were known in advance. BestStatic tries whole GPUs; every maximal layout L with a
 // different set of profiles; whole GPUs and L in the ratios 1:1, 2:1 and 1:2; a single GPU of one kind and all other
 // GPUs of the other kind; and each pair of the four best L, with and without whole GPUs between them. It does not try
-// all patterns. It leaves out patterns that cannot hold every job. All GPUs must be of one GPU model. better reports
-// whether result a is better than result b. BestStatic does not call the Observer.
+// all patterns. It leaves out patterns that cannot hold every job. All GPUs must have the same GPU model. better
+// reports whether result a is better than result b. BestStatic does not call the Observer.
 func BestStatic(c Config, jobs iter.Seq[trace.Job], better func(a, b *Result) bool) (Pattern, error) {
 	model := c.GPUs[0]
 	if !Alike(c.GPUs) {
@@ -156,8 +156,8 @@ type search struct {
 	best    *Result
 }
 
-// evaluate simulates the jobs under a pattern and keeps the pattern if it is the best so far. It returns nil if the
-// pattern cannot hold all jobs.
+// evaluate simulates the jobs with a pattern, and stores the pattern if it is the best so far. It
+// returns nil if the pattern cannot hold all jobs.
 func (s *search) evaluate(p Pattern) *Result {
 	b := s.c.GPUs[0]
 	for name := range s.needs {

@@ -34,7 +34,7 @@ func policy(t testing.TB, name string) place.Policy {
 	return p
 }
 
-// endEstimates are the kinds of knowledge that policies have about the ends of jobs.
+// endEstimates contains the kinds of knowledge that policies can have about the ends of jobs.
 var endEstimates = []struct {
 	name     string
 	learn    bool

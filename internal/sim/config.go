@@ -12,16 +12,17 @@ import (
 
 // Config describes a simulation.
 type Config struct {
-	GPUs []*mig.Model // one for each GPU
+	GPUs []*mig.Model // one entry for each GPU
 
-	// Nodes contains the number of GPUs of each node, in the order of GPUs. With nil, nodes are ignored. All slices of
-	// a job are on one node, or on as many nodes as the job requests. The reference that moves all jobs ignores nodes.
+	// Nodes contains the number of GPUs of each node, in the order of GPUs. If Nodes is nil,
+	// nodes are ignored. All slices of a job are on one node, or on as many nodes as the job
+	// requests. The reference that moves all jobs ignores nodes.
 	Nodes []int
 
 	// At most one of Policy and Static is set: a policy that cuts slices on demand, or fixed layouts. If neither is
 	// set, the simulation uses the reference, which may rearrange all running jobs at any time without cost.
 	Policy place.Policy
-	Static []mig.Layout // one for each GPU
+	Static []mig.Layout // one entry for each GPU
 
 	Discipline Discipline
 
@@ -31,22 +32,22 @@ type Config struct {
 
 	Observer Observer // may be nil
 
-	// Stay makes jobs hold their slices until the end of the simulation. Durations are ignored, and the accepted share
-	// counts units only.
+	// Stay makes jobs hold their slices until the end of the simulation. Durations are ignored,
+	// and the accepted share is a share of the units.
 	Stay bool
 
 	// Create and Destroy are the times to create and to destroy an instance, in seconds. If one of them is not 0, the
 	// instances of ended jobs are kept for reuse until their place is needed.
 	Create, Destroy float64
 
-	// Said returns the estimated run time of a job in seconds, or +Inf if it is unknown. With nil, the estimate is the
-	// true duration.
+	// Said returns the estimated run time of a job in seconds, or +Inf if it is unknown. If
+	// Said is nil, the estimate is the true duration.
 	Said func(trace.Job) float64
 	// Learn corrects the estimates by the ratio of run time to estimate of earlier jobs. Agents do not do this.
 	Learn bool
 
-	// Memory describes how accurately the peak memory of jobs is predicted. With nil, jobs request the memory that they
-	// need.
+	// Memory describes how accurately the peak memory of jobs is predicted. If Memory is nil,
+	// jobs request the memory that they need.
 	Memory *Memory
 }
 
@@ -61,7 +62,7 @@ const (
 	Loss     // no queue: a job that cannot start at its submission is rejected
 	Skip     // in the order of submission, skipping jobs that do not fit
 	Smallest // the smallest job that fits first
-	Batches  // the subset of the first few jobs that uses one GPU best (DynaP)
+	Batches  // the subset of the first few jobs that makes the best use of one GPU (DynaP)
 )
 
 func (c *Config) check() error {

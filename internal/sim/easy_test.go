@@ -23,7 +23,7 @@ type watched struct {
 	room
 	s          *simulation
 	reserved   map[*job]float64 // the earliest start that was ever reserved for the job
-	turn       map[*job]float64 // time at which the job got its slices; they may not be created yet
+	turn       map[*job]float64 // the time at which the job got its slices, which may not have been created yet
 	order      []*job           // in the order in which they got their slices
 	backfilled int
 	after      func() // called after every attempt
@@ -48,7 +48,7 @@ func (w *watched) place(k int, r *reservation) (bool, *reservation) {
 	return got, first
 }
 
-// watch does the same as Run, with a watched room.
+// watch is like Run, but uses a watched room.
 func watch(c Config, jobs iter.Seq[trace.Job], after func(*watched)) (*watched, error) {
 	s := newSimulation(c)
 	w := &watched{room: s.room, s: s, reserved: map[*job]float64{}, turn: map[*job]float64{}}
@@ -84,9 +84,9 @@ func (w *watched) checkReservations(t *rapid.T) {
 	}
 }
 
-// TestBackfillDoesNotDelayTheHead checks for exact ends that no job delays the head of the queue: the head starts by
-// the earliest time that was ever reserved for it. Two policies are exempt: qla may hold the head again at that time,
-// and grmu may reject room outside a job's basket.
+// TestBackfillDoesNotDelayTheHead checks that no job delays the head of the queue if the ends are exact. The head
+// must not start later than the earliest time that was ever reserved for it. Two policies are exempt, because qla may
+// hold the head again at that time, and grmu may not use room outside a job's basket.
 func TestBackfillDoesNotDelayTheHead(t *testing.T) {
 	policies(t, func(t *testing.T, p place.Policy) {
 		backfilled := 0
@@ -105,8 +105,8 @@ func TestBackfillDoesNotDelayTheHead(t *testing.T) {
 	}, "qla", "grmu")
 }
 
-// TestBackfillBesideIdleInstances checks the same as TestBackfillDoesNotDelayTheHead with instances that outlive their
-// jobs, occupy reserved room, and take time to create.
+// TestBackfillBesideIdleInstances is like TestBackfillDoesNotDelayTheHead, but with instances that
+// remain after their jobs, occupy reserved room, and take time to create.
 func TestBackfillBesideIdleInstances(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		models, jobs := drawCase(t, 14)
@@ -233,7 +233,8 @@ func TestNoJobIsLost(t *testing.T) {
 	})
 }
 
-// TestTheSameAgain checks that a run can be repeated with the same Config. BestStatic depends on this.
+// TestTheSameAgain checks that a second run with the same Config has the same result. BestStatic
+// depends on this.
 func TestTheSameAgain(t *testing.T) {
 	for _, know := range endEstimates {
 		t.Run(know.name, func(t *testing.T) {

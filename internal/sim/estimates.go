@@ -10,12 +10,14 @@ import (
 	"caelum/internal/trace"
 )
 
-// Limits returns time limits as users set them: uniformly between from and to times the true duration.
+// Limits returns a function that draws time limits as users set them. They are uniformly
+// distributed between from and to times the true duration.
 func Limits(from, to float64, seed uint64) func(trace.Job) float64 {
 	return func(j trace.Job) float64 { return j.Duration * (from + (to-from)*chance(seed, j).Float64()) }
 }
 
-// Predictions returns the estimates of a predictor: the true duration with a lognormal error of this sigma.
+// Predictions returns a function that draws the estimates of a predictor, which are the true
+// duration with a lognormal error of this sigma.
 func Predictions(sigma float64, seed uint64) func(trace.Job) float64 {
 	return func(j trace.Job) float64 { return j.Duration * math.Exp(sigma*chance(seed, j).NormFloat64()) }
 }
@@ -31,7 +33,7 @@ func chance(seed uint64, j trace.Job) *rand.Rand {
 
 // foresight computes the expected end of running jobs.
 type foresight struct {
-	learned *predict.Ends // nil: estimates are not corrected
+	learned *predict.Ends // nil if estimates are not corrected
 }
 
 // total returns the expected run time, in seconds, of a job with this estimate that has run for ran seconds. until is

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// fixed is the room of GPUs with fixed layouts. A job takes the smallest free slice on which it fits and can run, which
-// may be larger than its profile.
+// fixed is the room of GPUs with fixed layouts. A job gets the smallest free slice that is large
+// enough and on which it can run. This slice may be larger than the job's profile.
 type fixed struct {
 	s      *simulation
 	slices []slice
@@ -113,7 +113,7 @@ func (f *fixed) start(j *job, numbers []int) {
 		slowest, least = min(slowest, j.SpeedOn(sl.profile)), min(least, sl.memory)
 		j.units += sl.holds[j.profiles[sl.kind]]
 	}
-	if j.Speed != nil { // a larger slice is faster
+	if j.Speed != nil { // because a larger slice is faster
 		j.runs = j.Duration / slowest
 	}
 	j.numbers = numbers

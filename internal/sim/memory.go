@@ -16,7 +16,7 @@ import (
 // If the workload does not state the peak of a job, the peak is random: larger than the memory of the next smaller
 // profile, and at most the memory of the job's own profile.
 type Memory struct {
-	Error  float64 // standard deviation of the logarithm
+	Error  float64 // the standard deviation of the logarithm
 	Margin float64
 	Seed   uint64
 }

@@ -27,7 +27,7 @@ func TestOutOfMemory(t *testing.T) {
 		}
 		r, err := Run(c, named(jobs))
 		if err != nil {
-			if c.Static != nil || c.Policy != nil { // a layout or a policy that cannot hold every job
+			if c.Static != nil || c.Policy != nil { // there may be no room for some job
 				t.Skip(err)
 			}
 			t.Fatal(err)
@@ -69,8 +69,8 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// TestForeseenExactly checks that without error and margin, jobs request the memory that they need, and the waits are
-// the same as without a prediction.
+// TestForeseenExactly checks that, if the predictions have no error and no margin, jobs request the
+// memory that they need and the waits are the same as without predictions.
 func TestForeseenExactly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		models, jobs := drawCase(t, 12)
@@ -84,8 +84,9 @@ func TestForeseenExactly(t *testing.T) {
 	})
 }
 
-// TestPeakThatIsKnown checks that a peak that the workload states is enforced: 9,000 MiB do not fit in the 1g.5gb that
-// the job gets if only half of it is predicted.
+// TestPeakThatIsKnown checks that a job runs out of memory according to the peak in the workload. A
+// job with a peak of 9,000 MiB gets a 1g.5gb if only half of its peak is predicted, and this slice
+// is too small.
 func TestPeakThatIsKnown(t *testing.T) {
 	job := trace.Job{ID: "a", Duration: 1000, MemoryMiB: 9000}
 	c := Config{GPUs: gpus(t, "A100-40GB", 1), Policy: policy(t, "reach")}

@@ -16,8 +16,8 @@ type moved struct {
 	gpus     []place.GPU
 	free     int
 	profiles []string        // all profiles that were requested so far
-	count    []int           // number of running slices of each profile
-	fits     map[string]bool // results of packable, by count
+	count    []int           // the number of running slices of each profile
+	fits     map[string]bool // the results of packable, by counts
 }
 
 func newMoved(s *simulation) *moved {

@@ -25,9 +25,9 @@ type offers struct {
 	*cut
 	on        offer.Plan // the current offers
 	planned   map[*job][]place.Spot
-	found     map[*job]bool    // jobs submitted since the last plan; true: the existing offers satisfied the job
-	publishAt float64          // +Inf: no event since the last plan
-	tick      float64          // time at which slurmctld next reads the queue; +Inf: not before the next event
+	found     map[*job]bool    // jobs submitted since the last plan; true if offers satisfied the job
+	publishAt float64          // +Inf if there was no event since the last plan
+	tick      float64          // when slurmctld next reads the queue; +Inf if not before the next event
 	onPlan    func(offer.Plan) // called with every plan; may be nil
 }
 
@@ -59,7 +59,7 @@ func (o *offers) submitted(j *job) {
 	o.happened()
 }
 
-// act publishes and schedules if the time for these actions has come.
+// act publishes offers and schedules jobs if the time for these actions has come.
 func (o *offers) act() {
 	if o.publishAt <= o.s.now {
 		o.publish()
@@ -97,7 +97,7 @@ func (o *offers) publish() {
 	o.tick = min(o.tick, math.Floor(s.now)+1)
 }
 
-// prompt counts a job that can start without a wait for other jobs.
+// prompt counts a job that can start without waiting for other jobs.
 func (o *offers) prompt(j *job) {
 	found, fresh := o.found[j]
 	if !fresh {

@@ -76,8 +76,8 @@ func TestOffers(t *testing.T) {
 // TestOffersKeepReservations checks a bound on the start of the job at the head of the queue, for exact ends. The job
 // starts at the earliest time that was ever reserved for it, plus the time that offers and slurmctld need to start
 // first the jobs planned with it and then the job itself. There are two exceptions. qla may hold the job again at that
-// time. Jobs with several slices have no such bound: slurmctld may assign the offers of two nodes in such a way that
-// neither has enough left for a planned job, until the next plan.
+// time. Jobs with several slices have no such bound, because slurmctld may allocate the offers of two nodes in such a
+// way that, until the next plan, neither node has enough left for a planned job.
 func TestOffersKeepReservations(t *testing.T) {
 	reserved := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -104,7 +104,7 @@ func TestOffersKeepReservations(t *testing.T) {
 		}
 		for j, at := range first {
 			reserved++
-			if late := j.started - at; late > float64(len(jobs))*(1+publishing) { // each job in front may start first
+			if late := j.started - at; late > float64(len(jobs))*(1+publishing) { // one publication per job
 				t.Fatalf("%s: a start at %v was reserved, and it started %v s later: %T, %d, nodes of %v: %s",
 					j.ID, at, late, c.Policy, c.Discipline, c.Nodes, shortly(jobs))
 			}

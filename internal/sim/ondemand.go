@@ -8,15 +8,15 @@ import (
 	"caelum/internal/place"
 )
 
-// cut is the room of GPUs that a policy cuts on demand.
+// cut is the room of GPUs on which a policy creates slices on demand.
 type cut struct {
 	s *simulation
 	offer.Cluster
 	inputs  place.Inputs
 	free    int
-	frag    float64      // sum over the GPUs
+	frag    float64      // the sum over the GPUs
 	done    []float64    // for each GPU, the time at which its pending creations and destructions end
-	decided []place.Spot // the spots of the next job; nil: the policy decides
+	decided []place.Spot // the spots of the next job; nil if the policy chooses them
 }
 
 func newCut(s *simulation) *cut {

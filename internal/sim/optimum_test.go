@@ -111,8 +111,9 @@ func starts(waits []float64, jobs []placetest.Job) (all []float64) {
 	return all
 }
 
-// TestMovedIsTheOptimumWithMigration checks that the reference, which may move all jobs, is the optimum with migration:
-// in FIFO order, each job starts as soon as all running jobs can be packed with it.
+// TestMovedIsTheOptimumWithMigration checks that the reference, which may move all jobs, reaches
+// the optimum with migration. In FIFO order, each job starts as soon as it can be packed together
+// with all running jobs.
 func TestMovedIsTheOptimumWithMigration(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		models, jobs := drawCase(t, 6)

@@ -79,7 +79,7 @@ func (s *simulation) any(from int, r *reservation, order func(int) int) bool {
 		profiles string
 		slices   int
 	}
-	tried := map[need]float64{} // for each need, the shortest estimate for which there was no room
+	tried := map[need]float64{} // for each need, the shortest estimate of a job for which there was no room
 	for k := from; k < min(s.queue.len(), from+offer.Depth); k++ {
 		at := order(k)
 		j := s.queue.at(at)

@@ -8,8 +8,8 @@ type Result struct {
 	// Waits contains the waits of the jobs that started. The wait of a requeued job is the total time during which the
 	// job did not run.
 	Waits Waits
-	// With offers, Prompt counts the jobs that could start when they were submitted, and Found counts those among them
-	// whose slices were already offered.
+	// With offers, Prompt is the number of jobs that could start when they were submitted.
+	// Found is the number of those whose slices were already offered.
 	Prompt, Found int
 	Turnaround    float64 // sum over the jobs that started, from submission to end
 
@@ -17,7 +17,7 @@ type Result struct {
 	Profiles                         map[string]*ProfileResult
 
 	Makespan    float64 // from the first submission to the last end
-	Utilisation float64 // busy share of all units, over the makespan
+	Utilisation float64 // the busy share of all units, over the makespan
 	Lost        float64 // share of the busy unit-seconds in runs that ended out of memory
 	Held        int     // number of times that the head of the queue was held although there was room
 	Frag        float64 // the fragmentation measure of FragAware, as the mean over the GPUs and the makespan

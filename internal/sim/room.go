@@ -26,7 +26,7 @@ type reservation struct {
 	at      float64      // time in seconds
 	spots   []place.Spot // the job's slices, with a policy
 	numbers []int        // the job's slices, with fixed layouts
-	counts  []int        // slices of each profile at that time with those of the job, in the reference
+	counts  []int        // the slices of each profile at that time, including those of the job (in the reference)
 }
 
 // onCut converts the reservation for package offer.

@@ -20,14 +20,14 @@ import (
 // job is a waiting or running job.
 type job struct {
 	trace.Job
-	profiles    []string // the requested profile on each GPU model of kinds; empty: the model has no suitable profile
+	profiles    []string // the requested profile on each GPU model of kinds, or empty
 	asksFor     string   // the first of profiles that is not empty
 	asks        string   // all profiles, joined
 	size        int      // units of asksFor
 	units       int      // units of all slices that the job holds
 	estimate    float64  // estimated run time in seconds; +Inf: unknown
 	runs        float64  // true run time in seconds, on the slice that the job has or asks for
-	needs       string   // asksFor at the submission; after running out of memory, the job requests more
+	needs       string   // asksFor at the submission; more after running out of memory
 	unitSeconds float64  // units times run time that the job needs
 
 	since         float64 // time at which the job began to wait
@@ -36,14 +36,14 @@ type job struct {
 
 	offer offer.Job // the job as package offer sees it
 
-	peak        float64 // MiB of memory; 0: the job never needs more than it requests
+	peak        float64 // the peak memory in MiB; 0 if the job never needs more than it requests
 	failShare   float64 // the share of the run after which a job with less memory than peak fails
 	memory      float64 // MiB of the smallest slice of the last run
 	outOfMemory bool    // memory is less than peak
 
 	// The expected end of a running job, and the time until which expected stays valid.
 	expected, until float64
-	version         int // of predict.Ends when expected was computed
+	version         int // the version of predict.Ends when expected was computed
 
 	spots   []place.Spot // slices, with a policy
 	numbers []int        // indices of the slices, with fixed layouts
@@ -61,8 +61,8 @@ type simulation struct {
 	kinds   []*mig.Model // the GPU models without duplicates, in the order of their first GPU
 	room    room
 	queue   queue
-	batches *batches // nil: the discipline is not Batches
-	offers  *offers  // nil: the policy places jobs directly
+	batches *batches // nil unless the discipline is Batches
+	offers  *offers  // nil if the policy places jobs directly
 	running endings
 	away    endings // requeued jobs; ends is the time from which a job may start again
 	recent  place.Recent

@@ -9,7 +9,8 @@ import (
 	"caelum/internal/trace"
 )
 
-// TestSeveralSlices checks that a job of several slices starts when all of them are free, in every kind of room.
+// TestSeveralSlices checks for every kind of room that a job of several slices starts when all of
+// its slices are free.
 func TestSeveralSlices(t *testing.T) {
 	two := gpus(t, "A100-40GB", 2)
 	half, err := two[0].Parse("|4g.20gb|3g.20gb|")
@@ -22,7 +23,7 @@ func TestSeveralSlices(t *testing.T) {
 		{ID: "pair", Submit: 10, Duration: 50, Profile: "4g.20gb", Slices: 2}, // starts when both jobs have ended
 		// submitted after the pair; in the half of b, this job would delay the pair
 		{ID: "long", Submit: 20, Duration: 90, Profile: "4g.20gb"},
-		{ID: "short", Submit: 25, Duration: 20, Profile: "4g.20gb"},  // fits before the pair starts
+		{ID: "short", Submit: 25, Duration: 20, Profile: "4g.20gb"},  // ends before the pair starts
 		{ID: "other", Submit: 26, Duration: 500, Profile: "3g.20gb"}, // uses a half that no other job needs
 	}
 	for _, c := range []struct {
@@ -61,7 +62,8 @@ func TestSeveralSlices(t *testing.T) {
 	}
 }
 
-// TestQueueOrder checks that jobs that need whole GPUs start last under Smallest, and in their order under Skip.
+// TestQueueOrder checks that jobs that need whole GPUs start last with the discipline Smallest, and
+// in their order with Skip.
 func TestQueueOrder(t *testing.T) {
 	jobs := []trace.Job{
 		{ID: "first", Submit: 0, Duration: 100, Profile: "7g.40gb"},

@@ -15,7 +15,7 @@ type Waits struct {
 	by      *hdrhistogram.Histogram
 }
 
-// Waits are counted in milliseconds with three significant digits, up to about three hundred years.
+// Waits are stored in milliseconds with three significant digits, up to about three hundred years.
 const (
 	waitUnit   = 1e-3 // seconds
 	mostUnits  = 1e13

@@ -16,14 +16,15 @@ import (
 type AccountingField string
 
 const (
-	// AdminComment is also written by slurmctld at the end of each run, with the tags of job_submit.lua.
+	// AdminComment contains the tags of job_submit.lua. slurmctld also writes it into the
+	// record at the end of each run.
 	AdminComment AccountingField = "AdminComment"
 	// SystemComment is empty unless a burst buffer's plugin writes it.
 	SystemComment AccountingField = "SystemComment"
 )
 
-// AccountingFields are the fields in which Caelum can store its summaries. (Users write Comment, and Extra cannot be
-// set in 22.05.)
+// AccountingFields lists the fields in which Caelum can store its summaries. It does not contain
+// Comment, which users can write, and Extra, which cannot be set in 22.05.
 var AccountingFields = []AccountingField{AdminComment, SystemComment}
 
 var (
@@ -245,7 +246,7 @@ const capitals = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 // spoils returns ErrSpoils if sacctmgr would change words of other tools. It asks sacctmgr for its release only if that
 // matters.
 func (c *Client) spoils(ctx context.Context, text string) error {
-	lower := false // a word changes if sacctmgr writes lower case
+	lower := false // because sacctmgr may convert the word to lower case
 	for _, word := range strings.Fields(text) {
 		if strings.HasPrefix(word, "caelum:") {
 			continue

@@ -122,7 +122,7 @@ func TestRecordsSpoilt(t *testing.T) {
 		}
 	}
 	forged := slices.Clone(sacctLines)
-	forged[1] += "|x\n9|9|9" // the text of a user who has guessed the separator
+	forged[1] += "|x\n9|9|9" // the text contains the separator, because a user has guessed it
 	c, _ := stage(t, accounted(forged...))
 	if got, err := c.Records(context.Background(), AdminComment, time.Now(), time.Now()); err == nil {
 		t.Errorf("a text with separators in it: %d records", len(got))
@@ -133,8 +133,8 @@ func TestRecordsSpoilt(t *testing.T) {
 	}
 }
 
-// TestNames checks that newlines and quotes are read as part of a name. A name that imitates the end of a field causes
-// an error, and never changes the name of another job.
+// TestNames checks that newlines and quotes are read as part of a name. A name that contains text
+// like the end of a field causes an error, and never changes the name of another job.
 func TestNames(t *testing.T) {
 	c, _ := stage(t, accounted("1|we`ird\n;name", "2|train", "3|"), accounted("1|x|\n2|forged", "2|train"))
 	got, err := c.Names(context.Background(), time.Unix(1, 0), time.Unix(2, 0))
@@ -200,7 +200,8 @@ func TestNoAccounting(t *testing.T) {
 	}
 }
 
-// TestSetAccountingKeepsCapitals: sacctmgr writes another tool's capitals unchanged from 23.02 on.
+// TestSetAccountingKeepsCapitals checks that, since 23.02, another tool's text keeps its capital
+// letters.
 func TestSetAccountingKeepsCapitals(t *testing.T) {
 	over := Record{ID: 2, Ref: "2", End: time.Unix(1795341819, 0)}
 	const text = "JS1:H4sI caelum:run=x"

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// allocHead begins the section of `scontrol -d show job` that lists the GRES of each node:
+// allocHead is the beginning of the section of `scontrol -d show job` that lists the GRES of each
+// node:
 //
 //	JOB_GRES=gpu:a100:3
 //	  Nodes=n1 CPU_IDs=1-4 Mem=0 GRES=gpu:a100:2(IDX:4-5)
@@ -24,9 +25,9 @@ var (
 
 // parseAllocation reads the section in the details of one job that holds the given nodes.
 //
-// The record of every job that holds nodes has this section once. A user's text can add an imitation before or after
-// it, but cannot remove it. If there is only one section, it is therefore genuine. If there are several,
-// parseAllocation returns ErrAmbiguous.
+// The record of every job that holds nodes has this section once. A user's text can add text that looks like this
+// section before or after it, but cannot remove the section. If there is only one section, it is therefore genuine.
+// If there are several, parseAllocation returns ErrAmbiguous.
 func parseAllocation(out string, nodes []string) (map[string]GRESList, error) {
 	switch n := strings.Count(out, allocHead); {
 	case n == 0:

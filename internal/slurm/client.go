@@ -39,7 +39,7 @@ type Client struct {
 	env                 []string
 	whose               []string // sacct's options that select users
 	command             runner
-	once                runner // for requests that must not reach a later slurmctld
+	once                runner // runs requests that must not reach a slurmctld that was started later
 }
 
 type runner func(ctx context.Context, env []string, name string, args ...string) (stdout, stderr string, err error)
@@ -75,7 +75,7 @@ func New(opt Options) *Client {
 	return c
 }
 
-// OfUser returns a copy of the client whose accounting requests cover one user's jobs only.
+// OfUser returns a copy of the client whose accounting requests return only one user's jobs.
 func (c *Client) OfUser(uid uint32) *Client {
 	own := *c
 	own.whose = []string{"-u", strconv.FormatUint(uint64(uid), 10)}

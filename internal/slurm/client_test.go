@@ -145,7 +145,7 @@ func exclusionOf(state string) scene {
 }
 
 func TestJobReadsAllocation(t *testing.T) {
-	t.Setenv("SQUEUE_USERS", "nobody") // must not reach squeue
+	t.Setenv("SQUEUE_USERS", "nobody") // this variable must not reach squeue
 	c, calls := stage(t, recordOf(nil), scene{out: mustRead(t, "job-arraytask.txt")})
 	j, err := c.Job(context.Background(), 7)
 	if err != nil {
@@ -160,8 +160,8 @@ func TestJobReadsAllocation(t *testing.T) {
 	}
 }
 
-// TestJobRequeuedMeanwhile requeues the job between the two requests, or starts it on another node. The details that
-// scontrol prints may then be an imitation, so Job does not use them.
+// TestJobRequeuedMeanwhile requeues the job between the two requests, or starts it on another node.
+// Job must not use the details that scontrol prints then, because they may come from a user's text.
 func TestJobRequeuedMeanwhile(t *testing.T) {
 	imitation := "\n   JOB_GRES=mig:7g.40gb:1\n     Nodes=n3 CPU_IDs=0 Mem=0 GRES=mig:7g.40gb(CNT:1)\n   " +
 		"MinCPUsNode=1 \n"
@@ -177,8 +177,8 @@ func TestJobRequeuedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestJobImitatingARun checks that a user's text that looks like the state or start of another run makes the record
-// ambiguous, but hides nothing.
+// TestJobImitatingARun checks that a user's text that looks like the state or start of another run
+// makes the record ambiguous, but does not hide the real values.
 func TestJobImitatingARun(t *testing.T) {
 	real := mustRead(t, "job-arraytask.txt")
 	for _, text := range []string{"\n   JobState=PENDING ", "\n   StartTime=1795233592 ", "\n   JobState= \n   " +
@@ -242,7 +242,8 @@ func TestWritesNameOneTask(t *testing.T) {
 	}
 }
 
-// TestRequeueOfTheDead checks that a cancelled job is not requeued, although slurmctld would requeue it.
+// TestRequeueOfTheDead checks that RequeueHold does not requeue a cancelled job, although slurmctld
+// would do so.
 func TestRequeueOfTheDead(t *testing.T) {
 	c, calls := stage(t, recordOf(map[string]string{"state": "CANCELLED"}))
 	if err := c.RequeueHold(context.Background(), 7); !errors.Is(err, ErrJobState) || len(calls()) != 1 {
@@ -250,7 +251,8 @@ func TestRequeueOfTheDead(t *testing.T) {
 	}
 }
 
-// TestInvalidArgumentsAreNotRun checks that invalid arguments are refused before any command runs.
+// TestInvalidArgumentsAreNotRun checks that invalid arguments lead to an error before any command
+// runs.
 func TestInvalidArgumentsAreNotRun(t *testing.T) {
 	ctx := context.Background()
 	c, calls := stage(t)
@@ -291,7 +293,7 @@ func TestErrors(t *testing.T) {
 		{"Job has already finished for job 2", ErrJobState},
 		{"Requested operation is presently disabled for job 23", ErrJobState},
 		{"slurm_load_jobs error: Rate limit exceeded, please retry later", ErrUnreachable}, // from 24.05 on
-		{"Job 12_3 not found", ErrNoJob},                                                   // on stderr from 26.05 on
+		{"Job 12_3 not found", ErrNoJob},                                                   // since 26.05
 	} {
 		c, _ := stage(t, scene{err: tc.stderr})
 		_, err := c.Queue(ctx)
@@ -312,7 +314,7 @@ func TestErrors(t *testing.T) {
 	if _, err := c.Queue(ctx); !errors.Is(err, ErrCommand) || errors.Is(err, ErrUnreachable) {
 		t.Errorf("a missing command became %v", err)
 	}
-	// Users can exhaust the processes, so this error is temporary.
+	// This error is temporary, because users can cause it by using up all processes.
 	c = New(Options{Run: func(context.Context, []string, string, ...string) (string, string, error) {
 		return "", "", &fs.PathError{Op: "fork/exec", Path: "/usr/bin/squeue", Err: syscall.EAGAIN}
 	}})

@@ -18,25 +18,27 @@ type Constraint struct {
 	Text string
 	// Always contains the groups that every node must meet, and AnyOf contains the alternatives in brackets.
 	Always, AnyOf []FeatureGroup
-	// Nodes is the largest count (*n): the job needs this many nodes with the feature.
+	// Nodes is the largest count (*n). The job needs this number of nodes with the feature.
 	Nodes int
-	// Problem is the reason for which the expression cannot be evaluated for a single node, or "" if it can.
+	// Problem is the reason why the expression cannot be evaluated for a single node, or "" if
+	// it can be evaluated.
 	Problem string
 }
 
 // FeatureGroup is a feature, or several features in parentheses.
 type FeatureGroup struct {
-	Or       bool // joined to the groups before it by |, otherwise by &
+	Or       bool // true if | joins the group to the groups before it; otherwise & does
 	Features []Feature
 }
 
 // Feature is a feature in a group.
 type Feature struct {
-	Or   bool // joined to the features before it by |, otherwise by &
+	Or   bool // true if | joins the feature to the features before it; otherwise & does
 	Name string
 }
 
-// MaxFeatures limits the features of an expression, because every plan searches each of them on every node.
+// MaxFeatures limits the number of features in an expression, because every plan looks for each of
+// them on every node.
 const MaxFeatures = 64
 
 // MaxConstraintText limits the length in bytes of an expression in a reason. A reason is made for each node, and a user

@@ -2,7 +2,8 @@
 //
 // The package runs the commands with argument arrays, a fixed environment and a deadline, and never through a shell. It
 // treats their output as hostile, because users write much of it: Slurm 22.05.8 stores a job's name, account, comment,
-// network, wckey and paths as the user gave them, newlines included, and prints them unescaped. A job may be named
+// network, wckey and paths exactly as the user wrote them, including newlines, and prints them without escaping. A job
+// may be named
 //
 //	x
 //	   JOB_GRES=mig:7g.40gb:9
@@ -16,13 +17,14 @@
 //   - The GRES that each node gave to a job are only in `scontrol -d show job`. Only that section is read, only for a
 //     job that held its nodes before and after the request, and only if there is exactly one candidate. See alloc.go.
 //
-// squeue's field tres-alloc cannot replace this section: it has gres/mig only if slurmdbd runs and
-// AccountingStorageTRES lists gres/mig (without slurmdbd, slurmctld does not accept such a configuration).
+// squeue's field tres-alloc cannot replace this section: it contains gres/mig only if slurmdbd runs
+// and AccountingStorageTRES lists gres/mig (without slurmdbd, slurmctld does not accept such a
+// configuration).
 //
-// The package keeps no state, starts nothing in the background and decides nothing: it imports no other package of
-// Caelum. Package eligible decides on which nodes a job could run and when a held job is released, and package tags
-// interprets admin_comment. Only accounting.go queries slurmdbd, which may be slow or unreachable for hours. No job
-// ever waits for these queries.
+// The package keeps no state, starts nothing in the background and makes no decisions. It imports no other package
+// of Caelum. Package eligible decides on which nodes a job could run and when a held job is released, and package
+// tags interprets admin_comment. Only accounting.go queries slurmdbd, which may be slow or unreachable for hours.
+// No job ever waits for these queries.
 //
 // Files:
 //

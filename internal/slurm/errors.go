@@ -22,8 +22,8 @@ var (
 	// ErrJobState means that the job's state does not allow the request, for example the requeue of a pending job or
 	// the change of a finished one.
 	ErrJobState = errors.New("the job's state does not allow that")
-	// ErrAmbiguous means that a text of the job imitates the section in which scontrol prints the job's allocation.
-	// Users can only do this on purpose.
+	// ErrAmbiguous means that a text of the job looks like the section in which scontrol prints the job's allocation.
+	// This happens only if a user intends it.
 	ErrAmbiguous = errors.New("the job's name or comment contains text that looks like an allocation")
 	// ErrChanging means that the job started, ended or was requeued during each attempt to read it. The call may be
 	// repeated.
@@ -33,7 +33,7 @@ var (
 	ErrCommand = errors.New("couldn't run a Slurm command")
 )
 
-// messages maps the output of Slurm's commands, of all releases from 22.05 on, to errors (docs/slurm-releases.md,
+// messages maps the output of Slurm's commands, of all releases since 22.05, to errors (docs/slurm-releases.md,
 // "Messages"). The order matters: hold and requeuehold print only "Unexpected message received" where other commands
 // print "Unable to contact" (22.05.8).
 var messages = []struct {
@@ -50,7 +50,7 @@ var messages = []struct {
 	{"Unable to establish control machine address", ErrUnreachable},
 	{"Protocol authentication error", ErrUnreachable},
 	{"If munged is up", ErrUnreachable},
-	{"Rate limit exceeded", ErrUnreachable}, // from 24.05 on, if slurmctld's rpc_queue.yaml drops requests
+	{"Rate limit exceeded", ErrUnreachable}, // since 24.05, if slurmctld's rpc_queue.yaml drops requests
 	{"Invalid job id", ErrNoJob},
 	{"Invalid node name", ErrNoNode},
 	{"not found", ErrNoNode},
@@ -62,8 +62,9 @@ var messages = []struct {
 	{"Requested operation not supported", ErrJobState},
 }
 
-// jobNotFound matches scontrol's message for a task of an array, or a component of a het job, that slurmctld does not
-// know. scontrol prints it to stdout, and from 26.05 on to stderr (scontrol_print_job in info_job.c).
+// jobNotFound matches scontrol's message for a task of an array, or a component of a het job, that
+// slurmctld does not know. scontrol prints it to stdout, and since 26.05 to stderr
+// (scontrol_print_job in info_job.c).
 var jobNotFound = regexp.MustCompile(`(?m)^Job [0-9]+([_+][0-9]+)? not found$`)
 
 // CommandError is the error of a command that failed, with its arguments and output. It unwraps to one of the errors
@@ -87,9 +88,9 @@ func (e *CommandError) Error() string {
 
 func (e *CommandError) Unwrap() error { return e.Err }
 
-// classify returns the error for a command that failed with this output. The client's own time limit counts as
-// ErrUnreachable: if slurmctld is down, the commands of 22.05.8 retry for 9 s (MessageTimeout=10) before they report an
-// error.
+// classify returns the error for a command that failed with this output. If the client's own time limit ends the
+// command, the error is ErrUnreachable, because the commands of 22.05.8 retry for 9 s (MessageTimeout=10) while
+// slurmctld is down.
 func classify(ctx context.Context, parent error, stderr string, exit error) error {
 	if parent != nil {
 		return parent
@@ -97,8 +98,9 @@ func classify(ctx context.Context, parent error, stderr string, exit error) erro
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: no answer in time", ErrUnreachable)
 	}
-	// No process could be started. Users can exhaust processes and memory, but they cannot change the commands.
-	// Therefore only an error about the command's file counts as ErrCommand.
+	// No process could be started. Users can exhaust processes and memory, but they cannot
+	// change the commands. Therefore classify returns ErrCommand only for an error about the
+	// command's file.
 	var start *fs.PathError
 	var missing *exec.Error
 	switch {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestExclusive: the column exclusive applies from 26.05 on, where oversubscribe is NO for jobs that share nodes too.
+// TestExclusive checks that the column exclusive is used since 26.05. There the column
+// oversubscribe is NO even for jobs that share nodes.
 func TestExclusive(t *testing.T) {
 	for _, tc := range []struct {
 		release, oversubscribe, exclusive string
@@ -30,7 +31,8 @@ func TestExclusive(t *testing.T) {
 	}
 }
 
-// twoPartitions2605 is a part of the output of 26.05 for the partitions of twoPartitions, by api/partition_info.c.
+// twoPartitions2605 is a part of the output of 26.05 for the partitions of twoPartitions, according
+// to api/partition_info.c.
 const twoPartitions2605 = `PartitionName=gpu
    AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL
    Default=YES QoS=N/A

@@ -22,8 +22,8 @@ func (g GRES) String() string {
 	return g.Name + ":" + g.Type + ":" + strconv.Itoa(g.Count)
 }
 
-// countRE matches a count. Slurm reads a number with a suffix as a count, even in the place of a type; "2g.10gb" is a
-// type because of its dot.
+// countRE matches a count. Slurm reads a number with a suffix as a count, even where a type is
+// expected. "2g.10gb" is a type because it contains a dot.
 var countRE = regexp.MustCompile(`^[0-9]+[kKmMgGtTpP]?$`)
 
 // ParseGRES reads every form in which Slurm writes generic resources:
@@ -34,7 +34,8 @@ var countRE = regexp.MustCompile(`^[0-9]+[kKmMgGtTpP]?$`)
 //	gres:gpu:1,gres:mig:2g.10gb:1             a job's request, to 23.02
 //	gres/gpu:1, gres/mig:2g.10gb=1            a job's request in later releases, and TRES
 //
-// A resource without a count has the count 1. Suffixes are powers of 1024. "(null)", "N/A" and "" give an empty list.
+// A resource without a count has the count 1. Suffixes are powers of 1024. For "(null)", "N/A" and
+// "", ParseGRES returns an empty list.
 func ParseGRES(s string) (GRESList, error) {
 	if isNull(s) {
 		return nil, nil
@@ -114,7 +115,8 @@ var (
 	gresType = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*$`)
 )
 
-// valid returns an error unless the GRES may be part of a command line. Commands' output must pass the same test.
+// valid returns an error unless the GRES may be part of a command line. GRES in the output of
+// commands must pass the same test.
 func (g GRES) valid() error {
 	switch {
 	case !gresName.MatchString(g.Name) || g.Name == "gres": // "gres" is Slurm's prefix
@@ -165,8 +167,9 @@ func ParseTRES(s string) (GRESList, error) {
 	return list, nil
 }
 
-// requestGRES reads a request. It leaves out TRES that are not GRES (cpu:1), which requests can have from 23.02 on. If
-// a type has several counts, it returns the last count that is not 0, like slurmctld.
+// requestGRES reads a request. It leaves out TRES that are not GRES (cpu:1), which requests can
+// have since 23.02. If a type has several counts, it returns the last count that is not 0, like
+// slurmctld.
 func requestGRES(s string) (GRESList, error) {
 	if isNull(s) {
 		return nil, nil

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// MaxHosts limits the names that ExpandHosts returns for one hostlist, because a short hostlist can stand for very many
-// names.
+// MaxHosts limits the names that ExpandHosts returns for one hostlist, because a short hostlist can
+// represent a very large number of names.
 const MaxHosts = 1 << 16
 
 // ExpandHosts returns the names in a hostlist of Slurm, such as "n[1-3,07],login1,r[0-1]c[0-3]", in the order written.

@@ -4,17 +4,18 @@ import (
 	"time"
 )
 
-// Job is a job of slurmctld. Unknown times are zero.
+// Job is slurmctld's record of a job. Unknown times are zero.
 type Job struct {
 	ID uint32
-	// ArrayJob is the array's id, or 0. ArrayTask is a task's index. The pending tasks that slurmctld has not split off
-	// yet are one Job with the array's own id and several indices ("3-5,9"). The last of these tasks keeps the array's
-	// id.
+	// ArrayJob is the array's id, or 0. ArrayTask is a task's index. One Job represents all pending tasks that
+	// slurmctld has not split off yet. It has the array's own id and several indices ("3-5,9"). The last of these
+	// tasks keeps the array's id.
 	ArrayJob  uint32
 	ArrayTask string
 	// HetJob is the first component's id, or 0.
 	HetJob uint32
-	// HetJobs are the ids of all components of a heterogeneous job, including those that have ended. Empty if unknown.
+	// HetJobs contains the ids of all components of a heterogeneous job, including those that
+	// have ended. It is empty if the ids are unknown.
 	HetJobs []uint32
 
 	Name, User, Account, Partition, QOS string
@@ -26,14 +27,15 @@ type Job struct {
 	// Restarts counts requeues. It increases when the job is requeued, not when the job starts again. If a requeue ends
 	// a run, the value in the run's epilog is therefore one higher than in its prolog (22.05.8).
 	Restarts int
-	// Batch is set for jobs of sbatch, Requeue if Slurm may requeue the job, and Exclusive if it requests whole nodes.
+	// Batch is set if the job was submitted with sbatch, Requeue if Slurm may requeue the job,
+	// and Exclusive if the job requests whole nodes.
 	Batch, Requeue, Exclusive bool
-	// TimeLimit is 0 if there is none.
+	// TimeLimit is 0 if the job has no time limit.
 	TimeLimit                    time.Duration
 	Submit, Eligible, Start, End time.Time
 
-	// Nodes are the job's nodes; for a COMPLETING job, those that are still completing. NumNodes is the allocated or
-	// requested number.
+	// Nodes contains the job's nodes. For a COMPLETING job, it contains the nodes that are
+	// still completing. NumNodes is the number of allocated or requested nodes.
 	Nodes              []string
 	NumNodes           int
 	ReqNodes, ExcNodes []string
@@ -65,12 +67,13 @@ type Job struct {
 	// if unknown.
 	Memory int
 
-	// Licenses are the requested licences of the cluster in slurmctld's form ("matlab:2,ansys:1").
+	// Licenses contains the requested licences of the cluster in slurmctld's form
+	// ("matlab:2,ansys:1").
 	Licenses string
 
-	// Problem is the reason for which a part of the record could not be read. In this case, that part is empty.
-	// slurmctld does not check all requests: 22.05.8 stores `sbatch -H --gres='mig:x y(:1'` unchanged. No node can run
-	// such a job.
+	// Problem is the reason why a part of the record could not be read. In this case, that part is empty. slurmctld
+	// does not check all requests. For example, 22.05.8 stores `sbatch -H --gres='mig:x y(:1'` unchanged, although
+	// no node can run such a job.
 	Problem string
 
 	// Allocated maps each node to the GRES allocated to the job there. It is nil unless the job holds its nodes: from
@@ -107,8 +110,9 @@ func (j Job) GPUsPerNode() int {
 	return (total + nodes - 1) / nodes
 }
 
-// Holds reports whether slurmctld counts the GRES of a job in this state as used. It returns false for COMPLETING: the
-// count drops when the job enters this state, before its epilog.
+// Holds reports whether slurmctld counts the GRES of a job in this state as used. It returns false
+// for COMPLETING, because slurmctld stops counting them when the job enters this state, before its
+// epilog.
 func (j Job) Holds() bool {
 	switch j.State {
 	case "RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING":

@@ -20,8 +20,8 @@ func (c *Client) licenses(ctx context.Context, waiting []Waiting) (map[string]in
 	return parseLicenses(out)
 }
 
-// parseLicenses reads `scontrol show licenses`: key=value words, which only an administrator writes, with a licence's
-// name first.
+// parseLicenses reads the output of `scontrol show licenses`. It consists of key=value words, which
+// only an administrator writes, and begins with the licence's name.
 func parseLicenses(out string) (map[string]int, error) {
 	free := map[string]int{}
 	name := ""
@@ -34,7 +34,7 @@ func parseLicenses(out string) (map[string]int, error) {
 			if err != nil {
 				return nil, fmt.Errorf("licence %.40q: %w", name, err)
 			}
-			free[name] += n // from 25.05 on, a hierarchical licence has one record for each set of nodes
+			free[name] += n // since 25.05, a hierarchical licence has one record for each set of nodes
 		}
 	}
 	return free, nil

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Node is a node of slurmctld.
+// Node is slurmctld's record of a node.
 type Node struct {
 	Name string
 	// Asked is the time of the request to slurmctld. The answer includes all earlier changes.
@@ -20,32 +20,36 @@ type Node struct {
 	States     []string
 	Reason     string
 	Partitions []string
-	// Gres are the node's totals, and GresUsed is the part that slurmctld counts as used. slurmctld loses some of the
-	// used counts when it restarts.
+	// Gres contains the node's totals, and GresUsed contains the part that slurmctld counts as
+	// used. slurmctld loses some of the used counts when it restarts.
 	Gres, GresUsed GRESList
-	// MIGTotal is the node's count of gres/mig in slurm.conf, from CfgTRES. `scontrol update` and slurmd's registration
-	// do not change it (22.05.8). 0 means unknown: AccountingStorageTRES does not include gres/mig.
+	// MIGTotal is the node's count of gres/mig in slurm.conf, from CfgTRES. `scontrol update`
+	// and slurmd's registration do not change it (22.05.8). 0 means that MIGTotal is unknown,
+	// because AccountingStorageTRES does not include gres/mig.
 	MIGTotal int
-	// Unregistered is set after a restart of slurmctld until slurmd has registered. During this time slurmctld does not
-	// know the node's device files, and a job that it starts there gets gres/gpu without the numbers of its slots:
-	// SLURM_JOB_GPUS and CUDA_VISIBLE_DEVICES are not set (22.05.8: seen for 5 s). SlurmdStartTime is then None. In
-	// 22.05 GresUsed also lacks its "(IDX:...)". From 23.02 on slurmctld saves the indices, so their presence proves
-	// nothing (24.11.5, 26.05.5).
+	// Unregistered is set after a restart of slurmctld until slurmd has registered. During this time slurmctld does
+	// not know the node's device files, and a job that it starts there gets gres/gpu without the numbers of its
+	// slots: SLURM_JOB_GPUS and CUDA_VISIBLE_DEVICES are not set. With 22.05.8, this state lasted 5 s in a test.
+	// SlurmdStartTime is then None. In 22.05, GresUsed also lacks its "(IDX:...)". Since 23.02, slurmctld saves the
+	// indices, so their presence proves nothing (tested with 24.11.5 and 26.05.5).
 	Unregistered              bool
 	BootTime, SlurmdStartTime time.Time
-	// Features are the active features: slurmctld starts jobs that request them without a reboot of the node.
+	// Features contains the active features. slurmctld can start jobs that request these
+	// features without a reboot of the node.
 	Features []string
 	// Addr is NodeAddr: a name or an address.
 	Addr string
 	// CPUs is the number of CPUs that slurmctld can allocate, and CPUsFree is the number of these CPUs that are not
 	// allocated. 0 means unknown.
 	CPUs, CPUsFree int
-	// Memory is the memory that slurmctld can allocate, and MemoryFree is the part that is not allocated, in MiB. If
-	// memory is not a consumable resource, all of it counts as free. 0 means unknown.
+	// Memory is the memory that slurmctld can allocate, and MemoryFree is the part that is not
+	// allocated, in MiB. If memory is not a consumable resource, MemoryFree is equal to Memory.
+	// 0 means unknown.
 	Memory, MemoryFree int
 	// TmpDisk is in MiB. For sockets, cores and threads, 0 means unknown.
 	TmpDisk, Sockets, CoresPerSocket, ThreadsPerCore int
-	// Reservations are the active reservations that hold the node. Only [Client.Nodes] sets them.
+	// Reservations contains the active reservations that include the node. Only [Client.Nodes]
+	// sets them.
 	Reservations []Reservation
 	// Weight orders the nodes: slurmctld prefers suitable nodes with a lower weight.
 	Weight int
@@ -109,8 +113,8 @@ func (c *Client) Node(ctx context.Context, name string) (Node, error) {
 }
 
 // parseNode reads the output of `scontrol -d show node NAME`: lines of key=value words, which users cannot write. Some
-// values contain spaces (OS, Reason, Comment), so a key counts only where slurmctld writes it: at the start of a line,
-// or for some keys after a value without spaces.
+// values contain spaces (OS, Reason, Comment), so parseNode accepts a key only where slurmctld writes it. This is the
+// start of a line, or for some keys the position after a value without spaces.
 func parseNode(out, name string) (Node, error) {
 	lines := strings.Split(out, "\n")
 	first, _, _ := strings.Cut(lines[0], " ")
@@ -132,9 +136,9 @@ func parseNode(out, name string) (Node, error) {
 			return Node{}, fmt.Errorf("node %s: %w", name, err)
 		}
 	}
-	// From 24.05 on, GresUsed omits a GRES of which no unit is available (_node_gres_used in gres.c). The line is
-	// therefore missing for a node without GRES (seen with 24.11.5), and for a node whose GPUs slurmd has not found. A
-	// node with gres/mig always has some, of type closed if not of another type.
+	// Since 24.05, GresUsed omits a GRES of which no unit is available (_node_gres_used in gres.c). The line is
+	// therefore missing for a node without GRES (seen with 24.11.5), and for a node whose GPUs slurmd has not
+	// found. A node with gres/mig always has available units, at least of the type closed.
 	used := seen["GresUsed"] || n.Gres.Total("mig") == 0
 	if !seen["State"] || !seen["Gres"] || !used {
 		return Node{}, fmt.Errorf("node %s: scontrol shows no State, Gres or GresUsed", name)
@@ -146,7 +150,7 @@ func parseNode(out, name string) (Node, error) {
 func (n *Node) set(key, value string) (err error) {
 	word, rest, _ := strings.Cut(value, " ")
 	switch key {
-	case "NodeAddr": // NodeHostName, Port and, of a node that has registered, Version follow
+	case "NodeAddr": // followed by NodeHostName, Port and, if the node has registered, Version
 		n.Addr = word
 		for w := range strings.FieldsSeq(rest) {
 			if v, ok := strings.CutPrefix(w, "Version="); ok {
@@ -179,7 +183,7 @@ func (n *Node) set(key, value string) (err error) {
 		err = words("CPUAlloc="+value, map[string]*int{"CPUAlloc": &used, "CPUEfctv": &usable, "CPUTot": &total})
 		n.CPUs = cmp.Or(usable, total)
 		n.CPUsFree = n.CPUs - used
-	case "RealMemory": // AllocMem and Sockets follow
+	case "RealMemory": // followed by AllocMem and Sockets
 		used := 0
 		err = words(
 			"RealMemory="+value,

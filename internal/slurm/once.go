@@ -52,8 +52,8 @@ func commandOnce(ctx context.Context, env []string, name string, args ...string)
 	return stdout.String(), stderr.String(), err
 }
 
-// hasConnection reports whether a process has a TCP socket. Other sockets do not count, because a name service may have
-// one open.
+// hasConnection reports whether a process has a TCP socket. It ignores other sockets, because the
+// library of a name service may have one open.
 func hasConnection(pid int) (bool, error) {
 	proc := fmt.Sprintf("/proc/%d/", pid)
 	fds, err := os.ReadDir(proc + "fd")
@@ -72,7 +72,7 @@ func hasConnection(pid int) (bool, error) {
 	}
 	for _, table := range []string{"net/tcp", "net/tcp6"} {
 		text, err := os.ReadFile(proc + table)
-		if os.IsNotExist(err) { // a kernel without IPv6
+		if os.IsNotExist(err) { // the file does not exist if the kernel has no IPv6
 			continue
 		}
 		if err != nil {

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// Environment variables that, together with playEnv, make the test binary run for a long time: connected to an address,
-// or without a connection, like a command that waits before it tries again.
+// These environment variables, together with playEnv, make the test binary run for a long time. It
+// is either connected to an address, or has no connection, like a command that waits before it
+// tries again.
 const (
 	connectEnv = "CAELUM_TEST_CONNECT"
 	waitEnv    = "CAELUM_TEST_WAIT"

@@ -6,11 +6,13 @@ import (
 	"strings"
 )
 
-// Partition is a partition of slurmctld. Node.Partitions lists the partitions of each node.
+// Partition is slurmctld's record of a partition. Node.Partitions lists the partitions of each
+// node.
 type Partition struct {
 	Name string
-	// Exclusive is set if every job of the partition is allocated whole nodes: OverSubscribe=EXCLUSIVE, or from 26.05
-	// on Exclusive=NODE or TOPO (docs/slurm-releases.md, "Whole nodes").
+	// Exclusive is set if slurmctld allocates whole nodes to every job of the partition. This
+	// is the case with OverSubscribe=EXCLUSIVE, or since 26.05 with Exclusive=NODE or TOPO
+	// (docs/slurm-releases.md, "Whole nodes").
 	Exclusive bool
 }
 

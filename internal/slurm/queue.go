@@ -25,7 +25,8 @@ func (c *Client) queue(ctx context.Context, args ...string) ([]Job, error) {
 	return parseJobs(out, sep)
 }
 
-// excludedNodes returns the excluded nodes of jobs, by job id. 22.05 shows them in squeue's -o format only.
+// excludedNodes returns the excluded nodes of jobs, by job id. squeue 22.05 shows them only with
+// the option -o.
 func (c *Client) excludedNodes(ctx context.Context, args ...string) (map[uint32]exclusion, error) {
 	sep := newSeparator()
 	out, err := c.run(
@@ -56,20 +57,21 @@ func (e exclusion) addTo(j *Job) {
 
 // Queue contains all jobs that slurmctld lists at one time.
 type Queue struct {
-	// Waiting are the pending jobs, highest priority first.
+	// Waiting contains the pending jobs, highest priority first.
 	Waiting []Waiting
-	// All are all jobs, including ended jobs that slurmctld still lists (MinJobAge). ExcNodes and Allocated, which only
-	// [Client.Job] reads, are not set.
+	// All contains all jobs, including ended jobs that slurmctld still lists (MinJobAge).
+	// ExcNodes and Allocated, which only [Client.Job] reads, are not set.
 	All []Job
 	// Licenses is the number of free licences of each kind. It is read only while a waiting job requests licences.
 	Licenses map[string]int
 }
 
-// On returns the jobs that may be on a node: running, starting, suspended or completing. It leaves out a job on several
-// nodes that is still completing on other nodes only, because slurmctld shows only the nodes that are completing.
+// On returns the jobs that may be on a node: running, starting, suspended or completing. It leaves
+// out a job on several nodes that is completing only on other nodes, because slurmctld shows only
+// the nodes that are completing.
 func (q Queue) On(node string) []Job { return On(q.All, node) }
 
-// On is like [Queue.On], for the given jobs.
+// On is like [Queue.On], but considers only the given jobs.
 func On(jobs []Job, node string) (on []Job) {
 	for _, j := range jobs {
 		if j.Present() && slices.Contains(j.Nodes, node) {
@@ -95,7 +97,7 @@ func (c *Client) Queue(ctx context.Context) (q Queue, err error) {
 // Jobs returns [Queue].All with one request. Errors: ErrUnreachable.
 func (c *Client) Jobs(ctx context.Context) ([]Job, error) { return c.queue(ctx, "-t", "all") }
 
-// complete adds the excluded nodes, which 22.05 shows in another format only.
+// complete adds the excluded nodes, which 22.05 shows only in another format.
 func (c *Client) complete(ctx context.Context, waiting []Waiting) ([]Waiting, error) {
 	if len(waiting) == 0 {
 		return nil, nil
@@ -128,11 +130,11 @@ func (c *Client) record(ctx context.Context, id uint32) (Job, error) {
 	return jobs[i], nil
 }
 
-// jobTries limits how often Job reads a job that changes between two requests.
+// jobTries limits how often Job reads a job again because the job has changed between two requests.
 const jobTries = 5
 
 // Job reads a job with two requests. The second reads Allocated if the job holds its nodes, and ExcNodes otherwise.
-// Errors: ErrNoJob, ErrUnreachable, ErrChanging, and ErrAmbiguous, with which Job also returns the job without
+// Errors: ErrNoJob, ErrUnreachable, ErrChanging, ErrAmbiguous. With ErrAmbiguous, Job also returns the job, without
 // Allocated.
 func (c *Client) Job(ctx context.Context, id uint32) (Job, error) {
 	for range jobTries {

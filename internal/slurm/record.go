@@ -16,8 +16,8 @@ type field struct {
 	set  func(*Job, string) error
 }
 
-// jobFields are columns that exist in 22.05 and in 26.05, except exclusive. The -O of 22.05 lacks the excluded nodes;
-// see excludeFormat.
+// jobFields contains columns that exist in 22.05 and in 26.05, except for exclusive. squeue -O of
+// 22.05 has no column for the excluded nodes (see excludeFormat).
 var jobFields = []field{
 	{"jobid", func(j *Job, s string) error { return id32(&j.ID, s) }},
 	{"arrayjobid", func(j *Job, s string) error { return id32(&j.ArrayJob, s) }},
@@ -66,9 +66,9 @@ var jobFields = []field{
 	{"licenses", func(j *Job, s string) error { j.Licenses = orEmpty(s); return nil }},
 }
 
-// exclusive reads the column exclusive, which squeue has from 26.05 on. From then on, oversubscribe is NO for nearly
-// every job. An earlier squeue prints a message and an empty column, and oversubscribe is NO for a job that requests
-// whole nodes (docs/slurm-releases.md, "Whole nodes").
+// exclusive reads the column exclusive, which squeue has since 26.05. There, oversubscribe is NO for nearly every
+// job. An earlier squeue prints a message and an empty column, and oversubscribe is NO for a job that requests whole
+// nodes (docs/slurm-releases.md, "Whole nodes").
 func (j *Job) exclusive(s string) error {
 	if !isNull(s) {
 		j.Exclusive = s == "NODE" || s == "TOPO"
@@ -138,7 +138,7 @@ func flag(to *bool, s string) error {
 // contain any of the characters , : %.
 func newSeparator() string {
 	var b [16]byte
-	rand.Read(b[:]) // returns no error: crypto/rand ends the program instead
+	rand.Read(b[:]) // returns no error, because crypto/rand ends the program instead
 	return "|" + hex.EncodeToString(b[:]) + "|"
 }
 
@@ -176,8 +176,9 @@ func splitRecords(out, sep string, n int) ([][]string, error) {
 	return records, nil
 }
 
-// parseJobs reads the output of squeue for jobFormat(sep). A field that cannot be read sets Problem of its own job
-// only, so that one user's malformed request does not hide all other jobs.
+// parseJobs reads the output of squeue for jobFormat(sep). If a field cannot be read, parseJobs
+// sets only the Problem of that job, so that one user's malformed request does not hide all other
+// jobs.
 func parseJobs(out, sep string) ([]Job, error) {
 	records, err := splitRecords(out, sep, len(jobFields))
 	if err != nil {
@@ -191,7 +192,7 @@ func parseJobs(out, sep string) ([]Job, error) {
 				j.Problem = fmt.Sprintf("%s: %v", f.name, err)
 			}
 		}
-		// squeue gives a job outside an array its own id here.
+		// For a job outside an array, squeue prints the job's own id here.
 		if j.ArrayTask == "" {
 			j.ArrayJob = 0
 		}
@@ -205,7 +206,7 @@ func parseJobs(out, sep string) ([]Job, error) {
 
 // joinTasks joins the records with the same id into one Job: the tasks of an array that have not been split off yet,
 // which squeue -r lists separately. Without -r, squeue also joins tasks that have separate ids, holds and requests
-// (22.05.8). The option --array-unique would list the right records, but exists in 22.05 only.
+// (22.05.8). The option --array-unique would list the right records, but it exists only in 22.05.
 func joinTasks(jobs []Job) []Job {
 	at := make(map[uint32]int, len(jobs))
 	tasks := make(map[uint32][]string)

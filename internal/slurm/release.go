@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// Release is a release of Slurm such as 23.11. Its methods are the only place that knows in which release a behaviour
-// changed. docs/slurm-releases.md lists all facts about Slurm that Caelum relies on, including those that are the same
-// in all releases, and those that Caelum handles without knowing the release.
+// Release is a release of Slurm such as 23.11. Only its methods contain the releases in which a behaviour changed.
+// docs/slurm-releases.md lists all facts about Slurm that Caelum relies on, including those that are the same in all
+// releases, and those that Caelum handles without knowing the release.
 type Release struct{ Year, Month int }
 
-// The oldest and the newest release whose source was compared with the facts.
+// These are the oldest and the newest release whose source was compared with the facts.
 var (
 	OldestRelease = Release{22, 5}
 	NewestRelease = Release{26, 5}
@@ -47,16 +47,17 @@ func (r Release) Compare(o Release) int {
 
 func (r Release) from(year, month int) bool { return r.Compare(Release{year, month}) >= 0 }
 
-// ReadsExtraAsJSON reports whether slurmctld refuses a node's Extra that is not JSON while SchedulerParameters includes
-// extra_constraints. The refused update does not change the GRES either (update_node in node_mgr.c, from 23.11 on).
+// ReadsExtraAsJSON reports whether slurmctld rejects an Extra of a node that is not JSON while
+// SchedulerParameters includes extra_constraints. The rejected update does not change the GRES
+// either (update_node in node_mgr.c, since 23.11).
 func (r Release) ReadsExtraAsJSON() bool { return r.from(23, 11) }
 
-// ExpeditesRequeues reports whether a requeued job can be in the state EXPEDITING instead of PENDING (job_state_string
-// in slurm_protocol_defs.c, from 25.11 on).
+// ExpeditesRequeues reports whether a requeued job can be in the state EXPEDITING instead of
+// PENDING (job_state_string in slurm_protocol_defs.c, since 25.11).
 func (r Release) ExpeditesRequeues() bool { return r.from(25, 11) }
 
-// KeepsCase reports whether sacctmgr writes text of `modify job` with its capital letters (job_functions.c, from 23.02
-// on).
+// KeepsCase reports whether `sacctmgr modify job` keeps the capital letters of a text
+// (job_functions.c, since 23.02).
 func (r Release) KeepsCase() bool { return r.from(23, 2) }
 
 // Release returns the release of slurmctld.

@@ -42,7 +42,8 @@ func TestReleasesInOrder(t *testing.T) {
 	}
 }
 
-// TestReleaseDifferences: each difference begins with the release that docs/slurm-releases.md gives, and stays.
+// TestReleaseDifferences checks that each difference applies to the release that
+// docs/slurm-releases.md names and to all later releases.
 func TestReleaseDifferences(t *testing.T) {
 	order := []Release{{22, 5}, {23, 2}, {23, 11}, {24, 5}, {24, 11}, {25, 5}, {25, 11}, {26, 5}}
 	for name, d := range map[string]struct {
@@ -61,7 +62,7 @@ func TestReleaseDifferences(t *testing.T) {
 	}
 }
 
-// TestReleaseMethodsAreDocumented: docs/slurm-releases.md names each difference that the code knows.
+// TestReleaseMethodsAreDocumented checks that docs/slurm-releases.md names each method of Release.
 func TestReleaseMethodsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/slurm-releases.md")
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 // Reservation is a reservation of slurmctld that is active now.
 type Reservation struct {
 	Name string
-	// Whole is set if the reservation includes all CPUs of its nodes and is not MAGNETIC: jobs that do not request the
-	// reservation cannot run on its nodes.
+	// Whole is set if the reservation includes all CPUs of its nodes and is not MAGNETIC. Jobs
+	// that do not request such a reservation cannot run on its nodes.
 	Whole bool
 }
 

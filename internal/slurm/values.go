@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// isNull reports whether s is a text that Slurm prints for a missing value. If a user's text is the same, it also
-// counts as missing.
+// isNull reports whether s is a text that Slurm prints for a missing value. If a user has written
+// the same text, it is also treated as missing.
 func isNull(s string) bool { return s == "" || s == "(null)" || s == "N/A" }
 
 func orEmpty(s string) string {

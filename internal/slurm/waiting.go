@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Waiting is a pending job. The tasks of an array that slurmctld has not split off yet are one Waiting.
+// Waiting is a pending job. One Waiting represents all tasks of an array that slurmctld has not
+// split off yet.
 type Waiting struct {
 	Job
 	// Elements is 1, or the number of the array's pending tasks.
@@ -30,8 +31,8 @@ func toWaiting(jobs []Job) []Waiting {
 }
 
 // SortWaiting sorts jobs as slurmctld does (sort_job_queue2 in job_scheduler.c, 22.05.8 to 26.05.3): by priority,
-// highest first, then by submission, which a requeue renews, then by job id. Jobs of equal priority do occur under
-// priority/basic: after slurmctld was killed, new jobs had priority 1 (22.05.8).
+// highest first, then by submission, which a requeue renews, then by job id. Jobs of equal priority do occur with
+// priority/basic. For example, new jobs had priority 1 after slurmctld 22.05.8 was killed.
 func SortWaiting(list []Waiting) {
 	slices.SortStableFunc(list, func(a, b Waiting) int {
 		return cmp.Or(

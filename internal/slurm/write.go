@@ -9,9 +9,9 @@ import (
 )
 
 // UpdateNode writes all GRES of a node and its Extra in one request. slurmctld replaces the node's whole list: if a
-// GRES is missing from the request or misspelt, slurmctld drops it without an error (rc=0, 22.05.8). A GRES with File=
-// stays dropped until slurmctld restarts. For a GRES with File=, slurmctld accepts only its configured count or 0.
-// UpdateNode does not wait for a slurmctld that does not listen. Errors: ErrNoNode, ErrUnreachable.
+// GRES is missing from the request or misspelt, slurmctld drops it without an error (rc=0, 22.05.8). A dropped GRES
+// with File= is not restored until slurmctld restarts. For a GRES with File=, slurmctld accepts only its configured
+// count or 0. UpdateNode does not wait for a slurmctld that does not listen. Errors: ErrNoNode, ErrUnreachable.
 func (c *Client) UpdateNode(ctx context.Context, node string, gres GRESList, extra string) error {
 	if err := checkNode(node); err != nil {
 		return err
@@ -50,8 +50,8 @@ func checkGRES(list GRESList) error {
 // RequeueHold ends the job's run and returns the job to the queue, held. It returns ErrJobState if the job is not
 // running or must not be requeued.
 //
-// RequeueHold itself refuses a job that has ended, because slurmctld would requeue a job that its user has cancelled
-// (22.05.8).
+// RequeueHold returns an error for a job that has ended, because slurmctld 22.05.8 would requeue a
+// job that its user has cancelled.
 func (c *Client) RequeueHold(ctx context.Context, id uint32) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) {
 		if !j.Present() {
@@ -61,8 +61,8 @@ func (c *Client) RequeueHold(ctx context.Context, id uint32) error {
 	})
 }
 
-// Hold keeps a pending job from starting, with a hold that its user may lift (JobHeldUser). It does not change a
-// running job.
+// Hold prevents a pending job from starting, with a hold that the job's user may release
+// (JobHeldUser). It does not change a running job.
 func (c *Client) Hold(ctx context.Context, id uint32) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"uhold", ref(j)}, nil })
 }
@@ -73,9 +73,9 @@ func (c *Client) Release(ctx context.Context, id uint32) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"release", ref(j)}, nil })
 }
 
-// SetJobGRES changes the GRES that a pending job requests per node. gres must include every GRES of the job: from 23.11
-// on, the job then requests these GRES only. Up to 23.02, slurmctld keeps the counts of types that gres does not name
-// (docs/slurm-releases.md, "Changes to a waiting job").
+// SetJobGRES changes the GRES that a pending job requests per node. gres must include every GRES of the job, because
+// since 23.11 the job then requests only these GRES. Up to 23.02, slurmctld keeps the counts of types that gres does
+// not name (docs/slurm-releases.md, "Changes to a waiting job").
 func (c *Client) SetJobGRES(ctx context.Context, id uint32, gres GRESList) error {
 	if err := checkGRES(gres); err != nil {
 		return fmt.Errorf("job %d: %w", id, err)

@@ -15,12 +15,13 @@ import (
 
 // Kind describes a kind of database.
 type Kind struct {
-	Name   string   // as error messages name the database, such as "ledger"
+	Name   string   // the name of the database in error messages, such as "ledger"
 	Schema []string // the SQL statements of each version; PRAGMA user_version counts the applied versions
 	Tables []string // the tables that every database of this kind has
 	// Options are connection options of go-sqlite3, such as "_busy_timeout=5000".
 	Options string
-	// Damaged and Foreign are the remedies for a damaged file and for another program's database.
+	// Damaged is the remedy for a damaged file, and Foreign is the remedy for another program's
+	// database.
 	Damaged, Foreign string
 	// Busy converts the error that SQLite reports when another process holds a lock. If Busy is nil, the error is not
 	// converted.
@@ -54,8 +55,8 @@ func Open(path string, kind Kind) (*DB, error) {
 	if err != nil {
 		return nil, kind.ExplainFile(path, err)
 	}
-	// With synchronous=NORMAL a crash of the process loses nothing. A crash of the machine can lose the last
-	// transactions.
+	// With synchronous=NORMAL, a crash of the process does not lose any transaction. A crash of
+	// the machine can lose the last transactions.
 	d.sql, err = sql.Open(
 		"sqlite3",
 		"file:"+(&url.URL{Path: path}).EscapedPath()+"?_synchronous=NORMAL&_txlock=immediate&"+kind.Options,

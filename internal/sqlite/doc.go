@@ -5,9 +5,9 @@
 //	Open   opens the database at a path, or fails if the file is damaged or of another kind
 //	DB     runs transactions and queries
 //
-// The package never changes a file that is damaged, belongs to another program or was written by a newer release, since
-// an administrator may want to examine the file. The caller decides about the next step. The agent leaves the ledger to
-// the administrator, and package repo sets the repository aside.
+// The package never changes a file that is damaged, belongs to another program or was written by a newer release,
+// because an administrator may want to examine the file. The caller decides about the next step. The agent leaves the
+// ledger to the administrator, and package repo sets the repository aside.
 //
 // Files:
 //

@@ -10,14 +10,14 @@ import (
 	"github.com/mattn/go-sqlite3"
 )
 
-// These are the reasons why Open refuses a file.
+// These are the reasons why Open rejects a file.
 var (
 	ErrDamaged = errors.New("its contents are damaged")
 	ErrForeign = errors.New("it is another program's database")
 	ErrNewer   = errors.New("it was written by a newer release")
 )
 
-// remedies are the remedies for SQLite errors that an administrator can correct.
+// remedies contains the remedies for SQLite errors that an administrator can correct.
 var remedies = map[sqlite3.ErrNo]string{
 	sqlite3.ErrReadonly: "make the file and its file system writable",
 	sqlite3.ErrPerm:     "make the file and its file system writable",

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestExplainFileOwner checks that no remedy names root as the owner of a file that belongs to another user: the
-// watcher's repository belongs to SlurmUser, and a repository that `caelum repo` created belongs to the user of that
-// command.
+// TestExplainFileOwner checks that no remedy names root as the owner of a file that belongs to another user. For
+// example, the watcher's repository belongs to SlurmUser, and a repository that `caelum repo` created belongs to the
+// user of that command.
 func TestExplainFileOwner(t *testing.T) {
 	k := Kind{Name: "repository"}
 	denied := map[syscall.Errno]bool{syscall.EACCES: true, syscall.EPERM: true, syscall.ENOENT: false}

@@ -15,8 +15,8 @@ func Sized(j slurm.Job) bool {
 	return len(mig) == 1 && Has(j.AdminComment, Size+mig[0].Type)
 }
 
-// Learned returns the run time of the job that earlier runs predict, at most its time limit, or 0 if there is no
-// prediction.
+// Learned returns the run time of the job that earlier runs predict, or 0 if there is no
+// prediction. The result never exceeds the job's time limit.
 func Learned(j slurm.Job) time.Duration {
 	seconds, err := strconv.ParseUint(Value(j.AdminComment, RunTime), 10, 31)
 	if err != nil {
@@ -29,7 +29,8 @@ func Learned(j slurm.Job) time.Duration {
 	return learned
 }
 
-// Expected returns the expected run time of the job: the learned time, else its time limit, or 0 if both are unknown.
+// Expected returns the expected run time of the job: the learned time, otherwise the time limit, or
+// 0 if both are unknown.
 func Expected(j slurm.Job) time.Duration { return cmp.Or(Learned(j), j.TimeLimit) }
 
 // ExpectedEnd returns the time at which a running job is expected to end, according to its earlier runs. If there are

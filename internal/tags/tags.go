@@ -1,6 +1,6 @@
-// Package tags defines the tags that Caelum writes into a job's admin_comment, and what they say about a job. Package
-// slurm reads and writes the comment as plain text. job_submit.lua and the agents write the tags; docs/internals.md,
-// "Tags in admin_comment", lists which of them writes which tag.
+// Package tags defines the tags that Caelum writes into a job's admin_comment, and interprets them. Package slurm
+// reads and writes the comment as plain text. job_submit.lua and the agents write the tags; docs/internals.md, "Tags
+// in admin_comment", lists which of them writes which tag.
 //
 // Files:
 //

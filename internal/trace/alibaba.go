@@ -11,11 +11,11 @@ import (
 // pod is a row of the pod lists of Alibaba's gpu-v2023 trace (openb_pod_list_*.csv).
 type pod struct {
 	name             string
-	gpus, milli      float64 // milli: thousandths of each GPU
+	gpus, milli      float64 // thousandths of each GPU
 	created, deleted float64 // seconds
 }
 
-// readPods reads a pod list. A duplicate name is an error.
+// readPods reads a pod list. It returns an error if two pods have the same name.
 func readPods(file string, r io.Reader) ([]pod, error) {
 	t, err := openTable(file, r, commas, "name", "num_gpu", "gpu_milli", "creation_time", "deletion_time")
 	if err != nil {
@@ -113,7 +113,7 @@ func (w *Workload) withoutOutliers(pods []pod) []pod {
 
 // GRMU reads a pod list as the GRMU paper does (arXiv 2502.01909). It leaves out outliers, pods with several GPUs, and
 // pods that were deleted before they were created. The request of a pod, divided by the largest request of any pod,
-// becomes the profile with the nearest share. Pods without a GPU count as a share of 0.
+// becomes the profile with the nearest share. Pods without a GPU have the share 0.
 func GRMU(file string, r io.Reader) (*Workload, error) {
 	pods, err := readPods(file, r)
 	if err != nil {

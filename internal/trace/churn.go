@@ -15,7 +15,7 @@ var (
 	churnUnits    = [6]float64{1, 2, 2, 4, 4, 8}
 )
 
-// Mixes are the four mixes on which policies are compared.
+// Mixes contains the four mixes with which policies are compared.
 var Mixes = []struct {
 	Name string
 	Mix  Mix

@@ -10,9 +10,9 @@ import (
 
 // MISO creates a workload from the measurements that were published with the MISO paper (arXiv 2207.11428): a list of
 // training jobs (model with batch size, number of iterations), and the duration of an iteration of each model on each
-// profile of an A100-40GB. A job can run on every profile on which it was measured; the other profiles had too little
-// memory. The list contains no submission times. The times between jobs are therefore exponentially distributed with
-// the mean every, in seconds. If every is 0, all jobs are submitted at the same time.
+// profile of an A100-40GB. A job can run on every profile on which it was measured; the other profiles have too
+// little memory. The list contains no submission times. The times between jobs are therefore exponentially
+// distributed with the mean every, in seconds. If every is 0, all jobs are submitted at the same time.
 func MISO(
 	jobsFile string,
 	jobs io.Reader,

@@ -21,8 +21,8 @@ var SacctColumns = []string{
 
 // Sacct reads a site's own jobs from the output of sacct -P. If a job's allocation names a profile (gres/mig:2g.10gb,
 // or gres/gpu:a100_2g.10gb of Slurm's own MIG support), the job needs its allocation. Otherwise it needs the smallest
-// profile that holds the largest memory and utilisation of its steps. If these values are missing, the job needs a
-// whole GPU.
+// profile that holds the largest memory and utilisation of its steps. If these values are missing, Sacct assumes that
+// the job needs a whole GPU.
 //
 // The submission is the time at which the job became eligible, so that only waits caused by Slurm count. The duration
 // is the measured run time. A job that began before it was eligible did not wait. Every task of an array and every
@@ -38,7 +38,7 @@ func Sacct(file string, r io.Reader) (*Workload, error) {
 		return nil, err
 	}
 	w := &Workload{}
-	at := map[string]int{} // job -> index in Jobs, or -1 if left out
+	at := map[string]int{} // for each job, its index in Jobs, or -1 if it was left out
 	err = t.each(func() error {
 		id, step, isStep := strings.Cut(t.text("JobID"), ".")
 		if id == "" {
@@ -165,7 +165,7 @@ type allocation struct {
 	gpus    int
 	profile string
 	nodes   int
-	unclear string // why the profile cannot be determined
+	unclear string // the reason why the profile cannot be determined
 }
 
 func allocated(tres string) (a allocation, err error) {
@@ -199,7 +199,7 @@ func allocated(tres string) (a allocation, err error) {
 		}
 	}
 	profiles := own
-	if len(cut) > 0 { // then gres/gpu counts slots
+	if len(cut) > 0 { // because gres/gpu counts slots in this case
 		profiles = cut
 	}
 	for a.profile, a.gpus = range profiles {
@@ -215,7 +215,7 @@ func allocated(tres string) (a allocation, err error) {
 	return a, nil
 }
 
-// uses raises the job's memory and utilisation to those of a step if the step used more.
+// uses increases the job's memory and utilisation to those of a step if the step used more.
 func (j *Job) uses(tres string) error {
 	for _, item := range strings.Split(tres, ",") {
 		name, value, _ := strings.Cut(item, "=")

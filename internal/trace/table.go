@@ -19,7 +19,7 @@ type table struct {
 	columns map[string]int
 	row     []string
 	line    int
-	seen    map[string]int // name -> line number
+	seen    map[string]int // the line number of each name
 }
 
 // rows returns the next row and its line number. The row is valid until the next call.

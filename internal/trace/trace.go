@@ -14,7 +14,7 @@ type Job struct {
 	ID       string
 	Submit   float64 // seconds since the beginning of the workload
 	Duration float64 // run time in seconds; if Speed is set, the run time on a whole GPU
-	Limit    float64 // time limit in seconds; 0: unknown
+	Limit    float64 // the time limit in seconds; 0 if unknown
 
 	// Profile is the GPU instance that the job needs. If Profile is empty, the job needs these shares of a GPU's
 	// compute and memory, from 0 to 1, and MemoryMiB.
@@ -28,8 +28,8 @@ type Job struct {
 	// Slowest is the lowest acceptable speed, from 0 to 1.
 	Slowest float64
 
-	Slices int // the number of slices, all at the same time; 0 is 1
-	Nodes  int // the number of nodes for these slices; 0 is 1
+	Slices int // the number of slices, all at the same time; 0 means 1
+	Nodes  int // the number of nodes for these slices; 0 means 1
 
 	Waited float64 // the true wait in seconds; 0 if unknown
 }
@@ -94,12 +94,13 @@ func (j Job) Takes(profile string) float64 { return j.Duration / j.SpeedOn(profi
 type Workload struct {
 	Jobs []Job // in the order of submission
 	Left []Left
-	// Assumed counts the jobs that are assumed to need whole GPUs because their usage was not measured. Several counts
-	// the jobs with several GPUs, for which only the total usage is known.
+	// Assumed is the number of jobs that are assumed to need whole GPUs because their usage was
+	// not measured. Several is the number of jobs with several GPUs, for which only the total
+	// usage is known.
 	Assumed, Several int
 }
 
-// Left counts the jobs of a file that were left out for one reason.
+// Left is the number of jobs in a file that were left out for one reason.
 type Left struct {
 	Reason string `json:"reason"`
 	Jobs   int    `json:"jobs"`

@@ -15,17 +15,17 @@ import (
 
 // Path resolves the symbolic links of path, and checks the resulting file and every directory above it. Each must be
 // owned by root or one of owners, and must not be writable by group or others. Path returns the resolved path. The
-// caller must use the resolved path, since other users may be able to change links of path at any time.
+// caller must use the resolved path, because other users may be able to change the links in path at any time.
 //
-// A directory that others may write to is accepted in one case: it has the sticky bit (/tmp), it is owned by root or
-// one of owners, and the next component is a directory with such an owner. The kernel lets no other user remove or
-// rename such a directory, and directories cannot be hard links. A file directly in /tmp is refused.
+// Path accepts a directory that others may write to only in one case: it has the sticky bit (/tmp), it is owned by
+// root or one of owners, and the next component is a directory with such an owner. The kernel lets no other user
+// remove or rename such a directory, and directories cannot be hard links. Path rejects a file directly in /tmp.
 //
-// If an access control list gives others write access, the file mode shows that access as access of the group. Path
-// therefore refuses such a file too.
+// If an access control list gives others write access, the file mode shows that access as access of
+// the group. Path therefore rejects such a file too.
 //
-// The error names the component at fault and the command that corrects it. If the file does not exist, the error wraps
-// fs.ErrNotExist.
+// The error names the component that violates the rule and the command that corrects it. If the
+// file does not exist, the error wraps fs.ErrNotExist.
 func Path(path string, owners ...int) (string, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 
 const eve = 20001 // an ordinary user
 
-// paths are changes of a directory that holds etc/caelum.yaml.
+// paths contains changes to a directory that contains etc/caelum.yaml.
 var paths = []struct {
 	name   string
 	spoil  func(dir string)
 	owners []int
-	why    string // a part of the error; empty: the path is accepted
+	why    string // a part of the error; empty if the path is accepted
 }{
 	{name: "as installed", spoil: func(string) {}},
 	{name: "file of a user", spoil: func(d string) { chown(d+"/etc/caelum.yaml", eve) },
@@ -66,7 +66,8 @@ var paths = []struct {
 	}, why: "no such file"},
 }
 
-// TestPath builds a tree below a directory of root for each case, and changes one property of it.
+// TestPath checks Path with a directory tree that belongs to root. Each case changes one property
+// of the tree.
 func TestPath(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: it makes files of other users")

@@ -58,7 +58,7 @@ type Monitor struct {
 	repoFailed atomic.Bool   // the last call to the repository failed
 	tookOver   bool          // observations of an earlier agent were read; used by one goroutine
 	waiting    atomic.Int64  // summaries that are not yet stored in slurmdbd
-	dbdFailed  atomic.Bool   // slurmdbd's failure has been logged
+	dbdFailed  atomic.Bool   // a failure of slurmdbd has been logged
 	spoils     sync.Once     // logs once that another tool uses the accounting field
 }
 
@@ -77,14 +77,14 @@ func NewMonitor(o Options) *Monitor {
 func Monotonic() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		panic(err) // every Linux kernel has this clock
+		panic(err) // cannot fail, because every Linux kernel has this clock
 	}
 	return time.Duration(ts.Nano())
 }
 
 // Start samples the slices on these GPUs and stores the usage until ctx ends. The caller must then call finish, after
-// the last call of Begin and End. finish waits for the goroutines, but at most one second for the samplers, since the
-// sampler of a hanging GPU does not end. finish stores the observations for the next agent.
+// the last call of Begin and End. finish waits for the goroutines, but at most one second for the samplers, because
+// the sampler of a hanging GPU does not end. finish stores the observations for the next agent.
 func (m *Monitor) Start(ctx context.Context, gpus []int) (finish func()) {
 	samplersEnd := m.startSamplers(ctx, gpus)
 	var tasks sync.WaitGroup
@@ -127,8 +127,9 @@ func (m *Monitor) Begin(l api.Lease, model string, held []Slice) {
 	m.storeSoon()
 }
 
-// End ends the observation of a job's run, and queues the run for the repository. If gone is set, the epilog did not
-// run and the end time of the run is unknown. The time of the last sample then counts as the end.
+// End ends the observation of a job's run, and queues the run for the repository. If gone is set,
+// the epilog did not run and the end time of the run is unknown. The end is then the time of the
+// last sample.
 func (m *Monitor) End(job uint32, gone bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -31,8 +31,8 @@ func backoff(tries int) time.Duration {
 }
 
 // recorder reads from slurmdbd how runs ended, and writes their summaries into slurmdbd, one call at a time. A summary
-// counts as recorded when a later call reads it back, because the agents of two nodes may write the field of the same
-// job at the same time, and slurmdbd keeps only the last text.
+// is treated as recorded only when a later call reads it back, because the agents of two nodes may write the field of
+// the same job at the same time, and slurmdbd keeps only the last text.
 func (m *Monitor) recorder(ctx context.Context) {
 	wait := firstPause // the outbox may contain runs from before the agent's start
 	for {
@@ -57,7 +57,8 @@ func (m *Monitor) recordDue(ctx context.Context) time.Duration {
 			break
 		}
 		if err := m.record(ctx, due[0]); err != nil {
-			// The first attempts are not logged, since the end of a run may reach slurmdbd late.
+			// The first attempts are not logged, because the end of a run may reach
+			// slurmdbd late.
 			if due[0].Tries >= 2 && !m.dbdFailed.Swap(true) {
 				m.Log.WithError(err).
 					WithField("job", due[0].Run.Job).
@@ -92,7 +93,7 @@ func (m *Monitor) record(ctx context.Context, p Pending) error {
 		}
 		return why
 	}
-	field := cmp.Or(m.Field, slurm.AdminComment) // without Options.Field the field is only read
+	field := cmp.Or(m.Field, slurm.AdminComment) // without Options.Field, the recorder only reads the field
 	records, err := m.accounting.RecordsOf(ctx, field, p.Run.Job)
 	if err != nil || len(records) == 0 {
 		return postpone(false, err)

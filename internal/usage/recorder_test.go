@@ -248,7 +248,8 @@ func TestTwoRecorders(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The text of the first write is lost, since the second agent reads before and writes after it.
+	// The text of the first write is lost, because the second agent reads before and writes
+	// after it.
 	lost := false
 	d.Wrote = func() {
 		if !lost {

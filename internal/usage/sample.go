@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Each GPU has its own sampler goroutine, since a call to a hanging GPU does not return. No lock is held during a call
-// to the driver. No final sample is taken when a slice is released: when the epilog runs, the job's processes have
-// ended and their memory is free.
+// Each GPU has its own sampler goroutine, because a call to a hanging GPU does not return. No lock is held during a
+// call to the driver. No final sample is taken when a slice is released: when the epilog runs, the job's processes
+// have ended and their memory is free.
 
 // startSamplers starts a sampler for each of these GPUs. The returned function waits for the samplers to end, for at
 // most a second.

@@ -21,7 +21,8 @@ type sliceUsage struct {
 	Bins    [usageBins]uint32
 	// PeakMiB is the exact highest memory in use. LastMiB and LastUtil are the values of the last sample.
 	PeakMiB, LastMiB, LastUtil float64
-	// Most is the highest number of processes in any sample. Last is the number in the last sample.
+	// Most is the highest number of processes in any sample. Last is the number of processes in
+	// the last sample.
 	Most, Last int
 	// Busy is the sum of the utilisation values. BusySamples is the number of samples that had such a value.
 	Busy        float64

@@ -43,7 +43,7 @@ func TestUsageQuantiles(t *testing.T) {
 	}
 }
 
-// TestUsageUtil checks that a sample without a utilisation does not count in the mean.
+// TestUsageUtil checks that the mean ignores samples without a utilisation.
 func TestUsageUtil(t *testing.T) {
 	u := &sliceUsage{MemoryMiB: 1000}
 	for _, util := range []float64{-1, 0.2, -1, 0.6} {
@@ -57,7 +57,8 @@ func TestUsageUtil(t *testing.T) {
 	}
 }
 
-// FuzzParseObservation checks that parseObservation refuses a text, or returns an observation that can be continued.
+// FuzzParseObservation checks that parseObservation either returns an error or an observation that
+// can be continued.
 func FuzzParseObservation(f *testing.F) {
 	u := &sliceUsage{MemoryMiB: 1000, UUID: "MIG-1", Profile: "1g.5gb"}
 	u.add(gpu.Use{MemoryMiB: 10, Util: 0.5})

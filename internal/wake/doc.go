@@ -2,15 +2,15 @@
 // data. The watcher sends them to agents, and agents send them to the watcher. They may be lost.
 //
 // A datagram contains the sender's name, the receiver's name and a time, with an HMAC-SHA256 under the site's key. A
-// receiver accepts a datagram once, and only under these conditions: The MAC is correct, and the datagram names this
-// receiver. The time in the datagram is within 30 seconds of the receiver's clock, later than the receiver's start, and
-// later than the time in the last datagram of the same sender. The datagram comes from an address of the sender. A
-// captured datagram therefore has no effect after its first arrival, and a forged datagram costs the receiver only one
-// computation of a MAC. If the clocks differ by more than 30 seconds, receivers reject all datagrams, and agents poll
-// instead.
+// receiver accepts a datagram only once, and only under the following conditions. The MAC is correct, and the datagram
+// names this receiver. The time in the datagram is within 30 seconds of the receiver's clock, later than the receiver's
+// start, and later than the time in the last datagram of the same sender. The datagram comes from an address of the
+// sender. A captured datagram therefore has no effect after its first arrival, and a forged datagram costs the receiver
+// only one computation of a MAC. If the clocks differ by more than 30 seconds, receivers reject all datagrams, and
+// agents poll instead.
 //
-// The package also limits the reactions to datagrams: at most 20 in a burst and after that two per second. A pause
-// between reactions doubles while the reactions change nothing.
+// The package also limits the reactions to datagrams: at most 20 in a burst, and then two per
+// second. A pause between reactions doubles while the reactions change nothing.
 //
 // Files:
 //

@@ -71,7 +71,7 @@ func Locate(path string, owners ...uint32) (string, error) {
 	return filepath.Join(dir, filepath.Base(path)), nil
 }
 
-// CheckKey returns an error with a remedy unless the type, owner and mode of a key file are right.
+// CheckKey returns an error with a remedy if the type, owner or mode of a key file is wrong.
 func CheckKey(path string, info fs.FileInfo, owners ...uint32) error {
 	owner := info.Sys().(*syscall.Stat_t).Uid
 	switch {

@@ -19,10 +19,10 @@ const Watcher = "watcher/"
 
 const (
 	burst         = 20                     // reactions without delay
-	every         = 500 * time.Millisecond // per reaction after a burst
-	firstPause    = 100 * time.Millisecond // after one reaction that changed nothing
+	every         = 500 * time.Millisecond // the time per reaction after a burst
+	firstPause    = 100 * time.Millisecond // the pause after one reaction that changed nothing
 	slowdown      = 4                      // a pause is at least this many times the duration of the reaction
-	lookupTimeout = 2 * time.Second        // for the addresses of a sender
+	lookupTimeout = 2 * time.Second        // the time limit for finding the addresses of a sender
 )
 
 // Sender sends datagrams under one name.
@@ -65,8 +65,9 @@ type Listener struct {
 	Hosts func(sender string) []string
 	// MaxPause limits the pause after reactions that have no effect or take a long time.
 	MaxPause time.Duration
-	// Refused is called for refused datagrams, at most once a minute. Its arguments are the number of datagrams that
-	// were refused since the last call, and the origin and the reason of the last refusal.
+	// Refused is called for rejected datagrams, at most once a minute. Its arguments are the
+	// number of datagrams that were rejected since the last call, the origin of the last one,
+	// and the reason for its rejection.
 	Refused func(n int, from netip.AddrPort, reason string)
 }
 
@@ -150,14 +151,14 @@ func (l *Listener) receive(ctx context.Context, conn *net.UDPConn, notified chan
 	}
 }
 
-// acceptor accepts or refuses datagrams in the order of their arrival.
+// acceptor accepts or rejects datagrams in the order of their arrival.
 type acceptor struct {
 	*Listener
 	start time.Time
-	last  map[string]int64 // by sender: the time in its last accepted datagram
+	last  map[string]int64 // for each sender, the time in its last accepted datagram
 }
 
-// accept returns the reason for refusing a datagram, or "" if the datagram is accepted.
+// accept returns the reason for rejecting a datagram, or "" if the datagram is accepted.
 func (a *acceptor) accept(ctx context.Context, data []byte, from netip.Addr, now time.Time) string {
 	d, ok := a.Key.open(data)
 	at := time.Unix(0, d.at)

@@ -100,7 +100,7 @@ func TestListen(t *testing.T) {
 	began := time.Now()
 	reactions, refused := run(t, at, true)
 	sender := &Sender{Key: key, Name: "watcher/ctl", Address: "127.0.0.1"}
-	for reactions.Load() == 0 { // it may not listen yet
+	for reactions.Load() == 0 { // because the receiver may not listen yet
 		if err := sender.Send("n1", "127.0.0.1", at); err != nil {
 			t.Log(err)
 		}
@@ -155,7 +155,8 @@ func TestBackOff(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		sender.Send("n1", "127.0.0.1", at)
 	}
-	// At 0, 100, 300, 700 ms and so on; without the pauses, the whole burst of 20.
+	// The reactions are at 0, 100, 300, 700 ms and so on. Without the pauses, there would be a
+	// burst of 20.
 	n, most := int(reactions.Load()), 1
 	for at := firstPause; at < time.Since(began); at = 2*at + firstPause {
 		most++

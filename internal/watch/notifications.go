@@ -31,7 +31,7 @@ func (c *notifications) next(snapshot plan.Snapshot) (notify []slurm.Node) {
 	p := v.Plan()
 	c.unresponsive.Record(v, p, "", snapshot.At)
 	c.unstarted.Record(v, p, snapshot.At)
-	release := map[string]string{} // by node: the held jobs to release, whose slices may already be offered
+	release := map[string]string{} // for each node, the held jobs to release; their slices may already be offered
 	for k, spots := range p.Spots {
 		if spots != nil && eligible.Releasable(v.Waiting[k], snapshot.At) {
 			for _, name := range v.On(spots) {

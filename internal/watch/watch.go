@@ -26,8 +26,8 @@ type Config struct {
 	WakePort    int           // the UDP port of agents and watcher
 	Address     string        // the address at which the watcher listens; if empty, all addresses of the host
 	Name        string        // the name of this host
-	Key         wake.Key      // if nil, the watcher sends and accepts no datagrams
-	Interval    time.Duration // between readings without a notification or a submission
+	Key         wake.Key      // the key; if nil, the watcher sends and accepts no datagrams
+	Interval    time.Duration // the time between readings without a notification or a submission
 	Policy      place.Policy  // the policy of the agents
 }
 
@@ -48,7 +48,7 @@ type Watcher struct {
 	notifications notifications
 	sender        wake.Sender
 	sent          atomic.Int64                      // datagrams sent
-	hosts         atomic.Pointer[map[string]string] // by node: its address in slurmctld
+	hosts         atomic.Pointer[map[string]string] // the address of each node in slurmctld
 }
 
 // New returns a watcher. slurmctld and the trigger file need not be available yet.
@@ -142,7 +142,7 @@ func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
 		case published <- struct{}{}:
 		case <-ctx.Done():
 		}
-		now := w.sent.Load() // counts earlier reactions; Run has not sent the datagrams of this reaction yet
+		now := w.sent.Load() // the number of earlier reactions; Run has not sent the datagrams of this one yet
 		changed := now != seen
 		seen = now
 		return changed

@@ -147,15 +147,15 @@ func TestPublicationNotifiesAnAgent(t *testing.T) {
 	t.Error("no agent was notified")
 }
 
-// TestWatcherGoesOn checks that the watcher continues after slurmctld has not answered and the trigger file has been
-// removed.
+// TestWatcherGoesOn checks that the watcher continues although slurmctld has not answered and the
+// trigger file was removed.
 func TestWatcherGoesOn(t *testing.T) {
 	conn, port := agent(t)
 	q := &queue{node: settled([]slurm.Node{node(t, "127.0.0.1", "", "mig:closed:28", "")})[0], fails: true}
 	path := run(t, q, port)
 	os.Remove(path)
 	q.set(func() { q.waiting, q.fails = []slurm.Waiting{job(t, 1, "mig:7g.40gb:1")}, false })
-	notified(t, conn) // at the next attempt
+	notified(t, conn) // the watcher re-creates the file at its next attempt
 	q.set(func() { q.waiting = []slurm.Waiting{job(t, 2, "mig:1g.10gb:4")} })
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {
@@ -173,7 +173,7 @@ func TestSlowReading(t *testing.T) {
 	path := run(t, q, port)
 	q.set(func() { q.waiting, q.hangs = []slurm.Waiting{job(t, 1, "mig:7g.40gb:1")}, 0 })
 	trigger(t, path)
-	notified(t, conn) // within 20 s; four times the duration of the first reading is 24 s
+	notified(t, conn) // less than 20 s, although four times the duration of the first reading is 24 s
 }
 
 // TestNoFolder checks that a missing directory of the trigger file is an error.

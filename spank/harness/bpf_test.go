@@ -77,7 +77,7 @@ func openStep(t *testing.T) *os.File {
 var attrOf = regexp.MustCompile(`(?m)^\s*(?:static )?(?:union bpf_attr|struct bpf_prog_info) \w+\s*[;=,].*`)
 
 // TestAttributesCleared checks that each variable of a type in attrOf is declared with CLEARED. An initializer of a
-// union need not clear the bytes beyond the named member, and gcc 15 does not clear them. The kernel then refuses the
+// union need not clear the bytes beyond the named member, and gcc 15 does not clear them. The kernel then rejects the
 // command with EINVAL. To detect this with every gcc, bpf_check is compiled so that uninitialized bytes are never 0.
 func TestAttributesCleared(t *testing.T) {
 	for _, path := range []string{"../bpf.c", "c/bpf_check.c"} {
@@ -127,7 +127,8 @@ func bpfCheck(t *testing.T, cgroup *os.File, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// checkAccess opens both devices as a user in every job. Each job must be able to open its own device only.
+// checkAccess opens both devices as a user in every job. Each job must be able to open only its own
+// device.
 func checkAccess(t *testing.T, path string, jobs int) {
 	t.Helper()
 	if n := bpfCheck(t, nil, "programs", path); n != "1" {
@@ -146,11 +147,11 @@ func checkAccess(t *testing.T, path string, jobs int) {
 	}
 }
 
-// device returns the device that checkAccess expects a job to have.
+// device returns the device that checkAccess assigns to a job.
 func device(job int) string { return []string{"1:9", "1:8"}[job%2] }
 
-// TestScopeLocked checks that the plugin does not wait for the lock of the scope, which every user can take until the
-// first task has started, and that users cannot lock the scope afterwards.
+// TestScopeLocked checks that the plugin does not wait for the lock of the scope, which every user
+// can hold until the first task has started, and that users cannot lock the scope afterwards.
 func TestScopeLocked(t *testing.T) {
 	path := bpfScope(t, 2)
 	dir, err := os.Open(path)

@@ -40,7 +40,7 @@ func (a *agent) note(format string, args ...any) string {
 	return a.mode
 }
 
-// calls returns the logged requests since the previous call of calls.
+// calls returns the requests that were logged since the previous call of calls.
 func (a *agent) calls() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -50,7 +50,7 @@ func (a *agent) calls() []string {
 }
 
 func (a *agent) Lease(ctx context.Context, job uint32, r api.LeaseRequest) (*api.Lease, error) {
-	r.Wait = math.Ceil(r.Wait) // the fraction depends on the speed of the machine
+	r.Wait = math.Ceil(r.Wait) // because the fraction depends on the speed of the machine
 	switch a.note("agent: lease %d %+v", job, r) {
 	case "later":
 		return nil, api.NotNow("slurmctld does not answer")
@@ -157,7 +157,7 @@ func (n *node) runScript(script string, words []string, cgroup *os.File) string 
 	return strings.NewReplacer(names...).Replace(text)
 }
 
-// TestPlugin runs the scripts of testdata/plugin. Commands:
+// TestPlugin runs the scripts in testdata/plugin, which contain these commands:
 //
 //	agent MODE        sets the agent's behaviour: ok, later (503), broken (500), hang, down
 //	lease [uid=N]     writes the job's lease file, or removes the file if there is no text

@@ -30,8 +30,9 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
-// TestLease parses the texts of testdata/lease.txt with the address and undefined-behaviour sanitizers. The argument
-// "cut" removes the last newline. \x00, \x1b, \t and \r in a text are replaced by that byte.
+// TestLease parses the texts in testdata/lease.txt with the address and undefined-behaviour
+// sanitizers. The argument "cut" removes the last newline. \x00, \x1b, \t and \r in a text are
+// replaced by that byte.
 func TestLease(t *testing.T) {
 	program(t, "lease_check")
 	datadriven.RunTest(t, "testdata/lease.txt", func(t *testing.T, d *datadriven.TestData) string {

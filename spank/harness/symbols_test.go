@@ -50,8 +50,8 @@ func TestSymbolsAreThoseOfTheVersionScript(t *testing.T) {
 	}
 }
 
-// TestPluginNeedsNothingButLibc checks that the plugin depends on libc only, and in particular on no Go object. Slurm's
-// functions stay undefined.
+// TestPluginNeedsNothingButLibc checks that the plugin depends only on libc, and in particular on
+// no Go object. Slurm's functions remain undefined.
 func TestPluginNeedsNothingButLibc(t *testing.T) {
 	out, err := exec.Command("readelf", "-d", program(t, "spank_caelum.so")).Output()
 	if err != nil {

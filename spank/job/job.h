@@ -5,8 +5,8 @@
 #include <stdint.h>
 
 /*
- * The version of the interface between the C plugin and the Go object. Raise it with every change of this header: the
- * two files are installed one after the other, and a node with two different versions must report an error.
+ * The version of the interface between the C plugin and the Go object. Increment it with every change of this header,
+ * because the two files are installed one after the other, and a node with two different versions must report an error.
  */
 #define CAELUM_JOB_ABI 1
 

@@ -77,8 +77,8 @@ func prolog(c call) error {
 	)
 }
 
-// maxReserve limits the part of the prolog's time that is reserved for the agent's last answer, in which the agent
-// refuses or requeues the job.
+// maxReserve limits the part of the prolog's time that is reserved for the agent's last answer,
+// with which the agent rejects or requeues the job.
 const maxReserve = 5 * time.Second
 
 // retrySeconds returns the number of seconds for which the agent may still answer "not now". A quarter of the prolog's
@@ -103,8 +103,9 @@ func epilog(c call) error {
 	return nil
 }
 
-// within repeats f until it succeeds, fails permanently, or the deadline has passed. Slurm's own limit cannot be used:
-// there is none by default, and at the limit Slurm kills the process within 10 ms.
+// within repeats f until it succeeds, fails permanently, or the deadline has passed. Slurm's own
+// time limit cannot be used, because there is none by default, and because Slurm kills the process
+// within 10 ms when the limit is reached.
 func within(seconds int, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(seconds)*time.Second)
 	defer cancel()

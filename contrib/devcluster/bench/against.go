@@ -10,8 +10,8 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// rounds is the number of times that benchAgainst alternates between the two builds. It alternates so that a busy
-// period of the machine affects both builds.
+// rounds is the number of times that benchAgainst alternates between the two builds. Because of the
+// alternation, a busy period of the machine affects both builds.
 const rounds = 4
 
 // alone is the number of jobs that serveAlone runs.
@@ -27,8 +27,8 @@ func serveAlone(ctx context.Context, c *cluster.Cluster) error {
 	return gone(ctx, c, time.Second)
 }
 
-// benchAgainst compares this build with another one: sbatch and a step with the plugin of each build, and prologs with
-// the agent of each build. other is the folder of the other build.
+// benchAgainst compares this build with the build in the folder other. It measures sbatch and a
+// step with the plugin of each build, and prologs with the agent of each build.
 func benchAgainst(ctx context.Context, other string) error {
 	other, err := filepath.Abs(other)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 
 const leases = 200
 
-// options select the measurements. A number of 0 omits a measurement.
+// options select the measurements. If a number is 0, the measurement is omitted.
 type options struct {
 	paired      pairing
 	pairs       int

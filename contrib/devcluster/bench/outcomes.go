@@ -11,7 +11,8 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// report prints the row of a scenario, from the times of slurmctld's log, which are in milliseconds.
+// report prints the row of a scenario. It uses the times in slurmctld's log, which are in
+// milliseconds.
 func (s scenarios) report(ctx context.Context, scenario string, c *cluster.Cluster, work []*submission) error {
 	log, err := c.Log("slurmctld")
 	if err != nil {

@@ -28,7 +28,7 @@ func benchRPCs(ctx context.Context, nodes int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, down()) }()
-	time.Sleep(30 * time.Second) // until all agents have published and read the offers of the others
+	time.Sleep(30 * time.Second) // until every agent has published and has read the offers of the other agents
 	fmt.Printf("\nThe requests of %d nodes to slurmctld:\n", nodes)
 	if err := asked(ctx, c, "at rest, two minutes", 2*time.Minute, nil); err != nil {
 		return err
@@ -59,8 +59,8 @@ var rpcLine = regexp.MustCompile(
 	`(?m)^\s+(REQUEST_\S+|MESSAGE_\S+)\s+\(\s*\d+\) count:(\d+)\s+ave_time:(\d+)\s+total_time:(\d+)`,
 )
 
-// asked prints slurmctld's statistics of the requests in a period of length d. If do is not nil, asked calls do
-// repeatedly in that period.
+// asked prints slurmctld's statistics of the requests that it received in a period of length d. If
+// do is not nil, asked calls do repeatedly in this period.
 func asked(ctx context.Context, c *cluster.Cluster, what string, d time.Duration, do func() error) error {
 	if _, stderr, err := c.Exec(ctx, "root", "sdiag", "--reset"); err != nil {
 		return fmt.Errorf("%w: %s", err, stderr)

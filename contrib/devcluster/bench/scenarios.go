@@ -29,7 +29,8 @@ type scenarios struct {
 	mixed bool
 }
 
-// board is a part of the cluster: the nodes of one GPU model, and the jobs for them.
+// board is the part of the cluster with one GPU model. It contains the nodes of this model and the
+// jobs for them.
 type board struct {
 	*mig.Model
 	nodes  []string
@@ -133,8 +134,9 @@ func (s scenarios) boards() (all []*board, err error) {
 // limit returns a job's time limit in seconds. It is a whole number of minutes, as Slurm requires.
 func limit(j trace.Job) float64 { return 60 * math.Ceil((j.Duration+1)/60) }
 
-// asks returns the profile that a job requests. This is the profile that the job needs, or with fixed layouts the
-// smallest sufficient profile in the layouts.
+// asks returns the profile that a job requests. With fixed layouts, this is the smallest profile in
+// the layouts that has enough resources for the job. Otherwise it is the profile that the job
+// needs.
 func (b *board) asks(scenario string, j trace.Job) (string, error) {
 	p, _ := b.ProfileIndex(j.Profile)
 	need := b.Profiles[p]
@@ -163,7 +165,8 @@ func (b *board) asks(scenario string, j trace.Job) (string, error) {
 	}).Name, nil
 }
 
-// fixed returns the constant GRES of the k-th node of the GPU model.
+// fixed returns the Gres of the k-th node of the GPU model in slurm.conf. No agent changes this
+// value.
 func (b *board) fixed(scenario string, k, gpus int) string {
 	layouts := b.static.Deal(len(b.nodes) * gpus)[k*gpus : (k+1)*gpus]
 	if scenario == "whole" {
@@ -238,7 +241,7 @@ func (s scenarios) run(ctx context.Context, scenario string, boards []*board) (e
 	return s.report(ctx, scenario, c, work)
 }
 
-// submission is a job of the trace and the result of its submission.
+// submission describes a job of the trace and the result of its submission.
 type submission struct {
 	at      time.Duration
 	args    []string
@@ -275,7 +278,8 @@ func (s scenarios) submissions(scenario string, boards []*board) (all []*submiss
 	return all, nil
 }
 
-// onOffer returns whether a slice of the profile is free on any node, according to slurmctld's counts.
+// onOffer reports whether a slice of the profile is free on any node, according to slurmctld's
+// counts.
 func onOffer(ctx context.Context, c *cluster.Cluster, profile string) (bool, error) {
 	out, stderr, err := c.Exec(ctx, "root", "scontrol", "-d", "show", "node")
 	if err != nil {

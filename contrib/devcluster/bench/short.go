@@ -16,7 +16,7 @@ import (
 var shortWays = []struct {
 	name    string
 	noAgent bool
-	gres    string // GRES of the node, if no agent writes it
+	gres    string // Gres of the node if no agent runs
 	ask     string
 }{
 	{"gres/gpu alone", true, "gpu:a100:28", "--gres=gpu:1"},
@@ -24,8 +24,8 @@ var shortWays = []struct {
 	{"caelum", false, "", "--gres=gpu:1,mig:1g.5gb:1"},
 }
 
-// shortLoads are the loads: the duration of the jobs in seconds, and whether they are one array or separate
-// submissions.
+// shortLoads contains the loads. A load consists of the duration of the jobs in seconds, and
+// whether the jobs are tasks of one array or separate submissions.
 var shortLoads = []struct {
 	name    string
 	seconds int
@@ -36,8 +36,9 @@ var shortLoads = []struct {
 	{"2 s, one array", 2, true},
 }
 
-// benchShort measures the time from the first submission of a number of short jobs to the end of the last job. Each
-// round contains all clusters in random order. It prints the medians in seconds, and their ratios to static slices.
+// benchShort measures the time from the first submission of a number of short jobs to the end of
+// the last job. Each round contains all clusters in random order. benchShort prints the median
+// times in seconds and their ratios to the median with static slices.
 func benchShort(ctx context.Context, jobs, rounds int) (err error) {
 	var clusters []*cluster.Cluster
 	for _, way := range shortWays {
@@ -81,7 +82,8 @@ func benchShort(ctx context.Context, jobs, rounds int) (err error) {
 	return nil
 }
 
-// shortLogged matches submissions and ends of jobs, including array tasks.
+// shortLogged matches the lines of slurmctld's log about submissions and ends of jobs, including
+// array tasks.
 var shortLogged = regexp.MustCompile(
 	`(?m)^\[([^\]]+)\] .*?(_slurm_rpc_submit_batch_job:|_job_complete:) JobId=\S+ (?:InitPrio|done)`,
 )

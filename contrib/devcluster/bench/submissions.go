@@ -16,7 +16,7 @@ const (
 	learnedLines     = 10000
 )
 
-// submitWays are the configurations of slurmctld that benchSubmissions compares.
+// submitWays contains the configurations of slurmctld that benchSubmissions compares.
 var submitWays = []struct {
 	name    string
 	plugin  string // JobSubmitPlugins
@@ -28,9 +28,9 @@ var submitWays = []struct {
 }
 
 // benchSubmissions measures slurmctld's cost of a submission in each configuration with its own statistics (sdiag).
-// Each round contains all configurations in random order. The jobs are submitted held and cancelled afterwards. The
-// scripts have the maximum length that job_submit.lua hashes. The agent polls once an hour, so it does not read the
-// queue during the measurement.
+// Each round contains all configurations in random order. The jobs are submitted in the state held, and are
+// cancelled afterwards. The scripts have the maximum length that job_submit.lua hashes. The agent polls once an
+// hour, so it does not read the queue during the measurement.
 func benchSubmissions(ctx context.Context, each int) (err error) {
 	c, down, err := up(ctx, "poll_interval: 1h\n", cluster.Options{Nodes: 1, GPUs: 1})
 	if err != nil {
@@ -91,7 +91,7 @@ func benchSubmissions(ctx context.Context, each int) (err error) {
 	return nil
 }
 
-// compare prints the median difference of a and b over the rounds.
+// compare prints the median of the differences between a and b in the rounds.
 func compare(a, b []float64) {
 	var diff []float64
 	for i := range a {
@@ -134,8 +134,8 @@ func (s *submitter) prepare(ctx context.Context, plugin string, learned int) err
 	return err
 }
 
-// table writes a decision table of the next generation with the given number of lines about other scripts, a third of
-// each kind.
+// table writes a decision table of the next generation with the given number of lines. The lines
+// are about other scripts, and a third of the lines has each kind.
 func (s *submitter) table(ctx context.Context, learned int) error {
 	s.generation++
 	var b strings.Builder

@@ -55,7 +55,7 @@ func waits(ctx context.Context, pairs int, name, config string) (err error) {
 // offered and was not offered. For the latter it also contains the seconds to the publication of the offer.
 type waitTimes struct {
 	offered, other, published []float64
-	found                     int // jobs of the first kind whose profile slurmctld really showed
+	found                     int // jobs of the first kind whose profile slurmctld showed
 }
 
 // measure submits a job of each kind. The agent offers an idle GPU in parts, because small slices are requested twice
@@ -85,7 +85,7 @@ func (w *waitTimes) measure(ctx context.Context, c *cluster.Cluster) error {
 			return err
 		}
 		switch k {
-		case 0: // the whole GPU was used and released before, as in the other case
+		case 0: // the whole GPU was used and released before, as in the case of an offered profile
 			w.offered = append(w.offered, waited)
 		case 2:
 			w.other, w.published = append(w.other, waited), append(w.published, publishing)
@@ -110,7 +110,7 @@ func (w *waitTimes) print(name string) {
 	)
 }
 
-// gone polls the queue until there is no job.
+// gone waits until the queue contains no job.
 func gone(ctx context.Context, c *cluster.Cluster, every time.Duration) error {
 	for {
 		out, _, err := c.Exec(ctx, "root", "squeue", "-h")

@@ -30,10 +30,10 @@ type campaign struct {
 	submitted int
 	jobs      map[string]job     // by name
 	causes    map[string][]cause // by name
-	broken    []*breaking        // all faults, in the order in which they began
+	broken    []*breaking        // all faults, in the order in which they started
 	last      snapshot
 	total     map[string]int  // of gres/mig, by node
-	unadopted map[string]bool // nodes with a lost ledger whose instances have not all been adopted
+	unadopted map[string]bool // nodes that have lost their ledger and still have instances that were not adopted
 
 	work      sync.WaitGroup
 	clients   context.Context // the context of the srun processes of the round
@@ -53,10 +53,10 @@ type counts struct {
 	ends                               map[string]int
 }
 
-// errNothing is the error of a fault that finds nothing to break.
+// errNothing is the error of a fault that found nothing that it could break.
 var errNothing = errors.New("nothing to break")
 
-// newCampaign starts a cluster.
+// newCampaign starts a cluster and returns a campaign on this cluster.
 func newCampaign(ctx context.Context, o options) (*campaign, error) {
 	script, err := cluster.Script()
 	if err != nil {
@@ -90,7 +90,8 @@ func newCampaign(ctx context.Context, o options) (*campaign, error) {
 	return c, nil
 }
 
-// prepare makes the users' files and small disks for lease files, and reads the total of gres/mig of each node.
+// prepare makes the users' files, and small file systems for the lease files. It also reads the
+// total of gres/mig of each node.
 func (c *campaign) prepare() error {
 	for _, user := range users {
 		if err := os.WriteFile(filepath.Join(c.cluster.Dir, "home", user, "worker"), []byte(worker),
@@ -145,21 +146,24 @@ func (c *campaign) remember(j job) {
 	c.jobs[j.name] = j
 }
 
-// cause records an action of the campaign on a job before the action, with the end that the action explains.
+// cause records an action of the campaign on a job, and the end of a run that the action explains.
+// It must be called before the action.
 func (c *campaign) cause(name, end, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.causes[name] = append(c.causes[name], cause{time.Now(), end, why})
 }
 
-// active returns whether a fault of a part existed at some time between from and to, on the node or on all nodes.
+// active reports whether a fault of a part existed at some time between from and to, on the node or
+// on all nodes.
 func (c *campaign) active(part, node string, from, to time.Time) bool {
 	return slices.ContainsFunc(c.faultsIn(from, to), func(b *breaking) bool {
 		return slices.Contains(strings.Fields(b.part), part) && (node == "" || b.node == "" || b.node == node)
 	})
 }
 
-// had returns whether the named fault existed at some time between from and to. A fault of a node must be on this node.
+// had reports whether the named fault existed at some time between from and to. If the fault
+// affects a single node, it must have been on the given node.
 func (c *campaign) had(name, node string, from, to time.Time) bool {
 	return slices.ContainsFunc(
 		c.faultsIn(from, to),
@@ -219,10 +223,11 @@ func (c *campaign) watch(ctx context.Context) error {
 	return nil
 }
 
-// srunLimit is the time in which an srun must end after the last job has ended.
+// srunLimit is the time within which every srun must end after the last job has ended.
 const srunLimit = 5 * time.Second
 
-// round runs a storm, its calm, and the checks of the quiet cluster. When it returns, all jobs of the round have ended.
+// round runs a storm and its calm, and then checks the quiet cluster. When it returns, all jobs of
+// the round have ended.
 func (c *campaign) round(seed uint64) error {
 	began := time.Now()
 	c.time.add("round %d begins", c.counts.rounds+1)
@@ -254,7 +259,8 @@ func (c *campaign) round(seed uint64) error {
 	return c.ctx.Err()
 }
 
-// breakThings begins faults until ctx ends. When it returns, all faults have ended or are left to mend.
+// breakThings starts faults until ctx ends. When breakThings returns, each fault has ended, or mend
+// has to end it.
 func (c *campaign) breakThings(ctx context.Context, rng *rand.Rand) {
 	var each sync.WaitGroup
 	defer each.Wait()

@@ -81,7 +81,8 @@ func TestSliceWatch(t *testing.T) {
 	}
 }
 
-// TestSuspicionMustLast checks that a short suspicion, which the order of reads can cause, is not a finding.
+// TestSuspicionMustLast checks that a short suspicion is not a finding, because the order of the
+// reads can cause it.
 func TestSuspicionMustLast(t *testing.T) {
 	w := newSliceWatch(func(format string, args ...any) { t.Errorf(format, args...) })
 	n := node()
@@ -119,7 +120,7 @@ func TestOverlaps(t *testing.T) {
 	}
 }
 
-// TestLeftovers checks that leftovers reports everything that a job leaves on a node.
+// TestLeftovers checks that leftovers reports every kind of item that a job can leave on a node.
 func TestLeftovers(t *testing.T) {
 	n := node()
 	n.Other = []string{".new-1"}
@@ -300,7 +301,8 @@ func TestLaunchedBefore(t *testing.T) {
 	}
 }
 
-// TestSharedNodes checks that a component of a het job ends with the other component.
+// TestSharedNodes checks that a fault on the nodes of one component explains the end of the other
+// components of a het job.
 func TestSharedNodes(t *testing.T) {
 	c := &campaign{jobs: map[string]job{"set": {kind: "het"}, "array": {kind: "array"}}}
 	at := time.Unix(1e9, 0)
@@ -316,7 +318,8 @@ func TestSharedNodes(t *testing.T) {
 	}
 }
 
-// TestQueue parses slurmctld's answers. A job that waits only for slices is runnable, other jobs are not.
+// TestQueue parses slurmctld's answers. It checks that only the jobs that wait only for slices are
+// runnable.
 func TestQueue(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.Local)
 	line := func(id, rest string) string {

@@ -1,14 +1,15 @@
-// Command chaos runs random jobs of two users on a private Slurm cluster. Meanwhile it breaks daemons, disks and
-// emulated GPUs. It checks invariants by the state of the GPUs, the file system, the processes and sacct.
+// Command chaos runs random jobs of two users on a private Slurm cluster. Meanwhile it breaks
+// daemons, disks and emulated GPUs. It checks the invariants against the state of the GPUs, the
+// file system, the processes and the output of sacct.
 //
 //	make chaos SECONDS=300 SEED=7
 //	build/devcluster-chaos -list
 //	build/devcluster-chaos -seed 7 -seconds 300 -without idle-removed,het
 //
 // A campaign is a sequence of rounds. A round begins with a storm, in which jobs are submitted while faults begin and
-// end. Then every fault is mended, the remaining jobs end (the calm), and all remains of jobs must disappear (the
-// quiet). The seed determines jobs, faults and pauses. The speed of the machine determines which faults and jobs
-// coincide.
+// end. Then every fault is mended and the remaining jobs end (the calm). After that, no job may leave anything on the
+// nodes (the quiet). The seed determines the jobs, faults and pauses. Which faults and jobs coincide depends on the
+// speed of the machine.
 //
 // Files:
 //

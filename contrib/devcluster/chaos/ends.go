@@ -56,13 +56,14 @@ func expand(list string) (all []string) {
 	return all
 }
 
-// around extends the interval of a run, on both sides, within which a fault can have affected the run. slurmctld
-// detects a lost launch or node with a delay, and sacct's times are whole seconds.
+// around extends the interval of a run at both ends. A fault in the extended interval can have
+// affected the run: slurmctld detects a lost launch or node with a delay, and sacct's times are
+// whole seconds.
 const around = 12 * time.Second
 
-// A run that fails within stillborn of its start can be affected by a fault up to aftermath earlier: after the failure
-// of a node or slurmd during a run, slurmd may not run a prolog for the next run of that job, and slurmctld may not
-// allocate GRES to it (22.05.8).
+// If a run fails within stillborn of its start, its cause can be a fault up to aftermath earlier. After the failure of
+// a node or slurmd during a run, slurmd 22.05.8 may run no prolog for the job's next run, and slurmctld 22.05.8 may
+// allocate no GRES to it.
 const (
 	stillborn = 2 * time.Second
 	aftermath = 40 * time.Second
@@ -71,7 +72,7 @@ const (
 // judgeEnds checks every run of the round's jobs in sacct. Each end other than COMPLETED must have an explanation.
 func (c *campaign) judgeEnds(began time.Time) {
 	var runs []jobRun
-	for range 15 { // slurmdbd may be some seconds behind
+	for range 15 { // slurmdbd's records may be a few seconds old
 		runs = parseRuns(
 			c.tell(
 				"", "env", "SLURM_TIME_FORMAT=%s", "sacct", "-a", "-D", "-X", "-n", "-P", "-S", "now-1days", "-o",
@@ -114,8 +115,9 @@ func (c *campaign) judgeEnds(began time.Time) {
 	}
 }
 
-// launchedBefore returns whether a slurmd of the run had launched an earlier run with the same id, and slurmctld was
-// killed in between: 22.05.8 may lose the earlier run and reuse its id.
+// launchedBefore reports whether a slurmd of the run had launched an earlier run with the same id
+// and slurmctld was killed between the two launches. slurmctld 22.05.8 may then forget the earlier
+// run and reuse its id.
 func (c *campaign) launchedBefore(r jobRun) bool {
 	for _, node := range r.nodes {
 		log, err := c.cluster.Log("slurmd-" + node)
@@ -132,8 +134,8 @@ func (c *campaign) launchedBefore(r jobRun) bool {
 	return false
 }
 
-// launches returns the times at which slurmd launched a batch script or a first step of the job, according to its log.
-// From 25.11 on, the log has JobId= (_rpc_batch_job in req.c).
+// launches returns the times at which slurmd launched a batch script or a first step of the job,
+// according to its log. Since 25.11, the log has JobId= (_rpc_batch_job in req.c).
 func launches(log, id string) (at []time.Time) {
 	said := regexp.MustCompile(
 		`(?m)^\[(\S+)\] (?:Launching batch (?:job |JobId=)` + id + ` for|launch task StepId=` + id + `\.0 )`,
@@ -160,7 +162,8 @@ func (r jobRun) live() bool {
 	)
 }
 
-// ofRound returns whether a run belongs to the campaign and ended in the round that began at the given time.
+// ofRound reports whether a run belongs to the campaign and ended in the round that began at the
+// given time.
 func (c *campaign) ofRound(r jobRun, began time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -204,8 +207,8 @@ func (c *campaign) explain(r jobRun) string {
 	return ""
 }
 
-// requested returns the request, by a user or by the campaign, that explains the end of a run, or "" if there is no
-// such request.
+// requested returns the request of a user or of the campaign that explains the end of a run. It
+// returns "" if there is no such request.
 func requested(causes []cause, r jobRun) string {
 	const late = 2 * time.Second // sacct's times are whole seconds
 	// If a user cancels a job that is being requeued, the run becomes CANCELLED and keeps the time of the requeue as

@@ -13,31 +13,33 @@ import (
 // fault is a kind of fault.
 type fault struct {
 	name, does string
-	// part names the parts of the cluster that the fault uses exclusively, separated by spaces: slurmctld, slurmdbd,
-	// munged, watcher, or agent, slurmd, node, gpu, ledger, leases of one node. A part has at most one fault at a time.
+	// part names the parts of the cluster that the fault affects, separated by spaces. The
+	// parts are slurmctld, slurmdbd, munged and watcher, and on each node agent, slurmd, node,
+	// gpu, ledger and leases. Each part has at most one fault at a time.
 	part string
-	// begin breaks the part. end, if not nil, mends the part after shortest to longest seconds.
+	// begin breaks the part. If end is not nil, end mends the part. It is called between
+	// shortest and longest seconds after begin.
 	begin, end        func(*breaking) error
 	shortest, longest float64
 	// ends are the sacct states that the fault explains for runs on its node, or on all nodes if the part has no node.
 	ends []string
 }
 
-// breaking is a fault that has begun.
+// breaking is a fault that has started.
 type breaking struct {
 	*campaign
 	fault
 	node     string // empty for a part without a node
 	rng      *rand.Rand
 	from, to time.Time // to is zero while the fault lasts
-	failed   bool      // the end of the fault failed; mend tries again
-	note     string    // data for the end of the fault: an instance, the name of an error
+	failed   bool      // end returned an error; mend calls it again
+	note     string    // data for end, such as an instance or the name of an error
 }
 
 // perNode contains the parts that each node has.
 var perNode = []string{"agent", "slurmd", "node", "gpu", "ledger", "leases"}
 
-// parts returns the parts that are busy while the fault lasts.
+// parts returns the parts that no other fault may use while this fault lasts.
 func (b *breaking) parts() (all []string) {
 	for _, part := range strings.Fields(b.part) {
 		if b.node != "" {
@@ -48,10 +50,10 @@ func (b *breaking) parts() (all []string) {
 	return all
 }
 
-// perNode returns whether the fault affects a single node.
+// perNode reports whether the fault affects a single node.
 func (f fault) perNode() bool { return slices.Contains(perNode, strings.Fields(f.part)[0]) }
 
-// faults contains the kinds of faults, in the order in which a seed chooses among them.
+// faults contains the kinds of faults. The faults that a seed selects depend on this order.
 var faults = slices.Concat(daemonFaults, adminFaults, diskFaults, hardwareFaults)
 
 // allKinds returns the names of the kinds of faults, jobs and users' actions.
@@ -113,8 +115,8 @@ func (c *campaign) startUnit(unit string) (err error) {
 
 const slurmctldKill = "slurmctld-kill"
 
-// daemonFaults are faults that kill, stop or restart daemons. The faults of Caelum's daemons never explain the end of a
-// job.
+// daemonFaults contains the faults that kill, stop or restart daemons. A fault of one of Caelum's
+// daemons never explains the end of a job.
 var daemonFaults = []fault{
 	{name: "agent-kill", does: "SIGKILL to an agent, which its keeper starts again", part: "agent", begin: kill},
 	{
@@ -216,7 +218,7 @@ func restartBoth(b *breaking) error {
 	return err
 }
 
-// adminFaults are actions of an administrator.
+// adminFaults contains the faults that are actions of an administrator.
 var adminFaults = []fault{
 	{
 		name:  "reconfigure",
@@ -237,7 +239,7 @@ var adminFaults = []fault{
 func (b *breaking) nodeState(state string) error {
 	err := b.root("", "scontrol", "update", "nodename="+b.node, "state="+state, "reason=chaos")
 	if state == "resume" && err != nil && strings.Contains(err.Error(), "Invalid node state") {
-		return nil // the registration of slurmd has already resumed the DOWN node (ReturnToService=2)
+		return nil // fails if slurmd's registration has already resumed the DOWN node (ReturnToService=2)
 	}
 	return err
 }

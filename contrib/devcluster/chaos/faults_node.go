@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// diskFaults are faults that fill the agent's disks or destroy its files.
+// diskFaults contains the faults that fill the agent's disks or destroy its files.
 var diskFaults = []fault{
 	{
 		name:     "ledger-full",
@@ -86,8 +86,9 @@ func damageLedger(b *breaking) error {
 	return b.startUnit(unit)
 }
 
-// adopt makes root adopt the foreign instances of the node. The agent adopts no instance while a job without a lease is
-// on the node, or while a monitor has a handle. adoptRest repeats the attempt later.
+// adopt adopts the foreign instances of the node as root. The agent adopts no instance while a job
+// without a lease is on the node, or while a monitoring program has a handle on the instance. In
+// these cases, adoptRest repeats the attempt later.
 func adopt(b *breaking) error {
 	b.mu.Lock()
 	b.unadopted[b.node] = true
@@ -112,7 +113,7 @@ func (c *campaign) adoptRest() {
 	}
 }
 
-// makeForeign creates an instance, like an administrator with nvidia-smi.
+// makeForeign creates an instance, as an administrator can do with nvidia-smi.
 func makeForeign(b *breaking) error {
 	gpu := fmt.Sprint(b.rng.IntN(b.o.gpus))
 	out, stderr, err := b.cluster.ExecNode(
@@ -163,7 +164,8 @@ type agentGPU struct {
 
 const killedInCall = "killed-in-call"
 
-// hardwareFaults are faults of the emulated driver and GPUs. The agent requeues a job whose slice it cannot create.
+// hardwareFaults contains the faults of the emulated driver and GPUs. The agent requeues a job
+// whose slice it cannot create.
 var hardwareFaults = []fault{
 	{
 		name:     "create-fails",
@@ -306,8 +308,8 @@ func (b *breaking) emulator(args ...string) error {
 	return b.root(b.node, append([]string{"nvml-emulator"}, args...)...)
 }
 
-// onTheSame runs a command on the instance that the fault chose, if this instance still exists. The agent may have
-// destroyed the instance, even shortly before the fault began.
+// onTheSame runs a command on the instance that the fault chose, if this instance still exists. The
+// agent may have destroyed the instance in the meantime, or shortly before the fault began.
 func (b *breaking) onTheSame(command string) error {
 	err := b.onInstance(command, nil)
 	if err != nil && strings.Contains(err.Error(), "has no instance") {

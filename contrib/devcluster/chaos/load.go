@@ -24,8 +24,8 @@ exit $status
 // profiles are the profiles of the default GPU model.
 var profiles = []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 
-// jobKinds are the kinds of jobs, in the order in which a seed chooses among them. The probability of a kind is its
-// weight divided by the sum of all weights.
+// jobKinds contains the kinds of jobs. The jobs that a seed selects depend on this order. The
+// probability of a kind is its weight divided by the sum of all weights.
 var jobKinds = []struct {
 	name   string
 	weight int
@@ -47,7 +47,7 @@ var jobKinds = []struct {
 	{"unlimited", 4, "a job without a time limit"},
 }
 
-// userKinds are the actions of users on their jobs besides the submission.
+// userKinds contains the actions of users on the jobs that they have submitted.
 var userKinds = []struct {
 	name, does string
 }{
@@ -89,8 +89,9 @@ func draw(rng *rand.Rand, kinds []string, user string, n int, earlier []string) 
 	return j
 }
 
-// variant contains the random properties of a submission besides its kind: the run time in seconds, the option with its
-// time limit, one of all profiles, one of the small profiles, and two numbers for the options of its kind.
+// variant contains the random properties of a submission, except for its kind. They are the run
+// time in seconds, the option for the time limit, one of all profiles, one of the small profiles,
+// and two numbers from which the options of the kind are derived.
 type variant struct {
 	seconds, limit string
 	profile, small string

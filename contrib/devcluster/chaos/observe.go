@@ -17,7 +17,7 @@ import (
 // snapshot is the state of the cluster according to hardware, files and processes. No part of Caelum is involved in
 // reading it.
 type snapshot struct {
-	At    int64 // time before the first read, in Unix nanoseconds
+	At    int64 // Unix time in nanoseconds before the first read
 	Nodes map[string]nodeState
 	Procs []proc
 }
@@ -41,7 +41,7 @@ type instance struct {
 	Profile     string
 	Start, Size int
 	Held        bool
-	UUID        string // of its compute instance, empty if there is none
+	UUID        string // of the compute instance; empty if there is none
 }
 
 type client struct {
@@ -54,10 +54,10 @@ type leaseFile struct {
 	Job   string
 	UID   int
 	UUIDs []string
-	Whole bool // the file contains its last line
+	Whole bool // the file is complete: it contains its last line
 }
 
-// capFile is the capability file of an instance on the node's GPUs.
+// capFile describes the capability file of an instance on the node's GPUs.
 type capFile struct {
 	GPU, GI int
 	Name    string

@@ -12,8 +12,8 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// judgeProcesses compares the emulators' logs, which contain every CUDA process, with the jobs' own records. This
-// comparison also detects overlaps between two snapshots.
+// judgeProcesses compares the emulators' logs, which contain every CUDA process, with the records
+// that the jobs write. This also detects overlaps that begin and end between two snapshots.
 func (c *campaign) judgeProcesses() {
 	notes := ""
 	for _, user := range users {
@@ -34,8 +34,8 @@ func (c *campaign) judgeProcesses() {
 	}
 }
 
-// withoutLost removes the lines about the loss of a GPU from a log. The emulator keeps the instances and processes of a
-// lost GPU.
+// withoutLost removes the lines about the loss of a GPU from a log, because the emulator keeps the
+// instances and processes of a lost GPU.
 func withoutLost(log string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(log) {
@@ -52,7 +52,7 @@ type onSlice struct {
 	pid  int
 }
 
-// jobsOf returns the job of each process on a node, from the jobs' own records.
+// jobsOf returns the job of each process on a node. It uses the records that the jobs write.
 func jobsOf(node, notes string) map[onSlice]string {
 	jobs := map[onSlice]string{}
 	for line := range strings.Lines(notes) {
@@ -66,7 +66,8 @@ func jobsOf(node, notes string) map[onSlice]string {
 	return jobs
 }
 
-// overlaps finds processes of two jobs that used one slice at the same time. The end of a killed process is unknown.
+// overlaps finds processes of two jobs that used one slice at the same time. It ignores killed
+// processes, because the times of their ends are unknown.
 func overlaps(all []oracle.Process, jobs map[onSlice]string) (found []string) {
 	slices.SortFunc(all, func(a, b oracle.Process) int { return cmp.Compare(a.From, b.From) })
 	for i, a := range all {

@@ -17,13 +17,13 @@ type queue struct {
 	nodes map[string]oracle.Snapshot
 }
 
-// queued is a job in slurmctld.
+// queued is the record of a job in slurmctld.
 type queued struct {
 	id, name, state, reason string
-	raw                     string // the job id; for an array task without the array's id
+	raw                     string // the job id; for an array task, the task's own id instead of the array's id
 	priority                int
 	nodes                   int
-	required                string // the node that the job requests, or empty
+	required                string // the node that the job requests; empty if it requests none
 	exclusive               bool
 	wants                   map[string]int // slices per node
 	comment                 string         // AdminComment
@@ -35,7 +35,7 @@ type queued struct {
 	started                 time.Time
 }
 
-// readQueue asks slurmctld for its jobs and nodes.
+// readQueue returns the jobs and nodes in slurmctld.
 func (c *campaign) readQueue() (queue, error) {
 	out, stderr, err := c.cluster.Exec(
 		c.ctx,
@@ -121,7 +121,7 @@ func (q queue) live() []queued {
 	})
 }
 
-// never returns whether a pending job can never start in this campaign.
+// never reports whether a pending job can never start in this campaign.
 func (q queue) never(j queued) bool {
 	if j.state != "PENDING" {
 		return false
@@ -135,8 +135,8 @@ func (q queue) never(j queued) bool {
 	})
 }
 
-// miscounted returns whether slurmctld counts slices as used that belong to no job, on every node that is up. An
-// --exclusive job then cannot start until slurmctld is restarted.
+// miscounted reports whether, on every node that is up, slurmctld counts slices as used that belong
+// to no job. No --exclusive job can then start until slurmctld is restarted.
 func (q queue) miscounted() bool {
 	nodes := 0
 	for _, l := range q.nodes {
@@ -154,8 +154,8 @@ func (q queue) miscounted() bool {
 // afterJob matches the job ids in slurmctld's Dependency, such as afterany:37(unfulfilled).
 var afterJob = regexp.MustCompile(`:(\d+)`)
 
-// incomplete returns whether a component of j's het job has ended or is missing. Such a job never starts, because
-// components can only start together.
+// incomplete reports whether a component of j's het job has ended or is missing. The job then never
+// starts, because its components can only start together.
 func (q queue) incomplete(j queued) bool {
 	if j.hetSet == "" || j.state != "PENDING" {
 		return false
@@ -182,7 +182,7 @@ func bounds(set string) (first, last int) {
 	return first, last
 }
 
-// runnable returns whether a pending job waits only for slices, according to its record in slurmctld.
+// runnable reports whether, according to slurmctld's record, a pending job waits only for slices.
 func (q queue) runnable(j queued, now time.Time) bool {
 	if j.state != "PENDING" || len(j.wants) == 0 || q.incomplete(j) {
 		return false

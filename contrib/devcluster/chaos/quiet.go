@@ -11,10 +11,11 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// quietLimit is the time in which the cluster must become clean after all jobs have ended.
+// quietLimit is the time within which the cluster must become clean after all jobs have ended.
 const quietLimit = 30 * time.Second
 
-// left is an item that must not exist in a quiet cluster, and the rule that it breaks.
+// left is an item that must not exist in a quiet cluster, together with the rule that the item
+// breaks.
 type left struct{ rule, text string }
 
 // quiet waits until all remains of jobs are gone. Items that still exist after quietLimit are findings.
@@ -37,8 +38,8 @@ func (c *campaign) quiet() {
 	}
 }
 
-// leftovers returns the differences from a clean cluster. It ignores snapshots from before began, the begin of the
-// wait.
+// leftovers returns the differences between the cluster and a clean cluster. It ignores snapshots
+// from before began, the time at which the wait for a quiet cluster started.
 func (c *campaign) leftovers(began time.Time) (all []left) {
 	q, err := c.readQueue()
 	if err != nil {
@@ -71,9 +72,9 @@ func (c *campaign) leftovers(began time.Time) (all []left) {
 	return all
 }
 
-// complaints returns the lines of `nvml-emulator check`. If a process is killed while it makes an instance, the
-// capability files of the instance remain until the next instance is made at this place, because the emulator makes the
-// files first. If killed is set, complaints ignores such files.
+// complaints returns the lines of `nvml-emulator check`. The emulator makes the capability files of an instance before
+// the instance. If a process is killed between these steps, the files remain until the next instance is made at this
+// place. If killed is set, complaints ignores such files.
 func complaints(node, text string, killed bool) (all []left) {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" &&
@@ -107,13 +108,14 @@ func (n nodeState) leftovers(node string, killed bool) (all []left) {
 	return all
 }
 
-// place identifies the place of an instance.
+// place identifies an instance by its GPU, its GPU instance id and its profile.
 type place struct {
 	gpu, gi int
 	profile string
 }
 
-// unknown compares the instances on the GPUs with the instances that the agent shows as idle.
+// unknown returns the differences between the instances on the GPUs and the instances that the
+// agent shows as idle.
 func (n nodeState) unknown(node string, known map[place]string) (all []left) {
 	for g := range n.GPUs {
 		for _, in := range n.GPUs[g].Instances {
@@ -176,7 +178,8 @@ func (s agentStatus) instances() map[place]string {
 	return known
 }
 
-// counted checks that a node is up and that its counts of gres/mig are correct.
+// counted returns the faults of a node in slurmctld: the node is not up, or its counts of gres/mig
+// are wrong.
 func (c *campaign) counted(node string, l oracle.Snapshot, status agentStatus) (all []left) {
 	if !up(l) {
 		_, why, _ := strings.Cut(c.tell("", "scontrol", "-o", "show", "node", node), " Reason=")
@@ -189,12 +192,12 @@ func (c *campaign) counted(node string, l oracle.Snapshot, status agentStatus) (
 	return all
 }
 
-// miscounts checks the counts of a node without jobs. Their sum must equal the sum in slurm.conf, the free count of
-// each profile must equal the agent's offer, and no slice may be used. The exceptions are errors of slurmctld (22.05.8)
-// after it starts or reads its configuration. slurmctld then counts the slices of a job on several nodes once for each
-// node, and counts the whole total of closed for an --exclusive job. At the end of the job it subtracts only the
-// allocated slices, so an excess remains. The agent must report the excess of a profile, and all offered slices must be
-// free in slurmctld.
+// miscounts checks slurmctld's counts on a node without jobs. Their sum must equal the sum in slurm.conf, the free
+// count of each profile must equal the agent's offer, and no slice may be used. The exceptions are errors of slurmctld
+// (22.05.8) after it starts or reads its configuration. slurmctld then counts the slices of a job on several nodes once
+// for each node, and counts the whole total of closed for an --exclusive job. At the end of the job it subtracts only
+// the allocated slices, so an excess remains. The agent must report the excess of a profile, and all offered slices
+// must be free in slurmctld.
 func miscounts(l oracle.Snapshot, configured int, status agentStatus, recounted bool) (all []string) {
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	total, allUsed, allFree := 0, 0, 0

@@ -17,8 +17,8 @@ func (f *findings) adder(l *timeline, rule string) func(string, ...any) {
 	return func(format string, args ...any) { f.add(l, rule, format, args...) }
 }
 
-// run runs campaigns until the time is over. After a campaign with findings, the next campaign uses a new cluster. It
-// returns the number of findings.
+// run runs campaigns until the time is over. After a campaign with findings, the next campaign uses
+// a new cluster. run returns the number of findings.
 func run(ctx context.Context, o options) (found int, err error) {
 	end := time.Now().Add(o.length)
 	sum := counts{faults: map[string]int{}, ends: map[string]int{}}

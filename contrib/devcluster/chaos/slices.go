@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// used returns whether an instance is in use: a lease file names it, or the driver shows a process or handle on it.
+// used reports whether an instance is in use. An instance is in use if a lease file names it, or if
+// the driver shows a process or handle on it.
 func (n nodeState) used(gpu int, in instance) bool {
 	return in.Held || slices.ContainsFunc(n.Clients, func(c client) bool { return c.GPU == gpu && c.GI == in.GI }) ||
 		slices.ContainsFunc(
@@ -31,7 +32,7 @@ func (n nodeState) instance(is func(gpu int, in instance) bool) (found instance,
 // sliceWatch checks in each snapshot that no slice has two jobs. It reports each finding once.
 type sliceWatch struct {
 	report func(format string, args ...any)
-	since  map[string]int64 // for each suspicion, by its text, the time at which it was first seen
+	since  map[string]int64 // the time at which each suspicion was first seen, by the suspicion's text
 }
 
 func newSliceWatch(report func(string, ...any)) *sliceWatch {
@@ -70,9 +71,9 @@ func (w *sliceWatch) check(s snapshot) {
 	}
 }
 
-// leasedTwice finds a slice that two lease files name. Lease files are written completely and then renamed, and a
-// snapshot reads the files of a node within milliseconds. A slice gets another job only in a prolog, which takes longer
-// than this.
+// leasedTwice finds a slice that two lease files name. The agent writes a lease file completely before it renames the
+// file to its final name. A snapshot reads the files of a node within milliseconds. A slice passes to another job only
+// in a prolog, which takes longer than that.
 func leasedTwice(n nodeState) (all []string) {
 	for i, a := range n.Leases {
 		for _, b := range n.Leases[i+1:] {
@@ -86,7 +87,8 @@ func leasedTwice(n nodeState) (all []string) {
 	return all
 }
 
-// usedTwice finds an instance on which processes of two jobs have a context, in one answer of the driver.
+// usedTwice finds an instance on which processes of two jobs have a context according to the same
+// answer of the driver.
 func usedTwice(n nodeState, procs []proc) (all []string) {
 	for i, a := range n.Clients {
 		for _, b := range n.Clients[i+1:] {

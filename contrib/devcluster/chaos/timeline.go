@@ -34,7 +34,7 @@ func (l *timeline) add(format string, args ...any) {
 	}
 }
 
-// around returns the events in a time range before and after at.
+// around returns the events within the given duration before and after the time at.
 func (l *timeline) around(at time.Time, before, after time.Duration) (some []event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,7 +81,7 @@ const (
 	ruleTools  = "7 command failed"
 )
 
-// findings collects the findings, each text once.
+// findings collects the findings without duplicates.
 type findings struct {
 	mu     sync.Mutex
 	all    []finding

@@ -11,15 +11,15 @@ import (
 // users are the users of the devcluster.
 var users = []string{"user1", "user2"}
 
-// heldFor is the time for which a requeued job is held, and credSeconds is cred_expire in slurm.conf. slurmd 22.05.8
-// may skip the prolog of a job that starts again in the second in which the credential of its first run expires.
-// heldFor ends several seconds later.
+// heldFor is the time for which a requeued job is held, and credSeconds is the value of cred_expire in slurm.conf.
+// slurmd 22.05.8 may skip the prolog of a job that starts again in the second in which the credential of its first
+// run expires. heldFor is several seconds longer, so that no job starts in that second.
 const heldFor, credSeconds = 24 * time.Second, 15
 
 // credExpires is the line of slurm.conf that sets the lifetime of credentials.
 var credExpires = fmt.Sprintf("AuthInfo=cred_expire=%d", credSeconds)
 
-// actAs submits jobs of a user and acts on them until ctx ends.
+// actAs submits jobs as a user and performs actions on these jobs until ctx ends.
 func (c *campaign) actAs(ctx context.Context, user string, rng *rand.Rand) {
 	var earlier []string // ids of the user's earlier jobs
 	names := map[string]string{}
@@ -61,7 +61,8 @@ func (c *campaign) submit(ctx context.Context, j job) string {
 	c.time.add("%s submits %s (%s): %s", j.user, j.name, j.kind, strings.Join(j.args, " "))
 	if j.interactive {
 		c.background(func() {
-			// The client is ended after the last job of the round, not at the end of the storm.
+			// The client runs until the last job of the round has ended, not only until
+			// the end of the storm.
 			began := time.Now()
 			_, stderr, err := c.cluster.Exec(c.clients, j.user, j.args...)
 			if err != nil {
@@ -90,7 +91,8 @@ func (c *campaign) submit(ctx context.Context, j job) string {
 	return id
 }
 
-// act performs an action of a user on a job. The job may have ended, so errors are not findings.
+// act performs an action of a user on a job. An error is not a finding, because the job may have
+// ended.
 func (c *campaign) act(ctx context.Context, user, id, name, kind string, variant int) {
 	if ctx.Err() != nil {
 		return
@@ -133,7 +135,7 @@ func (c *campaign) releaseAfter(d time.Duration, user, id string) {
 	})
 }
 
-// insist runs a command until it succeeds, up to five times, because slurmctld may be down.
+// insist runs a command up to five times until it succeeds, because slurmctld may be down.
 func (c *campaign) insist(user string, args ...string) {
 	for range 5 {
 		_, stderr, err := c.cluster.Exec(c.ctx, user, args...)

@@ -10,7 +10,8 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// patience is the time that a job may wait without a correct explanation although there is room for it.
+// patience is the time for which a job may wait without a correct explanation although there is
+// room for the job.
 const patience = time.Minute
 
 // waitWatch checks the waits of jobs while there is no fault.
@@ -22,9 +23,9 @@ type waitWatch struct {
 	completing map[string]time.Time
 }
 
-// completes is the maximum time for which a node may be COMPLETING while waits are checked. If slurmctld has missed the
-// end of an epilog, it asks slurmd again after 95 s. Until then it plans with the node, and its backfill reserves other
-// nodes for the first jobs in the queue.
+// completes is the maximum time for which a node may be COMPLETING while the waits are checked. If slurmctld has missed
+// the end of an epilog, it asks slurmd again after 95 s. Until then, slurmctld expects the node to become free soon,
+// and its backfill reserves other nodes for the first jobs in the queue.
 const completes = 10 * time.Second
 
 func (w *waitWatch) check(q queue, s snapshot) {
@@ -58,7 +59,7 @@ func (w *waitWatch) check(q queue, s snapshot) {
 	}
 }
 
-// completes returns whether a node has been COMPLETING for longer than the constant completes.
+// completes reports whether a node has been COMPLETING for longer than the constant completes.
 func (w *waitWatch) completes(q queue, now time.Time) (stays bool) {
 	for name, l := range q.nodes {
 		if !slices.Contains(l.States, "COMPLETING") {
@@ -72,7 +73,8 @@ func (w *waitWatch) completes(q queue, now time.Time) (stays bool) {
 	return stays
 }
 
-// room returns whether the slices of a job fit on as many nodes as the job needs, beside the instances in use.
+// room reports whether, beside the instances in use, enough nodes have room for the slices of a
+// job.
 func (w *waitWatch) room(q queue, s snapshot, j queued) bool {
 	fits := func(j queued) (on []string) {
 		for name, n := range s.Nodes {
@@ -108,7 +110,7 @@ func (w *waitWatch) room(q queue, s snapshot, j queued) bool {
 	})
 }
 
-// fits returns whether slices can be made on a node beside the instances in use.
+// fits reports whether the slices can be created on a node beside the instances in use.
 func (n nodeState) fits(board string, wants map[string]int) (bool, error) {
 	gpus, err := oracle.NewGPUs(board, len(n.GPUs))
 	if err != nil {
@@ -137,8 +139,9 @@ func up(l oracle.Snapshot) bool {
 
 func idle(l oracle.Snapshot) bool { return slices.Contains(l.States, "IDLE") }
 
-// counted returns whether slurmctld counts gres/mig of a node as used. As long as this count is above 0, even without a
-// job, slurmctld starts no --exclusive job there (_verify_node_state in job_test.c of cons_common, 22.05.8).
+// counted reports whether slurmctld counts gres/mig on a node as used. As long as this count is
+// above 0, even without a job, slurmctld starts no --exclusive job there (_verify_node_state in
+// job_test.c of cons_common, 22.05.8).
 func counted(l oracle.Snapshot) bool {
 	for _, n := range l.Used {
 		if n > 0 {

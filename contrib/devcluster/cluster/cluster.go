@@ -19,8 +19,9 @@ type Options struct {
 	Dir string
 	// Nodes is the number of nodes and GPUs the number of GPUs per node. Both default to 2.
 	Nodes, GPUs int
-	// Board is the name of a GPU model in internal/mig/models.txt, by default A100-40GB. In a comma-separated list,
-	// node i gets the i-th GPU model, and the nodes beyond the list get the last one.
+	// Board is the name of a GPU model in internal/mig/models.txt, by default A100-40GB. Board
+	// can also be a comma-separated list. Node i then gets the i-th model in the list, and all
+	// further nodes get the last model.
 	Board string
 	// Build is the folder of the binaries, by default build/ of the repository.
 	Build string
@@ -87,8 +88,8 @@ type Cluster struct {
 }
 
 // Start starts a cluster. It returns when slurmctld answers, every node is idle and slurmdbd has registered the
-// cluster. On an error no process is left, and the error contains the ends of the logs. Canceling ctx before Start
-// returns interrupts the start.
+// cluster. If Start returns an error, no process of the cluster is left. The error contains the last lines of the
+// logs. Canceling ctx before Start returns interrupts the start.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	script, err := Script()
 	if err != nil {
@@ -116,7 +117,7 @@ func (c *Cluster) Exec(ctx context.Context, user string, args ...string) (stdout
 	return c.exec(ctx, "", user, args)
 }
 
-// ExecNode does the same as Exec, on a node (n1, n2, ...).
+// ExecNode is like Exec, but runs the command on a node (n1, n2, ...).
 func (c *Cluster) ExecNode(ctx context.Context, node, user string, args ...string) (stdout, stderr string, err error) {
 	return c.exec(ctx, node, user, args)
 }
@@ -170,8 +171,8 @@ func run(cmd *exec.Cmd) (string, string, error) {
 	return stdout.String(), stderr.String(), err
 }
 
-// Script returns the path of the devcluster script in the repository that contains the working directory, which a test
-// does.
+// Script returns the path of the script devcluster in the repository that contains the working
+// directory.
 func Script() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

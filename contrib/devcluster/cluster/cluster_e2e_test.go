@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// within waits until the condition holds. The limit is generous, because it only ends a broken test.
+// within waits until the condition is true. The time limit is generous, because only a broken test
+// reaches it.
 func within(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !holds(); time.Sleep(100 * time.Millisecond) {
@@ -40,7 +41,8 @@ func start(t *testing.T, o Options) *Cluster {
 	return c
 }
 
-// must runs a command in the cluster as a user and returns its output without the spaces around it.
+// must runs a command in the cluster as a user, and returns its output without leading and trailing
+// spaces.
 func must(t *testing.T, c *Cluster, node, user string, args ...string) string {
 	t.Helper()
 	stdout, stderr, err := c.ExecNode(t.Context(), node, user, args...)
@@ -169,7 +171,7 @@ func TestTwoClustersRunSideBySide(t *testing.T) {
 	a := start(t, Options{NoAgent: true, Nodes: 1, Board: "A30-24GB"})
 	b := start(t, Options{NoAgent: true, Nodes: 2, Board: "H100-80GB,A30-24GB"})
 
-	// A registration removes the types with count 0 from 23.11 on.
+	// Since 23.11, a registration removes the types whose count is 0.
 	gres := func(c *Cluster, node string) string {
 		list, err := slurm.ParseGRES(must(t, c, "", "user1", "sinfo", "-h", "-n", node, "-p", "plain", "-o", "%G"))
 		if err != nil {

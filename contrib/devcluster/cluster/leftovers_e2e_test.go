@@ -130,7 +130,8 @@ func namespaceOf(t *testing.T, dir string) string {
 	return name
 }
 
-// inUse returns whether a process is in the PID namespace or will make its children there. Zombies are in no namespace.
+// inUse reports whether a process is in the PID namespace or will create its children there.
+// Zombies are in no namespace.
 func inUse(t *testing.T, namespace string) bool {
 	t.Helper()
 	links, err := filepath.Glob("/proc/[0-9]*/ns/pid*")

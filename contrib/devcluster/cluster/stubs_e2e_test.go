@@ -105,7 +105,7 @@ func TestAgentIsSupervised(t *testing.T) {
 }
 
 func TestPrologIsDelayed(t *testing.T) {
-	// The delay is longer than any test takes, so the test need not measure times.
+	// The delay is longer than any test may take, so the test does not need to measure times.
 	const delay = 1000
 	plugin, none := stubs(t), Options{NoAgent: true}
 	for name, o := range map[string]Options{"before the plugin": plugin, "without a plugin": none} {

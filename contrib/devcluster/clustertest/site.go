@@ -25,10 +25,12 @@ import (
 // User submits the jobs of most tests. Stranger is another user without privileges.
 const User, Stranger = "user1", "user2"
 
-// Limit is the maximum time for any condition. It is generous, because it only ends a broken test.
+// Limit is the time limit for every condition. It is generous, because only a broken test reaches
+// it.
 const Limit = 60 * time.Second
 
-// hold is a script `hold NAME`, which uses its device until the file end.NAME exists. It fails if it loses the device.
+// hold is the text of a script. `hold NAME` uses its device until the file end.NAME exists, and
+// fails if it loses the device.
 const hold = `#!/bin/bash
 cuda-process --exclusive --seconds 3600 &
 device=$!
@@ -39,14 +41,15 @@ done
 kill $device
 `
 
-// conf makes slurmctld start every job that can start within a second.
+// conf configures the scheduler so that slurmctld starts a job within a second after the job can
+// start.
 var conf = []string{
 	"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1",
 }
 
-// QueueOrder is a line for Options.Conf. Each job gets a lower priority than the jobs submitted before it, less its
-// nice value. This plugin is the default until 23.02; the later default gives all jobs priority 1 if the site sets no
-// weights.
+// QueueOrder is a line for Options.Conf. Each job gets a lower priority than all jobs that were submitted before it.
+// Its nice value lowers the priority further. This plugin is the default until 23.02; the later default gives all
+// jobs priority 1 if the site sets no weights.
 const QueueOrder = "PriorityType=priority/basic"
 
 // Site is a running cluster. Its methods end the test if a command or a wait fails.
@@ -156,7 +159,8 @@ func (s *Site) Try(node string, args ...string) string {
 	return strings.TrimSpace(out + stderr)
 }
 
-// Must runs a command, which must succeed, and returns its output without the spaces around it.
+// Must runs a command that must succeed, and returns its output without leading and trailing
+// spaces.
 func (s *Site) Must(node, who string, args ...string) string {
 	s.t.Helper()
 	out, stderr, err := s.ExecNode(s.t.Context(), node, who, args...)
@@ -172,7 +176,7 @@ func (s *Site) Submit(command string, options ...string) string {
 	return s.Must("", User, append(append([]string{"sbatch", "--parsable"}, options...), "--wrap", command)...)
 }
 
-// End makes the runs of `hold NAME` end.
+// End creates the file end.NAME, which ends the runs of `hold NAME`.
 func (s *Site) End(name string) { s.t.Helper(); s.Write("end."+name, "") }
 
 // Within waits until a condition holds, at most for Limit.
@@ -190,7 +194,7 @@ func (s *Site) State(id string) string {
 	return s.Try("", "squeue", "-h", "-t", "all", "-j", id, "-o", "%T")
 }
 
-// Lives returns the same as State, and ends the test if the job has failed.
+// Lives is like State, but ends the test if the job has failed.
 func (s *Site) Lives(id string) string {
 	s.t.Helper()
 	state := s.State(id)

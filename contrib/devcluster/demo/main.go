@@ -17,11 +17,11 @@ import (
 	"caelum/internal/predict"
 )
 
-// script is a script that the user submits several times.
+// script describes a job script that the user submits several times.
 type script struct {
 	name    string
 	memory  int    // MiB that the script allocates on its GPU
-	profile string // its profile in the decision table; empty if the script is not in the table
+	profile string // the script's profile in the decision table; empty if the script is not in the table
 }
 
 var scripts = []script{
@@ -161,7 +161,7 @@ func indent(text string) string {
 	return "    " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    ")
 }
 
-// job is the data of a job from sacct and from the job's own output.
+// job contains the data of a job from sacct and from the job's output.
 type job struct {
 	id, name, state, node string
 	waited                time.Duration

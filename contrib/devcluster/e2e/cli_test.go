@@ -85,8 +85,8 @@ func TestCommandLine(t *testing.T) {
 	})
 }
 
-// TestSlurmConfig checks that root can run caelum slurm-config and that users cannot: only root can read the properties
-// of a GPU from the driver.
+// TestSlurmConfig checks that root can run caelum slurm-config and that other users cannot, because
+// only root can read the properties of a GPU from the driver.
 func TestSlurmConfig(t *testing.T) {
 	s := shared
 	conf := s.must(t, "n1", "root", "caelum", "slurm-config", "--nodes", "n[1-2]", "--cpus", "64", "--memory", "256000")

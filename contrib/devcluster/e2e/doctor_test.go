@@ -121,8 +121,8 @@ func (s *site) doctorNoAgent(t *testing.T) {
 	}
 }
 
-// doctorForeign creates and destroys a foreign instance while the agent is stopped. The agent then finds the change at
-// its start, and not up to a minute later.
+// doctorForeign creates and destroys a foreign instance while the agent is stopped. The agent then
+// detects the change when it starts. A running agent could take up to a minute.
 func (s *site) doctorForeign(t *testing.T) {
 	restart := func(meanwhile ...string) {
 		if err := s.StopUnit("agent-n1"); err != nil {

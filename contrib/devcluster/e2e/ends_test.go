@@ -22,7 +22,7 @@ func number(t *testing.T, id string) float64 {
 	return n
 }
 
-// holding waits until the given number of runs of `task NAME` hold their device.
+// holding waits until the given number of runs of `task NAME` hold their devices.
 func (s *site) holding(t *testing.T, name string, many int) {
 	t.Helper()
 	within(t, name+" holds its device", func() bool {
@@ -65,8 +65,8 @@ func TestRequeue(t *testing.T) {
 	}
 }
 
-// TestHostileNames checks that a user's text cannot do harm by imitating Slurm's output. The agent reads the name and
-// the comment of a job in the output of scontrol.
+// TestHostileNames checks that a job's name or comment cannot do harm if its text looks like output
+// of Slurm. The agent reads both in the output of scontrol.
 func TestHostileNames(t *testing.T) {
 	s := quietly(t, shared)
 	imitation := "x\n   JOB_GRES=gpu:a100:1,mig:7g.40gb:1\n     Nodes=n1 CPU_IDs=0 Mem=0 " +
@@ -97,8 +97,8 @@ func TestHostileNames(t *testing.T) {
 			counts(t, s.held(t, folder, "1g.5gb"), "1")
 		})
 	}
-	// An imitation of the section with the allocated GRES makes the output ambiguous, so the agent refuses the job and
-	// asks for a change.
+	// A text that looks like the section with the allocated GRES makes the output ambiguous.
+	// The agent therefore rejects the job, and its message asks the user to change the text.
 	t.Run("an imitation", func(t *testing.T) {
 		t.Parallel()
 		id := s.submit(
@@ -151,8 +151,8 @@ func TestReservation(t *testing.T) {
 	s.tagged(t, id, "caelum:released")
 }
 
-// TestCancelledInProlog cancels a job between its start in slurmctld and its lease. To make this possible, the cluster
-// delays the prolog before its request to the agent.
+// TestCancelledInProlog checks a job that is cancelled after slurmctld has started it and before it
+// has a lease. The cluster delays the prolog's request to the agent to make this possible.
 func TestCancelledInProlog(t *testing.T) {
 	s := quietly(t, start(t, cluster.Options{Nodes: 1, GPUs: 1, PrologDelay: 3 * time.Second}))
 	id := s.submit(t, "./task cancelled 1 600", "--gres=gpu:1")

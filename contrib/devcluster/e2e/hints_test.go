@@ -11,10 +11,12 @@ import (
 	"caelum/internal/predict"
 )
 
-// learnt is a script that is in the decision table twice: for the user with 2g.10gb, and for all users with 1g.10gb.
+// learnt is a script with two lines in the decision table: 2g.10gb for the user, and 1g.10gb for
+// all users.
 const learnt = "./task learnt"
 
-// learnedLines returns the lines of that script. The user has this uid in every devcluster (lib/init.sh).
+// learnedLines returns the lines of that script. The uid of the user is the same in every
+// devcluster (lib/init.sh).
 func learnedLines() string {
 	const uid = 20001
 	work := predict.Fingerprint(predict.KeyInput{Script: "#!/bin/bash\n" + learnt + "\n", GPUs: 1, Nodes: 1})

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestKindsOfJob runs all kinds of jobs at the same time. Each job must get the expected slices, and no slice of
-// another job.
+// TestKindsOfJob runs all kinds of jobs at the same time. It checks that each job gets the expected
+// slices and never a slice of another job.
 func TestKindsOfJob(t *testing.T) {
 	s := quietly(t, shared)
 	hold := s.holds(t)
@@ -19,7 +19,7 @@ func TestKindsOfJob(t *testing.T) {
 		script   string // TASK is "./task NAME"
 		profiles string // the profiles that the tasks held, one each
 		gpus     string // SLURM_GPUS_ON_NODE of each of them
-		node     string // the node, if it is certain
+		node     string // the node, if there is only one on which the job can run
 		tres     string // a part of AllocTRES
 	}{
 		{name: "array", options: "--array=0-3 --gres=gpu:1", script: "TASK 4", profiles: "1g.5gb 1g.5gb 1g.5gb 1g.5gb",
@@ -70,7 +70,7 @@ func TestKindsOfJob(t *testing.T) {
 			id, _, _ = strings.Cut(id, ";")
 			s.completed(t, parts(test.name, id)...)
 			all := s.held(t, name, strings.Fields(test.profiles)...)
-			if test.name != "array-throttled" { // its tasks run one after the other
+			if test.name != "array-throttled" { // the tasks of the array run one after the other
 				apart(t, all)
 			}
 			counts(t, all, test.gpus)
@@ -92,8 +92,8 @@ func TestKindsOfJob(t *testing.T) {
 	t.Cleanup(func() { hold.check(t) })
 }
 
-// TestHetAlone submits a het job to an idle cluster. One node has room for all components, but slurmctld requires a
-// different node for each component.
+// TestHetAlone checks that a het job starts on an idle cluster. One node has room for all
+// components, but slurmctld runs each component on a different node.
 func TestHetAlone(t *testing.T) {
 	s := quietly(t, shared)
 	for k, c := range []struct {
@@ -121,7 +121,7 @@ func TestHetAlone(t *testing.T) {
 	}
 }
 
-// parts returns the ids under which squeue lists a job.
+// parts returns the ids with which squeue lists a job.
 func parts(kind, id string) []string {
 	switch kind {
 	case "array":

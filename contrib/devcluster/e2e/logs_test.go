@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// sharedLeases replays an agent's log and returns the number of leases, and the leased slices that overlap a slice of
-// another job.
+// sharedLeases replays an agent's log. It returns the number of leases, and the leased slices that
+// overlapped a slice of another job.
 func sharedLeases(log string) (leases int, problems []string) {
 	type unit struct {
 		gpu float64
@@ -102,7 +102,7 @@ func (s *site) agentLog(t *testing.T, node string) func(func(map[string]any) boo
 	return entries(log)
 }
 
-// agentSaid returns the last lines of an agent's log, without lines about publishing.
+// agentSaid returns the last lines of an agent's log, except the lines about publishing.
 func agentSaid(log string) string {
 	var lines []string
 	for line := range strings.Lines(log) {
@@ -113,7 +113,7 @@ func agentSaid(log string) string {
 	return strings.Join(lines[max(0, len(lines)-30):], "")
 }
 
-// TestSearchesFind checks that sharedLeases and sharedDevices find the problems in prepared logs.
+// TestSearchesFind checks that sharedLeases and sharedDevices find the conflicts in prepared logs.
 func TestSearchesFind(t *testing.T) {
 	const first, second, released = `{"msg":"leased 3g.20gb at 0","gpu":1,"job":7}
 `, `{"msg":"leased 1g.5gb at 3","gpu":1,"job":8}

@@ -31,10 +31,10 @@ var conf = []string{
 	// A pending het job blocks all jobs after it until the next backfill cycle, by default every 30 s, also in stock
 	// Slurm.
 	"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1",
-	// A requeued job waits one second longer than this time, by default 120 s, before it can start again. The test must
-	// not shorten the wait with `scontrol update StartTime=now`: until the credential of the first run expires, slurmd
-	// runs no prolog for the next run (slurm_cred_jobid_cached in slurm_cred.c, 22.05.8), and a job without a prolog
-	// has no lease.
+	// slurmctld starts a requeued job only after this time (by default 120 s) and one second. The test must not
+	// shorten the wait with `scontrol update StartTime=now`: until the credential of the first run expires, slurmd
+	// runs no prolog for the next run (slurm_cred_jobid_cached in slurm_cred.c, 22.05.8), and a job without a
+	// prolog has no lease.
 	"AuthInfo=cred_expire=" + credExpire,
 	// salloc's shell runs on the job's node.
 	"LaunchParameters=use_interactive_step",

@@ -38,7 +38,7 @@ var spellings = []spelling{
 	{"--gres=gpu:a100:1", []string{"--gres=gpu:a100:1"}, []string{"-n2", "--gres=gpu:a100:2"}, "--gres=gpu:1"},
 }
 
-// form is the structure of a job's script.
+// form describes the structure of a job script.
 type form struct {
 	name   string
 	two    bool     // the job has two tasks with a GPU each
@@ -105,9 +105,9 @@ type outcome struct {
 	errors  string
 }
 
-// TestScriptMatrix submits every cell to stock Slurm and to Slurm with Caelum. A job that stock Slurm runs must run
-// with Caelum, each task on a different device. A job that stock Slurm refuses may be refused with the same message.
-// SLURM_GPUS_ON_NODE must have the same value as on stock Slurm.
+// TestScriptMatrix submits every cell to stock Slurm and to Slurm with Caelum. Every job that stock Slurm runs must
+// also run with Caelum, with each task on a different device. A job that stock Slurm rejects may be rejected with
+// the same message. SLURM_GPUS_ON_NODE must have the same value as on stock Slurm.
 func TestScriptMatrix(t *testing.T) {
 	s := quietly(t, shared)
 	stock := start(t, cluster.Options{Nodes: 2, GPUs: 2, NoAgent: true, Conf: conf})
@@ -179,7 +179,7 @@ func said(stderr string) string {
 		case line == "", strings.Contains(line, "queued and waiting"), strings.Contains(line, "has been allocated"),
 			strings.Contains(line, "Granted job allocation"), strings.Contains(line, "Relinquishing"),
 			strings.Contains(line, "has been revoked"),
-			// 26.05 also prints these when no daemon is slow.
+			// 26.05 prints these messages even if no daemon is slow.
 			strings.Contains(line, "Pending job allocation"), strings.Contains(line, "are ready for job"),
 			strings.Contains(line, "Waiting for resource configuration"):
 			continue

@@ -17,7 +17,7 @@ import (
 type report struct {
 	mu      sync.Mutex
 	cells   map[string]string
-	refused []string // Slurm's messages; the index is the number of the footnote
+	refused []string // Slurm's messages; the index of a message is the number of its footnote
 	failed  bool
 }
 
@@ -131,8 +131,8 @@ func (r *report) String() string {
 	return b.String()
 }
 
-// finish writes the report with -rewrite, and otherwise compares it with the existing file. After a run of only some
-// cells, finish does nothing.
+// finish writes the report with -rewrite, and otherwise compares it with the existing file. If only
+// some of the cells were run, finish does nothing.
 func (r *report) finish(t *testing.T) {
 	if r.failed || len(r.cells) < len(modes)*len(spellings)*len(forms) {
 		return

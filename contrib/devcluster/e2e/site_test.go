@@ -23,10 +23,11 @@ import (
 // user is the user who submits the jobs, and stranger is another ordinary user.
 const user, stranger = "user1", "user2"
 
-// limit is the maximum time for any condition. The value is high, because it only ends a test that hangs.
+// limit is the time limit for every condition. It is generous, because only a test that hangs
+// reaches it.
 const limit = 150 * time.Second
 
-// site is a cluster and the last output of its squeue.
+// site is a cluster together with the last output of squeue on it.
 type site struct {
 	*cluster.Cluster
 	stock bool
@@ -151,7 +152,7 @@ func (s *site) watch() {
 			s.mu.Unlock()
 			next = map[string]row{}
 		}
-		_ = cmd.Wait() // the only error is that the command was stopped
+		_ = cmd.Wait() // the error is ignored, because it only means that the command was stopped
 	}()
 }
 
@@ -170,7 +171,7 @@ func (s *site) row(t *testing.T, id string) (r row, ok bool) {
 	return r, ok
 }
 
-// until waits until a job's line in squeue satisfies the condition.
+// until waits until the condition is true for a job's line in squeue.
 func (s *site) until(t *testing.T, id, what string, holds func(row) bool) row {
 	t.Helper()
 	var r row
@@ -227,7 +228,7 @@ func within(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// answer is the result of a command.
+// answer contains the output and the error of a command.
 type answer struct {
 	stdout, stderr string
 	status         int

@@ -14,15 +14,17 @@ import (
 	"caelum/internal/slurm"
 )
 
-// The nodes huge are never up and have more resources than the real nodes, like badly configured catalogue nodes.
+// The nodes named huge are never up. They have more resources than the real nodes, like badly
+// configured catalogue nodes.
 const (
 	huge = "NodeName=huge[1-2] NodeAddr=127.0.0.1 Port=1 State=DOWN CPUs=256 Sockets=128 CoresPerSocket=1 " +
 		"ThreadsPerCore=2 RealMemory=256000 TmpDisk=100000 Gres=gpu:a100:14,mig:7g.40gb:2"
 	hugePartition = "PartitionName=huge Nodes=huge[1-2] MaxTime=INFINITE State=UP"
 )
 
-// TestConstraints: a user's jobs request resources that only catalogue nodes have. slurmctld accepts these jobs and
-// never starts them. They must not take room from another user's job.
+// TestConstraints checks jobs of a user that request resources that only catalogue nodes have.
+// slurmctld accepts these jobs and never starts them. No slices may be reserved for them while
+// another user's job waits.
 func TestConstraints(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 2, GPUs: 2, Conf: []string{huge, hugePartition}})
 	for node, features := range map[string]string{"n1": "fast", "n2": "big", "mig-catalog[1-2]": "fast,big"} {
@@ -56,7 +58,7 @@ func TestConstraints(t *testing.T) {
 			job := slices.Concat([]string{"sbatch", "--parsable", "-N2"}, wholeNode, attack, []string{"--wrap", "true"})
 			id, stderr, err := s.Exec(t.Context(), attacker, job...)
 			if err != nil {
-				t.Logf("%s: %s", name, strings.TrimSpace(stderr)) // slurmctld has refused the attack
+				t.Logf("%s: %s", name, strings.TrimSpace(stderr)) // slurmctld has rejected the attack
 				continue
 			}
 			attackers = append(attackers, strings.TrimSpace(id))
@@ -74,8 +76,8 @@ func TestConstraints(t *testing.T) {
 	s.NoneDrained()
 }
 
-// TestConstraintsAsSlurm: slurmctld and the evaluator agree on which expressions a node meets, on every set of
-// features.
+// TestConstraintsAsSlurm checks that, for each expression and each set of features, the evaluator
+// decides like slurmctld whether a node meets the expression.
 func TestConstraintsAsSlurm(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	s.Must("", "root", "scontrol", "update", "nodename=mig-catalog1", "AvailableFeatures=a,b,c", "ActiveFeatures=a,b,c")
@@ -94,12 +96,13 @@ func TestConstraintsAsSlurm(t *testing.T) {
 			"[a|b]", "[a]", "x&[a|b]",
 			"[a|b]&c", "c&[a|b]&x", "a*1", "(a|b)*1", "(a&b)*1",
 		} {
-			// sbatch --test-only ignores counts and brackets (22.05.8), so the job is really run.
+			// In 22.05.8, sbatch --test-only ignores counts and brackets. The test
+			// therefore runs the job.
 			_, stderr, err := s.Exec(
 				t.Context(), attacker, "srun", "-I10", "-p", "plain", "-N1", "-n1", "-C", text, "true",
 			)
 			if strings.Contains(stderr, "Invalid feature specification") {
-				continue // slurmctld 24.11 refuses a count behind parentheses at the submission
+				continue // slurmctld 24.11 rejects a count after a closing parenthesis
 			}
 			here := eligible.LacksFeatures(slurm.ParseConstraint(text), features, 1)
 			if (err == nil) != (here == "") {

@@ -13,8 +13,9 @@ import (
 
 var rpc = regexp.MustCompile(`(?m)^\s+(?:REQUEST|MESSAGE)_\S+\s+\(\s*\d+\) count:(\d+)`)
 
-// TestDatagrams: a user sends empty and well-formed datagrams to the wake ports of agent and watcher. They must cause
-// no requests to slurmctld. TestWatcher checks the effect of the watcher's own datagrams.
+// TestDatagrams checks that empty and well-formed datagrams from a user to the wake ports of the
+// agent and the watcher cause no requests to slurmctld. TestWatcher checks the effect of the
+// watcher's own datagrams.
 func TestDatagrams(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, AgentConfig: "../e2e_faults/testdata/watched.yaml"})
 	s.Within("the agent has published", func() bool {
@@ -36,7 +37,8 @@ done`)
 		n, _ := strconv.Atoi(m[1])
 		requests += n
 	}
-	// The agent's comparison once a minute may occur in this time. It makes about ten requests.
+	// Once a minute, the agent compares its state with slurmctld's, which needs about ten
+	// requests. This may happen during the test.
 	if requests > 40 {
 		t.Errorf("300 datagrams of a user caused %d requests to slurmctld", requests)
 	}

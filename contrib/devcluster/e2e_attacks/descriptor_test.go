@@ -19,13 +19,14 @@ import (
 	"caelum/internal/api"
 )
 
-// asHolder in the environment makes this test binary the attacker's program. It opens every capability file that it
-// can, keeps the descriptors in the given way, writes their number to the file "held", and does not end.
+// asHolder is an environment variable. If it is set, this test binary acts as the attacker's
+// program. The program opens as many capability files as possible, keeps the descriptors in the
+// given way, writes their number to the file "held", and does not end.
 const asHolder = "ATTACK_HOLD"
 
-// The ways to keep descriptors: in the process's own table; in flight in a socket that the process has open; in the
-// table of a process outside the job, to which the job sends them; in one of two processes that send them to each other
-// all the time.
+// The ways to keep descriptors. They can be in the process's own table, or in flight in a socket that the process has
+// open. They can also be in the table of a process outside the job, to which the job sends them, or with two processes
+// that constantly send them to each other.
 const (
 	inTable  = "table"
 	inFlight = "flight"
@@ -111,11 +112,12 @@ func received(path string) []int {
 	return receive(from)
 }
 
-// swapSocket in the environment is the descriptor of the socket through which the second process of a swap gets
-// descriptors.
+// swapSocket is an environment variable. Its value is the number of a socket's descriptor. The
+// second process of a swap receives the descriptors of the capability files through this socket.
 const swapSocket = "ATTACK_SWAP"
 
-// swap starts a second process, and the two send the descriptors to each other until one of them is ended.
+// swap starts a second process. The two processes send the descriptors to each other until one of
+// them is killed.
 func swap(held []int) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
@@ -130,7 +132,7 @@ func swap(held []int) {
 	pass(pair[0])
 }
 
-// pass sends back what it receives.
+// pass sends every descriptor that it receives back through the same socket.
 func pass(socket int) {
 	for fds := receive(socket); len(fds) > 0; fds = receive(socket) {
 		time.Sleep(300 * time.Microsecond)
@@ -166,7 +168,8 @@ func openable(t *testing.T, o cluster.Options) *clustertest.Site {
 	return s
 }
 
-// holder waits for the attacker's program and returns its pid. The program must have some descriptors.
+// holder waits for the attacker's program and returns its pid. The program must hold at least one
+// descriptor.
 func holder(t *testing.T, s *clustertest.Site) (pid string) {
 	t.Helper()
 	var n int
@@ -228,8 +231,9 @@ func note(s *clustertest.Site, gi int) (state, text string) {
 	return "", ""
 }
 
-// TestDescriptorOutlivesLease: a job opens its slice's capability files and leaves a process behind that keeps the
-// descriptors. The next user's jobs get instances with other device numbers until that process has ended.
+// TestDescriptorOutlivesLease checks a job that opens the capability files of its slice and leaves
+// a process that keeps the descriptors. Until that process has ended, the next user's jobs must get
+// instances with other device numbers.
 func TestDescriptorOutlivesLease(t *testing.T) {
 	s := openable(t, cluster.Options{})
 	s.Write(
@@ -268,9 +272,9 @@ func TestDescriptorOutlivesLease(t *testing.T) {
 	s.NoneDrained()
 }
 
-// TestHolderOutsideJob: a job sends its slice's descriptors to processes outside the job, which keep them after it.
-// Where jobs are confined to their devices, the agent ends a process that has them, so that the other user's jobs find
-// all slices.
+// TestHolderOutsideJob checks a job that sends its slice's descriptors to processes outside the job, which keep them
+// after the end of the job. With ConstrainDevices=yes, the agent ends any process that holds these descriptors, so
+// that all slices are available to the other user's jobs.
 func TestHolderOutsideJob(t *testing.T) {
 	for _, way := range []string{outside, swapped} {
 		t.Run(way, func(t *testing.T) {
@@ -306,8 +310,9 @@ func TestHolderOutsideJob(t *testing.T) {
 	}
 }
 
-// TestDescriptorsInFlight: a process with descriptors in flight must not take a slice from other users. Their files are
-// not visible, and every process can have descriptors in flight.
+// TestDescriptorsInFlight checks that a process cannot block a slice for other users with
+// descriptors that are in flight. The agent cannot see which files such descriptors refer to, and
+// every process can have some.
 func TestDescriptorsInFlight(t *testing.T) {
 	s := openable(t, cluster.Options{})
 	s.Write(
@@ -324,9 +329,9 @@ func TestDescriptorsInFlight(t *testing.T) {
 	s.NoneDrained()
 }
 
-// TestDescriptorOfNewInstance: with NVreg_ModifyDeviceFiles=1 the driver makes the files of a new instance with access
-// for all users. If a user opens them before the agent restricts them, the next user's job must not get that instance,
-// and the first user cannot use it.
+// TestDescriptorOfNewInstance checks the files of a new instance with NVreg_ModifyDeviceFiles=1. The driver then
+// creates these files with access for all users. If a user opens them before the agent restricts the access, the next
+// job of another user must not get that instance, and the first user must not be able to use it.
 func TestDescriptorOfNewInstance(t *testing.T) {
 	s := openable(t, cluster.Options{})
 	first := victimJob(s)
@@ -334,7 +339,7 @@ func TestDescriptorOfNewInstance(t *testing.T) {
 	before := instance(t, s, first)
 	s.Must("", victim, "scancel", first)
 	s.Within("the slice is idle", func() bool { state, _ := note(s, before.GI); return state == api.StateIdle })
-	whole := s.Submit("true", "--gres=mig:7g.40gb:1") // so that the instance is made again
+	whole := s.Submit("true", "--gres=mig:7g.40gb:1") // so that the instance is re-created
 	s.Completed(whole)
 	s.Must(
 		"n1",
@@ -362,8 +367,8 @@ func TestDescriptorOfNewInstance(t *testing.T) {
 	s.NoneDrained()
 }
 
-// TestStrangerOnSlice: the agent ends a process of another user on a job's slice, or only reports the process if the
-// site has configured that.
+// TestStrangerOnSlice checks that the agent ends another user's process on a job's slice, or only
+// reports the process if the configuration says so.
 func TestStrangerOnSlice(t *testing.T) {
 	for cgroup, why := range map[string]string{"": "of a user other than the job's", "v1": "of no job",
 		"v2": "of no job"} {
@@ -371,7 +376,7 @@ func TestStrangerOnSlice(t *testing.T) {
 	}
 }
 
-// configure restarts the agent of n1 after an edit of its configuration by sed.
+// configure edits the configuration of n1's agent with a sed script and restarts the agent.
 func configure(t *testing.T, s *clustertest.Site, edit string) {
 	t.Helper()
 	if err := s.StopUnit("agent-n1"); err != nil {
@@ -395,7 +400,7 @@ func strangerOnSlice(t *testing.T, cgroup, why string) {
 	stranger := s.Command(t.Context(), "n1", victim, "env", "CUDA_VISIBLE_DEVICES="+mine.UUID,
 		"cuda-process", "--seconds", "3600")
 	go func() { ended <- stranger.Run() }()
-	// One process belongs to the job, the other to the stranger.
+	// One process belongs to the job, and the other process to the stranger.
 	s.Within("the agent sees two processes", func() bool {
 		slice := api.Lease{}
 		json.Unmarshal([]byte(s.Try("n1", "caelum", "job", job, "--json")), &slice)

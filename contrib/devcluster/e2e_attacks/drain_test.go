@@ -12,8 +12,8 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// slowScontrol replaces scontrol on a node. It asks slurmctld for a job only after the attack, as if slurmctld were
-// busy. The agent has run squeue by then.
+// slowScontrol replaces scontrol on a node. The replacement asks slurmctld for a job only after the
+// attack, as if slurmctld were busy. By then, the agent has already run squeue.
 const slowScontrol = `#!/bin/bash
 if [[ "$*" == *"show job"* && ! -e HOME/attacked ]]; then
     : >HOME/asking

@@ -11,8 +11,9 @@ import (
 	"caelum/internal/plan"
 )
 
-// TestEndsPrivate: if slurmctld hides other users' jobs, a node's record does not show when they end. The agent still
-// knows these times, and reserves a GPU for the time after the jobs have ended.
+// TestEndsPrivate checks a site where slurmctld hides other users' jobs, so that a node's record
+// does not show when these jobs end. The agent must still know these times and reserve a GPU from
+// the end of the jobs.
 func TestEndsPrivate(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, Conf: []string{"PrivateData=jobs"}})
 	job := occupy(s, "--time=10")

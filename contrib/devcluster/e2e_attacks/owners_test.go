@@ -12,7 +12,8 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// library is an NVML library that runs a command of the attacker's in the process that loads it.
+// library is the source of an NVML library that runs a command of the attacker in the process that
+// loads it.
 const library = `#include <stdio.h>
 #include <unistd.h>
 __attribute__((constructor)) static void own(void)
@@ -22,9 +23,9 @@ __attribute__((constructor)) static void own(void)
 }
 `
 
-// TestConfigurationOfAnother: a user who owns /etc/caelum sets his own library in caelum.yaml. SlurmUser owned this
-// folder at sites where the watcher wrote the decision table there. The agent, which runs as root, must not load the
-// library.
+// TestConfigurationOfAnother checks that the agent, which runs as root, does not load a library that the owner of
+// /etc/caelum has set in caelum.yaml. SlurmUser owned this folder at sites where the watcher wrote the decision
+// table there.
 func TestConfigurationOfAnother(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	home := s.Home()
@@ -44,7 +45,7 @@ func TestConfigurationOfAnother(t *testing.T) {
 		"echo nvml_library: "+home+"/evil.so >/etc/caelum/new && mv -f /etc/caelum/new /etc/caelum/caelum.yaml",
 	)
 	restart := func(what string) {
-		s.RestartUnit("agent-n1") // returns an error, because the agent refuses to start
+		s.RestartUnit("agent-n1") // returns an error, because the agent does not start
 		if text, err := os.ReadFile(marker); err == nil {
 			t.Errorf("%s: the attacker's library ran in the agent: %s", what, text)
 			os.Remove(marker)

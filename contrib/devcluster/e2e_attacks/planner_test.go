@@ -16,15 +16,16 @@ import (
 // wholeGPU requests a profile that is offered only if an agent plans it for a job.
 var wholeGPU = []string{"-p", "gpu", "--gres=gpu:1", "--mig=7g.40gb", "-t", "10"}
 
-// another requests a profile that the attackers do not request. Of the attackers' profile, slurmctld would give the
-// victim the slices that are offered for the attackers.
+// another requests a profile that the attackers do not request. If the victim requested the
+// attackers' profile, slurmctld would allocate the slices that are offered for the attackers to the
+// victim.
 var another = []string{"-p", "gpu", "--gres=gpu:1", "--mig=3g.20gb", "-t", "10"}
 
 // wholeNode requests all GPUs of a node.
 var wholeNode = []string{"-p", "gpu", "--gres=gpu:2", "--mig=7g.40gb", "-t", "10"}
 
-// TestPlanner: a user submits pending jobs that are expensive to plan or cannot start. Another user's jobs must still
-// get the idle GPUs.
+// TestPlanner checks that another user's jobs get the idle GPUs while a user has pending jobs that
+// are expensive to plan or cannot start.
 func TestPlanner(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 3, Conf: []string{
 		"NodeName=c[1-300] NodeAddr=127.0.0.1 Port=1 State=DOWN CPUs=64 RealMemory=256000",
@@ -62,8 +63,9 @@ func served(t *testing.T, s *clustertest.Site, options ...string) {
 	}
 }
 
-// hetOfManyNodes: one component of a het job requests more nodes than are up. The agents must continue to publish. The
-// het jobs are after the victim's job in the queue, because slurmctld starts jobs after a het job only by backfill.
+// hetOfManyNodes submits het jobs with a component that requests more nodes than are up. The agents
+// must continue to publish. The het jobs are behind the victim's job in the queue, because
+// slurmctld starts jobs behind a het job only in its backfill cycle.
 func hetOfManyNodes(t *testing.T, s *clustertest.Site) {
 	for range 3 {
 		s.Must(
@@ -80,8 +82,8 @@ func hetOfManyNodes(t *testing.T, s *clustertest.Site) {
 	}
 }
 
-// unmetDependency: jobs that name a node are held until their slices are offered. These jobs also depend on a job that
-// never runs.
+// unmetDependency submits jobs that name a node and depend on a job that never runs. Jobs that name
+// a node are held until their slices are offered.
 func unmetDependency(t *testing.T, s *clustertest.Site) {
 	never := s.Submit("true", "-p", "plain", "--hold")
 	var attack []string
@@ -100,8 +102,8 @@ func unmetDependency(t *testing.T, s *clustertest.Site) {
 	}
 }
 
-// lacksMemory: one job without GPUs has most of the nodes' memory. Other jobs of the same user request all GPUs and as
-// much memory.
+// lacksMemory submits a job without GPUs that uses most of the nodes' memory. Other jobs of the
+// same user request all GPUs and the same amount of memory.
 func lacksMemory(t *testing.T, s *clustertest.Site) {
 	s.Running(s.Submit("sleep 600", "-p", "plain", "-w", "n1,n2", "-N2", "-n2", "--mem=200000"))
 	for _, nodes := range [][]string{{"-N2"}, {"-N1", "-N1"}} {
@@ -113,8 +115,8 @@ func lacksMemory(t *testing.T, s *clustertest.Site) {
 	}
 }
 
-// namesNodes: jobs that name a node are held, and slurmctld shows no priority for them. They must not be planned before
-// the jobs of other users.
+// namesNodes submits jobs that name a node. These jobs are held, and slurmctld shows no priority
+// for them. The agents must not plan them before the jobs of other users.
 func namesNodes(t *testing.T, s *clustertest.Site) {
 	var first []string
 	for k := range 4 {

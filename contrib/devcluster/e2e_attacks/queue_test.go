@@ -12,7 +12,8 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// hangUps connects to the agent's socket and hangs up until the socket's queue is full.
+// hangUps connects to the agent's socket and closes the connection, again and again, until the
+// socket's queue is full.
 const hangUps = `
 	my $agent = pack_sockaddr_un("/run/caelum/caelumd.sock");
 	while (1) {
@@ -21,8 +22,9 @@ const hangUps = `
 	}
 	$!{EAGAIN} or die "connect: $!";`
 
-// TestSocketQueue: a user fills the queue of the users' socket while the agent does not accept connections, because the
-// test has stopped it. Root's calls, such as the prolog's, have a separate queue and must not be refused.
+// TestSocketQueue checks that a user cannot block root's calls by filling the queue of the users'
+// socket. The test stops the agent, so that it accepts no connections. Root's calls, such as the
+// prolog's, have a separate queue and must get through.
 func TestSocketQueue(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	s.Must("n1", "root", "caelum", "status") // the agent listens
@@ -32,7 +34,7 @@ func TestSocketQueue(t *testing.T) {
 	s.Must("n1", attacker, "perl", "-Mstrict", "-MSocket=:DEFAULT,SOCK_NONBLOCK", "-e", hangUps)
 	refused := make(chan string, 1)
 	go func() {
-		// Unlike the prolog, this command does not repeat its call.
+		// Unlike the prolog, this command tries its call only once.
 		out, text, err := s.ExecNode(context.WithoutCancel(t.Context()), "n1", "root", "caelum", "status", "--json")
 		if err != nil {
 			refused <- out + text

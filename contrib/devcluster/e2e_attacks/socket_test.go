@@ -24,8 +24,8 @@ func occupy(s *clustertest.Site, options ...string) string {
 	return job
 }
 
-// TestSocketPrivate: if slurmctld hides other users' jobs, the agent's socket must also hide them. The owner of a job
-// and root see all data of the job.
+// TestSocketPrivate checks that the agent hides other users' jobs if slurmctld hides them, and that
+// the owner of a job and root see all data of the job.
 func TestSocketPrivate(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, Conf: []string{"PrivateData=jobs"}})
 	job := occupy(s)
@@ -59,7 +59,8 @@ func TestSocketPrivate(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestSocketUse: if slurmctld shows all jobs, other users see the job in the drawing, but not the memory that it uses.
+// TestSocketUse checks that, if slurmctld shows all jobs, other users see a job in the drawing but
+// not how much memory the job uses.
 func TestSocketUse(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	job := occupy(s)
@@ -75,8 +76,8 @@ func TestSocketUse(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestSocketFlood: a user calls the agent as fast as possible. The agent answers her at a limited rate, and jobs of
-// other users still start and end.
+// TestSocketFlood checks that the agent answers at a limited rate if a user calls it as fast as
+// possible, and that other users' jobs still start and end.
 func TestSocketFlood(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	const seconds, loops = 10, 12
@@ -99,7 +100,8 @@ wait`, loops, seconds)))
 	}
 	seen := <-out
 	served, refused := strings.Count(seen, `"node": "n1"`), strings.Count(seen, "too many calls")
-	// 50 immediately and then 10 a second; the start of the loops also takes some time.
+	// The agent answers 50 calls immediately and then 10 per second. The start of the loops
+	// also takes some time.
 	if served > 50+10*3*seconds || refused == 0 {
 		t.Errorf("%d calls were answered and %d refused in %d s", served, refused, seconds)
 	}

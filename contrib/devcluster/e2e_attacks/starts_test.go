@@ -11,9 +11,9 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// TestSlicesWithoutGPU: a user requests slices without a GPU in a partition that job_submit.lua does not manage, with a
-// name that makes the job's record ambiguous. Such a job has no prolog. The node's slices must stay available to other
-// users.
+// TestSlicesWithoutGPU checks a job that requests slices without a GPU in a partition that job_submit.lua does not
+// manage. The job's name makes its record ambiguous. Such a job has no prolog. The node's slices must stay available to
+// other users.
 func TestSlicesWithoutGPU(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	s.Completed(s.Submit("true", "--gres=gpu:1", "--mig=1g.5gb"))
@@ -34,7 +34,7 @@ func TestSlicesWithoutGPU(t *testing.T) {
 	if id, err := submit("--gres=" + seven); err == nil {
 		s.Running(id)
 	}
-	if id, err := submit("-H", "--gres=gpu:1"); err == nil { // job_submit.lua checks an update like a submission
+	if id, err := submit("-H", "--gres=gpu:1"); err == nil { // job_submit.lua also checks updates
 		for _, update := range []string{"Gres=gpu:0," + seven,
 			"TresPerNode=gres:" + strings.ReplaceAll(seven, ",", ",gres:"), "TresPerNode=gres:mig:1g.5gb",
 			"TresPerNode=gres/" + strings.ReplaceAll(seven, ",", ",gres/"), "TresPerNode=gres/mig:1g.5gb"} {
@@ -55,9 +55,9 @@ func TestSlicesWithoutGPU(t *testing.T) {
 	s.Completed(whole)
 }
 
-// TestUnreadableRequest: slurmctld keeps the text of a GRES entry with the count 0 and starts the job. The agents
-// cannot parse such a request, so they would not count the job's slices before its lease. job_submit.lua must refuse
-// such text, also in updates.
+// TestUnreadableRequest checks that job_submit.lua rejects unreadable GRES entries with the count 0, in
+// submissions and in updates. slurmctld itself keeps the text of such an entry and starts the job. The agents
+// cannot parse such a request, so they would not count the job's slices before it has a lease.
 func TestUnreadableRequest(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	for _, text := range []string{"mig:x(:0", "gpu:x y:0", "mig:-x:0"} {

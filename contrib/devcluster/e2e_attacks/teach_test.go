@@ -24,7 +24,8 @@ import (
 
 const script = "#!/bin/bash\ncuda-process --memory 15000 --seconds 1\n"
 
-// school is a cluster whose repository the test fills by import. A sync fills it from slurmdbd in the same way.
+// school is a cluster whose repository the test fills with `caelum repo import`. A sync from
+// slurmdbd has the same effect.
 type school struct {
 	*clustertest.Site
 	t    *testing.T
@@ -105,11 +106,13 @@ func many(n int, uid uint32, key, work string, peak float64, start int64) (runs 
 	return runs
 }
 
-// 19,968 MiB hold 15,000 and a margin; 100 fit into the smallest slice.
+// The margin included, 15,000 MiB need a slice with 19,968 MiB. The smallest slice has enough
+// memory for 100 MiB.
 const needed, crafted = ",gres/mig:3g.20gb:1", ",gres/mig:1g.5gb:1"
 
-// TestCollidingKey: the attacker knows the victim's script, crafts a script with the same key, and runs it before and
-// more often than the victim. The victim must get the profile that her own runs need.
+// TestCollidingKey checks an attacker who knows the victim's script and crafts a script with the
+// same key. The attacker runs this script earlier and more often than the victim runs hers. The
+// victim must get the profile that her own runs need.
 func TestCollidingKey(t *testing.T) {
 	s := open(t)
 	key, work, _ := s.ask(victim, "train.sh", script)
@@ -133,8 +136,8 @@ func TestCollidingKey(t *testing.T) {
 	}
 }
 
-// TestSharedByOne: if the site shares profiles between users, one user's runs, in any number, must not determine the
-// profile of other users' jobs with the same script.
+// TestSharedByOne checks a site that shares profiles between users. The runs of a single user,
+// however many, must not determine the profile of other users' jobs with the same script.
 func TestSharedByOne(t *testing.T) {
 	s := open(t)
 	_, work, before := s.ask(victim, "train.sh", script)
@@ -153,7 +156,8 @@ func TestSharedByOne(t *testing.T) {
 	}
 }
 
-// TestEvictedLines: the attacker's 20,000 scripts, all newer, do not push the victim's line out of the decision table.
+// TestEvictedLines checks that 20,000 newer scripts of the attacker do not evict the victim's line
+// from the decision table.
 func TestEvictedLines(t *testing.T) {
 	s := open(t)
 	key, work, _ := s.ask(victim, "train.sh", script)
@@ -171,7 +175,8 @@ func TestEvictedLines(t *testing.T) {
 	}
 }
 
-// TestTagsAreNotTheUsers: AdminComment, in which the tags are, is an administrator's: slurmctld refuses it from users.
+// TestTagsAreNotTheUsers checks that slurmctld does not let users set AdminComment, which contains
+// the tags.
 func TestTagsAreNotTheUsers(t *testing.T) {
 	s := open(t)
 	const forged = "caelum:key=0123456789abcdef caelum:work=0123456789abcdef caelum:sized=7g.40gb caelum:held"
@@ -223,14 +228,14 @@ func (s school) tags(id string) string {
 	return comment
 }
 
-// The hash of contrib/job_submit/KEY.md.
+// These are the constants of the hash in contrib/job_submit/KEY.md.
 const (
 	prime = 4294967291
 	base1 = 1000003
 	base2 = 786433
 )
 
-// part is a piece of a script, with its contribution to both numbers of the hash.
+// part is a piece of a script together with its contributions to the two numbers of the hash.
 type part struct {
 	text   string
 	h1, h2 uint64
@@ -240,7 +245,8 @@ func (p part) and(o part) part {
 	return part{p.text + o.text, (p.h1 + o.h1) % prime, (p.h2 + o.h2) % prime}
 }
 
-// A script that collide makes is collisionHead, eight blocks of letters, and collisionTail.
+// A script that collide makes consists of collisionHead, eight blocks of letters, and
+// collisionTail.
 const (
 	collisionHead = "#!/bin/bash\nexit 0\n#"
 	collisionTail = "\n"
@@ -288,8 +294,9 @@ func numbers(t *testing.T, key string) part {
 	return part{h1: k >> 32, h2: k & 0xffffffff}
 }
 
-// weights returns the hash of the script whose letters are all "a", and the weight of each letter: the increase of the
-// hash if the letter is replaced with the next one.
+// weights returns the hash of the script whose letters are all "a", and the weight of each
+// position. The weight is the increase of the hash if the letter at this position is replaced with
+// the next letter of the alphabet.
 func weights(t *testing.T, of func(script string) string) (zero part, weight [8 * blockSize]part) {
 	t.Helper()
 	plain := []byte(collisionHead + strings.Repeat("a", 8*blockSize) + collisionTail)
@@ -303,7 +310,8 @@ func weights(t *testing.T, of func(script string) string) (zero part, weight [8 
 	return zero, weight
 }
 
-// blocks returns random blocks of letters with these weights, each with its increase of the hash.
+// blocks returns random blocks of letters, each with the increase of the hash that it causes
+// according to the weights.
 func blocks(random *rand.Rand, weight []part) []part {
 	all := make([]part, 1<<17)
 	for n := range all {
@@ -319,8 +327,8 @@ func blocks(random *rand.Rand, weight []part) []part {
 	return all
 }
 
-// join returns the sums of one part of each list whose number is within reach of 0 modulo prime, at most half a
-// million.
+// join returns sums of one part of each list. It returns at most half a million sums, all with a
+// number that differs from 0 modulo prime by at most reach.
 func join(a, b []part, reach uint64, number func(part) uint64) (sums []part) {
 	slices.SortFunc(b, func(x, y part) int { return cmp.Compare(number(x), number(y)) })
 	for _, p := range a {

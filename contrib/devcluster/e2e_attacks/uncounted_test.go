@@ -12,9 +12,9 @@ import (
 	"caelum/internal/api"
 )
 
-// A user moves a job with GPUs and without slices into the managed partition, or submits it to a partition that
-// job_submit.lua does not manage. In both cases the job must not get a slice that slurmctld has not counted, so that
-// limits and billing include all slices of a job.
+// TestUncountedSlice checks jobs with GPUs and without slices. A user moves such a job into the managed partition,
+// or submits it to a partition that job_submit.lua does not manage. In both cases, the job must not get a slice that
+// slurmctld has not counted, so that limits and billing include all slices of a job.
 func TestUncountedSlice(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	for _, attack := range []struct {
@@ -27,7 +27,7 @@ func TestUncountedSlice(t *testing.T) {
 		{"unmanaged", "Partition=plain", []string{"-p", "plain", "--gres=gpu:2", "--no-requeue"}},
 	} {
 		id := s.Submit("sleep 600", append(attack.options, "--hold")...)
-		// job_submit.lua may refuse the update; the job is then unchanged.
+		// job_submit.lua may reject the update. The job then remains unchanged.
 		_, stderr, err := s.Exec(t.Context(), attacker, "scontrol", "update", "job="+id, attack.update)
 		s.Must("", attacker, "scontrol", "release", id)
 		held, job := decided(t, s, id)

@@ -14,7 +14,8 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// limited starts a cluster whose slurmctld enforces limits. They allow the attacker no slice of a whole GPU.
+// limited starts a cluster whose slurmctld enforces limits. The limits allow the attacker no slice
+// of a whole GPU.
 func limited(t *testing.T) *clustertest.Site {
 	t.Helper()
 	s := clustertest.Start(t, cluster.Options{Nodes: 2, GPUs: 2, Conf: []string{"AccountingStorageEnforce=limits"}})
@@ -22,8 +23,9 @@ func limited(t *testing.T) *clustertest.Site {
 	return s
 }
 
-// TestUpdatedJobKeepsItsSlices: a user holds a job, removes its slices or moves it between partitions, and releases it.
-// The job must not run, or must run on a slice that slurmctld counts. The limit on slices of whole GPUs must apply.
+// TestUpdatedJobKeepsItsSlices checks jobs that a user holds, updates and releases. The updates
+// remove the job's slices or move the job between partitions. The job must either not run, or run
+// on a slice that slurmctld counts. The limit on slices of whole GPUs must apply.
 func TestUpdatedJobKeepsItsSlices(t *testing.T) {
 	s := limited(t)
 	client := buildClient(t, s)
@@ -65,7 +67,7 @@ func TestUpdatedJobKeepsItsSlices(t *testing.T) {
 			_, stderr, err := s.Exec(t.Context(), attacker, args...)
 			t.Logf("%s: %s: %v %s", c.name, update, err, strings.TrimSpace(stderr))
 		}
-		if s.Try("", "squeue", "-h", "-j", id, "-o", "%P") == "plain" { // slurmctld has refused the attack
+		if s.Try("", "squeue", "-h", "-j", id, "-o", "%P") == "plain" { // slurmctld has rejected the attack
 			s.Must("", attacker, "scancel", id)
 			continue
 		}
@@ -77,7 +79,8 @@ func TestUpdatedJobKeepsItsSlices(t *testing.T) {
 	s.NoneDrained()
 }
 
-// buildClient builds testdata/client.c in a folder from which users of the cluster can run it.
+// buildClient compiles testdata/client.c in a folder from which users of the cluster can run the
+// program.
 func buildClient(t *testing.T, s *clustertest.Site) string {
 	t.Helper()
 	path := filepath.Join(s.Home(), "client")
@@ -88,8 +91,9 @@ func buildClient(t *testing.T, s *clustertest.Site) string {
 	return path
 }
 
-// settle waits until a released job has started or waits for the limit. slurmctld must count the slice of a running
-// job. A job without a GPU may have failed already, because its script finds no device.
+// settle waits until a released job has started or waits because of the limit. If the job runs,
+// slurmctld must count its slice. A job without a GPU may have failed already, because its script
+// finds no device.
 func settle(t *testing.T, s *clustertest.Site, name, id string) {
 	t.Helper()
 	end := time.Now().Add(clustertest.Limit)

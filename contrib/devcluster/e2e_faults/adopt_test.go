@@ -10,8 +10,8 @@ import (
 	"caelum/internal/api"
 )
 
-// TestAdoptAfterLostLedger: after the loss of the ledger, root can adopt the idle instances for the agent, and users
-// cannot.
+// TestAdoptAfterLostLedger checks that, after the loss of the ledger, root can make the agent adopt
+// the idle instances, and other users cannot.
 func TestAdoptAfterLostLedger(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	s.Completed(s.Submit("cuda-process --exclusive --seconds 0.5", "--gres=mig:3g.20gb:1"))

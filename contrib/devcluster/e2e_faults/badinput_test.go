@@ -14,9 +14,9 @@ import (
 	"caelum/internal/api"
 )
 
-// TestBadInput: while one job runs, users submit invalid requests, and the test damages configuration, decision table,
-// ledger, lease file and disks like a mistake of an administrator or a full disk. Every error must name a remedy, the
-// remedy must work, and the job must hold its slice to the end.
+// TestBadInput checks the effects of bad input while a job runs. Users submit invalid requests. The test damages the
+// configuration, the decision table, the ledger and the lease file, as an administrator's mistake would, and fills the
+// disks. Every error must name a remedy, the remedy must work, and the job must keep its slice until its end.
 func TestBadInput(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1, Board: "A100-40GB,A30-24GB"})
 	keep := s.Submit("./hold keep", "--gres=mig:2g.10gb:1", "--job-name=keep")
@@ -49,8 +49,8 @@ func TestBadInput(t *testing.T) {
 	s.NoneDrained()
 }
 
-// badRequests submits requests for profiles of no GPU model, profiles of another GPU model, and text that is not a
-// profile.
+// badRequests submits requests for profiles that no GPU model has, for profiles that only another
+// GPU model has, and for text that is not a profile.
 func badRequests(s *site, _ string) {
 	for _, c := range []struct{ options, says string }{
 		{"--gres=mig:nonsense:1", "there is no MIG profile nonsense here; the profiles are 1g.5gb,"},
@@ -63,7 +63,7 @@ func badRequests(s *site, _ string) {
 		{"--gres=gpu:1 --mig=$(id)", "--mig: couldn't read '$(id)': give a profile such as 1g.5gb, auto, or off"},
 		{"--gres=gpu:1 --mig-mem=$(id)", "--mig-mem: couldn't read '$(id)': give the memory of a slice such as 8G"},
 		{"--gres=gpu:1 --mig=" + strings.Repeat("x", 5000), "--mig: couldn't read"},
-		{"-p plain --gres=gpu:1,mig:nonsense:1", ""}, // not a partition of Caelum: slurmctld refuses it itself
+		{"-p plain --gres=gpu:1,mig:nonsense:1", ""}, // Caelum does not manage this partition
 	} {
 		_, stderr, err := s.Exec(
 			s.t.Context(),
@@ -73,7 +73,8 @@ func badRequests(s *site, _ string) {
 			s.t.Errorf("sbatch %.80s: %v, %s", c.options, err, stderr)
 		}
 	}
-	// A profile of the other GPU model: the job runs on that node, and never starts on the first one.
+	// The profile belongs to the other GPU model. The job runs on the node with that model, and
+	// never starts on the first node.
 	a30 := s.Submit("cuda-process --exclusive --seconds 0", "--gres=mig:2g.12gb:1")
 	never := s.Submit("true", "--gres=mig:2g.12gb:1", "-w", "n1")
 	s.Completed(a30)
@@ -136,12 +137,14 @@ func badTable(s *site, _ string) {
 	s.Must("", "root", "rm", "/etc/caelum/decisions")
 	given("no table any more", "1g.5gb")
 	log, _ := s.Log("slurmctld")
-	// Two consecutive tables of the eight have the same error, which is logged once.
+	// Two of the eight tables follow each other and have the same error, which is logged only
+	// once.
 	if n := strings.Count(log, "the last good table stays in force"); n != 7 {
 		s.t.Errorf("slurmctld has logged %d of 7 reasons", n)
 	}
-	// A slurmctld that starts with a damaged table has no table. It refuses only jobs with GPUs, until the table is
-	// complete, also with the same generation.
+	// A slurmctld that starts with a damaged table has no table. Until the table is complete,
+	// job_submit.lua rejects jobs with GPUs and no others. The complete table may have the same
+	// generation as the damaged one.
 	s.table(generation(106, small)[:len(small)-9])
 	if err := s.RestartUnit("slurmctld"); err != nil {
 		s.t.Fatal(err)
@@ -179,7 +182,8 @@ func badNames(s *site, _ string) {
 	}
 	s.End("named")
 	s.Completed(id)
-	// 64 KiB: Slurm's commands refuse such a name, or slurmctld truncates it. In both cases the next job must run.
+	// The name has 64 KiB. Slurm's commands reject it, or slurmctld truncates it. In both cases
+	// the next job must run.
 	s.Exec(
 		s.t.Context(),
 		user,
@@ -205,8 +209,8 @@ func badNames(s *site, _ string) {
 	}
 }
 
-// callers opens 3000 connections with half a header on each, and then requests 300 times the end of another user's
-// lease.
+// callers opens 3000 connections and sends half a header on each. Then it requests the end of
+// another user's lease 300 times.
 const callers = `ulimit -n 4096; exec perl -MIO::Socket::UNIX -e '
 	$SIG{PIPE} = "IGNORE"; $| = 1;
 	sub call { IO::Socket::UNIX->new(Peer => "/run/caelum/caelumd.sock") }
@@ -235,7 +239,7 @@ func badCallers(s *site, keep string) {
 	defer func() {
 		cmd.Process.Signal(os.Interrupt)
 		s.Try("n1", "pkill", "-u", stranger, "perl")
-		cmd.Wait() // the error only shows that the command was stopped
+		cmd.Wait() // the error is ignored, because it only means that the command was stopped
 	}()
 	var line [200]byte
 	n, err := out.Read(line[:])
@@ -331,13 +335,14 @@ func fullDisks(s *site, _ string) {
 	}
 }
 
-// offered returns whether slurmctld has any slice on offer on n1.
+// offered reports whether slurmctld has any slice on offer on n1.
 func (s *site) offered() bool {
 	return regexp.MustCompile(`mig:[^,(]*b:[1-9]`).
 		MatchString(s.Must("", "root", "sinfo", "-h", "-p", "plain", "-n", "n1", "-O", "Gres:300"))
 }
 
-// startFails starts the agent of n1, which must end with the given errors in its log. Its offers must then be closed.
+// startFails starts the agent of n1. The agent must end with the given errors in its log, and its
+// offers must then be closed.
 func (s *site) startFails(says ...string) {
 	s.t.Helper()
 	if err := s.StartUnit("agent-n1"); err == nil {
@@ -381,8 +386,8 @@ func badConfiguration(s *site, _ string) {
 	s.Within("n1 offers something", s.offered)
 }
 
-// badLedger checks that the agent refuses a damaged ledger. After the ledger is moved away, the agent must restore the
-// lease of the running job from its lease file.
+// badLedger checks that the agent does not start with a damaged ledger. After the ledger is moved
+// away, the agent must restore the lease of the running job from its lease file.
 func badLedger(s *site, _ string) {
 	const path = "/var/lib/caelum/ledger.db"
 	if err := s.StopUnit("agent-n1"); err != nil {

@@ -9,7 +9,8 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// TestRestartsInCgroups: after a restart in a cluster with cgroups, slurmd runs GPU jobs, and they are still confined.
+// TestRestartsInCgroups checks that, in a cluster with cgroups, slurmd still runs and confines GPU
+// jobs after a restart.
 func TestRestartsInCgroups(t *testing.T) {
 	for _, version := range []string{"v1", "v2"} {
 		t.Run(version, func(t *testing.T) {

@@ -14,9 +14,9 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// TestOtherJobOfTheUser: if Slurm confines devices, a job cannot open the slices of the same user's other jobs,
-// although the user owns their capability files. A job with a slice and a job without one try this while other jobs
-// start and end.
+// TestOtherJobOfTheUser checks that, if Slurm confines devices, a job cannot open the slices of the same user's
+// other jobs, although the user owns the capability files of these slices. A job with a slice and a job without one
+// try to open them while other jobs start and end.
 func TestOtherJobOfTheUser(t *testing.T) {
 	for _, version := range []string{"v1", "v2"} {
 		t.Run(version, func(t *testing.T) {
@@ -29,7 +29,8 @@ func TestOtherJobOfTheUser(t *testing.T) {
 			for range 12 {
 				churn = append(churn, s.Submit("cuda-process --exclusive --seconds 0.3", "--gres=mig:1g.5gb:1"))
 			}
-			// In a batch script and in steps, because Slurm denies their devices in different cgroups.
+			// The test uses a batch script and steps, because Slurm denies their
+			// devices in different cgroups.
 			try := fmt.Sprintf("%s=%d ./stranger >", asStranger, opens/3)
 			s.Write("try", "#!/bin/bash\n"+try+"$1.batch && srun -n1 bash -c '"+try+"'$1.step\n")
 			tries := map[string]string{
@@ -53,7 +54,8 @@ func TestOtherJobOfTheUser(t *testing.T) {
 	}
 }
 
-// judgeOther checks the result of an attempt: it may have opened only the two files of its own slice.
+// judgeOther checks the result of a job's attempt. The job must not have opened any files except
+// the two of its own slice.
 func (s *site) judgeOther(name string, hasSlice bool) {
 	s.t.Helper()
 	data, err := os.ReadFile(filepath.Join(s.Home(), name))
@@ -92,8 +94,8 @@ func (s *site) judgeOther(name string, hasSlice bool) {
 	}
 }
 
-// TestBoundTasksUnderConstrainDevices: with ConstrainDevices, Slurm numbers the devices of a step from 0. Each task
-// must still see its own slice.
+// TestBoundTasksUnderConstrainDevices checks that each task sees its own slice although Slurm
+// numbers the devices of a step from 0 with ConstrainDevices=yes.
 func TestBoundTasksUnderConstrainDevices(t *testing.T) {
 	for _, version := range []string{"v1", "v2"} {
 		t.Run(version, func(t *testing.T) {

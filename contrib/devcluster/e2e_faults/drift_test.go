@@ -12,8 +12,8 @@ import (
 	"caelum/internal/doctor"
 )
 
-// TestDrift makes the driver rename 1g.5gb to 1g.6gb between two starts of the agent, while a job runs on such a slice.
-// Then it follows the remedy of `caelum doctor`.
+// TestDrift makes the driver rename 1g.5gb to 1g.6gb between two starts of the agent, while a job
+// runs on such a slice. Then the test applies the remedy that `caelum doctor` prints.
 func TestDrift(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 1, KeepDeviceFiles: true})
 	keep := s.Submit("./hold keep", "--gres=mig:1g.5gb:1")
@@ -81,8 +81,9 @@ func (s *site) driftReported() {
 	}
 }
 
-// oldName checks that a job with the old name that starts on the node gets an equivalent profile. Only an administrator
-// can make it start, because the agent does not offer that name.
+// oldName checks that a job that requested the old name gets an equivalent profile if it starts on
+// the node. Only an administrator can make such a job start, because the agent does not offer the
+// old name.
 func (s *site) oldName() {
 	s.t.Helper()
 	var old string
@@ -100,7 +101,7 @@ func (s *site) oldName() {
 	s.Completed(old)
 }
 
-// driftRemedied follows the remedy of the doctor and checks its effect.
+// driftRemedied applies the remedy that the doctor prints, and checks its effect.
 func (s *site) driftRemedied() {
 	s.t.Helper()
 	lines := s.Must("n1", "root", "caelum", "slurm-config", "--nodes", "n1", "--catalogue", "1", "--section", "nodes")
@@ -147,7 +148,7 @@ func (s *site) writes(node string) int {
 	return strings.Count(log, `"msg":"published"`)
 }
 
-// findings returns whether caelum doctor on n1 has a finding of this severity with the given text.
+// findings reports whether caelum doctor on n1 has a finding of this severity with the given text.
 func (s *site) findings(says string, severity doctor.Severity) bool {
 	s.t.Helper()
 	text, stderr, _ := s.ExecNode(s.t.Context(), "n1", "root", "caelum", "doctor", "--json")

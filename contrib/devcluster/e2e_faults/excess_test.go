@@ -16,8 +16,9 @@ import (
 // waitFor is a job script without a process on a slice, which ends when the file end.NAME exists.
 const waitFor = "until [ -e $HOME/end.%s ]; do sleep 0.2; done"
 
-// TestExcess makes slurmctld count the slices of a job on two nodes twice on each node, by a reconfiguration or a
-// restart while the job runs. A job for one of the empty GPUs must still start, both during that job and after it.
+// TestExcess makes slurmctld count the slices of a job on two nodes twice on each node. The cause
+// is a reconfiguration or a restart of slurmctld while the job runs. A job for one of the empty
+// GPUs must still start, both while the first job runs and after its end.
 func TestExcess(t *testing.T) {
 	t.Run("reconfigure", func(t *testing.T) {
 		s, pair := jobOnTwoNodes(t)
@@ -69,7 +70,8 @@ func noExcess(t *testing.T, s *site, pair string) {
 	s.NothingLeft()
 }
 
-// excess checks the cluster while slurmctld counts the slices of pair twice on each node, and until this error is gone.
+// excess checks the cluster from the time when slurmctld counts the slices of the job pair twice on
+// each node until the excess is cleared.
 func excess(t *testing.T, s *site, pair string) {
 	third := s.Submit("./hold third", "-w", "n1", "--gres=mig:7g.40gb:1")
 	s.Running(third)

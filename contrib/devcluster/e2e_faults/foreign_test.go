@@ -35,7 +35,7 @@ func TestByHand(t *testing.T) {
 	foreign := s.foreignOn(other)
 	s.Within("the removed instance is reported with its job", func() bool { return s.reported(robbed) })
 
-	// More jobs than fit: the others must wait.
+	// There is not enough room for all of these jobs, so some of them must wait.
 	ids := []string{}
 	for range 10 {
 		ids = append(ids, s.Submit("./hold fill", "--gres=mig:1g.5gb:1"))
@@ -109,7 +109,7 @@ func (s *site) avoids(gpu int, foreign api.Instance) {
 	}
 }
 
-// reported returns whether the agent has logged an error about the job's instance.
+// reported reports whether the agent has logged an error about the job's instance.
 func (s *site) reported(id string) bool {
 	log, err := s.Log("agent-n1")
 	if err != nil {

@@ -67,8 +67,8 @@ func (s *site) explained(id, verdict string) {
 	s.t.Logf("job %s: %s", id, e.Text)
 }
 
-// hang returns the time that prologs wait for an agent, from which the test derives how long it stops the agent. 60s in
-// FAULTS_HANG is the plugin's default.
+// hang returns the time for which prologs wait for an agent. The duration for which the test
+// suspends the agent depends on it. FAULTS_HANG=60s selects the plugin's default.
 func hang(t *testing.T) (patience time.Duration) {
 	text := os.Getenv("FAULTS_HANG")
 	if text == "" {
@@ -81,8 +81,9 @@ func hang(t *testing.T) (patience time.Duration) {
 	return d
 }
 
-// TestAgentHangs suspends an agent, first for half of the time that prologs wait, and then for one and a half times
-// that time. The other node must run jobs meanwhile, including those that were planned on this node.
+// TestAgentHangs suspends an agent, first for half of the time for which prologs wait, and then for
+// one and a half times that time. In the meantime, the other node must run jobs, including those
+// that were planned on the node of the suspended agent.
 func TestAgentHangs(t *testing.T) {
 	wait := hang(t)
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1})
@@ -93,8 +94,8 @@ func TestAgentHangs(t *testing.T) {
 	s.NothingLeft()
 }
 
-// hangsBriefly suspends the agent of n1 for half of the time that prologs wait: the prolog must wait, and no node
-// drains.
+// hangsBriefly suspends the agent of n1 for half of the time for which prologs wait. It checks that
+// the prolog waits and that no node drains.
 func (s *site) hangsBriefly(wait time.Duration) {
 	s.t.Helper()
 	profile := s.onOfferOn("n1", "n2")
@@ -119,7 +120,8 @@ func (s *site) hangsBriefly(wait time.Duration) {
 	s.NoneDrained()
 }
 
-// hangsLong suspends the agent of n1 for longer than prologs wait: the node drains and the job is requeued.
+// hangsLong suspends the agent of n1 for longer than prologs wait. It checks that the node drains
+// and the job is requeued.
 func (s *site) hangsLong(wait time.Duration) {
 	s.t.Helper()
 	profile := s.onOfferOn("n1", "n2")
@@ -148,7 +150,7 @@ func (s *site) hangsLong(wait time.Duration) {
 	s.NoneDrained()
 }
 
-// drained returns whether n1 drains or has drained.
+// drained reports whether n1 drains or has drained.
 func (s *site) drained() bool {
 	s.t.Helper()
 	return strings.Contains(s.Must("", "root", "sinfo", "-h", "-p", "plain", "-n", "n1", "-o", "%T"), "drain")
@@ -162,8 +164,8 @@ func (s *site) signalAgent(name string) {
 	}
 }
 
-// TestNodeLost makes a node fail permanently: its daemons no longer answer, and its offers were not closed. The jobs
-// that ran or were planned there must run on another node.
+// TestNodeLost makes a node fail permanently, so that its daemons no longer answer and its offers
+// are not closed. The jobs that ran or were planned on this node must run on another node.
 func TestNodeLost(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1, Conf: []string{"SlurmdTimeout=5"}})
 	first := s.Submit("./hold first", "--gres=mig:7g.40gb:1", "--requeue")

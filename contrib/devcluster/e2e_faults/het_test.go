@@ -46,9 +46,9 @@ func (s *site) bothRun(leader, other string) {
 	})
 }
 
-// TestIncompleteHetJob: a component of a het job whose other component is held or has ended must not take an idle GPU
-// from another user, and `caelum explain` must show why it does not start. A partly held het job must start after its
-// release.
+// TestIncompleteHetJob checks a het job with one component that is held or has ended. The other component must not
+// keep an idle GPU from another user, and `caelum explain` must show why it does not start. If a component is held,
+// the het job must start after the component is released.
 func TestIncompleteHetJob(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1})
 	t.Run("held in part", func(t *testing.T) {
@@ -96,8 +96,9 @@ func TestIncompleteHetJob(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestHetPriorities: the components of a het job have different priorities, because its user released them one after
-// the other. The jobs with priorities between them must run on every GPU, and the het job must start after them.
+// TestHetPriorities checks a het job whose components have different priorities, because the user
+// released them one after the other. Jobs with priorities between those of the components must be
+// able to run on every GPU, and the het job must start after them.
 func TestHetPriorities(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1, Conf: []string{clustertest.QueueOrder}})
 	leader, other := s.het("-H")

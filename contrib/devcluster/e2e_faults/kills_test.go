@@ -10,10 +10,11 @@ import (
 	"caelum/internal/failpoint"
 )
 
-// TestAgentKilled kills the agent repeatedly between two of its effects: each agent that the supervisor starts dies at
-// the same point. Meanwhile one job runs, and others start, run and end. Each of them waits in its prolog.
+// TestAgentKilled kills the agent repeatedly between two of its effects: each agent that the
+// supervisor starts is killed at the same point. In the meantime one job runs, and other jobs
+// start, run and end. Each of these jobs waits in its prolog.
 func TestAgentKilled(t *testing.T) {
-	// With a count, each agent can make some progress before it dies.
+	// If the failpoint has a count, each agent can make some progress before it is killed.
 	for _, point := range []string{
 		failpoint.Created + ":2", failpoint.Destroyed, failpoint.GrantOpened + ":2", failpoint.Granted + ":2",
 		failpoint.Released + ":2", failpoint.Lowered + ":3",

@@ -10,8 +10,9 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// TestLacksSomethingElse: a job that lacks memory or a licence must not block an idle GPU for a job of another user
-// that ends before the first job could start. The first job must start as soon as the memory or licence is available.
+// TestLacksSomethingElse checks a job that cannot start because of missing memory or a missing
+// licence. While it waits, a job of another user that will end in time must be able to use the idle
+// GPU. The first job must start as soon as the memory or licence is available.
 func TestLacksSomethingElse(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2, Conf: []string{
 		"SelectTypeParameters=CR_Core_Memory", "DefMemPerCPU=100", "Licenses=matlab:1",

@@ -15,9 +15,9 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// TestRecovery kills the agent with SIGKILL at random times under a load of short jobs, FAULTS_KILLS times (5). It
-// measures the time from the kill until the offers are correct: the next agent has finished a pass, and slurmctld has
-// the offers that the agent published.
+// TestRecovery kills the agent with SIGKILL at random times under a load of short jobs. The number of kills is
+// FAULTS_KILLS, by default 5. It measures the time from the kill until the offers are correct: the next agent has
+// finished a pass, and slurmctld has the offers that the agent published.
 func TestRecovery(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2})
 	keep := s.Submit("./hold keep", "--gres=mig:2g.10gb:1")
@@ -75,8 +75,8 @@ func TestRecovery(t *testing.T) {
 	t.Logf("%d jobs", len(arrays)*each+1)
 }
 
-// completedOnce waits until sacct knows the end of every job of these arrays, and checks that each of the n jobs ran
-// once and completed.
+// completedOnce waits until sacct shows the end of every job of these arrays, and checks that each
+// of the n jobs ran once and completed.
 func (s *site) completedOnce(arrays []string, n int) {
 	s.t.Helper()
 	ends := []string{}
@@ -90,8 +90,8 @@ func (s *site) completedOnce(arrays []string, n int) {
 	}
 }
 
-// published returns whether the node's agent has finished a pass since its start, and slurmctld has the offers that the
-// agent published.
+// published reports whether the node's agent has finished a pass since its start, and slurmctld has
+// the offers that the agent published.
 func (s *site) published(node string) bool {
 	status, err := s.Status(node)
 	if err != nil || status.PublishedAt == 0 || status.PublishError != "" {

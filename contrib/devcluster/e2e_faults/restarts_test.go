@@ -15,8 +15,9 @@ import (
 )
 
 // TestRestarts stops Slurm's daemons while a job runs on each node, and shortly after the submission of another job for
-// n1. The times are measured on n2, where no job starts: its offers are correct when there are some and the node's
-// total has its constant value, and both remain so. At the end slurmctld and the agent must agree on the offers.
+// n1. The times are measured on n2, where no job starts. The offers of n2 are correct from the time when n2 has offers
+// and its total has the constant value, if both remain true. At the end, slurmctld and the agent must agree on the
+// offers.
 func TestRestarts(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 2})
 	w := s.watch()
@@ -77,7 +78,7 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
-// accounted returns whether all jobs are COMPLETED according to sacct.
+// accounted reports whether all jobs are COMPLETED according to sacct.
 func (s *site) accounted(ids []string) bool {
 	s.t.Helper()
 	states := strings.Fields(s.Must("", "root", "sacct", "-nPX", "-o", "state", "-j", strings.Join(ids, ",")))
@@ -114,8 +115,9 @@ func (s *site) restarts() []fault {
 	}
 }
 
-// offersAfter does a fault and waits until the offers of n2 are right: some offers, and this total. It returns how long
-// that took after the fault was done, and whether a snapshot shows other offers.
+// offersAfter causes a fault and waits until the offers of n2 are correct, which means that n2 has
+// offers and the given total. It returns the time from the end of the fault until then, and whether
+// a snapshot showed incorrect offers.
 func (s *site) offersAfter(w *watch, fault fault, total int) (after time.Duration, seen bool) {
 	s.t.Helper()
 	began := time.Now()

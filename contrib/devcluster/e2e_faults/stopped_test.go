@@ -39,7 +39,8 @@ func TestAgentStopped(t *testing.T) {
 	s.closed(w, began, stopped)
 
 	s.Within("the prolog gives up and the node drains", s.drained)
-	// By then Slurm has also drained the node, with its own reason, which must not replace the plugin's reason.
+	// By then Slurm has also drained the node for another reason. That reason must not replace
+	// the plugin's.
 	s.Within("the job is back in the queue", func() bool { return s.State(starting) == "PENDING" })
 	reason := s.Must("", "root", "sinfo", "-hR", "-p", "plain", "-n", "n1", "-o", "%E")
 	t.Logf("the node's reason: %s", reason)

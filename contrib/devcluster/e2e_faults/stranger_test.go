@@ -21,16 +21,16 @@ import (
 	"caelum/internal/gpu"
 )
 
-// asStranger in the environment makes this test binary the program of a user who attacks other users' slices. Its value
-// is the number of opens.
+// asStranger is an environment variable. If it is set, this test binary acts as the program of a
+// user who attacks other users' slices. Its value is the number of attempts to open files.
 const asStranger = "FAULTS_OPENS"
 
-// attempts are the results of the attacks.
+// attempts contains the results of the attacks.
 type attempts struct {
-	Refused  int      // opens: EACCES by the file's owner and mode, EPERM by the devices cgroup
-	ByCgroup int      // the refused opens that the cgroup refused
+	Refused  int      // failed: EACCES by the file's owner and mode, EPERM by the devices cgroup
+	ByCgroup int      // the failed opens that the cgroup denied
 	Gone     int      // the file was removed between the listing and the open
-	Opened   []string // opens that were not refused: success, or the ENXIO of a file without a driver
+	Opened   []string // allowed opens: success, or ENXIO because the file has no driver
 	Own      []string // opened files of the job's own slice
 	Changes  []int    // HTTP status of the requests for changes at the socket
 	Other    []string
@@ -108,7 +108,7 @@ func (got *attempts) askForChanges(agent *api.Client) {
 	status, err := agent.Status(ctx)
 	var limited *api.Error
 	if errors.As(err, &limited) && limited.Code == http.StatusTooManyRequests {
-		return // the next round repeats the requests
+		return // an error is ignored, because the next round repeats the requests
 	}
 	if err != nil {
 		got.Other = append(got.Other, err.Error())
@@ -159,7 +159,7 @@ func (s *site) copyStranger() {
 	}
 }
 
-// be runs beStranger on n1 as a user.
+// be runs the program of beStranger on n1 as a user.
 func (s *site) be(who string, opens int) (got attempts) {
 	s.t.Helper()
 	out := s.Must("n1", who, "env", fmt.Sprintf("%s=%d", asStranger, opens), filepath.Join(s.Home(), "stranger"))
@@ -169,8 +169,8 @@ func (s *site) be(who string, opens int) (got attempts) {
 	return got
 }
 
-// TestStranger: while jobs of one user start and end, another user on the same node can open none of their slices and
-// change nothing.
+// TestStranger checks that, while jobs of one user start and end, another user on the same node can
+// open none of their slices and change none of their leases.
 func TestStranger(t *testing.T) {
 	// This is the recommendation of the documentation: no user can access a capability file before it belongs to a job.
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2, KeepDeviceFiles: true})
@@ -179,7 +179,8 @@ func TestStranger(t *testing.T) {
 	s.Running(keep)
 	slice := s.Slice("n1", keep)
 
-	// The program detects a successful open: here it opens the files of its own slice.
+	// This checks that the program detects a successful open. Here the program opens the files
+	// of its own slice.
 	if own := s.be(user, 1); len(own.Opened) == 0 {
 		t.Fatalf("the owner of a slice opens none of its files: %+v", own)
 	}
@@ -209,7 +210,7 @@ func TestStranger(t *testing.T) {
 	s.NothingLeft()
 }
 
-// shortJobs submits jobs of a fraction of a second and returns their ids.
+// shortJobs submits jobs that run for a fraction of a second, and returns their ids.
 func (s *site) shortJobs() (ids []string) {
 	s.t.Helper()
 	for range 24 {

@@ -45,7 +45,7 @@ func TestSlurmdAndAgentRestarted(t *testing.T) {
 		t.Errorf("caelum doctor:\n%s", s.Try("n1", "caelum", "doctor"))
 	}
 
-	// The doctor compares the sum with slurm.conf, regardless of the program that wrote it.
+	// The doctor compares the sum with slurm.conf, whichever program has written the sum.
 	if err := s.StopUnit("agent-n1"); err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func (s *site) watch() *watch {
 			}
 			look.Reset()
 		}
-		_ = cmd.Wait() // the error only shows that the command was stopped
+		_ = cmd.Wait() // the error is ignored, because it only means that the command was stopped
 	}()
 	s.t.Cleanup(func() { cancel(); <-over })
 	return w

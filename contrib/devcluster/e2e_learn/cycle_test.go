@@ -19,7 +19,7 @@ const (
 	other = "#!/bin/sh\n#SBATCH --gres=gpu:1\n#SBATCH --time=10\ncuda-process --curve 0:300,3:300\n"
 )
 
-// on runs a command as root on a node, or on the login node if node is "".
+// on runs a command as root on a node. An empty node means the login node.
 func (s site) on(node string, args ...string) string {
 	s.Helper()
 	out, stderr, err := s.ExecNode(s.Context(), node, "root", args...)
@@ -54,9 +54,9 @@ func (s site) learned(id, config string) {
 }
 
 // TestUnchangedScript checks that an unknown script gets the site's default in its first run, and afterwards the
-// smallest slice that is sufficient for the script. Other users' scripts and other scripts of the same user get no
-// prediction from these runs, until the site shares the learned profiles between users. After one sync every host has
-// the same data, including a host that has lost its repository.
+// smallest slice that is sufficient for the script. Other scripts of the same user, and other users' scripts, get no
+// prediction from these runs. If the site shares the learned profiles between users, other users' jobs with the same
+// script get one. After one sync every host has the same data, including a host that has lost its repository.
 func TestUnchangedScript(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.Chmod(folder, 0o755); err != nil {
@@ -109,8 +109,8 @@ func TestUnchangedScript(t *testing.T) {
 	s.predictAlike(first, write("tabled.yaml", "table: "+filepath.Join(folder, "decisions")+"\n"))
 }
 
-// predictAlike checks that every host predicts the same for a job with the table of this configuration, even if its
-// repository was lost.
+// predictAlike checks that every host makes the same prediction for a job with the decision table
+// of this configuration, even if the host has lost its repository.
 func (s site) predictAlike(job, config string) {
 	s.Helper()
 	predicted := func(node string) string {

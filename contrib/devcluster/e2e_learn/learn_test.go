@@ -38,8 +38,8 @@ func TestMain(m *testing.M) {
 
 const names = "tr\nain'\"; |x"
 
-// record writes the measurements of these jobs' runs into the jobs' records, as agents do, and into a separate
-// repository, folder/nodes.db.
+// record writes the measurements of the jobs' runs into the jobs' records, as agents do. It also
+// writes them into a separate repository, nodes.db in the folder.
 func record(folder string, ids []string) error {
 	r, err := repo.Open(filepath.Join(folder, "nodes.db"), func(text string) { fmt.Fprintln(os.Stderr, text) })
 	if err != nil {
@@ -182,8 +182,9 @@ func (s site) write(user, name, text string) string {
 	return path
 }
 
-// TestLearned checks that a host that reads the runs from slurmdbd learns the same as hosts that record them, and users
-// learn from their own runs only.
+// TestLearned checks that a host that reads the runs from slurmdbd makes the same predictions as
+// hosts that record the runs themselves. It also checks that users' predictions use only their own
+// runs.
 func TestLearned(t *testing.T) {
 	s := start(t, "accounting_field: none\npoll_interval: 1s\n",
 		cluster.Options{Conf: []string{"AuthInfo=cred_expire=5"}})
@@ -256,8 +257,8 @@ func (s site) firstRuns() (ended []string, running string) {
 	return ended, running
 }
 
-// record runs this test program in the cluster to record the ended jobs. The program must refuse to record a running
-// job.
+// record runs this test program in the cluster to record the ended jobs. The program must return an
+// error for a running job.
 func (s site) record(folder string, ended []string, running string) {
 	s.Helper()
 	self, err := os.Executable()
@@ -271,7 +272,8 @@ func (s site) record(folder string, ended []string, running string) {
 	}
 }
 
-// usersLearn checks the predictions and the tables that users get from the runs of user1, of which job is one.
+// usersLearn checks the predictions and decision tables that users get from the runs of user1. One
+// of these runs is job.
 func (s site) usersLearn(job string) {
 	s.Helper()
 	as := func(user string, args ...string) string {
@@ -295,7 +297,8 @@ func (s site) usersLearn(job string) {
 		!strings.Contains(stderr, "belongs to another user") {
 		s.Errorf("user2 of user1's job: %v %s", err, stderr)
 	}
-	// A user other than root can write a table that the user owns although its group differs, as the watcher does.
+	// A user other than root can write a table that the user owns, even if the table belongs to
+	// another group. The watcher does this.
 	home := filepath.Join(s.Dir, "home", "user1")
 	table, own := filepath.Join(home, "decisions"), filepath.Join(home, "own.db")
 	s.must("root", "sh", "-c", "sed '/^# What stands/,$d' /etc/caelum/decisions > "+table+" && chown user1:root "+table)

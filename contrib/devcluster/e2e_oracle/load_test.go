@@ -15,8 +15,8 @@ const user, uid = "user1", 20001
 
 var profiles = []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 
-// requeueSeconds is the time for which a requeued job is held, and credSeconds the lifetime of a credential. slurmd of
-// 22.05.8 purges expired credentials at most every two seconds. It therefore skips the prolog of a job that starts
+// requeueSeconds is the time for which a requeued job is held, and credSeconds is the lifetime of a credential. slurmd
+// of 22.05.8 purges expired credentials at most every two seconds. It therefore skips the prolog of a job that starts
 // again in the first second after the credential of its first run expired, if it has checked the credentials in the
 // second before. On a busy node, 4 of 6 requeued jobs started this way and failed, because they had no lease file.
 // requeueSeconds avoids that second, because it is longer than a 4 s prolog plus credSeconds.
@@ -36,23 +36,26 @@ for pid in "${pids[@]}"; do wait "$pid" || status=1; done
 exit $status
 `
 
-// load is a shell script for the login node that submits jobs like users.
+// load is a shell script that submits jobs on the login node, as users do.
 type load struct {
 	script strings.Builder
 	rng    *rand.Rand
-	// jobs is the number of submitted jobs. A job that is cancelled while it is pending does not start.
+	// jobs is the number of submitted jobs. Some of them may never start, because they are
+	// cancelled while they are pending.
 	jobs int
-	// keys are the lines of the decision table.
+	// keys contains the lines of the decision table.
 	keys []string
 	kinds
 }
 
 // kinds selects the kinds of jobs.
 type kinds struct {
-	// unlike is set if not all nodes have all profiles; fewer jobs then request a profile.
+	// unlike is set if some profiles do not exist on all nodes. Fewer jobs then request a
+	// particular profile.
 	unlike bool
-	// batch excludes srun, salloc and requeues. A restarted slurmctld 22.05.8 may not learn of an allocation that ended
-	// while slurmctld was stopped, and may refuse changes of a requeued job permanently ("the DB index is being set").
+	// batch excludes srun, salloc and requeues. A restarted slurmctld 22.05.8 may not learn of
+	// an allocation that ended while slurmctld was stopped, and may permanently reject changes
+	// to a requeued job ("the DB index is being set").
 	batch bool
 }
 

@@ -130,7 +130,7 @@ func away(t *testing.T) time.Duration {
 	return d
 }
 
-// run collects and reads the record of the run. slurmdbd may have the runs with a delay of some seconds.
+// run collects and reads the record of the run. slurmdbd may get the runs a few seconds late.
 func (s *site) run(name, snapshots string) oracle.Run {
 	s.t.Helper()
 	dir := s.t.TempDir()
@@ -168,7 +168,7 @@ func (s *site) run(name, snapshots string) oracle.Run {
 func (s *site) endedWell(run oracle.Run) {
 	s.t.Helper()
 	for _, state := range strings.Fields(s.must("", "root", "sinfo", "-h", "-N", "-p", "plain", "-o", "%T")) {
-		if state != "idle" && state != "planned" { // planned: backfill had planned a job that has ended
+		if state != "idle" && state != "planned" { // PLANNED can remain after a job that backfill had planned
 			s.t.Errorf("a node is %s at the end", state)
 		}
 	}

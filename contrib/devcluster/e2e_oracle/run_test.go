@@ -17,8 +17,8 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// nodes is the number of nodes of a cluster, gpus the number of GPUs per node, and atLeast the minimum number of jobs.
-// ORACLE_CLUSTER=4x4x300 sets all three.
+// nodes is the number of nodes of a cluster, gpus is the number of GPUs per node, and atLeast is
+// the minimum number of jobs. ORACLE_CLUSTER=4x4x300 sets all three.
 var nodes, gpus, atLeast = size()
 
 func size() (nodes, gpus, jobs int) {
@@ -42,8 +42,8 @@ func start(t *testing.T, o cluster.Options) *site {
 		t.Fatal(err)
 	}
 	o.Nodes, o.GPUs, o.AgentConfig = nodes, gpus, filepath.Join(filepath.Dir(script), "caelum.yaml")
-	// A requeued job waits until the credential of its first run has expired, by default for two minutes (22.05,
-	// source).
+	// In 22.05, a requeued job waits until the credential of its first run has expired, by
+	// default for two minutes.
 	o.Conf = append(o.Conf, fmt.Sprintf("AuthInfo=cred_expire=%d", credSeconds))
 	c, err := cluster.Start(t.Context(), o)
 	if err != nil {
@@ -202,8 +202,9 @@ func (s *site) collect(dir, snapshots string) {
 	)
 }
 
-// logs copies the logs of agents and slurmctld to a folder. The logs agree only after the agents have ended, because
-// until then further writes can follow.
+// logs copies the logs of agents and slurmctld to a folder. Before that, the agents must have
+// ended. Otherwise they could write to slurmctld between the copies, so that the logs would
+// disagree.
 func (s *site) logs(dir string) {
 	s.t.Helper()
 	names := map[string]string{"slurmctld": "slurmctld"}

@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// limit is the maximum time for any condition. It only ends a test that hangs.
+// limit is the time limit for every condition. It is generous, because only a test that hangs
+// reaches it.
 const limit = 60 * time.Second
 
 // machine is a booted systemd.
@@ -24,7 +25,7 @@ type machine struct {
 	t       *testing.T
 	dir     string
 	boot    *exec.Cmd
-	ended   chan struct{} // closed when boot has ended
+	ended   chan struct{} // is closed when the script boot has ended
 	console bytes.Buffer
 	pid     int // the pid of the machine's PID 1 outside its namespace
 }
@@ -277,7 +278,7 @@ func TestRestrictions(t *testing.T) {
 	}
 }
 
-// under runs a shell command once under the unit's settings, in place of the daemon.
+// under runs a shell command once with the unit's settings instead of the daemon.
 func (m *machine) under(unit, command string) (string, error) {
 	name := "try-" + unit
 	text := m.must(

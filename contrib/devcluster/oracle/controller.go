@@ -42,8 +42,8 @@ type Controller struct {
 	Submits map[uint32]int64
 }
 
-// ReadController reads slurmctld's log (SlurmctldDebug=verbose, LogTimeFormat=iso8601_ms). Its times contain no time
-// zone, so the caller passes the zone.
+// ReadController reads slurmctld's log (SlurmctldDebug=verbose, LogTimeFormat=iso8601_ms). The
+// times in the log contain no time zone, so the caller passes the zone.
 func ReadController(r io.Reader, zone *time.Location) (c Controller, err error) {
 	c.Submits = map[uint32]int64{}
 	s := bufio.NewScanner(r)
@@ -129,7 +129,7 @@ type Record struct {
 	State      string
 	Start, End int64
 	Nodes      int
-	Profiles   map[string]int // over all its nodes
+	Profiles   map[string]int // the sum over all nodes of the run
 }
 
 // ReadAccounting reads sacct's output. It leaves out runs that never started.
@@ -171,8 +171,8 @@ func ReadAccounting(r io.Reader) ([]Record, error) {
 	return all, s.Err()
 }
 
-// Account joins slurmctld's log, which has the exact times, with the accounting, which has the allocated GRES. Both
-// contain the runs of a job in order.
+// Account joins slurmctld's log with the accounting. The log contains the exact times, and the
+// accounting contains the allocated GRES. Both list the runs of a job in the order of their starts.
 func Account(starts []Allocation, records []Record) ([]Start, error) {
 	runs := map[uint32][]Record{}
 	for _, rec := range records {

@@ -7,8 +7,8 @@ import (
 
 // Delays returns the delays of slurmctld, sorted, and for each profile the longest wait from submission to start. A
 // delay is the time from the write that last raised the offer of a batch job's profile on its node, or from the
-// submission if that was later, to the job's start. The delay of a job that was held, or whose slices other jobs took
-// first, includes that wait. A delay is therefore an upper bound.
+// submission if that was later, to the job's start. If the job was held, or if other jobs got the slices first, this
+// wait is part of the delay. A delay is therefore an upper bound.
 func Delays(run Run) (starts []time.Duration, longest map[string]time.Duration) {
 	longest = map[string]time.Duration{}
 	writes := map[string][]Write{}

@@ -1,9 +1,9 @@
 // Package oracle checks after a run whether the agents ever offered slices that could not have been carved.
 //
 // It reads independent records of the run: the agents' logs, the emulated GPUs' log, slurmctld's log, slurmdbd's
-// accounting, snapshots of slurmctld taken by a separate process, and the devices that the jobs saw. It shares no code
-// with the agent: it represents profiles as intervals from the table of GPU models, and it packs by exhaustive search.
-// It never runs a cluster; the test of package e2e_oracle does.
+// accounting, snapshots of slurmctld taken by a separate process, and the devices that the jobs saw. The package
+// shares no code with the agent. It represents profiles as intervals, which it reads from the table of GPU models, and
+// packs by exhaustive search. The package never runs a cluster; the test of package e2e_oracle does.
 //
 // Files:
 //

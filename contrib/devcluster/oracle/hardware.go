@@ -45,8 +45,8 @@ func ReadHardware(r io.Reader) (Hardware, error) {
 	return h.Hardware, s.Err()
 }
 
-// hardwareReader is the state of ReadHardware between two lines: the indices of the instances that exist, by GPU and
-// id, and of the processes that run, by pid.
+// hardwareReader is the state of ReadHardware between two lines. It contains the indices of the
+// existing instances, by GPU and id, and of the running processes, by pid.
 type hardwareReader struct {
 	Hardware
 	instances map[[2]int]int

@@ -31,10 +31,11 @@ type Write struct {
 	Gres  string
 	Total map[string]int // of gres/mig by type, including closed
 	Used  map[string]int
-	// Read is the time of the agent's read of slurmctld on which the write is based. At and Done are the begin and the
-	// end of the write.
+	// Read is the time of the agent's read of slurmctld on which the write is based. At and
+	// Done are the start and the end of the write.
 	Read, At, Done int64
-	// Failed is true for writes that may or may not have taken effect in slurmctld.
+	// Failed is true if the write returned an error. It is then unknown whether slurmctld
+	// applied the write.
 	Failed bool
 }
 
@@ -50,7 +51,7 @@ type Lease struct {
 	From, To int64
 }
 
-// Refusal is a run whose lease the agent refused.
+// Refusal describes a run for which the agent rejected the request for a lease.
 type Refusal struct {
 	Job    uint32
 	At     int64
@@ -131,7 +132,7 @@ func (j *journalReader) written(l line, at int64) error {
 	if l.Read == 0 || l.At == 0 {
 		return errors.New("a write without its times")
 	}
-	// A failed write may have taken effect, so it is checked like the others.
+	// slurmctld may have applied a failed write, so the checks treat it like any other write.
 	failed := l.Done == 0
 	if failed {
 		l.Done = at

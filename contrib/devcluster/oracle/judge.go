@@ -60,8 +60,8 @@ func (j *check) offered(t0, t1 int64, free map[string]int) (present []Interval, 
 	return present, want, j.gpus.Pack(present, want)
 }
 
-// answered returns the time at which a run got its lease, and the time at which the agent refused it. A time is Never
-// if the event did not occur.
+// answered returns the time at which a run got its lease, and the time at which the agent rejected
+// its request. A time is Never if the event did not occur.
 func (j *check) answered(s Start) (leased, refused int64) {
 	leased, refused = Never, Never
 	until := j.next(s)
@@ -150,7 +150,7 @@ func (j *check) writes() {
 
 // snapshots checks for each snapshot that all slices which slurmctld could allocate at that time can be carved.
 func (j *check) snapshots() {
-	waits := j.Waits // counted over writes only
+	waits := j.Waits // counts only the Waits of writes
 	defer func() { j.Waits = waits }()
 	for _, l := range j.run.Snapshots {
 		if l.Node != j.node.Name {
@@ -179,9 +179,9 @@ func (j *check) snapshots() {
 	}
 }
 
-// offeredWithin checks an offer that was valid at an unknown time between from and to. At one of these times it must be
-// possible to carve all slices of the offer. On a busy machine an answer of slurmctld can be so late that the agent has
-// already raised the offer and a job has started on the new slices.
+// offeredWithin checks an offer that was valid at an unknown time between from and to. offeredWithin reports a finding
+// only if the slices of the offer could not be carved at any of these times. On a busy machine an answer of slurmctld
+// can be so late that the agent has already raised the offer and a job has started on the new slices.
 func (j *check) offeredWithin(from, to int64, free map[string]int) (present []Interval, want map[string]int, ok bool) {
 	if present, want, ok = j.offered(from, to, free); ok {
 		return present, want, true
@@ -204,8 +204,9 @@ func (j *check) offeredWithin(from, to int64, free map[string]int) (present []In
 	return present, want, false
 }
 
-// logged checks that slurmctld and the agent logged the same writes, so that the other checks cover every write. Writes
-// that close all types are exempt, because `caelumd close` makes and does not log them.
+// logged checks that slurmctld and the agent logged the same writes, so that the other checks cover
+// every write. Writes that close all types are exempt, because they may come from `caelumd close`,
+// which does not log its writes.
 func (j *check) logged() {
 	name := j.node.Name
 	missing := slices.Clone(j.node.Writes)
@@ -239,7 +240,8 @@ func (j *check) logged() {
 	}
 }
 
-// ending returns whether a refusal is correct because the run ended before its prolog requested a lease.
+// ending reports whether a rejected request is correct because the run ended before its prolog
+// requested a lease.
 func ending(reason string) bool {
 	return strings.HasPrefix(reason, "the job is ending") ||
 		strings.HasPrefix(reason, "slurmctld does not know this job any more")

@@ -10,15 +10,16 @@ import (
 // Run is the record of a run. All times are nanoseconds of CLOCK_REALTIME.
 type Run struct {
 	Nodes []Node
-	// Starts are slurmctld's allocations, one for each node of each run of a job; see Account.
+	// Starts contains slurmctld's allocations, one for each node of each run of a job; see
+	// Account.
 	Starts []Start
-	// Submits are the submission times of batch jobs.
+	// Submits contains the submission times of batch jobs.
 	Submits map[uint32]int64
-	// Sets are the changes of GRES counts that slurmctld logged.
+	// Sets contains the changes of GRES counts that slurmctld logged.
 	Sets []Set
-	// Snapshots are the answers of `scontrol show node` taken during the run.
+	// Snapshots contains the answers of `scontrol show node` that were recorded during the run.
 	Snapshots []Snapshot
-	// Seen are the UUIDs that the jobs found in CUDA_VISIBLE_DEVICES.
+	// Seen contains the UUIDs that the jobs found in CUDA_VISIBLE_DEVICES.
 	Seen []Seen
 }
 
@@ -29,18 +30,19 @@ type Node struct {
 	GPUs  int
 	Journal
 	Hardware
-	// Final are the instances in the agent's status after all jobs had ended; nil skips the check.
+	// Final contains the instances in the agent's status after all jobs had ended. If it is
+	// nil, they are not checked.
 	Final []Final
 }
 
-// Final is an instance in the output of `caelum status` at the end.
+// Final describes an instance in the output of `caelum status` at the end of the run.
 type Final struct {
 	GPU            int
 	Profile, State string
 	Start          int // units
 }
 
-// Start is slurmctld's start of a job on a node.
+// Start describes the start of a job on a node by slurmctld.
 type Start struct {
 	Job      uint32
 	Node     string
@@ -51,7 +53,7 @@ type Start struct {
 	Profiles map[string]int // the allocated gres/mig on this node, by type
 }
 
-// Set is a change of a node's GRES in slurmctld's log.
+// Set describes a change of a node's GRES in slurmctld's log.
 type Set struct {
 	Node, Gres string
 	At         int64
@@ -87,17 +89,18 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s %s %s: %s", f.Rule, f.Node, at, f.Text)
 }
 
-// Report is the result of Check. A run passes if Findings is empty and the counts show that the run contained enough
-// events.
+// Report is the result of Check. A run passes if Findings is empty. The counts must also show that
+// the run contained enough events.
 type Report struct {
 	Writes, Lowered, Raised int
-	Snapshots, Shut         int // Shut: snapshots of a node on which slurmctld started no jobs at that time
-	Starts, Leases, Refused int // Refused: runs that ended before their prolog requested a lease
+	Snapshots, Shut         int // Shut: snapshots of a node on which slurmctld started no jobs
+	Starts, Leases, Refused int // Refused is the number of runs that ended before their prolog requested a lease
 	Created, Destroyed      int
 	Processes, Seen         int
-	// Waits are the runs that slurmctld had started and the agent had not leased yet, summed over the writes.
+	// Waits is the number of runs that slurmctld had started and that had no lease yet, summed
+	// over the writes.
 	Waits    int
-	GaveUp   int // passes that only lowered counts, because jobs kept starting
+	GaveUp   int // the number of passes that only lowered counts, because jobs continued to start
 	Findings []Finding
 }
 

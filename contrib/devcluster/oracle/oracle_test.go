@@ -64,7 +64,7 @@ func TestRecordedRunIsSound(t *testing.T) {
 	}
 }
 
-// edit is a forgery: it replaces the first occurrence of old after the text in after.
+// edit describes a forgery. It replaces the first occurrence of old that follows the text in after.
 type edit struct{ file, after, old, new string }
 
 func (e edit) apply(t *testing.T, files fstest.MapFS) {
@@ -282,7 +282,7 @@ func TestStartBetweenReadAndWrite(t *testing.T) {
 	if err != nil || len(r.Findings) > 0 {
 		t.Errorf("%v %v", err, r)
 	}
-	run.Nodes[0].Writes[0].Read = begin + 2e6 // now after the job's start, so the write offers a second 4g.20gb
+	run.Nodes[0].Writes[0].Read = begin + 2e6 // now after the job's start, so 4g.20gb is offered again
 	if r, err = Check(run); err != nil || strings.Join(r.Rules(), " ") != "offer" {
 		t.Errorf("%v %v", err, r)
 	}

@@ -9,7 +9,7 @@ import (
 	"caelum/internal/mig"
 )
 
-// GPUs describes the GPUs of a node, which are of one GPU model, by intervals only.
+// GPUs describes the GPUs of a node, which all have the same GPU model. It uses only intervals.
 type GPUs struct {
 	n     int
 	grid  int
@@ -70,10 +70,10 @@ func (g *GPUs) Own(profile string) (own string) {
 	return own
 }
 
-// Has returns whether the GPU model has the profile or an equivalent one.
+// Has reports whether the GPU model has the profile or an equivalent one.
 func (g *GPUs) Has(profile string) bool { return g.Own(profile) != "" }
 
-// Pack returns whether all wanted slices can exist at the same time in addition to those of present. It searches
+// Pack reports whether all wanted slices can exist at the same time in addition to those of present. It searches
 // exhaustively, the largest profiles first. Slices of one profile are interchangeable, so Pack tries each slice only at
 // places after the previous slice.
 func (g *GPUs) Pack(present []Interval, want map[string]int) bool {

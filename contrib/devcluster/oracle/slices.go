@@ -48,9 +48,9 @@ func (j *check) carved() {
 	}
 }
 
-// refused checks that a run without a lease, which slurmctld had allocated the slices want, was ending: either the
-// agent refused the run for that reason, or the run ended before its prolog called the agent. until is the begin of the
-// job's next run.
+// refused checks a run that has no lease although slurmctld had allocated the slices want to it. The run must have been
+// ending: either the agent rejected its request for that reason, or the run ended before its prolog called the agent.
+// until is the start of the job's next run.
 func (j *check) refused(s Start, until int64, want map[string]int) {
 	var reasons []string
 	for _, r := range j.node.Refusals {

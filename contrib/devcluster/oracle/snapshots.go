@@ -60,7 +60,7 @@ func ReadSnapshots(r io.Reader) ([]Snapshot, error) {
 	return all, s.Err()
 }
 
-// shut returns whether slurmctld starts no jobs on the node in this state.
+// shut reports whether slurmctld starts no jobs on the node in this state.
 func (l Snapshot) shut() bool {
 	for _, s := range l.States {
 		switch strings.TrimRight(s, "*") {

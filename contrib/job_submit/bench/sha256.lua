@@ -3,13 +3,15 @@
 --
 --   lua sha256.lua <tables, native or polynomial> <bytes> <rounds>
 --
--- "tables" works in every Lua: words are doubles, and it computes xor, and, and majority from sums of bits that are
--- spread out to base 4. "native" needs the operators of Lua 5.3 and later. The program prints the digest of <bytes>
--- letters x, then the median microseconds of a round.
+-- "tables" works in every version of Lua. It stores words as doubles, and computes xor, and, and
+-- majority from sums of bits that are spread out to base 4. "native" needs the operators of Lua 5.3
+-- and later. The program prints the digest of a text of <bytes> bytes "x", and then the median time
+-- of a round in microseconds.
 
 local floor, byte, char, rep = math.floor, string.byte, string.char, string.rep
 
--- primes returns, for each of the first n primes, the first 32 bits of the fractional part of its root.
+-- primes returns the first 32 bits of the fractional part of the square root (root 2) or the cube
+-- root (root 3) of each of the first n primes.
 local function primes(n, root)
   local found, p = {}, 2
   while #found < n do

@@ -18,8 +18,8 @@ func TestStateCases(t *testing.T) {
 	if err != nil || len(cases) == 0 {
 		t.Fatalf("no cases (%v)", err)
 	}
-	// go test uses a cached result unless a file that the test itself opened has changed. So the test opens the
-	// sources.
+	// go test uses a cached result unless a file that the test itself opened has changed. The
+	// test therefore opens the source files.
 	for _, pattern := range []string{"Makefile", "c/*", "../src/*", "../../../internal/mig/models.txt"} {
 		names, _ := filepath.Glob(pattern)
 		if len(names) == 0 {

@@ -1,5 +1,5 @@
-/* The subcommand check, which reports where the state breaks the rules that the library enforces, and where the device
- * files differ from the state. */
+/* The subcommand check, which reports violations of the rules that the library enforces, and the differences between
+ * the device files and the state. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

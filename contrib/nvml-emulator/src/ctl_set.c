@@ -115,7 +115,7 @@ int cmd_init(int argc, char **argv)
     return ctl_done(&t);
 }
 
-/* Returns whether --board or --gpu selects the GPU. Without either, every GPU is selected. */
+/* Reports whether --board or --gpu selects the GPU. Without either, every GPU is selected. */
 static bool selected(const struct txn *t, unsigned gpu, int board, const char *number)
 {
     if (board >= 0)

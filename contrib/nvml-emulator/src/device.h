@@ -8,7 +8,8 @@
 #define EMU_MAJOR 60 /* reserved for local and experimental use (devices.txt of the kernel) */
 
 /* device_setup removes the files of an earlier init, and makes nvidia<N>, nvidiactl and nvidia-caps/nvidia-cap{1,2}. It
- * refuses a folder with the device files of a real driver. It returns 0, or -1 with a message in error. */
+ * returns an error if the folder contains the device files of a real driver. It returns 0, or -1 with a message in
+ * error. */
 int device_setup(const struct state *st, char *error, size_t size);
 
 /* device_add_cap makes the capability file of a GPU instance (ci -1) or a compute instance, with mode 0444 like the
@@ -20,7 +21,7 @@ int device_remove_cap(const struct state *st, unsigned minor);
 /* device_cap_path writes the path of the capability file. */
 void device_cap_path(const struct state *st, unsigned gpu, unsigned gi, int ci, char *path, size_t size);
 
-/* device_may_open returns whether this process may open the device file. */
+/* device_may_open reports whether this process may open the device file. */
 bool device_may_open(const char *path);
 
 #endif

@@ -1,4 +1,4 @@
-/* Internals of libnvidia-ml.so.1: handles, and the begin and end of every call. */
+/* Internals of libnvidia-ml.so.1: handles, and the start and end of every call. */
 #ifndef EMU_LIB_H
 #define EMU_LIB_H
 
@@ -9,17 +9,17 @@
  * handle, begin the transaction and fill the other fields. call_end commits and ends the transaction.
  *
  * Half of the latency passes before the transaction and half after it, in both cases without the lock. If a caller is
- * killed during a slow call, the change may therefore be made or not made, as with a real driver. */
+ * killed during a slow call, the change may therefore have been made or not, as with a real driver. */
 struct call {
     enum emu_call id;
     bool write;         /* changes instances */
     bool root;          /* "requires privileged user" in NVML's documentation */
-    int profile;        /* NVML's id of the new instance's profile, for the latency; set only by calls that create */
+    int profile;        /* NVML's id of the new instance's profile, for the latency */
     struct event event; /* call_end logs the event if it has a name */
 
     struct txn t;
     struct state *st;
-    int gpu, gi_id, ci_id; /* -1 if not part of the handle */
+    int gpu, gi_id, ci_id; /* -1 if the handle does not contain it */
     struct gpu_state *g;
     const struct board *b;
     struct gi_state *gi;
@@ -59,8 +59,8 @@ nvmlDevice_t handle_mig(unsigned gpu, unsigned gi, unsigned ci, uint64_t serial)
 nvmlGpuInstance_t handle_gi(unsigned gpu, unsigned gi, uint64_t serial);
 nvmlComputeInstance_t handle_ci(unsigned gpu, unsigned gi, unsigned ci, uint64_t serial);
 
-/* handle_place copies a handle's place. It returns false for a pointer that is not a handle, or one not yet
- * returned. */
+/* handle_place copies a handle's place. It returns false if the pointer is not a handle, or if the handle has not been
+ * returned to a client yet. */
 bool handle_place(const void *handle, struct place *p);
 
 /* lib_copy copies a string to the caller's buffer, or returns NVML_ERROR_INSUFFICIENT_SIZE. */

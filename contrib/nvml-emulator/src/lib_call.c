@@ -1,4 +1,4 @@
-/* nvmlInit, nvmlShutdown, and the code at the begin and end of each call: permission, latency, faults, lost GPUs, the
+/* nvmlInit, nvmlShutdown, and the code at the start and end of each call: permission, latency, faults, lost GPUs, the
  * log. */
 #include "lib.h"
 
@@ -80,8 +80,8 @@ static unsigned latency(const struct call *c)
     return rules_latency_ms(g, (int)c->id, profile);
 }
 
-/* take_fault counts this call for a fault and commits immediately. Without the commit, a fault that kills its caller
- * would not be counted and would occur again. */
+/* take_fault counts this call as one occurrence of a fault and commits immediately. Without the commit, a fault that
+ * kills its caller would not be counted and would occur again. */
 static nvmlReturn_t take_fault(struct call *c)
 {
     struct fault *f = fault_for(c);

@@ -73,7 +73,7 @@ nvmlReturn_t nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *metricsGet)
     if (metricsGet->version != NVML_GPM_METRICS_GET_VERSION)
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     if (metricsGet->sample1->serial == 0 || metricsGet->sample1->serial != metricsGet->sample2->serial)
-        return NVML_ERROR_INVALID_ARGUMENT; /* the samples are of two instances, or were not taken */
+        return NVML_ERROR_INVALID_ARGUMENT; /* a sample is missing, or the instances differ */
     for (unsigned i = 0; i < metricsGet->numMetrics; i++) {
         nvmlGpmMetric_t *m = &metricsGet->metrics[i];
         m->nvmlReturn = NVML_ERROR_NOT_SUPPORTED;

@@ -37,7 +37,7 @@ static FILE *create(const struct state *st, const char *fmt, ...)
         return NULL;
     FILE *f = fopen(path, "we");
     if (f)
-        fchmod(fileno(f), 0444); /* the mode of the kernel's file, which root can nevertheless write */
+        fchmod(fileno(f), 0444); /* the real driver's mode; root can still write to the file */
     return f;
 }
 

@@ -6,7 +6,8 @@
  *   driver/nvidia-caps/mig-minors                            the minor of every possible capability
  *   driver/nvidia/capabilities/gpu<N>/mig/gi<M>/access       and .../ci<K>/access: for the existing instances
  *
- * The kernel interprets "DeviceFileModify: 0" written to an access file; here the file just stores the text. */
+ * The real driver interprets "DeviceFileModify: 0" that is written to an access file. Here the file only stores the
+ * text. */
 #ifndef EMU_PROC_H
 #define EMU_PROC_H
 

@@ -75,8 +75,8 @@ bool rules_units_free(const struct gpu_state *g, unsigned start, unsigned size)
     return true;
 }
 
-/* admits_more returns how many more instances the profile's limit and the media engines allow, regardless of free
- * units. */
+/* admits_more returns the number of further instances that the profile's limit and the media engines allow, regardless
+ * of free units. */
 static unsigned admits_more(const struct gpu_state *g, int profile)
 {
     const struct board *b = rules_board(g);

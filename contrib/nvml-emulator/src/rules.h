@@ -8,7 +8,8 @@
 const struct board *rules_board(const struct gpu_state *g);
 const struct profile *rules_profile(const struct gpu_state *g, const struct gi_state *gi);
 
-/* rules_profile_by_* return the index of a profile by NVML's numbers, or -1 if the GPU model does not have it. */
+/* rules_profile_by_* return the index of the profile with NVML's number, or -1 if the GPU model does not have the
+ * profile. */
 int rules_profile_by_id(const struct board *b, unsigned id);
 int rules_profile_by_nvml(const struct board *b, unsigned nvml);
 int rules_profile_by_name(const struct gpu_state *g, const char *name);
@@ -28,11 +29,11 @@ unsigned rules_cap_minor(unsigned gpu, unsigned gi, int ci);
 bool rules_legal_start(const struct profile *p, unsigned start);
 bool rules_units_free(const struct gpu_state *g, unsigned start, unsigned size);
 
-/* rules_admits returns whether the profile's limit and the media engines allow one more instance, regardless of free
+/* rules_admits reports whether the profile's limit and the media engines allow one more instance, regardless of free
  * units. The media engines are a separate pool (RTX PRO 6000, +me). */
 bool rules_admits(const struct gpu_state *g, int profile);
 
-/* rules_capacity returns how many more instances of the profile the GPU can hold. */
+/* rules_capacity returns the number of further instances of the profile for which the GPU has room. */
 unsigned rules_capacity(const struct gpu_state *g, int profile);
 
 /* rules_driver_start returns the start that the driver would choose, or -1 if no start is free. The driver chooses the

@@ -39,7 +39,7 @@ static bool sane_gi(const struct gpu_state *g, unsigned id)
     return true;
 }
 
-/* sane_layout returns whether the instances could have been created one after another by the rules. */
+/* sane_layout reports whether the instances could have been created one after another by the rules. */
 static bool sane_layout(const struct gpu_state *g)
 {
     struct gpu_state before = *g;

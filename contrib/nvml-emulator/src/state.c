@@ -88,12 +88,12 @@ static bool read_copy(struct txn *t, int slot)
     return t->copy->seq != 0 && t->copy->sum == checksum(t->copy);
 }
 
-/* put_log writes the pending log lines of the state to their place in the log. */
+/* put_log writes the pending log lines in the state to their place in the log file. */
 static int put_log(struct txn *t, bool repair)
 {
     char path[600];
     snprintf(path, sizeof path, "%s.log", t->path);
-    /* The first attempt is without O_CREAT, which fs.protected_regular refuses for another user's file in a sticky
+    /* The first attempt is without O_CREAT, which fs.protected_regular rejects for another user's file in a sticky
      * directory. */
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT)

@@ -74,10 +74,10 @@ enum crash {
 };
 
 struct fault {
-    uint8_t used, call, after, crash; /* after: return the error after the change is made */
+    uint8_t used, call, after, crash; /* true: return the error after the change is made */
     int16_t gpu;                      /* -1 for all GPUs */
     uint16_t pad;
-    uint32_t nth, times; /* the number of calls until the first failure, and of calls that fail */
+    uint32_t nth, times; /* calls before the first failure, and calls that fail */
     int32_t rc;
 };
 
@@ -113,7 +113,7 @@ struct txn {
     struct copy *copy;
     struct state *st;
     enum crash crash; /* the point of the next commit at which this process is killed (fault injection) */
-    unsigned ndoomed; /* the number of capability files that the next commit removes; doomed has their minors */
+    unsigned ndoomed; /* the number of minors in doomed, whose files the next commit removes */
     uint16_t doomed[EMU_MAX_GI * (1 + EMU_MAX_CI)];
 };
 
@@ -136,10 +136,10 @@ int txn_commit(struct txn *t);
 
 void txn_end(struct txn *t);
 
-/* state_sane returns whether the state is valid (sane.c). txn_begin refuses an invalid state. */
+/* state_sane reports whether the state is valid (sane.c). txn_begin returns an error for an invalid state. */
 bool state_sane(const struct state *st);
 
-/* client_live returns whether the process that registered this entry is still alive. */
+/* client_live reports whether the process that registered this entry is still alive. */
 bool client_live(const struct client *c);
 
 /* process_start_time returns field 22 of /proc/<pid>/stat, or 0 for a process that has ended or is a zombie. */

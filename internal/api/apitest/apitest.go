@@ -90,7 +90,7 @@ func effective(uid uint32) error {
 // Answer is one HTTP response of a server.
 type Answer struct {
 	Code int
-	JSON bool // false for a response of net/http itself, which is a line of text
+	JSON bool // false for a response of net/http itself, which is plain text
 	Body []byte
 }
 

@@ -21,15 +21,15 @@ type Rules struct {
 	// FIFO means that jobs start in the order in which they are given, which must be that of their arrival. Otherwise
 	// they start in any order.
 	FIFO bool
-	// Migration means that instances can be moved at any time without cost, so that only packability counts. No
-	// placement policy can do better than this reference.
+	// Migration means that instances can be moved at any time without cost, so that only the
+	// sizes of the instances matter. No placement policy can do better than this reference.
 	Migration bool
 }
 
 // Optimum returns the smallest total wait, in seconds, that any schedule of these jobs on these GPUs can reach with
-// full knowledge of the future, or +Inf if a job fits on no GPU. Busy instances never leave the GPUs; idle instances do
-// not matter. No job is stopped. The search is exact. It is practical for cases of about ten jobs in FIFO order and
-// about seven in any order.
+// full knowledge of the future, or +Inf if a job fits on no GPU. Busy instances never leave the GPUs, and idle
+// instances are ignored. No job is stopped. The search is exact, and practical for cases of about ten jobs in FIFO
+// order and about seven in any order.
 //
 // The search tries the orders of starts and, without migration, the placements of each job. Once these are given, every
 // job starts as soon as possible: a job that starts earlier also ends earlier and does not delay later jobs. The search
@@ -60,7 +60,7 @@ type schedule struct {
 	jobs    []Job
 	rules   Rules
 	started []bool
-	running []run // in the order of their starts; some may have ended
+	running []run // the started jobs in the order of their starts; some may have ended
 	best    float64
 	packed  map[string]bool
 }
@@ -141,8 +141,8 @@ func (s *schedule) starts(n int, last float64) []start {
 	)
 }
 
-// likeAnEarlier reports whether a job that has not started differs from job j only in its earlier arrival. Such a job
-// starts first, since the two are interchangeable.
+// likeAnEarlier reports whether a job that has not started differs from job j only in its earlier
+// arrival. Such a job starts first, because the two are interchangeable.
 func (s *schedule) likeAnEarlier(j int) bool {
 	for i, o := range s.jobs {
 		if i != j && !s.started[i] && o.Profile == s.jobs[j].Profile && o.Duration == s.jobs[j].Duration &&

@@ -17,7 +17,7 @@ func plainOptimum(gpus []PlainGPU, jobs []Job, fifo bool, now float64, sum, best
 	if !left || sum >= best {
 		return min(sum, best)
 	}
-	for n, j := range jobs { // start one job now, and continue with the other jobs
+	for n, j := range jobs { // start one job now and continue with the other jobs
 		if j.Profile == "" {
 			continue
 		}
@@ -103,7 +103,7 @@ func TestOptimaInOrder(t *testing.T) {
 	})
 }
 
-// TestOptimumByHand has cases whose results can be checked by hand.
+// TestOptimumByHand checks cases whose results can be computed by hand.
 func TestOptimumByHand(t *testing.T) {
 	b := PlainA100(t)
 	gpus := []place.GPU{{Model: b}}
@@ -116,7 +116,8 @@ func TestOptimumByHand(t *testing.T) {
 		{"behind the whole GPU", []Job{{"1g.5gb", 0, 10}, {"7g.40gb", 1, 10}, {"1g.5gb", 2, 8}}, 9 + 18, 9, 9 + 18, 9},
 		// The 3g.20gb that ends first has to be in the first half, for the 4g.20gb.
 		{"the right half", []Job{{"3g.20gb", 0, 4}, {"3g.20gb", 0, 9}, {"4g.20gb", 1, 5}}, 3, 3, 3, 3},
-		// In any order the 4g.20gb starts first, and two of the 2g.10gb wait for it until 2.
+		// Without FIFO order, the 4g.20gb starts first, and two of the 2g.10gb wait for it
+		// until 2.
 		{"held back", []Job{{"2g.10gb", 0, 4}, {"2g.10gb", 0, 8}, {"2g.10gb", 0, 8}, {"4g.20gb", 1, 1}}, 7, 4, 7, 4},
 		// At 4 the 3g.20gb needs a half. In the second half, it leaves the first half to the 2g.10gb that runs until
 		// 10, and the 4g.20gb waits for that. In the first half, it leaves that 2g.10gb no room before 5. With

@@ -22,7 +22,7 @@ type PlainGPU struct {
 	Model      *mig.Model
 	Busy, Idle []Interval
 	Blocked    []int                // units
-	Until      map[Interval]float64 // when the busy ones end
+	Until      map[Interval]float64 // the times at which the busy instances end
 }
 
 // PlainGPUOf returns the state of a GPU in the form of the oracle.
@@ -112,7 +112,7 @@ func With(set []Interval, x Interval) []Interval { return append(slices.Clone(se
 // Fits reports whether an instance can be added to a set.
 func (o PlainGPU) Fits(set []Interval, x Interval) bool { return o.Legal(With(set, x)) }
 
-// FreeUnits returns the number of units that neither a set nor blocked units take.
+// FreeUnits returns the number of units that are neither blocked nor occupied by a set.
 func (o PlainGPU) FreeUnits(set []Interval) int {
 	n := o.Model.Grid - len(o.Blocked)
 	for _, x := range set {
@@ -132,8 +132,8 @@ func (o PlainGPU) CC(set []Interval) []int {
 	return n
 }
 
-// placeable returns the number of instances of a profile that still fit together on the units from from on. It tries
-// all choices.
+// placeable returns the largest number of further instances of a profile that fit on the units that
+// begin at from. It tries all choices.
 func (o PlainGPU) placeable(set []Interval, p, from int) int {
 	most := 0
 	for _, s := range o.Model.Profiles[p].Starts {
@@ -185,7 +185,7 @@ func layouts(b *mig.Model) [][]Interval {
 	return all
 }
 
-// Futures caches the layouts of each GPU model, because there are several thousand.
+// Futures caches the layouts of each GPU model, because a model can have several thousand layouts.
 type Futures map[*mig.Model][][]Interval
 
 // Reach returns the number of maximal sets that contain this one and avoid the blocked units.

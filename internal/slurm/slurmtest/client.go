@@ -94,7 +94,7 @@ func (f *Fake) UpdateNode(_ context.Context, name string, gres slurm.GRESList, e
 		for _, g := range gres {
 			known := slices.IndexFunc(n.Gres, func(c slurm.GRES) bool { return c.Name == g.Name })
 			if known < 0 {
-				continue // dropped without an error (rc=0)
+				continue // slurmctld drops it without an error (rc=0)
 			}
 			if g.Name == "gpu" && g.Count != 0 && g.Count != n.Gres[known].Count {
 				return fmt.Errorf("invalid generic resource (gres) specification: %v", g)

@@ -1,18 +1,20 @@
-// Package slurmtest is a slurmctld in memory, for tests. It has the methods of slurm.Client, and methods that do what
-// users, jobs and daemons do: Submit, Tick, End, RunEpilogs, Restart. It never runs a program.
+// Package slurmtest is a slurmctld in memory, for tests. It has the methods of slurm.Client, and
+// methods that simulate the actions of users, jobs and daemons, such as Submit, Tick, End,
+// RunEpilogs and Restart. It never runs a program.
 //
 // Its behaviour was measured with Slurm 22.05.8. Releases 24.11 and 26.05 behave in the same way, except as noted:
 //
-//   - An update changes a node's counts of a count-only GRES immediately, even to less than the used count; slurmctld
+//   - An update changes a node's counts of a count-only GRES immediately, even to less than the used count. slurmctld
 //     then starts no more jobs with that type. An update replaces the node's whole list. gres/gpu accepts its own count
 //     or 0.
-//   - The used count rises when a job starts, before its prolog, and drops when the job enters COMPLETING, before its
-//     epilog. slurmctld starts no job on a node with a COMPLETING job.
+//   - The used count increases when a job starts, before its prolog, and decreases when the job
+//     enters COMPLETING, before its epilog. slurmctld starts no job on a node with a COMPLETING
+//     job.
 //   - An untyped request takes the first types with a free count, including the filler `closed`. An --exclusive job
 //     needs an empty node and gets all of the node's GRES, including the filler.
-//   - slurmctld refuses a submission that no node can ever run, unless the job is held. Catalogue nodes, which are
-//     never up, count as nodes that can run it. A pending job that no node can run any more gets the reason
-//     BadConstraints and priority 0; after a release, slurmctld tries again.
+//   - slurmctld rejects a submission that no node can ever run, unless the job is held. In this check, slurmctld
+//     includes catalogue nodes, although they are never up. A pending job that no node can run any more gets the
+//     reason BadConstraints and priority 0; after a release, slurmctld tries again.
 //   - After a restart of slurmctld, or scontrol reconfigure, every type has slurm.conf's count again. The typed GRES of
 //     running jobs are no longer counted as used, or are counted once for each node of the job (Recount; the excess
 //     stays after the job's end, 22.05). After a restart of slurmd, only the filler has slurm.conf's count again
@@ -21,12 +23,13 @@
 //   - A requeue counts as a restart while the run that it ends still completes. The job may start again two minutes
 //     later.
 //
-// It does not support time limits, changing priorities, reservations, dependencies, arrays, heterogeneous jobs and
-// plans for the future. Every job that fits starts, in the order of priority, as the main scheduler and backfill
-// together would start jobs without time limits.
+// The package does not support time limits, changing priorities, reservations, dependencies, arrays, heterogeneous
+// jobs and plans for the future. Every job for which there is room starts, in the order of priority, as the main
+// scheduler and backfill together would start jobs without time limits.
 //
-// Nothing happens without a call: Advance moves the time, Tick starts jobs, and RunEpilogs runs epilogs. Several
-// goroutines may call the methods. Hooks run without a lock and may call the methods too.
+// Nothing happens without a call. Advance moves the clock forward, Tick starts jobs, and RunEpilogs
+// runs epilogs. Several goroutines may call the methods. Hooks run without a lock and may call the
+// methods too.
 package slurmtest
 
 import (
@@ -48,8 +51,8 @@ type Node struct {
 	Features   []string
 	// Gres is the node's GRES in slurm.conf and its initial GRES in slurmctld: mig:1g.5gb:0, ..., mig:closed:28.
 	Gres slurm.GRESList
-	// Catalogue marks a node that is never up. Because of its GRES, slurmctld accepts jobs that it would refuse
-	// otherwise.
+	// Catalogue marks a node that is never up. Because of its GRES, slurmctld accepts jobs that
+	// it would otherwise reject.
 	Catalogue bool
 }
 
@@ -107,7 +110,7 @@ type node struct {
 	Node
 	gres         slurm.GRESList
 	extra        string
-	total        int // of gres/mig, as last written or registered
+	total        int // the counts of gres/mig, as last written or registered
 	excess       map[kind]int
 	drain        []string // flags on top of the base state
 	reason       string
@@ -118,7 +121,8 @@ type node struct {
 type job struct {
 	slurm.Job
 	held bool
-	// alloc has the job's GRES by node. forgotten is set when slurmctld no longer counts them as used.
+	// alloc contains the job's GRES by node. forgotten is set when slurmctld no longer counts
+	// these GRES as used.
 	alloc     map[string]slurm.GRESList
 	forgotten bool
 	// final is the state that follows COMPLETING.
@@ -154,8 +158,8 @@ func (f *Fake) Before(hook func(Call) error) {
 	f.before = hook
 }
 
-// After sets a hook that runs after each call has taken effect, before it returns. With Tick in the hook, jobs start
-// between two calls.
+// After sets a hook that runs after each call has taken effect, before it returns. If the hook
+// calls Tick, jobs start between two calls.
 func (f *Fake) After(hook func(Call)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -185,14 +189,14 @@ func (f *Fake) SetConfig(key, value string) {
 	f.config[key] = value
 }
 
-// Now returns the Fake's time.
+// Now returns the time of the fake clock.
 func (f *Fake) Now() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.now
 }
 
-// Advance moves the time on.
+// Advance moves the fake clock forward by d.
 func (f *Fake) Advance(d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -213,7 +217,7 @@ func (f *Fake) Writes() []Call {
 	})
 }
 
-// call runs one call between its hooks and records it.
+// call runs the hooks and one call between them, and records the call.
 func (f *Fake) call(c Call, do func() error) error {
 	f.mu.Lock()
 	c.Seq = len(f.calls) + 1

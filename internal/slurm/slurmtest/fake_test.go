@@ -76,7 +76,7 @@ func TestStory(t *testing.T) {
 	})
 }
 
-// arg returns the value of an argument of the command, "" if it is not given.
+// arg returns the value of an argument of the command, or "" if it is not given.
 func arg(t *testing.T, d *datadriven.TestData, key string) (value string) {
 	d.MaybeScanArgs(t, key, &value)
 	return value
@@ -227,7 +227,7 @@ func TestHooks(t *testing.T) {
 	f.Before(func(c Call) error {
 		switch c.Op {
 		case "Queue":
-			f.Tick() // the job starts before the list is read
+			f.Tick() // so that the job starts before the list is read
 		case "UpdateNode":
 			return slurm.ErrUnreachable
 		}
@@ -256,7 +256,8 @@ func TestHooks(t *testing.T) {
 	}
 }
 
-// TestConcurrent uses several goroutines, for the race detector. No slice must be allocated twice.
+// TestConcurrent checks, with several goroutines and the race detector, that no slice is allocated
+// twice.
 func TestConcurrent(t *testing.T) {
 	ctx := context.Background()
 	f := New(testNodes(t)...)

@@ -25,7 +25,7 @@ func (f *Fake) Submit(j slurm.Job) (uint32, error) {
 	return added.ID, nil
 }
 
-// SubmitHeld is like Submit, with --hold: slurmctld does not refuse such a job.
+// SubmitHeld is like Submit with --hold. slurmctld does not reject such a job.
 func (f *Fake) SubmitHeld(j slurm.Job) uint32 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -53,8 +53,8 @@ func (f *Fake) add(j slurm.Job) *job {
 	return added
 }
 
-// End sets a running job to COMPLETING: its tasks have ended, and its GRES no longer count as used. RunEpilogs then
-// sets it to COMPLETED. A pending job becomes COMPLETED directly.
+// End sets a running job to COMPLETING. Its tasks have then ended, and slurmctld no longer counts
+// its GRES as used. RunEpilogs then sets it to COMPLETED. A pending job becomes COMPLETED directly.
 func (f *Fake) End(id uint32) error { return f.end(id, "COMPLETED") }
 
 // Cancel simulates scancel: it is like End, with the state CANCELLED.
@@ -141,8 +141,8 @@ func (f *Fake) Forget(id uint32) {
 }
 
 // Restart simulates a restart of slurmctld, or scontrol reconfigure: every node has the GRES of slurm.conf again, and
-// the GRES of running jobs no longer count as used. (slurmctld forgets one job, all jobs or none; all is the worst
-// case.)
+// slurmctld no longer counts the GRES of running jobs as used. A real slurmctld may forget the GRES of no job, of one
+// job or of all jobs. Restart simulates the worst case.
 func (f *Fake) Restart() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -164,8 +164,8 @@ func (f *Fake) Configure(name string, gres slurm.GRESList) error {
 }
 
 // Recount simulates a restart of slurmctld, or scontrol reconfigure, that counts the slices of running jobs as for jobs
-// on this number of nodes: once for each node, if the count of their type in slurm.conf is 0. The end of a job
-// subtracts them once; the rest stays counted as used.
+// on this number of nodes: once for each node, if the count of their type in slurm.conf is 0. At the end of a job,
+// slurmctld subtracts them once, and still counts the rest as used.
 func (f *Fake) Recount(nodes int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -206,9 +206,10 @@ func (f *Fake) register(name string, un bool) error {
 	return err
 }
 
-// RestartSlurmd simulates a restart of a node's slurmd, which registers again: the filler gets slurm.conf's count
-// again, and the other types keep their counts (22.05). If the last update did not add up to slurm.conf's total while
-// jobs use a part of it, the node drains. The sum that is too large after the registration does not drain it.
+// RestartSlurmd simulates a restart of a node's slurmd, which registers again. In 22.05, the filler then gets
+// slurm.conf's count again, and the other types keep their counts. If the last update did not add up to slurm.conf's
+// total while jobs use a part of it, the node drains. The node does not drain because of the sum after the
+// registration, which is too large.
 func (f *Fake) RestartSlurmd(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

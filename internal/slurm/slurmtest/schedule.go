@@ -39,7 +39,8 @@ func (j *job) wants() slurm.GRESList {
 	return list
 }
 
-// fit returns an allocation of the wanted GRES from the unused ones, and whether there are enough.
+// fit returns an allocation of the wanted GRES from the unused ones. It returns false if there are
+// not enough.
 func fit(gres slurm.GRESList, used map[kind]int, wants slurm.GRESList) (slurm.GRESList, bool) {
 	left := make([]int, len(gres))
 	for i, g := range gres {
@@ -81,8 +82,8 @@ func (j *job) named(n *node) bool {
 	return !slices.Contains(j.ExcNodes, n.Name)
 }
 
-// largeEnough returns the nodes whose total GRES are enough for the job, used or not: the real nodes and the
-// catalogue's.
+// largeEnough returns the real nodes and the catalogue nodes whose total GRES, used or not, are
+// sufficient for the job.
 func (f *Fake) largeEnough(j *job) (up, catalogue []*node) {
 	for _, n := range f.nodes {
 		if _, ok := fit(n.gres, nil, j.wants()); !ok || !j.named(n) {
@@ -97,7 +98,7 @@ func (f *Fake) largeEnough(j *job) (up, catalogue []*node) {
 	return up, catalogue
 }
 
-// possible reports whether the present totals are enough for the job.
+// possible reports whether the present totals are sufficient for the job.
 func (f *Fake) possible(j *job) bool {
 	up, catalogue := f.largeEnough(j)
 	all := append(up, catalogue...)
@@ -170,8 +171,9 @@ func (f *Fake) empty(n *node) bool {
 	return true
 }
 
-// Tick simulates one cycle of slurmctld's scheduler: every pending job that fits starts, highest priority first; then
-// their prologs run. It returns the ids of the started jobs.
+// Tick simulates one cycle of slurmctld's scheduler: every pending job for which there is room
+// starts, highest priority first, and then their prologs run. It returns the ids of the started
+// jobs.
 func (f *Fake) Tick() []uint32 {
 	f.mu.Lock()
 	var started []slurm.Job

@@ -16,7 +16,7 @@ type Accounting struct {
 	Away    error
 	Calls   int
 	Refused int    // writes to a record that is not the newest, or whose run has not ended
-	Wrote   func() // runs after each write, without the lock
+	Wrote   func() // is called after each write, without the lock
 }
 
 // NewAccounting returns a slurmdbd without records.
@@ -36,7 +36,8 @@ func (d *Accounting) RecordsOf(_ context.Context, _ slurm.AccountingField, job u
 	return slices.Clone(d.Records[job]), nil
 }
 
-// SetAccounting replaces the text in a job's newest record. It refuses a text that begins with Another.
+// SetAccounting replaces the text in a job's newest record. It returns an error for a text that
+// begins with Another.
 func (d *Accounting) SetAccounting(_ context.Context, r slurm.Record, _ slurm.AccountingField, text string) error {
 	d.mu.Lock()
 	d.Calls++

@@ -24,7 +24,7 @@ static char again[2 * TEXT_MAX];
 	} while (0)
 
 /*
- * Parses a copy whose memory has exactly this length, so that the sanitizer detects a read past the end. The lease is
+ * Parses a copy whose memory has exactly this length, so that the sanitizer detects reads past the end. The lease is
  * first filled with bytes of the value before, which must not change the result.
  */
 static int parse(struct lease *lease, const uint8_t *data, size_t size, uint8_t before)

@@ -44,7 +44,7 @@ int main(int argc, char **argv)
 		return 2;
 	length = fread(text, 1, sizeof(text), f);
 	fclose(f);
-	exact = malloc(length ? length : 1); /* so that the sanitizer detects a read past the end */
+	exact = malloc(length ? length : 1); /* so that the sanitizer detects reads past the end */
 	memcpy(exact, text, length);
 	if (strcmp(argv[1], "devices") == 0)
 		show_devices(exact, length);

@@ -14,7 +14,7 @@
 static struct lease lease;
 static char why[256];
 
-/* Parses a copy whose memory has exactly this length, so that the sanitizer detects a read past the end. */
+/* Parses a copy whose memory has exactly this length, so that the sanitizer detects reads past the end. */
 static bool parse(const char *text, size_t length)
 {
 	char *copy = malloc(length ? length : 1);

@@ -1,2 +1,3 @@
-/* A replacement for the Go object of another release: the plugin only reads this version and does not call it. */
+/* Represents the Go object of another release. The plugin only reads the version of this object and does not call it.
+ */
 const int caelum_job_abi = 0;

@@ -1,5 +1,5 @@
-// Command fakeagent replaces caelumd for trials of the plugin on a real Slurm: it answers the plugin and writes lease
-// files, but makes no slices. Never install it.
+// Command fakeagent replaces caelumd for trials of the plugin on a real Slurm. It answers the
+// plugin and writes lease files, but creates no slices. Never install it.
 //
 // For every call it reads <run dir>/mode, so that a script can change its behaviour:
 //

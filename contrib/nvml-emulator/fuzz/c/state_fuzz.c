@@ -1,7 +1,7 @@
 /*
  * Tests all readers of the state file with damaged files. The input is not the file itself, which has 200 kB and little
- * information. The input selects a valid machine, the changes to its file, whether the checksums are corrected
- * afterwards, and the command and calls that follow. Build with libFuzzer, or with -DREPLAY to run files once.
+ * information. The input selects a valid machine, the changes to its state file, whether the checksums are corrected
+ * afterwards, and the command and library calls that follow. Build with libFuzzer, or with -DREPLAY to run files once.
  *
  * Accidental damage leads to wrong checksums. But the mode of the file is 0666, so any program can also write a damaged
  * state with valid checksums. Neither kind of file may crash a process.
@@ -184,7 +184,7 @@ int main(int argc, char **argv)
         size_t size = fread(data, 1, sizeof data, f);
         fclose(f);
         fprintf(stderr, "%s\n", argv[i]);
-        alarm(300); /* ends the program if it hangs */
+        alarm(300); /* ends the program if the program hangs */
         LLVMFuzzerTestOneInput(data, size);
     }
     return argc > 1 ? 0 : 2;
