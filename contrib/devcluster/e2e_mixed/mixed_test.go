@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"caelum/contrib/devcluster/cluster"
 	"caelum/contrib/devcluster/clustertest"
 	"caelum/internal/doctor"
+	"caelum/internal/plan"
 	"caelum/internal/slurm"
 )
 
@@ -96,29 +98,44 @@ func (s *site) stepDevices(node, id string) string {
 	return s.Must(node, user, "srun", "--jobid", id, "--overlap", "printenv", "CUDA_VISIBLE_DEVICES")
 }
 
-// healthy fails if caelum doctor reports an error of a check that concerns releases. The emulated driver of this cluster
-// has other errors.
-func (s *site) healthy(node string, checks ...string) {
+// diagnosis runs caelum doctor on a node, or for the controller if node is empty.
+func (s *site) diagnosis(node string) []doctor.Finding {
 	s.t.Helper()
 	args := []string{"caelum", "doctor", "--json"}
 	if node == "" {
 		args = append(args, "--controller")
 	}
-	stdout, stderr, _ := s.ExecNode(s.t.Context(), node, "root", args...) // status 1: errors of other checks
+	// The status is 1, because the emulated driver and the missing cgroups are errors.
+	stdout, stderr, _ := s.ExecNode(s.t.Context(), node, "root", args...)
 	var out struct{ Findings []doctor.Finding }
 	if err := json.Unmarshal([]byte(stdout), &out); err != nil {
 		s.t.Fatalf("caelum doctor on %q: %v: %s%s", node, err, stdout, stderr)
 	}
-	ok := map[string]bool{}
-	for _, f := range out.Findings {
-		if f.Severity == doctor.OK {
-			ok[f.Check] = true
+	return out.Findings
+}
+
+// healthy fails if one of these checks of caelum doctor is not ok.
+func (s *site) healthy(node string, checks ...string) {
+	s.t.Helper()
+	findings := s.diagnosis(node)
+	for _, check := range checks {
+		if !slices.ContainsFunc(findings, func(f doctor.Finding) bool {
+			return f.Check == check && f.Severity == doctor.OK
+		}) {
+			s.t.Errorf("caelum doctor on %q: %s is not ok: %+v", node, check, findings)
 		}
 	}
-	for _, check := range checks {
-		if !ok[check] {
-			s.t.Errorf("caelum doctor on %q: %s is not ok: %+v", node, check, out.Findings)
-		}
+}
+
+// pluginRefused fails if caelum doctor does not report that the plugin is too new for the node's last slurmd.
+func (s *site) pluginRefused(node string) {
+	s.t.Helper()
+	findings := s.diagnosis(node)
+	if !slices.ContainsFunc(findings, func(f doctor.Finding) bool {
+		return f.Check == "plugin" && f.Severity == doctor.Error &&
+			strings.Contains(f.Text, "was built for Slurm "+s.fresh.String()+", but slurmd "+s.old.String())
+	}) {
+		s.t.Errorf("caelum doctor on %s does not report the plugin: %+v", node, findings)
 	}
 }
 
@@ -216,8 +233,10 @@ func (s *site) commands() {
 	s.Running(runs)
 	waits := s.Submit("true", "-w", "n1", "--gres=mig:7g.40gb:2,gpu:2")
 	for _, node := range []string{"", "n1"} {
-		s.Within("caelum explain names job "+waits, func() bool {
-			return strings.Contains(s.Try(node, "caelum", "explain", waits), "mig:7g.40gb")
+		s.Within("job "+waits+" is explained as the first that waits", func() bool {
+			var e plan.Explanation
+			err := json.Unmarshal([]byte(s.Must(node, "root", "caelum", "explain", waits, "--json")), &e)
+			return err == nil && e.Verdict == "first"
 		})
 	}
 	if out := s.Must("n1", "root", "caelum", "status"); !strings.Contains(out, runs) {
@@ -253,6 +272,7 @@ func (s *site) upgrade(node string) {
 		return s.State(ends) == "COMPLETING"
 	})
 	s.do(s.Upgrade(node))
+	s.pluginRefused(node)
 	s.do(s.StartUnit("slurmd-" + node))
 	s.registered(node, s.fresh)
 	s.Completed(ends)
