@@ -24,16 +24,29 @@ type site struct {
 	*clustertest.Site
 	t          *testing.T
 	old, fresh slurm.Release
+	confined   bool // cgroups confine the jobs' devices
 }
 
-func start(t *testing.T) *site {
+// onEach runs a test on a cluster without cgroups and on one whose cgroups confine the jobs' devices.
+func onEach(t *testing.T, test func(s *site)) {
+	for name, version := range map[string]string{"no cgroups": "", "cgroup v2": "v2"} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, version)
+			test(s)
+			s.NoneDrained()
+			s.NothingLeft()
+		})
+	}
+}
+
+func start(t *testing.T, cgroup string) *site {
 	t.Helper()
 	root := os.Getenv("CAELUM_NODE_ROOT")
 	if root == "" {
 		t.Skip("CAELUM_NODE_ROOT is not set: run make mixed")
 	}
-	s := &site{t: t, Site: clustertest.Start(t, cluster.Options{
-		Nodes: 2, GPUs: 2, NodeRoot: root,
+	s := &site{t: t, confined: cgroup != "", Site: clustertest.Start(t, cluster.Options{
+		Nodes: 2, GPUs: 2, NodeRoot: root, Cgroup: cgroup,
 		// A requeued job waits one second longer than this time, by default 120 s.
 		Conf: []string{"AuthInfo=cred_expire=5"},
 	})}
@@ -117,6 +130,9 @@ func (s *site) diagnosis(node string) []doctor.Finding {
 // healthy fails if one of these checks of caelum doctor is not ok.
 func (s *site) healthy(node string, checks ...string) {
 	s.t.Helper()
+	if s.confined && node != "" {
+		checks = append(checks, "isolation")
+	}
 	findings := s.diagnosis(node)
 	for _, check := range checks {
 		if !slices.ContainsFunc(findings, func(f doctor.Finding) bool {
@@ -142,13 +158,12 @@ func (s *site) pluginRefused(node string) {
 // TestOlderNodes runs jobs and restarts daemons while the nodes are of an older release than slurmctld. Steps are
 // started by the nodes' srun: an srun that is newer than slurmd can fail, with or without Caelum.
 func TestOlderNodes(t *testing.T) {
-	s := start(t)
-	s.jobs()
-	s.requeue()
-	s.restarts()
-	s.commands()
-	s.NoneDrained()
-	s.NothingLeft()
+	onEach(t, func(s *site) {
+		s.jobs()
+		s.requeue()
+		s.restarts()
+		s.commands()
+	})
 }
 
 func (s *site) jobs() {
@@ -251,13 +266,12 @@ func (s *site) commands() {
 // TestUpgrade upgrades the nodes one after the other while jobs run on them. A job that runs during the upgrade keeps its
 // slice, and the new slurmd releases it, also if the job has ended without a slurmd.
 func TestUpgrade(t *testing.T) {
-	s := start(t)
-	for _, node := range s.Nodes {
-		s.upgrade(node)
-	}
-	s.twoNodes("--gres=mig:2g.10gb:1")
-	s.NoneDrained()
-	s.NothingLeft()
+	onEach(t, func(s *site) {
+		for _, node := range s.Nodes {
+			s.upgrade(node)
+		}
+		s.twoNodes("--gres=mig:2g.10gb:1")
+	})
 }
 
 func (s *site) upgrade(node string) {
