@@ -24,8 +24,8 @@ type Options struct {
 	Board string
 	// Build is the folder of the binaries, by default build/ of the repository.
 	Build string
-	// NodeRoot is the root directory of another release of Slurm, from which the nodes run. By default they run from the
-	// same root directory as the controller.
+	// NodeRoot is the root directory of another release of Slurm, from which the nodes run. By default they run from
+	// the same root directory as the controller.
 	NodeRoot string
 	// AgentConfig is the nodes' caelum.yaml, by default etc/caelum.yaml of the repository.
 	AgentConfig string

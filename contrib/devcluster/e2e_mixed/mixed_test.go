@@ -263,8 +263,8 @@ func (s *site) commands() {
 	s.Completed(runs, waits)
 }
 
-// TestUpgrade upgrades the nodes one after the other while jobs run on them. A job that runs during the upgrade keeps its
-// slice, and the new slurmd releases it, also if the job has ended without a slurmd.
+// TestUpgrade upgrades the nodes one after the other while jobs run on them. A job that runs during the upgrade keeps
+// its slice, and the new slurmd releases it, also if the job has ended without a slurmd.
 func TestUpgrade(t *testing.T) {
 	onEach(t, func(s *site) {
 		for _, node := range s.Nodes {
