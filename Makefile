@@ -4,6 +4,7 @@
 #   make test    runs every check: lint, unit tests, the plugin's harness, tests on a real Slurm, five minutes of chaos
 #   make check   runs the checks that need no Slurm; make test includes them
 #   make test-matrix    runs the tests that depend on Slurm on three releases of Slurm (RELEASES)
+#   make mixed   runs Caelum on nodes that are of an older release of Slurm than slurmctld, and upgrades them under jobs
 #
 # make demo and make test install missing Debian packages and Go modules. Go 1.26 must already be installed.
 
@@ -36,7 +37,7 @@ packages:
 	contrib/devcluster/release $(SLURM) tar -C build/packages -c . | tar -C $(B)/packages -x
 else
 
-.PHONY: all demo test test-matrix release-test check bench chaos learn fuzz unit e2e units lint prerequisites install clean FORCE
+.PHONY: all demo test test-matrix release-test mixed check bench chaos learn fuzz unit e2e units lint prerequisites install clean FORCE
 all: $(B)/caelumd $(B)/caelum plugin emulator
 
 prerequisites:
@@ -109,6 +110,16 @@ release-test: prerequisites
 	$(GO) run ./contrib/devcluster/demo
 	$(MAKE) e2e
 	$(MAKE) chaos CHAOS="-without slurmctld-kill"
+
+# Tests a slurmctld whose nodes are of an older release, as during a rolling upgrade of Slurm.
+CONTROLLER ?= 26.05
+OLDER      ?= 24.11
+mixed:
+	contrib/devcluster/release $(OLDER) make all
+	contrib/devcluster/release $(CONTROLLER) make all
+	contrib/devcluster/release $(CONTROLLER) --nodes $(OLDER) \
+		go test -count=1 -tags e2e -run 'OlderNodes|Upgrade|NothingIsLeftBehind' \
+		./contrib/devcluster/e2e_mixed ./contrib/devcluster/cluster
 
 # Runs random jobs under random faults and checks invariants (contrib/devcluster/README.md, "Chaos"). CHAOS adds options,
 # for example CHAOS="-without idle-removed -v". `go run` is not used, because it does not return the program's exit

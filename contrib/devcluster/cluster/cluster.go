@@ -25,6 +25,9 @@ type Options struct {
 	Board string
 	// Build is the folder of the binaries, by default build/ of the repository.
 	Build string
+	// NodeRoot is the root directory of another release of Slurm, from which the nodes run. By default they run from
+	// the same root directory as the controller.
+	NodeRoot string
 	// AgentConfig is the nodes' caelum.yaml, by default etc/caelum.yaml of the repository.
 	AgentConfig string
 	// AgentEnv is added to the agents' environment ("NAME=value").
@@ -60,6 +63,7 @@ func (o Options) args() []string {
 	count("--gpus", o.GPUs)
 	text("--board", o.Board)
 	text("--build", o.Build)
+	text("--node-root", o.NodeRoot)
 	text("--agent-config", o.AgentConfig)
 	for _, v := range o.AgentEnv {
 		text("--agent-env", v)
@@ -149,6 +153,10 @@ func (c *Cluster) RestartUnit(unit string) error { return c.do("restart", unit) 
 // KillUnit sends a signal to a daemon; signal is a name without SIG. An agent that the signal ends is restarted, as
 // with systemd. Other daemons stay down until StartUnit.
 func (c *Cluster) KillUnit(unit, signal string) error { return c.do("kill", "--signal", signal, unit) }
+
+// Upgrade gives a node of Options.NodeRoot the controller's programs. Running processes, including the node's daemons,
+// keep the old programs until they are restarted.
+func (c *Cluster) Upgrade(node string) error { return c.do("upgrade", node) }
 
 // Log returns the log of a daemon.
 func (c *Cluster) Log(unit string) (string, error) {

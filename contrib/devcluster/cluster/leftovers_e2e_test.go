@@ -22,7 +22,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 }
 
 func leftAfterDown(t *testing.T) {
-	c := start(t, Options{NoAgent: true})
+	c := start(t, Options{NoAgent: true, NodeRoot: os.Getenv("CAELUM_NODE_ROOT")})
 	namespace := namespaceOf(t, c.Dir)
 	if !inUse(t, namespace) {
 		t.Fatal("the test cannot find the processes of a running cluster")
@@ -34,7 +34,7 @@ func leftAfterDown(t *testing.T) {
 }
 
 func leftAfterKill(t *testing.T) {
-	c := start(t, Options{NoAgent: true})
+	c := start(t, Options{NoAgent: true, NodeRoot: os.Getenv("CAELUM_NODE_ROOT")})
 	namespace := namespaceOf(t, c.Dir)
 	if err := syscall.Kill(initOf(t, c.Dir), syscall.SIGKILL); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ readonly RUN=/run/devcluster            # exists only inside the namespaces
 readonly UNITS=$RUN/units               # the files of the daemons' keepers (unit.sh)
 readonly HOLDERS=$RUN/holders           # nN: the pid of the process that holds the node's namespaces
 readonly BUILD=$RUN/build               # the binaries, readable for users independently of the checkout's place
+readonly ROOT_BUILD=/var/cache/caelum-build # the binaries in a root directory of --node-root
 readonly UNIFIED=/etc/slurm/unified.so   # exists only with --cgroup v2: hides hierarchies of version 1 (unified.c)
 readonly SLURMSTEPD=/etc/slurm/slurmstepd # exists only with --prolog-delay or --cgroup v2
 readonly EMULATOR=$BUILD/nvml-emulator   # the emulator may also be in $BUILD itself
@@ -53,6 +54,16 @@ node_names() {
 nsenter_node() {
     [[ -s $HOLDERS/$1 ]] || die "the cluster has no node $1"
     NSENTER=(nsenter --target="$(<"$HOLDERS/$1")" --mount --uts --)
+}
+
+# install_driver: makes the dynamic loader find the emulator's libnvidia-ml.so.1 like that of an installed driver, so
+# that no program needs LD_LIBRARY_PATH. -X keeps ldconfig from writing links. The tmpfs takes the cache that ldconfig
+# writes in addition to /etc/ld.so.cache.
+install_driver() {
+    [[ $AGENT == yes ]] || return 0
+    printf '%s\n' "$EMULATOR" "$BUILD" >/etc/ld.so.conf.d/00-devcluster.conf
+    mount -t tmpfs tmpfs /var/cache/ldconfig
+    ldconfig -X
 }
 
 # wait_for SECONDS COMMAND...: repeats the command until it succeeds. Fails if it has not succeeded within SECONDS.

@@ -78,16 +78,6 @@ make_users() {
     done
 }
 
-# install_driver: makes the dynamic loader find the emulator's libnvidia-ml.so.1 like that of an installed driver, so
-# that no program needs LD_LIBRARY_PATH. -X keeps ldconfig from writing links. The tmpfs takes the cache that ldconfig
-# writes in addition to /etc/ld.so.cache.
-install_driver() {
-    [[ $AGENT == yes ]] || return 0
-    printf '%s\n' "$EMULATOR" "$BUILD" >/etc/ld.so.conf.d/00-devcluster.conf
-    mount -t tmpfs tmpfs /var/cache/ldconfig
-    ldconfig -X
-}
-
 make_munge_key() {
     head -c 128 /dev/urandom >/etc/munge/munge.key
     chmod 400 /etc/munge/munge.key

@@ -3,8 +3,10 @@
 # the new namespaces. The node writes to its own tmpfs, and does not see files of the controller or of other nodes.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
+repository=$(realpath "$here/../../..") # for root.sh
 source "$here/common.sh"
 source "$here/slurm-conf.sh"
+source "$here/root.sh"
 DIR=$1
 NODE=$2
 load_options "$DIR"
@@ -77,11 +79,17 @@ make_slots() {
     for ((i = 0; i < $(slots_of "$NODE"); i++)); do mknod -m 444 "/dev/caelum/slot$i" c 42 "$i"; done
 }
 
-hostname "$NODE"
-[[ $AGENT == no ]] || mkdir -p "$RUN/caelum-$NODE"
-private_run
-private_dev
-private_state
-if [[ $AGENT == yes ]]; then install_agent >&2; else make_slots; fi
-echo ready
-exec sleep infinity >&2
+# main is a function so that bash reads the whole file before the node moves to another root directory.
+main() {
+    hostname "$NODE"
+    [[ $AGENT == no ]] || mkdir -p "$RUN/caelum-$NODE"
+    private_run
+    private_dev
+    private_state
+    [[ -z $NODE_ROOT ]] || leave_first_root >&2
+    if [[ $AGENT == yes ]]; then install_agent >&2; else make_slots; fi
+    echo ready
+    exec sleep infinity >&2
+}
+
+main

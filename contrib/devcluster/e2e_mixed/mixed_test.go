@@ -1,0 +1,316 @@
+//go:build e2e
+
+package e2emixed
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"caelum/contrib/devcluster/cluster"
+	"caelum/contrib/devcluster/clustertest"
+	"caelum/internal/doctor"
+	"caelum/internal/plan"
+	"caelum/internal/slurm"
+)
+
+const user = clustertest.User
+
+// site is a running cluster. old is the release of its nodes, and fresh that of its controller.
+type site struct {
+	*clustertest.Site
+	t          *testing.T
+	old, fresh slurm.Release
+	confined   bool // cgroups confine the jobs' devices
+}
+
+// onEach runs a test on a cluster without cgroups and on one whose cgroups confine the jobs' devices.
+func onEach(t *testing.T, test func(s *site)) {
+	for name, version := range map[string]string{"no cgroups": "", "cgroup v2": "v2"} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, version)
+			test(s)
+			s.NoneDrained()
+			s.NothingLeft()
+		})
+	}
+}
+
+func start(t *testing.T, cgroup string) *site {
+	t.Helper()
+	root := os.Getenv("CAELUM_NODE_ROOT")
+	if root == "" {
+		t.Skip("CAELUM_NODE_ROOT is not set: run make mixed")
+	}
+	s := &site{t: t, confined: cgroup != "", Site: clustertest.Start(t, cluster.Options{
+		Nodes: 2, GPUs: 2, NodeRoot: root, Cgroup: cgroup,
+		// A requeued job waits one second longer than this time, by default 120 s.
+		Conf: []string{"AuthInfo=cred_expire=5"},
+	})}
+	s.fresh, s.old = s.Release(), s.slurmd("n1")
+	if s.old.Compare(s.fresh) >= 0 {
+		t.Fatalf("slurmd %s is not older than slurmctld %s", s.old, s.fresh)
+	}
+	for _, node := range s.Nodes {
+		s.registered(node, s.old)
+	}
+	return s
+}
+
+// slurmd returns the release of the slurmd that is installed on a node.
+func (s *site) slurmd(node string) slurm.Release {
+	s.t.Helper()
+	release, err := slurm.ParseRelease(s.Must(node, "root", "slurmd", "-V"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return release
+}
+
+// registered waits until slurmctld shows this release of the node's slurmd.
+func (s *site) registered(node string, release slurm.Release) {
+	s.t.Helper()
+	s.Within(node+" has registered with slurmd "+release.String(), func() bool {
+		got, err := slurm.ParseRelease(s.Must("", "root", "sinfo", "-h", "-p", "plain", "-n", node, "-o", "%v"))
+		return err == nil && got == release
+	})
+}
+
+// do fails the test if a change of the cluster's daemons has failed.
+func (s *site) do(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *site) output(id string) string {
+	s.t.Helper()
+	out, err := os.ReadFile(filepath.Join(s.Home(), "slurm-"+id+".out"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(out)
+}
+
+// accounted waits until sacct shows that the job has completed with this TRES.
+func (s *site) accounted(id, tres string) {
+	s.t.Helper()
+	s.Within("sacct shows job "+id+" with "+tres, func() bool {
+		state, all, _ := strings.Cut(s.Must("", "root", "sacct", "-nPX", "-j", id, "-o", "State,AllocTRES"), "|")
+		return state == "COMPLETED" && strings.Contains(","+all+",", ","+tres+",")
+	})
+}
+
+// stepDevices runs a step in a running job with the node's srun, and returns the step's devices.
+func (s *site) stepDevices(node, id string) string {
+	s.t.Helper()
+	return s.Must(node, user, "srun", "--jobid", id, "--overlap", "printenv", "CUDA_VISIBLE_DEVICES")
+}
+
+// diagnosis runs caelum doctor on a node, or for the controller if node is empty.
+func (s *site) diagnosis(node string) []doctor.Finding {
+	s.t.Helper()
+	args := []string{"caelum", "doctor", "--json"}
+	if node == "" {
+		args = append(args, "--controller")
+	}
+	// The status is 1, because the emulated driver and the missing cgroups are errors.
+	stdout, stderr, _ := s.ExecNode(s.t.Context(), node, "root", args...)
+	var out struct{ Findings []doctor.Finding }
+	if err := json.Unmarshal([]byte(stdout), &out); err != nil {
+		s.t.Fatalf("caelum doctor on %q: %v: %s%s", node, err, stdout, stderr)
+	}
+	return out.Findings
+}
+
+// healthy fails if one of these checks of caelum doctor is not ok.
+func (s *site) healthy(node string, checks ...string) {
+	s.t.Helper()
+	if s.confined && node != "" {
+		checks = append(checks, "isolation")
+	}
+	findings := s.diagnosis(node)
+	for _, check := range checks {
+		if !slices.ContainsFunc(findings, func(f doctor.Finding) bool {
+			return f.Check == check && f.Severity == doctor.OK
+		}) {
+			s.t.Errorf("caelum doctor on %q: %s is not ok: %+v", node, check, findings)
+		}
+	}
+}
+
+// pluginRefused fails if caelum doctor does not report that the plugin is too new for the node's last slurmd.
+func (s *site) pluginRefused(node string) {
+	s.t.Helper()
+	findings := s.diagnosis(node)
+	if !slices.ContainsFunc(findings, func(f doctor.Finding) bool {
+		return f.Check == "plugin" && f.Severity == doctor.Error &&
+			strings.Contains(f.Text, "was built for Slurm "+s.fresh.String()+", but slurmd "+s.old.String())
+	}) {
+		s.t.Errorf("caelum doctor on %s does not report the plugin: %+v", node, findings)
+	}
+}
+
+// TestOlderNodes runs jobs and restarts daemons while the nodes are of an older release than slurmctld. Steps are
+// started by the nodes' srun: an srun that is newer than slurmd can fail, with or without Caelum.
+func TestOlderNodes(t *testing.T) {
+	onEach(t, func(s *site) {
+		s.jobs()
+		s.requeue()
+		s.restarts()
+		s.commands()
+	})
+}
+
+func (s *site) jobs() {
+	one := s.Submit(show, "--gres=gpu:1")
+	typed := s.Submit(show, "--gres=mig:2g.10gb:1")
+	s.Completed(one, typed)
+	s.accounted(one, "gres/mig=1")
+	s.accounted(typed, "gres/mig:2g.10gb=1")
+	s.showed(one, 1)
+	s.showed(typed, 1)
+	s.twoNodes("--gres=gpu:1,mig:1g.5gb:1")
+	direct := s.Must("n1", user, "srun", "-Q", "--gres=gpu:1", "printenv", "CUDA_VISIBLE_DEVICES")
+	if !strings.HasPrefix(direct, "MIG-") {
+		s.t.Errorf("srun on n1 got the device %q", direct)
+	}
+}
+
+// show is a step that prints the node and the slice of each task.
+const show = "srun sh -c 'echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES'"
+
+// showed checks that the tasks of a job with the step show had slices on this number of nodes.
+func (s *site) showed(id string, nodes int) {
+	s.t.Helper()
+	out := s.output(id)
+	seen := map[string]bool{}
+	for line := range strings.Lines(out) {
+		if w := strings.Fields(line); len(w) == 2 && strings.HasPrefix(w[1], "MIG-") {
+			seen[w[0]] = true
+		}
+	}
+	if len(seen) != nodes {
+		s.t.Errorf("job %s has slices on %v, not on %d nodes:\n%s", id, seen, nodes, out)
+	}
+}
+
+// twoNodes runs a job with a step on both nodes.
+func (s *site) twoNodes(gres string) {
+	s.t.Helper()
+	id := s.Submit(show, "-N2", gres)
+	s.Completed(id)
+	s.accounted(id, "gres/mig=2")
+	s.showed(id, 2)
+}
+
+func (s *site) requeue() {
+	id := s.Submit("./hold requeue", "--requeue", "--gres=mig:2g.10gb:1")
+	s.Running(id)
+	s.Must("", user, "scontrol", "requeue", id)
+	s.Within("job "+id+" is in the queue again", func() bool { return s.Lives(id) == "PENDING" })
+	s.Within("job "+id+" runs again", func() bool {
+		return strings.Contains(s.Must("", "root", "scontrol", "show", "job", id), " Restarts=1 ") &&
+			s.Lives(id) == "RUNNING"
+	})
+	s.End("requeue")
+	s.Within("job "+id+" ends", func() bool { return s.Lives(id) == "COMPLETED" })
+	s.accounted(id, "gres/mig:2g.10gb=1")
+}
+
+func (s *site) restarts() {
+	id := s.Submit("./hold restarts", "-w", "n1", "--gres=mig:2g.10gb:1")
+	s.Running(id)
+	slice := s.Slice("n1", id)
+	for _, unit := range []string{"slurmd-n1", "slurmctld", "agent-n1"} {
+		s.do(s.RestartUnit(unit))
+		if now := s.Slice("n1", id); now != slice {
+			s.t.Errorf("after the restart of %s, job %s holds %+v instead of %+v", unit, id, now, slice)
+		}
+		other := s.Submit("cuda-process --exclusive --seconds 0", "-w", "n1", "--gres=mig:1g.5gb:1")
+		s.Completed(other)
+		if got := s.stepDevices("n1", id); got != slice.UUID {
+			s.t.Errorf("after the restart of %s, a step of job %s has %s, not %s", unit, id, got, slice.UUID)
+		}
+	}
+	s.End("restarts")
+	s.Completed(id)
+	s.accounted(id, "gres/mig:2g.10gb=1")
+}
+
+// commands runs caelum on a node and on the controller while one job runs and another one waits.
+func (s *site) commands() {
+	runs := s.Submit("./hold commands", "-w", "n1", "--gres=mig:2g.10gb:1")
+	s.Running(runs)
+	waits := s.Submit("true", "-w", "n1", "--gres=mig:7g.40gb:2,gpu:2")
+	for _, node := range []string{"", "n1"} {
+		s.Within("job "+waits+" is explained as the first that waits", func() bool {
+			var e plan.Explanation
+			err := json.Unmarshal([]byte(s.Must(node, "root", "caelum", "explain", waits, "--json")), &e)
+			return err == nil && e.Verdict == "first"
+		})
+	}
+	if out := s.Must("n1", "root", "caelum", "status"); !strings.Contains(out, runs) {
+		s.t.Errorf("caelum status does not show job %s:\n%s", runs, out)
+	}
+	s.healthy("n1", "agent", "instances", "release", "node", "used", "profiles", "plugin")
+	s.healthy("", "release", "decision table")
+	s.End("commands")
+	s.Completed(runs, waits)
+}
+
+// TestUpgrade upgrades the nodes one after the other while jobs run on them. A job that runs during the upgrade keeps
+// its slice, and the new slurmd releases it, also if the job has ended without a slurmd.
+func TestUpgrade(t *testing.T) {
+	onEach(t, func(s *site) {
+		for _, node := range s.Nodes {
+			s.upgrade(node)
+		}
+		s.twoNodes("--gres=mig:2g.10gb:1")
+	})
+}
+
+func (s *site) upgrade(node string) {
+	keep := s.Submit("./hold keep-"+node, "-w", node, "--gres=mig:2g.10gb:1")
+	ends := s.Submit("./hold ends-"+node, "-w", node, "--gres=mig:1g.5gb:1")
+	s.Running(keep, ends)
+	slice := s.Slice(node, keep)
+
+	s.do(s.StopUnit("slurmd-" + node))
+	s.End("ends-" + node)
+	s.Within("job "+ends+" has ended on a node without slurmd", func() bool {
+		return s.State(ends) == "COMPLETING"
+	})
+	s.do(s.Upgrade(node))
+	s.pluginRefused(node)
+	s.do(s.StartUnit("slurmd-" + node))
+	s.registered(node, s.fresh)
+	s.Completed(ends)
+	s.do(s.RestartUnit("agent-" + node))
+
+	if now := s.Slice(node, keep); now != slice {
+		s.t.Errorf("job %s held %+v and holds %+v", keep, slice, now)
+	}
+	if got := s.stepDevices(node, keep); got != slice.UUID {
+		s.t.Errorf("a step of job %s has %s, not %s", keep, got, slice.UUID)
+	}
+	next := s.Submit("srun printenv CUDA_VISIBLE_DEVICES", "-w", node, "--gres=mig:1g.5gb:1")
+	both := s.Submit("printenv CUDA_VISIBLE_DEVICES", "-N2", "--gres=mig:1g.5gb:1")
+	s.Completed(next, both)
+	for _, id := range []string{next, both} {
+		if out := s.output(id); !strings.HasPrefix(out, "MIG-") {
+			s.t.Errorf("job %s has no slice:\n%s", id, out)
+		}
+	}
+	s.accounted(both, "gres/mig:1g.5gb=2")
+	s.healthy(node, "agent", "instances", "release", "node", "used", "profiles", "plugin")
+	s.End("keep-" + node)
+	s.Completed(keep)
+	for id, profile := range map[string]string{keep: "2g.10gb", ends: "1g.5gb"} {
+		s.accounted(id, "gres/mig:"+profile+"=1")
+	}
+}

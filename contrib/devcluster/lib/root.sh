@@ -1,0 +1,49 @@
+# The root directory of a node, for --node-root. node.sh and upgrade.sh source this file and run in the node's
+# namespaces.
+# shellcheck shell=bash disable=SC2154 # the scripts that source this file set $here and $repository
+
+readonly FIRST_ROOT=$RUN/root # on such a node: the controller's root directory
+
+# leave_first_root: moves the node from the controller's root directory to that of --node-root. The binaries of that
+# root directory cover the controller's.
+leave_first_root() {
+    mkdir -p "$FIRST_ROOT"
+    mount --bind / "$FIRST_ROOT"
+    mount --bind "$NODE_ROOT$ROOT_BUILD" "$BUILD"
+    enter_root "$NODE_ROOT"
+}
+
+# return_to_first_root: reverses leave_first_root.
+return_to_first_root() {
+    umount -l "$BUILD" # the agent still runs from there
+    enter_root "$FIRST_ROOT"
+    umount -l "$FIRST_ROOT"
+}
+
+# enter_root ROOT: makes ROOT the root directory of the node's mount namespace and of all processes in it. The node gets
+# an overlay, so that nothing changes in ROOT. The configuration, the state, the devices and the users stay. Running
+# processes keep the files that they have opened or mapped, as after an upgrade of packages.
+enter_root() {
+    local scratch=$DIR/ctl new=$DIR/ctl/root path # DIR/ctl is empty on a node
+    mount -t tmpfs -o mode=755 tmpfs "$scratch"
+    mkdir -m 755 "$scratch/upper" "$scratch/work" "$new"
+    mount -t overlay -o "lowerdir=$1,upperdir=$scratch/upper,workdir=$scratch/work" overlay "$new"
+    for path in /proc /sys /dev /run; do mount --rbind "$path" "$new$path"; done
+    for path in /tmp "$repository" "$DIR"; do
+        mkdir -p "$new$path"
+        mount --bind "$path" "$new$path"
+    done
+    for path in /etc/slurm /etc/caelum /etc/munge /var/lib/caelum /var/lib/slurm; do
+        mkdir -p "$new$path"
+        mount --rbind "$path" "$new$path"
+    done
+    cp /etc/passwd /etc/group /etc/hosts "$new/etc"
+    mkdir -p "$new/.old"
+    cc -Wall -o "$scratch/pivot" "$here/pivot.c"
+    cd "$new" || return
+    "$scratch/pivot"
+    cd /
+    umount -l /.old
+    rmdir /.old
+    install_driver
+}
