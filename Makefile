@@ -63,8 +63,16 @@ manual: $(B)/caelumd $(B)/caelum
 	for program in caelum caelumd; do for shell in bash zsh fish; do \
 		$(B)/$$program completion $$shell >$(B)/completions/$$program.$$shell || exit 1; done; done
 
-# The files of a release: CONTRIBUTING.md, "Make a release". RELEASES are releases of Slurm besides the one of this machine.
-RELEASES ?= 24.11
+# RELEASES are releases of Slurm: those that test-matrix tests, or those for which packages and release build a plugin in
+# addition to this machine's release.
+ifeq ($(origin RELEASES),undefined)
+MATRIX   := 22.05 24.11 26.05
+RELEASES := 24.11
+else
+MATRIX   := $(RELEASES)
+endif
+
+# Makes the files of a release (CONTRIBUTING.md, "Make a release").
 .PHONY: release
 release:
 	contrib/packages/release $(RELEASES)
@@ -100,9 +108,8 @@ test: prerequisites
 # Tests everything that depends on the release of Slurm, on each of these releases. Each release
 # needs a root directory with a Debian suite. The first call of the target creates these
 # directories.
-RELEASES ?= 22.05 24.11 26.05
 test-matrix:
-	for release in $(RELEASES); do $(MAKE) release-test SLURM=$$release || exit 1; done
+	for release in $(MATRIX); do $(MAKE) release-test SLURM=$$release || exit 1; done
 
 release-test: prerequisites
 	$(MAKE) all
