@@ -104,7 +104,7 @@ func readDrawing(flag string, b *mig.Model, drawing string) (mig.Layout, uint64,
 	l, blocked, err := b.ParseBeside(drawing)
 	if err != nil {
 		return 0, 0, usageError{
-			fmt.Errorf("%s: %w; `caelum profiles %s` shows the possible starts; "+
+			fmt.Errorf("%s: %w; `caelum profiles %s` shows the units at which each profile may start; "+
 				"the profiles in use are %s (--profiles)", flag, err, b.Name, strings.Join(profileNames(b), ", ")),
 		}
 	}

@@ -89,7 +89,7 @@ func printNotes(w io.Writer, s *api.Status) {
 	if len(s.Excess) > 0 {
 		fmt.Fprintf(w, "slurmctld counts slices as used that no job holds: %s; ", counts(s.Excess))
 		if len(s.ExcessShort) > 0 {
-			fmt.Fprintf(w, "the node's total of gres/mig has no room for %s, "+
+			fmt.Fprintf(w, "the agent cannot raise the node's total of gres/mig to compensate for %s, "+
 				"so jobs wait although slices are free; see `caelum doctor`\n", counts(s.ExcessShort))
 		} else {
 			fmt.Fprintln(w, "the published totals are raised by the same number, "+

@@ -149,7 +149,7 @@ func placements(w io.Writer, seeds []uint64) error {
 		var failed error
 		err := table(
 			w,
-			"mean wait in s: "+queue.name+" with qla by, uniform6, skew-small, bimodal, four-equal",
+			"mean wait in s with "+queue.name+" and qla; run times from, uniform6, skew-small, bimodal, four-equal",
 			func(row func(string, ...any)) {
 				for _, e := range estimators {
 					values := []any{e.name}

@@ -189,7 +189,7 @@ func (a *Agent) compare(g int, c *card, found []gpu.Instance) (missing map[int]*
 	return missing
 }
 
-// settle settles an intent that remained from an earlier hardware call. If the instance is on the GPU and complete,
+// settle resolves an intent that an earlier hardware call left in the ledger. If the instance is on the GPU and complete,
 // settle records it as idle. If its compute instance is missing, settle destroys the GPU instance. If there is no GPU
 // instance, settle only corrects the ledger.
 func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) error {

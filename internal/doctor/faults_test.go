@@ -207,7 +207,7 @@ var cases = []struct {
 		"of n1 as used that no job holds: 2 of 1g.5gb, 1 of 7g.40gb",
 		func(f *Facts) { f.Agent.Excess = map[string]int{"7g.40gb": 1, "1g.5gb": 2} },
 	},
-	{"used", Error, "has no room for 40 of 1g.5gb", func(f *Facts) {
+	{"used", Error, "to compensate for 40 of 1g.5gb", func(f *Facts) {
 		f.Agent.Excess, f.Agent.ExcessShort = map[string]int{"1g.5gb": 50}, map[string]int{"1g.5gb": 40}
 	}},
 	{

@@ -90,8 +90,8 @@ func excess(f *Facts) []Finding {
 	)
 	const clear = "to clear that count, restart slurmctld while no job on several nodes runs here"
 	if len(f.Agent.ExcessShort) > 0 {
-		return []Finding{fault(text+"; the total of gres/mig has no room for "+list(f.Agent.ExcessShort)+
-			": jobs wait although slices are free", clear)}
+		return []Finding{fault(text+"; the agent cannot raise the total of gres/mig to compensate for "+
+			list(f.Agent.ExcessShort)+": jobs wait although slices are free", clear)}
 	}
 	return []Finding{warning(
 		text+"; the agent has raised its totals by the same number",

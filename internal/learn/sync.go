@@ -28,7 +28,8 @@ const (
 	// slurmdbd reads all jobs of a query before it replies.
 	page, largestPage = 24 * time.Hour, 32 * 24 * time.Hour
 	fewJobs           = 5000
-	// Some jobs and some summaries reach slurmdbd late, because a node that cannot write a summary retries for 30 days.
+	// Some jobs and some summaries reach slurmdbd late, because a node that cannot write a summary retries for up
+	// to 30 days.
 	// Each sync therefore reads the last hour before the previous sync again. Once a day it also reads the last 30 days
 	// again.
 	overlap, deepOverlap = time.Hour, 30 * 24 * time.Hour

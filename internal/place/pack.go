@@ -8,8 +8,8 @@ import (
 	"caelum/internal/mig"
 )
 
-// Pack returns spots for instances of these profiles that fit on the GPUs together, beside the busy instances and
-// blocked units: one spot for each profile, in the order given. Idle instances do not block a spot, and idle instances
+// Pack returns one spot for each of the given profiles, in the given order. The instances all fit on the GPUs at the
+// same time, in addition to the busy instances and blocked units. Idle instances do not block a spot, and idle instances
 // of the requested profile are tried first. The search is exact: if Pack returns false, there are no such spots. GPUs
 // without a GPU model, and profiles that no GPU has, are allowed.
 //

@@ -21,7 +21,7 @@ var (
 	ErrNoNode = errors.New("no such node")
 	// ErrJobState means that the job's state does not allow the request, for example the requeue of a pending job or
 	// the change of a finished one.
-	ErrJobState = errors.New("the job's state does not allow that")
+	ErrJobState = errors.New("the job's state does not allow the request")
 	// ErrAmbiguous means that a text of the job looks like the section in which scontrol prints the job's allocation.
 	// This happens only if a user intends it.
 	ErrAmbiguous = errors.New("the job's name or comment contains text that looks like an allocation")

@@ -12,6 +12,6 @@
 //	observation.go  the usage of one run; continues the observation of an earlier agent (minObserved 1 s)
 //	slice.go        the histogram of a slice's samples: memory quantiles, utilisation (usageBins 128)
 //	store.go        writes observations and ended runs into the repository (storeInterval 1 minute, maxEnded 10,000)
-//	recorder.go     writes summaries into slurmdbd and reads them back; pauses from 5 s to an hour, for 30 days
+//	recorder.go     writes summaries into slurmdbd and reads them back; pauses from 5 s to an hour, up to 730 attempts
 //	repository.go   the interfaces to the repository and to slurmdbd
 package usage

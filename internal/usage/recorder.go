@@ -15,7 +15,8 @@ import (
 )
 
 // These constants limit the attempts to record one run: the pause before an attempt grows from firstPause to
-// longestPause in ten attempts. Then there is one attempt per hour, for 30 days.
+// longestPause in ten attempts. Then there are 720 attempts, 30 to 60 minutes apart: in all about 22 days, and never
+// more than 30.
 const (
 	firstPause   = 5 * time.Second
 	longestPause = time.Hour
@@ -82,7 +83,7 @@ func (m *Monitor) recordDue(ctx context.Context) time.Duration {
 func (m *Monitor) record(ctx context.Context, p Pending) error {
 	if p.Tries >= maxTries {
 		m.Log.WithField("job", p.Run.Job).
-			Warn("gave up writing the usage of a job into its accounting record after 30 days; " +
+			Warn("gave up writing the usage of a job into its accounting record after 730 attempts; " +
 				"only this node's repository has the usage")
 		return m.repo.Recorded(p.Run)
 	}

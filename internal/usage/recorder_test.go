@@ -184,7 +184,7 @@ func TestRecorderWritesNothing(t *testing.T) {
 }
 
 // TestRecorderRetries checks that the recorder repeats failed attempts after growing pauses, one call at a time, and
-// gives up after 30 days. The repository keeps the run.
+// gives up after 730 attempts. The repository keeps the run.
 func TestRecorderRetries(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)

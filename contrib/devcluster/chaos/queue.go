@@ -35,7 +35,7 @@ type queued struct {
 	started                 time.Time
 }
 
-// readQueue returns the jobs and nodes in slurmctld.
+// readQueue returns the jobs and nodes that slurmctld reports.
 func (c *campaign) readQueue() (queue, error) {
 	out, stderr, err := c.cluster.Exec(
 		c.ctx,

@@ -64,7 +64,7 @@ private_network() {
     } >/etc/hosts
 }
 
-# make_users: makes the users user1 and user2, with homes in the cluster's folder.
+# make_users: creates the users user1 and user2, with home directories in the cluster's directory.
 make_users() {
     local i home
     sed -i '/^user[12]:/d' /etc/passwd /etc/group
