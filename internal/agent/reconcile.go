@@ -189,9 +189,9 @@ func (a *Agent) compare(g int, c *card, found []gpu.Instance) (missing map[int]*
 	return missing
 }
 
-// settle resolves an intent that an earlier hardware call left in the ledger. If the instance is on the GPU and complete,
-// settle records it as idle. If its compute instance is missing, settle destroys the GPU instance. If there is no GPU
-// instance, settle only corrects the ledger.
+// settle resolves an intent that an earlier hardware call left in the ledger. If the instance is on the GPU and
+// complete, settle records it as idle. If its compute instance is missing, settle destroys the GPU instance. If there
+// is no GPU instance, settle only corrects the ledger.
 func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) error {
 	log := a.log.WithField("gpu", g).WithField("intent", i.Op)
 	p, ok := c.Model.Placement(i.Profile, i.Start)

@@ -76,7 +76,8 @@ func (a *Agent) foundByUUID() map[string]spotted {
 		}
 		list, err := a.hw.Instances(g)
 		if err != nil {
-			a.log.WithError(err).WithField("gpu", g).Error("couldn't list the GPU's instances while restoring lost leases")
+			a.log.WithError(err).WithField("gpu", g).
+				Error("couldn't list the GPU's instances while restoring lost leases")
 		}
 		for _, in := range list {
 			found[in.UUID] = spotted{c, in}

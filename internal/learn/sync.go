@@ -29,9 +29,8 @@ const (
 	page, largestPage = 24 * time.Hour, 32 * 24 * time.Hour
 	fewJobs           = 5000
 	// Some jobs and some summaries reach slurmdbd late, because a node that cannot write a summary retries for up
-	// to 30 days.
-	// Each sync therefore reads the last hour before the previous sync again. Once a day it also reads the last 30 days
-	// again.
+	// to 30 days. Each sync therefore reads the last hour before the previous sync again. Once a day it also reads the
+	// last 30 days again.
 	overlap, deepOverlap = time.Hour, 30 * 24 * time.Hour
 	deepEvery            = 24 * time.Hour
 	first                = 400 * 24 * time.Hour // the span of the first sync; a repository keeps runs as long

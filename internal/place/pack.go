@@ -9,9 +9,9 @@ import (
 )
 
 // Pack returns one spot for each of the given profiles, in the given order. The instances all fit on the GPUs at the
-// same time, in addition to the busy instances and blocked units. Idle instances do not block a spot, and idle instances
-// of the requested profile are tried first. The search is exact: if Pack returns false, there are no such spots. GPUs
-// without a GPU model, and profiles that no GPU has, are allowed.
+// same time, in addition to the busy instances and blocked units. Idle instances do not block a spot, and idle
+// instances of the requested profile are tried first. The search is exact: if Pack returns false, there are no such
+// spots. GPUs without a GPU model, and profiles that no GPU has, are allowed.
 //
 // The search places the largest profiles first, so the number of placed instances determines which instances remain.
 // The layouts of the GPUs therefore define a state of the search, and equal GPUs are interchangeable. The search
