@@ -5,6 +5,7 @@ package packages
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -97,7 +98,8 @@ func (h *host) submit(script string) string {
 
 // unit returns whether a unit is enabled and active.
 func (h *host) unit(name string) string {
-	return strings.Join(strings.Fields(h.Try("systemctl", "is-enabled", name)+h.Try("systemctl", "is-active", name)), " ")
+	states := h.Try("systemctl", "is-enabled", name) + h.Try("systemctl", "is-active", name)
+	return strings.Join(strings.Fields(states), " ")
 }
 
 func (h *host) status() (s api.Status) {
@@ -155,13 +157,26 @@ func (h *host) replace(command string) {
 	for _, job := range jobs {
 		h.completed(job)
 	}
-	h.t.Logf("%s: %d jobs were submitted meanwhile", command, len(jobs))
+	h.t.Logf("%s: %d jobs were submitted meanwhile; no agent ran for %v", command, len(jobs), h.pause())
 	for unit, pid := range pids {
 		if now := h.Property(unit, "MainPID"); now == pid || h.unit(unit) != "enabled active" {
 			h.t.Errorf("%s is %s; its pid was %s and is %s", unit, h.unit(unit), pid, now)
 		}
 	}
 	h.audit()
+}
+
+// pause returns the time between the last stop of the agent and its last start.
+func (h *host) pause() time.Duration {
+	h.t.Helper()
+	var at [2]int
+	for k, name := range []string{"ActiveExitTimestampMonotonic", "ActiveEnterTimestampMonotonic"} {
+		var err error
+		if at[k], err = strconv.Atoi(h.Property("caelumd", name)); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	return time.Duration(at[1]-at[0]) * time.Microsecond
 }
 
 // refused checks that a command of dpkg fails with a text in its output, and restarts no daemon.
@@ -192,7 +207,9 @@ func (h *host) audit() {
 // run, and that a new job gets a slice.
 func (h *host) serves(version string, before map[string]string) {
 	h.t.Helper()
-	h.Within("the agent publishes", func() bool { return strings.Contains(h.Try("caelum", "status"), "on offer: 1g.5gb") })
+	h.Within("the agent publishes", func() bool {
+		return strings.Contains(h.Try("caelum", "status"), "on offer: 1g.5gb")
+	})
 	if now := h.status().Version; now != version {
 		h.t.Errorf("the agent has version %s, not %s", now, version)
 	}

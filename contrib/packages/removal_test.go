@@ -13,7 +13,7 @@ const caelumFiles = "find /etc /usr /opt /var/lib /var/log /run /dev -xdev -path
 	"-path '*caelum*' ! -name 'slot*' -print"
 
 // siteFiles are the files that stay after a purge: what the site has created in /etc, the databases, the decision
-// table, and until the next boot the slots, which slurmd may have open.
+// table, and until the next boot the slots, which gres.conf may still name.
 var siteFiles = []string{
 	"/dev/caelum",
 	"/etc/caelum", "/etc/caelum/decisions", "/etc/caelum/wake.key", "/etc/caelum/watch.key", "/etc/caelum/watch.yaml",
