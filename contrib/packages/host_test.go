@@ -204,7 +204,7 @@ func (h *host) audit() {
 }
 
 // serves checks that the agent has a version, that the jobs that have not ended have their leases of before and still
-// run, and that a new job gets a slice.
+// run, that a new step gets its job's slice, and that a new job gets a slice.
 func (h *host) serves(version string, before map[string]string) {
 	h.t.Helper()
 	h.Within("the agent publishes", func() bool {
@@ -219,10 +219,23 @@ func (h *host) serves(version string, before map[string]string) {
 			h.t.Errorf("job %s is %s; its lease was %q and is %q", job, h.State(job), before[job], now[job])
 		}
 	}
+	if h.ended < len(h.jobs) {
+		h.step(h.jobs[h.ended], before)
+	}
 	job := h.submit(short)
 	h.completed(job)
 	if out := h.Must("cat", "/home/user1/slurm-"+job+".out"); !strings.Contains(out, "uuid=MIG-") {
 		h.t.Errorf("job %s printed %s", job, out)
+	}
+}
+
+// step checks that a new step of a running job gets the slice in the job's lease.
+func (h *host) step(job string, before map[string]string) {
+	h.t.Helper()
+	out := h.User("srun --overlap --jobid " + job + " cuda-process --memory 100 --seconds 0.1 --print")
+	_, uuid, _ := strings.Cut(out, "uuid=")
+	if uuid, _, _ = strings.Cut(uuid, " "); uuid == "" || !strings.Contains(before[job], uuid) {
+		h.t.Errorf("a step of job %s has the slice %q, and the lease was %s", job, out, before[job])
 	}
 }
 
