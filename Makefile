@@ -86,11 +86,13 @@ packages: prerequisites
 	VERSION=$(VERSION) SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) \
 		contrib/packages/build "$(SLURM_CFLAGS)" $(PACKAGES)
 
-# Without Slurm: contents, lintian, rpmlint, and installation in fresh roots of Debian (contrib/packages/README.md).
+# Contents, lintian, rpmlint, installation in fresh roots of Debian, and upgrade under jobs and a booted systemd
+# (contrib/packages/README.md).
 .PHONY: test-packages
 test-packages: prerequisites
 	for tool in lintian rpmlint rpm cpio debootstrap; do command -v $$tool >/dev/null || \
 		apt-get install -y --no-install-recommends $$tool || exit 1; done
+	$(MAKE) all
 	$(MAKE) packages
 	for release in $(RELEASES); do $(MAKE) packages SLURM=$$release || exit 1; done
 	$(GO) test -count=1 -v -tags e2e -timeout 40m ./contrib/packages
@@ -198,7 +200,7 @@ units: prerequisites
 	$(GO) test -count=1 -v -tags e2e ./contrib/devcluster/e2e_units
 
 SHELL_SCRIPTS := contrib/git-hooks/commit-msg $(addprefix contrib/packages/,build fresh installation release) $(wildcard contrib/packages/scripts/*) \
-	$(addprefix contrib/devcluster/,devcluster prerequisites release e2e_units/boot) $(wildcard contrib/devcluster/lib/*.sh)
+	$(addprefix contrib/devcluster/,devcluster prerequisites release machine/boot) $(wildcard contrib/devcluster/lib/*.sh)
 lint:
 	@test -z "$$(gofmt -l cmd internal spank contrib docs)" || { gofmt -l cmd internal spank contrib docs; echo "run gofmt -w on these files"; exit 1; }
 	$(GO) vet -tags e2e ./...

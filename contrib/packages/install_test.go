@@ -64,15 +64,32 @@ func site(t *testing.T, release, other string) string {
 	if other != host || release != host {
 		build(t, dir, "1.0.0", header(t, other), "caelum-spank")
 	}
-	old, tree := filepath.Join(dir, "old"), filepath.Join(t.TempDir(), "tree")
-	if err := os.Mkdir(old, 0o755); err != nil {
+	older(t, filepath.Join(dir, "old"))
+	return dir
+}
+
+// older writes a package caelum of an earlier release, which supports older schemas only, into dir.
+func older(t *testing.T, dir string) {
+	t.Helper()
+	repack(t, file(t, built, "caelum", ".deb"), dir, "0.0.0", func(tree string) {
+		output(t, "sed", "-i", "s/repository=[0-9]*/repository=0/", tree+"/DEBIAN/preinst")
+	})
+}
+
+// repack writes a deb package with another version into dir. change, if not nil, changes the package's files in tree.
+func repack(t *testing.T, deb, dir, version string, change func(tree string)) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	output(t, "dpkg-deb", "-R", file(t, built, "caelum", ".deb"), tree)
-	output(t, "sed", "-i", "s/^Version: .*/Version: 0.0.0-1/", tree+"/DEBIAN/control")
-	output(t, "sed", "-i", "s/repository=[0-9]*/repository=0/", tree+"/DEBIAN/preinst")
-	output(t, "dpkg-deb", "-b", tree, old)
-	return dir
+	tree := filepath.Join(t.TempDir(), "tree")
+	output(t, "dpkg-deb", "-R", deb, tree)
+	output(t, "sed", "-i", "-e", "s/^Version: .*/Version: "+version+"-1/",
+		"-e", "s/caelum (= [^)]*)/caelum (= "+version+"-1)/", tree+"/DEBIAN/control")
+	if change != nil {
+		change(tree)
+	}
+	output(t, "dpkg-deb", "-Zgzip", "-z1", "-b", tree, dir)
 }
 
 // header returns the compiler's option for headers of a release of Slurm, of which a package needs only the number.

@@ -1,6 +1,5 @@
-// Package e2eunits boots Debian's systemd in private namespaces. It runs the agent and the watcher under the shipped
-// unit files, and munge, slurmctld and slurmd under Debian's unit files. Only the GPU is emulated. The script boot
-// makes the machine. The package contains only tests.
+// Package e2eunits tests the shipped unit files: it runs the agent and the watcher under systemd, with munge, slurmctld
+// and slurmd under Debian's unit files (package machine). The package contains only tests.
 //
 //	make units
 //

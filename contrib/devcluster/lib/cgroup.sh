@@ -1,4 +1,4 @@
-# The cgroups of a devcluster, for --cgroup v1 and v2. init.sh, devcluster and e2e_units/boot source this file.
+# The cgroups of a devcluster, for --cgroup v1 and v2. init.sh, devcluster and machine/boot source this file.
 #
 # Slurm names a job's cgroup by node and job, so two clusters on one machine would use the same cgroups. Each cluster
 # therefore has its own cgroup in every hierarchy, and a cgroup namespace in which this cgroup is the root. Slurm finds

@@ -1,0 +1,175 @@
+package machine
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"caelum/contrib/devcluster/cluster"
+)
+
+// limit is the maximum time for any condition. It only ends a test that hangs.
+const limit = 60 * time.Second
+
+// Machine is a booted systemd.
+type Machine struct {
+	t       *testing.T
+	dir     string
+	boot    *exec.Cmd
+	ended   chan struct{} // closed when boot has ended
+	console bytes.Buffer
+	pid     int // the pid of the machine's PID 1 outside its namespace
+}
+
+// Options describe a machine.
+type Options struct {
+	GPUs int // the number of emulated A100s with 40 GB, 1 by default
+	// Packages is a directory of deb packages of Caelum, or empty. dpkg installs the packages before the boot, in place
+	// of the files of build/. Then systemd starts neither slurmd nor a daemon of Caelum. The directory and its
+	// subdirectories are at /packages in the machine.
+	Packages string
+}
+
+// Boot boots a machine, and removes the machine at the end of the test. Without packages, it waits until the node and
+// its agent serve.
+func Boot(t *testing.T, o Options) *Machine {
+	t.Helper()
+	script, err := cluster.Script()
+	if err != nil {
+		t.Fatal(err)
+	}
+	here := filepath.Dir(script)
+	build := filepath.Join(here, "../../build")
+	if from := os.Getenv("FAULTS_BUILD"); from != "" {
+		build = from
+	}
+	m := &Machine{t: t, ended: make(chan struct{})}
+	if m.dir, err = os.MkdirTemp("", "units."); err != nil {
+		t.Fatal(err)
+	}
+	m.boot = exec.Command("unshare", "--mount", "--pid", "--uts", "--ipc", "--net", "--fork", "--kill-child",
+		filepath.Join(here, "machine/boot"), m.dir, build, strconv.Itoa(max(o.GPUs, 1)), o.Packages)
+	m.boot.Stdout, m.boot.Stderr = &m.console, &m.console
+	m.boot.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := m.boot.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { m.boot.Wait(); close(m.ended) }()
+	t.Cleanup(func() { m.remove(filepath.Join(here, "lib/cgroup.sh")) })
+	m.Within("systemd runs", func() bool {
+		select {
+		case <-m.ended:
+			t.Fatalf("boot ended:\n%s", m.console.String())
+		default:
+		}
+		children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", m.boot.Process.Pid))
+		m.pid, _ = strconv.Atoi(strings.TrimSpace(string(children)))
+		return m.pid != 0 && strings.TrimSpace(m.Try("systemctl", "is-system-running")) == "running"
+	})
+	if o.Packages == "" {
+		m.Serving()
+	}
+	return m
+}
+
+// Serving waits until the node accepts jobs and its agent offers slices.
+func (m *Machine) Serving() {
+	m.t.Helper()
+	m.Within(
+		"the node serves",
+		func() bool { return strings.HasPrefix(m.Try("sinfo", "-h", "-n", "n1", "-o", "%T"), "idle") },
+	)
+	m.Within(
+		"the agent publishes",
+		func() bool { return strings.Contains(m.Try("caelum", "status"), "on offer: 1g.5gb") },
+	)
+}
+
+// remove ends the machine and removes its folder and its cgroup. After a failure it logs the journal and the console.
+func (m *Machine) remove(cgroupScript string) {
+	if m.t.Failed() {
+		m.t.Log(m.Try("systemctl", "--no-pager", "--plain", "list-units", "--state=failed,activating"))
+		m.t.Log(
+			m.Try(
+				"journalctl", "--no-pager", "--lines=80", "-u", "caelumd", "-u", "caelum-watch", "-u", "slurmd",
+				"-u", "slurmctld",
+			),
+		)
+	}
+	m.boot.Process.Kill() // --kill-child ends PID 1, and with it all processes of the machine
+	<-m.ended
+	if m.t.Failed() {
+		m.t.Logf("the console:\n%s", m.console.String())
+	}
+	remove := fmt.Sprintf(
+		"source %s; for i in {1..100}; do remove_cgroups v2 %s 2>/dev/null && exit; sleep 0.1; done; exit 1",
+		cgroupScript,
+		filepath.Base(m.dir),
+	)
+	if out, err := exec.Command("bash", "-c", remove).CombinedOutput(); err != nil {
+		m.t.Errorf("the cgroup of %s is left: %v: %s", m.dir, err, out)
+	}
+	os.RemoveAll(m.dir)
+}
+
+// Command returns a command that runs as root in the machine.
+func (m *Machine) Command(args ...string) *exec.Cmd {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	m.t.Cleanup(cancel)
+	enter := []string{"--target", strconv.Itoa(m.pid), "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--",
+		"env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8"}
+	return exec.CommandContext(ctx, "nsenter", append(enter, args...)...)
+}
+
+// Try returns the output of a command, even if the command fails.
+func (m *Machine) Try(args ...string) string {
+	out, _ := m.Command(args...).CombinedOutput()
+	return string(out)
+}
+
+// Must returns the output of a command, which must succeed.
+func (m *Machine) Must(args ...string) string {
+	m.t.Helper()
+	out, err := m.Command(args...).CombinedOutput()
+	if err != nil {
+		m.t.Fatalf("%q: %v: %s", args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// Within waits until a condition holds.
+func (m *Machine) Within(what string, holds func() bool) {
+	m.t.Helper()
+	for end := time.Now().Add(limit); !holds(); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			m.t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+// User runs a shell command as an ordinary user in the user's home.
+func (m *Machine) User(command string) string {
+	m.t.Helper()
+	return m.Must(
+		"setpriv", "--reuid=20001", "--regid=20001", "--clear-groups", "env", "--chdir=/home/user1",
+		"HOME=/home/user1", "sh", "-c", command,
+	)
+}
+
+// State returns the state of a job, as squeue shows it.
+func (m *Machine) State(job string) string {
+	return strings.TrimSpace(m.Try("squeue", "-h", "-t", "all", "-j", job, "-o", "%T"))
+}
+
+// Property returns a property of a unit.
+func (m *Machine) Property(unit, name string) string {
+	return m.Must("systemctl", "show", "--property="+name, "--value", unit)
+}

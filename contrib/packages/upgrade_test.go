@@ -1,0 +1,101 @@
+//go:build e2e
+
+package packages
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"caelum/contrib/devcluster/machine"
+)
+
+// gpus is the number of A100s. They have room for 21 slices: holders is the number of jobs that hold one during the
+// upgrade, and one is left for new jobs.
+const (
+	gpus    = 3
+	holders = 7*gpus - 1
+)
+
+// next is the version of the later release.
+const next = "9999.0"
+
+// TestUpgradeUnderJobs upgrades and downgrades the packages under a booted systemd while jobs hold slices. It tries an
+// earlier release that must be refused, removes the packages and installs them again.
+func TestUpgradeUnderJobs(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it boots systemd")
+	}
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	names := releases(t, dir)
+	h := &host{Machine: machine.Boot(t, machine.Options{GPUs: gpus, Packages: dir}), t: t, names: names}
+	h.start()
+	before, first := h.leases(), h.status().Version
+	if len(before) != holders || first == next {
+		t.Fatalf("release %s: %d jobs have leases", first, len(before))
+	}
+
+	// dpkg asks what to do with a changed caelum.yaml, and fails without an answer.
+	h.refused("conffile prompt", "dpkg -i /packages/next/*.deb </dev/null")
+	h.serves(first, before)
+	h.replace("dpkg --force-confold --configure -a")
+	h.serves(next, before)
+	h.completes(3, before)
+	if files := h.Must("ls", "/etc/caelum"); !strings.Contains(files, "caelum.yaml.dpkg-dist") {
+		t.Errorf("the new caelum.yaml is not beside the old one: %s", files)
+	}
+
+	h.replace("dpkg --force-confold -i /packages/*.deb")
+	h.serves(first, before)
+	h.completes(3, before)
+
+	h.refused("schema version", "dpkg -i /packages/old/*.deb")
+	h.audit()
+	h.serves(first, before)
+
+	h.completes(len(h.jobs), before)
+	h.remove()
+	h.installAgain(first)
+}
+
+// releases writes the packages of this build into dir, those of a later release into dir/next, and a package of an
+// earlier release with older schemas into dir/old. It returns the packages' names. The later release has its own
+// programs and another caelum.yaml.
+func releases(t *testing.T, dir string) []string {
+	t.Helper()
+	all, _ := names(t)
+	for _, name := range all {
+		deb := file(t, built, name, ".deb")
+		output(t, "cp", deb, dir)
+		repack(t, deb, filepath.Join(dir, "next"), next, func(tree string) {
+			if name != "caelum" {
+				return
+			}
+			for program, path := range map[string]string{"caelumd": "usr/sbin", "caelum": "usr/bin"} {
+				output(t, "go", "build", "-trimpath", "-buildvcs=false",
+					"-ldflags", "-s -w -X caelum/internal/version.Version="+next,
+					"-o", filepath.Join(tree, path, program), "../../cmd/"+program)
+			}
+			appendTo(t, filepath.Join(tree, "etc/caelum/caelum.yaml"), "# a new comment\n")
+		})
+	}
+	older(t, filepath.Join(dir, "old"))
+	return all
+}
+
+func appendTo(t *testing.T, path, text string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := fmt.Fprint(f, text); err != nil {
+		t.Fatal(err)
+	}
+}
