@@ -124,7 +124,7 @@ OFFERS
 
 MEMORY
   With --memory-error, jobs request the smallest profile that holds their predicted memory. A
-  job with too little memory runs out of memory at a random time of its run. It is requeued, and
+  job with too little memory runs out of memory at a random time during its run. It is requeued, and
   two minutes later it requests the next larger profile. REQUEUED counts these requeues. LOST is
   the share of the busy time that these failed runs took. If the workload does not contain the
   peak memory of a job, simulate draws one within the profile that the job needs.

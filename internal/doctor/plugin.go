@@ -35,7 +35,7 @@ type Plugin struct {
 	ObjectFound bool
 }
 
-const installPlugin = "build Caelum for this Slurm release, and `make install` it on every host that reads this " +
+const installPlugin = "build Caelum for this Slurm release, and run `make install` on every host that reads this " +
 	"plugstack.conf"
 
 func plugin(f *Facts) []Finding {

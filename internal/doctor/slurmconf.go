@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-const reconfigure = ", then `scontrol reconfigure`"
+const reconfigure = ", then run `scontrol reconfigure`"
 
 func prologFlags(f *Facts) []Finding {
 	if f.Config.Has("PrologFlags", "RunInJob") {
