@@ -99,10 +99,9 @@ QUEUES
                     wait indefinitely
   smallest          the smallest job that fits starts first
   batches           simulate considers the first 7 waiting jobs (as many as instances fit on the
-                    GPU). The jobs among them that use one GPU best start on it together
-                    (DynaP). Jobs may wait indefinitely. A job whose slices do not fit together
-                    on one GPU never starts. The policies whole, static and moved do not support
-                    this queue
+                    GPU). It starts the group of them that uses one GPU best (DynaP). Jobs may
+                    wait indefinitely. A job whose slices do not fit together on one GPU never
+                    starts. The policies whole, static and moved do not support this queue
   none              a job that cannot start at its submission is rejected
 
 ENDS, the run times that the policies expect

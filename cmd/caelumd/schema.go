@@ -71,8 +71,8 @@ func printSchemas(w io.Writer) error {
 }
 
 // checkSchemas returns an error if a database on this host has a newer schema than supported, a line of printSchemas. A
-// damaged database causes no error, because the installed release cannot use it either. If the configuration is
-// invalid, the default paths apply.
+// damaged database causes no error, because no release can use it. If the configuration is invalid, the default paths
+// apply.
 func checkSchemas(path, supported string) error {
 	cfg, err := config.Load(path)
 	if err != nil {

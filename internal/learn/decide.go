@@ -55,8 +55,8 @@ func Write(path string, r *repo.Repo, site predict.Site) (Written, error) {
 	return done, replace(path, was, text)
 }
 
-// unread reports whether a repository is not filled yet. Either its first sync has not completed, or no sync has run
-// and the repository is empty.
+// unread reports whether a repository does not yet contain the earlier runs. Either its first sync has not completed,
+// or no sync has run and the repository is empty.
 func unread(r *repo.Repo) (bool, error) {
 	if deep, err := noteTime(r, noteDeep); err != nil || !deep.IsZero() {
 		return false, err
@@ -125,7 +125,7 @@ type decider struct {
 	table Table
 	site  predict.Site
 	lines []learnedLine
-	// now is, by the name of a line, the prediction for the jobs to which the line applies or would apply. has is set
+	// now maps the name of a line to the prediction for the jobs to which the line applies or would apply. has is set
 	// for each line that the table contains.
 	now map[string]Prediction
 	has map[string]bool
