@@ -62,7 +62,8 @@ manual: $(B)/caelumd $(B)/caelum
 	for program in caelum caelumd; do for shell in bash zsh fish; do \
 		$(B)/$$program completion $$shell >$(B)/completions/$$program.$$shell || exit 1; done; done
 
-# The files of a release: CONTRIBUTING.md, "Make a release". RELEASES are releases of Slurm besides the one of this machine.
+# The files of a release: CONTRIBUTING.md, "Make a release". RELEASES lists releases of Slurm other
+# than the one of this machine.
 RELEASES ?= 24.11
 .PHONY: release
 release:

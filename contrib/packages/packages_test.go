@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "rewrite the expected contents in testda
 // built is the directory into which `make packages` writes.
 const built = "../../build/packages"
 
-// names returns the names of the packages, and the release of Slurm for which the packages were built.
+// names are the packages, and the release of Slurm for which the packages were built.
 func names(t *testing.T) (all []string, release string) {
 	t.Helper()
 	out := output(t, "sh", "-c", "echo '#include <slurm/slurm_version.h>' | cc -E -dM -")

@@ -56,7 +56,7 @@ func plugin(f *Facts) []Finding {
 	var found []Finding
 	if !p.Required {
 		found = append(found, fault(
-			p.Plugstack+" has the plugin as optional: a job that cannot get its slice would run without it "+
+			p.Plugstack+" marks the plugin as optional: a job that cannot get its slice would run without it "+
 				"instead of being stopped",
 			"write `required` instead",
 		))
