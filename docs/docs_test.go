@@ -24,7 +24,8 @@ func read(t *testing.T, path string) string {
 	return string(data)
 }
 
-// files are the repository's files with one of the extensions, by their paths in it. Test data are left out.
+// files returns the paths, relative to the repository's root, of all files with one of the extensions, except test
+// data.
 func files(t *testing.T, extensions ...string) []string {
 	t.Helper()
 	var all []string
@@ -63,7 +64,7 @@ func adminText(t *testing.T) string {
 	return text.String()
 }
 
-// pages are the Markdown files.
+// pages returns the paths of the Markdown files.
 func pages(t *testing.T) []string {
 	t.Helper()
 	all := files(t, ".md")
@@ -75,7 +76,7 @@ func pages(t *testing.T) []string {
 	return all
 }
 
-// matches are the first groups of every match.
+// matches returns the text of the first group for every match.
 func matches(text, expression string) []string {
 	var all []string
 	for _, m := range regexp.MustCompile(expression).FindAllStringSubmatch(text, -1) {
@@ -84,11 +85,11 @@ func matches(text, expression string) []string {
 	return all
 }
 
-// indented are code blocks, where [text](target) is no link. Tables and lists of this project do not start with four
-// blanks.
+// indented matches the lines of code blocks, in which [text](target) is not a link. Tables and lists of this project do
+// not start with four blanks.
 var indented = regexp.MustCompile(`(?m)^ {4}.*$`)
 
-// anchors are the ids that GitHub gives to a page's headings.
+// anchors returns the ids that GitHub gives to a page's headings.
 func anchors(page string) []string {
 	var all []string
 	for _, h := range matches(indented.ReplaceAllString(page, ""), `(?m)^#+ +(.*)$`) {
@@ -236,7 +237,7 @@ func TestNamedCommandsExist(t *testing.T) {
 	}
 }
 
-// keys are the agent's configuration keys.
+// keys returns the agent's configuration keys.
 func keys(t *testing.T) []string {
 	t.Helper()
 	all := matches(read(t, "internal/config/config.go"), "`mapstructure:\"([a-z_]+)\"`")

@@ -9,8 +9,8 @@ import (
 // delimiter is the line below a table's header.
 var delimiter = regexp.MustCompile(`^\|(?: *:?-+:? *\|)+$`)
 
-// columns is the number of a row's cells. A bar in a cell is written \|, between backticks too
-// (GitHub Flavored Markdown, tables).
+// columns returns the number of cells in a row. A bar in a cell is written \|, between backticks
+// too (GitHub Flavored Markdown, tables).
 func columns(row string) int {
 	return strings.Count(strings.ReplaceAll(row, `\|`, ""), "|") - 1
 }

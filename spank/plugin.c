@@ -32,7 +32,7 @@ int slurm_spank_init(spank_t sp, int ac, char **av)
 
 	if (spank_context() == S_CTX_SLURMD && config_parse(&config, ac, av, why, sizeof(why)) < 0)
 		slurm_error("caelum: init: couldn't read the plugstack.conf line: %s; "
-			    "correct the line; until then, GPU jobs on this node fail",
+			    "correct the line; GPU jobs on this node fail until then",
 			    why);
 
 	register_option(sp, &option_mig);

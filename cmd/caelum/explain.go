@@ -82,8 +82,9 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 	if e.Sized != "" && err == nil {
 		_, err = fmt.Fprintf(
 			w,
-			"the job named no profile, so Caelum chose %s. Caelum follows --mig-mem or --mig=off if "+
-				"the job has one of them, else the job's earlier runs (see `caelum predict %d`), else the default\n",
+			"the job named no profile, so Caelum chose %s. The choice depends on --mig-mem or --mig=off if "+
+				"the job sets one of them, otherwise on the job's earlier runs (see `caelum predict %d`) or the "+
+				"default profile\n",
 			printable(e.Sized), e.Job,
 		)
 	}

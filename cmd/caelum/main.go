@@ -34,7 +34,7 @@ EXIT STATUS
   1  the command failed; the reason is on standard error
   2  wrong usage
   3  the agent of this node does not answer
-  4  there is no such job, it holds no slice on this node, or the repository has no such run`
+  4  the job does not exist, it holds no slice on this node, or the repository has no such run`
 
 // callTimeout limits the duration of a call to the agent. The agent answers these calls from
 // memory, so it takes longer only if it hangs.

@@ -135,8 +135,8 @@ func parseMeasurement(text []byte) (measurement, error) {
 		return m, errors.New("profile or state is missing; state is a job state of Slurm, such as COMPLETED")
 	case m.Seconds < 0 || m.completed() && m.Seconds == 0 || m.PeakMiB < 0 || m.Batch < 0 || m.Steps < 0 ||
 		m.Util > 1 || m.Util < 0 && m.Util != -1:
-		return m, errors.New("a value is out of range: seconds above 0, peak_mib, batch and steps at least 0, " +
-			"util from 0 to 1 or -1")
+		return m, errors.New("a value is out of range: seconds must be above 0, peak_mib, batch and steps " +
+			"at least 0, and util from 0 to 1 or -1")
 	}
 	return m, nil
 }

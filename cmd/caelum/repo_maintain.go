@@ -85,9 +85,9 @@ func newRepoSync(g *globals, o *repoOptions) *cobra.Command {
 		Use:   "sync",
 		Short: "Read the summaries of earlier runs from slurmdbd into the repository",
 		Long: `sync reads the summaries of runs from the job records of slurmdbd, at least a day at a time. It
-reads the last 400 days into a new repository. Later it reads the records since one hour before
-the last sync. Once a day it reads the last 30 days, because a summary can be written that late.
-sync can be run at any time. After a failure, the next sync continues where the failed one
+reads the last 400 days into a new repository. Each later sync starts one hour before the end of
+the previous sync. Once a day it reads the last 30 days, because a summary can be written that
+late. sync can be run at any time. After a failure, the next sync continues where the failed one
 stopped.
 
 Run sync as root or as a Slurm operator: slurm.conf and slurmdbd.conf can hide other users' jobs

@@ -99,10 +99,9 @@ QUEUES
                     wait indefinitely
   smallest          the smallest job that fits starts first
   batches           simulate considers the first 7 waiting jobs (as many as instances fit on the
-                    GPU). The jobs among them that use one GPU best start on it together
-                    (DynaP). Jobs may wait indefinitely. A job whose slices do not fit together
-                    on one GPU never starts. The policies whole, static and moved do not support
-                    this queue
+                    GPU). It starts the group of them that uses one GPU best (DynaP). Jobs may
+                    wait indefinitely. A job whose slices do not fit together on one GPU never
+                    starts. The policies whole, static and moved do not support this queue
   none              a job that cannot start at its submission is rejected
 
 ENDS, the run times that the policies expect
@@ -124,7 +123,7 @@ OFFERS
 
 MEMORY
   With --memory-error, jobs request the smallest profile that holds their predicted memory. A
-  job with too little memory runs out of memory at a random time of its run. It is requeued, and
+  job with too little memory runs out of memory at a random time during its run. It is requeued, and
   two minutes later it requests the next larger profile. REQUEUED counts these requeues. LOST is
   the share of the busy time that these failed runs took. If the workload does not contain the
   peak memory of a job, simulate draws one within the profile that the job needs.

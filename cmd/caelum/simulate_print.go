@@ -12,7 +12,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// print prints the facts of the simulation and the table of the policies.
+// print writes the facts of the simulation and the table of the policies.
 func (s simulation) print(w io.Writer) {
 	fmt.Fprintf(w, "%s: %s\n\n", s.Workload, strings.Join(s.facts(), "\n"))
 	columns := s.columns()

@@ -44,7 +44,7 @@ EXIT STATUS
 	return cmd
 }
 
-// database is a kind of database that caelumd keeps.
+// database describes a database that caelumd keeps: the ledger or the repository.
 type database struct {
 	name      string
 	path      func(config.Config) string
@@ -71,7 +71,8 @@ func printSchemas(w io.Writer) error {
 }
 
 // checkSchemas returns an error if a database on this host has a newer schema than supported, a line of printSchemas. A
-// damaged database is no reason to keep a release. If the configuration is invalid, the default paths apply.
+// damaged database causes no error, because no release can use it. If the configuration is invalid, the default paths
+// apply.
 func checkSchemas(path, supported string) error {
 	cfg, err := config.Load(path)
 	if err != nil {

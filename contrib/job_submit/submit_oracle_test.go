@@ -75,8 +75,8 @@ func learned(d decisions.Table, s stamp) *decisions.Learned {
 	return &l
 }
 
-// size returns the profile of untyped slices. sized is true if the user did not name the profile.
-// ok is false if the request is rejected.
+// size returns the profile that a request gets if its GRES names none. sized is true if `--mig`
+// does not name one either. ok is false if the request is rejected.
 func size(q fields, d decisions.Table, known *decisions.Learned) (profile string, sized bool, warning string, ok bool) {
 	mig, mem := option(q, "mig"), option(q, "mig_mem")
 	has := map[string]int{}
@@ -257,7 +257,7 @@ func afterwards(q fields, got reply) options {
 	return o
 }
 
-// asks reports whether the options request a GPU or a slice, or cannot be read.
+// asks reports whether the options request a GPU or a slice. If they cannot be parsed, it returns true.
 func (o options) asks() bool {
 	for _, list := range o {
 		for _, name := range []string{"gpu", "mig"} {

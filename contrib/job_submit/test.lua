@@ -436,7 +436,8 @@ for mem, case in pairs({
   check(rc == slurm.SUCCESS and job.tres_per_node == "gres:gpu:1,gres:mig:" .. case[1] .. ":1", "--mig-mem=" .. mem .. " goes before them", job.tres_per_node)
   check(said[1] == case[2] and #said == (case[2] and 1 or 0), "and the message to the user", said[1])
 end
--- A key counts for its own user. Earlier releases wrote keys without a user. They have no effect, which is logged once.
+-- A key line applies only to its own user. Earlier releases wrote keys without a user. They have no
+-- effect, which is logged once.
 write_table(TABLE .. "key 1002:" .. plain .. " 7g.40gb\n")
 local _, foreign = submit({tres_per_node = "gres:gpu:1"})
 check(foreign.tres_per_node == "gres:gpu:1,gres:mig:2g.10gb:1" and #log == 0, "the same key of another user", foreign.tres_per_node)

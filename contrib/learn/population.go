@@ -137,7 +137,7 @@ func comparePopulation(w io.Writer, seeds []uint64) error {
 // turns simulates jobs of which every k-th run needs twice as much memory as the other runs. It prints the number of
 // killed runs among 60.
 func turns(w io.Writer, n node, rules []rule) error {
-	head := "rule: number of runs killed of 60 if every k-th run needs twice as much memory, k = 2, 3, 4, 5, 6, 8"
+	head := "rule: number of killed runs, out of 60, if every k-th run needs twice as much memory, k = 2, 3, 4, 5, 6, 8"
 	return table(w, head, func(row func(string, ...any)) {
 		for _, r := range rules[1:] {
 			var dead []any

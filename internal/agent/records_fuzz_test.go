@@ -80,7 +80,7 @@ func (r *records) SetJobGRES(ctx context.Context, id uint32, gres slurm.GRESList
 
 func (r *records) Release(ctx context.Context, id uint32) error { return r.client.Release(ctx, id) }
 
-// run is the slurm.Options.Run of the client.
+// run replaces Slurm's commands: the client uses it as slurm.Options.Run.
 func (r *records) run(_ context.Context, env []string, name string, args ...string) (string, string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

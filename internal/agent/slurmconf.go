@@ -24,7 +24,7 @@ func (a *Agent) slurmConfig(ctx context.Context) (slurm.Config, error) {
 		// slurmd silently skips the SPANK prolog and epilog if RunInJob is set: jobs would run without slices
 		// (docs/slurm-releases.md, "Prolog and epilog").
 		return c, errors.New("PrologFlags=RunInJob in slurm.conf keeps the SPANK prolog from running; " +
-			"remove it, restart slurmctld and every slurmd, then caelumd")
+			"remove it; restart slurmctld and every slurmd, and then caelumd")
 	}
 	if !c.Has("PrologFlags", "Alloc") {
 		a.log.Warn("PrologFlags in slurm.conf does not include Alloc: " +

@@ -439,7 +439,7 @@ func TestObservedGPULost(t *testing.T) {
 	}
 }
 
-// hanging is hardware on which one GPU does not answer a meter.
+// hanging is hardware with one GPU whose meter hangs in Read.
 type hanging struct {
 	gpu.Hardware
 	hang chan struct{}

@@ -29,7 +29,7 @@ type limiter struct {
 	due map[uint32]time.Time
 }
 
-// admit reports whether a user may call at this time. It counts an admitted call.
+// admit reports whether a user may call at the time now. It counts the call if it admits it.
 func (l *limiter) admit(uid uint32, now time.Time) bool {
 	if uid == 0 {
 		return true

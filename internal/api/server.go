@@ -158,7 +158,7 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, peerKey{}, uid)
 }
 
-// Peer returns the user id of the process that made the call of ctx.
+// Peer returns the user id of the process that sent the request with the context ctx.
 func Peer(ctx context.Context) uint32 {
 	if uid, ok := ctx.Value(peerKey{}).(uint32); ok {
 		return uid

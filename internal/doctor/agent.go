@@ -104,7 +104,7 @@ func deviceFiles(f *Facts) []Finding {
 		if c.Job != 0 {
 			whose = fmt.Sprintf("of job %d, whose user is %d,", c.Job, c.User)
 			repair = fmt.Sprintf(
-				"`chown %d:root %s && chmod 400 %s`, and find out what changed the file",
+				"run `chown %d:root %s && chmod 400 %s`, and find out what changed the file",
 				c.User, c.Path, c.Path,
 			)
 		}

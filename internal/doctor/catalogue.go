@@ -40,7 +40,7 @@ func catalogue(f *Facts) []Finding {
 					n.Name, strings.Join(n.States, "+"),
 				),
 				fmt.Sprintf(
-					"`scontrol update nodename=%s state=down reason=\"MIG catalogue\"`; "+
+					"run `scontrol update nodename=%s state=down reason=\"MIG catalogue\"`; "+
 						"its line in slurm.conf needs Port=1 and State=DOWN",
 					n.Name,
 				),
@@ -128,7 +128,7 @@ func difference(list, other []string) []string {
 
 // renewConfig is the remedy if slurm.conf or the decision table lists other profiles than the driver.
 const renewConfig = "put the lines that `caelum slurm-config` prints now into slurm.conf (with the node drained and " +
-	"empty; restart slurmctld) and into the decision table; `scancel` jobs that wait for an old name, or use " +
+	"empty; restart slurmctld) and into the decision table; cancel jobs that wait for an old name, or use " +
 	"`scontrol update job=ID gres=...`"
 
 // profiles compares the profiles in slurm.conf with those of the driver, because a new driver release can rename

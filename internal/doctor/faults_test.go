@@ -14,7 +14,7 @@ import (
 
 var noon = time.Unix(1795233835, 0)
 
-// healthyConfig is a configuration of slurmctld without faults.
+// healthyConfig returns a configuration of slurmctld without faults.
 func healthyConfig() slurm.Config {
 	return slurm.Config{AsOf: noon, Values: map[string]string{
 		"PrologFlags":           "Alloc",
@@ -173,13 +173,13 @@ var cases = []struct {
 	{
 		"total",
 		Error,
-		"adds up to 27 on n1, and its 7 slots need 28",
+		"adds up to 27 on n1, but the node's 7 slots need 28",
 		func(f *Facts) { f.Node.Gres[2].Count, f.Node.MIGTotal = 23, 27 },
 	},
 	{
 		"total",
 		Error,
-		"adds up to 27 on n1, and its 7 slots need 28",
+		"adds up to 27 on n1, but the node's 7 slots need 28",
 		func(f *Facts) { f.Node.Gres[2].Count, f.Node.MIGTotal = 23, 0 },
 	},
 	{

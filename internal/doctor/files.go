@@ -118,13 +118,13 @@ func owners(f *Facts) []Finding {
 				"%s belongs to uid %d with mode %04o instead of root with %04o",
 				w.Path, w.Owner, w.Mode, w.Right,
 			),
-			fmt.Sprintf("`chown root %s && chmod %04o %[1]s`, and find out what changed it", w.Path, w.Right),
+			fmt.Sprintf("run `chown root %s && chmod %04o %[1]s`, and find out what changed it", w.Path, w.Right),
 		))
 	}
 	if f.Owners.Unit != "" && f.Owners.Unit != "closed" {
 		found = append(found, warning(
 			"caelumd.service has DevicePolicy="+f.Owners.Unit+": it lacks the restrictions of the shipped unit",
-			"install etc/caelumd.service of this release, then `systemctl daemon-reload` and `systemctl restart "+
+			"install etc/caelumd.service of this release, then run `systemctl daemon-reload` and `systemctl restart "+
 				"caelumd`; make local changes with `systemctl edit caelumd`",
 		))
 	}

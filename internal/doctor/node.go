@@ -27,7 +27,8 @@ func nodeState(f *Facts) []Finding {
 		reason = " (" + f.Node.Reason + ")"
 	}
 	return findingIf(warning(fmt.Sprintf("%s is %s%s: no job starts here", f.Node.Name, strings.Join(bad, "+"), reason),
-		fmt.Sprintf("remove the cause, then `scontrol update nodename=%s state=resume`", f.Node.Name)), len(bad) > 0)
+		fmt.Sprintf("remove the cause, then run `scontrol update nodename=%s state=resume`", f.Node.Name),
+	), len(bad) > 0)
 }
 
 func isClosed(g slurm.GRES) bool { return g.Name == "mig" && g.Type == "closed" }
@@ -50,7 +51,7 @@ func total(f *Facts) []Finding {
 	configured := f.Node.MIGTotal
 	switch {
 	case cmp.Or(configured, mig) < inventory.Total(gpus):
-		return []Finding{fault(fmt.Sprintf("gres/mig adds up to %d on %s, and its %d slots need %d: "+
+		return []Finding{fault(fmt.Sprintf("gres/mig adds up to %d on %s, but the node's %d slots need %d: "+
 			"the agent cannot publish all of its offers",
 			cmp.Or(configured, mig), f.Node.Name, gpus, inventory.Total(gpus)), slurmConfig)}
 	case configured == 0:
@@ -67,7 +68,8 @@ func total(f *Facts) []Finding {
 	}
 	return []Finding{fault(fmt.Sprintf("gres/mig adds up to %d on %s, and slurm.conf has %d: "+
 		"slurmctld drains the node when its slurmd restarts",
-		mig, f.Node.Name, configured), "`systemctl restart caelumd`; if the sum stays, see `journalctl -u caelumd`")}
+		mig, f.Node.Name, configured),
+		"run `systemctl restart caelumd`; if the sum is still wrong, see `journalctl -u caelumd`")}
 }
 
 // excess reports slices that slurmctld counts as used although no job has them. An update of the

@@ -35,7 +35,7 @@ type Plugin struct {
 	ObjectFound bool
 }
 
-const installPlugin = "build Caelum for this Slurm release, and `make install` it on every host that reads this " +
+const installPlugin = "build Caelum for this Slurm release, and run `make install` on every host that reads this " +
 	"plugstack.conf"
 
 func plugin(f *Facts) []Finding {
@@ -56,7 +56,7 @@ func plugin(f *Facts) []Finding {
 	var found []Finding
 	if !p.Required {
 		found = append(found, fault(
-			p.Plugstack+" has the plugin as optional: a job that cannot get its slice would run without it "+
+			p.Plugstack+" marks the plugin as optional: a job that cannot get its slice would run without it "+
 				"instead of being stopped",
 			"write `required` instead",
 		))

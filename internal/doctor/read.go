@@ -64,7 +64,7 @@ func (f *Facts) readAgent(ctx context.Context, client *api.Client) {
 	if s, err := status(ctx, client); err != nil {
 		f.Missing[Agent] = fault(
 			fmt.Sprintf("the agent does not answer on %s (%s)", client.Socket(), api.Reason(err)),
-			"`systemctl status caelumd`; `systemctl start caelumd`",
+			"run `systemctl status caelumd`, then `systemctl start caelumd`",
 		)
 	} else {
 		f.Agent = *s
@@ -163,12 +163,15 @@ func (f *Facts) readFiles(ctx context.Context, host Host, client *api.Client) {
 	if err != nil {
 		f.Missing[Devices] = fault(
 			fmt.Sprintf("the instances' device files cannot be compared: %v", err),
-			"`nvidia-smi -L`",
+			"run `nvidia-smi -L`",
 		)
 		return
 	}
 	if f.Unmanaged, err = readUnmanaged(host.Config, f.unmanaged()); err != nil {
-		f.Missing[Devices] = fault(fmt.Sprintf("the GPUs' device files cannot be compared: %v", err), "`nvidia-smi -L`")
+		f.Missing[Devices] = fault(
+			fmt.Sprintf("the GPUs' device files cannot be compared: %v", err),
+			"run `nvidia-smi -L`",
+		)
 		return
 	}
 	again, err := status(ctx, client)

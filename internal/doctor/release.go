@@ -38,8 +38,8 @@ func supported(f *Facts) []Finding {
 	}
 	if r.ExpeditesRequeues() && f.Config.Has("SlurmctldParameters", "enable_expedited_requeue") {
 		found = append(found, warning(
-			"SlurmctldParameters includes enable_expedited_requeue: the agents offer nothing to a job of "+
-				"`sbatch --requeue=expedite` that waits for its next run",
+			"SlurmctldParameters includes enable_expedited_requeue: the agents offer nothing to a job that was "+
+				"submitted with `sbatch --requeue=expedite` and is waiting for its next run",
 			"remove enable_expedited_requeue from SlurmctldParameters in slurm.conf"+reconfigure,
 		))
 	}

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-const reconfigure = ", then `scontrol reconfigure`"
+const reconfigure = ", then run `scontrol reconfigure`"
 
 func prologFlags(f *Facts) []Finding {
 	if f.Config.Has("PrologFlags", "RunInJob") {
 		return []Finding{fault(
 			"PrologFlags in slurm.conf includes RunInJob, so Slurm runs no SPANK prologs: no job would get its "+
 				"slice, and the agent publishes nothing",
-			"remove it, restart slurmctld and every slurmd, then caelumd",
+			"remove it; restart slurmctld and every slurmd, and then caelumd",
 		)}
 	}
 	return findingIf(

@@ -57,7 +57,7 @@ func (t Table) readableBy(name string) bool {
 	return err == nil && (u.Uid == "0" || u.Uid == strconv.Itoa(int(t.Owner)) && t.Mode.Perm()&0o400 != 0)
 }
 
-const changeTable = "correct a copy of the table, raise its generation, and `mv` the copy over "
+const changeTable = "correct a copy of the table, raise its generation, and move the copy over "
 
 func decisionTable(f *Facts) []Finding {
 	t := f.Table
@@ -107,7 +107,7 @@ func (t Table) unusable(slurmUser string) []Finding {
 	case !t.readableBy(slurmUser):
 		return []Finding{fault(
 			fmt.Sprintf("slurmctld runs as %s and cannot read %s (mode %04o)", slurmUser, t.Path, t.Mode.Perm()),
-			"`chmod 644 "+t.Path+"`",
+			"run `chmod 644 "+t.Path+"`",
 		)}
 	case len(t.Partitions) == 0:
 		return []Finding{fault(t.Path+" names no partition: no job gets a slice", changeTable+t.Path)}

@@ -9,9 +9,9 @@ import (
 )
 
 // DeferReason returns the reason why a job that the node accepts could not start there now even if its slices were
-// available. It returns "" if the job could start. The reasons are a lack of CPUs or memory, and GRES in use if the
-// job needs a whole node. Another reason is that slurmctld has evaluated the job without starting it, for a cause that
-// Caelum does not know, although the node has offered the slices since the time since. This reason does not apply to
+// available. It returns "" if the job could start. The reasons are a lack of CPUs or memory, and GRES in use if the job
+// needs a whole node. Another reason is that slurmctld has evaluated the job without starting it, for a cause that
+// Caelum does not know, although the node has offered the slices from the time since on. This reason does not apply to
 // jobs that wait behind another job, or to jobs on several nodes, which may have lacked another node.
 func DeferReason(n slurm.Node, w slurm.Waiting, since time.Time) string {
 	switch {

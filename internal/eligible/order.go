@@ -54,8 +54,8 @@ func InOrder(q slurm.Queue) []slurm.Waiting {
 	return all
 }
 
-// waitsSince returns the time since which the job has been waiting. slurmctld shows an eligible
-// time for a held job only if its user has set one.
+// waitsSince returns the time from which the job has been waiting. slurmctld shows an eligible time
+// for a held job only if its user has set one.
 func waitsSince(w slurm.Waiting) time.Time {
 	if w.Job.Eligible.After(w.Submit) {
 		return w.Job.Eligible

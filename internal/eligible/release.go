@@ -24,11 +24,11 @@ func HeldByTag(w slurm.Waiting) bool {
 // the job waiting (_clear_expired_job_states in slurm_cred.c; fixed by 24.11).
 const forgetting = 3 * time.Second
 
-// Releasable reports whether an agent may release the job at this time. The agent may release the job if job_submit.lua
-// held it at submission, because slurmctld would have rejected the job while its slices were not offered. The agent may
-// also release the job if slurmctld has set it to BadConstraints after its release, because the slices were no longer
-// offered. Jobs that a user or an administrator holds do not have the tag. A job with an unfulfilled dependency is not
-// releasable.
+// Releasable reports whether an agent may release the job at the time at. The agent may release the job if
+// job_submit.lua held it at submission, because slurmctld would have rejected the job while its slices were not
+// offered. The agent may also release the job if slurmctld has set it to BadConstraints after its release, because the
+// slices were no longer offered. Jobs that a user or an administrator holds do not have the tag. A job with an
+// unfulfilled dependency is not releasable.
 func Releasable(w slurm.Waiting, at time.Time) bool {
 	if w.Dependency != "" {
 		return false // because the job would still wait while its slices are offered

@@ -35,7 +35,7 @@ func (c Caps) Close(minor int, in Instance) error { return c.own(minor, in, 0, f
 func (c Caps) own(minor int, in Instance, uid int, create bool) error {
 	for _, cp := range c.of(minor, in) {
 		if err := c.forbidModify(cp); err != nil {
-			return fmt.Errorf("couldn't keep nvidia-modprobe from a capability file: %w", err)
+			return fmt.Errorf("couldn't prevent nvidia-modprobe from changing a capability file: %w", err)
 		}
 		path := c.file(cp.minor)
 		if create {

@@ -57,7 +57,7 @@ const hangLimit = 2 * time.Second
 type Held struct {
 	// Open lists the processes with an open descriptor, by device.
 	Open map[Device][]Process
-	// Unread is, by real user id, the reason why descriptors of some of the user's processes were not read.
+	// Unread maps a real user id to the reason why descriptors of some of the user's processes were not read.
 	Unread map[uint32]string
 }
 

@@ -21,14 +21,14 @@ type Written struct {
 	Changed    bool   `json:"changed"`
 }
 
-// errUnread is the error for a repository that has not been filled from slurmdbd yet. Writing its
-// predictions would remove learned lines from the table.
+// errUnread is the error for a repository that does not yet contain the runs in slurmdbd. Writing
+// its predictions would remove learned lines from the table.
 var errUnread = errors.New("the repository is new and was never filled completely from slurmdbd; " +
 	"the decision table is left as it is: run `caelum repo sync`")
 
 // Write writes the predictions of the repository into the decision table at path, below the administrator's lines, with
-// the next generation number. If the table would not change, Write leaves the file as it is. If the repository is not
-// filled yet, Write fails with errUnread.
+// the next generation number. If the table would not change, Write leaves the file as it is. If the repository does not
+// yet contain the runs in slurmdbd, Write returns errUnread.
 func Write(path string, r *repo.Repo, site predict.Site) (Written, error) {
 	t, was, err := readTable(path)
 	if err != nil {
@@ -55,8 +55,8 @@ func Write(path string, r *repo.Repo, site predict.Site) (Written, error) {
 	return done, replace(path, was, text)
 }
 
-// unread reports whether a repository is not filled yet. Either its first sync has not completed, or no sync has run
-// and the repository is empty.
+// unread reports whether a repository does not yet contain the runs in slurmdbd. Either its first sync has not
+// completed, or no sync has run and the repository is empty.
 func unread(r *repo.Repo) (bool, error) {
 	if deep, err := noteTime(r, noteDeep); err != nil || !deep.IsZero() {
 		return false, err
@@ -125,7 +125,7 @@ type decider struct {
 	table Table
 	site  predict.Site
 	lines []learnedLine
-	// now is, by the name of a line, the prediction for the jobs to which the line applies or would apply. has is set
+	// now maps the name of a line to the prediction for the jobs to which the line applies or would apply. has is set
 	// for each line that the table contains.
 	now map[string]Prediction
 	has map[string]bool

@@ -30,7 +30,7 @@ func Plain(p Profile) bool { return !strings.ContainsAny(p.Name, "+-") }
 
 // Memory returns the minimum memory of an instance in MiB: MemoryMiB if that is known, otherwise 88% of the size in the
 // name. 88% is a lower bound: among the profiles whose memory is known, the 1g.18gb of an H200 has the smallest share
-// (88.9%).
+// of the size in its name (88.9%).
 func (p Profile) Memory() float64 {
 	if p.MemoryMiB > 0 {
 		return float64(p.MemoryMiB)

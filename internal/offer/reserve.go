@@ -15,7 +15,7 @@ import (
 type Reservation struct {
 	Job   int     // the index of the job in the queue
 	At    float64 // the expected start, in seconds; +Inf if unknown (no spots are reserved)
-	Spots []Spot  // the spots that the job gets at this time
+	Spots []Spot  // the spots that the job gets at the time At
 
 	Beside *Reservation // the reservation of another job that also applies, or nil
 }

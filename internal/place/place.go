@@ -116,7 +116,7 @@ func ByName(name string) (Policy, error) {
 	return nil, fmt.Errorf("no placement policy %q; the policies are %s", name, strings.Join(Names(), ", "))
 }
 
-// cost is the cost of a candidate. The candidate with the lowest cost is taken. Ties go to the lowest GPU, then to the
+// cost orders the candidates. The candidate with the lowest cost is taken. Ties go to the lowest GPU, then to the
 // lowest start.
 type cost struct{ first, second float64 }
 

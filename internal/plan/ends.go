@@ -44,10 +44,10 @@ func runningOn(jobs []slurm.Job, now time.Time) map[string][]running {
 // choose this number in their requests. 16 GPUs hold at most 112 slices.
 const maxSlices = 112
 
-// fillEnds sets the expected ends of a node's busy slices from the jobs on the node, if the node's text does not
-// contain ends. An agent leaves the ends out of the text if users may not see the jobs of other users. If a node has
-// several slices of the same profile, fillEnds cannot tell which slice ends first, and assigns the ends in the order of
-// the slices' GPUs and starts.
+// fillEnds sets the expected ends of a node's busy slices from the jobs on the node, if the node's text does not show
+// them. An agent leaves the ends out of the text if users may not see the jobs of other users. If a node has several
+// slices of the same profile, fillEnds cannot tell which slice ends first, and assigns the ends in the order of the
+// slices' GPUs and starts.
 func fillEnds(gpus []place.GPU, jobs []running) {
 	for _, g := range gpus {
 		if slices.ContainsFunc(g.Ends, func(end float64) bool { return !math.IsInf(end, 1) }) {

@@ -126,7 +126,7 @@ func (e *Explanation) explainOtherReason(s Snapshot, w slurm.Waiting) bool {
 	case lacking != "":
 		return e.set(
 			NotEligible,
-			"the job requests the licences %s, and too few of %s are free; "+
+			"the job requests licences (%s), but too few %s licences are free; "+
 				"no slice is reserved for the job until enough are free",
 			w.Licenses,
 			lacking,

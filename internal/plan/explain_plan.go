@@ -130,7 +130,7 @@ func (x *inPlan) explainPlanned(e *Explanation, spots []offer.Spot) {
 	}
 	e.set(
 		OnOffer,
-		"%s is on offer for the job on %s: slurmctld starts the job when it next goes through the queue",
+		"%s is on offer for the job on %s: slurmctld will start the job the next time it schedules",
 		x.wants,
 		nodes,
 	)

@@ -26,8 +26,8 @@ const (
 	maxItem = 40
 )
 
-// Back returns the list of the jobs that come after all other jobs at this time, for the entry in the Extra of a node.
-// The list is empty if there are none.
+// Back returns the list of the jobs that come after all other jobs at the time at, for the entry in the Extra of a
+// node. The list is empty if there are none.
 func (u *Unstarted) Back(node string, at time.Time) string {
 	var all []string
 	for id, job := range u.jobs {

@@ -135,7 +135,7 @@ func (u *Unstarted) charge(v *View, p offer.Plan, at time.Time) {
 	maps.DeleteFunc(u.users, func(_ uint32, a account) bool { return at.Sub(a.last) > maxPause })
 }
 
-// paused returns the users for whose jobs no slices are reserved at this time.
+// paused returns the users for whose jobs no slices are reserved at the time at.
 func (u *Unstarted) paused(at time.Time) map[uint32]bool {
 	users := map[uint32]bool{}
 	for uid, a := range u.users {

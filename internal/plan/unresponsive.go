@@ -30,13 +30,13 @@ type lag struct {
 
 func shows(n slurm.Node) string { return n.Gres.String() + n.Extra }
 
-// LeftOut reports whether a node has to be left out of the plan at this time.
+// LeftOut reports whether a node has to be left out of the plan at the time at.
 func (l *Unresponsive) LeftOut(n slurm.Node, at time.Time) bool {
 	b, ok := l.behind[n.Name]
 	return ok && b.shows == shows(n) && at.Sub(b.since) > l.Patience
 }
 
-// Record records the nodes that have not published the planned offers at this time. It ignores the
+// Record notes which nodes have not published the planned offers at the time at. It ignores the
 // node whose name is passed as but.
 func (l *Unresponsive) Record(v *View, p offer.Plan, but string, at time.Time) {
 	if l.behind == nil {

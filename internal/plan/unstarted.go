@@ -26,8 +26,8 @@ type Unstarted struct {
 	users map[uint32]account
 }
 
-// shown records the time since which a job's slices have been offered without interruption, and the time until which
-// the job comes after all other jobs. on lists the nodes of these offers and is set together with until.
+// shown records the time from which a job's slices have been offered without interruption, and the time until which the
+// job comes after all other jobs. on lists the nodes of these offers and is set together with until.
 type shown struct {
 	since, until time.Time
 	on           []string
@@ -52,7 +52,7 @@ func behind(snapshot Snapshot, back func(slurm.Waiting) bool) Snapshot {
 	return snapshot
 }
 
-// Record records the jobs whose slices are offered at this time on the nodes that the plan chose.
+// Record notes which jobs' slices are on offer, at the time at, on the nodes that the plan chose.
 func (u *Unstarted) Record(v *View, p offer.Plan, at time.Time) {
 	if u.jobs == nil {
 		u.jobs = map[string]shown{}

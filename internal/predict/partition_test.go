@@ -23,8 +23,8 @@ func TestPartitions(t *testing.T) {
 		worth   float64
 		all     int
 	}{
-		// On 1g.5gb the base is batch 8 itself, on the other profiles batch 32. There batch 8 has a shorter step and a
-		// lower throughput.
+		// On 1g.5gb, the base is batch 8 itself. On the other profiles, the base is batch 32, and there batch 8 has a
+		// shorter step and a lower throughput.
 		{8, Goal{Lambda: 1}, "2g.10gb", (0.32 - 0.1) / 0.32, 3},
 		{8, Goal{Lambda: 0}, "1g.5gb", 0, 3},
 		{8, Goal{Lambda: 0.5}, "2g.10gb", 0.5*(0.32-0.1)/0.32 + 0.5*(80.-100)/100, 3},

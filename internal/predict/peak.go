@@ -117,7 +117,7 @@ func whyPeak(runs []attempt, complete int, peak, margin float64) string {
 	case complete == 0 && len(runs) == 1:
 		return fmt.Sprintf("the only run was not complete; the job needs at least %.0f MiB", peak)
 	case complete == 0:
-		return fmt.Sprintf("none of %d runs was complete; the job needs at least %.0f MiB", len(runs), peak)
+		return fmt.Sprintf("none of the %d runs was complete; the job needs at least %.0f MiB", len(runs), peak)
 	case complete == 1:
 		return fmt.Sprintf("the peak is %.0f MiB, with 1 complete run; the margin is %.1f%%", peak, 100*margin)
 	}

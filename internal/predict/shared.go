@@ -41,7 +41,10 @@ func PredictShared(users []History, site Site) (Need, bool) {
 	n.Seconds = times(func(seconds, _, _ float64) float64 { return seconds })
 	n.Low = times(func(_, low, _ float64) float64 { return low })
 	n.High = times(func(_, _, high float64) float64 { return high })
-	n.Why = fmt.Sprintf("each of %d users counts once, and at least half of them need no more than this", len(needs))
+	n.Why = fmt.Sprintf(
+		"each of the %d users counts once, and at least half of them need no more than this",
+		len(needs),
+	)
 	return n, true
 }
 

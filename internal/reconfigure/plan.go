@@ -101,7 +101,7 @@ func (s Step) apply(gpus []place.GPU, ends map[int]float64) error {
 	}
 	g := &gpus[s.GPU]
 	if s.Model == nil || g.Model != s.Model {
-		return fmt.Errorf("GPU %d is not of the GPU model in the plan", s.GPU)
+		return fmt.Errorf("the plan was made for another model than that of GPU %d", s.GPU)
 	}
 	if s.Placement < 0 || s.Placement >= len(s.Model.Placements) {
 		return fmt.Errorf("%s has no placement %d", s.Model.Name, s.Placement)

@@ -10,8 +10,8 @@ import (
 
 // Memory describes a prediction of each job's peak memory. The prediction is the true peak with a lognormal error, plus
 // a share of this value as a margin. The job requests the smallest profile with at least the predicted memory. If that
-// is too small, the job runs out of memory at a uniformly random time of its run, is requeued, and requests the next
-// larger profile.
+// is too small, the job runs out of memory at a uniformly random time during its run, is requeued, and requests the
+// next larger profile.
 //
 // If the workload does not state the peak of a job, the peak is random: larger than the memory of the next smaller
 // profile, and at most the memory of the job's own profile.

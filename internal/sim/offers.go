@@ -110,7 +110,7 @@ func (o *offers) prompt(j *job) {
 	delete(o.found, j)
 }
 
-// schedule is the scheduling pass of slurmctld.
+// schedule simulates a scheduling pass of slurmctld.
 func (o *offers) schedule() {
 	s := o.s
 	o.tick = math.Inf(1)

@@ -39,8 +39,8 @@ func shortly(jobs []trace.Job) (text string) {
 	return text
 }
 
-// TestOffers checks that all jobs which slurmctld starts on offers can be carved, and that all jobs start, each in a
-// whole second.
+// TestOffers checks that the slices of all jobs that slurmctld starts on offers can be carved, and that all jobs start,
+// each in a whole second.
 func TestOffers(t *testing.T) {
 	stale := 0
 	rapid.Check(t, func(t *rapid.T) {

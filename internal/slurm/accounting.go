@@ -120,8 +120,8 @@ func (c *Client) RecordsOf(ctx context.Context, field AccountingField, id uint32
 	return all, nil
 }
 
-// Names returns the job names of Records with the same times, by Record.Index. They require a separate request,
-// because users write them: a name that imitates the end of a field causes an error in this request only.
+// Names returns the job names of Records with the same times, by Record.Index. They require a separate request, because
+// users write them: a name that looks like the end of a field causes an error in this request only.
 func (c *Client) Names(ctx context.Context, from, to time.Time) (map[uint64]string, error) {
 	sep := newSeparator()
 	out, err := c.sacct(ctx, sep, "DBIndex,JobName", "-S", uts(from), "-E", uts(to))

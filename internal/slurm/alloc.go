@@ -44,7 +44,7 @@ func parseAllocation(out string, nodes []string) (map[string]GRESList, error) {
 		}
 		m := allocLine.FindStringSubmatch(line)
 		if m == nil {
-			return nil, fmt.Errorf("scontrol: %.80q in an allocation", line)
+			return nil, fmt.Errorf("scontrol: unexpected line %.80q in an allocation", line)
 		}
 		hosts, err := ExpandHosts(m[1])
 		if err != nil {

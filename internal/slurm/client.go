@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// DefaultTimeout limits the run of one command. It is longer than the 9 s for which the commands of 22.05.8 retry an
+// DefaultTimeout limits the run of one command. It is longer than the 9 s for which Slurm's commands (22.05.8) retry an
 // unreachable slurmctld (MessageTimeout=10).
 const DefaultTimeout = 15 * time.Second
 

@@ -277,7 +277,8 @@ func TestInvalidArgumentsAreNotRun(t *testing.T) {
 	}
 }
 
-// TestErrors maps messages of the commands of 22.05.8, and two of later releases, to the expected errors.
+// TestErrors checks that the messages of Slurm's commands (22.05.8, and two messages of later releases) cause the
+// expected errors.
 func TestErrors(t *testing.T) {
 	ctx := context.Background()
 	for _, tc := range []struct {
@@ -292,7 +293,7 @@ func TestErrors(t *testing.T) {
 		{"Job is no longer pending execution for job 2", ErrJobState},
 		{"Job has already finished for job 2", ErrJobState},
 		{"Requested operation is presently disabled for job 23", ErrJobState},
-		{"slurm_load_jobs error: Rate limit exceeded, please retry later", ErrUnreachable}, // from 24.05 on
+		{"slurm_load_jobs error: Rate limit exceeded, please retry later", ErrUnreachable}, // 24.05 and later
 		{"Job 12_3 not found", ErrNoJob},                                                   // since 26.05
 	} {
 		c, _ := stage(t, scene{err: tc.stderr})

@@ -62,7 +62,7 @@ func (c Config) Has(key, word string) bool {
 	})
 }
 
-// Controllers returns the addresses of slurmctld's hosts, as nodes reach them, starting with the primary.
+// Controllers returns the addresses at which nodes reach slurmctld's hosts, starting with the primary.
 func (c Config) Controllers() (all []string) {
 	for k := 0; ; k++ {
 		host, ok := c.Values[fmt.Sprintf("SlurmctldHost[%d]", k)] // name(address), or only the address

@@ -89,7 +89,7 @@ func (e *CommandError) Error() string {
 func (e *CommandError) Unwrap() error { return e.Err }
 
 // classify returns the error for a command that failed with this output. If the client's own time limit ends the
-// command, the error is ErrUnreachable, because the commands of 22.05.8 retry for 9 s (MessageTimeout=10) while
+// command, the error is ErrUnreachable, because Slurm's commands (22.05.8) retry for 9 s (MessageTimeout=10) while
 // slurmctld is down.
 func classify(ctx context.Context, parent error, stderr string, exit error) error {
 	if parent != nil {

@@ -42,7 +42,7 @@ func expandOne(word string, room int) ([]string, error) {
 	for word != "" {
 		lit, rest, found := strings.Cut(word, "[")
 		if bad := strings.IndexFunc(lit, notHostRune); bad >= 0 {
-			return nil, fmt.Errorf("%q in a host name", lit[bad])
+			return nil, fmt.Errorf("unexpected %q in a host name", lit[bad])
 		}
 		nums := []string{""}
 		if found {

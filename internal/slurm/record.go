@@ -142,7 +142,7 @@ func newSeparator() string {
 	return "|" + hex.EncodeToString(b[:]) + "|"
 }
 
-// jobFormat is the SQUEUE_FORMAT2 for jobFields. Width 0 prints a value in full.
+// jobFormat returns the value of SQUEUE_FORMAT2 for jobFields. Width 0 prints a value in full.
 func jobFormat(sep string) string {
 	cols := make([]string, len(jobFields))
 	for i, f := range jobFields {

@@ -22,7 +22,7 @@ func TestUnregistered(t *testing.T) {
 		{"registered", used, started, false},
 		{"nothing in use", "gpu:a100:0(IDX:N/A)", started, false},
 		{"not registered, 22.05", "gpu:a100:0", "BootTime=None SlurmdStartTime=None", true},
-		{"not registered, from 23.02 on", used, "BootTime=None SlurmdStartTime=None", true},
+		{"not registered, 23.02 and later", used, "BootTime=None SlurmdStartTime=None", true},
 		{"not registered, GRES of a reconfiguration", "gpu:a100:0", started, true},
 	} {
 		out := strings.Replace(strings.Replace(registered, used, c.used, 1), started, c.started, 1)

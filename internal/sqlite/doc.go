@@ -2,7 +2,7 @@
 // mode 0600. The errors name the file and the remedy.
 //
 //	Kind   describes a kind of database: its name, its schema by version, its remedies
-//	Open   opens the database at a path, or fails if the file is damaged or of another kind
+//	Open   opens the database at a path, or fails if the file is damaged or belongs to another program
 //	DB     runs transactions and queries
 //
 // The package never changes a file that is damaged, belongs to another program or was written by a newer release,

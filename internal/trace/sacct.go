@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// SacctColumns are the columns to request from sacct: sacct -a -P -o, followed by these separated by commas. Do not use
+// SacctColumns lists the columns to request from sacct. Pass them to `sacct -a -P -o`, separated by commas. Do not use
 // -X: only steps show the GPU usage (gres/gpumem and gres/gpuutil in TRESUsageInMax, if Slurm was built with NVML).
 var SacctColumns = []string{
 	"JobID", "State", "Submit", "Eligible", "Start", "End", "ElapsedRaw", "TimelimitRaw", "AllocTRES",

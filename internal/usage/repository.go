@@ -19,7 +19,7 @@ type Repository interface {
 	Observations() ([]Observation, error)
 	// Dismiss removes the observation of a job and restart.
 	Dismiss(job uint32, restart int) error
-	// Ended stores a run that ended at this time, removes its observation, and puts the run into the outbox, where it
+	// Ended stores a run that ended at the time at, removes its observation, and puts the run into the outbox, where it
 	// is due immediately.
 	Ended(run predict.Run, at time.Time) error
 	// Add completes a stored run.

@@ -81,11 +81,11 @@ func CheckKey(path string, info fs.FileInfo, owners ...uint32) error {
 			path, remedy(fs.ErrNotExist, path),
 		)
 	case !slices.Contains(owners, owner):
-		return fmt.Errorf("couldn't use the wake key %s: it belongs to user %d; `chown %d %s`, "+
-			"and make a new key if others could read it", path, owner, owners[0], path)
+		return fmt.Errorf("couldn't use the wake key %s: it belongs to user %d; run `chown %d %s`, "+
+			"and if other users may have read the key, create a new one", path, owner, owners[0], path)
 	case info.Mode().Perm()&0o077 != 0:
-		return fmt.Errorf("couldn't use the wake key %s: its mode is %04o; `chmod 400 %s`, "+
-			"and make a new key if others could read it", path, info.Mode().Perm(), path)
+		return fmt.Errorf("couldn't use the wake key %s: its mode is %04o; run `chmod 400 %s`, "+
+			"and if other users may have read the key, create a new one", path, info.Mode().Perm(), path)
 	}
 	return nil
 }

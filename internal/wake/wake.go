@@ -164,7 +164,7 @@ func (a *acceptor) accept(ctx context.Context, data []byte, from netip.Addr, now
 	at := time.Unix(0, d.at)
 	switch {
 	case !ok:
-		return "its MAC is wrong: the sender has no key or another key"
+		return "its MAC is wrong: the sender has no key or a different key"
 	case d.to != a.Name:
 		return "it is for " + strconv.Quote(d.to)
 	case at.Before(now.Add(-window)) || at.After(now.Add(window)):

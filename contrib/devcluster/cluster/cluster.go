@@ -92,8 +92,8 @@ type Cluster struct {
 }
 
 // Start starts a cluster. It returns when slurmctld answers, every node is idle and slurmdbd has registered the
-// cluster. If Start returns an error, no process of the cluster is left. The error contains the last lines of the
-// logs. Canceling ctx before Start returns interrupts the start.
+// cluster. If Start returns an error, no process of the cluster is left. The error contains the last lines of the logs.
+// If ctx is canceled before Start returns, the start is interrupted.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	script, err := Script()
 	if err != nil {

@@ -327,8 +327,8 @@ func blocks(random *rand.Rand, weight []part) []part {
 	return all
 }
 
-// join returns sums of one part of each list. It returns at most half a million sums, all with a
-// number that differs from 0 modulo prime by at most reach.
+// join returns sums of one part of each list. It returns at most half a million sums. The number of
+// each differs from 0 modulo prime by at most reach.
 func join(a, b []part, reach uint64, number func(part) uint64) (sums []part) {
 	slices.SortFunc(b, func(x, y part) int { return cmp.Compare(number(x), number(y)) })
 	for _, p := range a {

@@ -43,8 +43,8 @@ func TestUncountedSlice(t *testing.T) {
 	s.NoneDrained()
 }
 
-// decided waits until a job holds slices, was requeued, has failed, or waits because of a limit on slices. It returns the
-// job's slices and slurmctld's record.
+// decided waits until a job holds slices, was requeued, has failed, or waits because of a limit on slices. It returns
+// the job's slices and slurmctld's record.
 func decided(t *testing.T, s *clustertest.Site, id string) (held []api.Slice, job string) {
 	s.Within("job "+id+" is decided", func() bool {
 		job = s.Must("", "root", "scontrol", "show", "job", id)

@@ -16,9 +16,9 @@ const user, uid = "user1", 20001
 var profiles = []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 
 // requeueSeconds is the time for which a requeued job is held, and credSeconds is the lifetime of a credential. slurmd
-// of 22.05.8 purges expired credentials at most every two seconds. It therefore skips the prolog of a job that starts
-// again in the first second after the credential of its first run expired, if it has checked the credentials in the
-// second before. On a busy node, 4 of 6 requeued jobs started this way and failed, because they had no lease file.
+// 22.05.8 purges expired credentials no more often than every two seconds. It therefore skips the prolog of a job that
+// starts again in the first second after the credential of its first run expired, if it has checked the credentials in
+// the second before. On a busy node, 4 of 6 requeued jobs started this way and failed, because they had no lease file.
 // requeueSeconds avoids that second, because it is longer than a 4 s prolog plus credSeconds.
 const requeueSeconds, credSeconds = 24, 15
 

@@ -148,7 +148,7 @@ func (j *check) writes() {
 	}
 }
 
-// snapshots checks for each snapshot that all slices which slurmctld could allocate at that time can be carved.
+// snapshots checks for each snapshot that all slices that slurmctld could allocate at that time can be carved.
 func (j *check) snapshots() {
 	waits := j.Waits // counts only the Waits of writes
 	defer func() { j.Waits = waits }()

@@ -46,7 +46,7 @@ func Send(socket string, uid uint32, request []byte) ([]byte, error) {
 func dial(socket string, uid uint32) (*net.UnixConn, error) {
 	runtime.LockOSThread()
 	if err := effective(uid); err != nil {
-		return nil, fmt.Errorf("becoming user %d needs root: %w", uid, err)
+		return nil, fmt.Errorf("couldn't change to user %d, which requires root: %w", uid, err)
 	}
 	fd, err := connect(socket)
 	if back := effective(0); back != nil {

@@ -22,8 +22,8 @@ var EveryModel = sync.OnceValue(func() []*mig.Model {
 	return all
 })
 
-// DrawGPUs makes one to four GPUs of one or two GPU models with busy and idle instances and blocked units. Some of the
-// GPUs contain the expected ends of their busy instances.
+// DrawGPUs makes one to four GPUs of one or two GPU models with busy and idle instances and blocked units. For some of
+// the GPUs, the expected end times of the busy instances are set.
 func DrawGPUs(t *rapid.T) []place.GPU {
 	kinds := rapid.SliceOfN(rapid.IntRange(0, len(EveryModel())-1), 1, 2).Draw(t, "boards")
 	gpus := make([]place.GPU, rapid.IntRange(1, 4).Draw(t, "gpus"))
