@@ -170,8 +170,9 @@ fuzz: prerequisites
 check: lint unit
 
 # Runs the tests with the race detector, except in packages that start no goroutines (internal/lint
-# checks the list). There the race detector finds nothing, and makes the tests up to ten times
-# slower. -vet=off, because the target lint runs vet for all packages. Some tests mostly wait, so
+# checks the list). In those packages the race detector
+# has nothing to find and makes the tests up to ten times slower. -vet=off is given because the
+# target lint runs vet for all packages. Some tests mostly wait, so
 # twice as many packages run at the same time as there are cores.
 #
 # CAELUM_KILLS is the number of kills at each failpoint (internal/agent, TestKill), and HOLD_SEEDS

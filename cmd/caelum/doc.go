@@ -41,7 +41,7 @@
 //	place_read.go           caelum place: reads --board, --gpu, --idle, --ends and PROFILE[:TIME]
 //	place_print.go          caelum place: prints drawings, the comparison of policies (--compare), JSON
 //	simulate.go             caelum simulate: help, flags; runs the policies and their simulations
-//	simulate_options.go     caelum simulate: combinations of flags, default policies, the cluster (mostGPUs), --ends
+//	simulate_options.go     caelum simulate: combinations of flags, default policies, the cluster (--gpus), --ends
 //	simulate_workload.go    caelum simulate: the workload of --churn, --alibaba, --grmu, --miso, --sacct, --from-sacct
 //	simulate_result.go      caelum simulate: the result as JSON, its facts in words, the HTML page
 //	simulate_print.go       caelum simulate: the table and its columns, CSV, progress

@@ -27,7 +27,7 @@
 //
 //	lease.go       serves the prolog ("prolog served"): how long a prolog may wait (maxPatience), refusals
 //	record.go      reads a job's record; decides how the prolog handles an error from slurmctld (classOf)
-//	grant.go       carves the slices of a pending lease, and writes the lease
+//	grant.go       carves the slices of a pending lease, writes the lease, and logs it ("leased")
 //	release.go     serves the epilog
 //	carve.go       creates and destroys an instance, with its intent in the ledger; reuses an idle instance
 //	confirm.go     checks before a lease that an idle instance still exists ("removed by another program")

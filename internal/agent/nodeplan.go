@@ -65,7 +65,8 @@ func (p *publisher) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
 			Error("couldn't read back the state that this node publishes; offering nothing; please report this")
 	}
 	if err := d.mine.Check(d.gpus); err != nil {
-		// An unsound plan is a defect of the planner. Jobs must then wait, so that no two jobs get the same slice.
+		// An unsound plan means that the planner has a defect. Jobs must then wait, so that no two jobs get the same
+		// slice.
 		p.log.WithError(err).Error("the plan is unsound; offering nothing; please report this")
 		d.mine, d.served, d.next = nothing, nil, next{}
 	}

@@ -54,7 +54,8 @@ func TestSlurmdAndAgentRestarted(t *testing.T) {
 	}
 }
 
-// TestWrongTotalIsNotLearned starts an agent on a closed node whose sum of counts is not the total of slurm.conf.
+// TestWrongTotalIsNotLearned starts an agent on a closed node whose counts do not add up to the total in
+// slurm.conf.
 func TestWrongTotalIsNotLearned(t *testing.T) {
 	for _, tres := range []string{"gres/mig", ""} {
 		w := newWorld(t, 1)

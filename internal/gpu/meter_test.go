@@ -62,7 +62,8 @@ func discovered(t testing.TB, board string) *gputest.Node {
 	return node
 }
 
-// until reads until this much memory is in use. A process allocates its memory shortly after it has opened its device.
+// until reads the meter repeatedly until this amount of memory is in use. A process allocates its memory shortly after
+// it has opened its device.
 func until(t testing.TB, m gpu.Meter, mib float64) gpu.Use {
 	t.Helper()
 	for before := -1.0; ; {

@@ -174,7 +174,7 @@ func Divide(found []gpu.GPU, named []string) ([]GPU, []string, error) {
 	for _, name := range named {
 		if known := namesOf(found); len(known) > 0 && !slices.Contains(known, name) {
 			return nil, nil, fmt.Errorf(
-				"profiles: no GPU of this node has the profile %q; it has %s",
+				"profiles: no GPU of this node has the profile %q; the node's profiles are %s",
 				name,
 				strings.Join(known, ", "),
 			)

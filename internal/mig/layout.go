@@ -5,9 +5,9 @@ import (
 	"math/bits"
 )
 
-// Layout is a set of placements of one GPU model: bit i represents Placements[i]. The zero Layout
-// is the empty GPU. Layout also represents other sets of placements (candidates, idle instances),
-// which may be impossible together.
+// Layout is a set of placements of one GPU model: bit i represents Placements[i]. The zero Layout is the empty GPU.
+// Layout also represents other sets of placements (candidates, idle instances). The GPU may not be able to hold all
+// placements of such a set at the same time.
 type Layout uint64
 
 // Has reports whether placement i is in the set.

@@ -6,9 +6,9 @@ import (
 	"caelum/internal/mig"
 )
 
-// This file keeps spots for a job that lacks resources other than slices, such as CPUs or memory. The job's slices are
-// offered, so that slurmctld plans the other resources for the job. Until then, the slices are lent to jobs that end
-// before this job is expected to start.
+// The code in this file reserves spots for a job that lacks resources other than slices, such as CPUs or memory. The
+// job's slices are offered, so that slurmctld plans the other resources for the job. Until then, the slices are lent to
+// jobs that end before this job is expected to start.
 
 // keep places a group of jobs that lacks resources other than slices, and records that the group's spots are kept. It
 // returns false if it does not place the group. A plan keeps spots for only one group.

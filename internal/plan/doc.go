@@ -38,7 +38,7 @@
 //	extra_parse.go   Parse reads that entry
 //	extra_back.go    the entry caelum-back= in Extra: jobs that slurmctld did not start, for `caelum explain`
 //	explain.go       `caelum explain`: Explain, the verdicts, the fields of an explanation
-//	explain_job.go   jobs that have started, or would not start if their slices were free; why no node is eligible
+//	explain_job.go   jobs that have started or lack something other than slices, for example licences
 //	explain_plan.go  explains jobs that wait for slices, from the plan
 //	unresponsive.go  nodes that do not publish the plan's offers; when they are left out (Patience: 2 polls + 5 s)
 //	unstarted.go     jobs not started although their slices are offered (patience 3 minutes, backTime 10 minutes)

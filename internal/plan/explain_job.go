@@ -195,8 +195,8 @@ func unreadyComponent(snapshot Snapshot, w slurm.Waiting) *slurm.Waiting {
 	return nil
 }
 
-// components returns the beginning of a sentence about these ended components of a het job, with their job ids and the
-// verb.
+// components returns the subject and the verb of a sentence about the components with these job ids, which have ended:
+// "job 7 has" or "jobs 7, 8 have".
 func components(ids []uint32) string {
 	text := make([]string, len(ids))
 	for k, id := range ids {

@@ -18,7 +18,7 @@
 //	key.go        job key and script fingerprint; the number of hashed bytes of name (256) and script (4096)
 //	need.go       Predict, Need; Levels; settings of a site (margin 5%, 3 users, Window 5 runs, Quantile 0.15); On
 //	partition.go  Partitions: the best profiles for a model with measured batch sizes, for `caelum profile-job`
-//	peak.go       memory: the peak that counts, its margin (scatter), runs with too little memory; the sentence Why
+//	peak.go       memory: the peak that counts, the margin on it, runs with too little memory; the sentence Why
 //	run.go        Run; the text of its summary, caelum:run=..., in an accounting record: format and reader
 //	runtime.go    expected run time and its quantiles: timeWindow 20 runs, priorSigma 0.2
 //	shared.go     the prediction from other users' runs: each user counts once, the upper median decides

@@ -9,7 +9,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// TestSeveralSlices checks for every kind of room that a job of several slices starts when all of
+// TestSeveralSlices checks for every implementation of room that a job with several slices starts when all of
 // its slices are free.
 func TestSeveralSlices(t *testing.T) {
 	two := gpus(t, "A100-40GB", 2)
