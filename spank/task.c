@@ -128,7 +128,8 @@ static void confine(const struct config *config)
 	else if (errno == ENOENT)
 		return; /* Slurm does not confine devices on this node, so the agent has written no list */
 	/*
-	 * The reason is only logged, because the ownership of the device files still keeps users apart, and `caelum doctor` warns the administrator.
+	 * The reason is only logged, because the ownership of the device files still keeps users apart, and `caelum doctor`
+	 * warns the administrator.
 	 */
 	if (rc == CGROUP_UNSUPPORTED)
 		slurm_info("caelum: task: job %u: this kernel does not support cgroup device BPF programs: %s", task.job, why);
