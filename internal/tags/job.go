@@ -37,7 +37,8 @@ func Expected(j slurm.Job) time.Duration { return cmp.Or(Learned(j), j.TimeLimit
 // no earlier runs, or the job has already run for longer than they predict, ExpectedEnd returns the end of the time
 // limit. It returns the zero time if the job has no time limit.
 func ExpectedEnd(j slurm.Job, now time.Time) time.Time {
-	if end := j.Start.Add(Learned(j)); end.After(now) && !j.Start.IsZero() && Learned(j) > 0 {
+	learned := Learned(j)
+	if end := j.Start.Add(learned); end.After(now) && !j.Start.IsZero() && learned > 0 {
 		return end
 	}
 	return j.End

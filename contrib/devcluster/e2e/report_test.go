@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"caelum/internal/slurm"
 )
 
 // report is the content of docs/script-matrix.md, or of the page for another release.
@@ -26,12 +28,15 @@ const releaseOfPage = "22.05"
 
 // release returns the release of the Slurm that is installed here, for example 24.11.
 func release(t *testing.T) string {
-	out, err := exec.Command("slurmctld", "-V").Output() // slurm-wlm 24.11.5
-	words := strings.Fields(string(out))
-	if err != nil || len(words) != 2 {
-		t.Fatalf("slurmctld -V: %q, %v", out, err)
+	out, err := exec.Command("slurmctld", "-V").Output()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return strings.Join(strings.Split(words[1], ".")[:2], ".")
+	release, err := slurm.ParseRelease(string(out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return release.String()
 }
 
 // page returns the path and the text of the release's page.

@@ -1,6 +1,6 @@
 # The root directory of a node, for --node-root. node.sh and upgrade.sh source this file and run in the node's
 # namespaces.
-# shellcheck shell=bash disable=SC2154 # the scripts that source this file set $here and $repository
+# shellcheck shell=bash disable=SC2154 # the scripts that source this file set $repository
 
 readonly FIRST_ROOT=$RUN/root # on such a node: the controller's root directory
 
@@ -39,9 +39,8 @@ enter_root() {
     done
     cp /etc/passwd /etc/group /etc/hosts "$new/etc"
     mkdir -p "$new/.old"
-    cc -Wall -o "$scratch/pivot" "$here/pivot.c"
     cd "$new" || return
-    "$scratch/pivot"
+    pivot_root . .old
     cd /
     umount -l /.old
     rmdir /.old

@@ -1,0 +1,20 @@
+# Root directories with a Debian suite. ../release and contrib/packages/fresh source this file.
+# shellcheck shell=bash
+
+# mirror: prints the URL from which this machine's apt gets Debian's main archive.
+mirror() {
+    apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Component: main' |
+        grep -v security | head -n 1 | sed "s:/*$::"
+}
+
+# bootstrap SUITE ROOT [OPTION...]: installs the essential packages of the suite in the directory ROOT, with these options
+# of debootstrap. The log is ROOT.log. It returns 1 if that fails.
+bootstrap() {
+    local suite=$1 root=$2
+    shift 2
+    command -v debootstrap >/dev/null || apt-get install -y --no-install-recommends debootstrap >&2 || return 1
+    mkdir -p "$root"
+    debootstrap --variant=minbase "$@" "$suite" "$root" "$(mirror)" >"$root.log" 2>&1 || return 1
+    # The index of a mirror may have expired. This is safe, because debootstrap has checked its signature.
+    echo 'Acquire::Check-Valid-Until "false";' >"$root/etc/apt/apt.conf.d/90valid"
+}
