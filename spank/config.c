@@ -35,6 +35,16 @@ static int parse_wait(const char *text, unsigned *wait)
 	return 0;
 }
 
+static int parse_choice(const char *text, bool *choice)
+{
+	bool yes = strcmp(text, "yes") == 0;
+
+	if (!yes && strcmp(text, "no") != 0)
+		return -1;
+	*choice = yes;
+	return 0;
+}
+
 static int parse_argument(struct config *config, const char *word, char *why, size_t size)
 {
 	const char *value;
@@ -56,8 +66,13 @@ static int parse_argument(struct config *config, const char *word, char *why, si
 			snprintf(why, size, "wait must be a number of seconds from 1 to %d, not '%.100s'", WAIT_MAX, value);
 			return -1;
 		}
+	} else if ((value = value_of(word, "memory_growth"))) {
+		if (parse_choice(value, &config->memory_growth) < 0) {
+			snprintf(why, size, "memory_growth must be yes or no, not '%.100s'", value);
+			return -1;
+		}
 	} else {
-		snprintf(why, size, "unknown argument '%.100s' (known: run_dir=, job_object=, wait=)", word);
+		snprintf(why, size, "unknown argument '%.100s' (known: run_dir=, job_object=, wait=, memory_growth=)", word);
 		return -1;
 	}
 	return 0;
@@ -68,7 +83,7 @@ int config_parse(struct config *config, int ac, char **av, char *why, size_t siz
 	int rv = 0;
 	char ignored[8];
 
-	*config = (struct config){ .run_dir = RUN_DIR_DEFAULT, .wait = WAIT_DEFAULT };
+	*config = (struct config){ .run_dir = RUN_DIR_DEFAULT, .wait = WAIT_DEFAULT, .memory_growth = true };
 	for (int i = 0; i < ac; i++) {
 		/* Only the first error is reported. Later arguments still apply, in particular run_dir. */
 		if (parse_argument(config, av[i], rv ? ignored : why, rv ? sizeof(ignored) : size) < 0)

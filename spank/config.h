@@ -1,6 +1,7 @@
 #ifndef CAELUM_CONFIG_H
 #define CAELUM_CONFIG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /*
@@ -10,6 +11,7 @@ struct config {
 	const char *run_dir;    /* the directory with the agent's socket and the lease files */
 	const char *job_object; /* path of the Go object; NULL: libcaelum_spank.so beside the plugin */
 	unsigned wait;          /* the number of seconds for which a prolog waits for the agent */
+	bool memory_growth;     /* JAX and TensorFlow must not reserve GPU memory (growth.c) */
 };
 
 /*

@@ -13,6 +13,7 @@
 #include "config.h"
 #include "cgroup.h"
 #include "devices.h"
+#include "growth.h"
 #include "lease.h"
 #include "plugin.h"
 #include "slots.h"
@@ -32,6 +33,7 @@ static struct {
 	bool bound;       /* Slurm bound slots to the step */
 	const char *list; /* the environment variable that lists those slots */
 	uint32_t job;
+	bool growth; /* the plugin's argument memory_growth */
 	struct slots step;
 	struct lease lease;
 	struct devices devices;
@@ -152,6 +154,7 @@ int caelum_task_privileged(spank_t sp, int ac, char **av)
 	if (!config_managed(&config))
 		goto done;
 	spank_get_item(sp, S_JOB_ID, &task.job);
+	task.growth = config.memory_growth;
 	task.list = list_of(sp);
 	found = read_slots(sp, &task.step);
 	task.bound = found != 0;
@@ -287,6 +290,8 @@ int caelum_task(spank_t sp, int ac, char **av)
 		fail("couldn't set CUDA_VISIBLE_DEVICES; submit again");
 		goto done;
 	}
+	if (of_task && task.growth)
+		growth_set(sp, task.job);
 	rv = 0;
 
 done:

@@ -9,6 +9,7 @@
  *   env NAME=VALUE          sets a variable of the task's environment, for spank_getenv(); "env NAME" unsets it
  *   process NAME=VALUE      sets a variable of this process's own environment, which a prolog reads
  *   option NAME VALUE       sets --NAME=VALUE as the user's option
+ *   refuse NAME             makes spank_setenv() fail for this variable
  *   device N deny|closed    makes access() fail for /dev/caelum/slotN: EPERM (devices cgroup) or EACCES (file mode)
  *   node-reason TEXT        sets the node's reason in slurmctld; "node-reason" removes the reason
  *   slurmctld away          makes slurmctld not answer, until "slurmctld back"
@@ -52,6 +53,7 @@ static struct {
 } options[4];
 
 static int devices[64];
+static char *refused; /* the variable for which spank_setenv() fails */
 static bool away;
 static char *node_reason;
 static struct sigaction before[65];
@@ -169,6 +171,8 @@ spank_err_t spank_setenv(spank_t sp, const char *name, const char *value, int ov
 	char *assignment;
 
 	(void)sp, (void)overwrite;
+	if (refused && strcmp(name, refused) == 0)
+		return ESPANK_ERROR;
 	if (asprintf(&assignment, "%s=%s", name, value) < 0)
 		abort();
 	put_var(assignment);
@@ -330,6 +334,8 @@ static bool step(void *plugin, char *line, int ac, char **av)
 		putenv(strdup(rest));
 	else if (strcmp(verb, "option") == 0)
 		first = strsep(&rest, " "), options[option_at(first)].value = strdup(rest ? rest : "");
+	else if (strcmp(verb, "refuse") == 0)
+		refused = strdup(rest);
 	else if (strcmp(verb, "device") == 0)
 		first = strsep(&rest, " "), devices[atoi(first) & 63] = strcmp(rest, "deny") == 0 ? EPERM : EACCES;
 	else if (strcmp(verb, "node-reason") == 0)
