@@ -20,6 +20,11 @@ type Cluster struct {
 	parts map[string]*part
 	// Making is the longest time from a job's start until its slices exist, in seconds.
 	Making float64
+	// Speculative contains the profiles that Make may offer for jobs that are submitted later. nil means all profiles.
+	Speculative map[string]bool
+	// price is the price of a second of a whole GPU for the job to be placed (see size.go). It is 0 if the job gets the
+	// profile that it requests.
+	price float64
 }
 
 // NewCluster returns a cluster with the GPUs of these nodes, in the order in which slurmctld tries the nodes.
@@ -73,9 +78,19 @@ func (c *Cluster) offerable(s Spot) bool {
 	return c.Pool.GPU(s.GPU).Offerable.Has(s.Placement)
 }
 
-// choose asks the policy to place the profile, then its equivalent profiles on other GPU models, until one of these can
-// start now. If none of them can start now, choose returns the first result that is not Nowhere.
-func (c *Cluster) choose(s *place.Situation, w Want, runs float64) (choice place.Choice) {
+// choose returns the placement of one slice of the requested profile, or of a larger profile if Make plans with sizes.
+// runs is the expected run time on the requested profile, in seconds.
+func (c *Cluster) choose(s *place.Situation, w Want, runs float64) place.Choice {
+	choice := c.chooseRequested(s, w, runs)
+	if c.price == 0 || len(w.Sizes) == 0 || choice.Verdict == place.Hold {
+		return choice
+	}
+	return c.chooseSize(s, w, runs, choice)
+}
+
+// chooseRequested asks the policy to place the requested profile, then its equivalent profiles on other GPU models,
+// until one of these can start now. If none of them can start now, it returns the first result that is not Nowhere.
+func (c *Cluster) chooseRequested(s *place.Situation, w Want, runs float64) (choice place.Choice) {
 	for _, name := range append([]string{w.Profile}, w.Alternatives...) {
 		next := c.Policy.Choose(s, place.Request{Profile: name, Duration: runs})
 		switch {

@@ -22,6 +22,7 @@
 //	backfill.go     places the jobs behind the head of the queue; limits (Depth 500, maxSearches 8)
 //	lend.go         keeps spots for a job that lacks CPUs or memory, and lends them to other jobs
 //	demand.go       profiles for which an earlier job waits, and which no later job is offered on the same node
+//	size.go         larger slices than requested: Size, price, cost; both plans of Make (withSizes); Growable
 //	reserve.go      reserves the earliest spots for the first job that cannot start; other jobs avoid these spots
 //	speculation.go  offers for jobs that may be submitted next: which profiles, on which GPU and node
 package offer

@@ -46,6 +46,9 @@ type Want struct {
 	// Alternatives contains the equivalent profiles on other GPU models. If there is no room
 	// for Profile, one of them is used and offered under the name in Profile.
 	Alternatives []string
+	// Sizes contains the larger profiles that the job may get instead of Profile. They are offered under the name in
+	// Profile. Only a job that wants a single slice has Sizes.
+	Sizes []Size
 }
 
 // Components returns the jobs that start together with the k-th job, including that job. It also
@@ -85,7 +88,8 @@ func RequestedAs(wants []Want, profile string) string {
 		}
 	}
 	for _, w := range wants {
-		if slices.Contains(w.Alternatives, profile) {
+		isSize := func(s Size) bool { return s.Profile == profile }
+		if slices.Contains(w.Alternatives, profile) || slices.ContainsFunc(w.Sizes, isSize) {
 			return w.Profile
 		}
 	}
@@ -111,7 +115,8 @@ func (j *Job) request() place.Request {
 // same run times.
 func (j *Job) Alike(o *Job) bool {
 	same := func(a, b Want) bool {
-		return a.Profile == b.Profile && a.Count == b.Count && slices.Equal(a.Alternatives, b.Alternatives)
+		return a.Profile == b.Profile && a.Count == b.Count && slices.Equal(a.Alternatives, b.Alternatives) &&
+			slices.Equal(a.Sizes, b.Sizes)
 	}
 	return j.RunTime == o.RunTime && j.TimeLimit == o.TimeLimit && slices.EqualFunc(j.Wants, o.Wants, same)
 }

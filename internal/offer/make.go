@@ -22,11 +22,9 @@ import (
 // at a spot that the policy did not choose. Make leaves the cluster's pool unchanged.
 func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 	p := newPlanner(c, jobs, strict)
+	p.planQueue()
+	p = p.withSizes()
 	defer p.restore()
-	p.placeQueue()
-	if !strict && p.plan.Kept != nil {
-		p.lendKept()
-	}
 	if !strict || p.plan.Reserved == nil {
 		p.addSpeculative()
 	}
@@ -40,17 +38,20 @@ type planner struct {
 	jobs   []*Job
 	strict bool
 	plan   Plan
+	sizing bool              // jobs may get larger slices than they request
 	behind int               // the number of jobs behind the placed job that the policy considers
 	before map[int]place.GPU // the original state of the GPUs that have changed
 	// singletons contains the Job.SingletonKey of each job that is already placed.
 	singletons map[uint64]bool
 	searched   searches
 	passed     int // the number of heads of the queue that were skipped after a search for a reservation
+
+	gpus, running int // the number of GPUs, and of busy placements before the plan
 }
 
 func newPlanner(c *Cluster, jobs []*Job, strict bool) *planner {
 	c.Ordered, c.parts = strict, nil
-	return &planner{
+	p := &planner{
 		Cluster: c,
 		jobs:    jobs,
 		strict:  strict,
@@ -64,13 +65,34 @@ func newPlanner(c *Cluster, jobs []*Job, strict bool) *planner {
 		singletons: map[uint64]bool{},
 		searched:   searches{},
 	}
+	for k := range c.Pool.Len() {
+		if g := c.Pool.GPU(k); g.Model != nil {
+			p.gpus, p.running = p.gpus+1, p.running+g.Busy.Count()
+		}
+	}
+	return p
 }
 
 // restore resets the cluster to its state before the plan.
 func (p *planner) restore() {
+	p.swap()
 	p.Behind, p.parts = nil, nil
+}
+
+// swap resets the cluster to its state before the plan. A second call restores the state of the plan.
+func (p *planner) swap() {
+	p.price = 0
 	for k, g := range p.before {
+		p.before[k] = p.Pool.GPU(k)
 		p.set(k, g)
+	}
+}
+
+// planQueue plans for the waiting jobs.
+func (p *planner) planQueue() {
+	p.placeQueue()
+	if !p.strict && p.plan.Kept != nil {
+		p.lendKept()
 	}
 }
 
@@ -127,6 +149,7 @@ const maxPassed = 32
 // not fit, why is the policy's result.
 func (p *planner) place(k int, group []*Job, r *Reservation) (placed bool, why place.Choice) {
 	p.setBehind(k + len(group))
+	p.setPrice()
 	all, why := p.FindAll(group, r)
 	if all == nil {
 		return false, why
@@ -156,14 +179,25 @@ func (p *planner) setBehind(k int) {
 	}
 }
 
+// setPrice sets the price of a second of a whole GPU for the next job.
+func (p *planner) setPrice() {
+	if p.sizing {
+		placed := 0
+		for _, spots := range p.plan.Spots {
+			placed += min(len(spots), 1)
+		}
+		p.price = price(len(p.jobs)-placed, p.running+placed, p.gpus)
+	}
+}
+
 // offer adds an offer of the spot for the job to the plan, and marks the spot as busy.
 func (p *planner) offer(s Spot, j *Job) {
 	if _, saved := p.before[s.GPU]; !saved {
 		p.before[s.GPU] = p.Pool.GPU(s.GPU)
 	}
-	p.occupy(s, p.Now+j.RunTime)
-	p.plan.Offers[s.GPU] = p.plan.Offers[s.GPU].With(s.Placement)
 	profile := p.Pool.GPU(s.GPU).Model.ProfileOf(s.Placement)
+	p.occupy(s, p.Now+j.RunTime*j.takes(profile))
+	p.plan.Offers[s.GPU] = p.plan.Offers[s.GPU].With(s.Placement)
 	if as := RequestedAs(j.Wants, profile); as != profile {
 		p.plan.AdvertisedAs[s] = as
 	}

@@ -101,13 +101,18 @@ func (s *speculation) choose() map[int]int {
 				place.Request{Profile: name, Duration: cmp.Or(s.MeanDuration, math.Inf(1))},
 			)
 			at := Spot{GPU: choice.GPU, Placement: choice.Placement}
-			if choice.Verdict == place.Here && s.offerable(at) && !s.waited.has(name, s.nodeOf[at.GPU]) {
+			if choice.Verdict == place.Here && s.offerable(at) && s.may(name, s.nodeOf[at.GPU]) {
 				s.best[name] = at
 				preferred[at.GPU]++
 			}
 		}
 	}
 	return preferred
+}
+
+// may reports whether a profile may be offered speculatively on a node.
+func (s *speculation) may(profile string, node int) bool {
+	return (s.Speculative == nil || s.Speculative[profile]) && !s.waited.has(profile, node)
 }
 
 // fill returns the placements to offer on a GPU. Among all ways to fill the GPU, fill chooses the way with the highest
@@ -117,7 +122,7 @@ func (s *speculation) fill(k int, g place.GPU) (best mig.Layout) {
 	b, taken := g.Model, g.Busy
 	room := b.Open(taken, g.Blocked) & g.Offerable
 	for p := range b.Profiles {
-		if name := b.Profiles[p].Name; s.waited.has(name, s.nodeOf[k]) || s.elsewhere(name, s.nodeOf[k]) {
+		if name := b.Profiles[p].Name; !s.may(name, s.nodeOf[k]) || s.elsewhere(name, s.nodeOf[k]) {
 			room &^= b.OfProfile(p)
 		}
 	}

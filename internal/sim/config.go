@@ -30,6 +30,11 @@ type Config struct {
 	// policy places jobs directly when a job is submitted or ends. Offers requires FIFO or EASY.
 	Offers bool
 
+	// Sizing determines which profile a job with Speed gets. Speeds returns the speed on a profile that the planner
+	// expects, relative to a whole GPU. If Speeds is nil, the planner knows the true speeds.
+	Sizing Sizing
+	Speeds func(j trace.Job, profile string) float64
+
 	Observer Observer // may be nil
 
 	// Stay makes jobs hold their slices until the end of the simulation. Durations are ignored,
@@ -87,6 +92,9 @@ func (c *Config) check() error {
 	}
 	if c.Offers && (c.Policy == nil || c.Discipline != FIFO && c.Discipline != EASY) {
 		return fmt.Errorf("offers require a policy that cuts slices on demand, and a FIFO or EASY queue")
+	}
+	if c.Sizing == Adaptive && (c.Policy == nil || c.Discipline != FIFO && c.Discipline != EASY) {
+		return fmt.Errorf("adaptive sizes require a policy that cuts slices on demand, and a FIFO or EASY queue")
 	}
 	if c.Memory != nil && c.Stay {
 		return fmt.Errorf("memory prediction requires jobs that end")

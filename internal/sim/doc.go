@@ -24,6 +24,7 @@
 //	config.go   Config: cluster, policy, queue disciplines, their valid combinations and error texts
 //	sim.go      the events: submission, start, end, requeue; ErrNever for a job that can never start
 //	queue.go    the waiting jobs, and which of them may start in each discipline; backfill (EASY)
+//	sizing.go   Sizing: tightest or adaptive profiles; the expected speeds; starts the jobs of package offer's plan
 //	batches.go  the discipline Batches: the subset of the first jobs that uses one GPU best (DynaP)
 //	endings.go  running jobs in the order of their ends
 //	estimates.go estimated run times: users' limits, predictions with an error, correction by ended jobs

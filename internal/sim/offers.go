@@ -55,6 +55,12 @@ func (o *offers) happened() {
 
 // submitted records whether the offers satisfy a new job.
 func (o *offers) submitted(j *job) {
+	if s := o.s; s.Sizing == Adaptive {
+		if o.Speculative == nil {
+			o.Speculative = map[string]bool{}
+		}
+		o.Speculative[j.asksFor] = !offer.Growable(j.offer)
+	}
 	o.found[j] = o.grant(j) != nil
 	o.happened()
 }
@@ -72,15 +78,7 @@ func (o *offers) act() {
 // publish plans for the current queue and replaces the offers.
 func (o *offers) publish() {
 	s := o.s
-	o.foresee()
-	o.gather(-1)
-	var jobs []*offer.Job
-	for k := range s.queue.len() {
-		j := s.queue.at(k)
-		j.offer.RunTime, _ = s.total(j.estimate, 0)
-		jobs = append(jobs, &j.offer)
-	}
-	plan := offer.Make(&o.Cluster, jobs, s.Discipline == FIFO)
+	plan := o.plan()
 	if o.onPlan != nil {
 		o.onPlan(plan)
 	}

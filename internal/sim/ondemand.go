@@ -79,7 +79,9 @@ func (c *cut) place(k int, r *reservation) (bool, *reservation) {
 // start gives a job its slices.
 func (c *cut) start(j *job, spots []place.Spot) {
 	s := c.s
-	total, until := s.total(j.estimate, 0)
+	got := s.profile(spots[0])
+	j.spots = spots
+	total, until := s.total(s.estimateGot(j), 0)
 	takes := 0.0
 	for _, at := range spots {
 		takes = max(takes, c.account(at))
@@ -87,8 +89,6 @@ func (c *cut) start(j *job, spots []place.Spot) {
 		j.units += s.GPUs[at.GPU].Placements[at.Placement].Size
 	}
 	c.free -= j.units
-	j.spots = spots
-	got := s.profile(spots[0])
 	if j.Speed != nil {
 		j.runs = j.Takes(got.Name)
 	}
@@ -143,7 +143,7 @@ func (c *cut) foresee() {
 		if j.version == version && c.s.now < j.until {
 			continue
 		}
-		total, until := c.s.total(j.estimate, c.s.now-j.started)
+		total, until := c.s.total(c.s.estimateGot(j), c.s.now-j.started)
 		j.expected, j.until, j.version = j.started+total, j.started+until, version
 		c.expect(j)
 	}

@@ -42,6 +42,10 @@ func (s *simulation) schedule() {
 		s.offers.happened()
 		return
 	}
+	if s.Sizing == Adaptive {
+		s.room.(*cut).startPlanned()
+		return
+	}
 	for s.queue.len() > 0 && s.turn() {
 	}
 	if s.Discipline == Loss && s.queue.len() > 0 {

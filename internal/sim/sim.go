@@ -208,7 +208,8 @@ func (s *simulation) settle(j *job) {
 			want.Alternatives = append(want.Alternatives, name)
 		}
 	}
-	j.offer = offer.Job{Wants: []offer.Want{want}, Nodes: nodes, TimeLimit: j.estimate}
+	want.Sizes = s.sizes(j)
+	j.offer = offer.Job{Wants: []offer.Want{want}, Nodes: nodes, RunTime: j.estimate, TimeLimit: j.estimate}
 }
 
 // until processes all events up to a time: ends of jobs, returns of requeued jobs, and events of offers.
@@ -248,7 +249,7 @@ func (s *simulation) end(j *job) {
 	case j.outOfMemory:
 		s.requeue(j)
 	case s.learned != nil:
-		s.learned.Finished(j.estimate, j.runs)
+		s.learned.Finished(s.estimateGot(j), j.runs)
 	}
 }
 
