@@ -1,4 +1,4 @@
--- job_submit.lua adds the MIG slices to every request for GPUs in a managed partition.
+-- job_submit.lua adds MIG slices to every request for GPUs in a managed partition.
 --
 -- The script does not change the job's own request. It adds one slice of gres/mig for each GPU
 -- slot. All slices of a job have the same profile. The profile comes from --mig or --mig-mem, or
@@ -6,7 +6,7 @@
 -- rules, with measurements, are in contrib/job_submit/README.md. contrib/job_submit/KEY.md
 -- specifies the job's key.
 --
--- slurmctld runs this script while it holds its locks. The script therefore reads only one small
+-- slurmctld holds its locks while it runs this script. The script therefore reads only one small
 -- file per GPU job, starts no process and never waits. It runs on Lua 5.1 to 5.4 and needs only the
 -- standard libraries.
 
@@ -16,23 +16,24 @@ local TRIGGER = os.getenv("CAELUM_POKE") or "/run/caelum-watch/poke"
 
 local TABLE = os.getenv("CAELUM_DECISIONS") or "/etc/caelum/decisions"
 
--- When the generation of the table changes, the script reads the whole table while slurmctld holds its locks. Lua 5.1
--- takes about 75 ms for 20,000 lines.
+-- These limits bound the time for which slurmctld holds its locks while the script reads a changed table. Lua 5.1 takes
+-- about 75 ms for 20,000 lines.
 local MAX_LINES = 20000
 local MAX_BYTES = 1048576
 
 local MAX_COUNT = 65533   -- 65534 and above mean "not set" in Slurm's 16 bits, 0xfffffffe and above in 32 bits
-local MAX_TRES = 1024     -- slurmctld refuses a longer tres_per_node itself, after this script
+local MAX_TRES = 1024     -- slurmctld itself refuses a longer tres_per_node, after this script
 
--- spank_job_env has one entry per SPANK option of the job, and the variables that SPANK plugins set for the job.
+-- MAX_ENV limits the entries of spank_job_env: one entry for each SPANK option of the job, and the variables that SPANK
+-- plugins set for the job.
 local MAX_ENV = 256
 local MAX_OPTION = 512    -- bytes of an entry's name and value that are read: profiles and sizes are shorter
 local MAX_NAMES = 16384   -- bytes of a list of partitions: a list of all partitions of a site is shorter
 
 ---------------------------------------------------------------- the decision table
 
-local decisions     -- the last valid table; nil before the first one
-local last_read     -- the last generation and size, or the last reason for a failure; each is logged once
+local decisions     -- the last valid table; nil before the first valid table
+local last_read     -- the last generation and size, or the last reason for a failure; each reason is logged once
 
 -- number parses a count of MiB or seconds in decimal. It returns nil for any other text.
 local function number(text)
@@ -40,8 +41,8 @@ local function number(text)
 end
 
 -- split returns the words of a line with two to four words, and nil for any other line. Two
--- adjacent repetitions in a pattern must never match the same characters. With such a pattern,
--- matching a line of 100 kB took 139 s.
+-- adjacent repetitions in a pattern must not match the same characters: with such a pattern, a line
+-- of 100 kB took 139 s.
 local function split(line)
   local word, value, third, rest = line:match("^(%S+)%s+(%S+)%s+(%S+)(.*)$")
   if not word then return line:match("^(%S+)%s+(%S+)%s*$") end
@@ -52,8 +53,8 @@ end
 
 -- LEARNED contains the patterns of learned lines. Such a line assigns a profile to a user and key,
 -- to a user and script fingerprint, or to a script fingerprint. The hash is not cryptographic, so a
--- key applies only to its own user. Tables of earlier releases contain keys without a user; these
--- lines have no effect.
+-- key applies only to its own user. Lines without a user, as in the tables of earlier releases, have no
+-- effect.
 local LEARNED = {key = "^%d+:(%x+)$", user = "^%d+:(%x+)$", site = "^(%x+)$"}
 
 local function learn(t, word, value, profile, fourth)
@@ -78,15 +79,15 @@ local function list(t, profile, third, fourth)
   local mib = third and number(third)
   if fourth or third and not mib or not profile:find("^%w[%w.+-]*$") or profile == "closed" then return false end
   if not t.profiles[profile] then t.known[#t.known + 1] = profile end
-  -- Two GPU models may use the same profile name for different sizes. The table then uses the
-  -- smaller size, because a job may get either.
+  -- Two GPU models may use the same profile name for different sizes. The smaller size then applies,
+  -- because a job may run on either GPU model.
   local before = t.profiles[profile] or 0
   t.profiles[profile] = mib and (before == 0 or mib < before) and mib or before
   return true
 end
 
 -- read_line reads line n of a table into t. It returns false for an invalid line. It does not check
--- that the table lists the profiles that the line names, because the list may follow later in the
+-- whether the profile in the line has a profile line, because profile lines may follow later in the
 -- table.
 local function read_line(t, n, line)
   local word, value, third, fourth = split(line)
@@ -128,22 +129,22 @@ local function parse(text)
     if n > MAX_LINES then return nil, "more than " .. MAX_LINES .. " lines" end
     if line:find("#", 1, true) then line = line:gsub("#.*$", "") end
     -- refresh() has checked the first line.
-    if n > 1 and line:find("%S") and not read_line(t, n, line) then return nil, "line " .. n .. " is not understood" end
+    if n > 1 and line:find("%S") and not read_line(t, n, line) then return nil, "line " .. n .. " is not valid" end
   end
-  if not t.default then return nil, "it names no default" end
+  if not t.default then return nil, "the default line is missing" end
   local wrong
   for profile, line in pairs(t.named) do
     if not t.profiles[profile] and (not wrong or line < wrong) then wrong = line end
   end
-  if wrong then return nil, "the profile of line " .. wrong .. " is not one of its profiles" end
+  if wrong then return nil, "line " .. wrong .. " names a profile without a profile line" end
   t.whole = t.whole or t.known[#t.known]
   t.max_nodes = t.max_nodes or 1   -- the catalogue has at least one node
   return t
 end
 
--- refresh reads the table's first line and size, and the rest of the table if one of them has changed. The size matters
--- because the script may read a half-written table while it is edited in place. The script then reads the table again
--- when it is complete.
+-- refresh reads the table's first line and size. If the line or the size has changed, refresh reads the rest of the
+-- table. The size is compared because the script may read an incomplete table while another program writes it. When the
+-- table is complete, its size has changed and the script reads the table again.
 local function refresh()
   local file, why = io.open(TABLE, "r")
   local head = file and file:read(64)
@@ -220,7 +221,7 @@ local function total(list, name)
   for _, entry in ipairs(list) do
     if entry.name == name then
       if not entry.count or entry.count > MAX_COUNT or (name == "gpu" and entry.type:find("^[^%a]")) then
-        return nil, "the request " .. entry.text .. " is not understood: write gres=" .. name .. ":<count> or " ..
+        return nil, "the request " .. entry.text .. " is not valid: write gres=" .. name .. ":<count> or " ..
           name .. ":<type>:<count>"
       elseif entry.count > 0 then
         if not sum.count[entry.type] then sum.types[#sum.types + 1] = entry.type end
@@ -265,7 +266,7 @@ local function unreadable(r)
   for _, per in ipairs(PER) do
     for _, entry in ipairs(r[per].list) do
       if not readable(entry.text) then
-        return "the request " .. entry.text .. " is not understood: leave it out, or write gres=<name>:<type>:<count>"
+        return "the request " .. entry.text .. " is not valid: omit it, or write gres=<name>:<type>:<count>"
       end
     end
   end
@@ -287,8 +288,8 @@ local function scaled(gpu, factor, divisor)
 end
 
 -- slots returns the number of GPU slots on each node of the job. slurmctld would spread --gpus=4 over two nodes with
--- two free slots each (22.05). gres/mig is counted per node and cannot be spread like this, so the script adds a count
--- of GPUs per node to such requests.
+-- two free slots each (22.05). slurmctld counts gres/mig per node and cannot spread it like this, so the script adds a
+-- count of GPUs per node to such requests.
 local function slots(r, job)
   local even, what
   if r.node.gpu.all > 0 then return r.node.gpu end
@@ -343,8 +344,8 @@ local function extend(a, b, text)
   return a, b
 end
 
--- digest computes the contribution of a text to a hash, which does not depend on the preceding text. Two hashes use the
--- result, because Lua 5.1 takes a quarter of a millisecond for one pass over a script of 4 kB.
+-- digest computes the contribution of a text to a hash, which does not depend on the preceding text. Both hashes of a
+-- job use the same result, because Lua 5.1 needs a quarter of a millisecond for each pass over a script of 4 kB.
 local function digest(text)
   local a, b = extend(0, 0, text)
   return {a = a, b = b, shift_a = power(BASE_A, #text), shift_b = power(BASE_B, #text)}
@@ -388,8 +389,8 @@ local OPTION = {"_SLURM_SPANK_OPTION_caelum_", "SLURM_SPANK__SLURM_SPANK_OPTION_
 
 -- options returns the arguments of --mig and --mig-mem as fields mig and mig_mem. These options choose the profile for
 -- a request for GPUs, and request nothing by themselves. If spank_job_env is too large, options returns nil and the
--- reason. The limit is necessary because a user can send a million entries, and each read of the field copies all of
--- them.
+-- reason. The limit is necessary because a user can send a million entries, and each read of the field copies all
+-- entries.
 local function options(job)
   local found, n = {}, 0
   local why = "the job has more than " .. MAX_ENV ..
@@ -435,8 +436,8 @@ local function known(profile, t)
     table.concat(t.known, ", ")
 end
 
--- with_memory returns the profile with the least sufficient memory. Among equal profiles it returns the first in the
--- table.
+-- with_memory returns the profile with the least sufficient memory. Among profiles with equal memory, it returns the
+-- first profile in the table.
 local function with_memory(t, mib, memory)
   local best
   local all = {}
@@ -454,10 +455,10 @@ local function with_memory(t, mib, memory)
     table.concat(all, ", ")
 end
 
--- size returns the profile of slices without a type in the request: from --mig, otherwise from
--- --mig-mem, otherwise from earlier runs, otherwise the default. It also reports whether Caelum has
--- chosen the profile, and a warning for the user. If the options cannot be satisfied, it returns
--- nil and the reason.
+-- size returns the profile of slices for which the request names no profile. The profile comes from
+-- --mig, otherwise from --mig-mem, otherwise from earlier runs, otherwise from the default line.
+-- size also returns whether Caelum has chosen the profile, and a warning for the user. If the
+-- options cannot be satisfied, size returns nil and the reason.
 local function size(t, job, predicted)
   local given, too_many = options(job)
   if not given then return nil, too_many end
@@ -471,19 +472,19 @@ local function size(t, job, predicted)
   if not memory then return named or predicted or t.default, not mig or mig == "off" end
   local mib = mebibytes(memory)
   if not mib then
-    return nil, "--mig-mem: couldn't read '" .. memory:sub(1, 40) .. "': give the memory of a slice such as 8G"
+    return nil, "--mig-mem: couldn't read '" .. memory:sub(1, 40) .. "': write the memory of a slice as in 8G"
   end
   if named then
     if t.profiles[named] >= mib then return named, mig == "off" end
     local memory_of = t.profiles[named] > 0 and string.format("%s has %d MiB", named, t.profiles[named]) or
       "the memory of " .. named .. " is unknown"
-    return nil, string.format("--mig=%s and --mig-mem=%s do not agree, because %s: give one of them, or --mig=auto",
+    return nil, string.format("--mig=%s and --mig-mem=%s do not agree, because %s: use only one of them, or --mig=auto",
       mig, memory, memory_of)
   end
   local fits, why = with_memory(t, mib, memory)
   if not fits then return nil, why end
   local warning = predicted and t.profiles[fits] < t.profiles[predicted] and
-    "--mig-mem=" .. memory .. " gives " .. fits .. ", but according to its earlier runs this job needs " .. predicted
+    "--mig-mem=" .. memory .. " selects " .. fits .. ", but according to its earlier runs this job needs " .. predicted
   return fits, true, warning or nil
 end
 
@@ -506,8 +507,8 @@ local function on_model(t, kinds, profile)
 end
 
 -- resolve returns the entries of tres_per_node to keep, the entries to add (without prefix), the profile if Caelum has
--- chosen it, and a warning for the user. job contains the options. They are ignored for typed slices, because they may
--- be inherited.
+-- chosen it, and a warning for the user. job contains the options --mig and --mig-mem. These options are ignored for
+-- typed slices, because the job may have inherited the options.
 local function resolve(r, gpus, t, job, predicted)
   local kept, added = {}, {}
   local typed, mig = false, r.node.mig
@@ -539,9 +540,9 @@ local function resolve(r, gpus, t, job, predicted)
   return kept, added, chosen and profile or nil, warning
 end
 
--- write puts the entries into tres_per_node, with the prefix in the strings of from, which slurmctld of this release
--- has written. If none of these strings has a prefix, write sets the field "gres". This also sets tres_per_node, and
--- every release adds its own prefix.
+-- write puts the entries into tres_per_node. It uses the prefix in the strings of `from`, because slurmctld of this
+-- release has written these strings. If no string has a prefix, write sets the field "gres". slurmctld then also sets
+-- tres_per_node, with the prefix of its release.
 local function write(job, from, kept, added)
   if #added == 0 then return end
   local prefix
@@ -575,16 +576,16 @@ local function managed(names, parts, t)
 end
 
 -- must_hold reports whether the script must submit the job held. If the count of the profile is 0
--- on all nodes that a job may use, slurmctld rejects the job at submission. This happens if the job
--- names nodes, or needs more nodes than the catalogue has. slurmctld accepts such a job if it is
+-- on all nodes that a job may use, slurmctld rejects the job at submission. This can happen if the
+-- job names nodes, or needs more nodes than the catalogue has. slurmctld accepts such a job if it is
 -- held, and an agent releases the job after publishing the slice.
 local function must_hold(job, r, t)
   local function set(value) return type(value) == "string" and value ~= "" end
   return set(job.req_nodes) or set(job.exc_nodes) or set(job.reservation) or r.nodes > t.max_nodes
 end
 
--- inform shows a line to the user, even if the job is accepted (in 22.05, sbatch, srun and salloc show the line, and
--- scontrol does not). The text is an argument of the format "%s", because it may contain text of the user.
+-- inform shows a line to the user, even if the job is accepted. (In 22.05, sbatch, srun and salloc show the line for an
+-- accepted job, and scontrol does not.) The text is an argument of the format "%s", because it may contain user input.
 local function inform(text) slurm.log_user("%s", "caelum: " .. (text:gsub("[^\32-\126]", "?"))) end
 
 -- On 22.05, the reason for rejecting a change appears only in slurmctld's log. Later releases show
@@ -600,8 +601,8 @@ local function table_or_reason()
   return nil, "requests for GPUs are refused until slurmctld can read " .. TABLE .. "; please tell your administrator"
 end
 
--- notify writes to the trigger file, if there is a watcher. The file is on a tmpfs, so opening the file and writing a
--- byte never block.
+-- notify writes to the trigger file, if the file exists. The file is on a tmpfs, so opening the file and writing a byte
+-- never block.
 local function notify()
   local file = io.open(TRIGGER, "r+")
   if not file then return end
@@ -614,12 +615,14 @@ local function typed(r)
 end
 
 -- lacks_slots returns the reason to reject a request in an unmanaged partition, or nil if the
--- request is acceptable. slurmctld would also allocate slices to a job that has fewer or more GPU
--- slots than slices. Such a job would get no device, and its slices would not be available to other
+-- request is acceptable. slurmctld would also allocate slices to a job whose numbers of GPU slots
+-- and slices differ. Such a job would get no device, and its slices would not be available to other
 -- jobs. r and why are the results of request() for the job.
 local function lacks_slots(job, r, why)
   if r and (r.node.mig.all == 0 or typed(r)) then return nil end
-  if r then return "a request for slices must name the same number of GPUs: write --gres=gpu:<count>,mig:<profile>:<count>" end
+  if r then
+    return "a request for slices must name the same number of GPUs: write --gres=gpu:<count>,mig:<profile>:<count>"
+  end
   for _, per in ipairs(PER) do
     for _, entry in ipairs(entries(job["tres_per_" .. per])) do
       if why and entry.name == "mig" then return why end
@@ -671,8 +674,8 @@ end
 local NO_CHANGE = "this change to the GPUs of a pending job is not possible: cancel the job and submit it again"
 
 -- drops reports whether an option of the job contains a type of GPU or slice that a list of entries
--- does not contain. Releases up to 23.02, which write "gres:", add the types of an update to those
--- of the job, and the string then no longer contains all types (22.05). Later releases, which write
+-- does not contain. Releases up to 23.02, which write "gres:", add the types of an update to the
+-- types of the job, and the string then no longer contains all types (22.05). Later releases, which write
 -- "gres/", replace the types. An empty list clears the option on every release. A count of 0 is
 -- ignored and clears nothing.
 local function drops(before, now)
@@ -715,8 +718,8 @@ local function reshapes(job)
 end
 
 local function modify(job, record, parts)
-  -- A hold by the user could not be distinguished from Caelum's hold, and a release before the slice is offered leads
-  -- to BadConstraints. While the job has the tag, only an agent may therefore hold and release it. (This script cannot
+  -- Caelum could not distinguish the user's hold from its own hold, and a release before the slice is offered leads to
+  -- BadConstraints. While the job has the tag, only an agent may therefore hold and release it. (This script cannot
   -- change admin_comment here.)
   local holds = job.priority == 0 or job.priority == slurm.INFINITE
   if holds and tostring(record.admin_comment):find("caelum:held", 1, true) then
@@ -740,7 +743,7 @@ local function modify(job, record, parts)
   local t, no_table = table_or_reason()
   if not t then return refuse(no_table) end
   if not managed(job.partition or record.partition, parts, t) then
-    for _, per in ipairs(PER) do   -- later changes of the partition need the job's complete GPUs
+    for _, per in ipairs(PER) do   -- a later change of the partition needs the job's complete list of GPUs
       local new = job["tres_per_" .. per]
       if type(new) == "string" and new ~= "" and drops(record["tres_per_" .. per], entries(new)) then
         return refuse(NO_CHANGE)
@@ -781,8 +784,8 @@ local function modify(job, record, parts)
   return slurm.SUCCESS
 end
 
--- guarded runs f and returns its result. If f raises an error, guarded returns the value otherwise,
--- because an error of this script must not block all submissions. A submission is then accepted
+-- guarded runs f and returns its result. If f raises an error, guarded returns the argument
+-- `otherwise`, because an error of this script must not block all submissions. A submission is then accepted
 -- unchanged, and an agent later requests a slice for the job. A change is rejected, so that the job
 -- stays in a valid state.
 local function guarded(what, otherwise, f, ...)

@@ -44,7 +44,7 @@ static int check_mig_mem(int val, const char *arg, int remote)
 	if (arg && option_valid_size(arg))
 		return 0;
 	if (!remote)
-		slurm_error("caelum: --mig-mem: couldn't read '%.40s': give the memory of a slice such as 8G", arg ? arg : "");
+		slurm_error("caelum: --mig-mem: couldn't read '%.40s': write the memory of a slice as in 8G", arg ? arg : "");
 	return -1;
 }
 

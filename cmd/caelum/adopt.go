@@ -26,14 +26,14 @@ func newAdopt(g *globals) *cobra.Command {
 then leases them to jobs, or destroys them to make room for other instances.
 
 An instance stays foreign while a process uses it or has its device files open, or if it has no
-compute instance that spans the whole GPU instance. adopt prints the reason. Nothing is adopted
-while a job with GPUs and without a lease is on the node. Only root may run adopt.`,
+compute instance that spans the whole GPU instance. adopt prints the reason. adopt does not adopt
+any instance while a job with GPUs but without a lease is on the node. Only root may run adopt.`,
 		Example: `  caelum status                                          # which instances are foreign
   caelum adopt MIG-245f354f-cce2-5f35-9789-eedcaa3128c2
   caelum adopt --all`,
 		Args: func(_ *cobra.Command, uuids []string) error {
 			if all == (len(uuids) > 0) {
-				return errors.New("name the instances' UUIDs, or give --all")
+				return errors.New("name the instances' UUIDs, or use --all")
 			}
 			return nil
 		},

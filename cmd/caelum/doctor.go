@@ -28,9 +28,9 @@ func newDoctor(g *globals) *cobra.Command {
 catalogue in slurmctld, the files of the SPANK plugin, and the permissions of the slices' device
 files. It changes nothing.
 
-Run doctor as root on a GPU node. On slurmctld's host, which has the decision table, run it with
---controller. A check that could not be made is listed as not checked. The exit status is 1 if
-doctor found an error. It is 0 if doctor found only warnings, or nothing.`,
+Run doctor as root on a GPU node. On slurmctld's host, which has the decision table, use
+--controller. If doctor cannot carry out a check, it reports the check as not checked. The exit
+status is 1 if doctor found an error. Otherwise the exit status is 0, even if there are warnings.`,
 		Example: `  caelum doctor
   caelum doctor --controller
   caelum doctor --json | jq '.findings[] | select(.severity == "error")'`,

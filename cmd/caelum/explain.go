@@ -22,9 +22,9 @@ func newExplain(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain ID",
 		Short: "Explain why a job waits: no free slice, reserved slices, or another reason",
-		Long: `explain reads the nodes and the queue from slurmctld, makes the same plan as the agents, and
-prints what the plan contains for a job. It runs on every host on which squeue and scontrol
-work.
+		Long: `explain reads the nodes and the queue from slurmctld, computes the same plan as the agents, and
+prints the part of the plan that concerns the job. It runs on every host on which squeue and
+scontrol work.
 
 If slurm.conf hides other users' jobs (PrivateData=jobs), run explain as a Slurm operator. For
 other users slurmctld omits these jobs, and the plan can differ from that of the agents.`,
@@ -134,7 +134,7 @@ func jobID(text string) (uint32, error) {
 	id, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || id == 0 {
 		return 0, usageError{
-			fmt.Errorf("%q is not a job id: give a number (`squeue --format=%%A` prints it for array tasks)", text),
+			fmt.Errorf("%q is not a job id: write a number (`squeue --format=%%A` prints it for array tasks)", text),
 		}
 	}
 	return uint32(id), nil

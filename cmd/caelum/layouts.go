@@ -37,7 +37,7 @@ A maximal layout has REACH 1 and CC 0.
   caelum layouts A100-40GB --all-layouts --measures --profiles 1g.5gb,3g.20gb,7g.40gb`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return errors.New("give one GPU model; `caelum profiles` lists them")
+				return errors.New("name one GPU model; `caelum profiles` lists the GPU models")
 			}
 			return nil
 		},

@@ -16,8 +16,8 @@ import (
 // and profiles by name, read drawings, and print tables.
 
 // tablesHelp is the part of the help texts that explains the names of GPU models.
-const tablesHelp = `The command needs neither an agent nor a GPU. It takes the GPU models from Caelum's tables;
-"caelum profiles" lists them. BOARD is the name of a GPU model, or the beginning of a name that
+const tablesHelp = `The command needs neither an agent nor a GPU. It uses Caelum's own tables of GPU models; run "caelum
+profiles" to list the models. BOARD is the name of a GPU model, or the beginning of a name that
 matches only one model (A30, h200). To get the profiles that the driver of a node reports, run
 "caelum slurm-config" on the node.`
 

@@ -55,22 +55,22 @@ command line. It prints the placement of each slice and how the slice is acquire
   reuse    an idle instance of the profile is at the placement
   carve    the units of the placement are free
   reclaim  idle instances have to be destroyed first; place lists them
-The policy is the agents' default policy, unless --policy names another one.
+place uses the agents' default policy, unless --policy names another policy.
 
-A drawing is |cell|cell|...|, in quotes for the shell. A cell is a profile's name, a dot for a
-free unit, or # for a blocked unit. The width of a cell does not matter. An idle instance is an
-instance that no job holds. A --board that no --gpu follows is one empty GPU.
+A drawing is |cell|cell|...|, in quotes for the shell. A cell is a profile's name, a dot for a free
+unit, or # for a blocked unit. The width of a cell does not matter. An idle instance is an instance
+that no job holds. If no --gpu follows a --board, the --board stands for one empty GPU.
 
 ` + measuresHelp + `
-For several GPUs, REACH is the product, CC the sum, and FRAG the mean. Idle instances count as
-free.
+For several GPUs, REACH is the product, CC the sum, and FRAG the mean. Idle instances count as free
+space.
 
 The policies lifetime, scarcity and qla also consider when running jobs end and how long the
-requested slices will be held. --ends gives, for the preceding --gpu, the time until each
-instance ends, from left to right. PROFILE:TIME gives the time for which the slice will be held.
-Times are written as 90s, 30m or 2h, and ? is an unknown time. A time that is not given is
-unknown, and policies assume that an unknown time is very long. The requests form a queue. qla
-may hold the first request although a placement is free; the other requests then wait behind it.
+requested slices will be held. --ends specifies, for the preceding --gpu, the time until each
+instance ends, from left to right. PROFILE:TIME specifies how long the job holds the slice. Times
+are written as 90s, 30m or 2h, and ? is an unknown time. A missing time is also unknown. Policies
+assume that an unknown time is very long. The requests form a queue. qla may hold the first request
+although a placement is free; the other requests then wait behind it.
 
 The exit status is 1 if a request cannot be placed. With --compare it is 1 if no policy can
 place all requests.

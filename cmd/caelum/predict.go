@@ -34,8 +34,8 @@ func newPredict(g *globals) *cobra.Command {
 the profile that the job would get, and the runs on which the prediction is based.
 
 Name the job by its id (if slurmctld or slurmdbd knows the job), by its key or by a batch script.
-With --script, also give the options of the submission, because they are part of the job's key.
-Include the options in #SBATCH lines, which predict does not read.`,
+With --script, also specify the options of the submission, because they are part of the job's key.
+Include the options in #SBATCH lines, because predict does not read these lines.`,
 		Example: `  caelum predict 4711
   caelum predict --key 16e6c08ad68451a8 --user user1 --json
   caelum predict --script train.sh --gpus 1 --account research --user user1`,
@@ -176,7 +176,7 @@ func printPrediction(w io.Writer, p predicted) error {
 	case p.Profile != "":
 		fmt.Fprintf(w, "profile %s of %s\n", p.Profile, p.Board)
 	case !p.anyModel:
-		fmt.Fprintln(w, "there is no decision table here: give --board to see the profile")
+		fmt.Fprintln(w, "there is no decision table here: use --board to see the profile")
 	default:
 		fmt.Fprintln(w, "no profile has enough memory")
 	}

@@ -26,7 +26,7 @@ func (o predictOptions) jobKeys(ctx context.Context, args []string) (repo.JobKey
 	}
 	switch {
 	case given != 1:
-		return repo.JobKeys{}, usageError{errors.New("give either a job id, or --key, or --script")}
+		return repo.JobKeys{}, usageError{errors.New("use exactly one of these: a job id, --key or --script")}
 	case o.key != "":
 		return repo.JobKeys{Key: o.key}, checkKey(o.key)
 	case o.script != "":

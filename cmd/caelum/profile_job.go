@@ -39,14 +39,14 @@ and waits until all jobs have ended. For each job it prints the run time, the me
 the speed compared with the largest profile.
 
 The script or --sbatch must request a GPU on each node (--gres=gpu:1). The script must not be an
-array. The jobs may run at the same time; with --sbatch=--dependency=singleton they run one
+array job. The jobs may run at the same time. With --sbatch=--dependency=singleton, they run one
 after the other. Ctrl-C cancels the jobs that have not ended.
 
-With --batches, the script gets its batch size in CAELUM_BATCH and its number of steps in
-CAELUM_STEPS. For each batch size, profile-job also prints the profile that DynaP chooses. DynaP
-maximises F: lambda times the share by which a step is shorter, plus 1 - lambda times the share
-by which the throughput is higher, both compared with the largest batch size that fits on the
-profile.`,
+With --batches, the environment of the script contains the batch size in CAELUM_BATCH and the number
+of steps in CAELUM_STEPS. For each batch size, profile-job also prints the profile that the DynaP
+method chooses. This method maximises a value F. F is lambda times the share by which a step is
+shorter, plus 1 - lambda times the share by which the throughput is higher. Both shares are relative
+to the largest batch size that fits on the profile.`,
 		Example: `  caelum profile-job --sbatch=--gres=gpu:1 --profiles 1g.5gb,2g.10gb,7g.40gb train.sh
   caelum profile-job --batches 8,16,32 --steps 1000 --deadline 0.2 --out train.jsonl train.sh --epochs 1
   caelum profile-job --from train.jsonl --lambda 1`,
@@ -84,7 +84,7 @@ func (o profileJobOptions) check(args []string) error {
 	bad := func(format string, a ...any) error { return usageError{fmt.Errorf(format, a...)} }
 	switch {
 	case (o.from == "") == (len(args) == 0):
-		return bad("give either a batch script, or measurements with --from")
+		return bad("name either a batch script, or a file of measurements with --from")
 	case o.from != "" && (len(o.sbatch)+len(o.profiles)+len(o.batches)+o.steps > 0 || o.out != ""):
 		return bad("--from submits no jobs: --sbatch, --profiles, --batches, --steps and --out require a script")
 	case o.from == "" && o.batch != 0:
@@ -92,13 +92,13 @@ func (o profileJobOptions) check(args []string) error {
 	case !(o.lambda >= 0 && o.lambda <= 1):
 		return bad("--lambda %v is not between 0 and 1", o.lambda)
 	case !(o.deadline >= 0):
-		return bad("--deadline %v: give a number of seconds, at least 0", o.deadline)
+		return bad("--deadline %v: write a number of seconds, at least 0", o.deadline)
 	case o.steps < 0 || o.batch < 0:
 		return bad("--steps and --batch must not be negative")
 	}
 	for _, n := range o.batches {
 		if n < 1 {
-			return bad("--batches: %d is not a batch size; give a number of at least 1", n)
+			return bad("--batches: %d is not a batch size; write a number of at least 1", n)
 		}
 	}
 	for _, s := range o.sbatch {

@@ -31,8 +31,8 @@ func newRepo(g *globals) *cobra.Command {
 		Use:   "repo",
 		Short: "Show and maintain the repository of earlier runs",
 		Long: `repo shows and maintains the repository of earlier runs, with the slice and the usage of each run.
-The agent of a node records the runs on that node. "caelum repo sync" reads the runs of the
-whole cluster from slurmdbd into the repository of the host on which it runs.`,
+The agent of a node records the runs on that node. "caelum repo sync" copies the runs of the whole
+cluster from slurmdbd into the repository of the local host.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return fmt.Errorf("there is no command %q; see caelum repo --help", args[0])

@@ -18,10 +18,9 @@ func newRepoForget(o *repoOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "forget (--key KEY [--user USER] | --user USER | --before TIME)",
 		Short: "Forget the runs of a key or a user, or all runs before a time",
-		Long: `forget deletes the runs of a key or of a user that began before now, or all runs that began
-before a time. "caelum repo sync" and "caelum repo import" do not add these runs again, but they
-add later runs. forget changes only this repository: other repositories and slurmdbd keep the
-runs.`,
+		Long: `forget deletes the runs of a key or of a user that began before now, or all runs that began before a
+time. "caelum repo sync" and "caelum repo import" do not add these runs again, but add later runs.
+forget changes only this repository. The runs remain in other repositories and in slurmdbd.`,
 		Example: `  caelum repo forget --key 16e6c08ad68451a8   # the script has changed
   caelum repo forget --before 2026-01-01`,
 		Args: cobra.NoArgs,

@@ -156,8 +156,8 @@ func newRepoShow(g *globals, o *repoOptions) *cobra.Command {
 		Use:   "show KEY",
 		Short: "Show the runs of a key, oldest first",
 		Long: `show prints the slice and the usage of the newest 64 runs of a key. Predictions are based on these
-runs, except for runs without a script. The runs of a key count only for their own user. If
-several users have runs of the key, show prints one table for each user.`,
+runs, except for runs without a script, and use only the runs of the job's own user. If several
+users have runs of the key, show prints one table for each user.`,
 		Example: `  caelum repo show 16e6c08ad68451a8`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -17,8 +17,8 @@ func newRepoExport(o *repoOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "export",
 		Short: "Print all runs, one JSON object on each line",
-		Long: `export prints all runs of the repository, oldest first. The output depends only on the runs, so
-that two exports can be compared. "caelum repo import" reads the output.`,
+		Long: `export prints all runs of the repository, oldest first. Repositories with the same runs have the
+same export. "caelum repo import" reads the output.`,
 		Example: `  caelum repo export > runs.jsonl`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -36,9 +36,9 @@ func newRepoImport(o *repoOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "import [FILE]",
 		Short: "Add the runs of an export: all of them, or none",
-		Long: `import reads the output of "caelum repo export" from a file or from standard input. It adds
-missing values to runs that the repository already has, and skips forgotten runs. If a line is
-invalid, import reports it and adds nothing.`,
+		Long: `import reads the output of "caelum repo export" from a file or from standard input. It adds missing
+values to runs that the repository already has, and skips forgotten runs. If a line is invalid,
+import reports this line and adds no runs.`,
 		Example: `  caelum repo import runs.jsonl`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -84,14 +84,14 @@ func newRepoSync(g *globals, o *repoOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sync",
 		Short: "Read the summaries of earlier runs from slurmdbd into the repository",
-		Long: `sync reads the summaries of runs from the job records of slurmdbd, at least a day at a time. It
-reads the last 400 days into a new repository. Each later sync starts one hour before the end of
-the previous sync. Once a day it reads the last 30 days, because a summary can be written that
-late. sync can be run at any time. After a failure, the next sync continues where the failed one
-stopped.
+		Long: `sync reads the summaries of runs from the job records of slurmdbd, at least a day at a time. For a
+new repository, sync reads the records of the last 400 days. Each later sync starts one hour before
+the end of the previous sync. Once a day, sync reads the records of the last 30 days, because agents
+retry for up to 30 days to write a summary. sync can be run at any time. After a failure, the next
+sync continues at the point of the failure.
 
-Run sync as root or as a Slurm operator: slurm.conf and slurmdbd.conf can hide other users' jobs
-from ordinary users.`,
+Run sync as root or as a Slurm operator, because slurm.conf and slurmdbd.conf can hide other users'
+jobs from ordinary users.`,
 		Example: `  caelum repo sync
   caelum repo sync --since 2026-01-01`,
 		Args: cobra.NoArgs,
@@ -137,14 +137,15 @@ func newRepoDecisions(g *globals, o *repoOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "decisions",
 		Short: "Write the learned lines to the decision table",
-		Long: `decisions writes learned lines into the decision table. It writes a line for each key and for
-each script fingerprint of a user if the prediction for it differs from what the job would get
-without this line. With share: true it also writes lines for script fingerprints of all users.
-The lines above "# What stands below ..." belong to the administrator and remain.
+		Long: `decisions writes learned lines into the decision table. It writes a line for a key, or for a user's
+script fingerprint, if a job would get a different profile or expected run time without this line.
+With share: true, decisions also writes lines for script fingerprints of all users. decisions does
+not change the administrator's lines, which are above the line "# What stands below ...".
 
-If the table has changed, decisions increments the generation and replaces the old table by a
-rename. Otherwise it does not write the table. job_submit.lua reads at most 20,000 lines and 1 MiB.
-If there are more learned lines, decisions omits the oldest lines of the users with the most lines.`,
+If the learned lines have changed, decisions increments the generation and replaces the old table by
+a rename. Otherwise decisions does not write the table. job_submit.lua reads at most 20,000 lines
+and 1 MiB. If there are more learned lines, decisions omits the oldest lines of the users with the
+most lines.`,
 		Example: `  caelum repo sync && caelum repo decisions`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runRepoDecisions(cmd.OutOrStdout(), g, o) },

@@ -53,7 +53,7 @@ func newSimulate(g *globals) *cobra.Command {
 		Long: `simulate runs a workload on a simulated cluster of GPUs, under one policy after the other, and
 prints how long the jobs would have waited. The policies use the same code as the agents.
 
-WORKLOADS, give exactly one
+WORKLOADS, exactly one of these
   --churn MIX       synthetic jobs: Poisson arrivals, exponential durations, one slice for each
                     job, and the profiles of an A100-40GB (--jobs, --load, --mean, --seed). MIX
                     is uniform6, skew-small, bimodal or four-equal
@@ -68,14 +68,14 @@ WORKLOADS, give exactly one
                     fits and is not slower than --slowdown, and runs at the measured speed. The
                     mean time between two submissions is --every
   --from-sacct      the jobs of this site, as sacct reports them (--since, --until). A job needs
-                    the profile that it was given. Without one, it needs the smallest profile
-                    that holds the memory and utilisation in its accounting record (gres/gpumem,
-                    gres/gpuutil). Without these, it needs a whole GPU
+                    the profile of the slices that it had. A job without slices needs the
+                    smallest profile that holds the memory and utilisation in its accounting
+                    record (gres/gpumem, gres/gpuutil). Without these values, it needs a whole GPU
   --sacct FILE      the same from a file: the output of sacct -a -P, without -D, with the
                     columns
                     ` + strings.Join(trace.SacctColumns, ",") + `
 
-POLICIES, any number of
+POLICIES, any number of these
   first-fit, best-fit, driver, reach, mcc, mecc, fgd, fragaware, grmu, lifetime, scarcity, qla
                     slices are carved when a job starts, at the placement that the policy
                     chooses. fragaware=SHARE sets the load from which a GPU counts as busy
@@ -85,8 +85,8 @@ POLICIES, any number of
   static            all GPUs are partitioned before the first job, into the layouts of --static
                     or into the best layouts that a search finds for this workload. The best
                     layouts have the shortest mean time from submission to end or, without a
-                    queue, the most accepted work. A job gets the smallest free slice that holds
-                    it
+                    queue, the most accepted work. A job gets the smallest free slice that is
+                    large enough
   moved             the reference: running jobs may be moved at any time without any cost. With
                     --queue fifo, no policy can be better, unless jobs run slower on smaller
                     slices (--miso)
@@ -94,13 +94,13 @@ POLICIES, any number of
 QUEUES
   fifo              in the order of submission: no job starts before an earlier job
   easy              the first job that cannot start gets a reservation. Other jobs may start if
-                    they do not delay it
+                    they do not delay this job
   skip              in the order of submission, skipping jobs that do not fit. Large jobs may
                     wait indefinitely
   smallest          the smallest job that fits starts first
   batches           simulate considers the first 7 waiting jobs (as many as instances fit on the
-                    GPU). It starts the group of them that uses one GPU best (DynaP). Jobs may
-                    wait indefinitely. A job whose slices do not fit together on one GPU never
+                    GPU), and starts the group of these jobs that uses one GPU best (DynaP). Jobs
+                    may wait indefinitely. A job whose slices do not fit together on one GPU never
                     starts. The policies whole, static and moved do not support this queue
   none              a job that cannot start at its submission is rejected
 
@@ -115,27 +115,27 @@ ENDS, the run times that the policies expect
   error=S           a prediction with a lognormal error of S, corrected in the same way
 
 OFFERS
-  With --offers, policies act as in production. The agents publish offers 0.1 s after an event.
-  At its next whole second, slurmctld gives the offers to jobs. It knows only the offers, not the
-  policy. Among the jobs that could have started when they were submitted, ON OFFER is the share
-  whose profile was offered then. Without --offers, policies place jobs directly when a job is
-  submitted or ends. --offers makes no difference to whole, static and moved.
+  With --offers, policies act as in production. The agents publish offers 0.1 s after an event. At
+  its next whole second, slurmctld allocates the offered slices to jobs, without information about
+  the policy. ON OFFER is a share of the jobs that could have started at their submission: the share
+  whose profile was on offer at that time. Without --offers, policies place jobs directly when a job
+  is submitted or ends. --offers makes no difference to whole, static and moved.
 
 MEMORY
-  With --memory-error, jobs request the smallest profile that holds their predicted memory. A
-  job with too little memory runs out of memory at a random time during its run. It is requeued, and
-  two minutes later it requests the next larger profile. REQUEUED counts these requeues. LOST is
-  the share of the busy time that these failed runs took. If the workload does not contain the
-  peak memory of a job, simulate draws one within the profile that the job needs.
+  With --memory-error, jobs request the smallest profile that holds their predicted memory. A job
+  with too little memory runs out of memory at a random time during its run. The job is then
+  requeued, and two minutes later it requests the next larger profile. REQUEUED is the number of
+  these requeues. LOST is the share of the busy time that these failed runs used. If the workload
+  does not contain the peak memory of a job, simulate chooses a random peak within the profile that
+  the job needs.
 
 OUTPUT
-  Waits are in seconds. Percentiles have three significant digits. TURNAROUND is the mean time
-  from submission to end, for workloads whose jobs run slower on smaller slices or are requeued.
-  UTIL is the share of all units (an A100 has eight) that jobs needed, from the first submission
-  to the last end. FRAG is the mean fragmentation of the GPUs, from 0 to 1. CUT is the number of
-  instances that were created. ACCEPTED is the share of the requested work, in units times time,
-  that was accepted. WORST is the share of the jobs that were started, for the profile with the
-  lowest share.`,
+  Waits are in seconds. Percentiles have three significant digits. TURNAROUND is the mean time from
+  submission to end, for workloads whose jobs run slower on smaller slices or are requeued. UTIL is
+  the share of all units (an A100 has eight) that jobs needed, from the first submission to the last
+  end. FRAG is the mean fragmentation of the GPUs, from 0 to 1. CUT is the number of instances that
+  were created. ACCEPTED is the accepted share of the requested work, in units times time. WORST is
+  the share of started jobs for the profile with the lowest share.`,
 		Example: `  caelum simulate --churn uniform6 --gpus A100-40GB:16 --policies best-fit,lifetime,qla
   caelum simulate --alibaba openb_pod_list_gpushare100.csv --gpus A100-40GB:20 \
     --profiles 1g.5gb,2g.10gb,3g.20gb,4g.20gb,7g.40gb --policies whole,static,qla,moved

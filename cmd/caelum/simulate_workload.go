@@ -26,7 +26,7 @@ func (o simulateOptions) workload(gpus int) (*trace.Workload, error) {
 	}
 	if len(given) != 1 {
 		return nil, usageError{
-			errors.New("give exactly one workload: --churn, --alibaba, --grmu, --miso, --from-sacct or --sacct; " +
+			errors.New("choose exactly one workload: --churn, --alibaba, --grmu, --miso, --from-sacct or --sacct; " +
 				"--help describes them"),
 		}
 	}

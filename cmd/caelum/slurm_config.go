@@ -39,9 +39,9 @@ func newSlurmConfig(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "slurm-config",
 		Short: "Print the configuration that Slurm needs for nodes like this one",
-		Long: `slurm-config reads the profiles of this node's GPUs from NVML. It prints the lines for
-slurm.conf, gres.conf, plugstack.conf and the decision table, and changes nothing. Run it once
-for each kind of GPU node. With --json it prints only the slots and the numbers of slices.`,
+		Long: `slurm-config reads the profiles of this node's GPUs from NVML. It prints the lines for slurm.conf,
+gres.conf, plugstack.conf and the decision table, and changes no files. Run the command once for
+each kind of GPU node. With --json, the command prints only the slots and the numbers of slices.`,
 		Example: `  caelum slurm-config --nodes 'gpu[01-16]' --partition gpu --catalogue 4
   caelum slurm-config --nodes 'gpu[01-16]' --section gres.conf`,
 		Args: cobra.NoArgs,

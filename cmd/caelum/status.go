@@ -21,15 +21,15 @@ func newStatus(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show the GPUs of this node: instances, the jobs that hold them, and offers",
-		Long: `status draws each GPU as a row of units. For each GPU it lists the instances, the jobs that hold
-them, the usage of the slices, and the free slices that slurmctld may now give to jobs.
+		Long: `status draws each GPU as a row of units. For each GPU, status lists the instances, the jobs that
+hold them, the usage of the slices, and the free slices that slurmctld may now allocate to jobs.
 
 Slices that are reserved for the first waiting job are listed before the GPUs. Other jobs can
 use these slices if they end before the reservation begins.
 
-The usage of a job is shown only to its owner, to root and to SlurmUser. If jobs are private
-(PrivateData=jobs in slurm.conf, or an MCS plugin with privatedata), other users see the slices
-of a job, but not the job.`,
+Only a job's owner, root and SlurmUser can see the usage of the job. If jobs are private
+(PrivateData=jobs in slurm.conf, or an MCS plugin with privatedata), other users can see the slices
+of a job, but not which job holds them.`,
 		Example: `  caelum status
   caelum status --json | jq '.gpus[].instances'`,
 		Args: cobra.NoArgs,

@@ -60,11 +60,11 @@ EXIT STATUS
 	cmd.AddCommand(&cobra.Command{
 		Use:   "watch",
 		Short: "Notify the agents of changes in the queue; runs on slurmctld's host",
-		Long: `watch reads the nodes and the queue after each submission that job_submit.lua processes and
-after each publication of an agent. It notifies the nodes that have to change their offers or release
-a job. A notification is a datagram that makes an agent read the queue now; it carries no other
-instruction. Without watch, agents read the queue every poll_interval. With learn: true, watch
-also keeps the decision table up to date.
+		Long: `watch reads the nodes and the queue after each submission that job_submit.lua processes and after
+each publication of an agent. It notifies the nodes that have to change their offers or release a
+job. A notification is a datagram that makes an agent read the queue immediately. It contains no
+other instruction. Without watch, agents read the queue every poll_interval. With learn: true, watch
+also updates the decision table every minute.
 
 Run watch as slurmctld's user. It needs the same wake_port in its caelum.yaml as the nodes, and
 the wake key in a file that this user owns.

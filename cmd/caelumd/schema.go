@@ -25,9 +25,9 @@ func newSchema(path *string) *cobra.Command {
 		Use:   "schema",
 		Short: "Show the versions of the database schemas, or compare them with another release's",
 		Long: `schema prints the versions of the database schemas that this release of Caelum uses. A package
-contains this line of its own release. Before the package replaces another release, it runs
-the installed "caelumd schema --supported LINE", which compares LINE with the databases on this
-host. schema changes no database, and the agent may run.
+contains the line that its own release prints. Before the package replaces an installed release, it
+runs the installed "caelumd schema --supported LINE", which compares LINE with the databases on this
+host. schema does not change the databases, and works while the agent runs.
 
 EXIT STATUS
   0  without --supported, or if each database has a version of LINE or an older one

@@ -118,7 +118,7 @@ func size(q fields, d decisions.Table, known *decisions.Learned) (profile string
 		}
 	}
 	if known != nil && has[profile] < has[known.Profile] {
-		warning = fmt.Sprintf("caelum: --mig-mem=%s gives %s, but according to its earlier runs this job needs %s",
+		warning = fmt.Sprintf("caelum: --mig-mem=%s selects %s, but according to its earlier runs this job needs %s",
 			mem, profile, known.Profile)
 	}
 	return profile, true, warning, profile != ""

@@ -97,7 +97,7 @@ func Parse(text string) (Table, error) {
 		line, _, _ = strings.Cut(strings.TrimSuffix(line, "\n"), "#")
 		words := strings.FieldsFunc(line, blank)
 		if n > 1 && len(words) > 0 && (blank(rune(line[0])) || !r.understand(n, words)) {
-			return Table{}, fmt.Errorf("line %d is not understood", n)
+			return Table{}, fmt.Errorf("line %d is not valid", n)
 		}
 	}
 	return r.whole()
@@ -212,7 +212,7 @@ func (r *reader) note(n int, profile string) {
 // whole checks and completes the table after its last line, and returns the table.
 func (r *reader) whole() (Table, error) {
 	if r.Default == "" {
-		return Table{}, errors.New("it names no default")
+		return Table{}, errors.New("the default line is missing")
 	}
 	for _, p := range r.Profiles {
 		delete(r.named, p.Name)
@@ -222,7 +222,7 @@ func (r *reader) whole() (Table, error) {
 		wrong = min(wrong, n)
 	}
 	if len(r.named) > 0 {
-		return Table{}, fmt.Errorf("the profile of line %d is not one of its profiles", wrong)
+		return Table{}, fmt.Errorf("line %d names a profile without a profile line", wrong)
 	}
 	if r.Whole == "" {
 		r.Whole = r.Profiles[len(r.Profiles)-1].Name

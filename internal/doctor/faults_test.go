@@ -264,8 +264,8 @@ var cases = []struct {
 	{
 		"decision table",
 		Error,
-		"/etc/caelum/decisions: line 2 is not understood",
-		func(f *Facts) { f.Table.Problem = "line 2 is not understood" },
+		"/etc/caelum/decisions: line 2 is not valid",
+		func(f *Facts) { f.Table.Problem = "line 2 is not valid" },
 	},
 	{"decision table", Error, "runs as nobody and cannot read /etc/caelum/decisions (mode 0600)", func(f *Facts) {
 		f.Config.Values["SlurmUser"], f.Table.Mode = "nobody(65534)", 0o600

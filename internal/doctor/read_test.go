@@ -153,7 +153,7 @@ func TestReadTable(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	write(t, path, "caelum-decisions 1 7\npartition gpu\n")
-	if got, err := readTable(path); err != nil || got.Problem != "it names no default" || got.Path != path {
+	if got, err := readTable(path); err != nil || got.Problem != "the default line is missing" || got.Path != path {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

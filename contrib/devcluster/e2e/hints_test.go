@@ -80,7 +80,7 @@ func TestLearned(t *testing.T) {
 	// A request for less memory than the job needs is accepted with a warning.
 	less := s.sbatch(t, learnt, "--hold", "--gres=gpu:1", "--mig-mem=4G")
 	id = strings.TrimSpace(less.stdout)
-	if want := "caelum: --mig-mem=4G gives 1g.5gb, but according to its earlier runs this job needs " +
+	if want := "caelum: --mig-mem=4G selects 1g.5gb, but according to its earlier runs this job needs " +
 		"2g.10gb"; less.status != 0 ||
 		!strings.Contains(less.stderr, want) {
 		t.Errorf("status %d, stderr %q, want %q", less.status, less.stderr, want)

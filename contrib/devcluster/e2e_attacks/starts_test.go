@@ -70,7 +70,7 @@ func TestUnreadableRequest(t *testing.T) {
 			"--wrap",
 			"true",
 		)
-		if err == nil || !strings.Contains(stderr, "is not understood") {
+		if err == nil || !strings.Contains(stderr, "is not valid") {
 			t.Errorf("%s: %s%s%v", text, out, stderr, err)
 		}
 		id := s.Submit("true", "-H", "--gres=gpu:1", "--mig=7g.40gb")
