@@ -15,14 +15,15 @@ import (
 	"caelum/internal/slurm"
 )
 
-// The agent never touches foreign instances. If the ledger is lost, the agent's own idle instances become foreign too.
-// Only root can know that no other program uses these instances. Root can return the instances to the agent with
-// `caelum adopt`. The agent adopts an instance only if no job can be using it. Every job with GPUs on the node must
-// have a lease, no process may use the instance, and no process may have the instance's capability files open after the
-// agent has closed the files to users.
+// The agent never changes foreign instances. If the ledger is lost, the agent's own idle instances become foreign too.
+// Only root can know that no other program uses these instances, so only root can return them to the agent with `caelum
+// adopt`. The agent adopts an instance only if no job can be using it. Every job with GPUs on the node must have a
+// lease. No process may use the instance. After the agent has made the instance's capability files inaccessible to
+// users, no process may have these files open.
 
-// Adopt implements api.Adopter. It adopts the foreign instances with the UUIDs of the request, or all foreign instances
-// if the request names none. For each instance that was not adopted, the result contains an entry with the reason.
+// Adopt implements api.Adopter. It adopts the foreign instances with the UUIDs in the request, or all foreign instances
+// if the request contains no UUIDs. For each instance that was not adopted, the result contains an entry with the
+// reason.
 func (a *Agent) Adopt(ctx context.Context, req api.AdoptRequest) ([]api.Adoption, error) {
 	if err := a.allJobsLeased(ctx); err != nil {
 		return nil, &api.Error{Code: http.StatusConflict, Message: "couldn't adopt: " + err.Error()}
@@ -75,8 +76,8 @@ func (a *Agent) Adopt(ctx context.Context, req api.AdoptRequest) ([]api.Adoption
 	return all, nil
 }
 
-// allJobsLeased returns an error if the agent has no lease for a job that may be using an instance. Such a job is one
-// that slurmctld shows with GPUs on this node, or one that has a lease file.
+// allJobsLeased returns an error if a job without a lease may be using an instance. This is a job that slurmctld lists
+// with GPUs on this node, or a job with a lease file.
 func (a *Agent) allJobsLeased(ctx context.Context) error {
 	jobs, err := a.ctl.Jobs(ctx)
 	if err != nil {
@@ -104,15 +105,15 @@ func (a *Agent) allJobsLeased(ctx context.Context) error {
 	return nil
 }
 
-// leaseOf returns a job's lease, or nil if the job has no lease.
+// leaseOf returns the lease of a job, or nil if the job has none.
 func (a *Agent) leaseOf(job uint32) *api.Lease {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.leases[job]
 }
 
-// adoptForeign makes a foreign instance an idle instance of the agent, or returns the reason why the instance cannot be
-// adopted.
+// adoptForeign converts a foreign instance to an idle instance of the agent. If this is impossible, it returns the
+// reason.
 func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err error) {
 	c.hardware.Lock()
 	defer c.hardware.Unlock()
@@ -130,7 +131,7 @@ func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err
 	if err := a.caps.Make(c.Minor, f); err != nil {
 		return err.Error(), nil
 	}
-	if reason := a.whyInUse(placed{g, in}); reason != "" { // a process opened the files before caps.Make
+	if reason := a.whyInUse(placed{g, in}); reason != "" { // such a process opened the files before caps.Make
 		return reason, nil
 	}
 	if exists, err := a.hw.Exists(g, f); err != nil || !exists {
@@ -160,9 +161,8 @@ func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err
 	return "", nil
 }
 
-// whyInUse returns the reason why an instance is not idle, or "" if it is idle. An instance is not
-// idle if processes use it or have its capability files open, or if the agent cannot list these
-// processes.
+// whyInUse returns the reason why an instance is not idle, or an empty string if the instance is idle. An instance is
+// not idle if processes use it or have its capability files open, or if the agent cannot list these processes.
 func (a *Agent) whyInUse(p placed) string {
 	pids, err := a.hw.Processes(p.gpu, p.in.GI)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"caelum/internal/api"
 )
 
-// loseLedger removes the ledger of an agent with an idle instance, starts a new agent, and returns the instance's UUID.
+// loseLedger removes the ledger of an agent that has one idle instance, starts a new agent, and returns the UUID of
+// this instance.
 func (w *world) loseLedger() string {
 	w.t.Helper()
 	id := w.startNow("3g.20gb:1")
@@ -50,8 +51,8 @@ func (w *world) states() map[string]string {
 	return states
 }
 
-// TestAdopt checks that the agent adopts the idle instance of a lost ledger. This agent and the next one close the
-// instance to users and lease it like any other instance.
+// TestAdopt checks that the agent adopts the idle instance of a lost ledger. Both this agent and the next one must make
+// the instance inaccessible to users, and must lease it like any other instance.
 func TestAdopt(t *testing.T) {
 	w := newWorld(t, 1)
 	uuid := w.loseLedger()
@@ -87,8 +88,8 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// TestAdoptAll checks that a request without UUIDs adopts every foreign instance that can be adopted. The answer
-// contains a reason for each of the other instances.
+// TestAdoptAll checks that a request without UUIDs adopts every foreign instance that can be adopted. The result must
+// contain a reason for each of the other instances.
 func TestAdoptAll(t *testing.T) {
 	w := newWorld(t, 1)
 	uuid := w.loseLedger()
@@ -147,7 +148,7 @@ func TestAdoptBesideUnknownJob(t *testing.T) {
 	text := w.leaseFile(id)
 	w.stop()
 	w.removeLedger()
-	// The lease file is damaged too, so the agent cannot restore the lease.
+	// The lease file is also damaged, so the agent cannot restore the lease.
 	if err := os.WriteFile(file, []byte(text[:len(text)/2]), 0o600); err != nil {
 		t.Fatal(err)
 	}

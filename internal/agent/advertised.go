@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// Names and memory sizes of profiles depend on the driver release: the profile that one release calls 1g.23gb on a
-// GB200 is 1g.24gb in another release. The agent uses the names that the installed driver reports. When the agent
-// starts, it renames the instances in the ledger. If slurm.conf names a profile that the driver does not know, the
-// agent reports the name in the log and in `caelum status`.
+// The names and memory sizes of profiles depend on the driver release. For example, one release calls a profile of a
+// GB200 1g.23gb, and another release calls it 1g.24gb. The agent uses the names that the installed driver reports. When
+// the agent starts, it updates the names of the instances in the ledger. If slurm.conf contains a profile that the
+// driver does not report, the agent shows the profile in its log and in `caelum status`.
 
-// adoptInstances loads a GPU's instances from the ledger into memory, under the profile names that the driver reports
-// now. If an instance is no longer on the GPU and the driver does not know its profile, adoptInstances removes it from
-// the ledger.
+// adoptInstances loads a GPU's instances from the ledger, and changes their profile names to those that the driver
+// currently reports. If an instance is no longer on the GPU and the driver does not report its profile, adoptInstances
+// removes the instance from the ledger.
 func (a *Agent) adoptInstances(g int, c *card, held []ledger.Instance) error {
 	found, err := a.hw.Instances(g)
-	if err != nil { // the GPU is lost, which compareGPUs reports
+	if err != nil { // the GPU is lost; compareGPUs reports this
 		a.log.WithError(err).WithField("gpu", g).Error("couldn't list the instances")
 	}
 	for _, in := range held {
@@ -42,7 +42,7 @@ func (a *Agent) adoptInstances(g int, c *card, held []ledger.Instance) error {
 	return nil
 }
 
-// gone logs that an instance is no longer on its GPU, and removes it from the ledger.
+// gone logs that an instance is no longer on its GPU, and removes the instance from the ledger.
 func (a *Agent) gone(g int, c *card, in ledger.Instance) error {
 	log := a.log.WithField("gpu", g).WithField("uuid", in.UUID)
 	if in.Job != 0 {
@@ -55,8 +55,8 @@ func (a *Agent) gone(g int, c *card, in ledger.Instance) error {
 	return a.ledger.Forget(c.UUID, in.GI)
 }
 
-// renameLeases copies the profile and memory of each leased slice from the slice's instance.
-// slurmctld continues to count the slice under the earlier name, which AdvertisedAs stores.
+// renameLeases updates the profile and the memory of each leased slice from the slice's instance. slurmctld continues
+// to count the slice under the earlier profile name, which is stored in AdvertisedAs.
 func (a *Agent) renameLeases() {
 	for _, l := range a.leases {
 		for i := range l.Slices {
@@ -77,8 +77,9 @@ func (a *Agent) renameLeases() {
 	}
 }
 
-// reported returns the names of all profiles that the driver reports, offered or not. It returns nil if the agent does
-// not manage one of the GPUs, because that GPU's profiles are unknown. The caller holds n.mu.
+// reported returns the names of all profiles that the driver reports, including those that are not offered. It returns
+// nil if the agent does not manage one of the GPUs, because the profiles of that GPU are unknown. The caller holds
+// n.mu.
 func (n *node) reported() map[string]bool {
 	all := map[string]bool{}
 	for _, c := range n.cards {
@@ -92,8 +93,8 @@ func (n *node) reported() map[string]bool {
 	return all
 }
 
-// recordAdvertised records in the ledger the profile names of other GPU models under which the node offers slices.
-// After such an offer, slurmctld shows these names like the names in slurm.conf, mostly with the count 0.
+// recordAdvertised records in the ledger under which profile names of other GPU models the node has offered slices.
+// After such an offer, slurmctld lists these names like the names in slurm.conf, usually with the count 0.
 func (p *publisher) recordAdvertised(offers map[string]int) error {
 	before := len(p.advertised)
 	for name := range offers {
@@ -108,10 +109,9 @@ func (p *publisher) recordAdvertised(offers map[string]int) error {
 	return p.ledger.SetMeta("lent", strings.Join(p.advertised, " "))
 }
 
-// noteStale finds the profiles that slurm.conf lists for this node and that its driver does not
-// report. Their counts remain
-// 0. slurmctld accepts jobs that request these profiles, because the catalogue contains them, but the jobs never start
-// here.
+// noteStale finds the profiles that slurm.conf lists for this node although the driver does not report them. The counts
+// of these profiles remain 0. slurmctld accepts jobs that request them, because the catalogue contains them, but the
+// jobs never start on this node.
 func (p *publisher) noteStale(node slurm.Node) {
 	p.mu.Lock()
 	reported := p.reported()

@@ -15,7 +15,7 @@ import (
 	"caelum/internal/tags"
 )
 
-// drift makes the driver report 1g.5gb as 1g.6gb, with 5888 MiB, while no agent runs.
+// drift changes the driver's name of 1g.5gb to 1g.6gb, with 5888 MiB, while no agent is running.
 func (w *world) drift(meanwhile ...func()) {
 	w.t.Helper()
 	w.stop()
@@ -26,9 +26,9 @@ func (w *world) drift(meanwhile ...func()) {
 	w.start()
 }
 
-// TestNamesDriftUnderAJob checks that a job keeps its lease and its slice, both with the new profile name, if the
-// driver's names change while the job runs. After the job, the agent uses only the new name in the offers and for
-// the idle instance, and warns that slurm.conf contains the old name.
+// TestNamesDriftUnderAJob checks a change of the driver's profile names while a job runs. The job must keep its lease
+// and its slice, both with the new profile name. After the job, the agent must use only the new name, both in the
+// offers and for the idle instance, and warn that slurm.conf contains the old name.
 func TestNamesDriftUnderAJob(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")
@@ -88,8 +88,8 @@ func TestNamesDriftUnderAJob(t *testing.T) {
 	}
 }
 
-// TestOldNameIsServed checks that a job gets the equivalent profile if slurmctld starts it on this
-// node with the old name.
+// TestOldNameIsServed checks that a job gets the equivalent profile if slurmctld starts it on this node under the old
+// profile name.
 func TestOldNameIsServed(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -114,13 +114,13 @@ func TestOldNameIsServed(t *testing.T) {
 	}
 }
 
-// TestAnotherModelsName checks that a node offers its equivalent profile under the name of another GPU model's profile,
-// for a job whose profile Caelum chose. slurmctld counts the advertised profile, the job has the equivalent one, and
-// both survive a restart of the agent.
+// TestAnotherModelsName checks an offer for a job whose profile Caelum chose. The node must offer its equivalent
+// profile under the name of another GPU model's profile. slurmctld counts the advertised profile, and the job gets the
+// equivalent one. Both must be preserved when the agent restarts.
 func TestAnotherModelsName(t *testing.T) {
 	w := newWorld(t, 1)
 	sized := func() uint32 {
-		j := job(1, "2g.20gb:1") // an H100's
+		j := job(1, "2g.20gb:1") // a profile of an H100
 		j.AdminComment = tags.Size + "2g.20gb"
 		return w.submit(j)
 	}
@@ -173,9 +173,8 @@ func TestAnotherModelsName(t *testing.T) {
 	}
 }
 
-// TestNameAndInstanceGone checks an instance that is destroyed while no agent runs and whose
-// profile is renamed at the same time. The agent must remove the instance from the ledger and log
-// the id of its job.
+// TestNameAndInstanceGone checks an instance that is destroyed while no agent is running and whose profile is renamed
+// at the same time. The agent must remove the instance from the ledger and log the id of its job.
 func TestNameAndInstanceGone(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")
@@ -191,8 +190,8 @@ func TestNameAndInstanceGone(t *testing.T) {
 	}
 }
 
-// TestStaleNeedsEveryGPU checks that no profile is stale while a GPU is not managed, because the profile may belong to
-// this GPU. The type closed is never stale.
+// TestStaleNeedsEveryGPU checks that the agent reports no stale profile while a GPU is not managed, because the profile
+// may belong to this GPU. The type closed must never be stale.
 func TestStaleNeedsEveryGPU(t *testing.T) {
 	w := newWorld(t, 2)
 	node := slurm.Node{Name: "n1", Gres: gres(t, "gpu:a100:14,mig:1g.5gb:0,mig:1g.24gb:0,mig:closed:56")}
@@ -207,7 +206,7 @@ func TestStaleNeedsEveryGPU(t *testing.T) {
 	}
 }
 
-// TestSameCounts checks that the order of the types in slurmctld's list does not matter.
+// TestSameCounts checks that sameCounts ignores the order of the types in slurmctld's list.
 func TestSameCounts(t *testing.T) {
 	x := gres(t, "gpu:a100:7,mig:1g.6gb:4,mig:2g.10gb:1,mig:closed:23")
 	if !sameCounts(x, gres(t, "gpu:a100:7,mig:2g.10gb:1,mig:closed:23,mig:1g.6gb:4")) {

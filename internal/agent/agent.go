@@ -24,10 +24,10 @@ import (
 	"caelum/internal/wake"
 )
 
-// reconcileInterval is the time between two comparisons of GPUs, ledger and slurmctld.
+// reconcileInterval is the time between two comparisons of the GPUs, the ledger and slurmctld.
 const reconcileInterval = time.Minute
 
-// Controller is the part of slurmctld that the agent uses. Outside tests it is a *slurm.Client.
+// Controller contains the calls to slurmctld that the agent needs. Outside tests, it is a *slurm.Client.
 type Controller interface {
 	Node(ctx context.Context, name string) (slurm.Node, error)
 	Nodes(ctx context.Context) ([]slurm.Node, error)
@@ -43,7 +43,7 @@ type Controller interface {
 	SetAdminComment(ctx context.Context, id uint32, text string) error
 }
 
-// Agent is one node's agent.
+// Agent is the agent of one node.
 type Agent struct {
 	*node
 	publisher *publisher
@@ -59,25 +59,25 @@ type Agent struct {
 	limit     logLimit
 	refusals  refusals
 	jobs      keyedLock
-	leftovers chan struct{} // processes use an instance that no job holds
-	outdated  chan error    // the reason why the agent has to restart
+	leftovers chan struct{} // signals that processes use an instance that no job holds
+	outdated  chan error    // the reason why the agent must restart
 
 	recordPause time.Duration        // the pause before an unclear job record is read again
 	clock       func() time.Duration // CLOCK_MONOTONIC, for usage
 
 	slurmMu sync.Mutex
-	slurm   *slurm.Config                // slurmctld's configuration; nil until read
-	privacy atomic.Pointer[slurm.Config] // the configuration, read again every minute; nil until read
-	sender  atomic.Pointer[wake.Sender]  // nil if there is no key
+	slurm   *slurm.Config                // slurmctld's configuration, or nil before it was read
+	privacy atomic.Pointer[slurm.Config] // the configuration, read again every minute; nil before it was read
+	sender  atomic.Pointer[wake.Sender]  // nil if the node has no key
 }
 
-// New discovers the node's GPUs, opens the ledger and repairs the state after a crash. It does not need slurmctld.
+// New discovers the node's GPUs, opens the ledger, and repairs the state after a crash. It does not require slurmctld.
 func New(cfg config.Config, hw gpu.Hardware, ctl Controller, log *logrus.Entry) (*Agent, error) {
 	return newAgent(cfg, hw, ctl, log, "/proc", &gpu.Processes{Proc: "/proc"})
 }
 
-// newAgent is like New, but reads the driver's files from the directory proc and the processes from
-// the directory procs.
+// newAgent is like New, but reads the driver's files from the directory proc, and the data of processes from the
+// directory procs.
 func newAgent(
 	cfg config.Config,
 	hw gpu.Hardware,
@@ -156,8 +156,7 @@ func (a *Agent) newPublisher() *publisher {
 	}
 }
 
-// Publish waits for a publishing pass that begins after the call, and returns the error of this
-// pass.
+// Publish waits for a publishing pass that begins after the call. It returns the error of this pass.
 func (a *Agent) Publish(ctx context.Context) error { return a.publisher.Publish(ctx) }
 
 func (a *Agent) start() error {
@@ -193,20 +192,20 @@ func (a *Agent) start() error {
 	return a.prepareRunDir()
 }
 
-// Keep gives the agent a repository for the runs of jobs, and access to slurmdbd for their summaries. If Keep is
-// called, it must be called before Run.
+// Keep sets a repository for the runs of jobs, and the access to slurmdbd for their summaries. It must be called before
+// Run.
 func (a *Agent) Keep(repo usage.Repository, accounting usage.Accounting) {
 	a.usage.SetRepository(repo, accounting)
 }
 
-// observe begins to observe the usage of a lease.
+// observe begins to record the usage of a lease.
 func (a *Agent) observe(l api.Lease) {
 	var held []usage.Slice
 	model := ""
 	for _, s := range l.Slices {
 		in := a.held(l.Job, s)
 		if in == nil {
-			continue // the instance no longer exists; the comparison with the GPU has logged that
+			continue // the instance no longer exists, as the comparison with the GPU has already logged
 		}
 		model = a.cards[s.GPU].Model.Type
 		held = append(held, usage.Slice{GPU: s.GPU, Instance: a.hwOf(in), MemoryMiB: float64(s.MemoryMiB)})
@@ -214,13 +213,13 @@ func (a *Agent) observe(l api.Lease) {
 	a.usage.Begin(l, model, held)
 }
 
-// stopTimeout limits the time for which a stopping agent waits for the calls in progress. If the agent ends during a
-// prolog's call, the prolog repeats the call. Either the ledger then contains the result of the first call, or the
-// agent undoes the first call at its next start.
+// stopTimeout limits the time for which a stopping agent waits for unfinished calls. If the agent ends during the call
+// of a prolog, the prolog repeats the call. Either the ledger then contains the result of the first call, or the agent
+// undoes the first call when it starts again.
 const stopTimeout = 5 * time.Second
 
 // Run serves calls and publishes offers until ctx ends. It returns an error if it cannot serve calls, or if the agent
-// has to restart.
+// must restart.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.ledger.Close()
 	listener, err := api.Listen(a.cfg.RunDir)
@@ -254,7 +253,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	tasks.Go(func() { failed <- server.Serve(rootListener) })
 	daemon.SdNotify(false, daemon.SdNotifyReady)
 	a.log.WithField("gpus", len(a.cards)).WithField("slots", a.slotCount()).Info("ready")
-	tasks.Go(func() { a.Publish(working) }) // without waiting for the first poll
+	tasks.Go(func() { a.Publish(working) }) // does not wait for the first poll
 	var why error
 	select {
 	case <-ctx.Done():
@@ -279,8 +278,8 @@ func (w warnings) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// reconciler compares GPUs, ledger and slurmctld soon after the start and then every minute, and publishes the result.
-// While processes use instances that no job holds, it also checks the GPUs every leftoverInterval.
+// reconciler compares the GPUs, the ledger and slurmctld shortly after the start and then every minute, and publishes
+// the result. While processes use instances that no job holds, it also checks the GPUs every leftoverInterval.
 func (a *Agent) reconciler(ctx context.Context) {
 	compare := time.After(retryInterval)
 	var again <-chan time.Time // set while processes use an instance that no job holds
@@ -309,7 +308,7 @@ func (a *Agent) reconciler(ctx context.Context) {
 	}
 }
 
-// keyedLock serialises the calls for one job.
+// keyedLock ensures that only one call for each job runs at a time.
 type keyedLock struct {
 	mu   sync.Mutex
 	held map[uint32]*keyed
@@ -320,7 +319,7 @@ type keyed struct {
 	users int
 }
 
-// lock takes the lock of a key and returns the function that releases it.
+// lock locks a key, and returns the function that unlocks it.
 func (k *keyedLock) lock(key uint32) (unlock func()) {
 	k.mu.Lock()
 	if k.held == nil {

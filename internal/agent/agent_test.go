@@ -18,9 +18,9 @@ import (
 	"caelum/internal/tags"
 )
 
-// TestLifeOfAJob follows a job that waits for a slice which is not offered. The agent publishes the slice, the job
-// starts, the slice is carved, and its files belong to the user. After the job, the slice is idle, its files belong
-// to root, and the next job that requests this profile gets the same slice.
+// TestLifeOfAJob follows a job that needs a slice that is not offered. The agent publishes the slice, the job starts,
+// the slice is carved, and its files belong to the user. After the job, the slice is idle, its files belong to root,
+// and the next job that requests this profile gets the same slice.
 func TestLifeOfAJob(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -84,7 +84,7 @@ func TestTwoSlicesAndRepeatedProlog(t *testing.T) {
 	if err != nil || len(again.Slices) != 2 || again.Slices[0].UUID != l.Slices[0].UUID {
 		t.Errorf("a repeated prolog was answered %+v, %v", again, err)
 	}
-	for range 2 { // a repeated epilog
+	for range 2 { // the epilog is repeated
 		if err := w.agent.Release(context.Background(), id, 0); err != nil {
 			t.Error(err)
 		}
@@ -98,7 +98,7 @@ func TestTwoSlicesAndRepeatedProlog(t *testing.T) {
 }
 
 // TestExclusive checks that an --exclusive job gets only the slices that it requests, although slurmctld allocates
-// every slot and slice to the job. The first job requests no GPU, and the second requests one slice.
+// every slot and slice to it. The first job requests no GPU, and the second job requests one slice.
 func TestExclusive(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -126,8 +126,8 @@ func TestExclusive(t *testing.T) {
 	}
 }
 
-// TestExclusiveLeavesNothingBehind checks the counts between the end of an --exclusive job and the publication by its
-// epilog. The slices that slurmctld allocated beyond the job's request must not be free in addition to the plan.
+// TestExclusiveLeavesNothingBehind checks the counts after the end of an --exclusive job, before its epilog publishes.
+// The slices that slurmctld allocated beyond the job's request must not be free in addition to the plan.
 func TestExclusiveLeavesNothingBehind(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -147,8 +147,8 @@ func TestExclusiveLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// TestMistakes checks that the lease file reports a user's mistake. The prolog succeeds, so that Slurm does not drain
-// the node.
+// TestMistakes checks that the lease file contains the error for a user's mistake. The prolog must succeed, so that
+// Slurm does not drain the node.
 func TestMistakes(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -188,8 +188,8 @@ func TestForeignInstance(t *testing.T) {
 	}
 }
 
-// TestStuckInstance checks that the agent does not offer the units of an idle instance while the
-// driver cannot destroy the instance.
+// TestStuckInstance checks that the agent does not offer the units of an idle instance while the driver cannot destroy
+// this instance.
 func TestStuckInstance(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")
@@ -224,8 +224,8 @@ func TestStuckInstance(t *testing.T) {
 	}
 }
 
-// TestUnregisteredNodeOffersNothing checks that the agent offers nothing while slurmctld waits for slurmd to register,
-// because a job that starts then has slots without numbers.
+// TestUnregisteredNodeOffersNothing checks that the agent offers nothing while slurmctld waits for slurmd to register.
+// A job that started during this time would have slots without numbers.
 func TestUnregisteredNodeOffersNothing(t *testing.T) {
 	w := newWorld(t, 1)
 	running := w.startNow("2g.10gb:1")
@@ -275,8 +275,8 @@ func TestRegistersDuringAPass(t *testing.T) {
 	}
 }
 
-// TestUnregisteredDuringAPass checks that, if slurmctld restarts after a pass has read the nodes,
-// the agent offers nothing until slurmd has registered.
+// TestUnregisteredDuringAPass checks a restart of slurmctld after a pass has read the nodes. The agent must offer
+// nothing until slurmd has registered.
 func TestUnregisteredDuringAPass(t *testing.T) {
 	w := newWorld(t, 1)
 	w.once("Queue", func() {
@@ -293,9 +293,9 @@ func TestUnregisteredDuringAPass(t *testing.T) {
 	}
 }
 
-// TestUnregisteredDuringASlowPass checks that a pass writes nothing if slurmctld restarts after the pass has read the
-// nodes, and the pass continues only later. Such a delay occurs when one of Slurm's commands tries to reach slurmctld
-// in the meantime.
+// TestUnregisteredDuringASlowPass checks a restart of slurmctld after a pass has read the nodes, where the pass
+// continues only after a delay. The pass must write nothing. Such a delay occurs if a Slurm command tries to reach
+// slurmctld during the restart.
 func TestUnregisteredDuringASlowPass(t *testing.T) {
 	w := newWorld(t, 1)
 	w.startNow("2g.10gb:1")
@@ -306,9 +306,8 @@ func TestUnregisteredDuringASlowPass(t *testing.T) {
 	}
 }
 
-// TestUnregisteredDuringAReading is like TestUnregisteredDuringASlowPass, but the second reading of
-// the node, which checks the first, is slow as well. Its answer comes from the slurmctld that has
-// ended.
+// TestUnregisteredDuringAReading is like TestUnregisteredDuringASlowPass, but the second reading of the node, which
+// checks the first, is also slow. It returns the answer of the slurmctld process that has ended.
 func TestUnregisteredDuringAReading(t *testing.T) {
 	w := newWorld(t, 1)
 	w.startNow("2g.10gb:1")
@@ -322,8 +321,8 @@ func TestUnregisteredDuringAReading(t *testing.T) {
 	}
 }
 
-// restartIn restarts slurmctld between its answer to a call of this kind and the end of the command. No update may
-// offer slices after that, because slurmd has not registered.
+// restartIn restarts slurmctld after it has answered a call of this kind, but before the command ends. No later update
+// may offer slices, because slurmd has not registered.
 func (w *world) restartIn(op string, restarted *bool) {
 	w.fake.After(func(c slurmtest.Call) {
 		switch {
@@ -340,8 +339,8 @@ func (w *world) restartIn(op string, restarted *bool) {
 	})
 }
 
-// TestLostGPU checks that the agent carves a slice on another GPU if the first GPU falls off the
-// bus during the carve. The job must not fail and the node must not be drained.
+// TestLostGPU checks that the agent carves a slice on another GPU if the first GPU falls off the bus during the carve.
+// The job must not fail, and the node must not be drained.
 func TestLostGPU(t *testing.T) {
 	w := newWorld(t, 2)
 	id := w.submit(job(1, "3g.20gb:1"))
@@ -369,8 +368,8 @@ func TestLostGPU(t *testing.T) {
 	}
 }
 
-// TestCrash checks that leases and their slices survive a crash of the agent, and that the next agent counts a job
-// which slurmctld has started in the meantime.
+// TestCrash checks that leases and their slices survive a crash of the agent. The next agent must also record a pending
+// lease for a job that slurmctld has started in the meantime.
 func TestCrash(t *testing.T) {
 	w := newWorld(t, 1)
 	a := w.startNow("3g.20gb:1")
@@ -378,7 +377,7 @@ func TestCrash(t *testing.T) {
 	b := w.submit(job(1, "3g.20gb:1"))
 	w.publish()
 	w.stop()
-	// slurmctld starts b while no agent runs. The prolog of b waits.
+	// slurmctld starts b while no agent is running. The prolog of b waits.
 	w.fake.Prolog(nil)
 	w.fake.Tick()
 	if w.state(b) == "PENDING" {
@@ -398,7 +397,7 @@ func TestCrash(t *testing.T) {
 	if err != nil || after.Slices[0].UUID != before.Slices[0].UUID {
 		t.Errorf("a now has %+v, %v", after, err)
 	}
-	// The epilog of a is lost. The comparison with slurmctld finds that a has ended.
+	// The epilog of a is lost. The comparison with slurmctld must detect that a has ended.
 	w.fake.Epilog(nil)
 	if err := w.fake.Finish(a); err != nil {
 		t.Fatal(err)
@@ -415,8 +414,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestHeldJobs checks that a job that job_submit.lua holds because it names a node is released once its slice is
-// offered. A job that its user holds stays held.
+// TestHeldJobs checks that a job that job_submit.lua holds because it names a node is released when its slice is
+// offered. A job that was held by its user must stay held.
 func TestHeldJobs(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -479,8 +478,8 @@ func TestCloseOffers(t *testing.T) {
 	}
 }
 
-// TestRunInJobIsRefused checks that the agent offers nothing if RunInJob makes slurmd skip the
-// SPANK prolog. The error names the setting.
+// TestRunInJobIsRefused checks that the agent offers nothing if PrologFlags contains RunInJob, because slurmd then
+// skips the SPANK prolog. The error must contain the name of this flag.
 func TestRunInJobIsRefused(t *testing.T) {
 	w := newWorld(t, 1)
 	w.fake.SetConfig("PrologFlags", "Alloc,RunInJob")
@@ -493,8 +492,8 @@ func TestRunInJobIsRefused(t *testing.T) {
 	}
 }
 
-// TestGivingUp checks that a job whose slice can never be carved is requeued three times. Then it stays held, with the
-// reason in its admin_comment.
+// TestGivingUp checks that a job whose slice can never be carved is requeued three times. It must then stay held, with
+// the reason in its admin_comment.
 func TestGivingUp(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -515,9 +514,8 @@ func TestGivingUp(t *testing.T) {
 	}
 }
 
-// TestExpectedEnd checks the expected end of a job that the node publishes for the other agents.
-// The expected end follows from the learned run time, or from the time limit if the job has run
-// longer than its learned run time.
+// TestExpectedEnd checks the expected end of a job that the node publishes for the other agents. It is computed from
+// the learned run time, or from the time limit if the job has already run longer than its learned run time.
 func TestExpectedEnd(t *testing.T) {
 	w := newWorld(t, 1)
 	j := job(1, "7g.40gb:1")
@@ -528,7 +526,7 @@ func TestExpectedEnd(t *testing.T) {
 	w.lease(id)
 	for _, c := range []struct {
 		after time.Duration
-		want  time.Duration // from the start
+		want  time.Duration // after the start
 	}{{time.Minute, 10 * time.Minute}, {11 * time.Minute, time.Hour}} {
 		w.fake.Advance(c.after)
 		w.publish()

@@ -10,25 +10,24 @@ import (
 
 // card is one GPU of the node: the properties that the driver reports, and the instances on the GPU.
 type card struct {
-	// GPU contains the properties of the GPU. Only its field Problem changes, and node.mu
-	// guards this field (see [node.usable]).
+	// GPU contains the properties of the GPU. Only the field Problem changes, and node.mu protects this field (see
+	// [node.usable]).
 	inventory.GPU
-	// hardware serialises the calls that change this GPU. It must be locked before node.mu, never while Agent.mu is
-	// held.
+	// hardware ensures that only one call at a time changes this GPU. It must be locked before node.mu, and never while
+	// Agent.mu is held.
 	hardware sync.Mutex
 	// ours contains the instances that the agent made, by placement.
 	ours map[int]*instance
-	// foreign contains the instances that another program made. These instances occupy their
-	// units, and the agent never changes them.
+	// foreign contains the instances that other programs made. Their units are occupied, and the agent never changes
+	// these instances.
 	foreign []gpu.Instance
 	// unlisted is set if the driver did not list the GPU's processes at the last attempt.
 	unlisted bool
-	// asked delivers the result of the discovery in progress. Only a goroutine that holds
-	// hardware may use it.
+	// asked receives the result of the running discovery. Only a goroutine that holds hardware may use it.
 	asked chan gpu.GPU
 }
 
-// existing returns the instances that exist on the GPU, without pending leases.
+// existing returns the state of the GPU with the instances that exist, but without pending leases.
 func (c *card) existing() place.GPU {
 	g := place.GPU{Model: c.Model, Offerable: c.Offerable}
 	for p, in := range c.ours {
@@ -55,15 +54,15 @@ func (c *card) existing() place.GPU {
 type instance struct {
 	ledger.Instance
 	cis  []int  // the ids of its compute instances, which are part of the names of its capability files
-	used bool   // processes without a job use the instance, or processes hold its capability files open
-	note string // a text that names the processes that hold its capability files open
+	used bool   // processes that belong to no job use the instance, or processes have its capability files open
+	note string // a text about the processes that have its capability files open
 	// unlisted is set if the driver did not list the processes on the instance at the last attempt.
 	unlisted bool
 	// strangers contains the processes on the instance that do not belong to its job, by pid.
 	strangers map[int]stranger
 }
 
-// record returns the ledger's record of an instance at placement p that no job holds. gi is its GPU instance id.
+// record returns the record for the ledger of an instance at placement p that no job holds. gi is the GPU instance id.
 func (c *card) record(p, gi int, uuid string) ledger.Instance {
 	pl := c.Model.Placements[p]
 	return ledger.Instance{
@@ -80,7 +79,7 @@ func (n *node) hwOf(in *instance) gpu.Instance {
 	return gpu.Instance{GI: in.GI, Profile: in.Profile, Start: in.Start, Size: in.Size, CIs: in.cis, UUID: in.UUID}
 }
 
-// usable reports whether the agent can manage a GPU. It returns false for a lost GPU until that GPU is back.
+// usable reports whether the agent can manage a GPU. A lost GPU is not usable until it is available again.
 func (n *node) usable(c *card) bool { return n.problem(c) == "" }
 
 // usableGPUs returns the indices of the GPUs that the agent can manage.
@@ -93,7 +92,7 @@ func (n *node) usableGPUs() (gpus []int) {
 	return gpus
 }
 
-// problem returns the reason why the agent cannot manage a GPU, or "" if there is no such reason.
+// problem returns the reason why the agent cannot manage a GPU, or an empty string if the agent can manage it.
 func (n *node) problem(c *card) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

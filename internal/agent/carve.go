@@ -11,15 +11,15 @@ import (
 	"caelum/internal/offer"
 )
 
-// carve returns an instance at a spot of the job's pending lease. If an idle instance with this placement still exists,
-// carve reuses it. Otherwise carve destroys the idle instances that overlap the placement and creates an instance. No
-// other job can hold an overlapping spot, because the placements of leases and pending leases on a GPU are disjoint.
+// carve returns an instance at a spot of the job's pending lease. If an idle instance with this placement exists, carve
+// reuses it. Otherwise, carve destroys the idle instances that overlap the placement, and creates an instance. No other
+// job can hold an overlapping spot, because the placements of all leases and pending leases on a GPU are disjoint.
 func (a *Agent) carve(job uint32, s offer.Spot, t *spent) (in *instance, reused bool, err error) {
 	c := a.cards[s.GPU]
 	queued := time.Now()
 	c.hardware.Lock()
 	defer c.hardware.Unlock()
-	add(&t.driver, queued) // includes the time in which another job's slices are carved
+	add(&t.driver, queued) // includes the wait while slices of another job are carved
 
 	a.mu.Lock()
 	if in := c.ours[s.Placement]; in != nil && in.idle() {
@@ -49,7 +49,7 @@ func (a *Agent) carve(job uint32, s offer.Spot, t *spent) (in *instance, reused 
 	a.mu.Unlock()
 
 	for _, in := range inTheWay {
-		if used, err := a.inUse(s.GPU, in); used { // would fail after one second of attempts
+		if used, err := a.inUse(s.GPU, in); used { // a destroy would fail after one second of attempts
 			return nil, false, errors.Join(usedError(s.GPU, in), err)
 		}
 		if err := a.destroy(s.GPU, in, t); err != nil {
@@ -60,7 +60,7 @@ func (a *Agent) carve(job uint32, s offer.Spot, t *spent) (in *instance, reused 
 	return in, false, err
 }
 
-// create creates an instance: it writes an intent into the ledger, calls the driver, and settles the intent. The caller
+// create creates an instance. It writes an intent into the ledger, calls the driver, and settles the intent. The caller
 // holds the card's hardware lock.
 func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	c := a.cards[s.GPU]
@@ -81,9 +81,8 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	}
 	failpoint.Hit(failpoint.Created)
 	in := &instance{Instance: c.record(s.Placement, made.GI, made.UUID), cis: made.CIs}
-	// The driver makes the capability files of a new instance readable by all users. A process
-	// may open these files before Make has restricted them to root. The agent finds such
-	// processes before it grants the lease.
+	// The driver makes the capability files of a new instance readable by all users. A process may open these files
+	// before Make restricts them to root. The agent looks for such processes before it grants the lease.
 	closed := a.caps.Make(c.Minor, made)
 	if err := a.ledger.Created(intent, in.Instance); err != nil {
 		return nil, err
@@ -98,8 +97,8 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	return in, nil
 }
 
-// cleanUp settles the intent of a failed create, which can leave a GPU instance behind. The intent must stay until that
-// instance is destroyed. If the driver does not destroy an instance, the instance becomes stuck.
+// cleanUp settles the intent of a failed create, which may have left a GPU instance. The intent must remain in the
+// ledger until this instance is destroyed. If the driver does not destroy the instance, cleanUp records it as stuck.
 func (a *Agent) cleanUp(intent int64, s offer.Spot) error {
 	c := a.cards[s.GPU]
 	pl := c.Model.Placements[s.Placement]
@@ -124,8 +123,8 @@ func (a *Agent) cleanUp(intent int64, s offer.Spot) error {
 	return err
 }
 
-// leftover returns the instance that a failed create left at a placement, or nil if there is none. It ignores foreign
-// instances.
+// leftover returns the instance that a failed create left at a placement, or nil if it left none. Foreign instances are
+// ignored.
 func (a *Agent) leftover(g int, profile string, start int) (*gpu.Instance, error) {
 	found, err := a.hw.Instances(g)
 	if err != nil {
@@ -141,9 +140,9 @@ func (a *Agent) leftover(g int, profile string, start int) (*gpu.Instance, error
 	return nil, nil
 }
 
-// destroy destroys an idle instance: it writes an intent into the ledger, calls the driver, and settles the intent. If
-// the driver does not destroy the instance, the instance becomes stuck, and its units are not offered until it can be
-// destroyed. The caller holds the card's hardware lock.
+// destroy destroys an idle instance. It writes an intent into the ledger, calls the driver, and settles the intent. If
+// the driver does not destroy the instance, the instance is recorded as stuck, and its units are not offered until it
+// can be destroyed. The caller holds the card's hardware lock.
 func (a *Agent) destroy(g int, in *instance, t *spent) error {
 	c := a.cards[g]
 	if in.Job != 0 {

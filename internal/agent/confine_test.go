@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// TestConfine checks the device list and the lease files if Slurm uses a devices cgroup. The device
-// list must contain all devices that need a lease, and each lease file must contain the devices of
-// its lease.
+// TestConfine checks the device list and the lease files if Slurm uses a devices cgroup. The device list must contain
+// all devices that require a lease, and each lease file must contain the devices of its lease.
 func TestConfine(t *testing.T) {
 	w := newWorld(t, 2)
 	w.fake.SetConfig("TaskPlugin", "task/cgroup")
@@ -21,7 +20,7 @@ func TestConfine(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
-	// Each of the two GPUs has 15 GPU instances with their first compute instances.
+	// Each of the two GPUs has 15 GPU instances, each with its first compute instance.
 	if len(lines) != 3+2*2*15 || lines[0] != "caelum-devices 1" || lines[1] != "cgroup /sys/fs/cgroup" ||
 		lines[2] != "device 60:3" ||
 		lines[len(lines)-1] != "end" {

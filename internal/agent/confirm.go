@@ -1,10 +1,9 @@
 package agent
 
-// confirm reports whether an idle instance is still on its GPU, unchanged since the agent created the instance. An
-// administrator can remove an instance with `nvidia-smi mig -dci` and `-dgi`. If only the compute instance was removed,
-// confirm destroys the GPU instance. If the GPU instance was removed too, confirm removes the instance from the ledger
-// and leaves the GPU unchanged, because another instance may now have the same id. The caller holds the card's hardware
-// lock.
+// confirm reports whether an idle instance is still on its GPU, unchanged since the agent created it. An administrator
+// can remove an instance with `nvidia-smi mig -dci` and `-dgi`. If only the compute instance was removed, confirm
+// destroys the GPU instance. If the GPU instance was removed too, confirm removes the instance from the ledger and does
+// not change the GPU, because another instance may have the same id now. The caller holds the card's hardware lock.
 func (a *Agent) confirm(g int, in *instance, t *spent) (bool, error) {
 	made := a.hwOf(in)
 	exists, err := a.hw.Exists(g, made)

@@ -12,7 +12,7 @@ import (
 	"caelum/internal/gpu"
 )
 
-// removals contains the ways to remove an idle instance without the agent.
+// removals contains the ways in which another program can remove an idle instance.
 var removals = map[string]func(w *world, in gpu.Instance){
 	"both": func(w *world, in gpu.Instance) { w.node.Emulator(w.t, "destroy", "0", fmt.Sprint(in.GI)) },
 	"its compute instance": func(w *world, in gpu.Instance) {
@@ -42,8 +42,8 @@ func (w *world) removeCI(id int) {
 	}
 }
 
-// TestIdleInstanceRemoved checks that an idle instance that was removed without the agent is not leased. The job gets a
-// slice that exists.
+// TestIdleInstanceRemoved checks that an idle instance that another program has removed is not leased. The job must get
+// a slice that exists.
 func TestIdleInstanceRemoved(t *testing.T) {
 	for name, remove := range removals {
 		t.Run(name, func(t *testing.T) {
@@ -68,8 +68,8 @@ func TestIdleInstanceRemoved(t *testing.T) {
 	}
 }
 
-// TestLeasedInstanceRemoved checks that no capability file of a leased instance remains after its job has ended, if the
-// instance was removed without the agent.
+// TestLeasedInstanceRemoved checks a leased instance that another program has removed. When its job has ended, none of
+// its capability files may remain.
 func TestLeasedInstanceRemoved(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")
@@ -80,7 +80,7 @@ func TestLeasedInstanceRemoved(t *testing.T) {
 	w.node.Emulator(t, "check")
 }
 
-// instance returns the instance with this UUID, as the driver lists it.
+// instance returns the instance with this UUID from the driver's list.
 func (w *world) instance(uuid string) gpu.Instance {
 	w.t.Helper()
 	found, err := w.node.Instances(0)

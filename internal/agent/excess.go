@@ -10,20 +10,20 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// After `scontrol reconfigure` or its own restart, slurmctld 22.05.8 counts the count-only GRES of a multi-node job
-// wrongly if the type's count in slurm.conf is 0: on each node of the job, slurmctld counts the job once for every node
-// of the job. When the job ends, slurmctld subtracts the job's allocation once, and the rest remains in GresUsed. This
-// rest is the excess. If the published totals did not include the excess, slurmctld would see that many fewer free
-// slices. No update of the node clears an excess, `scontrol reconfigure` clears it only sometimes, and a restart of
-// slurmctld always does.
+// slurmctld 22.05.8 may count slices as used that no job holds. It does so after `scontrol reconfigure` or its own
+// restart for the count-only GRES of a job on several nodes, if the count of the type in slurm.conf is 0. On each node
+// of the job, slurmctld then counts the job once for every node of the job. When the job ends, slurmctld subtracts the
+// job's allocation only once, and the rest remains in GresUsed. This rest is the excess. If the published totals did
+// not include the excess, slurmctld would have too few free slices. No update of the node clears an excess. A restart
+// of slurmctld always clears it, and `scontrol reconfigure` sometimes does.
 //
-// The agent computes the excess as GresUsed minus the allocations of the jobs that run here, both as slurmctld shows
-// them. The agent does not use the leases, because slurmctld also counts slices for jobs that hold no slices
+// The agent computes the excess as GresUsed minus the allocations of the jobs that run on the node, both as slurmctld
+// shows them. The leases are not suitable for this, because slurmctld also counts slices for jobs that hold no slices
 // (--exclusive jobs, jobs without GPU slots). With or without an excess, the totals never exceed the sum of the used
-// and the offered slices. The excess must not contain the allocation of a job, because this allocation becomes free
-// when the job ends, and no epilog publishes for a job without GPU slots.
+// and the offered slices. The excess must not contain the allocation of a job. This allocation becomes free when the
+// job ends, and if the job has no GPU slots, no epilog publishes new totals.
 
-// allocation holds the gres/mig of this node that slurmctld has allocated to one run of a job.
+// allocation contains the gres/mig on this node that slurmctld has allocated to one run of a job.
 type allocation struct {
 	restarts int            // the job's restart count, which identifies the run
 	counts   map[string]int // by profile
@@ -31,9 +31,9 @@ type allocation struct {
 }
 
 // findExcess compares slurmctld's used counts with its allocations to the jobs on this node, and stores the excess. The
-// node was read before the jobs. A job that started between the two readings makes the excess too small until the next
-// pass. A job that ended between them would make the excess too large. Therefore an increase of the excess counts only
-// if a second reading of the node confirms it.
+// node was read before the jobs. If a job started between the two readings, the excess is too small until the next
+// pass. If a job ended between them, the excess would be too large. Therefore, findExcess accepts an increase of the
+// excess only if a second reading of the node confirms it.
 func (p *publisher) findExcess(ctx context.Context, node slurm.Node) error {
 	p.mu.Lock()
 	here, held, before := slices.Collect(maps.Values(p.here)), p.slicesHeld(), p.status.excess
@@ -73,7 +73,7 @@ func (p *publisher) findExcess(ctx context.Context, node slurm.Node) error {
 	return nil
 }
 
-// beyond returns, by profile, the number by which the node's used counts exceed the given counts.
+// beyond returns, for each profile, the number by which the node's used count exceeds the given count.
 func beyond(node slurm.Node, counts map[string]int) map[string]int {
 	more := map[string]int{}
 	for profile, n := range node.GresUsed.Profiles() {
@@ -94,19 +94,19 @@ func within(part, all map[string]int) bool {
 	return true
 }
 
-// allocated returns, by profile, the total that slurmctld has allocated to the jobs that run here. known is false if
-// the allocation of any of these jobs is unknown.
+// allocated returns, for each profile, the number of slices that slurmctld has allocated to the jobs on this node.
+// known is false if the allocation of one of these jobs is unknown.
 func (p *publisher) allocated(ctx context.Context, here []slurm.Job) (sum map[string]int, known bool, err error) {
 	sum, known = map[string]int{}, true
 	for _, j := range here {
-		if !j.Holds() && j.State != "COMPLETING" { // a job state that this package does not know
+		if !j.Holds() && j.State != "COMPLETING" { // a job state that this package does not handle
 			known = false
 		}
 		if !j.Holds() || !asksForSlices(j) && !j.Exclusive && j.Problem == "" {
 			continue
 		}
-		// The allocation is not cached if the job started before this agent, or was
-		// requeued after its allocation was cached.
+		// The allocation is not in the cache if the job started before this agent, or was requeued after its allocation
+		// was cached.
 		if has, cached := p.allocations[j.ID]; !cached || has.restarts != j.Restarts {
 			job, err := p.ctl.Job(ctx, j.ID)
 			if err != nil && classOf(err) != unclear {
@@ -125,8 +125,8 @@ func (p *publisher) allocated(ctx context.Context, here []slurm.Job) (sum map[st
 
 // noteAllocation caches the allocation that slurmctld reports for a listed job. If the job's record is unclear,
 // noteAllocation uses the request instead, because slurmctld allocates exactly the requested slices to a job without
-// --exclusive. If the job has ended since it was listed, its allocation is unknown, because the used counts may still
-// contain it.
+// --exclusive. If the job has ended since it was listed, its allocation is unknown, because the used counts may or may
+// not contain it.
 func (p *publisher) noteAllocation(listed, job slurm.Job, err error) {
 	has := allocation{restarts: listed.Restarts}
 	switch {
@@ -143,8 +143,8 @@ func (p *publisher) noteAllocation(listed, job slurm.Job, err error) {
 	p.allocations[listed.ID] = has
 }
 
-// totals returns the count of each profile to publish: the used slices, including the excess, and the offers. short is
-// the part of the excess that is left out because the sum would exceed the node's total N.
+// totals returns the count of each profile to publish, which is the number of used slices, including the excess, plus
+// the number of offers. short is the part of the excess that does not fit into the node's total N.
 func (p *publisher) totals(node slurm.Node, offers map[string]int) (totals, short map[string]int) {
 	taken, extra := p.taken(node)
 	totals, short = maps.Clone(taken), map[string]int{}

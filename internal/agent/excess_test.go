@@ -19,7 +19,7 @@ func (w *world) excess() (excess, short map[string]int) {
 	return s.Excess, s.ExcessShort
 }
 
-// offersAre checks the number of free slices of a profile in slurmctld, and the node's total.
+// offersAre checks the number of free slices of a profile in slurmctld, and the total of the node.
 func (w *world) offersAre(when, profile string, n, total int) {
 	w.t.Helper()
 	if got := w.offers()[profile]; got != n {
@@ -30,8 +30,8 @@ func (w *world) offersAre(when, profile string, n, total int) {
 	}
 }
 
-// TestExcess checks that the agent offers the empty GPUs, and no more than these, if slurmctld counts a job on two
-// nodes twice while the job runs, and once after its end.
+// TestExcess checks a job on two nodes that slurmctld counts twice while it runs, and once after its end. The agent
+// must offer the empty GPUs, and no others.
 func TestExcess(t *testing.T) {
 	w := newWorld(t, 4)
 	id := w.submit(job(2, "7g.40gb:2"))
@@ -39,7 +39,7 @@ func TestExcess(t *testing.T) {
 	w.fake.Tick()
 	w.prologs.Wait()
 	w.fake.Recount(2)
-	for range 4 { // these jobs wait, so that the plan offers 7g.40gb
+	for range 4 { // because these jobs wait, the plan offers 7g.40gb
 		w.submit(job(1, "7g.40gb"))
 	}
 	w.publish()
@@ -102,7 +102,7 @@ func TestExcessClearedBeforeTheRaise(t *testing.T) {
 				}
 			})
 			w.publish()
-			if got := w.offers()["7g.40gb"]; got > 2 { // 0 if the pass had nothing to write
+			if got := w.offers()["7g.40gb"]; got > 2 { // 0 if the pass wrote nothing
 				t.Errorf("after the pass: %d of 7g.40gb offered on two GPUs", got)
 			}
 			w.publish()
@@ -131,8 +131,7 @@ func TestNoRoomForAnExcess(t *testing.T) {
 	}
 }
 
-// TestNoExcess checks that the agent does not count an allocation to a job that holds no slice as
-// excess.
+// TestNoExcess checks that the excess does not include the allocation of a job that holds no slice.
 func TestNoExcess(t *testing.T) {
 	exclusive := job(1, "2g.10gb")
 	exclusive.Exclusive = true
@@ -168,8 +167,8 @@ func TestNoExcess(t *testing.T) {
 	}
 }
 
-// TestEndOfAJobIsNoExcess checks that the agent detects no excess if a job ends after the pass has
-// read the node and before it reads the jobs.
+// TestEndOfAJobIsNoExcess checks that the agent detects no excess if a job ends after the pass has read the node and
+// before the pass reads the jobs.
 func TestEndOfAJobIsNoExcess(t *testing.T) {
 	w := newWorld(t, 1)
 	w.fake.Epilog(nil)

@@ -7,13 +7,13 @@ import (
 	"caelum/internal/slurm/slurmtest"
 )
 
-// The write that raises the counts adds the offers to the used counts that slurmctld showed before. If a used count
-// drops between the read and the write and no epilog publishes, slurmctld has more free slices than the agent can
-// carve. The same pass must detect this and withdraw the surplus.
+// The write that raises the counts adds the offers to the used counts that the pass has read. Suppose that a used count
+// decreases between the read and the write, and no epilog publishes. slurmctld then has more free slices than the agent
+// can carve. The same pass must detect this and withdraw the surplus.
 
-// TestJobComesAndGoesWithinARead checks a job with a slice and without a slot (srun --gres=mig:7g.40gb:1), whose epilog
-// does not call the agent. slurmctld counts this job when the pass reads the node, and the job has ended when the pass
-// reads the jobs.
+// TestJobComesAndGoesWithinARead checks a job with a slice and without a slot (srun --gres=mig:7g.40gb:1). The epilog
+// of such a job does not call the agent. slurmctld counts the job when the pass reads the node, and the job has ended
+// when the pass reads the jobs.
 func TestJobComesAndGoesWithinARead(t *testing.T) {
 	w := newWorld(t, 1)
 	w.fake.Epilog(nil)
@@ -49,7 +49,7 @@ func TestJobComesAndGoesWithinARead(t *testing.T) {
 	}
 }
 
-// TestReconfigureBeforeTheRaise runs `scontrol reconfigure` before the pass raises the counts. The command resets the
+// TestReconfigureBeforeTheRaise runs `scontrol reconfigure` before the pass raises the counts. This command resets the
 // used counts and closes all slices (22.05).
 func TestReconfigureBeforeTheRaise(t *testing.T) {
 	w := newWorld(t, 1)
@@ -57,7 +57,7 @@ func TestReconfigureBeforeTheRaise(t *testing.T) {
 	w.publish()
 	w.fake.Tick()
 	w.prologs.Wait()
-	// The waiting jobs make the pass raise 3g.20gb from 1 (1 used) to 2.
+	// Because these jobs wait, the pass raises 3g.20gb from 1 (1 used) to 2.
 	for range 2 {
 		w.submit(job(1, "3g.20gb"))
 	}

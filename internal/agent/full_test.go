@@ -15,7 +15,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// small mounts a file system of this size on a directory. It returns functions that fill the file system and free space
+// small mounts a file system of the given size on a directory. fill fills the file system, and room frees the space
 // again.
 func small(t *testing.T, dir, size string) (fill, room func()) {
 	t.Helper()
@@ -51,7 +51,7 @@ func small(t *testing.T, dir, size string) (fill, room func()) {
 	}
 }
 
-// starting returns a world and a function that runs a job's prolog.
+// starting returns a world, and a function that runs the prolog of a job.
 func starting(t *testing.T) (*world, func(slurm.Job) (*api.Lease, error)) {
 	w := newWorld(t, 1)
 	w.fake.Prolog(nil)
@@ -64,7 +64,7 @@ func starting(t *testing.T) (*world, func(slurm.Job) (*api.Lease, error)) {
 	}
 }
 
-// notNow checks that the error asks the plugin to repeat the call, and that its text contains parts.
+// notNow checks that the error asks the plugin to repeat the call, and that its text contains the given parts.
 func notNow(t *testing.T, err error, parts ...string) {
 	t.Helper()
 	if code := api.CodeOf(err); err == nil || code != 503 {
@@ -78,8 +78,8 @@ func notNow(t *testing.T, err error, parts ...string) {
 	}
 }
 
-// whole checks that no instance is foreign or stuck, that the emulator finds no inconsistency, and that no intent is
-// left.
+// whole checks that no instance is foreign or stuck, that the emulator finds no inconsistency, and that the ledger
+// contains no intents.
 func (w *world) whole() {
 	w.t.Helper()
 	if err := w.agent.compareGPUs(); err != nil {
@@ -97,9 +97,9 @@ func (w *world) whole() {
 	}
 }
 
-// TestStateDirectoryFull checks that the agent asks prolog and epilog to repeat their calls while the state directory
-// is full, and names the directory in the message. The job is not requeued and does not fail. The job starts when
-// there is free space.
+// TestStateDirectoryFull checks that the agent asks the prolog and the epilog to repeat their calls while the state
+// directory is full. The error must contain the path of the directory. The job must be neither requeued nor failed, and
+// must start when there is free space.
 func TestStateDirectoryFull(t *testing.T) {
 	w, prolog := starting(t)
 	w.stop()
@@ -126,7 +126,7 @@ func TestStateDirectoryFull(t *testing.T) {
 	if l, err := w.agent.Job(context.Background(), first); err != nil || len(l.Slices) != 1 {
 		t.Errorf("a lease that could not be released is %+v, %v", l, err)
 	}
-	// An agent that starts while the disk is full keeps the leases.
+	// An agent that starts while the disk is full must keep the leases.
 	w.stop()
 	w.start()
 	if l, err := w.agent.Job(context.Background(), first); err != nil || len(l.Slices) != 1 {
@@ -150,7 +150,7 @@ func TestStateDirectoryFull(t *testing.T) {
 	}
 }
 
-// filled fills the disk and the free pages in SQLite's files.
+// filled fills the disk, and also the free pages in SQLite's files.
 func (w *world) filled(fill func()) {
 	w.t.Helper()
 	fill()
@@ -175,9 +175,8 @@ func (h afterCreate) Create(g int, profile string, start int) (gpu.Instance, err
 	return in, err
 }
 
-// TestDiskFullDuringCreate checks that a job gets its slice if the disk becomes full while the driver creates the
-// instance, so that the instance exists and the agent cannot write it into the ledger. The job starts when there is
-// free space.
+// TestDiskFullDuringCreate checks a disk that becomes full while the driver creates an instance. The instance then
+// exists, but the agent cannot write it into the ledger. The job must get its slice and start when there is free space.
 func TestDiskFullDuringCreate(t *testing.T) {
 	w, prolog := starting(t)
 	w.stop()
@@ -200,7 +199,7 @@ func TestDiskFullDuringCreate(t *testing.T) {
 	w.whole()
 }
 
-// TestRunDirectoryFull checks that the agent keeps the lease while the run directory is full, and asks the prolog to
+// TestRunDirectoryFull checks that the agent keeps the lease while the run directory is full. It must ask the prolog to
 // repeat its call until the lease file can be written.
 func TestRunDirectoryFull(t *testing.T) {
 	w, prolog := starting(t)

@@ -19,7 +19,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// leaseForm matches the lease file of docs/internals.md.
+// leaseForm matches a lease file as described in docs/internals.md.
 var leaseForm = regexp.MustCompile(
 	`^caelum-lease 1\njob ([1-9]\d*)\nrestart (\d|[1-9]\d+)\nuid (\d|[1-9]\d+)\nindex (absolute|relative)\n` +
 		`(error [^\x00-\x1f\x7f]+\n|(slot (\d|[1-9]\d+) (-|MIG-[0-9A-Za-z/-]+)\n)+(device \d+:\d+\n)*)end\n$`,
@@ -47,8 +47,8 @@ var agentCalls = []struct {
 }
 
 // FuzzAgent sends arbitrary requests of root and of users to the socket of a complete agent, with emulated GPUs and a
-// slurmctld in memory. Requests of users change nothing. After any request of root, the agent still runs, its lease
-// files are readable, and no two jobs hold the same slice.
+// slurmctld in memory. Requests of users must change nothing. After any request of root, the agent must still run, its
+// lease files must be readable, and no two jobs may hold the same slice.
 func FuzzAgent(f *testing.F) {
 	if os.Getuid() != 0 {
 		f.Skip("needs root to be another user")
@@ -96,8 +96,7 @@ func FuzzAgent(f *testing.F) {
 	})
 }
 
-// checkAnswers checks that every answer is valid JSON, and that no answer reports an internal error
-// of the agent.
+// checkAnswers checks that every answer is valid JSON, and that no answer is an internal error of the agent.
 func checkAnswers(t *testing.T, raw []byte) {
 	answers, err := apitest.Answers(raw)
 	if err != nil {
@@ -111,7 +110,7 @@ func checkAnswers(t *testing.T, raw []byte) {
 }
 
 // newBusyWorld returns a world with jobs in every state. Job 1 has its lease. Jobs 2 and 3 run without a lease. Job 4
-// waits for a free slice, and slurmctld has forgotten job 5.
+// waits for a free slice. Job 5 is unknown to slurmctld.
 func newBusyWorld(f *testing.F) *world {
 	w := newWorld(f, 1)
 	for range 2 {
@@ -133,8 +132,8 @@ func newBusyWorld(f *testing.F) *world {
 	return w
 }
 
-// serve serves the agent's socket. It returns the path of the socket, and a function that returns the lines that the
-// server has logged since the last call.
+// serve serves the agent's socket. It returns the path of the socket, and a function that returns the new lines in the
+// server's log since its last call.
 func (w *world) serve(f *testing.F) (socket string, errs func() string) {
 	dir, err := os.MkdirTemp("", "agent")
 	if err != nil {
@@ -161,8 +160,8 @@ func (w *world) serve(f *testing.F) (socket string, errs func() string) {
 	}
 }
 
-// reset restores the initial leases, in which only job 1 has a lease, so that the result of a
-// request does not depend on earlier requests.
+// reset restores the initial leases, where only job 1 has a lease, so that the result of a request does not depend on
+// earlier requests.
 func (w *world) reset(t *testing.T) {
 	leases, err := w.agent.ledger.Leases()
 	if err != nil {
@@ -184,15 +183,15 @@ func (w *world) reset(t *testing.T) {
 	}
 }
 
-// everything returns a text with all state that a call could change: the agent's status, its lease
-// files, the GPU's instances, and the number of writes into slurmctld.
+// everything returns all state that a call could change, as text: the agent's status, its lease files, the GPU's
+// instances, and the number of writes to slurmctld.
 func (w *world) everything(t *testing.T) string {
 	var b strings.Builder
 	status, err := w.agent.Status(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	status.PublishedAt = 0 // the agent can start a pass at any time
+	status.PublishedAt = 0 // excluded, because the agent can start a pass at any time
 	text, _ := json.Marshal(status)
 	b.Write(text)
 	files := w.leaseFiles(t)
@@ -224,8 +223,8 @@ func (w *world) leaseFiles(t *testing.T) map[string]string {
 	return all
 }
 
-// checkHolds checks that every lease has a file in the form that the plugin accepts, and that no two jobs hold the same
-// or overlapping slices.
+// checkHolds checks that every lease has a lease file that the plugin accepts, and that no two jobs hold the same or
+// overlapping slices.
 func (w *world) checkHolds(t *testing.T) {
 	leases, err := w.agent.ledger.Leases()
 	if err != nil {

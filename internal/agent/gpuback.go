@@ -8,15 +8,15 @@ import (
 	"caelum/internal/gpu"
 )
 
-// discoverTimeout limits the time for which a comparison waits for a GPU that was not usable,
-// because driver calls to it may hang.
+// discoverTimeout limits the time for which a comparison waits for a GPU that was not usable, because driver calls for
+// such a GPU may hang.
 const discoverTimeout = time.Second
 
-// takeBack manages a lost GPU again as soon as the driver can reach it. If the GPU already had a problem when the agent
-// started, or if another GPU now has the same index, the agent does not know the slots and profiles of the GPU. In
-// these cases the agent exits, and systemd restarts it. The caller holds the card's hardware lock.
+// takeBack manages a lost GPU again when the driver can reach it. In two cases, the agent does not know the slots and
+// profiles of the GPU: the GPU already had a problem when the agent started, or another GPU now has the same index. The
+// agent then exits, and systemd restarts it. The caller holds the card's hardware lock.
 func (a *Agent) takeBack(g int, c *card) error {
-	patience := time.Duration(0) // an earlier call has already waited for the discovery in progress
+	patience := time.Duration(0) // 0 if an earlier call has already waited for the running discovery
 	if c.asked == nil {
 		patience = discoverTimeout
 		c.asked = make(chan gpu.GPU, 1)
@@ -27,7 +27,7 @@ func (a *Agent) takeBack(g int, c *card) error {
 	case found = <-c.asked:
 		c.asked = nil
 	case <-time.After(patience):
-		return nil // the next comparison reads the answer
+		return nil // the next comparison will receive the result
 	}
 	if found.Problem != "" {
 		return nil

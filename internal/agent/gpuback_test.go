@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// shown returns the problem of a GPU in the status.
+// shown returns the problem of a GPU according to the status.
 func (w *world) shown(g int) string {
 	w.t.Helper()
 	status, err := w.agent.Status(context.Background())
@@ -16,8 +16,8 @@ func (w *world) shown(g int) string {
 	return status.GPUs[g].Problem
 }
 
-// TestGPUComesBack checks that the agent manages a lost GPU again, without a restart, when the GPU is back. An instance
-// that no longer exists on the GPU is removed from the ledger.
+// TestGPUComesBack checks that the agent manages a lost GPU again, without a restart, when the GPU is available again.
+// An instance that no longer exists on the GPU must be removed from the ledger.
 func TestGPUComesBack(t *testing.T) {
 	w := newWorld(t, 1)
 	first := w.startNow("1g.5gb:1")
@@ -39,7 +39,7 @@ func TestGPUComesBack(t *testing.T) {
 	}
 
 	w.node.Emulator(t, "find", "0")
-	w.node.Emulator(t, "destroy", "0", fmt.Sprint(in.GI)) // by the reset of the GPU
+	w.node.Emulator(t, "destroy", "0", fmt.Sprint(in.GI)) // as a reset of the GPU does
 	if err := w.agent.compareGPUs(); err != nil || w.shown(0) != "" {
 		t.Fatalf("the GPU is back: %v, %q", err, w.shown(0))
 	}
@@ -49,8 +49,8 @@ func TestGPUComesBack(t *testing.T) {
 	}
 }
 
-// TestGPUBecomesUsable checks that the agent restarts once if a GPU that was not usable at the start of the agent
-// becomes usable.
+// TestGPUBecomesUsable checks that the agent restarts once when a GPU becomes usable that was not usable at the agent's
+// start.
 func TestGPUBecomesUsable(t *testing.T) {
 	w := newWorld(t, 2)
 	w.stop()

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// preparePending returns the job's pending lease, with spots. It uses the pending lease that was recorded when
-// slurmctld's jobs were last read. If there is no such lease, preparePending takes the spots from the offers in force.
-// If the slices are not among the offers, a pass tries to find free spots. preparePending returns nil if there are no
-// free spots, and api.NotNow if the pass failed before it found free spots.
+// preparePending returns the job's pending lease with spots. It uses the pending lease that was recorded when
+// slurmctld's jobs were last read. If there is none, preparePending uses spots of the current offers. If the current
+// offers do not include the slices, it runs a pass to find free spots. It returns nil if there are no free spots, and
+// api.NotNow if the pass failed before it found free spots.
 func (a *Agent) preparePending(ctx context.Context, id uint32, wants []offer.Want, s *spent) (*pendingLease, error) {
 	a.mu.Lock()
 	pr := a.pending[id]
@@ -39,13 +39,13 @@ func (a *Agent) preparePending(ctx context.Context, id uint32, wants []offer.Wan
 	switch {
 	case pr.spots != nil:
 		return pr, nil
-	case err != nil: // including errBusy, if the pass ended before it had found free spots
+	case err != nil: // includes errBusy, if the pass ended before it found free spots
 		return nil, api.NotNow(err.Error())
 	}
 	return nil, nil
 }
 
-// carveAll carves every slice of a pending lease. If one slice cannot be carved, the slices that were already carved
+// carveAll carves all slices of a pending lease. If one of them cannot be carved, the slices that were already carved
 // remain as idle instances.
 func (a *Agent) carveAll(
 	id uint32,
@@ -74,8 +74,8 @@ func (a *Agent) carveAll(
 		at = append(at, placed{s.GPU, in})
 		created = created || !reused
 	}
-	// The files have belonged to root since the instance was released or created. A descriptor that is found now was
-	// therefore opened earlier.
+	// The files have belonged to root since the instance was released or created. If a process has a file open now, it
+	// must have opened the file before that.
 	if used, err := a.setAsideBeforeGrant(at, created, search); len(used) > 0 || err != nil {
 		for _, u := range used {
 			err = errors.Join(usedError(u.gpu, u.in), err)
@@ -85,8 +85,8 @@ func (a *Agent) carveAll(
 	return all, held, nil
 }
 
-// grant writes the lease: first the owners of the device files, then the ledger, then the lease file. In this order, a
-// visible lease is always complete.
+// grant writes the lease. It first changes the owners of the device files, then writes the ledger, and then writes the
+// lease file. A visible lease is therefore always complete.
 func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
 	for k, in := range held {
 		if err := a.caps.Open(a.cards[lease.Slices[k].GPU].Minor, a.hwOf(in), lease.UID); err != nil {
@@ -124,8 +124,8 @@ func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
 	return lease, nil
 }
 
-// refuse grants a lease without slices and writes the reason into the lease file. At task_init, the
-// plugin reads the reason, and the job fails with it. The node is not drained.
+// refuse grants a lease without slices, and writes the reason into the lease file. At task_init, the plugin reads the
+// reason, and the job fails with this reason. The node is not drained.
 func (a *Agent) refuse(lease api.Lease, reason string) (api.Lease, error) {
 	lease.Error = reason
 	a.log.WithField("job", lease.Job).Warn("no slice: " + reason)

@@ -17,10 +17,10 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// write sets the node's gres/mig counts and the agent's text in the node's Extra field. Profiles without a total get 0,
-// and the GRES type named closed gets the rest of the constant total. If slurmctld already shows the same counts and
-// text, write sends no update. It logs every update together with the published plan, so that the log can be checked
-// later. wrote is true if an update was sent, even if it failed.
+// write sets the node's gres/mig counts and the agent's text in the node's Extra field. A profile without a total gets
+// the count 0, and the GRES type closed gets the rest of the constant total. If slurmctld already shows these counts
+// and this text, write sends no update. It logs every update together with the published plan, so that the log can be
+// checked later. wrote is true if an update was sent, even if the update failed.
 func (p *publisher) write(
 	ctx context.Context,
 	phase string,
@@ -60,21 +60,21 @@ func (p *publisher) write(
 	return true, nil
 }
 
-// fresh is the maximum age of node data that a write may use without reading the node again. A
-// restart of slurmctld takes longer than this.
+// fresh is the maximum age of node data that a write may use without reading the node again. slurmctld cannot restart
+// within this time.
 const fresh = 250 * time.Millisecond
 
-// errOutdated ends a pass whose counts would no longer match those of slurmctld.
+// errOutdated ends a pass whose counts may differ from those of slurmctld.
 var errOutdated = errors.New(
 	"slurmctld's counts of this node changed during the pass, for example because slurmctld restarted",
 )
 
-// unchanged returns errOutdated if the node has changed since it was read. If the node was not read within the time
-// fresh, unchanged reads the node again. A restarted slurmctld has lost the used counts, and slurmd has not yet
-// registered. A write based on older data would therefore offer slices that are not free, to jobs that would get no
-// slots. If slurmctld stops while a Slurm command reads the node, the command takes up to 9 s and then succeeds,
-// because it requests the partitions last (22.05.8). The second reading may therefore return old data too, but the
-// third reading does not.
+// unchanged returns errOutdated if the node has changed since it was read. If the node was read longer ago than fresh,
+// unchanged reads the node again. The check is necessary because slurmctld may have restarted. It has then lost the
+// used counts, and slurmd has not yet registered. A write based on older data would offer slices that are not free, to
+// jobs that would get no slots. If slurmctld stops while a Slurm command reads the node, the command takes up to 9 s
+// and then succeeds, because it requests the partitions last (22.05.8). The second reading may therefore return old
+// data too, but a third reading returns current data.
 func (p *publisher) unchanged(ctx context.Context, node slurm.Node) error {
 	last := node
 	for range 2 {
@@ -92,7 +92,7 @@ func (p *publisher) unchanged(ctx context.Context, node slurm.Node) error {
 	return nil
 }
 
-// lowers reports whether a write of these totals withdraws an offer.
+// lowers reports whether a write of these totals withdraws offers.
 func lowers(node slurm.Node, low map[string]int) bool {
 	for profile, total := range node.Gres.Profiles() {
 		if profile != slurm.ClosedType && low[profile] < total {
@@ -102,8 +102,8 @@ func lowers(node slurm.Node, low map[string]int) bool {
 	return false
 }
 
-// sameCounts reports whether two lists have the same entries, in any order. If slurm.conf does not contain a type,
-// slurmctld lists it after closed, regardless of its position in the update (22.05.8).
+// sameCounts reports whether two lists have the same entries, regardless of their order. slurmctld lists a type that
+// slurm.conf does not contain after closed, regardless of the type's position in the update (22.05.8).
 func sameCounts(x, y slurm.GRESList) bool {
 	order := func(a, b slurm.GRES) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Count, b.Count))
@@ -111,11 +111,12 @@ func sameCounts(x, y slurm.GRESList) bool {
 	return slices.Equal(slices.SortedFunc(slices.Values(x), order), slices.SortedFunc(slices.Values(y), order))
 }
 
-// taken returns the counts to which the offers are added: by profile, the slices that slurmctld counts as used, limited
-// to the slices that jobs hold or will hold. slurmctld allocates every offered slice to an --exclusive job, and the
-// requested slices to a job that gets no lease. If taken included all of these slices, they would be free in addition
-// to the offers from the end of the job until its epilog publishes. A total below the used count is always safe. extra
-// is the part of the excess that exceeds taken.
+// taken returns the counts to which the offers are added. For each profile, this is the number of slices that slurmctld
+// counts as used, but at most the number of slices that jobs hold or will hold. slurmctld counts more slices in two
+// cases: it allocates every offered slice to an --exclusive job, and the requested slices to a job that gets no lease.
+// If taken included these additional slices, they would be free in addition to the offers after the end of the job,
+// until the job's epilog publishes. A total below the used count is always safe. extra is the part of the excess that
+// is not included in taken.
 func (p *publisher) taken(node slurm.Node) (taken, extra map[string]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,7 +131,7 @@ func (p *publisher) taken(node slurm.Node) (taken, extra map[string]int) {
 	return taken, extra
 }
 
-// exceeds reports whether slurmctld shows more free slices of any profile than the plan offers.
+// exceeds reports whether slurmctld shows more free slices of a profile than the plan offers.
 func exceeds(node slurm.Node, offers map[string]int) bool {
 	used := node.GresUsed.Profiles()
 	for profile, total := range node.Gres.Profiles() {
@@ -142,8 +143,8 @@ func exceeds(node slurm.Node, offers map[string]int) bool {
 }
 
 // gresLine returns the node's complete GRES list with new counts of gres/mig. An update replaces the whole list, so
-// gresLine copies the node's other GRES unchanged. profiles are the node's own profiles. ok is false if the counts
-// exceed the node's total.
+// gresLine copies the node's other GRES unchanged. profiles contains the node's own profiles. ok is false if the counts
+// exceed the total of the node.
 func gresLine(
 	node slurm.Node, profiles []string, total int, totals map[string]int,
 ) (line slurm.GRESList, ok bool) {
@@ -171,7 +172,7 @@ func gresLine(
 	return append(line, slurm.GRES{Name: "mig", Type: slurm.ClosedType, Count: max(rest, 0)}), rest >= 0
 }
 
-// planFields returns the log fields of a plan: the busy and the offered placements of each GPU.
+// planFields returns a plan as log fields: the busy and the offered placements of each GPU.
 func (p *publisher) planFields(d nodePlan) []map[string]string {
 	var all []map[string]string
 	for i, g := range d.gpus {

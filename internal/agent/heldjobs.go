@@ -11,15 +11,15 @@ import (
 	"slices"
 )
 
-// releaseHeld releases the held jobs whose slices are offered. served lists the jobs for which this node offers all
-// slices that the plan gives the jobs on this node. A job that also needs other nodes is released when enough nodes
-// offer its slices.
+// releaseHeld releases held jobs whose slices are offered. served contains the jobs for which this node offers all
+// slices that the plan assigns to the jobs on this node. A job that also needs other nodes is released when enough
+// nodes offer its slices.
 func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, served []uint32) {
 	for _, w := range waiting {
 		log := p.log.WithField("job", w.ID)
 		if w.Priority > 0 && tags.Has(w.AdminComment, tags.Held) {
-			// An administrator has released the job, or an agent released the job and stopped before it could replace
-			// the tag.
+			// There are two possible reasons: an administrator has released the job, or an agent released the job and
+			// stopped before it could replace the tag.
 			comment := tags.Replace(w.AdminComment, tags.Held, tags.Released)
 			if err := p.ctl.SetAdminComment(ctx, w.ID, comment); err != nil {
 				log.WithError(err).Warn("couldn't record that a held job is released")
@@ -35,9 +35,8 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 		} else if !ok {
 			continue
 		}
-		// The job is released before its tag is replaced. If the agent crashes between the
-		// two steps, the next pass replaces the tag. While a job has the tag,
-		// job_submit.lua does not let users hold the job.
+		// The job is released before its tag is replaced. If the agent crashes between these steps, the next pass
+		// replaces the tag. While a job has the tag, job_submit.lua does not allow users to hold the job.
 		err := p.ctl.Release(ctx, w.ID)
 		failpoint.Hit(failpoint.HeldReleased)
 		if err == nil {
@@ -52,13 +51,14 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 	}
 }
 
-// holdStray holds each component of a het job that can start while another component of the same job cannot, because
-// slurmctld would keep nodes for the component (plan.Stray). The component gets the tag of held jobs, and releaseHeld
+// holdStray holds each component of a het job that can start although another component cannot. Otherwise, slurmctld
+// would reserve nodes for the component (plan.Stray). The component gets the tag of held jobs, so that releaseHeld
 // releases it like any other held job. Only the agent of the first node in the plan calls holdStray.
 func (p *publisher) holdStray(ctx context.Context, snapshot plan.Snapshot) {
 	for _, w := range plan.Stray(snapshot) {
 		log := p.log.WithField("job", w.ID)
-		// The job is held before it gets the tag, because a job with the tag and a nonzero priority counts as released.
+		// The job is held before it gets the tag, because a job with the tag and a nonzero priority is treated as
+		// released.
 		err := p.ctl.Hold(ctx, w.ID)
 		if err == nil {
 			err = p.ctl.SetAdminComment(ctx, w.ID, tags.Replace(w.AdminComment, tags.Released, tags.Held))
@@ -73,10 +73,10 @@ func (p *publisher) holdStray(ctx context.Context, snapshot plan.Snapshot) {
 	}
 }
 
-// onOffer reports whether enough nodes now offer the slices that the job requests.
+// onOffer reports whether enough nodes offer the slices that the job requests.
 func (p *publisher) onOffer(ctx context.Context, w slurm.Waiting) (bool, error) {
 	if w.NumNodes <= 1 && len(w.ReqNodes) <= 1 {
-		return true, nil // this node offers the job's slices
+		return true, nil // this node already offers the job's slices
 	}
 	nodes, err := p.ctl.Nodes(ctx)
 	if err != nil {
@@ -91,7 +91,7 @@ func (p *publisher) onOffer(ctx context.Context, w slurm.Waiting) (bool, error) 
 	return ready >= max(w.NumNodes, len(w.ReqNodes)), nil
 }
 
-// assignProfile sets the profile of requeued jobs without a profile.
+// assignProfile sets the profile of each requeued job that has no profile.
 func (p *publisher) assignProfile(ctx context.Context, waiting []slurm.Waiting) {
 	for i := range waiting {
 		w := &waiting[i]

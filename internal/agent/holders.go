@@ -9,27 +9,27 @@ import (
 	"caelum/internal/gpu"
 )
 
-// A process that has a capability file open can use every later instance with the same GPU instance id, because the
-// driver checks the descriptor's device number, which follows from the GPU and the GPU instance id. The agent scans for
-// such processes when it releases the instance and before it leases the instance again. During this time the files
-// belong to root, so no user process can open them between the scan and the lease. The agent ends the processes that
-// belong to the instance's last user (see config.Config.Foreign). While other processes hold the instance open, the
-// instance is set aside.
+// A process that has a capability file open can use every later instance with the same GPU instance id. The reason is
+// that the driver checks the device number of the open file, which depends only on the GPU and the GPU instance id. The
+// agent looks for such processes when it releases an instance, and before it leases the instance again. Between these
+// times, the files belong to root, so no user process can open them. The agent ends the processes that belong to the
+// instance's last user (see config.Config.Foreign). While other processes have the files open, the instance is set
+// aside.
 
-// minorsOf identifies the capabilities of a GPU instance id. Every instance with this id has the same capabilities.
+// minorsOf identifies the capabilities of a GPU instance id. All instances with this id have the same capabilities.
 type minorsOf struct {
 	gpu string // UUID
 	gi  int
 }
 
-// placed is an instance with the index of its GPU.
+// placed is an instance and the index of its GPU.
 type placed struct {
 	gpu int
 	in  *instance
 }
 
 // holders returns, for each instance, the processes that have its capability files open. It scans /proc once. The
-// caller must have closed the files to users.
+// caller must already have made the files inaccessible to users.
 func (a *Agent) holders(all []placed) (map[*instance][]gpu.Process, error) {
 	if len(all) == 0 {
 		return nil, nil
@@ -49,8 +49,8 @@ func (a *Agent) holders(all []placed) (map[*instance][]gpu.Process, error) {
 	return a.holdersIn(held, all)
 }
 
-// ignoreNoCapabilities returns nil for the error of a kernel without capability devices, because no process can hold
-// such a device open there. It returns any other error unchanged.
+// ignoreNoCapabilities returns nil for the error of a kernel without capability devices, because no process can have
+// such a device open. It returns any other error unchanged.
 func ignoreNoCapabilities(err error) error {
 	if errors.Is(err, gpu.ErrNoCapabilities) {
 		return nil
@@ -68,7 +68,7 @@ func (a *Agent) scan(wanted []gpu.Device) (gpu.Held, error) {
 	return held, err
 }
 
-// holdersIn returns, for each instance, the processes of a scan that have its capability files open.
+// holdersIn returns, for each instance, the processes in the result of a scan that have its capability files open.
 func (a *Agent) holdersIn(held gpu.Held, all []placed) (map[*instance][]gpu.Process, error) {
 	found := map[*instance][]gpu.Process{}
 	for _, p := range all {
@@ -89,8 +89,9 @@ func (a *Agent) holdersIn(held gpu.Held, all []placed) (map[*instance][]gpu.Proc
 	return found, nil
 }
 
-// devicesOf returns the capabilities of an instance. The compute instances of a loaded instance are unknown until the
-// agent has listed the GPU's instances. Until then devicesOf assumes compute instance 0.
+// devicesOf returns the capabilities of an instance. For an instance that was loaded from the ledger, the compute
+// instances are unknown until the agent has listed the GPU's instances. Until then, devicesOf assumes compute instance
+// 0.
 func (a *Agent) devicesOf(p placed) ([]gpu.Device, error) {
 	in := a.hwOf(p.in)
 	if len(in.CIs) == 0 {
@@ -99,9 +100,10 @@ func (a *Agent) devicesOf(p placed) ([]gpu.Device, error) {
 	return a.caps.Devices(a.cards[p.gpu].Minor, in)
 }
 
-// setAsideBeforeGrant is like setHeldAside, for the instances of a lease. It uses the result of the search if the
-// search found no holder and no process can have opened the files since the search began. It scans again if an
-// instance was created whose files the driver may have made with mode 0666.
+// setAsideBeforeGrant is like setHeldAside, but for the instances of a lease. If possible, it uses the result of a
+// search that is already running, and returns no instances if this search found no holders. Otherwise it scans again.
+// It always scans again if an instance was created, because the driver may have made the instance's files with mode
+// 0666.
 func (a *Agent) setAsideBeforeGrant(all []placed, created bool, search *search) ([]placed, error) {
 	if created && a.caps.Modifies() {
 		return a.setHeldAside(all)
@@ -116,8 +118,8 @@ func (a *Agent) setAsideBeforeGrant(all []placed, created bool, search *search) 
 	return a.setHeldAside(all)
 }
 
-// setHeldAside ends the processes that hold instances open and that the agent may end. It sets aside the instances that
-// are still held open, and returns them. If the processes cannot be listed, it sets all instances aside.
+// setHeldAside ends those processes that have instances open and that the agent may end. It sets aside the instances
+// that are still open, and returns them. If the processes cannot be listed, it sets all instances aside.
 func (a *Agent) setHeldAside(all []placed) (held []placed, _ error) {
 	found, err := a.clear(all, clearRounds)
 	if err != nil {
@@ -138,14 +140,13 @@ func (a *Agent) setHeldAside(all []placed) (held []placed, _ error) {
 	return held, nil
 }
 
-// clearRounds limits how often a release or a lease ends processes and scans again. One scan is not
-// enough, because a process can send its descriptor to a process that the scan has already
-// examined.
+// clearRounds limits how often a release or a lease ends processes and scans again. One scan is not sufficient, because
+// a process can send its open file to a process that the scan has already examined.
 const clearRounds = 2
 
-// clear ends the processes that hold instances open and that the agent may end. It returns the processes that still
-// hold an instance open. The number of rounds is limited, because a user can keep starting such processes while prologs
-// and epilogs wait.
+// clear ends those processes that have instances open and that the agent may end. It returns the processes that still
+// have an instance open. The number of rounds is limited, because a user could start more and more such processes while
+// prologs and epilogs wait.
 func (a *Agent) clear(all []placed, rounds int) (found map[*instance][]gpu.Process, err error) {
 	for range rounds {
 		if found, err = a.holders(all); err != nil || !a.endHolders(all, found) {
@@ -155,14 +156,14 @@ func (a *Agent) clear(all []placed, rounds int) (found map[*instance][]gpu.Proce
 	return a.holders(all)
 }
 
-// stillOpen ends the processes that hold a GPU's stuck instances open and that the agent may end. It returns the
+// stillOpen ends those processes that have a GPU's stuck instances open and that the agent may end. It returns the
 // instances that are still open, or all instances if the processes cannot be listed.
 func (a *Agent) stillOpen(g int, stuck []*instance) map[*instance]bool {
 	var all []placed
 	for _, in := range stuck {
 		all = append(all, placed{g, in})
 	}
-	found, err := a.clear(all, 1) // only one round, because the GPU's lock is held
+	found, err := a.clear(all, 1) // only one round, because the caller holds the lock of the GPU
 	open := map[*instance]bool{}
 	for _, p := range all {
 		open[p.in] = err != nil || len(found[p.in]) > 0
@@ -171,9 +172,9 @@ func (a *Agent) stillOpen(g int, stuck []*instance) map[*instance]bool {
 	return open
 }
 
-// endHolders ends the processes that hold an instance open and belong to the instance's last user. It reports whether
-// any of them has ended. It ends no processes of other users, because any process can send its descriptor to another
-// user's process.
+// endHolders ends the processes that have an instance open and belong to the instance's last user. It reports whether
+// any of them has ended. It does not end processes of other users, because any process can send its open file to a
+// process of another user.
 func (a *Agent) endHolders(all []placed, found map[*instance][]gpu.Process) (some bool) {
 	if len(found) == 0 || !a.endsHolders() {
 		return false
@@ -184,7 +185,7 @@ func (a *Agent) endHolders(all []placed, found map[*instance][]gpu.Process) (som
 			continue
 		}
 		own := slices.DeleteFunc(slices.Clone(found[p.in]), func(h gpu.Process) bool { return !startedBy(h, uid) })
-		// A process is ended even if it has passed its descriptor to another process since the scan.
+		// A process is ended even if it has sent its open file to another process since the scan.
 		ended, left := a.procs.Kill(own, func(now gpu.Process) bool { return startedBy(now, uid) })
 		a.ended(p.gpu, p.in.UUID, ended, left)
 		some = some || len(left) < len(own)
@@ -192,9 +193,9 @@ func (a *Agent) endHolders(all []placed, found map[*instance][]gpu.Process) (som
 	return some
 }
 
-// endsHolders reports whether the agent ends processes that keep a released slice open. By default, the agent ends them
-// only if Slurm confines jobs to their devices. Only then is it certain that a process has not opened a slice of its
-// user's other job by accident.
+// endsHolders reports whether the agent ends processes that keep a released slice open. By default, it ends them only
+// if Slurm confines jobs to their devices. Without this confinement, a process may have opened a slice of another job
+// of the same user by accident.
 func (a *Agent) endsHolders() bool {
 	switch a.cfg.Foreign {
 	case config.ForeignKill:
@@ -207,8 +208,8 @@ func (a *Agent) endsHolders() bool {
 	return false
 }
 
-// formerUser returns the last user of an instance's capabilities. ok is false if there was no user,
-// or if the last user was root. Root needs no descriptor to use an instance.
+// formerUser returns the last user of an instance's capabilities. ok is false if there was no user or the last user was
+// root. Root can use an instance without an open file.
 func (a *Agent) formerUser(in *instance) (uid uint32, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -216,11 +217,11 @@ func (a *Agent) formerUser(in *instance) (uid uint32, ok bool) {
 	return uid, ok && uid != 0
 }
 
-// startedBy reports whether a user started a process and could end it. It compares the real user
-// id, so that it also returns true for a setuid program that the user started.
+// startedBy reports whether a process was started by this user, who could therefore end it. It compares the real user
+// id, so the result is also true for a setuid program that the user started.
 func startedBy(p gpu.Process, uid uint32) bool { return p.UIDs[0] == uid }
 
-// note stores an instance's note for `caelum status`, and logs the note if it is new.
+// note stores the text that `caelum status` shows for an instance, and logs the text if it is new.
 func (a *Agent) note(p placed, note string) {
 	a.mu.Lock()
 	same := p.in.note == note
@@ -233,7 +234,7 @@ func (a *Agent) note(p placed, note string) {
 	}
 }
 
-// heldNote returns the note for an instance that these processes hold open, or "" if the list is empty.
+// heldNote returns the text for an instance that these processes have open, or an empty string if there are none.
 func heldNote(holders []gpu.Process, err error) string {
 	switch {
 	case err != nil:
@@ -244,7 +245,7 @@ func heldNote(holders []gpu.Process, err error) string {
 	return "held open by " + describe(holders)
 }
 
-// maxNoted limits the number of processes that a message names.
+// maxNoted limits the number of processes in a message.
 const maxNoted = 5
 
 // describe formats a list of processes for a message.

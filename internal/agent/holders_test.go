@@ -12,7 +12,7 @@ import (
 	"caelum/internal/gpu"
 )
 
-// held is a world whose /proc contains only the processes that a test writes.
+// held is a world with an emulated /proc, which contains only the processes that a test writes.
 type held struct {
 	*world
 	proc string
@@ -26,10 +26,10 @@ func newHeld(t *testing.T, gpus int) *held {
 	return h
 }
 
-// madeUp is the PID of a process that exists only in the test's /proc. The largest PID of Linux is 4194304.
+// madeUp is the PID of a process that exists only in the emulated /proc. The largest PID of Linux is 4194304.
 const madeUp = 9999999
 
-// process writes a process of a user into the test's /proc. fds contains the target and the fdinfo of each descriptor
+// process writes a process of a user into the emulated /proc. fds contains the target and the fdinfo of each open file
 // of the process. end removes the process.
 func (h *held) process(pid, uid int, fds ...[2]string) (end func()) {
 	h.t.Helper()
@@ -86,8 +86,8 @@ func (h *held) note() string {
 
 func (h *held) logged() string { return h.log.String() }
 
-// TestDescriptorOutlivesItsJob checks that no job gets a slice while a descriptor of an ended job is open, also after a
-// restart of the agent.
+// TestDescriptorOutlivesItsJob checks that no job gets a slice while a process has a file of the slice open that an
+// ended job opened. This must also be true after a restart of the agent.
 func TestDescriptorOutlivesItsJob(t *testing.T) {
 	h := newHeld(t, 1)
 	id := h.startNow("2g.10gb:1")
@@ -133,8 +133,8 @@ func (h *held) wholeFile() string {
 	return file
 }
 
-// TestHolderRequeuesJob checks that a user who opens a slice between its offer and its lease can delay another user's
-// batch job, but cannot make the agent hold the job permanently.
+// TestHolderRequeuesJob checks a user who opens a slice between its offer and its lease. This user can delay a batch
+// job of another user, but must not be able to cause a permanent hold of the job.
 func TestHolderRequeuesJob(t *testing.T) {
 	h := newHeld(t, 1)
 	file := h.wholeFile()
@@ -161,7 +161,8 @@ func TestHolderRequeuesJob(t *testing.T) {
 	}
 }
 
-// TestHolderDelaysProlog checks that the prolog of a job that cannot be requeued waits until the slice is free.
+// TestHolderDelaysProlog checks that the prolog of a job that cannot be requeued waits until the slice is no longer
+// open.
 func TestHolderDelaysProlog(t *testing.T) {
 	h := newHeld(t, 1)
 	file := h.wholeFile()
@@ -184,7 +185,8 @@ func TestHolderDelaysProlog(t *testing.T) {
 	}
 }
 
-// TestHolderLoggedOnce checks that a process which holds a slice and changes its name repeatedly does not fill the log.
+// TestHolderLoggedOnce checks that a process that keeps a slice open and changes its name repeatedly is logged only
+// once.
 func TestHolderLoggedOnce(t *testing.T) {
 	h := newHeld(t, 1)
 	file := h.wholeFile()
@@ -207,8 +209,8 @@ func TestHolderLoggedOnce(t *testing.T) {
 	}
 }
 
-// TestDescriptorOfNewInstance checks that a job gets another slice if a process of another user opened the files of a
-// new instance before the agent closed them.
+// TestDescriptorOfNewInstance checks a process of another user that opens the files of a new instance before the agent
+// makes them inaccessible to users. The job must get another slice.
 func TestDescriptorOfNewInstance(t *testing.T) {
 	h := newHeld(t, 1)
 	id := h.startNow("2g.10gb:1")
@@ -249,11 +251,10 @@ func TestDescriptorsUnreadable(t *testing.T) {
 	}
 }
 
-// TestSharedSearch checks that a scan serves only the prologs that requested it before the scan
-// began.
+// TestSharedSearch checks that a prolog uses only the result of a scan that began after the prolog requested it.
 func TestSharedSearch(t *testing.T) {
 	a := newHeld(t, 1).agent
-	a.searches.running.Lock() // a scan runs
+	a.searches.running.Lock() // emulates a running scan
 	first, second := a.search(), a.search()
 	if first != second {
 		t.Error("two prologs that wait for the next scan do not share it")

@@ -34,8 +34,8 @@ import (
 	"caelum/internal/usage/usagetest"
 )
 
-// TestMain also runs the agent that the campaign kills, as a separate process with the real socket and ledger and with
-// emulated GPUs. The slurmctld of this agent is in the test's process, behind a socket.
+// TestMain also runs the agent that the test kills. This agent is a separate process with the real socket and ledger,
+// and with emulated GPUs. Its slurmctld is in the test's process and is reached through a socket.
 func TestMain(m *testing.M) {
 	if text := os.Getenv("CAELUM_TEST_AGENT"); text != "" {
 		if err := victim(text); err != nil {
@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 type victimConfig struct {
 	Config     config.Config
 	Library    string
-	Controller string // socket
+	Controller string // path of a socket
 }
 
 func victim(text string) error {
@@ -76,11 +76,10 @@ func victim(text string) error {
 	return a.Run(context.Background())
 }
 
-// remote is the Controller of the agent. It forwards the calls to the slurmctld in the test's
-// process.
+// remote is the Controller of the agent. It forwards all calls to the slurmctld in the test's process.
 type remote struct{ c *rpc.Client }
 
-// Request is a call of any method, with its arguments.
+// Request is a call of any method of Controller, with its arguments.
 type Request struct {
 	Op   string
 	Node string
@@ -89,7 +88,7 @@ type Request struct {
 	GRES slurm.GRESList
 }
 
-// Reply is the answer to a call. It contains either the results as JSON or an error.
+// Reply is the answer to a call. It contains either the results as JSON, or an error.
 type Reply struct {
 	Body []byte
 	Err  string
@@ -165,7 +164,7 @@ func (r remote) SetAdminComment(_ context.Context, id uint32, text string) error
 // Server answers the calls of remote in the test's process.
 type Server struct{ fake *slurmtest.Fake }
 
-// Do runs one call.
+// Do executes one call.
 func (s *Server) Do(req Request, rep *Reply) error {
 	ctx := context.Background()
 	var out any
@@ -209,9 +208,9 @@ func (s *Server) Do(req Request, rep *Reply) error {
 }
 
 // TestKill kills the agent at every failpoint, and in the middle of a create, while jobs start and end. After each
-// recovery no two jobs hold the same slice, no slice has leaked, every running job still has its slice under the same
-// UUID, and the jobs that started in the meantime run. CAELUM_KILLS sets the number of kills at each point: 2 by
-// default and in `make test`, 1 in `make check`.
+// recovery, no two jobs may hold the same slice, and no slice may have leaked. Every running job must still have its
+// slice with the same UUID, and the jobs that started in the meantime must be running. CAELUM_KILLS is the number of
+// kills at each point. It is 2 by default and in `make test`, and 1 in `make check`.
 func TestKill(t *testing.T) {
 	each := 2
 	if text := os.Getenv("CAELUM_KILLS"); text != "" {
@@ -252,7 +251,7 @@ type campaign struct {
 	mu      sync.Mutex
 	leases  map[uint32]api.Lease // the leases that the prologs of the running jobs received
 
-	submitted  int // an upper limit of the job ids
+	submitted  int // an upper bound of the job ids
 	recoveries []time.Duration
 	agent      *exec.Cmd
 	died       chan struct{}
@@ -311,8 +310,8 @@ func newCampaign(t testing.TB) *campaign {
 
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 
-// start starts an agent that is killed at a failpoint. If point is "", it starts an ordinary agent
-// and waits for correct offers.
+// start starts an agent that is killed at a failpoint. If point is empty, it starts an ordinary agent and waits for
+// correct offers.
 func (k *campaign) start(point string) {
 	k.t.Helper()
 	text, err := json.Marshal(
@@ -371,12 +370,12 @@ func (k *campaign) kill() {
 	}
 }
 
-// killAt runs an agent until it is killed at the point, while jobs start and end. Then it runs
-// another agent, which recovers.
+// killAt runs an agent, while jobs start and end, until the agent is killed at the point. It then starts another agent,
+// which must recover.
 func (k *campaign) killAt(point string) {
 	k.t.Helper()
 	q, _ := k.fake.Queue(context.Background())
-	for _, w := range q.Waiting { // including jobs that an agent has given up and that would never start
+	for _, w := range q.Waiting { // includes jobs that an agent has given up, which would never start
 		k.fake.Cancel(w.ID)
 	}
 	if point == "create.half" {
@@ -419,11 +418,11 @@ func (k *campaign) killAt(point string) {
 	for id := range uint32(k.submitted) {
 		k.fake.Forget(id + 1) // the ended jobs
 	}
-	k.kill() // kills this agent too, at an arbitrary point
+	k.kill() // also kills this agent, at an arbitrary point
 }
 
 // step causes one random event: a submission, a scheduling cycle, the end of a job, or an advance of the clock. Events
-// that lead to the point are slightly more frequent than others.
+// that lead to the point are somewhat more frequent than other events.
 func (k *campaign) step(point string) {
 	live := k.running()
 	switch k.rng.IntN(7) {
@@ -433,7 +432,7 @@ func (k *campaign) step(point string) {
 			j := job(1, soakProfiles[k.rng.IntN(6)])
 			switch {
 			case strings.HasPrefix(point, "giveback") && k.rng.IntN(2) == 0:
-				j = job(1, "") // the job gets the default profile, which seldom has room
+				j = job(1, "") // the job gets the default profile, for which there is rarely room
 			case strings.HasPrefix(point, "held") || k.rng.IntN(10) == 0:
 				j.ReqNodes, j.AdminComment = []string{"n1"}, "caelum:held"
 				k.fake.SubmitHeld(j)
@@ -457,7 +456,7 @@ func (k *campaign) step(point string) {
 		}
 	case 6:
 		k.fake.Advance(time.Minute)
-		k.epilogs.Go(k.fake.RunEpilogs) // the epilogs of requeued jobs
+		k.epilogs.Go(k.fake.RunEpilogs) // runs the epilogs of requeued jobs
 	}
 	time.Sleep(time.Millisecond)
 }
@@ -478,7 +477,7 @@ func (k *campaign) running() []uint32 {
 	return ids
 }
 
-// patient repeats a call as the plugin does, with shorter pauses.
+// patient repeats a call in the same way as the plugin, but with shorter pauses.
 func patient(call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -516,7 +515,7 @@ func (k *campaign) prolog(j slurm.Job) {
 }
 
 func (k *campaign) epilog(j slurm.Job) {
-	k.prologs.Wait() // slurmd runs a job's epilog after its prolog; waiting for all prologs is enough here
+	k.prologs.Wait() // slurmd runs a job's epilog after its prolog, so waiting for all prologs is sufficient
 	k.mu.Lock()
 	delete(k.leases, j.ID)
 	k.mu.Unlock()
@@ -525,11 +524,12 @@ func (k *campaign) epilog(j slurm.Job) {
 	}
 }
 
-// check compares the leases that prologs got with the recovered agent's leases and with the instances on the GPUs.
+// check compares the leases that prologs received with the leases of the recovered agent, and with the instances on the
+// GPUs.
 func (k *campaign) check(point string) {
 	k.t.Helper()
 	if err := k.verify(); err != nil {
-		// A job may have ended between two readings. A real error persists.
+		// A job may have ended between two readings, but a real error persists.
 		time.Sleep(200 * time.Millisecond)
 		k.prologs.Wait()
 		if err = k.verify(); err != nil {
@@ -597,7 +597,7 @@ func (k *campaign) verify() error {
 	return nil
 }
 
-// settle ends every job, and checks that no lease and no intent is left.
+// settle ends all jobs, and checks that no leases and no intents remain.
 func (k *campaign) settle() {
 	k.t.Helper()
 	k.start("")

@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// Lease serves a job's prolog. If the call is repeated with the same job and restart count, Lease
-// returns the same lease.
+// Lease serves the prolog of a job. If the prolog repeats the call with the same job and restart count, Lease returns
+// the same lease.
 //
-// Slurm drains a node whose prolog fails. Therefore a prolog may fail only because of a defect of the node itself. An
+// Slurm drains a node whose prolog fails. A prolog may therefore fail only because of a defect of the node itself. An
 // error of Lease means that the ledger, the disk, a lease file, a capability file or one of Slurm's commands on this
-// node does not work. In all other cases, for example if the request is invalid, the job record is unreadable, a slice
-// cannot be carved, or slurmctld does not answer, Lease requeues the job or writes the reason into the lease file for
-// task_init. While slurmctld does not answer, a pass fails, or leftover processes keep slices in use, Lease returns
-// api.NotNow, for at most req.Wait seconds, and the plugin repeats its call.
+// node does not work. In all other cases, Lease requeues the job, or writes the reason into the lease file for
+// task_init. Examples are an invalid request, an unreadable job record, a slice that cannot be carved, or an
+// unreachable slurmctld. While slurmctld does not answer, a pass fails, or leftover processes use slices, Lease returns
+// api.NotNow, and the plugin repeats its call. This wait is limited to req.Wait seconds.
 func (a *Agent) Lease(ctx context.Context, id uint32, req api.LeaseRequest) (*api.Lease, error) {
 	began := time.Now()
 	defer a.jobs.lock(id)()
@@ -59,18 +59,17 @@ func (a *Agent) Lease(ctx context.Context, id uint32, req api.LeaseRequest) (*ap
 // attempt is the state of one call of Lease.
 type attempt struct {
 	lease api.Lease
-	job   slurm.Job // the zero time until slurmctld has answered
+	job   slurm.Job // the zero value until slurmctld has answered
 	spent spent
 }
 
 const (
-	// maxPatience limits the wait that a plugin may request. One hour is longer than any prolog should take.
+	// maxPatience limits the wait that a plugin may request. A prolog should never take as long as one hour.
 	maxPatience = time.Hour
-	// leastPatience is the minimum time that the agent spends on a call that arrives late, for
-	// example after a restart of the agent. It is shorter than the time that the plugin keeps
-	// in reserve.
+	// leastPatience is the minimum time for which the agent serves a call that arrives late, for example after a
+	// restart of the agent. It is shorter than the time that the plugin reserves for this purpose.
 	leastPatience = 2 * time.Second
-	// requeueTimeout limits the time for requeueing a job whose prolog cannot wait any longer.
+	// requeueTimeout limits the duration of a requeue after a prolog has run out of time.
 	requeueTimeout = 2 * time.Second
 )
 
@@ -80,15 +79,14 @@ func isNotNow(err error) bool {
 	return errors.As(err, &e) && e.Code == http.StatusServiceUnavailable
 }
 
-// giveUp ends the wait of a prolog that has run out of time. If the job is a batch job that may be
-// requeued and slurmctld answers, giveUp requeues it. Otherwise giveUp writes the reason into the
-// job's lease file.
+// giveUp ends the wait of a prolog that has run out of time. It requeues the job if the job is a batch job that may be
+// requeued and slurmctld answers. Otherwise, it writes the reason into the job's lease file.
 func (a *Agent) giveUp(ctx context.Context, t *attempt, cause error) (api.Lease, error) {
 	reason := fmt.Sprintf("%s could not serve the job in time: %v", a.cfg.Node, cause)
 	a.mu.Lock()
 	old := a.leases[t.lease.Job]
 	a.mu.Unlock()
-	if old != nil { // the lease was granted without a lease file, so the slices are closed to the user first
+	if old != nil { // the lease was granted without a lease file; the slices are first made inaccessible to the user
 		if _, err := a.release(*old, true); err != nil {
 			return t.lease, err
 		}
@@ -107,7 +105,7 @@ func (a *Agent) giveUp(ctx context.Context, t *attempt, cause error) (api.Lease,
 	return a.refuse(t.lease, reason+"; submit again")
 }
 
-// lease makes one attempt to serve a prolog.
+// lease tries once to serve a prolog.
 func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	id, lease := t.lease.Job, &t.lease
 	a.mu.Lock()
@@ -116,7 +114,7 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	if old != nil && old.Restart == lease.Restart {
 		return *old, a.writeLeaseFile(*old)
 	}
-	if old != nil { // the lease of an earlier run whose epilog has not run
+	if old != nil { // the lease of an earlier run whose epilog did not run
 		if _, err := a.release(*old, true); err != nil {
 			return api.Lease{}, err
 		}
@@ -155,7 +153,7 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	return a.requeueOrRefuse(ctx, job, *lease, "no room on "+a.cfg.Node+" for "+list(wants), list(wants))
 }
 
-// setJob copies slurmctld's record of the job into the lease.
+// setJob copies data of the job from slurmctld's record into the lease.
 func (t *attempt) setJob(job slurm.Job) {
 	t.job = job
 	lease := &t.lease
@@ -167,9 +165,9 @@ func (t *attempt) setJob(job slurm.Job) {
 	}
 }
 
-// noLease returns the reason why, according to slurmctld's record, a job gets no lease. It returns
-// "" if the job may get a lease. The error is api.NotNow if the prolog must repeat its call. Any
-// other error is a defect of this node.
+// noLease returns the reason why a job gets no lease according to slurmctld's record. The reason is empty if the job
+// may get a lease. The error is api.NotNow if the prolog must repeat its call. Any other error is a defect of this
+// node.
 func (a *Agent) noLease(job slurm.Job, lease api.Lease, answer error) (reason string, err error) {
 	switch {
 	case errors.Is(answer, slurm.ErrNoJob):
@@ -208,18 +206,18 @@ func (a *Agent) carveAndGrant(
 			granted, err = a.grant(granted, held)
 			return &granted, err
 		}
-		if errors.Is(err, syscall.ENOSPC) { // the GPU works, but the ledger cannot be written
+		if errors.Is(err, syscall.ENOSPC) { // the GPU works, but the agent cannot write the ledger
 			return nil, err
 		}
 		a.log.WithError(err).WithField("job", id).Error("couldn't carve a slice; trying other placements")
 		a.forget(id)
-		if err := a.compareGPUs(); err != nil { // the next plan does not use a lost GPU
+		if err := a.compareGPUs(); err != nil { // so that the next plan does not use a lost GPU
 			a.log.WithError(err).Error("couldn't compare the GPUs with the ledger")
 		}
 	}
 	return nil, nil
 }
 
-// carveTries limits how often one call tries to carve a job's slices, each time at different placements. An attempt
-// fails if an instance is still in use or a GPU is lost.
+// carveTries limits how often one call tries to carve a job's slices. Each attempt uses different placements. An
+// attempt fails if an instance is still in use or a GPU is lost.
 const carveTries = 3

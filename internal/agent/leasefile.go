@@ -16,19 +16,19 @@ import (
 	"caelum/internal/gpu"
 )
 
-// slotMajor is the major number of the placeholder devices of gres/gpu. The kernel reserves 42 for demo and sample use,
-// and no driver serves this number. The placeholders must be character devices, because Slurm sets no
-// CUDA_VISIBLE_DEVICES for regular files. They must not share a number with a device that jobs need, because
-// ConstrainDevices would deny that device.
+// slotMajor is the major number of the placeholder devices of gres/gpu. The kernel reserves 42 for demonstrations and
+// samples, so no driver serves this number. The placeholders must be character devices, because Slurm does not set
+// CUDA_VISIBLE_DEVICES for regular files. Their number must differ from that of every device that jobs need, because
+// ConstrainDevices denies access by number.
 const slotMajor = 42
 
 // slotMode is the mode of the placeholder devices. It allows a task to check with access(2) which slots its devices
-// cgroup allows. The files give access to no device, because no driver serves them.
+// cgroup allows. The placeholders give no access to a real device, because no driver serves them.
 const slotMode = 0o444
 
-// makeSlots makes the device files of the slots before slurmd looks for them. It never makes fewer files than an
-// earlier agent made, because slurmd does not start if a file in gres.conf is missing, and a broken GPU must not make
-// the other GPUs unavailable.
+// makeSlots creates the device files of the slots before slurmd looks for them. slurmd does not start if a file in
+// gres.conf is missing, so a broken GPU could make all other GPUs unavailable. For this reason, makeSlots never creates
+// fewer files than an earlier agent did.
 func (a *Agent) makeSlots() error {
 	text, err := a.ledger.Meta("slots")
 	if err != nil {
@@ -53,8 +53,8 @@ func (a *Agent) makeSlots() error {
 	return a.ledger.SetMeta("slots", strconv.Itoa(n))
 }
 
-// makeDir makes a directory and its parents, and sets the directory's mode independently of the umask. It also sets the
-// mode of a directory that already exists.
+// makeDir creates a directory and its parents. It sets the mode of the directory independently of the umask, even if
+// the directory already exists.
 func makeDir(path string, mode os.FileMode) error {
 	if err := os.MkdirAll(path, mode); err != nil {
 		return err
@@ -74,8 +74,8 @@ func (a *Agent) prepareRunDir() error {
 		if _, err := os.Stat(a.leaseFile(l.Job)); err == nil {
 			continue
 		}
-		// An error is harmless here, because the job's prolog has received no answer and
-		// repeats its call, or the epilog runs.
+		// An error is harmless here. If the job's prolog has not received an answer, it repeats its call. Otherwise the
+		// epilog will run.
 		if err := a.writeLeaseFile(*l); err != nil {
 			a.log.WithError(err).WithField("job", l.Job).Warn("couldn't write a missing lease file")
 		}
@@ -110,10 +110,10 @@ func (a *Agent) writeLeaseFile(l api.Lease) error {
 	return nil
 }
 
-// unfinished is the pattern of the temporary names that writeFile uses until a file is complete.
+// unfinished is the pattern of the temporary file names that writeFile uses.
 const unfinished = ".new-*"
 
-// removeUnfinished removes the unfinished files of an agent that was killed. No agent may serve calls at the same time,
+// removeUnfinished removes the temporary files of an agent that was killed. No agent may serve calls at the same time,
 // because it could be writing such a file.
 func (a *Agent) removeUnfinished() {
 	for _, dir := range []string{a.cfg.RunDir, filepath.Join(a.cfg.RunDir, "jobs")} {
@@ -126,7 +126,7 @@ func (a *Agent) removeUnfinished() {
 	}
 }
 
-// writeFile replaces a file atomically. The file gets mode 0600 and belongs to the agent's user.
+// writeFile replaces a file atomically. The new file has mode 0600 and belongs to the agent's user.
 func writeFile(path, text string) error {
 	f, err := os.CreateTemp(filepath.Dir(path), unfinished)
 	if err != nil {
@@ -163,7 +163,7 @@ func leaseText(l api.Lease, index string, own []gpu.Device) string {
 	return b.String()
 }
 
-// oneLine replaces the control characters of a text by spaces, so that it is a single line.
+// oneLine replaces each control character of a text with a space, so that the text is a single line.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -9,8 +9,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// unserved returns a new agent whose Run has not been called. No other agent of this world may be
-// running.
+// unserved returns a new agent without calling its Run. No other agent of this world may be running.
 func (w *world) unserved() *Agent {
 	w.t.Helper()
 	log := logrus.New()
@@ -23,8 +22,8 @@ func (w *world) unserved() *Agent {
 	return a
 }
 
-// TestUnfinishedFilesRemoved checks that the next agent removes the unfinished files of an agent that was killed while
-// it wrote files, and keeps the lease files.
+// TestUnfinishedFilesRemoved checks that an agent removes the temporary files of an agent that was killed while writing
+// files. It must not remove the lease files.
 func TestUnfinishedFilesRemoved(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")
@@ -37,7 +36,7 @@ func TestUnfinishedFilesRemoved(t *testing.T) {
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // the agent starts, and stops
+	cancel() // so that the agent starts and then stops
 	if err := w.unserved().Run(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -8,18 +8,18 @@ import (
 	"caelum/internal/api"
 )
 
-// A job's processes have usually ended when its epilog runs. However, if a job is cancelled at the end of its prolog,
-// its epilog can run while slurmd is launching the batch script. The script then runs without an allocation (Slurm
-// 22.05.8: a job was cancelled 32 ms after its lease and released 104 ms later, and its script ran for its full 3 s).
-// An instance that such leftover processes use is stuck, and its units are not offered, until the driver shows no
-// process on the instance.
+// A job's processes have usually ended before its epilog runs. There is an exception: if a job is cancelled at the end
+// of its prolog, its epilog can run while slurmd is launching the batch script. The script then runs without an
+// allocation. With Slurm 22.05.8, a job was cancelled 32 ms after its lease and released 104 ms later, and its script
+// ran for its full 3 s. An instance that such leftover processes use is stuck: its units are not offered until the
+// driver shows no process on the instance.
 
 // leftoverInterval is the time between two checks of the instances that leftover processes use.
 const leftoverInterval = 2 * time.Second
 
-// inUse reports whether processes use an instance, and marks such an instance as stuck. The caller must have closed the
-// capability files to users, so that no further process can use the instance. If the driver does not list the
-// processes, inUse returns false and marks the instance as unlisted.
+// inUse reports whether processes use an instance, and marks such an instance as stuck. The caller must already have
+// made the capability files inaccessible to users, so that no further process can use the instance. If the driver does
+// not list the processes, inUse returns false and marks the instance as unlisted.
 func (a *Agent) inUse(g int, in *instance) (bool, error) {
 	pids, _ := a.processes(g, in)
 	if len(pids) == 0 {
@@ -32,8 +32,8 @@ func (a *Agent) inUse(g int, in *instance) (bool, error) {
 }
 
 // processes lists the processes that use an instance. known is false if the driver does not list them. The agent does
-// not reuse such an instance for another job, but destroys it and creates a new instance, because the driver does not
-// destroy an instance while a process uses it.
+// not reuse such an instance for another job. Instead, it destroys the instance and creates a new one, because the
+// driver does not destroy an instance that a process uses.
 func (a *Agent) processes(g int, in *instance) (pids []int, known bool) {
 	pids, err := a.hw.Processes(g, in.GI)
 	a.mu.Lock()
@@ -56,8 +56,8 @@ func (a *Agent) unlisted(in *instance) bool {
 	return in.unlisted
 }
 
-// setAside marks an instance as stuck and notifies the reconciler, which soon checks the instance.
-// The argument used is true if processes use the instance or hold it open.
+// setAside marks an instance as stuck, and notifies the reconciler, which then checks the instance. used is true if
+// processes use the instance or have its files open.
 func (a *Agent) setAside(g int, in *instance, used bool) error {
 	if err := a.ledger.SetStuck(a.cards[g].UUID, in.GI, true); err != nil {
 		return err
@@ -68,29 +68,29 @@ func (a *Agent) setAside(g int, in *instance, used bool) error {
 	a.mu.Unlock()
 	select {
 	case a.leftovers <- struct{}{}:
-	default: // the reconciler is notified already
+	default: // the reconciler has already been notified
 	}
 	return nil
 }
 
-// closeSlice closes a slice's capability files to the job's user, and sets the instance aside if that fails or if
-// processes still use it.
+// closeSlice makes a slice's capability files inaccessible to the job's user. If this fails or processes still use the
+// slice, closeSlice sets the instance aside.
 func (a *Agent) closeSlice(job uint32, s api.Slice) error {
 	in := a.held(job, s)
 	if in == nil {
-		return nil // the instance no longer exists, and compareGPUs has logged that
+		return nil // the instance no longer exists, as compareGPUs has already logged
 	}
 	if err := a.caps.Close(a.cards[s.GPU].Minor, a.hwOf(in)); err != nil {
 		a.log.WithError(err).
 			WithField("job", job).
 			Error("couldn't close a released slice's capability files; the slice will be destroyed")
-		return a.setAside(s.GPU, in, false) // the job's user could still open it
+		return a.setAside(s.GPU, in, false) // because the job's user could still open the slice
 	}
 	_, err := a.inUse(s.GPU, in)
 	return err
 }
 
-// retryStuck tries again to destroy a GPU's stuck instances, except those that processes still use or hold open.
+// retryStuck tries again to destroy a GPU's stuck instances, except those that processes still use or have open.
 func (a *Agent) retryStuck(g int, c *card) {
 	a.mu.Lock()
 	var stuck []*instance
@@ -109,7 +109,7 @@ func (a *Agent) retryStuck(g int, c *card) {
 		in.used = used
 		a.mu.Unlock()
 		if used {
-			continue // would fail after one second of attempts
+			continue // a destroy would fail after one second of attempts
 		}
 		if gone {
 			a.log.WithField("gpu", g).Infof("%s at %d is no longer in use", in.Profile, in.Start)
@@ -120,8 +120,8 @@ func (a *Agent) retryStuck(g int, c *card) {
 	}
 }
 
-// checkLeftovers compares the GPUs with the ledger, and publishes if their state has changed. If the state is
-// unchanged, it does not query slurmctld, because leftover processes can run for a long time.
+// checkLeftovers compares the GPUs with the ledger, and publishes if their state has changed. If the state has not
+// changed, it does not query slurmctld, because leftover processes can run for a long time.
 func (a *Agent) checkLeftovers(ctx context.Context) {
 	before := a.stateVersion()
 	err := a.compareGPUs()
@@ -139,7 +139,7 @@ func (a *Agent) stateVersion() int {
 	return a.version
 }
 
-// hasLeftovers reports whether processes use an instance that no job holds, or hold it open.
+// hasLeftovers reports whether processes use an instance that no job holds, or have such an instance open.
 func (a *Agent) hasLeftovers() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -46,8 +46,8 @@ func (w *world) stuck() (n int) {
 	return n
 }
 
-// TestProcessOutlivesItsJob checks that no job gets an instance while a process of an ended job uses it, also after a
-// restart of the agent.
+// TestProcessOutlivesItsJob checks that no job gets an instance while a process of an ended job uses it. This must also
+// be true after a restart of the agent.
 func TestProcessOutlivesItsJob(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// logInterval is the shortest time between two log lines about the same instance or user. It limits the number of lines
-// that a user can cause.
+// logInterval is the minimum time between two log lines about the same instance or user. It limits the number of log
+// lines that a user can cause.
 const logInterval = time.Minute
 
-// logLimit stores the time of the last log line for each key that was logged less than logInterval ago.
+// logLimit contains the time of the last log line for each key, if that line was logged less than logInterval ago.
 type logLimit struct {
 	mu   sync.Mutex
 	last map[any]time.Time
 }
 
-// mayLog reports whether the last log line about key was written at least logInterval ago. If mayLog returns true, the
-// caller must write a line.
+// mayLog reports whether the last log line about key was logged at least logInterval ago. If mayLog returns true, the
+// caller must log a line.
 func (a *Agent) mayLog(key any) bool {
 	l := &a.limit
 	l.mu.Lock()
@@ -34,15 +34,15 @@ func (a *Agent) mayLog(key any) bool {
 	return true
 }
 
-// refusals counts the calls that were rejected since the last log line about rejected calls. Any
-// user can make any number of such calls.
+// refusals contains the number of calls that were rejected since the last log line about rejected calls. Any user can
+// make any number of such calls.
 type refusals struct {
 	mu    sync.Mutex
 	last  time.Time
 	since int
 }
 
-// Refused implements api.Refuser. It logs a call that was rejected because the caller is not root.
+// Refused implements api.Refuser. It logs that a call was rejected because the caller is not root.
 func (a *Agent) Refused(uid uint32, call string) {
 	r := &a.refusals
 	r.mu.Lock()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestRefusalsAreLoggedOnceAMinute checks that any number of rejected calls leads to only one log
-// line per minute.
+// TestRefusalsAreLoggedOnceAMinute checks that the agent logs only one line per minute for any number of rejected
+// calls.
 func TestRefusalsAreLoggedOnceAMinute(t *testing.T) {
 	w := newWorld(t, 1)
 	for range 1000 {

@@ -20,12 +20,12 @@ import (
 	"time"
 )
 
-// node is the state of the node: its GPUs, the instances on them, the leases, and the offers in force. Prologs,
-// epilogs, the publisher and the comparisons share it. Its methods call neither the driver nor slurmctld, and no caller
-// holds mu during such a call.
+// node is the state of the node: its GPUs, the instances on them, the leases, and the current offers. Prologs, epilogs,
+// the publisher and the comparisons share it. Its methods call neither the driver nor slurmctld, and no goroutine holds
+// mu during such a call.
 type node struct {
 	cfg      config.Config
-	profiles []string // the profiles of all GPUs that the site offers, smallest first
+	profiles []string // the profiles of all GPUs that the site offers, from small to large
 	policy   place.Policy
 	now      func() time.Time
 
@@ -33,16 +33,16 @@ type node struct {
 	cards   []*card
 	leases  map[uint32]*api.Lease
 	pending map[uint32]*pendingLease
-	// unserved maps the jobs on the node that get neither a pending lease nor slices to their restart counts.
+	// unserved contains the jobs on the node that get neither a pending lease nor slices, with their restart counts.
 	unserved map[uint32]int
 	former   map[minorsOf]uint32   // the last user of each GPU instance id
-	offers   []mig.Layout          // the offers in force, by card
-	as       map[offer.Spot]string // names of offers that other GPU models' profiles name
+	offers   []mig.Layout          // the current offers, by card
+	as       map[offer.Spot]string // the offers that are published under a profile name of another GPU model
 	here     map[uint32]slurm.Job  // the jobs on the node when slurmctld was last read
-	reserved *api.Reservation      // the slices here that are reserved for a waiting job
-	next     next                  // the next waiting jobs in the plan in force
-	// version counts the changes to the state from which plans are made. A plan is put into force only if the state has
-	// not changed since the plan was made.
+	reserved *api.Reservation      // the slices on this node that are reserved for a waiting job
+	next     next                  // the next waiting jobs in the current plan
+	// version is the number of changes to the state from which plans are made. A plan is applied only if the version
+	// has not changed since the plan was made.
 	version int
 }
 
@@ -89,8 +89,8 @@ func (n *node) slotCount() int {
 	return count
 }
 
-// defaultProfile returns the profile of a job that has no profile. This is the configured default,
-// or otherwise the largest profile. It returns "" if the node has no profiles.
+// defaultProfile returns the profile for a job that has no profile. This is the configured default, or else the largest
+// profile. The result is empty if the node has no profiles.
 func (n *node) defaultProfile() string {
 	if n.cfg.DefaultProfile != "" {
 		return n.cfg.DefaultProfile
@@ -125,8 +125,8 @@ func (n *node) view() []place.GPU {
 	return gpus
 }
 
-// endOf returns the time at which a job on the node is expected to end, in Unix seconds, or +Inf if it is unknown. The
-// caller holds n.mu.
+// endOf returns the expected end of a job on the node in Unix seconds, or +Inf if the end is unknown. The caller holds
+// n.mu.
 func (n *node) endOf(job uint32) float64 {
 	if end := tags.ExpectedEnd(n.here[job], n.now()); !end.IsZero() {
 		return float64(end.Unix())
@@ -134,15 +134,15 @@ func (n *node) endOf(job uint32) float64 {
 	return math.Inf(1)
 }
 
-// hold counts a job's spots as busy in gpus. The caller holds n.mu.
+// hold marks a job's spots as busy in gpus. The caller holds n.mu.
 func (n *node) hold(gpus []place.GPU, job uint32, spots []offer.Spot) {
 	for _, s := range spots {
 		gpus[s.GPU].Hold(s.Placement, n.endOf(job))
 	}
 }
 
-// slicesHeld counts the slices that jobs hold or will hold here, by the profile under which slurmctld counts them. The
-// caller holds n.mu.
+// slicesHeld returns the number of slices that jobs hold or will hold on this node, by the profile under which
+// slurmctld counts them. The caller holds n.mu.
 func (n *node) slicesHeld() map[string]int {
 	held := map[string]int{}
 	for _, l := range n.leases {
@@ -170,8 +170,8 @@ func (n *node) held(job uint32, s api.Slice) *instance {
 	return nil
 }
 
-// countedAs returns the profile of another GPU model under which slurmctld counts a leased instance, or "" if slurmctld
-// counts the instance under its own profile. The caller holds n.mu.
+// countedAs returns the profile of another GPU model under which slurmctld counts a leased instance. The result is
+// empty if slurmctld counts the instance under its own profile. The caller holds n.mu.
 func (n *node) countedAs(in *instance) string {
 	l := n.leases[in.Job]
 	if l == nil {
@@ -185,8 +185,7 @@ func (n *node) countedAs(in *instance) string {
 	return ""
 }
 
-// accounted reports whether a run of a job has a lease or a pending lease, or whether the agent
-// knows that the run needs neither.
+// accounted reports whether a run of a job has a lease or a pending lease, or is known to need neither.
 func (n *node) accounted(job uint32, restarts int) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -199,7 +198,7 @@ func (n *node) accounted(job uint32, restarts int) bool {
 	return n.pending[job] != nil
 }
 
-// dropLease removes a lease from memory and makes its instances idle. The caller must hold n.mu, unless no other
+// dropLease removes a lease from memory and marks its instances as idle. The caller must hold n.mu, unless no other
 // goroutine is running yet.
 func (n *node) dropLease(job uint32) {
 	delete(n.leases, job)

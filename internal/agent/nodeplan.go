@@ -13,25 +13,26 @@ import (
 	"slices"
 )
 
-// nodePlan is this node's part of the cluster's plan, with the state from which it was made.
+// nodePlan is this node's part of the cluster's plan, and the state from which the plan was made.
 type nodePlan struct {
-	version  int  // the value of node.version when the plan was made
-	withheld bool // the node offers nothing, since slurmd has not registered
-	first    bool // this node is the first of the plan's nodes
+	version  int  // node.version at the time when the plan was made
+	withheld bool // true if the node offers nothing because slurmd has not registered
+	first    bool // true if this node is the first node in the plan
 	gpus     []place.GPU
-	text     string     // the state of the GPUs, for the other agents
-	back     string     // the jobs that the plan puts behind the other jobs, for caelum explain
+	text     string     // the state of the GPUs, as published for the other agents
+	back     string     // the jobs that are planned after all other jobs, for caelum explain
 	mine     offer.Plan // this node's part of the plan
-	served   []uint32   // the jobs for which this node offers all slices that they will get here
+	served   []uint32   // the jobs for which this node offers all slices that the plan assigns to them here
 	reserved *api.Reservation
 	offers   map[string]int
-	pending  map[uint32][]offer.Spot // the spots found for unplaced pending leases
+	pending  map[uint32][]offer.Spot // the spots that were found for unplaced pending leases
 	next     next
 }
 
 // plan makes a plan for all nodes from the current state, and returns this node's part. If slurmd has not registered,
-// or if slurmctld starts no job on the node, the plan keeps the slices that jobs hold and offers nothing. Prologs can
-// change the state while plan runs. apply therefore checks whether the state has changed since the plan was made.
+// or slurmctld starts no jobs on the node, this part retains the slices that jobs hold, but contains no offers. Prologs
+// can change the state while plan is running. Therefore, apply checks that the state has not changed since the plan was
+// made.
 func (p *publisher) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
 	p.mu.Lock()
 	d := nodePlan{version: p.version, withheld: node.Unregistered, gpus: p.view()}
@@ -65,8 +66,8 @@ func (p *publisher) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
 			Error("couldn't read back the state that this node publishes; offering nothing; please report this")
 	}
 	if err := d.mine.Check(d.gpus); err != nil {
-		// An unsound plan means that the planner has a defect. Jobs must then wait, so that no two jobs get the same
-		// slice.
+		// An unsound plan means that the planner has a defect. In this case jobs must wait, so that no two jobs get the
+		// same slice.
 		p.log.WithError(err).Error("the plan is unsound; offering nothing; please report this")
 		d.mine, d.served, d.next = nothing, nil, next{}
 	}
@@ -79,13 +80,13 @@ func (p *publisher) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
 }
 
 // text returns the node's state as the text that is published in slurmctld, where every user can read it. This agent
-// plans from the same text as the other agents.
+// and the other agents use the same text for their plans.
 func (p *publisher) text(gpus []place.GPU) string {
 	return plan.Text(plan.State{GPUs: gpus, Since: p.offersSince, Private: p.hidesJobs()})
 }
 
-// carry translates this node's part of the plan to the GPU models that its driver reports, which may include profiles
-// that the node does not publish. It omits an offer that does not fit beside an instance of such a profile.
+// carry converts this node's part of the plan to the GPU models that its driver reports. These may include profiles
+// that the node does not publish. An offer that does not fit beside an instance of such a profile is left out.
 func (p *publisher) carry(gpus []place.GPU, v *plan.View, all offer.Plan, me int) offer.Plan {
 	mine := offer.Plan{Offers: make([]mig.Layout, len(gpus)), AdvertisedAs: map[offer.Spot]string{}}
 	for k, on := range v.Offers(all, me) {
@@ -110,8 +111,8 @@ func (p *publisher) carry(gpus []place.GPU, v *plan.View, all offer.Plan, me int
 	return mine
 }
 
-// servedAndReserved returns the jobs for which node me offers all slices that the plan gives the jobs on that node, and
-// the slices that the plan reserves there.
+// servedAndReserved returns two results for node me. served contains the jobs for which the node offers all slices that
+// the plan assigns to them there. reserved contains the slices that the plan reserves there.
 func (p *publisher) servedAndReserved(
 	v *plan.View, all offer.Plan, me int, d nodePlan,
 ) (served []uint32, reserved *api.Reservation) {
@@ -151,8 +152,8 @@ func (p *publisher) servedAndReserved(
 	return served, reserved
 }
 
-// apply puts a plan into force. It returns false, and changes nothing, if the state has changed since the plan was
-// made.
+// apply makes a plan the current plan. It returns false, and changes nothing, if the state has changed since the plan
+// was made.
 func (n *node) apply(d nodePlan) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

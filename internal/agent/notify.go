@@ -15,7 +15,7 @@ import (
 // maxNotifyPause limits the pause after a notification from the watcher whose pass changed nothing.
 const maxNotifyPause = 15 * time.Second
 
-// listen runs a pass for each notification from the watcher, until ctx ends. It reads the key file as soon as the
+// listen runs a pass for each notification from the watcher until ctx ends. It reads the key file as soon as the
 // configuration of slurmctld is known.
 func (a *Agent) listen(ctx context.Context) {
 	for ctx.Err() == nil && a.knownConfig() == nil {
@@ -49,7 +49,7 @@ func (a *Agent) listen(ctx context.Context) {
 				Warn("rejected datagrams to the wake port")
 		},
 	}
-	// The publisher logs the error of a pass and repeats the pass.
+	// The publisher logs the error of a failed pass, and repeats the pass.
 	seen := a.publisher.changes.Load()
 	err = l.Listen(ctx, func() bool {
 		a.Publish(ctx)
@@ -64,8 +64,8 @@ func (a *Agent) listen(ctx context.Context) {
 	}
 }
 
-// readWakeKey reads the key file. The file must belong to the user of this process or to SlurmUser. The watcher may run
-// as SlurmUser on the same host.
+// readWakeKey reads the key file. The file must belong to the user of this process or to SlurmUser, because the watcher
+// may run as SlurmUser on the same host.
 func readWakeKey(cfg config.Config, c slurm.Config) (wake.Key, error) {
 	owners := []uint32{uint32(os.Geteuid())}
 	if uid, ok := c.SlurmUser(); ok {
@@ -81,7 +81,7 @@ func (a *Agent) knownConfig() *slurm.Config {
 	return a.slurm
 }
 
-// wakeWatcher notifies the watcher on each slurmctld host that this node has published a change.
+// wakeWatcher notifies the watchers on all slurmctld hosts that this node has published a change.
 func (a *Agent) wakeWatcher() {
 	sender, c := a.sender.Load(), a.knownConfig()
 	if sender == nil || c == nil {

@@ -15,7 +15,7 @@ import (
 	"caelum/internal/wake"
 )
 
-// freePort returns a UDP port of the loopback interface on which no program listens.
+// freePort returns a UDP port of the loopback interface that no program uses.
 func freePort(t *testing.T) int {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -26,7 +26,8 @@ func freePort(t *testing.T) int {
 	return conn.LocalAddr().(*net.UDPAddr).Port
 }
 
-// listening opens the agent's wake port, with the key if there is one, and returns a sender that acts as the watcher.
+// listening makes the agent listen on its wake port, with the key if the key is not empty. It returns a sender that
+// acts as the watcher.
 func listening(t *testing.T, w *world, key wake.Key) *wake.Sender {
 	a := w.current()
 	a.cfg.WakeAddress, a.cfg.WakePort = "127.0.0.1", freePort(t)
@@ -43,7 +44,7 @@ func listening(t *testing.T, w *world, key wake.Key) *wake.Sender {
 	return &wake.Sender{Key: key, Name: wake.Watcher + "ctl", Address: "127.0.0.1"}
 }
 
-// TestWoken checks that a datagram of the watcher makes the agent publish, and that other datagrams do not.
+// TestWoken checks that the agent publishes after a datagram of the watcher, and not after other datagrams.
 func TestWoken(t *testing.T) {
 	w := newWorld(t, 1)
 	w.fake.SetConfig("SlurmctldHost[0]", "ctl(127.0.0.1)")
@@ -51,7 +52,7 @@ func TestWoken(t *testing.T) {
 	key := wake.Key(strings.Repeat("k", 32))
 	watcher := listening(t, w, key)
 	a := w.current()
-	w.submit(job(1, "7g.40gb:1")) // its profile is not among the present offers
+	w.submit(job(1, "7g.40gb:1")) // the current offers do not include this profile
 	if n := w.offers()["7g.40gb"]; n != 0 {
 		t.Fatalf("%d of 7g.40gb are on offer already", n)
 	}
@@ -72,7 +73,7 @@ func TestWoken(t *testing.T) {
 		}
 	}
 	for range 2000 {
-		watcher.Send(a.cfg.Node, "127.0.0.1", a.cfg.WakePort) // the first datagrams may arrive before the agent listens
+		watcher.Send(a.cfg.Node, "127.0.0.1", a.cfg.WakePort) // the agent may not listen yet
 		if w.offers()["7g.40gb"] == 1 {
 			break
 		}
@@ -83,7 +84,8 @@ func TestWoken(t *testing.T) {
 	}
 }
 
-// TestNoWakeKey checks that the agent does not open the port without a key file, and logs the command that makes one.
+// TestNoWakeKey checks that, without a key file, the agent does not open the port and logs the command that creates a
+// key.
 func TestNoWakeKey(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()

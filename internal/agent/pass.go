@@ -12,21 +12,21 @@ import (
 	"strings"
 )
 
-// maxReplans limits how often a pass makes a new plan because jobs got slices while the pass ran.
-// After this number of plans the pass gives up, and the offers stay lowered until the next pass.
+// maxReplans limits how often a pass makes a new plan because jobs got slices while the pass was running. The pass then
+// gives up, and the offers stay lowered until the next pass.
 const maxReplans = 6
 
-// errUnregistered is the result of a pass on a node whose slurmd has not registered. A job that started there would not
-// get its slot numbers.
+// errUnregistered is the result of a pass on a node whose slurmd has not registered. A job that started on this node
+// would not get its slot numbers.
 var errUnregistered = errors.New(
 	"slurmd has not registered since slurmctld started; this node offers nothing until slurmd registers")
 
-// errBusy is the result of a pass that gave up after maxReplans plans. The published offers are correct, but fewer than
-// the node could offer.
+// errBusy is the result of a pass that gave up after maxReplans plans. The published offers are correct, but the node
+// could offer more.
 var errBusy = errors.New("jobs kept starting during the pass; the next pass publishes the remaining offers")
 
-// pass publishes a new plan in two phases (docs/internals.md): it lowers the totals that the plan withdraws, checks
-// that the plan still holds, and only then raises the other totals.
+// pass publishes a new plan in two phases (docs/internals.md). It lowers the totals of the offers that the plan
+// withdraws, and checks that the plan is still valid. Only then does it raise the other totals.
 func (p *publisher) pass(ctx context.Context) (err error) {
 	defer func() { p.set(func(s *publishStatus) { s.err = err }) }()
 	if _, err := p.config(ctx); err != nil {
@@ -59,13 +59,13 @@ func (p *publisher) pass(ctx context.Context) (err error) {
 }
 
 // publishPlan lowers the totals, checks the plan, and raises the totals. It returns false if the state has changed
-// since the plan was made. In that case the counts in slurmctld are safe, but a new plan is needed.
+// since the plan was made. The counts in slurmctld are then safe, but a new plan is necessary.
 func (p *publisher) publishPlan(ctx context.Context, d nodePlan, node slurm.Node) (done bool, err error) {
 	failpoint.Pause()
 	if node, err = p.lower(ctx, d, node); err != nil {
 		return false, err
 	}
-	// Since the plan was made, slurmd may have registered, or a job may have taken slices.
+	// slurmd may have registered, or a job may have got slices, since the plan was made.
 	if node.Unregistered != d.withheld || !p.apply(d) {
 		return false, nil
 	}
@@ -74,9 +74,9 @@ func (p *publisher) publishPlan(ctx context.Context, d nodePlan, node slurm.Node
 	if err != nil {
 		return false, err
 	}
-	// slurmctld's used counts may have dropped between reading and writing, without an epilog that would publish again:
-	// a job with a slice and no slot ended, or slurmctld lost its counts (`scontrol reconfigure`). In that case
-	// slurmctld shows more free slices than the plan offers.
+	// slurmctld's used counts may have decreased between the read and the write although no epilog will publish again.
+	// Either a job with a slice and no slot has ended, or slurmctld has lost its counts (`scontrol reconfigure`). In
+	// both cases, slurmctld shows more free slices than the plan offers.
 	if node.Unregistered != d.withheld || exceeds(node, d.offers) {
 		return false, nil
 	}
@@ -86,7 +86,7 @@ func (p *publisher) publishPlan(ctx context.Context, d nodePlan, node slurm.Node
 	return true, nil
 }
 
-// lower withdraws the offers that the plan does not contain. It returns the node as slurmctld shows it afterwards.
+// lower withdraws the offers that the plan does not contain. It returns the node's record in slurmctld after the write.
 func (p *publisher) lower(ctx context.Context, d nodePlan, node slurm.Node) (slurm.Node, error) {
 	low := map[string]int{}
 	high, _ := p.totals(node, d.offers)
@@ -103,8 +103,8 @@ func (p *publisher) lower(ctx context.Context, d nodePlan, node slurm.Node) (slu
 	return p.recount(ctx)
 }
 
-// raise publishes the plan's offers. It returns the node as slurmctld shows it afterwards, and the part of the excess
-// by which the totals would exceed N.
+// raise publishes the plan's offers. It returns the node's record in slurmctld after the write, and the part of the
+// excess that does not fit into N.
 func (p *publisher) raise(
 	ctx context.Context, d nodePlan, node slurm.Node,
 ) (after slurm.Node, short map[string]int, err error) {
@@ -120,7 +120,7 @@ func (p *publisher) raise(
 	return node, short, err
 }
 
-// finish runs after a plan is published: it releases the held jobs whose slices are offered.
+// finish runs after a plan has been published, and releases the held jobs whose slices are offered.
 func (p *publisher) finish(ctx context.Context, d nodePlan, snapshot plan.Snapshot) error {
 	if d.withheld {
 		return errUnregistered
@@ -132,8 +132,8 @@ func (p *publisher) finish(ctx context.Context, d nodePlan, snapshot plan.Snapsh
 	return nil
 }
 
-// noteClosed records the Slurm state of a node on which slurmctld starts no jobs, so that `caelum status` can show why
-// the node offers nothing.
+// noteClosed records the Slurm state of a node on which slurmctld starts no jobs. `caelum status` shows this state as
+// the reason why the node offers nothing.
 func (p *publisher) noteClosed(node slurm.Node) {
 	closed := ""
 	if !eligible.Schedulable(node) {
@@ -162,7 +162,7 @@ func (p *publisher) read(ctx context.Context) (snapshot plan.Snapshot, node slur
 	return snapshot, node, p.findExcess(ctx, node)
 }
 
-// recount reads this node and the jobs again after the lowering write. Like read, it updates the pending leases.
+// recount reads this node and the jobs again after the totals were lowered. Like read, it updates the pending leases.
 func (p *publisher) recount(ctx context.Context) (node slurm.Node, err error) {
 	if node, err = p.ctl.Node(ctx, p.cfg.Node); err != nil {
 		return node, err

@@ -7,18 +7,18 @@ import (
 	"slices"
 )
 
-// pendingLease contains the slices of a job that slurmctld has started here and that has no lease yet. If spots is nil,
-// the pending lease is unplaced: the agent has not found free spots for its slices.
+// pendingLease contains the slices of a job that slurmctld has started on this node and that has no lease yet. If spots
+// is nil, the pending lease is unplaced, which means that the agent has not found free spots for its slices.
 type pendingLease struct {
 	wants []offer.Want
 	spots []offer.Spot
-	// leasing is true while the agent serves the job's prolog. During this time, the pending
-	// lease is kept even if the job is missing from slurmctld's list.
+	// leasing is true while the agent serves the job's prolog. During this time, the pending lease is not removed even
+	// if slurmctld no longer lists the job.
 	leasing bool
 }
 
-// takeOffers records a pending lease for a job at spots that are offered, and withdraws these offers. If the offers do
-// not include all wanted slices, it changes nothing and returns false. The caller holds n.mu.
+// takeOffers records a pending lease for a job at offered spots, and withdraws the offers of these spots. If the offers
+// do not include all wanted slices, it changes nothing and returns false. The caller holds n.mu.
 func (n *node) takeOffers(job uint32, wants []offer.Want) (*pendingLease, bool) {
 	gpus := n.view()
 	offers := slices.Clone(n.offers)
@@ -41,9 +41,8 @@ func (n *node) takeOffers(job uint32, wants []offer.Want) (*pendingLease, bool) 
 	return pr, true
 }
 
-// pick returns the best placement among the offers of a profile. This is an idle instance if one is
-// offered. Otherwise it is the placement after which the largest number of maximal layouts can
-// still be reached. ok is false if the profile is not offered.
+// pick returns the best offered placement of a profile. This is an idle instance if one is offered. Otherwise, it is
+// the placement after which the most maximal layouts can still be reached. ok is false if the profile is not offered.
 func pick(gpus []place.GPU, p offer.Plan, profile string) (best offer.Spot, ok bool) {
 	top := -1
 	for gi, g := range gpus {
@@ -66,9 +65,8 @@ func pick(gpus []place.GPU, p offer.Plan, profile string) (best offer.Spot, ok b
 	return best, ok
 }
 
-// placePending finds spots for the unplaced pending leases. If there is not enough room for all of
-// them, it places as many as possible, in the order of the job ids. It changes gpus but not the
-// agent. The caller holds n.mu.
+// placePending finds spots for the unplaced pending leases. If they do not all fit, it places as many as possible, in
+// the order of the job ids. It changes gpus, but not the agent. The caller holds n.mu.
 func (n *node) placePending(gpus []place.GPU) map[uint32][]offer.Spot {
 	var unplaced []*offer.Job
 	for job, pr := range n.pending {
@@ -95,7 +93,7 @@ func (n *node) placePending(gpus []place.GPU) map[uint32][]offer.Spot {
 	return found
 }
 
-// dropPending removes a job's pending lease after the agent has answered the job's prolog.
+// dropPending removes a job's pending lease after the job's prolog was served.
 func (n *node) dropPending(id uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -105,7 +103,7 @@ func (n *node) dropPending(id uint32) {
 	}
 }
 
-// forget removes the spots of a pending lease, so that the next pass searches for other spots.
+// forget removes the spots from a pending lease, so that the next pass searches for other spots.
 func (n *node) forget(id uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"caelum/internal/slurm/slurmtest"
 )
 
-// The tests in this file check that a prolog fails only because of a defect of the node. Each test
-// covers a class of errors (docs/internals.md, "Error classes").
+// The tests in this file check that a prolog fails only because of a defect of the node. Each test covers one class of
+// errors (docs/internals.md, "Error classes").
 
 // failing makes slurmctld return err to the first calls of these kinds.
 func (w *world) failing(times int, err error, ops ...string) {
@@ -46,8 +46,8 @@ func TestUnclearRecordIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestUnclearRecordIsRefused checks that a job whose record remains unclear gets an error, and that
-// the node continues to publish and to serve other jobs.
+// TestUnclearRecordIsRefused checks that a job whose record remains unclear gets an error. The node must continue to
+// publish and to serve other jobs.
 func TestUnclearRecordIsRefused(t *testing.T) {
 	w := newWorld(t, 1)
 	w.agent.recordPause = time.Microsecond
@@ -72,7 +72,7 @@ func TestUnclearRecordIsRefused(t *testing.T) {
 	}
 }
 
-// TestJobThatLeftTheNode checks a job that was shrunk during its start and is no longer on the node.
+// TestJobThatLeftTheNode checks a job that lost this node while it was starting, because the job was shrunk.
 func TestJobThatLeftTheNode(t *testing.T) {
 	w := newWorld(t, 1)
 	id, req := w.startedOnly("2g.10gb:1")
@@ -91,8 +91,7 @@ func (e elsewhere) Job(ctx context.Context, id uint32) (slurm.Job, error) {
 	return j, err
 }
 
-// TestSlurmctldStaysAway checks that the prolog repeats its call while slurmctld does not answer,
-// until the prolog's time limit.
+// TestSlurmctldStaysAway checks that the prolog repeats its call until its time limit while slurmctld does not answer.
 func TestSlurmctldStaysAway(t *testing.T) {
 	w := newWorld(t, 1)
 	id, req := w.startedOnly("2g.10gb:1")
@@ -115,8 +114,8 @@ func TestSlurmctldStaysAway(t *testing.T) {
 	w.nothingHeld()
 }
 
-// TestPublishingImpossible checks that a job is requeued or gets an error if only the agent's
-// writes to the node record fail.
+// TestPublishingImpossible checks that a job is requeued or gets an error if only the agent's writes to the node record
+// fail.
 func TestPublishingImpossible(t *testing.T) {
 	for name, tc := range map[string]struct {
 		requeue bool
@@ -143,8 +142,8 @@ func TestPublishingImpossible(t *testing.T) {
 	}
 }
 
-// TestDefectFailsTheProlog checks that the prolog fails on a node where Slurm's commands cannot run
-// or lease files cannot be written.
+// TestDefectFailsTheProlog checks that the prolog fails on a node where Slurm's commands do not run or lease files
+// cannot be written.
 func TestDefectFailsTheProlog(t *testing.T) {
 	w := newWorld(t, 1)
 	id, req := w.startedOnly("2g.10gb:1")
@@ -155,8 +154,8 @@ func TestDefectFailsTheProlog(t *testing.T) {
 	}
 }
 
-// TestGivenUpAfterGrant checks that a lease whose file cannot be written is released completely
-// before its job gets an error, because the job's user must not keep the slice.
+// TestGivenUpAfterGrant checks a lease whose file cannot be written. The lease must be released completely before its
+// job gets an error, because the job's user must not keep the slice.
 func TestGivenUpAfterGrant(t *testing.T) {
 	w := newWorld(t, 1)
 	id, req := w.startedOnly("2g.10gb:1")
@@ -164,7 +163,7 @@ func TestGivenUpAfterGrant(t *testing.T) {
 		t.Fatalf("%+v, %v", l, err)
 	}
 	w.agent.slurmMu.Lock()
-	w.agent.slurm = nil // as after a restart
+	w.agent.slurm = nil // emulates a restart
 	w.agent.slurmMu.Unlock()
 	w.fake.Before(func(slurmtest.Call) error { return slurm.ErrUnreachable })
 	req.Wait = 1e-9
@@ -177,7 +176,7 @@ func TestGivenUpAfterGrant(t *testing.T) {
 	}
 }
 
-// openTo returns the capability files that a user owns.
+// openTo returns the capability files that belong to a user.
 func (w *world) openTo(uid uint32) (files []string) {
 	w.t.Helper()
 	all, err := filepath.Glob(filepath.Join(w.node.Dev, "nvidia-caps", "*"))

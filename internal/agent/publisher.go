@@ -13,14 +13,14 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// publisher writes the node's offers into slurmctld. Its fields belong to the goroutine that runs [publisher.run],
-// except for the channels, changes and status.
+// publisher writes the node's offers into slurmctld. Only the goroutine of [publisher.run] uses its fields, except for
+// the channels, changes and status.
 type publisher struct {
 	*node
 	ctl    Controller
 	ledger *ledger.Ledger
 	log    *logrus.Entry
-	// config reads slurmctld's configuration, and returns an error if leases cannot work with this configuration.
+	// config returns slurmctld's configuration. It returns an error if leases cannot work with this configuration.
 	config func(context.Context) (slurm.Config, error)
 	// hidesJobs reports whether users may not see other users' jobs.
 	hidesJobs func() bool
@@ -28,18 +28,18 @@ type publisher struct {
 	raised func()
 
 	requests chan chan error
-	changed  chan struct{} // the node's state differs from the published state
-	changes  atomic.Int64  // the number of writes to slurmctld in all passes
+	changed  chan struct{} // signals that the node's state differs from the published state
+	changes  atomic.Int64  // the number of writes to slurmctld since the start
 
-	total        int      // N, the node's constant total of gres/mig; 0 until known
+	total        int      // N, the node's constant total of gres/mig; 0 until it is known
 	advertised   []string // the profile names of other GPU models under which the node has offered slices
 	unresponsive plan.Unresponsive
 	unstarted    plan.Unstarted
 	allocations  map[uint32]allocation // slurmctld's allocations to jobs on the node
 	offered      map[string]int        // the offers of the last plan
-	offersSince  time.Time             // when the offers last changed
+	offersSince  time.Time             // the time at which the offers last changed
 
-	statusMu sync.Mutex // guards status, which only the publisher's goroutine writes
+	statusMu sync.Mutex // protects status, which only the publisher's goroutine changes
 	status   publishStatus
 }
 
@@ -48,12 +48,12 @@ type publishStatus struct {
 	published map[string]int
 	at        time.Time // zero before the first successful pass
 	err       error
-	closed    string // the node's state if slurmctld starts no jobs on it
-	// excess is the number of slices of each profile that slurmctld counts as used although it
-	// has allocated them to no job. short is the part of the excess that is missing from the
-	// published totals, because the sum would exceed N.
+	closed    string // the node's state in Slurm if slurmctld starts no jobs on the node
+	// excess is, for each profile, the number of slices that slurmctld counts as used although it has not allocated
+	// them to a job. short is the part of the excess that the published totals do not include, because it does not fit
+	// into N.
 	excess, short map[string]int
-	stale         []string // profiles that slurm.conf lists for the node although the driver does not report them
+	stale         []string // profiles that slurm.conf lists for the node but the driver does not report
 }
 
 // set changes the status. Only the publisher's goroutine calls it.
@@ -73,7 +73,7 @@ func (p *publisher) last() publishStatus {
 // retryInterval is the pause before a failed pass is repeated.
 const retryInterval = time.Second
 
-// Publish runs a pass that begins after the call, and returns the result of the pass. Calls that wait at the same time
+// Publish runs a pass that begins after the call, and returns the error of this pass. Calls that wait at the same time
 // share one pass.
 func (p *publisher) Publish(ctx context.Context) error {
 	answer := make(chan error, 1)
@@ -90,21 +90,21 @@ func (p *publisher) Publish(ctx context.Context) error {
 	}
 }
 
-// settling is the time from a change on the node to the pass that publishes it. The same pass also publishes further
-// changes within this time.
+// settling is the delay between a change on the node and the pass that publishes it. The same pass also publishes all
+// further changes during the delay.
 const settling = 200 * time.Millisecond
 
-// slowdown limits the load on a slow slurmctld: the pause before the next poll is at least slowdown times the duration
-// of the last pass. maxPause limits this pause, so that after a pass of any duration the next one begins within about a
+// slowdown limits the load on a slow slurmctld. The pause before the next poll is at least slowdown times the duration
+// of the last pass, but at most maxPause. After a pass of any duration, the next pass therefore begins within about a
 // minute.
 const (
 	slowdown = 20
 	maxPause = time.Minute
 )
 
-// run runs the passes on request, after a change on the node, and as a poll if no pass has run for the poll interval
-// plus up to 10 %. The first poll begins at a random time within the poll interval, because the agents of a cluster
-// are often started together.
+// run runs passes: on request, after a change on the node, and as a poll. A poll runs if no pass has run for the poll
+// interval plus up to 10%. The first poll begins at a random time within the poll interval, because the agents of a
+// cluster are often started at the same time.
 func (p *publisher) run(ctx context.Context) {
 	poll := time.NewTimer(rand.N(p.cfg.PollInterval))
 	defer poll.Stop()
@@ -141,8 +141,8 @@ func (p *publisher) run(ctx context.Context) {
 			retry = time.After(retryInterval)
 		}
 		next := pauseAfter(time.Since(began), p.cfg.PollInterval)
-		// The random part spreads the polls of agents that were notified at the same time, and keeps polls from
-		// coinciding with the comparison that runs every minute.
+		// The random part has two purposes: it spreads the polls of agents that were notified at the same time, and it
+		// prevents polls from coinciding with the comparison that runs every minute.
 		poll.Reset(next + rand.N(next/10))
 		for _, answer := range waiting {
 			answer <- err
@@ -150,15 +150,15 @@ func (p *publisher) run(ctx context.Context) {
 	}
 }
 
-// pauseAfter returns the pause before the next poll after a pass of duration took.
+// pauseAfter returns the minimum pause after a pass of duration took, before the next poll.
 func pauseAfter(took, poll time.Duration) time.Duration {
 	return max(poll, min(slowdown*took, maxPause))
 }
 
-// publishSoon schedules a pass that publishes the node's state after the settling time.
+// publishSoon schedules a pass that publishes the node's state after the time settling.
 func (p *publisher) publishSoon() {
 	select {
 	case p.changed <- struct{}{}:
-	default: // a pass is scheduled already
+	default: // a pass is already scheduled
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"caelum/internal/slurm/slurmtest"
 )
 
-// Each test in this file checks a row of "Races" in docs/internals.md. TestSoak combines them.
+// Each test in this file checks one row of the table "Races" in docs/internals.md. TestSoak combines all of them.
 
 // once makes slurmctld call do after it has answered the first call of this kind.
 func (w *world) once(op string, do func()) {
@@ -23,8 +23,8 @@ func (w *world) once(op string, do func()) {
 	})
 }
 
-// TestJobTakesWithdrawnOffer starts a job on an offer that a pass is about to withdraw. The job gets its slice, and the
-// pass does not publish the offers that would replace it.
+// TestJobTakesWithdrawnOffer starts a job on an offer that a pass is about to withdraw. The job must get its slice, and
+// the pass must not publish the offers that would replace this offer.
 func TestJobTakesWithdrawnOffer(t *testing.T) {
 	w := newWorld(t, 1)
 	small := w.submit(job(1, "1g.5gb:1"))
@@ -53,8 +53,8 @@ func TestJobTakesWithdrawnOffer(t *testing.T) {
 	}
 }
 
-// TestJobStartsWhileOffersRise starts a job while a pass only adds offers. The job gets a slice
-// that both plans contain, and the remaining offers can still be carved.
+// TestJobStartsWhileOffersRise starts a job while a pass only adds offers. The job must get a slice that both plans
+// contain, and it must be possible to carve the remaining offers.
 func TestJobStartsWhileOffersRise(t *testing.T) {
 	w := newWorld(t, 1)
 	w.submit(job(1, "3g.20gb:1"))
@@ -102,8 +102,8 @@ func (w *world) startedOnly(slices string) (id uint32, req api.LeaseRequest) {
 	return id, api.LeaseRequest{UID: 20001, Slots: []int{0}}
 }
 
-// nothingHeld checks that a job holds nothing after its epilog. It also checks that the whole GPU
-// is then offered if a job requests it.
+// nothingHeld checks that a job holds nothing after its epilog, and that the whole GPU is then offered if a job
+// requests it.
 func (w *world) nothingHeld() {
 	w.t.Helper()
 	w.fake.RunEpilogs()
@@ -118,7 +118,7 @@ func (w *world) nothingHeld() {
 	}
 }
 
-// TestCancelledDuringProlog cancels a job after its prolog has read its record. The epilog releases the lease.
+// TestCancelledDuringProlog cancels a job after its prolog has read its record. The epilog must release the lease.
 func TestCancelledDuringProlog(t *testing.T) {
 	w := newWorld(t, 1)
 	id, req := w.startedOnly("2g.10gb:1")
@@ -133,8 +133,8 @@ func TestCancelledDuringProlog(t *testing.T) {
 	w.nothingHeld()
 }
 
-// TestCancelledBeforeProlog cancels a job before its prolog has read its record. The job gets an
-// error, and the node is not drained.
+// TestCancelledBeforeProlog cancels a job before its prolog has read its record. The job must get an error, and the
+// node must not be drained.
 func TestCancelledBeforeProlog(t *testing.T) {
 	w := newWorld(t, 1)
 	id, req := w.startedOnly("2g.10gb:1")
@@ -147,9 +147,9 @@ func TestCancelledBeforeProlog(t *testing.T) {
 	w.nothingHeld()
 }
 
-// TestRequeuedDuringProlog requeues a job while its slice is made. The epilog, which already sends
-// the next restart count, releases the slice. The next run gets its own slice, which a late epilog
-// of the first run does not release.
+// TestRequeuedDuringProlog requeues a job while its slice is carved. The epilog, which already sends the next restart
+// count, must release the slice. The next run must get its own slice, and a late epilog of the first run must not
+// release this slice.
 func TestRequeuedDuringProlog(t *testing.T) {
 	w := newWorld(t, 1)
 	id, req := w.startedOnly("2g.10gb:1")
@@ -189,7 +189,7 @@ func TestRequeuedDuringProlog(t *testing.T) {
 	w.nothingHeld()
 }
 
-// TestDrainingNodeOffersNothing checks that a draining node offers no slices, and that running jobs keep theirs.
+// TestDrainingNodeOffersNothing checks that a draining node offers no slices, and that running jobs keep their slices.
 func TestDrainingNodeOffersNothing(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("2g.10gb:1")

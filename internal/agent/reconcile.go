@@ -16,9 +16,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// load reads the ledger into memory, and reports whether the node was rebooted since the last
-// start. After a reboot it clears the ledger, because the earlier instances and jobs no longer
-// exist.
+// load reads the ledger into memory. It reports whether the node was rebooted since the agent last started. After a
+// reboot, it clears the ledger, because the earlier instances and jobs no longer exist.
 func (a *Agent) load() (rebooted bool, err error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -66,12 +65,11 @@ func (a *Agent) load() (rebooted bool, err error) {
 	return rebooted, err
 }
 
-// closeIdle makes sure that only root can open an instance that no job holds. The agent may have crashed between
-// opening the instance to a user and writing the lease, or between creating the instance and closing it to users.
+// closeIdle ensures that only root can open an instance that no job holds. This is necessary after a crash, because the
+// agent may have ended before it wrote a lease, or before it restricted the files of a new instance to root.
 func (a *Agent) closeIdle() { a.closeIdleOn(a.cards) }
 
-// closeIdleOn is like closeIdle, but only for the given GPUs. No prolog may use these GPUs during
-// the call.
+// closeIdleOn is like closeIdle, but for the given GPUs. No prolog may use these GPUs during the call.
 func (a *Agent) closeIdleOn(cards []*card) {
 	var idle []placed
 	a.mu.Lock()
@@ -95,11 +93,11 @@ func (a *Agent) closeIdleOn(cards []*card) {
 
 // compareGPUs compares the instances on every GPU with the ledger, and corrects the ledger or the GPU:
 //
-//	on the GPU, in the ledger       ours
-//	on the GPU, intent to create    made before a crash: adopted as idle, or destroyed if it has no compute instance
-//	on the GPU, neither             foreign: counted as occupied, never touched
-//	in the ledger only              gone: removed from the ledger, and logged if a job held the instance
-//	intent only                     the driver was not called, or the call finished: settled
+//	on the GPU, in the ledger       the agent's own instance
+//	on the GPU, intent to create    created before a crash: becomes idle, or is destroyed if it has no compute instance
+//	on the GPU, neither             foreign: its units are occupied, and it is never changed
+//	in the ledger only              removed by another program: is removed from the ledger; logged if a job held it
+//	intent only                     the driver was not called, or the call was completed: the intent is settled
 func (a *Agent) compareGPUs() error {
 	var all error
 	for g, c := range a.cards {
@@ -110,8 +108,8 @@ func (a *Agent) compareGPUs() error {
 	return all
 }
 
-// compareGPU is like compareGPUs, but for one GPU. If the GPU was lost, compareGPU checks whether
-// the driver can reach it again.
+// compareGPU is like compareGPUs, but for one GPU. If the GPU was lost, compareGPU checks whether the driver can reach
+// it again.
 func (a *Agent) compareGPU(g int, c *card) error {
 	c.hardware.Lock()
 	defer c.hardware.Unlock()
@@ -121,7 +119,7 @@ func (a *Agent) compareGPU(g int, c *card) error {
 	return a.takeBack(g, c)
 }
 
-// repair is the part of compareGPU for a usable GPU. The caller holds the GPU's hardware lock.
+// repair is the part of compareGPU for a usable GPU. The caller holds the card's hardware lock.
 func (a *Agent) repair(g int, c *card) error {
 	found, err := a.hw.Instances(g)
 	if errors.Is(err, gpu.ErrLost) {
@@ -133,8 +131,8 @@ func (a *Agent) repair(g int, c *card) error {
 	} else if err != nil {
 		return err
 	}
-	// No driver call is in progress on this GPU. Any intents of the GPU are therefore left from
-	// a crash, or from a time when the ledger could not be written.
+	// No driver call is running for this GPU. Intents of the GPU therefore remain from a crash, or from a time when the
+	// ledger could not be written.
 	intents, err := a.ledger.Intents()
 	if err != nil {
 		return err
@@ -158,8 +156,8 @@ func (a *Agent) repair(g int, c *card) error {
 	return nil
 }
 
-// compare records the instances that were found on a GPU. It returns the agent's instances that were not found, by
-// placement.
+// compare records the instances that were found on a GPU. It returns those of the agent's instances that were not
+// found, by placement.
 func (a *Agent) compare(g int, c *card, found []gpu.Instance) (missing map[int]*instance) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -189,9 +187,9 @@ func (a *Agent) compare(g int, c *card, found []gpu.Instance) (missing map[int]*
 	return missing
 }
 
-// settle resolves an intent that an earlier hardware call left in the ledger. If the instance is on the GPU and
-// complete, settle records it as idle. If its compute instance is missing, settle destroys the GPU instance. If there
-// is no GPU instance, settle only corrects the ledger.
+// settle resolves an intent that an earlier driver call left in the ledger. If the instance is on the GPU and complete,
+// settle records it as idle. If its compute instance is missing, settle destroys the GPU instance. If there is no GPU
+// instance, settle only corrects the ledger.
 func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) error {
 	log := a.log.WithField("gpu", g).WithField("intent", i.Op)
 	p, ok := c.Model.Placement(i.Profile, i.Start)
@@ -215,7 +213,7 @@ func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) er
 	case len(there.CIs) == 1 && there.UUID != "":
 		log.Infof("adopting %s at %d, for which the ledger contains only an intent", i.Profile, i.Start)
 		return a.settleMade(c, p, i, *there)
-	default: // a GPU instance without its compute instance
+	default: // a GPU instance without a compute instance
 		log.Infof("destroying %s at %d, for which the ledger contains only an intent", i.Profile, i.Start)
 		if err := a.hw.Destroy(g, there.GI); err != nil {
 			return err
@@ -227,7 +225,7 @@ func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) er
 	}
 }
 
-// settleMade settles an intent whose instance is on the GPU at placement p: it records the instance as idle.
+// settleMade settles an intent whose instance is on the GPU at placement p, and records the instance as idle.
 func (a *Agent) settleMade(c *card, p int, i ledger.Intent, there gpu.Instance) error {
 	if err := a.caps.Make(c.Minor, there); err != nil {
 		return err
@@ -240,7 +238,7 @@ func (a *Agent) settleMade(c *card, p int, i ledger.Intent, there gpu.Instance) 
 		return a.ledger.Failed(i.ID)
 	}
 	if err := a.ledger.Created(i.ID, in.Instance); err != nil {
-		return err // the intent remains for the next comparison
+		return err // the next comparison will find the intent
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -258,8 +256,8 @@ func isForeign(list []gpu.Instance, in gpu.Instance) bool {
 	return false
 }
 
-// releaseGone releases the leases of jobs that slurmctld no longer lists on this node and whose epilog never ran. It
-// uses the job list of the last pass, and queries slurmctld again before it releases a lease.
+// releaseGone releases the leases of jobs that slurmctld no longer lists on this node and whose epilog did not run. It
+// uses the job list of the last pass, but queries slurmctld again before it releases a lease.
 func (a *Agent) releaseGone(ctx context.Context) error {
 	a.mu.Lock()
 	held := make([]api.Lease, 0, len(a.leases))
@@ -268,9 +266,9 @@ func (a *Agent) releaseGone(ctx context.Context) error {
 	}
 	here := a.here
 	a.mu.Unlock()
-	// A completing job keeps its slices until its epilog. If the job is being requeued, it already has the restart
-	// count of the next run. If a job holds resources with a higher restart count than the lease, the lease belongs to
-	// an earlier run.
+	// A completing job keeps its slices until its epilog has run. If the job is being requeued, it already has the
+	// restart count of its next run. If a job holds resources with a higher restart count than the lease, the lease
+	// belongs to an earlier run.
 	keeps := func(l api.Lease, j slurm.Job) bool { return !j.Holds() || j.Restarts <= l.Restart }
 	for _, l := range held {
 		if j, ok := here[l.Job]; ok && keeps(l, j) {
@@ -283,7 +281,7 @@ func (a *Agent) releaseGone(ctx context.Context) error {
 		case class == unclear && j.ID != l.Job:
 			a.log.WithError(err).WithField("job", l.Job).
 				Debug("couldn't find out whether a job is gone; its lease remains")
-			continue // the unclear record of one job must not keep the other leases from being checked
+			continue // an unclear record of one job must not prevent the checks of other leases
 		case class == later, class == defect:
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 )
 
 // class is the class of an error that occurred when the agent queried slurmctld about a job. It determines how the
-// job's prolog handles the error.
+// prolog of the job handles the error.
 type class int
 
 const (
@@ -18,8 +18,8 @@ const (
 	defect               // this node cannot query slurmctld
 )
 
-// classOf returns the class of an error. No other function classifies errors. An unknown error is classified as
-// unclear, so that it affects the job and not the node.
+// classOf returns the class of an error. No other function classifies errors. An unknown error is unclear, so that it
+// affects only the job and not the node.
 func classOf(err error) class {
 	switch {
 	case err == nil:
@@ -34,15 +34,15 @@ func classOf(err error) class {
 	return unclear
 }
 
-// recordTries limits how often an unclear job record is read, and recordPause is the first pause between two readings.
-// The pauses double, so the readings take 1.5 s.
+// recordTries limits how often an unclear job record is read. recordPause is the first pause between two readings. Each
+// further pause is twice as long, so that all readings together take 1.5 s.
 const (
 	recordTries = 5
 	recordPause = 100 * time.Millisecond
 )
 
-// readJob reads a job, and reads it again while the job's record is unclear. squeue and scontrol are separate calls,
-// and the job's user can change the job between them.
+// readJob reads a job. While the job's record is unclear, it reads the record again: squeue and scontrol are separate
+// calls, and the job's user can change the job between them.
 func (a *Agent) readJob(ctx context.Context, id uint32) (job slurm.Job, err error) {
 	pause := a.recordPause
 	for range recordTries {

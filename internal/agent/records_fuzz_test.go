@@ -16,8 +16,7 @@ import (
 	"caelum/internal/slurm/slurmtest"
 )
 
-// records is a Fake with one additional job. The test sets the output that squeue and scontrol
-// print for this job.
+// records is a Fake with one additional job, for which the test specifies the output of squeue and scontrol.
 type records struct {
 	*slurmtest.Fake
 	client *slurm.Client
@@ -27,13 +26,13 @@ type records struct {
 	asked int
 }
 
-// output is the output of Slurm's commands. Without fields the job does not exist.
+// output is the output of Slurm's commands. If fields is nil, the job does not exist.
 type output struct {
-	fields map[string]string // of squeue, by column
-	show   string            // of scontrol show job
-	nodes  string            // the node list that every second answer of squeue contains
-	failAt int               // the number of the first command that fails; all later commands fail too
-	stderr string            // the message of a command that fails
+	fields map[string]string // the output of squeue, by column
+	show   string            // the output of scontrol show job
+	nodes  string            // the node list in every second answer of squeue
+	failAt int               // the number of the first command that fails; all later commands also fail
+	stderr string            // the error message of commands that fail
 }
 
 func (r *records) set(o output) {
@@ -80,7 +79,7 @@ func (r *records) SetJobGRES(ctx context.Context, id uint32, gres slurm.GRESList
 
 func (r *records) Release(ctx context.Context, id uint32) error { return r.client.Release(ctx, id) }
 
-// run replaces Slurm's commands: the client uses it as slurm.Options.Run.
+// run replaces Slurm's commands. The client calls it as slurm.Options.Run.
 func (r *records) run(_ context.Context, env []string, name string, args ...string) (string, string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,7 +117,7 @@ func (r *records) run(_ context.Context, env []string, name string, args ...stri
 
 const fuzzedJob = 77
 
-// The record of a healthy job with one 1g.5gb on n1, in the form of squeue and scontrol 22.05.8.
+// These constants contain the record of a healthy job with one 1g.5gb on n1, as printed by squeue and scontrol 22.05.8.
 const (
 	healthyFields = "jobid=77\narrayjobid=77\nstate=RUNNING\nreason=Prolog\nuserid=20001\nusername=user1\n" +
 		"partition=gpu\nprioritylong=5\nrestartcnt=0\nbatchflag=1\nrequeue=1\noversubscribe=OK\n" +
@@ -130,11 +129,10 @@ const (
 		"   MinCPUsNode=1 MinMemoryNode=0 MinTmpDiskNode=0\n   Power=\n"
 )
 
-// with returns the fields of a healthy record, followed by the given lines. These lines replace
-// earlier fields.
+// with returns the fields of a healthy record, followed by the given lines. Later lines override earlier ones.
 func with(lines string) string { return healthyFields + "\n" + lines }
 
-// gave returns the healthy output of scontrol with another allocation.
+// gave returns the healthy output of scontrol with a different allocation.
 func gave(gres string) string {
 	return strings.Replace(healthyShow, "gpu:a100:1(IDX:0),mig:1g.5gb(CNT:1)", gres, 1)
 }
@@ -170,8 +168,8 @@ var jobRecords = []struct {
 	{"", "", "", "", 0, 1},
 }
 
-// FuzzRecords checks that the prolog on a healthy node succeeds for any record of a job and any
-// error of Slurm's commands. The job gets its lease, or an error in its lease file, or is requeued.
+// FuzzRecords checks that the prolog on a healthy node succeeds for any record of a job and any error of Slurm's
+// commands. The job must get its lease, or an error in its lease file, or must be requeued.
 func FuzzRecords(f *testing.F) {
 	if os.Getuid() != 0 {
 		f.Skip("needs root to own devices")

@@ -17,16 +17,16 @@ import (
 )
 
 // The agent writes a lease file after the lease is in the ledger, and removes the file before it removes the lease from
-// the ledger. Therefore, if a lease file exists and its lease is missing from the ledger, the ledger was lost or is too
-// old. The ledger's file was removed or emptied, or SQLite silently dropped the end of a damaged journal. The agent
-// then restores the lease from the lease file and the instances on the GPUs, before it uses any instance that the
-// ledger lists as idle.
+// the ledger. If a lease file exists and its lease is missing from the ledger, the ledger must therefore have been lost
+// or be too old: its file was removed or emptied, or SQLite silently dropped the end of a damaged journal. The agent
+// then restores the lease from the lease file and the instances on the GPUs. It does so before it uses any instance
+// that is idle according to the ledger.
 //
-// The idle instances of a lost ledger cannot be distinguished from those of another tool. These instances stay foreign
-// until root adopts them (adopt.go).
+// The idle instances of a lost ledger cannot be distinguished from those of other programs. These instances remain
+// foreign until root adopts them (adopt.go).
 
-// recoverLeases restores the leases that the ledger has lost. It returns an error if lease files contradict each other,
-// which only the administrator can resolve.
+// recoverLeases restores the leases that are missing from the ledger. It returns an error if lease files contradict
+// each other, because only the administrator can resolve such a contradiction.
 func (a *Agent) recoverLeases() error {
 	files, err := os.ReadDir(filepath.Join(a.cfg.RunDir, "jobs"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -61,13 +61,13 @@ func (a *Agent) recoverLeases() error {
 	return nil
 }
 
-// spotted is an instance and the GPU on which it was found.
+// spotted is an instance, and the GPU on which it was found.
 type spotted struct {
 	card *card
 	gpu.Instance
 }
 
-// foundByUUID returns the instances on all usable GPUs by UUID.
+// foundByUUID returns the instances on all usable GPUs, by UUID.
 func (a *Agent) foundByUUID() map[string]spotted {
 	found := map[string]spotted{}
 	for g, c := range a.cards {
@@ -104,7 +104,7 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 			continue
 		}
 		if old := in.card.ours[p]; old != nil && old.UUID == s.UUID && old.Job != 0 && old.Job != l.Job {
-			// If the other job has no lease file, its lease was released, and the ledger has lost this release.
+			// If the other job has no lease file, its lease was released, but the ledger has lost this release.
 			if _, err := os.Lstat(a.leaseFile(old.Job)); err == nil {
 				return fmt.Errorf(
 					"the lease files of jobs %d and %d name the same slice %s: "+
@@ -141,8 +141,8 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 	return nil
 }
 
-// readLeaseFile reads a file that writeLeaseFile wrote. It checks less than the plugin does: the lines that only tasks
-// use may have any form.
+// readLeaseFile parses a file that writeLeaseFile wrote. It is less strict than the plugin, because it accepts any
+// content in the lines that only tasks use.
 func readLeaseFile(path string, job uint32) (l api.Lease, err error) {
 	info, err := os.Lstat(path)
 	if err != nil {

@@ -28,7 +28,7 @@ func (w *world) removeLedger() {
 }
 
 // TestLostLedger checks that an agent whose ledger was lost restores the leases of running jobs from their lease files.
-// The jobs keep the same slices, no other job gets them, and the jobs' epilogs release them.
+// The jobs must keep the same slices, other jobs must not get these slices, and the jobs' epilogs must release them.
 func TestLostLedger(t *testing.T) {
 	for name, lose := range map[string]func(*world){
 		"removed": (*world).removeLedger,
@@ -111,9 +111,9 @@ func spotsOf(l api.Lease) (all []string) {
 	return all
 }
 
-// TestOldLedger checks a ledger that is too old, for example because SQLite dropped the end of a
-// damaged journal. If a lease file names an instance that is idle in the ledger or leased to
-// another job there, the instance belongs to the job of the lease file.
+// TestOldLedger checks a ledger that is too old, for example because SQLite dropped the end of a damaged journal. If a
+// lease file contains an instance that is idle or leased to another job according to the ledger, the instance belongs
+// to the job of the lease file.
 func TestOldLedger(t *testing.T) {
 	for name, between := range map[string]func(*world) (old uint32){
 		"from before any job": func(*world) uint32 { return 0 },
@@ -166,7 +166,7 @@ func TestOldLedger(t *testing.T) {
 	}
 }
 
-// granted starts a job for one slice of a profile and returns its slice.
+// granted starts a job that requests one slice of a profile, and returns this slice.
 func (w *world) granted(profile string) api.Slice {
 	w.t.Helper()
 	id := w.startNow(profile + ":1")
@@ -177,8 +177,7 @@ func (w *world) granted(profile string) api.Slice {
 	return l.Slices[0]
 }
 
-// startError starts an agent and returns its error. If the agent starts without an error,
-// startError stops it.
+// startError starts an agent and returns its error. If there is no error, startError stops the agent.
 func (w *world) startError() error {
 	log := logrus.New()
 	log.SetOutput(&syncWriter{w: &w.log})
@@ -189,7 +188,7 @@ func (w *world) startError() error {
 	return err
 }
 
-// TestContradictingLeaseFiles checks that the agent does not start if two lease files name the same slice.
+// TestContradictingLeaseFiles checks that the agent does not start if two lease files contain the same slice.
 func TestContradictingLeaseFiles(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("3g.20gb:1")
@@ -214,8 +213,8 @@ func TestContradictingLeaseFiles(t *testing.T) {
 	}
 }
 
-// TestOddLeaseFiles checks that the agent logs the path of a file that is not a valid lease file, and neither uses nor
-// removes the file.
+// TestOddLeaseFiles checks that the agent logs the path of a file that is not a valid lease file. The agent must
+// neither use nor remove the file.
 func TestOddLeaseFiles(t *testing.T) {
 	w := newWorld(t, 1)
 	w.stop()

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Release serves a job's epilog: the slices become idle, and new offers are published before Release returns. The call
-// may be repeated, may be late, and may come without a prolog. If the restart count is lower than that of the lease,
-// the call belongs to a late epilog of an earlier run, and nothing is released.
+// Release serves the epilog of a job: the slices become idle, and new offers are published before Release returns. The
+// call may be repeated, and may be late. There need not have been a prolog. If the restart count is lower than that of
+// the lease, the call belongs to a late epilog of an earlier run, and Release releases nothing.
 func (a *Agent) Release(ctx context.Context, id uint32, restart int) error {
 	return a.releaseJob(ctx, id, restart, false)
 }
 
-// releaseJob is like Release. gone means that no epilog ran, so that the end time of the run is unknown.
+// releaseJob is like Release. If gone is set, no epilog has run, and the end time of the run is unknown.
 func (a *Agent) releaseJob(ctx context.Context, id uint32, restart int, gone bool) error {
 	unlock := a.jobs.lock(id)
 	a.mu.Lock()
@@ -38,9 +38,8 @@ func (a *Agent) releaseJob(ctx context.Context, id uint32, restart int, gone boo
 		a.publisher.publishSoon()
 		return nil
 	}
-	// If slurmctld does not answer, its counts are still safe, because it counts exactly the
-	// released slices as free. The plugin disconnects after 5 s. The publishing pass continues
-	// for up to 10 s in total.
+	// If slurmctld does not answer, its counts are still safe, because it counts exactly the released slices as free.
+	// The plugin disconnects after 5 s, but the pass continues for up to 10 s in total.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	if err := a.Publish(ctx); err != nil && !errors.Is(err, errBusy) {
@@ -49,8 +48,8 @@ func (a *Agent) releaseJob(ctx context.Context, id uint32, restart int, gone boo
 	return nil
 }
 
-// release closes the lease's slices to the user and ends the lease. again reports whether the slice
-// is already offered to the next waiting job.
+// release makes the lease's slices inaccessible to the user and ends the lease. again reports whether the slice is
+// already offered to the next waiting job.
 func (a *Agent) release(lease api.Lease, gone bool) (again bool, err error) {
 	var closed []placed
 	for _, s := range lease.Slices {

@@ -8,19 +8,20 @@ import (
 	"slices"
 )
 
-// If the first waiting job requests a slice of the profile that is being released, no new plan is needed, because
-// slurmctld counts the released slice as free when the epilog ends. The agent offers the slice again while it serves
-// the epilog, and does not wait for slurmctld. A pass follows, as after any other change.
+// A released slice can be offered again without a new plan if the first waiting job requests a slice of the same
+// profile: slurmctld counts the released slice as free when the epilog ends. The agent offers the slice while it serves
+// the epilog, without waiting for slurmctld. As after any other change, a pass follows.
 
-// next describes the first jobs in the queue for which the plan in force contains no free spots. Each of these jobs
-// requests one slice of the same profile.
+// next describes the first jobs in the queue that have no spots in the current plan. Each of these jobs requests one
+// slice of the same profile.
 type next struct {
 	profile string
-	jobs    int // the number of consecutive jobs of this kind
+	jobs    int // the number of such jobs that follow each other in the queue
 }
 
-// nextOn returns next for a member of a plan. It is empty unless the first job without a spot requests a single slice
-// of a profile that the member offers under the profile's own name, and the member accepts the job.
+// nextOn returns next for a member of a plan. The result is empty if the first job without spots cannot use a single
+// released slice of this member: it requests several slices or nodes, has equivalent profiles, is a component of a het
+// job, or is not accepted by the member.
 func nextOn(v *plan.View, all offer.Plan, me int) (n next) {
 	for k, spots := range all.Spots {
 		if spots != nil {
@@ -37,7 +38,7 @@ func nextOn(v *plan.View, all offer.Plan, me int) (n next) {
 	return n
 }
 
-// offerAgain offers the slice of a lease that has just been dropped, if the next waiting job requests such a slice. It
+// offerAgain offers the slice of a lease that has just been removed if the next waiting job requests such a slice. It
 // reports whether it has offered the slice. The caller holds n.mu.
 func (n *node) offerAgain(lease api.Lease) bool {
 	if len(lease.Slices) != 1 || n.next.jobs == 0 || len(n.offers) != len(n.cards) {
@@ -52,7 +53,7 @@ func (n *node) offerAgain(lease api.Lease) bool {
 	if in := c.ours[p]; !ok || in == nil || in.UUID != s.UUID || !in.idle() || !c.Model.Fits(n.offers[s.GPU], p) {
 		return false
 	}
-	n.offers = slices.Clone(n.offers) // a copy, because the plan in force still uses the original
+	n.offers = slices.Clone(n.offers) // copied, because the current plan still uses the original
 	n.offers[s.GPU] = n.offers[s.GPU].With(p)
 	n.next.jobs--
 	return true

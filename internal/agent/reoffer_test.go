@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// full fills one GPU with jobs of the smallest slice, and submits the waiting jobs.
+// full starts jobs on all of the smallest slices of one GPU, and submits the waiting jobs.
 func (w *world) full(waiting ...string) (running []uint32) {
 	w.t.Helper()
 	for range 7 {
@@ -39,7 +39,7 @@ func TestOfferedAgain(t *testing.T) {
 			t.Errorf("%+v", l)
 		}
 	}
-	// No job waits any more, so the slice of the next job is offered only by a pass.
+	// No other job waits, so only a pass may offer the slice of the next job that ends.
 	calls := len(w.fake.Calls())
 	w.fake.Finish(running[2])
 	if len(w.fake.Calls()) == calls {

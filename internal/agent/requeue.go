@@ -12,23 +12,23 @@ import (
 	"strings"
 )
 
-// maxRequeues limits how often a job is requeued because its slices are not available. After the last requeue the job
-// stays held, with the reason. Requeues are not counted while processes of ended jobs keep slices in use, because
-// another user could have started these processes.
+// maxRequeues limits how often a job is requeued because its slices are not available. After the last requeue, the job
+// stays held, and its admin_comment contains the reason. While processes of ended jobs use slices, requeues are not
+// counted, because another user could have started these processes.
 const maxRequeues = 3
 
-// requeueOrRefuse handles a job whose slices are not available now, for the given reason. If the job is a batch job
-// that allows a requeue, requeueOrRefuse requeues and holds it. It also adds a tag, so that an agent releases the job
-// when its slices are offered. For any other job, the reason becomes the error of the lease. When requeueOrRefuse gives
-// up on a job, it writes missing and the node into the job's admin_comment.
+// requeueOrRefuse handles a job whose slices are not available now. If the job is a batch job that may be requeued,
+// requeueOrRefuse requeues and holds it, with a tag by which an agent releases the job when its slices are offered. For
+// all other jobs, the reason becomes the error of the lease. After the last requeue, requeueOrRefuse writes missing and
+// the node into the job's admin_comment.
 func (a *Agent) requeueOrRefuse(
 	ctx context.Context,
 	job slurm.Job,
 	lease api.Lease,
 	reason, missing string,
 ) (api.Lease, error) {
-	// The slices may be missing only because the ledger cannot be written. In that case the prolog must repeat its
-	// call, and the job must not be requeued.
+	// The reason may be only that the ledger cannot be written. The prolog must then repeat its call, and the job must
+	// not be requeued.
 	if err := a.ledger.Writable(); err != nil {
 		return lease, err
 	}
@@ -44,7 +44,7 @@ func (a *Agent) requeueOrRefuse(
 	if uncounted || times < maxRequeues {
 		comment = tags.Replace(comment, tags.Released, tags.Held)
 	} else {
-		// The job has left the node before its lease can show the reason. `scontrol show job` shows the tag instead.
+		// The job leaves the node before its lease can show the reason. `scontrol show job` shows the tag instead.
 		comment = tags.Replace(comment, "", tags.NoRoom+missing+"@"+a.cfg.Node)
 		reason += fmt.Sprintf("; tried %d times, held: ask an administrator to check `caelum status` on %s",
 			times, a.cfg.Node)
@@ -69,7 +69,7 @@ func list(wants []offer.Want) string {
 	return strings.Join(all, ",")
 }
 
-// requeuedTag returns the tag for a job that was requeued n times, or "" if n is 0.
+// requeuedTag returns the tag for a job that has been requeued the given number of times, or an empty string for 0.
 func requeuedTag(times int) string {
 	if times == 0 {
 		return ""
@@ -77,7 +77,7 @@ func requeuedTag(times int) string {
 	return tags.Requeued + strconv.Itoa(times)
 }
 
-// requeues returns the number of counted requeues that a job's admin_comment records.
+// requeues returns the number of requeues in a job's admin_comment.
 func requeues(comment string) int {
 	n, err := strconv.Atoi(tags.Value(comment, tags.Requeued))
 	if err != nil || n < 0 {

@@ -6,8 +6,8 @@ import (
 	"caelum/internal/gpu"
 )
 
-// searches lets the prologs that begin while a scan runs share the next scan. The running scan does
-// not serve them, because it may have begun before their instances were closed.
+// searches allows the prologs that begin while a scan is running to share the next scan. They cannot use the running
+// scan, because it may have begun before the files of their instances belonged to root.
 type searches struct {
 	mu      sync.Mutex
 	next    *search
@@ -27,13 +27,13 @@ func (s *search) wait() (gpu.Held, error) {
 	return s.held, s.err
 }
 
-// search starts a scan, or returns the scan that has not begun yet. The scan runs while the prolog waits for slurmctld.
-// Its result is valid for every instance whose files were closed before the call.
+// search starts a scan, or returns a scan that has not begun yet. The scan runs while the prolog waits for slurmctld.
+// Its result is valid for every instance whose files belonged to root before the call.
 func (a *Agent) search() *search {
 	a.searches.mu.Lock()
 	defer a.searches.mu.Unlock()
 	if s := a.searches.next; s != nil {
-		return s // this scan has not begun
+		return s // a scan that has not begun yet
 	}
 	s := &search{done: make(chan struct{})}
 	a.searches.next = s

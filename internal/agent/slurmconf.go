@@ -7,9 +7,9 @@ import (
 	"caelum/internal/slurm"
 )
 
-// slurmConfig returns slurmctld's configuration. The configuration is read once, because the settings that the agent
-// uses change only when every slurmd is restarted. If leases cannot work with a setting, the error names the setting,
-// and the agent publishes nothing.
+// slurmConfig returns slurmctld's configuration. It reads the configuration only once, because the settings that the
+// agent uses change only when every slurmd is restarted. If leases cannot work with a setting, the error contains the
+// setting, and the agent publishes nothing.
 func (a *Agent) slurmConfig(ctx context.Context) (slurm.Config, error) {
 	a.slurmMu.Lock()
 	defer a.slurmMu.Unlock()
@@ -21,7 +21,7 @@ func (a *Agent) slurmConfig(ctx context.Context) (slurm.Config, error) {
 		return c, err
 	}
 	if c.Has("PrologFlags", "RunInJob") {
-		// slurmd silently skips the SPANK prolog and epilog if RunInJob is set: jobs would run without slices
+		// If RunInJob is set, slurmd silently skips the SPANK prolog and epilog, and jobs would run without slices
 		// (docs/slurm-releases.md, "Prolog and epilog").
 		return c, errors.New("PrologFlags=RunInJob in slurm.conf keeps the SPANK prolog from running; " +
 			"remove it; restart slurmctld and every slurmd, and then caelumd")

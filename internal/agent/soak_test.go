@@ -15,9 +15,9 @@ import (
 	"caelum/internal/slurm/slurmtest"
 )
 
-// TestSoak runs the agent against random actions of users and slurmctld and against crashes. Jobs may start between any
-// two calls of the agent. A simple oracle checks every write: the jobs that slurmctld may start after the write can be
-// carved beside the running jobs. No job may be requeued, and no two jobs may hold overlapping slices.
+// TestSoak runs the agent with random actions of users and slurmctld, and with crashes. Jobs may start between any two
+// calls of the agent. A simple oracle checks every write: the slices of all jobs that slurmctld may start after the
+// write must fit beside the running jobs. No job may be requeued, and no two jobs may hold overlapping slices.
 func TestSoak(t *testing.T) {
 	steps := 150
 	if testing.Short() {
@@ -32,15 +32,15 @@ type soaker struct {
 	*world
 	mu  sync.Mutex // protects rng, because hooks run in other goroutines
 	rng *rand.Rand
-	// scheduler is held while slurmctld starts jobs. The oracle also holds it, because the
-	// oracle's reads must be consistent.
+	// scheduler is held while slurmctld starts jobs. The oracle holds it too, because all its reads must show the same
+	// state.
 	scheduler sync.Mutex
 	// quiet prevents slurmctld from starting jobs while the test waits for prologs.
 	quiet atomic.Bool
-	// restart makes slurmctld restart before the next pass.
+	// restart causes a restart of slurmctld before the next pass.
 	restart atomic.Bool
 	live    []uint32 // jobs that have not ended
-	// writes counts the writes that the oracle has checked.
+	// writes is the number of writes that the oracle has checked.
 	writes int
 }
 
@@ -51,7 +51,7 @@ var soakProfiles = []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb"
 
 func soak(t *testing.T, seed uint64, steps int) {
 	s := &soaker{world: newWorld(t, 2), rng: rand.New(rand.NewPCG(seed, 42))}
-	// A prolog whose agent has ended repeats its request to the next agent.
+	// A prolog whose agent has ended repeats its call to the next agent.
 	s.fake.Prolog(func(j slurm.Job, _ string) {
 		s.prologs.Add(1)
 		go func() {
@@ -60,9 +60,9 @@ func soak(t *testing.T, seed uint64, steps int) {
 			s.prolog(j)
 		}()
 	})
-	// slurmctld restarts only before a pass reads its state. A restart between a pass's read and its write would
-	// clear used counts on which the write relies. More slices would then be free until the pass has read the node
-	// again (docs/internals.md, step 6; TestReconfigureBeforeTheRaise), and the oracle would report them.
+	// slurmctld restarts only before a pass reads its state. If slurmctld restarted between the read and the write, it
+	// would clear used counts on which the write is based. There would be too many free slices until the pass reads the
+	// node again (docs/internals.md, step 6; TestReconfigureBeforeTheRaise), and the oracle would report them.
 	s.fake.Before(func(c slurmtest.Call) error {
 		if c.Op == "Nodes" && s.restart.Swap(false) {
 			if nodes := s.below(4); nodes > 0 {
@@ -119,7 +119,7 @@ func (s *soaker) step() {
 		}
 		k := s.below(len(s.live))
 		id := s.live[k]
-		if s.chance(0.3) { // a job that is cancelled while its prolog runs
+		if s.chance(0.3) { // a job is cancelled while its prolog is running
 			s.fake.Cancel(id)
 		} else {
 			s.prologs.Wait()
@@ -145,7 +145,7 @@ func (s *soaker) restartSomething() {
 		s.prologs.Wait()
 		s.stop()
 		s.quiet.Store(false)
-		s.tick() // jobs may start while there is no agent; their prologs wait for the next one
+		s.tick() // jobs may start without an agent; their prologs wait for the next one
 		s.start()
 	case 1:
 		s.restart.Store(true)
@@ -157,8 +157,7 @@ func (s *soaker) restartSomething() {
 	}
 }
 
-// tick makes slurmctld start the jobs for which there is room, unless the oracle is checking a
-// write.
+// tick makes slurmctld start the jobs that fit, unless the oracle is checking a write.
 func (s *soaker) tick() {
 	if !s.quiet.Load() && s.scheduler.TryLock() {
 		defer s.scheduler.Unlock()
@@ -195,9 +194,9 @@ func (s *soaker) overlaps() {
 }
 
 // check is the oracle. After a write, slurmctld may allocate as many slices of each profile as its total minus its used
-// count. These slices must fit on the GPUs together with the running jobs: a job with a lease at its place, and any
-// other job at any place. A completing job is ignored, because no job starts on the node before its epilog has
-// published.
+// count. These slices must fit on the GPUs together with the running jobs. A job with a lease has fixed placements, and
+// any other job may have any placements. A completing job is ignored, because no job starts on the node before the
+// epilog has published.
 func (s *soaker) check(c slurmtest.Call) {
 	s.scheduler.Lock()
 	defer s.scheduler.Unlock()
@@ -252,8 +251,8 @@ func (s *soaker) check(c slurmtest.Call) {
 	}
 }
 
-// fits reports whether the profiles fit on two A100s. It tries every start, largest profile first. Sizes and starts are
-// those of NVIDIA's user guide.
+// fits reports whether the profiles fit on two A100s. It tries every start, largest profile first. The sizes and starts
+// are those in NVIDIA's user guide.
 func fits(taken *[2][8]bool, loose []string) bool {
 	size := map[string]int{"1g.5gb": 1, "1g.10gb": 2, "2g.10gb": 2, "3g.20gb": 4, "4g.20gb": 4, "7g.40gb": 8}
 	starts := map[string][]int{

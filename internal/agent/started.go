@@ -8,14 +8,13 @@ import (
 )
 
 // account compares the pending leases with the jobs that slurmctld lists on the node. It adds a pending lease for each
-// new job and removes the pending leases of jobs that have left the node.
+// new job, and removes the pending leases of jobs that have left the node.
 func (p *publisher) account(ctx context.Context, jobs []slurm.Job) error {
 	here := map[uint32]slurm.Job{}
 	for _, j := range jobs {
 		here[j.ID] = j
-		// A job that is ending gets no slices. If its prolog still runs, it gets an error.
-		// If a job's record is unreadable, its request is not known, so slurmctld may have
-		// allocated slices to it.
+		// A job that is ending gets no slices. If its prolog is still running, the prolog gets an error. If a job's
+		// record is unreadable, its request is unknown, so slurmctld may have allocated slices to it.
 		if !j.Holds() || !asksForSlices(j) && j.Problem == "" || p.accounted(j.ID, j.Restarts) {
 			continue
 		}
@@ -41,10 +40,10 @@ func (p *publisher) account(ctx context.Context, jobs []slurm.Job) error {
 	return nil
 }
 
-// preLease records a pending lease for a job that slurmctld has started here and that has no lease yet. If the job's
-// record is unclear, preLease uses the listed request, since one user's job must not keep the node from publishing. The
-// job's prolog turns the pending lease into a lease or removes it. A job without GPU slots has no prolog that asks for
-// a lease, and therefore gets no pending lease.
+// preLease records a pending lease for a job that slurmctld has started on this node and that has no lease yet. If the
+// job's record is unclear, preLease uses the listed request, because a user's job must not prevent the node from
+// publishing. The job's prolog converts the pending lease to a lease or removes it. A job without GPU slots gets no
+// pending lease, because its prolog does not request a lease.
 func (p *publisher) preLease(ctx context.Context, listed slurm.Job) error {
 	id, slots := listed.ID, 0
 	job, err := p.ctl.Job(ctx, id)
@@ -72,7 +71,7 @@ func (p *publisher) preLease(ctx context.Context, listed slurm.Job) error {
 	if l := p.leases[id]; p.pending[id] != nil || l != nil && l.Restart >= job.Restarts {
 		return nil
 	}
-	if err != nil || len(wants) == 0 || slots == 0 { // no prolog will carve slices for the job
+	if err != nil || len(wants) == 0 || slots == 0 { // no prolog will carve slices for this job
 		if slots == 0 && len(wants) > 0 {
 			p.log.WithField("job", id).
 				Warn("job has gres/mig but no gres/gpu, so it gets no device; its slices count as used until it ends")
@@ -87,7 +86,7 @@ func (p *publisher) preLease(ctx context.Context, listed slurm.Job) error {
 	return nil
 }
 
-// slotsAsked returns the highest number of this node's GPU slots that the job's request allows.
+// slotsAsked returns the largest number of this node's GPU slots that the job's request allows.
 func (p *publisher) slotsAsked(job slurm.Job) int {
 	if job.Exclusive {
 		return p.slotCount()

@@ -8,11 +8,11 @@ import (
 	"caelum/internal/slurm"
 )
 
-// odd is a Fake that returns an unclear record for some jobs.
+// odd is a Fake that returns unclear records for some jobs.
 type odd struct {
 	Controller
-	unclear map[uint32]bool   // the record of the allocation is ambiguous
-	problem map[uint32]string // the request cannot be read
+	unclear map[uint32]bool   // jobs whose allocation in the record is ambiguous
+	problem map[uint32]string // jobs whose request cannot be parsed
 }
 
 func (o odd) Job(ctx context.Context, id uint32) (slurm.Job, error) {
@@ -47,17 +47,17 @@ func (o odd) shown(jobs []slurm.Job) []slurm.Job {
 	return jobs
 }
 
-// pendingCase is a job and the pending lease that it gets.
+// pendingCase is a job and the pending lease that the agent must record for it.
 type pendingCase struct {
 	job     slurm.Job
 	unclear bool   // the job's record is unclear
-	problem string // the field of its listed request that is unreadable
+	problem string // the unreadable field of its listed request
 	wants   string
 }
 
-// TestPendingLeases checks that a job without GPU slots gets no pending lease, even if its record is ambiguous. Such a
-// job has no prolog, so the pending lease would last as long as the job. A job with slots gets a pending lease for at
-// most as many slices as slots.
+// TestPendingLeases checks the pending leases of jobs. A job without GPU slots must get none, even if its record is
+// ambiguous: no prolog would remove it, so it would remain until the job ends. A job with slots must get a pending
+// lease with at most as many slices as slots.
 func TestPendingLeases(t *testing.T) {
 	slices7, exclusive := job(7, "1g.5gb:7"), job(1, "2g.10gb:1")
 	exclusive.PerNode = exclusive.PerNode.Named("mig")
@@ -91,7 +91,7 @@ func testPendingLease(t *testing.T, tc pendingCase) {
 	o := odd{w.fake, map[uint32]bool{}, map[uint32]string{}}
 	w.ctl = o
 	w.start()
-	w.fake.Prolog(func(slurm.Job, string) {}) // the prolog never asks for a lease
+	w.fake.Prolog(func(slurm.Job, string) {}) // the prolog never requests a lease
 	id := w.submit(tc.job)
 	w.publish()
 	w.fake.Tick()
@@ -129,8 +129,8 @@ func testPendingLease(t *testing.T, tc pendingCase) {
 	}
 }
 
-// TestSlicesWithoutSlots checks that a job with slices and no slots does not prevent other jobs
-// from using the GPU.
+// TestSlicesWithoutSlots checks that a job with slices and without slots does not prevent other jobs from using the
+// GPU.
 func TestSlicesWithoutSlots(t *testing.T) {
 	w := newWorld(t, 1)
 	j := job(1, "1g.5gb:7")

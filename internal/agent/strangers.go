@@ -13,28 +13,27 @@ import (
 )
 
 // stranger is a process that uses a leased slice but does not belong to the slice's job. Process.Start distinguishes
-// the process from a later process with the same pid.
+// this process from a later process with the same pid.
 type stranger struct {
 	gpu.Process
 	why string
 }
 
-// strangerOn is the key that limits log lines about strangers, because a user can start many such
-// processes.
+// strangerOn is the key by which log lines about strangers are limited, because a user can start many such processes.
 type strangerOn struct {
 	uuid string
 	job  uint32
 }
 
-// endedOn is the key that limits log lines about ended processes.
+// endedOn is the key by which log lines about ended processes are limited.
 type endedOn struct{ uuid string }
 
-// checkProcesses checks whether the processes on a job's slice belong to the job. It logs processes that do not belong
-// to the job, and ends them if foreign_processes requires that. The GPU's sampler calls it.
+// checkProcesses checks whether the processes on a job's slice belong to the job. It logs the processes that do not,
+// and ends them if foreign_processes requires this. The sampler of the GPU calls it.
 func (a *Agent) checkProcesses(job, uid uint32, s usage.Slice, pids []int) {
 	in := a.held(job, api.Slice{GPU: s.GPU, UUID: s.UUID})
 	if in == nil {
-		return // the slice was released after the sample
+		return // the slice was released after the sample was taken
 	}
 	a.mu.Lock()
 	before := in.strangers
@@ -67,7 +66,7 @@ func (a *Agent) checkProcesses(job, uid uint32, s usage.Slice, pids []int) {
 	a.endStrangers(s, end, job, uid)
 }
 
-// strange returns a process and the reason why it does not belong to a job. The reason is empty if the process belongs
+// strange returns a process, and the reason why it does not belong to a job. The reason is empty if the process belongs
 // to the job or to root, or has ended.
 func (a *Agent) strange(pid int, job, uid uint32) (gpu.Process, string) {
 	p, err := a.procs.Read(pid)
@@ -81,10 +80,9 @@ func (a *Agent) strange(pid int, job, uid uint32) (gpu.Process, string) {
 	return p, strangeness(p, paths, job, uid, a.jobCgroups())
 }
 
-// strangeness returns the reason why a process with these cgroups does not belong to a job of the user uid. It
-// returns "" if the process belongs to the job. If the name of the cgroup contains a job id, strangeness compares
-// the job ids. Otherwise it compares the users. jobCgroups is set if Slurm puts every process of a job into a cgroup
-// of the job.
+// strangeness returns the reason why a process with these cgroups does not belong to a job of the user uid, or an empty
+// string if it belongs to the job. If the name of the cgroup contains a job id, strangeness compares job ids, and
+// otherwise users. jobCgroups is set if Slurm puts every process of a job into a cgroup of the job.
 func strangeness(p gpu.Process, cgroups []string, job, uid uint32, jobCgroups bool) string {
 	in, named := slurmJob(cgroups)
 	switch {
@@ -100,11 +98,11 @@ func strangeness(p gpu.Process, cgroups []string, job, uid uint32, jobCgroups bo
 	return ""
 }
 
-// slurmJob returns the job to which a process belongs according to its cgroups: /slurm/uid_U/job_J/... or
-// /system.slice/slurmstepd.scope/job_J/... If several slurmd run on one host, these names contain the NodeName. named
-// reports whether the process is in a cgroup of Slurm. job is 0 if the name of the job's cgroup is not the job id
-// (since Slurm 26.05 it is the SLUID). Cgroups below user.slice are ignored, because users can make such cgroups with
-// any name.
+// slurmJob returns the job to which a process belongs according to its cgroups. These are /slurm/uid_U/job_J/... or
+// /system.slice/slurmstepd.scope/job_J/... If several slurmd run on one host, the names contain the NodeName. named
+// reports whether the process is in a cgroup of Slurm. job is 0 if the name of the job's cgroup does not contain the
+// job id (since Slurm 26.05, it contains the SLUID). Cgroups below user.slice are ignored, because users can create
+// such cgroups with any name.
 func slurmJob(paths []string) (job uint32, named bool) {
 	for _, path := range paths {
 		parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
@@ -126,15 +124,15 @@ func slurmJob(paths []string) (job uint32, named bool) {
 	return 0, named
 }
 
-// jobCgroups reports whether Slurm puts every process of a job into the job's cgroup.
+// jobCgroups reports whether Slurm puts every process of a job into a cgroup of the job.
 func (a *Agent) jobCgroups() bool {
 	a.slurmMu.Lock()
 	defer a.slurmMu.Unlock()
 	return a.slurm != nil && a.slurm.Has("ProctrackType", "proctrack/cgroup")
 }
 
-// endStrangers ends the processes in list that still use the job's slice and still do not belong to the job. It never
-// ends a process if any of its user ids is root's.
+// endStrangers ends those processes in list that still use the job's slice and still do not belong to the job. It never
+// ends a process that has root as one of its user ids.
 func (a *Agent) endStrangers(s usage.Slice, list []gpu.Process, job, uid uint32) {
 	list = slices.DeleteFunc(list, func(p gpu.Process) bool { return slices.Contains(p.UIDs[:], 0) })
 	if len(list) == 0 || a.held(job, api.Slice{GPU: s.GPU, UUID: s.UUID}) == nil {
@@ -151,8 +149,8 @@ func (a *Agent) endStrangers(s usage.Slice, list []gpu.Process, job, uid uint32)
 	a.ended(s.GPU, s.UUID, ended, left)
 }
 
-// ended logs the processes that were ended, and those that could not be ended. It logs at most once per logInterval for
-// each instance.
+// ended logs the processes that were ended, and those that could not be ended. It logs them at most once per
+// logInterval for each instance.
 func (a *Agent) ended(g int, uuid string, ended, left []gpu.Process) {
 	if len(ended)+len(left) == 0 || !a.mayLog(endedOn{uuid}) {
 		return
@@ -166,8 +164,8 @@ func (a *Agent) ended(g int, uuid string, ended, left []gpu.Process) {
 	}
 }
 
-// noteOn returns a text that names the processes that hold or use an instance but do not belong to
-// its job. The caller holds a.mu.
+// noteOn returns a text about the processes that use an instance or have it open but do not belong to its job. The
+// caller holds a.mu.
 func noteOn(in *instance) string {
 	var names []string
 	for _, s := range in.strangers {

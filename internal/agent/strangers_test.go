@@ -52,7 +52,8 @@ func TestStrangeness(t *testing.T) {
 	}
 }
 
-// computes starts a process that computes on a slice. The emulated /proc shows the process with this user and cgroup.
+// computes starts a process that computes on a slice. The emulated /proc shows the process with the given user and
+// cgroup.
 func (h *held) computes(uuid string, uid int, cgroup string) (pid int, ended chan error) {
 	h.t.Helper()
 	cmd := exec.Command(filepath.Join(h.node.Build(), "cuda-process"), "--seconds", "3600", "--print")
@@ -78,8 +79,8 @@ func (h *held) computes(uuid string, uid int, cgroup string) (pid int, ended cha
 	return pid, ended
 }
 
-// TestStranger checks that a process outside the job is logged once and shown in the status. The process is ended only
-// if foreign_processes requires it. Root's processes are never ended.
+// TestStranger checks that a process that does not belong to the job is logged once and shown in the status. It must be
+// ended only if foreign_processes requires this, and never if it belongs to root.
 func TestStranger(t *testing.T) {
 	const otherJob = "/system.slice/slurmstepd.scope/job_999999/step_0"
 	for _, c := range []struct {
@@ -154,7 +155,7 @@ func TestStrangerPidTakenOver(t *testing.T) {
 	}
 }
 
-// setuid gives a process in the emulated /proc the ids of root, except for the real user id.
+// setuid changes the user ids of a process in the emulated /proc to root, except for the real user id.
 func (h *held) setuid(pid int) {
 	h.t.Helper()
 	path := filepath.Join(h.proc, fmt.Sprint(pid), "status")
@@ -174,9 +175,9 @@ func (h *held) setuid(pid int) {
 // setuid selects the user ids of a setuid-root program that user 20001 started.
 const setuid = -20001
 
-// TestHolderEnded checks that a process of the last user that keeps a slice open is ended before another job gets the
-// slice, by default only if Slurm confines jobs to their devices. A process of another user is not ended, because the
-// last user may have sent the descriptor to it.
+// TestHolderEnded checks a process of the last user that keeps a slice open. The agent must end it before another job
+// gets the slice, by default only if Slurm confines jobs to their devices. A process of another user must not be ended,
+// because the last user may have sent the open file to it.
 func TestHolderEnded(t *testing.T) {
 	for _, c := range []struct {
 		name, foreign string

@@ -11,14 +11,14 @@ import (
 )
 
 // learnTotal finds N, the node's constant total of gres/mig in slurm.conf, and stores it in the ledger. slurmctld shows
-// N in CfgTRES, which no update changes. If AccountingStorageTRES does not contain gres/mig, neither does CfgTRES. In
-// that case N is the count of the GRES type closed in a node record that slurmctld has reset to the values in
-// slurm.conf. The agent detects such a reset if it had offers and the whole total is now counted under closed. If the
-// ledger does not contain N yet, guessTotal estimates N.
+// N in CfgTRES, which no update changes. CfgTRES contains gres/mig only if AccountingStorageTRES does. Otherwise,
+// learnTotal waits for a node record that slurmctld has reset to the values in slurm.conf, where N is the count of the
+// type closed. It detects such a reset if the node had offers and now only closed has a count. As long as the ledger
+// does not contain N, guessTotal estimates N.
 //
-// If the whole total is already counted under closed when an agent starts, this does not prove a reset, because
-// CloseOffers may have written the record. The sum of the counts in a record with offers is not always N either,
-// because Slurm 22.05 sets closed back to N after a restart of slurmd and keeps the offers.
+// If only closed has a count when an agent starts, this does not prove a reset, because CloseOffers may have written
+// the record. The sum of the counts in a record with offers is not always N either: Slurm 22.05 sets closed back to N
+// after a restart of slurmd, but keeps the offers.
 func (p *publisher) learnTotal(node slurm.Node) error {
 	if _, ok := node.Gres.Profiles()[slurm.ClosedType]; !ok {
 		return fmt.Errorf(
@@ -43,9 +43,9 @@ func (p *publisher) learnTotal(node slurm.Node) error {
 	return p.ledger.SetMeta("total", strconv.Itoa(total))
 }
 
-// guessTotal estimates N from a node's record. If the count of closed equals the count that `caelum slurm-config`
-// prints for the node's slots, as after a restart of slurmd, guessTotal returns this count. Otherwise it returns the
-// sum of all types.
+// guessTotal estimates N from a node's record. If the count of closed is the count that `caelum slurm-config` prints
+// for the node's slots, as after a restart of slurmd, guessTotal returns this count. Otherwise, it returns the sum of
+// all types.
 func guessTotal(node slurm.Node) int {
 	has := node.Gres.Profiles()
 	if has[slurm.ClosedType] == inventory.Total(node.Gres.Total("gpu")) {
@@ -69,7 +69,7 @@ func offering(counts map[string]int) bool {
 }
 
 // CloseOffers withdraws all offers of a node. The command `caelumd close` calls it after the agent has stopped. known
-// is N from the ledger, or 0. If slurmctld's CfgTRES contains N, that value takes precedence.
+// is N according to the ledger, or 0. If slurmctld's CfgTRES contains N, CloseOffers uses that value instead.
 func CloseOffers(ctx context.Context, ctl Controller, nodeName string, known int) error {
 	node, err := ctl.Node(ctx, nodeName)
 	if err != nil {

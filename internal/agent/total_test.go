@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// The tests in this file check N, the node's constant total of gres/mig. N comes from slurm.conf, never from counts
-// that an agent or `caelumd close` wrote.
+// The tests in this file check N, the node's constant total of gres/mig. N must be the total in slurm.conf, and never a
+// count that an agent or `caelumd close` has written.
 
-// TestSlurmdAndAgentRestarted restarts slurmd, whose registration sets the closed count back to N beside the published
-// offers. Before the next pass the agent ends and `caelumd close` runs.
+// TestSlurmdAndAgentRestarted restarts slurmd. When slurmd registers, slurmctld sets the closed count back to N, in
+// addition to the published offers. Before the next pass, the agent ends and `caelumd close` runs.
 func TestSlurmdAndAgentRestarted(t *testing.T) {
 	for _, tc := range []struct{ name, tres string }{
 		{"CfgTRES shows N", "gres/gpu,gres/mig"},
@@ -54,8 +54,7 @@ func TestSlurmdAndAgentRestarted(t *testing.T) {
 	}
 }
 
-// TestWrongTotalIsNotLearned starts an agent on a closed node whose counts do not add up to the total in
-// slurm.conf.
+// TestWrongTotalIsNotLearned starts an agent on a closed node whose counts do not add up to the total in slurm.conf.
 func TestWrongTotalIsNotLearned(t *testing.T) {
 	for _, tres := range []string{"gres/mig", ""} {
 		w := newWorld(t, 1)
@@ -74,8 +73,8 @@ func TestWrongTotalIsNotLearned(t *testing.T) {
 	}
 }
 
-// TestOtherTotalInSlurmConf changes the total in slurm.conf to more than four times the slots. The agent uses the new
-// total after a restart of slurmctld.
+// TestOtherTotalInSlurmConf changes the total in slurm.conf to more than four times the number of slots. The agent must
+// use the new total after a restart of slurmctld.
 func TestOtherTotalInSlurmConf(t *testing.T) {
 	for _, tres := range []string{"gres/mig", ""} {
 		w := newWorld(t, 1)

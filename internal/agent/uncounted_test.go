@@ -10,7 +10,7 @@ import (
 	"caelum/internal/tags"
 )
 
-// requeued advances the clock until a requeued job may be released, publishes, and returns the job.
+// requeued advances the clock until a requeued job may be released. It then publishes, and returns the job.
 func (w *world) requeued(id uint32) slurm.Job {
 	w.t.Helper()
 	w.prologs.Wait()
@@ -24,9 +24,8 @@ func (w *world) requeued(id uint32) slurm.Job {
 	return j
 }
 
-// TestJobWithoutASize checks that a job with GPUs and no slice gets no lease, and gets a profile
-// before its next run. This is the profile that job_submit.lua chose at the submission, or the
-// node's default.
+// TestJobWithoutASize checks that a job that requests GPUs but no slice gets no lease, and gets a profile before its
+// next run. This is the profile that job_submit.lua chose at submission, or else the node's default.
 func TestJobWithoutASize(t *testing.T) {
 	for name, tc := range map[string]struct{ comment, size string }{
 		"not seen by job_submit.lua":    {"", "3g.20gb"},
@@ -56,8 +55,8 @@ func TestJobWithoutASize(t *testing.T) {
 	}
 }
 
-// TestUncountedSlices checks that no job gets a slice that slurmctld has not allocated to it. The
-// job is requeued if it allows a requeue. Otherwise it gets an error that contains the reason.
+// TestUncountedSlices checks that no job gets a slice that slurmctld has not allocated to it. The job must be requeued
+// if it may be requeued. Otherwise, it must get an error that contains the reason.
 func TestUncountedSlices(t *testing.T) {
 	exclusive := func(j slurm.Job) slurm.Job { j.Exclusive = true; return j }
 	interactive := func(j slurm.Job) slurm.Job { j.Batch = false; return j }
@@ -94,7 +93,7 @@ func TestUncountedSlices(t *testing.T) {
 	}
 }
 
-// TestAllocationCovers checks that the agent carves the slices that an --exclusive job requests only if the job's
+// TestAllocationCovers checks an --exclusive job. The agent must carve the requested slices only if the job's
 // allocation contains all of them.
 func TestAllocationCovers(t *testing.T) {
 	w := newWorld(t, 1)
@@ -117,8 +116,8 @@ func TestAllocationCovers(t *testing.T) {
 	}
 }
 
-// TestSlicesRemovedAgainAndAgain checks that a job is held after maxRequeues requeues if its user removes the slices
-// whenever an agent has added them.
+// TestSlicesRemovedAgainAndAgain checks a job whose user removes the slices each time an agent has added them. The job
+// must be held after maxRequeues requeues.
 func TestSlicesRemovedAgainAndAgain(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -143,8 +142,8 @@ func TestSlicesRemovedAgainAndAgain(t *testing.T) {
 	}
 }
 
-// TestOtherGRESOfRequeuedJob checks that a requeued job that gets its profile from an agent keeps
-// its other GRES, although an update replaces the whole list since Slurm 23.11.
+// TestOtherGRESOfRequeuedJob checks that a requeued job that gets its profile from an agent keeps its other GRES. Since
+// Slurm 23.11, an update replaces the whole list of GRES.
 func TestOtherGRESOfRequeuedJob(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()

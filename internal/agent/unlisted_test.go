@@ -14,7 +14,7 @@ type mute struct{ gpu.Hardware }
 
 func (mute) Processes(int, int) ([]int, error) { return nil, errors.New("NVML_ERROR_NO_PERMISSION") }
 
-// TestProcessesNotListed checks that an instance is not reused while the driver does not list the processes on it.
+// TestProcessesNotListed checks that an instance is not reused while the driver does not list its processes.
 func TestProcessesNotListed(t *testing.T) {
 	w := newWorld(t, 1)
 	w.agent.hw = mute{w.node.NVML}
@@ -28,7 +28,7 @@ func TestProcessesNotListed(t *testing.T) {
 		t.Fatalf("the next job has %+v again", second)
 	}
 
-	// An instance with a process cannot be destroyed, so the next job gets another instance.
+	// An instance with a process cannot be destroyed, so the next job must get another instance.
 	kill := w.compute(second.UUID)
 	if err := w.fake.Finish(2); err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func TestProcessesNotListed(t *testing.T) {
 		t.Error("the status does not show that processes are not listed")
 	}
 
-	// When the driver lists processes again, instances are reused.
+	// When the driver lists processes again, the agent must reuse instances.
 	w.agent.hw = w.node.NVML
 	if err := w.fake.Finish(3); err != nil {
 		t.Fatal(err)
@@ -81,8 +81,8 @@ type lost struct{ gpu.Hardware }
 
 func (lost) Instances(int) ([]gpu.Instance, error) { return nil, gpu.ErrLost }
 
-// TestLostWhileServing makes a GPU fall off the bus while jobs are served and the plan is logged.
-// The race detector checks this run.
+// TestLostWhileServing checks, with the race detector, that a GPU can fall off the bus while jobs are served and the
+// plan is logged.
 func TestLostWhileServing(t *testing.T) {
 	w := newWorld(t, 1)
 	w.agent.hw = lost{w.node.NVML}

@@ -24,8 +24,7 @@ import (
 	"caelum/internal/usage/usagetest"
 )
 
-// learning is a world whose agents have a repository, access to an emulated slurmdbd, and a clock
-// that the test sets.
+// learning is a world whose agents have a repository, access to an emulated slurmdbd, and a clock that the test sets.
 type learning struct {
 	*world
 	repo     *usagetest.Repository
@@ -59,7 +58,7 @@ func (l *learning) sample(g int) {
 	l.agent.sampleOnce(g, l.samplers)
 }
 
-// sampleOnce samples a GPU once. samplers contains the samplers of earlier calls.
+// sampleOnce takes one sample of a GPU. samplers contains the samplers of earlier calls.
 func (a *Agent) sampleOnce(g int, samplers map[int]*usage.Sampler) {
 	if samplers[g] == nil {
 		samplers[g] = a.usage.Sampler(g)
@@ -67,7 +66,8 @@ func (a *Agent) sampleOnce(g int, samplers map[int]*usage.Sampler) {
 	samplers[g].Sample()
 }
 
-// uses starts a process on a slice and returns when the process has its memory. The returned function ends the process.
+// uses starts a process on a slice, and waits until the process has allocated its memory. The returned function ends
+// the process.
 func (w *world) uses(uuid string, mib int) (end func()) {
 	w.t.Helper()
 	cmd := exec.Command(
@@ -117,9 +117,9 @@ func (l *learning) finish(id uint32) predict.Run {
 	return runs[k]
 }
 
-// TestObservedRun checks the normal case: the memory of a job rises and falls, its owner sees the
-// usage, and at the end the repository contains a run with peak, quantiles and duration. The run
-// has the key that job_submit.lua computed for the job.
+// TestObservedRun checks an ordinary run. The memory usage of the job rises and falls, and its owner can see the usage.
+// At the end, the repository must contain a run with peak, quantiles and duration, and with the key that job_submit.lua
+// computed for the job.
 func TestObservedRun(t *testing.T) {
 	l := newLearning(t, 1)
 	j := job(1, "2g.10gb:1")
@@ -142,7 +142,7 @@ func TestObservedRun(t *testing.T) {
 		t.Errorf("while it runs its owner sees %+v, %v", got.Slices[0].Use, err)
 	}
 	r := l.finish(id)
-	const bins = 128 // the share of a slice's memory
+	const bins = 128 // bins in the memory of a slice
 	bin := float64(slice.MemoryMiB) / bins
 	if r.Samples != len(all) || r.PeakMiB != 5555 || r.MedianMiB < 4321 || r.MedianMiB > 4321+bin ||
 		r.HighMiB != 5555 ||
@@ -183,7 +183,7 @@ func TestObservedSlices(t *testing.T) {
 	}
 }
 
-// TestUnobservedRuns checks that a run without samples, or shorter than a second, is stored without a peak.
+// TestUnobservedRuns checks that a run is stored without a peak if it has no samples or is shorter than a second.
 func TestUnobservedRuns(t *testing.T) {
 	l := newLearning(t, 1)
 	id := l.startNow("1g.5gb:1")
@@ -206,7 +206,7 @@ func TestUnobservedRuns(t *testing.T) {
 	}
 }
 
-// TestClockJumps checks that a jump of the system's time, in either direction, does not change the duration of a run.
+// TestClockJumps checks that a jump of the system time in either direction does not change the duration of a run.
 func TestClockJumps(t *testing.T) {
 	l := newLearning(t, 1)
 	for _, jump := range []time.Duration{-1000 * time.Hour, 1000 * time.Hour} {
@@ -221,8 +221,8 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-// newStopped returns a world whose agent has stopped. The agent had sampled 900 MiB once on the slice of a job, and had
-// stored the observation. The job still runs.
+// newStopped returns a world whose agent has stopped. Before that, the agent had sampled 900 MiB once on the slice of a
+// job, and stored this observation. The job is still running.
 func newStopped(t *testing.T) (l *learning, id uint32, uuid string) {
 	l = newLearning(t, 1)
 	id = l.startNow("1g.5gb:1")
@@ -235,8 +235,8 @@ func newStopped(t *testing.T) (l *learning, id uint32, uuid string) {
 	return l, id, uuid
 }
 
-// TestObservationSurvivesARestart checks that a new agent continues the observation of the last one, with the same
-// start.
+// TestObservationSurvivesARestart checks that a new agent continues the observation of the previous agent, with the
+// same start.
 func TestObservationSurvivesARestart(t *testing.T) {
 	l, id, uuid := newStopped(t)
 	l.clock += 20 * time.Second
@@ -265,8 +265,8 @@ func TestRepositoryComesLate(t *testing.T) {
 	}
 }
 
-// TestEndedWithoutAnAgent checks that a run that ended while no agent was running is stored with the earlier samples,
-// whether its lease still exists or not.
+// TestEndedWithoutAnAgent checks that a run that ended while no agent was running is stored with its earlier samples.
+// Its lease may or may not still exist.
 func TestEndedWithoutAnAgent(t *testing.T) {
 	for name, leased := range map[string]bool{"the epilog never came": true, "killed before the run was kept": false} {
 		t.Run(name, func(t *testing.T) {
@@ -305,8 +305,8 @@ func TestEndedWithoutAnAgent(t *testing.T) {
 	}
 }
 
-// TestEpilogNeverCame checks the run of a job that slurmctld still shows when the agent starts and
-// whose epilog never calls the agent. The run must contain the samples up to the end of the job.
+// TestEpilogNeverCame checks the run of a job whose epilog never calls the agent, and that slurmctld still lists when
+// the agent starts. The run must contain the samples up to the end of the job.
 func TestEpilogNeverCame(t *testing.T) {
 	l := newLearning(t, 1)
 	id := l.startNow("1g.5gb:1")
@@ -337,7 +337,7 @@ func TestEpilogNeverCame(t *testing.T) {
 	}
 }
 
-// TestAgentEnds checks that an agent stores its observations for the next agent when it is stopped.
+// TestAgentEnds checks that an agent that is stopped stores its observations for the next agent.
 func TestAgentEnds(t *testing.T) {
 	l := newLearning(t, 1)
 	id := l.startNow("1g.5gb:1")
@@ -376,8 +376,8 @@ func TestAgentEnds(t *testing.T) {
 	}
 }
 
-// TestRepositoryFails checks that an observation that cannot be read is restarted, and that a failure to write is
-// logged once and does not affect jobs.
+// TestRepositoryFails checks two errors of the repository. If an observation cannot be read, the agent must start a new
+// one. If the repository cannot be written, the agent must log this once, and jobs must not be affected.
 func TestRepositoryFails(t *testing.T) {
 	l := newLearning(t, 1)
 	id := l.startNow("1g.5gb:1")
@@ -415,7 +415,7 @@ func TestRepositoryFails(t *testing.T) {
 	}
 }
 
-// TestObservedGPULost checks that the loss of a GPU ends the samples of the jobs on it, and of no other job.
+// TestObservedGPULost checks that the loss of a GPU ends the sampling of the jobs on this GPU, and of no other job.
 func TestObservedGPULost(t *testing.T) {
 	l := newLearning(t, 2)
 	ids := []uint32{l.startNow("7g.40gb:1"), l.startNow("7g.40gb:1")}
@@ -439,7 +439,7 @@ func TestObservedGPULost(t *testing.T) {
 	}
 }
 
-// hanging is hardware with one GPU whose meter hangs in Read.
+// hanging is a driver with one GPU whose meter hangs in Read.
 type hanging struct {
 	gpu.Hardware
 	hang chan struct{}
@@ -463,8 +463,8 @@ func (h hung) Read() (gpu.Use, error) {
 	return gpu.Use{}, errors.New("the GPU hung")
 }
 
-// TestObservedGPUHangs checks that a GPU that hangs does not block the samples of the other GPU, prologs, epilogs, or
-// the end of the agent.
+// TestObservedGPUHangs checks that a GPU that hangs blocks neither the samples of the other GPU, nor prologs and
+// epilogs, nor the end of the agent.
 func TestObservedGPUHangs(t *testing.T) {
 	l := newLearning(t, 2)
 	h := hanging{l.agent.hw, make(chan struct{})}

@@ -7,11 +7,12 @@ import (
 	"caelum/internal/slurm"
 )
 
-// If Agent did not have this method, only root would see other users' jobs.
+// This assignment ensures that Agent implements api.Private. Without the method VisibleTo, only root could see other
+// users' jobs.
 var _ api.Private = (*Agent)(nil)
 
-// VisibleTo implements api.Private. It returns how much of other users' data a user may see. This is never more than
-// slurmctld shows to that user. In contrast to slurmctld, the agent shows no additional data to operators and account
+// VisibleTo implements api.Private. It returns which data of other users a user may see. This is never more than
+// slurmctld shows to that user. Unlike slurmctld, the agent shows no additional data to operators and account
 // coordinators.
 func (a *Agent) VisibleTo(uid uint32) api.Visibility {
 	c := a.privacy.Load()
@@ -39,7 +40,7 @@ func slurmUserOf(c *slurm.Config) (uint32, bool) {
 }
 
 // learnPrivacy reads PrivateData, which `scontrol reconfigure` may change. While slurmctld does not answer, the last
-// value remains in force.
+// known value applies.
 func (a *Agent) learnPrivacy(ctx context.Context) {
 	if c, err := a.ctl.Config(ctx); err == nil {
 		a.privacy.Store(&c)

@@ -9,8 +9,8 @@ import (
 	"caelum/internal/plan"
 )
 
-// TestVisibleTo checks that users see only those data of other users' jobs that slurmctld's configuration allows, and
-// none while the configuration is unknown.
+// TestVisibleTo checks that users see only the data of other users' jobs that slurmctld's configuration allows. While
+// the configuration is unknown, users must not see any such data.
 func TestVisibleTo(t *testing.T) {
 	w := newWorld(t, 1)
 	a := w.current()
@@ -43,8 +43,8 @@ func TestVisibleTo(t *testing.T) {
 	}
 }
 
-// TestEndsPrivate checks that the Extra of the node does not show when jobs end if users may not see other users' jobs.
-// The setting may change while jobs run.
+// TestEndsPrivate checks that the node's Extra does not contain the ends of jobs if users may not see other users'
+// jobs. This setting may change while jobs are running.
 func TestEndsPrivate(t *testing.T) {
 	w := newWorld(t, 1)
 	shown := func() (ends int) {

@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// uncounted is the error for a job whose slices slurmctld has not counted, so that limits and billing would not include
-// them. sized lists the slices as profile:count.
+// uncounted is the error for a job whose slices slurmctld has not counted. Limits and billing would not include these
+// slices. sized lists the slices as profile:count.
 type uncounted struct{ reason, sized string }
 
 func (u *uncounted) Error() string { return u.reason }
 
-// wants returns the slices that the job gets on this node: the slices that slurmctld allocated, or the requested slices
-// if the whole node is allocated to the job. slurmctld counts all of these slices for the job. Every error concerns the
-// job. Its type is *uncounted, or its text describes the mistake in the request. If slots is 0, the number of slots is
-// not checked.
+// wants returns the slices that the job gets on this node. These are the slices that slurmctld allocated, or the
+// requested slices if the whole node is allocated to the job. slurmctld counts all of them for the job. Every error is
+// a problem of the job: its type is *uncounted, or its text describes the mistake in the request. If slots is 0, wants
+// does not check the number of slots.
 func (n *node) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
 	here := job.Allocated[n.cfg.Node]
 	allocated, requested := here.Named("mig").Positive(), job.PerNode.Named("mig").Positive()
@@ -28,23 +28,23 @@ func (n *node) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
 	granted := allocated
 	switch {
 	case untyped:
-		// slurmctld checks the limits against the request, which is gres/mig without a profile, and chooses a profile
-		// only afterwards (22.05.8). Limits on profiles do not apply to such a job.
+		// slurmctld checks limits only against the request, which is gres/mig without a profile, and chooses a profile
+		// afterwards (22.05.8). Limits on profiles would therefore not apply to such a job.
 		return nil, fmt.Errorf(
 			"the job requests gres/mig without a profile, so slurmctld has counted no slice of any profile; "+
 				"name a profile (--gres=mig:%s:1)",
 			n.sizeOf(job),
 		)
 	case wholeNode:
-		// slurmctld allocates every GRES of the node to an --exclusive job, including
-		// closed. The agent carves only the requested slices.
+		// slurmctld allocates every GRES of the node to an --exclusive job, including the type closed. The agent carves
+		// only the requested slices.
 		granted = requested
 		if len(requested) == 0 && asksForGPU(job) {
 			return nil, n.noSize(job, max(job.GPUsPerNode(), 1))
 		}
 	case len(allocated) == 0 && here.Total("gpu") > 0:
-		// job_submit.lua did not process this job, or its slices were removed: the job requests GPU slots but no
-		// profile.
+		// The job requests GPU slots but no profile. Either job_submit.lua did not process the job, or its slices were
+		// removed afterwards.
 		return nil, n.noSize(job, cmp.Or(job.GPUsPerNode(), here.Total("gpu")))
 	}
 	if !allocated.Covers(granted) {
@@ -76,7 +76,7 @@ func (n *node) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
 	return wants, nil
 }
 
-// noSize returns the error for a job with GPU slots and without slices.
+// noSize returns the error for a job that has GPU slots but no slices.
 func (n *node) noSize(job slurm.Job, gpus int) error {
 	size := fmt.Sprintf("%s:%d", n.sizeOf(job), gpus)
 	return &uncounted{
@@ -92,8 +92,8 @@ func (n *node) noSize(job slurm.Job, gpus int) error {
 	}
 }
 
-// sizeOf returns the profile of a job that names no profile. This is the profile that
-// job_submit.lua chose at the submission, or otherwise the node's default.
+// sizeOf returns the profile for a job that names no profile. This is the profile that job_submit.lua chose at
+// submission, or else the node's default.
 func (n *node) sizeOf(job slurm.Job) string {
 	if size := tags.Value(job.AdminComment, tags.Size); slices.Contains(n.profiles, size) {
 		return size
@@ -101,8 +101,8 @@ func (n *node) sizeOf(job slurm.Job) string {
 	return n.defaultProfile()
 }
 
-// equivalentProfiles returns the equivalent profiles of a profile that the node does not have, one per GPU model,
-// without duplicates. The node offers slices of these profiles under the given name.
+// equivalentProfiles returns the equivalent profiles, one per GPU model and without duplicates, of a profile that the
+// node does not have. The node offers slices of these profiles under the given name.
 func (n *node) equivalentProfiles(profile string) (names []string) {
 	for _, c := range n.cards {
 		if !n.usable(c) {
@@ -124,5 +124,5 @@ func asksForGPU(job slurm.Job) bool {
 	return false
 }
 
-// asksForSlices reports whether a job can hold slices, according to its request.
+// asksForSlices reports whether a job can hold slices according to its request.
 func asksForSlices(job slurm.Job) bool { return asksForGPU(job) || len(job.PerNode.Named("mig")) > 0 }

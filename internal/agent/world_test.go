@@ -27,7 +27,7 @@ const (
 	fullA100 = "gpu:a100:14,mig:1g.5gb:14,mig:1g.10gb:8,mig:2g.10gb:6,mig:3g.20gb:4,mig:4g.20gb:2,mig:7g.40gb:2"
 )
 
-// world is one node with emulated A100s, a slurmctld in memory, and the agent between them.
+// world consists of one node with emulated A100s, a slurmctld in memory, and an agent that uses both.
 type world struct {
 	t     testing.TB
 	node  *gputest.Node
@@ -36,11 +36,11 @@ type world struct {
 	procs *gpu.Processes
 	agent *Agent
 	stop  func()
-	ctl   Controller // for agents that start from now on; the fake by default
+	ctl   Controller // used by agents that start from now on; the fake by default
 
 	prologs sync.WaitGroup
 	mu      sync.Mutex
-	leases  map[uint32]api.Lease // the answers to the prologs
+	leases  map[uint32]api.Lease // the answers that the prologs received
 	log     strings.Builder
 }
 
@@ -90,7 +90,7 @@ func newWorld(t testing.TB, gpus int) *world {
 		DeviceDir:    w.node.Dev,
 		PollInterval: time.Hour, LogLevel: "debug", LogFormat: "text",
 	}
-	w.procs = &gpu.Processes{Proc: t.TempDir()} // a test must not see the machine's own processes
+	w.procs = &gpu.Processes{Proc: t.TempDir()} // a test must not see the real processes of the machine
 	w.start()
 	t.Cleanup(func() {
 		w.prologs.Wait()
@@ -99,7 +99,7 @@ func newWorld(t testing.TB, gpus int) *world {
 	return w
 }
 
-// start starts an agent, as systemd does, with the ledger and the GPUs of the last agent.
+// start starts an agent in the same way as systemd, with the ledger and the GPUs of the previous agent.
 func (w *world) start() {
 	w.t.Helper()
 	log := logrus.New()
@@ -128,7 +128,7 @@ func (w *world) start() {
 	}
 }
 
-// newAgent makes an agent for the node. The caller must run the agent.
+// newAgent returns a new agent for the node. The caller must run it.
 func (w *world) newAgent(log *logrus.Logger) (*Agent, error) {
 	return newAgent(w.cfg, w.node.NVML, w.ctl, log.WithField("node", "n1"), w.node.Proc, w.procs)
 }
@@ -145,14 +145,14 @@ func (w *world) prolog(j slurm.Job) {
 		slots += g.Count
 	}
 	if slots == 0 {
-		return // because the plugin does not call the agent
+		return // the plugin does not call the agent in this case
 	}
 	req := api.LeaseRequest{Restart: j.Restarts, UID: 20001, GID: 20001}
 	for i := range slots {
 		req.Slots = append(req.Slots, i)
 	}
 	a := w.current()
-	for a == nil { // the agent is restarting, so the plugin repeats its call
+	for a == nil { // the agent is restarting, and the plugin repeats its call
 		time.Sleep(time.Millisecond)
 		a = w.current()
 	}
@@ -185,7 +185,7 @@ func (w *world) publish() {
 	}
 }
 
-// job returns a job with n GPU slots and the slices that job_submit.lua added.
+// job returns a job with n GPU slots and with the slices that job_submit.lua has added.
 func job(n int, mig string) slurm.Job {
 	j := slurm.Job{Name: "j", User: "user1", Batch: true, Requeue: true, PerNode: []slurm.GRES{{Name: "gpu", Count: n}}}
 	for _, part := range strings.Fields(mig) {
@@ -206,7 +206,8 @@ func (w *world) submit(j slurm.Job) uint32 {
 	return id
 }
 
-// startNow submits a job for one GPU slot and these slices, publishes, and makes slurmctld start the jobs that fit.
+// startNow submits a job with one GPU slot and these slices, publishes, and makes slurmctld start the jobs that fit. It
+// returns the job id.
 func (w *world) startNow(slices string) uint32 {
 	w.t.Helper()
 	id := w.submit(job(1, slices))
@@ -224,8 +225,8 @@ func (w *world) state(id uint32) string {
 	return j.State
 }
 
-// offers returns the number of slices of each profile that slurmctld could allocate now, which is
-// the total minus the used count.
+// offers returns, for each profile, the number of slices that slurmctld could allocate now. This is the total minus the
+// used count.
 func (w *world) offers() map[string]int {
 	w.t.Helper()
 	n, err := w.fake.Node(context.Background(), "n1")

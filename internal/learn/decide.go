@@ -21,14 +21,14 @@ type Written struct {
 	Changed    bool   `json:"changed"`
 }
 
-// errUnread is the error for a repository that does not yet contain the runs in slurmdbd. Writing
-// its predictions would remove learned lines from the table.
+// errUnread is returned for a repository that has not yet read all runs from slurmdbd. The predictions of such a
+// repository would lack runs, and writing them would remove learned lines from the table.
 var errUnread = errors.New("the repository is new and was never filled completely from slurmdbd; " +
 	"the decision table is left as it is: run `caelum repo sync`")
 
 // Write writes the predictions of the repository into the decision table at path, below the administrator's lines, with
-// the next generation number. If the table would not change, Write leaves the file as it is. If the repository does not
-// yet contain the runs in slurmdbd, Write returns errUnread.
+// the next generation number. If the predictions have not changed, Write does not write the file. If the repository has
+// not yet read all runs from slurmdbd, Write returns errUnread.
 func Write(path string, r *repo.Repo, site predict.Site) (Written, error) {
 	t, was, err := readTable(path)
 	if err != nil {
@@ -55,8 +55,8 @@ func Write(path string, r *repo.Repo, site predict.Site) (Written, error) {
 	return done, replace(path, was, text)
 }
 
-// unread reports whether a repository does not yet contain the runs in slurmdbd. Either its first sync has not
-// completed, or no sync has run and the repository is empty.
+// unread reports whether a repository has not yet read all runs from slurmdbd. This is the case if its first sync has
+// not completed, or if the repository is empty and no sync has run.
 func unread(r *repo.Repo) (bool, error) {
 	if deep, err := noteTime(r, noteDeep); err != nil || !deep.IsZero() {
 		return false, err
@@ -68,30 +68,30 @@ func unread(r *repo.Repo) (bool, error) {
 	return len(scripts) == 0, err
 }
 
-// decision is a profile and an expected run time in seconds, 0 if unknown.
+// decision is a profile and the expected run time in seconds. seconds is 0 if unknown.
 type decision struct {
 	profile string
 	seconds int
 }
 
-// alike reports whether a line for d is redundant because the decision o, which would apply without
-// that line, is equivalent. Run times that differ by at most a quarter are treated as equivalent,
-// because run times vary.
+// alike reports whether a line for d is redundant because the decision o, which would apply without that line, is
+// equivalent. Run times vary, so run times that differ by at most a quarter are treated as equivalent.
 func (d decision) alike(o decision) bool {
 	near := d.seconds == 0 || o.seconds > 0 && math.Abs(float64(d.seconds-o.seconds)) <= 0.25*float64(o.seconds)
 	return d.profile == o.profile && near
 }
 
-// learnedLine is a learned line of the table. last is the time at which the newest of its runs began, in Unix seconds.
+// learnedLine is a learned line of the table. last is the start of the newest run on which it is based, in Unix
+// seconds.
 type learnedLine struct {
 	kind    predict.Level
 	subject string
 	decision
 	last  int64
-	owner int64 // the user id; allUsers for a site line
+	owner int64 // a user id, or allUsers for a site line
 }
 
-// allUsers is the owner of lines that depend on the runs of several users.
+// allUsers is the owner of lines that are based on the runs of several users.
 const allUsers = -1
 
 func (l learnedLine) text() string {
@@ -118,29 +118,29 @@ func lineName(kind predict.Level, job repo.JobKeys) string {
 	return string(kind) + " " + subject(kind, job)
 }
 
-// decider creates the learned lines, from the most general to the most specific. A line is left out if the line that a
-// job would otherwise fall back on is equivalent.
+// decider creates the learned lines, from the most general to the most specific. It creates no line for a script if the
+// more general line that would then apply is equivalent.
 type decider struct {
 	repo  *repo.Repo
 	table Table
 	site  predict.Site
 	lines []learnedLine
-	// now maps the name of a line to the prediction for the jobs to which the line applies or would apply. has is set
-	// for each line that the table contains.
+	// now maps the name of each line to the prediction for the jobs to which the line applies, or would apply if it
+	// existed. has contains the names of the lines that exist.
 	now map[string]Prediction
 	has map[string]bool
 }
 
-// decide returns the learned lines, starting with the line that has the newest run.
+// decide returns the learned lines, sorted by their newest run. The line with the newest run is the first.
 func decide(r *repo.Repo, t Table, site predict.Site) ([]learnedLine, error) {
 	scripts, err := r.Scripts()
 	if err != nil {
 		return nil, err
 	}
 	d := decider{repo: r, table: t, site: site, now: map[string]Prediction{}, has: map[string]bool{}}
-	general := predict.Unknown // the kind of line that lines of this kind fall back on
+	general := predict.Unknown // the kind of the more general line that applies if there is no line of this kind
 	for _, kind := range slices.Backward(predict.Levels) {
-		for _, w := range scripts { // newest first, so that the newest run determines the line
+		for _, w := range scripts { // newest first: the newest run of a line determines the line
 			base, ok := d.now[lineName(general, w.JobKeys)]
 			if !ok {
 				base = t.without()
@@ -155,11 +155,12 @@ func decide(r *repo.Repo, t Table, site predict.Site) ([]learnedLine, error) {
 	return d.lines, nil
 }
 
-// line creates the line of a kind for a script. base is the prediction without this line. A run without a script
-// fingerprint was submitted without a script. Its key does not identify the program, so such a run gets no line.
+// line creates the line of a kind for a script, unless the line is redundant. base is the prediction without this line.
+// There is no line for a job that was submitted without a script. Such a job has no script fingerprint, and its key
+// does not identify the program.
 //
-// If there is a site line and the user has complete runs, the user gets a user line even if both lines agree, because
-// other users' runs may change or remove the site line.
+// If there is a site line, a user with complete runs gets a user line even if it is equivalent to the site line,
+// because other users' runs may change or remove the site line.
 func (d *decider) line(kind predict.Level, w repo.Script, base Prediction) error {
 	name := lineName(kind, w.JobKeys)
 	if _, seen := d.now[name]; seen || w.Fingerprint == "" {
@@ -188,5 +189,5 @@ func (d *decider) line(kind predict.Level, w repo.Script, base Prediction) error
 	return nil
 }
 
-// maxSeconds is the longest run time in seconds that the format of the table allows: nine digits.
+// maxSeconds is the longest run time in seconds that the format of the table allows, which is nine digits.
 const maxSeconds = 999_999_999

@@ -12,21 +12,21 @@ import (
 	"caelum/internal/slurm"
 )
 
-// idle is the minimum pause of a Loop, as a multiple of the duration of its last pass. A pass takes 3 s for a
+// idle is the minimum pause of a Loop after a pass, as a multiple of the duration of the pass. A pass takes 3 s for a
 // repository with 100,000 runs of 5,000 keys.
 const idle = 10
 
 // Loop runs a sync and writes the decision table periodically.
 type Loop struct {
-	Every time.Duration // minimum pause between passes
+	Every time.Duration // minimum pause between two passes
 	DBD   Accounting
-	Repo  string // path
-	Table string // path
+	Repo  string // path of the repository
+	Table string // path of the decision table
 	Field slurm.AccountingField
 	Site  predict.Site
 	Log   *logrus.Entry
 
-	failing bool // true if the last failure was logged
+	failing bool // true if the last pass failed
 }
 
 // Run repeats passes until ctx ends. Errors do not stop the loop, because slurmdbd may be unreachable for hours.
@@ -52,7 +52,7 @@ func (l *Loop) Run(ctx context.Context) {
 	}
 }
 
-// once runs one pass. It opens the repository each time, because the file may have been moved since.
+// once runs one pass. It opens the repository for every pass, because the file may have been replaced in the meantime.
 func (l *Loop) once(ctx context.Context) error {
 	r, err := repo.Open(l.Repo, func(text string) { l.Log.Error(text) })
 	if err != nil {

@@ -18,9 +18,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestLoopOnce checks that runs recorded in slurmdbd produce lines in the decision table, and that
-// the lines remain if slurmdbd is unreachable. It also checks that a damaged repository is
-// reported, set aside and filled again.
+// TestLoopOnce checks that runs in slurmdbd produce lines in the decision table, and that these lines remain while
+// slurmdbd is unreachable. It also checks that the loop logs a damaged repository, sets it aside and fills a new one.
 func TestLoopOnce(t *testing.T) {
 	d := &dbd{names: map[uint64]string{}}
 	now := time.Now().Truncate(time.Second).Add(-24 * time.Hour)
@@ -77,8 +76,8 @@ func TestLoopOnce(t *testing.T) {
 	}
 }
 
-// TestUnread checks that no learned line is removed from the table while the repository is new or not filled
-// completely.
+// TestUnread checks that Write removes no learned line from the table while the repository is new or its first sync is
+// incomplete.
 func TestUnread(t *testing.T) {
 	d := &dbd{names: map[uint64]string{}}
 	at := time.Now().Truncate(time.Second).Add(-24 * time.Hour)
@@ -109,7 +108,7 @@ func TestUnread(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.err = slurm.ErrNoAccounting
-	for range 2 { // first the repository is damaged, then it is new
+	for range 2 { // the repository is damaged in the first pass, and new in the second
 		if err := l.once(t.Context()); !errors.Is(err, errUnread) || learned(t, l.Table) != want {
 			t.Errorf("%v\n%s", err, learned(t, l.Table))
 		}
@@ -119,7 +118,7 @@ func TestUnread(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if err := r.SetNote(noteSynced, "1"); err != nil { // the first page has been read
+	if err := r.SetNote(noteSynced, "1"); err != nil { // the first page was read
 		t.Fatal(err)
 	}
 	if _, err := Write(l.Table, r, l.Site); !errors.Is(err, errUnread) {
@@ -131,7 +130,8 @@ func TestUnread(t *testing.T) {
 	}
 }
 
-// TestLoopLogsOnce checks that the loop logs a lasting failure as one warning, and that it ends with its context.
+// TestLoopLogsOnce checks that the loop logs only one warning while failures persist, and that it ends when its context
+// is canceled.
 func TestLoopLogsOnce(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
@@ -152,7 +152,7 @@ func TestLoopLogsOnce(t *testing.T) {
 	}
 }
 
-// failing is an unreachable slurmdbd that stops the loop at the third query.
+// failing emulates an unreachable slurmdbd. It cancels the context of the loop at the third query.
 type failing struct {
 	dbd
 	asked  int

@@ -9,10 +9,10 @@ import (
 	"caelum/internal/repo"
 )
 
-// Table is the part of a decision table that predictions use.
+// Table is the part of a decision table that affects predictions.
 type Table struct {
-	// Models contains the GPU models to which the table applies, each with the listed profiles
-	// that a prediction may choose.
+	// Models contains the GPU models to which the table applies. Each model has only the profiles that the table lists
+	// and a prediction may choose.
 	Models  []*mig.Model
 	Default string
 	decided map[string]decision
@@ -26,27 +26,26 @@ func ReadTable(path string) (Table, error) {
 
 func (t table) forPredictions() Table { return Table{t.gpuModels(), t.fallback, t.decided} }
 
-// Prediction describes the profile that a job gets, and the runs that determine this profile.
+// Prediction describes the profile that a job gets and the runs that determined this profile.
 type Prediction struct {
-	// Choice is the choice based on earlier runs. The job gets Own instead if Own is set.
+	// Choice is the profile according to earlier runs. If Own is set, the job gets Own instead.
 	Choice
-	// Own is the profile in an administrator's line that takes precedence over Choice. It is
-	// empty if there is no such line.
+	// Own is the profile in an administrator's line that takes precedence over Choice. It is empty if no such line
+	// exists.
 	Own string
-	// Need is the need at the level that determines Choice, and History contains the runs at
-	// this level. If no run was complete at any level, Need is a lower bound. It is empty if
-	// the runs show no lower bound.
+	// Need is the need at the level that determined Choice, and History contains the runs at that level. If no run was
+	// complete at any level, Need is a lower bound. It is empty if the runs do not even show a lower bound.
 	Need     predict.Need
 	History  predict.History
 	Complete bool
-	// seconds is the expected run time in the line for an administrator's profile.
+	// seconds is the expected run time in the administrator's line from which Own was read.
 	seconds int
 }
 
-// Predict returns the prediction for a job after the next [Write]. It combines the levels in the same way as the lines
-// of the decision table. A complete run at a level overrides the more general levels. If no run at a level was
-// complete, the job gets what it would get from the more general levels, or a larger profile if the runs at this level
-// show that it needs more memory.
+// Predict returns the prediction that applies to a job after the next [Write]. It combines the levels in the same way
+// as the lines of the decision table. A complete run at one level overrides the more general levels. If no run at a
+// level was complete, the prediction of the more general levels applies, unless the runs at this level show that the
+// job needs more memory. The job then gets a larger profile.
 func (t Table) Predict(r *repo.Repo, job repo.JobKeys, site predict.Site) (Prediction, error) {
 	p := t.without()
 	for _, kind := range slices.Backward(predict.Levels) {
@@ -58,12 +57,12 @@ func (t Table) Predict(r *repo.Repo, job repo.JobKeys, site predict.Site) (Predi
 	return p, nil
 }
 
-// without returns the prediction for a job without runs and lines.
+// without returns the prediction for a job to which neither runs nor lines apply.
 func (t Table) without() Prediction { return Prediction{Choice: Choice{Profile: t.Default}} }
 
-// at returns the prediction for a job at a level. base is the prediction at the more general
-// levels. Runs without a script fingerprint are ignored, because they were submitted without a
-// script and their key does not identify the program.
+// at returns the prediction for a job at a level. base is the prediction at the more general levels. Runs without a
+// script fingerprint are ignored, because such jobs were submitted without a script and their key does not identify the
+// program.
 func (t Table) at(
 	kind predict.Level, job repo.JobKeys, base Prediction, r *repo.Repo, site predict.Site,
 ) (Prediction, error) {
@@ -81,13 +80,14 @@ func (t Table) at(
 	return p, nil
 }
 
-// with returns the prediction after a more specific level, at which the runs give the choice c.
+// with returns the prediction that results from p, the prediction of the more general levels, and from the choice c at
+// the next level.
 func (p Prediction) with(c Choice, need predict.Need, h predict.History, complete bool) Prediction {
 	switch {
 	case complete || need.PeakMiB > 0 && c.Profile != p.profile():
 		return Prediction{Choice: c, Need: need, History: h, Complete: complete}
 	case need.PeakMiB > 0 && need.PeakMiB >= p.Need.PeakMiB && !p.Complete:
-		p.Choice, p.Need, p.History = c, need, h // the same profile, but from more similar runs
+		p.Choice, p.Need, p.History = c, need, h // the profile is the same, but the runs are more similar to the job
 	}
 	return p
 }
@@ -100,8 +100,8 @@ func (p Prediction) profile() string {
 	return p.Profile
 }
 
-// decision converts a prediction into a line of the table. The line contains a run time only if it
-// is based on complete runs.
+// decision converts a prediction into a line of the table. The line contains a run time only if the time is based on
+// complete runs or was specified by the administrator.
 func (p Prediction) decision() decision {
 	d := decision{profile: p.profile()}
 	switch {
@@ -113,8 +113,8 @@ func (p Prediction) decision() decision {
 	return d
 }
 
-// Choice is the profile that a job would get, and its expected run time on that profile in seconds, with the 10% and
-// 90% quantiles. If Model is nil, the run times are those on the profile of the last run.
+// Choice is the profile that a job would get. It includes the expected run time on that profile in seconds, with the
+// 10% and 90% quantiles. If Model is nil, the run times apply to the profile of the last run.
 type Choice struct {
 	Profile            string
 	Model              *mig.Model
@@ -122,8 +122,8 @@ type Choice struct {
 }
 
 // Choose returns the smallest sufficient profile of the first GPU model that has one. If no model has a sufficient
-// profile, it returns without, the profile of a job that has no prediction. If no run was complete (see
-// predict.Predict), only a lower bound of the need is known, and the chosen profile is never smaller than without.
+// profile, Choose returns without, which is the profile for a job without a prediction. If complete is false, only a
+// lower bound of the need is known (see predict.Predict), and the result is never smaller than without.
 func Choose(need predict.Need, complete bool, models []*mig.Model, without string) Choice {
 	g := Choice{Seconds: need.Seconds, Low: need.Low, High: need.High}
 	g.Profile, g.Model = tightest(need, complete, models, without)
@@ -155,7 +155,7 @@ func tightest(need predict.Need, complete bool, models []*mig.Model, without str
 	return without, nil
 }
 
-// memory returns the memory of a profile in MiB, 0 if the GPU model does not have the profile.
+// memory returns the memory of a profile in MiB, or 0 if the GPU model does not have the profile.
 func memory(b *mig.Model, profile string) float64 {
 	k, ok := b.ProfileIndex(profile)
 	if !ok {

@@ -11,9 +11,8 @@ import (
 	"caelum/internal/repo"
 )
 
-// TestPredictFallsBack checks that a prediction uses the runs of the job's key, otherwise the
-// user's runs with the same script fingerprint. If the site shares runs, it otherwise uses all runs
-// with this fingerprint.
+// TestPredictFallsBack checks which runs a prediction uses: the runs with the job's key, or else the user's runs with
+// the same script fingerprint. If the site shares runs, all users' runs with this fingerprint come third.
 func TestPredictFallsBack(t *testing.T) {
 	r := fresh(t)
 	n := seen(0, "n1", began)
@@ -34,7 +33,7 @@ func TestPredictFallsBack(t *testing.T) {
 		{repo.JobKeys{Key: otherKey, Fingerprint: n.Fingerprint, UID: n.UID}, predict.DefaultSite, predict.ByUser},
 		{repo.JobKeys{Key: otherKey, Fingerprint: n.Fingerprint, UID: 1004}, share, predict.BySite},
 		{repo.JobKeys{Key: otherKey, Fingerprint: n.Fingerprint, UID: 1004}, predict.DefaultSite, predict.Unknown},
-		// another user's key
+		// the key of another user
 		{repo.JobKeys{Key: n.Key, Fingerprint: n.Fingerprint, UID: 1004}, predict.DefaultSite, predict.Unknown},
 		{repo.JobKeys{}, share, predict.Unknown},
 	} {
@@ -48,8 +47,8 @@ func TestPredictFallsBack(t *testing.T) {
 
 const otherKey = "2222222222222222"
 
-// TestOwn checks that an administrator's line takes precedence if job_submit.lua reads it before
-// the learned line.
+// TestOwn checks that an administrator's line takes precedence over a learned line if job_submit.lua reads the
+// administrator's line first.
 func TestOwn(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own+"user 1002:"+work+" 3g.20gb\nsite "+work+" 4g.20gb\n")
 	tab, err := ReadTable(path)
@@ -83,7 +82,7 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// killed returns a run of a key that was killed for lack of memory on a profile with that many MiB.
+// killed returns a run that was killed for lack of memory. mib is the memory of its profile.
 func killed(key string, job uint32, profile string, mib float64, start time.Time) predict.Run {
 	n := seen(job, "n1", start)
 	n.Key, n.Profile, n.State, n.Exit = key, profile, "FAILED", 1
@@ -91,8 +90,8 @@ func killed(key string, job uint32, profile string, mib float64, start time.Time
 	return n
 }
 
-// inTable returns the profile that job_submit.lua gives a job according to a written table. This is
-// the profile of the first line for the key, the user or the site, or otherwise the default.
+// inTable returns the profile that job_submit.lua assigns to a job according to a table. It is the profile in the first
+// line that applies (key, user, site), or else the default profile.
 func inTable(t *testing.T, path string, job repo.JobKeys) string {
 	t.Helper()
 	table, err := decisions.Parse(read(t, path))
@@ -107,9 +106,8 @@ func inTable(t *testing.T, path string, job repo.JobKeys) string {
 	return table.Default
 }
 
-// TestBoundOfKey checks a key whose only run was killed, while the same script of the user
-// completed under another key. The lower bound of the key must apply both in the table and in the
-// prediction.
+// TestBoundOfKey checks a key whose only run was killed, although the same script completed under another key of the
+// same user. The lower bound that follows from the killed run must apply both in the table and in the prediction.
 func TestBoundOfKey(t *testing.T) {
 	r := fresh(t)
 	add(t, r, killed(otherKey, 7, "3g.20gb", 20000, began.Add(-time.Hour)))
@@ -132,8 +130,8 @@ func TestBoundOfKey(t *testing.T) {
 	}
 }
 
-// TestPredictAsTable checks for random runs and random lines of the administrator that the
-// prediction for each key is the profile that the written table gives a job with this key.
+// TestPredictAsTable checks, for random runs and random lines of the administrator, that the prediction for each key is
+// the profile that the written table assigns to a job with this key.
 func TestPredictAsTable(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	profiles := []struct {
@@ -165,8 +163,8 @@ func TestPredictAsTable(t *testing.T) {
 	}
 }
 
-// comparePredictions writes the table at path and compares it with the prediction for each key of the repository, and
-// for a new key of each user.
+// comparePredictions writes the table at path. It then compares the table with the prediction for each key of the
+// repository, and for a new key of each user.
 func comparePredictions(t *testing.T, what string, r *repo.Repo, path string, site predict.Site) {
 	t.Helper()
 	if _, err := Write(path, r, site); err != nil {

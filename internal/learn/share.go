@@ -7,9 +7,9 @@ import (
 	"caelum/internal/predict"
 )
 
-// share returns the newest lines, at most room lines and at most the given number of bytes, in their original order.
-// Owners get equal shares: the oldest lines of the owner with the most lines are dropped first. An owner whose lines
-// fit into an equal share of the space therefore loses no line.
+// share returns the newest lines in their original order: at most room lines, with at most the given total number of
+// bytes. Owners get equal shares. Lines are dropped from the owner with the most lines first, beginning with this
+// owner's oldest line. An owner whose lines fit into an equal share therefore loses no line.
 func share(lines []learnedLine, room, bytes int) []learnedLine {
 	nth := make([]int, len(lines)) // the line's position among the lines of its owner
 	owners := map[int64]int{}
@@ -27,7 +27,7 @@ func share(lines []learnedLine, room, bytes int) []learnedLine {
 		}
 		return left, leftBytes, left >= 0 && leftBytes >= 0
 	}
-	low, high := 0, len(lines) // binary search for the largest share that fits
+	low, high := 0, len(lines) // binary search for the largest number of lines per owner that fits
 	for low < high {
 		middle := (low + high + 1) / 2
 		if _, _, ok := fits(middle); ok {
@@ -39,7 +39,8 @@ func share(lines []learnedLine, room, bytes int) []learnedLine {
 	left, leftBytes, _ := fits(low)
 	var kept []learnedLine
 	for i, l := range lines {
-		// The remaining space is less than one line for each owner. The newest of the next lines take that space.
+		// The remaining space is not sufficient for one more line of each owner. It is filled with the newest of the
+		// next lines.
 		if size := len(l.text()); nth[i] == low && left > 0 && leftBytes >= size {
 			left, leftBytes = left-1, leftBytes-size
 		} else if nth[i] >= low {
@@ -50,8 +51,8 @@ func share(lines []learnedLine, room, bytes int) []learnedLine {
 	return kept
 }
 
-// byAge sorts the lines by age, newest first. If lines are of the same age, a more specific line precedes the lines on
-// which it falls back.
+// byAge sorts the lines by age, newest first. If two lines have the same age, the more general line precedes the line
+// that falls back on it.
 func byAge(lines []learnedLine) {
 	slices.SortFunc(lines, func(a, b learnedLine) int {
 		return cmp.Or(

@@ -9,9 +9,9 @@ import (
 	"caelum/internal/predict"
 )
 
-// TestShare checks that the kept lines stay within the limits and use the available room. An owner
-// with at most an equal share loses no line. The other owners lose their oldest lines, and the
-// numbers of lines that they keep differ by at most one.
+// TestShare checks that the remaining lines stay within the limits and use the available room. An owner with at most an
+// equal share must not lose a line. Each other owner loses the oldest lines, and the numbers of lines that these owners
+// retain differ by at most one.
 func TestShare(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 500 {
@@ -30,7 +30,7 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// randomLines returns lines of up to 8 owners. Some owners have many more lines than others.
+// randomLines returns lines of up to 8 owners. Some owners have many more lines than the others.
 func randomLines(random *rand.Rand) (lines []learnedLine) {
 	for owner := range 1 + random.IntN(8) {
 		for i := range random.IntN(map[bool]int{true: 400, false: 30}[random.IntN(3) == 0]) {
@@ -54,8 +54,8 @@ func longest(lines []learnedLine) (bytes int) {
 	return bytes
 }
 
-// checkRoom checks that the kept lines stay within the limits, use the available room, and are in
-// the original order.
+// checkRoom checks that the remaining lines stay within the limits, use the available room, and are in the original
+// order.
 func checkRoom(t *testing.T, lines, kept []learnedLine, room, bytes int) {
 	t.Helper()
 	size, next := 0, 0
@@ -75,8 +75,7 @@ func checkRoom(t *testing.T, lines, kept []learnedLine, room, bytes int) {
 	}
 }
 
-// checkOwners checks which lines each owner has lost. room is a number of lines for which there is
-// certainly room.
+// checkOwners checks which lines each owner has lost. room is a number of lines that certainly fit.
 func checkOwners(t *testing.T, lines, kept []learnedLine, room int) {
 	t.Helper()
 	had, has := map[int64][]learnedLine{}, map[int64][]learnedLine{}

@@ -16,7 +16,7 @@ import (
 	"caelum/internal/tags"
 )
 
-// Accounting is the part of slurmdbd that a sync reads.
+// Accounting is the part of slurmdbd's data that a sync reads.
 type Accounting interface {
 	Records(ctx context.Context, field slurm.AccountingField, from, to time.Time) ([]slurm.Record, error)
 	RecordsOf(ctx context.Context, field slurm.AccountingField, id uint32) ([]slurm.Record, error)
@@ -24,35 +24,36 @@ type Accounting interface {
 }
 
 const (
-	// A query covers one day, or a longer span if the previous query returned few jobs. The span is limited because
+	// A query covers one day, or more if the previous query returned few jobs. The time span is limited because
 	// slurmdbd reads all jobs of a query before it replies.
 	page, largestPage = 24 * time.Hour, 32 * 24 * time.Hour
 	fewJobs           = 5000
-	// Some jobs and some summaries reach slurmdbd late, because a node that cannot write a summary retries for up
-	// to 30 days. Each sync therefore reads the last hour before the previous sync again. Once a day it also reads the
-	// last 30 days again.
+	// Some jobs and summaries reach slurmdbd late, because a node that cannot write a summary retries for up to 30
+	// days. Each sync therefore starts one hour before the end of the previous sync. Once a day, a sync starts 30 days
+	// before the end of the previous sync.
 	overlap, deepOverlap = time.Hour, 30 * 24 * time.Hour
 	deepEvery            = 24 * time.Hour
-	first                = 400 * 24 * time.Hour // the span of the first sync; a repository keeps runs as long
+	first                = 400 * 24 * time.Hour // the time span of the first sync and of a repository
 	// clocks is the largest difference allowed between the clocks of a node and of slurmctld.
 	clocks = time.Hour
 )
 
-// noteSynced and noteDeep are the names of notes in the repository, both in Unix seconds: the time up to which all
-// records were read, and the time of the last sync that read 30 days again.
+// noteSynced and noteDeep are the names of notes in the repository. The notes contain times in Unix seconds. noteSynced
+// is the time up to which all records were read. noteDeep is the time of the last sync that started 30 days earlier.
 const noteSynced, noteDeep = "synced", "synced deep"
 
 // Synced is the result of Sync.
 type Synced struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
-	Jobs int       `json:"jobs"` // records in slurmdbd
-	Runs int       `json:"runs"` // ended runs with a summary
+	Jobs int       `json:"jobs"` // the number of records in slurmdbd
+	Runs int       `json:"runs"` // the number of ended runs with a summary
 	New  int       `json:"new"`
 }
 
-// Sync reads runs from slurmdbd into the repository, starting at since, or at the last sync if since is zero. If it
-// fails, the runs read so far are kept, and the next sync continues from there.
+// Sync copies runs from slurmdbd into the repository. It reads the records since the given time, or since the last sync
+// if since is zero. If Sync fails, the repository keeps the runs that were read, and the next sync continues after
+// them.
 func Sync(
 	ctx context.Context,
 	dbd Accounting,
@@ -86,7 +87,7 @@ func Sync(
 		if span = page; done.Jobs-before < fewJobs {
 			span = min(2*to.Sub(from), largestPage)
 		}
-		if since.IsZero() || !from.After(synced) { // otherwise the records before from were not read
+		if since.IsZero() || !from.After(synced) { // otherwise, some records before from may not have been read
 			if err := r.SetNote(noteSynced, strconv.FormatInt(to.Unix(), 10)); err != nil {
 				return done, err
 			}
@@ -104,8 +105,8 @@ func Sync(
 	return done, err
 }
 
-// due returns the time from which a sync must read, and whether that includes the last 30 days. If the clock was set
-// back, the sync reads more records, never fewer.
+// due returns the time from which a sync must read, and whether the sync includes the last 30 days. If the clock was
+// set back, the sync reads additional records, but it does not skip any.
 func due(r *repo.Repo, synced, now time.Time) (from time.Time, deep bool, err error) {
 	if synced.IsZero() {
 		return now.Add(-first), true, nil
@@ -127,7 +128,7 @@ func noteTime(r *repo.Repo, name string) (time.Time, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return time.Time{}, nil // an invalid note is ignored, and everything is read again
+		return time.Time{}, nil // an invalid note is ignored, and all records are read again
 	}
 	return time.Unix(n, 0), nil
 }
@@ -149,7 +150,8 @@ func (done *Synced) read(
 	if err != nil || len(runs) == 0 {
 		return err
 	}
-	// Users choose the names. If a name makes the answer unreadable, all names of this page are lost, but no run.
+	// Users choose the job names. A name may make the output unreadable. The sync then stores the runs of this page
+	// without names.
 	names, err := dbd.Names(ctx, from, to)
 	if errors.Is(err, slurm.ErrNoAccounting) || ctx.Err() != nil {
 		return fmt.Errorf("couldn't read the job names of %s: %w", from.Format(time.DateTime), err)
@@ -162,8 +164,8 @@ func (done *Synced) read(
 	return err
 }
 
-// runsOf returns the runs whose summaries are in the records, and for each run the Index of its record. The owner and
-// the end of a run come from the record. A summary that matches no run of the job is ignored.
+// runsOf returns the runs whose summaries are in the records, and the Index of each run's record. The owner and the end
+// of a run come from its record. A summary is ignored if the job had no matching run.
 func runsOf(
 	ctx context.Context,
 	dbd Accounting,
@@ -183,8 +185,8 @@ func runsOf(
 		for _, n := range summaries {
 			own, ok := runOf(all, n)
 			if !ok && time.Unix(n.Start, 0).Before(rec.Start) {
-				// The record of the last run also contains the summaries of the
-				// earlier runs. Their records may be on an earlier page.
+				// The record of the last run also contains the summaries of the job's earlier runs. The records of
+				// these runs may be on an earlier page.
 				if all, err = dbd.RecordsOf(ctx, field, rec.ID); err != nil && !errors.Is(err, slurm.ErrNoJob) {
 					return nil, nil, fmt.Errorf("couldn't read job %d: %w", rec.ID, err)
 				}
@@ -200,8 +202,8 @@ func runsOf(
 	return runs, of, nil
 }
 
-// runOf returns the record to which a summary belongs. Among the records of ended runs on the summary's node, this is
-// the record with the nearest start.
+// runOf returns the record to which a summary belongs. It considers the records of ended runs on the summary's node,
+// and selects the record with the nearest start.
 func runOf(all []slurm.Record, n predict.Run) (slurm.Record, bool) {
 	var fit []slurm.Record
 	for _, rec := range all {
@@ -219,8 +221,8 @@ func runOf(all []slurm.Record, n predict.Run) (slurm.Record, bool) {
 	}), true
 }
 
-// nodeOf returns the name of the summary's node as slurmctld spells it. This is necessary because
-// sacctmgr converts summaries to lower case.
+// nodeOf returns the name of the summary's node in slurmctld's spelling. The summary does not contain this spelling,
+// because sacctmgr converts summaries to lower case.
 func nodeOf(rec slurm.Record, n predict.Run) string {
 	i := slices.IndexFunc(rec.Nodes, func(name string) bool { return strings.EqualFold(name, n.Node) })
 	if i < 0 {
@@ -229,7 +231,7 @@ func nodeOf(rec slurm.Record, n predict.Run) string {
 	return rec.Nodes[i]
 }
 
-// complete adds the fields to a run that only the record contains.
+// complete returns the run with the fields that only the record contains.
 func complete(n predict.Run, rec slurm.Record) predict.Run {
 	n.Job, n.Node = rec.ID, nodeOf(rec, n)
 	n.UID, n.User, n.Account = rec.UID, rec.User, rec.Account
@@ -238,7 +240,7 @@ func complete(n predict.Run, rec slurm.Record) predict.Run {
 	return n
 }
 
-// hash returns the key or the script fingerprint in a comment, or an empty string.
+// hash returns the key or the script fingerprint in a comment, or an empty string if the comment contains no valid one.
 func hash(comment, tag string) string {
 	if h := tags.Value(comment, tag); repo.IsHash(h) {
 		return h

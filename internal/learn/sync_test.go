@@ -14,14 +14,14 @@ import (
 	"caelum/internal/slurm"
 )
 
-// dbd is an emulated slurmdbd with the given records and names.
+// dbd emulates slurmdbd with the given records and names.
 type dbd struct {
 	records []slurm.Record
 	names   map[uint64]string
-	busy    bool  // every page has many jobs of other users
-	err     error // returned by every call
+	busy    bool  // if true, every page has many jobs of other users
+	err     error // the error that every call returns
 	nameErr error
-	pages   []string // "from-to" of each query, in hours relative to began
+	pages   []string // "from-to" for each query, in hours after began
 	asked   int      // the number of queries for single jobs
 }
 
@@ -60,7 +60,7 @@ func (d *dbd) Names(context.Context, time.Time, time.Time) (map[uint64]string, e
 	return d.names, errors.Join(d.err, d.nameErr)
 }
 
-// seen returns a run as the agent of its node stores it.
+// seen returns a run with the fields that the agent of its node stores.
 func seen(job uint32, node string, start time.Time) predict.Run {
 	return predict.Run{
 		Job: job, Node: node, Key: key, Fingerprint: work,
@@ -70,7 +70,8 @@ func seen(job uint32, node string, start time.Time) predict.Run {
 	}
 }
 
-// record returns slurmdbd's record of a job that ran for ten minutes and has these summaries, in lower case.
+// record returns slurmdbd's record of a job that ran for ten minutes. The record contains the summaries of these runs
+// in lower case.
 func record(index uint64, job uint32, start time.Time, nodes []string, runs ...predict.Run) slurm.Record {
 	text := "caelum:key=" + key + " caelum:work=" + work + " caelum:sized=7g.40gb"
 	for _, n := range runs {
@@ -118,7 +119,8 @@ func add(t *testing.T, r *repo.Repo, runs ...predict.Run) {
 	}
 }
 
-// requeued returns a job that was requeued: the last of its records has both summaries, as the agents write them.
+// requeued returns an emulated slurmdbd with a requeued job, and the job's two runs. Only the job's last record
+// contains their summaries, as in a record that the agents have written.
 func requeued() (*dbd, []predict.Run) {
 	later := began.Add(30 * time.Hour)
 	first, second := seen(8, "GPU1", began.Add(2*time.Second)), seen(8, "gpu2", later)
@@ -134,9 +136,8 @@ func requeued() (*dbd, []predict.Run) {
 		}
 }
 
-// TestSyncEqualsTheNode checks that a sync creates a repository that equals, byte for byte, the repository of the nodes
-// that observed the runs. The runs include a job on two nodes, a requeued job, a name with a newline, and a run without
-// samples.
+// TestSyncEqualsTheNode checks that a sync creates the same repository, byte for byte, as the nodes that observed the
+// runs. The runs include a job on two nodes, a requeued job, a job name with a newline, and a run without samples.
 func TestSyncEqualsTheNode(t *testing.T) {
 	d, runs := requeued()
 	at := began.Add(time.Hour)
@@ -149,7 +150,7 @@ func TestSyncEqualsTheNode(t *testing.T) {
 		record(16, 9, at, []string{"gpu1x", "gpu2"}, wide...),
 		record(17, 10, at, []string{"gpu2"}, blind),
 	)
-	d.names[16], d.names[17] = "a\n'b`", "train" // as slurmdbd has it
+	d.names[16], d.names[17] = "a\n'b`", "train" // the names as slurmdbd stores them
 
 	node, host := fresh(t), fresh(t)
 	add(t, node, append(runs, wide[0], wide[1], blind)...)
@@ -166,7 +167,7 @@ func TestSyncEqualsTheNode(t *testing.T) {
 	}
 }
 
-// TestSyncIgnores checks that a sync ignores the texts of other tools, and summaries that contradict slurmdbd's record.
+// TestSyncIgnores checks that a sync ignores texts of other tools and summaries that contradict slurmdbd's record.
 func TestSyncIgnores(t *testing.T) {
 	good := seen(1, "n1", began)
 	for name, spoil := range map[string]func(*slurm.Record){
@@ -195,7 +196,7 @@ func TestSyncIgnores(t *testing.T) {
 			t.Errorf("%s: %+v %v\n%s", name, done, err, export(t, r))
 		}
 	}
-	// An invalid key is ignored; the run is not.
+	// An invalid key is ignored, but the run is stored.
 	rec := record(1, 1, began, []string{"n1"}, good)
 	rec.Comment = "caelum:key=';drop caelum:work=" + strings.ToUpper(work)
 	r := fresh(t)
@@ -210,9 +211,9 @@ func TestSyncIgnores(t *testing.T) {
 	}
 }
 
-// TestSyncGoesOn checks the time range of each sync. It begins one hour before the end of the previous sync, once a day
-// 30 days before it, and earlier if the clock was set back. After a failure, the next sync continues where the failed
-// sync stopped.
+// TestSyncGoesOn checks the time range of each sync. A sync begins one hour before the end of the previous sync. Once a
+// day it begins 30 days before that end, and after the clock was set back it begins earlier too. If a sync failed, the
+// next sync continues where the failed sync stopped.
 func TestSyncGoesOn(t *testing.T) {
 	r, d := fresh(t), &dbd{}
 	sync := func(now time.Time, since time.Time) string {
@@ -245,7 +246,7 @@ func TestSyncGoesOn(t *testing.T) {
 		{23, "1 pages from 1 to 23"},
 		{24, "5 pages from -697 to 24"}, // a day later
 		{25, "1 pages from 23 to 25"},
-		{20, "1 pages from 19 to 20"}, // set back
+		{20, "1 pages from 19 to 20"}, // the clock was set back
 		{21, "1 pages from 19 to 21"},
 		{100, "6 pages from -699 to 100"},
 	} {
@@ -268,7 +269,7 @@ func TestSyncGoesOn(t *testing.T) {
 	}
 }
 
-// FuzzSync checks that a sync reads all other runs, whatever text an admin_comment contains.
+// FuzzSync checks that no text in an admin_comment prevents a sync from reading the other runs.
 func FuzzSync(f *testing.F) {
 	f.Add(
 		"caelum:run=n1,2g.10gb,a100,at=1795339216,ran=3590s,peak=5321m,p95=5100m,median=4800m,util=37%,samples=3590",

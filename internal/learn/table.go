@@ -19,27 +19,27 @@ import (
 )
 
 const (
-	// marker separates the administrator's lines above it from the learned lines below it, which each Write replaces.
-	// Existing tables contain this text, so it never changes.
+	// marker separates the administrator's lines from the learned lines. Write replaces the lines below the marker.
+	// Existing tables contain this text, so the text must never change.
 	marker = "# What stands below this line is learned from earlier runs (caelum repo decisions): " +
 		"it is written anew each time. Above it, write what you like.\n"
 	head = "caelum-decisions 1 "
 )
 
-// table is a decision table, split at the marker.
+// table is a decision table, divided at the marker.
 type table struct {
 	generation uint64
-	own        string // the administrator's lines, without the first
+	own        string // the administrator's lines, except for the first line of the file
 	learned    string
-	// profiles lists the profiles that jobs may get, with their memory in MiB according to the table. 0 means that the
-	// table does not list the profile.
+	// profiles lists the profiles that jobs may get, with their memory in MiB. The memory is 0 if the table does not
+	// contain it.
 	profiles map[string]float64
-	gpuTypes []string            // GPU types in the table
+	gpuTypes []string            // the GPU types that the table contains
 	fallback string              // the default profile
-	decided  map[string]decision // the administrator's decisions, by "key <user id>:<key>" and similar
+	decided  map[string]decision // the administrator's decisions, for example by "key <user id>:<key>"
 }
 
-// parseTable parses a table. The learned lines are split off but not parsed.
+// parseTable parses a table. It separates the learned lines from the other lines, but does not parse them.
 func parseTable(text string) (t table, err error) {
 	first, rest, ok := strings.Cut(text, "\n")
 	number, is := strings.CutPrefix(first, head)
@@ -66,10 +66,10 @@ func parseTable(text string) (t table, err error) {
 	return t, nil
 }
 
-// gpuModels returns the GPU models to which the table applies, each with the profiles that the table lists. These are
-// the models that have the default profile, and those whose whole-GPU profile is listed. Models with the default
-// profile come first, then models whose type the table names, then those with more listed profiles, then those with
-// less memory. Models may share profile names.
+// gpuModels returns the GPU models to which the table applies, each with the profiles that the table lists. The table
+// applies to a model if it lists the whole-GPU profile of the model, or if the model has the default profile. Because
+// models may share profile names, the result is sorted: first the models with the default profile, then the models
+// whose type the table contains, then the models with more listed profiles, and then the models with less memory.
 func (t table) gpuModels() []*mig.Model {
 	var list []*mig.Model
 	for _, b := range mig.Models() {
@@ -78,7 +78,7 @@ func (t table) gpuModels() []*mig.Model {
 		for _, p := range b.Profiles {
 			memory, ok := t.profiles[p.Name]
 			if !ok || !mig.Plain(p) {
-				continue // only jobs that request them get profiles with media engines or graphics
+				continue // profiles with media engines or graphics are only for jobs that request them
 			}
 			if memory > 0 {
 				p.MemoryMiB = uint64(memory)
@@ -114,7 +114,7 @@ func (t table) gpuModels() []*mig.Model {
 	return list
 }
 
-// with returns the text of the table's next generation, with as many of the given learned lines as fit.
+// with returns the text of the table's next generation. It contains as many of the given learned lines as fit.
 func (t table) with(lines []learnedLine) string {
 	text := fmt.Sprintf("%s%d\n%s%s", head, t.generation+1, t.own, marker)
 	room, bytes := decisions.MaxLines-strings.Count(text, "\n"), decisions.MaxBytes-len(text)
@@ -126,7 +126,8 @@ func (t table) with(lines []learnedLine) string {
 	return b.String()
 }
 
-// readTable reads the table at path. The administrator must have created it.
+// readTable reads the table at path. It returns noTable if the file does not exist, because only the administrator
+// creates a table.
 func readTable(path string) (table, os.FileInfo, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -149,7 +150,8 @@ func readTable(path string) (table, os.FileInfo, error) {
 	return t, info, nil
 }
 
-// noTable wraps fs.ErrNotExist. Its message contains the remedy.
+// noTable is returned if the decision table does not exist. It wraps fs.ErrNotExist, and its message says how to create
+// the table.
 type noTable struct{ path string }
 
 func (e *noTable) Error() string {
@@ -160,11 +162,11 @@ func (e *noTable) Error() string {
 
 func (e *noTable) Unwrap() error { return os.ErrNotExist }
 
-// errChanged is returned if another program has written the table after it was read.
-var errChanged = errors.New("another program has just changed it; try again")
+// errChanged is returned if another program wrote the table after this program had read it.
+var errChanged = errors.New("another program has changed the file in the meantime; try again")
 
-// replace replaces the file by rename, so that slurmctld never reads an incomplete table. The new file has the same
-// mode, and the same owner if permissions allow.
+// replace replaces the file by renaming a new file, so that slurmctld never reads an incomplete table. The new file
+// gets the same mode. It also gets the same owner if permissions allow this.
 func replace(path string, was os.FileInfo, text string) (err error) {
 	defer func() {
 		if err != nil {
@@ -181,7 +183,7 @@ func replace(path string, was os.FileInfo, text string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // fails if the file was already renamed, which is harmless
+	defer os.Remove(f.Name()) // no effect if the file was renamed
 	defer f.Close()
 	if _, err := f.WriteString(text); err != nil {
 		return err
@@ -190,7 +192,7 @@ func replace(path string, was os.FileInfo, text string) (err error) {
 	if mine, err := f.Stat(); err != nil {
 		return err
 	} else if is := mine.Sys().(*syscall.Stat_t); is.Uid != owner.Uid || is.Gid != owner.Gid {
-		// A user other than root may be allowed to replace the file but not to change its owner.
+		// The user who may replace the file is not necessarily allowed to change its owner.
 		err := f.Chown(int(owner.Uid), int(owner.Gid))
 		if err != nil && (os.Getuid() == 0 || !errors.Is(err, os.ErrPermission)) {
 			return err

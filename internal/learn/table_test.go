@@ -16,7 +16,7 @@ import (
 	"caelum/internal/repo"
 )
 
-// own is the administrator's part of a table, with the profiles of an A100-40GB.
+// own contains the administrator's lines of a table, with the profiles of an A100-40GB.
 const own = `partition gpu   # GPUs
 profile 1g.5gb 4864
 profile 1g.10gb
@@ -47,7 +47,7 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// ten returns ten runs with this script fingerprint and this peak.
+// ten returns ten runs with the given script fingerprint and peak. The last run starts at the time last.
 func ten(key, work string, uid uint32, peak float64, last time.Time) (runs []predict.Run) {
 	for i := range 10 {
 		n := seen(uint32(1000+i), "n"+key[12:], last.Add(time.Duration(i-9)*time.Hour))
@@ -59,7 +59,7 @@ func ten(key, work string, uid uint32, peak float64, last time.Time) (runs []pre
 
 var lineSeconds = regexp.MustCompile(`(?m)^((?:key|user|site) \S+ \S+) [0-9]+$`)
 
-// learned returns the learned lines without expected run times.
+// learned returns the learned lines of a table without their expected run times.
 func learned(t *testing.T, path string) string {
 	t.Helper()
 	_, text, ok := strings.Cut(read(t, path), marker)
@@ -71,18 +71,18 @@ func learned(t *testing.T, path string) string {
 
 func filled(t *testing.T) *repo.Repo {
 	r := fresh(t)
-	add(t, r, ten("00000000000000a1", work, 1001, 5000, began)...) // needs 1g.10gb, the newest
-	// the same script under another name: no additional line
+	add(t, r, ten("00000000000000a1", work, 1001, 5000, began)...) // needs 1g.10gb, and is the newest
+	// The same script under another name causes no additional line.
 	add(t, r, ten("00000000000000a2", work, 1001, 5000, began.Add(-24*time.Hour))...)
-	add(t, r, ten("00000000000000b1", work, 1002, 100, began.Add(-48*time.Hour))...) // another user's
-	// without a script, so the key does not identify the program
+	add(t, r, ten("00000000000000b1", work, 1002, 100, began.Add(-48*time.Hour))...) // another user's runs
+	// These jobs have no script, so their key does not identify the program.
 	add(t, r, ten("00000000000000d1", "", 1003, 20000-9000, began.Add(-72*time.Hour))...)
 	add(t, r, ten("00000000000000aa", "", 1004, 100, began.Add(-80*time.Hour))...) // decided by the administrator
 	return r
 }
 
-// TestWrite checks that the administrator's lines remain unchanged and that the learned lines
-// follow, newest first. The table must contain only the learned lines that are not redundant.
+// TestWrite checks that the administrator's lines remain unchanged, and that the learned lines follow them, newest
+// first. The table must not contain redundant learned lines.
 func TestWrite(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 41\n"+own)
 	done, err := Write(path, filled(t), predict.DefaultSite)
@@ -101,8 +101,8 @@ user 1002:fedcba9876543210 1g.5gb
 	}
 }
 
-// TestWriteShared checks that a script has a site line if the site shares runs and enough users
-// have run the script. A user with runs of this script also has a line.
+// TestWriteShared checks that the table has a site line for a script if the site shares runs and enough users have run
+// the script. The table also has a line for each user with runs of this script.
 func TestWriteShared(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own+"user 1002:"+work+" 3g.20gb\n")
 	site := predict.DefaultSite
@@ -111,7 +111,7 @@ func TestWriteShared(t *testing.T) {
 		users int
 		want  string
 	}{
-		{0, "user 1001:fedcba9876543210 1g.10gb\nkey 1002:00000000000000b1 1g.5gb\n"}, // two users are too few
+		{0, "user 1001:fedcba9876543210 1g.10gb\nkey 1002:00000000000000b1 1g.5gb\n"}, // requires three
 		{2, "site fedcba9876543210 1g.10gb\nuser 1001:fedcba9876543210 1g.10gb\nkey 1002:00000000000000b1 1g.5gb\n"},
 	} {
 		site.Users = c.users
@@ -124,8 +124,8 @@ func TestWriteShared(t *testing.T) {
 	}
 }
 
-// TestWriteChangesNothing checks that the file is not written if the repository has not changed, and that new runs
-// change only the learned lines.
+// TestWriteChangesNothing checks that Write does not write the file if the repository has not changed, and that new
+// runs change only the generation number and the learned lines.
 func TestWriteChangesNothing(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own)
 	r := filled(t)
@@ -150,8 +150,8 @@ func TestWriteChangesNothing(t *testing.T) {
 	}
 }
 
-// TestWriteKeepsOwnerAndMode checks that slurmctld's user can still read the file, that a link stays a link, and that
-// no other file remains in the folder.
+// TestWriteKeepsOwnerAndMode checks that slurmctld's user can still read the file after Write, that a symbolic link is
+// preserved, and that Write leaves no other file in the directory.
 func TestWriteKeepsOwnerAndMode(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own)
 	if os.Geteuid() == 0 {
@@ -184,7 +184,8 @@ func TestWriteKeepsOwnerAndMode(t *testing.T) {
 	}
 }
 
-// TestWriteBounds checks that a table has at most 20,000 lines and 1 MiB. The lines with the oldest runs are left out.
+// TestWriteBounds checks that a table has at most 20,000 lines and 1 MiB. Write leaves out the lines with the oldest
+// runs.
 func TestWriteBounds(t *testing.T) {
 	tab, err := parseTable("caelum-decisions 1 1\n" + own)
 	if err != nil {
@@ -207,8 +208,8 @@ func TestWriteBounds(t *testing.T) {
 	}
 }
 
-// TestWriteRefuses checks that Write does not change a file that is not a table, and that the error
-// names the file.
+// TestWriteRefuses checks that Write does not change a file that is not a decision table, and that the error contains
+// the path of the file.
 func TestWriteRefuses(t *testing.T) {
 	r := filled(t)
 	for text, want := range map[string]string{
@@ -238,8 +239,8 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-// TestModels checks the order of the GPU models: the model of the default profile comes first, then
-// the models whose whole-GPU profile is also listed. The memory sizes come from the table.
+// TestModels checks the order of the GPU models. The model with the default profile comes first, and models whose
+// whole-GPU profile is also listed follow. The memory sizes must be those in the table.
 func TestModels(t *testing.T) {
 	tab, err := parseTable("caelum-decisions 1 1\n" + own + "profile 7g.80gb\nprofile 3g.40gb\nprofile 1g.5gb+me\n")
 	if err != nil {
@@ -258,8 +259,7 @@ func TestModels(t *testing.T) {
 		if got := Choose(need, true, models, "3g.20gb").Profile; got != c.want {
 			t.Errorf("%.0f MiB: %q, want %q", c.peak, got, c.want)
 		}
-		// If no run was complete, a profile that was too small leads to a larger choice,
-		// and no run leads to a smaller one.
+		// Without a complete run, an insufficient profile leads to a larger choice. No run leads to a smaller choice.
 		want := c.want
 		if c.peak < 19000 {
 			want = "3g.20gb"
@@ -280,7 +280,7 @@ func TestModels(t *testing.T) {
 }
 
 // TestReplaceInADirectoryOfAnother checks that root does not write into a directory of another user, who could redirect
-// the write with a link.
+// the write with a symbolic link.
 func TestReplaceInADirectoryOfAnother(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: it gives a directory away")

@@ -2,13 +2,13 @@ package offer
 
 import "slices"
 
-// Depth limits the number of waiting jobs that a plan considers. The value is the default of bf_max_job_test
+// Depth limits the number of waiting jobs that a plan considers. It equals the default of slurmctld's bf_max_job_test
 // (slurm.conf(5)).
 const Depth = 500
 
 // backfill places the first group of jobs behind the head of the queue that does not delay the head. It returns false
-// if there is no such group. If an earlier job waits for the same profile on a node, the group is not placed on that
-// node, because slurmctld would give the slice to the earlier job, and that job could delay the head.
+// if there is no such group. A group is not placed on a node if an earlier job waits for the same profile there:
+// slurmctld would allocate the slice to the earlier job, and that job could delay the head.
 func (p *planner) backfill(head int) bool {
 	earlier := demand{}
 	for i, group := range byStart(p.jobs[head:]) {
@@ -35,21 +35,21 @@ func (p *planner) backfill(head int) bool {
 // searches records the failed searches for groups of jobs that need several slices, by the index of the first job.
 type searches map[int]*search
 
-// search records the last failed search for a group of jobs, and the number of searches for the group.
+// search records the most recent failed search for a group of jobs, and the number of searches for this group.
 type search struct {
 	jobs []*Job
 	kept *Reservation
 	n    int
 }
 
-// maxSearches limits how often a plan searches for the slices of a job behind the head. Such a search visits every node
-// for each component of a het job. Without a limit, the search would be repeated after every placed job, up to 500
-// times per plan.
+// maxSearches limits how often one plan searches for the slices of a job behind the head. Such a search visits every
+// node for each component of a het job. Without this limit, a plan would repeat the search after every placed job, up
+// to 500 times.
 const maxSearches = 8
 
 // again reports whether a plan should search for spots for a group of jobs, and records the search. It returns false if
-// the same search has failed before, because even fewer spots are free now. It also returns false after maxSearches
-// searches. Each plan starts with new counts.
+// the same search has already failed in this plan, because even fewer spots are free now. It also returns false after
+// maxSearches searches. A new plan starts with no recorded searches.
 func (t searches) again(k int, jobs []*Job, r *Reservation) bool {
 	if len(jobs) == 1 && jobs[0].slices() == 1 {
 		return true

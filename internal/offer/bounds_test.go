@@ -7,7 +7,7 @@ import (
 	"caelum/internal/place"
 )
 
-// counted is a policy that counts the calls of its methods.
+// counted is a policy that counts the calls of its own methods.
 type counted struct{ n *int }
 
 func (c counted) Choose(s *place.Situation, r place.Request) place.Choice {
@@ -31,9 +31,8 @@ func het(id, het uint32, nodes int, profile string) *Job {
 	return j
 }
 
-// TestComponentOfAnySize checks the cost of planning a component without slices that requests a
-// million nodes outside the cluster. The cost must not be higher than for a component that requests
-// all nodes of the cluster.
+// TestComponentOfAnySize checks the cost of planning a component without slices that requests a million nodes outside
+// the cluster. The cost must not exceed that of a component that requests all nodes of the cluster.
 func TestComponentOfAnySize(t *testing.T) {
 	cost := func(nodes int) (n int) {
 		jobs := []*Job{het(1, 1, 1, "1g.5gb"), het(2, 1, nodes, "")}
@@ -49,8 +48,8 @@ func TestComponentOfAnySize(t *testing.T) {
 	}
 }
 
-// TestManyComponents checks that equal components of a het job are searched for only once. The job has one component
-// for each node, and each component may run on every node.
+// TestManyComponents checks that the plan searches only once for equal components of a het job. The het job has one
+// component for each node, and each component may run on every node.
 func TestManyComponents(t *testing.T) {
 	const nodes = 64
 	var jobs []*Job
@@ -71,14 +70,13 @@ func TestManyComponents(t *testing.T) {
 	}
 }
 
-// TestCostlyJobsInFront checks that the cost of a plan is limited if many jobs that can be placed
-// are behind jobs that cannot be placed and need an expensive search. The search must not be
-// repeated after every job that is placed.
+// TestCostlyJobsInFront checks the cost of a plan in which many jobs that can be placed are behind jobs that need an
+// expensive search and cannot be placed. The search must not be repeated after every placed job.
 func TestCostlyJobsInFront(t *testing.T) {
 	const nodes, small = 64, 100
 	all := emptyNodes(t, nodes)
 	b := all[0][0].Model
-	for n := range all { // a 3g.20gb is free on each GPU, 4g.20gb nowhere
+	for n := range all { // each GPU has a free 3g.20gb, and no GPU has a free 4g.20gb
 		for k := range all[n] {
 			for i := range everything(b).Indices() {
 				if b.ProfileOf(i) == "4g.20gb" {

@@ -9,14 +9,14 @@ import (
 	"caelum/internal/place"
 )
 
-// Cluster holds the GPUs of the nodes that a plan covers, and the instances on these GPUs.
+// Cluster contains the GPUs of the nodes that a plan covers, and the instances on these GPUs.
 type Cluster struct {
-	// Situation is the input of the policy. Its Pool holds the GPUs of all nodes. Make sets Behind, the jobs that wait
-	// behind the job to be placed. Other callers of Find must set Behind themselves.
+	// Situation is the input of the policy. Its Pool contains the GPUs of all nodes. Make sets Behind to the jobs that
+	// wait behind the job to be placed. Other callers of Find must set Behind themselves.
 	place.Situation
 	Policy place.Policy
 	Nodes  [][]int // the indices in the pool of each node's GPUs
-	// parts caches the parts of the pool, by nodes. Jobs that can run on the same nodes share a part.
+	// parts caches parts of the pool by their nodes. Jobs that can run on the same nodes share a part.
 	parts map[string]*part
 	// Making is the longest time from a job's start until its slices exist, in seconds.
 	Making float64
@@ -42,12 +42,12 @@ func NewCluster(policy place.Policy, nodes ...[]place.GPU) *Cluster {
 	return c
 }
 
-// Spot is a placement on a GPU, where the GPU is an index in the pool.
+// Spot is a placement on a GPU. The GPU is an index in the pool.
 type Spot = place.Spot
 
-// Find asks the policy where to place a job. Unless the job ends before the reservation r begins, Find does not use the
-// reserved spots. r may be nil. Find changes nothing. If it returns no spots, why is the policy's result, which is
-// empty for a job with several slices.
+// Find asks the policy where to place a job. r is a reservation or nil. Find uses the reserved spots only if the job
+// ends before the reservation begins. Find does not change the cluster. If it returns no spots, why is the result of
+// the policy, which is empty for a job with several slices.
 func (c *Cluster) Find(j *Job, r *Reservation) (spots []Spot, why place.Choice) {
 	if len(j.Wants) == 0 {
 		return nil, why
@@ -103,7 +103,7 @@ func (c *Cluster) chooseRequested(s *place.Situation, w Want, runs float64) (cho
 	return choice
 }
 
-// chooseOnNodes asks the policy where to place a one-slice job that can run only on some nodes.
+// chooseOnNodes asks the policy where to place a one-slice job that can run only on some of the nodes.
 func (c *Cluster) chooseOnNodes(j *Job) place.Choice {
 	p := c.part(c.nodesNow(j))
 	s := c.Situation
@@ -142,7 +142,7 @@ func (c *Cluster) part(nodes []int) *part {
 	return p
 }
 
-// set replaces the state of a GPU, in the pool and in its parts.
+// set replaces the state of a GPU in the pool and in all parts.
 func (c *Cluster) set(gpu int, g place.GPU) {
 	c.Pool.Set(gpu, g)
 	for _, p := range c.parts {
@@ -152,7 +152,7 @@ func (c *Cluster) set(gpu int, g place.GPU) {
 	}
 }
 
-// occupy makes a placement busy until end (seconds), in the pool and in its parts.
+// occupy marks a placement as busy until end (seconds) in the pool and in all parts.
 func (c *Cluster) occupy(at Spot, end float64) {
 	c.Pool.Start(at.GPU, at.Placement, end)
 	for _, p := range c.parts {
@@ -162,7 +162,7 @@ func (c *Cluster) occupy(at Spot, end float64) {
 	}
 }
 
-// situationOn returns the situation on some of the GPUs.
+// situationOn returns the situation for the given GPUs only.
 func (c *Cluster) situationOn(gpus []int) place.Situation {
 	stand := make([]place.GPU, len(gpus))
 	for k, g := range gpus {
@@ -173,8 +173,8 @@ func (c *Cluster) situationOn(gpus []int) place.Situation {
 	return s
 }
 
-// findSeveral finds spots for all slices of a job with several slices, or returns no spots. It uses
-// the fullest nodes that have room for the job's share.
+// findSeveral finds spots for all slices of a job that needs several slices. It uses the fullest nodes that have room
+// for the job's share, and returns nil if there are too few of them.
 func (c *Cluster) findSeveral(j *Job) (all []Spot) {
 	nodes := c.nodesNow(j)
 	free := make([]int, len(c.Nodes))
@@ -221,10 +221,10 @@ func (c *Cluster) nodesOf(j *Job) []int {
 	return all
 }
 
-// nodesNow returns the nodes on which a job lacks no resources other than slices.
+// nodesNow returns the nodes on which a job lacks no other resources than slices.
 func (c *Cluster) nodesNow(j *Job) []int { return without(c.nodesOf(j), j.DeferredNodes) }
 
-// without removes some nodes from a list. It changes the list.
+// without returns the list without the given nodes. It changes the underlying array of nodes.
 func without(nodes, some []int) []int {
 	if len(some) == 0 {
 		return nodes
@@ -236,7 +236,8 @@ func without(nodes, some []int) []int {
 	return slices.DeleteFunc(nodes, func(n int) bool { return n >= 0 && n < len(out) && out[n] })
 }
 
-// findTogether finds spots on the given GPUs for all slices that a job wants on one node, or returns no spots.
+// findTogether finds spots on the given GPUs for all slices that a job needs on one node. It returns nil if the slices
+// do not all fit.
 func (c *Cluster) findTogether(gpus []int, j *Job) (all []Spot) {
 	s := c.situationOn(gpus)
 	for _, w := range c.bySize(j.Wants) {
@@ -245,7 +246,7 @@ func (c *Cluster) findTogether(gpus []int, j *Job) (all []Spot) {
 			if choice.Verdict != place.Here {
 				return nil
 			}
-			// The end is +Inf, because a slice never waits for another slice of the same job.
+			// The expected end is +Inf, because a slice never waits for another slice of the same job.
 			s.Pool.Start(choice.GPU, choice.Placement, math.Inf(1))
 			all = append(all, Spot{GPU: gpus[choice.GPU], Placement: choice.Placement})
 		}
@@ -253,7 +254,7 @@ func (c *Cluster) findTogether(gpus []int, j *Job) (all []Spot) {
 	return all
 }
 
-// bySize sorts the largest profiles first, because they are the hardest to place.
+// bySize sorts the wants by the size of their profiles, largest first, because large profiles are the hardest to place.
 func (c *Cluster) bySize(wants []Want) []Want {
 	if len(wants) == 1 {
 		return wants

@@ -2,11 +2,12 @@ package offer
 
 import "slices"
 
-// demand maps a profile and a node to the smallest number of slices per node for which an earlier job waits.
+// demand maps a profile and a node to a number of slices per node. This is the smallest number for which an earlier job
+// waits.
 type demand map[wanted]int
 
-// wanted is a profile, under the name that is offered, on a node. If node is the constant
-// everywhere, wanted applies to any node.
+// wanted is a node and a profile, under the name with which it is offered. If node is the constant everywhere, wanted
+// refers to all nodes.
 type wanted struct {
 	profile string
 	node    int
@@ -28,9 +29,9 @@ func (d demand) addAll(jobs []*Job) {
 	}
 }
 
-// restrict restricts a job to the nodes on which slurmctld could not give the job's slices to an earlier job. It
-// returns nil if there are too few such nodes. An earlier job cannot start on a node if it needs more slices of a
-// profile than would be offered there.
+// restrict returns the job with fewer eligible nodes. It excludes the nodes on which slurmctld could allocate the job's
+// slices to an earlier job. It returns nil if too few nodes remain. An earlier job cannot start on a node if it needs
+// more slices of a profile than the node would offer.
 func (d demand) restrict(c *Cluster, plan *Plan, j *Job) *Job {
 	if len(j.Wants) == 0 {
 		return j
@@ -53,7 +54,7 @@ func (d demand) restrict(c *Cluster, plan *Plan, j *Job) *Job {
 	return &left
 }
 
-// restrictAll is like restrict for jobs that start together. It returns nil if restrict returns nil for one of them.
+// restrictAll applies restrict to jobs that start together. It returns nil if restrict returns nil for one of them.
 func (d demand) restrictAll(c *Cluster, plan *Plan, jobs []*Job) (all []*Job) {
 	for _, j := range jobs {
 		left := d.restrict(c, plan, j)
@@ -91,7 +92,7 @@ func (c *Cluster) Offered(plan *Plan, profile string, node int) (n int) {
 	return n
 }
 
-// wanted yields the profiles and nodes that a job wants, with the number of slices on one node.
+// wanted yields the profiles and nodes that a job can use, each with the number of slices that the job needs per node.
 func (j *Job) wanted(yield func(wanted, int) bool) {
 	nodes := j.EligibleNodes
 	if nodes == nil {

@@ -6,8 +6,8 @@ import (
 	"caelum/internal/place"
 )
 
-// FindAll finds spots for all of the jobs, which start together, or returns no spots. If there are several jobs, each
-// job gets separate nodes, and the policy chooses the spots on these nodes.
+// FindAll finds spots for jobs that start together. It returns nil if it does not find spots for all of them. If there
+// are several jobs, each job gets separate nodes, and the policy chooses the spots on these nodes.
 func (c *Cluster) FindAll(jobs []*Job, r *Reservation) (all [][]Spot, why place.Choice) {
 	if len(jobs) > 1 {
 		return c.AssignNodes(jobs, alike(jobs, func(j *Job, n int) []Spot {
@@ -22,8 +22,8 @@ func (c *Cluster) FindAll(jobs []*Job, r *Reservation) (all [][]Spot, why place.
 	return [][]Spot{spots}, why
 }
 
-// alike returns a function that returns the result of find for the k-th job on a node. The function
-// calls find only once for all jobs that are alike.
+// alike returns a function of k and n, which returns the result of find for the k-th job on node n. The function calls
+// find only once for all jobs that are alike.
 func alike[T any](jobs []*Job, find func(j *Job, n int) T) func(k, n int) T {
 	first := make([]int, len(jobs))
 	for k, j := range jobs {
@@ -42,11 +42,11 @@ func alike[T any](jobs []*Job, find func(j *Job, n int) T) func(k, n int) T {
 	}
 }
 
-// AssignNodes assigns disjoint sets of nodes to the jobs, provided that slurmctld would start them there, and returns
-// the spots of each job. The first job gets the first nodes that leave enough nodes for the other jobs, and so on. room
-// returns the spots of the k-th job on a node, or nil if the job does not fit. AssignNodes calls room once for each job
-// and node. A job with OutsideCluster gets the nodes that the other jobs do not use. The result is nil if no such
-// assignment exists.
+// AssignNodes assigns disjoint sets of nodes to the jobs and returns the spots of each job. slurmctld would start the
+// jobs on these nodes. The first job gets the first nodes that leave enough nodes for the other jobs, and so on. room
+// returns the spots of the k-th job on node n, or nil if the job does not fit. AssignNodes calls room once for each job
+// and node. A job with OutsideCluster gets the nodes that the other jobs do not use. The result is nil if no assignment
+// exists.
 func (c *Cluster) AssignNodes(jobs []*Job, room func(k, n int) []Spot) [][]Spot {
 	m := matching{rooms: make([][]int, len(jobs)), holder: slices.Repeat([]int{vacant}, len(c.Nodes))}
 	spots := make([]map[int][]Spot, len(jobs))
@@ -87,8 +87,8 @@ func (c *Cluster) AssignNodes(jobs []*Job, room func(k, n int) []Spot) [][]Spot 
 	return all
 }
 
-// matching assigns nodes to jobs. Each node is assigned to at most one job. For each assigned node,
-// the methods of matching visit the candidate nodes of every job at most once.
+// matching assigns nodes to jobs. Each node is assigned to at most one job. To assign one node, the methods of matching
+// visit the candidate nodes of each job at most once.
 type matching struct {
 	rooms  [][]int // for each job, the nodes with room for its slices, ascending
 	holder []int   // for each node, the job to which it is assigned, or vacant or settled
@@ -100,8 +100,9 @@ const (
 	settled = -2
 )
 
-// augment assigns one more node to the k-th job, and moves other jobs if necessary. seen marks the jobs that cannot be
-// moved. If augment fails, it also marks the jobs that it has tried to move.
+// augment assigns one more node to the k-th job. If necessary, it assigns other nodes to jobs that already have a node.
+// seen contains the jobs whose nodes must not change. If augment fails, it adds the jobs that it has tried to move to
+// seen.
 func (m *matching) augment(k int, seen []bool) bool {
 	seen[k] = true
 	for _, n := range m.rooms[k] {
@@ -119,9 +120,9 @@ func (m *matching) augment(k int, seen []bool) bool {
 	return false
 }
 
-// settle finally assigns to the k-th job the first nodes that leave enough nodes for the other jobs, up to need nodes.
-// Unless extra is set, the job already has this number of nodes, and gives up one of these nodes for each node that it
-// keeps.
+// settle makes the final assignment for the k-th job and returns its nodes. The job gets the first nodes that leave
+// enough nodes for the other jobs, up to need nodes. If extra is false, the job already has need nodes, and settle
+// releases one of them for each node that it assigns.
 func (m *matching) settle(k, need int, extra bool) (kept []int) {
 	seen := make([]bool, len(m.rooms))
 	for _, n := range m.rooms[k] {
@@ -133,7 +134,7 @@ func (m *matching) settle(k, need int, extra bool) (kept []int) {
 			continue
 		}
 		m.holder[n] = settled
-		back := vacant // a node that the job gives up in exchange
+		back := vacant // a node that the job releases in exchange
 		if !extra && holder != k {
 			back = m.last(k)
 			m.holder[back] = vacant
@@ -161,8 +162,8 @@ func (m *matching) last(k int) int {
 }
 
 // starts reports whether slurmctld would start jobs on the spots that were found for them, once these spots are
-// offered. slurmctld processes the jobs in order. For each job it takes the first nodes that offer the slices and that
-// no earlier job uses (backfill.c, 22.05.8).
+// offered. slurmctld processes the jobs in order. It starts each job on the first nodes that offer the job's slices and
+// that no earlier job uses (backfill.c, 22.05.8).
 func (c *Cluster) starts(jobs []*Job, all [][]Spot) bool {
 	nodeOf := c.nodeOf()
 	free := map[wanted]int{}

@@ -11,7 +11,7 @@ import (
 	"caelum/internal/place"
 )
 
-// TestComponents checks that slices are offered to all components of a het job, each on separate nodes, or to none.
+// TestComponents checks that slices are offered either to all components of a het job, on separate nodes, or to none.
 func TestComponents(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	two := component(2, 1, "1g.5gb")
@@ -77,7 +77,7 @@ func nodeUntil(b *mig.Model, end float64) []place.GPU {
 	return gpus
 }
 
-// component returns a component of the het job het that runs for 50 s. If het is 0, it returns an ordinary job.
+// component returns a component of the het job het. The component runs for 50 s. If het is 0, it is an ordinary job.
 func component(id, het uint32, profile string, on ...int) *Job {
 	return &Job{
 		ID:            id,
@@ -89,15 +89,14 @@ func component(id, het uint32, profile string, on ...int) *Job {
 	}
 }
 
-// TestComponentsStart checks that slurmctld starts the components of a het job when their slices
-// are offered.
+// TestComponentsStart checks that slurmctld starts the components of a het job once their slices are offered.
 func TestComponentsStart(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := drawNodes(t)
 		jobs := drawHetJobs(t, nodes)
 		cl := NewCluster(place.Reach, nodes...)
 		p := Make(cl, jobs, false)
-		free := make([]map[string]int, len(nodes)) // slurmctld's counts
+		free := make([]map[string]int, len(nodes)) // the free counts in slurmctld
 		for n := range nodes {
 			free[n] = map[string]int{}
 			for _, k := range cl.Nodes[n] {
@@ -114,7 +113,7 @@ func TestComponentsStart(t *testing.T) {
 	})
 }
 
-// drawHetJobs makes random het jobs of one to three components.
+// drawHetJobs returns random het jobs with one to three components each.
 func drawHetJobs(t *rapid.T, nodes [][]place.GPU) (jobs []*Job) {
 	for het := range uint32(rapid.IntRange(1, 4).Draw(t, "jobs")) {
 		for range rapid.IntRange(1, 3).Draw(t, "components") {
@@ -134,8 +133,8 @@ func drawHetJobs(t *rapid.T, nodes [][]place.GPU) (jobs []*Job) {
 	return jobs
 }
 
-// mustBeServedTogether checks that either all components are served or none, and that no two components share a node.
-// It reports whether the components are served.
+// mustBeServedTogether checks that either all components have spots or none has, and that no two components share a
+// node. It reports whether the components have spots.
 func mustBeServedTogether(t *rapid.T, nodeOf []int, group []*Job, all [][]Spot) bool {
 	used := map[int]uint32{}
 	got := 0
@@ -156,9 +155,9 @@ func mustBeServedTogether(t *rapid.T, nodeOf []int, group []*Job, all [][]Spot) 
 	return got > 0
 }
 
-// mustStart starts components as backfill does, with the free counts of each node. Backfill processes the components in
-// order. For each it takes the first nodes that offer its slices and that no earlier component uses (backfill.c,
-// 22.05.8).
+// mustStart starts components in the same way as backfill, according to the free counts of each node. Backfill
+// processes the components in order. It starts each component on the first nodes that offer its slices and that no
+// earlier component uses (backfill.c, 22.05.8).
 func mustStart(t *rapid.T, group []*Job, free []map[string]int) {
 	taken := map[int]bool{}
 	for _, j := range group {
@@ -176,8 +175,8 @@ func mustStart(t *rapid.T, group []*Job, free []map[string]int) {
 	}
 }
 
-// TestComponentsFindNodes checks that a het job that is the only job in the queue is served if some assignment of nodes
-// to its components exists with which slurmctld would start the job.
+// TestComponentsFindNodes checks a het job that is the only job in the queue. The plan must place it whenever an
+// assignment of nodes exists with which slurmctld would start it.
 func TestComponentsFindNodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := drawNodes(t)
@@ -191,8 +190,8 @@ func TestComponentsFindNodes(t *testing.T) {
 	})
 }
 
-// drawNamedComponents makes the components of a random het job, some of which request a node by name. slurmctld does
-// not give such a node to the other components (proc_req.c, 22.05.8).
+// drawNamedComponents returns the components of a random het job. Some components request a node by name. slurmctld
+// does not use such a node for the other components (proc_req.c, 22.05.8).
 func drawNamedComponents(t *rapid.T, nodes [][]place.GPU) (jobs []*Job) {
 	named := map[int]bool{}
 	for range rapid.IntRange(2, 3).Draw(t, "components") {
@@ -219,7 +218,7 @@ func drawNamedComponents(t *rapid.T, nodes [][]place.GPU) (jobs []*Job) {
 	return jobs
 }
 
-// canStart tries every assignment of nodes to jobs that start together.
+// canStart reports whether jobs that start together could start. It tries every assignment of nodes.
 func canStart(cl *Cluster, jobs []*Job) bool {
 	all := make([][]Spot, len(jobs))
 	used := map[int]bool{}

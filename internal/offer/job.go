@@ -13,28 +13,27 @@ type Job struct {
 	Wants         []Want // the slices that the job needs on each of its nodes
 	Nodes         int    // the number of nodes; 0 means 1
 	EligibleNodes []int  // the nodes on which the job can run; nil means all nodes
-	// DeferredNodes contains the eligible nodes on which the job cannot start now because it
-	// lacks resources other than slices. The job is placed on other nodes if possible.
+	// DeferredNodes contains the eligible nodes on which the job cannot start now because it lacks resources other than
+	// slices. If possible, the job is placed on other nodes.
 	DeferredNodes []int
-	// NoOfferNodes contains the nodes of DeferredNodes on which no slices are offered for the
-	// job until it can start.
+	// NoOfferNodes contains those DeferredNodes on which no slices are offered for the job while it cannot start there.
 	NoOfferNodes []int
-	// ReadyAt maps the other nodes of DeferredNodes to the time, in seconds, at which the resources that the job lacks
-	// are expected to be free. Until that time, the slices that are kept for the job are lent to jobs that end earlier.
-	// If a node has no entry, the resources may become free at any time.
+	// ReadyAt contains the remaining DeferredNodes, each with the time in seconds at which the missing resources are
+	// expected to be free. Slices are reserved for the job on these nodes, and are lent to jobs that end before that
+	// time. A node without an entry may have free resources at any time.
 	ReadyAt map[int]float64
-	// FreedAt maps nodes of DeferredNodes to the time, in seconds, at which jobs with slices are expected to release
-	// the resources that the job lacks. On the other nodes of DeferredNodes, no spots are reserved for the job.
+	// FreedAt contains DeferredNodes, each with the time in seconds at which jobs with slices are expected to have
+	// released the missing resources. No spots are reserved for the job on a deferred node without an entry.
 	FreedAt map[int]float64
-	// SingletonKey limits which jobs are placed together: a plan places at most one job per key. 0 means no limit.
+	// A plan places at most one of the jobs with the same SingletonKey. 0 means no limit.
 	SingletonKey uint64
-	RunTime      float64 // the expected run time, in seconds; +Inf: unknown
-	TimeLimit    float64 // the time limit, in seconds; +Inf: none
-	// Het is the same for all components of a het job, which are adjacent in the queue. It is 0 for a job that is
-	// not a component. The components start only together. No two of them start on the same node: only slurmctld's
-	// backfill starts components, and it reserves the nodes of each component (backfill.c, 22.05.8). A component
-	// may request nodes without slices. OutsideCluster means that such a component can start on a node outside the
-	// cluster if none of its nodes in the cluster is left.
+	RunTime      float64 // the expected run time in seconds, or +Inf if unknown
+	TimeLimit    float64 // the time limit in seconds, or +Inf if the job has none
+	// Het identifies the het job to which a component belongs, and is 0 for other jobs. The components of a het job are
+	// adjacent in the queue and start only together. They start on different nodes, because only slurmctld's backfill
+	// starts components, and backfill reserves the nodes of each component (backfill.c, 22.05.8). A component may
+	// request no slices. OutsideCluster means that such a component can start on a node outside the cluster if other
+	// components use all of its eligible nodes.
 	Het            uint32
 	OutsideCluster bool
 }
@@ -43,16 +42,16 @@ type Job struct {
 type Want struct {
 	Profile string
 	Count   int
-	// Alternatives contains the equivalent profiles on other GPU models. If there is no room
-	// for Profile, one of them is used and offered under the name in Profile.
+	// Alternatives contains the equivalent profiles on other GPU models. If there is no room for Profile, an
+	// alternative is placed and offered under the name in Profile.
 	Alternatives []string
 	// Sizes contains the larger profiles that the job may get instead of Profile. They are offered under the name in
 	// Profile. Only a job that wants a single slice has Sizes.
 	Sizes []Size
 }
 
-// Components returns the jobs that start together with the k-th job, including that job. It also
-// returns the index of the first of these jobs.
+// Components returns the jobs that start together with the k-th job, including that job, and the index of the first of
+// these jobs.
 func Components(jobs []*Job, k int) (first int, all []*Job) {
 	first, next := k, k+1
 	if het := jobs[k].Het; het != 0 {
@@ -66,7 +65,7 @@ func Components(jobs []*Job, k int) (first int, all []*Job) {
 	return first, jobs[first:next]
 }
 
-// byStart yields the groups of jobs that start together, each with the index of its first job.
+// byStart yields each group of jobs that start together, and the index of the group's first job.
 func byStart(jobs []*Job) iter.Seq2[int, []*Job] {
 	return func(yield func(int, []*Job) bool) {
 		for k := 0; k < len(jobs); {
@@ -79,8 +78,8 @@ func byStart(jobs []*Job) iter.Seq2[int, []*Job] {
 	}
 }
 
-// RequestedAs returns the profile name that a job with these wants requested for a slice that was
-// placed as profile. slurmctld counts the slice under this name.
+// RequestedAs returns the profile name under which a job with these wants requested a slice that was placed as profile.
+// slurmctld counts the slice under this name.
 func RequestedAs(wants []Want, profile string) string {
 	for _, w := range wants {
 		if w.Profile == profile {
@@ -106,13 +105,13 @@ func (j *Job) slices() (n int) {
 	return n * j.nodes()
 }
 
-// request converts a job to the input of a policy.
+// request converts the needs of a job to the input of a policy.
 func (j *Job) request() place.Request {
 	return place.Request{Profile: j.Wants[0].Profile, Duration: j.RunTime}
 }
 
-// Alike reports whether two jobs would get the same spots on every node, because they want the same slices and have the
-// same run times.
+// Alike reports whether two jobs would get the same spots on every node. This is the case if they need the same slices
+// and have the same run times.
 func (j *Job) Alike(o *Job) bool {
 	same := func(a, b Want) bool {
 		return a.Profile == b.Profile && a.Count == b.Count && slices.Equal(a.Alternatives, b.Alternatives) &&
@@ -121,14 +120,14 @@ func (j *Job) Alike(o *Job) bool {
 	return j.RunTime == o.RunTime && j.TimeLimit == o.TimeLimit && slices.EqualFunc(j.Wants, o.Wants, same)
 }
 
-// onNode returns a job's share on one of its nodes as a separate job.
+// onNode returns the part of a job that runs on one node, as a separate job.
 func (j *Job) onNode(node int) *Job {
 	one := *j
 	one.EligibleNodes, one.DeferredNodes, one.Nodes = []int{node}, nil, 1
 	return &one
 }
 
-// CanStartOn reports whether a job could start on a node now if it had its slices there.
+// CanStartOn reports whether a job could start on a node now if it had slices there.
 func (j *Job) CanStartOn(node int) bool {
 	return (j.EligibleNodes == nil || slices.Contains(j.EligibleNodes, node)) && !slices.Contains(j.DeferredNodes, node)
 }

@@ -6,11 +6,11 @@ import (
 	"caelum/internal/mig"
 )
 
-// The code in this file reserves spots for a job that lacks resources other than slices, such as CPUs or memory. The
-// job's slices are offered, so that slurmctld plans the other resources for the job. Until then, the slices are lent to
-// jobs that end before this job is expected to start.
+// This file reserves spots for a job that lacks other resources than slices, such as CPUs or memory. The spots are
+// offered so that slurmctld plans the missing resources for the job. If the job is expected to start later, the spots
+// are instead lent to jobs that end before that time.
 
-// keep places a group of jobs that lacks resources other than slices, and records that the group's spots are kept. It
+// keep places a group of jobs that lack other resources than slices, and records that the group's spots are kept. It
 // returns false if it does not place the group. A plan keeps spots for only one group.
 func (p *planner) keep(head int, group []*Job) bool {
 	if p.plan.Kept != nil ||
@@ -24,8 +24,8 @@ func (p *planner) keep(head int, group []*Job) bool {
 	return placed
 }
 
-// ifReady returns copies of the jobs for which the nodes with kept slices count as nodes on which the jobs lack only
-// slices.
+// ifReady returns copies of the jobs in which only NoOfferNodes are deferred. The jobs can then be placed on nodes
+// where they lack other resources.
 func ifReady(jobs []*Job) []*Job {
 	all := make([]*Job, len(jobs))
 	for k := range jobs {
@@ -36,8 +36,8 @@ func ifReady(jobs []*Job) []*Job {
 	return all
 }
 
-// kept returns a reservation for jobs that were placed as ifReady returned them. The field At of the reservation is the
-// time at which these jobs are expected to start.
+// kept returns the reservation for a group of jobs that was placed with ifReady. Its field At is the time at which the
+// group is expected to start.
 func (p *planner) kept(head int, group []*Job) *Reservation {
 	nodeOf := p.nodeOf()
 	r := &Reservation{Job: head, At: p.Now}
@@ -50,7 +50,7 @@ func (p *planner) kept(head int, group []*Job) *Reservation {
 	return r
 }
 
-// deferred reports whether one of these jobs cannot start now because it lacks resources other than slices on too many
+// deferred reports whether one of these jobs cannot start now because it lacks other resources than slices on too many
 // nodes.
 func (c *Cluster) deferred(jobs []*Job) bool {
 	return slices.ContainsFunc(jobs, func(j *Job) bool {
@@ -58,16 +58,16 @@ func (c *Cluster) deferred(jobs []*Job) bool {
 	})
 }
 
-// unreservable reports whether no reservation is possible for one of these jobs: on too many nodes, the job lacks a
-// resource other than slices that is not expected to become free.
+// unreservable reports whether no reservation is possible for one of these jobs. This is the case if the job lacks
+// other resources than slices on too many nodes, and these resources are not expected to become free.
 func (c *Cluster) unreservable(jobs []*Job) bool {
 	return slices.ContainsFunc(jobs, func(j *Job) bool {
 		return len(j.DeferredNodes) > 0 && len(c.nodesNow(j))+len(j.FreedAt) < j.nodes() && !j.OutsideCluster
 	})
 }
 
-// lendKept lends the kept spots to jobs that would otherwise wait and that end before the spots are needed. If it lends
-// any of these spots, the jobs for which they were kept are removed from the plan.
+// lendKept lends the kept spots to jobs that would otherwise wait, and that end before the spots are needed. If it
+// lends any of the spots, it removes the jobs for which the spots were kept from the plan.
 func (p *planner) lendKept() {
 	first, owners := Components(p.jobs, p.plan.Kept.Job)
 	theirs := p.plan.Spots[first : first+len(owners)]
@@ -87,8 +87,8 @@ func (p *planner) lendKept() {
 	}
 }
 
-// placeBorrowers places the jobs that end before the kept spots are needed. first is the queue index of the first job
-// for which the spots are kept.
+// placeBorrowers places jobs that end before the kept spots are needed. first is the queue index of the first job for
+// which the spots are kept.
 func (p *planner) placeBorrowers(first int) {
 	earlier := demand{}
 	for k, group := range byStart(p.jobs) {
@@ -115,8 +115,8 @@ func (p *planner) placeBorrowers(first int) {
 // keptOffer is an offer that is withdrawn while its spot may be lent.
 type keptOffer struct {
 	Spot
-	end  float64 // the time at which the job on the spot is expected to end, in seconds
-	name string  // the name under which the spot is offered; empty if this is the name of its profile
+	end  float64 // the expected end, in seconds, of the job on the spot
+	name string  // the name under which the spot is offered, or empty if this is its profile's name
 }
 
 // withdraw removes the offer of a spot from the plan, and frees the spot.
@@ -130,7 +130,7 @@ func (p *planner) withdraw(s Spot) keptOffer {
 	return o
 }
 
-// offerAgain undoes withdraw.
+// offerAgain restores an offer that withdraw removed.
 func (p *planner) offerAgain(o keptOffer) {
 	p.occupy(o.Spot, o.end)
 	p.plan.Offers[o.GPU] = p.plan.Offers[o.GPU].With(o.Placement)

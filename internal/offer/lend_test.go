@@ -11,9 +11,9 @@ import (
 	"caelum/internal/place"
 )
 
-// TestLendSound checks plans for jobs that lack resources other than slices on some nodes. It must be possible to
-// carve the plan, the slices of every planned job must be offered, and no two jobs may have the same slice. Kept spots
-// may be lent only to jobs that end in time. Planning must leave the pool unchanged.
+// TestLendSound checks random plans for jobs that lack other resources than slices on some nodes. All offers of a plan
+// must fit together, the slices of every planned job must be offered, and no two jobs may have the same slice. Kept
+// spots may be lent only to jobs that end in time. Planning must not change the pool.
 func TestLendSound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := drawNodes(t)
@@ -42,8 +42,7 @@ func TestLendSound(t *testing.T) {
 	})
 }
 
-// drawLacking randomly chooses the time limit of a job, and the nodes on which the job lacks
-// resources other than slices.
+// drawLacking sets a random time limit of a job, and random nodes on which the job lacks other resources than slices.
 func drawLacking(t *rapid.T, j *Job, nodes int) {
 	j.TimeLimit = float64(rapid.IntRange(1, 300).Draw(t, "limit"))
 	j.RunTime = j.TimeLimit
@@ -80,7 +79,7 @@ func mustHaveOwnOffers(t *rapid.T, gpus []place.GPU, jobs []*Job, p Plan) {
 	}
 }
 
-// mustLendInTime checks that the jobs to which kept spots are lent end before the spots are needed.
+// mustLendInTime checks that jobs that borrow kept spots end before the spots are needed.
 func mustLendInTime(t *rapid.T, gpus []place.GPU, jobs []*Job, p Plan) {
 	r := p.Kept
 	if r == nil || p.Spots[r.Job] != nil || math.IsInf(r.At, 1) {

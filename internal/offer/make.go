@@ -8,18 +8,17 @@ import (
 	"caelum/internal/place"
 )
 
-// Make makes the plan. It first places the waiting jobs with the policy, in queue order. For the first job that has to
-// wait, Make reserves the spots that become free first, or the spot for which the policy holds the job. Jobs behind
-// this job may use spots that will be free again before the reservation begins. If strict is set, these jobs get no
-// spots.
+// Make makes the plan. It first places the waiting jobs with the policy, in queue order. For the first job that must
+// wait, Make reserves the spots that become free first, or the spot for which the policy holds the job. Later jobs may
+// use spots that will be free again before the reservation begins, unless strict is set.
 //
-// slurmctld sees only profiles and nodes. It gives an offered slice to the first job that wants the profile, on the
-// first node that offers the profile. Make therefore offers only slices that slurmctld will give to the intended jobs.
-// The next plan offers the remaining slices.
+// slurmctld chooses only by profile and node. It allocates an offered slice to the first job that requests the profile,
+// on the first node that offers it. Make therefore offers only slices that slurmctld will allocate to the intended
+// jobs. The next plan offers the remaining slices.
 //
-// Units for which no job waits are offered speculatively, for jobs that are submitted later, but only as profiles for
-// which no job waits. Otherwise slurmctld could give a waiting job a slice that the policy did not choose, or a slice
-// at a spot that the policy did not choose. Make leaves the cluster's pool unchanged.
+// Units that no waiting job needs are offered speculatively, for jobs that will be submitted later. Speculative offers
+// include only profiles for which no job waits. Otherwise, slurmctld could allocate a slice to a waiting job that the
+// policy did not choose for this job. Make does not change the cluster's pool.
 func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 	p := newPlanner(c, jobs, strict)
 	p.planQueue()
@@ -32,19 +31,19 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 	return p.plan
 }
 
-// planner holds an unfinished plan. The spots of the jobs placed so far are busy in the cluster's pool.
+// planner contains an unfinished plan. The spots of the jobs placed so far are busy in the cluster's pool.
 type planner struct {
 	*Cluster
 	jobs   []*Job
 	strict bool
 	plan   Plan
 	sizing bool              // jobs may get larger slices than they request
-	behind int               // the number of jobs behind the placed job that the policy considers
-	before map[int]place.GPU // the original state of the GPUs that have changed
-	// singletons contains the Job.SingletonKey of each job that is already placed.
+	behind int               // the number of later jobs that the policy considers when it places a job
+	before map[int]place.GPU // the original state of each GPU that has changed
+	// singletons contains the SingletonKey of each job that has been placed.
 	singletons map[uint64]bool
 	searched   searches
-	passed     int // the number of heads of the queue that were skipped after a search for a reservation
+	passed     int // the number of queue heads that were skipped after a search for a reservation
 
 	gpus, running int // the number of GPUs, and of busy placements before the plan
 }
@@ -73,7 +72,7 @@ func newPlanner(c *Cluster, jobs []*Job, strict bool) *planner {
 	return p
 }
 
-// restore resets the cluster to its state before the plan.
+// restore resets the cluster to the state before the plan was made.
 func (p *planner) restore() {
 	p.swap()
 	p.Behind, p.parts = nil, nil
@@ -96,9 +95,9 @@ func (p *planner) planQueue() {
 	}
 }
 
-// placeQueue places the jobs of the queue until a job has to wait and no job behind it can be placed without delaying
-// it. After each job that backfill places, it tries the head of the queue again, because there may now be a better
-// reservation.
+// placeQueue places the jobs of the queue. It stops when the head of the queue must wait and no later job can be placed
+// without delaying the head. After each job that backfill places, placeQueue tries the head again, because there may
+// now be a better reservation.
 func (p *planner) placeQueue() {
 	for head := 0; head < len(p.jobs); {
 		_, group := Components(p.jobs, head)
@@ -111,17 +110,17 @@ func (p *planner) placeQueue() {
 	}
 }
 
-// decided reports whether the k-th job needs no spots, because it already has spots or another job with its
-// SingletonKey is in the plan.
+// decided reports whether the k-th job needs no spots, because it already has spots or the plan contains another job
+// with the same SingletonKey.
 func (p *planner) decided(k int) bool {
 	return p.plan.Spots[k] != nil || p.singletons[p.jobs[k].SingletonKey]
 }
 
-// mustWait places the group of jobs at the head of the queue, or reserves spots for the group. It returns false if the
-// next group becomes the head, because this group is placed or no spots can be reserved for it.
+// mustWait places the group of jobs at the head of the queue, or else reserves spots for the group. It returns false if
+// the group was placed or no spots can be reserved for it. The next group is then the head.
 func (p *planner) mustWait(head int, group []*Job) bool {
 	if p.plan.Reserved != nil && len(group) > 1 {
-		// The jobs that were placed behind the head did not change its reservation. Searching for another reservation
+		// The jobs that were placed behind the head have not changed its reservation. Another search for a reservation
 		// would be very expensive for a het job.
 		return true
 	}
@@ -140,13 +139,13 @@ func (p *planner) mustWait(head int, group []*Job) bool {
 	return true
 }
 
-// maxPassed limits the number of jobs that a plan skips, because they lack resources other than slices, after it has
-// searched for a reservation. Such a search may visit every node.
+// maxPassed limits how many jobs that lack other resources than slices a plan skips after a search for a reservation.
+// Such a search may visit every node.
 const maxPassed = 32
 
-// place places all jobs of a group, or none, without delaying the reservation r, which may be nil. The first job of the
-// group is the k-th of the queue. The nodes of the group's jobs may differ from those in the queue. If the group does
-// not fit, why is the policy's result.
+// place places all jobs of a group, or none, without delaying the reservation r, which may be nil. k is the index of
+// the group's first job in the queue. The eligible nodes of the jobs in group may differ from those in the queue. If
+// the group does not fit, why is the result of the policy.
 func (p *planner) place(k int, group []*Job, r *Reservation) (placed bool, why place.Choice) {
 	p.setBehind(k + len(group))
 	p.setPrice()
@@ -166,7 +165,7 @@ func (p *planner) place(k int, group []*Job, r *Reservation) (placed bool, why p
 	return true, why
 }
 
-// setBehind passes the k-th job and all later jobs to the policy as the jobs that wait behind the placed job.
+// setBehind sets the jobs that wait behind the placed job, from the k-th job on, for the policy.
 func (p *planner) setBehind(k int) {
 	p.Behind = nil
 	for _, j := range p.jobs[k:] {
@@ -190,7 +189,7 @@ func (p *planner) setPrice() {
 	}
 }
 
-// offer adds an offer of the spot for the job to the plan, and marks the spot as busy.
+// offer adds the spot to the plan's offers for the job, and marks the spot as busy.
 func (p *planner) offer(s Spot, j *Job) {
 	if _, saved := p.before[s.GPU]; !saved {
 		p.before[s.GPU] = p.Pool.GPU(s.GPU)
@@ -203,18 +202,18 @@ func (p *planner) offer(s Spot, j *Job) {
 	}
 }
 
-// filterByQueueOrder withdraws the offers that slurmctld would give to a job other than the intended one. The first job
-// that wants a profile gets a slice on the first node that offers the profile and on which the job may run. If an
-// earlier job is planned on a later node, and may also run on the node of this job, this job has to wait until the
-// earlier job has started. If one component of a het job has to wait, all its components wait.
+// filterByQueueOrder withdraws the offers that slurmctld would allocate to other jobs than intended. slurmctld
+// allocates a slice to the first job that requests its profile, on the first node that offers the profile and on which
+// the job may run. A job must therefore wait if an earlier job is planned on a later node but could also run on the
+// node of this job. If one component of a het job must wait, all its components wait.
 func (p *planner) filterByQueueOrder() {
 	nodeOf := p.nodeOf()
 	name := func(at Spot) string { return p.plan.Name(p.Pool.GPU(at.GPU).Model, at) }
 	type wanting struct {
 		job  *Job
-		last int // the last node on which the job is planned, or the number of nodes if the job has to wait
+		last int // the last node on which the job is planned, or the number of nodes if the job must wait
 	}
-	earlier := map[string][]wanting{} // by name
+	earlier := map[string][]wanting{} // by profile name
 	for k, group := range byStart(p.jobs) {
 		all := p.plan.Spots[k : k+len(group)]
 		early := slices.ContainsFunc(slices.Concat(all...), func(at Spot) bool {

@@ -8,8 +8,8 @@ import (
 	"caelum/internal/place"
 )
 
-// TestServeInOrder checks that jobs that can only run on different nodes do not wait for each
-// other, and that other jobs are served in the order of the nodes.
+// TestServeInOrder checks that jobs that can only run on different nodes do not wait for each other. All other jobs
+// must be placed in the order of the nodes.
 func TestServeInOrder(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	node := func() []place.GPU { return []place.GPU{{Model: b, Offerable: everything(b)}} }
@@ -41,8 +41,8 @@ func TestServeInOrder(t *testing.T) {
 			t.Errorf("%s: served %v, want %v", c.what, got, c.served)
 		}
 	}
-	// If a job that may run on both nodes were planned on the second node, slurmctld would give the job the slice that
-	// is offered on the first.
+	// Suppose that a job that may run on both nodes were planned on the second node. slurmctld would then allocate to
+	// this job the slice that is offered on the first node.
 	full := node()
 	for i := range everything(b).Indices() {
 		if b.ProfileOf(i) == "4g.20gb" {
@@ -57,9 +57,8 @@ func TestServeInOrder(t *testing.T) {
 	}
 }
 
-// TestFewerThanTheFirstWants checks that a job that needs several slices on a node, and has to wait for an unknown
-// time, does not block a smaller number of slices for other jobs, because slurmctld could not start the job with these
-// slices.
+// TestFewerThanTheFirstWants checks a job that needs several slices on a node and must wait for an unknown time. The
+// job must not block a smaller number of slices for other jobs, because slurmctld could not start it with these slices.
 func TestFewerThanTheFirstWants(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	node := func(full, empty int) (gpus []place.GPU) {
@@ -93,9 +92,8 @@ func TestFewerThanTheFirstWants(t *testing.T) {
 	}
 }
 
-// TestKeptForOne checks that spots are kept and offered for the first job that cannot start on any node now because it
-// lacks resources other than slices. No spots must be kept for the next such job, and jobs that can start must get the
-// remaining spots.
+// TestKeptForOne checks that spots are kept and offered for the first job that lacks other resources than slices on
+// every node. No spots must be kept for the next such job, and jobs that can start must get the remaining spots.
 func TestKeptForOne(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	gpus := func() []place.GPU {
@@ -126,9 +124,8 @@ func TestKeptForOne(t *testing.T) {
 	}
 }
 
-// TestAnotherModel checks that the equivalent profile of another GPU model is offered under the
-// requested name if there is no room for the requested profile. An earlier job that requests the
-// same name must get the slice first.
+// TestAnotherModel checks a job for which the requested profile has no room. The equivalent profile of another GPU
+// model must be offered under the requested name. An earlier job that requests the same name must get the slice first.
 func TestAnotherModel(t *testing.T) {
 	a, h := plain(t, "A100-40GB"), plain(t, "H100-80GB")
 	job := func(id uint32, or ...string) *Job {
@@ -174,7 +171,7 @@ func TestAnotherModel(t *testing.T) {
 			t.Errorf("%s: %d on offer as 2g.10gb, want %d", c.what, as, c.as)
 		}
 	}
-	// After a restart the agent finds spots for the equivalent profiles that the jobs had received.
+	// After a restart, the agent finds spots for the equivalent profiles that the jobs had before.
 	spots, ok := Pack([]place.GPU{free}, []*Job{job(1, "2g.20gb"), job(2, "2g.20gb"), job(3, "2g.20gb")})
 	if !ok || len(spots) != 3 {
 		t.Errorf("three slices on an empty H100: %v", spots)

@@ -11,7 +11,7 @@ import (
 	"caelum/internal/place"
 )
 
-// holding is a policy that holds requests for some profiles and places the others.
+// holding is a policy that returns Hold for the listed profiles and places all other profiles.
 type holding []string
 
 func (h holding) Choose(s *place.Situation, r place.Request) place.Choice {
@@ -22,8 +22,8 @@ func (h holding) Choose(s *place.Situation, r place.Request) place.Choice {
 	return choice
 }
 
-// TestModels runs the files testdata/models/*.txt. Each has one node per GPU model, and jobs whose
-// profile has equivalent profiles on other models.
+// TestModels runs the files testdata/models/*.txt. Each file has one node per GPU model, and jobs whose profiles have
+// equivalent profiles on other GPU models.
 func TestModels(t *testing.T) {
 	datadriven.Walk(t, "testdata/models", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -40,7 +40,7 @@ func TestModels(t *testing.T) {
 					policy = arg.Vals
 				}
 			}
-			var jobs []*Job // one job per line: id profile equivalent...
+			var jobs []*Job // one job per line: id, profile, equivalent profiles
 			for line := range strings.Lines(d.Input) {
 				f := strings.Fields(line)
 				jobs = append(jobs, demands(f[0]+" "+f[1]+" 1")...)

@@ -15,9 +15,9 @@ import (
 
 // TestNotebook runs the files testdata/node/*.txt, which contain these commands:
 //
-//	node board=MODEL   a GPU per line, drawn; an idle instance follows as idle=3g.20gb@4
-//	plan               a job per line: id profile count [profile count ...]. Prints the offers and the served jobs
-//	pack               a job per line. Prints the spots of its slices
+//	node board=MODEL   sets the GPUs, one drawing per line; an idle instance follows as idle=3g.20gb@4
+//	plan               prints the offers and the jobs with spots; one job per line: id profile count [profile count ...]
+//	pack               prints the spots of the slices of each job; one job per line
 func TestNotebook(t *testing.T) {
 	datadriven.Walk(t, "testdata/node", func(t *testing.T, path string) {
 		var gpus []place.GPU

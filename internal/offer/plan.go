@@ -12,19 +12,19 @@ import (
 type Plan struct {
 	// Offers contains one set of placements per GPU.
 	Offers []mig.Layout
-	// AdvertisedAs contains the profile names of placements that are offered under the profile that their job
-	// requested, not under their own profile.
+	// AdvertisedAs contains the placements that are offered under the profile name that the job requested instead of
+	// the name of their own profile.
 	AdvertisedAs map[Spot]string
-	// Spots contains the spots of each job in queue order, or nil for a job that has to wait.
+	// Spots contains the spots of each job in queue order. A job that must wait has nil.
 	Spots [][]Spot
-	// Reserved is the reservation for the first job that has to wait, or nil if no job has to wait.
+	// Reserved is the reservation for the first job that must wait, or nil if no job must wait.
 	Reserved *Reservation
-	// Kept describes the spots that are kept for a job that lacks resources other than slices, and the time until which
-	// these spots are lent. It is nil if no spots are kept.
+	// Kept describes the spots that are kept for a job that lacks other resources than slices. These spots are lent
+	// until the time Kept.At. Kept is nil if no spots are kept.
 	Kept *Reservation
 }
 
-// Name returns the profile name under which a placement on a GPU of model b is offered.
+// Name returns the profile name under which a placement is offered. b is the model of the GPU.
 func (p Plan) Name(b *mig.Model, at Spot) string {
 	if name, ok := p.AdvertisedAs[at]; ok {
 		return name
@@ -32,7 +32,7 @@ func (p Plan) Name(b *mig.Model, at Spot) string {
 	return b.ProfileOf(at.Placement)
 }
 
-// Counts returns the number of offered placements for each profile name under which they are offered.
+// Counts returns the number of offered placements by the profile name under which they are offered.
 func (p Plan) Counts(gpus []place.GPU) map[string]int {
 	n := map[string]int{}
 	for k, l := range p.Offers {
@@ -43,8 +43,7 @@ func (p Plan) Counts(gpus []place.GPU) map[string]int {
 	return n
 }
 
-// Check returns an error if the offers cannot all be carved at the same time, beside all busy
-// placements.
+// Check returns an error if the offers, together with all busy placements, cannot be carved at the same time.
 func (p Plan) Check(gpus []place.GPU) error {
 	if len(p.Offers) != len(gpus) {
 		return fmt.Errorf("the plan has offers for %d GPUs, the node has %d", len(p.Offers), len(gpus))
@@ -73,9 +72,8 @@ func (p Plan) Check(gpus []place.GPU) error {
 	return nil
 }
 
-// Pack finds, for each job, placements that satisfy all demands together beside the busy placements. Pack is needed
-// after a restart, when jobs hold slices of an earlier plan that is lost. It returns false only if no such placements
-// exist ([place.Pack]).
+// Pack finds placements for the demands of all jobs, beside the busy placements. It is needed after a restart if jobs
+// hold slices of an earlier plan that was lost. It returns false only if no such placements exist ([place.Pack]).
 func Pack(gpus []place.GPU, demands []*Job) (map[uint32][]Spot, bool) {
 	largest := NewCluster(nil, gpus)
 	var jobs []uint32
@@ -98,7 +96,7 @@ func Pack(gpus []place.GPU, demands []*Job) (map[uint32][]Spot, bool) {
 	return spots, true
 }
 
-// on returns the first profile name of a want that exists on one of the GPUs.
+// on returns the requested profile or, if no GPU has it, the first alternative that exists on one of the GPUs.
 func (w Want) on(gpus []place.GPU) string {
 	for _, name := range append([]string{w.Profile}, w.Alternatives...) {
 		if slices.ContainsFunc(gpus, func(g place.GPU) bool {

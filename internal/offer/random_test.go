@@ -9,7 +9,8 @@ import (
 	"caelum/internal/place"
 )
 
-// drawNode makes a random node: any layout of any GPU model's plain profiles, some units blocked, some instances idle.
+// drawNode returns a node with random GPUs: any layout of plain profiles of any GPU model, with some blocked units and
+// some idle instances.
 func drawNode(t *rapid.T) []place.GPU {
 	models := mig.Models()
 	gpus := make([]place.GPU, rapid.IntRange(1, 4).Draw(t, "gpus"))

@@ -10,18 +10,18 @@ import (
 	"caelum/internal/place"
 )
 
-// Reservation contains the spots that are reserved for the first job that cannot start, as in EASY backfill. Other jobs
-// may use these spots if they end before the reservation begins.
+// Reservation contains the spots that are reserved for the first job that cannot start, as in EASY backfill. Another
+// job may use these spots if it ends before the reservation begins.
 type Reservation struct {
 	Job   int     // the index of the job in the queue
-	At    float64 // the expected start, in seconds; +Inf if unknown (no spots are reserved)
+	At    float64 // the expected start in seconds; +Inf means that it is unknown and no spots are reserved
 	Spots []Spot  // the spots that the job gets at the time At
 
 	Beside *Reservation // the reservation of another job that also applies, or nil
 }
 
-// Reserve returns the spots that are expected to become free first for a job for which Find returned no spots. why is
-// the result of Find.
+// Reserve returns the reservation with the earliest spots for a job for which Find returned no spots. why is the result
+// of Find.
 func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 	if why.Verdict == place.Hold {
 		return &Reservation{
@@ -43,8 +43,8 @@ func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 			if later && !known {
 				continue
 			}
-			// Spots that become free before the job can start would remain unused until
-			// then. For such spots, see lend.go.
+			// Spots that become free before the job can start would stay unused in the meantime. The code in lend.go
+			// handles such spots.
 			if r := c.first(c.Nodes[n], j); r != nil && (!later || after <= r.At && r.At > c.Now) {
 				nodes = append(nodes, r)
 			}
@@ -61,8 +61,8 @@ func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 	return r
 }
 
-// ReserveAll returns the spots that are expected to become free first for jobs that start together and for which
-// FindAll returned no spots. why is the result of FindAll.
+// ReserveAll returns the reservation with the earliest spots for jobs that start together and for which FindAll
+// returned no spots. why is the result of FindAll.
 func (c *Cluster) ReserveAll(jobs []*Job, why place.Choice) *Reservation {
 	if len(jobs) == 1 {
 		return c.Reserve(jobs[0], why)
@@ -90,9 +90,9 @@ func (c *Cluster) ReserveAll(jobs []*Job, why place.Choice) *Reservation {
 			return on(k, n).Spots
 		})
 	}
-	// The set of free spots only grows with time, so bisection finds the earliest time. If slurmctld would start the
-	// components on other nodes than those that AssignNodes chose, the search may fail for a time although it succeeds
-	// for an earlier time. The reservation is then later than necessary.
+	// The set of free spots only grows with time, so bisection finds the earliest time. There is an exception: if
+	// slurmctld would start the components on other nodes than AssignNodes chose, found may fail for a time although it
+	// succeeds for an earlier time. The reservation then begins later than necessary.
 	first := sort.Search(len(times), func(i int) bool { return found(times[i]) != nil })
 	if first == len(times) {
 		return &Reservation{At: math.Inf(1)}
@@ -100,8 +100,8 @@ func (c *Cluster) ReserveAll(jobs []*Job, why place.Choice) *Reservation {
 	return &Reservation{At: times[first], Spots: slices.Concat(found(times[first])...)}
 }
 
-// first returns the spots on the given GPUs that become free first for the slices that a job wants on one node, or nil
-// if the slices never fit.
+// first returns the reservation with the earliest spots on the given GPUs for the slices that a job needs on one node.
+// It returns nil if the slices never fit.
 func (c *Cluster) first(gpus []int, j *Job) *Reservation {
 	r := &Reservation{At: c.Now}
 	taken := map[int]mig.Layout{}
@@ -123,15 +123,14 @@ func (c *Cluster) first(gpus []int, j *Job) *Reservation {
 	return r
 }
 
-// freeSlot is a spot together with the time at which it becomes free, in seconds.
+// freeSlot is a spot and the time, in seconds, at which it becomes free.
 type freeSlot struct {
 	Spot
 	free float64
 }
 
-// slots returns the placements on the given GPUs that w accepts, in the order in which they become
-// free. If refused is set, it returns only busy placements, because the policy has rejected the
-// free placements.
+// slots returns the placements on the given GPUs that are suitable for w, in the order in which they become free. If
+// refused is set, the policy has rejected the free placements, and slots returns only busy placements.
 func (c *Cluster) slots(gpus []int, w Want, refused bool) (all []freeSlot) {
 	for _, g := range gpus {
 		b := c.Pool.GPU(g).Model
@@ -157,7 +156,7 @@ func (c *Cluster) slots(gpus []int, w Want, refused bool) (all []freeSlot) {
 	return all
 }
 
-// withhold blocks the reserved spots until the caller calls the returned function.
+// withhold blocks the reserved spots. The caller must call the returned function to unblock them.
 func (c *Cluster) withhold(r *Reservation) func() {
 	if math.IsInf(r.At, 1) {
 		return func() {}
@@ -167,7 +166,7 @@ func (c *Cluster) withhold(r *Reservation) func() {
 		g := c.Pool.GPU(at.GPU)
 		saved = append(saved, g)
 		g.Blocked |= g.Model.Units(at.Placement) &^ g.Model.Occupied(g.Busy)
-		g.Idle &^= g.Model.Overlapping(g.Blocked) // an idle instance on blocked units cannot be used either
+		g.Idle &^= g.Model.Overlapping(g.Blocked) // an idle instance on blocked units must not be used either
 		c.set(at.GPU, g)
 	}
 	return func() {

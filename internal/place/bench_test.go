@@ -15,8 +15,8 @@ import (
 	"caelum/internal/trace"
 )
 
-// loaded returns a pool under load: jobs of the uniform mix arrive at the offered load and stay for an hour on average.
-// Jobs that do not fit are dropped.
+// loaded returns a situation under load. Jobs of the uniform mix arrive at the given load and run for an hour on
+// average. Jobs that do not fit are dropped.
 func loaded(b testing.TB, gpus int, load float64) *place.Situation {
 	model := placetest.PlainA100(b)
 	pool := place.NewPool(make([]place.GPU, gpus))
@@ -70,7 +70,7 @@ func benchmark(b *testing.B, s *place.Situation, policy place.Policy, profiles .
 	}
 }
 
-// cpuTime reports the CPU time of the thread, which does not depend on other load on the machine.
+// cpuTime reports the CPU time of the thread. Unlike the elapsed time, it does not depend on the load of the machine.
 func cpuTime(b *testing.B) (stop func()) {
 	used := func() time.Duration {
 		var t unix.Timespec
@@ -85,7 +85,7 @@ func cpuTime(b *testing.B) (stop func()) {
 	}
 }
 
-// BenchmarkOneGPU measures a decision on one GPU that holds a 3g.20gb.
+// BenchmarkOneGPU measures a decision for one GPU with a busy 3g.20gb.
 func BenchmarkOneGPU(b *testing.B) {
 	model := placetest.PlainA100(b)
 	i, _ := model.Placement("3g.20gb", 4)
@@ -96,7 +96,7 @@ func BenchmarkOneGPU(b *testing.B) {
 	}
 }
 
-// Benchmark6212 measures a decision with 6212 GPUs under load.
+// Benchmark6212 measures a decision for 6212 GPUs under load.
 func Benchmark6212(b *testing.B) {
 	s := loaded(b, 6212, 1)
 	layouts := map[mig.Layout]bool{}
@@ -111,7 +111,7 @@ func Benchmark6212(b *testing.B) {
 		policy, _ := place.ByName(name)
 		b.Run(name, func(b *testing.B) { benchmark(b, s, policy, trace.ChurnProfiles[:]...) })
 	}
-	// These benchmarks measure the same decisions with the definitions of the policies.
+	// The following benchmarks compute the same decisions with the definitions of the policies.
 	q := question{now: s.Now, d: 1800, futures: placetest.Futures{}}
 	for k := range s.Pool.Len() {
 		q.gpus = append(q.gpus, placetest.PlainGPUOf(s.Pool.GPU(k)))

@@ -12,10 +12,10 @@ import (
 	"caelum/internal/place/placetest"
 )
 
-// This file defines the policies in terms of the oracle's sets of intervals.
+// The code in this file defines the policies with the oracle's sets of intervals.
 
-// acquisition returns how an instance can be acquired, from 0 (reuse an idle instance) to 2 (destroy idle instances
-// first), or -1 if it cannot be acquired.
+// acquisition returns the cost of acquiring an instance: 0 to reuse an idle instance, 1 to carve, 2 to destroy idle
+// instances first, or -1 if this is impossible.
 func acquisition(o placetest.PlainGPU, x placetest.Interval) int {
 	switch {
 	case !o.Fits(o.Busy, x):
@@ -28,14 +28,14 @@ func acquisition(o placetest.PlainGPU, x placetest.Interval) int {
 	return 2
 }
 
-// spot is a candidate. The numbers in cost are compared in order. Lower is better.
+// spot is a candidate. The numbers in cost are compared one after another, and lower is better.
 type spot struct {
 	gpu  int
 	at   placetest.Interval
 	cost []float64
 }
 
-// question contains the input of a definition.
+// question is the input of a definition.
 type question struct {
 	gpus    []placetest.PlainGPU
 	profile string
@@ -44,8 +44,7 @@ type question struct {
 	futures placetest.Futures
 }
 
-// by ranks the admitted candidates that can be acquired in the cheapest way. This is the cheapest
-// way that is possible for any of them.
+// by sorts the admitted candidates by cost. It considers only the candidates with the lowest acquisition cost.
 func (q question) by(
 	admitted func(k int, x placetest.Interval) bool,
 	costs func(o placetest.PlainGPU, k int, x placetest.Interval) []float64,
@@ -67,7 +66,7 @@ func (q question) by(
 	return nil
 }
 
-// all ranks the candidates that can be acquired in any way.
+// all sorts all candidates by cost, regardless of their acquisition.
 func (q question) all(costs func(o placetest.PlainGPU, k int, x placetest.Interval) []float64) []spot {
 	var found []spot
 	for k, o := range q.gpus {
@@ -83,8 +82,7 @@ func (q question) all(costs func(o placetest.PlainGPU, k int, x placetest.Interv
 
 func anywhere(int, placetest.Interval) bool { return true }
 
-// shares returns the weights of a GPU model's profiles. The weight of a profile is its share of all
-// requests.
+// shares returns the weights of a GPU model's profiles. The weight of a profile is its share of all requests.
 func (q question) shares(b *mig.Model) []float64 {
 	sum := 0.0
 	for _, p := range b.Profiles {
@@ -101,8 +99,8 @@ func (q question) shares(b *mig.Model) []float64 {
 	return w
 }
 
-// definitions contains the function with which each policy ranks the candidates. Ties go to the lowest GPU, then to the
-// lowest start.
+// definitions contains, for each policy, the function that sorts the candidates. Candidates of equal cost are sorted by
+// GPU and then by start.
 var definitions = map[string]func(q question) []spot{
 	"first-fit": func(q question) []spot {
 		return q.by(anywhere, func(placetest.PlainGPU, int, placetest.Interval) []float64 { return nil })
@@ -186,7 +184,7 @@ var definitions = map[string]func(q question) []spot{
 				if !placetest.Overlap(slot, x) {
 					continue
 				}
-				free := q.now // the value F of the slot
+				free := q.now // the time F of the slot
 				for _, y := range o.Busy {
 					if placetest.Overlap(slot, y) {
 						free = max(free, o.Until[y])
@@ -204,8 +202,8 @@ var definitions = map[string]func(q question) []spot{
 	},
 }
 
-// rounded contains the policies whose costs are sums of fractions. Two equal costs may differ
-// slightly, depending on the order of the summands.
+// rounded contains the policies whose costs are sums of fractions. Equal costs may differ slightly, depending on the
+// order of summation.
 var rounded = []string{"mecc", "fgd"}
 
 func TestPoliciesAgainstOracle(t *testing.T) {

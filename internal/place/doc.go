@@ -1,26 +1,27 @@
-// Package place chooses the GPU and the start (first unit) for one GPU instance. The package is pure: its functions
-// receive the state of the GPUs and return a choice. The package never creates or destroys an instance (package gpu
-// does), never stops or moves a job (package reconfigure plans that), never decides which job is next, and never
-// decides which placements are offered (package offer does).
+// Package place chooses the GPU and the start (the first unit) of one GPU instance. The package is pure: its functions
+// receive the state of the GPUs and return a choice.
+//
+// Other packages have the related tasks: package gpu creates and destroys instances, package reconfigure plans changes
+// that stop running jobs, and package offer decides for which jobs placements are offered.
 //
 // Files:
 //
 // State of the GPUs, and the interface of a policy:
 //
-//	gpu.go          GPU; the ways to get a placement: reuse, carve, reclaim (Acquisition); instances in the way
-//	pool.go         Pool, Spot: groups of GPUs with the same layout; start and end of a placement, when a slot is free
-//	place.go        Request, Situation, Policy, Choice; names of the policies (ByName) and the default; cost and ties
+//	gpu.go          GPU; Acquisition, the ways to acquire a placement; the idle instances that are in the way
+//	pool.go         Pool, Spot: groups of GPUs with the same layout; starts and ends placements; when a slot is free
+//	place.go        Request, Situation, Policy, Choice; the policies by name (ByName), the default policy; costs, ties
 //	inputs.go       the parts of a situation that each policy uses (InputsOf)
-//	recent.go       the recent requests: frequency of profiles and mean duration (recentKept 200)
-//	weights.go      the frequency of profiles as weights on a GPU model
+//	recent.go       the recent requests: frequency of each profile, mean duration
+//	weights.go      the frequency of profiles, converted to weights for a GPU model
 //
 // Policies:
 //
-//	layouts.go      first-fit, driver, best-fit, reach, mcc, mecc, fgd, fragaware, grmu: costs by resulting layout
-//	lifetime.go     lifetime, the default; how much of a duration counts (maxMeanDurations 2)
-//	scarcity.go     scarcity: the price of time in a slot, and its fitted constants
-//	qla.go          qla: its candidates for the head, may hold the head; constants (qlaAhead, qlaHold)
-//	rollout.go      the simulation of the jobs behind the head, for qla
+//	layouts.go      first-fit, driver, best-fit, reach, mcc, mecc, fgd, fragaware, grmu: costs of the resulting layout
+//	lifetime.go     lifetime, the default; the limit on durations (maxMeanDurations)
+//	scarcity.go     scarcity: the price of blocking a slot over time, and its fitted constants
+//	qla.go          qla: its candidates for the head of the queue, its rules for holding the head, its constants
+//	rollout.go      qla's simulation of the jobs behind the head
 //
 // Exact searches:
 //
@@ -28,35 +29,36 @@
 //
 // # Why the start matters
 //
-// MIG instances cannot be moved. A 1g.5gb on the first unit of an empty A100 blocks the only start of 4g.20gb as long
-// as its job runs, although seven units are free. A 1g.5gb on the seventh unit leaves enough space for a 4g.20gb and a
-// 2g.10gb:
+// MIG instances cannot be moved. For example, a 1g.5gb on the first unit of an empty A100 blocks the only start of
+// 4g.20gb while its job runs, although seven units are free. A 1g.5gb on the seventh unit leaves enough space for a
+// 4g.20gb and a 2g.10gb:
 //
 //	|1g.5gb|......|......|......|......|......|......|......|   21 of 78 maximal layouts within reach
 //	|......|......|......|......|......|......|1g.5gb|......|   33 of 78
 //
-// The driver's own choice is no better. On an H100, the driver put seven 1g instances at the starts
-// 6, 4, 5, 0, 1, 2, 3.
+// The driver's own choice is no better. On an H100, the driver placed seven 1g instances at the starts 6, 4, 5, 0, 1,
+// 2, 3 in this order.
 //
 // # Acquisition cost
 //
-// Creating an instance takes 0.13 to 0.24 s, destroying one 0.10 to 0.22 s (A30, A100). There are three ways to get a
-// placement, from cheap to expensive ([Acquisition]). The policies prefer the cheapest way that any GPU allows:
+// Creating an instance takes 0.13 to 0.24 s, and destroying one takes 0.10 to 0.22 s (A30, A100). There are three ways
+// to acquire a placement, listed here from cheap to expensive ([Acquisition]). The policies prefer the cheapest way
+// that is possible on any GPU:
 //
-//	Reuse    there is an idle instance of the profile
+//	Reuse    an idle instance of the profile exists at the placement
 //	Carve    the units are free
-//	Reclaim  idle instances are in the way and have to be destroyed first; no others are destroyed ([GPU.InTheWay])
+//	Reclaim  the idle instances that are in the way must be destroyed first ([GPU.InTheWay])
 //
-// Among the candidates of the cheapest way, the [Policy] decides. The exceptions are fragaware, which compares load and
-// fragmentation first, and the policies that use the expected ends (lifetime, scarcity, qla). The latter consider all
-// candidates, and use the acquisition cost as a tie-break. Half a second is little compared with the hour that a later
-// job may have to wait if a placement is used only because it holds an idle instance. In simulations in which instances
-// remain after their jobs (churn on 16 A100s, FIFO, exact ends), the waits are 29 to 55% longer with lifetime, and 24
-// to 128% longer with qla, if the cheapest way is taken first.
+// The [Policy] chooses among the candidates of the cheapest way. There are two exceptions. fragaware compares load and
+// fragmentation first. The policies that use expected ends (lifetime, scarcity, qla) consider all candidates, and use
+// the acquisition cost only to break ties: half a second is little compared with the hour that a later job may have to
+// wait if a placement is chosen only for its idle instance. This was measured in simulations in which instances remain
+// after their jobs (churn on 16 A100s, FIFO, exact ends). If these policies preferred the cheapest way, the waits would
+// be 29 to 55% longer with lifetime, and 24 to 128% longer with qla.
 //
 // # Policies
 //
-// The policies, their files and their inputs, ordered by the number of inputs:
+// The following table contains the policies, their files and their inputs, ordered by the number of inputs:
 //
 //	first-fit, driver        layouts.go     the lowest GPU
 //	best-fit                 layouts.go     free units
@@ -67,24 +69,23 @@
 //	scarcity                 scarcity.go    ... and how many slots of each profile will be free at each time
 //	qla                      qla.go         ... and the waiting jobs; it may hold a job that could start
 //
-// For the policies up to fgd in this list, all GPUs with the same layout have the same cost, and
-// the policy chooses the GPU with the lowest index. These policies therefore evaluate each layout
-// in the pool once ([Pool]).
+// For all policies from first-fit to fgd in this list, GPUs with the same layout have the same cost, and the policy
+// chooses the GPU with the lowest index. These policies therefore evaluate each layout in the pool only once ([Pool]).
 //
 // # Reach over several GPUs
 //
-// On one GPU, the reach policy takes the start after which the largest number of maximal layouts can still be reached.
-// With several GPUs it considers the whole cluster: a maximal layout of the cluster is one maximal layout for each GPU,
-// so its reach is the product of the reaches of the GPUs. The product remains largest with the candidate whose own GPU
-// keeps the largest share of its reach (after/before). If only one maximal layout of a GPU can still be reached, an
-// instance of this layout costs nothing (1/1). The first instance on an empty A100 costs more than half of the reach
-// (33/78 remain). The policy therefore packs instances without a separate rule for packing, and compares different GPU
-// models fairly. An example with one 1g.5gb:
+// On one GPU, the reach policy chooses the start after which the most maximal layouts can still be reached. With
+// several GPUs, it considers the whole cluster. A maximal layout of the cluster consists of one maximal layout for each
+// GPU, so the reach of the cluster is the product of the reaches of the GPUs. The product is largest for the candidate
+// whose own GPU retains the largest share of its reach (after/before). If only one maximal layout of a GPU can still be
+// reached, an instance that is part of this layout costs nothing (1/1). The first instance on an empty A100 costs more
+// than half of the reach (33 of 78 remain). The policy therefore packs instances without a separate rule for packing,
+// and compares different GPU models fairly. An example with one 1g.5gb:
 //
 //	gpu 0  |......|......|......|......|......|......|......|......|   78 -> 33
 //	gpu 1  |4g.20gb====================|2g.10gb======|......|......|    2 -> 1
 //	gpu 2  |7g.40gb================================================|    full
 //
-// The policy places the 1g.5gb on GPU 1. Ties go to the candidate that blocks fewer placements (CC), then to the lowest
-// GPU and start.
+// The policy places the 1g.5gb on GPU 1. If several candidates have the same ratio, the policy chooses the candidate
+// after which the most placements still fit (CC), and then the lowest GPU and start.
 package place

@@ -10,28 +10,26 @@ import (
 // GPU is the state of one GPU.
 type GPU struct {
 	Model *mig.Model
-	// Busy contains the placements that are leased, pending for a job that slurmctld has
-	// started, or in use by other programs.
+	// Busy contains the placements that are leased, that are pending for a job that slurmctld has started, or that
+	// other programs use.
 	Busy mig.Layout
-	// Blocked is the mask of the units that are occupied by an instance that cannot be destroyed, or that matches no
-	// placement of this GPU model.
+	// Blocked is the mask of the units that cannot be used, because they contain an instance that cannot be destroyed
+	// or that matches no placement of the GPU model.
 	Blocked uint64
-	// Idle contains the instances without a lease. An idle instance can be reused at no cost,
-	// and may be destroyed when its units are needed. Busy and Idle do not overlap, and
-	// together they are a legal layout.
+	// Idle contains the instances without a lease. An idle instance can be reused at no cost, and may be destroyed if
+	// its units are needed. Busy and Idle do not overlap, and together they form a legal layout.
 	Idle mig.Layout
-	// Ends contains, for each placement, the time at which its busy instance is expected to end, in seconds, or +Inf if
-	// unknown. If Ends is nil, all end times are unknown.
+	// Ends contains, for each placement, the expected end of its busy instance in seconds, or +Inf if unknown. If Ends
+	// is nil, all ends are unknown.
 	Ends []float64
-	// Offerable contains the placements that may be offered, which are those of the profiles
-	// that the site configures. Policies do not read Offerable. Package offer rejects a choice
-	// that is not in Offerable.
+	// Offerable contains the placements of the profiles that the site has configured. Policies ignore Offerable, but
+	// package offer rejects a choice that is not in Offerable.
 	Offerable mig.Layout
 }
 
-// Hold makes placement i, which must be possible, busy until end (seconds, or +Inf if unknown).
-// Hold removes the idle instances that are in the way of i. It copies Ends, because other GPU
-// values may share the list.
+// Hold marks placement i as busy until end (seconds, or +Inf if unknown). The placement must be possible. Hold removes
+// the idle instances that must be destroyed for placement i. It copies Ends, because other GPU values may share the
+// list.
 func (g *GPU) Hold(i int, end float64) {
 	g.Idle = (g.Idle &^ g.InTheWay(i)).Without(i)
 	g.Busy = g.Busy.With(i)
@@ -39,8 +37,8 @@ func (g *GPU) Hold(i int, end float64) {
 	g.Expect(i, end)
 }
 
-// Expect sets the time at which busy placement i is expected to end (seconds, or +Inf if unknown). It changes Ends in
-// place.
+// Expect sets the expected end of busy placement i (seconds, or +Inf if unknown). It modifies the list Ends without
+// copying it.
 func (g *GPU) Expect(i int, end float64) {
 	if g.Ends == nil {
 		if math.IsInf(end, 1) {
@@ -51,7 +49,7 @@ func (g *GPU) Expect(i int, end float64) {
 	g.Ends[i] = end
 }
 
-// Acquisition is a way to get a placement. Lower is cheaper.
+// Acquisition is a way to acquire a placement. Lower values are cheaper.
 type Acquisition int
 
 const (
@@ -63,8 +61,8 @@ const (
 
 func (m Acquisition) String() string { return [...]string{"reuse", "carve", "reclaim"}[m] }
 
-// AcquiredBy returns the placements of profile p (an index in the GPU model's Profiles) that can be acquired in exactly
-// this way.
+// AcquiredBy returns the placements of profile p for which m is the cheapest way to acquire them. p is an index in the
+// Profiles of the GPU model.
 func (g GPU) AcquiredBy(m Acquisition, p int) mig.Layout {
 	return m.of(
 		g.Model.Open(g.Busy, g.Blocked)&g.Model.OfProfile(p),
@@ -73,8 +71,8 @@ func (g GPU) AcquiredBy(m Acquisition, p int) mig.Layout {
 	)
 }
 
-// of returns the possible placements that can be acquired in exactly this way. carve contains the placements that fit
-// beside the busy and the idle instances.
+// of returns those possible placements for which m is the cheapest way to acquire them. carve contains the placements
+// that fit beside the busy and the idle instances.
 func (m Acquisition) of(possible, carve, idle mig.Layout) mig.Layout {
 	switch m {
 	case Reuse:
@@ -86,7 +84,7 @@ func (m Acquisition) of(possible, carve, idle mig.Layout) mig.Layout {
 	}
 }
 
-// AcquisitionOf returns the way in which placement i can be acquired, or false if it cannot be acquired.
+// AcquisitionOf returns the cheapest way to acquire placement i, or false if this is impossible.
 func (g GPU) AcquisitionOf(i int) (Acquisition, bool) {
 	for m := range endOfAcquisitions {
 		if g.AcquiredBy(m, g.Model.Placements[i].Profile).Has(i) {
@@ -96,9 +94,9 @@ func (g GPU) AcquisitionOf(i int) (Acquisition, bool) {
 	return 0, false
 }
 
-// InTheWay returns the idle instances that have to be destroyed before placement i can be made. These are the instances
-// that overlap i, and instances that hold other resources that i needs (instance limit, media engines). The result does
-// not contain instances that can remain. Placement i must be possible beside the busy instances.
+// InTheWay returns the idle instances that must be destroyed before placement i can be carved. These are the instances
+// that overlap i, and instances that use other resources that i needs (instance limit, media engines). Instances that
+// can remain are not in the result. Placement i must be possible beside the busy instances.
 func (g GPU) InTheWay(i int) mig.Layout {
 	if g.Idle.Has(i) {
 		return 0

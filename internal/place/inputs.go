@@ -1,12 +1,12 @@
 package place
 
-// Inputs lists the parts of a [Situation] that a policy uses in addition to the pool. A caller can leave the other
-// parts unset.
+// Inputs lists the parts of a [Situation] that a policy uses in addition to the pool. Callers need not set the other
+// parts.
 type Inputs struct {
-	Ends    bool // the times at which the busy instances are expected to end
+	Ends    bool // the expected end times of the busy instances
 	Weights bool
 	Mean    bool // MeanDuration
-	Behind  int  // the number of jobs behind the request
+	Behind  int  // the number of jobs behind the request that the policy considers
 }
 
 // InputsOf returns the inputs that a policy uses.

@@ -2,52 +2,52 @@ package place
 
 import "math"
 
-// This file contains the policies whose cost depends only on the resulting layout. g is the group before the placement,
-// and i is the placement.
+// This file contains the policies whose cost depends only on the resulting layout. In all functions, g is the group
+// before the placement, and i is the placement.
 
-// firstFit takes the lowest start on the lowest GPU.
+// firstFit chooses the lowest start on the lowest GPU.
 func firstFit(*Group, int) cost { return cost{} }
 
-// driver takes the lowest GPU, and the start that NVIDIA's driver would choose on this GPU. This is the start that
-// leaves the most placements open. The rule results in the order that was observed on an H100, where seven 1g instances
-// were put at 6, 4, 5, 0, 1, 2, 3.
+// driver chooses the lowest GPU, and on this GPU the start that NVIDIA's driver would choose. This is the start after
+// which the most placements still fit. On an H100, the rule results in the starts that were observed for seven 1g
+// instances: 6, 4, 5, 0, 1, 2, 3.
 func driver(g *Group, i int) cost { return cost{float64(g.GPUs[0]), -float64(g.Node.With(i).CC)} }
 
-// bestFit takes the GPU with the fewest free units, and the start that the driver would choose on
-// it.
+// bestFit chooses the GPU with the fewest free units, and on this GPU the start that the driver would choose.
 func bestFit(g *Group, i int) cost {
 	n := g.Node.With(i)
 	return cost{float64(n.Units), -float64(n.CC)}
 }
 
-// mostReach keeps the largest reach of all GPUs together, as the package comment explains. Equal ratios of whole
-// numbers are equal as floating-point numbers, so ties are recognised.
+// mostReach maximises the remaining reach of all GPUs together, as the package comment explains. Ties are detected
+// reliably, because equal ratios of whole numbers are equal as floating-point numbers.
 func mostReach(g *Group, i int) cost {
 	n := g.Node.With(i)
 	return cost{-float64(n.Reach) / float64(g.Node.Reach), float64(g.Node.CC - n.CC)}
 }
 
-// mostCC leaves the most placements open on its GPU (MCC of GRMU).
+// mostCC chooses the placement after which the most placements still fit on the GPU (MCC of GRMU).
 func mostCC(g *Group, i int) cost { return cost{first: -float64(g.Node.With(i).CC)} }
 
-// mostECC is like mostCC, but weights each placement by how often its profile is requested (MECC of GRMU).
+// mostECC is like mostCC, but weights each placement by the frequency of requests for its profile (MECC of GRMU).
 func mostECC(g *Group, i int, weights []float64) cost {
 	return cost{first: -g.Node.With(i).WeightedCC(weights)}
 }
 
-// leastLost minimises the increase of the free units that no instances of a profile can use, summed with weights over
-// the profiles (fragmentation gradient descent).
+// leastLost minimises the increase of lost units (fragmentation gradient descent). These are free units that instances
+// of a profile cannot use, as a weighted sum over the profiles.
 func leastLost(g *Group, i int, weights []float64) cost {
 	return cost{first: g.Node.With(i).Lost(weights) - g.Node.Lost(weights)}
 }
 
-// fragStep is the precision to which fragmentation is rounded, because the rounding errors of equal sums of fractions
-// differ between layouts.
+// fragStep is the step to which fragmentation is rounded. Rounding is necessary because equal sums of fractions differ
+// by rounding errors between layouts.
 const fragStep = 1e-9
 
-// FragAware prefers the GPUs whose load is below the threshold. Among these GPUs, it takes the placement that leaves
-// its GPU least fragmented. If none of them has room for the instance, it chooses among the other GPUs in the same
-// way. Ties go to the cheaper acquisition (arXiv 2512.16099). Load is the share of a GPU's units that is busy.
+// FragAware prefers GPUs whose load is below the threshold. Load is the share of a GPU's units that is busy. Among the
+// preferred GPUs, FragAware chooses the placement after which the GPU is least fragmented. If the instance fits on none
+// of them, FragAware chooses in the same way among the other GPUs. If several placements are equal, it chooses the
+// cheapest acquisition (arXiv 2512.16099).
 type FragAware struct{ Threshold float64 }
 
 func (FragAware) with(share float64) Policy { return FragAware{Threshold: share} }
@@ -58,7 +58,7 @@ func (f FragAware) Choose(s *Situation, r Request) Choice {
 	s.Pool.every(r.Profile, func(g *Group, i int, m Acquisition) {
 		c := candidate{cost{math.Round(g.Node.With(i).Frag / fragStep), float64(m)}, g.GPUs[0], i}
 		if load := 1 - float64(g.Node.Units)/float64(g.Model.Grid); load >= f.Threshold {
-			c.first += 2 / fragStep // larger than any fragmentation, which is at most 1
+			c.first += 2 / fragStep // larger than any fragmentation
 		}
 		if c.before(best) {
 			best = c
@@ -67,10 +67,10 @@ func (f FragAware) Choose(s *Situation, r Request) Choice {
 	return best.choice()
 }
 
-// GRMU has two baskets of GPUs. Instances of a whole GPU go into the heavy basket, which may have at most a share of
-// all GPUs. All other instances go into the light basket. When no GPU of a basket has room for an instance, the basket
-// takes an empty GPU. Within a basket the policy is first fit (arXiv 2502.01909). The busy instances of a GPU determine
-// its basket.
+// GRMU divides the GPUs into two baskets. Instances of a whole GPU are placed in the heavy basket, which may have at
+// most the share Heavy of all GPUs. All other instances are placed in the light basket. If an instance fits on no GPU
+// of a basket, an empty GPU is added to the basket. Within a basket, the policy is first fit (arXiv 2502.01909). The
+// busy instances of a GPU determine its basket.
 type GRMU struct{ Heavy float64 }
 
 func (GRMU) with(share float64) Policy { return GRMU{Heavy: share} }
@@ -94,7 +94,7 @@ func (f GRMU) Choose(s *Situation, r Request) Choice {
 		most = max(most, 1)
 	}
 	best := none
-	for _, opening := range []bool{false, true} { // a GPU of the basket if possible, otherwise an empty one
+	for _, opening := range []bool{false, true} { // prefers a GPU of the basket to an empty GPU
 		s.Pool.each(r.Profile, func(g *Group) bool { return (g.Node.Layout == 0) == opening }, func(g *Group, i int) {
 			whole := g.Model.Placements[i].Size == g.Model.Grid
 			if opening && (whole && heavy >= most || !whole && light >= max(all-most, 1)) {
@@ -111,7 +111,7 @@ func (f GRMU) Choose(s *Situation, r Request) Choice {
 	return best.choice()
 }
 
-// isWhole reports whether one instance takes all units of the group's GPUs.
+// isWhole reports whether one instance uses all units of each GPU in the group.
 func isWhole(g *Group) bool {
 	for i := range g.Node.Layout.Indices() {
 		if g.Model.Placements[i].Size == g.Model.Grid {

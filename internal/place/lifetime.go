@@ -2,20 +2,19 @@ package place
 
 import "caelum/internal/mig"
 
-// unknownDuration is the duration of a job whose run time is unknown, in seconds. It is longer than any time limit that
-// sites set.
+// unknownDuration is the assumed duration, in seconds, of a job whose run time is unknown. It is longer than any time
+// limit that sites set.
 const unknownDuration = 1e7
 
 func (r Request) duration() float64 { return min(r.Duration, unknownDuration) }
 
-// maxMeanDurations limits the part of a duration that counts, in mean durations of recent jobs. With qla, the values 1,
-// 2 and 4 lead to similar waits. Without this limit, the mean waits with lifetime are 6% longer if three of ten jobs
-// have no time limit (load 0.7 and 0.85, seeds 1 to 3).
+// maxMeanDurations limits durations to this multiple of the mean duration of recent jobs. With qla, the values 1, 2 and
+// 4 lead to similar waits. Without this limit, the mean waits with lifetime are 6% longer if three of ten jobs have no
+// time limit (load 0.7 and 0.85, seeds 1 to 3).
 const maxMeanDurations = 2.0
 
-// counted returns the part of a request's duration that counts, in seconds: at most maxMeanDurations times the recent
-// mean duration. During a longer time, other jobs start and end anyway, so a slot that is busy for longer does not cost
-// more.
+// counted returns the duration of a request in seconds, limited to maxMeanDurations times the recent mean duration.
+// Over a longer time, other jobs start and end anyway, so a slot that is busy for longer causes no further cost.
 func (s *Situation) counted(r Request) float64 {
 	if s.MeanDuration > 0 {
 		return min(r.duration(), maxMeanDurations*s.MeanDuration)
@@ -23,27 +22,27 @@ func (s *Situation) counted(r Request) float64 {
 	return r.duration()
 }
 
-// Lifetime places instances that end at similar times next to each other. Because Slurm limits run times, the time at
-// which all instances that overlap a slot j (a profile at a start) will have ended is known: F_j. A job that takes a
-// placement and is expected to end at e keeps every slot j that overlaps the placement from being used for e - max(now,
-// F_j) longer than without the job. The policy takes the placement with the smallest sum of these times, where each
-// slot counts with its size in units:
+// Lifetime places instances that end at similar times next to each other. A slot j is a profile at a start. Because
+// Slurm limits run times, the time F_j is known at which all instances that overlap slot j will have ended. Suppose
+// that a job gets a placement and is expected to end at the time e. Each slot j that overlaps the placement is then
+// blocked for e - max(now, F_j) longer than without the job. The policy chooses the placement with the smallest sum of
+// these times, weighted with the size of each slot in units:
 //
 //	until 12:00 |1g====|......|2g===========|   a 1g until 11:00 beside it costs the 2g slot nothing ...
 //	until 10:00 |1g====|......|2g===========|   ... and here it costs that slot an hour
 //
-// Ties go to the cheaper acquisition, then to the larger reach, then to the lowest GPU and start.
-// The policy needs no migration and no queue, and never holds a job. The only information about
-// earlier jobs that it uses is their mean duration (see counted).
+// If several placements have the same sum, the policy prefers first the cheaper acquisition, then the larger reach, and
+// then the lowest GPU and start. It needs neither migration nor a queue, and never holds a job. From earlier jobs, it
+// uses only their mean duration (see counted).
 type Lifetime struct{}
 
 // Choose implements [Policy].
 func (Lifetime) Choose(s *Situation, r Request) Choice {
 	d := s.counted(r)
 	best := none
-	// Slots that no busy instance overlaps cost the same on every GPU of a group. Their cost is a lower bound for the
-	// whole group, and the exact cost if the placement overlaps no other slots. The GPUs of a group whose bound exceeds
-	// the best cost are not considered.
+	// Slots that no busy instance overlaps cost the same on every GPU of a group. The sum of their costs is a lower
+	// bound for the whole group, and it is the exact cost if the placement overlaps no other slots. If the bound of a
+	// group exceeds the best cost found so far, the GPUs of the group are skipped.
 	first := candidate{cost: cost{first: none.first}, gpu: -1}
 	var firstGroup *Group
 	var firstAcquisition Acquisition

@@ -15,14 +15,15 @@ import (
 
 // TestNotebook runs the files in testdata/notebook, which contain these commands:
 //
-//	gpus MODEL [all]       the GPUs of the next commands: see [placetest.ReadGPUs]
+//	gpus MODEL [all]       sets the GPUs for the following commands: see [placetest.ReadGPUs]
 //	choose POLICY [asked=(PROFILE:N,...)]
-//	                       lines of profiles, placed one after the other; asked is how often each was requested
-//	                       recently. Then the GPUs
-//	end                    lines GPU PROFILE@START: a job ends, and its instance becomes idle. Then the GPUs
-//	pack                   lines of profiles: all are placed or none. Then the GPUs as they would be afterwards
+//	                       places the profiles, one per line, one after another, and shows the GPUs. asked is the number
+//	                       of recent requests for each profile
+//	end                    ends jobs, one per line (GPU PROFILE@START), so that their instances become idle. Shows the
+//	                       GPUs
+//	pack                   places all profiles, one per line, or none, and shows the GPUs as they would be afterwards
 //
-// Rewrite with: go test ./internal/place -run Notebook -rewrite
+// Rewrite the files with: go test ./internal/place -run Notebook -rewrite
 func TestNotebook(t *testing.T) {
 	datadriven.Walk(t, "testdata/notebook", func(t *testing.T, path string) {
 		var gpus []place.GPU

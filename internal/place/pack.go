@@ -8,17 +8,17 @@ import (
 	"caelum/internal/mig"
 )
 
-// Pack returns one spot for each of the given profiles, in the given order. The instances all fit on the GPUs at the
-// same time, in addition to the busy instances and blocked units. Idle instances do not block a spot, and idle
-// instances of the requested profile are tried first. The search is exact: if Pack returns false, there are no such
-// spots. GPUs without a GPU model, and profiles that no GPU has, are allowed.
+// Pack returns one spot for each of the given profiles, in the given order. All instances fit on the GPUs at the same
+// time, in addition to the busy instances and blocked units. Idle instances do not block a spot, and Pack tries idle
+// instances of the requested profile first. The search is exact: if Pack returns false, no such spots exist. The input
+// may contain GPUs without a GPU model, and profiles that no GPU has.
 //
-// The search places the largest profiles first, so the number of placed instances determines which instances remain.
-// The layouts of the GPUs therefore define a state of the search, and equal GPUs are interchangeable. The search
-// recognises a state that has failed before, whatever the order of equal instances and equal GPUs that led to the
-// state. A state also fails immediately if the remaining instances need more compute slices or units than all GPUs can
-// still provide. For each GPU, the search counts the most that the GPU can provide in any layout: two 3g.20gb on an
-// A100, for example, waste a compute slice.
+// The search places the largest profiles first, so the number of placed instances determines which profiles remain. A
+// state of the search is therefore determined by the layouts of the GPUs, and equal GPUs are interchangeable. The
+// search recognises a state that has failed before, even if equal instances or equal GPUs were used in a different
+// order. A state also fails immediately if the remaining instances need more compute slices or units than all GPUs can
+// still provide. For each GPU, the search uses the maximum over all layouts. For example, two 3g.20gb on an A100 leave
+// one compute slice unused.
 func Pack(gpus []GPU, profiles []string) ([]Spot, bool) {
 	p := packing{gpus: gpus, at: make([]Spot, len(profiles)), failed: map[string]bool{}, gives: map[*mig.Node]amount{}}
 	for _, g := range gpus {
@@ -43,19 +43,19 @@ func Pack(gpus []GPU, profiles []string) ([]Spot, bool) {
 type packing struct {
 	gpus   []GPU
 	items  []item
-	now    []*mig.Node // for each GPU, including the instances placed so far; nil without a GPU model
-	at     []Spot      // in the order in which the profiles were given
+	now    []*mig.Node // for each GPU, the placed instances and the busy instances; nil without a GPU model
+	at     []Spot      // in the order of the given profiles
 	failed map[string]bool
 	gives  map[*mig.Node]amount
 }
 
-// amount is a number of compute slices and units, which instances share.
+// amount is a number of compute slices and of units.
 type amount struct{ compute, units int }
 
 type item struct {
 	order   int
 	profile string
-	amount  // the needs of an instance, on the GPU model where they are smallest
+	amount  // the resources that an instance needs on the GPU model where it needs least
 }
 
 func (p *packing) least(profile string) amount {
@@ -75,7 +75,7 @@ func (p *packing) least(profile string) amount {
 	return least
 }
 
-// place places the k-th item and all after it.
+// place places the k-th item and all items after it.
 func (p *packing) place(k int) bool {
 	if k == len(p.items) {
 		return true
@@ -111,8 +111,8 @@ func (p *packing) place(k int) bool {
 	return false
 }
 
-// enough reports whether the remaining items may still fit. The remaining items of the k-th item's profile must fit,
-// ignoring all other items. There must also be enough compute slices and units for all items.
+// enough returns false if the remaining items certainly do not fit. It checks whether the remaining items of the k-th
+// item's profile fit without all other items, and whether there are enough compute slices and units for all items.
 func (p *packing) enough(k int) bool {
 	like, room := 0, 0
 	var need, have amount
@@ -137,8 +137,8 @@ func (p *packing) enough(k int) bool {
 	return room >= like && have.compute >= need.compute && have.units >= need.units
 }
 
-// give returns the largest number of compute slices, and of units, that a GPU can still provide for instances of the
-// requested profiles.
+// give returns the largest number of compute slices and the largest number of units that a GPU can still provide for
+// instances of the requested profiles.
 func (p *packing) give(b *mig.Model, n *mig.Node) amount {
 	most, known := p.gives[n]
 	if !known {
@@ -155,9 +155,9 @@ func (p *packing) give(b *mig.Model, n *mig.Node) amount {
 	return most
 }
 
-// state returns a key for the layouts of the GPUs when the k-th item is to be placed. Equal GPUs are interchangeable in
-// the key. Each combination of GPU model and blocked units is identified by the index of the first GPU with that
-// combination.
+// state returns a key for the layouts of the GPUs before the k-th item is placed. In the key, equal GPUs are
+// interchangeable. Each combination of GPU model and blocked units is identified by the index of the first GPU with
+// this combination.
 func (p *packing) state(k int) string {
 	kinds := make([][2]uint64, 0, len(p.now))
 	for g, n := range p.now {

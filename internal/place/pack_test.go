@@ -11,7 +11,7 @@ import (
 	"caelum/internal/place/placetest"
 )
 
-// plainPack tries every instance on every GPU at every start, in the order given.
+// plainPack tries every profile, in the given order, on every GPU at every start. It reports whether all profiles fit.
 func plainPack(gpus []placetest.PlainGPU, profiles []string) bool {
 	if len(profiles) == 0 {
 		return true
@@ -58,7 +58,7 @@ func TestPackAgainstOracle(t *testing.T) {
 	}
 }
 
-// mustHold checks that the spots that Pack returned are legal. It ignores idle instances.
+// mustHold checks that the spots that Pack returned are legal, regardless of idle instances.
 func mustHold(t placetest.TB, gpus []place.GPU, profiles []string, at []place.Spot) {
 	t.Helper()
 	after := slices.Clone(gpus)
@@ -73,7 +73,7 @@ func mustHold(t placetest.TB, gpus []place.GPU, profiles []string, at []place.Sp
 	placetest.MustBeLegal(t, fmt.Sprint(profiles), after)
 }
 
-// TestPackOfLargeNode packs exactly as many instances as fit on 16 GPUs, or one more. A search that tries all
+// TestPackOfLargeNode packs exactly as many instances as fit on 16 GPUs, and one more. A search that tried all
 // placements would take too long.
 func TestPackOfLargeNode(t *testing.T) {
 	b := placetest.PlainA100(t)
@@ -91,7 +91,7 @@ func TestPackOfLargeNode(t *testing.T) {
 	if _, ok := place.Pack(gpus, append(fits, "2g.10gb")); ok {
 		t.Error("room for another 2g.10gb, but each GPU has 7 compute slices")
 	}
-	var full []string // 4g, 2g and 1g together use the 7 compute slices of a GPU
+	var full []string // 4g, 2g and 1g together use all 7 compute slices of a GPU
 	for range 16 {
 		full = append(full, "4g.20gb", "2g.10gb", "1g.5gb")
 	}

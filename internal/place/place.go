@@ -9,27 +9,27 @@ import (
 	"caelum/internal/mig"
 )
 
-// Request is one GPU instance that a job needs.
+// Request is a request for one GPU instance.
 type Request struct {
 	Profile string
-	// Duration is the expected run time of the job in seconds: its time limit or a prediction, or +Inf if unknown.
+	// Duration is the expected run time of the job in seconds, from its time limit or a prediction, or +Inf if unknown.
 	Duration float64
 }
 
 // Situation is the input of a policy.
 type Situation struct {
 	Pool *Pool
-	Now  float64 // the time in seconds, on the scale of the GPUs' Ends
+	Now  float64 // the time in seconds, on the same scale as the GPUs' Ends
 
-	// Weights contains how often each profile was requested recently. If it is nil, all profiles have the same weight.
+	// Weights describes how often each profile was requested recently. If it is nil, all profiles have the same weight.
 	Weights *Weights
 	// MeanDuration is the mean duration of the recent jobs whose duration is known, in seconds, or 0 if unknown.
 	MeanDuration float64
 
-	// Ordered means that no job starts before the jobs in front of it, as in a FIFO queue. Only then may a policy hold
-	// a job: with backfill the jobs behind a held job start first.
+	// Ordered means that no job starts before the jobs in front of it, as in a FIFO queue. A policy may hold a job only
+	// if Ordered is set, because with backfill the jobs behind a held job would start first.
 	Ordered bool
-	// Behind contains the requests that wait behind the request to be placed, in order.
+	// Behind contains the requests that wait behind the request to be placed, in queue order.
 	Behind []Request
 }
 
@@ -44,9 +44,9 @@ type Choice struct {
 type Verdict int
 
 const (
-	Nowhere Verdict = iota // there is no room that the policy would use
+	Nowhere Verdict = iota // there is no placement that the policy would use
 	Here                   // the placement is free, so the job can start on it
-	Hold                   // a placement is free, but waiting for this one, which is busy, is better
+	Hold                   // this placement is busy, but waiting for it is better than using a free one
 )
 
 // Policy chooses the placement of a GPU instance.
@@ -54,11 +54,11 @@ type Policy interface {
 	Choose(s *Situation, r Request) Choice
 }
 
-// Reach is the policy that keeps the largest reach of all GPUs together. The package comment explains this policy.
+// Reach is the policy that maximises the remaining reach of all GPUs together. The package comment explains it.
 var Reach Policy = byLayout(mostReach)
 
-// DefaultPolicy is the name of the policy that agents use if the configuration names no other. docs/results.md, "The
-// default policy", shows the measurements.
+// DefaultPolicy is the name of the policy that agents use if the configuration contains no other name. The section "The
+// default policy" in docs/results.md contains the measurements.
 const DefaultPolicy = "lifetime"
 
 var policies = []struct {
@@ -79,7 +79,7 @@ var policies = []struct {
 	{"qla", QLA{}},
 }
 
-// Names lists the policies that ByName knows.
+// Names returns the names of all policies.
 func Names() []string {
 	var names []string
 	for _, p := range policies {
@@ -88,12 +88,11 @@ func Names() []string {
 	return names
 }
 
-// adjustable is a policy with a parameter from 0 to 1, such as fragaware's threshold or grmu's
-// quota.
+// adjustable is a policy with a parameter from 0 to 1, such as the threshold of fragaware or the quota of grmu.
 type adjustable interface{ with(share float64) Policy }
 
 // ByName returns the policy with this name. NAME=SHARE sets the parameter of a policy that has one, as in
-// fragaware=0.6. The error for an unknown name lists the known names.
+// fragaware=0.6. The error for an unknown name contains the list of all names.
 func ByName(name string) (Policy, error) {
 	base, value, given := strings.Cut(name, "=")
 	for _, p := range policies {
@@ -116,15 +115,15 @@ func ByName(name string) (Policy, error) {
 	return nil, fmt.Errorf("no placement policy %q; the policies are %s", name, strings.Join(Names(), ", "))
 }
 
-// cost orders the candidates. The candidate with the lowest cost is taken. Ties go to the lowest GPU, then to the
-// lowest start.
+// cost determines the order of the candidates. The candidate with the lowest cost is chosen. Among candidates of equal
+// cost, the one on the lowest GPU at the lowest start is chosen.
 type cost struct{ first, second float64 }
 
 func (c cost) less(o cost) bool {
 	return c.first < o.first || c.first == o.first && c.second < o.second
 }
 
-// candidate is a placement on the lowest GPU of a group.
+// candidate is a placement on the first GPU of a group.
 type candidate struct {
 	cost
 	gpu, placement int
@@ -149,8 +148,8 @@ func (c candidate) choice() Choice {
 	return Choice{Here, c.gpu, c.placement}
 }
 
-// each calls visit for every group and placement of the profile that can be acquired in the cheapest way available on
-// any GPU. It skips groups for which admitted returns false. If admitted is nil, it visits all groups.
+// each calls visit for every placement of the profile in every admitted group. It considers only placements with the
+// cheapest acquisition that any admitted group allows. If admitted is nil, all groups are admitted.
 func (p *Pool) each(profile string, admitted func(*Group) bool, visit func(g *Group, placement int)) {
 	for m := range endOfAcquisitions {
 		found := false
@@ -176,9 +175,8 @@ func (p *Pool) each(profile string, admitted func(*Group) bool, visit func(g *Gr
 	}
 }
 
-// every calls visit for every group and placement of the profile that can be acquired in any way.
-// Creating an instance takes at most half a second, but an unsuitable placement may delay other
-// jobs by hours.
+// every calls visit for every group and every possible placement of the profile, regardless of the acquisition.
+// Creating an instance takes at most half a second, whereas an unsuitable placement may delay other jobs by hours.
 func (p *Pool) every(profile string, visit func(g *Group, placement int, m Acquisition)) {
 	for _, b := range p.models {
 		k, ok := b.model.ProfileIndex(profile)
@@ -195,13 +193,12 @@ func (p *Pool) every(profile string, visit func(g *Group, placement int, m Acqui
 	}
 }
 
-// acquisitionCost orders placements of equal cost. It compares first the way in which they are
-// acquired, and then the remaining reach.
+// acquisitionCost orders placements of equal cost. It compares first the acquisition, and then the remaining reach.
 func acquisitionCost(g *Group, i int, m Acquisition) float64 {
 	return float64(m)*1e6 - float64(g.Node.With(i).Reach)
 }
 
-// byLayout is a policy whose cost depends only on the layout of the GPU.
+// byLayout is a policy whose cost depends only on the layouts of the GPUs.
 type byLayout func(g *Group, placement int) cost
 
 // Choose implements [Policy].
@@ -215,7 +212,7 @@ func (f byLayout) Choose(s *Situation, r Request) Choice {
 	return best.choice()
 }
 
-// weighted is a policy whose cost also depends on how often each profile was requested.
+// weighted is a policy whose cost also depends on the frequency of requests for each profile.
 type weighted func(g *Group, placement int, weights []float64) cost
 
 // Choose implements [Policy].

@@ -58,8 +58,8 @@ func TestAcquisition(t *testing.T) {
 }
 
 // TestPoliciesChooseCheapestAcquisition checks that every policy chooses a possible placement, and finds a placement
-// whenever one exists. The choice has the lowest acquisition cost, unless the policy uses the expected ends or compares
-// fragmentation first.
+// whenever one exists. The chosen placement must have the lowest acquisition cost, except for policies that use the
+// expected ends or compare fragmentation first.
 func TestPoliciesChooseCheapestAcquisition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := rapid.SliceOfN(rapid.Custom(drawGPU), 0, 4).Draw(t, "gpus")
@@ -83,7 +83,7 @@ func TestPoliciesChooseCheapestAcquisition(t *testing.T) {
 			}
 			s := &place.Situation{Pool: place.NewPool(gpus)}
 			c := policy.Choose(s, place.Request{Profile: profile, Duration: 3600})
-			// grmu excludes some GPUs for some profiles. The other policies find a placement whenever one exists.
+			// grmu does not use some GPUs for some profiles. The other policies find a placement whenever one exists.
 			if found := c.Verdict == place.Here; found != any && (found || name != "grmu") {
 				t.Fatalf("%s: found %v, want %v", name, found, any)
 			}
@@ -101,8 +101,8 @@ func TestPoliciesChooseCheapestAcquisition(t *testing.T) {
 	})
 }
 
-// TestMostReachKeepsTheProduct checks with several GPUs that no other candidate leaves a larger
-// reach of the cluster, which is the product of the reaches of the GPUs.
+// TestMostReachKeepsTheProduct checks with several GPUs that no other candidate leads to a larger reach of the cluster,
+// which is the product of the reaches of the GPUs.
 func TestMostReachKeepsTheProduct(t *testing.T) {
 	a100, err := mig.ModelByName("A100-40GB")
 	if err != nil {

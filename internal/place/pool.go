@@ -7,15 +7,15 @@ import (
 	"caelum/internal/mig"
 )
 
-// Pool is a list of GPUs, whose models may differ. GPUs with the same contents form a group. A large cluster has
-// thousands of GPUs but only hundreds of layouts, so costs that depend only on the layout are computed once for each
-// group. A Pool is not safe for concurrent use.
+// Pool is a list of GPUs, which may have different models. GPUs with the same contents form a group. A large cluster
+// has thousands of GPUs but only hundreds of layouts, so values that depend only on the layout are computed once for
+// each group. A Pool is not safe for concurrent use.
 type Pool struct {
 	gpus   []member
 	groups map[contents]*Group
 	models []modelGroups
 	sim    simState // working memory of QLA
-	alike  Weights  // the weights of a situation without weights
+	alike  Weights  // the weights for situations without weights
 }
 
 // Spot is a placement on one of the GPUs of a pool.
@@ -24,7 +24,7 @@ type Spot struct {
 	Placement int // the index in the Placements of that GPU's model
 }
 
-// contents contains the properties that all GPUs of a group share.
+// contents contains the properties that all GPUs of a group have in common.
 type contents struct {
 	model   *mig.Model
 	layout  mig.Layout
@@ -38,13 +38,13 @@ type modelGroups struct {
 	shape  *shape // set when QLA first simulates a GPU of this model
 }
 
-// member is a GPU of the pool.
+// member is the state of one GPU of the pool.
 type member struct {
 	GPU
 	group *Group
-	// free contains, for each placement, the time in seconds at which all instances that
-	// overlap it will have ended. The time is 0 if nothing overlaps the placement, and +Inf if
-	// it is unknown. These are the values F of lifetime and qla.
+	// free contains a time in seconds for each placement. At this time, all instances that overlap the placement will
+	// have ended. It is 0 if no instance overlaps the placement, and +Inf if it is unknown. The comments of lifetime
+	// and qla call these times F.
 	free []float64
 }
 
@@ -60,7 +60,7 @@ type Group struct {
 	index int        // the index among the groups of the GPU model
 }
 
-// NewPool returns a pool of GPUs. A GPU without a GPU model is in no group, and no instance can be placed on it.
+// NewPool returns a pool of GPUs. A GPU without a GPU model belongs to no group, and no instance can be placed on it.
 func NewPool(gpus []GPU) *Pool {
 	p := &Pool{groups: map[contents]*Group{}, gpus: make([]member, len(gpus))}
 	for k, g := range gpus {
@@ -97,15 +97,15 @@ func (p *Pool) Set(k int, g GPU) {
 	m.free = g.frees(m.free)
 }
 
-// Start makes placement i of the k-th GPU busy until end (seconds, or +Inf if unknown). It removes the idle instances
-// that are in the way of i.
+// Start marks placement i of the k-th GPU as busy until end (seconds, or +Inf if unknown). It removes the idle
+// instances that must be destroyed for placement i.
 func (p *Pool) Start(k, i int, end float64) {
 	g := p.gpus[k].GPU
 	g.Hold(i, end)
 	p.Set(k, g)
 }
 
-// Finish frees placement i of the k-th GPU. If keep is set, the instance remains as an idle instance.
+// Finish marks placement i of the k-th GPU as free. If keep is set, the instance remains as an idle instance.
 func (p *Pool) Finish(k, i int, keep bool) {
 	g := p.gpus[k].GPU
 	g.Busy = g.Busy.Without(i)
@@ -115,7 +115,7 @@ func (p *Pool) Finish(k, i int, keep bool) {
 	p.Set(k, g)
 }
 
-// Expect changes the time at which busy placement i of the k-th GPU is expected to end (seconds, or +Inf if unknown).
+// Expect changes the expected end of busy placement i on the k-th GPU (seconds, or +Inf if unknown).
 func (p *Pool) Expect(k, i int, end float64) {
 	m := &p.gpus[k]
 	if m.Ends == nil || m.Ends[i] != end {
@@ -125,8 +125,8 @@ func (p *Pool) Expect(k, i int, end float64) {
 	}
 }
 
-// FreeAt returns the time at which all instances that overlap placement i of the k-th GPU are expected to have ended
-// (seconds; 0 if the placement is free, +Inf if unknown).
+// FreeAt returns the time in seconds at which all instances that overlap placement i of the k-th GPU are expected to
+// have ended. It returns 0 if the placement is free, and +Inf if the time is unknown.
 func (p *Pool) FreeAt(k, i int) float64 { return p.gpus[k].free[i] }
 
 func (p *Pool) join(k int, g GPU) *Group {
@@ -148,7 +148,7 @@ func (p *Pool) join(k int, g GPU) *Group {
 	return group
 }
 
-// leave removes a GPU from its group. If the group becomes empty, it is kept for later GPUs, but searches skip it.
+// leave removes a GPU from its group. A group without GPUs remains for later GPUs, but searches skip it.
 func (p *Pool) leave(k int, group *Group) {
 	at, _ := slices.BinarySearch(group.GPUs, k)
 	group.GPUs = slices.Delete(group.GPUs, at, at+1)
@@ -170,7 +170,7 @@ func (p *Pool) of(model *mig.Model) *modelGroups {
 	return &p.models[len(p.models)-1]
 }
 
-// has reports whether a placement of the profile fits beside the busy instances of any GPU.
+// has reports whether a placement of the profile fits beside the busy instances on at least one GPU.
 func (p *Pool) has(profile string) bool {
 	for _, b := range p.models {
 		k, ok := b.model.ProfileIndex(profile)
@@ -181,13 +181,13 @@ func (p *Pool) has(profile string) bool {
 	return false
 }
 
-// AcquiredBy returns the placements of profile p (an index in the GPU model's Profiles) that can be acquired in exactly
-// this way.
+// AcquiredBy returns the placements of profile p for which m is the cheapest way to acquire them. p is an index in the
+// Profiles of the GPU model.
 func (g *Group) AcquiredBy(m Acquisition, p int) mig.Layout {
 	return m.of(g.Node.Open&g.Model.OfProfile(p), g.both.Open, g.Idle)
 }
 
-// acquisitionOf returns the way in which placement i of profile p can be acquired. The placement must be possible.
+// acquisitionOf returns the cheapest way to acquire placement i of profile p. The placement must be possible.
 func (g *Group) acquisitionOf(i, p int) Acquisition {
 	switch {
 	case g.Idle.Has(i):
@@ -198,8 +198,7 @@ func (g *Group) acquisitionOf(i, p int) Acquisition {
 	return Reclaim
 }
 
-// frees computes, for each placement, the time at which all instances that overlap it will have ended, in seconds. It
-// reuses the memory of into.
+// frees computes the times that the field free of member contains. It reuses the memory of into.
 func (g GPU) frees(into []float64) []float64 {
 	into = append(into[:0], make([]float64, len(g.Model.Placements))...)
 	for j := range g.Busy.Indices() {

@@ -7,42 +7,43 @@ import (
 
 // QLA is a queue look-ahead policy that may hold the head of the queue.
 //
-// [Lifetime] computes the cost of a placement for the slots that it overlaps, without regard to the waiting jobs. These
-// jobs are known, however. QLA therefore takes the most promising placements for the head of the queue, and simulates
-// the events after each of them (a rollout): the jobs behind the head are placed in order by a simple rule, and every
-// instance ends at its expected time. The sooner all these jobs start, the better the placement.
+// [Lifetime] computes the cost of a placement from the slots that it overlaps, but ignores the waiting jobs. QLA takes
+// these jobs into account. It selects the most promising placements for the head of the queue, and for each of them
+// simulates the subsequent events (a rollout). In a rollout, a simple rule places the jobs behind the head in order,
+// and every instance ends at its expected time. The sooner all these jobs start, the better the placement.
 //
-// This also answers a question that a rule about placements cannot answer: whether the head should be placed now at
-// all. A 1g.5gb that starts now on the last free unit of a half may keep a 4g.20gb waiting for an hour, while another
-// unit is free in a minute. QLA therefore also considers placements that are still busy. If one of them is the best,
-// the policy holds the head: the head remains first, no job behind it starts, and the policy decides again at the next
-// event. In production, an agent holds a job by not offering the job's slice.
+// Rollouts also show whether the head should start now at all, which no rule about placements can determine. For
+// example, a 1g.5gb that starts now on the last free unit of a half may delay a 4g.20gb by an hour, although another
+// unit becomes free in a minute. QLA therefore also considers placements that are still busy. If one of them is the
+// best, QLA holds the head: the head remains first, no job behind it starts, and QLA decides again at the next event.
+// In production, an agent holds a job by not offering the job's slice.
 //
-//	candidates   the 8 free placements with the least slot cost c, and the 8 busy ones with the least c + 20 x the wait
+//	candidates   the 8 free placements with the lowest slot cost c, the 8 busy ones with the lowest c + 20 x the wait
 //	slot cost    c = sum over the slots j that overlap the placement of w_j * max(0, end - max(start, F_j)): as in
 //	             Lifetime, but with w = 1.6 x the units for the profile of a whole GPU, which has only one start
-//	other jobs   each takes the slot with the least 300 x its own wait + c, and does not start before the job in front
+//	other jobs   each gets the slot with the lowest 300 x its own wait + c, and does not start before the previous job
 //	score        the head's wait + 0.01 x its cost + the waits of the next 24 jobs in the queue
 //
 // A hold leaves a GPU idle, so four rules limit it:
 //
-//   - The queue is ordered ([Situation.Ordered]). With backfill, holds gain nothing: at a site where few jobs wait
-//     (trace.Site, with offers), the mean wait is 0.97 times that of best-fit without holds, and 1.15 times with holds.
-//     On churn, the two differ by at most about 5%.
-//   - The head is held only if the simulated waits of the jobs behind it become shorter by more than the hold. The slot
-//     cost may prefer a hold, but never justifies one. A job that is alone in the queue therefore starts immediately.
-//   - A duration counts as at most twice the recent mean duration, as in [Lifetime]. Without this limit, the cost grows
-//     with the stated duration: a job without a time limit was held for up to 12.8% of 1e7 s beside an idle GPU.
-//   - A hold is expected to last at most half the recent mean duration. A wrong expectation of the ends cannot keep a
-//     GPU idle for longer.
+//   - The queue must be ordered ([Situation.Ordered]). With backfill, holds have no benefit: at a site where few jobs
+//     wait (trace.Site, with offers), the mean wait is 0.97 times that of best-fit without holds, and 1.15 times with
+//     holds. On churn, the two differ by at most about 5%.
+//   - The hold must shorten the simulated waits of the jobs behind the head by more than its own duration. The slot
+//     cost may prefer a hold, but never justifies one. If there are no other jobs in the queue, the head therefore
+//     starts immediately.
+//   - A duration is limited to twice the recent mean duration, as in [Lifetime]. Without this limit, the cost grows
+//     with the stated duration: a job without a time limit was held for up to 12.8% of 1e7 s although a GPU was idle.
+//   - The expected duration of a hold must not exceed half the recent mean duration. Wrong expected ends therefore
+//     cannot leave a GPU idle for longer.
 //
-// The recent mean duration is [Situation.MeanDuration], of the jobs whose duration is known. If
-// there are no such jobs, no job is held.
+// The recent mean duration is [Situation.MeanDuration], the mean over the jobs whose duration is known. If there are no
+// such jobs, QLA holds no job.
 //
 // The constants were tuned on churn on 16 A100s with a FIFO queue at load 0.85, seeds 1 to 10, with exact ends and with
-// time limits. Halving or doubling any of them changes the results little. The first two rows compare the current
-// policy with the policy before holds were limited. The other rows are variants that were tried earlier and brought no
-// benefit (mean waits as ratios to best-fit, uniform6 / skew-small / bimodal / four-equal):
+// time limits. Halving or doubling any of them changes the results little. In the following table, the first two rows
+// compare the current policy with the policy before holds were limited. The other rows are variants that were tried
+// earlier and had no benefit. Mean waits are ratios to best-fit (uniform6 / skew-small / bimodal / four-equal):
 //
 //	                                         exact ends             limits 1 to 6 x too long, corrected
 //	current policy                           .21 / .12 / .29 / .24  .43 / .39 / .48 / .51
@@ -57,16 +58,16 @@ import (
 type QLA struct{}
 
 const (
-	qlaAhead      = 24    // the number of jobs behind the head that a rollout places
-	qlaCandidates = 8     // the maximum numbers of free and of busy placements that are candidates
+	qlaAhead      = 24    // the number of jobs behind the head in a rollout
+	qlaCandidates = 8     // the maximum number of free candidates, and of busy candidates
 	qlaWhole      = 1.6   // the weight of a unit in a slot of a whole GPU
-	qlaHoldPrice  = 20.0  // the price of holding the head for one second, in the choice of candidates
+	qlaHoldPrice  = 20.0  // the price of each second of a hold, used to select candidates
 	qlaCostShare  = 0.01  // the weight of the slot cost in the score
-	qlaWaitPrice  = 300.0 // the price of one second of waiting for a job behind the head, in the choice of its slot
-	// qlaAcquisitionPrice is the price of each step from reuse to carve to reclaim, in unit-seconds.
+	qlaWaitPrice  = 300.0 // the price of each second that a job behind the head waits, used to select its slot
+	// qlaAcquisitionPrice is the price of each step from Reuse to Carve to Reclaim, in unit-seconds.
 	qlaAcquisitionPrice = 1.0
-	// qlaHold limits the duration of a hold, in recent mean durations. With 0.1, the waits are longer. Without a limit,
-	// the waits are not shorter.
+	// qlaHold limits the duration of a hold to this multiple of the recent mean duration. The value 0.1 leads to longer
+	// waits, and no limit does not lead to shorter waits.
 	qlaHold = 0.5
 )
 
@@ -84,7 +85,7 @@ func (QLA) Choose(s *Situation, r Request) Choice {
 	}
 	sim.setOptions(r, d, hold)
 	sim.setBehind(s)
-	best, wait, score := &sim.ready[0], math.Inf(1), math.Inf(1) // wait is the sum of the waits of the other jobs
+	best, wait, score := &sim.ready[0], math.Inf(1), math.Inf(1) // wait: of all jobs behind the head
 	for k := range sim.ready {
 		o := &sim.ready[k]
 		if own := qlaCostShare * o.price; own < score {
@@ -109,14 +110,14 @@ func (QLA) Choose(s *Situation, r Request) Choice {
 	return Choice{Here, sim.gpus[best.gpu].index, best.placement}
 }
 
-// option is a placement for the head of the queue, with the time from which it is free and its price.
+// option is a placement for the head of the queue. It includes the time at which the placement is free, and its price.
 type option struct {
 	gpu, placement int // gpu is an index in simState.gpus
 	start, price   float64
 }
 
 // setOptions finds the cheapest free placements for a request that runs for d seconds, and the cheapest busy placements
-// that become free within hold seconds.
+// that become free within hold seconds. It sets ready and busy.
 func (sim *simState) setOptions(r Request, d, hold float64) {
 	sim.ready, sim.busy = sim.ready[:0], sim.busy[:0]
 	for k, g := range sim.gpus {
@@ -140,8 +141,8 @@ func (sim *simState) setOptions(r Request, d, hold float64) {
 	}
 }
 
-// keepBest adds o to the cheapest options, in ascending order of price. Options of equal price keep the order in which
-// they were added.
+// keepBest adds o to the list of the cheapest options, which is in ascending order of price. Options of equal price
+// remain in the order in which they were added.
 func keepBest(options []option, o option) []option {
 	k := len(options)
 	for k > 0 && o.price < options[k-1].price {
@@ -164,7 +165,7 @@ type queued struct {
 	duration float64
 }
 
-// setBehind sets the jobs behind the head that rollouts place.
+// setBehind sets the jobs behind the head that a rollout places.
 func (sim *simState) setBehind(s *Situation) {
 	sim.behind = sim.behind[:0]
 	for _, r := range s.Behind[:min(len(s.Behind), qlaAhead)] {

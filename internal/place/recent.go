@@ -1,11 +1,11 @@
 package place
 
-// Recent records the recent requests. Some policies and the speculative offers prepare for further requests of the same
-// kind. The zero value contains no requests.
+// Recent contains the recent requests. Some policies and the speculative offers use it to prepare for similar requests.
+// The zero value contains no requests.
 type Recent struct {
-	asked   []Request // a ring
+	asked   []Request // a ring buffer
 	next    int
-	weights *Weights // the result of Weights; nil until it is computed
+	weights *Weights // the result of Weights, or nil if it must be computed
 }
 
 // recentKept limits the number of stored requests.
@@ -22,7 +22,7 @@ func (r *Recent) Add(request Request) {
 	r.next = (r.next + 1) % recentKept
 }
 
-// Weights returns the frequency with which each profile was requested.
+// Weights returns the frequency of requests for each profile.
 func (r *Recent) Weights() *Weights {
 	if r.weights == nil {
 		w := map[string]float64{}
@@ -34,9 +34,9 @@ func (r *Recent) Weights() *Weights {
 	return r.weights
 }
 
-// MeanDuration returns the mean duration of the requests whose duration is known, in seconds, or 0
-// if there are none. Jobs without a time limit are left out. Each of them would count as 1e7 s, so
-// that one such job in a hundred would dominate the mean.
+// MeanDuration returns the mean duration of the requests whose duration is known, in seconds, or 0 if there are none.
+// Jobs without a time limit are left out, because each of them would have a duration of 1e7 s, and one such job in a
+// hundred would dominate the mean.
 func (r *Recent) MeanDuration() float64 {
 	sum, n := 0.0, 0
 	for _, q := range r.asked {

@@ -9,31 +9,32 @@ import (
 )
 
 // simState is the state of a simulation. It contains the GPUs of a situation in a form that can be changed quickly.
-// Each pool keeps one simState, so that a decision allocates no memory.
+// Each pool has one simState that is reused, so that a decision allocates no memory.
 type simState struct {
 	now      float64
 	gpus     []gpuState
-	free     []float64 // the value F of every slot of all GPUs, one GPU after the other
-	simFree  []float64 // the copy of free that a rollout changes
+	free     []float64 // the time F of every slot, one GPU after another
+	simFree  []float64 // a copy of free that a rollout changes
 	first    []float64 // for each GPU and profile, the smallest F of its slots
-	simFirst []float64 // the copy of first that a rollout changes
+	simFirst []float64 // a copy of first that a rollout changes
 
-	// Rollouts differ little. If a job is placed at the same time as in an earlier rollout, most GPUs have not changed.
-	// version identifies the changes of each GPU since the beginning of the rollout. bestSlots caches, for each job and
-	// GPU, the best slot that was found for a version and a time.
+	// Rollouts are similar to each other. If a rollout places a job at the same time as an earlier rollout did, most
+	// GPUs are in the same state. bestSlots therefore caches the best slot for each job and GPU, together with the
+	// version of the GPU and the time for which it was found. version identifies the changes of each GPU since the
+	// beginning of the rollout.
 	version   []uint64
-	decision  uint64 // the number of this decision, with which every version begins
+	decision  uint64 // the number of this decision, which is a part of every version
 	bestSlots []bestSlot
 
-	ready, busy []option // the best placements for the head that are free now, and the best that are busy
+	ready, busy []option // the best free placements and the best busy placements for the head
 	behind      []queued // the jobs behind the head
 }
 
 // gpuState is a GPU of a simulation.
 type gpuState struct {
-	index  int // in the pool
-	slots  int // the index of its first slot in free and simFree
-	firsts int // the index of its first profile in first and simFirst
+	index  int // index in the pool
+	slots  int // index of the GPU's first slot in free and simFree
+	firsts int // index of the GPU's first profile in first and simFirst
 	shape  *shape
 	group  *Group
 }
@@ -42,7 +43,7 @@ type gpuState struct {
 type shape struct {
 	model     *mig.Model
 	starts    [][]int // the placements of each profile
-	conflicts [][]int // the placements that overlap each placement, the heaviest first
+	conflicts [][]int // the placements that overlap each placement, sorted by weight, heaviest first
 	weights   []float64
 }
 
@@ -59,14 +60,14 @@ func shapeOf(b *mig.Model) *shape {
 		}
 		sh.weights = append(sh.weights, w)
 	}
-	for _, of := range sh.conflicts { // the heaviest first, so that a sum exceeds its limit early
+	for _, of := range sh.conflicts { // heaviest first, so that a sum exceeds its limit early
 		slices.SortStableFunc(of, func(i, j int) int { return cmp.Compare(sh.weights[j], sh.weights[i]) })
 	}
 	return sh
 }
 
-// cost returns the slot cost of placement i for a job that runs from start for d seconds, where
-// free contains the values F of the slots. It stops adding when the sum exceeds the limit.
+// cost returns the slot cost of placement i for a job that runs from start for d seconds. free contains the times F of
+// the slots. If the sum exceeds limit, cost returns the partial sum.
 func (sh *shape) cost(free []float64, i int, start, d, limit float64) float64 {
 	c := 0.0
 	for _, j := range sh.conflicts[i] {
@@ -85,7 +86,7 @@ func (sh *shape) cost(free []float64, i int, start, d, limit float64) float64 {
 	return c
 }
 
-// enter initialises the state from a situation.
+// enter initialises the simulation from a situation.
 func (sim *simState) enter(s *Situation) {
 	sim.now = s.Now
 	sim.gpus, sim.free, sim.first = sim.gpus[:0], sim.free[:0], sim.first[:0]
@@ -120,9 +121,9 @@ func least(free []float64, starts []int) float64 {
 	return f
 }
 
-// rollout places the head at o and then the other jobs, in their order, and returns the sum of the waits of the other
-// jobs, in seconds. It returns +Inf as soon as the sum must exceed the limit, because no waiting job starts before the
-// job in front of it.
+// rollout places the head at o, and then the jobs behind it in order. It returns the sum of the waits of the jobs
+// behind the head, in seconds. No job starts before the job in front of it. As soon as the sum must therefore exceed
+// the limit, rollout returns +Inf.
 func (sim *simState) rollout(o *option, d float64, limit float64) float64 {
 	copy(sim.simFree, sim.free)
 	copy(sim.simFirst, sim.first)
@@ -135,7 +136,7 @@ func (sim *simState) rollout(o *option, d float64, limit float64) float64 {
 		j := &sim.behind[k]
 		gpu := sim.pick(k, last)
 		if gpu < 0 {
-			continue // no GPU has the profile, or no slot of it becomes free
+			continue // no GPU has the profile, or none of its slots becomes free
 		}
 		at := &sim.bestSlots[k*len(sim.gpus)+gpu]
 		start := at.start
@@ -157,8 +158,8 @@ type bestSlot struct {
 	placement    int
 }
 
-// pick returns the GPU with the lowest price for the k-th job behind the head, which may start at the time from, or -1
-// if there is none. bestSlots contains the slot.
+// pick returns the GPU with the lowest price for the k-th job behind the head. The job may start at the time from. The
+// entry in bestSlots contains the slot. The result is -1 if there is no slot.
 func (sim *simState) pick(k int, from float64) (gpu int) {
 	j := &sim.behind[k]
 	gpu, best := -1, math.Inf(1)
@@ -186,7 +187,7 @@ func (sim *simState) pick(k int, from float64) (gpu int) {
 	return gpu
 }
 
-// find finds the best slot for a job of profile p that runs for d seconds.
+// find finds the best slot for a job that needs profile p and runs for d seconds.
 func (at *bestSlot) find(sh *shape, free []float64, p int, d float64) {
 	best, from := math.Inf(1), at.from
 	for _, i := range sh.starts[p] {
@@ -205,7 +206,7 @@ func (at *bestSlot) find(sh *shape, free []float64, p int, d float64) {
 	at.price = best
 }
 
-// put makes a slot busy until end.
+// put marks a slot as busy until end.
 func (sim *simState) put(gpu, placement int, end float64) {
 	g := &sim.gpus[gpu]
 	free := sim.simFree[g.slots:]

@@ -9,16 +9,16 @@ import (
 )
 
 // Scarcity assigns a price to the time for which a slot is blocked. The fewer slots of a profile are free at a time,
-// the higher the price of blocking one of them. The price decreases with time, because later requests are unknown. The
-// cost of a placement is the sum, over the slots j of profile p that overlap it, of
+// the higher is the price of blocking one of them. The price decreases with time, because future requests are unknown.
+// The cost of a placement is a sum over the slots j that overlap the placement. The term for a slot of profile p is
 //
 //	the integral from max(now, F_j) to the expected end of
 //	    w_p * exp(-(t-now) / (1.12 * mean duration)) * (N_p(t) / (G n_p) + 0.263)^-1.88 dt
 //
 // Here N_p(t) is the number of slots of p that are free at t if no other job arrives, G is the number of GPUs that have
-// the profile, n_p is the number of its starts, and w_p = size^0.26, times 1.71 for the profile of a whole GPU. The
-// constants were fitted on churn without a queue (load 1.0 on 32 A100s), where the policy accepts slightly more
-// slice-hours than [Lifetime]. With a queue, [QLA] is better.
+// the profile, and n_p is the number of its starts. w_p is size^0.26, multiplied by 1.71 for the profile of a whole
+// GPU. The constants were fitted on churn without a queue (load 1.0 on 32 A100s), where the policy accepts slightly
+// more slice-hours than [Lifetime]. With a queue, [QLA] is better.
 type Scarcity struct{}
 
 const (
@@ -65,11 +65,11 @@ type market struct {
 	curves   map[string]*curve
 }
 
-// curve is the price of a profile over time. Apart from the discount, the price is constant between the times at which
+// curve is the price of a profile over time. Without the discount, the price is constant between the times at which
 // slots become free.
 type curve struct {
 	slots   int
-	frees   []float64 // the times at which slots become free, ascending; now or later
+	frees   []float64 // the times, not before now, at which slots become free, ascending
 	prices  []float64 // the price from frees[k-1] (for k = 0, from now) to frees[k]
 	sum     []float64 // the integral up to frees[k]
 	perUnit float64   // w_p

@@ -13,16 +13,15 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// TestTime runs the files in testdata/time with the policies that use the expected ends. The
-// commands are:
+// TestTime runs the files in testdata/time with the policies that use the expected ends. The commands are:
 //
-//	gpus MODEL       one GPU per line, numbered from 0: the busy instances, drawn, then the end of each in the order
-//	                 of the GPU model's profiles and then by start; "?" is unknown
+//	gpus MODEL       sets the GPUs, one per line, numbered from 0. A line contains a drawing of the busy instances and
+//	                 the end of each of them, in the order of the GPU model's profiles and then by start. "?" is unknown
 //	choose POLICY [now=T] [mean=S]
-//	                 the first line is the head of the queue, the others wait behind it: PROFILE DURATION. The head is
-//	                 not placed on the GPUs
+//	                 chooses a placement for the job in the first line (PROFILE DURATION), but does not place the job.
+//	                 The jobs in the other lines wait behind it
 //
-// Times are in seconds. Rewrite with: go test ./internal/place -run Time -rewrite
+// Times are in seconds. Rewrite the files with: go test ./internal/place -run Time -rewrite
 func TestTime(t *testing.T) {
 	datadriven.Walk(t, "testdata/time", func(t *testing.T, path string) {
 		var gpus []place.GPU

@@ -2,8 +2,8 @@ package place
 
 import "caelum/internal/mig"
 
-// Weights contains the relative frequency of requests for each profile, in any unit. A profile without an entry was not
-// requested. Weights is not safe for concurrent use.
+// Weights contains the relative frequency with which each profile was requested. The unit is arbitrary. A profile
+// without an entry was not requested. Weights is not safe for concurrent use.
 type Weights struct {
 	asked map[string]float64
 	on    []modelWeights
@@ -14,10 +14,10 @@ type modelWeights struct {
 	of    []float64 // one weight for each profile of the GPU model; the sum is 1
 }
 
-// NewWeights returns weights from counts by profile name.
+// NewWeights returns weights from the number of requests for each profile name.
 func NewWeights(asked map[string]float64) *Weights { return &Weights{asked: asked} }
 
-// WeightsOn returns the weights of the profiles of a GPU model. They are computed once for each model, so that a
+// WeightsOn returns the weights of the profiles of a GPU model. It computes them once for each model, so that a
 // decision allocates no memory.
 func (s *Situation) WeightsOn(b *mig.Model) []float64 {
 	w := s.Weights
@@ -38,7 +38,7 @@ func (s *Situation) WeightsOn(b *mig.Model) []float64 {
 	for i := range of {
 		if sum > 0 {
 			of[i] /= sum
-		} else { // no profile of this GPU model was requested: all have the same weight
+		} else { // no profile of this GPU model was requested, so all have the same weight
 			of[i] = 1 / float64(len(of))
 		}
 	}

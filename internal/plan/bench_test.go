@@ -14,8 +14,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// BenchmarkPlan makes the plan of 64 nodes with eight A100-40GB each for 500 waiting jobs. A share of the GPUs' slices
-// is busy.
+// BenchmarkPlan makes the plan for 64 nodes with eight A100-40GB each and 500 waiting jobs. Some of the GPUs' slices
+// are busy.
 func BenchmarkPlan(b *testing.B) {
 	for _, name := range []string{"best-fit", "lifetime", "qla"} {
 		policy, err := place.ByName(name)
@@ -23,7 +23,7 @@ func BenchmarkPlan(b *testing.B) {
 			b.Fatal(err)
 		}
 		for _, busy := range []float64{0, 0.5, 0.9, 1} {
-			for _, without := range []int{0, 32} { // nodes without CPUs
+			for _, without := range []int{0, 32} { // the number of nodes that have no free CPUs
 				b.Run(fmt.Sprintf("%s,busy=%.1f,without=%d", name, busy, without), func(b *testing.B) {
 					snapshot := crowd(b, busy, without)
 					defer cpuTime(b)()
@@ -36,7 +36,7 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// cpuTime reports the CPU time of the thread, which does not depend on other load on the machine.
+// cpuTime reports the CPU time of the thread. Unlike the elapsed time, it does not depend on the load of the machine.
 func cpuTime(b *testing.B) (stop func()) {
 	used := func() time.Duration {
 		var t unix.Timespec

@@ -9,8 +9,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestConstraints checks a job whose constraint no node satisfies. No slices may be reserved for
-// it, so that the next job gets them, and `caelum explain` must show why the job waits.
+// TestConstraints checks a job whose constraint no node satisfies. The plan must not reserve slices for this job, so
+// that the next job gets them, and `caelum explain` must show why the job waits.
 func TestConstraints(t *testing.T) {
 	for _, c := range []struct {
 		text  string

@@ -40,14 +40,14 @@ func runningOn(jobs []slurm.Job, now time.Time) map[string][]running {
 	return on
 }
 
-// maxSlices limits the number of slices that runningOn returns for a job on a node, because users
-// choose this number in their requests. 16 GPUs hold at most 112 slices.
+// maxSlices limits the number of slices that runningOn returns for one job on one node. The limit is necessary because
+// users specify this number in their requests. 16 GPUs have at most 112 slices.
 const maxSlices = 112
 
-// fillEnds sets the expected ends of a node's busy slices from the jobs on the node, if the node's text does not show
-// them. An agent leaves the ends out of the text if users may not see the jobs of other users. If a node has several
-// slices of the same profile, fillEnds cannot tell which slice ends first, and assigns the ends in the order of the
-// slices' GPUs and starts.
+// fillEnds sets the expected ends of a node's busy slices from the jobs on the node if the published state of the node
+// does not contain them. An agent does not publish the ends if users may not see the jobs of other users. If a node has
+// several slices of the same profile, fillEnds cannot determine which slice belongs to which job. It assigns the ends
+// in the order of the GPUs and of the starts on each GPU.
 func fillEnds(gpus []place.GPU, jobs []running) {
 	for _, g := range gpus {
 		if slices.ContainsFunc(g.Ends, func(end float64) bool { return !math.IsInf(end, 1) }) {

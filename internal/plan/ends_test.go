@@ -10,9 +10,9 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestPrivateEnds checks that planners read the ends of jobs from slurmctld's queue if nodes do not
-// publish the ends, and make the same reservation. If the queue does not show the jobs, the ends
-// are unknown, and planners make no reservation.
+// TestPrivateEnds checks that planners read the ends of jobs from slurmctld's queue if the nodes do not publish the
+// ends, and that the reservation is the same. If the queue does not show the jobs either, the ends are unknown, and
+// planners make no reservation.
 func TestPrivateEnds(t *testing.T) {
 	const now = 1e9
 	busy := func(end map[string]float64) place.GPU { return busyUntil(t, end) }
@@ -60,7 +60,7 @@ func TestPrivateEnds(t *testing.T) {
 	}
 }
 
-// busyUntil returns an A100 with busy placements and their ends, by their labels.
+// busyUntil returns an A100 with busy placements. ends maps the label of each placement to its expected end.
 func busyUntil(t *testing.T, ends map[string]float64) place.GPU {
 	g := a100(t)
 	for label, end := range ends {
@@ -73,7 +73,7 @@ func busyUntil(t *testing.T, ends map[string]float64) place.GPU {
 	return g
 }
 
-// runs returns a job that has a slice and ends the given number of seconds after the time of the snapshot.
+// runs returns a running job with one slice. The job ends the given number of seconds after the time of the snapshot.
 func runs(id uint32, node, profile string, end int64) slurm.Job {
 	return slurm.Job{
 		ID:      id,

@@ -12,53 +12,53 @@ import (
 	"caelum/internal/tags"
 )
 
-// Verdict is a one-word reason why a job waits. There are also verdicts for jobs that do not wait.
+// Verdict is a short code for the reason why a job waits, or for the state of a job that does not wait.
 type Verdict string
 
 const (
-	Started     Verdict = "started"      // the job has its slices, or they are being carved
+	Started     Verdict = "started"      // slurmctld has started the job
 	Over        Verdict = "over"         // the job has ended or is ending
 	NoSlice     Verdict = "no-slice"     // the job requests no slice
 	Unreadable  Verdict = "unreadable"   // the job's request cannot be read
 	NotEligible Verdict = "not-eligible" // slurmctld would not start the job even on an empty cluster
-	Nowhere     Verdict = "nowhere"      // there is no eligible node, even if all slices were free
+	Nowhere     Verdict = "nowhere"      // no node would be eligible for the job even if all slices were free
 	OnOffer     Verdict = "on-offer"     // slurmctld can start the job in its next scheduling cycle
 	Planned     Verdict = "planned"      // the job's slices will be offered shortly
-	First       Verdict = "first"        // the job is the first that has to wait, and its slices are reserved
-	Behind      Verdict = "behind"       // the job's slices are free, but an earlier job gets them
-	Lacks       Verdict = "lacks"        // the job's slices are free, but it lacks other resources there
+	First       Verdict = "first"        // the job is the first that must wait, and its slices are reserved
+	Behind      Verdict = "behind"       // the job's slices are free, but an earlier job will get them
+	Lacks       Verdict = "lacks"        // the job's slices are free on nodes where the job lacks other resources
 	NoRoom      Verdict = "no-room"      // the job's slices are not free
 )
 
-// Explanation is the result of Explain for one job.
+// Explanation is the result of Explain, which describes one job.
 type Explanation struct {
 	Job     uint32  `json:"job"`
 	State   string  `json:"state"`
-	Reason  string  `json:"reason"`          // the reason that slurmctld shows
-	Sized   string  `json:"sized,omitempty"` // the profile that Caelum chose if the job requested none
+	Reason  string  `json:"reason"`          // the pending reason that slurmctld shows
+	Sized   string  `json:"sized,omitempty"` // the profile that Caelum chose if the user requested none
 	Verdict Verdict `json:"verdict"`
 	// Text is the explanation as a sentence for users.
 	Text string `json:"text"`
-	// Place is the job's position among the jobs that wait for slices, whose number is Of. 0 means that the job does
-	// not wait for slices.
+	// Place is the job's position among the Of jobs that wait for slices. 0 means that the job does not wait for
+	// slices.
 	Place int `json:"place,omitempty"`
 	Of    int `json:"of,omitempty"`
 	// On lists the nodes on which the job's slices exist, are planned or are reserved.
 	On []string `json:"on,omitempty"`
-	// At is the time at which the job can start if the jobs in its way end as expected, in Unix seconds, or 0 if
-	// unknown.
+	// At is the time, in Unix seconds, at which the job can start if the jobs that occupy its slices end as expected. 0
+	// means that the time is unknown.
 	At int64 `json:"at,omitempty"`
 	// Before is the id of the waiting job that gets the free GPU units first.
 	Before uint32 `json:"before,omitempty"`
-	// BackUntil is the time, in Unix seconds, until which the job comes after all other jobs, because slurmctld did not
-	// start it while its slices were offered. 0 means that the job keeps its position, or that no agent has published
-	// the time.
+	// BackUntil is the time, in Unix seconds, until which the job is planned after all other jobs, because slurmctld
+	// did not start it while its slices were offered. 0 means that the job keeps its position, or that no agent has
+	// published such a time.
 	BackUntil int64 `json:"back_until,omitempty"`
-	// Held is true if job_submit.lua or an agent holds the job. An agent will release such a job.
+	// Held is true if job_submit.lua or an agent holds the job. An agent will release the job.
 	Held bool `json:"held,omitempty"`
 }
 
-// set sets the verdict and the text. It returns true, for callers that report whether they have an explanation.
+// set sets the verdict and the text. It always returns true, as the result of callers that have found an explanation.
 func (e *Explanation) set(v Verdict, format string, args ...any) bool {
 	e.Verdict, e.Text = v, fmt.Sprintf(format, args...)
 	return true
@@ -77,7 +77,7 @@ func Explain(snapshot Snapshot, policy place.Policy, id uint32) (Explanation, er
 		return e, nil
 	}
 	at := slices.IndexFunc(snapshot.Queue.Waiting, func(w slurm.Waiting) bool { return w.ID == id })
-	if at < 0 { // the job was pending when its record was read, but not when the queue was read
+	if at < 0 { // the job was pending when its record was read, but no longer when the queue was read
 		e.set(Started, "the job is starting, or has been cancelled")
 		return e, nil
 	}

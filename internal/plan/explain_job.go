@@ -9,8 +9,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// This file contains the explanations that need no plan: the job has started or ended, or slurmctld would not start the
-// job even if its slices were offered. Each function returns false if it has no explanation.
+// The functions in this file explain jobs without a plan. The job has started or ended, or slurmctld would not start it
+// even if its slices were offered. Each function returns false if its explanation does not apply.
 
 // explainState explains a job that is not pending.
 func (e *Explanation) explainState(j slurm.Job) bool {
@@ -64,7 +64,7 @@ func (e *Explanation) explainEndedComponents(s Snapshot, w slurm.Waiting) bool {
 	)
 }
 
-// explainRequest explains a job whose request cannot be read or has no slices.
+// explainRequest explains a job whose request cannot be parsed or does not include slices.
 func (e *Explanation) explainRequest(s Snapshot, w slurm.Waiting) bool {
 	switch {
 	case w.Problem != "":
@@ -89,7 +89,7 @@ func (e *Explanation) explainRequest(s Snapshot, w slurm.Waiting) bool {
 	return e.set(NoSlice, "the job requests no slice of a known size, so it does not wait for a slice")
 }
 
-// explainHold explains a held job that no agent would release now.
+// explainHold explains a held job that no agent would currently release.
 func (e *Explanation) explainHold(s Snapshot, w slurm.Waiting) bool {
 	other := unreadyComponent(s, w)
 	switch {
@@ -118,8 +118,8 @@ func (e *Explanation) explainHold(s Snapshot, w slurm.Waiting) bool {
 	)
 }
 
-// explainOtherReason explains a job that slurmctld would not start for a reason other than slices, or a het job with
-// such a component.
+// explainOtherReason explains a job that slurmctld would not start for a reason other than slices. It also explains a
+// component of a het job if that is true for another component.
 func (e *Explanation) explainOtherReason(s Snapshot, w slurm.Waiting) bool {
 	lacking, other := eligible.LacksLicense(s.Queue, w), unreadyComponent(s, w)
 	switch {
@@ -149,7 +149,7 @@ func (e *Explanation) explainOtherReason(s Snapshot, w slurm.Waiting) bool {
 	return false
 }
 
-// ineligibleNodes lists the managed nodes with the reason why each cannot run a job.
+// ineligibleNodes lists the managed nodes, each with the reason why the node cannot run the job.
 func (v *View) ineligibleNodes(w slurm.Waiting, nodes []slurm.Node) string {
 	var all []string
 	for _, n := range nodes {
@@ -183,8 +183,8 @@ func (v *View) ineligibleNodes(w slurm.Waiting, nodes []slurm.Node) string {
 	return strings.Join(all, "; ")
 }
 
-// unreadyComponent returns another component of the same het job that could not start even if it had its slices, and
-// therefore keeps w from starting, or nil if there is none.
+// unreadyComponent returns another component of w's het job that could not start even if it had its slices. Such a
+// component prevents w from starting. The result is nil if there is no such component.
 func unreadyComponent(snapshot Snapshot, w slurm.Waiting) *slurm.Waiting {
 	for k := range snapshot.Queue.Waiting {
 		o := &snapshot.Queue.Waiting[k]
@@ -195,8 +195,8 @@ func unreadyComponent(snapshot Snapshot, w slurm.Waiting) *slurm.Waiting {
 	return nil
 }
 
-// components returns the subject and the verb of a sentence about the components with these job ids, which have ended:
-// "job 7 has" or "jobs 7, 8 have".
+// components returns the beginning of a sentence about components that have ended, for example "job 7 has" or "jobs 7,
+// 8 have".
 func components(ids []uint32) string {
 	text := make([]string, len(ids))
 	for k, id := range ids {
@@ -208,8 +208,8 @@ func components(ids []uint32) string {
 	return "jobs " + strings.Join(text, ", ") + " have"
 }
 
-// notBefore returns a phrase with the earliest time at which slurmctld would start a job, or "" if that time has
-// passed.
+// notBefore returns a phrase with the earliest time at which slurmctld would start a job, or an empty string if this
+// time has passed.
 func notBefore(w slurm.Waiting, now time.Time) string {
 	if !w.Job.Eligible.After(now) {
 		return ""

@@ -11,8 +11,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// explainByPlan explains, from the plan, a job that could start if its slices were offered. wants lists the job's
-// slices as text.
+// explainByPlan explains a job that could start if its slices were offered. The explanation follows from the plan.
+// wants lists the job's slices as text.
 func (e *Explanation) explainByPlan(snapshot Snapshot, policy place.Policy, w slurm.Waiting, wants string) {
 	back := backOf(snapshot.Nodes)
 	snapshot = behind(snapshot, func(w slurm.Waiting) bool { return snapshot.At.Before(back[entry(w)]) })
@@ -44,8 +44,8 @@ func (e *Explanation) explainByPlan(snapshot Snapshot, policy place.Policy, w sl
 	}
 }
 
-// setPlace sets the position of the job with this id among the jobs that wait for slices. It returns the index of the
-// job in the view, or -1 if the job is not among them.
+// setPlace sets the position of the job among the jobs that wait for slices. It returns the job's index in the view, or
+// -1 if the job does not wait for slices.
 func (e *Explanation) setPlace(v *View, id uint32) (k int) {
 	k = -1
 	seen := map[uint32]bool{}
@@ -61,8 +61,8 @@ func (e *Explanation) setPlace(v *View, id uint32) (k int) {
 	return k
 }
 
-// hetInFront returns the id of the first het job that is earlier in the queue than w and shares a partition with w, or
-// 0 if there is none.
+// hetInFront returns the id of the first het job that precedes w in the queue and shares a partition with w. It returns
+// 0 if there is no such het job.
 func hetInFront(snapshot Snapshot, w slurm.Waiting) uint32 {
 	for _, o := range eligible.InOrder(snapshot.Queue) {
 		common := slices.ContainsFunc(o.Partitions(), func(p string) bool { return slices.Contains(w.Partitions(), p) })
@@ -76,18 +76,18 @@ func hetInFront(snapshot Snapshot, w slurm.Waiting) uint32 {
 	return 0
 }
 
-// inPlan is a waiting job together with the plan that explains its wait.
+// inPlan is a waiting job and the plan that determines when the job starts.
 type inPlan struct {
 	*View
 	plan     offer.Plan
 	k        int          // the index of the job
-	leader   int          // the index of the first job that starts together with the job
-	together []*offer.Job // all jobs that start together, including the job
+	leader   int          // the index of the first job in together
+	together []*offer.Job // all jobs that start together, including this job
 	wants    string       // the job's slices, as text
 }
 
-// explain explains the job: the job is planned, it is the first job that has to wait, its slices are lent to other
-// jobs, or it has to wait for other jobs or resources.
+// explain selects the explanation for one of these cases: the job is planned, the job is the first that must wait, the
+// job's slices are lent to other jobs, or the job waits for other jobs or resources.
 func (x *inPlan) explain(e *Explanation) {
 	r, kept := x.plan.Reserved, x.plan.Kept
 	switch spots := x.plan.Spots[x.k]; {
@@ -109,7 +109,7 @@ func (x *inPlan) explain(e *Explanation) {
 	}
 }
 
-// explainPlanned explains a job that has spots in the plan.
+// explainPlanned explains a job to which the plan assigns spots.
 func (x *inPlan) explainPlanned(e *Explanation, spots []offer.Spot) {
 	w := x.Waiting[x.k]
 	e.On = x.On(spots)
@@ -136,7 +136,7 @@ func (x *inPlan) explainPlanned(e *Explanation, spots []offer.Spot) {
 	)
 }
 
-// explainFirst explains the first job that has to wait, for which the reservation r was made.
+// explainFirst explains the first job that must wait. r is the reservation for this job.
 func (x *inPlan) explainFirst(e *Explanation, r *offer.Reservation) {
 	wants := x.wants
 	if het := x.Jobs[x.k].Het; het != 0 {
@@ -162,8 +162,8 @@ func (x *inPlan) explainFirst(e *Explanation, r *offer.Reservation) {
 	)
 }
 
-// explainWaiting explains a job that waits behind the first waiting job. The jobs that the plan
-// places start first, and only the remaining free units are available to this job.
+// explainWaiting explains a job that comes after the first job that must wait. The planned jobs start first, so that
+// only the remaining free units are available to this job.
 func (x *inPlan) explainWaiting(e *Explanation) {
 	x.startAll(x.plan.Spots)
 	room, why := x.FindAll(x.together, nil)
@@ -175,7 +175,7 @@ func (x *inPlan) explainWaiting(e *Explanation) {
 	}
 }
 
-// explainBehind explains a job for which these spots are free although an earlier job gets them.
+// explainBehind explains a job that cannot start although these spots are free, because an earlier job gets them.
 func (x *inPlan) explainBehind(e *Explanation, spots []offer.Spot) {
 	e.On = x.On(spots)
 	front, r := x.sameProfile(x.plan, x.leader, x.k, spots), x.plan.Reserved
@@ -199,8 +199,8 @@ func (x *inPlan) explainBehind(e *Explanation, spots []offer.Spot) {
 	}
 }
 
-// explainLacking explains a job whose slices are free in the pool, but which lacks other resources on those nodes. It
-// returns false if this does not apply to the job.
+// explainLacking explains a job for which slices are free, but only on nodes where the job lacks other resources. It
+// returns false if this explanation does not apply.
 func (x *inPlan) explainLacking(e *Explanation) bool {
 	j := *x.Jobs[x.k]
 	if j.DeferredNodes == nil {
@@ -216,7 +216,7 @@ func (x *inPlan) explainLacking(e *Explanation) bool {
 		x.wants, strings.Join(e.On, ", "), x.deferReason(x.Waiting[x.k], spots))
 }
 
-// explainNoRoom explains a job whose slices are not free. why is the policy's result.
+// explainNoRoom explains a job whose slices are not free. why is the policy's reason.
 func (x *inPlan) explainNoRoom(e *Explanation, why place.Choice) {
 	e.set(NoRoom, "there is no room for %s", x.wants)
 	if het := x.Jobs[x.k].Het; het != 0 {
@@ -238,8 +238,8 @@ func (x *inPlan) explainNoRoom(e *Explanation, why place.Choice) {
 
 const timeUnknown = ", and the time when there will be room is unknown"
 
-// startAll makes the spots of planned jobs busy in the pool. all contains the spots of each job, starting with the
-// first job of the queue.
+// startAll makes the spots of planned jobs busy in the pool. all contains the spots of each job, in the order of the
+// queue.
 func (v *View) startAll(all [][]offer.Spot) {
 	for i, spots := range all {
 		for _, s := range spots {
@@ -248,8 +248,8 @@ func (v *View) startAll(all [][]offer.Spot) {
 	}
 }
 
-// deferReason returns the reason, other than slices, why a job cannot start on the nodes of these spots. The text
-// begins with the name of the first such node. It is empty if there is no such node.
+// deferReason returns the name of the first of these spots' nodes on which the job cannot start for a reason other than
+// slices, followed by that reason. It returns an empty string if there is no such node.
 func (v *View) deferReason(w slurm.Waiting, spots []offer.Spot) string {
 	for _, name := range v.On(spots) {
 		m := v.Member(name)
@@ -260,9 +260,9 @@ func (v *View) deferReason(w slurm.Waiting, spots []offer.Spot) string {
 	return ""
 }
 
-// sameProfile returns the first job before the k-th that waits for one of the same profiles, and that slurmctld could
-// start on a node of room with the slices that would be offered there. It returns nil if there is no such job. front is
-// the number of jobs to consider.
+// sameProfile returns a job that slurmctld would start instead of the k-th job, or nil if there is none. This is the
+// first of the earlier jobs that waits for one of the same profiles, and that could start on a node of room with the
+// slices that would be offered there. Only the first front jobs of the queue are considered.
 func (v *View) sameProfile(p offer.Plan, front, k int, room []offer.Spot) *offer.Job {
 	for i := range front {
 		common := slices.ContainsFunc(v.Jobs[i].Wants, func(w offer.Want) bool {
@@ -280,7 +280,8 @@ func (v *View) sameProfile(p offer.Plan, front, k int, room []offer.Spot) *offer
 	return nil
 }
 
-// never is longer than any time limit, in seconds. slurmctld expects a job without a time limit to run for a year.
+// never is a number of seconds that exceeds every time limit. slurmctld expects a job without a time limit to run for a
+// year.
 const never = 300 * 24 * 3600
 
 // unix returns a time in Unix seconds, or 0 if the time is unknown.

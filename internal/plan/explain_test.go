@@ -12,7 +12,7 @@ import (
 	"caelum/internal/tags"
 )
 
-// offering returns the node with additional free slices.
+// offering returns a copy of the node that offers additional free slices.
 func offering(n slurm.Node, gres string) slurm.Node {
 	list, err := slurm.ParseGRES(gres)
 	if err != nil {
@@ -22,7 +22,7 @@ func offering(n slurm.Node, gres string) slurm.Node {
 	return n
 }
 
-// explainCase is a snapshot and the explanation of job 1 in it.
+// explainCase is a snapshot and the expected explanation of job 1.
 type explainCase struct {
 	what    string
 	nodes   []slurm.Node
@@ -54,8 +54,8 @@ func inHetJob7(w slurm.Waiting) slurm.Waiting {
 	return w
 }
 
-// TestExplainJob checks the explanations of jobs that have started or ended, and of jobs that
-// slurmctld would not start even if their slices were free.
+// TestExplainJob checks the explanations of jobs that have started or ended, and of jobs that slurmctld would not start
+// even if their slices were free.
 func TestExplainJob(t *testing.T) {
 	full := node(t, "n1", a100(t, "7g.40gb@0"))
 	idle := node(t, "n3", a100(t))
@@ -153,8 +153,8 @@ func TestExplainByPlan(t *testing.T) {
 	})
 }
 
-// TestExplainHetJob checks the explanations of components of het jobs that wait for slices, and of
-// jobs behind them.
+// TestExplainHetJob checks the explanations of the components of het jobs that wait for slices, and of jobs behind such
+// components.
 func TestExplainHetJob(t *testing.T) {
 	until := time.Unix(1e9+100, 0).Format(time.DateTime) // the time at which the busy slices of a100 end
 	full := node(t, "n1", a100(t, "7g.40gb@0"))
@@ -179,7 +179,7 @@ func TestExplainHetJob(t *testing.T) {
 	})
 }
 
-// TestExplainSized checks that the explanation names the profile that Caelum chose, also for a job that has ended.
+// TestExplainSized checks that the explanation contains the profile that Caelum chose, even if the job has ended.
 func TestExplainSized(t *testing.T) {
 	for comment, want := range map[string]string{
 		"":                            "",

@@ -10,24 +10,24 @@ import (
 	"caelum/internal/slurm"
 )
 
-// backPrefix is the beginning of the entry in a node's Extra that lists the jobs that come after all other jobs,
+// backPrefix is the prefix of an entry in a node's Extra. The entry lists jobs that are planned after all other jobs,
 // because slurmctld did not start them while their slices were offered on this node. An example is
-// "caelum-back=123_@1700000000;124_3-5@1700000100": each item consists of the job id, its array tasks, and the time in
-// Unix seconds until which the job comes last. Every agent measures for itself how long the slices of a job have been
-// offered. Only `caelum explain`, which has not watched the queue, reads the entry. The list is a separate entry,
-// because an agent of an earlier release cannot parse a node state that contains an unknown item.
+// "caelum-back=123_@1700000000;124_3-5@1700000100". Each item consists of the job id, the array tasks, and the time in
+// Unix seconds until which the job is planned last. Agents do not read the entry, because each agent observes the queue
+// itself. `caelum explain` reads it, because the command has not observed the queue. The list is not part of the node
+// state, because agents of earlier releases reject a node state that contains an unknown item.
 const backPrefix = "caelum-back="
 
 const (
 	// maxBack limits the number of jobs in a node's entry, so that Extra stays short.
 	maxBack = 32
-	// maxItem limits the length of an item, in bytes, because an array's task list can be long. Longer items are left
+	// maxItem limits the length of an item in bytes, because an array's task list can be long. Longer items are left
 	// out.
 	maxItem = 40
 )
 
-// Back returns the list of the jobs that come after all other jobs at the time at, for the entry in the Extra of a
-// node. The list is empty if there are none.
+// Back returns the text of the entry caelum-back for a node. It lists the jobs that are planned after all other jobs at
+// the time at. The text is empty if there are no such jobs.
 func (u *Unstarted) Back(node string, at time.Time) string {
 	var all []string
 	for id, job := range u.jobs {
@@ -39,8 +39,8 @@ func (u *Unstarted) Back(node string, at time.Time) string {
 	return strings.Join(all[:min(len(all), maxBack)], ";")
 }
 
-// WithBack returns a node's Extra with this list in the entry caelum-back, and with the other entries unchanged. An
-// empty text removes the entry.
+// WithBack returns a node's Extra with this text in the entry caelum-back. The other entries remain unchanged. An empty
+// text removes the entry.
 func WithBack(extra, text string) string {
 	entries := slices.DeleteFunc(strings.Fields(extra), func(w string) bool { return strings.HasPrefix(w, backPrefix) })
 	if text != "" {
@@ -49,8 +49,8 @@ func WithBack(extra, text string) string {
 	return strings.Join(entries, " ")
 }
 
-// backOf reads the entries of all nodes. It maps each job (see entry) to the time until which the job comes after all
-// other jobs. Items that cannot be read are left out.
+// backOf parses the entries of all nodes. The result maps each job (see entry) to the time until which the job is
+// planned after all other jobs. Items that cannot be parsed are left out.
 func backOf(nodes []slurm.Node) map[string]time.Time {
 	back := map[string]time.Time{}
 	for _, n := range nodes {

@@ -10,8 +10,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestExplainBack checks that `caelum explain` makes the same plan as the agents if a job comes after all other jobs.
-// The command, which has not watched the queue, reads this from the nodes' Extra.
+// TestExplainBack checks that `caelum explain` makes the same plan as the agents if a job is planned after all other
+// jobs. The command has not observed the queue, and reads this information from the nodes' Extra.
 func TestExplainBack(t *testing.T) {
 	shows := offering(node(t, "n1", a100(t)), "mig:7g.40gb:1")
 	stuck, other := waits(1, "7g.40gb", 1, 1), waits(2, "3g.20gb", 1, 1)
@@ -46,8 +46,8 @@ func TestExplainBack(t *testing.T) {
 	}
 }
 
-// TestBackEntry checks that the entry does not change other entries, that its length is limited, and that a reader
-// skips items that cannot be parsed.
+// TestBackEntry checks that writing the entry does not change other entries, that the length of the entry is limited,
+// and that a reader skips items that cannot be parsed.
 func TestBackEntry(t *testing.T) {
 	extra := WithBack("rack=4 caelum=1;none caelum-back=9_@1", "7_3-5@1700000000;8_@1700000001")
 	if want := "rack=4 caelum=1;none caelum-back=7_3-5@1700000000;8_@1700000001"; extra != want ||

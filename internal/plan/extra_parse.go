@@ -13,11 +13,11 @@ import (
 	"caelum/internal/place"
 )
 
-// Parse reads the text that Text writes. It validates the whole text, because an administrator can change it.
+// Parse parses a text in the format of Text. It validates the whole text, because an administrator can change it.
 func Parse(text string) (s State, err error) {
 	items := strings.Split(text, ";")
 	if items[0] != version {
-		return s, fmt.Errorf("the node's text has version %.20q; this release reads version %s", items[0], version)
+		return s, fmt.Errorf("the node's state has version %.20q; this release reads version %s", items[0], version)
 	}
 	var model described
 	for items = items[1:]; len(items) > 0; {
@@ -48,24 +48,24 @@ func Parse(text string) (s State, err error) {
 			}
 			s.GPUs = append(s.GPUs, g)
 		default:
-			return s, fmt.Errorf("unknown item %.40q in the node's text", items[0])
+			return s, fmt.Errorf("unknown item %.40q in the node's state", items[0])
 		}
 		items = items[1:]
 	}
 	return s, nil
 }
 
-// described is a GPU model with the placements that may be offered.
+// described is a GPU model and the placements that may be offered on it.
 type described struct {
 	*mig.Model
 	offerable mig.Layout
 }
 
-// models holds one *mig.Model for each description, because policies compare GPU models by pointer.
+// models contains exactly one *mig.Model for each description, because policies compare the pointers of GPU models.
 var models sync.Map
 
 // maxModels limits the number of stored descriptions. A cluster has only a few GPU models, but an administrator can
-// write any text.
+// write any number of descriptions.
 const maxModels = 1000
 
 func modelOf(text string) (described, error) {

@@ -12,25 +12,25 @@ import (
 	"caelum/internal/place"
 )
 
-// prefix is the beginning of Caelum's entry in a node's Extra. The administrator or other programs
-// own the other entries.
+// prefix is the prefix of Caelum's entry in a node's Extra. All other entries belong to the administrator or to other
+// programs.
 const prefix = "caelum="
 
-// version is the version of the format. If a node's text has another version, the other agents leave the node out of
-// their plans. The agent of that node continues to plan for it.
+// version is the version of the format. If a node's state has another version, the other agents exclude the node from
+// their plans. The agent of that node still plans for its own node.
 const version = "1"
 
 // State is the node state that an agent publishes.
 type State struct {
 	GPUs  []place.GPU
-	Since time.Time // the time of the last change to the offers
-	// Private causes Text to leave out the expected ends of jobs, because every user can read the text. Planners then
-	// take the ends from slurmctld's queue.
+	Since time.Time // the time at which the offers last changed
+	// Private means that Text leaves out the expected ends of jobs, because every user can read the text. Planners then
+	// compute the ends from slurmctld's queue.
 	Private bool
 }
 
-// Text returns a node's state as text without spaces: items separated by semicolons, starting with the version. A GPU
-// model with its profiles precedes the GPUs of that model.
+// Text returns a node's state as text without spaces. The text consists of items separated by semicolons, beginning
+// with the version. The items of a GPU model and its profiles precede the GPUs of that model.
 //
 //	board/8                                  a GPU model: units
 //	profile/1g.5gb/1/1/7/0.0.0.0/0.1.2.3     a profile: name, compute slices, units, largest number of instances,
@@ -41,8 +41,8 @@ type State struct {
 //	none                                     a GPU that is not managed
 //	since/1763790000                         the time of the last change to the offers (Unix seconds)
 //
-// The text includes plain profiles that are not offered, because the largest plain profile shows the resources of the
-// whole GPU. Instances of other profiles that are not offered appear as blocked units.
+// The text also describes plain profiles that are not offered, because the largest plain profile contains the resources
+// of the whole GPU. Instances of all other profiles that are not offered are described as blocked units.
 func Text(s State) string {
 	items := []string{version, "since/" + strconv.FormatInt(s.Since.Unix(), 10)}
 	last := ""
@@ -113,7 +113,8 @@ func numbers(list []int) string {
 	return strings.Join(all, ".")
 }
 
-// StateIn returns Caelum's entry in a node's Extra without its prefix, or "" if there is none.
+// StateIn returns the text after the prefix of Caelum's entry in a node's Extra, or an empty string if there is no
+// entry.
 func StateIn(extra string) string {
 	for w := range strings.FieldsSeq(extra) {
 		if text, ok := strings.CutPrefix(w, prefix); ok {
@@ -123,8 +124,8 @@ func StateIn(extra string) string {
 	return ""
 }
 
-// WithState returns a node's Extra with this text as Caelum's entry, and with the other entries unchanged. An empty
-// text removes the entry.
+// WithState returns a node's Extra with this text as Caelum's entry. The other entries remain unchanged. An empty text
+// removes the entry.
 func WithState(extra, text string) string {
 	entries := slices.DeleteFunc(strings.Fields(extra), func(w string) bool { return strings.HasPrefix(w, prefix) })
 	if text != "" {

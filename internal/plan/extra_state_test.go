@@ -12,8 +12,8 @@ import (
 	"caelum/internal/place"
 )
 
-// drawGPUs makes random GPUs of a node: any GPU models, any layouts including variants, some instances idle, some units
-// blocked.
+// drawGPUs returns random GPUs of a node. They have any GPU model and any layout (including variants), and some of them
+// have idle instances or blocked units.
 func drawGPUs(t *rapid.T) []place.GPU {
 	gpus := make([]place.GPU, rapid.IntRange(1, 4).Draw(t, "gpus"))
 	for k := range gpus {
@@ -43,8 +43,8 @@ func drawGPUs(t *rapid.T) []place.GPU {
 	return gpus
 }
 
-// TestTextTells checks that the text of a node contains the occupied units, their expected ends, and the placements
-// that may be offered.
+// TestTextTells checks that a node's text contains the occupied units, their expected ends, and the placements that may
+// be offered.
 func TestTextTells(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := drawGPUs(t)
@@ -90,15 +90,15 @@ func TestTextTells(t *testing.T) {
 				}
 			}
 		}
-		// Reading and writing a text again changes nothing, so all planners use the same state.
+		// Formatting and parsing the state again changes nothing, so all planners use the same state.
 		if again, err := Parse(Text(read)); err != nil || !reflect.DeepEqual(again, read) {
 			t.Fatalf("%v: the state has changed: %s", err, text)
 		}
 	})
 }
 
-// TestSameModelOnce checks that two nodes of one GPU model have the same *mig.Model, because policies compare GPU
-// models by pointer.
+// TestSameModelOnce checks that two nodes with the same GPU model have the same *mig.Model, because policies compare
+// the pointers of GPU models.
 func TestSameModelOnce(t *testing.T) {
 	b := model(t, "H100-80GB")
 	text := Text(State{GPUs: []place.GPU{{Model: b, Offerable: plain(b)}}})
@@ -123,8 +123,7 @@ func TestExtraOfOthers(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that no text makes Parse panic or return a GPU that is not legal. An administrator can write any
-// text.
+// FuzzParse checks that no text makes Parse panic or return an illegal GPU. An administrator can write any text.
 func FuzzParse(f *testing.F) {
 	b := model(f, "A30-24GB")
 	f.Add(Text(State{GPUs: []place.GPU{{Model: b, Offerable: plain(b), Blocked: 1}, {}}}))

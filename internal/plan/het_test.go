@@ -11,8 +11,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestHet checks that a het job is planned at the queue position of its last component that is not held, and not at all
-// while one component cannot start.
+// TestHet checks that a het job is planned at the queue position of its last component that is not held. While one
+// component cannot start, the het job must not be planned.
 func TestHet(t *testing.T) {
 	one, two := waits(10, "1g.5gb", 1, 1), waits(11, "2g.10gb", 1, 1)
 	one.HetJob, two.HetJob, one.Priority, two.Priority = 10, 10, 1, 5
@@ -45,7 +45,7 @@ func TestHet(t *testing.T) {
 	}
 }
 
-// TestHetBounds checks that the plan leaves out a het job that exceeds the limits of a search.
+// TestHetBounds checks that the plan excludes a het job that exceeds the limits of a search.
 func TestHetBounds(t *testing.T) {
 	nodes := make([]slurm.Node, 20)
 	for k := range nodes {

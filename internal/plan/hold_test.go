@@ -8,9 +8,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestNoHoldBesideAnEmptyGPU checks that a job starts on an empty GPU even if a slot on another GPU
-// will have a lower cost in six hours. Nine of ten GPUs are busy, most of them with jobs that have
-// no time limit.
+// TestNoHoldBesideAnEmptyGPU checks that a job starts on an empty GPU even if a slot of lower cost becomes free on
+// another GPU in six hours. Nine of ten GPUs are busy, most of them with jobs that have no time limit.
 func TestNoHoldBesideAnEmptyGPU(t *testing.T) {
 	busy := func(label string, end float64) place.GPU {
 		g := a100(t, label)

@@ -13,19 +13,19 @@ import (
 	"caelum/internal/tags"
 )
 
-// maxPause limits the time for which reservations are suspended for a user's jobs that lack CPUs or memory.
+// maxPause is the longest time for which reservations for a user's jobs that lack CPUs or memory are suspended.
 //
 // If a job lacks CPUs or memory on a node where its slices are free, the slices are reserved only if the job is
-// expected to start within patience. While a reservation lasts, jobs that run longer cannot use the slices. The
-// expectation can be wrong, and the job's own user can influence it. The agent therefore adds up, for each user, the
-// time during which slices were reserved. When the sum reaches patience, no slices are reserved for the user's jobs for
-// backTime. Each further pause is twice as long, up to maxPause.
+// expected to start within patience. While a reservation exists, jobs with longer run times cannot use the slices. The
+// expectation can be wrong, and the user who owns the job can influence it. The agent therefore adds up the time during
+// which slices were reserved for each user. When the sum exceeds patience, no slices are reserved for such jobs of the
+// user for backTime. Each further suspension is twice as long as the previous one, up to maxPause.
 const maxPause = 24 * time.Hour
 
 // occupant is a job that runs on a node.
 type occupant struct {
 	end          float64 // the time at which the job is expected to end, in seconds; +Inf if unknown
-	cpus, memory int     // the job's share of the node's CPUs and memory (MiB), assumed equal on all its nodes
+	cpus, memory int     // the job's CPUs and memory (MiB) on the node; the same share is assumed on all its nodes
 	slices       bool    // true if the job has slices
 }
 
@@ -54,9 +54,9 @@ func occupants(jobs []slurm.Job, now float64) map[string][]occupant {
 	return all
 }
 
-// setLacking records how the plan treats a job's slices on a member (an index) where the job lacks resources other than
-// slices. Free slices are reserved if the job is expected to start there soon. Busy slices are reserved if the jobs
-// that hold slices there will release enough CPUs and memory when they end. CPUs and memory that other jobs release are
+// setLacking determines how the plan treats a job's slices on a member (an index) where the job lacks resources other
+// than slices. Free slices are reserved if the job is expected to start there soon. Busy slices are reserved if the
+// jobs that hold slices there will release enough CPUs and memory. CPUs and memory that other jobs will release are
 // ignored, because new jobs could get them before this job starts.
 func (v *View) setLacking(job *offer.Job, w slurm.Waiting, member int) {
 	n := v.Members[member]
@@ -78,7 +78,7 @@ func (v *View) setLacking(job *offer.Job, w slurm.Waiting, member int) {
 		return math.Inf(1)
 	}
 	if eligible.LacksGRES(n, w) && !slices.ContainsFunc(v.running[n.Name], func(o occupant) bool { return o.slices }) {
-		job.NoOfferNodes = append(job.NoOfferNodes, member) // slurmctld keeps the used count when a job ends
+		job.NoOfferNodes = append(job.NoOfferNodes, member) // slurmctld does not reduce the used count when a job ends
 		return
 	}
 	if v.paused[w.UID] && free(func(occupant) bool { return false }) > v.Now {
@@ -103,19 +103,18 @@ func set(times *map[int]float64, member int, at float64) {
 	(*times)[member] = at
 }
 
-// account records the time for which slices have been reserved for those jobs of a user that lacked resources other
-// than slices.
+// account records for how long slices were reserved for those jobs of a user that lack resources other than slices.
 type account struct {
 	kept  time.Duration
-	last  time.Time     // the time at which slices were last reserved
+	last  time.Time     // the last time at which slices were reserved
 	until time.Time     // the time until which no slices are reserved
-	pause time.Duration // the last such pause; the next one is twice as long
+	pause time.Duration // the duration of the last suspension
 }
 
-// gap limits the interval between two plans that is added to the reservation time.
+// gap is the longest interval between two plans that is counted as reservation time.
 const gap = 2 * time.Minute
 
-// charge records the user for whom a plan reserves slices. at is the time of the plan.
+// charge adds reservation time to the account of the user for whom a plan reserves slices. at is the time of the plan.
 func (u *Unstarted) charge(v *View, p offer.Plan, at time.Time) {
 	if p.Kept != nil && p.Kept.At > v.Now {
 		if u.users == nil {
@@ -135,7 +134,7 @@ func (u *Unstarted) charge(v *View, p offer.Plan, at time.Time) {
 	maps.DeleteFunc(u.users, func(_ uint32, a account) bool { return at.Sub(a.last) > maxPause })
 }
 
-// paused returns the users for whose jobs no slices are reserved at the time at.
+// paused returns the users for whose jobs reservations are suspended at the time at.
 func (u *Unstarted) paused(at time.Time) map[uint32]bool {
 	users := map[uint32]bool{}
 	for uid, a := range u.users {

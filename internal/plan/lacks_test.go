@@ -11,8 +11,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestFirstLacksMemory checks that, even if no slices are reserved for the first waiting job, its
-// explanation names the missing memory on the node where its slices are free.
+// TestFirstLacksMemory checks the explanation of the first waiting job, for which no slices are reserved. The
+// explanation must mention the missing memory on the node where the slices are free.
 func TestFirstLacksMemory(t *testing.T) {
 	held := a100(t)
 	whole, _ := held.Model.Placement("7g.40gb", 0)
@@ -43,7 +43,7 @@ func TestFirstLacksMemory(t *testing.T) {
 }
 
 // TestLacksUnusedNode checks that the plan starts no --exclusive job on a node whose GRES slurmctld counts as used,
-// even if no job holds these GRES. slurmctld does not start such a job either.
+// even if no job holds these GRES. slurmctld would not start such a job there either.
 func TestLacksUnusedNode(t *testing.T) {
 	w := waits(1, "7g.40gb", 1, 1)
 	w.Exclusive = true
@@ -59,8 +59,8 @@ func TestLacksUnusedNode(t *testing.T) {
 	}
 }
 
-// TestLacksMemory checks that a job that lacks memory blocks no GPU for other jobs, on any number
-// of nodes and with any reason that slurmctld shows for the job.
+// TestLacksMemory checks that a job that lacks memory does not block a GPU for other jobs. This must be true for any
+// number of nodes and any reason that slurmctld shows for the job.
 func TestLacksMemory(t *testing.T) {
 	one, two := waits(1, "7g.40gb", 2, 1), waits(1, "7g.40gb", 2, 2)
 	one.Memory, two.Memory = 200_000, 400_000
@@ -93,8 +93,8 @@ func TestLacksMemory(t *testing.T) {
 			}
 		}
 	}
-	// The job can run on the node where enough memory is free. If a job requests more memory
-	// than a node has, the plan assumes that it needs all of the node's memory.
+	// The job can run on the node with enough free memory. If a job requests more memory than a node has, the plan
+	// assumes that the job needs all of the node's memory.
 	nodes := []slurm.Node{node(t, "n1", a100(t), a100(t)), node(t, "n2", a100(t), a100(t))}
 	nodes[0].Memory, nodes[0].MemoryFree = 256_000, 56_000
 	nodes[1].Memory, nodes[1].MemoryFree = 128_000, 128_000

@@ -11,7 +11,7 @@ import (
 	"caelum/internal/tags"
 )
 
-// setNodes sets the members on which a job can run. held is a result of heldOn.
+// setNodes sets the members on which a job can run. held is the result of heldOn.
 func (v *View) setNodes(job *offer.Job, w slurm.Waiting, held map[string]map[string]int) {
 	if tags.Sized(w.Job) {
 		job.Wants[0].Alternatives = v.equivalentProfiles(job.Wants[0].Profile)
@@ -31,9 +31,9 @@ func (v *View) setNodes(job *offer.Job, w slurm.Waiting, held map[string]map[str
 	}
 }
 
-// oneAlternative restricts a job on several nodes to the members that satisfy the same alternative of its constraint
-// ([a|b]). It chooses the alternative with the most members on which the job could start now. Among equals, it chooses
-// the one with the most members on which the job could run.
+// oneAlternative restricts a job on several nodes to the members that satisfy one alternative of its constraint
+// ([a|b]). It chooses the alternative with the most members on which the job could start now. If several alternatives
+// have the same number, it chooses the one with the most members on which the job could run.
 func (v *View) oneAlternative(job *offer.Job, c slurm.Constraint) {
 	var best []int
 	most := 0
@@ -61,7 +61,7 @@ func (v *View) oneAlternative(job *offer.Job, c slurm.Constraint) {
 }
 
 // setNodesWithoutSlices sets the members on which a component without slices may start. These are the members that
-// slurmctld tries before it tries any node outside the plan on which the component could start now.
+// precede, in slurmctld's order, the first node outside the plan on which the component could start now.
 func (v *View) setNodesWithoutSlices(job *offer.Job, w slurm.Waiting, nodes []slurm.Node) {
 	job.EligibleNodes = []int{}
 	for _, n := range nodes {
@@ -82,8 +82,8 @@ func (v *View) setNodesWithoutSlices(job *offer.Job, w slurm.Waiting, nodes []sl
 	}
 }
 
-// equivalentProfiles returns, for each GPU model of the cluster that does not have this profile, the name of the
-// equivalent profile.
+// equivalentProfiles returns the names of the profiles that are equivalent to this profile on the cluster's other GPU
+// models.
 func (v *View) equivalentProfiles(profile string) (names []string) {
 	seen := map[*mig.Model]bool{}
 	for g := range v.Pool.Len() {
@@ -100,10 +100,11 @@ func (v *View) equivalentProfiles(profile string) (names []string) {
 	return names
 }
 
-// forgotten reports whether slurmctld's used count of another GPU model's profile on a member is lower than the number
-// of slices that jobs hold there. When slurmctld restarts, it loses the used count of types that slurm.conf does not
-// list for the node. When such a job ends, slurmctld then subtracts its slices from those of the next job (22.05.8).
-// Until the counts agree again, no further slices are offered under that name.
+// forgotten reports whether slurmctld's used count of a profile on a member is lower than the number of slices that
+// jobs hold there. It applies only to a profile of another GPU model. When slurmctld restarts, it loses the used counts
+// of types that slurm.conf does not list for the node. When a job with such slices ends, slurmctld subtracts them from
+// the used count of other jobs (22.05.8). Until the counts agree again, the member offers no further slices under this
+// name.
 func (v *View) forgotten(member int, profile string, held map[string]int) bool {
 	for _, g := range v.Nodes[member] {
 		if b := v.Pool.GPU(g).Model; b != nil {
@@ -121,8 +122,7 @@ func (v *View) forgotten(member int, profile string, held map[string]int) bool {
 	return used < held[profile]
 }
 
-// heldOn returns the number of gres/mig slices that jobs hold on each node by type, according to slurmctld's job
-// records.
+// heldOn returns the number of gres/mig slices that jobs hold, by node and type, according to slurmctld's job records.
 func heldOn(jobs []slurm.Job) map[string]map[string]int {
 	held := map[string]map[string]int{}
 	for _, j := range jobs {

@@ -26,7 +26,7 @@ func line(text string) (name string, set map[string]string) {
 	return f[0], set
 }
 
-// jobOf reads a job: its id and its properties.
+// jobOf parses a job, which consists of an id and properties.
 func jobOf(t *testing.T, text string) slurm.Job {
 	id, set := line(text)
 	number := func(key string) int {
@@ -80,15 +80,14 @@ func jobOf(t *testing.T, text string) slurm.Job {
 	return j
 }
 
-// TestQueue runs the files testdata/queue/*.txt. Times are in seconds after the time of the
-// snapshot.
+// TestQueue runs the files testdata/queue/*.txt. Times are in seconds after the time of the snapshot. The commands are:
 //
 //	nodes        one per line: name, number of GPUs, busy placements with their ends, free CPUs and memory (MiB)
-//	licenses     one per line: name, how many are free
-//	jobs         one per line: running jobs have a node
-//	plan         where each waiting job is planned, what is kept and reserved, and which components have to be held.
-//	             With minutes=N: the changes of the plan when it is made every 30 s for N minutes
-//	explain      the verdict and text of Explain for a job
+//	licenses     one per line: name, number of free licences
+//	jobs         one per line; running jobs have a node
+//	plan         shows where each waiting job is planned, the reservations, and the components that must be held.
+//	             With minutes=N: shows the changes of the plan when it is made every 30 s for N minutes
+//	explain      shows the verdict and text of Explain for a job
 func TestQueue(t *testing.T) {
 	datadriven.Walk(t, "testdata/queue", func(t *testing.T, path string) {
 		var snapshot Snapshot
@@ -128,7 +127,7 @@ func TestQueue(t *testing.T) {
 	})
 }
 
-// nodeOf reads a node.
+// nodeOf parses a node.
 func nodeOf(t *testing.T, text string) slurm.Node {
 	name, set := line(text)
 	gpus, _ := strconv.Atoi(set["gpus"])
@@ -171,7 +170,7 @@ func readJobs(t *testing.T, snapshot *Snapshot, input string) {
 		if _, set := line(text); set["on"] != "" {
 			j.State, j.Nodes, j.Start = "RUNNING", []string{set["on"]}, snapshot.At.Add(-time.Minute)
 			if j.TimeLimit > 0 {
-				j.TimeLimit += time.Minute // the job has run for a minute
+				j.TimeLimit += time.Minute // the job has been running for a minute
 			}
 		} else if set["state"] != "" {
 			j.State = set["state"]
@@ -182,8 +181,7 @@ func readJobs(t *testing.T, snapshot *Snapshot, input string) {
 	}
 }
 
-// plannedFor formats the plan, and the changes to it if a new plan is made every 30 s for some
-// time.
+// plannedFor returns the plan as text. It makes a new plan every 30 s for the given time and appends the changes.
 func plannedFor(snapshot Snapshot, lasting time.Duration) string {
 	var u Unstarted
 	out, last := "", ""
@@ -199,8 +197,8 @@ func plannedFor(snapshot Snapshot, lasting time.Duration) string {
 	return out
 }
 
-// planned formats the plan that is made when the snapshot has been unchanged for some time. The remaining time of the
-// running jobs stays the same.
+// planned returns the plan as text, made after the snapshot has been unchanged for the given time. The remaining time
+// of the running jobs does not change in the meantime.
 func planned(u *Unstarted, snapshot Snapshot, after time.Duration) string {
 	var out strings.Builder
 	at := snapshot.At.Add(after)

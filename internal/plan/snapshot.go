@@ -11,17 +11,17 @@ import (
 	"caelum/internal/tags"
 )
 
-// Snapshot holds the nodes and the queue, as slurmctld returned them. The nodes were read before the queue.
+// Snapshot contains the nodes and the queue, as slurmctld returned them. The nodes were read before the queue.
 type Snapshot struct {
 	Nodes []slurm.Node
 	Queue slurm.Queue
 	At    time.Time // the time of the snapshot, according to the clock of the host that read it
 
-	paused map[uint32]bool // users for whose jobs no slices are reserved while the jobs lack other resources
+	paused map[uint32]bool // users for whose jobs reservations are suspended while the jobs lack other resources
 }
 
-// ready reports whether a waiting job could start if it had its slices: slurmctld would start it, or an agent would
-// release it.
+// ready reports whether a waiting job could start if its slices were free. slurmctld would then start the job, or an
+// agent would release it.
 func (s Snapshot) ready(w slurm.Waiting) bool {
 	return (eligible.WaitsForNodes(w) || eligible.Releasable(w, s.At)) && eligible.LacksLicense(s.Queue, w) == ""
 }
@@ -32,8 +32,8 @@ type Controller interface {
 	Queue(ctx context.Context) (slurm.Queue, error)
 }
 
-// Read reads the nodes from slurmctld, then the jobs. The order matters to an agent: if a job starts between the two
-// requests, the list of jobs includes it. If the jobs were read first, the new job would appear only in GresUsed, and
+// Read reads the nodes from slurmctld, and then the jobs. The order matters to an agent: if a job starts between the
+// two requests, the list of jobs includes it. If the jobs were read first, only GresUsed would include the new job, and
 // its slice would be offered again.
 func Read(ctx context.Context, ctl Controller, now func() time.Time) (snapshot Snapshot, err error) {
 	if snapshot.Nodes, err = ctl.Nodes(ctx); err != nil {
@@ -44,16 +44,16 @@ func Read(ctx context.Context, ctl Controller, now func() time.Time) (snapshot S
 	return snapshot, err
 }
 
-// startable returns the waiting jobs that could start if they had their slices, in order. Jobs that start together form
-// a group. The components of a het job start only together. The group takes the position of the last component that is
-// not held, because backfill with bf_hetjob_prio=min considers the het job at that position (backfill.c, 22.05.8). If
-// all components are held, the group takes the position of the first. If slices were offered to the het job at an
-// earlier position, the jobs between its components would get them, and GPUs would stay idle without benefit to the het
-// job.
+// startable returns the waiting jobs that could start if their slices were free, in the order of the queue. Each
+// element of the result is a group of jobs that start together, such as the components of a het job. The group takes
+// the position of its last component that is not held, because backfill with bf_hetjob_prio=min considers the het job
+// at that position (backfill.c, 22.05.8). If all components are held, the group takes the position of the first
+// component. If slices were offered to the het job at an earlier position, the jobs between its components would get
+// them, and GPUs would stay idle without benefit to the het job.
 func startable(snapshot Snapshot) (all [][]slurm.Waiting) {
 	het := snapshot.hetJobs()
 	order := eligible.InOrder(snapshot.Queue)
-	place := map[*hetJob]uint32{} // the component at whose position the het job is planned
+	place := map[*hetJob]uint32{} // the component that determines the position of the het job
 	for _, w := range order {
 		if h := het[w.HetJob]; h != nil && (w.Priority > 0 || place[h] == 0) {
 			place[h] = w.ID
@@ -70,7 +70,7 @@ func startable(snapshot Snapshot) (all [][]slurm.Waiting) {
 	return all
 }
 
-// Job converts the requirements of a waiting job to the type of package offer.
+// Job converts the requirements of a waiting job to an [offer.Job].
 func Job(w slurm.Waiting) *offer.Job {
 	j := &offer.Job{
 		ID:        w.ID,

@@ -11,39 +11,40 @@ import (
 	"caelum/internal/slurm"
 )
 
-// If the slices of a job have been offered for the duration patience, and slurmctld has evaluated the job during this
-// time, the job waits for a reason that Caelum does not know. The job then comes after all other jobs for the duration
-// backTime. patience is 3 minutes because backfill may take minutes to reach a job.
+// A job is planned after all other jobs for the duration backTime if slurmctld does not start it for an unknown reason.
+// This is the case if the job's slices have been offered for the duration patience, and slurmctld has evaluated the job
+// during this time. patience is 3 minutes because backfill may take minutes to reach a job.
 const (
 	patience = 3 * time.Minute
 	backTime = 10 * time.Minute
 )
 
 // Unstarted records the jobs that slurmctld does not start although their slices are offered. Without this record, the
-// slices of such a job would be reserved as long as the job waits.
+// slices of such a job would be reserved for as long as the job waits.
 type Unstarted struct {
 	jobs  map[string]shown
 	users map[uint32]account
 }
 
-// shown records the time from which a job's slices have been offered without interruption, and the time until which the
-// job comes after all other jobs. on lists the nodes of these offers and is set together with until.
+// shown describes a job whose slices are offered. The slices have been offered without interruption since the time
+// since. The job is planned after all other jobs until the time until. on lists the nodes of these offers, and is set
+// together with until.
 type shown struct {
 	since, until time.Time
 	on           []string
 }
 
-// entry returns a name for a queue entry. When a task of an array has started, the remaining pending tasks become
-// another entry.
+// entry returns a unique name for an entry of the queue. When a task of an array starts, the remaining pending tasks
+// become a new entry.
 func entry(w slurm.Waiting) string { return fmt.Sprint(w.ID, "_", w.ArrayTask) }
 
-// Reorder returns the snapshot with the recorded jobs moved behind all other jobs that are not held.
+// Reorder returns the snapshot with a different order: the recorded jobs come after all other jobs.
 func (u *Unstarted) Reorder(snapshot Snapshot) Snapshot {
 	snapshot.paused = u.paused(snapshot.At)
 	return behind(snapshot, func(w slurm.Waiting) bool { return snapshot.At.Before(u.jobs[entry(w)].until) })
 }
 
-// behind returns the snapshot with the jobs that back selects moved behind all other jobs that are not held.
+// behind returns the snapshot with the jobs for which back returns true moved behind all other jobs.
 func behind(snapshot Snapshot, back func(slurm.Waiting) bool) Snapshot {
 	if slices.ContainsFunc(snapshot.Queue.Waiting, back) {
 		last := slices.DeleteFunc(slices.Clone(snapshot.Queue.Waiting), func(w slurm.Waiting) bool { return !back(w) })
@@ -52,7 +53,7 @@ func behind(snapshot Snapshot, back func(slurm.Waiting) bool) Snapshot {
 	return snapshot
 }
 
-// Record notes which jobs' slices are on offer, at the time at, on the nodes that the plan chose.
+// Record records the jobs whose slices are on offer, at the time at, on the nodes that the plan chose.
 func (u *Unstarted) Record(v *View, p offer.Plan, at time.Time) {
 	if u.jobs == nil {
 		u.jobs = map[string]shown{}

@@ -8,8 +8,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestUnstarted checks that a job is planned after all other jobs for a limited time if slurmctld does not start the
-// job although its slices have been offered for minutes.
+// TestUnstarted checks a job that slurmctld does not start although its slices have been offered for minutes. The job
+// must be planned after all other jobs for a limited time.
 func TestUnstarted(t *testing.T) {
 	shows := offering(node(t, "n1", a100(t)), "mig:7g.40gb:1")
 	stuck, other := waits(1, "7g.40gb", 1, 1), waits(2, "3g.20gb", 1, 1)

@@ -13,33 +13,33 @@ import (
 	"caelum/internal/tags"
 )
 
-// View is a snapshot, converted for package offer.
+// View is a snapshot that was converted for package offer.
 type View struct {
 	*offer.Cluster
-	// Members contains the nodes in the plan, by their index in the cluster.
+	// Members contains the nodes of the plan. The index of a node is the same as in the cluster.
 	Members   []slurm.Node
 	since     []time.Time                     // for each member, the time at which its offers last changed
-	empty     *offer.Cluster                  // a cluster with the same GPUs, all empty
+	empty     *offer.Cluster                  // the same cluster with empty GPUs
 	running   map[string][]occupant           // by node, ordered by expected end
 	paused    map[uint32]bool                 // by user id, see Snapshot
-	firstLike []int                           // for each member, the first member that has the same GPUs
-	emptyRoom map[string]map[int][]offer.Spot // by request and first member: spots for the slices on empty GPUs
-	// Jobs contains the jobs that could start if their slices were offered, in slurmctld's order. Waiting contains
-	// the record of each job. If one entry of the snapshot's Waiting represents several pending array tasks, Jobs
-	// contains one job for each of these tasks.
+	firstLike []int                           // for each member, the first member with the same GPUs
+	emptyRoom map[string]map[int][]offer.Spot // spots for the slices on empty GPUs, by request and first member
+	// Jobs contains the jobs that could start if their slices were offered, in slurmctld's order. If an entry of the
+	// queue represents several pending array tasks, Jobs contains one job for each of these tasks. Waiting contains the
+	// queue entry of each job.
 	Jobs    []*offer.Job
 	Waiting []slurm.Waiting
 }
 
-// making is the longest time from slurmctld's start of a job until its slices exist, in seconds. Destroying seven
-// instances and creating one takes 2 s on an A100. slurmd needs the remaining time before it requests the slices.
+// making is the longest time in seconds from the start of a job in slurmctld until its slices exist. Destroying seven
+// instances and creating one takes 2 s on an A100. The remaining time passes before slurmd requests the slices.
 const making = 5
 
-// overdue is the number of seconds after which a job is expected to end if its time limit has
-// already passed. slurmctld checks for such jobs every 30 s.
+// overdue is the number of seconds within which a job is expected to end if its time limit has already passed.
+// slurmctld looks for such jobs every 30 s.
 const overdue = 30
 
-// New makes a view of a snapshot. It leaves out the nodes for which without returns true. If without is nil, it
+// New converts a snapshot into a view. It excludes the nodes for which without returns true. If without is nil, New
 // includes all nodes.
 func New(snapshot Snapshot, policy place.Policy, without func(slurm.Node) bool) *View {
 	v := &View{}
@@ -80,7 +80,7 @@ func overrun(g *place.GPU, now float64) {
 	}
 }
 
-// recent computes the profile weights and the mean duration from the requests of all jobs that slurmctld still lists.
+// recent computes the profile weights and the mean duration from the requests of all jobs in slurmctld's list of jobs.
 func (v *View) recent(all []slurm.Job) {
 	jobs := slices.DeleteFunc(slices.Clone(all), func(j slurm.Job) bool { return len(j.SlicesPerNode()) == 0 })
 	slices.SortStableFunc(
@@ -94,7 +94,7 @@ func (v *View) recent(all []slurm.Job) {
 	v.Weights, v.MeanDuration = recent.Weights(), recent.MeanDuration()
 }
 
-// queue sets Jobs and Waiting in the order of the snapshot. The nodes of the snapshot are in slurmctld's order.
+// queue sets Jobs and Waiting in the order of the queue. The nodes of the snapshot are in slurmctld's order.
 func (v *View) queue(snapshot Snapshot) {
 	slots := 0
 	for _, n := range v.Members {
@@ -121,7 +121,7 @@ func (v *View) queue(snapshot Snapshot) {
 				v.setNodesWithoutSlices(jobs[k], w, snapshot.Nodes)
 			}
 		}
-		if !v.feasible(jobs) { // jobs that can never run would block their profiles for other jobs
+		if !v.feasible(jobs) { // a job that can never run would block its profile for other jobs
 			continue
 		}
 		for _, j := range jobs {
@@ -145,7 +145,7 @@ func (v *View) queue(snapshot Snapshot) {
 // Plan makes the plan for the view.
 func (v *View) Plan() offer.Plan { return offer.Make(v.Cluster, v.Jobs, false) }
 
-// Member returns a node's index among the members, or -1 if the node is not a member.
+// Member returns the index of the node with this name among the members, or -1 if the node is not a member.
 func (v *View) Member(name string) int {
 	return slices.IndexFunc(v.Members, func(n slurm.Node) bool { return n.Name == name })
 }

@@ -32,8 +32,8 @@ func TestOneNodeServes(t *testing.T) {
 	}
 }
 
-// TestHeldInTurn checks that a plan places one held job of each user, and that the user's other
-// held jobs do not block slices for other jobs.
+// TestHeldInTurn checks that a plan places one held job of each user, and that the user's other held jobs do not block
+// slices for other jobs.
 func TestHeldInTurn(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t)), node(t, "n3", a100(t))}
 	held := func(id, uid uint32, on string) slurm.Waiting {
@@ -63,7 +63,7 @@ func TestHeldInTurn(t *testing.T) {
 			t.Errorf("%s: served %v, want %v", c.what, served, c.served)
 		}
 	}
-	// There is no room for the first job, so the second job is placed.
+	// There is no room for the first job, so the plan places the second job.
 	nodes[0] = node(t, "n1", a100(t, "1g.5gb@0"))
 	v := New(snapshotOf(nodes, held(1, 1000, "n1"), held(2, 1000, "n2")), place.QLA{}, nil)
 	if p := v.Plan(); p.Spots[0] != nil || p.Spots[1] == nil {
@@ -71,8 +71,8 @@ func TestHeldInTurn(t *testing.T) {
 	}
 }
 
-// TestHeadHasItsRoom checks that the plan reserves the spots that become free first for the first job that has to wait,
-// on one node only. Jobs that end in time may use these spots.
+// TestHeadHasItsRoom checks that the plan reserves the earliest available spots for the first job that must wait, on
+// one node only. Jobs that end before the reservation begins may use these spots.
 func TestHeadHasItsRoom(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t, "4g.20gb@0")), node(t, "n2", a100(t, "4g.20gb@0"))}
 	short := waits(3, "3g.20gb", 1, 1)
@@ -106,7 +106,7 @@ func TestHeadHasItsRoom(t *testing.T) {
 	}
 }
 
-// TestOverrun checks that a slice whose expected end has passed is expected to end soon.
+// TestOverrun checks that a slice whose expected end has passed is treated as ending soon.
 func TestOverrun(t *testing.T) {
 	g := a100(t, "7g.40gb@0")
 	for i := range g.Busy.Indices() {
@@ -118,8 +118,8 @@ func TestOverrun(t *testing.T) {
 	}
 }
 
-// TestArray checks that the array tasks of one queue entry count as separate jobs, up to the number that the cluster
-// can hold.
+// TestArray checks that the plan treats the array tasks of one queue entry as separate jobs, up to the number of tasks
+// that fit in the cluster.
 func TestArray(t *testing.T) {
 	w := waits(1, "1g.5gb", 1, 1)
 	w.Elements = 5

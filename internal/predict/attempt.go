@@ -10,27 +10,27 @@ import (
 
 const (
 	// nearlyFull is a share of the memory in the name of a profile. A failed run that used at least this share is
-	// treated as killed for lack of memory. The value is well below 1 because samples do not show the allocation
-	// that fails, and because instances have only 89 to 99% of the memory in their names (models.txt of
-	// internal/mig).
+	// assumed to have been killed for lack of memory. The value is well below 1 for two reasons: samples do not include
+	// the allocation that failed, and the real memory of an instance is only 89 to 99% of the memory in the profile's
+	// name (models.txt of internal/mig).
 	nearlyFull = 0.75
-	// usable is the share of the memory in a profile's name that most instances really have.
+	// usable is the share of the memory in a profile's name that is really available on most instances.
 	usable = 0.95
-	// steady is the share of its peak that the median memory of a run must reach. Such a run had reached its peak long
-	// before it ended.
+	// steady is the minimum ratio of a run's median memory to its peak for which the run is assumed to have reached its
+	// peak long before the end.
 	steady = 0.9
-	// asFar is a share of the lowest peak of complete runs. A run that reached this share is
+	// asFar is a share of the lowest peak of all complete runs. A failed run whose peak is at least this share is
 	// assumed to have progressed as far as the complete runs.
 	asFar = 0.5
-	// sameLimit is a share of the longest run that reached the time limit. A run that lasts at
-	// least this share is assumed to have reached the time limit too.
+	// sameLimit is a share of the duration of the longest run that reached its time limit. A later run that ended at
+	// its time limit is complete if it lasted at least this share.
 	sameLimit = 0.9
 )
 
-// attempt is a run of a job, with the largest values of all its nodes.
+// attempt is a run of a job. For a job on several nodes, each value is the largest of all nodes.
 type attempt struct {
 	Run
-	complete bool // the run shows how much memory is sufficient
+	complete bool // the run shows how much memory is sufficient for the job
 	short    bool // the run was killed for lack of memory
 	doubtful bool // the run failed, perhaps for lack of memory
 }
@@ -38,10 +38,10 @@ type attempt struct {
 // attempts returns, oldest first, the runs that were sampled and those that failed before the first sample.
 func attempts(runs []Run) []attempt {
 	all := together(runs)
-	cut := 0.0              // the longest run so far that reached its time limit, in seconds
-	least := math.Inf(1)    // the smallest slice on which a run was complete, in MiB
+	cut := 0.0              // the duration in seconds of the longest earlier run that reached its time limit
+	least := math.Inf(1)    // the memory of the smallest slice on which a run was complete, in MiB
 	usual := math.Inf(1)    // the lowest peak of a complete run, in MiB
-	complete, inRow := 0, 0 // the number of complete runs, and the number of failed runs since the last of them
+	complete, inRow := 0, 0 // the number of complete runs, and the number of failed runs after the latest complete run
 	for k := range all {
 		a := &all[k]
 		switch state, _, _ := strings.Cut(a.State, " "); state { // e.g. "CANCELLED by 1001"
@@ -70,17 +70,16 @@ func attempts(runs []Run) []attempt {
 	return all
 }
 
-// These are the exit statuses of a shell that could not run the command; see sh(1).
+// The shell ends with these exit statuses if it cannot run the command; see sh(1).
 const notExecutable, notFound = 126, 127
 
-// OutOfMemory reports whether a run was probably killed for lack of GPU memory. A job that ends
-// with an out-of-memory error of CUDA gets the state FAILED. Slurm's state OUT_OF_MEMORY concerns
-// the memory of the host.
+// OutOfMemory reports whether a run was probably killed for lack of GPU memory. Slurm gives a job that ends with an
+// out-of-memory error of CUDA the state FAILED. Slurm's state OUT_OF_MEMORY refers to the memory of the host.
 func (r Run) OutOfMemory() bool {
 	return r.State == "FAILED" && r.promised() > 0 && r.PeakMiB >= nearlyFull*r.promised()
 }
 
-// since returns the n-th last complete attempt and all later attempts.
+// since returns the n-th complete attempt, counted from the end, and all later attempts.
 func since(all []attempt, n int) []attempt {
 	first := len(all)
 	for first > 0 && n > 0 {
@@ -91,8 +90,8 @@ func since(all []attempt, n int) []attempt {
 	return all[first:]
 }
 
-// proved reports whether a run was certainly killed for lack of memory. This is the case if the
-// next complete run used more memory than the slice of the killed run had.
+// proved reports whether a run was certainly killed for lack of memory. This is certain if the next complete run used
+// more memory than the slice of the killed run had.
 func proved(all []attempt) bool {
 	less := 0.0
 	for _, a := range all {
@@ -108,7 +107,7 @@ func proved(all []attempt) bool {
 	return false
 }
 
-// together merges the records of a job's run on several nodes into one attempt, with the largest values of all nodes.
+// together merges the records of one run on several nodes into one attempt. Each value is the largest of all nodes.
 func together(runs []Run) (all []attempt) {
 	type id struct {
 		job     uint32

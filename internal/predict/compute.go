@@ -7,22 +7,22 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// enough is the minimum number of runs on slices of one size. If there are fewer runs, their run
-// times are not compared with those on slices of another size.
+// enough is the minimum number of runs on slices of one size. With fewer runs, the run times on this size are not
+// compared with the run times on other sizes.
 const enough = 3
 
-// takes returns the run time on a number of compute slices, relative to the run time on one slice. The part of the time
-// during which one slice is busy is divided by the number of slices. The other part stays the same (Amdahl's law). The
-// model assumes that a script can use larger slices, so the model tends to recommend larger slices than necessary. A
-// script that keeps all of a small slice busy is not necessarily twice as fast on two.
+// takes returns the run time on a number of compute slices, relative to the run time on one slice. Only the part of the
+// time during which one slice is busy is divided by the number of slices (Amdahl's law). The model assumes that a
+// script that keeps a small slice busy can also keep a larger slice busy. This is not true for every script, so the
+// model tends to recommend larger slices than necessary.
 func takes(busy, slices float64) float64 { return 1 - busy + busy/slices }
 
-// busyOn returns the share of its run time for which a script would keep one compute slice busy. util is the share for
-// which the script kept the given number of slices busy.
+// busyOn returns the share of its run time for which a script would keep one compute slice busy. util is the share of
+// the run time for which the script kept the given number of slices busy.
 func busyOn(util, slices float64) float64 { return util * slices / (1 - util + util*slices) }
 
-// busy returns Need.Busy. It uses run times on slices of several sizes, or otherwise utilisation. It returns -1 if both
-// are unknown.
+// busy returns the value of Need.Busy. It compares run times on slices of several sizes, or uses utilisation if that
+// comparison is impossible. It returns -1 if both are unknown.
 func busy(runs []attempt) float64 {
 	if b, ok := busyByTimes(runs); ok {
 		return b
@@ -39,8 +39,8 @@ func busy(runs []attempt) float64 {
 	return median(all)
 }
 
-// busyByTimes fits a line through the median run times on the GPU model of the last run, as a function of the inverse
-// of the compute slices.
+// busyByTimes returns the share that best explains the median run times on slices of different sizes. It considers only
+// runs on the GPU model of the last run, and fits a line through the medians as a function of 1/slices.
 func busyByTimes(runs []attempt) (float64, bool) {
 	seconds := map[float64][]float64{}
 	for _, r := range runs {
@@ -62,8 +62,8 @@ func busyByTimes(runs []attempt) (float64, bool) {
 	return shared / (rest + shared), true
 }
 
-// limit returns the run time in seconds of the last run that reached its time limit, if other runs completed. It
-// returns 0 if there is no such run or no run completed.
+// limit returns the run time in seconds of the last run that reached its time limit. It returns 0 if no run reached its
+// time limit or no run completed.
 func limit(runs []attempt) (seconds float64) {
 	done := false
 	for _, r := range runs {
@@ -80,9 +80,9 @@ func limit(runs []attempt) (seconds float64) {
 	return seconds
 }
 
-// fast reports whether this number of compute slices of a GPU model is sufficient. The whole GPU is always enough,
-// because there are no more slices. A time limit that would be too short even on the whole GPU was a mistake or a
-// test, and is ignored.
+// fast reports whether this number of compute slices of a GPU model is sufficient. The whole GPU is always sufficient,
+// because no profile has more slices. A time limit that would be too short even on the whole GPU is ignored, because it
+// was probably a mistake or a test.
 func (n Need) fast(compute, all int) bool {
 	if compute >= all || n.Busy < 0 {
 		return true

@@ -7,19 +7,19 @@
 //	Key, Fingerprint  which runs count as runs of the same job or script
 //	Predict, Need     the need of a job, and the profile that satisfies it
 //	PredictShared     the same, from the runs of other users
-//	Ends              how long running jobs are expected to run
-//	Partitions        the profile for a machine-learning model, from its measurements
+//	Ends              the expected duration of running jobs
+//	Partitions        the best profiles for a machine-learning model, from its measurements
 //
 // Files:
 //
-//	attempt.go    which runs are complete or killed for memory: shares nearlyFull, usable, steady, asFar, sameLimit
+//	attempt.go    which runs were complete or were killed for lack of memory; the thresholds for both
 //	compute.go    compute slices: Amdahl's law, busy share from run times or utilisation, max_slowdown, time limits
-//	ends.go       Ends: expected duration of a running job from ended jobs (the last 4096, from 32 on)
+//	ends.go       Ends: the expected duration of a running job, learned from up to 4096 ended jobs (at least 32)
 //	key.go        job key and script fingerprint; the number of hashed bytes of name (256) and script (4096)
-//	need.go       Predict, Need; Levels; settings of a site (margin 5%, 3 users, Window 5 runs, Quantile 0.15); On
+//	need.go       Predict, Need; Levels; the settings of a site and their defaults; Need.On, which selects a profile
 //	partition.go  Partitions: the best profiles for a model with measured batch sizes, for `caelum profile-job`
-//	peak.go       memory: the peak that counts, the margin on it, runs with too little memory; the sentence Why
-//	run.go        Run; the text of its summary, caelum:run=..., in an accounting record: format and reader
-//	runtime.go    expected run time and its quantiles: timeWindow 20 runs, priorSigma 0.2
-//	shared.go     the prediction from other users' runs: each user counts once, the upper median decides
+//	peak.go       memory: the peak of the runs, the margin, runs with too little memory; Need.Why, which explains both
+//	run.go        Run; the text of its summary in an accounting record (caelum:run=...): format and reader
+//	runtime.go    expected run time and its quantiles, from up to 20 complete runs
+//	shared.go     the prediction from other users' runs: each user has the same weight, and the upper median is used
 package predict

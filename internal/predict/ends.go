@@ -6,22 +6,22 @@ import (
 )
 
 // Ends learns the ratio of the run times of jobs to their stated durations. A stated duration is a time limit or a
-// prediction. Users' limits are several times too long, and a job that has already run longer than most other jobs is
-// likely to continue. The expected duration of a running job is therefore a mean over past jobs that ran at least as
-// long, where run times are ratios to the stated duration. The zero value has recorded no jobs and expects the stated
-// duration.
+// prediction. Users' time limits are several times too long, and a job that has already run longer than most other jobs
+// will probably run much longer still. The expected duration of a running job is therefore the mean duration of the
+// past jobs that ran at least as long, where all durations are relative to the stated duration. The zero value has
+// recorded no jobs, and expects each job to run for its stated duration.
 type Ends struct {
-	ratios    []float64 // ran / stated of the last finished jobs, as a ring buffer
+	ratios    []float64 // run time / stated duration of the last finished jobs, as a ring buffer
 	next      int
 	finished  int
-	updated   int // the value of finished when the quantiles were computed
+	updated   int // the value of finished when the quantiles were last computed
 	quantiles []float64
 	means     []float64 // for each quantile, the mean of this quantile and all higher ones
 }
 
 const (
 	endsKept      = 4096 // the number of finished jobs that are stored
-	endsFew       = 32   // until this number of jobs has finished, the stated duration is expected
+	endsFew       = 32   // below this number of finished jobs, the expected duration is the stated duration
 	endsQuantiles = 64
 )
 
@@ -42,7 +42,7 @@ func (e *Ends) Finished(stated, ran float64) {
 	}
 }
 
-// learn computes the quantiles, at (k + 1/2) / 64.
+// learn computes the quantiles (k + 1/2) / 64.
 func (e *Ends) learn() {
 	e.updated = e.finished
 	sorted := slices.Sorted(slices.Values(e.ratios))
@@ -55,13 +55,13 @@ func (e *Ends) learn() {
 	}
 }
 
-// Version returns a number that changes whenever expectations may have changed.
+// Version returns a number that changes whenever the results of Expect may have changed.
 func (e *Ends) Version() int { return e.updated }
 
 // Expect returns the expected total duration of a job that has run for ran seconds. stated is the job's stated
-// duration, or +Inf if there is none. Expect also returns the run time in seconds until which the result is valid,
-// provided that the job does not end earlier and no other job is recorded. A job that has run longer than all recorded
-// jobs is expected to run for another quarter of its run time so far.
+// duration, or +Inf if the job has none. A job that has run longer than all recorded jobs is expected to run for
+// another quarter of its run time so far. until is the run time in seconds up to which the result remains valid, as
+// long as no other job is recorded.
 func (e *Ends) Expect(stated, ran float64) (total, until float64) {
 	if math.IsInf(stated, 1) {
 		return stated, stated

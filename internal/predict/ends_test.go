@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestEndsStated checks that the expected duration is the stated duration until enough jobs have ended, and also later
-// if stated durations are exact.
+// TestEndsStated checks that the expected duration is the stated duration until enough jobs have ended. If the stated
+// durations were exact, it remains the stated duration afterwards.
 func TestEndsStated(t *testing.T) {
 	var e Ends
 	if total, until := e.Expect(100, 0); total != 100 || until != 100 {
@@ -20,7 +20,7 @@ func TestEndsStated(t *testing.T) {
 	}
 	for range 40 {
 		e.Finished(100, 100)
-		e.Finished(0, 100) // no stated duration
+		e.Finished(0, 100) // without a stated duration
 		e.Finished(math.Inf(1), 100)
 	}
 	if total, until := e.Expect(50, 0); total != 50 || until != 50 {
@@ -39,8 +39,8 @@ func TestEndsUnknown(t *testing.T) {
 	}
 }
 
-// TestEndsLearned checks the expected duration with limits that are 1 to 6 times too long. The
-// ratio is 1/x with a uniform x, and its mean is ln(6)/5.
+// TestEndsLearned checks the expected duration if time limits are x times too long, where x is uniform between 1 and 6.
+// The ratio of run time to limit is then 1/x, and its mean is ln(6)/5.
 func TestEndsLearned(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	var e Ends
@@ -62,9 +62,9 @@ func TestEndsLearned(t *testing.T) {
 	}
 }
 
-// TestEndsAgainstDefinition checks that the expected duration is the mean of the quantiles beyond
-// the run time so far, that the result does not change until the time that Expect returns, and that
-// the expected end is never in the past.
+// TestEndsAgainstDefinition compares the expected duration with the mean of all quantiles above the run time so far. It
+// also checks that the result does not change before the time that Expect returns, and that the expected end is never
+// in the past.
 func TestEndsAgainstDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var e Ends
@@ -103,7 +103,7 @@ func TestEndsForget(t *testing.T) {
 		e.Finished(100, 10)
 	}
 	before := e.Version()
-	for range endsKept + endsQuantiles { // learned every 64
+	for range endsKept + endsQuantiles { // the quantiles are computed again after every 64 jobs
 		e.Finished(100, 90)
 	}
 	if total, _ := e.Expect(100, 0); math.Abs(total-90) > 1e-9 || e.Version() == before {

@@ -6,29 +6,29 @@ import (
 	"strings"
 )
 
-// KeyInput is the input of a job's key. It contains only the properties that make two submissions runs of the same
-// kind. The slice and the GPU model are left out, because the needs of a job do not depend on them.
+// KeyInput contains the properties of a job from which its key is computed. Two submissions with equal properties are
+// runs of the same job. The slice and the GPU model are not included, because the needs of a job do not depend on them.
 type KeyInput struct {
 	UID     uint32
-	Account string // the account of the request, otherwise the user's default account
+	Account string // the account in the request, or else the user's default account
 	JobName string
 	Script  string // empty for srun and salloc
 
 	GPUs        int // GPU slots on each node
 	Nodes       int // at least 1
-	Tasks       int // 0: not given
-	CPUsPerTask int // 0: not given
+	Tasks       int // 0 if not requested
+	CPUsPerTask int // 0 if not requested
 }
 
-// KEY.md of contrib/job_submit limits the hashed bytes of each field to these numbers.
+// These constants limit the number of bytes of each field that are hashed (KEY.md in contrib/job_submit).
 const (
 	keyNameBytes   = 256
 	keyScriptBytes = 4096
 )
 
-// Key returns the job's key, 16 hexadecimal digits. contrib/job_submit/KEY.md specifies every byte
-// of its input. contrib/job_submit.lua computes the same key in slurmctld. The tests of both
-// implementations use the same vectors.
+// Key returns the job's key, which consists of 16 hexadecimal digits. contrib/job_submit/KEY.md specifies every byte of
+// the hash input. contrib/job_submit.lua computes the same key in slurmctld, and the tests of both implementations use
+// the same vectors.
 func Key(in KeyInput) string {
 	var m message
 	m.text("caelum-key-1", keyNameBytes)
@@ -41,7 +41,7 @@ func Key(in KeyInput) string {
 }
 
 // Fingerprint returns the script fingerprint: 16 hexadecimal digits that depend on the script and the size of the job,
-// but not on its user, account, name and CPUs. The fingerprint is empty for a job without a script. KEY.md specifies
+// but not on its user, account, name and CPUs. It returns an empty string for a job without a script. KEY.md specifies
 // both the key and the fingerprint.
 func Fingerprint(in KeyInput) string {
 	if in.Script == "" {
@@ -54,7 +54,7 @@ func Fingerprint(in KeyInput) string {
 	return m.hash()
 }
 
-// message is the input of a hash, in netstrings.
+// message is the input of a hash. Each field is encoded as a netstring (length, colon, bytes, comma).
 type message struct{ strings.Builder }
 
 func (m *message) text(s string, most int) {
@@ -69,7 +69,7 @@ func (m *message) numbers(all ...int) {
 }
 
 func (m *message) hash() string {
-	// Lua 5.1 has only doubles. With bases below 2^20 every product stays below 2^53 and is therefore exact.
+	// Lua 5.1 has only double-precision numbers. The bases are below 2^20, so every product is below 2^53 and exact.
 	const prime, base1, base2 = 4294967291, 1000003, 786433
 	var h1, h2 uint64
 	for _, c := range []byte(m.String()) {
@@ -79,8 +79,8 @@ func (m *message) hash() string {
 	return fmt.Sprintf("%08x%08x", h1, h2)
 }
 
-// lowerASCII equals string.lower of Lua in the C locale, in which slurmctld runs. strings.ToLower would also change
-// letters outside ASCII.
+// lowerASCII is equivalent to Lua's string.lower in the C locale, in which slurmctld runs. strings.ToLower would also
+// change letters outside ASCII.
 func lowerASCII(s string) string {
 	b := []byte(s)
 	for i, c := range b {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestKeyVectors uses the same vectors as contrib/job_submit/test.lua, which tests job_submit.lua.
+// TestKeyVectors checks the vectors with which contrib/job_submit/test.lua tests job_submit.lua.
 func TestKeyVectors(t *testing.T) {
 	f, err := os.Open("testdata/keys.txt")
 	if err != nil {
@@ -44,7 +44,7 @@ func TestKeyVectors(t *testing.T) {
 	}
 }
 
-// TestKeyFields checks that every field changes the key, and that bytes beyond the limits do not.
+// TestKeyFields checks that the key depends on every field, but not on bytes beyond the length limits.
 func TestKeyFields(t *testing.T) {
 	base := KeyInput{UID: 1001, Account: "phys", JobName: "train", Script: "#!/bin/sh\n", GPUs: 1, Nodes: 1}
 	change := map[string]func(*KeyInput){
@@ -82,8 +82,8 @@ func TestKeyFields(t *testing.T) {
 	}
 }
 
-// TestFingerprintFields checks that the script and the size of a job change its script fingerprint, and that the other
-// fields do not.
+// TestFingerprintFields checks that the script fingerprint depends on the script and the size of the job, and on no
+// other field.
 func TestFingerprintFields(t *testing.T) {
 	base := KeyInput{UID: 1001, Account: "phys", JobName: "train", Script: "#!/bin/sh\n", GPUs: 1, Nodes: 1}
 	same, other := base, []KeyInput{base, base, base, base}
@@ -114,8 +114,8 @@ func number(t *testing.T, word string) int {
 	return n
 }
 
-// text decodes a word of the vectors. "-" means empty, %XX is a byte, and "*n" at the end repeats
-// the word n times.
+// text decodes a word of the vectors. "-" is the empty text, %XX is a byte, and a word that ends with *n is repeated n
+// times.
 func text(t *testing.T, word string) string {
 	if word == "-" {
 		return ""

@@ -6,40 +6,39 @@ import (
 	"caelum/internal/mig"
 )
 
-// Level identifies the runs on which a prediction is based.
+// Level identifies the set of runs on which a prediction is based.
 type Level string
 
 const (
-	Unknown Level = ""     // there are no runs, so the site's default applies
+	Unknown Level = ""     // no runs exist, so the site's default applies
 	ByKey   Level = "key"  // runs with the same key
 	ByUser  Level = "user" // runs of the same script by the same user, with another job name or account
 	BySite  Level = "site" // runs of the same script by all users
 )
 
-// Levels lists the levels at which a job can have runs, from the most specific to the most general.
-// A prediction falls back from each level to the next.
+// Levels lists the levels at which a job can have runs, from the most specific to the most general. If a level has no
+// suitable runs, the prediction uses the next level.
 var Levels = []Level{ByKey, ByUser, BySite}
 
-// Site has the settings of a site.
+// Site contains the settings of a site.
 type Site struct {
-	// Margin is the safety margin on the highest peak when only one run is known, as a share of the peak. It is also
-	// the largest possible margin.
+	// Margin is the safety margin on the peak if only one run is known, as a share of the peak. It is also the upper
+	// bound of the margin if more runs are known.
 	Margin float64
-	// Share means that predictions for a user without runs of a script use other users' runs of
-	// this script.
+	// Share enables predictions from other users' runs of the same script. They apply to users who have not run the
+	// script themselves.
 	Share bool
-	// Users is the minimum number of users with a complete run of a script. With fewer users,
-	// the runs are not used for other users. 0 means 3.
+	// Users is the minimum number of users with a complete run of a script. If fewer users have one, their runs are not
+	// used for other users. 0 means 3.
 	Users int
 	// MaxSlowdown is the longest acceptable run time of a job, as a multiple of its run time on
 	// the whole GPU. 0 means that there is no limit, so that only the memory determines the
 	// profile.
 	MaxSlowdown float64
 
-	// Window is the number of complete runs that a prediction uses. If a run was certainly
-	// killed for lack of memory, the prediction uses twice as many. Quantile selects the margin
-	// among the changes between these runs. The value 0 means 5 for Window and 0.15 for
-	// Quantile.
+	// Window is the number of complete runs that a prediction uses. The prediction uses twice as many if a run was
+	// certainly killed for lack of memory. Quantile selects the margin among the changes of the peak between these
+	// runs. 0 means 5 for Window and 0.15 for Quantile.
 	Window   int
 	Quantile float64
 }
@@ -59,27 +58,27 @@ type History struct {
 // Need is the predicted need of a job.
 type Need struct {
 	Level Level
-	Runs  int // the number of complete runs on which it is based
-	// PeakMiB is the memory that the job needs on each slice, including the margin. HighestMiB is that memory without
-	// the margin.
+	Runs  int // the number of complete runs on which the need is based
+	// PeakMiB is the memory that the job needs on each slice, including the margin. HighestMiB is the same memory
+	// without the margin.
 	PeakMiB, HighestMiB float64
-	// Seconds is the expected run time on a slice with Compute compute slices. Low and High are its 10% and 90%
-	// quantiles. 0: unknown.
+	// Seconds is the expected run time on a slice with Compute compute slices, and 0 if unknown. Low and High are the
+	// 10% and 90% quantiles of the run time.
 	Seconds, Low, High float64
 	Compute            int
 	// Busy is the share of the job's run time on one compute slice for which the job would keep that slice busy, from 0
 	// to 1. It is -1 if unknown.
 	Busy float64
-	// MaxSlowdown is the site's MaxSlowdown. Limit is a time limit in seconds that other runs of the job reached, or 0
-	// if there is none. A caller that knows the job's own limit replaces this value.
+	// MaxSlowdown is the site's MaxSlowdown. Limit is a time limit in seconds that an earlier run of the job reached,
+	// or 0. The caller replaces it with the job's own time limit if that is known.
 	MaxSlowdown, Limit float64
 	// Why is one sentence that explains PeakMiB.
 	Why string
 }
 
-// Predict returns the need of a job according to its history. It returns false if no run was complete. The sufficient
-// amount of memory is then unknown, and the site's default applies. PeakMiB still contains the memory that was in use
-// or was not enough, for [Need.AtLeast].
+// Predict returns the need of a job according to its history. It returns false if no run was complete. The caller then
+// uses the site's default, because the sufficient amount of memory is unknown. Even then, PeakMiB is a lower bound for
+// [Need.AtLeast]: the memory that a run used or that was insufficient.
 func Predict(h History, site Site) (Need, bool) {
 	all := attempts(h.Runs)
 	window := site.window()
@@ -93,9 +92,10 @@ func Predict(h History, site Site) (Need, bool) {
 	return n, n.Runs > 0
 }
 
-// On returns the smallest profile of a GPU model that satisfies the need, among those with a placement in the set of.
-// It returns false if there is no such profile. If no profile of the GPU model has enough memory for the need with
-// the margin, On accepts the profile with the most memory if it has at least HighestMiB.
+// On returns the smallest profile of a GPU model that satisfies the need. It considers only profiles with a placement
+// in the given layout, and returns false if none of them is sufficient. If no profile of the GPU model has enough
+// memory for the need including the margin, the profile with the most memory is sufficient if it has at least
+// HighestMiB.
 func (n Need) On(b *mig.Model, of mig.Layout) (string, bool) {
 	most := 0.0
 	for k := range b.Profiles {
@@ -118,8 +118,8 @@ func (n Need) On(b *mig.Model, of mig.Layout) (string, bool) {
 	return best.Name, true
 }
 
-// AtLeast returns the given profile of a GPU model, or the result of On if that result has more memory. AtLeast is for
-// a job without complete runs.
+// AtLeast returns the result of On if that profile has more memory than the given profile, and otherwise the given
+// profile. It is used for jobs without complete runs.
 func (n Need) AtLeast(b *mig.Model, of mig.Layout, profile string) string {
 	more, ok := n.On(b, of)
 	if !ok {

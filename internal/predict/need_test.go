@@ -13,8 +13,8 @@ import (
 	"caelum/internal/mig"
 )
 
-// TestNeed runs the files in testdata/need. They contain histories, with one run per line, and the
-// resulting needs and profiles on several GPU models.
+// TestNeed runs the files in testdata/need. Each test case contains a history with one run per line. The output is the
+// resulting need, and its profile on several GPU models.
 func TestNeed(t *testing.T) {
 	datadriven.Walk(t, "testdata/need", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -66,7 +66,7 @@ func TestNeed(t *testing.T) {
 	})
 }
 
-// past reads one run per line: profile, state, peak, and other values.
+// past parses one run per line. A line contains the profile, the state, the peak and other values.
 func past(t *testing.T, lines string) (runs []Run) {
 	for k, line := range strings.Split(strings.TrimSpace(lines), "\n") {
 		w := strings.Fields(line)
@@ -157,9 +157,9 @@ func drawRun(t *rapid.T) Run {
 	return r
 }
 
-// TestNeedBounds checks bounds of the need for any history. The memory is at least the peak of the last complete run.
-// It is at most the highest peak, or the largest slice that was too small, with the margin. The run times are in the
-// order low, middle, high. A limit on the slowdown never leads to fewer compute slices.
+// TestNeedBounds checks the following bounds for random histories. The memory is at least the peak of the last complete
+// run. It is at most the highest peak or the largest insufficient slice, plus the margin. Low is at most Seconds, and
+// Seconds is at most High. A limit on the slowdown never leads to fewer compute slices.
 func TestNeedBounds(t *testing.T) {
 	model, all := plain(t, "A100-40GB")
 	rapid.Check(t, func(t *rapid.T) {
@@ -202,7 +202,7 @@ func compute(t *rapid.T, b *mig.Model, name string) int {
 	return b.Profiles[k].Compute
 }
 
-// TestIncompleteOnlyRaises checks that a run that was not complete never makes the need smaller.
+// TestIncompleteOnlyRaises checks that an additional incomplete run never reduces the need.
 func TestIncompleteOnlyRaises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		runs := rapid.SliceOfN(rapid.Custom(drawRun), 1, 12).Draw(t, "runs")
@@ -223,8 +223,7 @@ func TestIncompleteOnlyRaises(t *testing.T) {
 	})
 }
 
-// TestKilledGetsMore checks on every GPU model that a job that was killed for lack of memory gets a
-// larger slice.
+// TestKilledGetsMore checks on every GPU model that a job gets a larger slice after it was killed for lack of memory.
 func TestKilledGetsMore(t *testing.T) {
 	for _, b := range mig.Models() {
 		model, all := plain(t, b.Name)
@@ -248,8 +247,8 @@ func TestKilledGetsMore(t *testing.T) {
 	}
 }
 
-// TestScatter checks the margin. It is large after one run, later it is half of the changes between
-// runs, and it never exceeds the site's margin.
+// TestScatter checks the margin. It is large after one run, and half of the changes between runs later. It never
+// exceeds the site's margin.
 func TestScatter(t *testing.T) {
 	site := Site{Margin: 0.1, Quantile: 0.5}
 	for _, c := range []struct {

@@ -11,26 +11,27 @@ import (
 type Measured struct {
 	Batch      int
 	Profile    string
-	Latency    float64 // seconds of a step
+	Latency    float64 // duration of a training step in seconds
 	Throughput float64 // samples per second
-	MiB        float64 // memory in use; 0 if unknown, although the model has run
+	MiB        float64 // memory in use; 0 if it is unknown although the model could run
 }
 
-// Goal is the goal of a choice. Lambda, from 0 to 1, is the weight of latency against throughput. A step plus Margin
-// must fit within Deadline, in seconds. 0 means no deadline.
+// Goal describes the purpose of a choice. Lambda, from 0 to 1, is the weight of latency against throughput. A step plus
+// Margin must not take longer than Deadline. Both are in seconds, and a Deadline of 0 means that there is no deadline.
 type Goal struct{ Lambda, Deadline, Margin float64 }
 
-// Partition is a choice. Worth is its value, the F of the DynaP method. A higher value is better.
+// Partition is a profile and a batch size. Worth is their value, F in the DynaP method. A higher value is better.
 type Partition struct {
 	Measured
 	Worth float64
 }
 
-// Partitions returns the choices of a profile for a model with these measurements, best first (the batch-aware choice
-// of DynaP). If batch is 0, Partitions also chooses the batch size. On each profile, choices are compared with the
-// largest batch that fits, the base. The value of a choice is lambda times the share by which its step is shorter than
-// that of the base, plus (1 - lambda) times the share by which its throughput is higher. Measurements that do not fit
-// or that miss the deadline are left out. Among equal choices, the smallest profile comes first.
+// Partitions returns the possible partitions for a model with these measurements, best first (the batch-aware choice of
+// DynaP). If batch is 0, Partitions considers all batch sizes, and otherwise only this size. Each partition is compared
+// with the base of its profile, which is the partition with the largest batch that fits. Its value is the sum of two
+// terms: Lambda times the share by which its step is shorter than that of the base, and (1 - Lambda) times the share by
+// which its throughput is higher. Measurements that do not fit or miss the deadline are left out. Among partitions of
+// equal value, the smallest profile comes first.
 func Partitions(b *mig.Model, all []Measured, batch int, g Goal) []Partition {
 	base := map[string]Measured{}
 	for _, m := range all {
@@ -54,8 +55,7 @@ func Partitions(b *mig.Model, all []Measured, batch int, g Goal) []Partition {
 	return choices
 }
 
-// fits reports whether the measurement is possible on this GPU model, which means that the profile
-// exists and has enough memory.
+// fits reports whether the GPU model has the measurement's profile and the profile has enough memory.
 func (m Measured) fits(b *mig.Model) bool {
 	p := profile(b, m.Profile)
 	return p != nil && m.MiB <= p.Memory() && m.Batch > 0 && m.Latency > 0 && m.Throughput > 0

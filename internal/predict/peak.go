@@ -7,13 +7,13 @@ import (
 	"slices"
 )
 
-// memory sets the memory need, which is the larger of two peaks plus a margin. One is the peak of the last complete
-// run, the other the second highest peak in the window. The need is never less than the memory that later incomplete
-// runs used, and always more than the slice of a run that was killed for lack of memory. A single high peak may be
-// accidental, and is ignored after the next complete run. A peak that occurred twice is considered as long as it is in
-// the window.
+// memory computes the memory need, which is the larger of two peaks plus a margin. One is the peak of the last complete
+// run, and the other is the second highest peak in the window. The need is at least the memory that later incomplete
+// runs used, and it exceeds the slice of every run that was killed for lack of memory. A single high peak may be
+// accidental, so it is ignored once another complete run follows. A peak that occurred twice is used while it remains
+// in the window.
 func (n *Need) memory(runs []attempt, site Site) {
-	var peaks []float64 // of complete runs
+	var peaks []float64 // the peaks of complete runs
 	open := 0.0         // the highest peak after the last complete run
 	for _, r := range runs {
 		if open = max(open, r.PeakMiB); r.complete {
@@ -52,9 +52,9 @@ func second(of []float64) float64 {
 	return sorted[len(sorted)-2]
 }
 
-// scatter returns the margin, as a share of the peak. The margin is half of the change of the peak from one run to the
-// next, at the site's quantile of all changes. It never exceeds the site's margin. Two changes as large as the site's
-// margin are assumed in addition, so that the margin is large after few runs.
+// scatter returns the margin as a share of the peak. The margin is half of the change of the peak between consecutive
+// runs, at the site's quantile of all changes, and at most the site's margin. Two additional changes as large as the
+// site's margin are assumed, so that the margin is large after few runs.
 func scatter(peaks []float64, site Site) float64 {
 	half := []float64{site.Margin, site.Margin}
 	for k := 1; k < len(peaks); k++ {
@@ -64,10 +64,10 @@ func scatter(peaks []float64, site Site) float64 {
 	return min(site.Margin, half[int(site.quantile()*float64(len(half)-1))])
 }
 
-// tooLittle returns the memory in MiB of the largest slice that was too small, according to the runs that were, or
-// may have been, killed for lack of memory. It returns 0 if there is no such run. It considers every such run since
-// the last complete run, and the second largest of the earlier such runs in the window. An earlier run that was only
-// possibly killed for lack of memory is considered only if the next complete run had a larger slice.
+// tooLittle returns the memory in MiB of the largest slice that was too small, or 0 if no slice was. The evidence is
+// the runs that were killed, or possibly killed, for lack of memory. Two groups of such runs are considered: all runs
+// after the last complete run, and the second largest slice of the earlier runs in the window. An earlier run that was
+// only possibly killed is considered only if the next complete run had a larger slice.
 func tooLittle(runs []attempt) (most float64) {
 	var short []float64
 	doubt := 0.0
@@ -75,7 +75,7 @@ func tooLittle(runs []attempt) (most float64) {
 		switch {
 		case r.complete:
 			if doubt > 0 && doubt < r.promised() {
-				short = append(short, doubt) // only once for consecutive failed runs
+				short = append(short, doubt) // once for consecutive failed runs
 			}
 			most, doubt = 0, 0
 		case r.short:
@@ -89,9 +89,9 @@ func tooLittle(runs []attempt) (most float64) {
 	return max(most, second(short))
 }
 
-// whyLarger returns the sentence for Need.Why if the need results from runs with too little memory.
+// whyLarger returns the sentence for Need.Why if runs with too little memory determine the need.
 func whyLarger(runs []attempt) string {
-	var last attempt // the last run with too little memory, after the last complete run
+	var last attempt // the last run with too little memory that followed the last complete run
 	for _, r := range runs {
 		switch {
 		case r.complete:
@@ -109,7 +109,7 @@ func whyLarger(runs []attempt) string {
 	return "runs failed on smaller slices more than once, probably for lack of memory"
 }
 
-// whyPeak returns the sentence for Need.Why if the need is a peak in MiB plus a margin, which is a share of the peak.
+// whyPeak returns the sentence for Need.Why if a peak determines the need. peak is in MiB, and margin is a share of it.
 func whyPeak(runs []attempt, complete int, peak, margin float64) string {
 	switch {
 	case len(runs) == 0:

@@ -8,35 +8,35 @@ import (
 	"strings"
 )
 
-// Run is one run of a job on one node: its slices and their usage.
+// Run is one run of a job on one node. It describes the slices of the run and their usage.
 type Run struct {
 	Job     uint32
-	Restart int // the number of the run of a requeued job, from 0
+	Restart int // how often the job had been requeued before this run
 	Node    string
 
-	// Key is the job key, and Fingerprint the script fingerprint (see contrib/job_submit/KEY.md). They are empty if
+	// Key is the job key, and Fingerprint is the script fingerprint (contrib/job_submit/KEY.md). Both are empty if
 	// unknown.
 	Key, Fingerprint    string
 	UID                 uint32
 	User, Account, Name string
 
-	Board   string // gres.conf's Type of the GPU: a100
+	Board   string // the Type of the GPU in gres.conf, e.g. a100
 	Profile string
 	Slices  int // the number of slices of this profile, at least 1
 
 	Start   int64   // the time at which the job got its slices, in Unix seconds
 	Seconds float64 // the time for which the job held its slices
 
-	// Samples is the number of samples of the slices. If Samples is 0, the usage is unknown. PeakMiB is the highest
-	// memory in use on any of the slices. MedianMiB and HighMiB are the median and the 95% quantile over time, for the
-	// slice with the highest usage.
+	// Samples is the number of usage samples of the slices. If Samples is 0, the usage is unknown. PeakMiB is the
+	// highest memory usage of any slice. MedianMiB and HighMiB are the median and the 95% quantile of the memory usage
+	// over time, for the slice with the highest usage.
 	Samples                     int
 	PeakMiB, MedianMiB, HighMiB float64
-	// Util is the mean share of the slice's compute that was busy, from 0 to 1. It is -1 if the GPU does not report
-	// utilisation.
+	// Util is the mean share of the slice's compute capacity that was busy, from 0 to 1. It is -1 if the GPU does not
+	// report utilisation.
 	Util float64
-	// Processes is the largest number of processes on one of the slices in any sample. It is 0 if there were no
-	// processes or the number is unknown.
+	// Processes is the largest number of processes that any sample found on one slice. It is 0 if the number is
+	// unknown.
 	Processes int
 
 	// State is the state of the job in Slurm, such as COMPLETED or FAILED. It is empty as long as the state is unknown.
@@ -45,10 +45,10 @@ type Run struct {
 	Exit  int
 }
 
-// tagRun is the beginning of the summary of a run in a job's accounting record.
+// tagRun is the prefix of a run's summary in a job's accounting record.
 const tagRun = "caelum:run="
 
-// errSummary is the error for a summary that cannot be read.
+// errSummary is returned for a summary that cannot be parsed.
 var errSummary = errors.New("not a summary of a run")
 
 // Summary returns the run as text without spaces for the job's accounting record:
@@ -56,9 +56,9 @@ var errSummary = errors.New("not a summary of a run")
 //	caelum:run=n1,2g.10gb,a100,at=1795339216,ran=3590s,peak=5321M,p95=5100M,median=4800M,util=37%,processes=1,
 //	samples=3590
 //
-// The summary is one line. If there are two slices, x2 follows the profile. The second run of a requeued job has
+// The summary is one line. For two slices, the profile is followed by x2. The second run of a requeued job has
 // restart=1. Unknown values are left out, and so are the fields of Run that the accounting record already contains.
-// sacctmgr converts the text to lower case (22.05.8), so upper and lower case are equivalent.
+// sacctmgr converts the text to lower case (22.05.8), so Summaries ignores case.
 func (r Run) Summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s%s,%s", tagRun, r.Node, r.Profile)
@@ -82,8 +82,8 @@ func (r Run) Summary() string {
 	return b.String()
 }
 
-// Summaries reads the summaries in a job's accounting record, which may also contain other text. Fields that are
-// missing in a summary are zero. Summaries that cannot be read are left out.
+// Summaries parses the summaries in a job's accounting record, which may also contain other text. A field that a
+// summary does not contain is zero. Summaries that cannot be parsed are left out.
 func Summaries(record string) (runs []Run) {
 	for _, word := range strings.Fields(record) {
 		if text, ok := strings.CutPrefix(word, tagRun); ok {
@@ -137,7 +137,7 @@ func parseSummary(text string) (Run, error) {
 			r.Samples, err = strconv.Atoi(value)
 		case "restart":
 			r.Restart, err = strconv.Atoi(value)
-		} // ignores fields of a later version
+		} // ignores fields of later versions
 		if err != nil {
 			return Run{}, errSummary
 		}
@@ -149,7 +149,7 @@ func parseSummary(text string) (Run, error) {
 	return r, nil
 }
 
-// measure reads a number with its unit, in upper or lower case. The number must be finite and not negative.
+// measure parses a number and its unit, regardless of case. The number must be finite and not negative.
 func measure(text, unit string) (float64, error) {
 	number, ok := strings.CutSuffix(strings.ToLower(text), strings.ToLower(unit))
 	v, err := strconv.ParseFloat(number, 64)
@@ -159,7 +159,7 @@ func measure(text, unit string) (float64, error) {
 	return v, nil
 }
 
-// WithSummary adds a run's summary to a job's accounting record. It replaces an earlier summary of the same run.
+// WithSummary adds a run's summary to a job's accounting record. An earlier summary of the same run is replaced.
 func WithSummary(record string, r Run) string {
 	words := strings.Split(record, " ")
 	words = slices.DeleteFunc(words, func(w string) bool {

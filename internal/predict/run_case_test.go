@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestSummaryInLowerCase checks that a summary in lower case, as sacctmgr 22.05.8 writes it, has the same values, and
+// TestSummaryInLowerCase checks that a summary in lower case, as sacctmgr 22.05.8 stores it, is parsed correctly, and
 // that the next summary of the same run replaces it.
 func TestSummaryInLowerCase(t *testing.T) {
 	r := Run{

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSummary checks that a summary is read back correctly from a record with other text.
+// TestSummary checks that a summary is parsed correctly from a record that also contains other text.
 func TestSummary(t *testing.T) {
 	r := Run{
 		Node:      "n1",
@@ -39,7 +39,7 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// drawSummarized makes a run that a summary can represent.
+// drawSummarized returns a random run that a summary can represent.
 func drawSummarized(t *rapid.T) Run {
 	whole := func(name string, most int) float64 { return float64(rapid.IntRange(0, most).Draw(t, name)) }
 	names := []string{"1g.5gb", "7g.40gb", "1g.5gb+me", "1g.5gb-me", "4g.71gb+gfx"}
@@ -63,8 +63,8 @@ func drawSummarized(t *rapid.T) Run {
 	return r
 }
 
-// TestSummaryRoundTrip checks that every run is read back unchanged from its summary, and that a record of several runs
-// has each of them once, in their order.
+// TestSummaryRoundTrip checks that every run is parsed unchanged from its summary, and that a record with several runs
+// contains each of them once and in order.
 func TestSummaryRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		identity := func(r Run) [2]any { return [2]any{r.Node, r.Start} }
@@ -88,8 +88,8 @@ func TestSummaryRoundTrip(t *testing.T) {
 	})
 }
 
-// TestSummaryKeepsText checks that other text in a record stays byte for byte before the summaries, and that a later
-// summary of a run replaces its earlier one.
+// TestSummaryKeepsText checks that the other text of a record is preserved unchanged before the summaries, and that a
+// later summary of a run replaces the earlier one.
 func TestSummaryKeepsText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringOf(rapid.SampledFrom([]rune("ab:=,\n\t \"'\\;é"))).Draw(t, "text")
@@ -107,7 +107,8 @@ func TestSummaryKeepsText(t *testing.T) {
 	})
 }
 
-// TestSummaryMalformed checks that text that is not a summary is left out, and that the summaries around it are read.
+// TestSummaryMalformed checks that malformed summaries are left out, and that the summaries before and after them are
+// parsed.
 func TestSummaryMalformed(t *testing.T) {
 	const good = "caelum:run=n1,1g.5gb,a100,at=1,ran=2s"
 	for _, bad := range []string{
@@ -128,7 +129,7 @@ func TestSummaryMalformed(t *testing.T) {
 	}
 }
 
-// FuzzSummaries checks that the runs read from any record are valid, and that their summaries are read back unchanged.
+// FuzzSummaries checks that the runs in any record are valid, and that they can be parsed from their own summaries.
 func FuzzSummaries(f *testing.F) {
 	f.Add("caelum:run=n1,2g.10gbx2,a100,at=1795339216,ran=3590s," +
 		"peak=5321M,p95=5100M,median=4800M,util=37%,samples=3589,restart=1")

@@ -6,21 +6,21 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// timeWindow is the number of complete runs from which run times and compute are predicted. It is
-// larger than the window for memory, because old run times do no harm.
+// timeWindow is the number of complete runs that determine the expected run time and compute slices. The window is
+// larger than that for memory, because an outdated run time does less harm than an outdated memory peak.
 const timeWindow = 20
 
-// These constants describe the scatter of run times that is assumed before any runs exist: a
-// standard deviation of the logarithm, and the number of runs to which this assumption is
-// equivalent.
+// These constants describe the scatter of run times that is assumed before any runs exist. priorSigma is the standard
+// deviation of the logarithm of the run time. priorRuns is the number of runs that have the same weight as this
+// assumption.
 const (
 	priorSigma = 0.2
 	priorRuns  = 2
 )
 
-// time sets the expected run time of the next run. This is the median of the runs in the window,
-// each scaled to the slice of the last run. Low and High are the bounds of Student's prediction
-// interval on the logarithms of the run times.
+// time computes the expected run time of the next run. It is the median of the run times in the window, each scaled to
+// the slice of the last run. Low and High are the bounds of Student's prediction interval, computed from the logarithms
+// of the run times.
 func (n *Need) time(runs []attempt) {
 	last := 0.0
 	for _, r := range runs {
@@ -49,8 +49,8 @@ func (n *Need) time(runs []attempt) {
 	n.Seconds, n.Low, n.High = math.Exp(middle), math.Exp(middle-off), math.Exp(middle+off)
 }
 
-// scale returns the factor by which the run time changes on another number of compute slices, or 1 if the factor is
-// unknown.
+// scale returns the factor by which the run time changes if the number of compute slices changes. It returns 1 if the
+// factor is unknown.
 func (n Need) scale(from, to float64) float64 {
 	if n.Busy < 0 || from <= 0 || to <= 0 {
 		return 1
@@ -58,7 +58,7 @@ func (n Need) scale(from, to float64) float64 {
 	return takes(n.Busy, to) / takes(n.Busy, from)
 }
 
-// Takes returns Seconds, Low and High on a slice with this number of compute slices.
+// Takes returns Seconds, Low and High for a slice with this number of compute slices.
 func (n Need) Takes(compute int) (seconds, low, high float64) {
 	f := n.scale(float64(n.Compute), float64(compute))
 	return f * n.Seconds, f * n.Low, f * n.High

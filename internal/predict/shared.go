@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// PredictShared returns the need of a job according to other users' runs of the same script, with one history per user.
-// Each user has the same weight, regardless of the number of runs. The need of each user is predicted first, and every
-// figure of the result is the upper median of the users' figures. If fewer than half of the users are hostile, each
-// figure lies between the smallest and the largest figure of the honest users. If fewer than [Site.Users] users have a
-// complete run, PredictShared returns false and an empty result.
+// PredictShared returns the need of a job according to other users' runs of the same script. users contains one history
+// per user. PredictShared predicts the need of each user first, so that each user has the same weight, regardless of
+// the number of runs. Every figure of the result is the upper median of the users' figures. If fewer than half of the
+// users are hostile, each figure therefore lies between the smallest and the largest figure of the honest users. If
+// fewer than [Site.Users] users have a complete run, PredictShared returns false.
 func PredictShared(users []History, site Site) (Need, bool) {
 	var needs []Need
 	for _, h := range users {
@@ -34,7 +34,7 @@ func PredictShared(users []History, site Site) (Need, bool) {
 	for _, u := range needs {
 		n.Runs += u.Runs
 	}
-	// Run times are compared on slices of one size.
+	// The users' run times are compared for a slice of the same size.
 	times := func(figure func(seconds, low, high float64) float64) float64 {
 		return of(func(u Need) float64 { return figure(u.Takes(n.Compute)) })
 	}
@@ -48,7 +48,7 @@ func PredictShared(users []History, site Site) (Need, bool) {
 	return n, true
 }
 
-// upperMedian returns the median of a figure of the needs. For an even number of needs, it returns the larger of the
+// upperMedian returns the median of a figure of all needs. For an even number of needs, it returns the larger of the
 // two middle figures.
 func upperMedian(needs []Need, figure func(Need) float64) float64 {
 	all := make([]float64, len(needs))

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// userRuns returns n runs of one user, each with this peak and run time.
+// userRuns returns n runs of one user, each with the given peak and run time.
 func userRuns(uid uint32, n int, peak, seconds float64) History {
 	h := History{Level: BySite}
 	for i := range n {
@@ -19,8 +19,8 @@ func userRuns(uid uint32, n int, peak, seconds float64) History {
 	return h
 }
 
-// TestSharedNeedsUsers checks that there is no result if fewer users than the site requires have run the script,
-// regardless of the number of their runs.
+// TestSharedNeedsUsers checks that there is no result if fewer users than the site requires have run the script. The
+// number of their runs does not matter.
 func TestSharedNeedsUsers(t *testing.T) {
 	users := []History{
 		userRuns(1, 60, 5000, 60),
@@ -40,8 +40,8 @@ func TestSharedNeedsUsers(t *testing.T) {
 	}
 }
 
-// TestSharedMinority checks that each figure is between the smallest and the largest figure of the honest users,
-// whatever runs a minority of the users has.
+// TestSharedMinority checks that a minority of hostile users cannot move a figure outside the range of the honest
+// users' figures.
 func TestSharedMinority(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {

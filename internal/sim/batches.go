@@ -8,36 +8,37 @@ import (
 	"caelum/internal/place"
 )
 
-// batches starts several jobs of the queue together, as DynaP does (DynaP, placement-aware dynamic partitioning, 2025).
-// The window is the first W waiting jobs, where W is the number of instances that a GPU can hold (7 on an A100). Of all
-// subsets of the window that fit on one GPU beside its busy slices, the subset with the largest system throughput
-// starts:
+// batches starts several jobs of the queue together, with the method of DynaP (placement-aware dynamic partitioning,
+// 2025). The window consists of the first W waiting jobs, where W is the number of instances that a GPU can hold (7 on
+// an A100). The candidates are all subsets of the window that fit on one GPU in addition to its busy slices. The
+// candidate with the largest system throughput starts. The throughput is
 //
 //	the share of the GPU's units in use x the sum of the relative speeds of all jobs on the GPU
 //
-// The relative speed of a job is its speed on its profile compared with a whole GPU (trace.Job.Speed), or 1 if it runs
-// equally fast on all profiles. The search is branch and bound, pruned by the free units and compute slices. Among
-// subsets with the same throughput, the subset with the earlier jobs is chosen: the first job that belongs to only one
-// of the subsets decides. A job of several slices starts on a single GPU or not at all.
+// The relative speed of a job is its speed on its profile divided by its speed on a whole GPU (trace.Job.Speed), or 1
+// if the job is equally fast on all profiles. The search uses branch and bound, with limits from the free units and
+// compute slices. Among subsets with the same throughput, the first job that belongs to only one of them decides: the
+// subset with this job is chosen. A job with several slices starts on a single GPU or not at all.
 //
-// GPUs are searched by their free shares: the smallest share above 0 first, equal shares in the order of the GPUs. If a
-// subset fits, its jobs start, and the search begins again. The policy chooses the position of each job on a pool that
-// contains only this GPU, for the largest profiles first. A subset does not fit if the policy finds no room for one of
-// its jobs, or would hold the job. A job that always has a lower throughput than other jobs may never start.
+// The search visits GPUs in ascending order of their free share, without full GPUs. GPUs with equal shares are visited
+// in their own order. If a subset fits, its jobs start, and the search begins again. The policy chooses the placement
+// of each job in a pool that contains only this GPU, beginning with the largest profiles. A subset does not fit if the
+// policy finds no placement for one of its jobs, or would hold the job. If other jobs always have a higher throughput,
+// a job may never start.
 type batches struct {
 	s    *simulation
 	cut  *cut
 	most []int           // the window size W, by GPU model
-	one  *place.Pool     // a pool with one GPU and a candidate subset
-	sit  place.Situation // the policy's input for the pool one
+	one  *place.Pool     // a pool with one GPU, in which a candidate subset is placed
+	sit  place.Situation // the policy's input, with the pool one
 
-	// The search on one GPU.
+	// These fields contain the state of the search on one GPU.
 	gpu    int
 	window []*member // in the order of submission
 	dense  []*member // the window, sorted by speed per unit, highest first
 	taken  []*member // the subset under construction
-	best   float64   // throughput of found
-	found  []member  // the best subset, in placement order; empty if no subset fits
+	best   float64   // the throughput of found
+	found  []member  // the best subset in placement order, or empty if no subset fits
 }
 
 // member is a job of the window.
@@ -46,13 +47,13 @@ type member struct {
 	at      int // index in the queue
 	order   int // index in the window
 	profile mig.Profile
-	takes   resources // the sums over all slices of the job
+	takes   resources // the resources of all slices of the job
 	speed   float64
 	request place.Request
-	spots   []place.Spot // the spots of its slices; set in found
+	spots   []place.Spot // the spots of the job's slices; set only in found
 }
 
-// resources counts memory units and compute slices of a GPU.
+// resources is a number of memory units and of compute slices of a GPU.
 type resources struct{ units, compute int }
 
 func (r resources) less(o resources) resources {
@@ -61,8 +62,8 @@ func (r resources) less(o resources) resources {
 
 func (r resources) cover(o resources) bool { return r.units >= o.units && r.compute >= o.compute }
 
-// throughput represents the throughput of a GPU, which is the product of the two fields. units counts the units in use.
-// value does not divide by the GPU's units, which would not change the order.
+// throughput represents the throughput of a GPU, which is the product of the two fields. units is the number of units
+// in use. It is not divided by the number of the GPU's units, which would not change the order.
 type throughput struct {
 	units int
 	speed float64
@@ -74,8 +75,8 @@ func (t throughput) with(m *member) throughput {
 	return throughput{t.units + m.takes.units, t.speed + m.speed}
 }
 
-// lessThroughput is the share by which one throughput must exceed another to be treated as higher.
-// It is necessary because sums of speeds are rounded.
+// lessThroughput is the relative difference from which one throughput is treated as higher than another. The tolerance
+// is necessary because sums of speeds have rounding errors.
 const lessThroughput = 1e-9
 
 func newBatches(c *cut) *batches {
@@ -90,7 +91,7 @@ func newBatches(c *cut) *batches {
 	return b
 }
 
-// batch starts the best subset. It returns false if no subset fits on any GPU.
+// batch starts the jobs of the best subset. It returns false if no subset fits on any GPU.
 func (s *simulation) batch() bool {
 	all := s.batches.next()
 	var left []int
@@ -106,8 +107,8 @@ func (s *simulation) batch() bool {
 	return len(all) > 0
 }
 
-// next returns the best subset for the first GPU on which a subset fits, in placement order. The result is empty if no
-// subset fits on any GPU.
+// next returns the best subset for the first GPU on which a subset fits, in placement order. The result is empty if
+// there is no such GPU.
 func (b *batches) next() []member {
 	b.cut.foresee()
 	b.cut.gather(0)
@@ -122,7 +123,7 @@ func (b *batches) next() []member {
 	return nil
 }
 
-// speeds returns, for each GPU, the sum of the relative speeds of the jobs that run on it.
+// speeds returns, for each GPU, the sum of the relative speeds of its running jobs.
 func (b *batches) speeds() []float64 {
 	all := make([]float64, len(b.s.GPUs))
 	for _, j := range b.s.running {
@@ -135,14 +136,14 @@ func (b *batches) speeds() []float64 {
 // kind returns the index of a GPU's model in simulation.kinds.
 func (b *batches) kind(gpu int) int { return slices.Index(b.s.kinds, b.s.GPUs[gpu]) }
 
-// order returns the GPUs to search, in search order. It returns only the first of several GPUs in the same state,
-// because a subset that does not fit on this GPU fits on none of them. If the policy considers the ends of jobs,
-// order treats only empty GPUs as equal.
+// order returns the GPUs in the order of the search. It returns only the first of several GPUs in the same state,
+// because a subset that does not fit on one of them fits on none of them. If the policy uses the ends of jobs, order
+// treats only empty GPUs as equal.
 func (b *batches) order() (all []int) {
 	type gpuState struct {
 		model        *mig.Model
 		layout, idle mig.Layout
-		gpu          int // set if the policy considers ends
+		gpu          int // set if the policy uses the ends of jobs
 	}
 	pool := b.cut.Pool
 	seen := map[gpuState]bool{}
@@ -162,19 +163,19 @@ func (b *batches) order() (all []int) {
 	return all
 }
 
-// search finds the best subset for a GPU. speed is the sum of the relative speeds of the jobs that run on it.
+// search finds the best subset for a GPU. speed is the sum of the relative speeds of its running jobs.
 func (b *batches) search(gpu int, speed float64) {
 	model, node := b.s.GPUs[gpu], b.cut.Pool.Node(gpu)
 	b.gpu = gpu
 	b.inspect(model, node)
 	busy := throughput{model.Grid - node.Units, speed}
 	b.taken, b.found = b.taken[:0], nil
-	b.best = busy.value() // the throughput of the empty subset; all other subsets have more
+	b.best = busy.value() // the throughput of the empty subset, which is less than that of all other subsets
 	b.visit(0, resources{node.Units, node.Compute}, busy)
 }
 
-// inspect fills the window of a GPU with those of the first waiting jobs that would fit on the GPU if no other waiting
-// job started.
+// inspect sets the window of a GPU. Of the first waiting jobs, the window contains those that would fit if no other
+// waiting job started.
 func (b *batches) inspect(model *mig.Model, node *mig.Node) {
 	b.window = b.window[:0]
 	kind := b.kind(b.gpu)
@@ -196,8 +197,9 @@ func (b *batches) inspect(model *mig.Model, node *mig.Node) {
 	})
 }
 
-// visit tries the subset under construction with and without the k-th job of the window, and then with the later jobs.
-// free contains the resources of the GPU that the subset leaves free. Subsets with earlier jobs come first.
+// visit extends the subset under construction with jobs from the k-th of the window on. It tries the subset first with
+// the k-th job and then without it, so that subsets with earlier jobs come first. free contains the resources of the
+// GPU that the subset does not use.
 func (b *batches) visit(k int, free resources, t throughput) {
 	if !b.better(b.bound(k, free, t)) {
 		return
@@ -218,9 +220,9 @@ func (b *batches) visit(k int, free resources, t throughput) {
 
 func (b *batches) better(value float64) bool { return value > b.best*(1+lessThroughput) }
 
-// bound returns an upper limit for the throughput of every subset that adds jobs from the k-th on to a subset with
-// throughput t. The limit assumes that the free units are filled with the jobs that have the highest speed per unit,
-// and that a part of the last job can be added. If no job is left, bound returns the throughput itself.
+// bound returns an upper bound for the throughput of all subsets that add jobs, from the k-th job on, to a subset with
+// throughput t. The bound assumes that the jobs with the highest speed per unit fill the free units, and that the last
+// of them may be added partially. If no job is left, bound returns t's own value.
 func (b *batches) bound(k int, free resources, t throughput) float64 {
 	left := free.units
 	for _, m := range b.dense {
@@ -238,7 +240,8 @@ func (b *batches) bound(k int, free resources, t throughput) float64 {
 	return t.value()
 }
 
-// fits lets the policy place the subset under construction on the GPU, and returns it in placement order.
+// fits asks the policy to place the subset under construction on the GPU. If this succeeds, it returns the subset in
+// placement order.
 func (b *batches) fits() ([]member, bool) {
 	var all []member
 	for _, m := range b.taken {

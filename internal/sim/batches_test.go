@@ -15,7 +15,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// drawModels draws one to three GPUs of one or two models.
+// drawModels returns one to three GPUs of one or two random models.
 func drawModels(t *rapid.T) []*mig.Model {
 	kinds := rapid.SliceOfN(rapid.SampledFrom(plainModels), 1, 2).Draw(t, "kinds")
 	return rapid.SliceOfN(rapid.SampledFrom(kinds), 1, 3).Draw(t, "GPUs")
@@ -28,9 +28,9 @@ var plainModels = func() (all []*mig.Model) {
 	return all
 }()
 
-// drawNeeds draws a job that needs a profile of one of the GPU models, or shares of any GPU model. The job has one to
-// three slices and may run slower on some profiles. There are few speeds and sizes, so that subsets often tie.
-// Durations are far apart, so that a policy may hold a job.
+// drawNeeds returns a random job. The job needs a profile of one of the GPU models, or shares of any GPU model. It has
+// one to three slices and may run slower on some profiles. The speeds and sizes have few different values, so that
+// several subsets often have the same throughput. The durations differ greatly, so that a policy may hold a job.
 func drawNeeds(t *rapid.T, models []*mig.Model, submit float64) trace.Job {
 	j := trace.Job{Submit: submit, Slices: max(0, rapid.IntRange(-6, 3).Draw(t, "slices"))}
 	j.Duration = rapid.SampledFrom([]float64{1, 2, 5, 50, 500}).Draw(t, "duration")
@@ -50,7 +50,7 @@ func drawNeeds(t *rapid.T, models []*mig.Model, submit float64) trace.Job {
 	return j
 }
 
-// occupy draws the instances on the GPUs, often the same on two GPUs, and the jobs that hold them.
+// occupy creates random instances on the GPUs and the jobs that hold them. Two GPUs often have the same instances.
 func occupy(t *rapid.T, s *simulation) {
 	c := s.room.(*cut)
 	for k, b := range s.GPUs {
@@ -89,11 +89,11 @@ func drawInstances(t *rapid.T, b *mig.Model) (busy, idle mig.Layout) {
 // chosen describes a subset by the positions of its jobs in the queue and by their slices.
 type chosen struct {
 	jobs  []int
-	spots string // by GPU, placement and job
+	spots string // for each slice, the GPU, the placement and the job
 	value float64
 }
 
-// exhaustive finds the best subset by trying every subset of the window on one GPU after the other.
+// exhaustive finds the best subset by trying every subset of the window on one GPU after another.
 func exhaustive(s *simulation) (best chosen) {
 	c := s.room.(*cut)
 	left := make([]int, len(s.GPUs))
@@ -150,7 +150,7 @@ func units(g place.GPU) (n int) {
 	return n
 }
 
-// tried places jobs of the queue on one GPU, largest profiles first.
+// tried places jobs of the queue on the k-th GPU, largest profiles first.
 func tried(s *simulation, k int, jobs []int) (got chosen, ok bool) {
 	b, kind := s.GPUs[k], slices.Index(s.kinds, s.GPUs[k])
 	profile := func(at int) mig.Profile {
@@ -212,8 +212,8 @@ func speedOn(j *job, profile string) float64 {
 	return j.Speed[profile]
 }
 
-// TestBatchesAreTheBest checks that branch and bound finds the same subset as an exhaustive search, whichever instances
-// the GPUs hold.
+// TestBatchesAreTheBest checks that branch and bound finds the same subset as an exhaustive search, for any instances
+// on the GPUs.
 func TestBatchesAreTheBest(t *testing.T) {
 	policies(t, func(t *testing.T, p place.Policy) {
 		several, none := 0, 0
@@ -260,9 +260,9 @@ func TestBatchesAreTheBest(t *testing.T) {
 	})
 }
 
-// TestBatchesByHand simulates cases whose results were computed by hand. While one job holds the whole GPU, other jobs
-// arrive. Then three jobs start that use 7/8 of the GPU, rather than two that use all of it, because 7/8 x 3 > 1 x 2.
-// They include the 4g.20gb rather than the 3g.20gb, which was submitted later.
+// TestBatchesByHand simulates cases whose results were computed by hand. While one job uses the whole GPU, other jobs
+// arrive. Then three jobs that use 7/8 of the GPU start instead of two jobs that use all of it, because 7/8 x 3 > 1 x
+// 2. The three jobs include the 4g.20gb instead of the 3g.20gb, which was submitted later.
 func TestBatchesByHand(t *testing.T) {
 	jobs := []trace.Job{
 		{ID: "whole", Submit: 0, Duration: 100, Profile: "7g.40gb"},
@@ -273,7 +273,8 @@ func TestBatchesByHand(t *testing.T) {
 		{ID: "one", Submit: 5, Duration: 30, Profile: "1g.5gb"},
 	}
 	slow := slices.Clone(jobs)
-	// The job runs for 20 s. The throughput is 7/8 x 2.5 with the 4g.20gb, and 7/8 x 3 with the 3g.20gb.
+	// On its profile, this job runs for 20 s. The throughput is 7/8 x 2.5 with the 4g.20gb, and 7/8 x 3 with the
+	// 3g.20gb.
 	slow[2].Speed = map[string]float64{"4g.20gb": 0.5}
 	many := slices.Repeat(jobs[1:2], 8) // seven jobs that need a whole GPU, and a small job
 	many[7] = trace.Job{ID: "small", Submit: 1, Duration: 10, Profile: "1g.5gb"}
@@ -291,8 +292,8 @@ func TestBatchesByHand(t *testing.T) {
 	}{
 		{"three rather than two", 1, jobs, "whole 0:0, four 0:100, two 0:100, one 0:100, three 0:110, next 0:130"},
 		{"a slow job", 1, slow, "whole 0:0, three 0:100, two 0:100, one 0:100, four 0:110, next 0:130"},
-		// At first 7/8 of GPU 0 are free, but only the first seven jobs are in the window.
-		// Later, using the whole GPU leads to a higher throughput.
+		// At first, 7/8 of GPU 0 are free, but only the first seven jobs are in the window. Later, using the whole GPU
+		// leads to a higher throughput.
 		{"the eighth", 2, append([]trace.Job{{ID: "little", Duration: 5, Profile: "1g.5gb"}, jobs[0]}, many...),
 			"little 0:0, whole 1:0, next 0:5, next 0:15, next 0:25, next 0:35, next 0:45, next 0:55, " +
 				"next 0:65, small 0:75"},
@@ -326,7 +327,7 @@ func TestBatchesByHand(t *testing.T) {
 }
 
 // TestBatchesOverlapNothing checks that every job that can start does so once, with all its slices on one GPU. Slices
-// do not overlap, and idle instances are reused.
+// must not overlap, and idle instances must be reused.
 func TestBatchesOverlapNothing(t *testing.T) {
 	policies(t, func(t *testing.T, p place.Policy) {
 		rapid.Check(t, func(t *rapid.T) {

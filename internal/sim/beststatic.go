@@ -12,11 +12,11 @@ import (
 	"caelum/internal/trace"
 )
 
-// Pattern is a set of fixed layouts for GPUs: the first GPU gets the first layout, the second GPU the second, and so
-// on, starting again when all layouts are used.
+// Pattern is a list of fixed layouts. The first GPU gets the first layout, the second GPU the second, and so on. After
+// the last layout, the assignment starts again with the first.
 type Pattern []mig.Layout
 
-// Deal returns the layouts of n GPUs.
+// Deal returns the layout of each of n GPUs.
 func (p Pattern) Deal(n int) []mig.Layout {
 	all := make([]mig.Layout, n)
 	for k := range all {
@@ -25,7 +25,7 @@ func (p Pattern) Deal(n int) []mig.Layout {
 	return all
 }
 
-// Names formats the layouts as lists of profiles: 7g.40gb / 4g.20gb 3g.20gb.
+// Names formats the layouts as lists of profiles, for example 7g.40gb / 4g.20gb 3g.20gb.
 func (p Pattern) Names(b *mig.Model) string {
 	var all []string
 	for k, l := range p {
@@ -40,7 +40,7 @@ func (p Pattern) Names(b *mig.Model) string {
 		for i := range l.Indices() {
 			names = append(names, b.ProfileOf(i))
 		}
-		slices.Reverse(names) // profiles ascend
+		slices.Reverse(names) // in descending order
 		name := strings.Join(names, " ")
 		if times > 1 {
 			name = fmt.Sprintf("%d x (%s)", times, name)
@@ -50,8 +50,8 @@ func (p Pattern) Names(b *mig.Model) string {
 	return strings.Join(all, " / ")
 }
 
-// ParsePattern parses the format of Names, in which a layout may have a repetition count: 7g.40gb / 3 x (4g.20gb
-// 3g.20gb). The error names a layout that the GPU model does not support.
+// ParsePattern parses the format of Names. A layout may have a repetition count, as in 7g.40gb / 3 x (4g.20gb 3g.20gb).
+// The error contains the layout that the GPU model does not support.
 func ParsePattern(b *mig.Model, text string) (Pattern, error) {
 	var p Pattern
 	for _, part := range strings.Split(text, "/") {
@@ -76,12 +76,18 @@ func ParsePattern(b *mig.Model, text string) (Pattern, error) {
 	return p, nil
 }
 
-// BestStatic searches for the pattern with the best result for the jobs. An administrator could achieve this result
-// with fixed layouts if the workload were known in advance. BestStatic tries whole GPUs; every maximal layout L with a
-// different set of profiles; whole GPUs and L in the ratios 1:1, 2:1 and 1:2; a single GPU of one kind and all other
-// GPUs of the other kind; and each pair of the four best L, with and without whole GPUs between them. It does not try
-// all patterns. It leaves out patterns that cannot hold every job. All GPUs must have the same GPU model. better
-// reports whether result a is better than result b. BestStatic does not call the Observer.
+// BestStatic returns the pattern of fixed layouts with the best result that it finds for the jobs. An administrator who
+// knew the workload in advance could reach this result with fixed layouts. better reports whether result a is better
+// than result b. All GPUs must have the same GPU model. The search is not exhaustive. It tries the following patterns,
+// but leaves out patterns that cannot hold every job:
+//
+//   - whole GPUs
+//   - every maximal layout L with a different set of profiles
+//   - whole GPUs and L in the ratios 1:1, 2:1 and 1:2
+//   - one whole GPU and L on all other GPUs, and one GPU with L and all other GPUs whole
+//   - each pair of the four best L, with and without whole GPUs between them
+//
+// BestStatic does not call the Observer.
 func BestStatic(c Config, jobs iter.Seq[trace.Job], better func(a, b *Result) bool) (Pattern, error) {
 	model := c.GPUs[0]
 	if !Alike(c.GPUs) {
@@ -138,7 +144,7 @@ func BestStatic(c Config, jobs iter.Seq[trace.Job], better func(a, b *Result) bo
 	return s.pattern, s.err
 }
 
-// found is a layout with the best result among the patterns that contain it.
+// found is a layout and the best result among the patterns that contain the layout.
 type found struct {
 	layout mig.Layout
 	result *Result
@@ -156,8 +162,8 @@ type search struct {
 	best    *Result
 }
 
-// evaluate simulates the jobs with a pattern, and stores the pattern if it is the best so far. It
-// returns nil if the pattern cannot hold all jobs.
+// evaluate simulates the jobs with a pattern, and records the pattern if it is the best so far. It returns nil if the
+// pattern cannot hold all jobs.
 func (s *search) evaluate(p Pattern) *Result {
 	b := s.c.GPUs[0]
 	for name := range s.needs {
@@ -169,7 +175,7 @@ func (s *search) evaluate(p Pattern) *Result {
 	c.Policy, c.Static = nil, p.Deal(len(c.GPUs))
 	r, err := Run(c, s.jobs)
 	if errors.Is(err, ErrNever) {
-		return nil // a job needs more slices at the same time than the pattern has
+		return nil // a job needs more slices at the same time than the pattern contains
 	} else if err != nil {
 		s.err = err
 		return nil
@@ -180,7 +186,7 @@ func (s *search) evaluate(p Pattern) *Result {
 	return r
 }
 
-// holds reports whether the layout has a slice that is large enough for a profile.
+// holds reports whether the layout contains a slice that is large enough for the profile.
 func holds(b *mig.Model, l mig.Layout, profile string) bool {
 	p, ok := b.ProfileIndex(profile)
 	if !ok {
@@ -194,13 +200,12 @@ func holds(b *mig.Model, l mig.Layout, profile string) bool {
 	return false
 }
 
-// enough reports whether an instance of one profile has the units and compute slices for a job that needs another
-// profile.
+// enough reports whether an instance of the profile has contains the units and compute slices of the profile needs.
 func enough(has, needs mig.Profile) bool {
 	return needs.Size <= has.Size && needs.Compute <= has.Compute
 }
 
-// contents returns the maximal layouts except the whole GPU, one for each different set of profiles.
+// contents returns the maximal layouts except the whole GPU. Of several layouts with the same profiles, it returns one.
 func contents(b *mig.Model, whole mig.Layout) (all []mig.Layout) {
 	seen := map[string]bool{}
 	for _, l := range b.Maximal() {
@@ -212,8 +217,8 @@ func contents(b *mig.Model, whole mig.Layout) (all []mig.Layout) {
 	return all
 }
 
-// Whole returns the layout with a single instance that takes the whole GPU. It returns false if the GPU model has no
-// such profile.
+// Whole returns the layout with a single instance that uses the whole GPU. It returns false if the GPU model has no
+// profile for such an instance.
 func Whole(b *mig.Model) (mig.Layout, bool) {
 	i := slices.IndexFunc(b.Placements, func(p mig.Placement) bool { return p.Size == b.Grid })
 	if i < 0 {

@@ -9,7 +9,7 @@ import (
 	"caelum/internal/mig"
 )
 
-// TestPatternsAreRead checks that ParsePattern reads the output of Names, and returns a pattern with the same profiles.
+// TestPatternsAreRead checks that ParsePattern parses the output of Names and returns a pattern with the same profiles.
 func TestPatternsAreRead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := mig.Models()

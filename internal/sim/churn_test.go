@@ -34,7 +34,7 @@ func policy(t testing.TB, name string) place.Policy {
 	return p
 }
 
-// endEstimates contains the kinds of knowledge that policies can have about the ends of jobs.
+// endEstimates contains the kinds of estimates that policies can have for the ends of jobs.
 var endEstimates = []struct {
 	name     string
 	learn    bool
@@ -50,17 +50,18 @@ var endEstimates = []struct {
 	},
 }
 
-// churn compares the policies on generated workloads that are long enough for a queue to form. The figures of
-// docs/results.md are the means of the seeds 101 to 100+CHURN_SEEDS:
+// churn compares the policies on generated workloads that are long enough for a queue to form. The figures in
+// docs/results.md are means over the seeds 101 to 100+CHURN_SEEDS:
 //
 //	CHURN=4000 CHURN_SEEDS=20 go test -run Churn -v ./internal/sim
 //	CHURN=4000 CHURN_SEEDS=20 CHURN_LOAD=0.7 go test -run Churn -v ./internal/sim
 //
-// CHURN_LOAD is the load of the runs with a queue. Without CHURN, only the policies run whose order is checked.
+// CHURN_LOAD is the load of the runs with a queue. If CHURN is not set, only the policies that an order compares are
+// run.
 type churn struct {
 	jobs, seeds int
 	load        float64
-	figures     bool // of all policies
+	figures     bool // true if all policies are run, for the figures
 }
 
 func readChurn() churn {
@@ -72,7 +73,7 @@ func readChurn() churn {
 	return c
 }
 
-// order is a check of the values of policies. The first policy is the one with which the others are compared.
+// order is a check of the values of several policies. The other policies are compared with the first one.
 type order struct {
 	of    []string
 	judge func(map[string]float64) bool
@@ -110,7 +111,7 @@ func (c churn) compare(
 	}
 }
 
-// mean returns the mean of a value over the seeds.
+// mean returns the mean of a value over all seeds.
 func (c churn) mean(t *testing.T, mix trace.Mix, config Config, know int, value func(*Result) float64) (sum float64) {
 	for seed := uint64(101); seed <= 100+uint64(c.seeds); seed++ {
 		config.Learn, config.Said = endEstimates[know].learn, endEstimates[know].estimate(seed)
@@ -129,7 +130,7 @@ func meanWait(r *Result) float64 { return r.Waits.Mean() }
 func TestChurnFIFO(t *testing.T) {
 	c := readChurn()
 	for know := range endEstimates[:min(len(endEstimates), 2*c.seeds-1)] {
-		// At low load, qla is not better than lifetime in every mix.
+		// At low load, lifetime is better than qla in some mixes.
 		check := order{[]string{"best-fit", "lifetime", "qla"}, func(r map[string]float64) bool {
 			return (r["qla"] < r["lifetime"] || c.load < 0.8) && r["lifetime"] < r["best-fit"]
 		}}
@@ -179,8 +180,8 @@ func BenchmarkChurn(b *testing.B) {
 	}
 }
 
-// TestMemoryOfARun checks that the memory of a run depends on the running and waiting jobs, not on the number of ended
-// jobs.
+// TestMemoryOfARun checks that the memory that a run needs depends on the running and waiting jobs, but not on the
+// number of ended jobs.
 func TestMemoryOfARun(t *testing.T) {
 	const few, many = 2000, 60000
 	live := map[int]uint64{}

@@ -12,22 +12,22 @@ import (
 
 // Config describes a simulation.
 type Config struct {
-	GPUs []*mig.Model // one entry for each GPU
+	GPUs []*mig.Model // the model of each GPU
 
-	// Nodes contains the number of GPUs of each node, in the order of GPUs. If Nodes is nil,
-	// nodes are ignored. All slices of a job are on one node, or on as many nodes as the job
-	// requests. The reference that moves all jobs ignores nodes.
+	// Nodes contains the number of GPUs of each node, in the order of GPUs. The slices of a job are on one node, or on
+	// as many nodes as the job requests. If Nodes is nil, a job may use all GPUs. The reference that moves all jobs
+	// ignores nodes.
 	Nodes []int
 
-	// At most one of Policy and Static is set: a policy that cuts slices on demand, or fixed layouts. If neither is
-	// set, the simulation uses the reference, which may rearrange all running jobs at any time without cost.
+	// Policy is a policy that cuts slices on demand, and Static contains fixed layouts. At most one of them is set. If
+	// neither is set, the simulation uses the reference, which may move all running jobs at any time without cost.
 	Policy place.Policy
-	Static []mig.Layout // one entry for each GPU
+	Static []mig.Layout // the layout of each GPU
 
 	Discipline Discipline
 
-	// Offers makes the policy act as in production: agents publish offers, and slurmctld assigns them. Otherwise the
-	// policy places jobs directly when a job is submitted or ends. Offers requires FIFO or EASY.
+	// Offers means that the policy is applied as in production: agents publish offers, and slurmctld allocates them.
+	// Otherwise the policy places jobs directly when a job is submitted or ends. Offers requires FIFO or EASY.
 	Offers bool
 
 	// Sizing determines which profile a job with Speed gets. Speeds returns the speed on a profile that the planner
@@ -37,37 +37,37 @@ type Config struct {
 
 	Observer Observer // may be nil
 
-	// Stay makes jobs hold their slices until the end of the simulation. Durations are ignored,
-	// and the accepted share is a share of the units.
+	// Stay means that jobs hold their slices until the end of the simulation. Durations are then ignored, and the
+	// accepted share is a share of the units.
 	Stay bool
 
-	// Create and Destroy are the times to create and to destroy an instance, in seconds. If one of them is not 0, the
-	// instances of ended jobs are kept for reuse until their place is needed.
+	// Create and Destroy are the times in seconds that it takes to create and to destroy an instance. If one of them is
+	// not 0, the instances of ended jobs remain for reuse until their units are needed.
 	Create, Destroy float64
 
-	// Said returns the estimated run time of a job in seconds, or +Inf if it is unknown. If
-	// Said is nil, the estimate is the true duration.
+	// Said returns the estimated run time of a job in seconds, or +Inf if it is unknown. If Said is nil, the estimate
+	// is the true duration.
 	Said func(trace.Job) float64
-	// Learn corrects the estimates by the ratio of run time to estimate of earlier jobs. Agents do not do this.
+	// Learn corrects the estimates by the ratios of run time to estimate of ended jobs. Agents do not do this.
 	Learn bool
 
-	// Memory describes how accurately the peak memory of jobs is predicted. If Memory is nil,
-	// jobs request the memory that they need.
+	// Memory describes how accurately the peak memory of jobs is predicted. If Memory is nil, jobs request exactly the
+	// memory that they need.
 	Memory *Memory
 }
 
-// Discipline is the order in which waiting jobs may start.
+// Discipline determines the order in which waiting jobs may start.
 type Discipline int
 
 const (
-	FIFO Discipline = iota // in the order of submission; no job starts before the job in front of it
+	FIFO Discipline = iota // jobs start in the order of submission, so that no job overtakes another
 	// EASY reserves the earliest possible start for the head of the queue. Other jobs may start if they do not delay
 	// the head.
 	EASY
 	Loss     // no queue: a job that cannot start at its submission is rejected
-	Skip     // in the order of submission, skipping jobs that do not fit
-	Smallest // the smallest job that fits first
-	Batches  // the subset of the first few jobs that makes the best use of one GPU (DynaP)
+	Skip     // jobs start in the order of submission, except that jobs that do not fit are skipped
+	Smallest // the smallest job that fits starts first
+	Batches  // the subset of the first jobs that makes the best use of one GPU starts (DynaP)
 )
 
 func (c *Config) check() error {
@@ -119,7 +119,7 @@ func (c *Config) check() error {
 	return nil
 }
 
-// Kinds returns the GPU models without duplicates, in the order of their first GPU.
+// Kinds returns the different GPU models in the order of their first GPU.
 func Kinds(gpus []*mig.Model) (kinds []*mig.Model) {
 	for _, b := range gpus {
 		if !slices.Contains(kinds, b) {
@@ -129,12 +129,12 @@ func Kinds(gpus []*mig.Model) (kinds []*mig.Model) {
 	return kinds
 }
 
-// Alike reports whether all GPUs are of one GPU model.
+// Alike reports whether all GPUs have the same GPU model.
 func Alike(gpus []*mig.Model) bool {
 	return !slices.ContainsFunc(gpus, func(b *mig.Model) bool { return b != gpus[0] })
 }
 
-// keeps reports whether instances are kept after the end of their jobs.
+// keeps reports whether instances remain after the end of their jobs.
 func (c *Config) keeps() bool { return c.Create > 0 || c.Destroy > 0 }
 
 // estimate returns the estimated run time of a job in seconds.

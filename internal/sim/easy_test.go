@@ -23,10 +23,10 @@ type watched struct {
 	room
 	s          *simulation
 	reserved   map[*job]float64 // the earliest start that was ever reserved for the job
-	turn       map[*job]float64 // the time at which the job got its slices, which may not have been created yet
-	order      []*job           // in the order in which they got their slices
+	turn       map[*job]float64 // the time at which the job got its slices, although they may not have been created yet
+	order      []*job           // the jobs in the order in which they got their slices
 	backfilled int
-	after      func() // called after every attempt
+	after      func() // called after every attempt to place a job
 }
 
 func (w *watched) place(k int, r *reservation) (bool, *reservation) {
@@ -48,7 +48,7 @@ func (w *watched) place(k int, r *reservation) (bool, *reservation) {
 	return got, first
 }
 
-// watch is like Run, but uses a watched room.
+// watch is like Run, but with a watched room.
 func watch(c Config, jobs iter.Seq[trace.Job], after func(*watched)) (*watched, error) {
 	s := newSimulation(c)
 	w := &watched{room: s.room, s: s, reserved: map[*job]float64{}, turn: map[*job]float64{}}
@@ -62,7 +62,7 @@ func watch(c Config, jobs iter.Seq[trace.Job], after func(*watched)) (*watched, 
 	return w, nil
 }
 
-// policies runs a test for each policy that is not in except.
+// policies runs a test with each policy that is not in except.
 func policies(t *testing.T, test func(*testing.T, place.Policy), except ...string) {
 	for _, name := range place.Names() {
 		if !slices.Contains(except, name) {
@@ -71,10 +71,11 @@ func policies(t *testing.T, test func(*testing.T, place.Policy), except ...strin
 	}
 }
 
-// checkReservations fails if a job got room later than the earliest time that was reserved for it.
+// checkReservations fails the test if a job got its slices later than the earliest time that was reserved for it.
 //
-// A comparison with a run without the jobs behind the head would be simpler, but wrong. EASY guarantees nothing to jobs
-// that are not yet at the head, and a backfilled job may delay them. Only the run itself contains the reservations.
+// It would be simpler to compare the run with a run without the jobs behind the head, but this would be wrong. EASY
+// gives no guarantee to jobs that are not yet at the head, so a backfilled job may delay them. Only the run itself
+// contains the reservations.
 func (w *watched) checkReservations(t *rapid.T) {
 	for _, j := range w.order {
 		if at, ok := w.reserved[j]; ok && w.turn[j] > at {
@@ -84,9 +85,9 @@ func (w *watched) checkReservations(t *rapid.T) {
 	}
 }
 
-// TestBackfillDoesNotDelayTheHead checks that no job delays the head of the queue if the ends are exact. The head
-// must not start later than the earliest time that was ever reserved for it. Two policies are exempt, because qla may
-// hold the head again at that time, and grmu may not use room outside a job's basket.
+// TestBackfillDoesNotDelayTheHead checks that no job delays the head of the queue if the expected ends are exact. The
+// head must not start later than the earliest time that was ever reserved for it. Two policies are exempt: qla may hold
+// the head again at that time, and grmu may be unable to use free units outside a job's basket.
 func TestBackfillDoesNotDelayTheHead(t *testing.T) {
 	policies(t, func(t *testing.T, p place.Policy) {
 		backfilled := 0
@@ -105,8 +106,8 @@ func TestBackfillDoesNotDelayTheHead(t *testing.T) {
 	}, "qla", "grmu")
 }
 
-// TestBackfillBesideIdleInstances is like TestBackfillDoesNotDelayTheHead, but with instances that
-// remain after their jobs, occupy reserved room, and take time to create.
+// TestBackfillBesideIdleInstances is like TestBackfillDoesNotDelayTheHead, but instances remain after their jobs,
+// occupy reserved units, and take time to create.
 func TestBackfillBesideIdleInstances(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		models, jobs := drawCase(t, 14)
@@ -126,8 +127,8 @@ func TestBackfillBesideIdleInstances(t *testing.T) {
 	})
 }
 
-// TestReservationUnblocksUnits checks that all units which are blocked for a reservation are unblocked afterwards, and
-// that the running sum of the fragmentation equals that of the GPUs.
+// TestReservationUnblocksUnits checks that all units that are blocked for a reservation are unblocked afterwards. The
+// running sum of the fragmentation must be equal to the sum over the GPUs.
 func TestReservationUnblocksUnits(t *testing.T) {
 	policies(t, func(t *testing.T, p place.Policy) {
 		rapid.Check(t, func(t *rapid.T) {
@@ -153,8 +154,8 @@ func TestReservationUnblocksUnits(t *testing.T) {
 	})
 }
 
-// drawConfig draws a discipline, and GPUs with any policy, with fixed layouts, or with the reference that moves jobs.
-// It draws the discipline Batches only with a policy.
+// drawConfig sets a random discipline and random GPUs. The GPUs have any policy, fixed layouts, or the reference that
+// moves jobs. The discipline Batches occurs only with a policy.
 func drawConfig(t *rapid.T, models []*mig.Model) Config {
 	c := Config{
 		GPUs:       models,
@@ -179,7 +180,7 @@ func drawConfig(t *rapid.T, models []*mig.Model) Config {
 	return c
 }
 
-// named gives each job an ID, so that errors can name the job.
+// named assigns an ID to each job, so that an error can contain the job's ID.
 func named(jobs []placetest.Job) iter.Seq[trace.Job] {
 	return func(yield func(trace.Job) bool) {
 		k := 0
@@ -192,8 +193,8 @@ func named(jobs []placetest.Job) iter.Seq[trace.Job] {
 	}
 }
 
-// TestNoJobIsLost checks that every submitted job starts once, is rejected if there is no queue, or is named in the
-// error of the whole run.
+// TestNoJobIsLost checks that every submitted job either starts once, or is rejected if there is no queue, or is the
+// job in the error of Run.
 func TestNoJobIsLost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		models, jobs := drawCase(t, 10)
@@ -233,8 +234,7 @@ func TestNoJobIsLost(t *testing.T) {
 	})
 }
 
-// TestTheSameAgain checks that a second run with the same Config has the same result. BestStatic
-// depends on this.
+// TestTheSameAgain checks that a second run with the same Config has the same result. BestStatic requires this.
 func TestTheSameAgain(t *testing.T) {
 	for _, know := range endEstimates {
 		t.Run(know.name, func(t *testing.T) {

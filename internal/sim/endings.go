@@ -2,8 +2,8 @@ package sim
 
 import "math"
 
-// endings is a [container/heap] of running jobs by their ends. Among jobs with the same end, the job that started first
-// comes first.
+// endings is a [container/heap] of running jobs, ordered by their ends. Jobs with the same end are ordered by their
+// starts.
 type endings []*job
 
 // next returns the earliest end, or +Inf if there are no jobs.

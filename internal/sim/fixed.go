@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// fixed is the room of GPUs with fixed layouts. A job gets the smallest free slice that is large
-// enough and on which it can run. This slice may be larger than the job's profile.
+// fixed is the room of GPUs with fixed layouts. A job gets the smallest free slice that is large enough and on which it
+// can run. This slice may be larger than the job's profile.
 type fixed struct {
 	s      *simulation
 	slices []slice
@@ -20,7 +20,7 @@ type slice struct {
 	gpu, start          int // units
 	profile             string
 	memory              float64        // MiB
-	holds               map[string]int // the profiles that fit into the slice, with their sizes in units
+	holds               map[string]int // the profiles for which the slice is large enough, with their sizes in units
 	job                 *job
 }
 
@@ -91,8 +91,8 @@ func (f *fixed) place(k int, r *reservation) (bool, *reservation) {
 	return false, f.reserve(j, free, busy)
 }
 
-// several picks the slices for a job of several slices. It takes them from the first nodes that have enough free slices
-// for the job's share on each node.
+// several returns slices for a job that needs several slices. It uses the first nodes that have enough free slices for
+// the job's share per node.
 func several(j *job, free [][]int) (got []int) {
 	each := j.offer.Wants[0].Count
 	for _, on := range free {
@@ -113,7 +113,7 @@ func (f *fixed) start(j *job, numbers []int) {
 		slowest, least = min(slowest, j.SpeedOn(sl.profile)), min(least, sl.memory)
 		j.units += sl.holds[j.profiles[sl.kind]]
 	}
-	if j.Speed != nil { // because a larger slice is faster
+	if j.Speed != nil { // a larger slice may be faster
 		j.runs = j.Duration / slowest
 	}
 	j.numbers = numbers
@@ -121,8 +121,8 @@ func (f *fixed) start(j *job, numbers []int) {
 	f.s.start(j, 0, least)
 }
 
-// reserve returns the earliest start of the job, according to the estimated ends of the running jobs, and the slices
-// for the job.
+// reserve returns a reservation for the earliest start of the job, according to the estimated ends of the running jobs.
+// The reservation includes the slices for the job.
 func (f *fixed) reserve(j *job, free, busy [][]int) *reservation {
 	var nodes []*reservation
 	for n := range free {

@@ -13,11 +13,11 @@ import (
 	"caelum/internal/trace"
 )
 
-// ownLimit returns the job's own time limit, or +Inf for a job without a limit.
+// ownLimit returns the job's own time limit, or +Inf if the job has no limit.
 func ownLimit(j trace.Job) float64 { return cmp.Or(j.Limit, math.Inf(1)) }
 
-// unlimited returns a function that gives limits 1 to 6 times as long as the run time, and +Inf for a share of the
-// jobs.
+// unlimited returns a function that returns random limits of 1 to 6 times the run time. For a share of the jobs, it
+// returns +Inf.
 func unlimited(share float64, seed uint64) func(trace.Job) float64 {
 	limit := Limits(1, 6, seed)
 	return func(j trace.Job) float64 {
@@ -29,7 +29,7 @@ func unlimited(share float64, seed uint64) func(trace.Job) float64 {
 }
 
 // TestNoJobWaitsBesideAnEmptyGPU checks that a job starts on an empty GPU, even if another slot would have a lower cost
-// in six hours. Ten jobs leave one of ten GPUs empty, and most of them have no time limit. The eleventh job needs a
+// in six hours. Ten jobs, most of them without a time limit, leave one of ten GPUs empty. The eleventh job needs a
 // 3g.20gb, and no other job waits.
 func TestNoJobWaitsBesideAnEmptyGPU(t *testing.T) {
 	const long = 1e5
@@ -64,13 +64,13 @@ func TestNoJobWaitsBesideAnEmptyGPU(t *testing.T) {
 	}
 }
 
-// TestHoldsPay checks that neither holds nor misleading end times make the waits longer if jobs have no limits. It
-// simulates a site whose GPUs are busy for a third of the time, and churn. Waits at that site are rare and come in
-// bursts, so only the mean of many seeds is conclusive.
+// TestHoldsPay checks that the waits do not become longer if the policy can hold jobs and many jobs have no limits. It
+// simulates churn, and a site whose GPUs are busy for a third of the time. Waits at that site are rare and occur in
+// bursts, so only the mean over many seeds is conclusive.
 //
-// Offers take twenty times as long to simulate. The case with offers therefore has HOLD_SEEDS seeds: 4 by default, and
-// 10 in `make test`, with means of 84 s (best-fit), 79 s (lifetime) and 87 s (qla). If a policy changes and only the 4
-// seeds fail, the 10 seeds decide.
+// With offers, the simulation takes twenty times as long. The case with offers therefore uses HOLD_SEEDS seeds. The
+// default is 4. `make test` uses 10, with means of 84 s (best-fit), 79 s (lifetime) and 87 s (qla). If a changed policy
+// fails only with 4 seeds, the result with 10 seeds is decisive.
 func TestHoldsPay(t *testing.T) {
 	site := func(seed uint64) (iter.Seq[trace.Job], func(trace.Job) float64) {
 		return trace.Site{Jobs: 1000, GPUs: 24, Load: 0.32, Seed: seed}.All(), ownLimit

@@ -9,23 +9,23 @@ import (
 )
 
 // Memory describes a prediction of each job's peak memory. The prediction is the true peak with a lognormal error, plus
-// a share of this value as a margin. The job requests the smallest profile with at least the predicted memory. If that
-// is too small, the job runs out of memory at a uniformly random time during its run, is requeued, and requests the
-// next larger profile.
+// a margin, which is a share of this value. The job requests the smallest profile with at least the predicted memory.
+// If this profile is too small, the job runs out of memory at a uniformly random time during its run. It is then
+// requeued and requests the next larger profile.
 //
-// If the workload does not state the peak of a job, the peak is random: larger than the memory of the next smaller
-// profile, and at most the memory of the job's own profile.
+// If the workload does not contain the peak of a job, the peak is random. It exceeds the memory of the next smaller
+// profile, and is at most the memory of the job's own profile.
 type Memory struct {
-	Error  float64 // the standard deviation of the logarithm
+	Error  float64 // the standard deviation of the logarithm of the error
 	Margin float64
 	Seed   uint64
 }
 
-// requeueDelay is the time in seconds for which a requeued job cannot start. slurmctld first waits until the job's
-// credentials expire, after 120 s (cred_expire of AuthInfo, slurm.conf(5)).
+// requeueDelay is the time in seconds before a requeued job can start. slurmctld first waits until the job's
+// credentials expire after 120 s (cred_expire of AuthInfo, slurm.conf(5)).
 const requeueDelay = 121
 
-// foresee draws the peak of a job if the workload does not state it, and makes the job request the predicted memory.
+// foresee sets a random peak if the workload does not contain one, and makes the job request the predicted memory.
 func (m *Memory) foresee(s *simulation, j *job) {
 	chance := chance(m.Seed, j.Job)
 	u, z := chance.Float64(), chance.NormFloat64()
@@ -42,8 +42,8 @@ func (m *Memory) foresee(s *simulation, j *job) {
 	s.ask(j, j.peak*math.Exp(m.Error*z)*(1+m.Margin))
 }
 
-// ask makes a job request profiles with at least the given memory, in MiB. The job keeps its own profile if all smaller
-// profiles have less memory. Otherwise it requests the smallest sufficient profile.
+// ask makes a job request a profile with at least the given memory, in MiB, on each GPU model. The job keeps its own
+// profile if all smaller profiles have too little memory. Otherwise, it requests the smallest sufficient profile.
 func (s *simulation) ask(j *job, memory float64) {
 	for k, b := range s.kinds {
 		name, ok := j.Job.On(b)
@@ -64,7 +64,7 @@ func (s *simulation) ask(j *job, memory float64) {
 	s.settle(j)
 }
 
-// requeue puts a job that ran out of memory back into the queue, with a request for more memory than it had.
+// requeue returns a job that ran out of memory to the queue. The job then requests more memory than it had.
 func (s *simulation) requeue(j *job) {
 	s.ask(j, j.memory+1)
 	j.units, j.spots, j.numbers = 0, nil, nil
@@ -72,8 +72,8 @@ func (s *simulation) requeue(j *job) {
 	heap.Push(&s.away, j)
 }
 
-// below returns the largest memory, in MiB, among the profiles that have less than the given memory, or 0 if there is
-// no such profile.
+// below returns the memory, in MiB, of the largest profile that has less than the given memory, or 0 if no such profile
+// exists.
 func below(b *mig.Model, memory float64) (most float64) {
 	for _, p := range b.Profiles {
 		if has := p.Memory(); has < memory {

@@ -11,8 +11,8 @@ import (
 	"caelum/internal/trace"
 )
 
-// TestOutOfMemory checks that a job that runs out of memory returns to the queue after a delay and requests more
-// memory, until it has enough.
+// TestOutOfMemory checks that a job that runs out of memory returns to the queue after a delay, and requests more
+// memory each time until it has enough.
 func TestOutOfMemory(t *testing.T) {
 	requeued := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -27,7 +27,7 @@ func TestOutOfMemory(t *testing.T) {
 		}
 		r, err := Run(c, named(jobs))
 		if err != nil {
-			if c.Static != nil || c.Policy != nil { // there may be no room for some job
+			if c.Static != nil || c.Policy != nil { // a job may have no room
 				t.Skip(err)
 			}
 			t.Fatal(err)
@@ -69,8 +69,8 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// TestForeseenExactly checks that, if the predictions have no error and no margin, jobs request the
-// memory that they need and the waits are the same as without predictions.
+// TestForeseenExactly checks predictions that have neither error nor margin. Jobs must request exactly the memory that
+// they need, and the waits must be the same as without predictions.
 func TestForeseenExactly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		models, jobs := drawCase(t, 12)
@@ -84,9 +84,8 @@ func TestForeseenExactly(t *testing.T) {
 	})
 }
 
-// TestPeakThatIsKnown checks that a job runs out of memory according to the peak in the workload. A
-// job with a peak of 9,000 MiB gets a 1g.5gb if only half of its peak is predicted, and this slice
-// is too small.
+// TestPeakThatIsKnown checks that a job runs out of memory according to the peak in the workload. If only half of a
+// peak of 9,000 MiB is predicted, the job gets a 1g.5gb, which is too small.
 func TestPeakThatIsKnown(t *testing.T) {
 	job := trace.Job{ID: "a", Duration: 1000, MemoryMiB: 9000}
 	c := Config{GPUs: gpus(t, "A100-40GB", 1), Policy: policy(t, "reach")}

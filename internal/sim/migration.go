@@ -9,15 +9,15 @@ import (
 	"caelum/internal/place"
 )
 
-// moved is the room of the reference, in which running jobs may be moved at any time without cost. A job fits if it can
-// be packed together with all running jobs.
+// moved is the room of the reference. Running jobs may be moved at any time without cost, so a job fits if it can be
+// packed together with all running jobs.
 type moved struct {
 	s        *simulation
 	gpus     []place.GPU
 	free     int
-	profiles []string        // all profiles that were requested so far
-	count    []int           // the number of running slices of each profile
-	fits     map[string]bool // the results of packable, by counts
+	profiles []string        // all profiles that have been requested so far
+	count    []int           // the number of running slices of each of these profiles
+	fits     map[string]bool // the results of packable for each list of counts
 }
 
 func newMoved(s *simulation) *moved {
@@ -31,7 +31,7 @@ func newMoved(s *simulation) *moved {
 
 func (m *moved) idle() int { return m.free }
 
-// fragmentation returns 0, because slices can always be moved together.
+// fragmentation returns 0, because the slices can be moved together at any time.
 func (m *moved) fragmentation() float64 { return 0 }
 
 func (m *moved) place(k int, r *reservation) (bool, *reservation) {
@@ -48,7 +48,7 @@ func (m *moved) place(k int, r *reservation) (bool, *reservation) {
 	return true, nil
 }
 
-// number assigns an index to the profile of a job.
+// number sets the index of the job's profile.
 func (m *moved) number(j *job) {
 	j.kind = slices.Index(m.profiles, j.asksFor)
 	if j.kind < 0 {
@@ -59,15 +59,15 @@ func (m *moved) number(j *job) {
 
 func (m *moved) with(j *job) []int { return add(m.count, j) }
 
-// add returns the counts plus the slices of one more job. counts may have no element for the job's profile yet.
+// add returns the counts including the slices of one more job. counts need not have an element for the job's profile.
 func add(counts []int, j *job) []int {
 	all := append(slices.Clone(counts), make([]int, max(0, j.kind+1-len(counts)))...)
 	all[j.kind] += j.slices()
 	return all
 }
 
-// reserve returns the earliest time at which the head of the queue can be packed, according to the estimated ends, and
-// the counts at that time.
+// reserve returns the earliest time at which the head of the queue can be packed, according to the estimated ends. It
+// also returns the counts at that time.
 func (m *moved) reserve(k int) *reservation {
 	if m.s.Discipline != EASY || k > 0 {
 		return nil

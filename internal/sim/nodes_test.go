@@ -21,7 +21,8 @@ type spans struct {
 
 func (s *spans) Ran(span Span) { s.all = append(s.all, span) }
 
-// drawNodes draws up to four nodes with up to three GPUs of one of two GPU models, and returns the GPU models by node.
+// drawNodes returns up to four random nodes, each with up to three GPUs of one of two GPU models, and the models by
+// node.
 func drawNodes(t *rapid.T) (c Config, models [][]*mig.Model) {
 	all := mig.Models()
 	two := []*mig.Model{}
@@ -45,7 +46,7 @@ func drawJob(t *rapid.T, models []*mig.Model) trace.Job {
 	}
 }
 
-// drawRoom draws a policy that rejects no job, or fixed layouts.
+// drawRoom sets a random policy that rejects no job, or random fixed layouts.
 func drawRoom(t *rapid.T, c *Config) {
 	c.Discipline = rapid.SampledFrom([]Discipline{FIFO, EASY, Skip, Smallest}).Draw(t, "discipline")
 	if rapid.Bool().Draw(t, "static") {
@@ -57,8 +58,8 @@ func drawRoom(t *rapid.T, c *Config) {
 	c.Policy = rapid.SampledFrom([]place.Policy{place.Reach, place.Lifetime{}, place.QLA{}}).Draw(t, "policy")
 }
 
-// TestNodes checks that jobs of several slices hold them at the same time, without overlap, evenly on as many nodes as
-// they requested.
+// TestNodes checks that a job with several slices holds all of them at the same time. The slices must not overlap, and
+// must be evenly distributed over as many nodes as the job requested.
 func TestNodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, models := drawNodes(t)
@@ -108,8 +109,8 @@ func TestNodes(t *testing.T) {
 	})
 }
 
-// TestUnknownRunTime checks that a job without an estimated run time can start beside a job with an estimate, on
-// instances that take time to create.
+// TestUnknownRunTime checks that a job without an estimated run time can start beside a job with an estimate, if
+// instances take time to create.
 func TestUnknownRunTime(t *testing.T) {
 	jobs := []trace.Job{
 		{ID: "unknown", Profile: "1g.5gb", Duration: 100},
@@ -133,8 +134,8 @@ func TestUnknownRunTime(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatCanRun checks that the jobs which Only removes could never run, and that the jobs which it keeps can run
-// on empty GPUs.
+// TestOnlyWhatCanRun checks that the jobs that Only removes could never run, and that the remaining jobs can run on
+// empty GPUs.
 func TestOnlyWhatCanRun(t *testing.T) {
 	never, can := 0, 0
 	rapid.Check(t, func(t *rapid.T) {

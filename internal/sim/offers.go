@@ -10,28 +10,28 @@ import (
 	"caelum/internal/place"
 )
 
-// offers is the room of GPUs that are cut on demand as in production: agents publish offers, and slurmctld assigns jobs
-// to offers without any other knowledge.
+// offers is the room of GPUs that are cut on demand as in production. The agents publish offers, and slurmctld uses
+// only these offers to start jobs:
 //
 //	an event                  a job is submitted, starts, ends or returns from a requeue
-//	publishing later          the agents publish new offers: package offer plans for the jobs and slices of that time
-//	at the next whole second  slurmctld goes through the queue and starts each job that finds its profile among the
-//	                          offers: on the first node that offers it; the agent chooses where on the node
+//	publishing later          the agents publish new offers. Package offer plans them for the current queue and slices
+//	at the next whole second  slurmctld processes the queue. It starts each job for which a node offers the profile, on
+//	                          the first such node. The agent chooses the placement on this node
 //
-// Offers may therefore be outdated when slurmctld reads them, several jobs may start under one plan, and a job may
-// start on another node than planned or without being planned. Every started job gets its slice, because every subset
-// of the offers can be carved.
+// Offers may therefore be outdated when slurmctld reads them. Several jobs may start under one plan. A job may start on
+// another node than planned, and even without being planned. Every started job gets its slice, because every subset of
+// the offers can be carved.
 type offers struct {
 	*cut
 	on        offer.Plan // the current offers
 	planned   map[*job][]place.Spot
-	found     map[*job]bool    // jobs submitted since the last plan; true if offers satisfied the job
-	publishAt float64          // +Inf if there was no event since the last plan
-	tick      float64          // when slurmctld next reads the queue; +Inf if not before the next event
+	found     map[*job]bool    // jobs submitted since the last plan; true if the job found its slices on offer
+	publishAt float64          // the time of the next publishing; +Inf if there was no event since the last plan
+	tick      float64          // when slurmctld next reads the queue; +Inf if it waits for the next event
 	onPlan    func(offer.Plan) // called with every plan; may be nil
 }
 
-// publishing is the time from an event to the resulting offers, in seconds, for agents that the watcher notifies.
+// publishing is the time in seconds from an event to the resulting offers, for agents that the watcher notifies.
 const publishing = 0.1
 
 func newOffers(s *simulation) *offers {
@@ -53,7 +53,7 @@ func (o *offers) happened() {
 	o.publishAt, o.tick = min(o.publishAt, now+publishing), min(o.tick, math.Floor(now)+1)
 }
 
-// submitted records whether the offers satisfy a new job.
+// submitted records whether a new job finds its slices on offer.
 func (o *offers) submitted(j *job) {
 	if s := o.s; s.Sizing == Adaptive {
 		if o.Speculative == nil {
@@ -65,7 +65,7 @@ func (o *offers) submitted(j *job) {
 	o.happened()
 }
 
-// act publishes offers and schedules jobs if the time for these actions has come.
+// act publishes offers and starts jobs if these actions are due.
 func (o *offers) act() {
 	if o.publishAt <= o.s.now {
 		o.publish()
@@ -75,7 +75,7 @@ func (o *offers) act() {
 	}
 }
 
-// publish plans for the current queue and replaces the offers.
+// publish makes a plan for the current queue and replaces the offers.
 func (o *offers) publish() {
 	s := o.s
 	plan := o.plan()
@@ -108,7 +108,7 @@ func (o *offers) prompt(j *job) {
 	delete(o.found, j)
 }
 
-// schedule simulates a scheduling pass of slurmctld.
+// schedule simulates one pass of slurmctld through the queue.
 func (o *offers) schedule() {
 	s := o.s
 	o.tick = math.Inf(1)
@@ -129,8 +129,8 @@ func (o *offers) schedule() {
 	}
 }
 
-// grant returns the offers that a job gets, on the first nodes that offer the job's share for each node. It returns nil
-// if the offers do not satisfy the job.
+// grant returns the offers that a job gets, on the first nodes that offer the job's share per node. It returns nil if
+// too few nodes offer this share.
 func (o *offers) grant(j *job) (got []place.Spot) {
 	planned := o.planned[j]
 	each := j.offer.Wants[0].Count
@@ -146,7 +146,7 @@ func (o *offers) grant(j *job) (got []place.Spot) {
 		if len(here) < each {
 			continue
 		}
-		slices.SortStableFunc(here, func(a, b place.Spot) int { // the planned spots first
+		slices.SortStableFunc(here, func(a, b place.Spot) int { // the planned spots come first
 			return cmp.Compare(slices.Index(planned, b), slices.Index(planned, a))
 		})
 		if got = append(got, here[:each]...); len(got) == j.slices() {

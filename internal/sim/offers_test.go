@@ -13,7 +13,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// drawOffers draws a cluster of several nodes with offers, and jobs for it.
+// drawOffers returns a random cluster of several nodes with offers, and random jobs for it.
 func drawOffers(t *rapid.T) (c Config, jobs []trace.Job) {
 	c, models := drawNodes(t)
 	c.Policy = rapid.SampledFrom([]place.Policy{place.Reach, place.Lifetime{}, place.QLA{}}).Draw(t, "policy")
@@ -39,8 +39,8 @@ func shortly(jobs []trace.Job) (text string) {
 	return text
 }
 
-// TestOffers checks that the slices of all jobs that slurmctld starts on offers can be carved, and that all jobs start,
-// each in a whole second.
+// TestOffers checks that the slices of all jobs that slurmctld starts on offers can be carved. All jobs must start,
+// each at a whole second.
 func TestOffers(t *testing.T) {
 	stale := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -73,11 +73,11 @@ func TestOffers(t *testing.T) {
 	}
 }
 
-// TestOffersKeepReservations checks a bound on the start of the job at the head of the queue, for exact ends. The job
-// starts at the earliest time that was ever reserved for it, plus the time that offers and slurmctld need to start
-// first the jobs planned with it and then the job itself. There are two exceptions. qla may hold the job again at that
-// time. Jobs with several slices have no such bound, because slurmctld may allocate the offers of two nodes in such a
-// way that, until the next plan, neither node has enough left for a planned job.
+// TestOffersKeepReservations checks a bound on the start of the job at the head of the queue, with exact ends. The job
+// must start by the earliest time that was ever reserved for it, plus the time that offers and slurmctld need to start
+// the job and the jobs that were planned with it. There are two exceptions. qla may hold the job again at that time.
+// Jobs with several slices have no such bound, because slurmctld may allocate the offers of two nodes in such a way
+// that neither node has enough left for a planned job until the next plan.
 func TestOffersKeepReservations(t *testing.T) {
 	reserved := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -115,8 +115,8 @@ func TestOffersKeepReservations(t *testing.T) {
 	}
 }
 
-// TestFoundOnOffer checks that a job starts on the first node that offers its profile. The offers need not be planned
-// for the job: slurmctld assigns spare offers without the agents.
+// TestFoundOnOffer checks that a job starts on the first node that offers its profile. The offers need not have been
+// planned for this job, because slurmctld allocates speculative offers without the agents.
 func TestFoundOnOffer(t *testing.T) {
 	c := Config{GPUs: gpus(t, "A100-40GB", 2), Policy: place.Reach, Discipline: EASY, Offers: true}
 	jobs := []trace.Job{

@@ -8,15 +8,15 @@ import (
 	"caelum/internal/place"
 )
 
-// cut is the room of GPUs on which a policy creates slices on demand.
+// cut is the room of GPUs on which a policy cuts slices on demand.
 type cut struct {
 	s *simulation
 	offer.Cluster
 	inputs  place.Inputs
 	free    int
-	frag    float64      // the sum over the GPUs
-	done    []float64    // for each GPU, the time at which its pending creations and destructions end
-	decided []place.Spot // the spots of the next job; nil if the policy chooses them
+	frag    float64      // the sum of the fragmentation of all GPUs
+	done    []float64    // for each GPU, the time at which its pending creations and destructions will be completed
+	decided []place.Spot // the spots of the next job, or nil if the policy must choose them
 }
 
 func newCut(s *simulation) *cut {
@@ -32,13 +32,13 @@ func newCut(s *simulation) *cut {
 		c.Policy = unheld{s.Policy}
 	}
 	for k := range gpus {
-		c.frag += c.Pool.Node(k).Frag // above 0 if the model allows only one instance of some profile
+		c.frag += c.Pool.Node(k).Frag // above 0 if the model allows only one instance of a profile
 	}
 	return c
 }
 
 // unheld is a policy that never holds a job. If the embedded policy would hold a job, unheld chooses the placement of
-// [place.Lifetime]. Under Loss, a held job would be rejected although there is room for it.
+// [place.Lifetime] instead. With the discipline Loss, a held job would be rejected although there is room for it.
 type unheld struct{ place.Policy }
 
 // Choose implements [place.Policy].
@@ -76,7 +76,7 @@ func (c *cut) place(k int, r *reservation) (bool, *reservation) {
 	return true, nil
 }
 
-// start gives a job its slices.
+// start assigns these spots to a job and starts the job.
 func (c *cut) start(j *job, spots []place.Spot) {
 	s := c.s
 	got := s.profile(spots[0])
@@ -99,13 +99,13 @@ func (c *cut) start(j *job, spots []place.Spot) {
 	}
 }
 
-// profile returns the profile of a slice.
+// profile returns the profile of the slice at a spot.
 func (s *simulation) profile(at place.Spot) *mig.Profile {
 	b := s.GPUs[at.GPU]
 	return &b.Profiles[b.Placements[at.Placement].Profile]
 }
 
-// slowest returns an upper limit for the time until a new slice is ready, in seconds. It is the time for all pending
+// slowest returns an upper bound for the time until a new slice is ready, in seconds. The bound includes all pending
 // work, the destruction of all instances of a GPU, and the creation of one instance.
 func (c *cut) slowest() float64 {
 	if !c.s.keeps() {
@@ -114,7 +114,7 @@ func (c *cut) slowest() float64 {
 	return max(0, slices.Max(c.done)-c.s.now) + c.s.Create + float64(mostInTheWay)*c.s.Destroy
 }
 
-// mostInTheWay is the largest number of instances on any GPU model. An A100 can have this number.
+// mostInTheWay is the largest number of instances on one GPU of any model (7 on an A100).
 const mostInTheWay = 7
 
 // gather sets the inputs of the policy for the k-th job of the queue.
@@ -149,7 +149,7 @@ func (c *cut) foresee() {
 	}
 }
 
-// expect passes the expected end of a job to the pool.
+// expect writes the expected end of a job into the pool.
 func (c *cut) expect(j *job) {
 	for _, at := range j.spots {
 		c.Pool.Expect(at.GPU, at.Placement, j.expected)
@@ -166,8 +166,8 @@ func (c *cut) leave(j *job) {
 	c.free += j.units
 }
 
-// account counts the reuse, creation and destruction of instances for a slice. It returns the time until the slice is
-// ready, in seconds. A GPU performs only one of these operations at a time.
+// account counts a reuse, or the creation and destructions, for a slice. It returns the time until the slice is ready,
+// in seconds. A GPU performs only one of these operations at a time.
 func (c *cut) account(spot place.Spot) (takes float64) {
 	before := c.Pool.GPU(spot.GPU)
 	if before.Idle.Has(spot.Placement) {
@@ -182,7 +182,7 @@ func (c *cut) account(spot place.Spot) (takes float64) {
 	return *at - c.s.now
 }
 
-// change applies a change to a GPU and updates the sum of the fragmentation.
+// change runs do, which changes a GPU, and updates the sum of the fragmentation.
 func (c *cut) change(gpu int, do func()) {
 	before := c.Pool.Node(gpu).Frag
 	do()

@@ -14,7 +14,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// drawCase draws a few jobs on one or two GPUs of any GPU model.
+// drawCase returns a few random jobs, and one or two GPUs of any GPU model.
 func drawCase(t *rapid.T, most int) (all []*mig.Model, jobs []placetest.Job) {
 	b := rapid.SampledFrom(mig.Models()).Draw(t, "model").Select(mig.Plain)
 	for range rapid.IntRange(1, 2).Draw(t, "gpus") {
@@ -63,8 +63,8 @@ func sum(all []float64) (s float64) {
 	return s
 }
 
-// TestNoPolicyBeatsTheOptimum checks that no policy beats the FIFO optimum, and that in some cases a policy reaches the
-// optimum, so that the bound is tight.
+// TestNoPolicyBeatsTheOptimum checks that no policy has shorter waits than the FIFO optimum. In some cases a policy
+// must reach the optimum, which shows that the bound is tight.
 func TestNoPolicyBeatsTheOptimum(t *testing.T) {
 	reached, worse := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -103,7 +103,7 @@ func TestNoPolicyBeatsTheOptimum(t *testing.T) {
 	}
 }
 
-// starts returns the start times of the jobs of a FIFO run.
+// starts returns the start times of the jobs in a FIFO run.
 func starts(waits []float64, jobs []placetest.Job) (all []float64) {
 	for k, w := range waits {
 		all = append(all, jobs[k].Arrival+w)
@@ -111,9 +111,8 @@ func starts(waits []float64, jobs []placetest.Job) (all []float64) {
 	return all
 }
 
-// TestMovedIsTheOptimumWithMigration checks that the reference, which may move all jobs, reaches
-// the optimum with migration. In FIFO order, each job starts as soon as it can be packed together
-// with all running jobs.
+// TestMovedIsTheOptimumWithMigration checks that the reference that moves all jobs reaches the optimum with migration.
+// In FIFO order, each job starts as soon as it can be packed together with all running jobs.
 func TestMovedIsTheOptimumWithMigration(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		models, jobs := drawCase(t, 6)

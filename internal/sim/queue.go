@@ -7,7 +7,7 @@ import (
 	"caelum/internal/offer"
 )
 
-// queue holds the waiting jobs in the order of submission.
+// queue contains the waiting jobs in the order of submission.
 type queue struct {
 	jobs []*job
 	head int // index of the first waiting job
@@ -17,7 +17,7 @@ func (q *queue) len() int      { return len(q.jobs) - q.head }
 func (q *queue) at(k int) *job { return q.jobs[q.head+k] }
 func (q *queue) push(j *job)   { q.jobs = append(q.jobs, j) }
 
-// insert puts a job back into the queue, in front of all jobs that were submitted later.
+// insert returns a job to the queue, before all jobs that were submitted later.
 func (q *queue) insert(j *job) {
 	k := len(q.jobs)
 	for k > q.head && q.jobs[k-1].Submit > j.Submit {
@@ -54,7 +54,7 @@ func (s *simulation) schedule() {
 	}
 }
 
-// turn starts at most one job, or one batch. It returns false if no further job can start now.
+// turn starts at most one job or one batch. It returns false if no further job can start now.
 func (s *simulation) turn() bool {
 	switch s.Discipline {
 	case Batches:
@@ -77,13 +77,14 @@ func (s *simulation) turn() bool {
 	return s.Discipline == EASY && s.any(1, r, func(k int) int { return k }) // backfill
 }
 
-// any starts the first job that fits beside the reservation, in the given order and beginning with the from-th job.
+// any starts the first job that fits without delaying the reservation. order maps a position to a job's index in the
+// queue. The search begins at the position from.
 func (s *simulation) any(from int, r *reservation, order func(int) int) bool {
 	type need struct {
 		profiles string
 		slices   int
 	}
-	tried := map[need]float64{} // for each need, the shortest estimate of a job for which there was no room
+	tried := map[need]float64{} // for each need, the shortest estimate of a job that did not fit
 	for k := from; k < min(s.queue.len(), from+offer.Depth); k++ {
 		at := order(k)
 		j := s.queue.at(at)

@@ -1,39 +1,38 @@
 package sim
 
-// Result holds the figures of a simulation. Times are in seconds. Unit-seconds are the units of a profile times a
-// duration.
+// Result contains the figures of a simulation. Times are in seconds. A unit-second is one unit of a GPU for one second.
 type Result struct {
-	Submitted, Started, Refused int // jobs
-	Requeued                    int // number of times that jobs ran out of memory
-	// Waits contains the waits of the jobs that started. The wait of a requeued job is the total time during which the
-	// job did not run.
+	Submitted, Started, Refused int // numbers of jobs
+	Requeued                    int // the number of times that jobs ran out of memory
+	// Waits contains the waits of the jobs that started. For a requeued job, this is the total time during which the
+	// job was not running.
 	Waits Waits
-	// With offers, Prompt is the number of jobs that could start when they were submitted.
-	// Found is the number of those whose slices were already offered.
+	// Prompt and Found are set only with offers. Prompt is the number of jobs that could start when they were
+	// submitted. Found is the number of those jobs whose slices were already on offer at that time.
 	Prompt, Found int
-	Turnaround    float64 // sum over the jobs that started, from submission to end
+	Turnaround    float64 // sum over the started jobs of the time from submission to end
 
 	UnitSecondsAsked, UnitSecondsGot float64
 	Profiles                         map[string]*ProfileResult
 
 	Makespan    float64 // from the first submission to the last end
-	Utilisation float64 // the busy share of all units, over the makespan
-	Lost        float64 // share of the busy unit-seconds in runs that ended out of memory
-	Held        int     // number of times that the head of the queue was held although there was room
-	Frag        float64 // the fragmentation measure of FragAware, as the mean over the GPUs and the makespan
+	Utilisation float64 // the share of all units that was busy over the makespan
+	Lost        float64 // the share of the busy unit-seconds that jobs spent in runs that ended out of memory
+	Held        int     // the number of times that the head of the queue was held although it could start
+	Frag        float64 // the mean of FragAware's fragmentation measure over the GPUs and the makespan
 
-	Created, Destroyed, Reused int // instances
+	Created, Destroyed, Reused int // numbers of instances
 
 	first, last, busy, frag, lost float64
 	units                         int
 }
 
-// ProfileResult counts the jobs of one profile.
+// ProfileResult contains the numbers of jobs that need one profile.
 type ProfileResult struct {
 	Submitted, Started int
 }
 
-// of returns the counts of the profile that a job needs.
+// of returns the numbers for the profile that a job needs.
 func (r *Result) of(j *job) *ProfileResult {
 	p := r.Profiles[j.needs]
 	if p == nil {
@@ -70,7 +69,7 @@ func (r *Result) started(j *job) {
 
 func (r *Result) ended(j *job) { r.last = max(r.last, j.ends) }
 
-// pass accounts for an interval of d seconds without changes.
+// pass adds an interval of d seconds without changes.
 func (r *Result) pass(s *simulation, d float64) {
 	if d > 0 {
 		if s.Observer != nil {
@@ -96,11 +95,11 @@ func (r *Result) close() {
 	}
 }
 
-// MeanTurnaround returns the mean time from submission to end of the jobs that started, in seconds, or 0 if no job
+// MeanTurnaround returns the mean time from submission to end of the started jobs, in seconds. It returns 0 if no job
 // started.
 func (r *Result) MeanTurnaround() float64 { return r.Turnaround / float64(max(r.Started, 1)) }
 
-// Worst returns the share of started jobs for the profile for which this share is smallest, or 1 if there were no jobs.
+// Worst returns the smallest share of started jobs among all profiles, or 1 if there were no jobs.
 func (r *Result) Worst() float64 {
 	worst := 1.0
 	for _, p := range r.Profiles {
@@ -109,7 +108,7 @@ func (r *Result) Worst() float64 {
 	return worst
 }
 
-// Accepted returns the accepted share of the requested unit-seconds.
+// Accepted returns the share of the requested unit-seconds that was accepted.
 func (r *Result) Accepted() float64 {
 	if r.UnitSecondsAsked == 0 {
 		return 1

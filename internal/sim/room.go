@@ -11,8 +11,8 @@ import (
 
 // room is the set of GPUs on which jobs run.
 type room interface {
-	// place starts the k-th job of the queue if there is room beside the reservation r (nil: none). Otherwise, for the
-	// head of an EASY queue, it returns a reservation.
+	// place starts the k-th job of the queue if it fits without delaying the reservation r (nil if there is none). If
+	// the job does not fit and is the head of an EASY queue, place returns a reservation for it.
 	place(k int, r *reservation) (bool, *reservation)
 	// leave frees the slices of a job that has ended.
 	leave(j *job)
@@ -23,13 +23,13 @@ type room interface {
 
 // reservation is the planned start of the head of the queue.
 type reservation struct {
-	at      float64      // time in seconds
-	spots   []place.Spot // the job's slices, with a policy
-	numbers []int        // the job's slices, with fixed layouts
-	counts  []int        // the slices of each profile at that time, including those of the job (in the reference)
+	at      float64      // the start in seconds
+	spots   []place.Spot // the job's slices, if the room has a policy
+	numbers []int        // the job's slices, if the room has fixed layouts
+	counts  []int        // for the reference: the number of slices of each profile at that time, including the job
 }
 
-// onCut converts the reservation for package offer.
+// onCut converts the reservation to the type of package offer.
 func (r *reservation) onCut() *offer.Reservation {
 	if r == nil {
 		return nil
@@ -37,7 +37,7 @@ func (r *reservation) onCut() *offer.Reservation {
 	return &offer.Reservation{At: r.at, Spots: r.spots}
 }
 
-// firstOf returns a reservation for a job on the nodes on which the job can start first.
+// firstOf returns a reservation for a job, on the nodes where the job can start earliest.
 func firstOf(nodes []*reservation, j *job) *reservation {
 	r := &reservation{at: math.Inf(1)}
 	if n := j.offer.Nodes; n <= len(nodes) {

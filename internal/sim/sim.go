@@ -20,28 +20,28 @@ import (
 // job is a waiting or running job.
 type job struct {
 	trace.Job
-	profiles    []string // the requested profile on each GPU model of kinds, or empty
+	profiles    []string // the requested profile on each GPU model of kinds, or an empty string
 	asksFor     string   // the first of profiles that is not empty
 	asks        string   // all profiles, joined
-	size        int      // units of asksFor
+	size        int      // units of the profile asksFor
 	units       int      // units of all slices that the job holds
 	estimate    float64  // estimated run time in seconds; +Inf: unknown
-	runs        float64  // true run time in seconds, on the slice that the job has or asks for
-	needs       string   // asksFor at the submission; more after running out of memory
-	unitSeconds float64  // units times run time that the job needs
+	runs        float64  // true run time in seconds, on the job's slice or on the profile asksFor
+	needs       string   // asksFor at submission; asksFor may be larger after the job ran out of memory
+	unitSeconds float64  // units times run time, for the requested profiles at submission
 
-	since         float64 // time at which the job began to wait
-	waited        float64 // seconds until the last start
+	since         float64 // time at which the current wait began
+	waited        float64 // total wait in seconds, until the last start
 	started, ends float64
 
-	offer offer.Job // the job as package offer sees it
+	offer offer.Job // the job in the form that package offer uses
 
 	peak        float64 // the peak memory in MiB; 0 if the job never needs more than it requests
-	failShare   float64 // the share of the run after which a job with less memory than peak fails
-	memory      float64 // MiB of the smallest slice of the last run
-	outOfMemory bool    // memory is less than peak
+	failShare   float64 // the share of the run after which the job fails if it has less memory than peak
+	memory      float64 // memory in MiB of the smallest slice of the last run
+	outOfMemory bool    // true if memory is less than peak
 
-	// The expected end of a running job, and the time until which expected stays valid.
+	// expected is the expected end of a running job. It remains valid until the time until.
 	expected, until float64
 	version         int // the version of predict.Ends when expected was computed
 
@@ -53,32 +53,32 @@ type job struct {
 // slices returns the number of slices that the job needs at the same time.
 func (j *job) slices() int { return max(j.Slices, 1) }
 
-// simulation is the state of one run.
+// simulation is the state of one call of Run.
 type simulation struct {
 	Config
 	foresight
 	now     float64
-	kinds   []*mig.Model // the GPU models without duplicates, in the order of their first GPU
+	kinds   []*mig.Model // the different GPU models, in the order of their first GPU
 	room    room
 	queue   queue
 	batches *batches // nil unless the discipline is Batches
 	offers  *offers  // nil if the policy places jobs directly
 	running endings
-	away    endings // requeued jobs; ends is the time from which a job may start again
+	away    endings // requeued jobs; the field ends is the time from which a job may start again
 	recent  place.Recent
 
 	nodes   [][]int // the GPUs of each node; a single node if Config.Nodes is nil
 	nodeOf  []int   // the node of each GPU
-	perNode bool    // the slices of a job are on as many nodes as the job requests
+	perNode bool    // true if the slices of a job must be on as many nodes as the job requests
 	result  Result
 }
 
-// ErrNever is the error of a run in which a job could not start even after all other jobs had ended. No GPU can hold
-// the job, or the policy rejects it.
+// ErrNever is returned if a job cannot start even after all other jobs have ended. The reason is that no GPU can hold
+// the job, or that the policy rejects it.
 var ErrNever = errors.New("can never start")
 
-// Run simulates the jobs, which must come in the order of their submission. It returns an error if the configuration is
-// invalid or if a job can never start; the error then names the job.
+// Run simulates the jobs, which must be sorted by submission. It returns an error if the configuration is invalid or if
+// a job can never start. In the second case, the error contains the ID of the job.
 func Run(c Config, jobs iter.Seq[trace.Job]) (*Result, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func newSimulation(c Config) *simulation {
 	return s
 }
 
-// submitAll submits the jobs, and then continues until no further job can end.
+// submitAll submits all jobs, and then continues the simulation until no further job can end.
 func (s *simulation) submitAll(jobs iter.Seq[trace.Job]) error {
 	for j := range jobs {
 		if err := s.submit(j); err != nil {
@@ -131,7 +131,7 @@ func (s *simulation) submitAll(jobs iter.Seq[trace.Job]) error {
 	return nil
 }
 
-// submit advances the time to the submission of a job and queues the job.
+// submit advances the time to the submission of a job, and adds the job to the queue.
 func (s *simulation) submit(t trace.Job) error {
 	if !(math.Abs(t.Submit) < math.Inf(1)) {
 		return fmt.Errorf("job %s: the time of submission is %v s; it must be finite", t.ID, t.Submit)
@@ -161,7 +161,7 @@ func (s *simulation) submit(t trace.Job) error {
 	return nil
 }
 
-// newJob determines the profile that a job needs on each GPU model.
+// newJob converts a job of the workload, and determines the profile that it needs on each GPU model.
 func (s *simulation) newJob(t trace.Job) (*job, error) {
 	j := &job{Job: t, since: t.Submit}
 	if s.Stay {
@@ -175,7 +175,7 @@ func (s *simulation) newJob(t trace.Job) (*job, error) {
 		j.profiles = append(j.profiles, name)
 	}
 	if s.settle(j); j.size == 0 {
-		return nil, fmt.Errorf("job %s: no GPU has %s", t.ID, cmp.Or(t.Profile, "what it needs"))
+		return nil, fmt.Errorf("job %s: no GPU has %s", t.ID, cmp.Or(t.Profile, "a profile that is large enough"))
 	}
 	j.needs, j.unitSeconds = j.asksFor, float64(j.size*j.slices())*j.runs
 	return j, nil
@@ -212,7 +212,7 @@ func (s *simulation) settle(j *job) {
 	j.offer = offer.Job{Wants: []offer.Want{want}, Nodes: nodes, RunTime: j.estimate, TimeLimit: j.estimate}
 }
 
-// until processes all events up to a time: ends of jobs, returns of requeued jobs, and events of offers.
+// until processes all events up to the given time: ends of jobs, returns of requeued jobs, and events of offers.
 func (s *simulation) until(then float64) {
 	for {
 		next := min(s.running.next(), s.away.next())
@@ -241,7 +241,7 @@ func (s *simulation) until(then float64) {
 	}
 }
 
-// end frees the slices of a job that has ended. A job that is out of memory is requeued.
+// end frees the slices of a job that has ended. It requeues the job if the job ran out of memory.
 func (s *simulation) end(j *job) {
 	s.room.leave(j)
 	s.result.ended(j)
@@ -258,8 +258,8 @@ func (s *simulation) advance(to float64) {
 	s.now = to
 }
 
-// start records that the room has found slices for a job. The slices are ready after takes seconds. memory is the
-// memory of the smallest slice, in MiB.
+// start records that a job has slices. The slices are ready after takes seconds. memory is the memory of the smallest
+// slice, in MiB.
 func (s *simulation) start(j *job, takes float64, memory float64) {
 	j.started = s.now + takes
 	j.waited += j.started - j.since
@@ -275,8 +275,8 @@ func (s *simulation) start(j *job, takes float64, memory float64) {
 	s.observe(j)
 }
 
-// request returns a waiting job as the policy sees it. If the cluster has several GPU models, the request contains the
-// profile for the first model that has a suitable profile.
+// request returns a waiting job in the form that policies use. If the cluster has several GPU models, the request
+// contains the profile for the first model with a suitable profile.
 func (s *simulation) request(j *job) place.Request {
 	total, _ := s.total(j.estimate, 0)
 	return place.Request{Profile: j.asksFor, Duration: total}

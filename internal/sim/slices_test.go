@@ -9,8 +9,8 @@ import (
 	"caelum/internal/trace"
 )
 
-// TestSeveralSlices checks for every implementation of room that a job with several slices starts when all of
-// its slices are free.
+// TestSeveralSlices checks for every implementation of room that a job with several slices starts when all of its
+// slices are free.
 func TestSeveralSlices(t *testing.T) {
 	two := gpus(t, "A100-40GB", 2)
 	half, err := two[0].Parse("|4g.20gb|3g.20gb|")
@@ -21,7 +21,7 @@ func TestSeveralSlices(t *testing.T) {
 		{ID: "a", Submit: 0, Duration: 100, Profile: "4g.20gb"},
 		{ID: "b", Submit: 0, Duration: 30, Profile: "4g.20gb"},
 		{ID: "pair", Submit: 10, Duration: 50, Profile: "4g.20gb", Slices: 2}, // starts when both jobs have ended
-		// submitted after the pair; in the half of b, this job would delay the pair
+		// This job is submitted after the pair. In the half of b, it would delay the pair.
 		{ID: "long", Submit: 20, Duration: 90, Profile: "4g.20gb"},
 		{ID: "short", Submit: 25, Duration: 20, Profile: "4g.20gb"},  // ends before the pair starts
 		{ID: "other", Submit: 26, Duration: 500, Profile: "3g.20gb"}, // uses a half that no other job needs
@@ -29,7 +29,7 @@ func TestSeveralSlices(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		c    Config
-		want []float64 // waits in the order of starts
+		want []float64 // waits in the order of the starts
 	}{
 		{"best-fit, FIFO", Config{Policy: policy(t, "best-fit")}, []float64{0, 0, 90, 130, 125, 124}},
 		{"moved, FIFO", Config{}, []float64{0, 0, 90, 130, 125, 124}},
@@ -62,8 +62,8 @@ func TestSeveralSlices(t *testing.T) {
 	}
 }
 
-// TestQueueOrder checks that jobs that need whole GPUs start last with the discipline Smallest, and
-// in their order with Skip.
+// TestQueueOrder checks that jobs that need whole GPUs start last with the discipline Smallest, and in their original
+// order with Skip.
 func TestQueueOrder(t *testing.T) {
 	jobs := []trace.Job{
 		{ID: "first", Submit: 0, Duration: 100, Profile: "7g.40gb"},
@@ -74,7 +74,7 @@ func TestQueueOrder(t *testing.T) {
 	for d, want := range map[Discipline][]float64{
 		FIFO:     {0, 99, 108, 107},
 		Skip:     {0, 99, 108, 107},
-		Smallest: {0, 97, 98, 109}, // the small job, the half-GPU job beside it, then the whole-GPU jobs
+		Smallest: {0, 97, 98, 109}, // the small job, the half-GPU job beside it, and then the whole-GPU jobs
 	} {
 		got, err := waits(
 			Config{GPUs: gpus(t, "A100-40GB", 1), Policy: policy(t, "reach"), Discipline: d},

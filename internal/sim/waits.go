@@ -6,7 +6,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Waits is the distribution of waiting times. Its size does not depend on the number of jobs. The zero value holds no
+// Waits is a distribution of waiting times. Its size does not depend on the number of jobs. The zero value contains no
 // jobs.
 type Waits struct {
 	Count   int
@@ -15,7 +15,7 @@ type Waits struct {
 	by      *hdrhistogram.Histogram
 }
 
-// Waits are stored in milliseconds with three significant digits, up to about three hundred years.
+// Waits are stored in milliseconds with three significant digits. The largest wait is about three hundred years.
 const (
 	waitUnit   = 1e-3 // seconds
 	mostUnits  = 1e13
@@ -33,11 +33,11 @@ func (w *Waits) Add(seconds float64) {
 	w.by.RecordValue(int64(min(seconds/waitUnit, mostUnits)))
 }
 
-// Mean returns the mean wait in seconds, or 0 without jobs.
+// Mean returns the mean wait in seconds, or 0 if there are no jobs.
 func (w *Waits) Mean() float64 { return w.Sum / float64(max(w.Count, 1)) }
 
-// At returns the wait that a share q of the jobs did not exceed, in seconds with three significant digits, or 0 without
-// jobs. q is above 0 and at most 1.
+// At returns the quantile q of the waits, in seconds with three significant digits. This is the wait that the share q
+// of the jobs did not exceed. It returns 0 if there are no jobs. q is above 0 and at most 1.
 func (w *Waits) At(q float64) float64 {
 	if w.by == nil {
 		return 0

@@ -11,9 +11,9 @@ import (
 	"caelum/internal/place"
 )
 
-// ReadGPUs reads the GPUs of a datadriven command MODEL [all]: one GPU per line, numbered from 0. A line shows a
-// drawing of the busy instances (# for blocked units), then a drawing of the idle instances, if any. The GPUs have the
-// plain profiles or, if the argument all is given, every profile.
+// ReadGPUs parses the input of a datadriven command with the arguments MODEL [all]: one GPU per line, numbered from 0.
+// Each line contains a drawing of the busy instances (# for blocked units), and optionally a drawing of the idle
+// instances. The GPUs have every profile if the argument all is given, and otherwise the plain profiles.
 func ReadGPUs(t *testing.T, d *datadriven.TestData) []place.GPU {
 	b, err := mig.ModelByName(d.CmdArgs[0].Key)
 	if err != nil {
@@ -40,7 +40,7 @@ func ReadGPUs(t *testing.T, d *datadriven.TestData) []place.GPU {
 	return gpus
 }
 
-// Draw writes the busy and the idle instances of GPUs.
+// Draw writes drawings of the busy and the idle instances of the GPUs to out.
 func Draw(out *strings.Builder, gpus []place.GPU) {
 	for k, g := range gpus {
 		fmt.Fprintf(out, "%d      %s\n", k, g.Model.DrawBeside(g.Busy, g.Blocked))

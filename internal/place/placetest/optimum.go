@@ -9,31 +9,32 @@ import (
 	"caelum/internal/place"
 )
 
-// Job is a job of a case for [Optimum]: an instance of a profile for a time.
+// Job is a job that [Optimum] schedules: an instance of a profile with a duration.
 type Job struct {
 	Profile  string
 	Arrival  float64 // seconds
 	Duration float64 // seconds
 }
 
-// Rules limit the allowed schedules.
+// Rules describes which schedules are allowed.
 type Rules struct {
-	// FIFO means that jobs start in the order in which they are given, which must be that of their arrival. Otherwise
-	// they start in any order.
+	// FIFO means that jobs start in the given order, which must be the order of their arrival. Otherwise they may start
+	// in any order.
 	FIFO bool
-	// Migration means that instances can be moved at any time without cost, so that only the
-	// sizes of the instances matter. No placement policy can do better than this reference.
+	// Migration means that instances can be moved at any time without cost, so that only the sizes of the instances
+	// matter. No placement policy can be better than an optimal schedule with migration.
 	Migration bool
 }
 
-// Optimum returns the smallest total wait, in seconds, that any schedule of these jobs on these GPUs can reach with
-// full knowledge of the future, or +Inf if a job fits on no GPU. Busy instances never leave the GPUs, and idle
-// instances are ignored. No job is stopped. The search is exact, and practical for cases of about ten jobs in FIFO
-// order and about seven in any order.
+// Optimum returns the smallest total wait, in seconds, of any schedule of these jobs on these GPUs, with full knowledge
+// of the future. It returns +Inf if a job fits on no GPU. Busy instances remain forever, idle instances are ignored,
+// and no job is stopped. The search is exact. It is practical for about ten jobs in FIFO order, and for about seven
+// jobs in any order.
 //
-// The search tries the orders of starts and, without migration, the placements of each job. Once these are given, every
-// job starts as soon as possible: a job that starts earlier also ends earlier and does not delay later jobs. The search
-// prunes a branch by the waits that are certain: no job starts before the jobs that have already started.
+// The search tries the orders of starts and, without migration, the placements of each job. For a given order and given
+// placements, every job starts as soon as possible, because an earlier start means an earlier end and delays no later
+// job. The search abandons a branch if the waits that are already certain exceed the best result. No job starts before
+// the jobs that have already started.
 func Optimum(gpus []place.GPU, jobs []Job, rules Rules) float64 {
 	s := schedule{
 		gpus:    gpus,
@@ -60,27 +61,27 @@ type schedule struct {
 	jobs    []Job
 	rules   Rules
 	started []bool
-	running []run // the started jobs in the order of their starts; some may have ended
+	running []run // the started jobs in the order of their starts, including jobs that have ended
 	best    float64
 	packed  map[string]bool
 }
 
-// run is a job that has started. With migration it has no spot.
+// run is a job that has started. With migration, it has no spot.
 type run struct {
 	job int
 	at  place.Spot
 	end float64
 }
 
-// start is a possible next start of a job.
+// start is a possible next start: a job, its spot and its time.
 type start struct {
 	job  int
 	at   place.Spot
 	from float64
 }
 
-// search tries every possible next start. n jobs have started, the last of them at the time last. They waited for sum,
-// in seconds.
+// search tries every possible next start. n jobs have already started. The last of them started at the time last, and
+// the sum of their waits is sum, in seconds.
 func (s *schedule) search(n int, last, sum float64) {
 	if n == len(s.jobs) {
 		s.best = min(s.best, sum)
@@ -98,7 +99,7 @@ func (s *schedule) search(n int, last, sum float64) {
 	}
 }
 
-// certain returns the smallest possible wait of the jobs that have not started, if no job starts before this time.
+// certain returns a lower bound for the waits of the jobs that have not started, if no job starts before the time from.
 func (s *schedule) certain(from float64) float64 {
 	sum := 0.0
 	for j, job := range s.jobs {
@@ -109,7 +110,7 @@ func (s *schedule) certain(from float64) float64 {
 	return sum
 }
 
-// starts returns the possible next starts, the soonest first.
+// starts returns the possible next starts, sorted by time.
 func (s *schedule) starts(n int, last float64) []start {
 	var all []start
 	for j, job := range s.jobs {
@@ -129,8 +130,8 @@ func (s *schedule) starts(n int, last float64) []start {
 	if s.rules.FIFO {
 		return all
 	}
-	// starts leaves out a start if another job could start and end before it, because starting the other job first then
-	// delays nothing.
+	// A start is left out if another job could start and end before it. Starting the other job first then delays no
+	// job.
 	soonest := math.Inf(1)
 	for _, x := range all {
 		soonest = min(soonest, x.from+s.jobs[x.job].Duration)
@@ -141,8 +142,8 @@ func (s *schedule) starts(n int, last float64) []start {
 	)
 }
 
-// likeAnEarlier reports whether a job that has not started differs from job j only in its earlier
-// arrival. Such a job starts first, because the two are interchangeable.
+// likeAnEarlier reports whether there is another job that has not started and that differs from job j only by an
+// earlier arrival. Such jobs are interchangeable, so the search starts the earlier one first.
 func (s *schedule) likeAnEarlier(j int) bool {
 	for i, o := range s.jobs {
 		if i != j && !s.started[i] && o.Profile == s.jobs[j].Profile && o.Duration == s.jobs[j].Duration &&
@@ -153,8 +154,8 @@ func (s *schedule) likeAnEarlier(j int) bool {
 	return false
 }
 
-// placements returns the possible placements of a job, each with the time from which it is free. Only one of several
-// equal GPUs is considered.
+// placements returns the possible placements of a job, each with the time from which it is free. Of several equal GPUs,
+// it considers only one.
 func (s *schedule) placements(j int, earliest float64) []start {
 	var all []start
 	var seen []int
@@ -175,8 +176,8 @@ func (s *schedule) placements(j int, earliest float64) []start {
 	return all
 }
 
-// roomAt returns the time at which a spot is free: the earliest possible time, or the end of one of the jobs that run
-// at that time.
+// roomAt returns the earliest time at which a spot is free. This is either the time earliest, or the end of a job that
+// still runs at that time.
 func (s *schedule) roomAt(at place.Spot, earliest float64) float64 {
 	for from := earliest; ; {
 		now, next := s.gpus[at.GPU].Busy, math.Inf(1)
@@ -192,7 +193,7 @@ func (s *schedule) roomAt(at place.Spot, earliest float64) float64 {
 	}
 }
 
-// alike reports whether two GPUs have the same instances until the same times.
+// alike reports whether two GPUs have the same instances with the same end times.
 func (s *schedule) alike(a, b int, now float64) bool {
 	if s.empty[a] != s.empty[b] {
 		return false
@@ -216,8 +217,8 @@ func (s *schedule) busy(k int, now float64) []busyUntil {
 	return all
 }
 
-// packable returns the time at which a job fits on the GPUs together with all jobs that run at that time, or +Inf if it
-// never fits.
+// packable returns the earliest time at which a job fits on the GPUs together with the jobs that still run at that
+// time. It returns +Inf if the job never fits.
 func (s *schedule) packable(j int, earliest float64) float64 {
 	for from := earliest; ; {
 		need, next := []string{s.jobs[j].Profile}, math.Inf(1)
@@ -235,7 +236,8 @@ func (s *schedule) packable(j int, earliest float64) float64 {
 	}
 }
 
-// fits returns the result of Pack. It calls Pack once for each set of profiles.
+// fits reports whether the profiles fit on the GPUs according to Pack. It calls Pack only once for each set of
+// profiles.
 func (s *schedule) fits(need []string) bool {
 	slices.Sort(need)
 	key := ""

@@ -8,8 +8,8 @@ import (
 	"caelum/internal/place"
 )
 
-// The oracle is a simple implementation of the MIG rules and of the measures of a GPU, on sets of intervals. It takes
-// only the profiles from the GPU model, and uses no table, pool or set of placements.
+// The oracle is a simple implementation of the MIG rules and of the measures of a GPU, based on sets of intervals. It
+// uses only the list of profiles of the GPU model, and no table, pool or set of placements.
 
 // Interval is an instance: a profile on the units [from, to).
 type Interval struct {
@@ -25,7 +25,7 @@ type PlainGPU struct {
 	Until      map[Interval]float64 // the times at which the busy instances end
 }
 
-// PlainGPUOf returns the state of a GPU in the form of the oracle.
+// PlainGPUOf converts the state of a GPU to the form that the oracle uses.
 func PlainGPUOf(g place.GPU) PlainGPU {
 	o := PlainGPU{Model: g.Model, Until: map[Interval]float64{}}
 	for i, pl := range g.Model.Placements {
@@ -49,7 +49,7 @@ func PlainGPUOf(g place.GPU) PlainGPU {
 	return o
 }
 
-// Every returns all possible instances of a GPU model, by profile, then by start.
+// Every returns all possible instances of a GPU model, ordered by profile and then by start.
 func Every(b *mig.Model) []Interval {
 	var all []Interval
 	for p, pr := range b.Profiles {
@@ -60,10 +60,10 @@ func Every(b *mig.Model) []Interval {
 	return all
 }
 
-// Overlap reports whether two instances have a unit in common.
+// Overlap reports whether two instances have a common unit.
 func Overlap(x, y Interval) bool { return x.From < y.To && y.From < x.To }
 
-// whole returns the plain profile of the whole GPU. It defines the resources that instances share.
+// whole returns the plain profile of the whole GPU, which determines the resources that instances share.
 func whole(b *mig.Model) mig.Profile {
 	for _, p := range b.Profiles {
 		if p.Size == b.Grid && mig.Plain(p) {
@@ -73,7 +73,7 @@ func whole(b *mig.Model) mig.Profile {
 	panic(b.Name + " has no profile of the whole GPU")
 }
 
-// Legal reports whether the instances fit on a GPU together, beside its blocked units.
+// Legal reports whether the instances fit on a GPU together, without using its blocked units.
 func (o PlainGPU) Legal(set []Interval) bool {
 	all := whole(o.Model)
 	left := [5]int{all.Compute, all.DEC, all.ENC, all.JPEG, all.OFA}
@@ -106,13 +106,13 @@ func (o PlainGPU) Legal(set []Interval) bool {
 	return true
 }
 
-// With returns a copy of a set with one more instance.
+// With returns a copy of the set with one more instance.
 func With(set []Interval, x Interval) []Interval { return append(slices.Clone(set), x) }
 
-// Fits reports whether an instance can be added to a set.
+// Fits reports whether an instance can be added to the set.
 func (o PlainGPU) Fits(set []Interval, x Interval) bool { return o.Legal(With(set, x)) }
 
-// FreeUnits returns the number of units that are neither blocked nor occupied by a set.
+// FreeUnits returns the number of units that are neither blocked nor occupied by the set.
 func (o PlainGPU) FreeUnits(set []Interval) int {
 	n := o.Model.Grid - len(o.Blocked)
 	for _, x := range set {
@@ -121,7 +121,7 @@ func (o PlainGPU) FreeUnits(set []Interval) int {
 	return n
 }
 
-// CC returns the number of placements that still fit, by profile.
+// CC returns, for each profile, the number of placements that still fit.
 func (o PlainGPU) CC(set []Interval) []int {
 	n := make([]int, len(o.Model.Profiles))
 	for _, x := range Every(o.Model) {
@@ -132,8 +132,8 @@ func (o PlainGPU) CC(set []Interval) []int {
 	return n
 }
 
-// placeable returns the largest number of further instances of a profile that fit on the units that
-// begin at from. It tries all choices.
+// placeable returns the largest number of further instances of profile p that fit on the units beginning at from. It
+// tries all combinations.
 func (o PlainGPU) placeable(set []Interval, p, from int) int {
 	most := 0
 	for _, s := range o.Model.Profiles[p].Starts {
@@ -145,7 +145,7 @@ func (o PlainGPU) placeable(set []Interval, p, from int) int {
 	return most
 }
 
-// Frag returns the fragmentation of a GPU with these busy instances, from 0 to 1: see [mig.Node].
+// Frag returns the fragmentation of a GPU with these busy instances, from 0 to 1 (see [mig.Node]).
 func (o PlainGPU) Frag(set []Interval) float64 {
 	compute := whole(o.Model).Compute
 	for _, x := range set {
@@ -163,7 +163,7 @@ func (o PlainGPU) Frag(set []Interval) float64 {
 	return sum / n
 }
 
-// Lost returns the free units that no instances of a profile can use, summed over the profiles with these weights.
+// Lost returns the number of free units that instances of a profile cannot use, as a weighted sum over the profiles.
 func (o PlainGPU) Lost(set []Interval, weights []float64) float64 {
 	sum := 0.0
 	for p, pr := range o.Model.Profiles {
@@ -172,7 +172,7 @@ func (o PlainGPU) Lost(set []Interval, weights []float64) float64 {
 	return sum
 }
 
-// layouts returns all legal sets of instances on an empty GPU of the GPU model.
+// layouts returns all legal sets of instances on an empty GPU of the model.
 func layouts(b *mig.Model) [][]Interval {
 	all := [][]Interval{nil}
 	for _, x := range Every(b) {
@@ -185,10 +185,11 @@ func layouts(b *mig.Model) [][]Interval {
 	return all
 }
 
-// Futures caches the layouts of each GPU model, because a model can have several thousand layouts.
+// Futures caches the layouts of each GPU model. Computing them repeatedly would be slow, because a model can have
+// several thousand layouts.
 type Futures map[*mig.Model][][]Interval
 
-// Reach returns the number of maximal sets that contain this one and avoid the blocked units.
+// Reach returns the number of maximal layouts that contain the set and do not use the blocked units.
 func (f Futures) Reach(o PlainGPU, set []Interval) int {
 	if f[o.Model] == nil {
 		f[o.Model] = layouts(o.Model)

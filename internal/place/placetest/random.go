@@ -13,7 +13,7 @@ import (
 	"caelum/internal/place"
 )
 
-// EveryModel returns every GPU model of the tables twice: with all profiles, and with only the plain profiles.
+// EveryModel returns every known GPU model twice: once with all profiles, and once with only the plain profiles.
 var EveryModel = sync.OnceValue(func() []*mig.Model {
 	var all []*mig.Model
 	for _, b := range mig.Models() {
@@ -22,8 +22,8 @@ var EveryModel = sync.OnceValue(func() []*mig.Model {
 	return all
 })
 
-// DrawGPUs makes one to four GPUs of one or two GPU models with busy and idle instances and blocked units. For some of
-// the GPUs, the expected end times of the busy instances are set.
+// DrawGPUs returns one to four random GPUs of one or two GPU models, with busy instances, idle instances and blocked
+// units. Some of the GPUs have expected end times of the busy instances.
 func DrawGPUs(t *rapid.T) []place.GPU {
 	kinds := rapid.SliceOfN(rapid.IntRange(0, len(EveryModel())-1), 1, 2).Draw(t, "boards")
 	gpus := make([]place.GPU, rapid.IntRange(1, 4).Draw(t, "gpus"))
@@ -55,7 +55,7 @@ func DrawGPUs(t *rapid.T) []place.GPU {
 	return gpus
 }
 
-// MustBeLegal checks GPUs against the plain rules.
+// MustBeLegal checks the GPUs with the rules of the oracle.
 func MustBeLegal(t TB, what string, gpus []place.GPU) {
 	t.Helper()
 	for k, g := range gpus {
@@ -70,7 +70,7 @@ func MustBeLegal(t TB, what string, gpus []place.GPU) {
 	}
 }
 
-// Drawing returns the text of Draw.
+// Drawing returns the output of Draw as a string.
 func Drawing(gpus []place.GPU) string {
 	var out strings.Builder
 	Draw(&out, gpus)
@@ -86,8 +86,8 @@ func PlainA100(t testing.TB) *mig.Model {
 	return b.Select(mig.Plain)
 }
 
-// PlainAcquisition returns how placement i can be acquired, or false if it cannot be acquired. It uses no sets of
-// placements.
+// PlainAcquisition returns the cheapest way to acquire placement i, or false if this is impossible. It does not use
+// sets of placements.
 func PlainAcquisition(g place.GPU, i int) (place.Acquisition, bool) {
 	switch b := g.Model; {
 	case g.Busy.Has(i) || b.Units(i)&g.Blocked != 0 || !b.Legal(g.Busy.With(i)):
@@ -100,7 +100,7 @@ func PlainAcquisition(g place.GPU, i int) (place.Acquisition, bool) {
 	return place.Reclaim, true
 }
 
-// TB contains the methods that rapid.T and testing.T share.
+// TB contains methods that both rapid.T and testing.T have.
 type TB interface {
 	Helper()
 	Fatalf(format string, args ...any)
