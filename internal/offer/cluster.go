@@ -22,9 +22,7 @@ type Cluster struct {
 	Making float64
 	// Speculative contains the profiles that Make may offer for jobs that are submitted later. nil means all profiles.
 	Speculative map[string]bool
-	// price is the price of a second of a whole GPU for the job to be placed (see size.go). It is 0 if the job gets the
-	// profile that it requests.
-	price float64
+	sizing
 }
 
 // NewCluster returns a cluster with the GPUs of these nodes, in the order in which slurmctld tries the nodes.
@@ -82,7 +80,7 @@ func (c *Cluster) offerable(s Spot) bool {
 // runs is the expected run time on the requested profile, in seconds.
 func (c *Cluster) choose(s *place.Situation, w Want, runs float64) place.Choice {
 	choice := c.chooseRequested(s, w, runs)
-	if c.price == 0 || len(w.Sizes) == 0 || choice.Verdict == place.Hold {
+	if len(w.Sizes) == 0 || choice.Verdict == place.Hold {
 		return choice
 	}
 	return c.chooseSize(s, w, runs, choice)

@@ -22,7 +22,7 @@ import (
 func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 	p := newPlanner(c, jobs, strict)
 	p.planQueue()
-	p = p.withSizes()
+	p = p.enlarged()
 	defer p.restore()
 	if !strict || p.plan.Reserved == nil {
 		p.addSpeculative()
@@ -34,12 +34,12 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 // planner contains an unfinished plan. The spots of the jobs placed so far are busy in the cluster's pool.
 type planner struct {
 	*Cluster
-	jobs   []*Job
-	strict bool
-	plan   Plan
-	sizing bool              // jobs may get larger slices than they request
-	behind int               // the number of later jobs that the policy considers when it places a job
-	before map[int]place.GPU // the original state of each GPU that has changed
+	jobs     []*Job
+	strict   bool
+	plan     Plan
+	scarcity float64           // the factor of the price in this plan (see size.go)
+	behind   int               // the number of later jobs that the policy considers when it places a job
+	before   map[int]place.GPU // the original state of each GPU that has changed
 	// singletons contains the SingletonKey of each job that has been placed.
 	singletons map[uint64]bool
 	searched   searches
@@ -60,6 +60,7 @@ func newPlanner(c *Cluster, jobs []*Job, strict bool) *planner {
 			Spots:        make([][]Spot, len(jobs)),
 		},
 		behind:     place.InputsOf(c.Policy).Behind,
+		scarcity:   fair,
 		before:     map[int]place.GPU{},
 		singletons: map[uint64]bool{},
 		searched:   searches{},
@@ -80,7 +81,7 @@ func (p *planner) restore() {
 
 // swap resets the cluster to its state before the plan. A second call restores the state of the plan.
 func (p *planner) swap() {
-	p.price = 0
+	p.sizing = sizing{}
 	for k, g := range p.before {
 		p.before[k] = p.Pool.GPU(k)
 		p.set(k, g)
@@ -125,7 +126,9 @@ func (p *planner) mustWait(head int, group []*Job) bool {
 		return true
 	}
 	p.plan.Reserved = nil
+	p.mayHold = true
 	placed, why := p.place(head, group, nil)
+	p.mayHold = false
 	if placed || p.keep(head, group) || !p.strict && p.unreservable(group) {
 		return false
 	}
@@ -175,17 +178,6 @@ func (p *planner) setBehind(k int) {
 		if len(j.Wants) > 0 {
 			p.Behind = append(p.Behind, j.request())
 		}
-	}
-}
-
-// setPrice sets the price of a second of a whole GPU for the next job.
-func (p *planner) setPrice() {
-	if p.sizing {
-		placed := 0
-		for _, spots := range p.plan.Spots {
-			placed += min(len(spots), 1)
-		}
-		p.price = price(len(p.jobs)-placed, p.running+placed, p.gpus)
 	}
 }
 

@@ -25,9 +25,9 @@ func sizesOf(b *mig.Model, profile string) (all []Size) {
 	return all
 }
 
-// TestSizesDelayNoJob compares plans with sizes to plans for the same jobs without sizes. Each job that starts without
-// sizes must also start with sizes. The first job that has to wait must not get a later reservation. Only jobs with
-// sizes may get another profile than they request.
+// TestSizesDelayNoJob compares the result of Make to its first plan, which assumes a higher price. Each job that starts
+// with the first plan must also start with the result. The first job that has to wait must not get a later reservation.
+// Only jobs with sizes may get another profile than they request.
 func TestSizesDelayNoJob(t *testing.T) {
 	larger := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -36,22 +36,17 @@ func TestSizesDelayNoJob(t *testing.T) {
 		jobs := drawDemands(t, gpus)
 		drawSizes(t, gpus, jobs)
 		strict := rapid.Bool().Draw(t, "strict")
-		without := make([]*Job, len(jobs))
-		for k, j := range jobs {
-			one := *j
-			one.Wants = slices.Clone(j.Wants)
-			one.Wants[0].Sizes = nil
-			without[k] = &one
-		}
 		cl := NewCluster(place.Reach, nodes...)
-		tightest := Make(cl, without, strict)
 		sized := Make(cl, jobs, strict)
+		first := newPlanner(cl, jobs, strict)
+		first.planQueue()
+		starting := first.starting()
 		if err := sized.Check(gpus); err != nil {
 			t.Fatal(err)
 		}
 		mustHaveOwnOffers(t, gpus, jobs, sized)
 		for k, j := range jobs {
-			if tightest.Spots[k] != nil && sized.Spots[k] == nil {
+			if starting[k] != nil && sized.Spots[k] == nil {
 				t.Fatalf("job %d waits because of a larger slice", j.ID)
 			}
 			for _, at := range sized.Spots[k] {
@@ -63,7 +58,7 @@ func TestSizesDelayNoJob(t *testing.T) {
 				}
 			}
 		}
-		if a, b := sized.Reserved, tightest.Reserved; a != nil && b != nil && a.Job == b.Job && a.At > b.At {
+		if a, b := sized.Reserved, first.plan.Reserved; a != nil && b != nil && a.Job == b.Job && a.At > b.At {
 			t.Fatalf("the reservation moves from %v to %v", b.At, a.At)
 		}
 	})
@@ -100,9 +95,10 @@ func hasProfile(j *Job, profile string) bool {
 func TestSizes(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	linear := sizesOf(b, "1g.5gb")
-	equal := make([]Size, len(linear)) // the job is equally fast on all profiles
-	for k := range equal {
-		equal[k] = Size{linear[k].Profile, 1}
+	equal := slices.Clone(linear) // the job is equally fast on all profiles
+	half := slices.Clone(linear)  // half of the run time on 1g.5gb is inversely proportional to the compute slices
+	for k, s := range linear {
+		equal[k].Takes, half[k].Takes = 1, 0.5+s.Takes/2
 	}
 	for _, c := range []struct {
 		name  string
@@ -114,7 +110,8 @@ func TestSizes(t *testing.T) {
 		{"equally fast", equal, 1, "1g.5gb"},
 		{"an idle cluster", linear, 1, "7g.40gb"},
 		{"a job for each GPU", linear, 2, "7g.40gb 7g.40gb"},
-		{"the plan without sizes, if a job would wait", linear, 3, "1g.5gb 1g.5gb 1g.5gb"},
+		{"four jobs on two GPUs", half, 4, "4g.20gb 4g.20gb 3g.20gb 3g.20gb"},
+		{"many jobs", half, 12, strings.Repeat("1g.5gb ", 7) + "2g.10gb 2g.10gb 2g.10gb 1g.5gb"},
 	} {
 		var jobs []*Job
 		for k := range c.jobs {

@@ -168,7 +168,7 @@ func (s *simulation) newJob(t trace.Job) (*job, error) {
 		j.Duration = 1
 	}
 	for _, b := range s.kinds {
-		name, ok := t.On(b)
+		name, ok := s.expected(t).On(b)
 		if !ok {
 			name = ""
 		}

@@ -22,11 +22,8 @@ func (s *simulation) sizes(j *job) (all []offer.Size) {
 	if s.Sizing != Adaptive || j.Speed == nil || j.slices() > 1 {
 		return nil
 	}
-	expected := s.Speeds
-	if expected == nil {
-		expected = trace.Job.SpeedOn
-	}
-	requested := expected(j.Job, j.asksFor)
+	expected := s.expected(j.Job)
+	requested := expected.SpeedOn(j.asksFor)
 	for k, b := range s.kinds {
 		least, ok := b.ProfileIndex(j.profiles[k])
 		if !ok {
@@ -34,12 +31,25 @@ func (s *simulation) sizes(j *job) (all []offer.Size) {
 		}
 		for _, p := range b.Profiles {
 			known := slices.ContainsFunc(all, func(z offer.Size) bool { return z.Profile == p.Name })
-			if p.Name != j.asksFor && !known && enough(p, b.Profiles[least]) && j.RunsOn(p.Name) {
-				all = append(all, offer.Size{Profile: p.Name, Takes: requested / expected(j.Job, p.Name)})
+			if p.Name != j.asksFor && !known && enough(p, b.Profiles[least]) && j.SpeedOn(p.Name) > 0 {
+				all = append(all, offer.Size{Profile: p.Name, Takes: requested / expected.SpeedOn(p.Name)})
 			}
 		}
 	}
 	return all
+}
+
+// expected returns a job with the speeds that the planner expects.
+func (s *simulation) expected(j trace.Job) trace.Job {
+	if s.Speeds == nil || j.Speed == nil {
+		return j
+	}
+	speeds := map[string]float64{}
+	for profile := range j.Speed {
+		speeds[profile] = s.Speeds(j, profile)
+	}
+	j.Speed = speeds
+	return j
 }
 
 // startPlanned starts the jobs that package offer's plan starts now. It is used instead of turn if jobs get adaptive
