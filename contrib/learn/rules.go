@@ -49,7 +49,7 @@ func (n node) memory(profile string) float64 {
 
 // tightest returns the smallest profile with at least mib MiB, or the whole GPU if no profile has that much memory.
 func (n node) tightest(mib float64) string {
-	if p, ok := (predict.Need{PeakMiB: mib, Busy: -1}).On(n.model, n.all); ok {
+	if p, ok := (predict.Need{PeakMiB: mib, Busy: predict.UnknownBusy}).On(n.model, n.all); ok {
 		return p
 	}
 	return n.whole

@@ -67,8 +67,9 @@ type Need struct {
 	Seconds, Low, High float64
 	Compute            int
 	// Busy is the share of the job's run time on one compute slice for which the job would keep that slice busy, from 0
-	// to 1. It is -1 if unknown.
-	Busy float64
+	// to 1. BusyKnown is false if no run shows this share, so that Busy is only an assumption about any job.
+	Busy      float64
+	BusyKnown bool
 	// MaxSlowdown is the site's MaxSlowdown. Limit is a time limit in seconds that an earlier run of the job reached,
 	// or 0. The caller replaces it with the job's own time limit if that is known.
 	MaxSlowdown, Limit float64
@@ -86,7 +87,8 @@ func Predict(h History, site Site) (Need, bool) {
 		window *= 2
 	}
 	past := since(all, timeWindow)
-	n := Need{Level: h.Level, Busy: busy(past), MaxSlowdown: site.MaxSlowdown, Limit: limit(past)}
+	n := Need{Level: h.Level, MaxSlowdown: site.MaxSlowdown, Limit: limit(past)}
+	n.Busy, n.BusyKnown = busy(past)
 	n.memory(since(all, window), site)
 	n.time(past)
 	return n, n.Runs > 0

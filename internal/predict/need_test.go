@@ -53,7 +53,7 @@ func TestNeed(t *testing.T) {
 				}
 				fmt.Fprintf(&b, "%s: %.0f MiB, %s\n", name, n.PeakMiB, given)
 			}
-			if n.Busy >= 0 {
+			if n.BusyKnown {
 				fmt.Fprintf(&b, "busy %.2f\n", n.Busy)
 			}
 			if d.Cmd == "time" {

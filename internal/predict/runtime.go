@@ -2,6 +2,7 @@ package predict
 
 import (
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/stat/distuv"
 )
@@ -20,22 +21,20 @@ const (
 
 // time computes the expected run time of the next run. It is the median of the run times in the window, each scaled to
 // the slice of the last run. Low and High are the bounds of Student's prediction interval, computed from the logarithms
-// of the run times.
+// of the run times. The run times of runs that reached their time limit are used only if no run ended by itself.
 func (n *Need) time(runs []attempt) {
-	last := 0.0
-	for _, r := range runs {
-		if r.complete && r.Seconds > 0 {
-			last = r.slices()
-		}
+	ended := func(r attempt) bool { return r.State == "COMPLETED" }
+	if !slices.ContainsFunc(runs, ended) {
+		ended = func(r attempt) bool { return r.complete }
 	}
+	runs = slices.DeleteFunc(slices.Clone(runs), func(r attempt) bool { return r.Seconds <= 0 || !ended(r) })
+	if len(runs) == 0 {
+		return
+	}
+	last := runs[len(runs)-1].slices()
 	var logs []float64
 	for _, r := range runs {
-		if r.complete && r.Seconds > 0 {
-			logs = append(logs, math.Log(r.Seconds*n.scale(r.slices(), last)))
-		}
-	}
-	if len(logs) == 0 {
-		return
+		logs = append(logs, math.Log(r.Seconds*n.scale(r.slices(), last)))
 	}
 	middle := median(logs)
 	squares := priorRuns * priorSigma * priorSigma
@@ -49,10 +48,10 @@ func (n *Need) time(runs []attempt) {
 	n.Seconds, n.Low, n.High = math.Exp(middle), math.Exp(middle-off), math.Exp(middle+off)
 }
 
-// scale returns the factor by which the run time changes if the number of compute slices changes. It returns 1 if the
-// factor is unknown.
+// scale returns the factor by which the run time changes if the number of compute slices changes. It returns 1 if one
+// of the numbers is unknown.
 func (n Need) scale(from, to float64) float64 {
-	if n.Busy < 0 || from <= 0 || to <= 0 {
+	if from <= 0 || to <= 0 {
 		return 1
 	}
 	return takes(n.Busy, to) / takes(n.Busy, from)

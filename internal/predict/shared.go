@@ -19,7 +19,7 @@ func PredictShared(users []History, site Site) (Need, bool) {
 		}
 	}
 	if len(needs) < site.users() {
-		return Need{Level: BySite, Busy: -1, MaxSlowdown: site.MaxSlowdown}, false
+		return Need{Level: BySite, Busy: UnknownBusy, MaxSlowdown: site.MaxSlowdown}, false
 	}
 	of := func(figure func(Need) float64) float64 { return upperMedian(needs, figure) }
 	n := Need{
@@ -31,9 +31,14 @@ func PredictShared(users []History, site Site) (Need, bool) {
 		MaxSlowdown: site.MaxSlowdown,
 		Compute:     int(of(func(u Need) float64 { return float64(u.Compute) })),
 	}
+	known := 0
 	for _, u := range needs {
 		n.Runs += u.Runs
+		if u.BusyKnown {
+			known++
+		}
 	}
+	n.BusyKnown = 2*known > len(needs)
 	// The users' run times are compared for a slice of the same size.
 	times := func(figure func(seconds, low, high float64) float64) float64 {
 		return of(func(u Need) float64 { return figure(u.Takes(n.Compute)) })
