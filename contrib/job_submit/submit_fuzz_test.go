@@ -402,7 +402,9 @@ func wanted(q fields, o outcome) []write {
 	}
 	prefix := ""
 	for _, per := range []string{"node", "job", "socket", "task"} {
-		at := func(p string) int { return strings.Index(text(q, "tres_per_"+per), p) }
+		list := text(q, "tres_per_"+per)
+		list = list[:min(len(list), maxTRES)]
+		at := func(p string) int { return strings.Index(list, p) }
 		for _, p := range []string{"gres:", "gres/"} {
 			if prefix == "" && at(p) >= 0 &&
 				(at("gres:") < 0 || at("gres/") < 0 || at(p) == min(at("gres:"), at("gres/"))) {
