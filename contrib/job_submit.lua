@@ -40,15 +40,23 @@ local function number(text)
   return #text <= 9 and text:find("^[1-9]%d*$") and tonumber(text) or nil
 end
 
--- split returns the words of a line with two to four words, and nil for any other line. Two
+-- percent parses a whole number from 0 to 100 in decimal. It returns nil for any other text.
+local function percent(text)
+  return (text == "0" or text == "100" or text:find("^[1-9]%d?$")) and tonumber(text) or nil
+end
+
+-- split returns the words of a line with two to five words, and nil for any other line. Two
 -- adjacent repetitions in a pattern must not match the same characters: with such a pattern, a line
--- of 100 kB took 139 s.
+-- of 100 kB took 139 s. The ".*" at the end of a pattern is an exception, because it always matches
+-- the rest of the text.
 local function split(line)
   local word, value, third, rest = line:match("^(%S+)%s+(%S+)%s+(%S+)(.*)$")
   if not word then return line:match("^(%S+)%s+(%S+)%s*$") end
   if rest == "" then return word, value, third end
-  local fourth = rest:match("^%s+(%S+)%s*$")
-  if fourth or not rest:find("%S") then return word, value, third, fourth end
+  local fourth, tail = rest:match("^%s+(%S+)(.*)$")
+  if not fourth then return word, value, third end
+  local fifth = tail:match("^%s+(%S+)%s*$")
+  if fifth or not tail:find("%S") then return word, value, third, fourth, fifth end
 end
 
 -- LEARNED contains the patterns of learned lines. Such a line assigns a profile to a user and key,
@@ -57,20 +65,18 @@ end
 -- effect.
 local LEARNED = {key = "^%d+:(%x+)$", user = "^%d+:(%x+)$", site = "^(%x+)$"}
 
-local function learn(t, word, value, profile, fourth)
+local function learn(t, word, value, profile, fourth, fifth)
   local old = word == "key" and value:find("^%x+$")
   local hex = old and value or value:match(LEARNED[word])
   if not profile or not hex or #hex ~= 16 or hex:find("%u") or value:find("^0%d+:") or t[word][value] then
     return false
   end
+  local seconds, busy = fourth and number(fourth), fifth and percent(fifth)
+  if fourth and not seconds or fifth and not busy then return false end
   if old then
     t.old = t.old + 1
-    return not fourth or number(fourth) ~= nil
-  end
-  t[word][value] = profile
-  if fourth then
-    t.seconds[word][value] = number(fourth)
-    return t.seconds[word][value] ~= nil
+  else
+    t[word][value], t.seconds[word][value], t.busy[word][value] = profile, seconds, busy
   end
   return true
 end
@@ -90,10 +96,10 @@ end
 -- whether the profile in the line has a profile line, because profile lines may follow later in the
 -- table.
 local function read_line(t, n, line)
-  local word, value, third, fourth = split(line)
+  local word, value, third, fourth, fifth = split(line)
   local named
   if LEARNED[word] then
-    if not learn(t, word, value, third, fourth) then return false end
+    if not learn(t, word, value, third, fourth, fifth) then return false end
     named = third
   elseif word == "profile" then
     return list(t, value, third, fourth)
@@ -121,7 +127,7 @@ local function parse(text)
   if text:sub(-1) ~= "\n" then return nil, "the last line is not complete" end
   local t = {
     partitions = {}, profiles = {}, known = {}, models = {}, named = {}, key = {}, user = {}, site = {}, old = 0,
-    seconds = {key = {}, user = {}, site = {}},
+    seconds = {key = {}, user = {}, site = {}}, busy = {key = {}, user = {}, site = {}},
   }
   local n = 0
   for line in text:gmatch("([^\n]*)\n") do
@@ -419,15 +425,16 @@ local function mebibytes(size)
   if digits and #digits <= 9 and tonumber(digits) > 0 then return math.ceil(tonumber(digits) * UNITS[unit:lower()]) end
 end
 
--- learned returns the profile and the seconds in the table for the user's key, otherwise for the user's script
--- fingerprint, otherwise for the fingerprint of any user.
+-- learned returns the profile, the seconds and the busy share in the table for the user's key, otherwise for the user's
+-- script fingerprint, otherwise for the fingerprint of any user.
 local function learned(t, uid, key, fingerprint)
-  local own = string.format("%d:%s", uid, key)
-  if t.key[own] then return t.key[own], t.seconds.key[own] end
-  if not fingerprint then return nil end
-  own = string.format("%d:%s", uid, fingerprint)
-  if t.user[own] then return t.user[own], t.seconds.user[own] end
-  return t.site[fingerprint], t.seconds.site[fingerprint]
+  local kind, subject = "key", string.format("%d:%s", uid, key)
+  if not t.key[subject] then
+    if not fingerprint then return nil end
+    kind, subject = "user", string.format("%d:%s", uid, fingerprint)
+    if not t.user[subject] then kind, subject = "site", fingerprint end
+  end
+  return t[kind][subject], t.seconds[kind][subject], t.busy[kind][subject]
 end
 
 local function known(profile, t)
@@ -645,7 +652,7 @@ local function submit(job, parts)
   local gpus, uneven = slots(r, job)
   if not gpus then return refuse(uneven) end
   local key, fingerprint = key_and_fingerprint(job, r, gpus)
-  local predicted, seconds = learned(t, user_id(job), key, fingerprint)
+  local predicted, seconds, busy = learned(t, user_id(job), key, fingerprint)
   local kept, added, sized, warning = resolve(r, gpus, t, job, predicted)
   if not kept then return refuse(added) end
 
@@ -655,6 +662,8 @@ local function submit(job, parts)
   -- The user did not request this profile, so a node with another GPU model may run the job on an equivalent profile.
   if sized then tags[#tags + 1] = "caelum:sized=" .. sized end
   if seconds then tags[#tags + 1] = "caelum:runs=" .. seconds end
+  -- Agents use this share only to choose a larger profile, and a profile that the user named does not change.
+  if sized and busy then tags[#tags + 1] = "caelum:busy=" .. busy end
   -- A priority of 0 here means --hold, and only the user may release this hold. squeue shows JobHeldUser for both holds
   -- (22.05).
   local hold = must_hold(job, r, t) and job.priority ~= 0

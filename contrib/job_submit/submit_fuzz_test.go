@@ -121,7 +121,8 @@ func (m maker) learned(s stamp) string {
 		fmt.Sprintf("user %d:%s", s.uid, fingerprint), "user 8:" + fingerprint, "site " + fingerprint,
 	} {
 		if m.IntN(2) == 0 {
-			fmt.Fprintln(&b, of, m.one("1g.5gb", "2g.10gb", "4g.20gb", "7g.40gb"), m.one("", "60", "999999999"))
+			fmt.Fprintln(&b, of, m.one("1g.5gb", "2g.10gb", "4g.20gb", "7g.40gb"),
+				m.one("", "60", "999999999", "60 0", "1 7", "999999999 50", "3600 100"))
 		}
 	}
 	return b.String()
@@ -229,6 +230,9 @@ func (o outcome) accepted(q fields) (r reply) {
 	}
 	if o.runs > 0 {
 		tags = append(tags, fmt.Sprint("caelum:runs=", o.runs))
+	}
+	if o.busy != "" {
+		tags = append(tags, "caelum:busy="+o.busy)
 	}
 	if o.hold {
 		tags = append(tags, "caelum:held")
@@ -398,7 +402,9 @@ func wanted(q fields, o outcome) []write {
 	}
 	prefix := ""
 	for _, per := range []string{"node", "job", "socket", "task"} {
-		at := func(p string) int { return strings.Index(text(q, "tres_per_"+per), p) }
+		list := text(q, "tres_per_"+per)
+		list = list[:min(len(list), maxTRES)]
+		at := func(p string) int { return strings.Index(list, p) }
 		for _, p := range []string{"gres:", "gres/"} {
 			if prefix == "" && at(p) >= 0 &&
 				(at("gres:") < 0 || at("gres/") < 0 || at(p) == min(at("gres:"), at("gres/"))) {

@@ -51,6 +51,7 @@ type outcome struct {
 	stamp         stamp
 	sized         string // the profile, if Caelum chose it
 	runs          int    // expected run time in seconds; 0: unknown
+	busy          string // busy share in percent, if the script writes it
 	warning       string // message to the user
 	hold          bool
 }
@@ -73,6 +74,14 @@ func learned(d decisions.Table, s stamp) *decisions.Learned {
 		return nil
 	}
 	return &l
+}
+
+// busyOf returns the busy share in a line, or "" if there is no such figure or no line.
+func busyOf(known *decisions.Learned) string {
+	if known == nil || known.Busy < 0 {
+		return ""
+	}
+	return strconv.Itoa(known.Busy)
 }
 
 // size returns the profile that a request gets if its GRES names none. sized is true if `--mig`
@@ -204,6 +213,7 @@ func oracle(q fields, d decisions.Table, stamped *stamp) (o outcome) {
 		if sized {
 			profile = onModel(d, slots.types, profile)
 			o.sized = profile
+			o.busy = busyOf(known)
 		}
 		o.warning = warning
 		o.added = append(o.added, fmt.Sprintf("mig:%s:%d", profile, slots.all()))

@@ -40,8 +40,11 @@ type entry struct {
 	count            int // -1: the count cannot be parsed
 }
 
+// maxTRES is the number of bytes of a list that the script reads. slurmctld refuses a longer tres_per_node.
+const maxTRES = 1024
+
 func entriesOf(list string) (out []entry) {
-	if len(list) > 1024 {
+	if len(list) > maxTRES {
 		return nil
 	}
 	for _, text := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' }) {

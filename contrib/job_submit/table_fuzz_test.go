@@ -28,7 +28,8 @@ func (m maker) table() string {
 	}
 	for range m.IntN(8) {
 		profile := m.one("1g.5gb", "2g.10gb", "2g.10gb", "1g.5gb+me", m.raw)
-		number := m.one("", "", " 60", " 999999999", " 0", " 060", " 1000000000", " 1e3", " 60 60", " "+m.raw)
+		number := m.one("", "", " 60", " 999999999", " 0", " 060", " 1000000000", " 1e3", " 60 0",
+			" 60 60", " 999999999 100", " 60 101", " 60 050", " 60 50%", " 60 60 60", " 60 "+m.raw, " "+m.raw)
 		key, fingerprint := predict.Key(probed), predict.Fingerprint(probed)
 		all = append(all, m.one(
 			"partition long",
@@ -184,11 +185,14 @@ func (p probe) force(d decisions.Table, why error) {
 // the profile of the probed job. It returns the logged lines.
 func (p probe) partitions(d decisions.Table, known *decisions.Learned) (log []string) {
 	p.Helper()
-	profile, runs := d.Default, ""
+	profile, figures := d.Default, ""
 	if known != nil {
 		profile = known.Profile
 		if known.Seconds > 0 {
-			runs = fmt.Sprintf(" caelum:runs=%d", known.Seconds)
+			figures = fmt.Sprintf(" caelum:runs=%d", known.Seconds)
+		}
+		if busy := busyOf(known); busy != "" {
+			figures += " caelum:busy=" + busy
 		}
 	}
 	for _, partition := range append(few(d.Partitions), "gpu", "cpu", "gp.") {
@@ -203,8 +207,8 @@ func (p probe) partitions(d decisions.Table, known *decisions.Learned) (log []st
 		log = append(log, r.log...)
 		for _, w := range r.writes {
 			if comment, ok := w.value.(string); ok && w.field == "admin_comment" &&
-				!strings.HasSuffix(strings.TrimSuffix(comment, " caelum:held"), " caelum:sized="+profile+runs) {
-				p.Fatalf("%s, table %q\n%s, want %s%s", p.lua.name, p.text, comment, profile, runs)
+				!strings.HasSuffix(strings.TrimSuffix(comment, " caelum:held"), " caelum:sized="+profile+figures) {
+				p.Fatalf("%s, table %q\n%s, want %s%s", p.lua.name, p.text, comment, profile, figures)
 			}
 		}
 	}

@@ -417,6 +417,28 @@ for first = 1, 3 do
   check(job.tres_per_node == "gres:gpu:1,gres:mig:" .. profiles[first] .. ":1", "first " .. lines[first], job.tres_per_node)
   check(word(job, "runs") == seconds[first] and word(job, "sized") == profiles[first], "and its seconds", job.admin_comment)
 end
+-- A line may also contain the busy share. The script writes it only beside a profile that Caelum chose.
+for busy, case in pairs({[""] = {}, [" 0"] = {"0"}, [" 7"] = {"7"}, ["\t 47  "] = {"47"}, [" 100 # all"] = {"100"}}) do
+  for _, subject in ipairs({"key 1001:" .. plain, "user 1001:" .. work, "site " .. work}) do
+    local line = subject .. " 1g.5gb 60" .. busy .. "\n"
+    write_table(TABLE .. line .. "key " .. known_key .. " 1g.5gb 60" .. busy .. "\n")
+    log = {}
+    local _, job = submit({tres_per_node = "gres:gpu:1"})
+    check(job.tres_per_node == "gres:gpu:1,gres:mig:1g.5gb:1" and word(job, "runs") == "60" and word(job, "busy") == case[1], "the busy share of " .. line, job.admin_comment)
+    check(#log == 1 and log[1]:find("without a user id (1)", 1, true), "and of a key without a user", log[1])
+    for _, mig in ipairs({"off", "auto"}) do
+      _, job = submit({tres_per_node = "gres:gpu:1", spank_job_env = env(mig)})
+      check(word(job, "sized") and word(job, "busy") == case[1], "the busy share with --mig=" .. mig, job.admin_comment)
+    end
+    _, job = submit({tres_per_node = "gres:gpu:1", spank_job_env = env("1g.5gb")})
+    check(word(job, "runs") == "60" and not word(job, "busy"), "no busy share with --mig", job.admin_comment)
+    _, job = submit({tres_per_node = "gres:mig:1g.5gb:1"})
+    check(word(job, "runs") == "60" and not word(job, "busy"), "no busy share with a typed slice", job.admin_comment)
+    _, job = submit({tres_per_node = "gres:gpu:1", req_nodes = "n1"})
+    check(word(job, "busy") == case[1] and job.admin_comment:find(" caelum:held$"), "the busy share of a held job", job.admin_comment)
+  end
+end
+log = {}
 write_table(TABLE .. table.concat(lines))
 for name, case in pairs({
   ["another name"] = {{name = "other"}, "2g.10gb"}, ["other CPUs"] = {{cpus_per_task = 3}, "2g.10gb"}, ["another user"] = {{user_id = 1002}, "7g.40gb"},
@@ -472,7 +494,13 @@ for name, text in pairs({
   ["no seconds"] = TABLE .. "key 1001:0123456789abcdef 2g.10gb 0\n",
   ["seconds with a unit"] = TABLE .. "key 1001:0123456789abcdef 2g.10gb 60s\n",
   ["ten digits of seconds"] = TABLE .. "key 1001:0123456789abcdef 2g.10gb 1000000000\n",
-  ["something behind the seconds"] = TABLE .. "key 1001:0123456789abcdef 2g.10gb 60 60\n",
+  ["a busy share above 100"] = TABLE .. "key 1001:0123456789abcdef 2g.10gb 60 101\n",
+  ["a busy share below 0"] = TABLE .. "user 1001:0123456789abcdef 2g.10gb 60 -1\n",
+  ["a busy share with a zero in front"] = TABLE .. "site 0123456789abcdef 2g.10gb 60 050\n",
+  ["a busy share with a unit"] = TABLE .. "key 1001:0123456789abcdef 2g.10gb 60 50%\n",
+  ["a busy share after no seconds"] = TABLE .. "key 1001:0123456789abcdef 2g.10gb 0 50\n",
+  ["a busy share of an old key that is none"] = TABLE .. "key 0123456789abcdef 2g.10gb 60 101\n",
+  ["something behind the busy share"] = TABLE .. "key 1001:0123456789abcdef 2g.10gb 60 50 1\n",
   ["memory with a unit"] = TABLE .. "profile 4g.20gb 20G\n",
   ["something behind the memory"] = TABLE .. "profile 4g.20gb 19968 MiB\n",
   ["two for --mig=off"] = TABLE .. "whole 7g.40gb\nwhole 7g.40gb\n",
@@ -485,6 +513,9 @@ for name, text in pairs({
   ["a profile that is none"] = TABLE .. "profile a,b\n",
   ["max_nodes in words"] = TABLE .. "max_nodes two\n",
   ["a long line"] = TABLE .. "partition " .. string.rep("x", 300000) .. " y z\n",   -- took an earlier version of the script hours
+  ["a long fourth word"] = TABLE .. "key 1001:0123456789abcdef 2g.10gb " .. string.rep("6", 300000) .. " 50 1\n",
+  ["a long fifth word"] = TABLE .. "key 1001:0123456789abcdef 2g.10gb 60 " .. string.rep("6", 300000) .. " 1\n",
+  ["many blanks"] = TABLE .. "key 1001:0123456789abcdef 2g.10gb" .. string.rep(" ", 200000) .. "60" .. string.rep(" ", 200000) .. "50" .. string.rep(" ", 200000) .. "1\n",
   ["too many lines"] = TABLE .. string.rep("#\n", 20001),
   ["too long"] = TABLE .. "# " .. string.rep("x", 1048576) .. "\n",
   ["binary"] = TABLE .. "\127ELF\2\1\1\0\0\0\0\0\0\0\0\0\2\0\62\0\n",

@@ -44,11 +44,15 @@ type Profile struct {
 type Learned struct {
 	Profile string
 	Seconds int // expected run time; 0 if unknown
+	// Busy is the share of the job's run time on one compute slice for which the job keeps that slice busy, in percent.
+	// It is -1 if unknown.
+	Busy int
 }
 
 var (
 	headForm     = regexp.MustCompile(`^caelum-decisions 1 [0-9]+\n`)
 	numberForm   = regexp.MustCompile(`^[1-9][0-9]{0,8}$`)
+	percentForm  = regexp.MustCompile(`^(0|[1-9][0-9]?|100)$`)
 	profileForm  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+-]*$`)
 	nodesForm    = regexp.MustCompile(`^[0-9]{1,4}$`)
 	hashForm     = regexp.MustCompile(`^[0-9a-f]{16}$`)
@@ -161,13 +165,16 @@ func (r *reader) understand(n int, words []string) bool {
 }
 
 // learn reads the rest of a line after its second word, which is id. The rest has the form
-// "<profile> [seconds]".
+// "<profile> [seconds [busy]]".
 func (r *reader) learn(n int, lines map[string]Learned, form *regexp.Regexp, id string, rest []string) bool {
-	if _, twice := lines[id]; twice || !form.MatchString(id) || len(rest) < 1 || len(rest) > 2 {
+	if _, twice := lines[id]; twice || !form.MatchString(id) || len(rest) < 1 || len(rest) > 3 {
 		return false
 	}
-	l := Learned{Profile: rest[0]}
-	if len(rest) == 2 && !positive(rest[1], &l.Seconds) {
+	l := Learned{Profile: rest[0], Busy: -1}
+	if len(rest) > 1 && !positive(rest[1], &l.Seconds) {
+		return false
+	}
+	if len(rest) > 2 && !percent(rest[2], &l.Busy) {
 		return false
 	}
 	lines[id] = l
@@ -236,4 +243,9 @@ func (r *reader) whole() (Table, error) {
 func positive(text string, number *int) bool {
 	*number, _ = strconv.Atoi(text)
 	return numberForm.MatchString(text)
+}
+
+func percent(text string, number *int) bool {
+	*number, _ = strconv.Atoi(text)
+	return percentForm.MatchString(text)
 }

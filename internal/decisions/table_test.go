@@ -12,7 +12,9 @@ func TestParse(t *testing.T) {
 		"profile 2g.10gb 9856\nprofile 2g.10gb\ndefault 2g.10gb\nwhole 1g.5gb\n" +
 		"model a100 1g.5gb\nmodel a100  2g.10gb # as well\nmax_nodes 4\n" +
 		"key 1001:0123456789abcdef 1g.5gb+me  # train\nkey 0123456789abcdef 2g.10gb 60 # no user\n" +
-		"user 1001:0123456789abcdef\t2g.10gb 3600\nsite 0123456789abcdef 1g.5gb 60\n"
+		"user 1001:0123456789abcdef\t2g.10gb 3600\nsite 0123456789abcdef 1g.5gb 60\n" +
+		"key 7:0123456789abcdef 1g.5gb 60 0\nuser 7:0123456789abcdef 1g.5gb  60\t100  # busy\n" +
+		"site fedcba9876543210 2g.10gb 999999999 47\nkey fedcba9876543210 2g.10gb 60 50\n"
 	want := Table{
 		Partitions: []string{"gpu", "big"},
 		Profiles:   []Profile{{"1g.5gb", 4864}, {"1g.5gb+me", 0}, {"2g.10gb", 9856}},
@@ -20,10 +22,16 @@ func TestParse(t *testing.T) {
 		Whole:      "1g.5gb",
 		MaxNodes:   4,
 		Models:     map[string][]string{"a100": {"1g.5gb", "2g.10gb"}},
-		Key:        map[string]Learned{"1001:0123456789abcdef": {"1g.5gb+me", 0}},
-		OldKeys:    1,
-		User:       map[string]Learned{"1001:0123456789abcdef": {"2g.10gb", 3600}},
-		Site:       map[string]Learned{"0123456789abcdef": {"1g.5gb", 60}},
+		Key: map[string]Learned{
+			"1001:0123456789abcdef": {"1g.5gb+me", 0, -1}, "7:0123456789abcdef": {"1g.5gb", 60, 0},
+		},
+		OldKeys: 2,
+		User: map[string]Learned{
+			"1001:0123456789abcdef": {"2g.10gb", 3600, -1}, "7:0123456789abcdef": {"1g.5gb", 60, 100},
+		},
+		Site: map[string]Learned{
+			"0123456789abcdef": {"1g.5gb", 60, -1}, "fedcba9876543210": {"2g.10gb", 999999999, 47},
+		},
 	}
 	if got, err := Parse(text); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v\nwant %+v", got, err, want)
@@ -63,7 +71,14 @@ func TestNoTable(t *testing.T) {
 		head + some + "key 0123456789abcdef 1g.5gb 1000000000\n":          "line 4 is not valid",
 		head + some + "key 0123456789abcdef 1g.5gb 060\n":                 "line 4 is not valid",
 		head + some + "key 0123456789abcdef 1g.5gb 60s\n":                 "line 4 is not valid",
-		head + some + "key 0123456789abcdef 1g.5gb 60 60\n":               "line 4 is not valid",
+		head + some + "key 0123456789abcdef 1g.5gb 60 101\n":              "line 4 is not valid",
+		head + some + "key 7:0123456789abcdef 1g.5gb 60 101\n":            "line 4 is not valid",
+		head + some + "key 7:0123456789abcdef 1g.5gb 60 -1\n":             "line 4 is not valid",
+		head + some + "user 7:0123456789abcdef 1g.5gb 60 050\n":           "line 4 is not valid",
+		head + some + "user 7:0123456789abcdef 1g.5gb 60 00\n":            "line 4 is not valid",
+		head + some + "site 0123456789abcdef 1g.5gb 60 50%\n":             "line 4 is not valid",
+		head + some + "site 0123456789abcdef 1g.5gb 0 50\n":               "line 4 is not valid",
+		head + some + "site 0123456789abcdef 1g.5gb 60 50 1\n":            "line 4 is not valid",
 		head + some + "key 01:0123456789abcdef 1g.5gb\n":                  "line 4 is not valid",
 		head + some + "key 7:0123456789ABCDEF 1g.5gb\n":                   "line 4 is not valid",
 		head + some + strings.Repeat("site 0123456789abcdef 1g.5gb\n", 2): "line 5 is not valid",

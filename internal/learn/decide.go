@@ -68,17 +68,20 @@ func unread(r *repo.Repo) (bool, error) {
 	return len(scripts) == 0, err
 }
 
-// decision is a profile and the expected run time in seconds. seconds is 0 if unknown.
+// decision is the content of a line of the table after the line's name.
 type decision struct {
 	profile string
-	seconds int
+	seconds int // expected run time; 0 if unknown
+	busy    int // Need.Busy in percent; -1 if unknown, as always without a run time
 }
 
 // alike reports whether a line for d is redundant because the decision o, which would apply without that line, is
-// equivalent. Run times vary, so run times that differ by at most a quarter are treated as equivalent.
+// equivalent. Run times vary, so run times that differ by at most a quarter are treated as equivalent, and so are busy
+// shares that differ by at most 10 points. A decision without a busy share is equivalent to one with any busy share.
 func (d decision) alike(o decision) bool {
 	near := d.seconds == 0 || o.seconds > 0 && math.Abs(float64(d.seconds-o.seconds)) <= 0.25*float64(o.seconds)
-	return d.profile == o.profile && near
+	asBusy := d.busy < 0 || o.busy >= 0 && max(d.busy, o.busy)-min(d.busy, o.busy) <= 10
+	return d.profile == o.profile && near && asBusy
 }
 
 // learnedLine is a learned line of the table. last is the start of the newest run on which it is based, in Unix
@@ -95,11 +98,14 @@ type learnedLine struct {
 const allUsers = -1
 
 func (l learnedLine) text() string {
-	seconds := ""
+	figures := ""
 	if l.seconds > 0 {
-		seconds = fmt.Sprintf(" %d", l.seconds)
+		figures = fmt.Sprintf(" %d", l.seconds)
+		if l.busy >= 0 {
+			figures += fmt.Sprintf(" %d", l.busy)
+		}
 	}
-	return fmt.Sprintf("%s %s %s%s\n", l.kind, l.subject, l.profile, seconds)
+	return fmt.Sprintf("%s %s %s%s\n", l.kind, l.subject, l.profile, figures)
 }
 
 // subject returns the second word of the line that applies to a job at this level.

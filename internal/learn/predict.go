@@ -38,8 +38,8 @@ type Prediction struct {
 	Need     predict.Need
 	History  predict.History
 	Complete bool
-	// seconds is the expected run time in the administrator's line from which Own was read.
-	seconds int
+	// ownLine is the content of the administrator's line from which Own was read.
+	ownLine decision
 }
 
 // Predict returns the prediction that applies to a job after the next [Write]. It combines the levels in the same way
@@ -75,7 +75,7 @@ func (t Table) at(
 		p = p.with(Choose(need, complete, t.Models, base.profile()), need, h, complete)
 	}
 	if own, ok := t.decided[lineName(kind, job)]; ok {
-		p.Own, p.seconds = own.profile, own.seconds
+		p.Own, p.ownLine = own.profile, own
 	}
 	return p, nil
 }
@@ -100,15 +100,18 @@ func (p Prediction) profile() string {
 	return p.Profile
 }
 
-// decision converts a prediction into a line of the table. The line contains a run time only if the time is based on
-// complete runs or was specified by the administrator.
+// decision converts a prediction into a line of the table. The line contains a run time and a busy share only if they
+// are based on complete runs or were specified by the administrator.
 func (p Prediction) decision() decision {
-	d := decision{profile: p.profile()}
-	switch {
-	case p.Own != "":
-		d.seconds = p.seconds
-	case p.Complete:
+	if p.Own != "" {
+		return p.ownLine
+	}
+	d := decision{profile: p.Profile, busy: -1}
+	if p.Complete {
 		d.seconds = int(min(math.Ceil(p.Seconds), maxSeconds))
+	}
+	if d.seconds > 0 && p.Need.BusyKnown {
+		d.busy = int(math.Round(100 * min(p.Need.Busy, 1)))
 	}
 	return d
 }

@@ -90,9 +90,9 @@ func killed(key string, job uint32, profile string, mib float64, start time.Time
 	return n
 }
 
-// inTable returns the profile that job_submit.lua assigns to a job according to a table. It is the profile in the first
-// line that applies (key, user, site), or else the default profile.
-func inTable(t *testing.T, path string, job repo.JobKeys) string {
+// inTable returns the decision that job_submit.lua makes for a job according to a table. It is the first line that
+// applies (key, user, site), or else the default profile.
+func inTable(t *testing.T, path string, job repo.JobKeys) decision {
 	t.Helper()
 	table, err := decisions.Parse(read(t, path))
 	if err != nil {
@@ -100,10 +100,10 @@ func inTable(t *testing.T, path string, job repo.JobKeys) string {
 	}
 	for kind, lines := range []map[string]decisions.Learned{table.Key, table.User, table.Site} {
 		if l, ok := lines[subject(predict.Levels[kind], job)]; ok {
-			return l.Profile
+			return decision{l.Profile, l.Seconds, l.Busy}
 		}
 	}
-	return table.Default
+	return decision{profile: table.Default, busy: -1}
 }
 
 // TestBoundOfKey checks a key whose only run was killed, although the same script completed under another key of the
@@ -123,15 +123,16 @@ func TestBoundOfKey(t *testing.T) {
 	for key, want := range map[string]string{otherKey: "7g.40gb", key: "1g.10gb"} {
 		job := repo.JobKeys{Key: key, Fingerprint: work, UID: 1001}
 		p, err := tab.Predict(r, job, predict.DefaultSite)
-		if err != nil || p.Profile != want || p.Need.Level != predict.ByKey || inTable(t, path, job) != want {
+		has := inTable(t, path, job).profile
+		if err != nil || p.Profile != want || p.Need.Level != predict.ByKey || has != want {
 			t.Errorf("%s: predicted %s by %q, in the table %s, want %s (%v)",
-				key, p.Profile, p.Need.Level, inTable(t, path, job), want, err)
+				key, p.Profile, p.Need.Level, has, want, err)
 		}
 	}
 }
 
 // TestPredictAsTable checks, for random runs and random lines of the administrator, that the prediction for each key is
-// the profile that the written table assigns to a job with this key.
+// equivalent to the decision that the written table contains for a job with this key.
 func TestPredictAsTable(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	profiles := []struct {
@@ -149,12 +150,13 @@ func TestPredictAsTable(t *testing.T) {
 			n.Fingerprint, n.UID = works[rng.IntN(2)], 1001+uint32(rng.IntN(3))
 			if rng.IntN(2) == 0 {
 				n.State, n.Exit, n.PeakMiB = "COMPLETED", 0, on.mib*rng.Float64()
+				n.Util = []float64{-1, 0, rng.Float64(), 1}[rng.IntN(4)]
 			}
 			add(t, r, n)
 		}
 		for _, line := range []string{"user 1001:" + work, "user 1002:" + works[1], "site " + work, "key 1001:" + key} {
 			if rng.IntN(4) == 0 {
-				text += fmt.Sprintf("%s %s\n", line, pick("1g.5gb", "2g.10gb", "7g.40gb"))
+				text += fmt.Sprintf("%s %s%s\n", line, pick("1g.5gb", "2g.10gb", "7g.40gb"), pick("", " 60", " 600 50"))
 			}
 		}
 		site := predict.DefaultSite
@@ -183,8 +185,8 @@ func comparePredictions(t *testing.T, what string, r *repo.Repo, path string, si
 		renamed.Key = "4444444444444444"
 		for _, job := range []repo.JobKeys{s.JobKeys, renamed} {
 			p, err := tab.Predict(r, job, site)
-			if want := inTable(t, path, job); err != nil || p.profile() != want {
-				t.Errorf("%s: %+v: predicted %s, in the table %s (%v)", what, job, p.profile(), want, err)
+			if has := inTable(t, path, job); err != nil || p.profile() != has.profile || !p.decision().alike(has) {
+				t.Errorf("%s: %+v: predicted %+v, in the table %+v (%v)", what, job, p.decision(), has, err)
 			}
 		}
 	}

@@ -60,7 +60,7 @@ func parseTable(text string) (t table, err error) {
 		predict.ByKey: d.Key, predict.ByUser: d.User, predict.BySite: d.Site,
 	} {
 		for who, l := range lines {
-			t.decided[string(kind)+" "+who] = decision{profile: l.Profile, seconds: l.Seconds}
+			t.decided[string(kind)+" "+who] = decision{profile: l.Profile, seconds: l.Seconds, busy: l.Busy}
 		}
 	}
 	return t, nil

@@ -57,9 +57,9 @@ func ten(key, work string, uid uint32, peak float64, last time.Time) (runs []pre
 	return runs
 }
 
-var lineSeconds = regexp.MustCompile(`(?m)^((?:key|user|site) \S+ \S+) [0-9]+$`)
+var lineSeconds = regexp.MustCompile(`(?m)^((?:key|user|site) \S+ \S+)(?: [0-9]+){1,2}$`)
 
-// learned returns the learned lines of a table without their expected run times.
+// learned returns the learned lines of a table without their expected run times and busy shares.
 func learned(t *testing.T, path string) string {
 	t.Helper()
 	_, text, ok := strings.Cut(read(t, path), marker)
@@ -120,6 +120,74 @@ func TestWriteShared(t *testing.T) {
 		}
 		if got := learned(t, path); got != c.want {
 			t.Errorf("%d users:\n%s", c.users, got)
+		}
+	}
+}
+
+// TestWriteBusy checks that a learned line contains the busy share if the runs show it, and that the line is redundant
+// if the share in the administrator's line hardly differs.
+func TestWriteBusy(t *testing.T) {
+	const user, name = "user 1001:" + work + " 1g.10gb", "key 1001:" + key + " 1g.10gb"
+	for _, c := range []struct {
+		util      float64 // of the whole GPU, which has 7 compute slices; -1: unknown
+		own, want string
+	}{
+		{0.5, "", user + " 2423 88\n"},
+		{0, "", user + " 716 19\n"},
+		{1, "", user + " 2971 93\n"},
+		{-1, "", user + " 1909\n"},
+		{0.5, user + " 2400 78\n", ""},
+		{0.5, user + " 2400 98\n", ""},
+		{0.5, user + " 2400 77\n", name + " 2423 88\n"},
+		{0.5, user + " 2400 99\n", name + " 2423 88\n"},
+		{0.5, user + " 2400\n", name + " 2423 88\n"},
+		{-1, user + " 1909\n", ""},
+		{-1, user + " 1909 0\n", ""},
+	} {
+		r := fresh(t)
+		runs := ten(key, work, 1001, 5000, began)
+		for i := range runs {
+			runs[i].Util = c.util
+		}
+		add(t, r, runs...)
+		path := begin(t, "caelum-decisions 1 1\n"+own+c.own)
+		if _, err := Write(path, r, predict.DefaultSite); err != nil {
+			t.Fatal(err)
+		}
+		if _, got, _ := strings.Cut(read(t, path), marker); got != c.want {
+			t.Errorf("utilisation %g, %q: %q, want %q", c.util, c.own, got, c.want)
+		}
+		if _, err := decisions.Parse(read(t, path)); err != nil {
+			t.Errorf("utilisation %g, %q: %v", c.util, c.own, err)
+		}
+	}
+}
+
+// TestAlike checks which difference from the decision that would apply without a line makes the line redundant.
+func TestAlike(t *testing.T) {
+	base := decision{"2g.10gb", 1000, 50}
+	for _, c := range []struct {
+		line, without decision
+		want          bool
+	}{
+		{base, base, true},
+		{decision{"3g.20gb", 1000, 50}, base, false},
+		{decision{"2g.10gb", 750, 50}, base, true},
+		{decision{"2g.10gb", 1250, 50}, base, true},
+		{decision{"2g.10gb", 1251, 50}, base, false},
+		{decision{"2g.10gb", 1000, 40}, base, true},
+		{decision{"2g.10gb", 1000, 60}, base, true},
+		{decision{"2g.10gb", 1000, 39}, base, false},
+		{decision{"2g.10gb", 1000, 61}, base, false},
+		{decision{"2g.10gb", 1000, -1}, base, true},
+		{base, decision{"2g.10gb", 1000, -1}, false},
+		{base, decision{"2g.10gb", 0, -1}, false},
+		{decision{"2g.10gb", 1000, 0}, decision{"2g.10gb", 1000, -1}, false},
+		{decision{"2g.10gb", 1000, -1}, decision{"2g.10gb", 1000, -1}, true},
+		{decision{"2g.10gb", 0, -1}, decision{"2g.10gb", 1000, -1}, true},
+	} {
+		if got := c.line.alike(c.without); got != c.want {
+			t.Errorf("%+v, otherwise %+v: %v", c.line, c.without, got)
 		}
 	}
 }

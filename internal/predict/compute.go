@@ -20,7 +20,7 @@ const (
 	// busySteps is the number of busy shares between 0 and 1 that are compared.
 	busySteps = 50
 	// utilError is the assumed standard error of a busy share that is computed from the mean utilisation.
-	utilError = 0.15
+	utilError = 0.1
 )
 
 // takes returns the run time on a number of compute slices, relative to the run time on one slice. Only the part of the

@@ -29,6 +29,17 @@ func Learned(j slurm.Job) time.Duration {
 	return learned
 }
 
+// BusyShare returns the share of the job's run time on one compute slice for which the job keeps that slice busy, from 0
+// to 1. ok is false if the job has no valid tag Busy.
+func BusyShare(j slurm.Job) (share float64, ok bool) {
+	text := Value(j.AdminComment, Busy)
+	percent, err := strconv.ParseUint(text, 10, 8)
+	if err != nil || len(text) > len("100") || percent > 100 {
+		return 0, false
+	}
+	return float64(percent) / 100, true
+}
+
 // Expected returns the expected run time of the job: the learned time, otherwise the time limit, or
 // 0 if both are unknown.
 func Expected(j slurm.Job) time.Duration { return cmp.Or(Learned(j), j.TimeLimit) }

@@ -30,3 +30,36 @@ func TestLearned(t *testing.T) {
 		}
 	}
 }
+
+// TestBusyShare checks that only whole numbers from 0 to 100 with at most three digits are valid.
+func TestBusyShare(t *testing.T) {
+	for _, c := range []struct {
+		comment string
+		share   float64
+		ok      bool
+	}{
+		{"", 0, false},
+		{"caelum:sized=1g.5gb caelum:runs=600", 0, false},
+		{"caelum:runs=600 caelum:busy=0 JS1:a", 0, true},
+		{"caelum:busy=7", 0.07, true},
+		{"caelum:busy=50 caelum:busy=60", 0.5, true},
+		{"x:caelum:busy=50", 0, false},
+		{"caelum:busy=100", 1, true},
+		{"caelum:busy=101", 0, false},
+		{"caelum:busy=999", 0, false},
+		{"caelum:busy=0050", 0, false},
+		{"caelum:busy=99999999999999999999", 0, false},
+		{"caelum:busy=-1", 0, false},
+		{"caelum:busy=+50", 0, false},
+		{"caelum:busy=5e1", 0, false},
+		{"caelum:busy=0x9", 0, false},
+		{"caelum:busy=0.5", 0, false},
+		{"caelum:busy=50%", 0, false},
+		{"caelum:busy=x caelum:busy=50", 0, false},
+		{"caelum:busy=", 0, false},
+	} {
+		if share, ok := BusyShare(slurm.Job{AdminComment: c.comment}); share != c.share || ok != c.ok {
+			t.Errorf("%q: %v, %v", c.comment, share, ok)
+		}
+	}
+}

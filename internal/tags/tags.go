@@ -5,7 +5,8 @@
 // Files:
 //
 //	tags.go  the tags; finds, removes and replaces a tag among the text of other tools
-//	job.go   what the tags of a job mean: profile chosen by Caelum, expected run time and end
+//	job.go   what the tags of a job mean: profile chosen by Caelum, expected run time and end, busy
+//	         share
 package tags
 
 import "strings"
@@ -23,6 +24,9 @@ const (
 	Size = "caelum:sized="
 	// RunTime is followed by the expected run time of the job, in seconds.
 	RunTime = "caelum:runs="
+	// Busy is followed by the share of the job's run time on one compute slice for which the job keeps that slice busy,
+	// in percent: a whole number from 0 to 100.
+	Busy = "caelum:busy="
 	// Key is followed by the job's key, 16 hexadecimal digits.
 	Key = "caelum:key="
 	// Fingerprint is followed by the script fingerprint, 16 hexadecimal digits.

@@ -20,7 +20,7 @@ const learnt = "./task learnt"
 func learnedLines() string {
 	const uid = 20001
 	work := predict.Fingerprint(predict.KeyInput{Script: "#!/bin/bash\n" + learnt + "\n", GPUs: 1, Nodes: 1})
-	return fmt.Sprintf("user %d:%s 2g.10gb 60\nsite %s 1g.10gb\n", uid, work, work)
+	return fmt.Sprintf("user %d:%s 2g.10gb 60 40\nsite %s 1g.10gb\n", uid, work, work)
 }
 
 // profileLines returns those lines of the cluster's first decision table that list the profiles with their memory.
@@ -70,6 +70,7 @@ func TestLearned(t *testing.T) {
 	s.completed(t, id)
 	s.held(t, "learnt", "2g.10gb")
 	s.tagged(t, id, "caelum:runs=60")
+	s.tagged(t, id, "caelum:busy=40")
 	s.tagged(t, id, "caelum:sized=2g.10gb")
 
 	other := s.call(t, "", stranger, "#!/bin/bash\n"+learnt+"\n", "sbatch", "--parsable", "--hold", "--gres=gpu:1")
