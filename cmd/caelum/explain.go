@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"caelum/internal/config"
-	"caelum/internal/place"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
 )
@@ -41,7 +40,7 @@ other users slurmctld omits these jobs, and the plan can differ from that of the
 			if err != nil {
 				return err
 			}
-			policy, err := place.ByName(cfg.Policy)
+			settings, err := cfg.Planning()
 			if err != nil {
 				return err
 			}
@@ -51,7 +50,7 @@ other users slurmctld omits these jobs, and the plan can differ from that of the
 			if err != nil {
 				return err
 			}
-			e, err := plan.Explain(snapshot, policy, find(snapshot.Queue.All, args[0]))
+			e, err := plan.Explain(snapshot, settings, find(snapshot.Queue.All, args[0]))
 			if err != nil {
 				return err
 			}
@@ -62,7 +61,7 @@ other users slurmctld omits these jobs, and the plan can differ from that of the
 		},
 	}
 	cmd.Flags().StringVar(&path, "config", config.DefaultPath,
-		"caelumd's configuration, for the key policy; without this file the default policy")
+		"caelumd's configuration, for the keys policy and sizing; without this file their defaults")
 	return cmd
 }
 

@@ -23,7 +23,6 @@ import (
 	"caelum/internal/gpu"
 	"caelum/internal/learn"
 	"caelum/internal/ledger"
-	"caelum/internal/place"
 	"caelum/internal/repo"
 	"caelum/internal/slurm"
 	"caelum/internal/trust"
@@ -146,7 +145,7 @@ func watchQueue(path string) error {
 	if cfg.WakePort == 0 {
 		return fmt.Errorf("%s: wake_port is not set; set it to the same port as on the nodes", path)
 	}
-	policy, err := place.ByName(cfg.Policy)
+	settings, err := cfg.Planning()
 	if err != nil {
 		return err
 	}
@@ -162,7 +161,7 @@ func watchQueue(path string) error {
 		Name:        cfg.Node,
 		Key:         key,
 		Interval:    cfg.PollInterval,
-		Policy:      policy,
+		Settings:    settings,
 	}, slurm.New(slurm.Options{}), log)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

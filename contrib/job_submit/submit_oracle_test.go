@@ -204,9 +204,7 @@ func oracle(q fields, d decisions.Table, stamped *stamp) (o outcome) {
 		o.stamp = r.stamp(q, slots.all())
 	}
 	known := learned(d, o.stamp)
-	if known != nil {
-		o.runs = known.Seconds
-	}
+	o.runs = secondsOf(known)
 	if !typed {
 		profile, sized, warning, ok := size(q, d, known)
 		o.refused = o.refused || !ok
@@ -221,6 +219,13 @@ func oracle(q fields, d decisions.Table, stamped *stamp) (o outcome) {
 	o.hold = q["priority"] != float64(0) && (text(q, "req_nodes") != "" || text(q, "exc_nodes") != "" ||
 		text(q, "reservation") != "" || r.nodes > d.MaxNodes)
 	return o
+}
+
+func secondsOf(known *decisions.Learned) int {
+	if known == nil {
+		return 0
+	}
+	return known.Seconds
 }
 
 // recorded returns the options in a job's record.

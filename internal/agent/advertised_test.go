@@ -30,7 +30,7 @@ func (w *world) drift(meanwhile ...func()) {
 // and its slice, both with the new profile name. After the job, the agent must use only the new name, both in the
 // offers and for the idle instance, and warn that slurm.conf contains the old name.
 func TestNamesDriftUnderAJob(t *testing.T) {
-	w := newWorld(t, 1)
+	w := newWorld(t, 1, tightest)
 	id := w.startNow("1g.5gb:1")
 	before := w.lease(id).Slices[0]
 	w.drift()
@@ -118,7 +118,7 @@ func TestOldNameIsServed(t *testing.T) {
 // profile under the name of another GPU model's profile. slurmctld counts the advertised profile, and the job gets the
 // equivalent one. Both must be preserved when the agent restarts.
 func TestAnotherModelsName(t *testing.T) {
-	w := newWorld(t, 1)
+	w := newWorld(t, 1, tightest)
 	sized := func() uint32 {
 		j := job(1, "2g.20gb:1") // a profile of an H100
 		j.AdminComment = tags.Size + "2g.20gb"

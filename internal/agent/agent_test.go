@@ -22,7 +22,7 @@ import (
 // the slice is carved, and its files belong to the user. After the job, the slice is idle, its files belong to root,
 // and the next job that requests this profile gets the same slice.
 func TestLifeOfAJob(t *testing.T) {
-	w := newWorld(t, 1)
+	w := newWorld(t, 1, tightest)
 	w.publish()
 	if w.offers()["7g.40gb"] != 0 {
 		t.Fatalf("7g is offered beside others: %v", w.offers())

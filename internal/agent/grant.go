@@ -14,12 +14,14 @@ import (
 // slurmctld's jobs were last read. If there is none, preparePending uses spots of the current offers. If the current
 // offers do not include the slices, it runs a pass to find free spots. It returns nil if there are no free spots, and
 // api.NotNow if the pass failed before it found free spots.
-func (a *Agent) preparePending(ctx context.Context, id uint32, wants []offer.Want, s *spent) (*pendingLease, error) {
+func (a *Agent) preparePending(
+	ctx context.Context, id, array uint32, wants []offer.Want, s *spent,
+) (*pendingLease, error) {
 	a.mu.Lock()
 	pr := a.pending[id]
 	if pr == nil || !reflect.DeepEqual(pr.wants, wants) {
 		var ok bool
-		if pr, ok = a.takeOffers(id, wants); !ok {
+		if pr, ok = a.takeOffers(id, array, wants); !ok {
 			pr = &pendingLease{wants: wants}
 			a.pending[id] = pr
 			a.version++

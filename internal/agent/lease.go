@@ -195,7 +195,7 @@ func (a *Agent) carveAndGrant(
 ) (*api.Lease, error) {
 	id := t.lease.Job
 	for range carveTries {
-		pr, err := a.preparePending(ctx, id, wants, &t.spent)
+		pr, err := a.preparePending(ctx, id, t.job.ArrayJob, wants, &t.spent)
 		if err != nil || pr == nil {
 			return nil, err
 		}

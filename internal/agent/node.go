@@ -8,6 +8,7 @@ import (
 	"caelum/internal/mig"
 	"caelum/internal/offer"
 	"caelum/internal/place"
+	"caelum/internal/plan"
 	"caelum/internal/slurm"
 	"caelum/internal/tags"
 	"cmp"
@@ -26,7 +27,7 @@ import (
 type node struct {
 	cfg      config.Config
 	profiles []string // the profiles of all GPUs that the site offers, from small to large
-	policy   place.Policy
+	settings plan.Settings
 	now      func() time.Time
 
 	mu      sync.Mutex
@@ -35,8 +36,11 @@ type node struct {
 	pending map[uint32]*pendingLease
 	// unserved contains the jobs on the node that get neither a pending lease nor slices, with their restart counts.
 	unserved map[uint32]int
-	former   map[minorsOf]uint32   // the last user of each GPU instance id
-	offers   []mig.Layout          // the current offers, by card
+	former   map[minorsOf]uint32 // the last user of each GPU instance id
+	offers   []mig.Layout        // the current offers, by card
+	// planned contains, for the waiting jobs of the plan in force, the spots on this node that are offered for each of
+	// them. Tasks of an array are listed under the id of the array.
+	planned  map[uint32][][]offer.Spot
 	as       map[offer.Spot]string // the offers that are published under a profile name of another GPU model
 	here     map[uint32]slurm.Job  // the jobs on the node when slurmctld was last read
 	reserved *api.Reservation      // the slices on this node that are reserved for a waiting job
@@ -48,9 +52,10 @@ type node struct {
 
 // newNode discovers the node's GPUs.
 func newNode(cfg config.Config, hw gpu.Hardware) (*node, error) {
-	policy, err := place.ByName(cmp.Or(cfg.Policy, place.DefaultPolicy))
+	settings, err := plan.ParseSettings(
+		cmp.Or(cfg.Policy, place.DefaultPolicy), cmp.Or(cfg.Sizing, plan.SizingAdaptive))
 	if err != nil {
-		return nil, fmt.Errorf("policy: %w", err)
+		return nil, err
 	}
 	found, err := hw.GPUs()
 	if err != nil {
@@ -67,7 +72,7 @@ func newNode(cfg config.Config, hw gpu.Hardware) (*node, error) {
 	n := &node{
 		cfg:      cfg,
 		profiles: profiles,
-		policy:   policy,
+		settings: settings,
 		now:      time.Now,
 		leases:   map[uint32]*api.Lease{},
 		pending:  map[uint32]*pendingLease{},
@@ -111,7 +116,7 @@ func (n *node) view() []place.GPU {
 		gpus[i] = c.existing()
 		for p, in := range c.ours {
 			if gpus[i].Busy.Has(p) {
-				gpus[i].Expect(p, n.endOf(in.Job))
+				gpus[i].Expect(p, n.endOf(in.Job, in.Profile))
 			}
 		}
 	}
@@ -125,10 +130,13 @@ func (n *node) view() []place.GPU {
 	return gpus
 }
 
-// endOf returns the expected end of a job on the node in Unix seconds, or +Inf if the end is unknown. The caller holds
+// endOf returns the expected end of a job that has a slice of this profile on the node, in Unix seconds, or +Inf if the
+// end is unknown. The caller holds
 // n.mu.
-func (n *node) endOf(job uint32) float64 {
-	if end := tags.ExpectedEnd(n.here[job], n.now()); !end.IsZero() {
+func (n *node) endOf(job uint32, profile string) float64 {
+	j := n.here[job]
+	takes := offer.Want{Sizes: plan.Sizes(j, n.kinds())}.Takes(profile)
+	if end := tags.ExpectedEnd(j, takes, n.now()); !end.IsZero() {
 		return float64(end.Unix())
 	}
 	return math.Inf(1)
@@ -137,7 +145,7 @@ func (n *node) endOf(job uint32) float64 {
 // hold marks a job's spots as busy in gpus. The caller holds n.mu.
 func (n *node) hold(gpus []place.GPU, job uint32, spots []offer.Spot) {
 	for _, s := range spots {
-		gpus[s.GPU].Hold(s.Placement, n.endOf(job))
+		gpus[s.GPU].Hold(s.Placement, n.endOf(job, gpus[s.GPU].Model.ProfileOf(s.Placement)))
 	}
 }
 

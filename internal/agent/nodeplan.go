@@ -8,6 +8,7 @@ import (
 	"caelum/internal/place"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
+	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -27,6 +28,7 @@ type nodePlan struct {
 	offers   map[string]int
 	pending  map[uint32][]offer.Spot // the spots that were found for unplaced pending leases
 	next     next
+	planned  map[uint32][][]offer.Spot // see node.planned
 }
 
 // plan makes a plan for all nodes from the current state, and returns this node's part. If slurmd has not registered,
@@ -49,7 +51,7 @@ func (p *publisher) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
 	}
 	v := plan.New(
 		p.unstarted.Reorder(snapshot),
-		p.policy,
+		p.settings,
 		func(n slurm.Node) bool { return n.Name != node.Name && p.unresponsive.LeftOut(n, snapshot.At) },
 	)
 	all := v.Plan()
@@ -60,6 +62,7 @@ func (p *publisher) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
 		d.first = me == 0
 		d.mine = p.carry(d.gpus, v, all, me)
 		d.served, d.reserved = p.servedAndReserved(v, all, me, d)
+		d.planned = plannedHere(v, all, me, d)
 		d.next = nextOn(v, all, me)
 	} else if eligible.Schedulable(node) && !node.Unregistered {
 		p.log.WithField("extra", d.text).
@@ -152,6 +155,30 @@ func (p *publisher) servedAndReserved(
 	return served, reserved
 }
 
+// plannedHere returns the value of node.planned for a plan.
+func plannedHere(v *plan.View, all offer.Plan, me int, d nodePlan) map[uint32][][]offer.Spot {
+	planned := map[uint32][][]offer.Spot{}
+	on := v.Nodes[me]
+	for k, spots := range all.Spots {
+		var here []offer.Spot
+		for _, s := range spots {
+			if !slices.Contains(on, s.GPU) {
+				continue
+			}
+			g := s.GPU - on[0]
+			own, _ := d.gpus[g].Model.Carry(v.Pool.GPU(s.GPU).Model, mig.Layout(0).With(s.Placement))
+			for i := range own.Indices() {
+				here = append(here, offer.Spot{GPU: g, Placement: i})
+			}
+		}
+		if here != nil {
+			id := cmp.Or(v.Waiting[k].ArrayJob, v.Jobs[k].ID)
+			planned[id] = append(planned[id], here)
+		}
+	}
+	return planned
+}
+
 // apply makes a plan the current plan. It returns false, and changes nothing, if the state has changed since the plan
 // was made.
 func (n *node) apply(d nodePlan) bool {
@@ -160,7 +187,8 @@ func (n *node) apply(d nodePlan) bool {
 	if n.version != d.version {
 		return false
 	}
-	n.offers, n.as, n.reserved, n.next = d.mine.Offers, d.mine.AdvertisedAs, d.reserved, d.next
+	n.offers, n.as, n.planned = d.mine.Offers, d.mine.AdvertisedAs, d.planned
+	n.reserved, n.next = d.reserved, d.next
 	for job, spots := range d.pending {
 		n.pending[job].spots = spots
 	}

@@ -46,7 +46,7 @@ func listening(t *testing.T, w *world, key wake.Key) *wake.Sender {
 
 // TestWoken checks that the agent publishes after a datagram of the watcher, and not after other datagrams.
 func TestWoken(t *testing.T) {
-	w := newWorld(t, 1)
+	w := newWorld(t, 1, tightest)
 	w.fake.SetConfig("SlurmctldHost[0]", "ctl(127.0.0.1)")
 	w.publish()
 	key := wake.Key(strings.Repeat("k", 32))

@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"caelum/internal/mig"
 	"caelum/internal/offer"
 	"caelum/internal/place"
+	"cmp"
 	"math"
 	"slices"
 )
@@ -18,14 +20,15 @@ type pendingLease struct {
 }
 
 // takeOffers records a pending lease for a job at offered spots, and withdraws the offers of these spots. If the offers
-// do not include all wanted slices, it changes nothing and returns false. The caller holds n.mu.
-func (n *node) takeOffers(job uint32, wants []offer.Want) (*pendingLease, bool) {
+// do not include all wanted slices, it changes nothing and returns false. array is the id of the job's array, or 0. The
+// caller holds n.mu.
+func (n *node) takeOffers(job, array uint32, wants []offer.Want) (*pendingLease, bool) {
 	gpus := n.view()
 	offers := slices.Clone(n.offers)
 	var spots []offer.Spot
 	for _, w := range wants {
 		for range w.Count {
-			s, ok := pick(gpus, offer.Plan{Offers: offers, AdvertisedAs: n.as}, w.Profile)
+			s, ok := n.choose(gpus, offers, cmp.Or(array, job), w)
 			if !ok {
 				return nil, false
 			}
@@ -39,6 +42,56 @@ func (n *node) takeOffers(job uint32, wants []offer.Want) (*pendingLease, bool) 
 	n.offers = offers
 	n.version++
 	return pr, true
+}
+
+// choose returns the spot for a slice of a job among the offers. slurmctld counts only profiles, so a job can start on
+// an offer that was planned for another job. A job for which the plan has spots gets these. Any other job gets another
+// offer if possible. If the offered placement is larger than the job may have, choose returns a placement of the
+// requested profile within it, and removes the offer. The caller holds n.mu.
+func (n *node) choose(gpus []place.GPU, offers []mig.Layout, job uint32, w offer.Want) (offer.Spot, bool) {
+	isOffered := func(s offer.Spot) bool { return offers[s.GPU].Has(s.Placement) }
+	for _, spots := range n.planned[job] {
+		if len(spots) == 1 && w.Count == 1 && isOffered(spots[0]) && n.nameOf(gpus, spots[0]) == w.Profile {
+			return spots[0], true
+		}
+	}
+	unplanned := slices.Clone(offers)
+	for _, sets := range n.planned {
+		for _, s := range slices.Concat(sets...) {
+			unplanned[s.GPU] = unplanned[s.GPU].Without(s.Placement)
+		}
+	}
+	s, ok := pick(gpus, offer.Plan{Offers: unplanned, AdvertisedAs: n.as}, w.Profile)
+	if !ok {
+		s, ok = pick(gpus, offer.Plan{Offers: offers, AdvertisedAs: n.as}, w.Profile)
+	}
+	if !ok || w.Allows(gpus[s.GPU].Model.ProfileOf(s.Placement)) {
+		return s, ok
+	}
+	offers[s.GPU] = offers[s.GPU].Without(s.Placement)
+	s.Placement, ok = inside(gpus[s.GPU], s.Placement, w)
+	return s, ok
+}
+
+// nameOf returns the profile name under which a spot is offered. The caller holds n.mu.
+func (n *node) nameOf(gpus []place.GPU, s offer.Spot) string {
+	return offer.Plan{AdvertisedAs: n.as}.Name(gpus[s.GPU].Model, s)
+}
+
+// inside returns the placement of the requested profile, or of its equivalent, that lies within placement i of a GPU
+// and after which the most maximal layouts can still be reached. It returns false if there is none.
+func inside(g place.GPU, i int, w offer.Want) (best int, ok bool) {
+	top := -1
+	for j := range g.Model.Placements {
+		fits := g.Model.Units(j)&^g.Model.Units(i) == 0 && g.Model.Fits(g.Busy, j)
+		if !fits || !w.Allows(g.Model.ProfileOf(j)) {
+			continue
+		}
+		if score := g.Model.ReachBeside(g.Busy.With(j), g.Blocked); score > top {
+			best, top, ok = j, score, true
+		}
+	}
+	return best, ok
 }
 
 // pick returns the best offered placement of a profile. This is an idle instance if one is offered. Otherwise, it is
@@ -80,7 +133,7 @@ func (n *node) placePending(gpus []place.GPU) map[uint32][]offer.Spot {
 	if !all {
 		found = map[uint32][]offer.Spot{}
 		for _, j := range unplaced {
-			if spots, _ := offer.NewCluster(n.policy, gpus).Find(j, nil); spots != nil {
+			if spots, _ := offer.NewCluster(n.settings.Policy, gpus).Find(j, nil); spots != nil {
 				found[j.ID] = spots
 				n.hold(gpus, j.ID, spots)
 			}

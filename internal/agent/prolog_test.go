@@ -122,7 +122,7 @@ func TestPublishingImpossible(t *testing.T) {
 		says    string
 	}{"batch": {true, "the job was requeued"}, "--no-requeue": {false, "submit again"}} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 1)
+			w := newWorld(t, 1, tightest)
 			w.fake.Prolog(nil)
 			j := job(1, "2g.10gb:1")
 			j.Requeue = tc.requeue

@@ -79,7 +79,7 @@ func (p *publisher) preLease(ctx context.Context, listed slurm.Job) error {
 		p.unserved[id] = job.Restarts
 		return nil
 	}
-	if _, ok := p.takeOffers(id, wants); !ok {
+	if _, ok := p.takeOffers(id, job.ArrayJob, wants); !ok {
 		p.pending[id] = &pendingLease{wants: wants}
 		p.version++
 	}

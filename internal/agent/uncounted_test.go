@@ -33,7 +33,7 @@ func TestJobWithoutASize(t *testing.T) {
 		"sized with an unknown profile": {"caelum:sized=1g.23gb", "3g.20gb"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 1)
+			w := newWorld(t, 1, tightest)
 			w.agent.cfg.DefaultProfile = "3g.20gb"
 			w.publish()
 			j := job(1, "")

@@ -2,6 +2,8 @@ package agent
 
 import (
 	"caelum/internal/offer"
+	"caelum/internal/place"
+	"caelum/internal/plan"
 	"caelum/internal/slurm"
 	"caelum/internal/tags"
 	"cmp"
@@ -62,6 +64,7 @@ func (n *node) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
 					n.cfg.Node, g.Type, strings.Join(n.profiles, ", "))
 			}
 		}
+		want.Sizes = plan.Sizes(job, n.kinds())
 		wants = append(wants, want)
 		total += g.Count
 	}
@@ -113,6 +116,16 @@ func (n *node) equivalentProfiles(profile string) (names []string) {
 		}
 	}
 	return names
+}
+
+// kinds returns the GPUs of the node for plan.Sizes, or nil if jobs get the profiles that they request.
+func (n *node) kinds() (all []place.GPU) {
+	for _, c := range n.cards {
+		if !n.settings.Tightest && c.Model != nil {
+			all = append(all, place.GPU{Model: c.Model, Offerable: c.Offerable})
+		}
+	}
+	return all
 }
 
 func asksForGPU(job slurm.Job) bool {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"caelum/internal/plan"
 	"context"
 	"fmt"
 	"io"
@@ -53,7 +54,7 @@ func gres(t testing.TB, text string) slurm.GRESList {
 	return list
 }
 
-func newWorld(t testing.TB, gpus int) *world {
+func newWorld(t testing.TB, gpus int, options ...func(*config.Config)) *world {
 	w := &world{t: t, node: gputest.New(t, "A100-40GB", gpus), leases: map[uint32]api.Lease{}}
 	w.fake = slurmtest.New(
 		slurmtest.Node{
@@ -90,6 +91,9 @@ func newWorld(t testing.TB, gpus int) *world {
 		DeviceDir:    w.node.Dev,
 		PollInterval: time.Hour, LogLevel: "debug", LogFormat: "text",
 	}
+	for _, set := range options {
+		set(&w.cfg)
+	}
 	w.procs = &gpu.Processes{Proc: t.TempDir()} // a test must not see the real processes of the machine
 	w.start()
 	t.Cleanup(func() {
@@ -98,6 +102,10 @@ func newWorld(t testing.TB, gpus int) *world {
 	})
 	return w
 }
+
+// tightest is an option of newWorld. Jobs then get the profiles that they request, and every profile is offered
+// speculatively.
+func tightest(c *config.Config) { c.Sizing = plan.SizingTightest }
 
 // start starts an agent in the same way as systemd, with the ledger and the GPUs of the previous agent.
 func (w *world) start() {

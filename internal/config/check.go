@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"caelum/internal/place"
 	"caelum/internal/slurm"
 )
 
@@ -53,10 +52,10 @@ func (c Config) checkPaths() error {
 	return nil
 }
 
-// checkPlanning checks the placement policy and the profiles.
+// checkPlanning checks the placement policy, the sizing and the profiles.
 func (c Config) checkPlanning() error {
-	if _, err := place.ByName(c.Policy); err != nil {
-		return fmt.Errorf("policy: %w", err)
+	if _, err := c.Planning(); err != nil {
+		return err
 	}
 	if c.DefaultProfile != "" && len(c.Profiles) > 0 && !slices.Contains(c.Profiles, c.DefaultProfile) {
 		return fmt.Errorf(

@@ -14,6 +14,7 @@ import (
 
 	"caelum/internal/api"
 	"caelum/internal/place"
+	"caelum/internal/plan"
 	"caelum/internal/predict"
 	"caelum/internal/repo"
 	"caelum/internal/slurm"
@@ -30,6 +31,7 @@ type Config struct {
 	Profiles        []string      `mapstructure:"profiles"`
 	DefaultProfile  string        `mapstructure:"default_profile"`
 	Policy          string        `mapstructure:"policy"`
+	Sizing          string        `mapstructure:"sizing"`
 	PollInterval    time.Duration `mapstructure:"poll_interval"`
 	SampleInterval  time.Duration `mapstructure:"sample_interval"`
 	WakePort        int           `mapstructure:"wake_port"`
@@ -79,6 +81,7 @@ func defaults() map[string]any {
 		"profiles":         []string{},
 		"default_profile":  "",
 		"policy":           place.DefaultPolicy,
+		"sizing":           plan.SizingAdaptive,
 		"poll_interval":    "15s",
 		"sample_interval":  "1s",
 		"wake_port":        0,
@@ -178,6 +181,9 @@ func parse(v *viper.Viper) (c Config, err error) {
 	}
 	return c, c.check()
 }
+
+// Planning returns the settings for plans.
+func (c Config) Planning() (plan.Settings, error) { return plan.ParseSettings(c.Policy, c.Sizing) }
 
 // NoField is the value of accounting_field that disables summaries: the agent then neither writes into slurmdbd nor
 // learns from its records.

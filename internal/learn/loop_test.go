@@ -13,7 +13,6 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/sirupsen/logrus/hooks/test"
 
-	"caelum/internal/predict"
 	"caelum/internal/repo"
 	"caelum/internal/slurm"
 )
@@ -34,7 +33,7 @@ func TestLoopOnce(t *testing.T) {
 		Repo:  filepath.Join(t.TempDir(), "repo.db"),
 		Table: begin(t, "caelum-decisions 1 1\n"+own),
 		Field: slurm.AdminComment,
-		Site:  predict.DefaultSite,
+		Site:  memoryOnly,
 		Log:   logrus.NewEntry(log),
 	}
 	if err := l.once(t.Context()); err != nil {
@@ -94,7 +93,7 @@ func TestUnread(t *testing.T) {
 		Repo:  filepath.Join(t.TempDir(), "repo.db"),
 		Table: begin(t, "caelum-decisions 1 1\n"+own),
 		Field: slurm.AdminComment,
-		Site:  predict.DefaultSite,
+		Site:  memoryOnly,
 		Log:   logrus.NewEntry(log),
 	}
 	if err := l.once(t.Context()); err != nil {

@@ -22,19 +22,19 @@ func TestPredictFallsBack(t *testing.T) {
 		other.UID = uid
 		add(t, r, other)
 	}
-	share := predict.DefaultSite
+	share := memoryOnly
 	share.Share = true
 	for _, c := range []struct {
 		of   repo.JobKeys
 		site predict.Site
 		want predict.Level
 	}{
-		{repo.JobKeys{Key: n.Key, Fingerprint: n.Fingerprint, UID: n.UID}, predict.DefaultSite, predict.ByKey},
-		{repo.JobKeys{Key: otherKey, Fingerprint: n.Fingerprint, UID: n.UID}, predict.DefaultSite, predict.ByUser},
+		{repo.JobKeys{Key: n.Key, Fingerprint: n.Fingerprint, UID: n.UID}, memoryOnly, predict.ByKey},
+		{repo.JobKeys{Key: otherKey, Fingerprint: n.Fingerprint, UID: n.UID}, memoryOnly, predict.ByUser},
 		{repo.JobKeys{Key: otherKey, Fingerprint: n.Fingerprint, UID: 1004}, share, predict.BySite},
-		{repo.JobKeys{Key: otherKey, Fingerprint: n.Fingerprint, UID: 1004}, predict.DefaultSite, predict.Unknown},
+		{repo.JobKeys{Key: otherKey, Fingerprint: n.Fingerprint, UID: 1004}, memoryOnly, predict.Unknown},
 		// the key of another user
-		{repo.JobKeys{Key: n.Key, Fingerprint: n.Fingerprint, UID: 1004}, predict.DefaultSite, predict.Unknown},
+		{repo.JobKeys{Key: n.Key, Fingerprint: n.Fingerprint, UID: 1004}, memoryOnly, predict.Unknown},
 		{repo.JobKeys{}, share, predict.Unknown},
 	} {
 		p, err := Table{}.Predict(r, c.of, c.site)
@@ -76,7 +76,7 @@ func TestOwn(t *testing.T) {
 	} {
 		r := fresh(t)
 		add(t, r, c.runs...)
-		if p, err := tab.Predict(r, c.job, predict.DefaultSite); err != nil || p.Own != c.want {
+		if p, err := tab.Predict(r, c.job, memoryOnly); err != nil || p.Own != c.want {
 			t.Errorf("%s: %q %v, want %q", c.what, p.Own, err, c.want)
 		}
 	}
@@ -113,7 +113,7 @@ func TestBoundOfKey(t *testing.T) {
 	add(t, r, killed(otherKey, 7, "3g.20gb", 20000, began.Add(-time.Hour)))
 	add(t, r, ten(key, work, 1001, 5000, began.Add(24*time.Hour))...)
 	path := begin(t, "caelum-decisions 1 1\n"+own)
-	if _, err := Write(path, r, predict.DefaultSite); err != nil {
+	if _, err := Write(path, r, memoryOnly); err != nil {
 		t.Fatal(err)
 	}
 	tab, err := ReadTable(path)
@@ -122,7 +122,7 @@ func TestBoundOfKey(t *testing.T) {
 	}
 	for key, want := range map[string]string{otherKey: "7g.40gb", key: "1g.10gb"} {
 		job := repo.JobKeys{Key: key, Fingerprint: work, UID: 1001}
-		p, err := tab.Predict(r, job, predict.DefaultSite)
+		p, err := tab.Predict(r, job, memoryOnly)
 		has := inTable(t, path, job).profile
 		if err != nil || p.Profile != want || p.Need.Level != predict.ByKey || has != want {
 			t.Errorf("%s: predicted %s by %q, in the table %s, want %s (%v)",
@@ -159,7 +159,7 @@ func TestPredictAsTable(t *testing.T) {
 				text += fmt.Sprintf("%s %s%s\n", line, pick("1g.5gb", "2g.10gb", "7g.40gb"), pick("", " 60", " 600 50"))
 			}
 		}
-		site := predict.DefaultSite
+		site := memoryOnly
 		site.Share, site.Users = rng.IntN(2) == 0, 1+rng.IntN(2)
 		comparePredictions(t, fmt.Sprint("round ", round), r, begin(t, text), site)
 	}

@@ -85,7 +85,7 @@ func filled(t *testing.T) *repo.Repo {
 // first. The table must not contain redundant learned lines.
 func TestWrite(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 41\n"+own)
-	done, err := Write(path, filled(t), predict.DefaultSite)
+	done, err := Write(path, filled(t), memoryOnly)
 	if err != nil || !done.Changed || done.Generation != 42 || done.LeftOut != 0 {
 		t.Fatalf("%+v %v", done, err)
 	}
@@ -105,7 +105,7 @@ user 1002:fedcba9876543210 1g.5gb
 // the script. The table also has a line for each user with runs of this script.
 func TestWriteShared(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own+"user 1002:"+work+" 3g.20gb\n")
-	site := predict.DefaultSite
+	site := memoryOnly
 	site.Share = true
 	for _, c := range []struct {
 		users int
@@ -151,7 +151,7 @@ func TestWriteBusy(t *testing.T) {
 		}
 		add(t, r, runs...)
 		path := begin(t, "caelum-decisions 1 1\n"+own+c.own)
-		if _, err := Write(path, r, predict.DefaultSite); err != nil {
+		if _, err := Write(path, r, memoryOnly); err != nil {
 			t.Fatal(err)
 		}
 		if _, got, _ := strings.Cut(read(t, path), marker); got != c.want {
@@ -197,11 +197,11 @@ func TestAlike(t *testing.T) {
 func TestWriteChangesNothing(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own)
 	r := filled(t)
-	if _, err := Write(path, r, predict.DefaultSite); err != nil {
+	if _, err := Write(path, r, memoryOnly); err != nil {
 		t.Fatal(err)
 	}
 	before, _ := os.Stat(path)
-	if done, err := Write(path, r, predict.DefaultSite); err != nil || done.Changed || done.Generation != 2 ||
+	if done, err := Write(path, r, memoryOnly); err != nil || done.Changed || done.Generation != 2 ||
 		done.Learned != 2 {
 		t.Fatalf("%+v %v", done, err)
 	}
@@ -211,7 +211,7 @@ func TestWriteChangesNothing(t *testing.T) {
 	if _, err := r.ForgetUser(1001, began.Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	if done, err := Write(path, r, predict.DefaultSite); err != nil || !done.Changed || done.Generation != 3 ||
+	if done, err := Write(path, r, memoryOnly); err != nil || !done.Changed || done.Generation != 3 ||
 		done.Learned != 1 ||
 		!strings.HasPrefix(read(t, path), "caelum-decisions 1 3\n"+own+marker) {
 		t.Errorf("%+v %v\n%s", done, err, read(t, path))
@@ -232,7 +232,7 @@ func TestWriteKeepsOwnerAndMode(t *testing.T) {
 	if err := os.Symlink(path, link); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Write(link, filled(t), predict.DefaultSite); err != nil {
+	if _, err := Write(link, filled(t), memoryOnly); err != nil {
 		t.Fatal(err)
 	}
 	now, err := os.Stat(path)
@@ -292,17 +292,17 @@ func TestWriteRefuses(t *testing.T) {
 		strings.Repeat("x", decisions.MaxBytes+1):                 "is not a decision table",
 	} {
 		path := begin(t, text)
-		if _, err := Write(path, r, predict.DefaultSite); err == nil || !strings.Contains(err.Error(), want) ||
+		if _, err := Write(path, r, memoryOnly); err == nil || !strings.Contains(err.Error(), want) ||
 			!strings.Contains(err.Error(), path) ||
 			read(t, path) != text {
 			t.Errorf("%.40q: %v", text, err)
 		}
 	}
-	if _, err := Write(filepath.Join(t.TempDir(), "none"), r, predict.DefaultSite); err == nil ||
+	if _, err := Write(filepath.Join(t.TempDir(), "none"), r, memoryOnly); err == nil ||
 		!strings.Contains(err.Error(), "caelum slurm-config --section decisions") {
 		t.Errorf("%v", err)
 	}
-	if _, err := Write(t.TempDir(), r, predict.DefaultSite); err == nil {
+	if _, err := Write(t.TempDir(), r, memoryOnly); err == nil {
 		t.Error("a folder")
 	}
 }
@@ -371,3 +371,6 @@ func TestReplaceInADirectoryOfAnother(t *testing.T) {
 		t.Errorf("root wrote %q: %v", read(t, path), err)
 	}
 }
+
+// memoryOnly has the default settings of a site, except that run times do not influence the profile.
+var memoryOnly = predict.Site{Margin: predict.DefaultSite.Margin, Users: predict.DefaultSite.Users}

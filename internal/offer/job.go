@@ -50,6 +50,12 @@ type Want struct {
 	Sizes []Size
 }
 
+// Allows reports whether a job with this want may get a slice of a profile.
+func (w Want) Allows(profile string) bool {
+	return w.Profile == profile || slices.Contains(w.Alternatives, profile) ||
+		slices.ContainsFunc(w.Sizes, func(s Size) bool { return s.Profile == profile })
+}
+
 // Components returns the jobs that start together with the k-th job, including that job, and the index of the first of
 // these jobs.
 func Components(jobs []*Job, k int) (first int, all []*Job) {
@@ -87,8 +93,7 @@ func RequestedAs(wants []Want, profile string) string {
 		}
 	}
 	for _, w := range wants {
-		isSize := func(s Size) bool { return s.Profile == profile }
-		if slices.Contains(w.Alternatives, profile) || slices.ContainsFunc(w.Sizes, isSize) {
+		if w.Allows(profile) {
 			return w.Profile
 		}
 	}

@@ -28,7 +28,7 @@ func BenchmarkPlan(b *testing.B) {
 					snapshot := crowd(b, busy, without)
 					defer cpuTime(b)()
 					for b.Loop() {
-						New(snapshot, policy, nil).Plan()
+						New(snapshot, Settings{Policy: policy}, nil).Plan()
 					}
 				})
 			}

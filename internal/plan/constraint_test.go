@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"caelum/internal/place"
 	"caelum/internal/slurm"
 )
 
@@ -37,7 +36,7 @@ func TestConstraints(t *testing.T) {
 		w, behind := waits(1, "7g.40gb", 1, c.nodes), waits(2, "3g.20gb", 1, 3)
 		w.Features = slurm.ParseConstraint(c.text)
 		snapshot := snapshotOf(nodes, w, behind)
-		v := New(snapshot, place.QLA{}, nil)
+		v := New(snapshot, withQLA, nil)
 		p := v.Plan()
 		on := map[uint32]string{}
 		for k, spots := range p.Spots {
@@ -47,7 +46,7 @@ func TestConstraints(t *testing.T) {
 			t.Errorf("%s on %d nodes: planned on %q, the next job on %q", c.text, c.nodes, on[1], on[2])
 		}
 		snapshot.Queue.All = []slurm.Job{w.Job}
-		e, err := Explain(snapshot, place.Reach, 1)
+		e, err := Explain(snapshot, withReach, 1)
 		if err != nil || (e.Verdict == Nowhere) != (c.on == "") || !strings.Contains(e.Text, c.says) {
 			t.Errorf("%s on %d nodes: %s: %s %v", c.text, c.nodes, e.Verdict, e.Text, err)
 		}

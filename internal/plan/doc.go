@@ -29,6 +29,7 @@
 //	snapshot.go      Snapshot, Read; selects the waiting jobs that could start if they had their slices
 //	view.go          View: the nodes and jobs of a snapshot for package offer; Plan, Counts
 //	nodes.go         finds the nodes on which a job can run, and equivalent profiles
+//	sizes.go         Settings of a site; larger profiles than a job requests (Sizes); profiles for speculative offers
 //	feasible.go      excludes jobs that could never start (maxWants, maxKinds)
 //	ends.go          computes the expected ends of slices from the queue if the nodes hide them (PrivateData)
 //	het.go           het jobs: finds components that slurmctld would start without the others (Stray)

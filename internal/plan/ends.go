@@ -25,7 +25,7 @@ func runningOn(jobs []slurm.Job, now time.Time) map[string][]running {
 			continue
 		}
 		end := math.Inf(1)
-		if at := tags.ExpectedEnd(j, now); !at.IsZero() {
+		if at := tags.ExpectedEnd(j, 1, now); !at.IsZero() {
 			end = float64(at.Unix())
 		}
 		for _, g := range j.SlicesPerNode() {
@@ -47,7 +47,8 @@ const maxSlices = 112
 // fillEnds sets the expected ends of a node's busy slices from the jobs on the node if the published state of the node
 // does not contain them. An agent does not publish the ends if users may not see the jobs of other users. If a node has
 // several slices of the same profile, fillEnds cannot determine which slice belongs to which job. It assigns the ends
-// in the order of the GPUs and of the starts on each GPU.
+// in the order of the GPUs and of the starts on each GPU. Jobs with larger slices than they requested get the slices
+// that remain.
 func fillEnds(gpus []place.GPU, jobs []running) {
 	for _, g := range gpus {
 		if slices.ContainsFunc(g.Ends, func(end float64) bool { return !math.IsInf(end, 1) }) {
@@ -55,18 +56,21 @@ func fillEnds(gpus []place.GPU, jobs []running) {
 		}
 	}
 	jobs = slices.Clone(jobs)
-	for k := range gpus {
-		g := &gpus[k]
-		for i := range g.Busy.Indices() {
-			of := g.Model.ProfileOf(i)
-			at := slices.IndexFunc(jobs, func(r running) bool {
-				name, ok := g.Model.EquivalentProfile(r.profile, g.Offerable)
-				return r.profile == of || ok && name == of
-			})
-			if at >= 0 {
-				g.Expect(i, jobs[at].end)
-				jobs = slices.Delete(jobs, at, at+1)
+	assign := func(matches func(r running, g *place.GPU, profile string) bool) {
+		for k := range gpus {
+			g := &gpus[k]
+			for i := range g.Busy.Indices() {
+				at := slices.IndexFunc(jobs, func(r running) bool { return matches(r, g, g.Model.ProfileOf(i)) })
+				if at >= 0 && (g.Ends == nil || math.IsInf(g.Ends[i], 1)) {
+					g.Expect(i, jobs[at].end)
+					jobs = slices.Delete(jobs, at, at+1)
+				}
 			}
 		}
 	}
+	assign(func(r running, g *place.GPU, profile string) bool {
+		name, ok := g.Model.EquivalentProfile(r.profile, g.Offerable)
+		return r.profile == profile || ok && name == profile
+	})
+	assign(func(running, *place.GPU, string) bool { return true })
 }

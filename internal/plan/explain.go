@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"caelum/internal/eligible"
-	"caelum/internal/place"
 	"caelum/internal/slurm"
 	"caelum/internal/tags"
 )
@@ -66,7 +65,7 @@ func (e *Explanation) set(v Verdict, format string, args ...any) bool {
 
 // Explain returns the reason why the job with this id waits, according to the plan that the agents make from the same
 // snapshot. The error is slurm.ErrNoJob if the snapshot does not contain the job.
-func Explain(snapshot Snapshot, policy place.Policy, id uint32) (Explanation, error) {
+func Explain(snapshot Snapshot, settings Settings, id uint32) (Explanation, error) {
 	k := slices.IndexFunc(snapshot.Queue.All, func(j slurm.Job) bool { return j.ID == id })
 	if k < 0 {
 		return Explanation{}, fmt.Errorf("job %d: %w", id, slurm.ErrNoJob)
@@ -84,7 +83,7 @@ func Explain(snapshot Snapshot, policy place.Policy, id uint32) (Explanation, er
 	w := snapshot.Queue.Waiting[at]
 	e.Held = eligible.HeldByTag(w)
 	if !e.explainNotEligible(snapshot, w) {
-		e.explainByPlan(snapshot, policy, w, list(j.SlicesPerNode()))
+		e.explainByPlan(snapshot, settings, w, list(j.SlicesPerNode()))
 	}
 	return e, nil
 }

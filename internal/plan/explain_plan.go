@@ -13,10 +13,10 @@ import (
 
 // explainByPlan explains a job that could start if its slices were offered. The explanation follows from the plan.
 // wants lists the job's slices as text.
-func (e *Explanation) explainByPlan(snapshot Snapshot, policy place.Policy, w slurm.Waiting, wants string) {
+func (e *Explanation) explainByPlan(snapshot Snapshot, settings Settings, w slurm.Waiting, wants string) {
 	back := backOf(snapshot.Nodes)
 	snapshot = behind(snapshot, func(w slurm.Waiting) bool { return snapshot.At.Before(back[entry(w)]) })
-	v := New(snapshot, policy, nil)
+	v := New(snapshot, settings, nil)
 	k := e.setPlace(v, w.ID)
 	if k < 0 {
 		e.set(Nowhere, "no eligible node: %s", v.ineligibleNodes(w, snapshot.Nodes))

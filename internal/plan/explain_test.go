@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"caelum/internal/place"
 	"caelum/internal/slurm"
 	"caelum/internal/tags"
 )
@@ -41,7 +40,7 @@ func checkExplanations(t *testing.T, cases []explainCase) {
 		for _, w := range c.queue {
 			snapshot.Queue.All = append(snapshot.Queue.All, w.Job)
 		}
-		e, err := Explain(snapshot, place.Reach, 1)
+		e, err := Explain(snapshot, withReach, 1)
 		if err != nil || e.Verdict != c.verdict ||
 			slices.ContainsFunc(c.says, func(s string) bool { return !strings.Contains(e.Text, s) }) {
 			t.Errorf("%s: %s (%s), %v; want %s and a text with %q", c.what, e.Verdict, e.Text, err, c.verdict, c.says)
@@ -95,7 +94,7 @@ func TestExplainJob(t *testing.T) {
 			[]slurm.Waiting{limited, inHetJob7(waits(1, "2g.10gb", 1, 1))}, nil, NotEligible,
 			[]string{"job 7", "AssocGrpGRES"}},
 	})
-	if _, err := Explain(snapshotOf(nil), place.Reach, 7); !errors.Is(err, slurm.ErrNoJob) {
+	if _, err := Explain(snapshotOf(nil), withReach, 7); !errors.Is(err, slurm.ErrNoJob) {
 		t.Errorf("a job that does not exist: %v", err)
 	}
 }
@@ -188,7 +187,7 @@ func TestExplainSized(t *testing.T) {
 	} {
 		snapshot := snapshotOf(nil)
 		snapshot.Queue.All = []slurm.Job{{ID: 1, State: "COMPLETED", AdminComment: comment}}
-		if e, err := Explain(snapshot, place.Reach, 1); err != nil || e.Sized != want {
+		if e, err := Explain(snapshot, withReach, 1); err != nil || e.Sized != want {
 			t.Errorf("%q: %q %v", comment, e.Sized, err)
 		}
 	}

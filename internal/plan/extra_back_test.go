@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"caelum/internal/place"
 	"caelum/internal/slurm"
 )
 
@@ -22,7 +21,7 @@ func TestExplainBack(t *testing.T) {
 	for _, after := range []time.Duration{0, patience + time.Second} {
 		snapshot.At = start.Add(after)
 		snapshot.Queue.Waiting[0].LastSchedEval = snapshot.At
-		v := New(u.Reorder(snapshot), place.Reach, nil)
+		v := New(u.Reorder(snapshot), withReach, nil)
 		u.Record(v, v.Plan(), snapshot.At)
 	}
 	until := snapshot.At.Add(backTime)
@@ -31,16 +30,16 @@ func TestExplainBack(t *testing.T) {
 	}
 	snapshot.Nodes[0].Extra = WithBack(snapshot.Nodes[0].Extra, u.Back("n1", snapshot.At))
 	snapshot.Queue.All = []slurm.Job{stuck.Job, other.Job}
-	e, err := Explain(snapshot, place.Reach, 1)
+	e, err := Explain(snapshot, withReach, 1)
 	says := "until " + until.Format(time.DateTime) + " the agents plan the job after all"
 	if err != nil || e.Place != 2 || e.BackUntil != until.Unix() || !strings.Contains(e.Text, says) {
 		t.Errorf("%+v %v", e, err)
 	}
-	if e, err := Explain(snapshot, place.Reach, 2); err != nil || e.Verdict != Planned || e.BackUntil != 0 {
+	if e, err := Explain(snapshot, withReach, 2); err != nil || e.Verdict != Planned || e.BackUntil != 0 {
 		t.Errorf("the other job: %+v %v", e, err)
 	}
 	snapshot.At = until
-	if e, err := Explain(snapshot, place.Reach, 1); err != nil || e.Verdict != OnOffer || e.Place != 1 ||
+	if e, err := Explain(snapshot, withReach, 1); err != nil || e.Verdict != OnOffer || e.Place != 1 ||
 		e.BackUntil != 0 {
 		t.Errorf("after that time: %+v %v", e, err)
 	}

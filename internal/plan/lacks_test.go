@@ -35,7 +35,7 @@ func TestFirstLacksMemory(t *testing.T) {
 	snapshot := snapshotOf([]slurm.Node{full, roomy}, first, second)
 	snapshot.Queue.All = []slurm.Job{first.Job, second.Job, other}
 	for _, id := range []uint32{1, 2} {
-		e, err := Explain(snapshot, place.Lifetime{}, id)
+		e, err := Explain(snapshot, Settings{Policy: place.Lifetime{}}, id)
 		if err != nil || e.Verdict != Lacks || !strings.Contains(e.Text, "56000 MiB of memory free") {
 			t.Errorf("job %d: %+v, %v", id, e, err)
 		}
@@ -52,7 +52,7 @@ func TestLacksUnusedNode(t *testing.T) {
 		n.GresUsed = []slurm.GRES{{Name: "mig", Type: "2g.10gb", Count: used}}
 		snapshot := snapshotOf([]slurm.Node{n}, w)
 		snapshot.Queue.All = []slurm.Job{w.Job}
-		e, err := Explain(snapshot, place.Lifetime{}, 1)
+		e, err := Explain(snapshot, Settings{Policy: place.Lifetime{}}, 1)
 		if err != nil || (e.Verdict == Lacks) != (used > 0) || used > 0 && !strings.Contains(e.Text, "--exclusive") {
 			t.Errorf("%d used: %+v, %v", used, e, err)
 		}
@@ -81,7 +81,7 @@ func TestLacksMemory(t *testing.T) {
 			for k := range lack {
 				lack[k].Reason = reason
 			}
-			v := New(snapshotOf(nodes, append(slices.Clone(lack), small)...), place.QLA{}, nil)
+			v := New(snapshotOf(nodes, append(slices.Clone(lack), small)...), withQLA, nil)
 			p := v.Plan()
 			if last := len(p.Spots) - 1; len(p.Spots[last]) != 2 {
 				t.Errorf("%s, %s: the small job is planned at %v", what, reason, p.Spots[last])
@@ -98,7 +98,7 @@ func TestLacksMemory(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t), a100(t)), node(t, "n2", a100(t), a100(t))}
 	nodes[0].Memory, nodes[0].MemoryFree = 256_000, 56_000
 	nodes[1].Memory, nodes[1].MemoryFree = 128_000, 128_000
-	v := New(snapshotOf(nodes, one, small), place.QLA{}, nil)
+	v := New(snapshotOf(nodes, one, small), withQLA, nil)
 	if p := v.Plan(); !slices.Equal(v.On(p.Spots[0]), []string{"n2"}) || p.Spots[1] == nil {
 		t.Errorf("planned at %v", p.Spots)
 	}

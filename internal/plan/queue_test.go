@@ -10,7 +10,6 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"caelum/internal/place"
 	"caelum/internal/slurm"
 	"caelum/internal/tags"
 )
@@ -115,7 +114,7 @@ func TestQueue(t *testing.T) {
 				return plannedFor(snapshot, time.Duration(minutes)*time.Minute)
 			case "explain":
 				id, _ := strconv.ParseUint(d.CmdArgs[0].Key, 10, 32)
-				e, err := Explain(snapshot, place.Reach, uint32(id))
+				e, err := Explain(snapshot, withReach, uint32(id))
 				if err != nil {
 					return err.Error()
 				}
@@ -204,7 +203,7 @@ func planned(u *Unstarted, snapshot Snapshot, after time.Duration) string {
 	at := snapshot.At.Add(after)
 	v := New(
 		Snapshot{Nodes: snapshot.Nodes, Queue: snapshot.Queue, At: snapshot.At, paused: u.paused(at)},
-		place.Reach,
+		withReach,
 		nil,
 	)
 	p := v.Plan()

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"caelum/internal/place"
 	"caelum/internal/slurm"
 )
 
@@ -21,7 +20,7 @@ func TestUnstarted(t *testing.T) {
 		first.LastSchedEval = time.Unix(1e9, 0).Add(evaluated)
 		snapshot := snapshotOf([]slurm.Node{shows}, first, other)
 		snapshot.At = time.Unix(1e9, 0).Add(after)
-		v := New(u.Reorder(snapshot), place.QLA{}, nil)
+		v := New(u.Reorder(snapshot), withQLA, nil)
 		p := v.Plan()
 		u.Record(v, p, snapshot.At)
 		for k, spots := range p.Spots {

@@ -20,6 +20,7 @@ type View struct {
 	Members   []slurm.Node
 	since     []time.Time                     // for each member, the time at which its offers last changed
 	empty     *offer.Cluster                  // the same cluster with empty GPUs
+	kinds     []place.GPU                     // the GPU models; nil if jobs get the profiles that they request
 	running   map[string][]occupant           // by node, ordered by expected end
 	paused    map[uint32]bool                 // by user id, see Snapshot
 	firstLike []int                           // for each member, the first member with the same GPUs
@@ -41,7 +42,7 @@ const overdue = 30
 
 // New converts a snapshot into a view. It excludes the nodes for which without returns true. If without is nil, New
 // includes all nodes.
-func New(snapshot Snapshot, policy place.Policy, without func(slurm.Node) bool) *View {
+func New(snapshot Snapshot, settings Settings, without func(slurm.Node) bool) *View {
 	v := &View{}
 	snapshot.Nodes = slices.Clone(snapshot.Nodes)
 	slices.SortStableFunc(snapshot.Nodes, func(a, b slurm.Node) int { return cmp.Compare(a.Weight, b.Weight) })
@@ -63,8 +64,11 @@ func New(snapshot Snapshot, policy place.Policy, without func(slurm.Node) bool) 
 		}
 		v.Members, v.since, gpus = append(v.Members, n), append(v.since, state.Since), append(gpus, state.GPUs)
 	}
-	v.Cluster = offer.NewCluster(policy, gpus...)
+	v.Cluster = offer.NewCluster(settings.Policy, gpus...)
 	v.Now, v.Making = now, making
+	if !settings.Tightest {
+		v.kinds = kinds(v.Pool)
+	}
 	v.recent(snapshot.Queue.All)
 	v.running, v.paused = occupants(snapshot.Queue.All, v.Now), snapshot.paused
 	v.queue(snapshot)
@@ -92,6 +96,9 @@ func (v *View) recent(all []slurm.Job) {
 		recent.Add(place.Request{Profile: j.SlicesPerNode()[0].Type, Duration: seconds(tags.Expected(j))})
 	}
 	v.Weights, v.MeanDuration = recent.Weights(), recent.MeanDuration()
+	if v.kinds != nil {
+		v.setSpeculative(jobs)
+	}
 }
 
 // queue sets Jobs and Waiting in the order of the queue. The nodes of the snapshot are in slurmctld's order.
@@ -124,7 +131,10 @@ func (v *View) queue(snapshot Snapshot) {
 		if !v.feasible(jobs) { // a job that can never run would block its profile for other jobs
 			continue
 		}
-		for _, j := range jobs {
+		for k, j := range jobs {
+			if len(j.Wants) == 1 {
+				j.Wants[0].Sizes = Sizes(waiting[k].Job, v.kinds)
+			}
 			if len(j.EligibleNodes) == len(v.Members) && len(j.Wants) > 0 && len(j.DeferredNodes) == 0 {
 				j.EligibleNodes = nil
 			}

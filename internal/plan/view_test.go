@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"caelum/internal/place"
 	"caelum/internal/slurm"
 	"caelum/internal/tags"
 )
@@ -20,7 +19,7 @@ func TestOneNodeServes(t *testing.T) {
 	}{
 		{waits(1, "7g.40gb", 1, 0), 1}, {waits(1, "7g.40gb", 1, 2), 2}, {waits(1, "7g.40gb", 1, 3), 3},
 	} {
-		v := New(snapshotOf(nodes, c.wants), place.QLA{}, nil)
+		v := New(snapshotOf(nodes, c.wants), withQLA, nil)
 		p := v.Plan()
 		offered := 0
 		for m := range v.Members {
@@ -51,7 +50,7 @@ func TestHeldInTurn(t *testing.T) {
 		{"root", []slurm.Waiting{held(1, 0, "n1"), held(2, 0, "n2")}, []uint32{1}},
 		{"behind a job of another user", []slurm.Waiting{waits(9, "7g.40gb", 1, 3), held(1, 1000, "n1")}, []uint32{9}},
 	} {
-		v := New(snapshotOf(nodes, c.jobs...), place.QLA{}, nil)
+		v := New(snapshotOf(nodes, c.jobs...), withQLA, nil)
 		p := v.Plan()
 		var served []uint32
 		for k, spots := range p.Spots {
@@ -65,7 +64,7 @@ func TestHeldInTurn(t *testing.T) {
 	}
 	// There is no room for the first job, so the plan places the second job.
 	nodes[0] = node(t, "n1", a100(t, "1g.5gb@0"))
-	v := New(snapshotOf(nodes, held(1, 1000, "n1"), held(2, 1000, "n2")), place.QLA{}, nil)
+	v := New(snapshotOf(nodes, held(1, 1000, "n1"), held(2, 1000, "n2")), withQLA, nil)
 	if p := v.Plan(); p.Spots[0] != nil || p.Spots[1] == nil {
 		t.Errorf("planned at %v", p.Spots)
 	}
@@ -79,7 +78,7 @@ func TestHeadHasItsRoom(t *testing.T) {
 	short.TimeLimit = time.Minute
 	v := New(
 		snapshotOf(nodes, waits(1, "7g.40gb", 1, 1), waits(2, "2g.10gb", 1, 1), waits(4, "2g.10gb", 1, 1), short),
-		place.Reach,
+		withReach,
 		nil,
 	)
 	p := v.Plan()
@@ -112,7 +111,7 @@ func TestOverrun(t *testing.T) {
 	for i := range g.Busy.Indices() {
 		g.Expect(i, 1e9-500)
 	}
-	v := New(snapshotOf([]slurm.Node{node(t, "n1", g)}, waits(1, "7g.40gb", 1, 1)), place.QLA{}, nil)
+	v := New(snapshotOf([]slurm.Node{node(t, "n1", g)}, waits(1, "7g.40gb", 1, 1)), withQLA, nil)
 	if p := v.Plan(); p.Spots[0] != nil || p.Reserved == nil || p.Reserved.At != 1e9+overdue {
 		t.Errorf("%v, %+v", p.Spots[0], p.Reserved)
 	}
@@ -123,17 +122,17 @@ func TestOverrun(t *testing.T) {
 func TestArray(t *testing.T) {
 	w := waits(1, "1g.5gb", 1, 1)
 	w.Elements = 5
-	v := New(snapshotOf([]slurm.Node{node(t, "n1", a100(t))}, w), place.Reach, nil)
+	v := New(snapshotOf([]slurm.Node{node(t, "n1", a100(t))}, w), withReach, nil)
 	p := v.Plan()
 	if len(v.Jobs) != 5 || v.Counts(p, 0)["1g.5gb"] != 5 {
 		t.Errorf("%d jobs, %v on offer", len(v.Jobs), v.Counts(p, 0))
 	}
 	w.Elements = 1000
-	if v = New(snapshotOf([]slurm.Node{node(t, "n1", a100(t))}, w), place.Reach, nil); len(v.Jobs) != 7 {
+	if v = New(snapshotOf([]slurm.Node{node(t, "n1", a100(t))}, w), withReach, nil); len(v.Jobs) != 7 {
 		t.Errorf("%d jobs for seven slots", len(v.Jobs))
 	}
 	w.Job.TimeLimit = 0
-	v = New(snapshotOf([]slurm.Node{node(t, "n1", a100(t))}, w), place.Reach, nil)
+	v = New(snapshotOf([]slurm.Node{node(t, "n1", a100(t))}, w), withReach, nil)
 	if limit := v.Jobs[0].TimeLimit; !math.IsInf(limit, 1) {
 		t.Errorf("without a time limit, TimeLimit is %v", limit)
 	}
@@ -145,7 +144,7 @@ func TestImpossibleJobKeepsNothing(t *testing.T) {
 	both := waits(1, "7g.40gb", 1, 1)
 	both.PerNode = append(both.PerNode, slurm.GRES{Name: "mig", Type: "1g.5gb", Count: 1})
 	for _, impossible := range []slurm.Waiting{waits(1, "1g.5gb", 1, 3), waits(1, "1g.5gb", 8, 1), both} {
-		v := New(snapshotOf(nodes, impossible, waits(2, "1g.5gb", 1, 1)), place.QLA{}, nil)
+		v := New(snapshotOf(nodes, impossible, waits(2, "1g.5gb", 1, 1)), withQLA, nil)
 		if p := v.Plan(); len(v.Jobs) != 1 || v.Jobs[0].ID != 2 || p.Spots[0] == nil {
 			t.Errorf("%v on %d nodes: %d jobs planned", impossible.PerNode, impossible.NumNodes, len(v.Jobs))
 		}

@@ -44,7 +44,7 @@ type Site struct {
 }
 
 // DefaultSite has the default settings.
-var DefaultSite = Site{Margin: 0.05, Users: 3}
+var DefaultSite = Site{Margin: 0.05, Users: 3, MaxSlowdown: 3}
 
 func (s Site) window() int       { return cmp.Or(s.Window, 5) }
 func (s Site) quantile() float64 { return cmp.Or(s.Quantile, 0.15) }

@@ -29,8 +29,8 @@ func Learned(j slurm.Job) time.Duration {
 	return learned
 }
 
-// BusyShare returns the share of the job's run time on one compute slice for which the job keeps that slice busy, from 0
-// to 1. ok is false if the job has no valid tag Busy.
+// BusyShare returns the share of the job's run time on one compute slice for which the job keeps that slice busy, from
+// 0 to 1. ok is false if the job has no valid tag Busy.
 func BusyShare(j slurm.Job) (share float64, ok bool) {
 	text := Value(j.AdminComment, Busy)
 	percent, err := strconv.ParseUint(text, 10, 8)
@@ -46,9 +46,10 @@ func Expected(j slurm.Job) time.Duration { return cmp.Or(Learned(j), j.TimeLimit
 
 // ExpectedEnd returns the time at which a running job is expected to end, according to its earlier runs. If there are
 // no earlier runs, or the job has already run for longer than they predict, ExpectedEnd returns the end of the time
-// limit. It returns the zero time if the job has no time limit.
-func ExpectedEnd(j slurm.Job, now time.Time) time.Time {
-	learned := Learned(j)
+// limit. It returns the zero time if the job has no time limit. takes is the run time on the slice that the job has,
+// divided by the run time on the profile that the job requests.
+func ExpectedEnd(j slurm.Job, takes float64, now time.Time) time.Time {
+	learned := time.Duration(float64(Learned(j)) * takes)
 	if end := j.Start.Add(learned); end.After(now) && !j.Start.IsZero() && learned > 0 {
 		return end
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"caelum/internal/eligible"
-	"caelum/internal/place"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
 )
@@ -13,7 +12,7 @@ import (
 // notifications computes the notification set. notified contains, by name of each notified node, the node's GRES and
 // Extra at the time of the notification and the reason for it.
 type notifications struct {
-	policy       place.Policy
+	settings     plan.Settings
 	unresponsive plan.Unresponsive
 	unstarted    plan.Unstarted
 	notified     map[string]string
@@ -25,7 +24,7 @@ type notifications struct {
 func (c *notifications) next(snapshot plan.Snapshot) (notify []slurm.Node) {
 	v := plan.New(
 		c.unstarted.Reorder(snapshot),
-		c.policy,
+		c.settings,
 		func(n slurm.Node) bool { return c.unresponsive.LeftOut(n, snapshot.At) },
 	)
 	p := v.Plan()

@@ -85,7 +85,7 @@ func names(nodes []slurm.Node) string {
 
 // follow returns the node with the offers that the plan of a snapshot assigns to the node.
 func follow(snapshot plan.Snapshot, name string) slurm.Node {
-	v := plan.New(snapshot, place.Reach, nil)
+	v := plan.New(snapshot, plan.Settings{Policy: place.Reach, Tightest: true}, nil)
 	k := v.Member(name)
 	n := v.Members[k]
 	n.Gres = slices.DeleteFunc(slices.Clone(n.Gres), func(g slurm.GRES) bool { return g.Name == "mig" })
@@ -131,7 +131,7 @@ func TestNotificationSet(t *testing.T) {
 		{"a node is down", snapshotOf(down), "n2"},
 		{"slurmctld has read slurm.conf again", snapshotOf(shut), "n1 n2"},
 	} {
-		known := notifications{policy: place.Reach}
+		known := notifications{settings: plan.Settings{Policy: place.Reach, Tightest: true}}
 		if got := names(known.next(c.snapshot)); got != c.notified {
 			t.Errorf("%s: notified %q, want %q", c.what, got, c.notified)
 		}
@@ -141,7 +141,7 @@ func TestNotificationSet(t *testing.T) {
 // TestNotifiedOnce checks that a node is notified again only after its state in slurmctld or its part of the plan has
 // changed.
 func TestNotifiedOnce(t *testing.T) {
-	known := notifications{policy: place.Reach}
+	known := notifications{settings: plan.Settings{Policy: place.Reach, Tightest: true}}
 	n := node(t, "n1", "", "mig:closed:28", "")
 	want := func(what, notified string, s plan.Snapshot) {
 		t.Helper()

@@ -14,7 +14,6 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"github.com/sirupsen/logrus"
 
-	"caelum/internal/place"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
 	"caelum/internal/wake"
@@ -28,7 +27,7 @@ type Config struct {
 	Name        string        // the name of this host
 	Key         wake.Key      // the key; if nil, the watcher sends and accepts no datagrams
 	Interval    time.Duration // the time between readings without a notification or a submission
-	Policy      place.Policy  // the policy of the agents
+	Settings    plan.Settings // the settings of the agents
 }
 
 const (
@@ -59,7 +58,7 @@ func New(cfg Config, ctl plan.Controller, log *logrus.Entry) *Watcher {
 		log:    log,
 		sender: wake.Sender{Key: cfg.Key, Name: wake.Watcher + cfg.Name, Address: cfg.Address},
 		notifications: notifications{
-			policy:       cfg.Policy,
+			settings:     cfg.Settings,
 			unresponsive: plan.Unresponsive{Patience: plan.Patience(cfg.Interval)},
 		},
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"caelum/internal/place"
+	"caelum/internal/plan"
 	"caelum/internal/slurm"
 	"caelum/internal/wake"
 )
@@ -95,7 +96,7 @@ func run(t *testing.T, q *queue, port int) (path string) {
 			Name:        "ctl",
 			Key:         key,
 			Interval:    time.Hour,
-			Policy:      place.Reach,
+			Settings:    plan.Settings{Policy: place.Reach, Tightest: true},
 		}
 		done <- New(cfg, q, log.WithField("", "")).Run(ctx)
 	}()
@@ -181,7 +182,11 @@ func TestNoFolder(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	err := New(
-		Config{TriggerFile: filepath.Join(t.TempDir(), "no", "trigger"), Interval: time.Hour, Policy: place.Reach},
+		Config{
+			TriggerFile: filepath.Join(t.TempDir(), "no", "trigger"),
+			Interval:    time.Hour,
+			Settings:    plan.Settings{Policy: place.Reach, Tightest: true},
+		},
 		&queue{},
 		log.WithField("", ""),
 	).Run(context.Background())

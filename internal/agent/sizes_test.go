@@ -1,0 +1,92 @@
+package agent
+
+import (
+	"testing"
+
+	"caelum/internal/slurm"
+	"caelum/internal/tags"
+)
+
+// sizedJob returns a job for which Caelum has chosen 1g.5gb. Its run time is inversely proportional to the compute
+// slices.
+func sizedJob() slurm.Job {
+	j := job(1, "1g.5gb:1")
+	j.AdminComment = tags.Size + "1g.5gb " + tags.RunTime + "700 " + tags.Busy + "100"
+	return j
+}
+
+// TestLargerSlice checks that a job for which Caelum has chosen a small profile gets the whole idle GPU, that slurmctld
+// counts the requested profile, and that an agent that restarts keeps both.
+func TestLargerSlice(t *testing.T) {
+	w := newWorld(t, 1)
+	id := w.submit(sizedJob())
+	w.publish()
+	if o := w.offers(); o["1g.5gb"] != 1 {
+		t.Fatalf("offers: %v", o)
+	}
+	w.fake.Tick()
+	check := func() {
+		t.Helper()
+		l := w.lease(id)
+		if len(l.Slices) != 1 || l.Slices[0].Profile != "7g.40gb" || l.Slices[0].AdvertisedAs != "1g.5gb" {
+			t.Fatalf("the job has %+v", l)
+		}
+	}
+	check()
+	w.publish()
+	if o := w.offers(); len(o) > 1 || o["1g.5gb"] > 1 {
+		t.Errorf("offers beside a whole GPU in use: %v", o)
+	}
+	w.stop()
+	w.start()
+	check()
+	if err := w.fake.End(id); err != nil {
+		t.Fatal(err)
+	}
+	w.nothingHeld()
+}
+
+// TestNamedProfileOnLargerOffer checks a job whose user requests 1g.5gb and that slurmctld starts on an offer that was
+// planned for another job with a larger slice. The first job must get a 1g.5gb. The second job must get a slice too.
+func TestNamedProfileOnLargerOffer(t *testing.T) {
+	w := newWorld(t, 1)
+	planned := w.submit(sizedJob())
+	w.publish()
+	if err := w.fake.Hold(t.Context(), planned); err != nil {
+		t.Fatal(err)
+	}
+	named := w.submit(job(1, "1g.5gb:1"))
+	w.fake.Tick()
+	if l := w.lease(named); len(l.Slices) != 1 || l.Slices[0].Profile != "1g.5gb" || l.Slices[0].AdvertisedAs != "" {
+		t.Fatalf("the job that names 1g.5gb has %+v", l)
+	}
+	if err := w.fake.Release(t.Context(), planned); err != nil {
+		t.Fatal(err)
+	}
+	w.publish()
+	w.fake.Tick()
+	l := w.lease(planned)
+	if len(l.Slices) != 1 || l.Slices[0].Profile == "1g.5gb" {
+		t.Errorf("the other job has %+v", l)
+	}
+}
+
+// TestPlannedOffers checks that each of two jobs gets the slice that the plan offers for it, although both request the
+// same profile and one of the slices is larger.
+func TestPlannedOffers(t *testing.T) {
+	w := newWorld(t, 1)
+	named := w.submit(job(1, "1g.5gb:1"))
+	sized := w.submit(sizedJob())
+	w.publish()
+	if o := w.offers(); o["1g.5gb"] != 2 {
+		t.Fatalf("offers: %v", o)
+	}
+	w.fake.Tick()
+	if l := w.lease(named); len(l.Slices) != 1 || l.Slices[0].Profile != "1g.5gb" {
+		t.Errorf("the job that names 1g.5gb has %+v", l)
+	}
+	l := w.lease(sized)
+	if len(l.Slices) != 1 || l.Slices[0].Profile == "1g.5gb" || l.Slices[0].AdvertisedAs != "1g.5gb" {
+		t.Errorf("the other job has %+v", l)
+	}
+}

@@ -1,0 +1,115 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"caelum/internal/mig"
+	"caelum/internal/offer"
+	"caelum/internal/place"
+	"caelum/internal/predict"
+	"caelum/internal/slurm"
+	"caelum/internal/tags"
+)
+
+// Settings are the settings of a site on which plans depend. All agents, the watcher and `caelum explain` must use the
+// same settings, or else their plans differ.
+type Settings struct {
+	Policy place.Policy
+	// Tightest means that a job never gets a larger profile than it requests.
+	Tightest bool
+}
+
+// These constants are the values of the configuration key sizing.
+const (
+	SizingAdaptive = "adaptive"
+	SizingTightest = "tightest"
+)
+
+// ParseSettings returns the settings for the values of the configuration keys policy and sizing. The error names the
+// key with an unknown value.
+func ParseSettings(policy, sizing string) (s Settings, err error) {
+	if s.Policy, err = place.ByName(policy); err != nil {
+		return s, fmt.Errorf("policy: %w", err)
+	}
+	all := []string{SizingAdaptive, SizingTightest}
+	if !slices.Contains(all, sizing) {
+		return s, fmt.Errorf("sizing: %q is not %s", sizing, strings.Join(all, " or "))
+	}
+	s.Tightest = sizing == SizingTightest
+	return s, nil
+}
+
+// Sizes returns the larger profiles that a job may get on GPUs of these kinds instead of the profile that it requests.
+// A job has larger profiles only if Caelum chose its profile, and if it needs a single slice. The run times follow from
+// the job's busy share (predict.Slowdown).
+func Sizes(j slurm.Job, kinds []place.GPU) (all []offer.Size) {
+	requested := j.SlicesPerNode()
+	if !tags.Sized(j) || requested[0].Count != 1 || j.NumNodes > 1 || j.HetJob != 0 {
+		return nil
+	}
+	busy, known := tags.BusyShare(j)
+	if !known {
+		busy = predict.UnknownBusy
+	}
+	for _, g := range kinds {
+		all = appendSizes(all, g, requested[0].Type, busy)
+	}
+	return all
+}
+
+// appendSizes appends the profiles of a GPU that are larger than the requested profile or its equivalent.
+func appendSizes(all []offer.Size, g place.GPU, requested string, busy float64) []offer.Size {
+	least, ok := g.Model.EquivalentProfile(requested, g.Offerable)
+	if !ok {
+		return all
+	}
+	k, _ := g.Model.ProfileIndex(least)
+	from := &g.Model.Profiles[k]
+	for i := range g.Model.Profiles {
+		p := &g.Model.Profiles[i]
+		known := slices.ContainsFunc(all, func(s offer.Size) bool { return s.Profile == p.Name })
+		if known || i == k || p.Name == requested || p.Size < from.Size || p.Compute <= from.Compute ||
+			!mig.Plain(*p) || g.Model.OfProfile(i)&g.Offerable == 0 {
+			continue
+		}
+		all = append(all, offer.Size{Profile: p.Name, Takes: predict.Slowdown(busy, p.Compute, from.Compute)})
+	}
+	return all
+}
+
+// kinds returns the different GPU models of a pool, with the placements that may be offered.
+func kinds(pool *place.Pool) (all []place.GPU) {
+	all = []place.GPU{}
+	for k := range pool.Len() {
+		g := pool.GPU(k)
+		same := func(o place.GPU) bool { return o.Model == g.Model && o.Offerable == g.Offerable }
+		if g.Model != nil && !slices.ContainsFunc(all, same) {
+			all = append(all, place.GPU{Model: g.Model, Offerable: g.Offerable})
+		}
+	}
+	return all
+}
+
+// setSpeculative determines the profiles that are offered speculatively: the profiles of whole GPUs, and the profiles
+// whose last request came from a job that cannot get a larger profile, or that is too short to benefit from one. jobs
+// contains all jobs that slurmctld lists, in the order of their submission.
+func (v *View) setSpeculative(jobs []slurm.Job) {
+	v.Speculative = map[string]bool{}
+	for _, g := range v.kinds {
+		for _, p := range g.Model.Profiles {
+			if mig.Plain(p) && len(appendSizes(nil, g, p.Name, predict.UnknownBusy)) == 0 {
+				v.Speculative[p.Name] = true
+			}
+		}
+	}
+	for _, j := range jobs {
+		profile := j.SlicesPerNode()[0].Type
+		request := offer.Job{
+			RunTime: seconds(tags.Expected(j)),
+			Wants:   []offer.Want{{Profile: profile, Sizes: Sizes(j, v.kinds)}},
+		}
+		v.Speculative[profile] = !offer.Growable(request)
+	}
+}

@@ -1,0 +1,72 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"caelum/internal/place"
+	"caelum/internal/slurm"
+	"caelum/internal/tags"
+)
+
+var withQLA, withReach = Settings{Policy: place.QLA{}}, Settings{Policy: place.Reach}
+
+// TestSizesOfJob lists the larger profiles of jobs that request 3g.20gb, with their relative run times.
+func TestSizesOfJob(t *testing.T) {
+	a100, h100 := a100(t), h100(t)
+	sized := tags.Size + "3g.20gb"
+	for _, c := range []struct {
+		name    string
+		comment string
+		change  func(*slurm.Waiting)
+		kinds   []place.GPU
+		want    string
+	}{
+		{"the user requests the profile", "", nil, []place.GPU{a100}, ""},
+		{"unknown busy share", sized, nil, []place.GPU{a100}, "4g.20gb 0.86 7g.40gb 0.67"},
+		{"invalid busy share", sized + " caelum:busy=101", nil, []place.GPU{a100}, "4g.20gb 0.86 7g.40gb 0.67"},
+		{"always busy", sized + " caelum:busy=100", nil, []place.GPU{a100}, "4g.20gb 0.75 7g.40gb 0.43"},
+		{"never busy", sized + " caelum:busy=0", nil, []place.GPU{a100}, "4g.20gb 1.00 7g.40gb 1.00"},
+		{"another GPU model", sized, nil, []place.GPU{h100}, "4g.40gb 0.86 7g.80gb 0.67"},
+		{"two GPU models", sized, nil, []place.GPU{a100, h100}, "4g.20gb 0.86 7g.40gb 0.67 4g.40gb 0.86 7g.80gb 0.67"},
+		{"sizing: tightest", sized, nil, nil, ""},
+		{"two slices", sized, func(w *slurm.Waiting) { w.PerNode[0].Count = 2 }, []place.GPU{a100}, ""},
+		{"two nodes", sized, func(w *slurm.Waiting) { w.NumNodes = 2 }, []place.GPU{a100}, ""},
+		{"a component of a het job", sized, func(w *slurm.Waiting) { w.HetJob = 7 }, []place.GPU{a100}, ""},
+	} {
+		w := waits(1, "3g.20gb", 1, 1)
+		w.AdminComment = c.comment
+		if c.change != nil {
+			c.change(&w)
+		}
+		var got []string
+		for _, s := range Sizes(w.Job, c.kinds) {
+			got = append(got, fmt.Sprintf("%s %.2f", s.Profile, s.Takes))
+		}
+		if text := strings.Join(got, " "); text != c.want {
+			t.Errorf("%s: %s, want %s", c.name, text, c.want)
+		}
+	}
+}
+
+// TestSettings checks the values of the configuration keys policy and sizing.
+func TestSettings(t *testing.T) {
+	for _, c := range []struct{ policy, sizing, err string }{
+		{"lifetime", "adaptive", ""},
+		{"qla", "tightest", ""},
+		{"none", "adaptive", "policy: no placement policy"},
+		{"lifetime", "largest", `sizing: "largest" is not adaptive or tightest`},
+	} {
+		s, err := ParseSettings(c.policy, c.sizing)
+		if c.err == "" && (err != nil || s.Tightest != (c.sizing == "tightest")) ||
+			c.err != "" && (err == nil || !strings.HasPrefix(err.Error(), c.err)) {
+			t.Errorf("%s, %s: %+v, %v", c.policy, c.sizing, s, err)
+		}
+	}
+}
+
+func h100(t *testing.T) place.GPU {
+	b := model(t, "H100-80GB")
+	return place.GPU{Model: b, Offerable: plain(b)}
+}
