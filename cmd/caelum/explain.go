@@ -62,7 +62,7 @@ other users slurmctld omits these jobs, and the plan can differ from that of the
 		},
 	}
 	cmd.Flags().StringVar(&path, "config", config.DefaultPath,
-		"caelumd's configuration, for the key policy; without this file the default policy")
+		"caelumd's configuration, for the key policy; if the file is missing, the default policy applies")
 	return cmd
 }
 

@@ -24,7 +24,7 @@ func readGPUs(o placeOptions) ([]place.GPU, error) {
 	for _, f := range o.given {
 		if f.flag != "--board" && model == nil {
 			return nil, usageError{
-				fmt.Errorf("%s %s: put --board before it; `caelum profiles` lists the GPU models", f.flag, f.value),
+				fmt.Errorf("%s %s: put --board before this option; `caelum profiles` lists the GPU models", f.flag, f.value),
 			}
 		}
 		if bare && f.flag != "--gpu" {
@@ -81,7 +81,7 @@ func addIdle(g *place.GPU, drawing string) error {
 		return usageError{fmt.Errorf("--idle %s: draw blocked units (#) in --gpu", drawing)}
 	case g.Idle != 0:
 		return usageError{
-			fmt.Errorf("--idle %s: this GPU already has an --idle; draw all its idle instances in one", drawing),
+			fmt.Errorf("--idle %s: this GPU already has an --idle; draw all its idle instances in one --idle", drawing),
 		}
 	case b.Occupied(idle)&(b.Occupied(g.Busy)|g.Blocked) != 0:
 		return usageError{fmt.Errorf("--idle %s overlaps busy or blocked units of the GPU %s", drawing, busy)}
