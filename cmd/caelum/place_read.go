@@ -24,7 +24,7 @@ func readGPUs(o placeOptions) ([]place.GPU, error) {
 	for _, f := range o.given {
 		if f.flag != "--board" && model == nil {
 			return nil, usageError{
-				fmt.Errorf("%s %s: put --board before this option; `caelum profiles` lists the GPU models", f.flag, f.value),
+				fmt.Errorf("%s %s: put --board before it; `caelum profiles` lists the GPU models", f.flag, f.value),
 			}
 		}
 		if bare && f.flag != "--gpu" {

@@ -49,7 +49,7 @@ Include the options in #SBATCH lines, because predict does not read these lines.
 		"caelumd's configuration, for the keys repo, table, margin, share, share_users and max_slowdown")
 	f.StringVar(&o.path, "repo", "", "the repository; default: the configuration's repo")
 	f.StringVar(&o.table, "table", "", "the decision table; default: the configuration's table")
-	f.StringVar(&o.board, "board", "", "predict for this GPU model, instead of the models in the decision table")
+	f.StringVar(&o.board, "board", "", "predict for this GPU model, not for the models in the decision table")
 	f.StringVar(&o.key, "key", "", "the job's key: 16 hexadecimal digits")
 	f.StringVar(&o.script, "script", "", "the batch script")
 	f.StringVar(&o.user, "user", "",

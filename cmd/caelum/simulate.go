@@ -185,14 +185,14 @@ func (o *simulateOptions) addFlags(f *pflag.FlagSet) {
 		"policies act through offers to slurmctld, as in production; requires --queue fifo or easy")
 	f.StringVar(&o.ends, "ends", "exact", "exact, limits, limits=A-B, corrected, corrected=A-B or error=S")
 	f.Float64Var(&o.memoryError, "memory-error", 0,
-		"jobs request a prediction of their memory with this lognormal error; 0: jobs request the memory that they need")
+		"jobs request a predicted memory with this lognormal error; 0: jobs request the memory that they need")
 	f.Float64Var(&o.memoryMargin, "memory-margin", 0.1, "--memory-error: margin, as a share of the prediction")
 	f.BoolVar(&o.stay, "stay", false,
 		"jobs never end: durations are ignored, and ACCEPTED counts units, not units times time; requires --queue none")
 	f.DurationVar(&o.create, "create", 0, "time to create an instance (on an A100: 160ms to 240ms); "+
 		"if this or --destroy is not 0, instances remain when their jobs end")
 	f.DurationVar(&o.destroy, "destroy", 0, "time to destroy an instance (on an A100: 200ms to 220ms)")
-	f.StringVar(&o.report, "report", "", "also write an HTML page with drawings to this file; the page is self-contained")
+	f.StringVar(&o.report, "report", "", "also write a self-contained HTML page with drawings to this file")
 	f.BoolVar(&o.csv, "csv", false, "print comma-separated values")
 }
 
