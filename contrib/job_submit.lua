@@ -383,7 +383,7 @@ end
 
 ---------------------------------------------------------------- the decision
 
--- spank_job_env contains the argument of an option under one of these names. The names are the same for sbatch, srun and
+-- spank_job_env contains the argument of an option under one of these names, which are the same for sbatch, srun and
 -- salloc (22.05). If a job submits other jobs, these jobs inherit the argument.
 local OPTION = {"_SLURM_SPANK_OPTION_caelum_", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_"}
 
