@@ -21,7 +21,7 @@ local TABLE = os.getenv("CAELUM_DECISIONS") or "/etc/caelum/decisions"
 local MAX_LINES = 20000
 local MAX_BYTES = 1048576
 
-local MAX_COUNT = 65533   -- 65534 and above mean "not set" in Slurm's 16 bits, 0xfffffffe and above in 32 bits
+local MAX_COUNT = 65533   -- 65534 and above mean "not set" in Slurm's 16-bit fields; 0xfffffffe and above in 32 bits
 local MAX_TRES = 1024     -- slurmctld itself refuses a longer tres_per_node, after this script
 
 -- MAX_ENV limits the entries of spank_job_env: one entry for each SPANK option of the job, and the variables that SPANK
