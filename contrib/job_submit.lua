@@ -21,7 +21,7 @@ local TABLE = os.getenv("CAELUM_DECISIONS") or "/etc/caelum/decisions"
 local MAX_LINES = 20000
 local MAX_BYTES = 1048576
 
-local MAX_COUNT = 65533   -- 65534 and above mean "not set" in Slurm's 16 bits, 0xfffffffe and above in 32 bits
+local MAX_COUNT = 65533   -- 65534 and above mean "not set" in Slurm's 16-bit fields; 0xfffffffe and above in 32 bits
 local MAX_TRES = 1024     -- slurmctld itself refuses a longer tres_per_node, after this script
 
 -- MAX_ENV limits the entries of spank_job_env: one entry for each SPANK option of the job, and the variables that SPANK
@@ -207,7 +207,7 @@ local function entries(list)
 end
 
 -- readable reports whether the agents can read an entry. slurmctld ignores some entries that the agents cannot parse,
--- for example `mig:x(:0`. With such an entry, the agents could not read the other entries either.
+-- for example `mig:x(:0`. If a request contained such an entry, the agents could not parse its other entries either.
 local function readable(text)
   if text:find("[^%w._+:=/-]") then return false end
   local rest = text:match("^gres[:/](.*)$")
@@ -294,8 +294,8 @@ local function scaled(gpu, factor, divisor)
 end
 
 -- slots returns the number of GPU slots on each node of the job. slurmctld would spread --gpus=4 over two nodes with
--- two free slots each (22.05). slurmctld counts gres/mig per node and cannot spread it like this, so the script adds a
--- count of GPUs per node to such requests.
+-- two free slots each (22.05). slurmctld counts gres/mig per node and would not spread the slices in this way, so the
+-- script adds a count of GPUs per node to such requests.
 local function slots(r, job)
   local even, what
   if r.node.gpu.all > 0 then return r.node.gpu end
@@ -389,8 +389,8 @@ end
 
 ---------------------------------------------------------------- the decision
 
--- Slurm passes the argument of an option in spank_job_env under one of these names, equally for sbatch, srun and salloc
--- (22.05). Jobs that a job submits inherit the argument.
+-- spank_job_env contains the argument of an option under one of these names, which are the same for sbatch, srun and
+-- salloc (22.05). If a job submits other jobs, these jobs inherit the argument.
 local OPTION = {"_SLURM_SPANK_OPTION_caelum_", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_"}
 
 -- options returns the arguments of --mig and --mig-mem as fields mig and mig_mem. These options choose the profile for
@@ -685,8 +685,8 @@ local NO_CHANGE = "this change to the GPUs of a pending job is not possible: can
 -- drops reports whether an option of the job contains a type of GPU or slice that a list of entries
 -- does not contain. Releases up to 23.02, which write "gres:", add the types of an update to the
 -- types of the job, and the string then no longer contains all types (22.05). Later releases, which write
--- "gres/", replace the types. An empty list clears the option on every release. A count of 0 is
--- ignored and clears nothing.
+-- "gres/", replace the types. An empty list clears the option on every release. slurmctld
+-- ignores a count of 0.
 local function drops(before, now)
   if type(before) ~= "string" or not before:find("gres:", 1, true) or #now == 0 then return false end
   local stays = {}
@@ -795,8 +795,8 @@ end
 
 -- guarded runs f and returns its result. If f raises an error, guarded returns the argument
 -- `otherwise`, because an error of this script must not block all submissions. A submission is then accepted
--- unchanged, and an agent later requests a slice for the job. A change is rejected, so that the job
--- stays in a valid state.
+-- unchanged, and an agent later requeues the job with a profile. A change is rejected, so that the
+-- job stays in a valid state.
 local function guarded(what, otherwise, f, ...)
   local ok, rc = pcall(f, ...)
   if ok then return rc end

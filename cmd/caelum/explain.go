@@ -26,7 +26,7 @@ prints the part of the plan that concerns the job. It runs on every host on whic
 scontrol work.
 
 If slurm.conf hides other users' jobs (PrivateData=jobs), run explain as a Slurm operator. For
-other users slurmctld omits these jobs, and the plan can differ from that of the agents.`,
+other users slurmctld omits these jobs, and the plan can differ from the plan of the agents.`,
 		Example: `  caelum explain 4711
   caelum explain 4711_3      # a task of an array
   caelum explain 4711+1      # a component of a het job

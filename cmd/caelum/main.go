@@ -77,7 +77,7 @@ func newRoot() *cobra.Command {
 	g := &globals{}
 	cmd := &cobra.Command{
 		Use:   "caelum",
-		Short: "MIG slices for Slurm jobs, cut on demand",
+		Short: "MIG slices for Slurm jobs, created on demand",
 		Long: `caelum shows the GPUs, slices and jobs of this node, explains why jobs wait, prints the
 configuration that Slurm needs, and calculates how a GPU can be partitioned.
 ` + exitStatusHelp,

@@ -84,7 +84,7 @@ place all requests.
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New(
-					"no profile given; name one or more, as in `caelum place --board A100-40GB 1g.5gb 3g.20gb`",
+					"no profile given; name a profile, as in `caelum place --board A100-40GB 1g.5gb 3g.20gb`",
 				)
 			}
 			return nil

@@ -81,7 +81,7 @@ func addIdle(g *place.GPU, drawing string) error {
 		return usageError{fmt.Errorf("--idle %s: draw blocked units (#) in --gpu", drawing)}
 	case g.Idle != 0:
 		return usageError{
-			fmt.Errorf("--idle %s: this GPU already has an --idle; draw all its idle instances in one", drawing),
+			fmt.Errorf("--idle %s: this GPU already has an --idle; draw all its idle instances in one --idle", drawing),
 		}
 	case b.Occupied(idle)&(b.Occupied(g.Busy)|g.Blocked) != 0:
 		return usageError{fmt.Errorf("--idle %s overlaps busy or blocked units of the GPU %s", drawing, busy)}

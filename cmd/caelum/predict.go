@@ -49,11 +49,11 @@ Include the options in #SBATCH lines, because predict does not read these lines.
 		"caelumd's configuration, for the keys repo, table, margin, share, share_users and max_slowdown")
 	f.StringVar(&o.path, "repo", "", "the repository; default: the configuration's repo")
 	f.StringVar(&o.table, "table", "", "the decision table; default: the configuration's table")
-	f.StringVar(&o.board, "board", "", "predict for this GPU model, instead of those in the decision table")
+	f.StringVar(&o.board, "board", "", "predict for this GPU model, not for the models in the decision table")
 	f.StringVar(&o.key, "key", "", "the job's key: 16 hexadecimal digits")
 	f.StringVar(&o.script, "script", "", "the batch script")
 	f.StringVar(&o.user, "user", "",
-		"name or id of the job's user; default: the only user with runs of the key, else yourself")
+		"name or id of the job's user; default: the only user with runs of the key, otherwise the calling user")
 	f.StringVar(&o.account, "account", "", "the job's account, even if it is the user's default")
 	f.StringVar(&o.jobName, "job-name", "", "the job's name; default: the name of the script, as with sbatch")
 	f.IntVar(&o.gpus, "gpus", 1, "number of GPUs on each node")
@@ -161,7 +161,7 @@ func printPrediction(w io.Writer, p predicted) error {
 	}
 	fmt.Fprintln(w)
 	if p.Own != "" {
-		fmt.Fprintf(w, "an administrator's line in the decision table gives this job %s, "+
+		fmt.Fprintf(w, "an administrator's line in the decision table selects %s for this job, "+
 			"regardless of earlier runs\n", p.Own)
 	}
 	if p.Level == predict.Unknown && p.noScript {

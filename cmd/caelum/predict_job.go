@@ -102,7 +102,7 @@ func (o predictOptions) keyOwner(r *repo.Repo, key string) (uint32, error) {
 	case err != nil:
 		return 0, err
 	case len(owners) > 1:
-		return 0, usageError{fmt.Errorf("%d users have runs of the key %s: name one with --user", len(owners), key)}
+		return 0, usageError{fmt.Errorf("%d users have runs of the key %s: add --user", len(owners), key)}
 	case len(owners) == 1:
 		return owners[0], nil
 	}
@@ -147,7 +147,7 @@ func keysOfJob(ctx context.Context, ctl *slurm.Client, id uint32) (repo.JobKeys,
 	}
 	if job.Key == "" {
 		return job, fmt.Errorf(
-			"job %d has no caelum:key= in its AdminComment: job_submit.lua did not process it, or it requested no GPU",
+			"job %d has no caelum:key= in AdminComment, because the job requested no GPU or bypassed job_submit.lua",
 			id,
 		)
 	}

@@ -176,7 +176,7 @@ func (v verdict) String() string {
 	if v.Tightest == "" {
 		return text + "no run completed, so the tightest profile is unknown"
 	}
-	text += v.Tightest + " is the tightest profile that holds it"
+	text += v.Tightest + " is the tightest profile that is large enough"
 	switch {
 	case v.Choice != "":
 		text += fmt.Sprintf("; DynaP's choice is %s, F = %.3f", v.Choice, v.F)

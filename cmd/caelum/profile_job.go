@@ -65,10 +65,10 @@ to the largest batch size that fits on the profile.`,
 		"caelumd's configuration, for the keys table and accounting_field")
 	f.StringVar(&o.table, "table", "", "the decision table; default: the configuration's table")
 	f.StringVar(&o.board, "board", "",
-		"the GPU model; default: the first model, in the decision table or else among all, that has the profiles")
+		"the GPU model; default: the first model with these profiles, in the decision table or else in Caelum's tables")
 	f.StringArrayVar(&o.sbatch, "sbatch", nil, "an option for sbatch; can be repeated")
 	f.StringSliceVar(&o.profiles, "profiles", nil,
-		"profiles to measure; default: all of the GPU model, without variants")
+		"profiles to measure; default: all profiles of the GPU model, without variants")
 	f.IntSliceVar(&o.batches, "batches", nil, "batch sizes to measure")
 	f.IntVar(&o.steps, "steps", 0, "number of steps that the script runs")
 	f.Float64Var(&o.lambda, "lambda", 0.5, "weight of the step time relative to the throughput, from 0 to 1")
@@ -157,10 +157,10 @@ func (o *profileJobOptions) defaultProfiles(cfg config.Config) error {
 		o.profiles = profileNames(t.Models[0])
 		return nil
 	case err != nil:
-		return fmt.Errorf("give --profiles or --board: %w", err)
+		return fmt.Errorf("use --profiles or --board: %w", err)
 	}
 	return usageError{
-		errors.New("give --profiles or --board, because there is no decision table here"),
+		errors.New("use --profiles or --board, because there is no decision table here"),
 	}
 }
 

@@ -54,7 +54,7 @@ forget changes only this repository. The runs remain in other repositories and i
 func (f forgetOptions) check() (time.Time, error) {
 	switch {
 	case (f.key != "" || f.user != "") == (f.before != ""):
-		return time.Time{}, usageError{errors.New("give --key, --user or both, or --before")}
+		return time.Time{}, usageError{errors.New("use --key, --user or both, or --before")}
 	case f.key != "":
 		return time.Time{}, checkKey(f.key)
 	case f.before == "":

@@ -49,7 +49,7 @@ time.`,
 			return runRepoList(cmd.Context(), cmd.OutOrStdout(), g, o)
 		},
 	}
-	cmd.Flags().StringVar(&o.board, "board", "", "predict for this GPU model, instead of those in the decision table")
+	cmd.Flags().StringVar(&o.board, "board", "", "predict for this GPU model, not for the models in the decision table")
 	return cmd
 }
 

@@ -100,7 +100,7 @@ jobs from ordinary users.`,
 		},
 	}
 	cmd.Flags().StringVar(&since, "since", "",
-		"read everything since this time again: 2026-11-21, or 2026-11-21T04:57:35")
+		"read all records since this time again: 2026-11-21, or 2026-11-21T04:57:35")
 	return cmd
 }
 

@@ -161,7 +161,7 @@ func (o *simulateOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.misoSteps, "miso-steps", "", "--miso: the step times on each profile")
 	f.DurationVar(&o.every, "every", time.Minute, "--miso: mean time between two submissions")
 	f.Float64Var(&o.slowdown, "slowdown", 0,
-		"--miso: how many times slower than on a whole GPU a job may be; 0: no limit")
+		"--miso: the longest acceptable run time, as a multiple of the run time on a whole GPU; 0: no limit")
 	f.StringVar(&o.sacct, "sacct", "", "file with the output of sacct -P")
 	f.BoolVar(&o.fromSacct, "from-sacct", false, "the jobs of this site")
 	f.StringVar(&o.since, "since", "now-30days",
@@ -173,7 +173,7 @@ func (o *simulateOptions) addFlags(f *pflag.FlagSet) {
 	f.Uint64Var(&o.seed, "seed", 1, "--churn, --miso, --ends and --memory-error: seed of the random numbers")
 	f.StringSliceVar(&o.gpus, "gpus", []string{"A100-40GB:16"}, "the cluster: BOARD:COUNT,...")
 	f.IntVar(&o.perNode, "per-node", 0, "GPUs of one model in each node. All slices of a job are on one node, "+
-		"or on as many nodes as it requested; 0: on any GPUs")
+		"or on as many nodes as the job requested; 0: on any GPUs")
 	f.StringSliceVar(&o.profiles, "profiles", nil, profilesHelp)
 	f.StringSliceVar(&o.policies, "policies", nil,
 		"policies to compare; default whole, static, reach, lifetime (the agents') and qla, without static if there "+
@@ -185,14 +185,14 @@ func (o *simulateOptions) addFlags(f *pflag.FlagSet) {
 		"policies act through offers to slurmctld, as in production; requires --queue fifo or easy")
 	f.StringVar(&o.ends, "ends", "exact", "exact, limits, limits=A-B, corrected, corrected=A-B or error=S")
 	f.Float64Var(&o.memoryError, "memory-error", 0,
-		"jobs request a prediction of their memory with this lognormal error; 0: they request what they need")
+		"jobs request a predicted memory with this lognormal error; 0: jobs request the memory that they need")
 	f.Float64Var(&o.memoryMargin, "memory-margin", 0.1, "--memory-error: margin, as a share of the prediction")
 	f.BoolVar(&o.stay, "stay", false,
 		"jobs never end: durations are ignored, and ACCEPTED counts units, not units times time; requires --queue none")
 	f.DurationVar(&o.create, "create", 0, "time to create an instance (on an A100: 160ms to 240ms); "+
 		"if this or --destroy is not 0, instances remain when their jobs end")
 	f.DurationVar(&o.destroy, "destroy", 0, "time to destroy an instance (on an A100: 200ms to 220ms)")
-	f.StringVar(&o.report, "report", "", "also write an HTML page with drawings to this file; it loads no other files")
+	f.StringVar(&o.report, "report", "", "also write a self-contained HTML page with drawings to this file")
 	f.BoolVar(&o.csv, "csv", false, "print comma-separated values")
 }
 

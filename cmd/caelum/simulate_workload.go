@@ -56,7 +56,7 @@ func (o simulateOptions) workload(gpus int) (*trace.Workload, error) {
 func (o simulateOptions) readMISO(jobs io.Reader) (*trace.Workload, error) {
 	switch {
 	case o.misoSteps == "":
-		return nil, usageError{errors.New("--miso: give the step times with --miso-steps")}
+		return nil, usageError{errors.New("--miso: name the file of step times with --miso-steps")}
 	case o.every < 0 || !(o.slowdown >= 1 || o.slowdown == 0):
 		return nil, usageError{
 			errors.New("--every must not be negative, and --slowdown must be at least 1 (0: no limit)"),

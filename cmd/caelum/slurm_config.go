@@ -55,9 +55,9 @@ each kind of GPU node. With --json, the command prints only the slots and the nu
 	f.StringVar(&o.nodes, "nodes", host, "NodeName expression for the nodes with the same GPUs")
 	f.StringVar(&o.partition, "partition", "gpu", "partition whose jobs get slices")
 	f.IntVar(&o.catalogue, "catalogue", 2,
-		"number of catalogue nodes; jobs that request more nodes are held first")
-	f.IntVar(&o.cpus, "cpus", runtime.NumCPU(), "CPUs of a catalogue node: those of the largest node")
-	f.IntVar(&o.memory, "memory", memoryMiB(), "RealMemory of a catalogue node in MiB: that of the largest node")
+		"number of catalogue nodes; jobs that request more nodes are submitted held")
+	f.IntVar(&o.cpus, "cpus", runtime.NumCPU(), "CPUs of a catalogue node: the number of CPUs of the largest node")
+	f.IntVar(&o.memory, "memory", memoryMiB(), "RealMemory of a catalogue node in MiB: the memory of the largest node")
 	f.StringVar(&o.section, "section", "",
 		"print only this section, without its heading: "+strings.Join(sections, ", "))
 	return cmd

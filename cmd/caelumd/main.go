@@ -42,7 +42,7 @@ func command() *cobra.Command {
 	var path string
 	cmd := &cobra.Command{
 		Use:   "caelumd",
-		Short: "Node agent of Caelum: cuts MIG slices for Slurm jobs",
+		Short: "Node agent of Caelum: creates MIG slices for Slurm jobs",
 		Long: `caelumd runs as root on every GPU node. It carves MIG slices for the jobs that slurmctld starts
 on the node, releases them when the jobs end, and publishes the free slices as gres/mig.
 

@@ -40,7 +40,7 @@ EXIT STATUS
 			return printSchemas(cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVar(&supported, "supported", "", "the versions of the other release, as its schema prints them")
+	cmd.Flags().StringVar(&supported, "supported", "", "the line that schema of the other release prints")
 	return cmd
 }
 
@@ -83,7 +83,7 @@ func checkSchemas(path, supported string) error {
 	for word := range strings.SplitSeq(supported, ",") {
 		name, number, _ := strings.Cut(word, "=")
 		if limits[name], err = strconv.Atoi(number); err != nil {
-			return fmt.Errorf("--supported: %q has no version; give the line that the other release prints", word)
+			return fmt.Errorf("--supported: %q has no version; use the line that the other release prints", word)
 		}
 	}
 	for _, d := range databases {
