@@ -1,23 +1,24 @@
 /*
  * Controls access to devices in cgroup v2, where BPF programs make the decision. Slurm (22.05, cgroup_v2.c) attaches
- * its own programs to the job, with BPF_F_ALLOW_OVERRIDE, to the step's "user" cgroup and to the tasks. For a task, the
- * kernel runs the programs of the nearest cgroup with programs. Of the cgroups above, it runs only the programs that
- * were attached with BPF_F_ALLOW_MULTI. The plugin's program could be attached
+ * its own programs to the job (with BPF_F_ALLOW_OVERRIDE), to the step's "user" cgroup and to the tasks. For a task,
+ * the kernel runs the programs of the nearest cgroup with programs. Of the cgroups above, it runs only the programs
+ * that were attached with BPF_F_ALLOW_MULTI. The plugin's program could be attached to three kinds of cgroups:
  *
- *   to the job         but the kernel then rejects this program or Slurm's, whose flags differ;
- *   to the step        but it would replace Slurm's programs of the job, the only programs that apply to a batch step;
- *   above all jobs     where it runs in addition to Slurm's programs, if attached with BPF_F_ALLOW_MULTI.
+ *   job                the kernel would then reject this program or Slurm's, because their flags differ
+ *   step               it would replace Slurm's programs of the job, which are the only ones for a batch step
+ *   above all jobs     it runs in addition to Slurm's programs, if it is attached with BPF_F_ALLOW_MULTI
  *
- * The plugin therefore uses one program on the scope of all slurmstepds, which the first task after the boot loads, and
- * a map that lists the devices of each job. Both live as long as the scope. Jobs without a lease need no entry: the
- * program denies all slice devices by default. Root's processes are exempt.
+ * The plugin therefore attaches one program to the cgroup of all slurmstepd processes, slurmstepd.scope, in the
+ * following called the scope. The first task after the boot loads this program, and a map that contains the devices
+ * of each job. Both exist as long as the scope. Jobs without a lease need no entry: the program denies all slice
+ * devices by default. Root's processes are exempt.
  *
- * The plugin takes no lock: every user can open and therefore lock the scope's directory, and a user can stop her own
- * task at any instruction (scancel --signal=STOP). The kernel's list of programs decides instead. The list is in the
- * order of attachment, and a program is complete before it is attached. The first program with the plugin's name is
- * therefore valid and always remains the first. Each task attaches a program if the list has none, reads the list
- * again, uses the map of the first program, and detaches all later programs with this name, including those of other
- * tasks.
+ * The plugin takes no lock: every user can open and therefore lock the directory of the scope, and a user can stop
+ * the user's own task at any instruction (scancel --signal=STOP). Instead, the plugin uses the kernel's list of
+ * programs. The list is in the order of attachment, and a program is complete before it is attached. The first
+ * program with the plugin's name is therefore valid, and always remains the first. Each task attaches a program if
+ * the list contains none, and reads the list again. It then uses the map of the first program, and detaches all later
+ * programs with this name, including those of other tasks.
  */
 #include "cgroup.h"
 
@@ -31,24 +32,27 @@
 #include <unistd.h>
 
 #define NAME "caelum"     /* the name of the program and of its map */
-#define MAP_ENTRIES 16384 /* for the node's devices and the leased devices of its jobs; sweep() cleans a full map */
-#define LEVELS 10         /* cgroup levels that the program looks up; a job is on the third level with systemd */
+#define MAP_ENTRIES 16384 /* for the devices of the node and the leased devices of its jobs; sweep() cleans a full map */
+#define LEVELS 10         /* number of cgroup levels that the program checks; with systemd, a job is on the third level */
 
 /*
- * Represents all cgroups in a key. No cgroup has this id. 0 cannot be used, because the kernel returns 0 for a level
- * that does not exist.
+ * Stands for all cgroups in a key. No cgroup has this id. The id 0 cannot be used, because the kernel returns 0 for a
+ * level that does not exist.
  */
 #define ANY UINT64_MAX
 
-/* {ANY, device}: the device needs a lease. {the job's cgroup, device}: the job has a lease on the device. */
+/*
+ * A key {ANY, device} means that the device needs a lease. A key {the job's cgroup, device} means that the job's
+ * lease contains the device.
+ */
 struct key {
 	uint64_t cgroup;
 	struct device device;
 };
 
 /*
- * Declares x with every byte 0. The kernel rejects a bpf_attr with a byte other than 0 after the last member that a
- * command uses. An initializer need not clear those bytes: gcc 15 clears only the named member of a union.
+ * Declares x with every byte 0. The kernel rejects a bpf_attr with a nonzero byte after the last member that a
+ * command uses. An initializer need not clear these bytes: gcc 15 clears only the named member of a union.
  */
 #define CLEARED(type, x) \
 	type x; \
@@ -73,7 +77,7 @@ static int put(int map, uint64_t cgroup, struct device device)
 }
 
 /*
- * Returns a descriptor of the program, and writes the id of its map, if the program has the plugin's name. Otherwise
+ * If the program has the plugin's name, returns a descriptor of the program and writes the id of its map. Otherwise
  * returns -1.
  */
 static int open_program(uint32_t id, uint32_t *map_id)
@@ -105,13 +109,13 @@ static void detach(int scope, int program)
 	attr.target_fd = scope;
 	attr.attach_type = BPF_CGROUP_DEVICE;
 	attr.attach_bpf_fd = program;
-	bpf(BPF_PROG_DETACH, &attr); /* another task may have detached the program */
+	bpf(BPF_PROG_DETACH, &attr); /* another task may already have detached the program */
 }
 
 /*
- * Returns a descriptor of the map of the plugin's first program on the scope, or -1 with errno, which is 0 if there is
- * no such program. Detaches the plugin's later programs. Their maps contain no job, so these programs would deny every
- * job its devices.
+ * Returns a descriptor of the map of the plugin's first program on the scope. If there is no such program, returns -1
+ * with errno 0, and on an error -1 with errno. Detaches the plugin's later programs: their maps contain no jobs, so
+ * these programs would deny the devices of every job.
  */
 static int find_map(int scope)
 {
@@ -147,10 +151,10 @@ static int find_map(int scope)
 }
 
 /*
- * Writes the program, which decides whether the current process may open a device. Its context is struct
- * bpf_cgroup_dev_ctx: the type in the lower half of the first word, then major and minor. The program allows access to
- * every device that needs no lease, and to every device for root. It also allows access to a device that the map lists
- * for one of the process's cgroups. Returns the number of instructions.
+ * Writes the program, which decides whether the current process may open a device. The context of the program is
+ * struct bpf_cgroup_dev_ctx: the type in the lower half of the first word, then the major and the minor number. The
+ * program allows root to open every device. It allows other users to open a device that needs no lease, or a device
+ * that the map contains for one of the process's cgroups. Returns the number of instructions.
  */
 static unsigned assemble(struct bpf_insn *insn, int map)
 {
@@ -159,7 +163,7 @@ static unsigned assemble(struct bpf_insn *insn, int map)
 #define EMIT(...) (insn[n] = (struct bpf_insn){ __VA_ARGS__ }, n++)
 #define JUMP_IF(...) (jump[jumps++] = n, EMIT(__VA_ARGS__))
 #define CALL(function) EMIT(.code = BPF_JMP | BPF_CALL, .imm = (function))
-#define LOOK_UP() /* looks up the key at r10 - 16; r0 is NULL if the map does not have it */ \
+#define LOOK_UP() /* looks up the key at r10 - 16; r0 is NULL if the map does not contain the key */ \
 	EMIT(.code = BPF_LD | BPF_DW | BPF_IMM, .dst_reg = 1, .src_reg = BPF_PSEUDO_MAP_FD, .imm = map), EMIT(.code = 0), \
 		EMIT(.code = BPF_ALU64 | BPF_MOV | BPF_X, .dst_reg = 2, .src_reg = 10), \
 		EMIT(.code = BPF_ALU64 | BPF_ADD | BPF_K, .dst_reg = 2, .imm = -(int)sizeof(struct key)), CALL(BPF_FUNC_map_lookup_elem)
@@ -209,9 +213,9 @@ static int load(const struct bpf_insn *insn, unsigned n)
 }
 
 /*
- * Reports whether the kernel is too old for the program. Such a kernel rejects this program but accepts another program
- * of the same type, because it does not provide bpf_get_current_ancestor_cgroup_id to programs of this type (6.18
- * does). If the kernel rejects both, this is an error.
+ * Reports whether the kernel is too old for the program. Programs of this type need
+ * bpf_get_current_ancestor_cgroup_id, which old kernels do not provide (6.18 does). Such a kernel rejects this
+ * program, but accepts another program of the same type. If the kernel rejects both, there is another error.
  */
 static bool lacks_helper(int error)
 {
@@ -349,9 +353,9 @@ static int allow(int map, int scope, uint64_t job, const struct lease *own, char
 }
 
 /*
- * Makes the scope's directory unreadable for users, so that users cannot lock the directory. Slurm makes the directory
- * readable for all users, and locks it without a time limit for each step that starts or ends (22.05 cgroup_v2.c). A
- * user who holds the lock could therefore prevent every step from starting. The cgroups below the directory remain
+ * Makes the directory of the scope unreadable for users, so that they cannot lock it. Slurm makes the directory
+ * readable for all users, and locks it without a time limit for each step that starts or ends (22.05 cgroup_v2.c).
+ * Otherwise, a user who holds the lock could prevent all steps from starting. The cgroups below the directory remain
  * accessible.
  */
 static void restrict_scope(int scope)
@@ -390,14 +394,14 @@ int bpf_refuse(const char *step, const struct devices *devices, const struct lea
 		rv = attach(scope, devices, why, size);
 		if (rv != 0)
 			goto done;
-		map = find_map(scope); /* another task may have attached its program before */
+		map = find_map(scope); /* another task may already have attached its program */
 	}
 	if (map < 0) {
 		snprintf(why, size, "couldn't find the BPF program for devices on %s: %s", path, strerror(errno));
 		rv = -1;
 		goto done;
 	}
-	rv = allow(map, scope, job.st_ino, own, why, size); /* a cgroup's id is its inode number */
+	rv = allow(map, scope, job.st_ino, own, why, size); /* the id of a cgroup is its inode number */
 
 done:
 	if (map >= 0)

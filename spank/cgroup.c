@@ -1,7 +1,7 @@
 /*
- * Finds the step's cgroup. slurmstepd moves itself into this cgroup, or into one below it, before it forks the tasks
- * (22.05), and no task ever leaves it. The path is <job>/<step> in the devices hierarchy of v1. In v2 it is
- * <job>/<step>/slurm, and later <job>/<step>/user/task_<i>.
+ * Finds the step's cgroup. slurmstepd moves itself into this cgroup, or into a cgroup below it, before it forks the
+ * tasks (22.05), and no task ever leaves it. In v1, the path is <job>/<step> in the devices hierarchy. In v2, it is
+ * <job>/<step>/slurm and later <job>/<step>/user/task_<i>.
  */
 #include "cgroup.h"
 
@@ -28,7 +28,7 @@ static bool has_devices(const char *list, size_t length)
 }
 
 /*
- * Returns the length of a cgroup's path up to the end of its last component "step_<X>", or 0 if there is no such
+ * Returns the length of a cgroup's path up to the end of its last component "step_<X>", or 0 if the path has no such
  * component.
  */
 static size_t step_length(const char *path, size_t length)
@@ -53,7 +53,10 @@ int cgroup_of_step(const char *text, size_t length, const char *mountpoint, char
 	size_t n;
 	int rv = 0;
 
-	/* A line is hierarchy:controllers:path. Hierarchy 0 without controllers is version 2. */
+	/*
+	 * A line has the form hierarchy:controllers:path. In version 2, the hierarchy is 0, and there are no
+	 * controllers.
+	 */
 	while (rv != 1 && text_line(&c, &line, &n)) {
 		const char *list = memchr(line, ':', n);
 		const char *at = list ? memchr(list + 1, ':', line + n - list - 1) : NULL;
@@ -71,7 +74,8 @@ int cgroup_of_step(const char *text, size_t length, const char *mountpoint, char
 }
 
 /*
- * Denies the devices in a v1 cgroup. Each write contains one device, because the kernel reads only one rule per write.
+ * Denies the devices in a v1 cgroup. Each write contains only one device, because the kernel reads only one rule per
+ * write.
  */
 static int refuse_v1(const char *cgroup, const struct devices *devices, const struct lease *own, char *why, size_t size)
 {

@@ -7,8 +7,8 @@
 
 #define RUN_DIR_DEFAULT "/run/caelum"
 /*
- * The maximum number of bytes of run_dir. The path of a Unix socket has at most 107 bytes, and "/caelumd.sock" takes 13
- * of them.
+ * The maximum length of run_dir in bytes. The path of a Unix socket has at most 107 bytes, of which "/caelumd.sock"
+ * needs 13.
  */
 #define RUN_DIR_MAX 94
 #define WAIT_DEFAULT 60 /* seconds */

@@ -4,9 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/*
- * The plugin's arguments in plugstack.conf. The strings belong to Slurm and live as long as the process.
- */
+/* The plugin's arguments in plugstack.conf. The strings belong to Slurm, and exist as long as the process. */
 struct config {
 	const char *run_dir;    /* the directory with the agent's socket and the lease files */
 	const char *job_object; /* path of the Go object; NULL: libcaelum_spank.so beside the plugin */
@@ -15,12 +13,12 @@ struct config {
 };
 
 /*
- * Fills config from av, with defaults for missing arguments. Returns 0, or -1 with the reason in why if an argument is
- * unknown or has an invalid value; config then holds the valid arguments.
+ * Fills config from av. Missing arguments get their defaults. If an argument is unknown or has an invalid value,
+ * returns -1 with the reason in why, and config contains the valid arguments. Otherwise returns 0.
  */
 int config_parse(struct config *config, int ac, char **av, char *why, size_t size);
 
-/* Reports whether the node has the run directory. On a node without it the plugin does nothing. */
+/* Reports whether the node has the run directory. On a node without this directory, the plugin does nothing. */
 int config_managed(const struct config *config);
 
 #endif

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define LEASE_SLOTS_MAX 256  /* slots of a node; 16 GPUs with 7 slots need 112 */
+#define LEASE_SLOTS_MAX 256  /* slots of a node; 16 GPUs with 7 slots each need 112 */
 #define LEASE_UUID_MAX 96    /* in bytes; MIG-<uuid> has 40, MIG-GPU-<uuid>/<gi>/<ci> has up to 51 */
 #define LEASE_ERROR_MAX 1024 /* in bytes, including the terminating NUL */
 
@@ -15,15 +15,15 @@
 
 struct lease_slot {
 	uint32_t index;
-	char uuid[LEASE_UUID_MAX]; /* empty for a slot without a slice */
+	char uuid[LEASE_UUID_MAX]; /* empty if the slot has no slice */
 };
 
-/* The content of a lease file: either error is set, or there is at least one slot. */
+/* The contents of a lease file. Either error is set, or there is at least one slot. */
 struct lease {
 	uint32_t job;
 	uint32_t restart;
 	uint32_t uid;
-	bool relative; /* Slurm numbers CUDA_VISIBLE_DEVICES within the step */
+	bool relative; /* Slurm numbers the devices in CUDA_VISIBLE_DEVICES relative to the step */
 	unsigned slots;
 	struct lease_slot slot[LEASE_SLOTS_MAX];
 	unsigned devices;
@@ -32,21 +32,21 @@ struct lease {
 };
 
 /*
- * Parses the text of a lease file, which needs no terminating NUL. Returns 0, or -1 with the reason in why if the text
- * does not have exactly the form described in docs/internals.md. Allocates no memory.
+ * Parses the text of a lease file. The text need not end with NUL. Returns 0, or -1 with the reason in why if the
+ * text does not have exactly the form that docs/internals.md describes. Allocates no memory.
  */
 int lease_parse(struct lease *lease, const char *text, size_t length, char *why, size_t size);
 
 /*
- * Reads (text_read) and parses a lease file. Returns 0, or -1 with the reason in why; errno is ENOENT if there is no
- * file.
+ * Reads and parses a lease file (text_read). Returns 0, or -1 with the reason in why. If there is no file, errno is
+ * ENOENT.
  */
 int lease_read(struct lease *lease, const char *path, char *why, size_t size);
 
-/* Returns the UUID of a slot's slice, "" for a slot without a slice, or NULL for a slot that is not in the lease. */
+/* Returns the UUID of a slot's slice, "" for a slot without a slice, or NULL if the lease does not contain the slot. */
 const char *lease_uuid(const struct lease *lease, uint32_t slot);
 
-/* Reports whether the device is in the lease. */
+/* Reports whether the lease contains the device. */
 bool lease_has(const struct lease *lease, const struct device *device);
 
 #endif

@@ -3,11 +3,11 @@
 #include <string.h>
 
 #define MIG_MAX 31   /* the maximum number of characters of a --mig value */
-#define DIGITS_MAX 9 /* digits of a --mig-mem value; doubles in job_submit.lua are exact for them */
+#define DIGITS_MAX 9 /* maximum number of digits of a --mig-mem value, for which doubles in job_submit.lua are exact */
 
 /*
  * Accepts the characters of profile names (validName in internal/mig; NVML uses names such as 1g.10gb+me). The values
- * "auto" and "off" contain only these characters. The prolog checks the value again, because it gets the value from the
+ * "auto" and "off" consist of these characters too. The prolog checks the value again: it reads the value from the
  * user's environment, where this callback may not have run.
  */
 bool option_valid(const char *text)

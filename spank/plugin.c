@@ -1,9 +1,9 @@
 /*
- * Dispatches Slurm's callbacks. All code that runs in sbatch, srun, salloc, slurmd and slurmstepd is in the C files of
- * this folder; README.md explains why that code must not be Go.
+ * Dispatches Slurm's callbacks. All code that runs in sbatch, srun, salloc, slurmd and slurmstepd is in the C files
+ * of this directory. README.md explains why this code must not be written in Go.
  *
  * Callbacks return 0 or -1, never 1: Slurm up to 24.11 treats only negative values as failures, and later releases
- * treat every value other than 0 as a failure. docs/plugin-errors.md describes the effects of a -1.
+ * treat every value other than 0 as a failure. docs/plugin-errors.md describes the effects of -1.
  */
 #include "config.h"
 #include "option.h"
@@ -22,8 +22,8 @@ static void register_option(spank_t sp, struct spank_option *option)
 
 /*
  * Runs in every client and daemon, and never fails: a -1 would end sbatch, prevent the start of slurmd, and drain the
- * nodes of running jobs. A mistake in plugstack.conf is reported in slurmd's log. The prolog reports the mistake again
- * and fails for GPU jobs.
+ * nodes of running jobs. A mistake in plugstack.conf is written to slurmd's log. The prolog reports the mistake
+ * again, and fails for GPU jobs.
  */
 int slurm_spank_init(spank_t sp, int ac, char **av)
 {

@@ -1,7 +1,7 @@
 /*
- * Runs the prolog and epilog of a job on this node. No other code opens the Go object. Slurm runs them in a process
- * that it forks and execs for this purpose only ("slurmstepd spank prolog"). The threads and signal handlers of the Go
- * runtime therefore affect no other code, and end with that process.
+ * Runs the prolog and epilog of a job on this node. No other code opens the Go object. Slurm runs prolog and epilog
+ * in a process that it forks and execs only for this purpose ("slurmstepd spank prolog"). The threads and signal
+ * handlers of the Go runtime therefore affect no other code, and end with this process.
  */
 #include "config.h"
 #include "drain.h"
@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 /*
- * The number of seconds for which an epilog waits for the agent. The time is short because the node starts no job while
- * it is COMPLETING.
+ * How many seconds an epilog waits for the agent. The time is short because the node starts no job while it is
+ * COMPLETING.
  */
 #define EPILOG_WAIT 5
 
@@ -38,8 +38,8 @@ static const char *node(void)
 }
 
 /*
- * Writes the path of the Go object: the value of job_object=, or the path of the file beside the plugin. Returns 0, or
- * -1 if there is no path.
+ * Writes the path of the Go object, which is the value of job_object= or a file in the plugin's directory. Returns 0,
+ * or -1 if there is no such path.
  */
 static int find_object(const struct config *config, char *path, size_t size)
 {
@@ -56,8 +56,8 @@ static int find_object(const struct config *config, char *path, size_t size)
 }
 
 /*
- * Opens the Go object and finds function in it. Returns NULL on an error, with the reason in message. The object stays
- * open, because a Go runtime cannot be unloaded.
+ * Opens the Go object and returns the given function in it. On an error, returns NULL with the reason in message. The
+ * object remains open, because a Go runtime cannot be unloaded.
  */
 static caelum_job_f *find_function(const struct config *config, const char *function, char *message, size_t size)
 {
@@ -76,8 +76,10 @@ static caelum_job_f *find_function(const struct config *config, const char *func
 					"set job_object= in plugstack.conf");
 		goto done;
 	}
-	/* An object beside the plugin needs no check, because slurmd, which also runs as root, has loaded the plugin
-	 * from the same folder. */
+	/*
+	 * An object in the plugin's directory needs no check, because slurmd, which also runs as root, has loaded the
+	 * plugin from the same directory.
+	 */
 	if (config->job_object && !(trusted = trusted_path(path, message, size)))
 		goto done;
 	if (!(object = dlopen(trusted ? trusted : path, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE))) {
@@ -100,7 +102,7 @@ done:
 	return f;
 }
 
-/* Fills job with the data that Slurm provides. Returns false on an error, with the reason in message. */
+/* Fills job with the data from Slurm. Returns false on an error, with the reason in message. */
 static bool describe(spank_t sp, const struct config *config, struct caelum_job *job, char *message, size_t size)
 {
 	uid_t uid;
@@ -128,8 +130,9 @@ static bool describe(spank_t sp, const struct config *config, struct caelum_job 
 }
 
 /*
- * Returns the value of an option, or "" if the option is absent or its value is invalid. A user can bypass the check at
- * submission with an invalid value in the environment. Such a value is logged and ignored; it must not fail the prolog.
+ * Returns the value of an option, or "" if the option is absent or its value is invalid. By setting the environment,
+ * a user can bypass the check at submission. An invalid value is therefore logged and ignored. It must not make the
+ * prolog fail.
  */
 static char *argument(spank_t sp, struct spank_option *option, bool (*valid)(const char *), uint32_t job)
 {
@@ -143,7 +146,7 @@ static char *argument(spank_t sp, struct spank_option *option, bool (*valid)(con
 	return "";
 }
 
-/* Drains the node with the message as its reason, which `sinfo -R` shows to the administrator. */
+/* Drains the node. The message is the reason, which `sinfo -R` shows to the administrator. */
 static void drain_node(const char *message)
 {
 	char reason[1100];
@@ -181,7 +184,7 @@ int caelum_prolog(spank_t sp, int ac, char **av)
 	if (!describe(sp, &config, &job, message, sizeof(message)))
 		goto done;
 	job.mig = argument(sp, &option_mig, option_valid, job.id);
-	/* job_submit.lua has already chosen the profile by --mig-mem. This call only logs an invalid value. */
+	/* job_submit.lua has already chosen the profile for --mig-mem. This call only logs an invalid value. */
 	argument(sp, &option_mig_mem, option_valid_size, job.id);
 	if (!(prolog = find_function(&config, "caelum_job_prolog", message, sizeof(message))))
 		goto done;
@@ -203,7 +206,10 @@ static bool has_lease(const struct config *config, uint32_t job)
 	return access(path, F_OK) == 0;
 }
 
-/* Never fails: a -1 would drain the node. If this call fails, the agent later releases the lease of the ended job. */
+/*
+ * Never fails, because a -1 would drain the node. If the release fails, the agent later releases the lease of the
+ * ended job.
+ */
 int caelum_epilog(spank_t sp, int ac, char **av)
 {
 	struct config config;
@@ -214,7 +220,7 @@ int caelum_epilog(spank_t sp, int ac, char **av)
 
 	/*
 	 * An invalid argument in plugstack.conf must not prevent a job from releasing its slices. The valid arguments
-	 * are used.
+	 * still apply.
 	 */
 	config_parse(&config, ac, av, message, sizeof(message));
 	if (!config_managed(&config)) {

@@ -1,14 +1,15 @@
 /*
- * Sets a task's devices: converts the slots that Slurm bound to the task's step, or only to the task, to the MIG UUIDs
- * of the job's lease.
+ * Sets the devices of a task: converts the slots that Slurm has bound to the task or to its step to the MIG UUIDs in
+ * the job's lease.
  *
- * Both callbacks run in a child that was forked from a process with threads, so this code allocates no memory, starts
- * no thread and takes no lock. The user's limits (ulimit) do not apply yet: Slurm sets them last, before the exec.
+ * Both callbacks run in a child that was forked from a process with threads. This code therefore allocates no memory,
+ * starts no threads and takes no locks. The user's limits (ulimit) do not apply yet, because Slurm sets them last,
+ * before the exec.
  *
  * task_init_privileged reads the lease file, which only root can read, and denies the step access to the slices of
  * other jobs. task_init then sets the environment. It is the last callback before the site's TaskProlog, and the only
- * callback after Slurm has bound single tasks. task_init_privileged only records its errors, and task_init reports
- * them, because the messages of task_init reach the user's stderr.
+ * callback after Slurm has bound slots to single tasks. task_init_privileged only records its errors. task_init
+ * reports them, because its messages reach the user's stderr.
  */
 #include "config.h"
 #include "cgroup.h"
@@ -26,12 +27,12 @@
 
 #define LIST_MAX (LEASE_SLOTS_MAX * 4)
 
-/* The device file of a slot in gres.conf. slurmd numbers the slots by the position of the file in that list. */
+/* The device file of a slot in gres.conf. slurmd numbers the slots by the position of their files in this list. */
 #define SLOT_DEVICE "/dev/caelum/slot%u"
 
 static struct {
-	bool bound;       /* Slurm bound slots to the step */
-	const char *list; /* the environment variable that lists those slots */
+	bool bound;       /* Slurm has bound slots to the step */
+	const char *list; /* the environment variable with the list of these slots */
 	uint32_t job;
 	bool growth; /* the plugin's argument memory_growth */
 	struct slots step;
@@ -46,9 +47,9 @@ static void fail(const char *reason)
 }
 
 /*
- * Returns the name of the variable that lists the step's slots. Slurm sets SLURM_JOB_GPUS for the batch script and for
- * salloc's shell, and SLURM_STEP_GPUS for any other step. The other variable may also be set, because it is inherited
- * from the job or step in which the user submitted this job. That value does not apply to this step.
+ * Returns the name of the variable with the step's slots. Slurm sets SLURM_JOB_GPUS for the batch script and for
+ * salloc's shell, and SLURM_STEP_GPUS for all other steps. The other variable may also be set, because it is
+ * inherited from the job or step in which the user submitted this job. Its value does not apply to this step.
  */
 static const char *list_of(spank_t sp)
 {
@@ -58,8 +59,10 @@ static const char *list_of(spank_t sp)
 	return step == SLURM_BATCH_SCRIPT || step == SLURM_INTERACTIVE_STEP ? "SLURM_JOB_GPUS" : "SLURM_STEP_GPUS";
 }
 
-/* Reads the list of slots from the task's environment. Returns 1 if there is a valid list, 0 if Slurm set no list, or
- * -1 if the list is invalid. */
+/*
+ * Reads the list of slots from the task's environment. Returns 1 if the list is valid, 0 if Slurm has set no list,
+ * and -1 if the list is invalid.
+ */
 static int read_slots(spank_t sp, struct slots *slots)
 {
 	char text[LIST_MAX];
@@ -78,8 +81,8 @@ static void check_lease(spank_t sp)
 	if (task.lease.job != task.job || spank_get_item(sp, S_JOB_UID, &uid) != ESPANK_SUCCESS || task.lease.uid != uid)
 		fail("the lease file belongs to another job; submit again, and tell the admin to run 'caelum status' on this node");
 	/*
-	 * Up to 26.05 the count is always 0, because SPANK reads a field that slurmstepd never sets. A count of 0 is
-	 * therefore not compared.
+	 * Up to 26.05, this count is always 0, because SPANK reads a field that slurmstepd never sets. A count of 0
+	 * is therefore not compared with the lease.
 	 */
 	else if (spank_get_item(sp, S_SLURM_RESTART_COUNT, &restart) == ESPANK_SUCCESS && restart && restart != task.lease.restart)
 		fail("the lease file belongs to an earlier run of this job; submit again, and tell the admin to run 'caelum status' on this node");
@@ -87,7 +90,7 @@ static void check_lease(spank_t sp)
 		fail(task.lease.error);
 }
 
-/* Reads the lease of a task to which Slurm bound slots. */
+/* Reads the lease for a task to which Slurm has bound slots. */
 static void read_lease(spank_t sp, const struct config *config)
 {
 	char path[256], why[256];
@@ -103,8 +106,8 @@ static void read_lease(spank_t sp, const struct config *config)
 }
 
 /*
- * Reads the devices that a task without slots may open. A step of a job with slices may open the devices of those
- * slices; without a valid lease file the list is empty.
+ * Reads the devices that a task without slots may open. A step of a job with slices may open the devices of these
+ * slices. Without a valid lease file, the list is empty.
  */
 static void read_lease_devices(const struct config *config)
 {
@@ -116,8 +119,9 @@ static void read_lease_devices(const struct config *config)
 }
 
 /*
- * Denies the step access to the slices of other jobs. A task with slots fails on every error. A task without slots
- * fails only if the kernel returns an error; an error in the node's configuration (CGROUP_NONE) is logged.
+ * Denies the step access to the slices of other jobs. On any error, a task with slots fails. A task without slots
+ * fails only if the kernel returns an error. An error in the node's configuration (CGROUP_NONE) is only logged for
+ * such a task.
  */
 static void confine(const struct config *config)
 {
@@ -130,8 +134,8 @@ static void confine(const struct config *config)
 	else if (errno == ENOENT)
 		return; /* Slurm does not confine devices on this node, so the agent has written no list */
 	/*
-	 * The reason is only logged, because the ownership of the device files still keeps users apart, and `caelum doctor`
-	 * warns the administrator.
+	 * The reason is only logged: the owners of the device files still separate users, and `caelum doctor` warns
+	 * the administrator.
 	 */
 	if (rc == CGROUP_UNSUPPORTED)
 		slurm_info("caelum: task: job %u: this kernel does not support cgroup device BPF programs: %s", task.job, why);
@@ -174,9 +178,9 @@ done:
 }
 
 /*
- * Finds the slots of the step that the task's devices cgroup allows. access() fails with EPERM for a device that the
- * cgroup denies. Slurm's own list cannot be used: with relative indices it contains the step's first slots for every
- * bound task (gres_common.c, common_gres_set_env).
+ * Finds the slots of the step to which the task's devices cgroup allows access. access() fails with EPERM for a
+ * device that the cgroup denies. Slurm's own list cannot be used: with relative indices, it contains the step's first
+ * slots for every bound task (gres_common.c, common_gres_set_env).
  */
 static bool allowed_slots(struct slots *own)
 {
@@ -199,7 +203,8 @@ static bool allowed_slots(struct slots *own)
 }
 
 /*
- * Finds the task's slots: those of its step, unless Slurm bound the task to some of them (--gpu-bind, --gpus-per-task).
+ * Finds the task's slots. These are the slots of its step, unless Slurm has bound the task to some of them
+ * (--gpu-bind, --gpus-per-task).
  */
 static bool own_slots(spank_t sp, struct slots *own)
 {
@@ -222,9 +227,10 @@ static bool own_slots(spank_t sp, struct slots *own)
 }
 
 /*
- * Unsets the variables of other vendors. Slurm sets them to the same numbers as CUDA_VISIBLE_DEVICES unless gres.conf
- * has Flags=nvidia_gpu_env. The numbers are slots, which no runtime can interpret, and some programs do not start if
- * both ROCR_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES are set. A different value was set by the user, and is kept.
+ * Unsets the variables of other vendors. Unless gres.conf contains Flags=nvidia_gpu_env, Slurm sets them to the same
+ * numbers as CUDA_VISIBLE_DEVICES. These numbers are slots, which no runtime can interpret, and some programs do not
+ * start if both ROCR_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES are set. A variable with a different value was set by
+ * the user and is not changed.
  */
 static void unset_numbers(spank_t sp)
 {
@@ -240,7 +246,7 @@ static void unset_numbers(spank_t sp)
 }
 
 /*
- * Corrects SLURM_GPUS_ON_NODE if the step has slots without a slice: Slurm allocates every slot of the node to a job
+ * Corrects SLURM_GPUS_ON_NODE if the step has slots without a slice. Slurm allocates every slot of the node to a job
  * with --exclusive.
  */
 static void correct_count(spank_t sp, unsigned slices)
@@ -285,7 +291,7 @@ int caelum_task(spank_t sp, int ac, char **av)
 		goto done;
 	unset_numbers(sp);
 	correct_count(sp, of_step);
-	/* Slurm itself sets NoDevFiles for a step without a GPU; CUDA then finds no device. */
+	/* Slurm itself sets NoDevFiles for a step without a GPU. CUDA then finds no device. */
 	if (spank_setenv(sp, "CUDA_VISIBLE_DEVICES", of_task ? uuids : "NoDevFiles", 1) != ESPANK_SUCCESS) {
 		fail("couldn't set CUDA_VISIBLE_DEVICES; submit again");
 		goto done;

@@ -1,6 +1,6 @@
 /*
- * Reads the agent's files, which consist of lines "key value". These functions never allocate memory, because they run
- * in a task between fork and exec.
+ * Reads the agent's files, which consist of lines "key value". These functions never allocate memory, because they
+ * run in a task between fork and exec.
  */
 #ifndef CAELUM_TEXT_H
 #define CAELUM_TEXT_H
@@ -9,12 +9,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TEXT_MAX 32768 /* in bytes; the size of the largest file that is read */
+#define TEXT_MAX 32768 /* maximum size of a file in bytes */
 
 struct cursor {
 	const char *at;
 	const char *end;
-	unsigned line; /* the number of lines read */
+	unsigned line; /* the number of lines that have been read */
 };
 
 /* A character device. */
@@ -22,13 +22,18 @@ struct device {
 	uint32_t major, minor;
 };
 
-/* Reads the next line without its newline. Returns false at the end, or if the last line has no newline. */
+/*
+ * Reads the next line without its newline. Returns false at the end, or if the last line does not end with a newline.
+ */
 bool text_line(struct cursor *c, const char **line, size_t *length);
 
 /* Returns the value of a line "key value", or NULL if the line has another key or an empty value. */
 const char *text_value(const char *line, size_t length, const char *key, size_t *value_length);
 
-/* Read the next line, which must have this key, and its value as text or as a number. Return false if they can't. */
+/*
+ * These functions read the next line, which must have this key, and its value as text or as a number. They return
+ * false on an error.
+ */
 bool text_next(struct cursor *c, const char *key, const char **value, size_t *length);
 bool text_next_number(struct cursor *c, const char *key, uint32_t *number);
 
@@ -38,9 +43,9 @@ bool text_equals(const char *text, size_t length, const char *word);
 bool text_device(const char *value, size_t length, struct device *device);
 
 /*
- * Reads a file, which must be a regular file, not a link, owned by root, not writable by group or others, and at most
- * TEXT_MAX bytes long. Returns the text without a terminating NUL, in a static buffer that the next call overwrites. On
- * an error returns NULL, with the reason in why and errno set.
+ * Reads a file. It must be a regular file and not a link, must belong to root, must not be writable by the group or
+ * others, and must have at most TEXT_MAX bytes. Returns the text without a NUL at its end, in a static buffer that
+ * the next call overwrites. On an error, returns NULL with errno and with the reason in why.
  */
 const char *text_read(const char *path, size_t *length, char *why, size_t size);
 

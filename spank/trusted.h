@@ -4,13 +4,13 @@
 #include <stddef.h>
 
 /*
- * Resolves the symbolic links of path, and checks that only root can change the file: the file and every directory
- * above it must be owned by root and not be writable by group or others. A directory with the sticky bit, such as /tmp,
- * may be writable if it is not the directory of the file itself. The rules are those of internal/trust.
+ * Resolves the symbolic links in path, and checks that only root can change the file. The file and every directory
+ * above it must belong to root, and must not be writable by the group or others. A directory with the sticky bit,
+ * such as /tmp, may be writable, unless it contains the file directly. internal/trust applies the same rules.
  *
- * Returns the resolved path, which the caller must use and free, or NULL with the reason in why. A path that cannot be
- * resolved, for example because there is no such file, is returned unchanged: the caller gets the error when it opens
- * the file.
+ * Returns the resolved path, which the caller must use and free, or NULL with the reason in why. If the path cannot
+ * be resolved, for example because the file does not exist, returns the path unchanged. The caller then gets the
+ * error when it opens the file.
  */
 char *trusted_path(const char *path, char *why, size_t size);
 

@@ -6,10 +6,10 @@ import (
 	"net/http"
 )
 
-// AdoptRequest names the foreign instances that the agent is asked to adopt.
+// AdoptRequest contains the foreign instances that the agent must adopt.
 type AdoptRequest struct {
-	// UUIDs are the UUIDs of the MIG devices of these instances. An empty list means every foreign instance of the
-	// node.
+	// UUIDs contains the UUIDs of the MIG devices of these instances. An empty list stands for every foreign instance
+	// of the node.
 	UUIDs []string `json:"uuids,omitempty"`
 }
 
@@ -17,11 +17,11 @@ type AdoptRequest struct {
 type Adoption struct {
 	GPU int `json:"gpu"`
 	Instance
-	// Reason is the reason why the instance stays foreign. It is empty if the agent now manages the instance.
+	// Reason is the reason why the instance remains foreign. It is empty if the agent has adopted the instance.
 	Reason string `json:"reason,omitempty"`
 }
 
-// Adopter is a Handler that can adopt foreign instances. Only root may call Adopt.
+// Adopter is a Handler that can adopt foreign instances. Only root may make this call.
 type Adopter interface {
 	Adopt(ctx context.Context, req AdoptRequest) ([]Adoption, error)
 }
@@ -47,7 +47,7 @@ func serveAdopt(h Handler) http.HandlerFunc {
 	}
 }
 
-// Adopt makes the agent manage foreign instances. The result has one entry for each of these instances.
+// Adopt asks the agent to adopt foreign instances. The result contains one entry for each of these instances.
 func (c *Client) Adopt(ctx context.Context, req AdoptRequest) ([]Adoption, error) {
 	var all []Adoption
 	err := c.call(ctx, http.MethodPost, "/v1/adopt", req, &all)

@@ -1,61 +1,60 @@
 package api
 
-// DefaultRunDir holds the agent's socket and the lease files.
+// DefaultRunDir is the default run directory, which contains the agent's sockets and the lease files.
 const DefaultRunDir = "/run/caelum"
 
-// SocketName is the name of the socket for all users in the run directory.
+// SocketName is the name, in the run directory, of the socket for all users.
 const SocketName = "caelumd.sock"
 
-// RootSocketName is the name of the socket for root in the run directory. Both sockets serve the same calls. Root has
-// its own socket because a Unix socket has one queue of connections that wait to be accepted, and any user can fill the
-// queue of the socket for all users.
+// RootSocketName is the name, in the run directory, of the socket for root. Both sockets serve the same calls. Root
+// needs a separate socket because a Unix socket has only one queue of connections that wait to be accepted, and any
+// user can fill the queue of the socket for all users.
 const RootSocketName = "root.sock"
 
 // LeaseRequest describes a job for which the prolog requests a lease.
 type LeaseRequest struct {
-	// Restart is SLURM_JOB_RESTART_COUNT. It is needed because a requeued job keeps its id.
+	// Restart is SLURM_JOB_RESTART_COUNT. It distinguishes the runs of a requeued job, which have the same job id.
 	Restart   int    `json:"restart"`
 	UID       uint32 `json:"uid"`
 	GID       uint32 `json:"gid"`
 	Partition string `json:"partition,omitempty"`
-	// Slots are the indices of gres/gpu that Slurm bound to the job on this node (SLURM_JOB_GPUS).
+	// Slots contains the indices of gres/gpu that Slurm has bound to the job on this node (SLURM_JOB_GPUS).
 	Slots []int `json:"slots"`
 	// MIG is the value of --mig at submission: a profile, "auto", or empty if the option was not given. The value comes
-	// from the user's environment. Only its characters and length are checked.
+	// from the user's environment, and only its characters and length were checked.
 	MIG string `json:"mig,omitempty"`
-	// Wait is the time in seconds for which the plugin will still repeat the request after status 503. When this
-	// time has passed, the agent requeues the job or writes an error into its lease file, so that the prolog
-	// succeeds. An older plugin sends no Wait, and Wait is then 0. The prolog of such a plugin fails instead.
+	// Wait is the time in seconds for which the plugin will still repeat the request after status 503. When this time
+	// has passed, the agent requeues the job or writes an error into its lease file, so that the prolog succeeds. An
+	// older plugin sends no Wait, so that Wait is 0 and its prolog fails instead.
 	Wait float64 `json:"wait,omitempty"`
 }
 
-// Slice is a GPU instance, with its compute instance, that a job holds.
+// Slice is a GPU instance and its compute instance, which a job holds.
 type Slice struct {
 	Slot    int    `json:"slot"`
 	GPU     int    `json:"gpu"`
 	Profile string `json:"profile"`
-	// AdvertisedAs is the profile of another GPU model under which slurmctld counts the slice; Profile is the
+	// AdvertisedAs is the profile of another GPU model under which slurmctld counts the slice. Profile is then the
 	// equivalent profile on this GPU model. AdvertisedAs is empty if slurmctld counts the slice under Profile.
 	AdvertisedAs string `json:"as,omitempty"`
-	// Start and Size are in placement units of the GPU model's grid.
+	// Start and Size are numbers of placement units in the GPU model's grid.
 	Start     int    `json:"start"`
 	Size      int    `json:"size"`
 	MemoryMiB uint64 `json:"memory_mib"`
 	UUID      string `json:"uuid"`
 	Reused    bool   `json:"reused,omitempty"`
-	// Use is the last usage sample, or nil if there is no sample yet. Only the replies to Job
-	// and Status contain the sample.
+	// Use is the last usage sample, or nil if there is no sample yet. Only the replies to Job and Status contain it.
 	Use *Use `json:"use,omitempty"`
 }
 
-// Use is the usage of a slice of a running job.
+// Use is the usage of one slice of a running job.
 type Use struct {
 	MemoryMiB float64 `json:"memory_mib"`
 	PeakMiB   float64 `json:"peak_mib"` // the highest MemoryMiB so far
 	// Util is the share of the slice's SMs that were busy during the last second, from 0 to 1. It is -1 if the GPU does
 	// not report utilisation.
 	Util float64 `json:"util"`
-	// Processes is the number of compute processes on the slice. It is -1 if the driver does not report this number.
+	// Processes is the number of compute processes on the slice, or -1 if the driver does not report this number.
 	Processes int `json:"processes"`
 }
 
@@ -67,47 +66,45 @@ type Lease struct {
 	Name    string `json:"name,omitempty"`
 	User    string `json:"user,omitempty"`
 	Account string `json:"account,omitempty"`
-	// Key and Fingerprint are the job key and the script fingerprint in the job's admin_comment, which job_submit.lua
-	// writes. They are empty if the admin_comment does not contain them.
+	// Key and Fingerprint are the job key and the script fingerprint that job_submit.lua has written into the job's
+	// admin_comment. They are empty if the admin_comment does not contain them.
 	Key         string  `json:"key,omitempty"`
 	Fingerprint string  `json:"work,omitempty"`
 	Slots       []int   `json:"slots"`
 	Slices      []Slice `json:"slices"`
-	// If Error is not empty, task_init prints this message, and the task does not start.
+	// Error is empty or a message. task_init prints the message, and the task does not start.
 	Error string `json:"error,omitempty"`
-	// Since is the time at which the lease was granted. End is the latest time at which Slurm ends the job, or 0 if the
-	// job has no time limit. Both are in Unix seconds.
+	// Since is the time at which the lease was granted. End is the time at which Slurm will end the job at the latest,
+	// or 0 if the job has no time limit. Both are in Unix seconds.
 	Since int64 `json:"since"`
 	End   int64 `json:"end,omitempty"`
 }
 
-// Status is the state of a node, as its agent knows it.
+// Status is the state of a node according to its agent.
 type Status struct {
 	Node    string  `json:"node"`
 	Version string  `json:"version"`
 	GPUs    []GPU   `json:"gpus"`
 	Leases  []Lease `json:"leases"`
-	// Profiles lists the profiles that the agent offers, under the driver's names, smallest
-	// first. Stale lists the profiles that slurm.conf contains for the node although the driver
-	// does not report them.
+	// Profiles contains the profiles that the agent offers, under the driver's names, from small to large. Stale
+	// contains the profiles that slurm.conf lists for the node although the driver does not report them.
 	Profiles []string `json:"profiles"`
 	Stale    []string `json:"stale_profiles,omitempty"`
-	// Reserved describes the slices on this node that are reserved for the first job that has to wait; nil if there are
-	// none.
+	// Reserved describes the slices on this node that are reserved for the first job that must wait. It is nil if there
+	// are none.
 	Reserved *Reservation `json:"reserved,omitempty"`
 	// Published contains the total of each profile in slurmctld after the last successful pass.
 	Published map[string]int `json:"published"`
-	// PublishedAt is the time of that pass, in Unix seconds. PublishError is the error of the last pass, or empty if
-	// the pass succeeded.
+	// PublishedAt is the time of that pass in Unix seconds. PublishError is the error of the last pass, or empty if the
+	// last pass succeeded.
 	PublishedAt  int64  `json:"published_at"`
 	PublishError string `json:"publish_error,omitempty"`
-	// Closed is the node's state if slurmctld starts no jobs on the node in that state, so that the agent offers
-	// nothing.
-	// Otherwise it is empty.
+	// Closed is the state of the node if slurmctld starts no jobs on the node in this state, so that the agent offers
+	// nothing. Otherwise, it is empty.
 	Closed string `json:"closed,omitempty"`
-	// Excess is, for each profile, the number of slices that slurmctld counts as used although no job has them. The
-	// published totals are higher by Excess minus ExcessShort. ExcessShort is the part of Excess that does not fit into
-	// the node's total of gres/mig.
+	// Excess is, for each profile, the number of slices that slurmctld counts as used although no job has them. To
+	// compensate, the agent has increased the published totals by Excess minus ExcessShort. ExcessShort is the part of
+	// Excess that does not fit into the node's total of gres/mig.
 	Excess      map[string]int `json:"excess,omitempty"`
 	ExcessShort map[string]int `json:"excess_short,omitempty"`
 	// SummariesWaiting is the number of ended runs whose summaries have not reached slurmdbd yet.
@@ -119,22 +116,22 @@ type GPU struct {
 	Index int    `json:"index"`
 	UUID  string `json:"uuid"`
 	Model string `json:"model"`
-	// Type is the Type= of the GPU's slots in gres.conf. Grid is the number of its placement units. Both are unset if
-	// the agent does not know the GPU model.
+	// Type is the Type of the GPU's slots in gres.conf. Grid is the number of placement units. Both are unset if the
+	// agent does not know the GPU model.
 	Type      string      `json:"type"`
 	Grid      int         `json:"grid"`
 	Slots     []int       `json:"slots"`
 	Layout    string      `json:"layout"`
 	Instances []Instance  `json:"instances"`
 	Offers    []Placement `json:"offers"`
-	// Problem is the reason why the agent does not manage the GPU. It is empty for a GPU that the agent manages.
+	// Problem is the reason why the agent does not manage the GPU. It is empty if the agent manages the GPU.
 	Problem string `json:"problem,omitempty"`
-	// Unlisted is set if the driver could not list the GPU's processes at the last attempt. The agent then does not
-	// reuse idle instances.
+	// Unlisted is true if the driver could not list the GPU's processes at the last attempt. In this case, the agent
+	// does not reuse idle instances.
 	Unlisted bool `json:"processes_unlisted,omitempty"`
 }
 
-// Placement is a profile at a position of a GPU's grid. Start and Size are in placement units.
+// Placement is a profile at a position in a GPU's grid. Start and Size are numbers of placement units.
 type Placement struct {
 	Profile string `json:"profile"`
 	// As is the profile of another GPU model under which slurmctld counts the slice. It is empty if slurmctld counts
@@ -144,28 +141,28 @@ type Placement struct {
 	Size  int    `json:"size"`
 }
 
-// Reservation describes the slices of a node that are reserved for a waiting job. Another job may use these slices if
-// it ends before the waiting job is expected to start.
+// Reservation describes the slices on a node that are reserved for a waiting job. Another job may use them if it ends
+// before the expected start of the waiting job.
 type Reservation struct {
 	Job    uint32          `json:"job"`
-	At     int64           `json:"at"` // expected start of the job, in Unix seconds
+	At     int64           `json:"at"` // expected start of the job in Unix seconds
 	Slices []ReservedSlice `json:"slices"`
 }
 
-// ReservedSlice is the place of one reserved slice.
+// ReservedSlice is the placement of one reserved slice.
 type ReservedSlice struct {
 	GPU int `json:"gpu"`
 	Placement
 }
 
-// Instance is a GPU instance that exists.
+// Instance is an existing GPU instance.
 type Instance struct {
 	Placement
 	GI    int    `json:"gi"`
 	UUID  string `json:"uuid,omitempty"`
-	State string `json:"state"` // one of the states below
+	State string `json:"state"` // one of the following states
 	Job   uint32 `json:"job,omitempty"`
-	// Note names the processes that use the instance but do not belong to its job, by pid, uid and command.
+	// Note describes the processes that use the instance but do not belong to its job, by pid, uid and command.
 	Note string `json:"note,omitempty"`
 }
 
@@ -175,10 +172,10 @@ const (
 	StatePromised = "promised" // reserved by the pending lease of a job that is starting
 	StateIdle     = "idle"
 	StateForeign  = "foreign" // created by another program
-	StateStuck    = "stuck"   // not reused: a process outside its job uses the instance, or its removal failed
+	StateStuck    = "stuck"   // not reused: a process that belongs to no job uses it, or its removal failed
 )
 
-// Problem is the body of every reply whose status is not 200.
+// Problem is the body of every reply with a status other than 200.
 type Problem struct {
 	Error string `json:"error"`
 }

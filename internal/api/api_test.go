@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// fake is a handler that records the calls. Its method Lease first returns the errors in failing
-// one by one, and then leases.
+// fake is a handler that records the calls. Its method Lease first returns the errors in failing, one after another,
+// and then grants leases.
 type fake struct {
 	failing  []error
 	asked    []LeaseRequest
@@ -143,8 +143,8 @@ func TestListenReplacesADeadSocketButNotALiveOne(t *testing.T) {
 	}
 }
 
-// TestOnlyRootChangesLeases checks with a child process of another user that such a user may read the status but not
-// change leases.
+// TestOnlyRootChangesLeases checks, with a child process of another user, that such a user may read the status but may
+// not change leases.
 func TestOnlyRootChangesLeases(t *testing.T) {
 	if socket := os.Getenv("CAELUM_TEST_DIR"); socket != "" {
 		c := NewClient(socket)

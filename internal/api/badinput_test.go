@@ -27,7 +27,7 @@ func talk(t *testing.T, dir, request string, answers int) (codes []int, bodies [
 		t.Fatal(err)
 	}
 	defer c.Close()
-	go io.WriteString(c, request) // an error is ignored, because the agent may stop reading before the end
+	go io.WriteString(c, request) // the error is ignored, because the agent may stop reading
 	r := bufio.NewReader(c)
 	for range answers {
 		resp, err := http.ReadResponse(r, nil)
@@ -44,8 +44,8 @@ func post(path, body string) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: caelumd\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
 }
 
-// TestMalformedRequests checks that the server rejects a malformed request with the reason and does
-// not call the handler.
+// TestMalformedRequests checks that the server rejects a malformed request, with the reason, without calling the
+// handler.
 func TestMalformedRequests(t *testing.T) {
 	f := &fake{}
 	dir := serve(t, f)
@@ -105,8 +105,8 @@ func TestMalformedRequests(t *testing.T) {
 	}
 }
 
-// TestUnusualRequests checks that the server accepts unusual but valid requests, such as several
-// calls on one connection, a body in chunks, or a key that only a newer plugin sends.
+// TestUnusualRequests checks that the server accepts unusual but valid requests. Examples are several calls on one
+// connection, a body in chunks, and a key that only a newer plugin sends.
 func TestUnusualRequests(t *testing.T) {
 	f := &fake{}
 	dir := serve(t, f)
@@ -124,8 +124,8 @@ func TestUnusualRequests(t *testing.T) {
 	}
 }
 
-// TestFullDiskIsTemporary checks that the server replies with status 503 if a disk is full, so that
-// the prolog repeats its call, and that the message names the file.
+// TestFullDiskIsTemporary checks that the server replies with status 503 if a disk is full, so that the prolog repeats
+// its call. The message must contain the path of the file.
 func TestFullDiskIsTemporary(t *testing.T) {
 	f := &fake{
 		failing: []error{
@@ -144,7 +144,7 @@ func TestFullDiskIsTemporary(t *testing.T) {
 	}
 }
 
-// dialAs connects as another user. The kernel takes the user id of a connection from the thread that connects.
+// dialAs connects as another user. The kernel uses the user id of the thread that connects.
 func dialAs(t *testing.T, dir string, uid int) net.Conn {
 	t.Helper()
 	runtime.LockOSThread()
@@ -174,11 +174,11 @@ func dialAs(t *testing.T, dir string, uid int) net.Conn {
 	return c
 }
 
-// publicDir returns a new directory that other users can enter.
+// publicDir returns a new directory to which other users have access.
 func publicDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, d := range []string{dir, filepath.Dir(dir)} { // the test made both directories, with mode 0700
+	for _, d := range []string{dir, filepath.Dir(dir)} { // the test created both directories with mode 0700
 		if err := os.Chmod(d, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -186,8 +186,8 @@ func publicDir(t *testing.T) string {
 	return dir
 }
 
-// countOpen returns the number of connections that the agent keeps open. It reads without waiting,
-// because a read from a closed connection returns the end of file immediately.
+// countOpen returns the number of connections that the agent has not closed. It reads without waiting, because a read
+// from a closed connection immediately returns the end of file.
 func countOpen(t *testing.T, all []net.Conn) (n int) {
 	t.Helper()
 	for _, c := range all {
@@ -205,8 +205,8 @@ func countOpen(t *testing.T, all []net.Conn) (n int) {
 	return n
 }
 
-// TestIdleConnections opens many idle connections as other users. The limits must then keep out
-// other users, but never root.
+// TestIdleConnections opens many idle connections as other users. The limits must then reject connections of other
+// users, but never connections of root.
 func TestIdleConnections(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root to connect as others")
@@ -231,7 +231,7 @@ func TestIdleConnections(t *testing.T) {
 	var one, others []net.Conn
 	for range 1500 {
 		c := dialAs(t, dir, 20001)
-		io.WriteString(c, "POST /v1/jobs/12/lease HTTP/1.1\r\nX-a: ") // fails if the connection is closed already
+		io.WriteString(c, "POST /v1/jobs/12/lease HTTP/1.1\r\nX-a: ") // fails if the connection is already closed
 		one = append(one, c)
 	}
 	served("1500 connections of one user")
@@ -245,7 +245,7 @@ func TestIdleConnections(t *testing.T) {
 	if n := countOpen(t, others) + maxPerUser; n != maxAllUsers {
 		t.Errorf("all users hold %d connections, want %d", n, maxAllUsers)
 	}
-	// When a user closes connections, other users can connect again.
+	// When a user closes connections, other users must be able to connect again.
 	for _, c := range one {
 		c.Close()
 	}
@@ -258,7 +258,7 @@ func TestIdleConnections(t *testing.T) {
 	}
 }
 
-// TestSlowClients checks that the server closes the connection of a client that does not finish its call.
+// TestSlowClients checks that the server closes the connection of a client that does not complete its call.
 func TestSlowClients(t *testing.T) {
 	for name, begun := range map[string]string{
 		"nothing":       "",
@@ -298,7 +298,7 @@ func TestSlowClients(t *testing.T) {
 	}
 }
 
-// refuser is a fake that counts the rejected calls.
+// refuser is a fake that also records the number of rejected calls.
 type refuser struct {
 	*fake
 	refused atomic.Int32
@@ -310,7 +310,8 @@ func (w *refuser) Refused(uid uint32, call string) {
 	w.by.Store(uid)
 }
 
-// TestNamespaceRootIsNotRoot checks that the server treats root of a user namespace as the user who made the namespace.
+// TestNamespaceRootIsNotRoot checks that the server treats root of a user namespace as the user who created the
+// namespace.
 func TestNamespaceRootIsNotRoot(t *testing.T) {
 	if dir := os.Getenv("CAELUM_TEST_NAMESPACE"); dir != "" {
 		err := NewClient(dir).Release(context.Background(), 12, 0)

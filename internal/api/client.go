@@ -16,23 +16,22 @@ import (
 	"time"
 )
 
-// maxAnswer limits the number of bytes that a client reads of a response. The status of 16 GPUs with 112 leases takes
+// maxAnswer limits the number of bytes of a response that a client reads. The status of 16 GPUs with 112 leases has
 // about 100 KiB.
 const maxAnswer = 4 << 20
 
 // retryEvery is the pause between two attempts of Retry.
 const retryEvery = 250 * time.Millisecond
 
-// Client calls the agent of this node. A client keeps no connection between calls, so an idle
-// client needs no goroutine.
+// Client calls the agent of this node. It has no open connection between calls, so an idle client needs no goroutine.
 type Client struct {
 	socket string
 	http   *http.Client
 }
 
 // NewClient returns a client of the agent whose sockets are in runDir. It does not connect yet. A client that runs as
-// root connects to the socket for root. If that fails, the client connects to the socket for all users, because an
-// agent of an earlier release has no socket for root.
+// root connects to the socket for root. If this fails, it connects to the socket for all users, because an agent of an
+// earlier release has no socket for root.
 func NewClient(runDir string) *Client {
 	socket := filepath.Join(runDir, SocketName)
 	dialer := net.Dialer{}
@@ -55,8 +54,8 @@ func NewClient(runDir string) *Client {
 // Socket returns the path of the agent's socket for all users. Every release of the agent creates this socket.
 func (c *Client) Socket() string { return c.socket }
 
-// Lease requests a lease for the job. It is idempotent: repeated calls with the same job and restart count get the same
-// lease.
+// Lease requests a lease for the job. It is idempotent: repeated calls with the same job and restart count return the
+// same lease.
 func (c *Client) Lease(ctx context.Context, job uint32, r LeaseRequest) (*Lease, error) {
 	lease := new(Lease)
 	if err := c.call(ctx, http.MethodPost, fmt.Sprintf("/v1/jobs/%d/lease", job), r, lease); err != nil {
@@ -65,13 +64,13 @@ func (c *Client) Lease(ctx context.Context, job uint32, r LeaseRequest) (*Lease,
 	return lease, nil
 }
 
-// Release releases the job's lease if the restart count of that lease is restart or lower (see Handler). It also
-// succeeds if there is no such lease.
+// Release releases the job's lease if the lease's restart count is at most restart (see Handler). It also succeeds if
+// there is no such lease.
 func (c *Client) Release(ctx context.Context, job uint32, restart int) error {
 	return c.call(ctx, http.MethodDelete, fmt.Sprintf("/v1/jobs/%d/lease?restart=%d", job, restart), nil, nil)
 }
 
-// Job returns the job's lease. If the job has no lease, the error is an *Error with code 404.
+// Job returns the job's lease. If the job has no lease, the error is an *Error with the code 404.
 func (c *Client) Job(ctx context.Context, job uint32) (*Lease, error) {
 	lease := new(Lease)
 	if err := c.call(ctx, http.MethodGet, fmt.Sprintf("/v1/jobs/%d", job), nil, lease); err != nil {
@@ -80,7 +79,7 @@ func (c *Client) Job(ctx context.Context, job uint32) (*Lease, error) {
 	return lease, nil
 }
 
-// Status returns the state of the node, as its agent knows it.
+// Status returns the state of the node according to its agent.
 func (c *Client) Status(ctx context.Context) (*Status, error) {
 	status := new(Status)
 	if err := c.call(ctx, http.MethodGet, "/v1/status", nil, status); err != nil {
@@ -89,9 +88,9 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 	return status, nil
 }
 
-// Retry repeats call until it succeeds, fails with a permanent error, or ctx ends. It returns the last error of call.
-// Temporary errors are status 503 and an unreachable agent (no socket, connection refused, or connection lost while the
-// agent restarts). All calls are idempotent, so a call that was interrupted may be sent again.
+// Retry repeats call until the call succeeds or fails with a permanent error, or ctx ends. It returns the last error of
+// the call. Temporary errors are status 503 and an unreachable agent (no socket, connection refused, or connection lost
+// while the agent restarts). All calls are idempotent, so an interrupted call may be repeated.
 func Retry(ctx context.Context, call func(context.Context) error) error {
 	var last error
 	for {
@@ -99,7 +98,7 @@ func Retry(ctx context.Context, call func(context.Context) error) error {
 		if err == nil || !temporary(err) {
 			return err
 		}
-		// When ctx has ended, the previous error is more helpful than "deadline exceeded".
+		// If ctx has ended, the previous error is more helpful than "deadline exceeded".
 		if last == nil || ctx.Err() == nil {
 			last = err
 		}
@@ -119,7 +118,7 @@ func temporary(err error) bool {
 	return true
 }
 
-// Reason returns the text of err without the method and address that packages net/http and net prepend.
+// Reason returns the text of err without the method and address that packages net/http and net add.
 func Reason(err error) string {
 	var errno syscall.Errno
 	var e *Error
@@ -145,7 +144,7 @@ func (c *Client) call(ctx context.Context, method, path string, in, out any) err
 		}
 		body = bytes.NewReader(text)
 	}
-	// The host name has no meaning, because the dialer always connects to the socket.
+	// The host name is arbitrary, because the dialer always connects to the socket.
 	req, err := http.NewRequestWithContext(ctx, method, "http://caelumd"+path, body)
 	if err != nil {
 		return err

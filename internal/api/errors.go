@@ -5,10 +5,10 @@ import (
 	"net/http"
 )
 
-// Error is a reply of the agent whose status is not 200. A handler returns an *Error to choose the status. CodeOf
-// chooses the status for any other error.
+// Error is a reply of the agent with a status other than 200. A handler that returns an *Error specifies the status.
+// For any other error, CodeOf determines the status.
 type Error struct {
-	// Code is the HTTP status: 400 bad request, 403 not permitted, 404 no such job, 429 too many calls, 503 ask again
+	// Code is the HTTP status: 400 bad request, 403 not permitted, 404 no such job, 429 too many calls, 503 try again
 	// later, 500 defect of the node.
 	Code int
 	// Message contains the reason and the remedy, without the code.
@@ -17,13 +17,14 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// NotNow returns an error with status 503. The prolog and the epilog then repeat the call until their deadline.
+// NotNow returns an error with status 503. The prolog and the epilog repeat the call after such an error, until their
+// deadline.
 func NotNow(message string) error { return &Error{http.StatusServiceUnavailable, message} }
 
 // NotFound returns an error with status 404.
 func NotFound(message string) error { return &Error{http.StatusNotFound, message} }
 
-// NoLease returns the error for a job without a lease, and for a job that the caller may not see.
+// NoLease returns the error for a job without a lease. It is also the error for a job that the caller may not see.
 func NoLease(job uint32) error {
 	return NotFound(fmt.Sprintf("job %d holds no slice on this node", job))
 }

@@ -20,8 +20,8 @@ import (
 	"caelum/internal/api/apitest"
 )
 
-// recorder is a handler that returns every kind of answer that an agent can return. It counts the
-// calls, and records a call that the server should have rejected.
+// recorder is a handler that returns all kinds of answers of an agent. It records the number of calls, and any call
+// that the server should have rejected.
 type recorder struct {
 	mu            sync.Mutex
 	asked, others int
@@ -87,8 +87,7 @@ var codes = []int{200, 301, 307, 400, 403, 404, 405, 408, 413, 414, 415, 417, 43
 
 const wholeRequest = `{"restart":0,"uid":1001,"gid":1001,"partition":"gpu","slots":[0,3]}`
 
-// seeds contains the seed inputs of FuzzServer: valid requests, and one invalid request for each
-// kind of mistake.
+// seeds contains the seed inputs of FuzzServer: valid requests, and one invalid request for each kind of mistake.
 var seeds = []struct {
 	root                         bool
 	method, target, header, body string
@@ -113,9 +112,10 @@ var seeds = []struct {
 	{false, "GET /v1/status HTTP/1.1\r\nHost: a\r\n\r\nPOST", "/v1/jobs/1/lease", "Content-Length: 1\r\n", "{}", 0},
 }
 
-// serveAnyone starts a server on a socket that every user can reach. It returns its handler, error log and socket.
+// serveAnyone starts a server on a socket to which every user can connect. It returns the handler, the error log and
+// the path of the socket.
 func serveAnyone(t testing.TB) (*recorder, *lines, string) {
-	dir, err := os.MkdirTemp("", "api") // other users cannot enter a directory of t.TempDir
+	dir, err := os.MkdirTemp("", "api") // other users have no access to a directory of t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,8 +135,8 @@ func serveAnyone(t testing.TB) (*recorder, *lines, string) {
 	return h, errs, filepath.Join(dir, SocketName)
 }
 
-// FuzzServer sends arbitrary requests. No handler may panic, only valid requests of root may reach Lease and Release,
-// and every answer must be HTTP with the JSON that belongs to its status.
+// FuzzServer sends arbitrary requests. No handler may panic, and only valid requests of root may reach Lease and
+// Release. Every answer must be HTTP with the JSON that belongs to its status.
 func FuzzServer(f *testing.F) {
 	if os.Getuid() != 0 {
 		f.Skip("needs root to be another user")

@@ -6,30 +6,29 @@ import (
 	"time"
 )
 
-// These constants limit the rate at which each user may call the agent. Root is not limited,
-// because the prolog and the epilog run as root.
+// These constants limit how often each user may call the agent. There is no limit for root, because the prolog and the
+// epilog run as root.
 const (
-	// callBurst limits the calls that a user can make without a pause. It is large enough for
-	// all tasks of a job to call at the same time.
+	// callBurst is the number of calls that a user can make without a pause. It is sufficient for all tasks of a job to
+	// call at the same time.
 	callBurst = 50
-	// callEvery is the interval after which a user who has used up the burst may make one more
-	// call.
+	// callEvery is the interval between further calls of a user who has made callBurst calls.
 	callEvery = 100 * time.Millisecond
-	// maxCounted limits the number of users that are counted separately. All further users share one count, because a
-	// user namespace gives one user many ids.
+	// maxCounted limits the number of users for whom calls are counted separately. All further users share one limit,
+	// because one user can have many ids in a user namespace.
 	maxCounted  = 1024
 	tooManyText = "too many calls to the agent by this user; wait a second between calls"
 )
 
-// limiter counts the calls of each user.
+// limiter limits the number of calls of each user.
 type limiter struct {
 	mu sync.Mutex
-	// due maps each user to the time at which the user's next call would be due at a rate of
-	// one call per callEvery. No entry is needed for a user whose time has passed.
+	// due contains, for each user, the time at which the next call would be due at a rate of one call per callEvery. A
+	// user whose time has passed needs no entry.
 	due map[uint32]time.Time
 }
 
-// admit reports whether a user may call at the time now. It counts the call if it admits it.
+// admit reports whether a user may make a call at the time now, and records an admitted call.
 func (l *limiter) admit(uid uint32, now time.Time) bool {
 	if uid == 0 {
 		return true
@@ -57,8 +56,8 @@ func (l *limiter) admit(uid uint32, now time.Time) bool {
 	return true
 }
 
-// limited returns a handler that replies with status 429 to a peer that calls too often, without reading the request.
-// It passes all other requests to next.
+// limited returns a handler that passes requests to next. If a peer calls too often, it replies with status 429 without
+// reading the request.
 func limited(next http.Handler) http.Handler {
 	l := limiter{due: map[uint32]time.Time{}}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

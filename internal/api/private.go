@@ -2,21 +2,20 @@ package api
 
 import "slices"
 
-// Visibility determines which data a peer may see about the jobs on a node. The zero value is the
-// lowest level.
+// Visibility determines which data about the jobs on a node a peer may see. The zero value is the lowest level.
 type Visibility int
 
 // These constants are the levels of visibility, from the lowest to the highest.
 const (
 	SeesOwn  Visibility = iota // the user's own jobs; other slices in use are shown without their jobs
-	SeesJobs                   // in addition, the facts about other users' jobs that squeue shows
-	SeesAll                    // everything
+	SeesJobs                   // also those data of other users' jobs that squeue shows
+	SeesAll                    // all data
 )
 
-// Private is a Handler that decides what peers may see. If a Handler does not implement Private, only root sees other
-// users' jobs.
+// Private is a Handler that determines which data peers may see. If a Handler does not implement Private, only root
+// sees other users' jobs.
 type Private interface {
-	// VisibleTo returns the level of data that the user may see about the jobs on the node.
+	// VisibleTo returns which data about the jobs on the node the user may see.
 	VisibleTo(uid uint32) Visibility
 }
 
@@ -30,8 +29,8 @@ func visibility(h Handler, uid uint32) Visibility {
 	return SeesOwn
 }
 
-// shownTo returns the part of a lease that a peer may see, and false if the peer may not see the lease at all. Only the
-// job's owner and root may see the job's usage, as with sstat.
+// shownTo returns the part of a lease that a peer may see. It returns false if the peer may not see the lease at all.
+// As with sstat, only the owner of the job and root may see the usage of the job.
 func (l Lease) shownTo(uid uint32, visible Visibility) (Lease, bool) {
 	switch {
 	case visible == SeesAll, l.UID == uid && uid != nobody:
@@ -47,7 +46,7 @@ func (l Lease) shownTo(uid uint32, visible Visibility) (Lease, bool) {
 	return l, true
 }
 
-// hiddenError replaces a message that may name other users' jobs.
+// hiddenError replaces an error message that may contain data of other users' jobs.
 const hiddenError = "the agent cannot publish its offers; tell the admin to run `caelum status` as root"
 
 // shownTo returns the part of a node's status that a peer may see.
@@ -76,7 +75,7 @@ func (s Status) shownTo(uid uint32, visible Visibility) Status {
 		g.Instances = slices.Clone(g.Instances)
 		for k := range g.Instances {
 			in := &g.Instances[k]
-			in.Note = "" // the note names processes of all users
+			in.Note = "" // the note may describe processes of other users
 			if visible != SeesJobs && !own[in.Job] {
 				in.Job = 0
 			}

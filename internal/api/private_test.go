@@ -14,7 +14,7 @@ import (
 	"caelum/internal/api/apitest"
 )
 
-// sharedNode returns the status of a node on which alice (1001) has job 1 and bob (1002) has job 2. Job 3 is starting.
+// sharedNode returns the status of a node on which alice (1001) has job 1, and bob (1002) has job 2. Job 3 is starting.
 func sharedNode() Status {
 	lease := func(job, uid uint32, user string) Lease {
 		return Lease{
@@ -42,8 +42,7 @@ func text(t *testing.T, v any) string {
 	return string(out)
 }
 
-// TestShownTo checks which data of bob's job alice sees at each visibility. She must always see all
-// data of her own job.
+// TestShownTo checks which data of bob's job alice can see at each level. She must always see all data of her own job.
 func TestShownTo(t *testing.T) {
 	whole := text(t, sharedNode())
 	for _, c := range []struct {
@@ -78,7 +77,7 @@ func TestShownTo(t *testing.T) {
 			t.Error("the agent's own status was changed")
 		}
 	}
-	// A peer whose uid the kernel did not report owns no job.
+	// A peer whose uid the kernel did not report does not own any job.
 	s := sharedNode()
 	s.Leases[0].UID = nobody
 	if got := text(t, s.shownTo(nobody, SeesOwn)); strings.Contains(got, "alice") {
@@ -100,8 +99,8 @@ func (*shared) Job(_ context.Context, job uint32) (*Lease, error) {
 	return nil, NoLease(job)
 }
 
-// TestPeers checks over the socket that the answer for a hidden job is the same as for a job without a lease, and that
-// the limit of a user's calls does not apply to root or to other users.
+// TestPeers checks two properties over the socket. The answer for a hidden job must be the same as for a job without a
+// lease. The limit on a user's calls must not apply to root or to other users.
 func TestPeers(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root to call as others")
@@ -162,8 +161,8 @@ func body(answer string) string {
 	return body
 }
 
-// TestLimiter checks that a user may make callBurst calls and then one call per callEvery, and that
-// users beyond maxCounted share a count.
+// TestLimiter checks that a user may make callBurst calls, and then one call per callEvery. Users beyond maxCounted
+// must share one limit.
 func TestLimiter(t *testing.T) {
 	l := limiter{due: map[uint32]time.Time{}}
 	now := time.Unix(1e9, 0)
@@ -188,7 +187,7 @@ func TestLimiter(t *testing.T) {
 	want("another user", admitted(2, 1000), callBurst)
 	now = now.Add(time.Hour)
 	want("after a rest", admitted(1, 1000), callBurst)
-	for uid := range uint32(maxCounted - 1) { // user 1 has a count already
+	for uid := range uint32(maxCounted - 1) { // user 1 already has an entry
 		admitted(10+uid, 1)
 	}
 	want("further users together", admitted(20000, 30)+admitted(20001, 30), callBurst)

@@ -9,10 +9,10 @@ import (
 	"strconv"
 )
 
-// maxRequest limits the body of a request, in bytes. A lease request for 256 slots takes about 1.5 KiB.
+// maxRequest limits the size of a request's body in bytes. A lease request for 256 slots has about 1.5 KiB.
 const maxRequest = 64 << 10
 
-// maxSlots is the number of slots that a lease file can hold. The largest nodes have 112.
+// maxSlots is the maximum number of slots in a lease file. The largest nodes have 112 slots.
 const maxSlots = 256
 
 // maxCount limits the restart count and the index of a slot. Slurm's own counters have 16 bits.
@@ -20,8 +20,8 @@ const maxCount = 1<<16 - 1
 
 func badRequest(message string) error { return &Error{http.StatusBadRequest, message} }
 
-// readLeaseRequest reads the lease request of a prolog. It ignores unknown keys, because the plugin
-// may be newer than the agent during an upgrade, and an error would drain the node.
+// readLeaseRequest parses the lease request of a prolog. It ignores unknown keys: during an upgrade, the plugin may be
+// newer than the agent, and an error would drain the node.
 func readLeaseRequest(w http.ResponseWriter, r *http.Request) (LeaseRequest, error) {
 	var req LeaseRequest
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest))

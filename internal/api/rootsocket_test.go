@@ -13,8 +13,8 @@ import (
 	"caelum/internal/api/apitest"
 )
 
-// fill opens and closes connections to a socket until the socket's queue is full. The listener of
-// the socket must not accept connections.
+// fill opens and closes connections to a socket until the queue of the socket is full. The listener of the socket must
+// not accept connections.
 func fill(t *testing.T, path string) {
 	t.Helper()
 	for n := 0; ; n++ {
@@ -34,7 +34,7 @@ func fill(t *testing.T, path string) {
 	}
 }
 
-// asRoot skips a test that only root can run.
+// asRoot skips a test that requires root.
 func asRoot(t *testing.T) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -42,8 +42,8 @@ func asRoot(t *testing.T) {
 	}
 }
 
-// TestFullQueue checks that calls of root, and so of the prolog and the epilog, are answered while the queue of the
-// users' socket is full.
+// TestFullQueue checks that calls of root, which include those of the prolog and the epilog, are answered while the
+// queue of the users' socket is full.
 func TestFullQueue(t *testing.T) {
 	asRoot(t)
 	dir := t.TempDir()
@@ -67,13 +67,12 @@ func TestFullQueue(t *testing.T) {
 	}
 }
 
-// TestRootSocket checks that users get no answer on the socket for root. The socket's mode prevents
-// them from connecting, and the server closes the connection of a user who connected before the
-// mode was set.
+// TestRootSocket checks that users get no answer on the socket for root. The mode of the socket prevents them from
+// connecting. If a user connected before the mode was set, the server must close the connection.
 func TestRootSocket(t *testing.T) {
 	asRoot(t)
 	defer syscall.Umask(syscall.Umask(0))
-	dir, err := os.MkdirTemp("", "api") // user 1001 must be able to enter the directory
+	dir, err := os.MkdirTemp("", "api") // user 1001 must have access to the directory
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,8 +104,8 @@ func TestRootSocket(t *testing.T) {
 	}
 }
 
-// TestRootFallsBack checks that root can call an agent of an earlier release, which has no socket for root. Either no
-// such socket exists, or an agent that was killed has left one.
+// TestRootFallsBack checks that root can call an agent of an earlier release, which has no socket for root. Either this
+// socket does not exist, or an agent that was killed has left one.
 func TestRootFallsBack(t *testing.T) {
 	asRoot(t)
 	dir := serve(t, &fake{})

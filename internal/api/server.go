@@ -13,21 +13,21 @@ import (
 	"time"
 )
 
-// These constants limit the time for which the agent waits for a caller. The handling of a call has no time limit,
-// because the prolog of a job waits for its slices.
+// These constants limit the time for which the agent waits for a caller. Handling a call has no time limit, because the
+// prolog of a job waits for its slices.
 const (
 	headTimeout  = 5 * time.Second  // the time to receive the header of a call
 	callTimeout  = 10 * time.Second // the time to receive the whole call, and between two calls
 	writeTimeout = 10 * time.Second // the time until the caller has read the answer
 )
 
-// Handler serves the calls. If the error is an *Error, the server replies with its code; for any other error, the
-// server replies with the result of CodeOf. For Lease, 503 (see NotNow) means "call again later"; any other status
-// except 200 drains the node.
+// Handler serves the calls. If it returns an *Error, the server replies with the code of this error. For any other
+// error, the server replies with the result of CodeOf. For Lease, 503 (see NotNow) means "call again later", and any
+// other status except 200 drains the node.
 //
-// Release releases the job's lease if the restart count of that lease is restart or lower. A lower count must match
-// too, because slurmctld increments the count for a requeue before the epilog of the run that the requeue ends: in
-// Slurm 22.05, the prolog of a run had the count 0 and the epilog of the same run had the count 1.
+// Release releases the job's lease if the lease's restart count is at most restart. A lower count must match too,
+// because slurmctld increments the restart count for a requeue before the epilog of the ended run: in Slurm 22.05, the
+// prolog of a run had the count 0, and the epilog of the same run had the count 1.
 type Handler interface {
 	Lease(ctx context.Context, job uint32, r LeaseRequest) (*Lease, error)
 	Release(ctx context.Context, job uint32, restart int) error
@@ -35,21 +35,21 @@ type Handler interface {
 	Status(ctx context.Context) (*Status, error)
 }
 
-// Refuser is a Handler with the method Refused. The server calls Refused when a user other than root makes a call that
-// is reserved for root. Any user can cause any number of such calls.
+// Refuser is a Handler with the method Refused. The server calls Refused if a user other than root makes a call that
+// only root may make. Any user can cause any number of such calls.
 type Refuser interface {
 	Refused(uid uint32, call string)
 }
 
-// Listen creates the socket for all users in runDir and listens on it. The directory must exist. Listen replaces a
-// socket that a dead agent left behind, and fails if another agent accepts connections on that socket. For each call
-// that changes leases, the server checks the caller by SO_PEERCRED.
+// Listen creates the socket for all users in runDir and listens on it. The directory must exist. Listen replaces the
+// socket of an agent that has ended, and returns an error if another agent accepts connections on that socket. For each
+// call that changes leases, the server checks the caller with SO_PEERCRED.
 func Listen(runDir string) (net.Listener, error) {
 	return listen(filepath.Join(runDir, SocketName), 0o666, limits{maxPerUser, maxAllUsers})
 }
 
-// ListenRoot is like Listen, but creates the socket for root. If a user connects before the mode of that socket is set,
-// ListenRoot closes the connection.
+// ListenRoot is like Listen, but creates the socket for root. If a user connects before the mode of the socket was set,
+// the connection is closed.
 func ListenRoot(runDir string) (net.Listener, error) {
 	return listen(filepath.Join(runDir, RootSocketName), 0o600, limits{})
 }
@@ -73,8 +73,8 @@ func listen(path string, mode os.FileMode, users limits) (net.Listener, error) {
 	return &listener{UnixListener: l, users: users, held: map[uint32]int{}}, nil
 }
 
-// NewServer returns a server of h. The caller runs the server with Serve on the listeners of Listen and ListenRoot, and
-// stops it with Shutdown.
+// NewServer returns a server for h. The caller runs the server by calling Serve with the listeners of Listen and
+// ListenRoot, and stops it with Shutdown.
 func NewServer(h Handler) *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/jobs/{id}/lease", rootOnly(h, serveLease(h)))
@@ -92,7 +92,7 @@ func NewServer(h Handler) *http.Server {
 	}
 }
 
-// jobCall handles a call about a job and returns the body of the reply.
+// jobCall handles a call that concerns a job, and returns the body of the reply.
 type jobCall func(w http.ResponseWriter, r *http.Request, job uint32) (any, error)
 
 func serveLease(h Handler) jobCall {
@@ -146,7 +146,7 @@ func serveStatus(h Handler) http.HandlerFunc {
 
 type peerKey struct{}
 
-// withPeer stores the user id of the process at the other end of a connection, for Peer.
+// withPeer stores the user id of the connection's peer in the context, for Peer.
 func withPeer(ctx context.Context, c net.Conn) context.Context {
 	uid := nobody
 	switch c := c.(type) {
@@ -158,7 +158,7 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, peerKey{}, uid)
 }
 
-// Peer returns the user id of the process that sent the request with the context ctx.
+// Peer returns the user id of the process that sent the request to which the context belongs.
 func Peer(ctx context.Context) uint32 {
 	if uid, ok := ctx.Value(peerKey{}).(uint32); ok {
 		return uid
@@ -166,8 +166,8 @@ func Peer(ctx context.Context) uint32 {
 	return nobody
 }
 
-// refuseUser replies with status 403 and the message if the caller is not root. It reports whether
-// it has replied. It does not read the body of the request.
+// refuseUser replies with status 403 and the message if the caller is not root. It reports whether it has replied. It
+// does not read the body of the request.
 func refuseUser(h Handler, w http.ResponseWriter, r *http.Request, message string) bool {
 	uid := Peer(r.Context())
 	if uid == 0 {
@@ -181,8 +181,8 @@ func refuseUser(h Handler, w http.ResponseWriter, r *http.Request, message strin
 	return true
 }
 
-// rootOnly returns the handler of a call that changes a job's lease. It rejects calls of users
-// other than root before it reads the job id or the body.
+// rootOnly returns the handler of a call that changes a job's lease. It rejects calls of users other than root before
+// it reads the job id or the body.
 func rootOnly(h Handler, call jobCall) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if refuseUser(h, w, r, "only root may change leases") {
@@ -210,10 +210,10 @@ func answer(w http.ResponseWriter, body any, err error) {
 	json.NewEncoder(w).Encode(body)
 }
 
-// CodeOf returns the HTTP status for an error of a Handler. The status decides whether the prolog repeats the call
-// (503) or drains the node (500). Only a defect of the node itself may drain the node, so a Handler must return an
-// *Error for every other failure. For a full disk, CodeOf returns 503. The prolog then repeats the call until an
-// administrator frees disk space, and the error of a prolog that gives up contains the message.
+// CodeOf returns the HTTP status for an error of a Handler. With status 503, the prolog repeats the call. With status
+// 500, it drains the node. Only a defect of the node itself may drain the node, so a Handler must return an *Error for
+// every other failure. For a full disk, CodeOf returns 503: the prolog then repeats the call until an administrator
+// frees disk space. If the prolog gives up before that, its error contains the message.
 func CodeOf(err error) int {
 	var e *Error
 	switch {

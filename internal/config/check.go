@@ -11,7 +11,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// check returns an error for the first invalid value. The error names the key, the value and the valid values.
+// check returns an error for the first invalid value. The error contains the key, the value and the valid values.
 func (c Config) check() error {
 	for _, check := range []func() error{
 		c.checkNode, c.checkPaths, c.checkPlanning, c.checkIntervals, c.checkWatcher, c.checkUsage, c.checkLog,
@@ -76,7 +76,7 @@ func (c Config) checkIntervals() error {
 	return nil
 }
 
-// checkWatcher checks the port and the address for the notifications of the watcher.
+// checkWatcher checks the port and the address for notifications of the watcher.
 func (c Config) checkWatcher() error {
 	if c.WakePort < 0 || c.WakePort > 65535 {
 		return fmt.Errorf("wake_port: %d is not a UDP port (0: no watcher)", c.WakePort)

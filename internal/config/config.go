@@ -21,7 +21,7 @@ import (
 	"caelum/internal/trust"
 )
 
-// Config holds the settings of /etc/caelum/caelum.yaml. The comments in that file document the keys.
+// Config contains the settings in /etc/caelum/caelum.yaml. The comments in that file describe the keys.
 type Config struct {
 	Node            string        `mapstructure:"node"`
 	RunDir          string        `mapstructure:"run_dir"`
@@ -51,15 +51,15 @@ type Config struct {
 	LogFormat       string        `mapstructure:"log_format"`
 }
 
-// These constants are the values of foreign_processes. They select the action against a process that uses the slice of
-// another job, or that keeps a slice open after its job has ended.
+// These constants are the values of foreign_processes. They select the action if a process uses the slice of another
+// job, or keeps a slice open after its job has ended.
 const (
-	ForeignReport     = "report"           // only name the process in the log and in `caelum status`
+	ForeignReport     = "report"           // only report the process in the log and in `caelum status`
 	ForeignKillOthers = "kill-other-users" // also end the process if it can harm another user
 	ForeignKill       = "kill"             // also end the process if it belongs to the job's user
 )
 
-// DefaultPath is the path of the configuration file unless a command names another file.
+// DefaultPath is the path of the configuration file if a command does not specify another path.
 const DefaultPath = "/etc/caelum/caelum.yaml"
 
 // Defaults returns the configuration that applies without a file.
@@ -68,7 +68,7 @@ func Defaults() Config {
 	return c
 }
 
-// defaults returns the values of the keys that the file does not set. It contains every known key.
+// defaults returns all known keys with their default values.
 func defaults() map[string]any {
 	host, _ := os.Hostname()
 	host, _, _ = strings.Cut(host, ".")
@@ -103,15 +103,16 @@ func defaults() map[string]any {
 	}
 }
 
-// Load reads the YAML file at path. If path is DefaultPath and the file does not exist, all keys have their
-// defaults. Any other file must exist. If the process runs as root, only root may be able to change the file (package
-// trust), because the file names the NVML library that the process loads. The error is one line that names the file and
-// the unknown or invalid key.
+// Load reads the YAML file at path. If path is DefaultPath and the file does not exist, all keys have their default
+// values. Any other file must exist. If the process runs as root, Load rejects a file that other users can change
+// (package trust), because the file contains the path of the NVML library that the process loads. The error is a single
+// line with the path of the file and the unknown or invalid key.
 func Load(path string) (Config, error) {
 	return load(path, os.Geteuid())
 }
 
-// LoadOwn is like Load, for a daemon that does not run as root. The file may belong to root or to the daemon's user.
+// LoadOwn is like Load, but for a daemon that does not run as root. The file may belong to root or to the daemon's
+// user.
 func LoadOwn(path string) (Config, error) {
 	if _, err := trusted(path, os.Geteuid()); err != nil {
 		return Config{}, err
@@ -119,8 +120,8 @@ func LoadOwn(path string) (Config, error) {
 	return Load(path)
 }
 
-// trusted returns the resolved path, or path itself if path is DefaultPath and the file does not exist. It returns an
-// error if any user other than root and owners can change the file.
+// trusted returns the resolved path of the file. If path is DefaultPath and the file does not exist, it returns path.
+// It returns an error if users other than root and owners can change the file.
 func trusted(path string, owners ...int) (string, error) {
 	resolved, err := trust.Path(path, owners...)
 	if path == DefaultPath && errors.Is(err, os.ErrNotExist) {
@@ -134,7 +135,7 @@ func load(path string, uid int) (Config, error) {
 	if uid == 0 {
 		var err error
 		if file, err = trusted(path); errors.Is(err, os.ErrNotExist) {
-			file = path // all users get the error below
+			file = path // reading this path causes the same error for all users
 		} else if err != nil {
 			return Config{}, err
 		}
@@ -152,7 +153,7 @@ func load(path string, uid int) (Config, error) {
 	return c, nil
 }
 
-// oneLine returns the text of an error with its control characters replaced by spaces.
+// oneLine returns the text of an error, with each control character replaced by a space.
 func oneLine(err error) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -189,7 +190,7 @@ func (c Config) Planning() (plan.Settings, error) { return plan.ParseSettings(c.
 // learns from its records.
 const NoField = "none"
 
-// Field returns the field of a job's accounting record that holds the summaries of its runs. It returns an error if
+// Field returns the field of a job's accounting record that contains the summaries of its runs. It returns an error if
 // accounting_field is NoField.
 func (c Config) Field() (slurm.AccountingField, error) {
 	if c.AccountingField == NoField {

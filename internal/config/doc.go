@@ -2,6 +2,6 @@
 //
 // Files:
 //
-//	config.go  the keys, their defaults, reading the file, the check of the file's owner
-//	check.go   the ranges of the values, and the error texts
+//	config.go  the keys and their defaults; reads the file, and checks its owner
+//	check.go   the ranges of the values, and the errors for invalid values
 package config

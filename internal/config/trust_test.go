@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestConfigOfOthers loads a configuration file that an ordinary user could change. A process that
-// runs as root must reject the file, because the file names a library to load.
+// TestConfigOfOthers loads a configuration file that an ordinary user could change. A process that runs as root must
+// reject this file, because the file contains the path of a library to load.
 func TestConfigOfOthers(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: it makes files of another user")

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// These limits are the same as in job_submit.lua, where they exist because slurmctld waits while
-// job_submit.lua reads the table.
+// These limits are the same as in job_submit.lua, where they are necessary because slurmctld waits while job_submit.lua
+// reads the table.
 const (
 	MaxLines = 20000
 	MaxBytes = 1 << 20
@@ -24,23 +24,23 @@ type Table struct {
 	Profiles   []Profile
 	Default    string // the profile of a job without earlier runs
 	Whole      string // the profile of a whole GPU
-	// Models lists the profiles of each GPU model, smallest first, under the model's Type in gres.conf.
+	// Models contains the profiles of each GPU model, from small to large, by the model's Type in gres.conf.
 	Models   map[string][]string
 	MaxNodes int // the number of catalogue nodes
-	// These are the results of earlier runs. The keys of Key are "<user id>:<job key>", those of User are "<user
-	// id>:<script fingerprint>", and those of Site are script fingerprints.
+	// These maps contain the results of earlier runs. The keys of Key are "<user id>:<job key>", those of User are
+	// "<user id>:<script fingerprint>", and those of Site are script fingerprints.
 	Key, User, Site map[string]Learned
-	// OldKeys is the number of key lines without a user id. Earlier releases wrote such lines; they have no effect.
+	// OldKeys is the number of key lines without a user id, which earlier releases wrote. Such lines have no effect.
 	OldKeys int
 }
 
 // Profile is a profile that jobs may request by name.
 type Profile struct {
 	Name string
-	MiB  int // memory of an instance; 0 if unknown
+	MiB  int // memory of an instance, or 0 if unknown
 }
 
-// Learned is the prediction from a job's earlier runs.
+// Learned is the prediction from the earlier runs of a job.
 type Learned struct {
 	Profile string
 	Seconds int // expected run time; 0 if unknown
@@ -59,7 +59,7 @@ var (
 	userHashForm = regexp.MustCompile(`^(0|[1-9][0-9]*):[0-9a-f]{16}$`)
 )
 
-// Names returns the names of the profiles, in the table's order.
+// Names returns the names of the profiles in the order of the table.
 func (t Table) Names() (names []string) {
 	for _, p := range t.Profiles {
 		names = append(names, p.Name)
@@ -67,7 +67,8 @@ func (t Table) Names() (names []string) {
 	return names
 }
 
-// Parse reads a table. The error is the reason that job_submit.lua logs in slurmctld's log when it rejects the table.
+// Parse parses a table. If the table is invalid, the error is the reason that job_submit.lua writes into slurmctld's
+// log.
 func Parse(text string) (Table, error) {
 	head, _, _ := strings.Cut(text[:min(len(text), maxHead)], "\n")
 	switch {
@@ -107,16 +108,16 @@ func Parse(text string) (Table, error) {
 	return r.whole()
 }
 
-// blank reports whether C's isspace, which Lua uses, counts r as white space.
+// blank reports whether r is white space according to C's isspace, which Lua uses.
 func blank(r rune) bool { return strings.ContainsRune(" \t\n\v\f\r", r) }
 
 // reader is the state of Parse.
 type reader struct {
 	Table
-	named map[string]int // by profile: the first line that names it; each needs a profile line
+	named map[string]int // by profile: the first line that contains it; each of these profiles needs a profile line
 }
 
-// understand reads line n of the table. It returns false for an invalid line.
+// understand parses line n of the table. It returns false if the line is invalid.
 func (r *reader) understand(n int, words []string) bool {
 	if len(words) < 2 {
 		return false
@@ -164,7 +165,7 @@ func (r *reader) understand(n int, words []string) bool {
 	return true
 }
 
-// learn reads the rest of a line after its second word, which is id. The rest has the form
+// learn parses the rest of a line after its second word, which is id. The rest has the form
 // "<profile> [seconds [busy]]".
 func (r *reader) learn(n int, lines map[string]Learned, form *regexp.Regexp, id string, rest []string) bool {
 	if _, twice := lines[id]; twice || !form.MatchString(id) || len(rest) < 1 || len(rest) > 3 {
@@ -182,8 +183,8 @@ func (r *reader) learn(n int, lines map[string]Learned, form *regexp.Regexp, id 
 	return true
 }
 
-// list reads the rest of a profile line. Two GPU models can have a profile of the same name with
-// different amounts of memory. MiB is then the smaller amount, which is available on either model.
+// list parses the rest of a profile line. If two GPU models have a profile with the same name but different amounts of
+// memory, MiB is the smaller amount, which is available on both models.
 func (r *reader) list(name string, rest []string) bool {
 	p := Profile{Name: name}
 	if !profileForm.MatchString(name) || name == "closed" || len(rest) > 1 ||
@@ -200,7 +201,7 @@ func (r *reader) list(name string, rest []string) bool {
 	return true
 }
 
-// name sets a profile. Only one line of the table may set it.
+// name sets a profile. It returns false if an earlier line has already set it.
 func (r *reader) name(n int, to *string, profile string) bool {
 	if *to != "" {
 		return false
@@ -216,7 +217,7 @@ func (r *reader) note(n int, profile string) {
 	}
 }
 
-// whole checks and completes the table after its last line, and returns the table.
+// whole checks and completes the table after its last line, and returns it.
 func (r *reader) whole() (Table, error) {
 	if r.Default == "" {
 		return Table{}, errors.New("the default line is missing")

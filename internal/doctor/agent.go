@@ -86,13 +86,14 @@ func instances(f *Facts) []Finding {
 	return found
 }
 
-// CapFile is a capability file of an instance that the agent created.
+// CapFile is a capability file of an instance that the agent has created.
 type CapFile struct {
 	Path    string
 	Missing bool
 	Mode    fs.FileMode
 	Owner   uint32
-	// Job is the job that holds the instance, or 0. User is the user that may open the file: the job's user, or root.
+	// Job is the job that holds the instance, or 0. User is the user who may open the file, which is the job's user or
+	// root.
 	Job, User uint32
 }
 
@@ -114,7 +115,7 @@ func deviceFiles(f *Facts) []Finding {
 				fmt.Sprintf("%s %s is missing: the job cannot use its slice", c.Path, whose),
 				"find out what removed the file, and start the job again",
 			))
-		case c.Missing: // no user other than root can open it
+		case c.Missing: // only root can open a missing file
 		case c.Owner != c.User:
 			found = append(found, fault(fmt.Sprintf("%s %s belongs to user %d", c.Path, whose, c.Owner), repair))
 		case c.Mode.Perm()&0o077 != 0:
@@ -127,9 +128,9 @@ func deviceFiles(f *Facts) []Finding {
 	return found
 }
 
-// steady returns the instances that are the same in two replies of the agent, by instanceKey. The capability files
-// are read between the two replies, so they belong to these instances. Instances in the states promised and foreign
-// are left out, because the agent has not set the owners of their files.
+// steady returns the instances that are equal in two replies of the agent, by instanceKey. The capability files are
+// read between the two replies, so they belong to these instances. Instances in the states promised and foreign are
+// left out, because the agent has not set the owners of their files.
 func steady(before, after api.Status) map[string]api.Instance {
 	states := map[string]api.Instance{}
 	for _, g := range before.GPUs {

@@ -8,8 +8,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// isCatalogue reports whether n is a catalogue node: a node other than this node, with profiles of gres/mig and without
-// gres/mig:closed.
+// isCatalogue reports whether n is a catalogue node. This is a node other than this node that has profiles of gres/mig,
+// but no gres/mig:closed.
 func (f *Facts) isCatalogue(n slurm.Node) bool {
 	return n.Name != f.Node.Name && n.Gres.Total("mig") > 0 && !slices.ContainsFunc(n.Gres, isClosed)
 }
@@ -67,9 +67,9 @@ func catalogue(f *Facts) []Finding {
 	return found
 }
 
-// features compares the features of the catalogue nodes with those of the real nodes. While no node
-// offers a slice of the requested profile, slurmctld accepts a request with a constraint only if a
-// catalogue node meets the constraint.
+// features compares the features of the catalogue nodes with those of the real nodes. While no node offers a slice of
+// the requested profile, slurmctld accepts a request with a constraint only if a catalogue node satisfies the
+// constraint.
 func features(f *Facts) []Finding {
 	catalogue := f.catalogueNodes()
 	if len(catalogue) == 0 {
@@ -121,17 +121,17 @@ func features(f *Facts) []Finding {
 	return found
 }
 
-// difference returns the elements of list that other does not contain.
+// difference returns the elements of list that are not in other.
 func difference(list, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
 }
 
-// renewConfig is the remedy if slurm.conf or the decision table lists other profiles than the driver.
+// renewConfig is the remedy if slurm.conf or the decision table contains other profiles than those of the driver.
 const renewConfig = "put the lines that `caelum slurm-config` prints now into slurm.conf (with the node drained and " +
 	"empty; restart slurmctld) and into the decision table; cancel jobs that wait for an old name, or use " +
 	"`scontrol update job=ID gres=...`"
 
-// profiles compares the profiles in slurm.conf with those of the driver, because a new driver release can rename
+// profiles compares the profiles in slurm.conf with those of the driver, because a new release of the driver can rename
 // profiles.
 func profiles(f *Facts) []Finding {
 	var found []Finding
@@ -179,7 +179,7 @@ func profiles(f *Facts) []Finding {
 	return found
 }
 
-// types returns the profiles whose count in the node's gres/mig is at least 1.
+// types returns the profiles of the node's gres/mig whose count is at least 1.
 func types(n slurm.Node) []string {
 	var all []string
 	for _, g := range n.Gres {

@@ -13,13 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Confinement describes how this host isolates two jobs of one user. Program, Tasks and Problem apply to version 2.
+// Confinement describes how this host isolates two jobs of the same user. Program, Tasks and Problem are only set for
+// cgroups of version 2.
 type Confinement struct {
-	// Cgroup is the version of the cgroups that control access to devices, or 0 if there are no such cgroups.
+	// Cgroup is the version of the cgroups that control access to devices, or 0 if there are none.
 	Cgroup int
-	// Program is set if the plugin's BPF program is attached to the cgroup of all steps.
+	// Program is true if the plugin's BPF program is attached to the cgroup that contains all steps.
 	Program bool
-	// Tasks is set if tasks of jobs are running.
+	// Tasks is true if tasks of jobs are running.
 	Tasks bool
 	// Problem is the reason why the BPF programs could not be listed.
 	Problem string
@@ -28,8 +29,8 @@ type Confinement struct {
 // programName is the name of the plugin's BPF program (spank/bpf.c).
 const programName = "caelum"
 
-// readConfinement reads the cgroups below mountpoint. slice is CgroupSlice of cgroup.conf, which
-// exists since 25.11.
+// readConfinement reads the cgroups below mountpoint. slice is the CgroupSlice in cgroup.conf, which exists since
+// 25.11.
 func readConfinement(mountpoint, slice, node string) Confinement {
 	mountpoint = cmp.Or(mountpoint, "/sys/fs/cgroup")
 	slice = cmp.Or(slice, "system.slice")
@@ -43,8 +44,8 @@ func readConfinement(mountpoint, slice, node string) Confinement {
 	return Confinement{}
 }
 
-// readScope reads the cgroup of all steps, to which the plugin attaches its program. slurmd creates this cgroup when it
-// starts; if several slurmds run on a host, the node's name is part of the cgroup's name.
+// readScope reads the cgroup that contains all steps. The plugin attaches its program to this cgroup, which slurmd
+// creates when it starts. If several slurmd run on a host, the name of the cgroup contains the name of the node.
 func readScope(slice, node string) Confinement {
 	c := Confinement{Cgroup: 2}
 	for _, name := range []string{node + "_slurmstepd.scope", "slurmstepd.scope"} {
@@ -54,7 +55,7 @@ func readScope(slice, node string) Confinement {
 			continue
 		}
 		defer dir.Close()
-		// The paths are <job>/<step>/user/task_<i>. slurmstepd forks no task for a job's step "extern".
+		// The paths are <job>/<step>/user/task_<i>. slurmstepd creates no task for the step "extern" of a job.
 		tasks, _ := filepath.Glob(filepath.Join(path, "*", "step_*", "user", "task_*"))
 		c.Tasks = slices.ContainsFunc(tasks, func(task string) bool {
 			return filepath.Base(filepath.Dir(filepath.Dir(task))) != "step_extern"
@@ -69,11 +70,11 @@ func readScope(slice, node string) Confinement {
 	return c
 }
 
-// maxPrograms equals BPF_CGROUP_MAX_PROGS in the kernel.
+// maxPrograms is equal to BPF_CGROUP_MAX_PROGS in the kernel.
 const maxPrograms = 64
 
 // devicePrograms returns the names of the cgroup device BPF programs that are attached to a cgroup. The kernel allows
-// this query only for root.
+// only root to make this query.
 func devicePrograms(cgroup *os.File) ([]string, error) {
 	var ids [maxPrograms]uint32
 	query := struct {
@@ -106,7 +107,7 @@ func nameOfProgram(id uint32) (string, error) {
 		return "", err
 	}
 	defer unix.Close(fd)
-	var info struct { // the beginning of struct bpf_prog_info
+	var info struct { // the first fields of struct bpf_prog_info
 		_    [64]byte
 		name [16]byte
 	}
@@ -122,7 +123,7 @@ func nameOfProgram(id uint32) (string, error) {
 
 func address[T any](p *T) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
 
-// bpf calls the system call bpf(2). attr contains the first fields of union bpf_attr.
+// bpf makes the system call bpf(2). attr contains the first fields of union bpf_attr.
 func bpf[T any](command uintptr, attr *T) (int, error) {
 	n, _, errno := unix.Syscall(unix.SYS_BPF, command, uintptr(unsafe.Pointer(attr)), unsafe.Sizeof(*attr))
 	if errno != 0 {

@@ -26,7 +26,7 @@ func TestReadConfinement(t *testing.T) {
 	}
 }
 
-// cgroup2 creates a cgroup of version 2 with the path below in it, and returns its path.
+// cgroup2 creates a cgroup of version 2 that contains the path below, and returns its path.
 func cgroup2(t *testing.T, below string) string {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mounts")
@@ -56,7 +56,7 @@ func cgroup2(t *testing.T, below string) string {
 	return path
 }
 
-// attach attaches a device BPF program that allows every access to a cgroup.
+// attach attaches a device BPF program to a cgroup. The program allows every access.
 func attach(t *testing.T, cgroup, name string) {
 	t.Helper()
 	insn := [2]uint64{0x1_0000_00b7, unix.BPF_JMP | unix.BPF_EXIT} // r0 = 1
@@ -97,8 +97,7 @@ func attach(t *testing.T, cgroup, name string) {
 	}
 }
 
-// TestReadScope checks that readScope considers only programs that are attached to the scope of
-// this node's steps.
+// TestReadScope checks that readScope considers only programs that are attached to the scope of this node's steps.
 func TestReadScope(t *testing.T) {
 	const none = "not known yet"
 	const unconfined = "BPF program is not attached"

@@ -1,24 +1,24 @@
 // Package doctor checks the installation of Caelum on a node: Slurm's configuration, the node and the catalogue in
-// slurmctld, the plugin's files, the agent, and the device files of slices. On slurmctld's host it checks the decision
+// slurmctld, the plugin's files, the agent, and the device files of slices. On slurmctld's host, it checks the decision
 // table.
 //
-// Read collects the facts and Examine judges them, so that every check is a function of values. The
-// package changes nothing. A check never passes if a fact that it needs could not be read.
+// Read collects the facts, and Examine evaluates them, so that every check is a function of values. The package changes
+// nothing. A check never passes if a fact that it needs could not be read.
 //
 // Files:
 //
-// The frame:
+// The common parts:
 //
-//	doctor.go     Finding and Severity; the list of checks with their OK texts and the sources that they need; Examine
-//	read.go       collects the facts from slurmctld, agent, files, driver, slurmdbd; texts for a missing source
+//	doctor.go     Finding and Severity; Examine; the list of checks, with their OK texts and the sources that they need
+//	read.go       collects the facts from slurmctld, agent, files, driver, slurmdbd; the findings for missing sources
 //
 // Checks of Slurm:
 //
 //	release.go    slurmctld's release, and parameters of later releases with which Caelum does not work
 //	slurmconf.go  slurm.conf: PrologFlags, timeouts, scheduler, GresTypes, accounting, clocks, isolation of jobs
 //	node.go       the node in slurmctld: state, gres/mig:closed, total N, excess, slots, exclusive partitions
-//	catalogue.go  catalogue nodes: state, partitions, features; profiles of slurm.conf and of the driver
-//	limits.go     limits on gres/gpu in slurmdbd, which count slices
+//	catalogue.go  catalogue nodes: state, partitions, features; the profiles in slurm.conf and of the driver
+//	limits.go     limits on gres/gpu in slurmdbd, which limit the number of slices
 //	table.go      the decision table: readable, partitions, profiles, max_nodes
 //
 // Checks of the node:
@@ -27,8 +27,8 @@
 //	plugin.go     finds and checks plugstack.conf, the plugin's release (plugin_version), its Go object and run_dir
 //	installed.go  the plugins in the usual directories and their Slurm releases, for caelum version
 //	files.go      owners and modes of files that root uses; the restrictions of caelumd.service
-//	confine.go    whether the plugin's BPF program is attached to the cgroup of all steps
-//	driver.go     NVreg_ModifyDeviceFiles, and device files that are missing
+//	confine.go    whether the plugin's BPF program is attached to the cgroup that contains all steps
+//	driver.go     NVreg_ModifyDeviceFiles, and device files that do not exist
 //	scrub.go      whether the driver overwrites freed GPU memory (RMDisableScrubOnFree)
 //	unmanaged.go  device files of GPUs that the agent does not manage (check "whole GPUs")
 //	wake.go       the key file of the notifications

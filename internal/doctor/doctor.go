@@ -9,8 +9,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Severity is the severity of a finding. The values are OK, Info (no action needed), Warning (the
-// system works but needs attention) and Error.
+// Severity is the severity of a finding. It is OK, Info (no action is necessary), Warning (the system works but needs
+// attention) or Error.
 type Severity string
 
 // These constants are the severities of findings.
@@ -21,12 +21,12 @@ const (
 	Error   Severity = "error"
 )
 
-// Finding is a result of one check.
+// Finding is one result of a check.
 type Finding struct {
 	Check    string   `json:"check"`
 	Severity Severity `json:"severity"`
 	Text     string   `json:"text"`
-	// Next is the remedy; empty for OK and Info.
+	// Next is the remedy. It is empty for OK and Info.
 	Next string `json:"next,omitempty"`
 }
 
@@ -34,7 +34,7 @@ func fault(text, next string) Finding   { return Finding{Severity: Error, Text: 
 func warning(text, next string) Finding { return Finding{Severity: Warning, Text: text, Next: next} }
 func note(text string) Finding          { return Finding{Severity: Info, Text: text} }
 
-// findingIf returns f as the only finding if the condition is true, and no finding otherwise.
+// findingIf returns only the finding f if the condition is true, and otherwise no finding.
 func findingIf(f Finding, condition bool) []Finding {
 	if !condition {
 		return nil
@@ -45,8 +45,7 @@ func findingIf(f Finding, condition bool) []Finding {
 // Source is a source of facts.
 type Source string
 
-// These constants are the sources of facts. If one source cannot be read, this can explain why a
-// later source cannot be read either.
+// These constants are the sources of facts. Each source may depend on earlier sources.
 const (
 	Slurmctld Source = "slurmctld"
 	OwnNode   Source = "node"
@@ -63,19 +62,19 @@ var sources = []Source{Slurmctld, OwnNode, Agent, Plugstack, Devices, Module, De
 // nodeSources contains the sources that do not exist on slurmctld's host.
 var nodeSources = []Source{OwnNode, Agent, Plugstack, Devices, Module}
 
-// Facts are the values that Examine judges.
+// Facts contains the values that Examine evaluates.
 type Facts struct {
-	// Missing contains a finding for each source that could not be read. Fields that come from such a source are zero.
+	// Missing contains a finding for each source that could not be read. All fields from such a source are zero.
 	Missing map[Source]Finding
 
-	// Controller is set on slurmctld's host. Examine then skips the checks that need one of nodeSources.
+	// Controller is true on slurmctld's host. Examine then skips the checks that need one of nodeSources.
 	Controller bool
 
 	// RunDir is the agent's run directory. If it is not the default directory, the plugin needs the argument run_dir.
 	RunDir string
 
-	// The following fields come from slurmctld. Asked and Answered are the times of this host's
-	// clock before and after the request for Config.
+	// The following fields are read from slurmctld. Asked and Answered are the times of this host's clock before and
+	// after the request for Config.
 	Config          slurm.Config
 	Asked, Answered time.Time
 	Nodes           []slurm.Node
@@ -92,18 +91,17 @@ type Facts struct {
 	Table  Table
 	Wake   Wake
 
-	// Owners lists root's files that other users can change.
+	// Owners contains the files of root that other users can change.
 	Owners Files
-	// Unmanaged lists the device files of GPUs that the agent does not manage.
+	// Unmanaged contains the device files of GPUs that the agent does not manage.
 	Unmanaged []UnmanagedGPU
 
-	// Limits lists the limits on gres/gpu in slurmdbd.
+	// Limits contains the limits on gres/gpu in slurmdbd.
 	Limits []string
 }
 
-// check is one check together with the sources that it needs. okText is the text of the OK finding
-// that replaces an empty result of run. A check whose findings are only informative has an empty
-// okText.
+// check is one check and the sources that it needs. okText is the text of the OK finding if run returns no findings. It
+// is empty if all findings of the check are only informative.
 type check struct {
 	name   string
 	okText string
@@ -173,7 +171,7 @@ func checks() []check {
 	}
 }
 
-// Examine judges the facts. It returns a finding for each source that could not be read, followed by the findings of
+// Examine evaluates the facts. It returns a finding for each source that could not be read, followed by the findings of
 // each check, in a fixed order.
 func Examine(f *Facts) []Finding {
 	var found []Finding
@@ -211,14 +209,13 @@ func Examine(f *Facts) []Finding {
 	return append(found, judged...)
 }
 
-// lacks reports whether reading the source s has failed.
+// lacks reports whether the source s could not be read.
 func (f *Facts) lacks(s Source) bool {
 	_, missing := f.Missing[s]
 	return missing
 }
 
-// firstMissing returns the first of the given sources that could not be read. It returns false if
-// all of them could be read.
+// firstMissing returns the first of the given sources that could not be read, or false if all of them could be read.
 func (f *Facts) firstMissing(needs []Source) (Source, bool) {
 	for _, s := range needs {
 		if f.lacks(s) {
@@ -228,7 +225,7 @@ func (f *Facts) firstMissing(needs []Source) (Source, bool) {
 	return "", false
 }
 
-// Count returns the number of findings with the severity s.
+// Count returns the number of findings with the given severity.
 func Count(list []Finding, s Severity) int {
 	n := 0
 	for _, f := range list {

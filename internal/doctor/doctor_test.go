@@ -21,13 +21,12 @@ func TestHealthy(t *testing.T) {
 			t.Errorf("%+v", g)
 		}
 	}
-	if sound != len(checks())-1 { // limits only inform
+	if sound != len(checks())-1 { // limits has only informative findings
 		t.Errorf("%d of %d checks passed", sound, len(checks()))
 	}
 }
 
-// TestController checks that the checks of GPU nodes are left out on slurmctld's host, and that the
-// other checks are made.
+// TestController checks that, on slurmctld's host, the checks of GPU nodes are skipped and all other checks are made.
 func TestController(t *testing.T) {
 	f := healthy()
 	f.Controller, f.Node, f.Agent, f.Plugin, f.Files = true, slurm.Node{}, api.Status{}, Plugin{}, nil
@@ -47,8 +46,8 @@ func TestController(t *testing.T) {
 	}
 }
 
-// TestNoFault checks that the doctor reports no fault if a broken GPU explains the slot count, or
-// if a file does not exist.
+// TestNoFault checks that the doctor reports no fault if a broken GPU explains the number of slots, or if a file does
+// not exist.
 func TestNoFault(t *testing.T) {
 	f := healthy()
 	f.Agent.GPUs = append(f.Agent.GPUs, api.GPU{Index: 1, Problem: "the GPU is lost"})
@@ -60,8 +59,7 @@ func TestNoFault(t *testing.T) {
 	}
 }
 
-// TestUnreadSources checks that a finding names the checks whose source is missing, and that these
-// checks do not pass.
+// TestUnreadSources checks that a finding lists the checks whose source is missing, and that these checks do not pass.
 func TestUnreadSources(t *testing.T) {
 	gap := fault("it cannot be read", "repair it")
 	for source, skipped := range map[Source]string{

@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// Driver describes the parameters of NVIDIA's kernel module and its device files.
+// Driver describes the parameters of NVIDIA's kernel module, and its device files.
 type Driver struct {
-	// Modifies is set if NVreg_ModifyDeviceFiles is not 0. nvidia-modprobe may then create device files and set their
-	// owner and mode. By default the module sets the parameter to 1.
+	// Modifies is true if NVreg_ModifyDeviceFiles is not 0 (the default is 1). nvidia-modprobe may then create device
+	// files and set their owner and mode.
 	Modifies bool
-	// Missing lists the device files that every client of the GPUs needs and that do not exist.
+	// Missing contains the device files that every client of the GPUs needs but that do not exist.
 	Missing []string
-	// Unscrubbed is set if freed GPU memory keeps its contents.
+	// Unscrubbed is true if freed GPU memory retains its contents.
 	Unscrubbed bool
 }
 
-// readDriver reads the line "ModifyDeviceFiles: 1" of PROC/driver/nvidia/params (os-registry.c and nv-caps.c of the
+// readDriver reads the line "ModifyDeviceFiles: 1" in PROC/driver/nvidia/params (os-registry.c and nv-caps.c of the
 // open kernel modules 595.45.04). It also checks that dev contains nvidiactl and one device file for each of the GPUs.
 func readDriver(proc, dev string, gpus int) (Driver, error) {
 	path := filepath.Join(proc, "driver/nvidia/params")
@@ -38,7 +38,7 @@ func readDriver(proc, dev string, gpus int) (Driver, error) {
 	if _, err := os.Stat(filepath.Join(dev, "nvidiactl")); err != nil {
 		d.Missing = append(d.Missing, filepath.Join(dev, "nvidiactl"))
 	}
-	// A GPU's minor number is not always its index, so only the number of files is compared.
+	// The minor number of a GPU may differ from its index, so only the number of files is compared.
 	files, _ := filepath.Glob(filepath.Join(dev, "nvidia[0-9]*"))
 	for n := len(files); n < gpus; n++ {
 		d.Missing = append(d.Missing, filepath.Join(dev, "nvidia<N>"))
@@ -46,9 +46,9 @@ func readDriver(proc, dev string, gpus int) (Driver, error) {
 	return d, nil
 }
 
-// driver checks NVreg_ModifyDeviceFiles. If the parameter is 1, nvidia-modprobe creates the
-// capability files of a new instance with access for all users. All users can open the files until
-// the agent has written DeviceFileModify: 0 for them.
+// driver checks NVreg_ModifyDeviceFiles. If the parameter is 1, nvidia-modprobe creates the capability files of a new
+// instance with access for all users. All users can then open the files until the agent has written DeviceFileModify: 0
+// for them.
 func driver(f *Facts) []Finding {
 	const made = "the driver's ModifyDeviceFiles is "
 	switch {

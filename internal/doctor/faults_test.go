@@ -14,7 +14,7 @@ import (
 
 var noon = time.Unix(1795233835, 0)
 
-// healthyConfig returns a configuration of slurmctld without faults.
+// healthyConfig returns a configuration of slurmctld for which no check reports a fault.
 func healthyConfig() slurm.Config {
 	return slurm.Config{AsOf: noon, Values: map[string]string{
 		"PrologFlags":           "Alloc",
@@ -31,7 +31,7 @@ func healthyConfig() slurm.Config {
 	}}
 }
 
-// healthyNodes contains the local node, which has an A100, and its catalogue node.
+// healthyNodes returns this node, which has an A100, and its catalogue node.
 func healthyNodes() []slurm.Node {
 	return []slurm.Node{
 		{
@@ -52,7 +52,7 @@ func healthyNodes() []slurm.Node {
 	}
 }
 
-// healthy returns the facts of a node without faults. The node has an A100 with one slice, which
+// healthy returns the facts of a node for which no check reports a fault. The node has an A100 with one slice, which
 // job 7 of user 20001 holds.
 func healthy() *Facts {
 	nodes := healthyNodes()
@@ -100,8 +100,8 @@ func set(key, value string) func(*Facts) {
 	return func(f *Facts) { f.Config.Values[key] = value }
 }
 
-// cases has one entry per fault: a change to a healthy node, the check that reports it, and a part of the finding's
-// text.
+// cases contains an entry for each fault. An entry consists of the check that reports the fault, a part of the
+// finding's text, and a function that adds the fault to a healthy node.
 var cases = []struct {
 	check    string
 	severity Severity
@@ -424,7 +424,7 @@ func TestEachFault(t *testing.T) {
 	}
 }
 
-// TestEachCheckCanFail checks that cases has an entry for each check.
+// TestEachCheckCanFail checks that cases contains at least one entry for each check.
 func TestEachCheckCanFail(t *testing.T) {
 	can := map[string]bool{}
 	for _, c := range cases {

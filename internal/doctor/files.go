@@ -16,26 +16,25 @@ import (
 	"caelum/internal/trust"
 )
 
-// Files describes the faults of the files that root's processes read, load or write on this host.
+// Files describes the faults of the files on this host that root's processes read, load or write.
 type Files struct {
-	// Untrusted lists the errors of package trust, each about a path that users other than root can change.
+	// Untrusted contains the errors of package trust. Each describes a path that users other than root can change.
 	Untrusted []string
-	// Wrong lists the agent's files whose owner or mode differs from the values that the agent
-	// sets.
+	// Wrong contains the agent's files whose owner or mode has been changed.
 	Wrong []WrongFile
-	// Unit is the setting DevicePolicy of the loaded caelumd.service; empty if systemd does not have the unit.
+	// Unit is the DevicePolicy of the loaded caelumd.service. It is empty if systemd does not know this unit.
 	Unit string
 }
 
-// WrongFile is a file of the agent with a changed owner or mode. Right is the mode that the agent gave the file.
+// WrongFile is a file of the agent with a changed owner or mode. Right is the mode that the agent has set.
 type WrongFile struct {
 	Path        string
 	Owner       uint32
 	Mode, Right fs.FileMode
 }
 
-// agentFiles returns the paths that the agent creates, with their modes. Root owns all of them. Some of them may not
-// exist.
+// agentFiles returns the paths that the agent creates, and their modes. All of them belong to root. Some of them may
+// not exist.
 func agentFiles(cfg config.Config, runDir string) map[string]fs.FileMode {
 	return map[string]fs.FileMode{
 		runDir:                                   0o755,
@@ -79,9 +78,8 @@ func (f *Facts) readOwners(ctx context.Context, host Host) {
 	f.Owners.Unit = devicePolicy(ctx)
 }
 
-// devicePolicy returns the DevicePolicy of the loaded caelumd.service. The shipped unit sets it to
-// a value other than systemd's default, so the value shows whether the loaded unit has the shipped
-// restrictions.
+// devicePolicy returns the DevicePolicy of the loaded caelumd.service. The value in the shipped unit differs from
+// systemd's default. The result therefore shows whether the restrictions of the shipped unit are loaded.
 func devicePolicy(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

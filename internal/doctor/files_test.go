@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestReadOwners checks that Read detects a changed mode of one of the agent's files and of the
-// library that caelum.yaml names.
+// TestReadOwners checks that Read detects a changed mode of two files: one of the agent's files, and the library in
+// caelum.yaml.
 func TestReadOwners(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: the agent's files are root's")
@@ -55,8 +55,8 @@ func TestReadOwners(t *testing.T) {
 	}
 }
 
-// TestWholeGPUsWithoutConstrainDevices checks that the doctor reports a GPU without MIG that jobs can open because
-// there is no devices cgroup. It must not report a GPU that only root may open.
+// TestWholeGPUsWithoutConstrainDevices checks a GPU without MIG on a host without a devices cgroup. The doctor must
+// report the GPU if jobs can open it, and must not report it if only root can open it.
 func TestWholeGPUsWithoutConstrainDevices(t *testing.T) {
 	f := healthy()
 	f.Config.Values["ConstrainDevices"] = "no"

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// limitsTimeout limits the run time of sacctmgr, which would retry an unreachable slurmdbd for longer.
+// limitsTimeout limits the run time of sacctmgr, which otherwise retries an unreachable slurmdbd for a longer time.
 const limitsTimeout = 5 * time.Second
 
-// readLimits returns the limits on gres/gpu that sacctmgr shows.
+// readLimits returns the limits on gres/gpu according to sacctmgr.
 func readLimits(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, limitsTimeout)
 	defer cancel()
@@ -49,8 +49,8 @@ func limits(f *Facts) []Finding {
 	return []Finding{note(text)}
 }
 
-// parseLimits returns the limits on gres/gpu in the output of sacctmgr -nP, in the form "account research GrpTRES
-// gres/gpu=4".
+// parseLimits returns the limits on gres/gpu in the output of sacctmgr -nP. They have the form "account research
+// GrpTRES gres/gpu=4".
 func parseLimits(kind string, columns []string, out string) []string {
 	var all []string
 	for line := range strings.Lines(out) {

@@ -59,7 +59,7 @@ func total(f *Facts) []Finding {
 			"because AccountingStorageTRES does not include gres/mig", mig, f.Node.Name))}
 	case mig == configured:
 		return nil
-	case closed == configured: // true if slurmd has registered again since the agent's last pass
+	case closed == configured: // slurmd has registered again since the agent's last pass
 		return []Finding{warning(fmt.Sprintf(
 			"gres/mig adds up to %d on %s, and slurm.conf has %d: "+
 				"slurmd has restarted, and the agent has not published since",
@@ -72,8 +72,8 @@ func total(f *Facts) []Finding {
 		"run `systemctl restart caelumd`; if the sum is still wrong, see `journalctl -u caelumd`")}
 }
 
-// excess reports slices that slurmctld counts as used although no job has them. An update of the
-// node does not reset that count.
+// excess reports slices that slurmctld counts as used although no job has them. An update of the node does not correct
+// this count.
 func excess(f *Facts) []Finding {
 	if len(f.Agent.Excess) == 0 {
 		return nil
@@ -117,7 +117,7 @@ func slots(f *Facts) []Finding {
 			),
 			slurmConfig,
 		)}
-	case has > can && !broken: // a broken GPU explains the missing slots, so slurm.conf need not change
+	case has > can && !broken: // if a broken GPU explains the missing slots, slurm.conf need not be changed
 		return []Finding{fault(
 			fmt.Sprintf(
 				"gres/gpu is %d on %s, and its GPUs hold only %d slices: slurmctld starts jobs that cannot get "+

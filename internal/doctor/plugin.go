@@ -14,23 +14,22 @@ import (
 
 const pluginName, objectName = "spank_caelum.so", "libcaelum_spank.so"
 
-// Plugin describes the SPANK plugin: its line in plugstack.conf and its files.
+// Plugin describes the SPANK plugin: its line in plugstack.conf, and its files.
 type Plugin struct {
 	// Plugstack is the path of plugstack.conf.
 	Plugstack string
-	// Named is set if plugstack.conf, or a file that it includes, has a line for the plugin.
-	// Path is the path in that line, Args contains the arguments of the form key=value, and
-	// Required is set if the line begins with "required".
+	// Named is true if plugstack.conf, or a file that it includes, has a line for the plugin. Path is the path in this
+	// line, Args contains its arguments of the form key=value, and Required is true if the line begins with "required".
 	Named, Required bool
 	Path            string
 	Args            map[string]string
-	// File is the path of the plugin's file, or empty if the file was not found. Version is the file's plugin_version,
-	// in the form of SLURM_VERSION_NUM: major<<16 | minor<<8 | micro.
+	// File is the path of the plugin's file, or empty if the file was not found. Version is the plugin_version in the
+	// file, in the form of SLURM_VERSION_NUM: major<<16 | minor<<8 | micro.
 	File    string
 	Version uint32
 	// Problem is the reason why Version could not be read.
 	Problem string
-	// Object is the path at which the plugin loads the Go object. ObjectFound is set if the file exists.
+	// Object is the path from which the plugin loads the Go object. ObjectFound is true if this file exists.
 	Object      string
 	ObjectFound bool
 }
@@ -68,8 +67,8 @@ func plugin(f *Facts) []Finding {
 	return append(found, f.pluginRunDir()...)
 }
 
-// pluginRelease reports a plugin that slurmd does not load because the plugin was built for another release. slurmd's
-// release may be older than slurmctld's.
+// pluginRelease reports that slurmd does not load the plugin because the plugin was built for another release. slurmd
+// may be of an older release than slurmctld.
 func (f *Facts) pluginRelease() []Finding {
 	p := f.Plugin
 	loads, runs := f.Node.Version, "slurmd "+f.Node.Version+" runs here"
@@ -89,8 +88,7 @@ func (f *Facts) pluginRelease() []Finding {
 	)
 }
 
-// pluginRunDir compares the plugin's run_dir with the agent's. An empty string means that the agent's run_dir is
-// unknown.
+// pluginRunDir compares the plugin's run_dir with the agent's run_dir, which is empty if it is unknown.
 func (f *Facts) pluginRunDir() []Finding {
 	dir, ok := f.Plugin.Args["run_dir"]
 	if !ok {
@@ -105,24 +103,24 @@ func (f *Facts) pluginRunDir() []Finding {
 	)
 }
 
-// release returns the release that a plugin_version encodes, in Slurm's form, for example 22.05.
+// release returns the release in a plugin_version as text, for example 22.05.
 func release(version uint32) string {
 	return fmt.Sprintf("%02d.%02d", version>>16&0xff, version>>8&0xff)
 }
 
-// majorMinor returns the release of a version, for example 22.05 for 22.05.8.
+// majorMinor returns the release to which a version belongs, for example 22.05 for 22.05.8.
 func majorMinor(version string) string {
 	parts := strings.SplitN(version, ".", 3)
 	return strings.Join(parts[:min(2, len(parts))], ".")
 }
 
-// stackLine is one line of plugstack.conf: an option, a path and words.
+// stackLine is one line of plugstack.conf: an option, a path and further words.
 type stackLine struct {
 	option, path string
 	words        []string
 }
 
-// parsePlugstack returns the lines of plugstack.conf. A # begins a comment.
+// parsePlugstack returns the lines of plugstack.conf without comments, which begin with #.
 func parsePlugstack(text string) []stackLine {
 	var lines []stackLine
 	for line := range strings.Lines(text) {
@@ -145,8 +143,8 @@ func pairs(words []string) map[string]string {
 	return m
 }
 
-// pluginVersion reads the exported unsigned int plugin_version of a shared object. Slurm compares it with its own
-// version when it loads a plugin.
+// pluginVersion reads the exported unsigned int plugin_version of a shared object. When Slurm loads a plugin, it
+// compares this number with its own version.
 func pluginVersion(r io.ReaderAt) (uint32, error) {
 	file, err := elf.NewFile(r)
 	if err != nil {
@@ -173,8 +171,8 @@ func pluginVersion(r io.ReaderAt) (uint32, error) {
 	return 0, fmt.Errorf("the file exports no plugin_version")
 }
 
-// readPlugin finds plugstack.conf as Slurm does (plugstack.c, 22.05.8): at the path PlugStackConfig if that is set,
-// otherwise in the directory of slurm.conf. A configless slurmd keeps slurm.conf in its cache.
+// readPlugin finds plugstack.conf in the same way as Slurm (plugstack.c, 22.05.8): at the path PlugStackConfig if this
+// is set, and otherwise in the directory of slurm.conf. A configless slurmd has slurm.conf in its cache.
 func (f *Facts) readPlugin() {
 	var paths []string
 	if path := f.Config.Values["PlugStackConfig"]; path != "" {
@@ -207,7 +205,7 @@ func (f *Facts) readPlugin() {
 	)
 }
 
-// maxIncludes limits the depth of includes, because files can include each other.
+// maxIncludes limits the depth of includes, because files may include each other.
 const maxIncludes = 8
 
 // find searches the file at path, and the files that it includes, for the plugin's line.
@@ -236,7 +234,7 @@ func (p *Plugin) find(path string, depth int) error {
 	return nil
 }
 
-// resolve finds the plugin's files. pluginDir may be a list of directories, separated by colons.
+// resolve finds the files of the plugin. pluginDir may be a list of directories that are separated by colons.
 func (p *Plugin) resolve(pluginDir string) {
 	candidates := []string{p.Path}
 	if !filepath.IsAbs(p.Path) {

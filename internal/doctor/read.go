@@ -23,19 +23,19 @@ const defaultRunDir = api.DefaultRunDir
 type Host struct {
 	// Config is the agent's configuration.
 	Config config.Config
-	// RunDir holds the agent's socket.
+	// RunDir is the directory with the agent's socket.
 	RunDir string
-	// Controller is set if this host runs slurmctld and is not a GPU node.
+	// Controller is true if this host runs slurmctld and is not a GPU node.
 	Controller bool
-	// Decisions is the decision table's path on slurmctld's host.
+	// Decisions is the path of the decision table on slurmctld's host.
 	Decisions string
 }
 
-// agentTimeout limits a request to the agent. The agent replies from memory.
+// agentTimeout limits the duration of a request to the agent, which replies from memory.
 const agentTimeout = 10 * time.Second
 
-// Read collects the facts. Facts.Missing contains the sources that cannot be read. Read returns no
-// other error.
+// Read collects the facts. Errors are only reported as entries in Facts.Missing, for the sources that could not be
+// read.
 func Read(ctx context.Context, host Host, ctl *slurm.Client) *Facts {
 	f := &Facts{Missing: map[Source]Finding{}, RunDir: host.RunDir, Controller: host.Controller}
 	client := api.NewClient(host.RunDir)
@@ -71,8 +71,8 @@ func (f *Facts) readAgent(ctx context.Context, client *api.Client) {
 	}
 }
 
-// readModule reads the parameters of the driver's kernel module. If they cannot be read, readModule only records that:
-// on a machine without the driver, the checks of the agent report the consequences.
+// readModule reads the parameters of the driver's kernel module. If they cannot be read, it only records this. On a
+// machine without the driver, the checks of the agent report the consequences.
 func (f *Facts) readModule(host Host) {
 	var err error
 	if f.Driver, err = readDriver("/proc", host.Config.DeviceDir, len(f.Agent.GPUs)); err != nil {
@@ -80,7 +80,7 @@ func (f *Facts) readModule(host Host) {
 	}
 }
 
-// readDecisions reads the decision table. A GPU node need not have a decision table.
+// readDecisions reads the decision table. On a GPU node, the table may be missing.
 func (f *Facts) readDecisions(host Host) {
 	var err error
 	if f.Table, err = readTable(host.Decisions); err == nil {
@@ -98,8 +98,8 @@ func (f *Facts) readDecisions(host Host) {
 	)
 }
 
-// readSlurmdbd reads the limits in slurmdbd. If slurmctld has not replied, readSlurmdbd does not
-// run sacctmgr, because sacctmgr would probably only reach its time limit.
+// readSlurmdbd reads the limits in slurmdbd. If slurmctld did not reply, readSlurmdbd does not run sacctmgr, which
+// would probably exceed its time limit.
 func (f *Facts) readSlurmdbd(ctx context.Context) {
 	if f.lacks(Slurmctld) || f.Config.Values["AccountingStorageType"] != slurmdbd {
 		return
@@ -149,8 +149,8 @@ func (f *Facts) readSlurmctld(ctx context.Context, host Host, ctl *slurm.Client)
 	)
 }
 
-// readFiles reads the capability files between two requests to the agent, so that a job that starts or ends during the
-// reading causes no finding. The driver lists instances only for root.
+// readFiles reads the capability files between two requests to the agent, so that a job that starts or ends in the
+// meantime causes no finding. The driver lists instances only for root.
 func (f *Facts) readFiles(ctx context.Context, host Host, client *api.Client) {
 	if os.Geteuid() != 0 {
 		f.Missing[Devices] = warning("the driver shows instances to root only", "run `caelum doctor` as root")
@@ -198,7 +198,7 @@ func (f *Facts) readFiles(ctx context.Context, host Host, client *api.Client) {
 	}
 }
 
-// capFiles returns the capability files of all instances, with their current owners and modes, by instanceKey.
+// capFiles returns the capability files of all instances with their current owners and modes, by instanceKey.
 func capFiles(cfg config.Config) (map[string][]CapFile, error) {
 	hw, err := gpu.OpenNVML(cfg.NVMLLibrary)
 	if err != nil {

@@ -99,7 +99,7 @@ func TestPluginVersionNeedsTheSymbol(t *testing.T) {
 	}
 }
 
-// TestLimitsOnGPUs checks the parsing of associations as sacctmgr -nP of 22.05.8 prints them.
+// TestLimitsOnGPUs checks the parsing of associations in the output of sacctmgr -nP (22.05.8).
 func TestLimitsOnGPUs(t *testing.T) {
 	got := parseLimits("assoc", []string{"Account", "User", "GrpTRES", "MaxTRES"},
 		"root|||\nresearch||cpu=10,gres/gpu=4,gres/mig:1g.5gb=3|\nresearch|user1||gres/gpu:a100=1\nodd\n")

@@ -6,7 +6,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// supported checks slurmctld's release, and the parameters that exist only in some releases.
+// supported checks slurmctld's release, and parameters that exist only in some releases.
 func supported(f *Facts) []Finding {
 	r, err := f.Config.Release()
 	if err != nil {

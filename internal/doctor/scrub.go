@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// scrubKey is the registry key that stops NVIDIA's driver from overwriting freed GPU memory (nvrm_registry.h of the
-// open kernel modules). By default the driver overwrites memory before another process can use it.
+// scrubKey is the registry key with which NVIDIA's driver does not overwrite freed GPU memory (nvrm_registry.h of the
+// open kernel modules). By default, the driver overwrites memory before another process can use it.
 const scrubKey = "RMDisableScrubOnFree"
 
-// unscrubbed reports whether the driver's parameters switch scrubbing off. RegistryDwords and RegistryDwordsPerDevice
-// in /proc/driver/nvidia/params have the form "KEY=NUMBER;KEY=NUMBER", in quotation marks.
+// unscrubbed reports whether scrubbing is disabled by the driver's parameters. RegistryDwords and
+// RegistryDwordsPerDevice in /proc/driver/nvidia/params have the form "KEY=NUMBER;KEY=NUMBER", in quotation marks.
 func unscrubbed(params string) bool {
 	for line := range strings.Lines(params) {
 		name, value, _ := strings.Cut(line, ":")
@@ -36,9 +36,8 @@ func scrubbing(f *Facts) []Finding {
 		"remove "+scrubKey+" from NVreg_RegistryDwords in /etc/modprobe.d, then reboot the node"), f.Driver.Unscrubbed)
 }
 
-// modifies returns the finding for NVreg_ModifyDeviceFiles=1. Without a devices cgroup, the jobs of
-// all users can open a new slice's files before the agent restricts access, and an open descriptor
-// remains usable afterwards.
+// modifies returns the finding for NVreg_ModifyDeviceFiles=1. Without a devices cgroup, jobs of all users can open the
+// files of a new slice before the agent restricts access. An open descriptor remains usable afterwards.
 func modifies(f *Facts, text, next string) Finding {
 	if !f.lacks(Slurmctld) && !f.Config.RelativeIndex() {
 		return fault(

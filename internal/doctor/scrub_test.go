@@ -23,7 +23,7 @@ func TestUnscrubbed(t *testing.T) {
 	}
 }
 
-// TestModifiedDeviceFiles checks that ModifyDeviceFiles=1 is an error without a devices cgroup, and a warning with it.
+// TestModifiedDeviceFiles checks that ModifyDeviceFiles=1 is an error without a devices cgroup, and a warning with one.
 func TestModifiedDeviceFiles(t *testing.T) {
 	for constrain, want := range map[string]Severity{"yes": Warning, "no": Error} {
 		f := healthy()

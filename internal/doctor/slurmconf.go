@@ -27,7 +27,7 @@ func prologFlags(f *Facts) []Finding {
 	)
 }
 
-// defaultWait is the time in seconds for which a prolog waits for the agent if plugstack.conf does not set wait=.
+// defaultWait is the time in seconds for which a prolog waits for the agent if plugstack.conf does not contain wait=.
 const defaultWait = 60
 
 func batchStart(f *Facts) []Finding {
@@ -69,10 +69,10 @@ func backfill(f *Facts) []Finding {
 	)
 }
 
-// hetPriority checks bf_hetjob_prio. While the components of a heterogeneous job have different priorities, backfill
-// reserves nodes for the first component. On the remaining nodes it starts jobs whose priority lies between those of
-// the components. In a measurement with 22.05.8, only one job at a time ran on four idle GPUs. With priority/basic,
-// the components get different priorities if they are released one after the other.
+// hetPriority checks bf_hetjob_prio. If the components of a het job have different priorities, backfill reserves nodes
+// for the first component, and starts jobs whose priority is between those of the components on the remaining nodes. In
+// a measurement with 22.05.8, only one job at a time ran on four idle GPUs. With priority/basic, the components get
+// different priorities if they are released one after another.
 func hetPriority(f *Facts) []Finding {
 	return findingIf(
 		warning(
@@ -100,7 +100,7 @@ func gresTypes(f *Facts) []Finding {
 
 const slurmdbd = "accounting_storage/slurmdbd"
 
-// accounting checks AccountingStorageTRES. Without slurmdbd, slurmctld accepts no GRES in that parameter (22.05.8).
+// accounting checks AccountingStorageTRES. Without slurmdbd, slurmctld accepts no GRES in this parameter (22.05.8).
 func accounting(f *Facts) []Finding {
 	if f.Config.Values["AccountingStorageType"] != slurmdbd {
 		return []Finding{note("there is no slurmdbd: sacct does not show slices, and limits cannot refer to them")}
@@ -115,12 +115,12 @@ func accounting(f *Facts) []Finding {
 	)
 }
 
-// maxSkew is the largest accepted difference between the clocks. It is far below munge's limit (a credential is valid
-// for 300 s) and far above the delay that a busy slurmctld adds.
+// maxSkew is the largest accepted difference between the clocks. It is much smaller than munge's limit (a credential is
+// valid for 300 s), and much larger than the delay that a busy slurmctld adds.
 const maxSkew = 30 * time.Second
 
-// clock compares the clocks of slurmctld and this host. It cannot report a skew above munge's limit, because slurmctld
-// then rejects every request.
+// clock compares the clocks of slurmctld and of this host. It cannot detect a difference above munge's limit, because
+// slurmctld then rejects every request.
 func clock(f *Facts) []Finding {
 	at := f.Config.AsOf
 	if at.IsZero() {
@@ -150,8 +150,9 @@ func clock(f *Facts) []Finding {
 	)
 }
 
-// isolation checks that a job cannot open the slice of another job of its user. The owners of the device files isolate
-// users from each other. The plugin isolates the jobs of one user if Slurm uses a devices cgroup.
+// isolation checks that a job cannot open the slice of another job of the same user. The owners of the device files
+// isolate users from each other. If Slurm uses a devices cgroup, the plugin isolates the jobs of one user from each
+// other.
 func isolation(f *Facts) []Finding {
 	const own = "other users cannot open a job's slice, but other jobs of the same user on this node can: "
 	const trust = "no action is necessary if users may trust their own jobs; otherwise "

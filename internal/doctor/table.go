@@ -15,7 +15,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Table describes the file of the decision table on this host.
+// Table describes the file of the decision table on this host, and its contents.
 type Table struct {
 	decisions.Table
 	Path  string
@@ -26,8 +26,8 @@ type Table struct {
 }
 
 func readTable(path string) (Table, error) {
-	// The remedies replace the file at this path. They must not replace a symbolic link to the table
-	// that the watcher writes.
+	// The remedies replace the file at this path. They must not replace a symbolic link to the table that the watcher
+	// writes.
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return Table{}, err
@@ -47,8 +47,8 @@ func readTable(path string) (Table, error) {
 	return t, nil
 }
 
-// readableBy reports whether slurmctld can read the file as this user. This is the case if the user is root, if the
-// user owns the file and its mode lets the owner read it, or if all users can read the file.
+// readableBy reports whether slurmctld, running as this user, can read the file. This is the case if the user is root,
+// if the user owns the file and its mode allows the owner to read it, or if all users can read the file.
 func (t Table) readableBy(name string) bool {
 	if t.Mode.Perm()&0o004 != 0 {
 		return true
@@ -95,7 +95,7 @@ func decisionTable(f *Facts) []Finding {
 	return found
 }
 
-// unusable reports a table whose state prevents all jobs from getting slices.
+// unusable reports a table in a state that prevents all jobs from getting slices.
 func (t Table) unusable(slurmUser string) []Finding {
 	switch {
 	case t.Problem != "":
@@ -115,8 +115,8 @@ func (t Table) unusable(slurmUser string) []Finding {
 	return nil
 }
 
-// tablePartition compares a partition of the table with slurm.conf. It also compares max_nodes with the number of
-// catalogue nodes in the partition.
+// tablePartition compares a partition in the table with slurm.conf, and max_nodes with the number of catalogue nodes in
+// the partition.
 func (f *Facts) tablePartition(name string, nodes int) []Finding {
 	t := f.Table
 	sizes := fmt.Sprintf("max_nodes is %d in %s and the catalogue of partition %s has size %d: jobs for more nodes "+
@@ -127,7 +127,7 @@ func (f *Facts) tablePartition(name string, nodes int) []Finding {
 			fmt.Sprintf("%s names the partition %s, which slurm.conf does not have", t.Path, name),
 			changeTable+t.Path,
 		)}
-	case nodes == 0 && slices.Contains(f.Node.Partitions, name): // reported by the check "catalogue"
+	case nodes == 0 && slices.Contains(f.Node.Partitions, name): // the check "catalogue" reports this
 		return nil
 	case nodes == 0:
 		return []Finding{fault(
@@ -146,7 +146,7 @@ func (f *Facts) tablePartition(name string, nodes int) []Finding {
 	return nil
 }
 
-// compareProfiles compares the profiles that the table lists with those in the catalogue of its partitions.
+// compareProfiles compares the profiles in the table with those in the catalogue of the table's partitions.
 func (t Table) compareProfiles(served []string) (found []Finding) {
 	if lacks := difference(t.Names(), served); len(served) > 0 && len(lacks) > 0 {
 		found = append(found, fault(

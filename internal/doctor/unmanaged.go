@@ -58,8 +58,8 @@ func (f *Facts) unmanaged() map[int]bool {
 }
 
 // wholeGPUs reports GPUs without slices that every process may open. The agent cannot restrict access to their device
-// files: a site may give such a GPU to jobs with its own gres.conf, and the driver's daemons and monitors open these
-// files too.
+// files, because a site may assign such a GPU to jobs with its own gres.conf, and because the driver's daemons and
+// monitoring programs also open these files.
 func wholeGPUs(f *Facts) []Finding {
 	var found []Finding
 	for _, g := range f.Unmanaged {

@@ -9,11 +9,11 @@ import (
 	"caelum/internal/wake"
 )
 
-// Wake is the wake port of this host and its key file.
+// Wake contains the wake port of this host and its key file.
 type Wake struct {
-	Port int // 0 if there is no wake port
+	Port int // 0 if no wake port is set
 	Path string
-	// Info describes the key file. Err is the error that occurred while the file was read.
+	// Info describes the key file, and Err is the error of reading it.
 	Info fs.FileInfo
 	Err  error
 }
@@ -23,8 +23,8 @@ func readWake(cfg config.Config) Wake {
 	return Wake{Port: cfg.WakePort, Path: cfg.WakeKey, Info: info, Err: err}
 }
 
-// wakeKey checks the path, owner and mode of the key file as the agent and the watcher do. It does
-// not read the key, because the agent and the watcher log errors in its contents.
+// wakeKey checks the path, owner and mode of the key file in the same way as the agent and the watcher. It does not
+// read the key, because the agent and the watcher log errors in the key itself.
 func wakeKey(f *Facts) []Finding {
 	if f.Wake.Port == 0 {
 		return nil
@@ -48,8 +48,8 @@ func wakeKey(f *Facts) []Finding {
 	return nil
 }
 
-// wakeOwners returns the users that may own the key file: SlurmUser, and also root on a host where the agent reads the
-// file.
+// wakeOwners returns the users who may own the key file. These are SlurmUser and, on a host where the agent reads the
+// file, root.
 func wakeOwners(c slurm.Config, controller bool) (owners []uint32) {
 	uid, known := c.SlurmUser()
 	if !controller || !known {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestWakeKey checks that the doctor warns if there is a wake port without a key file that only its daemon can read,
-// and that the remedy contains the command that creates the key.
+// TestWakeKey checks that the doctor warns if a wake port is set but there is no key file that only its daemon can
+// read. The remedy must contain the command that creates the key.
 func TestWakeKey(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "wake.key")
 	me := strconv.Itoa(os.Geteuid())

@@ -7,8 +7,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// LacksFeatures returns the reason why a node with these features cannot be one of a job's nodes,
-// or "" if it can be one. nodes is the number of nodes that the job needs.
+// LacksFeatures returns the reason why a node with these features cannot be one of a job's nodes, or an empty string if
+// it can. nodes is the number of nodes that the job needs.
 func LacksFeatures(c slurm.Constraint, features []string, nodes int) string {
 	switch {
 	case c.Problem != "":
@@ -22,13 +22,13 @@ func LacksFeatures(c slurm.Constraint, features []string, nodes int) string {
 	return ""
 }
 
-// MeetsAlternative reports whether a node with these features meets alternative k of a constraint ([a|b]). All nodes of
-// a job must meet the same alternative.
+// MeetsAlternative reports whether a node with these features satisfies alternative k of a constraint ([a|b]). All
+// nodes of a job must satisfy the same alternative.
 func MeetsAlternative(c slurm.Constraint, k int, features []string) bool {
 	return met(features)(c.AnyOf[k])
 }
 
-// met returns a function that reports whether the features meet a group.
+// met returns a function that reports whether the features satisfy a group.
 func met(features []string) func(slurm.FeatureGroup) bool {
 	return func(g slurm.FeatureGroup) bool {
 		met := true
@@ -44,7 +44,7 @@ func met(features []string) func(slurm.FeatureGroup) bool {
 	}
 }
 
-// meets reports whether features satisfy groups, which are joined from left to right.
+// meets reports whether the features satisfy the groups, which are joined from left to right.
 func meets(features []string, groups []slurm.FeatureGroup) bool {
 	in, all := met(features), true
 	for _, g := range groups {

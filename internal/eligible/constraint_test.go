@@ -16,7 +16,7 @@ var constraints = []struct {
 	text     string
 	nodes    int
 	features string // of a node
-	want     string // a part of the reason; empty: the node satisfies the expression
+	want     string // a part of the expected reason, or empty if the node satisfies the expression
 }{
 	{"", 1, "", ""},
 	{"(null)", 1, "", ""},
@@ -88,8 +88,8 @@ var (
 	word    = regexp.MustCompile(`[a-z]+`)
 )
 
-// plainly evaluates an expression by rewriting its text. It first replaces each feature with T or
-// F. Then it repeatedly replaces the leftmost operation with its result, until one letter is left.
+// plainly evaluates an expression by rewriting its text. It first replaces each feature with T or F. Then it repeatedly
+// replaces the leftmost operation with its result, until only one letter remains.
 func plainly(text string, features []string) bool {
 	text = word.ReplaceAllStringFunc(strings.ReplaceAll(text, ",", "&"), func(name string) string {
 		if slices.Contains(features, name) {
@@ -125,8 +125,7 @@ func plainly(text string, features []string) bool {
 	return text == "T"
 }
 
-// expression generates an expression that slurmctld accepts and that the evaluator can evaluate for
-// a single node.
+// expression returns a random expression that slurmctld accepts, and that the evaluator can evaluate for a single node.
 func expression(rng *rand.Rand) string {
 	names := []string{"a", "b", "c", "d"}
 	name := func() string { return names[rng.IntN(len(names))] }
@@ -165,7 +164,7 @@ func expression(rng *rand.Rand) string {
 	return text
 }
 
-// TestConstraintPlainly checks that the evaluator and the simple evaluator in plainly agree for every set of features.
+// TestConstraintPlainly checks that the evaluator has the same result as plainly for every set of features.
 func TestConstraintPlainly(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 5000 {
@@ -185,8 +184,8 @@ func TestConstraintPlainly(t *testing.T) {
 	}
 }
 
-// FuzzConstraint checks that the evaluator returns a result for every text, and that a node without
-// features never satisfies an expression that contains a feature.
+// FuzzConstraint checks that the evaluator returns a result for every text. A node without features must never satisfy
+// an expression that contains a feature.
 func FuzzConstraint(f *testing.F) {
 	for _, s := range []string{
 		"a&b", "(a|b)&c", "[a|b]&c*2", "a*", "[[", "(a))", "a,,b", "a|b*3", "[a*1&b*2]", "x\x00y",

@@ -8,11 +8,11 @@ import (
 	"caelum/internal/slurm"
 )
 
-// DeferReason returns the reason why a job that the node accepts could not start there now even if its slices were
-// available. It returns "" if the job could start. The reasons are a lack of CPUs or memory, and GRES in use if the job
-// needs a whole node. Another reason is that slurmctld has evaluated the job without starting it, for a cause that
-// Caelum does not know, although the node has offered the slices from the time since on. This reason does not apply to
-// jobs that wait behind another job, or to jobs on several nodes, which may have lacked another node.
+// DeferReason returns the reason why a job could not start now on a node that accepts it, even if its slices were
+// available, or an empty string if it could start. The reasons are a lack of CPUs or memory, and GRES in use if the job
+// needs a whole node. There is one more reason: the node has offered the slices since the time since, and slurmctld has
+// evaluated the job without starting it, for a cause that Caelum does not know. This reason does not apply to jobs that
+// wait behind another job, or to jobs on several nodes, because such a job may have lacked another node.
 func DeferReason(n slurm.Node, w slurm.Waiting, since time.Time) string {
 	switch {
 	case n.CPUs > 0 && n.CPUsFree < needsCPUs(n, w):
@@ -28,7 +28,7 @@ func DeferReason(n slurm.Node, w slurm.Waiting, since time.Time) string {
 	return ""
 }
 
-// needsCPUs returns the number of CPUs of the node that the job needs.
+// needsCPUs returns the number of CPUs that the job needs on the node.
 func needsCPUs(n slurm.Node, w slurm.Waiting) int {
 	if w.Exclusive {
 		return n.CPUs
@@ -37,13 +37,14 @@ func needsCPUs(n slurm.Node, w slurm.Waiting) int {
 	return (w.CPUs + nodes - 1) / nodes
 }
 
-// needsMemory returns the memory of the node that the job needs, in MiB. It assumes that a job
-// needs the same amount of memory on each of its nodes.
+// needsMemory returns the memory in MiB that the job needs on the node. It assumes that a job needs the same amount on
+// each of its nodes.
 func needsMemory(n slurm.Node, w slurm.Waiting) int {
 	return min(w.Memory/max(w.NumNodes, 1), n.Memory)
 }
 
-// Share returns the node's CPUs and memory in MiB that the job needs. cpus is 0 if the node's CPUs are unknown.
+// Share returns the CPUs and the memory in MiB that the job needs on the node. cpus is 0 if the node's CPUs are
+// unknown.
 func Share(n slurm.Node, w slurm.Waiting) (cpus, memory int) {
 	if n.CPUs > 0 {
 		cpus = needsCPUs(n, w)
@@ -54,16 +55,15 @@ func Share(n slurm.Node, w slurm.Waiting) (cpus, memory int) {
 // LacksMemory reports whether the node has too little free memory for the job.
 func LacksMemory(n slurm.Node, w slurm.Waiting) bool { return n.MemoryFree < needsMemory(n, w) }
 
-// LacksGRES reports whether the job requests whole nodes and slurmctld counts GRES of this node as used, by any job or
-// by none (gres_node_state_list_has_alloc_gres in _verify_node_state, 22.05.8).
+// LacksGRES reports whether the job requests whole nodes although slurmctld counts GRES of this node as used, whether a
+// job holds these GRES or not (gres_node_state_list_has_alloc_gres in _verify_node_state, 22.05.8).
 func LacksGRES(n slurm.Node, w slurm.Waiting) bool {
 	return w.Exclusive && slices.ContainsFunc(n.GresUsed, func(g slurm.GRES) bool { return g.Count > 0 })
 }
 
-// passedOver is the minimum time between an offer and an evaluation of a job by slurmctld. If the
-// time was shorter, the agent does not assume that slurmctld considered the offer. passedOver is
-// longer than a scheduling cycle, and longer than the usual difference between the clocks of two
-// hosts.
+// passedOver is the minimum time between an offer and slurmctld's evaluation of a job. After a shorter time, slurmctld
+// may not have considered the offer. The value is longer than a scheduling cycle, and longer than the usual difference
+// between the clocks of two hosts.
 const passedOver = 5 * time.Second
 
 // HasFree reports whether all slices that the job needs on each of its nodes are free on this node.

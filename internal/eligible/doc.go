@@ -1,27 +1,27 @@
-// Package eligible decides from slurmctld's records whether a waiting job could start, on which nodes, and when an
-// agent releases a job that Caelum holds. Whether the job's slices fit on a node is not considered: package offer
-// decides which jobs get slices, and package plan combines both. Package slurm reads the records, and package tags
-// interprets a job's admin_comment.
+// Package eligible decides, from slurmctld's records, whether a waiting job could start and on which nodes, and when an
+// agent releases a job that Caelum holds. It does not consider whether the job's slices fit on a node: package offer
+// decides which jobs get slices, and package plan combines both decisions. Package slurm reads the records, and package
+// tags interprets a job's admin_comment.
 //
 //	Accepts         whether a job could run on a node if its slices were available there
-//	RejectReason    why it could not
-//	DeferReason     why a job that the node accepts cannot start there now
-//	LacksFeatures   why a node does not meet a job's --constraint
+//	RejectReason    the reason why the job could not run there
+//	DeferReason     the reason why a job cannot start now on a node that accepts it
+//	LacksFeatures   the reason why a node does not satisfy a job's --constraint
 //	LacksLicense    the licence that a job lacks
-//	WaitsForNodes   whether slurmctld would start the job if it had nodes and slices
+//	WaitsForNodes   whether slurmctld would start the job if nodes and slices were available
 //	Releasable      whether an agent may release a held job
-//	InOrder         the order in which the plan serves the waiting jobs, including held ones
+//	InOrder         the order of the waiting jobs in the plan, including held jobs
 //
-// The package is pure: its functions take records and return decisions, without a clock or I/O. The reasons that it
-// returns continue the text "NODE ..." in `caelum explain`.
+// The package is pure: its functions convert records into decisions, without a clock or I/O. The reasons are texts that
+// follow the name of a node in the output of `caelum explain`.
 //
 // Files:
 //
 //	node.go        the node: state, partitions, node lists, GPU model, reservations, CPUs, hardware
 //	constraint.go  the node's features; the alternatives in brackets
-//	defer.go       what the node lacks now: CPUs, memory, GRES; offers that slurmctld passed over (passedOver 5 s)
+//	defer.go       the CPUs, memory and GRES that the node lacks now; offers that slurmctld has not used (passedOver)
 //	licenses.go    the licences of the cluster
 //	waits.go       the reasons of slurmctld with which a job waits only for nodes or GRES
-//	release.go     held jobs that an agent may release, and from when on (forgetting 3 s)
-//	order.go       the position of held jobs among the other jobs (yield 1 h)
+//	release.go     held jobs that an agent may release, and the earliest time (forgetting)
+//	order.go       the position of held jobs among the other jobs (yield)
 package eligible

@@ -7,10 +7,10 @@ import (
 	"caelum/internal/slurm"
 )
 
-// LacksLicense returns the first licence of which the job requests more than are free, or "" if there is none.
-// slurmctld reserves nothing for such a job. It sets the reason Licenses only when it evaluates the job; a job behind
-// another one waits with the reason Priority (job_scheduler.c, 22.05.8). For a job that accepts alternatives (|),
-// LacksLicense returns "" and leaves the decision to slurmctld.
+// LacksLicense returns the first licence of which the job requests more than are free. slurmctld reserves nothing for
+// such a job. It sets the reason Licenses only when it evaluates the job. A job behind another job waits with the
+// reason Priority (job_scheduler.c, 22.05.8). The result is empty if there is no such licence. It is also empty for a
+// job that accepts alternatives (|), about which only slurmctld decides.
 func LacksLicense(q slurm.Queue, w slurm.Waiting) string {
 	if strings.Contains(w.Licenses, "|") {
 		return ""

@@ -8,8 +8,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Schedulable reports whether slurmctld starts jobs on a node in this state. A node that is completing counts as
-// schedulable, although slurmctld starts no jobs there until the node has completed.
+// Schedulable reports whether slurmctld starts jobs on a node in this state. It returns true for a completing node,
+// although slurmctld starts no jobs there until the node has completed.
 func Schedulable(n slurm.Node) bool {
 	return !slices.ContainsFunc([]string{"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "INVALID_REG"}, n.Is)
 }
@@ -17,10 +17,10 @@ func Schedulable(n slurm.Node) bool {
 // Accepts reports whether a job could run on the node if its slices were available there. See RejectReason.
 func Accepts(n slurm.Node, w slurm.Waiting) bool { return RejectReason(n, w) == "" }
 
-// RejectReason returns the reason why a job could not run on the node even if its slices were available there, or "" if
-// it could run. It compares the node's state, partition, node lists, features, GPU model, reservations, CPUs, sockets,
-// cores, threads and temporary disk. It does not compare the node's memory: if a job requests all memory of a node,
-// slurmctld may show the memory of another node as the request.
+// RejectReason returns the reason why a job could not run on the node even if its slices were available there, or an
+// empty string if it could run. The reason concerns the node's state, partition, node lists, features, GPU model,
+// reservations, CPUs, sockets, cores, threads or temporary disk. It does not concern memory: if a job requests all
+// memory of a node, slurmctld may show the memory of another node as the request.
 func RejectReason(n slurm.Node, w slurm.Waiting) string {
 	common := slices.ContainsFunc(w.Partitions(), func(p string) bool { return slices.Contains(n.Partitions, p) })
 	switch {
@@ -45,8 +45,8 @@ func RejectReason(n slurm.Node, w slurm.Waiting) string {
 	return tooSmall(n, w)
 }
 
-// tooSmall names the first hardware property of the node that is smaller than the job requests (job_req_node_filter in
-// slurmctld), or returns "" if there is none.
+// tooSmall describes the first hardware property of the node that is less than the job requests (job_req_node_filter in
+// slurmctld). The result is empty if there is none.
 func tooSmall(n slurm.Node, w slurm.Waiting) string {
 	for _, c := range []struct {
 		unit      string
@@ -66,7 +66,7 @@ func tooSmall(n slurm.Node, w slurm.Waiting) string {
 	return ""
 }
 
-// lacksModel returns the first GPU type that the job requests and the node does not have, or "" if there is none.
+// lacksModel returns the first GPU type that the job requests but the node does not have, or an empty string.
 func lacksModel(n slurm.Node, w slurm.Waiting) string {
 	for _, g := range slices.Concat(w.PerNode, w.PerJob, w.PerTask, w.PerSocket) {
 		if g.Name == "gpu" && g.Type != "" &&

@@ -62,8 +62,8 @@ func TestEligible(t *testing.T) {
 	}
 }
 
-// TestReleasable checks held jobs. Their Reason shows only the hold, and Dependency lists the jobs
-// for which they wait.
+// TestReleasable checks held jobs. Their Reason shows only the hold, and Dependency contains the jobs for which they
+// wait.
 func TestReleasable(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	for _, c := range []struct {
@@ -95,8 +95,7 @@ func TestReleasable(t *testing.T) {
 	}
 }
 
-// TestInOrder checks that held jobs, whose priority is unknown, come after the other jobs, but not
-// forever.
+// TestInOrder checks that held jobs, whose priority is unknown, come after the other jobs, but not forever.
 func TestInOrder(t *testing.T) {
 	type queue = []slurm.Waiting
 	at := func(minutes int) time.Time { return time.Unix(1e9, 0).Add(time.Duration(minutes) * time.Minute) }

@@ -10,8 +10,8 @@ import (
 // returns false for limits, holds, dependencies, begin times, licences and unknown reasons. w.Job.Eligible is the time
 // from which the job is eligible.
 //
-// A job whose slices no node offers waits with "ReqNodeNotAvail, UnavailableNodes:mig-catalog[1-2]" if the catalogue
-// nodes could run it (22.05.8), or with the long reason below.
+// If no node offers a job's slices but catalogue nodes could run the job, its reason is "ReqNodeNotAvail,
+// UnavailableNodes:mig-catalog[1-2]" (22.05.8), or the long reason below.
 func WaitsForNodes(w slurm.Waiting) bool {
 	if w.State != "PENDING" || w.Priority == 0 || w.Problem != "" || w.Dependency != "" {
 		return false

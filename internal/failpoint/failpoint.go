@@ -1,8 +1,12 @@
-// Package failpoint lets a test kill the agent at a named point between two lasting effects, as a crash would, or delay
-// the agent between a read and a write. The package does nothing unless the environment variable CAELUM_FAILPOINT names
-// a point, or CAELUM_FAILPOINT_PAUSE contains a duration. With "create.done", the process is killed with SIGKILL when
-// it reaches that point for the first time. With "create.done:3", the process is killed when it reaches the point for
-// the third time.
+// Package failpoint simulates crashes and delays of the agent in tests. It can kill the agent at a named point between
+// two lasting effects, or delay the agent between a read and a write. The package does nothing unless the environment
+// variable CAELUM_FAILPOINT contains the name of a point, or CAELUM_FAILPOINT_PAUSE contains a duration. With
+// "create.done", the process is killed with SIGKILL when it reaches this point for the first time. With
+// "create.done:3", it is killed when it reaches the point for the third time.
+//
+// Files:
+//
+//	failpoint.go  the names of the failpoints (Points); Hit, which kills the process; Pause, which delays it
 package failpoint
 
 import (
@@ -14,8 +18,8 @@ import (
 	"time"
 )
 
-// These are the failpoints. The comment on each failpoint describes the state at that point. Every
-// lasting effect of the agent occurs between two failpoints.
+// These are the failpoints. The comment on each failpoint describes the state at this point. Every lasting effect of
+// the agent occurs between two failpoints.
 const (
 	CreateIntended  = "create.intended"   // the intent is durable, the driver has not been called
 	Created         = "create.done"       // the instance exists, the ledger contains only the intent
@@ -36,7 +40,7 @@ const (
 	HeldReleased    = "held.released"     // a held job is released, its tag still marks it as held
 )
 
-// Points lists all failpoints.
+// Points contains all failpoints.
 var Points = []string{
 	CreateIntended, Created, CreateSettled, DestroyIntended, Destroyed, DestroySettled,
 	GrantOpened, GrantWritten, Granted, ReleaseClosed, ReleaseUnlinked, Released,
@@ -61,8 +65,8 @@ func parse(text string) (name string, nth int64) {
 	return name, n
 }
 
-// Hit marks a failpoint. It kills the process when the failpoint that CAELUM_FAILPOINT names has been reached the
-// configured number of times.
+// Hit marks a failpoint. It kills the process when the failpoint in CAELUM_FAILPOINT has been reached the configured
+// number of times.
 func Hit(name string) {
 	if armed != name || armed == "" {
 		return
@@ -73,6 +77,6 @@ func Hit(name string) {
 	}
 }
 
-// Pause marks a place between a read and the write that relies on it. It sleeps for the duration in
+// Pause marks a place between a read and the write that depends on it. It sleeps for the duration in
 // CAELUM_FAILPOINT_PAUSE, for example 100ms.
 func Pause() { time.Sleep(pause) }

@@ -15,7 +15,7 @@ type Device struct{ Major, Minor uint32 }
 
 func (d Device) String() string { return fmt.Sprintf("%d:%d", d.Major, d.Minor) }
 
-// Devices returns the capabilities of an instance on the GPU with this minor number.
+// Devices returns the capabilities of an instance. minor is the minor number of its GPU.
 func (c Caps) Devices(minor int, in Instance) ([]Device, error) {
 	major, err := c.major()
 	if err != nil {
@@ -28,12 +28,13 @@ func (c Caps) Devices(minor int, in Instance) ([]Device, error) {
 	return all, nil
 }
 
-// maxGI is the number of GPU instance ids: 15 on a grid of 8 units (nv-caps.c of the open kernel modules 595.45.04).
+// maxGI is the number of possible GPU instance ids, which is 15 on a grid of 8 units (nv-caps.c of the open kernel
+// modules 595.45.04).
 const maxGI = 15
 
-// Possible returns the capabilities of every GPU instance that the GPU with this minor number can hold. This includes
-// the capability of the GPU instance's first compute instance, the only one that Caelum creates. A process that can
-// open none of these capabilities cannot use any part of the GPU instance.
+// Possible returns the capabilities of every GPU instance that the GPU with this minor number can have. For each GPU
+// instance, this includes the capability of the first compute instance, which is the only compute instance that Caelum
+// creates. A process that can open none of these capabilities cannot use any part of the GPU instance.
 func (c Caps) Possible(minor int) ([]Device, error) {
 	var all []Device
 	for gi := range maxGI {
@@ -46,17 +47,17 @@ func (c Caps) Possible(minor int) ([]Device, error) {
 	return all, nil
 }
 
-// capability is a capability of an instance: its device's minor number, its file under /proc, and whether
-// nvidia-modprobe sets the owner and mode of its device file.
+// capability is a capability of an instance. It contains the device's minor number and the capability's file under
+// /proc. modify is true if nvidia-modprobe sets the owner and mode of the device file.
 type capability struct {
 	minor  int
 	access string
 	modify bool
 }
 
-// of returns the capabilities of the GI and CIs of an instance from the driver's files under /proc. If the files are
-// missing, it uses the driver's formula (nv-caps.c of the open kernel modules 595.45.04): GI M of GPU N has the minor
-// number 3 + 135 N + 9 M, and CI K of that GI has the minor number of the GI + 1 + K.
+// of returns the capabilities of the GI and the CIs of an instance. It reads them from the driver's files under /proc.
+// If these files do not exist, it uses the driver's formula (nv-caps.c of the open kernel modules 595.45.04): GI M of
+// GPU N has the minor number 3 + 135 N + 9 M, and CI K of this GI has the minor number of the GI + 1 + K.
 func (c Caps) of(minor int, in Instance) []capability {
 	dir := filepath.Join(c.Proc, "driver/nvidia/capabilities", fmt.Sprintf("gpu%d/mig/gi%d", minor, in.GI))
 	gi := 3 + 135*minor + 9*in.GI
@@ -68,7 +69,7 @@ func (c Caps) of(minor int, in Instance) []capability {
 }
 
 // readAccess reads a capability's file under /proc, which contains the lines "DeviceFileMinor: 111", "DeviceFileMode:
-// 292" and "DeviceFileModify: 1". If the file is missing, the capability gets the given minor number, and modify is
+// 292" and "DeviceFileModify: 1". If the file does not exist, the result has the given minor number, and modify is
 // false.
 func readAccess(path string, minor int) capability {
 	cp := capability{minor: minor, access: path}
@@ -92,8 +93,7 @@ func readAccess(path string, minor int) capability {
 	return cp
 }
 
-// ErrNoCapabilities means that the kernel has no capability devices. In that case, no process can have such a device
-// open.
+// ErrNoCapabilities means that the kernel has no capability devices. No process can then have such a device open.
 var ErrNoCapabilities = errors.New("the kernel lists no device nvidia-caps; is the driver loaded with MIG support?")
 
 // major returns the major number of nvidia-caps, which the kernel assigns when the driver is loaded.

@@ -18,36 +18,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An open descriptor of a capability file stays valid after every change of the file's owner and mode, and the devices
-// cgroup checks only open(). The GPU and the GPU instance id determine the device number of the capability, so the
-// descriptor also gives access to the next instance with that id.
+// An open descriptor of a capability file remains valid after the file's owner and mode have changed, and the devices
+// cgroup checks only calls of open(). The device number of a capability depends only on the GPU and the GPU instance
+// id. The descriptor therefore also gives access to the next instance with this id.
 //
-// A scan considers only descriptors whose device number it can read. The kernel does not reveal which files are queued
-// in a socket or registered with an io_uring, and every process can have such files. If a scan treated such processes
-// as holders, any user could make GPUs unavailable.
+// A scan considers only the descriptors in the descriptor tables of processes. The kernel does not show which files are
+// queued in a socket or registered with an io_uring, and every process can use these mechanisms. If a scan treated
+// every such process as a holder, any user could make GPUs unavailable.
 
-// Processes finds the processes that hold device files open. One scan runs at a time.
+// Processes finds the processes that have device files open. Only one scan runs at a time.
 type Processes struct {
-	// Proc is /proc of the initial PID namespace.
+	// Proc is the directory /proc of the initial PID namespace.
 	Proc string
 	// Limit is the number of descriptors that a scan reads per user, so that no user can delay a scan. 0 means
 	// scanLimit.
 	Limit int
 
 	mu sync.Mutex
-	// hung stores the ids of processes with an open file on a file system that does not complete statx, not even from
-	// its cache. Each such process blocks a thread of this program until the file system responds.
+	// hung contains the ids of processes with an open file on a file system that does not complete statx, even for
+	// cached data. Each such process blocks a thread of this program until the file system responds.
 	hung sync.Map
 }
 
-// scanLimit is the default of Processes.Limit. Reading that many descriptors takes about half a second on one core.
+// scanLimit is the default of Processes.Limit. Reading this number of descriptors takes about half a second on one
+// core.
 const scanLimit = 200_000
 
-// processCost is the cost of reading a process itself, expressed as a number of descriptors.
+// processCost is the cost of reading the data of a process, expressed as a number of descriptors.
 const processCost = 10
 
 // maxScanners limits the number of CPUs that one scan uses. A scan also uses at most about a quarter of the node's
-// CPUs, because other jobs' prologs need them too.
+// CPUs, because other prologs need CPUs too.
 const maxScanners = 4
 
 // hangLimit is the time without progress after which a scan skips a process.
@@ -55,13 +56,13 @@ const hangLimit = 2 * time.Second
 
 // Held is the result of a scan.
 type Held struct {
-	// Open lists the processes with an open descriptor, by device.
+	// Open contains, for each device, the processes with an open descriptor.
 	Open map[Device][]Process
-	// Unread maps a real user id to the reason why descriptors of some of the user's processes were not read.
+	// Unread contains the users (real user ids) of processes whose descriptors were not all read, each with the reason.
 	Unread map[uint32]string
 }
 
-// Scan reads the descriptor tables of all processes except root's.
+// Scan reads the descriptor tables of all processes, except the processes of root.
 func (s *Processes) Scan(devices []Device) (Held, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +81,7 @@ func (s *Processes) Scan(devices []Device) (Held, error) {
 			pids = append(pids, pid)
 		}
 	}
-	// Each part of the scan counts the descriptors of a user separately.
+	// Each part of the scan counts a user's descriptors separately.
 	parts := min(runtime.GOMAXPROCS(0)/4+1, maxScanners, len(pids)/50+1)
 	found := make([]Held, parts)
 	var done sync.WaitGroup
@@ -101,13 +102,13 @@ func (s *Processes) Scan(devices []Device) (Held, error) {
 // result is the result of the scan of one process.
 type result struct {
 	Process
-	cost   int // in descriptors
+	cost   int // as a number of descriptors
 	open   []Device
-	unread string // the reason why some of its descriptors were not read
+	unread string // the reason why some descriptors of the process were not read
 }
 
-// scan reads processes one after the other, in a goroutine. If the goroutine hangs, scan abandons it and continues with
-// a new one.
+// scan reads processes one after another in a goroutine. If the goroutine hangs, scan abandons it and starts another
+// one.
 func (s *Processes) scan(pids []int, devices []Device) Held {
 	held := Held{Open: map[Device][]Process{}, Unread: map[uint32]string{}}
 	spent := map[uint32]int{}
@@ -139,7 +140,7 @@ func (s *Processes) scan(pids []int, devices []Device) Held {
 				continue
 			}
 			r := result{Process: *c.current.Load(), unread: hangs}
-			r.cost = c.limit/20 + 1 // so that 20 such processes use up the user's limit
+			r.cost = c.limit/20 + 1 // 20 such processes exhaust the limit of the user
 			s.hung.Store(r.PID, true)
 			pids = pids[1:]
 			add(r)
@@ -159,7 +160,7 @@ type scan struct {
 	devices  []Device
 	spent    map[uint32]int // by real user id
 	results  chan result
-	left     chan struct{} // is closed when the run is abandoned
+	left     chan struct{} // closed when the run is abandoned
 	current  atomic.Pointer[Process]
 	progress atomic.Uint64
 }
@@ -204,8 +205,8 @@ func (c *scan) process(pid int) (r result) {
 	return r
 }
 
-// tables reads the descriptor tables of a process. Threads may have separate tables (unshare(CLONE_FILES)), and the
-// main thread has no table after it has ended.
+// tables reads the descriptor tables of a process. Each thread may have its own table (unshare(CLONE_FILES)). A main
+// thread that has ended has no table.
 func (c *scan) tables(r *result, dir string) {
 	if r.threads <= 1 {
 		c.table(r, dir)
@@ -217,7 +218,7 @@ func (c *scan) tables(r *result, dir string) {
 	}
 	defer tasks.Close()
 	names, _ := tasks.Readdirnames(-1)
-	var tables []int // one task for each descriptor table, in kcmp's order
+	var tables []int // one task for each different descriptor table, sorted by order
 	for _, name := range names {
 		r.cost++
 		tid, err := strconv.Atoi(name)
@@ -232,9 +233,9 @@ func (c *scan) tables(r *result, dir string) {
 	}
 }
 
-// kernelThread reports whether a process is a kernel thread or has ended. Such a process has no
-// program and only one task. This check takes a fraction of the time that reading the status takes.
-// It matters because a large node has thousands of kernel threads.
+// kernelThread reports whether a process is a kernel thread or has ended. Such a process has no program and only one
+// task. This check is much faster than reading the status, which is important because a large node has thousands of
+// kernel threads.
 func kernelThread(dir string) bool {
 	var one [1]byte
 	if _, err := unix.Readlink(filepath.Join(dir, "exe"), one[:]); !errors.Is(err, unix.ENOENT) {
@@ -244,8 +245,8 @@ func kernelThread(dir string) bool {
 	return unix.Stat(filepath.Join(dir, "task"), &st) == nil && st.Nlink == 3
 }
 
-// order compares the descriptor tables of two tasks. If the kernel does not support kcmp, order
-// treats any two tables as different.
+// order compares the descriptor tables of two tasks. If the kernel does not support kcmp, order treats all tables as
+// different.
 func order(a, b int) int {
 	const files = 2 // KCMP_FILES of linux/kcmp.h
 	n, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(a), uintptr(b), files, 0, 0, 0)
@@ -259,7 +260,7 @@ func order(a, b int) int {
 	}
 }
 
-// table reads one descriptor table, below /proc/PID or /proc/PID/task/TID.
+// table reads one descriptor table in /proc/PID or /proc/PID/task/TID.
 func (c *scan) table(r *result, dir string) {
 	fds, err := unix.Open(filepath.Join(dir, "fd"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -289,13 +290,13 @@ func (c *scan) table(r *result, dir string) {
 	}
 }
 
-// descriptor checks one descriptor by its device number. The path is not sufficient, because a
-// device file can have any name.
+// descriptor identifies one descriptor by its device number. The path is not sufficient, because a device file can have
+// any name.
 func (c *scan) descriptor(r *result, dir string, fds int, fd string) {
 	var st unix.Statx_t
 	if err := unix.Statx(fds, fd, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, &st); err != nil {
-		// Either a FUSE file system of another user denies access, and then the file is not
-		// a device, or /proc denies access.
+		// There are two possible reasons: a FUSE file system of another user denies access, and the file is then not a
+		// device, or /proc denies access.
 		var one [1]byte
 		if _, err := unix.Readlinkat(fds, fd, one[:]); !errors.Is(err, unix.ENAMETOOLONG) {
 			r.failed(err)
@@ -311,8 +312,8 @@ func (c *scan) descriptor(r *result, dir string, fds int, fd string) {
 	}
 }
 
-// opened reports whether a descriptor was opened for access to its device. It returns false for an
-// O_PATH descriptor, which every user can get.
+// opened reports whether a descriptor gives access to its device. It returns false for an O_PATH descriptor, because
+// every user can open one.
 func opened(fdinfo string) bool {
 	data, err := os.ReadFile(fdinfo)
 	if err != nil {
@@ -322,8 +323,8 @@ func opened(fdinfo string) bool {
 	return err == nil && flags&unix.O_PATH == 0
 }
 
-// failed records that the descriptors of a running process could not be read, for example because of a security module
-// or because the agent lacks CAP_SYS_PTRACE.
+// failed records that the descriptors of a running process could not be read. Possible reasons are a security module,
+// or an agent without CAP_SYS_PTRACE.
 func (r *result) failed(err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
 		r.unread = "couldn't read the descriptors of a process: " + err.Error()

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asHolder is an environment variable. If it is set, the test binary acts as a process that holds a
-// device. Its value is a key of ways.
+// asHolder is the name of an environment variable. If the variable is set, the test binary acts as a process that has a
+// device open. The value is a key of ways.
 const asHolder = "HOLDERS_TEST_WAY"
 
 func TestMain(m *testing.M) {
@@ -28,15 +28,15 @@ func TestMain(m *testing.M) {
 
 const nobody = 65534
 
-// beHolder opens a device in one of the ways, prints a line, and waits for the end of its input.
+// beHolder opens a device in the given way, prints a line, and waits for the end of its input.
 func beHolder(way, path string) {
 	ways[way](path)
 	fmt.Println("ready")
 	bufio.NewReader(os.Stdin).ReadString('\n')
 }
 
-// ways contains the ways in which a process can hold a device. Each function first changes to the
-// user id in HOLDERS_TEST_UID.
+// ways contains the ways in which a process can have a device open. Each function first changes to the user id in
+// HOLDERS_TEST_UID.
 var ways = map[string]func(path string){
 	"nothing": func(string) { becomeUser() },
 	"open": func(path string) {
@@ -66,7 +66,7 @@ func holdInThread(path string) {
 	<-done
 }
 
-// traceHolder traces a process that holds the device.
+// traceHolder traces a process that has the device open.
 func traceHolder(path string) {
 	becomeUser()
 	runtime.LockOSThread()
@@ -87,7 +87,7 @@ func traceHolder(path string) {
 	}
 }
 
-// holdDetached opens the device on a mount that no namespace contains any more.
+// holdDetached opens the device on a mount that is not part of any namespace.
 func holdDetached(path string) {
 	bound := path + ".bound"
 	must(os.WriteFile(bound, nil, 0o600))
@@ -116,7 +116,7 @@ func must(err error) {
 	}
 }
 
-// holder starts a process of a user that holds the device at path.
+// holder starts a process of a user that has the device at path open.
 func holder(t testing.TB, way, path string, uid uint32) (pid int, end func()) {
 	t.Helper()
 	self, err := os.Executable()
@@ -152,7 +152,7 @@ func holder(t testing.TB, way, path string, uid uint32) (pid int, end func()) {
 	return cmd.Process.Pid, end
 }
 
-// node creates a device node with a name that does not show which device it is.
+// node creates a device file whose name does not show which device it is.
 func node(t testing.TB, d Device) string {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -172,7 +172,7 @@ func node(t testing.TB, d Device) string {
 	return path
 }
 
-// full is the device of /dev/full, which no other process of a test machine has open.
+// full is the device of /dev/full, which no other process of the machine has open.
 var full = Device{1, 7}
 
 func TestHolders(t *testing.T) {
@@ -228,8 +228,8 @@ func contains(list []Process, pid int) bool {
 	return false
 }
 
-// TestHoldersLimit checks that the scan names the user whose processes it did not read completely, and that it reads
-// the processes of other users.
+// TestHoldersLimit checks a user whose processes have too many descriptors. The result must contain this user, and the
+// scan must read the processes of other users.
 func TestHoldersLimit(t *testing.T) {
 	path := node(t, full)
 	s := &Processes{Proc: "/proc", Limit: processCost}
@@ -244,7 +244,7 @@ func TestHoldersLimit(t *testing.T) {
 	}
 }
 
-// fakeProcess writes the files of a process under /proc.
+// fakeProcess writes the files of an emulated process under /proc.
 func fakeProcess(t *testing.T, proc string, pid int, uids string, fds map[string][2]string) {
 	t.Helper()
 	dir := filepath.Join(proc, fmt.Sprint(pid))
@@ -267,7 +267,7 @@ func fakeProcess(t *testing.T, proc string, pid int, uids string, fds map[string
 	}
 }
 
-// TestHoldersOfMixedIDs checks that a setuid program that a user started is not a process of root.
+// TestHoldersOfMixedIDs checks that a scan does not treat a setuid program that a user started as a process of root.
 func TestHoldersOfMixedIDs(t *testing.T) {
 	proc := t.TempDir()
 	const device = "pos:\t0\nflags:\t02\nmnt_id:\t7\nino:\t5\n"

@@ -38,7 +38,7 @@ func (n *NVML) Discover(gpu int) GPU {
 	return g
 }
 
-// discover reads the properties of GPU i and fills d.
+// discover reads the properties of GPU i, and fills d.
 func (n *NVML) discover(i int, d *device) GPU {
 	g := GPU{Index: i, Minor: i}
 	dev, ret := n.lib.DeviceGetHandleByIndex(i)
@@ -74,8 +74,8 @@ func (n *NVML) discover(i int, d *device) GPU {
 	return g
 }
 
-// model returns the profiles and placements that the driver reports. The driver is the authority, because names and
-// memory sizes differ between driver releases.
+// model returns a GPU model with the profiles and placements that the driver reports. The driver's data take precedence
+// over the tables of package mig, because names and memory sizes differ between driver releases.
 func (d *device) model(name string) (*mig.Model, error) {
 	d.profiles = map[string]nvml.GpuInstanceProfileInfo{}
 	d.names = map[uint32]string{}
@@ -111,8 +111,8 @@ func (d *device) model(name string) (*mig.Model, error) {
 			grid = max(grid, int(pl.Start+pl.Size))
 		}
 		sort.Ints(p.Starts)
-		// Some drivers report a wrong instance count on A30 (noted in mig-parted's
-		// discovery). The corrected count is at most the number of starts.
+		// Some drivers report a wrong instance count on the A30 (noted in mig-parted's discovery). The count is
+		// therefore limited to the number of starts.
 		p.Max = int(info.InstanceCount)
 		if p.Max < 1 || p.Max > len(p.Starts) {
 			p.Max = len(p.Starts)

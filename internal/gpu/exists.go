@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Exists implements Hardware. It queries only the GPU of the instance; nvmlDeviceGetHandleByUUID may initialize other
-// GPUs (nvml.h).
+// Exists implements Hardware. It queries only the GPU of the instance. It does not use nvmlDeviceGetHandleByUUID, which
+// may initialize other GPUs (nvml.h).
 func (n *NVML) Exists(gpu int, in Instance) (bool, error) {
 	d, err := n.device(gpu)
 	if err != nil {
@@ -21,7 +21,7 @@ func (n *NVML) Exists(gpu int, in Instance) (bool, error) {
 	gi, ret := dev.GetGpuInstanceId()
 	err = check(ret, "read a MIG device")
 	if errors.Is(err, ErrNotFound) {
-		return false, nil // the instance may have been removed after it was found
+		return false, nil // the instance may have been removed since it was found
 	}
 	return err == nil && gi == in.GI, err
 }

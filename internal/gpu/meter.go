@@ -9,40 +9,40 @@ import (
 
 // Use is a usage sample of an instance.
 type Use struct {
-	// MemoryMiB is the memory in use in MiB, including the memory that the driver itself reserves on the instance
+	// MemoryMiB is the memory in use in MiB. It includes the memory that the driver reserves on the instance for itself
 	// (nvmlMemory_t).
 	MemoryMiB float64
-	// Util is the share of the instance's SMs that were busy since the previous reading, from 0 to 1. It is -1 at the
+	// Util is the share of the instance's SMs that were busy since the previous reading, from 0 to 1. It is -1 in the
 	// first reading, and on GPUs that do not report utilisation.
 	Util float64
-	// Processes is the number of compute processes that the driver reports on the instance. It is -1 if the driver
-	// reports no such number.
+	// Processes is the number of compute processes on the instance according to the driver. It is -1 if the driver does
+	// not report the processes.
 	Processes int
 	// PIDs contains the ids of these processes.
 	PIDs []int
 }
 
-// Meter reads the usage of one instance. One goroutine uses it at a time.
+// Meter reads the usage of one instance. Only one goroutine at a time may use it.
 type Meter interface {
 	// Read returns a sample. The error wraps ErrNotFound if the instance no longer exists, and ErrLost if its GPU is
-	// lost. Readings should be more than 100 ms apart, because the GPU does not refresh its counters more often
-	// (nvml.h, nvmlGpmMigSampleGet).
+	// lost. There should be more than 100 ms between two readings, because the GPU does not update its counters more
+	// often (nvml.h, nvmlGpmMigSampleGet).
 	Read() (Use, error)
 	// Close frees the meter's buffers.
 	Close()
 }
 
-// meter remembers the index at which it last found the instance's MIG device. On GPUs with counters, it also stores the
-// counters of the previous reading. Between two readings the meter keeps no file of the instance open, so that the
-// instance can be destroyed.
+// meter stores the index at which it last found the instance's MIG device. On GPUs with counters, it also stores the
+// counters of the previous reading. Between two readings, it has no file of the instance open, so that the instance can
+// be destroyed.
 type meter struct {
 	n     *NVML
 	gpu   int
 	gi    int
 	uuid  string
 	index int
-	// before and now contain the counters of the previous and the current reading. They are nil
-	// if the GPU has no counters.
+	// before and now contain the counters of the previous and the current reading. They are nil if the GPU has no
+	// counters.
 	before, now nvml.GpmSample
 	counted     bool // true if before contains valid counters
 	metrics     *nvml.GpmMetricsGetType
@@ -70,9 +70,9 @@ func (n *NVML) Meter(gpu int, in Instance) (Meter, error) {
 	return m, nil
 }
 
-// counts reports whether the GPU has counters for the computation of its instances (GPM, from
-// Hopper on). An older driver does not have the functions of GPM, and go-nvml ends a process that
-// calls a missing function.
+// counts reports whether the GPU has counters for the utilisation of its instances (GPM, since Hopper). It also returns
+// false for older drivers that do not have the functions of GPM, because go-nvml ends a process that calls a missing
+// function.
 func (n *NVML) counts(d *device) bool {
 	if n.lib.Extensions().LookupSymbol("nvmlGpmMigSampleGet") != nil {
 		return false
@@ -115,8 +115,8 @@ func (m *meter) Read() (Use, error) {
 	return use, nil
 }
 
-// find opens the instance's MIG device. It tries the last index first, and all other indices of the GPU afterwards. It
-// does not query other GPUs, because such a query may hang.
+// find opens the instance's MIG device. It first tries the last index, and then all other indices of the GPU. It does
+// not query other GPUs, because such a query may hang.
 func (m *meter) find(parent nvml.Device) (nvml.Device, error) {
 	if dev, ok, err := m.at(parent, m.index); ok || err != nil {
 		return dev, err
@@ -134,7 +134,7 @@ func (m *meter) find(parent nvml.Device) (nvml.Device, error) {
 	return nil, fmt.Errorf("MIG device %s: %w", m.uuid, ErrNotFound)
 }
 
-// at opens the GPU's MIG device at this index and reports whether it is the meter's instance.
+// at opens the GPU's MIG device at this index, and reports whether the device is the meter's instance.
 func (m *meter) at(parent nvml.Device, index int) (nvml.Device, bool, error) {
 	dev, ret := parent.GetMigDeviceHandleByIndex(index)
 	if ret == nvml.ERROR_NOT_FOUND || ret == nvml.ERROR_INVALID_ARGUMENT {
@@ -147,7 +147,7 @@ func (m *meter) at(parent nvml.Device, index int) (nvml.Device, bool, error) {
 	return dev, ret == nvml.SUCCESS && uuid == m.uuid, nil
 }
 
-// util returns Use.Util.
+// util returns the value of Use.Util.
 func (m *meter) util(parent nvml.Device) float64 {
 	if m.now == nil {
 		return -1

@@ -15,7 +15,7 @@ import (
 	"caelum/internal/gpu/gputest"
 )
 
-// compute starts a process on a MIG device, and returns when the process holds the device.
+// compute starts a process on a MIG device, and waits until the process has opened the device.
 func compute(t testing.TB, node *gputest.Node, uuid string, args ...string) (end func()) {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(node.Build(), "cuda-process"), append(args, "--seconds", "3600", "--print")...)
@@ -38,7 +38,7 @@ func compute(t testing.TB, node *gputest.Node, uuid string, args ...string) (end
 	return end
 }
 
-// metered creates an instance and a meter of it.
+// metered creates an instance, and returns the instance and a meter for it.
 func metered(t testing.TB, node *gputest.Node, profile string, start int) (gpu.Instance, gpu.Meter) {
 	t.Helper()
 	in, err := node.Create(0, profile, start)
@@ -62,8 +62,8 @@ func discovered(t testing.TB, board string) *gputest.Node {
 	return node
 }
 
-// until reads the meter repeatedly until this amount of memory is in use. A process allocates its memory shortly after
-// it has opened its device.
+// until reads the meter repeatedly until the given amount of memory is in use. A process allocates its memory shortly
+// after it has opened its device.
 func until(t testing.TB, m gpu.Meter, mib float64) gpu.Use {
 	t.Helper()
 	for before := -1.0; ; {
@@ -81,7 +81,7 @@ func until(t testing.TB, m gpu.Meter, mib float64) gpu.Use {
 	}
 }
 
-// TestMeterMemory checks that a meter follows its instance while the indices of the MIG devices change. An A100 reports
+// TestMeterMemory checks that a meter finds its instance even if the indices of the MIG devices change. An A100 reports
 // no utilisation.
 func TestMeterMemory(t *testing.T) {
 	node := discovered(t, "A100-40GB")
@@ -102,7 +102,7 @@ func TestMeterMemory(t *testing.T) {
 	}
 }
 
-// TestMeterUtil checks that Util is known from the second reading on for Hopper GPUs, which have counters.
+// TestMeterUtil checks Hopper GPUs, which have counters. Util must be known from the second reading on.
 func TestMeterUtil(t *testing.T) {
 	node := discovered(t, "H100-80GB")
 	in, m := metered(t, node, "1g.10gb", 0)
@@ -116,22 +116,22 @@ func TestMeterUtil(t *testing.T) {
 	if use, err := m.Read(); err != nil || math.Abs(use.Util-0.37) > 1e-4 {
 		t.Errorf("one process of 0.37: %+v, %v", use, err)
 	}
-	// If the counters cannot be read, the memory is still reported, and Util is missing in two readings.
+	// If the counters cannot be read, the memory must still be reported, and Util is unknown in two readings.
 	node.Emulator(t, "fault", "add", "--call", "GPM", "--error", "UNKNOWN")
 	for _, want := range []float64{-1, -1, 0.37} {
 		if use, err := m.Read(); err != nil || math.Abs(use.Util-want) > 1e-4 {
 			t.Errorf("%+v, %v, want %v", use, err, want)
 		}
 	}
-	// An open meter does not prevent the destruction of its instance.
+	// An open meter must not prevent the destruction of its instance.
 	end()
 	if err := node.Destroy(0, in.GI); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestMeterOfWhatIsGone checks that a meter returns errors after its instance was destroyed, even
-// if another instance was created at the same placement, and after its GPU was lost.
+// TestMeterOfWhatIsGone checks that a meter returns errors after its instance was destroyed, even if another instance
+// was created at the same placement. It must also return errors after its GPU was lost.
 func TestMeterOfWhatIsGone(t *testing.T) {
 	node := discovered(t, "H100-80GB")
 	in, m := metered(t, node, "1g.10gb", 0)
@@ -165,8 +165,8 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// BenchmarkMeter measures the CPU time of a reading. It also reports this time as a share of a core
-// at one reading per second. Each call of the emulator opens, locks and reads a file.
+// BenchmarkMeter measures the CPU time of a reading. It also reports which share of a core one reading per second uses.
+// Each call of the emulator opens, locks and reads a file.
 func BenchmarkMeter(b *testing.B) {
 	for board, profile := range map[string]string{"A100-40GB": "1g.5gb", "H100-80GB": "1g.10gb"} {
 		b.Run(board, func(b *testing.B) {

@@ -20,20 +20,20 @@ type NVML struct {
 	devices []atomic.Pointer[device]
 }
 
-// device is the handle of a GPU, with the profiles that Create needs. It does not change after it is stored in
-// NVML.devices.
+// device is the handle of a GPU and the profiles that Create needs. After it was stored in NVML.devices, it does not
+// change.
 type device struct {
 	handle   nvml.Device
 	profiles map[string]nvml.GpuInstanceProfileInfo
 	names    map[uint32]string
 }
 
-// OpenNVML loads the library at path, or from the linker's search path if path is empty. If this process runs as root,
-// OpenNVML returns an error for a path that other users can change.
+// OpenNVML loads the library at path or, if path is empty, from the linker's search path. If this process runs as root,
+// OpenNVML rejects a path that other users can change.
 func OpenNVML(path string) (*NVML, error) {
 	lib := nvml.New()
 	if path != "" {
-		if os.Geteuid() == 0 && strings.Contains(path, "/") { // dlopen(3) searches for a name without a slash
+		if os.Geteuid() == 0 && strings.Contains(path, "/") { // see dlopen(3)
 			var err error
 			if path, err = trust.Path(path); err != nil {
 				return nil, fmt.Errorf("couldn't open NVML: %w", err)
@@ -72,7 +72,7 @@ func (n *NVML) Instances(gpu int) ([]Instance, error) {
 		for _, gi := range gis {
 			in, err := d.describe(gi, uuids)
 			if errors.Is(err, ErrNotFound) {
-				continue // the instance may have been destroyed after it was listed
+				continue // the instance may have been destroyed since it was listed
 			} else if err != nil {
 				return nil, fmt.Errorf("GPU %d: %w", gpu, err)
 			}
@@ -115,7 +115,7 @@ func (d *device) describe(gi nvml.GpuInstance, uuids map[[2]int]string) (Instanc
 	return in, nil
 }
 
-// migUUIDs maps (GPU instance, compute instance) to the UUID of its MIG device.
+// migUUIDs returns the UUIDs of the MIG devices by the ids of their GPU instance and compute instance.
 func migUUIDs(dev nvml.Device) (map[[2]int]string, error) {
 	most, ret := dev.GetMaxMigDeviceCount()
 	if err := check(ret, "count the MIG devices"); err != nil {
@@ -140,7 +140,7 @@ func migUUIDs(dev nvml.Device) (map[[2]int]string, error) {
 	return uuids, nil
 }
 
-// computeInstances lists a GPU instance's compute instances of every profile.
+// computeInstances returns all compute instances of a GPU instance, regardless of their profile.
 func computeInstances(gi nvml.GpuInstance) ([]nvml.ComputeInstance, error) {
 	var all []nvml.ComputeInstance
 	for k := range nvml.COMPUTE_INSTANCE_PROFILE_COUNT {
@@ -213,7 +213,7 @@ func (d *device) create(profile string, start int) (Instance, error) {
 	return in, nil
 }
 
-// createFullCI creates the compute instance that spans the whole GPU instance.
+// createFullCI creates a compute instance with the full size of the GPU instance.
 func createFullCI(gi nvml.GpuInstance, slices uint32) error {
 	for k := range nvml.COMPUTE_INSTANCE_PROFILE_COUNT {
 		info, ret := gi.GetComputeInstanceProfileInfo(k, nvml.COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
@@ -258,7 +258,7 @@ func destroy(gi nvml.GpuInstance) error {
 	return retryInUse(func() error { return check(gi.Destroy(), "destroy the GPU instance") })
 }
 
-// Processes implements Hardware. If the caller is root, the GPU's list covers all instances of the GPU (nvml.h).
+// Processes implements Hardware. If the caller is root, the driver's list covers all instances of the GPU (nvml.h).
 func (n *NVML) Processes(gpu, gi int) ([]int, error) {
 	d, err := n.device(gpu)
 	if err != nil {
@@ -277,9 +277,9 @@ func (n *NVML) Processes(gpu, gi int) ([]int, error) {
 	return pids, nil
 }
 
-// retryInUse repeats a call for about 1.3 s while the call returns ErrInUse. After a job has ended, about one destroy
-// in 40 returns ErrInUse at the first attempt. A create returns ErrInUse while a profiler has a channel. Such calls
-// succeed within about a second, or not at all.
+// retryInUse repeats a call for about 1.3 s while it returns ErrInUse. After a job has ended, about one destroy in 40
+// returns ErrInUse at first. A create returns ErrInUse while a profiler has a channel open. Such calls succeed within
+// about a second, or not at all.
 func retryInUse(call func() error) error {
 	wait := 10 * time.Millisecond
 	for {
@@ -301,7 +301,7 @@ func (n *NVML) device(gpu int) (*device, error) {
 	return nil, fmt.Errorf("GPU %d: %w", gpu, ErrNotFound)
 }
 
-// check converts an NVML return code into an error of this package. action completes the text "couldn't".
+// check converts an NVML return code to an error of this package. action completes the text "couldn't".
 func check(ret nvml.Return, action string) error {
 	var class error
 	switch ret {

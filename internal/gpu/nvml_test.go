@@ -95,7 +95,7 @@ func TestFaults(t *testing.T) {
 	if _, err := node.GPUs(); err != nil {
 		t.Fatal(err)
 	}
-	// If the compute instance cannot be created, no GPU instance remains.
+	// If the compute instance cannot be created, no GPU instance must remain.
 	node.Emulator(t, "fault", "add", "--call", "CREATE_CI", "--nth", "1", "--error", "UNKNOWN")
 	if _, err := node.Create(0, "1g.5gb", 0); err == nil {
 		t.Error("created although its compute instance failed")
@@ -105,7 +105,7 @@ func TestFaults(t *testing.T) {
 	}
 	node.Emulator(t, "fault", "clear")
 
-	// A monitoring program has a handle on an instance.
+	// This part emulates a monitoring program that has a handle on an instance.
 	in, err := node.Create(0, "1g.5gb", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +151,7 @@ func TestCaps(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	in := create2g(t, node)
 	caps := gpu.Caps{Dev: node.Dev, Proc: "/nonexistent"}
-	// GI 4 of gpu 0: 3 + 9*4 = 39; its CI 0: 40.
+	// The minor number of GI 4 of GPU 0 is 3 + 9*4 = 39, and the minor number of its CI 0 is 40.
 	files := []string{
 		filepath.Join(node.Dev, "nvidia-caps/nvidia-cap39"),
 		filepath.Join(node.Dev, "nvidia-caps/nvidia-cap40"),
@@ -179,7 +179,7 @@ func TestCaps(t *testing.T) {
 	check(12345)
 }
 
-// TestCapsKeepsModprobeOut checks that Close sets DeviceFileModify to 0. Otherwise nvidia-modprobe would make the
+// TestCapsKeepsModprobeOut checks that Close sets DeviceFileModify to 0. Otherwise, nvidia-modprobe would make the
 // capability files readable by all users.
 func TestCapsKeepsModprobeOut(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
@@ -219,8 +219,8 @@ func TestCapsKeepsModprobeOut(t *testing.T) {
 	}
 }
 
-// TestCapsMakesFiles checks that with NVreg_ModifyDeviceFiles=0 only Make creates the capability files, and that only
-// root can open new files.
+// TestCapsMakesFiles checks NVreg_ModifyDeviceFiles=0. Only Make may create the capability files, and only root may be
+// able to open new files.
 func TestCapsMakesFiles(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	node.Emulator(
@@ -258,7 +258,7 @@ func TestCapDevices(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	caps := gpu.Caps{Dev: node.Dev, Proc: node.Proc}
 	got, err := caps.Devices(1, gpu.Instance{GI: 12, CIs: []int{0}})
-	if err != nil || fmt.Sprint(got) != "[60:246 60:247]" { // 3 + 135 + 9*12 for the GI; the CI has the next minor
+	if err != nil || fmt.Sprint(got) != "[60:246 60:247]" { // the GI has 3 + 135 + 9*12, and the CI has the next number
 		t.Errorf("%v, %v", got, err)
 	}
 	all, err := caps.Possible(1)
@@ -270,9 +270,9 @@ func TestCapDevices(t *testing.T) {
 	}
 }
 
-// TestCapFiles checks the minors of capability files. According to the formula of the kernel
-// modules, GI 12 of GPU 0 has the minor 111, and its CI 0 has the minor 112. If the driver has
-// files under /proc, the minors in these files take precedence.
+// TestCapFiles checks the minor numbers of capability files. According to the formula of the kernel modules, GI 12 of
+// GPU 0 has the minor number 111, and its CI 0 has 112. If the driver has files under /proc, the numbers in these files
+// take precedence.
 func TestCapFiles(t *testing.T) {
 	proc := t.TempDir()
 	caps := gpu.Caps{Dev: "/dev", Proc: proc}

@@ -15,30 +15,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is a running process. PID and Start together identify the process, because a later process with the same PID
-// has another Start.
+// Process is a running process. PID and Start together identify it, because a later process with the same PID has a
+// different Start.
 type Process struct {
 	PID int
-	// UIDs are the real, effective, saved and file-system user ids.
+	// UIDs contains the real, effective, saved and file-system user ids.
 	UIDs    [4]uint32
 	Command string
-	// Start is the start time in clock ticks since the boot (field 22 of /proc/PID/stat).
+	// Start is the start time in clock ticks since the boot of the machine (field 22 of /proc/PID/stat).
 	Start uint64
 
 	threads int
 }
 
-// Root reports whether all user ids of the process are root's.
+// Root reports whether all user ids of the process are those of root.
 func (p Process) Root() bool { return p.UIDs == [4]uint32{} }
 
-// Is reports whether one of the user ids of the process is uid. The process then acts or can act for this user.
+// Is reports whether one of the user ids of the process is uid, so that the process acts or can act as this user.
 func (p Process) Is(uid uint32) bool { return slices.Contains(p.UIDs[:], uid) }
 
 func (p Process) String() string {
 	return fmt.Sprintf("pid %d, uid %d, %q", p.PID, p.UIDs[0], p.Command)
 }
 
-// Read returns a process with all fields. The error is fs.ErrNotExist if the process has ended.
+// Read returns all data of a process. The error is fs.ErrNotExist if the process has ended.
 func (s *Processes) Read(pid int) (Process, error) {
 	p, err := s.read(pid)
 	if err != nil {
@@ -48,13 +48,13 @@ func (s *Processes) Read(pid int) (Process, error) {
 	return p, err
 }
 
-// start returns Process.Start.
+// start returns the value of Process.Start.
 func (s *Processes) start(pid int) (uint64, error) {
 	stat, err := s.small(pid, "stat")
 	if err != nil {
 		return 0, err
 	}
-	// The command, in parentheses, may contain any character.
+	// The name of the command is in parentheses and may contain any character.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 20 {
 		return 0, fmt.Errorf("/proc/%d/stat is cut short", pid)
@@ -83,7 +83,7 @@ func (s *Processes) read(pid int) (Process, error) {
 				}
 			}
 			if p.Root() {
-				return p, nil // a scan skips root's processes
+				return p, nil // a scan ignores the processes of root
 			}
 		case "Threads":
 			p.threads, _ = strconv.Atoi(string(bytes.TrimSpace(value)))
@@ -93,8 +93,8 @@ func (s *Processes) read(pid int) (Process, error) {
 	return p, fmt.Errorf("/proc/%d/status lacks the user ids or the number of threads", pid)
 }
 
-// small reads a small file of a process under /proc. The error is fs.ErrNotExist if the process ends before the file is
-// read.
+// small returns the contents of a small file of a process under /proc. The error is fs.ErrNotExist if the process ends
+// before the file was read.
 func (s *Processes) small(pid int, name string) ([]byte, error) {
 	data, err := os.ReadFile(filepath.Join(s.Proc, strconv.Itoa(pid), name))
 	if errors.Is(err, unix.ESRCH) {
@@ -103,7 +103,7 @@ func (s *Processes) small(pid int, name string) ([]byte, error) {
 	return data, err
 }
 
-// Cgroups returns the cgroups of a process, one path for each hierarchy.
+// Cgroups returns the cgroups of a process, with one path for each hierarchy.
 func (s *Processes) Cgroups(pid int) ([]string, error) {
 	data, err := s.small(pid, "cgroup")
 	if err != nil {
@@ -120,26 +120,26 @@ func (s *Processes) Cgroups(pid int) ([]string, error) {
 }
 
 const (
-	// endLimit limits the time for which Kill waits until processes end. Kill waits at most twice. A process in an
-	// uninterruptible system call takes longer.
+	// endLimit limits the time for which Kill waits until processes have ended. Kill waits at most twice. A process in
+	// an uninterruptible system call takes longer to end.
 	endLimit = 250 * time.Millisecond
-	// maxKilled limits the number of processes that one call of Kill ends, because Kill keeps a descriptor open for
-	// each process.
+	// maxKilled limits the number of processes that one call of Kill ends, because Kill has a descriptor open for each
+	// of them.
 	maxKilled = 200
 )
 
-// pinned is a process with a pidfd, which never refers to a later process with the same PID. If PID is 0, the process
-// must not be killed.
+// pinned is a process and its pidfd. A pidfd never refers to a later process with the same PID. If PID is 0, the
+// process must not be killed.
 type pinned struct {
 	Process
 	fd int
 }
 
-// Kill sends SIGKILL to processes and waits until they have closed their files. After the pidfd of a process is open,
-// Kill calls stillMeant for that process and skips the process if stillMeant returns false. A traced process can
-// remain until its tracer ends (PTRACE_O_TRACEEXIT), so Kill also ends tracers with the same real user id. Kill takes
-// at most 2 x endLimit for all processes together, and skips those beyond maxKilled. The result ended lists the
-// processes that Kill killed; left lists the processes that have not ended yet.
+// Kill sends SIGKILL to processes, and waits until they have closed their files. When the pidfd of a process is open,
+// Kill calls stillMeant, and skips the process if the result is false. A traced process can remain until its tracer
+// ends (PTRACE_O_TRACEEXIT), so Kill also ends tracers with the same real user id. Kill ends at most maxKilled
+// processes, and takes at most 2 x endLimit for all of them together. ended contains the processes that Kill has ended,
+// and left contains those that have not ended yet.
 func (s *Processes) Kill(list []Process, stillMeant func(Process) bool) (ended, left []Process) {
 	var all []pinned
 	defer func() {
@@ -179,8 +179,7 @@ func (s *Processes) Kill(list []Process, stillMeant func(Process) bool) (ended, 
 	return ended, left
 }
 
-// allEnded waits until all processes have ended, for at most endLimit. It reports whether all have
-// ended.
+// allEnded waits, for at most endLimit, until all processes have ended. It reports whether all of them have ended.
 func allEnded(all []pinned) bool {
 	deadline := time.Now().Add(endLimit)
 	ended := true
@@ -190,33 +189,33 @@ func allEnded(all []pinned) bool {
 	return ended
 }
 
-// hasEnded reports whether the process of a pidfd ends within the given time.
+// hasEnded waits for the process of a pidfd, and reports whether it ends within the given time.
 func hasEnded(fd int, within time.Duration) bool {
 	n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(max(within, 0).Milliseconds()))
 	return n > 0
 }
 
-// killTracer ends the tracer of p if both have the same real user id.
+// killTracer ends the tracer of p if both processes have the same real user id.
 func (s *Processes) killTracer(p Process) {
 	tid := s.statusOf(p.PID, "TracerPid:")
 	if tid <= 0 {
 		return
 	}
-	pid := s.statusOf(tid, "Tgid:") // TracerPid is the id of a thread
+	pid := s.statusOf(tid, "Tgid:") // TracerPid is the id of a thread, not of a process
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return
 	}
 	defer unix.Close(fd)
-	// The PID cannot be reused while the pidfd is open. If the process still traces p now, it
-	// is therefore the tracer.
+	// The PID cannot be reused while the pidfd is open. If p still has this tracer now, the pidfd therefore refers to
+	// the tracer.
 	if tracer, err := s.Read(pid); err != nil || tracer.UIDs[0] != p.UIDs[0] || s.statusOf(p.PID, "TracerPid:") != tid {
 		return
 	}
 	unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 }
 
-// statusOf returns a number in /proc/PID/status, or 0 if it cannot be read.
+// statusOf returns a number in /proc/PID/status, or 0 if the number cannot be read.
 func (s *Processes) statusOf(pid int, key string) int {
 	data, err := s.small(pid, "status")
 	if err != nil {

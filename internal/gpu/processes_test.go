@@ -68,7 +68,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestKillTraced checks that Kill ends a traced process. Such a process stops in its exit, with its files open, until
+// TestKillTraced checks that Kill ends a traced process. While such a process exits, it stops with its files open until
 // its tracer ends.
 func TestKillTraced(t *testing.T) {
 	path := node(t, full)
@@ -83,8 +83,8 @@ func TestKillTraced(t *testing.T) {
 	if len(traced) != 1 || traced[0].PID == tracer {
 		t.Fatalf("no traced holder: %v", traced)
 	}
-	// On a busy machine, the kernel can take longer than Kill waits. The test repeats Kill, as
-	// the agent does at its next scan.
+	// On a busy machine, the kernel may need more time than Kill waits. The test therefore repeats Kill, as the agent
+	// does at its next scan.
 	for tries := 0; ; tries++ {
 		_, left := s.Kill(traced, func(Process) bool { return true })
 		if len(left) == 0 {

@@ -1,5 +1,10 @@
 // Package inventory describes a node's GPUs in Slurm's terms: the slots of gres/gpu, the profiles that the site offers,
-// and N, the constant total of gres/mig. It calls the hardware only to discover the GPUs.
+// and N, the constant total of gres/mig. The agent uses this description, and `caelum slurm-config` prints it as lines
+// for slurm.conf. The package uses the hardware only to discover the GPUs.
+//
+// Files:
+//
+//	inventory.go  Inventory and Read, for `caelum slurm-config`; Divide, for the agent; Total, which computes N
 package inventory
 
 import (
@@ -13,15 +18,16 @@ import (
 
 // Inventory describes a node's GPUs in Slurm's terms.
 type Inventory struct {
-	// Slots counts the slots of gres/gpu by type, in the order of their device files.
+	// Slots contains the number of gres/gpu slots of each type, in the order of their device files.
 	Slots []TypedCount `json:"slots"`
-	// Most lists, for each profile, the largest number of instances that the node can hold, smallest profile first.
+	// Most contains, for each profile, the largest number of instances that the node can hold, from the smallest
+	// profile to the largest.
 	Most []Offered `json:"most"`
-	// Models lists the GPU models of the node with the profiles that each of them can offer.
+	// Models contains the GPU models of the node, each with the profiles that the GPU model can offer.
 	Models []Model `json:"models"`
 	// Total is N, the constant total of gres/mig.
 	Total int `json:"total"`
-	// Problems lists the GPUs that are not managed, with the reason.
+	// Problems contains the GPUs that cannot be managed, each with the reason.
 	Problems []string `json:"problems,omitempty"`
 }
 
@@ -34,21 +40,21 @@ type TypedCount struct {
 // Offered is a profile that a node can offer.
 type Offered struct {
 	TypedCount
-	// MemoryMiB is the memory of an instance in MiB. If it differs between the node's GPU
-	// models, MemoryMiB is the smallest value.
+	// MemoryMiB is the memory of an instance in MiB. If it differs between the node's GPU models, MemoryMiB is the
+	// smallest value.
 	MemoryMiB int `json:"memory_mib"`
-	// Whole is the largest profile that the site offers on the same GPU model: a whole GPU.
+	// Whole is the largest profile that the site offers on the same GPU model, which is the whole GPU.
 	Whole string `json:"whole"`
 }
 
 // Model is a GPU model of a node.
 type Model struct {
 	Type     string   `json:"type"`     // the type in gres.conf
-	Profiles []string `json:"profiles"` // smallest first
+	Profiles []string `json:"profiles"` // from small to large
 }
 
-// Read reads the inventory from the hardware. profiles lists the profiles that the site offers. If it is
-// empty, the site offers every plain profile (mig.Plain).
+// Read reads the inventory from the hardware. profiles contains the profiles that the site offers. If it is empty, the
+// site offers every plain profile (mig.Plain).
 func Read(hw gpu.Hardware, profiles []string) (Inventory, error) {
 	var inv Inventory
 	found, err := hw.GPUs()
@@ -89,7 +95,7 @@ func Read(hw gpu.Hardware, profiles []string) (Inventory, error) {
 	return inv, nil
 }
 
-// offered describes a profile of a node. names lists the node's profiles, smallest first.
+// offered describes one profile of a node. names contains the node's profiles, from small to large.
 func offered(gpus []GPU, names []string, name string) Offered {
 	o := Offered{TypedCount: TypedCount{Type: name}}
 	for _, c := range gpus {
@@ -111,7 +117,7 @@ func offered(gpus []GPU, names []string, name string) Offered {
 	return o
 }
 
-// largest returns the last profile in names that the GPU model has.
+// largest returns the largest profile in names that the GPU model has. names is sorted from small to large.
 func largest(b *mig.Model, names []string) (last string) {
 	for _, name := range names {
 		if _, ok := b.ProfileIndex(name); ok {
@@ -121,8 +127,7 @@ func largest(b *mig.Model, names []string) (last string) {
 	return last
 }
 
-// mostOf returns the largest number of placements of a set that can exist on a GPU at the same
-// time.
+// mostOf returns the largest number of placements in a set that fit on a GPU at the same time.
 func mostOf(b *mig.Model, set mig.Layout) int {
 	most := 0
 	for _, l := range b.Maximal() {
@@ -131,19 +136,19 @@ func mostOf(b *mig.Model, set mig.Layout) int {
 	return most
 }
 
-// GPU is a GPU of the node, with the placements that the site offers on it.
+// GPU is a GPU of the node and the placements that the site offers on it.
 type GPU struct {
 	gpu.GPU
-	// Offerable contains the placements of the profiles that the site offers.
+	// Offerable contains the placements of all profiles that the site offers.
 	Offerable mig.Layout
-	// Slots contains the gres/gpu indices of this GPU, one for each instance that the GPU can
-	// hold. Slurm does not bind a slot to a particular instance.
+	// Slots contains the gres/gpu indices of this GPU, one for each instance that the GPU can hold. A slot does not
+	// belong to a particular instance.
 	Slots []int
 }
 
-// Divide assigns offerable placements and slots to each GPU that was discovered. It also returns the profiles that the
-// site offers, smallest first. These are the profiles in named, or every plain profile if named is empty. It returns an
-// error if a named profile does not exist on any GPU.
+// Divide assigns offerable placements and slots to each discovered GPU. It also returns the profiles that the site
+// offers, from small to large. These are the profiles in named or, if named is empty, every plain profile. Divide
+// returns an error if no GPU has a named profile.
 func Divide(found []gpu.GPU, named []string) ([]GPU, []string, error) {
 	var gpus []GPU
 	var profiles []string
@@ -200,7 +205,8 @@ func namesOf(found []gpu.GPU) []string {
 	return all
 }
 
-// Total returns N, the constant total of gres/mig on a node with this number of slots. Used slices and offers add up to
-// at most twice the instances that the node can hold. The other half covers the slices that slurmctld still counts as
+// Total returns N, the constant total of gres/mig on a node with this number of slots. Used slices and offers together
+// are at most twice the number of instances that the node can hold. The other half is for slices that slurmctld still
+// counts as used although their jobs have ended.
 // used for jobs that have ended.
 func Total(slots int) int { return 4 * slots }

@@ -8,8 +8,8 @@ import (
 	"caelum/internal/mig"
 )
 
-// TestOfferedByTwoModels checks that a profile name shared by two GPU models with different memory sizes gets the
-// smaller size, and that the field Whole is the largest profile of the profile's GPU model.
+// TestOfferedByTwoModels checks a profile name that two GPU models share with different memory sizes. The result must
+// have the smaller size, and its field Whole must be the largest profile of the profile's GPU model.
 func TestOfferedByTwoModels(t *testing.T) {
 	var found []gpu.GPU
 	for i, name := range []string{"A100-40GB", "A100-80GB"} {

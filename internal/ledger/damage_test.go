@@ -15,7 +15,7 @@ import (
 	"caelum/internal/api"
 )
 
-// made creates a ledger with 40 leases, closes it and returns its path.
+// made creates a ledger with 40 leases, closes it, and returns its path.
 func made(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "state", "ledger.db")
@@ -42,8 +42,8 @@ func edit(t *testing.T, path, statement string) {
 	}
 }
 
-// TestRefused checks that Open returns an error for a file that is not a complete ledger, and does
-// not change the file. The error must contain the path and a remedy.
+// TestRefused checks that Open rejects a file that is not a complete ledger, and does not change this file. The error
+// must contain the path and a remedy.
 func TestRefused(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -83,8 +83,7 @@ func TestRefused(t *testing.T) {
 				strings.Contains(err.Error(), "\n") {
 				t.Errorf("%v", err)
 			}
-			// In another program's database, only the journal mode (bytes 18 and 19)
-			// may change.
+			// In a database of another program, only the journal mode (bytes 18 and 19) may change.
 			if after, _ := os.ReadFile(path); len(before) > 100 && !bytes.Equal(before[100:4096], after[100:4096]) ||
 				len(before) != len(after) {
 				t.Error("the file was changed")
@@ -93,8 +92,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestDamagedLease checks a ledger in which the text of one lease is damaged, although SQLite
-// considers the database intact.
+// TestDamagedLease checks a ledger in which the text of one lease is damaged, although SQLite does not detect any
+// damage.
 func TestDamagedLease(t *testing.T) {
 	path := made(t)
 	edit(t, path, "UPDATE lease SET lease = '{' WHERE job = 7")
@@ -103,8 +102,8 @@ func TestDamagedLease(t *testing.T) {
 	}
 }
 
-// TestDamagedJournal checks that SQLite ignores a -wal file that is not a journal, so that the
-// leases in the database remain.
+// TestDamagedJournal checks that SQLite ignores a -wal file that is not a journal. The leases in the database must
+// remain.
 func TestDamagedJournal(t *testing.T) {
 	path := made(t)
 	if err := os.WriteFile(path+"-wal", bytes.Repeat([]byte("garbage "), 5000), 0o600); err != nil {
@@ -136,7 +135,7 @@ func TestFullDisk(t *testing.T) {
 	if err := errors.Join(l.SetMeta("slots", "7"), l.Grant(api.Lease{Job: 1}, nil)); err != nil {
 		t.Fatal(err)
 	}
-	// SQLite's files may have free pages for a few small writes.
+	// SQLite's files may contain free pages, which are sufficient for a few small writes.
 	filler := filepath.Join(dir, "filler")
 	os.WriteFile(filler, make([]byte, 256<<10), 0o600)
 	var err error
@@ -182,8 +181,8 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// TestLocked checks that a lock held by another process leads to status 503, so that the caller
-// repeats its call.
+// TestLocked checks that a lock of another process causes an error with status 503, so that the caller repeats its
+// call.
 func TestLocked(t *testing.T) {
 	path := made(t)
 	other := open(t, path)

@@ -11,16 +11,16 @@ import (
 
 // Instance is a GPU instance that the agent created.
 type Instance struct {
-	GPU         string // the UUID of the GPU, because indices change when a GPU is lost
+	GPU         string // the UUID of the GPU, because the indices of GPUs change when a GPU is lost
 	GI          int
 	Profile     string
 	Start, Size int // placement units
 	UUID        string
-	Job         uint32 // the job that holds the instance; 0 if the instance is idle
-	Stuck       bool   // the instance could not be destroyed, so no job may get it
+	Job         uint32 // the job that holds the instance, or 0 if the instance is idle
+	Stuck       bool   // true if the instance could not be destroyed, so that no job may get it
 }
 
-// Intent is a hardware call that the agent was about to make.
+// Intent describes a driver call that the agent was about to make.
 type Intent struct {
 	ID          int64
 	Op          string // OpCreate or OpDestroy
@@ -37,13 +37,13 @@ const (
 	OpDestroy = "destroy"
 )
 
-// Ledger is the open database. Several goroutines may call its methods. The errors name the file and the remedy.
+// Ledger is an open database. Several goroutines may call its methods. The errors contain the path and a remedy.
 type Ledger struct{ db *sqlite.DB }
 
 // Close closes the database.
 func (l *Ledger) Close() error { return l.db.Close() }
 
-// Meta returns the value that SetMeta stored under key, such as the boot id; "" if there is none.
+// Meta returns the value that SetMeta stored under key, such as the boot id, or an empty string if there is none.
 func (l *Ledger) Meta(key string) (string, error) {
 	var v string
 	err := l.db.Read(func(q *sql.DB) error {
@@ -56,7 +56,7 @@ func (l *Ledger) Meta(key string) (string, error) {
 	return v, err
 }
 
-// SetMeta stores a value under key. It does not write if the same value is already stored, so that an agent can start
+// SetMeta stores a value under key. If the same value is already stored, it writes nothing, so that an agent can start
 // on a full disk.
 func (l *Ledger) SetMeta(key, value string) error {
 	if has, err := l.Meta(key); err == nil && has == value && value != "" {
@@ -69,13 +69,13 @@ func (l *Ledger) SetMeta(key, value string) error {
 	)
 }
 
-// Writable writes to the ledger and returns the error. nil means that the ledger can be written.
+// Writable tests whether the ledger can be written. It returns nil if a write succeeds, and otherwise the error.
 func (l *Ledger) Writable() error {
 	return l.SetMeta("tried", time.Now().Format(time.RFC3339Nano))
 }
 
 // Clear removes all instances, leases, intents and former users. The agent calls it after a reboot, because none of
-// them exists any more.
+// them exist any more.
 func (l *Ledger) Clear() error {
 	return l.db.Exec("DELETE FROM instance; DELETE FROM lease; DELETE FROM intent; DELETE FROM former")
 }
@@ -92,7 +92,7 @@ func (l *Ledger) Instances() ([]Instance, error) {
 	)
 }
 
-// Leases returns the leases in force.
+// Leases returns all leases that have not been released.
 func (l *Ledger) Leases() ([]api.Lease, error) {
 	return query(l, "SELECT lease FROM lease ORDER BY job", func(r *sql.Rows) (lease api.Lease, err error) {
 		var text []byte
@@ -103,8 +103,8 @@ func (l *Ledger) Leases() ([]api.Lease, error) {
 	})
 }
 
-// Former is the last user of a GPU instance id. The record outlives the instance, because descriptors that the user
-// opened may outlive the instance too.
+// Former is the last user of a GPU instance id. The record remains after the instance is destroyed, because the user's
+// processes may still have files of the instance open.
 type Former struct {
 	GPU string
 	GI  int
@@ -119,7 +119,7 @@ func (l *Ledger) FormerUsers() ([]Former, error) {
 	})
 }
 
-// Intents returns the hardware calls that were begun but not settled.
+// Intents returns the intents that were not settled.
 func (l *Ledger) Intents() ([]Intent, error) {
 	return query(
 		l,
@@ -169,7 +169,7 @@ func (l *Ledger) Destroyed(intent int64, gpu string, gi int) error {
 	})
 }
 
-// Failed settles the intent of a hardware call that changed nothing.
+// Failed settles the intent of a driver call that changed nothing.
 func (l *Ledger) Failed(intent int64) error {
 	return l.db.Do(func(tx *sql.Tx) error { return drop(tx, intent) })
 }
@@ -179,7 +179,7 @@ func drop(tx *sql.Tx, intent int64) error {
 	return err
 }
 
-// SetStuck records whether an instance could not be destroyed.
+// SetStuck records whether an instance is stuck, which means that it could not be destroyed.
 func (l *Ledger) SetStuck(gpu string, gi int, stuck bool) error {
 	return l.db.Exec("UPDATE instance SET stuck = ? WHERE gpu = ? AND gi = ?", stuck, gpu, gi)
 }
@@ -214,7 +214,7 @@ func (l *Ledger) Grant(lease api.Lease, held []Instance) error {
 
 const insertLease = "INSERT OR REPLACE INTO lease VALUES (?, ?, ?)"
 
-// Recover atomically records a lost lease and the instances that its job holds.
+// Recover atomically records a lease that was lost, and the instances that its job holds.
 func (l *Ledger) Recover(lease api.Lease, held []Instance) error {
 	text, err := json.Marshal(lease)
 	if err != nil {
@@ -232,7 +232,7 @@ func (l *Ledger) Recover(lease api.Lease, held []Instance) error {
 	})
 }
 
-// Release atomically removes the lease of a job and makes its instances idle.
+// Release atomically removes the lease of a job and marks its instances as idle.
 func (l *Ledger) Release(job uint32) error {
 	return l.db.Do(func(tx *sql.Tx) error {
 		if _, err := tx.Exec("UPDATE instance SET job = 0 WHERE job = ?", job); err != nil {

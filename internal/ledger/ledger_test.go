@@ -19,8 +19,8 @@ func open(t *testing.T, path string) *Ledger {
 	return l
 }
 
-// TestLifeOfASlice follows a slice from its intent to its end. It reads each step back through a
-// second opening of the file, because nothing may be stored only in memory.
+// TestLifeOfASlice follows a slice from its intent to its end. After each step, it reads the state through a second
+// connection to the file, because nothing may be stored only in memory.
 func TestLifeOfASlice(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state", "ledger.db")
 	l := open(t, path)
@@ -96,8 +96,8 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestSizeOnDisk checks that the ledger and its -wal stay below 512 KiB after many writes, because
-// a node may have a small disk.
+// TestSizeOnDisk checks that the ledger and its -wal file stay below 512 KiB after many writes, because a node may have
+// a small disk.
 func TestSizeOnDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	l := open(t, path)

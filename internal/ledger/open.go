@@ -9,7 +9,8 @@ import (
 	"caelum/internal/sqlite"
 )
 
-// schema contains the SQL statements of each version of the ledger. PRAGMA user_version counts the applied versions.
+// schema contains the SQL statements of each version of the ledger. PRAGMA user_version is the number of applied
+// versions.
 var schema = []string{`
 CREATE TABLE meta     (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE instance (gpu TEXT NOT NULL, gi INTEGER NOT NULL, profile TEXT NOT NULL, start INTEGER NOT NULL,
@@ -24,7 +25,7 @@ CREATE TABLE former   (gpu TEXT NOT NULL, gi INTEGER NOT NULL, uid INTEGER NOT N
 `}
 
 // kind describes the ledger's database. A connection waits 5 seconds for a lock. After that, the call fails with status
-// 503, so that the prolog or epilog repeats the call.
+// 503, and the prolog or epilog repeats it.
 var kind = sqlite.Kind{
 	Name:    "ledger",
 	Schema:  schema,
@@ -36,15 +37,15 @@ var kind = sqlite.Kind{
 	Busy:    func(text string) error { return api.NotNow(text) },
 }
 
-// Open opens or creates the ledger at path. If the directory of path does not exist, Open creates the directory with
-// mode 0700. If the file is damaged, belongs to another program or was written by a newer release, Open fails and does
-// not change the file.
+// Open opens or creates the ledger at path. If the directory does not exist, Open creates it with mode 0700. Open
+// returns an error and does not change the file if the file is damaged, belongs to another program, or was written by a
+// newer release.
 func Open(path string) (*Ledger, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("couldn't create the ledger's directory: %w", err)
 	}
-	// A crash of the machine can lose the ledger's last transactions (see package sqlite). That does no harm, because
-	// no GPU instance survives such a crash either.
+	// A crash of the machine can lose the ledger's last transactions (see package sqlite). This is harmless, because
+	// GPU instances do not survive such a crash either.
 	db, err := sqlite.Open(path, kind)
 	if err != nil {
 		return nil, err
@@ -52,8 +53,9 @@ func Open(path string) (*Ledger, error) {
 	return &Ledger{db}, nil
 }
 
-// Supports returns the version of the schema that this release gives to ledgers.
+// Supports returns the version of the schema that this release creates.
 func Supports() int { return kind.Supports() }
 
-// VersionAt returns the version of the schema of the ledger at path, and 0 if there is no ledger. It changes nothing.
+// VersionAt returns the version of the schema of the ledger at path, or 0 if there is no ledger. It does not change the
+// file.
 func VersionAt(path string) (int, error) { return kind.VersionAt(path) }

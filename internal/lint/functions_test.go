@@ -9,11 +9,10 @@ import (
 	"testing"
 )
 
-// functionLines is the maximum number of lines of a function. A function of this length fits on a
-// screen.
+// functionLines is the maximum number of lines of a function, so that a function fits on a screen.
 const functionLines = 60
 
-// TestFunctionLines checks that a function has at most functionLines lines, not counting the lines inside its data.
+// TestFunctionLines checks that no function has more than functionLines lines, without the lines inside its data.
 func TestFunctionLines(t *testing.T) {
 	for _, p := range list(t) {
 		for _, name := range files(t, p) {

@@ -1,5 +1,5 @@
-// Package lint tests rules of the code that no linter can check: which packages a package may import. It contains only
-// tests.
+// Package lint checks rules of the code that no linter can check, for example which packages a package may import. It
+// contains only tests.
 package lint
 
 import (
@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// layers lists the packages in order. A package may import only packages that come before it.
+// layers contains the packages in order. A package may import only packages that come before it.
 var layers = []string{
 	"internal/version", "internal/failpoint", "internal/trust", "internal/sqlite", "internal/mig", "internal/place",
 	"internal/reconfigure", "internal/offer", "internal/predict", "internal/decisions", "internal/ledger",
@@ -22,19 +22,18 @@ var layers = []string{
 	"internal/report",
 }
 
-// leaves contains the packages that may import no other package of Caelum, with the reason for
-// each.
+// leaves contains the packages that may not import any other package of Caelum, with the reason for each.
 var leaves = map[string]string{
 	"internal/slurm": "it is a client and parser of slurmctld; eligible, offer and plan decide, and tags interprets",
 }
 
-// exceptions contains the permitted imports that break the order, with the reason for each.
+// exceptions contains the permitted imports that violate the order, with the reason for each.
 var exceptions = map[[2]string]string{
 	{"internal/ledger", "internal/api"}: "the ledger stores a lease in the form that the socket transmits",
 }
 
-// pure contains the packages without I/O that make decisions both in production and in simulations.
-// The same values must always lead to the same decision.
+// pure contains the packages without I/O that make decisions both in production and in simulations. Their decisions
+// must depend only on their input values.
 var pure = map[string]string{
 	"internal/mig":         "geometry",
 	"internal/place":       "placement",
@@ -103,7 +102,7 @@ func list(t *testing.T) []pkg {
 	return all
 }
 
-// problems returns a message for each rule that the imports of a package break.
+// problems returns a message for each rule that the imports of a package violate.
 func problems(p pkg) (broken []string) {
 	at := slices.Index(layers, p.ImportPath)
 	for _, imported := range p.Imports {
@@ -178,8 +177,8 @@ func TestSpankObject(t *testing.T) {
 	}
 }
 
-// TestCommandLineWithoutAgent checks that the command line does not import the agent. A command
-// that reads a file or calls an agent needs neither NVML's samplers nor the agent's ledger.
+// TestCommandLineWithoutAgent checks that the command caelum does not import the agent. Its subcommands read files or
+// call an agent, and need neither NVML's samplers nor the agent's ledger.
 func TestCommandLineWithoutAgent(t *testing.T) {
 	for _, p := range list(t) {
 		if p.ImportPath == "cmd/caelum" && slices.Contains(p.Deps, "caelum/internal/agent") {

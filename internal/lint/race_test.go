@@ -16,8 +16,8 @@ var harmless = map[string]string{
 	"cmd/caelum/complete_test.go": "as main_test.go",
 }
 
-// withoutRace returns the packages that `make unit` tests without the race detector. They are in
-// the variable PURE of the Makefile.
+// withoutRace returns the packages that `make unit` tests without the race detector. The variable PURE in the Makefile
+// contains them.
 func withoutRace(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("../../Makefile")
@@ -32,8 +32,8 @@ func withoutRace(t *testing.T) []string {
 	return strings.Fields(value)
 }
 
-// goroutines returns the positions at which a file starts goroutines: go statements and calls of a method Go, such as
-// that of sync.WaitGroup.
+// goroutines returns the positions at which a file starts goroutines. These are go statements, and calls of a method
+// named Go, such as that of sync.WaitGroup.
 func goroutines(t *testing.T, path string, src any) (at []string) {
 	t.Helper()
 	fset := token.NewFileSet()
@@ -58,7 +58,7 @@ func goroutines(t *testing.T, path string, src any) (at []string) {
 	return at
 }
 
-// TestPackagesWithoutRace checks that a package that starts goroutines is tested with the race detector.
+// TestPackagesWithoutRace checks that packages that start goroutines are tested with the race detector.
 func TestPackagesWithoutRace(t *testing.T) {
 	for _, p := range withoutRace(t) {
 		files, err := filepath.Glob("../../" + p + "/*.go")

@@ -1,6 +1,10 @@
-// Package man writes manual pages: one for each command of a program, from its help texts, and one for caelum.yaml,
-// from the table of keys in docs/configure.md. Only tests import it, with which the build writes the pages, so that the
-// installed programs do not contain it. It never starts a command.
+// Package man writes manual pages. It writes one page for each command of a program, from the command's help text, and
+// one for caelum.yaml, from the table of keys in docs/configure.md. Only tests import the package. The build runs these
+// tests to write the pages, so that the installed programs do not contain this code. The package never runs a command.
+//
+// Files:
+//
+//	man.go  Commands, which writes the pages of a program; Configuration, which returns the page caelum.yaml(5)
 package man
 
 import (
@@ -15,16 +19,17 @@ import (
 	"caelum/internal/version"
 )
 
-// Commands writes the manual pages of root and of all its commands into dir, in a section such as "1". It changes the
-// texts of the commands. The pages have the date SOURCE_DATE_EPOCH, or today's.
+// Commands writes the manual pages of root and of all its commands into dir. section is the section of the manual, such
+// as "1". Commands changes the texts of the commands. The date of the pages is SOURCE_DATE_EPOCH or, if this is not
+// set, today.
 func Commands(root *cobra.Command, dir, section string) error {
 	prepare(root)
 	header := doc.GenManHeader{Section: section, Source: "Caelum " + version.Version, Manual: "Caelum"}
 	return doc.GenManTree(root, &header, dir)
 }
 
-// prepare converts the help texts of cmd and of all commands below to Markdown, which package doc expects. It removes
-// cobra's own commands, which have no page.
+// prepare converts the help texts of cmd and of all its subcommands to Markdown, which cobra's package doc expects. It
+// removes cobra's own commands, because they have no page.
 func prepare(cmd *cobra.Command) {
 	cmd.DisableAutoGenTag = true
 	cmd.Root().CompletionOptions.DisableDefaultCmd = true
@@ -35,14 +40,14 @@ func prepare(cmd *cobra.Command) {
 	}
 }
 
-// heading is a line of a help text that begins a section: EXIT STATUS, or ENDS with an explanation.
+// heading matches a line of a help text that begins a section: EXIT STATUS, or ENDS with an explanation.
 var heading = regexp.MustCompile(`^([A-Z][A-Z ]+)(, .*)?$`)
 
-// markdown converts a help text. Lines that begin with two blanks keep their columns. The other lines are paragraphs,
-// and a line in capital letters is a heading.
+// markdown converts a help text to Markdown. Lines that begin with two blanks retain their columns, a line in capital
+// letters is a heading, and all other lines are paragraphs.
 func markdown(help string) string {
 	var b strings.Builder
-	columns := false // the last line was one that keeps its columns
+	columns := false // true if the previous line retains its columns
 	for line := range strings.SplitSeq(help, "\n") {
 		indented := strings.HasPrefix(line, "  ")
 		if indented != columns && line != "" {
@@ -61,15 +66,16 @@ func markdown(help string) string {
 	return b.String()
 }
 
-// escape protects the characters of a line that Markdown would interpret.
+// escape escapes the characters of a line that Markdown would interpret.
 func escape(line string) string {
 	return strings.NewReplacer("_", `\_`, "*", `\*`, "<", `\<`, "|", `\|`).Replace(line)
 }
 
-// link is a link of Markdown, whose target a manual page cannot show.
+// link matches a link in Markdown. A manual page cannot show its target.
 var link = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
 
-// Configuration returns the manual page caelum.yaml(5). page is docs/configure.md, whose first table lists the keys.
+// Configuration returns the manual page caelum.yaml(5). page is the text of docs/configure.md, whose first table
+// contains the keys.
 func Configuration(page string) ([]byte, error) {
 	_, table, found := strings.Cut(page, "\n| key | default | meaning |\n")
 	table, _, _ = strings.Cut(table, "\n\n")
@@ -97,7 +103,7 @@ func Configuration(page string) ([]byte, error) {
 	return md2man.Render([]byte(b.String())), nil
 }
 
-// Page returns the name of the file with the manual page of a command.
+// Page returns the file name of a command's manual page.
 func Page(cmd *cobra.Command, section string) string {
 	return strings.ReplaceAll(cmd.CommandPath(), " ", "-") + "." + section
 }

@@ -2,8 +2,7 @@ package mig
 
 import "testing"
 
-// BenchmarkAllModels measures the construction of every GPU model in the tables, with its table of
-// layouts.
+// BenchmarkAllModels measures how long it takes to create every GPU model in models.txt with its table of layouts.
 func BenchmarkAllModels(b *testing.B) {
 	for b.Loop() {
 		models, err := parseModels(modelsText)

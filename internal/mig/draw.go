@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Draw returns a drawing of the GPU's units on one line, in which all units have the same width. The cell of an
-// instance contains the name of its profile, padded with =. The cell of a free unit contains dots.
+// Draw returns a drawing of the GPU's units on one line. All units have the same width. The cell of an instance
+// contains the name of its profile, padded with =, and the cell of a free unit contains dots.
 //
 //	|3g.20gb====================|1g.5gb|......|......|......|
 func (b *Model) Draw(l Layout) string { return b.DrawBeside(l, 0) }
 
-// DrawBeside is like Draw, but also draws the blocked units, as cells of #.
+// DrawBeside is like Draw, but also draws the blocked units, as cells that contain #.
 func (b *Model) DrawBeside(l Layout, blocked uint64) string {
 	at := make([]int, b.Grid) // for each unit, 1 + the index of the placement that begins there
 	for i := range l.Indices() {
@@ -35,13 +35,13 @@ func (b *Model) DrawBeside(l Layout, blocked uint64) string {
 	return s.String() + "|"
 }
 
-// width returns the number of characters of a cell for size units, including the bars between the
-// units.
+// width returns the number of characters in a cell for size units, including the bars between the units.
 func (b *Model) width(size int) int { return size*b.cell + size - 1 }
 
-// Parse reads a drawing. The widths of cells do not matter, because the name of a profile determines its size:
-// |3g.20gb|1g.5gb|.|.|.| is the same as the drawing above. The returned layout is legal. The error contains the
-// invalid cell.
+// Parse parses a drawing. It ignores the widths of cells, because the name of a profile determines its size. For
+// example,
+// 3g.20gb|1g.5gb|.|.|.| is equivalent to the drawing above. The returned layout is legal. An error contains the invalid
+// cell.
 func (b *Model) Parse(drawing string) (Layout, error) {
 	l, blocked, err := b.ParseBeside(drawing)
 	if err == nil && blocked != 0 {
@@ -54,7 +54,7 @@ func (b *Model) Parse(drawing string) (Layout, error) {
 	return l, nil
 }
 
-// ParseBeside reads a drawing in which units may be blocked, and also returns the mask of these units.
+// ParseBeside parses a drawing in which units may be blocked. It also returns the mask of these units.
 func (b *Model) ParseBeside(drawing string) (l Layout, blocked uint64, err error) {
 	fail := func(format string, args ...any) (Layout, uint64, error) {
 		return 0, 0, fmt.Errorf("drawing %q: %s", drawing, fmt.Sprintf(format, args...))
@@ -94,7 +94,8 @@ func (b *Model) ParseBeside(drawing string) (l Layout, blocked uint64, err error
 	return l, blocked, nil
 }
 
-// List returns the placements of a layout in the order of their units: 3g.20gb@0 1g.5gb@4. The empty layout is "-".
+// List returns the placements of a layout in the order of their units, for example 3g.20gb@0 1g.5gb@4. The result for
+// an empty layout is "-".
 func (b *Model) List(l Layout) string {
 	at := slices.Collect(l.Indices())
 	slices.SortStableFunc(at, func(i, j int) int { return cmp.Compare(b.Placements[i].Start, b.Placements[j].Start) })

@@ -2,8 +2,8 @@ package mig
 
 import "testing"
 
-// TestEquivalentProfile checks that the result has at least the resources in the name, is no larger
-// than necessary, and is never a profile that may not be offered.
+// TestEquivalentProfile checks that the result has at least the resources in the given name, is no larger than
+// necessary, and may be offered.
 func TestEquivalentProfile(t *testing.T) {
 	for _, c := range []struct{ name, model, want string }{
 		{"2g.10gb", "A100-40GB", "2g.10gb"},
@@ -12,14 +12,14 @@ func TestEquivalentProfile(t *testing.T) {
 		{"1g.10gb", "H100-80GB", "1g.10gb"},
 		{"3g.20gb", "H100-80GB", "3g.40gb"},
 		{"7g.40gb", "H100-80GB", "7g.80gb"},
-		{"1g.20gb", "A100-40GB", "3g.20gb"}, // because 2g has only 10 GB
+		{"1g.20gb", "A100-40GB", "3g.20gb"}, // 2g has only 10 GB
 		{"2g.20gb", "A100-40GB", "3g.20gb"},
 		{"4g.40gb", "A100-40GB", "7g.40gb"},
 		{"7g.80gb", "A100-40GB", ""},
 		{"2g.10gb", "A30-24GB", "2g.12gb"},
 		{"3g.20gb", "A30-24GB", "4g.24gb"},
 		{"7g.40gb", "A30-24GB", ""},
-		{"1g.10gb+me", "A100-40GB", ""}, // because no plain profile has these media engines
+		{"1g.10gb+me", "A100-40GB", ""}, // no plain profile has these media engines
 		{"1g.5gb+me", "H100-80GB", ""},
 		{"whole", "H100-80GB", ""},
 		{"", "H100-80GB", ""},

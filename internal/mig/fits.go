@@ -2,16 +2,17 @@ package mig
 
 import "math"
 
-// budget counts the resources, other than units, that instances share: first the compute slices, then the media
-// engines. Copy engines are left out: on every GPU model of the tables, the compute slices are the stricter limit.
+// budget contains numbers of the resources that instances share, except units: first the compute slices, then the media
+// engines. Copy engines are not included, because on every GPU model in models.txt the compute slices are the stricter
+// limit.
 type budget [5]int
 
 func needs(p Profile) budget {
 	return budget{p.Compute, max(p.DEC, 0), max(p.ENC, 0), max(p.JPEG, 0), max(p.OFA, 0)}
 }
 
-// totals returns the resources of the whole GPU. These are the resources of the profiles that
-// occupy every unit. If a number is unknown, the resource imposes no limit.
+// totals returns the resources of the whole GPU, which are those of the profiles that occupy every unit. A resource
+// whose number is unknown is not limited.
 func totals(grid int, profiles []Profile) budget {
 	const unlimited = math.MaxInt
 	t := budget{-1, -1, -1, -1, -1}
@@ -49,7 +50,7 @@ func (have budget) less(need budget) budget {
 // Units returns the mask of the units that placement i occupies.
 func (b *Model) Units(i int) uint64 { return b.units[i] }
 
-// Occupied returns the mask of the units that a set of placements occupies.
+// Occupied returns the mask of the units that the placements in l occupy.
 func (b *Model) Occupied(l Layout) uint64 {
 	var u uint64
 	for i := range l.Indices() {
@@ -58,10 +59,10 @@ func (b *Model) Occupied(l Layout) uint64 {
 	return u
 }
 
-// Conflicts returns the placements that share a unit with placement i, including i.
+// Conflicts returns the placements that share a unit with placement i, including i itself.
 func (b *Model) Conflicts(i int) Layout { return b.conflicts[i] }
 
-// Overlapping returns the placements that occupy any of these units.
+// Overlapping returns the placements that occupy at least one of these units.
 func (b *Model) Overlapping(units uint64) Layout { return b.touching(units) }
 
 func (b *Model) touching(units uint64) Layout {
@@ -77,9 +78,9 @@ func (b *Model) touching(units uint64) Layout {
 // all returns the set of all placements.
 func (b *Model) all() Layout { return Layout(span(0, len(b.Placements))) }
 
-// room is a layout together with the placements that are still possible beside it and the shared
-// resources that remain. To examine a layout, the functions below start with the room of an empty
-// GPU and add the placements of the layout one by one.
+// room is a layout, the placements that are still possible beside it, and the shared resources that remain. The
+// functions below examine a layout by starting with the room of an empty GPU and adding the placements of the layout
+// one by one.
 type room struct {
 	layout, open Layout
 	left         budget
@@ -87,7 +88,7 @@ type room struct {
 
 func (b *Model) empty() room { return b.prune(room{open: b.all(), left: b.total}) }
 
-// take adds placement i, which must be open, to the layout.
+// take adds placement i to the layout of the room. The placement must be open.
 func (b *Model) take(r room, i int) room {
 	p := b.Placements[i].Profile
 	r.layout = r.layout.With(i)
@@ -99,7 +100,7 @@ func (b *Model) take(r room, i int) room {
 	return b.prune(r)
 }
 
-// prune removes the open placements of profiles for which too few shared resources remain.
+// prune removes the open placements of all profiles for which too few shared resources remain.
 func (b *Model) prune(r room) room {
 	for p, of := range b.ofProfile {
 		if r.open&of != 0 && !r.left.covers(b.need[p]) {
@@ -109,8 +110,7 @@ func (b *Model) prune(r room) room {
 	return r
 }
 
-// beside returns the room that the layout l leaves. It returns false if l is not a legal layout of
-// the GPU model.
+// beside returns the room for the layout l. It returns false if l is not a legal layout of the GPU model.
 func (b *Model) beside(l Layout) (room, bool) {
 	r := b.empty()
 	for i := range l.Indices() {
@@ -128,9 +128,9 @@ func (b *Model) Legal(l Layout) bool {
 	return ok
 }
 
-// Open returns the placements that fit beside l and avoid the blocked units. Each of them is possible by itself, but
-// two of them may not be possible together. Blocked units are in use by something other than a placement of this GPU
-// model. If l is illegal, the result is empty.
+// Open returns the placements that fit beside l and do not use the blocked units. Each of them is possible, but two of
+// them together may not be. Blocked units are occupied by something other than a placement of this GPU model. If l is
+// illegal, the result is empty.
 func (b *Model) Open(l Layout, blocked uint64) Layout {
 	r, _ := b.beside(l)
 	if blocked != 0 {
@@ -139,6 +139,6 @@ func (b *Model) Open(l Layout, blocked uint64) Layout {
 	return r.open
 }
 
-// Fits reports whether placement i can be added to l. The placement must not overlap l, the instance limit must not be
-// reached, and enough compute slices and media engines must be left.
+// Fits reports whether placement i can be added to l. Its units must be free, its profile must not have reached the
+// instance limit, and there must be enough compute slices and media engines.
 func (b *Model) Fits(l Layout, i int) bool { return b.Open(l, 0).Has(i) }

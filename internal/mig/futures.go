@@ -2,12 +2,12 @@ package mig
 
 import "slices"
 
-// futures contains all layouts of a GPU model, each list in ascending order. The lists are computed
-// when they are first needed. All GPU models of the tables, with all variants, have about 20,000
-// layouts, which are computed in 2 ms.
+// futures contains all layouts of a GPU model and all maximal layouts, both in ascending order. The lists are computed
+// at their first use. All GPU models in models.txt, with all variants, have about 20,000 layouts in total, which are
+// computed in 2 ms.
 type futures struct{ layouts, maximal []Layout }
 
-// enumerate visits each layout once, because it adds placements only in ascending order.
+// enumerate computes the lists. It visits each layout only once, because it adds placements in ascending order.
 func (b *Model) enumerate() futures {
 	var f futures
 	var visit func(r room, from Layout)
@@ -34,23 +34,23 @@ func (b *Model) Layouts() []Layout { return b.futures().layouts }
 // list.
 func (b *Model) Maximal() []Layout { return b.futures().maximal }
 
-// Reach returns the number of maximal layouts that contain l, which is the number of ways in which
-// the GPU can still be filled. This is the future configuration reachability of MIGPro, computed
-// over the legal layouts. Reach returns 0 for an illegal layout.
+// Reach returns the number of maximal layouts that contain l, which is the number of ways to fill the rest of the GPU.
+// This is the future configuration reachability of MIGPro, computed over the legal layouts. Reach returns 0 for an
+// illegal layout.
 func (b *Model) Reach(l Layout) int { return Containing(b.Maximal(), l) }
 
-// ReachBeside is like Reach for a GPU with blocked units: it counts the ways in which the other units can be filled.
+// ReachBeside is like Reach for a GPU with blocked units. It returns the number of ways to fill the other units.
 func (b *Model) ReachBeside(l Layout, blocked uint64) int {
 	return Containing(b.MaximalBeside(blocked), l)
 }
 
-// MaximalBeside returns the layouts that avoid the blocked units and leave no space for a further instance on the other
-// units. The caller must not change the list.
+// MaximalBeside returns the layouts that do not use the blocked units, and beside which no further instance fits on the
+// other units. The caller must not change the list.
 func (b *Model) MaximalBeside(blocked uint64) []Layout {
 	if blocked == 0 {
 		return b.Maximal()
 	}
-	// Every layout that avoids the blocked units is part of a maximal layout of the whole GPU model.
+	// Every layout that does not use the blocked units is part of a maximal layout of the whole GPU model.
 	hit := b.touching(blocked)
 	var rest []Layout
 	for _, m := range b.Maximal() {
@@ -65,7 +65,7 @@ func (b *Model) MaximalBeside(blocked uint64) []Layout {
 // CC returns the number of placements, over all profiles, that still fit beside l (configuration capability of GRMU).
 func (b *Model) CC(l Layout) int { return b.Open(l, 0).Count() }
 
-// Containing returns the number of layouts of a set that contain l. This number is the reach of l in the set.
+// Containing returns the number of layouts in set that contain l. This is the reach of l within the set.
 func Containing(set []Layout, l Layout) int {
 	n := 0
 	for _, m := range set {

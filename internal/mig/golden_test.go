@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// The golden numbers in this file were computed before the package was written. If one of these
-// tests fails, the package is wrong, not the number. The numbers for the six profiles of the
-// A100-40GB do not include its +me variant.
+// The golden numbers in this file were computed before this package was written. If a test in this file fails, the
+// package is wrong and not the number. The numbers for the six profiles of the A100-40GB do not include its +me
+// variant.
 
 func model(t testing.TB, name string, keep func(Profile) bool) *Model {
 	t.Helper()
@@ -43,8 +43,8 @@ func TestGoldenLayouts(t *testing.T) {
 	}
 }
 
-// TestGoldenMostCompute checks that no layout of an A100 uses more compute slices than the GPU has,
-// because the units are exhausted first.
+// TestGoldenMostCompute checks that no layout of an A100 uses more compute slices than the GPU has. The reason is that
+// the units are exhausted first.
 func TestGoldenMostCompute(t *testing.T) {
 	b := model(t, "A100-40GB", Plain)
 	most := 0
@@ -84,7 +84,7 @@ func TestGoldenFirstSlice(t *testing.T) {
 	}
 }
 
-// arrangement contains the properties that can differ between two ways to place the same profiles.
+// arrangement contains the properties that can differ between two arrangements of the same profiles.
 type arrangement struct {
 	cc   int
 	room [6]int // the number of open placements of each profile
@@ -113,7 +113,7 @@ func multiset(b *Model, layout Layout) (n [6]int) {
 	return n
 }
 
-// groups counts the arrangements of each multiset of profiles.
+// groups contains, for each multiset of profiles, the number of its arrangements.
 type groups map[[6]int]map[arrangement]int
 
 func (g groups) add(multiset [6]int, a arrangement) {
@@ -123,8 +123,8 @@ func (g groups) add(multiset [6]int, a arrangement) {
 	g[multiset][a]++
 }
 
-// beaten counts the arrangements for which another arrangement of the same profiles has more room for at least one
-// profile, although its CC is not larger.
+// beaten returns the number of arrangements for which there is a better arrangement of the same profiles. The better
+// arrangement has more room for at least one profile, although its CC is not larger.
 func (g groups) beaten() int {
 	n := 0
 	for _, group := range g {

@@ -2,16 +2,14 @@ package mig
 
 import "strings"
 
-// GRESType returns the Type of a GPU in gres.conf. It derives the Type from the name of the device
-// in NVML. The Type is this name in lower case, without the manufacturer, up to the word that
-// contains the number of the model.
+// GRESType returns the Type of a GPU in gres.conf, derived from the name of the device in NVML. The Type is this name
+// in lower case, without the manufacturer, up to the word that contains the number of the model.
 //
 //	NVIDIA A100-SXM4-40GB                          a100
 //	NVIDIA GH200 480GB                             gh200
 //	NVIDIA RTX PRO 6000 Blackwell Server Edition   rtx_pro_6000
 //
-// The result consists of characters in [a-z0-9_] and is never empty. The Type of a device without a
-// name is "gpu".
+// The result consists of the characters [a-z0-9_] and is never empty. The Type of a device without a name is "gpu".
 func GRESType(device string) string {
 	words := strings.FieldsFunc(strings.ToLower(device), func(r rune) bool {
 		return !('a' <= r && r <= 'z' || '0' <= r && r <= '9')

@@ -5,9 +5,9 @@ import (
 	"math/bits"
 )
 
-// Layout is a set of placements of one GPU model: bit i represents Placements[i]. The zero Layout is the empty GPU.
-// Layout also represents other sets of placements (candidates, idle instances). The GPU may not be able to hold all
-// placements of such a set at the same time.
+// Layout is a set of placements of one GPU model: bit i stands for Placements[i]. The zero value is the empty GPU. A
+// Layout also represents other sets of placements, such as candidates or idle instances. The placements of such a set
+// need not fit on the GPU at the same time.
 type Layout uint64
 
 // Has reports whether placement i is in the set.
@@ -22,8 +22,8 @@ func (l Layout) Without(i int) Layout { return l &^ (1 << i) }
 // Count returns the number of placements in the set.
 func (l Layout) Count() int { return bits.OnesCount64(uint64(l)) }
 
-// Indices yields the placements of the set in ascending order: by profile, in the order of the GPU model, and by start
-// within a profile.
+// Indices yields the placements of the set in ascending order. This is the order of the profiles in the GPU model and,
+// within a profile, the order of the starts.
 func (l Layout) Indices() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for ; l != 0; l &= l - 1 {
@@ -34,7 +34,7 @@ func (l Layout) Indices() iter.Seq[int] {
 	}
 }
 
-// span returns the mask of the units [start, start+size).
+// span returns the mask of the size units that begin at start.
 func span(start, size int) uint64 {
 	return (^uint64(0) >> (64 - size)) << start
 }

@@ -7,30 +7,27 @@ import (
 	"sync"
 )
 
-// MaxPlacements limits the placements of a GPU model, so that a set of placements fits into one machine word. The
-// largest GPU model of the tables is the RTX PRO 6000, which has 30 placements including every variant.
+// MaxPlacements limits the number of placements of a GPU model, so that a set of placements fits into one machine word.
+// The largest GPU model in models.txt is the RTX PRO 6000, which has 30 placements including those of all variants.
 const MaxPlacements = 64
 
-// Placement is a profile at a start. It occupies the units [Start, Start+Size) of the GPU model's
-// grid.
+// Placement is a profile at a start. It occupies Size units of the GPU model's grid, beginning with the unit Start.
 type Placement struct {
 	Profile     int // the index in the GPU model's Profiles
 	Start, Size int // units
 }
 
-// Model is the MIG geometry of a GPU model. Its fields must not be changed, so it is safe for
-// concurrent use.
+// Model is the MIG geometry of a GPU model. Its fields must not be changed, so a Model is safe for concurrent use.
 type Model struct {
-	Name     string // A100-40GB
-	Type     string // the Type in gres.conf: a100
-	Device   string // the name in NVML: NVIDIA A100-SXM4-40GB
-	PCI      string // PCI device id, 0x20B010DE; empty if unknown
-	Reset    bool   // a change of the MIG mode requires a reset of the GPU (Ampere); later models do not need it
-	Grid     int    // units
+	Name     string // e.g. A100-40GB
+	Type     string // the Type in gres.conf, e.g. a100
+	Device   string // the name in NVML, e.g. NVIDIA A100-SXM4-40GB
+	PCI      string // PCI device id, e.g. 0x20B010DE; empty if unknown
+	Reset    bool   // true if a change of the MIG mode requires a reset of the GPU (Ampere, but not later generations)
+	Grid     int    // number of units
 	Profiles []Profile
 
-	// Placements contains every profile at every start, in the order of Profiles and then by
-	// start.
+	// Placements contains every profile at every start, ordered by profile and then by start.
 	Placements []Placement
 
 	total     budget   // the resources of the whole GPU
@@ -38,25 +35,25 @@ type Model struct {
 	units     []uint64 // by placement
 	conflicts []Layout // for each placement, the placements that overlap it, including itself
 	ofProfile []Layout // by profile
-	cell      int      // characters per unit in a drawing; with the bars, every name fits
+	cell      int      // characters per unit in a drawing, so that every name fits between the bars
 
 	futures func() futures
 	table   func() *Table
 	tables  *sync.Map // blocked units -> func() *Table
 }
 
-// Compute returns the number of compute slices of the GPU. It returns math.MaxInt if that number is unknown because no
-// profile takes the whole GPU.
+// Compute returns the number of compute slices of the GPU. If the number is unknown because no profile occupies the
+// whole GPU, Compute returns math.MaxInt.
 func (b *Model) Compute() int { return b.total[0] }
 
-// NewModel returns a GPU model with these profiles. grid is the number of units, at most 64. The profile that takes
+// NewModel returns a GPU model with these profiles. grid is the number of units, at most 64. The profile that occupies
 // the whole grid determines the compute slices and media engines of the GPU. Without such a profile, only units and
-// instance limits are checked. The error names the invalid profile.
+// instance limits are checked. An error contains the name of the invalid profile.
 func NewModel(name, typ, device string, grid int, profiles []Profile) (*Model, error) {
 	return newModel(Model{Name: name, Type: typ, Device: device, Grid: grid, total: totals(grid, profiles)}, profiles)
 }
 
-// newModel completes a GPU model whose totals are known. A selection keeps the totals of the original model.
+// newModel completes a GPU model whose totals are known. Select uses it with the totals of the original model.
 func newModel(b Model, profiles []Profile) (*Model, error) {
 	if b.Grid < 1 || b.Grid > 64 {
 		return nil, fmt.Errorf("GPU model %s: a grid of %d units; want 1 to 64", b.Name, b.Grid)
@@ -101,9 +98,9 @@ func newModel(b Model, profiles []Profile) (*Model, error) {
 	return &b, nil
 }
 
-// Select returns the GPU model reduced to the profiles for which keep returns true. The compute slices and media
-// engines are still those of the whole GPU. The selection has its own indices of profiles and placements; [Model.Carry]
-// translates layouts.
+// Select returns the GPU model with only those profiles for which keep returns true. The compute slices and media
+// engines are still those of the whole GPU. The new model has its own indices of profiles and placements. [Model.Carry]
+// converts layouts between the two.
 func (b *Model) Select(keep func(Profile) bool) *Model {
 	var kept []Profile
 	for _, p := range b.Profiles {
@@ -119,8 +116,8 @@ func (b *Model) Select(keep func(Profile) bool) *Model {
 	return s
 }
 
-// Carry translates a layout of the GPU model from into a layout of b. The units of placements that do not exist in b
-// are returned as blocked units.
+// Carry converts a layout of the GPU model from to a layout of b. The units of placements that do not exist in b are
+// returned as blocked units.
 func (b *Model) Carry(from *Model, l Layout) (carried Layout, blocked uint64) {
 	for i := range l.Indices() {
 		pl := from.Placements[i]
@@ -133,8 +130,8 @@ func (b *Model) Carry(from *Model, l Layout) (carried Layout, blocked uint64) {
 	return carried, blocked
 }
 
-// ProfileIndex returns the index of a profile by name. It does not use slices.IndexFunc, because that would copy each
-// profile and ProfileIndex is called for every placement.
+// ProfileIndex returns the index of the profile with this name. It does not use slices.IndexFunc, which would copy each
+// profile, because it is called for every placement.
 func (b *Model) ProfileIndex(name string) (int, bool) {
 	for i := range b.Profiles {
 		if b.Profiles[i].Name == name {
@@ -144,11 +141,11 @@ func (b *Model) ProfileIndex(name string) (int, bool) {
 	return -1, false
 }
 
-// EquivalentProfile returns the smallest profile of b at least as large as name, which may be a profile of another GPU
-// model. If b has the profile name, the result is name itself. Otherwise the result is the smallest plain profile whose
-// name states at least as many compute slices and as much memory. Variants of other GPU models have no equivalent.
-// EquivalentProfile considers only profiles with a placement in the set that is passed as of. The second result is
-// false if there is no such profile.
+// EquivalentProfile returns the smallest profile of b that is at least as large as the profile name, which may belong
+// to another GPU model. If b has a profile with this name, the result is name itself. Otherwise, the result is the
+// smallest plain profile whose own name contains at least as many compute slices and as much memory. Variants of other
+// GPU models have no equivalent profile. EquivalentProfile considers only profiles with a placement in the given set.
+// The second result is false if there is no such profile.
 func (b *Model) EquivalentProfile(name string, of Layout) (string, bool) {
 	if p, ok := b.ProfileIndex(name); ok && b.ofProfile[p]&of != 0 {
 		return name, true
@@ -174,7 +171,7 @@ func (b *Model) EquivalentProfile(name string, of Layout) (string, bool) {
 	return b.Profiles[best].Name, true
 }
 
-// Placement returns the index in Placements of a profile at a start.
+// Placement returns the index in Placements of the profile at the start.
 func (b *Model) Placement(profile string, start int) (int, bool) {
 	p, ok := b.ProfileIndex(profile)
 	if !ok {
@@ -184,13 +181,13 @@ func (b *Model) Placement(profile string, start int) (int, bool) {
 	return i, i >= 0
 }
 
-// OfProfile returns the placements of profile p, an index in Profiles.
+// OfProfile returns the placements of profile p. p is an index in Profiles.
 func (b *Model) OfProfile(p int) Layout { return b.ofProfile[p] }
 
 // ProfileOf returns the name of the profile of placement i.
 func (b *Model) ProfileOf(i int) string { return b.Profiles[b.Placements[i].Profile].Name }
 
-// Label returns the usual name of placement i: 3g.20gb@4.
+// Label returns the usual name of placement i, for example 3g.20gb@4.
 func (b *Model) Label(i int) string {
 	pl := b.Placements[i]
 	return fmt.Sprintf("%s@%d", b.Profiles[pl.Profile].Name, pl.Start)

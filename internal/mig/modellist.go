@@ -20,12 +20,12 @@ var models = sync.OnceValue(func() []*Model {
 	return bs
 })
 
-// Models returns the GPU models of the tables with all their profiles. At run time the geometry comes from NVML. The
-// tables serve simulation, tests and the emulator.
+// Models returns the GPU models in models.txt with all their profiles. They are used for simulation, for tests and for
+// the emulator. The agent reads the geometry of its GPUs from NVML instead.
 func Models() []*Model { return slices.Clone(models()) }
 
-// ModelByName returns the GPU model of the tables with this name, such as A100-40GB. Upper and lower case are
-// equivalent. The error lists the names.
+// ModelByName returns the GPU model in models.txt with this name, such as A100-40GB. It ignores case. The error
+// contains the list of all names.
 func ModelByName(name string) (*Model, error) {
 	var known []string
 	for _, b := range models() {
@@ -37,7 +37,7 @@ func ModelByName(name string) (*Model, error) {
 	return nil, fmt.Errorf("no GPU model %q; the models are %s", name, strings.Join(known, ", "))
 }
 
-// parseModels reads the format that the beginning of models.txt describes.
+// parseModels parses the format that is described at the beginning of models.txt.
 func parseModels(text string) ([]*Model, error) {
 	var all []*Model
 	var head Model

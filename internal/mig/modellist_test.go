@@ -116,7 +116,7 @@ func TestNewModelRefuses(t *testing.T) {
 			t.Errorf("grid %d, %+v: %v; want an error with %q", c.grid, c.profiles, err, c.want)
 		}
 	}
-	// The last unit of the largest grid needs no special treatment.
+	// The last unit of the largest grid must not need special treatment.
 	b, err := NewModel("B", "b", "B", 64, []Profile{
 		{Name: "a", Compute: 1, Size: 64, Max: 1, Starts: []int{0}},
 		{Name: "b", Compute: 1, Size: 1, Max: 1, Starts: []int{63, 0}},

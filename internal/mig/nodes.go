@@ -6,8 +6,8 @@ import (
 )
 
 // Table contains, for every layout of a GPU model, the values that policies need repeatedly. The layouts are the nodes
-// of a graph; an edge leads from a layout to the layout with one more placement. Computing a table takes about a
-// millisecond for an A100 and about twenty milliseconds for the largest GPU model. A table is immutable.
+// of a graph, and an edge leads from each layout to the same layout with one more placement. Computing a table takes
+// about a millisecond for an A100 and about twenty milliseconds for the largest GPU model. A table never changes.
 type Table struct {
 	Model   *Model
 	Blocked uint64 // units that no layout of the table may occupy
@@ -15,10 +15,10 @@ type Table struct {
 	nodes []Node
 }
 
-// Node is a layout of a GPU model with the values that depend on it.
+// Node is a layout of a GPU model and the values that depend on it.
 type Node struct {
 	Layout Layout
-	Open   Layout // the placements that fit beside it
+	Open   Layout // the placements that fit beside the layout
 	Units  int    // the units that are neither occupied nor blocked
 	// Compute is the number of free compute slices.
 	Compute int
@@ -26,21 +26,20 @@ type Node struct {
 	Reach int
 	// CC is the number of open placements (configuration capability of GRMU).
 	CC int
-	// Frag is the fragmentation of FragAware (arXiv 2512.16099), from 0 to 1. It is the mean of 1 - placeable/ideal
-	// over the profiles whose ideal is above 0. It is 0 if there is no such profile.
+	// Frag is the fragmentation measure of FragAware (arXiv 2512.16099), from 0 to 1. It is the mean of 1 -
+	// placeable/ideal over the profiles whose ideal is above 0. If there is no such profile, it is 0.
 	Frag float64
 
 	table     *Table
 	placeable []int8  // by profile
-	next      []int32 // by placement: the node with this placement added; -1 if it is not open
+	next      []int32 // for each placement, the node with this placement added, or -1 if it is not open
 }
 
-// Table returns the table of the GPU model. The table is computed at first use and cached.
+// Table returns the table of the GPU model. It computes the table at the first call and caches it.
 func (b *Model) Table() *Table { return b.table() }
 
-// TableBeside returns the table of the layouts that avoid the blocked units. Its Reach counts the
-// ways to fill the other units. The table is cached, because few different sets of blocked units
-// occur on a node.
+// TableBeside returns the table of the layouts that do not use the blocked units. Its Reach is the number of ways to
+// fill the other units. The table is cached, because a node has only a few different sets of blocked units.
 func (b *Model) TableBeside(blocked uint64) *Table {
 	if blocked &= span(0, b.Grid); blocked == 0 {
 		return b.Table()
@@ -62,7 +61,7 @@ func newTable(b *Model, blocked uint64) *Table {
 	t.nodes = make([]Node, len(layouts))
 	next := make([]int32, len(layouts)*len(b.Placements))
 	placeable := make([]int8, len(layouts)*len(b.Profiles))
-	// A successor of a layout has a larger index than the layout.
+	// A layout with an additional placement has a larger index than the original layout.
 	for k := len(layouts) - 1; k >= 0; k-- {
 		l := layouts[k]
 		r, _ := b.beside(l)
@@ -86,7 +85,7 @@ func newTable(b *Model, blocked uint64) *Table {
 	return t
 }
 
-// Node returns the node of a layout, or nil if the layout is illegal or contains blocked units.
+// Node returns the node of a layout, or nil if the layout is illegal or uses blocked units.
 func (t *Table) Node(l Layout) *Node {
 	i, ok := slices.BinarySearchFunc(t.nodes, l, func(n Node, l Layout) int {
 		switch {
@@ -106,18 +105,17 @@ func (t *Table) Node(l Layout) *Node {
 // Nodes returns the nodes of all layouts in ascending order. The caller must not change them.
 func (t *Table) Nodes() []Node { return t.nodes }
 
-// Table returns the table of the node.
+// Table returns the table to which the node belongs.
 func (n *Node) Table() *Table { return n.table }
 
-// With returns the node with placement i added, which must be open.
+// With returns the node with placement i added. The placement must be open.
 func (n *Node) With(i int) *Node { return &n.table.nodes[n.next[i]] }
 
-// Placeable returns the number of further instances of profile p, an index in Profiles, for which
-// there is room.
+// Placeable returns the number of further instances of profile p that fit. p is an index in Profiles.
 func (n *Node) Placeable(p int) int { return int(n.placeable[p]) }
 
-// Ideal returns the number of instances of profile p for which there would be room if only the
-// numbers of free compute slices and units mattered, not the positions of the units (FragAware).
+// Ideal returns the number of instances of profile p that would fit if only the numbers of free compute slices and free
+// units mattered, but not the positions of the units (FragAware).
 func (n *Node) Ideal(p int) int {
 	pr := n.table.Model.Profiles[p]
 	return min(n.Compute/pr.Compute, n.Units/pr.Size)
@@ -137,8 +135,8 @@ func (n *Node) frag() float64 {
 	return sum / float64(count)
 }
 
-// Lost returns a sum over the profiles: the weight of the profile times the number of free units that its instances
-// cannot use. Fragmentation gradient descent keeps this sum small. Weights are indexed by profile.
+// Lost returns the number of free units that instances of a profile cannot use, as a weighted sum over the profiles.
+// Fragmentation gradient descent minimises this sum. weights is indexed by profile.
 func (n *Node) Lost(weights []float64) float64 {
 	sum := 0.0
 	for p, pr := range n.table.Model.Profiles {
@@ -147,8 +145,7 @@ func (n *Node) Lost(weights []float64) float64 {
 	return sum
 }
 
-// WeightedCC returns a sum over the profiles: the weight of the profile times the number of its open placements (ECC of
-// GRMU).
+// WeightedCC returns the number of open placements of a profile, as a weighted sum over the profiles (ECC of GRMU).
 func (n *Node) WeightedCC(weights []float64) float64 {
 	sum := 0.0
 	for p, of := range n.table.Model.ofProfile {

@@ -9,16 +9,15 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// TestNotebook runs the files in testdata/notebook. Each command applies to the GPU model of the
-// last board command:
+// TestNotebook runs the files in testdata/notebook. Each command applies to the GPU model of the last board command:
 //
-//	board NAME [all] [without=PROFILE]   its profiles and number of layouts; the plain profiles, with all every profile
-//	draw      lines of placements (3g.20gb@0 1g.5gb@4): each drawn
-//	open      drawings: for each the starts that are still open, by profile
-//	reach     drawings: for each its reach
-//	cc        drawings: for each its CC
+//	board NAME [all] [without=PROFILE]   prints the plain profiles, or all profiles, and the number of layouts
+//	draw      draws each line of placements (3g.20gb@0 1g.5gb@4)
+//	open      prints for each drawing the starts that are still open, by profile
+//	reach     prints the reach of each drawing
+//	cc        prints the CC of each drawing
 //
-// Rewrite with: go test ./internal/mig -run Notebook -rewrite
+// Rewrite the files with: go test ./internal/mig -run Notebook -rewrite
 func TestNotebook(t *testing.T) {
 	datadriven.Walk(t, "testdata/notebook", func(t *testing.T, path string) {
 		var b *Model
@@ -87,7 +86,7 @@ func answer(t *testing.T, b *Model, cmd, line string) string {
 	return ""
 }
 
-// placements reads the output of List.
+// placements parses the output of List.
 func placements(b *Model, line string) (Layout, error) {
 	var l Layout
 	if line == "-" {

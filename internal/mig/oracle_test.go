@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The oracle is a simple implementation of the rules of MIG on sets of intervals. The oracle and
-// the package share only the tables.
+// The oracle is a simple implementation of the rules of MIG, based on sets of intervals. It uses the tables in
+// models.txt, but no other code of the package.
 
 type interval struct {
 	name     string
@@ -22,7 +22,7 @@ type oracle struct {
 	whole    Profile // the plain profile of the whole GPU
 }
 
-// newOracle returns the oracle for b, with the whole GPU of the model from which b was selected.
+// newOracle returns the oracle for b. The whole GPU is that of the model from which b was selected.
 func newOracle(b, from *Model) oracle {
 	o := oracle{profiles: map[string]Profile{}}
 	for _, p := range b.Profiles {
@@ -76,7 +76,7 @@ func (o oracle) fits(set []interval, x interval, blocked uint64) bool {
 	return !slices.Contains(set, x) && o.legal(append(slices.Clone(set), x))
 }
 
-// layouts returns all legal sets.
+// layouts returns all legal sets of intervals.
 func (o oracle) layouts() [][]interval {
 	all := [][]interval{nil}
 	for _, x := range o.every {
@@ -89,7 +89,7 @@ func (o oracle) layouts() [][]interval {
 	return all
 }
 
-// reach returns the number of maximal sets that contain l and avoid the blocked units.
+// reach returns the number of maximal sets that contain l and do not use the blocked units.
 func (o oracle) reach(all [][]interval, l []interval, blocked uint64) int {
 	n := 0
 	for _, set := range all {
@@ -114,7 +114,7 @@ func intervals(b *Model, l Layout) []interval {
 	return set
 }
 
-// subject is a GPU model under test with its oracle and the layouts according to the oracle.
+// subject is a GPU model to be tested, its oracle, and the layouts according to the oracle.
 type subject struct {
 	*Model
 	name string
@@ -122,9 +122,8 @@ type subject struct {
 	all [][]interval
 }
 
-// subjects returns every GPU model of the tables three times: with all profiles, with the plain
-// profiles, and without the profile of the whole GPU. The totals of the whole GPU apply in all
-// three cases.
+// subjects returns every GPU model three times: with all profiles, with the plain profiles, and without the profile of
+// the whole GPU. In all three cases, the totals of the whole GPU apply.
 func subjects() []subject {
 	var subs []subject
 	for _, from := range Models() {

@@ -7,30 +7,31 @@ import (
 	"strings"
 )
 
-// Profile is a size of GPU instance. Its name is NVIDIA's, such as 1g.5gb or 1g.5gb+me.
+// Profile is a size of a GPU instance. Its name is the name that NVIDIA uses, such as 1g.5gb or 1g.5gb+me.
 type Profile struct {
 	Name      string
-	ID        int    // the GPU instance profile id; 14 is 2g on an A100 and 1g on an A30
-	Compute   int    // compute slices
-	Size      int    // units of the GPU model's grid
+	ID        int    // the GPU instance profile id; for example, 14 is 2g on an A100 and 1g on an A30
+	Compute   int    // number of compute slices
+	Size      int    // number of units in the GPU model's grid
 	Max       int    // the maximum number of instances at the same time
-	Starts    []int  // units at which an instance may begin, ascending
+	Starts    []int  // the units at which an instance may begin, ascending
 	MemoryMiB uint64 // the memory that an instance reports, in MiB; 0 if unknown
 
-	// Multiprocessors, copy engines and media engines of one instance; -1 if unknown.
+	// These fields are the numbers of multiprocessors, copy engines and media engines of one instance, or -1 if
+	// unknown.
 	SM, CE, DEC, ENC, JPEG, OFA int
 
-	Gfx  bool   // supports graphics APIs
-	Enum string // the name in nvml.h without NVML_GPU_INSTANCE_PROFILE_; empty: unknown
+	Gfx  bool   // true if the profile supports graphics APIs
+	Enum string // the name in nvml.h without NVML_GPU_INSTANCE_PROFILE_, or empty if unknown
 }
 
 // Plain reports whether a profile is offered by default. Variants with other engines (+me, +me.all, -me) or with
-// graphics (+gfx) are not.
+// graphics (+gfx) are not offered by default.
 func Plain(p Profile) bool { return !strings.ContainsAny(p.Name, "+-") }
 
-// Memory returns the minimum memory of an instance in MiB: MemoryMiB if that is known, otherwise 88% of the size in the
-// name. 88% is a lower bound: among the profiles whose memory is known, the 1g.18gb of an H200 has the smallest share
-// of the size in its name (88.9%).
+// Memory returns the minimum memory of an instance in MiB. This is MemoryMiB or, if that is unknown, 88% of the size in
+// the name. 88% is a lower bound: among the profiles whose memory is known, the 1g.18gb of an H200 has the smallest
+// share of the size in its name (88.9%).
 func (p Profile) Memory() float64 {
 	if p.MemoryMiB > 0 {
 		return float64(p.MemoryMiB)
@@ -41,9 +42,9 @@ func (p Profile) Memory() float64 {
 	return math.Floor(0.88 * 1024 * gb)
 }
 
-// Claims returns the compute slices and the memory in GB that a profile's name states: 2g.10gb has 2 compute slices and
-// 10 GB. The sizes in MiB depend on the driver version, but the names do not. Both results are 0 if the name contains
-// no such numbers.
+// Claims returns the compute slices and the memory in GB according to a profile's name. For example, 2g.10gb has 2
+// compute slices and 10 GB. Unlike the sizes in MiB, the names do not depend on the driver version. Both results are 0
+// if the name does not contain these numbers.
 func Claims(name string) (compute int, gb float64) {
 	if n, _ := fmt.Sscanf(name, "%dg.%fgb", &compute, &gb); n != 2 {
 		return 0, 0
@@ -76,7 +77,7 @@ func (p Profile) check(grid int) error {
 	return nil
 }
 
-// validName reports whether a name has only characters that are allowed in drawings, GRES types and file names.
+// validName reports whether a name contains only characters that are allowed in drawings, GRES types and file names.
 func validName(s string) bool {
 	for i, c := range []byte(s) {
 		alnum := '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'

@@ -77,8 +77,8 @@ func TestCarry(t *testing.T) {
 	})
 }
 
-// TestMemory checks that no known amount of memory is smaller than the amount that Memory returns
-// if the amount is unknown.
+// TestMemory checks all profiles whose memory is known. Their memory must be at least the value that Memory would
+// return if the memory were unknown.
 func TestMemory(t *testing.T) {
 	for _, b := range Models() {
 		for _, p := range b.Profiles {

@@ -9,20 +9,20 @@ import (
 )
 
 // Movable returns the job that holds a busy instance, and whether the instance may be moved. The job is an index in the
-// caller's list, and the steps of the plan contain this index.
+// caller's list. The steps of the plan contain this index.
 type Movable func(at place.Spot) (job int, ok bool)
 
-// lessFrag is the minimum decrease in fragmentation that justifies a move. It is larger than the rounding errors of the
-// sums of fractions.
+// lessFrag is the minimum decrease in fragmentation for which a move is worthwhile. It is larger than the rounding
+// errors of sums of fractions.
 const lessFrag = 1e-9
 
-// AfterDeparture returns the plan of FragAware after a job has left GPU k (arXiv 2512.16099). As long as a move reduces
-// fragmentation, AfterDeparture adds the move that leaves the least fragmentation. If the load of the GPU is at least
-// the threshold (0.4 in the policy), the GPU is busy, and instances move within it. Otherwise instances move to this
-// GPU from busy GPUs, as long as its load remains below the load of the source GPU, because moves should spread load.
-// Fragmentation is the sum over the GPUs concerned, so a move does not improve one GPU at the expense of another. A GPU
-// is busy if its load is at least the threshold. An instance moves at most once. Ties prefer a placement with an idle
-// instance, then the lowest GPU and start.
+// AfterDeparture returns the plan of FragAware after a job has left GPU k (arXiv 2512.16099). A GPU is busy if its load
+// is at least the threshold (0.4 in the policy). If GPU k is busy, instances are moved within this GPU. Otherwise,
+// instances are moved from busy GPUs to GPU k, as long as its load remains below that of the source GPU, because moves
+// should distribute the load. As long as a move reduces fragmentation, AfterDeparture adds the move after which
+// fragmentation is lowest. Fragmentation is the sum over both GPUs of a move, so a move does not improve one GPU at the
+// expense of another. An instance is moved at most once. If several moves are equal, AfterDeparture prefers a placement
+// with an idle instance, and then the lowest GPU and start.
 func AfterDeparture(pool *place.Pool, k int, threshold float64, movable Movable) Plan {
 	if pool.GPU(k).Model == nil {
 		return nil
@@ -50,11 +50,12 @@ func AfterDeparture(pool *place.Pool, k int, threshold float64, movable Movable)
 	}
 }
 
-// AfterRejection returns the plan of GRMU after a request was rejected (arXiv 2502.01909, Algorithm 4). It takes the
-// most fragmented GPU of the light basket (the lowest of equal ones) and places its instances again on an empty GPU of
-// the same model, in the order of their starts, each at the start that the driver would choose. The instances that get
-// another placement are moved. Unlike in the paper, fragmentation is that of [mig.Node], instances that cannot be moved
-// stay where they are, and the plan is nil if it would not reduce fragmentation.
+// AfterRejection returns the plan of GRMU after a request was rejected (arXiv 2502.01909, Algorithm 4). It selects the
+// most fragmented GPU of the light basket (the lowest one if several are equal). It then places the instances of this
+// GPU again on an empty GPU of the same model, in the order of their starts, each at the start that the driver would
+// choose. The plan moves the instances whose placement changes. There are three differences to the paper: fragmentation
+// is that of [mig.Node], instances that cannot be moved remain at their placements, and the plan is nil if it would not
+// reduce fragmentation.
 func AfterRejection(pool *place.Pool, movable Movable) Plan {
 	most, frag := -1, 0.0
 	for k := range pool.Len() {
@@ -73,9 +74,10 @@ func AfterRejection(pool *place.Pool, movable Movable) Plan {
 }
 
 // Consolidate returns the plan of GRMU's consolidation (arXiv 2502.01909). It considers GPUs with exactly one busy
-// instance, of half the units (a 3g or a 4g of an A100). Two of them become one full and one empty GPU. GPUs with the
-// fewest possible partners are paired first: a 4g.20gb, which has only one start, never fits beside another 4g.20gb.
-// The instance on the GPU with the higher index moves if it can be moved, otherwise the other instance moves.
+// instance that has half of the units (a 3g or a 4g on an A100). Two such GPUs are changed to one full and one empty
+// GPU. GPUs with the fewest possible partners are paired first: a 4g.20gb, which has only one start, never fits beside
+// another 4g.20gb. The instance on the GPU with the higher index is moved if possible, and otherwise the other
+// instance.
 func Consolidate(pool *place.Pool, movable Movable) Plan {
 	d := draft{gpus: gpusOf(pool), movable: movable}
 	var halves []int
@@ -84,7 +86,7 @@ func Consolidate(pool *place.Pool, movable Movable) Plan {
 			halves = append(halves, k)
 		}
 	}
-	joins := map[[2]int]move{} // by the two GPUs, with the lower index first
+	joins := map[[2]int]move{} // by the indices of the two GPUs, lower index first
 	partners := map[int]int{}
 	for a, low := range halves {
 		for _, high := range halves[a+1:] {
@@ -129,13 +131,13 @@ func Consolidate(pool *place.Pool, movable Movable) Plan {
 	return d.plan
 }
 
-// isWhole reports whether one instance takes all units of its GPU.
+// isWhole reports whether one instance uses all units of its GPU.
 func isWhole(l mig.Layout, b *mig.Model) bool {
 	i, one := single(l)
 	return one && b.Placements[i].Size == b.Grid
 }
 
-// single returns the placement in a set, and whether the set contains exactly one placement.
+// single returns the first placement in a set, and whether the set contains exactly one placement.
 func single(l mig.Layout) (i int, one bool) {
 	for i = range l.Indices() {
 		return i, l.Count() == 1

@@ -10,7 +10,7 @@ import (
 	"caelum/internal/place/placetest"
 )
 
-// busyInstances returns the profiles of the busy instances of all GPUs, sorted, and their spots.
+// busyInstances returns the sorted profiles of the busy instances on all GPUs, and the spots of these instances.
 func busyInstances(gpus []place.GPU) (profiles []string, at map[place.Spot]bool) {
 	at = map[place.Spot]bool{}
 	for k, g := range gpus {
@@ -23,7 +23,7 @@ func busyInstances(gpus []place.GPU) (profiles []string, at map[place.Spot]bool)
 	return profiles, at
 }
 
-// totalFrag returns the sum of the fragmentation of the GPUs by the plain definition.
+// totalFrag returns the sum of the fragmentation of the GPUs, as defined by the oracle.
 func totalFrag(gpus []place.GPU) float64 {
 	sum := 0.0
 	for _, g := range gpus {
@@ -33,7 +33,7 @@ func totalFrag(gpus []place.GPU) float64 {
 	return sum
 }
 
-// mustKeepJobs checks that the same instances are busy after a plan of moves, that no instance in stay has moved, and
+// mustKeepJobs checks that the same instances are busy after a plan of moves, that no instance in stay was moved, and
 // that no job was stopped twice. It returns the GPUs after the plan.
 func mustKeepJobs(t placetest.TB, gpus []place.GPU, stay []place.Spot, plan Plan) []place.GPU {
 	after := carryOut(t, gpus, plan)
@@ -74,8 +74,9 @@ func TestAfterDeparture(t *testing.T) {
 			o := placetest.PlainGPUOf(g)
 			return 1 - float64(o.FreeUnits(o.Busy))/float64(g.Model.Grid)
 		}
-		// Every move reduces fragmentation. A move to GPU k loads it less than its source was loaded. The target of
-		// every move is GPU k. The source is GPU k if that is busy, otherwise another GPU.
+		// Every move reduces fragmentation. Its target is GPU k. If GPU k is busy, its source is also GPU k. Otherwise,
+		// its source is another GPU, and after the move the load of GPU k is less than the load of the source was
+		// before.
 		now := gpus
 		for n, from := 0, 0; n < len(plan); n++ {
 			if plan[n].Do == Destroy {
@@ -111,7 +112,7 @@ func TestAfterDeparture(t *testing.T) {
 	})
 }
 
-// TestAfterDepartureTakesTheBest checks that no single move within a busy GPU reduces fragmentation more than the first
+// TestAfterDepartureTakesTheBest checks that no other move within a busy GPU reduces fragmentation more than the first
 // move of the plan.
 func TestAfterDepartureTakesTheBest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -157,7 +158,7 @@ func TestAfterRejection(t *testing.T) {
 func TestConsolidate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := placetest.DrawGPUs(t)
-		for k := range gpus { // halves are rare among random layouts
+		for k := range gpus { // halves are rare in random layouts
 			var halves []int
 			for i, pl := range gpus[k].Model.Placements {
 				if 2*pl.Size == gpus[k].Model.Grid && gpus[k].Model.Units(i)&gpus[k].Blocked == 0 {
@@ -188,7 +189,7 @@ func TestConsolidate(t *testing.T) {
 				t.Fatalf("%v: the moved instance does not have half of the units", plan)
 			}
 		}
-		// No further merge is possible.
+		// It must not be possible to merge two further GPUs.
 		for a, x := range after {
 			for b, y := range after {
 				if a == b || x.Busy.Count() != 1 || y.Busy.Count() != 1 {

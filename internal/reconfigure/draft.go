@@ -8,23 +8,23 @@ import (
 	"caelum/internal/place"
 )
 
-// draft is an unfinished plan, with the state of the GPUs after its steps.
+// draft is an unfinished plan and the state of the GPUs after its steps.
 type draft struct {
 	gpus    []place.GPU
 	plan    Plan
 	movable Movable
-	moved   map[place.Spot]bool // the new spots of the instances that moved already
+	moved   map[place.Spot]bool // the new spots of the instances that have already been moved
 }
 
-// move is the move of a busy instance.
+// move is a possible move of a busy instance.
 type move struct {
 	from, to place.Spot
 	job      int
-	gain     float64 // the decrease of the fragmentation of the GPUs concerned
-	idle     bool    // true if there is an idle instance of the profile at the target
+	gain     float64 // the decrease of the sum of the fragmentation of both GPUs
+	idle     bool    // true if the target has an idle instance of the profile
 }
 
-// better reports whether m leaves less fragmentation on all GPUs together than o.
+// better reports whether m leads to less fragmentation over all GPUs than o.
 func (m move) better(o move) bool {
 	if d := m.gain - o.gain; d > lessFrag || d < -lessFrag {
 		return d > 0
@@ -36,7 +36,7 @@ func (m move) better(o move) bool {
 		cmp.Compare(m.from.GPU, o.from.GPU), cmp.Compare(m.from.Placement, o.from.Placement)) < 0
 }
 
-// node returns the mig.Node of a GPU for these busy placements.
+// node returns the mig.Node for GPU k with these busy placements.
 func (d *draft) node(k int, busy mig.Layout) *mig.Node {
 	g := d.gpus[k]
 	return g.Model.TableBeside(g.Blocked).Node(busy)
@@ -44,19 +44,20 @@ func (d *draft) node(k int, busy mig.Layout) *mig.Node {
 
 func (d *draft) frag(k int, busy mig.Layout) float64 { return d.node(k, busy).Frag }
 
-// load returns the share of the units of a GPU that is busy or blocked.
+// load returns the share of the GPU's units that are busy or blocked.
 func (d *draft) load(k int) float64 {
 	g := d.gpus[k]
 	return 1 - float64(d.node(k, g.Busy).Units)/float64(g.Model.Grid)
 }
 
-// lightens reports whether a move from one GPU to another leaves the target less loaded than the source was.
+// lightens reports whether, after the move, the load of the target GPU is less than the load of the source GPU was
+// before.
 func (d *draft) lightens(m move) bool {
 	b := d.gpus[m.to.GPU].Model
 	return d.load(m.to.GPU)+float64(b.Placements[m.to.Placement].Size)/float64(b.Grid) < d.load(m.from.GPU)-lessFrag
 }
 
-// moves returns all moves of one instance from GPU f to GPU t, which may be the same GPU.
+// moves returns all moves of a single instance from GPU f to GPU t, which may be the same GPU.
 func (d *draft) moves(f, t int) []move {
 	var all []move
 	from, to := d.gpus[f], d.gpus[t]
@@ -113,8 +114,8 @@ func (d *draft) step(s Step) {
 	d.plan = append(d.plan, s)
 }
 
-// repack returns the layout of GPU k after the instances that can be moved have been placed again. It returns false if
-// not all of these instances fit.
+// repack returns the layout of GPU k if all instances that can be moved are placed again. It returns false if they do
+// not all fit.
 func (d *draft) repack(k int) (mig.Layout, bool) {
 	g := d.gpus[k]
 	var stays, moves mig.Layout
@@ -145,9 +146,9 @@ func (d *draft) repack(k int) (mig.Layout, bool) {
 	return mock.Layout, true
 }
 
-// shift adds the moves to the plan that change GPU k to this layout. Instances of one profile are interchangeable, so
-// instances move only where the sets of placements differ. All moved instances are destroyed before the first of them
-// is re-created.
+// shift adds the moves that change GPU k to this layout to the plan. Instances of the same profile are interchangeable,
+// so instances are moved only where the sets of placements differ. All moved instances are destroyed before the first
+// of them is created again.
 func (d *draft) shift(k int, mock mig.Layout) {
 	g := d.gpus[k]
 	type shifted struct{ from, to, job int }

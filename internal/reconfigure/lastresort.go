@@ -12,38 +12,37 @@ import (
 // Running is a job that holds instances.
 type Running struct {
 	Holds    []place.Spot
-	Start    float64 // seconds, on the scale of Situation.Now
-	Duration float64 // the run time from its beginning, in seconds; +Inf if unknown
-	Deadline float64 // its deadline in seconds; +Inf if there is none
-	// Requeue means that the job may be stopped and started from its beginning. If a caller never stops a job twice,
-	// two jobs cannot stop each other repeatedly.
+	Start    float64 // seconds, on the same scale as Situation.Now
+	Duration float64 // the total run time in seconds, or +Inf if unknown
+	Deadline float64 // the deadline in seconds, or +Inf if the job has none
+	// Requeue means that the job may be stopped and started again from its beginning. The caller should not allow this
+	// twice for the same job, so that two jobs cannot stop each other repeatedly.
 	Requeue bool
 }
 
-// LastResort decides between waiting and stopping jobs for a request that fits nowhere (reconfiguration-last of DynaP).
-// Jobs are stopped if
+// LastResort decides, for a request that fits nowhere, between waiting and stopping jobs (reconfiguration-last of
+// DynaP). Jobs are stopped if
 //
 //	C_r - C_w <= Beta
 //
-// C_r is Fixed plus the longest run time that any of the stopped jobs loses. C_w is the time that the request would
-// otherwise wait, until the jobs in its way have ended on the GPU where this happens first. C_w must be the minimum
-// over all GPUs, not only the value of the candidate, because stopping jobs on one GPU gains nothing if another GPU
-// becomes free in a minute.
+// C_r is Fixed plus the longest run time that one of the stopped jobs loses. C_w is the time for which the request
+// would otherwise wait until the jobs in its way have ended. C_w is the minimum over all GPUs, not only the value for
+// the candidate, because stopping jobs on one GPU has no benefit if another GPU becomes free in a minute.
 //
-// A job is stopped only if it may be requeued, and if it would still meet its deadline when it starts again on the next
-// free spot. A job is not stopped so that another job of the same profile can take its placement. That would be
-// preemption, and the layout of the GPU would not change.
+// A job is stopped only if it may be requeued, and if it would still meet its deadline after it has started again on
+// the next free spot. A job is not stopped for another job that would use the same placement with the same profile.
+// This would be preemption, and the layout of the GPU would not change.
 type LastResort struct {
-	// Fixed is the total time, in seconds, to stop jobs, to destroy and create instances, and
-	// to wait until a requeued job may start. With Slurm 22.05 it is about 120.
+	// Fixed is the total time in seconds to stop jobs, to destroy and create instances, and to wait until a requeued
+	// job may start. With Slurm 22.05, it is about 120.
 	Fixed float64
 	Beta  float64 // in seconds
 }
 
-// Plan returns a plan that makes the request fit now. job is the index of the request's job, which the steps of the
-// plan contain. Plan also returns the time at which the request fits without a plan, in seconds: +Inf if unknown, Now
-// if the request already fits. The plan is nil if no plan is worth its cost. The cheapest plan comes first. Ties go to
-// the lowest GPU, then to the lowest start.
+// Plan returns a plan after which the request fits now. job is the index of the request's job, which the steps of the
+// plan contain. Plan also returns the time in seconds at which the request fits without a plan. This time is +Inf if
+// unknown, and Now if the request already fits. The plan is nil if no plan is worth its cost. Among several plans, the
+// cheapest is chosen, and then the plan with the lowest GPU and start.
 func (c LastResort) Plan(s *place.Situation, r place.Request, job int, jobs []Running) (plan Plan, until float64) {
 	options, until := optionsFor(s, r, jobs)
 	if until <= s.Now {
@@ -61,15 +60,15 @@ func (c LastResort) Plan(s *place.Situation, r place.Request, job int, jobs []Ru
 	return nil, until
 }
 
-// option is a spot for a request, with the jobs that have to be stopped for it.
+// option is a spot for a request, and the jobs that must be stopped for it.
 type option struct {
 	place.Spot
 	stop []int
 	lost float64 // the longest time that one of these jobs has run, in seconds
 }
 
-// optionsFor returns the spots that a request could take if jobs are stopped, ordered by the run time that is lost,
-// then by GPU, then by start. until is the time at which the request fits without stopping jobs, in seconds.
+// optionsFor returns the spots that a request could use if jobs are stopped. They are sorted by the run time that is
+// lost, then by GPU, and then by start. until is the time in seconds at which the request fits without stopping jobs.
 func optionsFor(s *place.Situation, r place.Request, jobs []Running) (all []option, until float64) {
 	owner := map[place.Spot]int{}
 	for j, run := range jobs {
@@ -107,8 +106,8 @@ func optionsFor(s *place.Situation, r place.Request, jobs []Running) (all []opti
 	return all, until
 }
 
-// worth ranks the instances in the way. The longer a job has run, the more valuable its instance is. An instance whose
-// job must not be stopped has the highest value.
+// worth returns the value of an instance in the way. The longer its job has run, the higher is the value. An instance
+// whose job must not be stopped has the highest value.
 func worth(owner map[place.Spot]int, jobs []Running, at place.Spot) float64 {
 	if j, known := owner[at]; known && jobs[j].Requeue {
 		return -jobs[j].Start
@@ -116,7 +115,7 @@ func worth(owner map[place.Spot]int, jobs []Running, at place.Spot) float64 {
 	return math.Inf(1)
 }
 
-// candidates returns all placements of a profile that overlap no blocked unit.
+// candidates returns all placements of a profile that do not overlap blocked units.
 func candidates(g place.GPU, profile string) mig.Layout {
 	if g.Model == nil {
 		return 0
@@ -155,8 +154,9 @@ func roomFrom(g place.GPU, i int, now float64) float64 {
 	return from
 }
 
-// busyInTheWay returns the busy instances that must be destroyed for placement i: the instances that overlap i, and the
-// least valuable instances among those that hold other resources that i needs (instance limit, media engines).
+// busyInTheWay returns the busy instances that must be destroyed for placement i. These are the instances that overlap
+// i. If i needs other resources that instances hold (instance limit, media engines), the least valuable of these
+// instances are included too.
 func busyInTheWay(g place.GPU, i int, worth func(b int) float64) mig.Layout {
 	busy := slices.Collect(g.Busy.Indices())
 	slices.SortStableFunc(busy, func(a, b int) int { return cmp.Compare(worth(b), worth(a)) })
@@ -169,8 +169,8 @@ func busyInTheWay(g place.GPU, i int, worth func(b int) float64) mig.Layout {
 	return g.Busy &^ stay
 }
 
-// evict returns the plan that stops jobs and gives a spot to another job. Instances of the stopped jobs are destroyed
-// if they are in the way. Otherwise they remain as idle instances.
+// evict returns the plan that stops jobs and assigns a spot to another job. Instances of the stopped jobs are destroyed
+// if they are in the way. Otherwise, they remain as idle instances.
 func evict(p *place.Pool, at place.Spot, stop []int, jobs []Running, job int) Plan {
 	g := p.GPU(at.GPU)
 	for _, j := range stop {
@@ -194,9 +194,9 @@ func evict(p *place.Pool, at place.Spot, stop []int, jobs []Running, job int) Pl
 	return serve(plan, g, at, job)
 }
 
-// inTime reports whether all stopped jobs would meet their deadlines. The jobs start again one after another, each on
-// the first spot that becomes free, but not before the time Fixed has passed. No two jobs use the same spot at the same
-// time.
+// inTime reports whether all stopped jobs would meet their deadlines. It assumes that the jobs start again one after
+// another, each on the first spot that becomes free, but not before the time Fixed has passed. No two jobs use the same
+// spot at the same time.
 func (c LastResort) inTime(
 	s *place.Situation,
 	plan Plan,
@@ -219,7 +219,7 @@ func (c LastResort) inTime(
 			b := s.Pool.GPU(h.GPU).Model
 			spot, free := slots.soonest(b.ProfileOf(h.Placement), chosen)
 			if start = max(start, free); math.IsInf(start, 1) {
-				break // the time is unknown, so no deadline can be met
+				break // the time is unknown, so the job may miss any deadline
 			}
 			chosen = append(chosen, spot)
 		}
@@ -234,8 +234,7 @@ func (c LastResort) inTime(
 	return true
 }
 
-// slots contains, for every spot of a pool, the time at which all instances that overlap it will have ended, in
-// seconds.
+// slots contains, for every spot of a pool, the time in seconds at which all instances that overlap it will have ended.
 type slots struct {
 	pool *place.Pool
 	free [][]float64
@@ -262,8 +261,8 @@ func (s slots) take(at place.Spot, until float64) {
 	}
 }
 
-// soonest returns the spot of a profile that becomes free first and does not overlap the chosen spots. The time is +Inf
-// if there is no such spot.
+// soonest returns the spot of a profile that becomes free first, among the spots that do not overlap the chosen spots.
+// The time is +Inf if there is no such spot.
 func (s slots) soonest(profile string, chosen []place.Spot) (at place.Spot, free float64) {
 	free = math.Inf(1)
 	for k := range s.free {

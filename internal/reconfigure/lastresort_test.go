@@ -12,8 +12,8 @@ import (
 	"caelum/internal/place/placetest"
 )
 
-// plainWait returns the time at which there is room for an instance if no job is stopped. It tries
-// the end of every instance.
+// plainWait returns the time at which an instance fits on a GPU if no job is stopped. It tries the end of every
+// instance.
 func plainWait(o placetest.PlainGPU, x placetest.Interval, now float64) float64 {
 	times := []float64{now}
 	for _, y := range o.Busy {
@@ -34,7 +34,7 @@ func plainWait(o placetest.PlainGPU, x placetest.Interval, now float64) float64 
 	return math.Inf(1)
 }
 
-// plainUntil returns the time at which one of the GPUs has room for a profile if no job is stopped.
+// plainUntil returns the time at which a profile fits on one of the GPUs if no job is stopped.
 func plainUntil(gpus []place.GPU, profile string, now float64) float64 {
 	soonest := math.Inf(1)
 	for _, g := range gpus {
@@ -52,12 +52,12 @@ func drawProfile(t *rapid.T, b *mig.Model) string {
 	return b.Profiles[rapid.IntRange(0, len(b.Profiles)-1).Draw(t, "profile")].Name
 }
 
-// newJob is the index of the job for which the tests stop other jobs.
+// newJob is the index of the job for which other jobs are stopped.
 const newJob = 99
 
 func TestLastResort(t *testing.T) {
 	made := 0
-	for runs := 0; made == 0 && runs < 20; runs++ { // few requests lead to a plan that is worth its cost
+	for runs := 0; made == 0 && runs < 20; runs++ { // only few requests lead to a plan that is worth its cost
 		rapid.Check(t, func(t *rapid.T) {
 			gpus := placetest.DrawGPUs(t)
 			jobs := drawRunning(t, gpus)
@@ -94,8 +94,8 @@ func TestLastResort(t *testing.T) {
 	}
 }
 
-// mustServe checks that the plan gives an instance of the profile to the new job, that a stopped job holds no instance
-// afterwards, and that every other job keeps its instances.
+// mustServe checks that the plan assigns an instance of the profile to the new job, that a stopped job holds no
+// instance afterwards, and that every other job keeps its instances.
 func mustServe(t *rapid.T, gpus []place.GPU, jobs []Running, plan Plan, profile string) {
 	after := carryOut(t, gpus, plan)
 	last := plan[len(plan)-1]
@@ -113,8 +113,8 @@ func mustServe(t *rapid.T, gpus []place.GPU, jobs []Running, plan Plan, profile 
 	}
 }
 
-// TestLastResortTakesTheCheapest checks that the cheapest plan is found if there are no deadlines and all jobs may be
-// stopped.
+// TestLastResortTakesTheCheapest checks that Plan returns the cheapest plan if there are no deadlines and all jobs may
+// be stopped.
 func TestLastResortTakesTheCheapest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := placetest.DrawGPUs(t)
@@ -150,8 +150,8 @@ func TestLastResortTakesTheCheapest(t *testing.T) {
 	})
 }
 
-// leastLost returns the smallest loss of run time if jobs are stopped for a profile. It tries all sets of jobs on each
-// GPU.
+// leastLost returns the smallest loss of run time with which jobs can be stopped for a profile. It tries all sets of
+// jobs on each GPU.
 func leastLost(gpus []place.GPU, jobs []Running, profile string, now float64) float64 {
 	started := map[place.Spot]float64{}
 	for _, run := range jobs {

@@ -15,17 +15,19 @@ import (
 
 // TestNotebook runs the files in testdata/notebook, which contain these commands:
 //
-//	gpus MODEL [all]       the GPUs of the next commands: see [placetest.ReadGPUs]
-//	plan POLICY            lines of profiles: for each the plan that serves it where the policy places it. Then the GPUs
-//	jobs                   lines GPU PROFILE@START [GPU PROFILE@START ...] START+DURATION [DEADLINE|keep]: the
-//	                       instances of each job, numbered from 0. keep: the job may not be stopped
-//	reconfigure NOW FIXED BETA
-//	                       lines PROFILE DURATION: a plan, or until when to wait. Then the GPUs
-//	depart GPU             a job has left the GPU; lines GPU PROFILE@START: instances that must not move. The plan,
+//	gpus MODEL [all]       sets the GPUs for the following commands: see [placetest.ReadGPUs]
+//	plan POLICY            shows, for each profile (one per line), the plan for the spot that the policy chooses, and
 //	                       then the GPUs
-//	reject, merge          the same arguments and output as depart, without a GPU
+//	jobs                   sets the instances of each job, one job per line, numbered from 0:
+//	                       GPU PROFILE@START [GPU PROFILE@START ...] START+DURATION [DEADLINE|keep]. With keep, the job
+//	                       may not be stopped
+//	reconfigure NOW FIXED BETA
+//	                       shows, for each line PROFILE DURATION, a plan or the end of the wait, and then the GPUs
+//	depart GPU             shows the plan after a job has left the GPU, then the GPUs. Each line GPU PROFILE@START is
+//	                       an instance that must not be moved
+//	reject, merge          have the same arguments and output as depart, but without a GPU
 //
-// Rewrite with: go test ./internal/reconfigure -run Notebook -rewrite
+// Rewrite the files with: go test ./internal/reconfigure -run Notebook -rewrite
 func TestNotebook(t *testing.T) {
 	datadriven.Walk(t, "testdata/notebook", func(t *testing.T, path string) {
 		var gpus []place.GPU
@@ -53,7 +55,7 @@ func TestNotebook(t *testing.T) {
 	})
 }
 
-// show prints the steps of a plan, one per line, and carries out the plan.
+// show prints the steps of a plan, one per line, and applies the plan.
 func show(t *testing.T, out *strings.Builder, gpus []place.GPU, plan Plan) []place.GPU {
 	if len(plan) == 0 {
 		fmt.Fprintln(out, plan)
@@ -81,7 +83,7 @@ func servePlans(t *testing.T, out *strings.Builder, gpus []place.GPU, name strin
 	return gpus
 }
 
-// readSpots reads pairs of fields GPU PROFILE@START. It returns the spots and the remaining fields.
+// readSpots parses pairs of fields GPU PROFILE@START. It returns the spots and the remaining fields.
 func readSpots(t *testing.T, gpus []place.GPU, fields []string) (spots []place.Spot, rest []string) {
 	for len(fields) >= 2 && strings.Contains(fields[1], "@") {
 		k, err := strconv.Atoi(fields[0])

@@ -13,11 +13,11 @@ import (
 // NoJob is the value of Step.Job for an idle instance.
 const NoJob = -1
 
-// Plan lists which instances to destroy and to create, in order. A Plan is only a value and changes nothing by itself.
-// [Plan.Apply] carries out a plan on a copy of a pool.
+// Plan is a list of instances to destroy and to create, in order. A Plan is only a value. [Plan.Apply] applies it to a
+// copy of a pool.
 //
-// A job that is moved appears in two steps: its instance is destroyed at the source, and created (or taken) at the
-// target. Both steps contain the job, as an index in the caller's list. Every state between two steps is legal.
+// A job that is moved occurs in two steps. Its instance is destroyed at the source, and an instance is created or taken
+// at the target. Both steps contain the job, as an index in the caller's list. Every state between two steps is legal.
 type Plan []Step
 
 // Step is one change of one GPU.
@@ -25,20 +25,20 @@ type Step struct {
 	Do Action
 	place.Spot
 	Model *mig.Model // the model of the GPU; Apply rejects a plan for another GPU model
-	Job   int        // the job that holds the instance; [NoJob]: it is idle
+	Job   int        // the job that holds the instance, or [NoJob] if it is idle
 }
 
 // Action is the kind of a step.
 type Action int
 
 const (
-	// Destroy destroys an instance. If a job holds the instance, this stops the job.
+	// Destroy destroys an instance. If a job holds the instance, the job is stopped.
 	Destroy Action = iota
 	// Leave stops the job. The instance remains as an idle instance.
 	Leave
 	// Create creates an instance for a job, or an idle instance if the job is NoJob.
 	Create
-	// Take gives an idle instance to a job. The GPU does not change.
+	// Take assigns an idle instance to a job. The GPU does not change.
 	Take
 	endOfActions
 )
@@ -56,7 +56,7 @@ func (s Step) String() string {
 	return fmt.Sprintf("%s (for job %d)", text, s.Job)
 }
 
-// String lists the steps in one line.
+// String returns the steps as a single line.
 func (p Plan) String() string {
 	if len(p) == 0 {
 		return "nothing to do"
@@ -68,8 +68,8 @@ func (p Plan) String() string {
 	return strings.Join(steps, "; ")
 }
 
-// Stops returns the jobs that the plan stops, in ascending order: jobs that are moved, and jobs that are stopped for
-// another job.
+// Stops returns the jobs that the plan stops, in ascending order. These include jobs that are moved, and jobs that are
+// stopped for another job.
 func (p Plan) Stops() []int {
 	var jobs []int
 	for _, s := range p {
@@ -81,9 +81,9 @@ func (p Plan) Stops() []int {
 	return slices.Compact(jobs)
 }
 
-// Apply carries the plan out on a copy of the pool. If the GPUs differ from those for which the plan was made, the
-// error names the first impossible step. A job that is moved keeps its expected end; a caller that starts the job from
-// its beginning has to correct the end. For any other instance that becomes busy the end is unknown.
+// Apply applies the plan to a copy of the pool. If the GPUs differ from those for which the plan was made, the error
+// contains the first impossible step. A job that is moved keeps its expected end. If the job starts again from its
+// beginning, the caller must correct this end. For any other instance that becomes busy, the end is unknown.
 func (p Plan) Apply(pool *place.Pool) (*place.Pool, error) {
 	gpus := gpusOf(pool)
 	ends := map[int]float64{} // by job
@@ -152,13 +152,13 @@ func gpusOf(pool *place.Pool) []place.GPU {
 	return gpus
 }
 
-// Serve returns the plan that gives a spot to a job. It destroys the idle instances in the way and creates the
+// Serve returns the plan that assigns a spot to a job. The plan destroys the idle instances in the way and creates the
 // instance, or takes the idle instance at the spot. The spot must be possible.
 func Serve(pool *place.Pool, at place.Spot, job int) Plan {
 	return serve(nil, pool.GPU(at.GPU), at, job)
 }
 
-// serve adds to a plan the steps that make the placement of at busy on g.
+// serve appends the steps to a plan after which the placement of at is busy on g.
 func serve(p Plan, g place.GPU, at place.Spot, job int) Plan {
 	if g.Idle.Has(at.Placement) {
 		return append(p, Step{Take, at, g.Model, job})

@@ -14,7 +14,7 @@ import (
 	"caelum/internal/place/placetest"
 )
 
-// carryOut applies a plan step by step, checks every state, and returns the last one. The pool must not change.
+// carryOut applies a plan step by step, checks every state, and returns the final state. The pool must not change.
 func carryOut(t placetest.TB, gpus []place.GPU, plan Plan) []place.GPU {
 	t.Helper()
 	pool := place.NewPool(gpus)
@@ -35,8 +35,8 @@ func carryOut(t placetest.TB, gpus []place.GPU, plan Plan) []place.GPU {
 	panic("unreachable")
 }
 
-// TestServe checks that a possible request gets its spot, that no busy instance changes, and that
-// only the idle instances in the way are destroyed.
+// TestServe checks that a possible request gets its spot, that busy instances do not change, and that only the idle
+// instances in the way are destroyed.
 func TestServe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := placetest.DrawGPUs(t)
@@ -62,7 +62,7 @@ func TestServe(t *testing.T) {
 	})
 }
 
-// TestApplyRefuses checks that Apply rejects every impossible step, and changes nothing.
+// TestApplyRefuses checks that Apply rejects every impossible step and changes nothing.
 func TestApplyRefuses(t *testing.T) {
 	b, other := placetest.PlainA100(t), mig.Models()[0]
 	at := func(profile string, start int) int {
@@ -104,8 +104,8 @@ func TestApplyRefuses(t *testing.T) {
 	}
 }
 
-// TestApplyEnds checks that a moved job keeps its end, that any other job gets an unknown end, and that the ends in the
-// pool do not change.
+// TestApplyEnds checks that a moved job keeps its end, and that every other job gets an unknown end. The ends in the
+// pool must not change.
 func TestApplyEnds(t *testing.T) {
 	b := placetest.PlainA100(t)
 	small, _ := b.Placement("1g.5gb", 0)
@@ -129,7 +129,7 @@ func TestApplyEnds(t *testing.T) {
 	}
 }
 
-// FuzzPlan checks that any plan for any GPUs is rejected or leads to legal layouts.
+// FuzzPlan checks that Apply either rejects a plan or returns legal layouts, for any plan and any GPUs.
 func FuzzPlan(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{0, 0, 0, 0, 2, 2, 0, 3, 1, 0, 0, 3, 1})
@@ -148,7 +148,7 @@ func FuzzPlan(f *testing.F) {
 			b := placetest.EveryModel()[next()%len(placetest.EveryModel())]
 			layout := b.Layouts()[(next()<<8|next())%len(b.Layouts())]
 			idle := mig.Layout(next()<<8|next()) & layout
-			// At most one unit is blocked, because the tables of a GPU model are kept for every set of blocked units.
+			// At most one unit is blocked, because a GPU model caches a table for every set of blocked units.
 			blocked := uint64(1) << (next() % (2 * b.Grid)) & (1<<b.Grid - 1)
 			gpus[k] = place.GPU{Model: b, Busy: layout &^ idle, Idle: idle, Blocked: blocked &^ b.Occupied(layout)}
 		}

@@ -19,7 +19,7 @@ import (
 
 func quiet(string) {}
 
-// testDir is the folder for property tests, which have no temporary folder.
+// testDir is the directory for property tests, which have no temporary directory of their own.
 var testDir string
 
 func TestMain(m *testing.M) {
@@ -41,7 +41,7 @@ func mustOpen(t *rapid.T, path string) *Repo {
 	return r
 }
 
-// damages contains functions that turn a repository into a file that is not a repository.
+// damages contains functions that replace a repository with an invalid file.
 var damages = map[string]func(t *testing.T, path string){
 	"text": func(t *testing.T, path string) {
 		write(t, path, []byte(strings.Repeat("not a database\n", 1000)))
@@ -100,7 +100,7 @@ func edit(t *testing.T, path, text string) {
 	}
 }
 
-// whole creates a repository with runs and returns its path. No process has the repository open.
+// whole creates a repository with runs and returns its path. No process has this repository open.
 func whole(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "repo.db")
@@ -119,8 +119,8 @@ func whole(t *testing.T) string {
 	return path
 }
 
-// TestSetAside checks that a file that is not a repository is kept, byte for byte, beside a new repository, and is
-// reported. If a user gave the path, the file is not changed.
+// TestSetAside checks a file that is not a repository. Open must rename the file without changing its bytes, create a
+// new repository and report this. If a user specified the path, the file must not be changed.
 func TestSetAside(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
@@ -161,8 +161,8 @@ func TestSetAside(t *testing.T) {
 	}
 }
 
-// TestDamagedInUse checks that a process with an open repository continues with the file that is then at the path if
-// the repository is damaged, replaced or removed.
+// TestDamagedInUse checks a process that has a repository open when the repository is damaged, replaced or removed. The
+// process must continue with the file that is then at the path.
 func TestDamagedInUse(t *testing.T) {
 	replaced := func(t *testing.T, path string) {
 		os.Rename(path, path+".old")
@@ -216,7 +216,7 @@ func TestDamagedInUse(t *testing.T) {
 	}
 }
 
-// TestAt checks that a repository that cannot be opened at first is opened as soon as possible.
+// TestAt checks that a repository that could not be opened is opened at a later use, as soon as this is possible.
 func TestAt(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "sub", "repo.db")
@@ -232,8 +232,8 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// TestSetAsideOnce checks that, if several processes detect the damage at the same time, only one
-// of them sets the file aside, and all use the same new repository.
+// TestSetAsideOnce checks several processes that detect the damage at the same time. Only one of them may set the file
+// aside, and all of them must use the same new repository.
 func TestSetAsideOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo.db")
 	write(t, path, []byte(strings.Repeat("junk", 5000)))
@@ -277,7 +277,7 @@ func TestNewer(t *testing.T) {
 	}
 }
 
-// TestOpenErrors checks that the error for a path that cannot be opened includes the remedy, and that no file is set
+// TestOpenErrors checks that the error for a path that cannot be opened contains the remedy, and that no file is set
 // aside.
 func TestOpenErrors(t *testing.T) {
 	dir := t.TempDir()
@@ -308,11 +308,11 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-// TestFull checks that the error on a full disk includes the remedy, and that existing runs stay readable.
+// TestFull checks that the error on a full disk contains the remedy, and that existing runs can still be read.
 func TestFull(t *testing.T) {
 	r := open(t, whole(t))
 	if err := r.read(func(q *sql.DB) error {
-		_, err := q.Exec("PRAGMA max_page_count = 1") // SQLite raises the limit to the current number of pages
+		_, err := q.Exec("PRAGMA max_page_count = 1") // SQLite raises this limit to the current number of pages
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -335,7 +335,7 @@ func TestFull(t *testing.T) {
 // TestMode checks that only the owner can read the repository.
 func TestMode(t *testing.T) {
 	dir := t.TempDir()
-	path := filepath.Join(dir, "a repo?mode=memory&x#y%41.db") // because SQLite parses the file names as URIs
+	path := filepath.Join(dir, "a repo?mode=memory&x#y%41.db") // SQLite parses file names as URIs
 	r := open(t, path)
 	add1(t, r, aRun())
 	left, err := os.ReadDir(dir)
@@ -349,7 +349,7 @@ func TestMode(t *testing.T) {
 	}
 }
 
-// FuzzOpen checks that Open either returns an error or a repository that can be used, whatever bytes the file contains.
+// FuzzOpen checks that Open returns either an error or a usable repository, regardless of the bytes in the file.
 func FuzzOpen(f *testing.F) {
 	f.Add([]byte("x"))
 	f.Add([]byte("SQLite format 3\x00"))

@@ -14,7 +14,7 @@ import (
 	"caelum/internal/sqlite"
 )
 
-// Line is a run in an export: one JSON object per line. Util is -1 if the GPU does not report its utilisation.
+// Line is the JSON object of one run in an export. Util is -1 if the GPU does not report utilisation.
 type Line struct {
 	Job         uint32  `json:"job"`
 	Restart     int     `json:"restart,omitempty"`
@@ -40,7 +40,7 @@ type Line struct {
 	Exit        int     `json:"exit"`
 }
 
-// Export writes every run as one JSON object per line, oldest first. Equal repositories produce identical bytes.
+// Export writes every run as one JSON object per line, oldest first. The exports of equal repositories are identical.
 func (r *Repo) Export(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	lines := json.NewEncoder(out)
@@ -66,11 +66,11 @@ func (r *Repo) Export(w io.Writer) error {
 	return cmp.Or(err, out.Flush())
 }
 
-// maxLine is the maximum length of an imported line, in bytes. It is ten times the length of the largest run.
+// maxLine is the maximum length of an imported line in bytes. It is ten times the length of the longest valid line.
 const maxLine = 64 << 10
 
-// Import adds either all runs of an export or none. It returns the number of runs and the number of
-// new runs. An error contains the line number.
+// Import adds either all runs of an export or none. It returns the number of runs that it read, and the number of new
+// runs. An error contains the line number.
 func (r *Repo) Import(from io.Reader) (read, added int, err error) {
 	add := func(tx *sql.Tx) error {
 		a, err := newAdder(tx)
@@ -95,7 +95,7 @@ func (r *Repo) Import(from io.Reader) (read, added int, err error) {
 		}
 		return nil
 	}
-	err = r.with(func(db *sqlite.DB) error { return db.Do(add) }) // no retry, because the input is consumed
+	err = r.with(func(db *sqlite.DB) error { return db.Do(add) }) // not repeated, because the input was consumed
 	return read, added, err
 }
 

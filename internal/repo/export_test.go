@@ -12,7 +12,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// TestExport checks that an export of a repository into which an export was imported equals that export.
+// TestExport checks that an import of an export results in a repository with an identical export.
 func TestExport(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dir := filepath.Join(testDir, fmt.Sprint(time.Now().UnixNano()))
@@ -67,8 +67,8 @@ func drawRun(t *rapid.T) predict.Run {
 	return n
 }
 
-// TestImportRefuses checks that no line of a file with an invalid line is imported, and that the error names the
-// invalid line.
+// TestImportRefuses checks that Import adds no runs if one line is invalid, and that the error contains the number of
+// this line.
 func TestImportRefuses(t *testing.T) {
 	r := fresh(t)
 	add1(t, r, aRun())

@@ -10,20 +10,20 @@ import (
 	"caelum/internal/sqlite"
 )
 
-// Script is one key of a user, with a summary of its runs.
+// Script is one key of a user, with a summary of the runs with this key.
 type Script struct {
 	JobKeys
-	User, Account, Name string // the value of the newest run
+	User, Account, Name string // the values of the newest run
 	Runs                int
 	Last                int64   // start of the newest run, in Unix seconds
 	PeakMiB             float64 // the highest peak of these runs
 }
 
-// Scripts lists the keys with runs, starting with the most recently started. The same key of two users gives two
-// entries.
+// Scripts lists the keys with runs. The key with the most recently started run comes first. If two users have the same
+// key, the list contains an entry for each of them.
 func (r *Repo) Scripts() ([]Script, error) {
-	// Because the query contains max(start), the columns that are not aggregated have the
-	// values of the newest run (sqlite.org/lang_select.html#bareagg).
+	// Because the query contains max(start), SQLite takes the values of the other columns from the newest run
+	// (sqlite.org/lang_select.html#bareagg).
 	return query(r, func(rows *sql.Rows) (w Script, err error) {
 		err = rows.Scan(&w.Key, &w.Fingerprint, &w.UID, &w.User, &w.Account, &w.Name, &w.Runs, &w.Last, &w.PeakMiB)
 		return
@@ -41,7 +41,7 @@ func (r *Repo) Job(id uint32) ([]predict.Run, error) {
 	return runs, err
 }
 
-// Users returns the ids of the users with runs under this name.
+// Users returns the ids of the users who have runs under this user name.
 func (r *Repo) Users(name string) ([]uint32, error) {
 	return query(r, func(rows *sql.Rows) (uid uint32, err error) {
 		err = rows.Scan(&uid)
@@ -49,11 +49,11 @@ func (r *Repo) Users(name string) ([]uint32, error) {
 	}, "SELECT DISTINCT uid FROM run WHERE user = ? ORDER BY uid", name)
 }
 
-// allUsers represents all users in the table of forgotten runs, in which an empty key represents all keys.
+// allUsers stands for all users in the table of forgotten runs. In this table, an empty key stands for all keys.
 const allUsers = -1
 
-// ForgetKey removes every user's runs of a key that began before now, and returns their number. A sync does not add
-// them again.
+// ForgetKey removes the runs of a key that began before now, for all users, and returns their number. A later sync does
+// not add these runs again.
 func (r *Repo) ForgetKey(key string, now time.Time) (int, error) {
 	return r.forget(key, allUsers, now)
 }
@@ -68,7 +68,7 @@ func (r *Repo) ForgetUser(uid uint32, now time.Time) (int, error) {
 	return r.forget("", int64(uid), now)
 }
 
-// ForgetBefore is like ForgetKey, but removes all runs that began before a time.
+// ForgetBefore is like ForgetKey, but removes all runs that began before the given time.
 func (r *Repo) ForgetBefore(at time.Time) (int, error) { return r.forget("", allUsers, at) }
 
 func (r *Repo) forget(key string, uid int64, before time.Time) (n int, err error) {
@@ -93,18 +93,18 @@ func deleted(tx *sql.Tx, where string, args ...any) (int, error) {
 	return int(n), err
 }
 
-// A repository keeps the newest runs of each key of a user, for a limited time, and at most a fixed number of runs in
-// all (about 100 MB).
+// A repository contains only the newest runs of each key of a user. They are stored for a limited time, and the total
+// number of runs is limited too (about 100 MB).
 const (
 	keepOfKey = 128
 	keepFor   = 400 * 24 * time.Hour
 	keepInAll = 400_000
 )
 
-// Prune removes runs that are too old or too many, and returns the number of removed runs. If the repository holds too
-// many runs in all, users get equal shares: each user's oldest runs are removed, and a user whose runs fit into the
-// share loses no runs. The age of a run is measured from the newest run or from now, whichever is earlier, so a clock
-// that is ahead removes no run.
+// Prune removes runs that are too old or too numerous, and returns the number of removed runs. If the repository
+// contains too many runs in total, all users get equal shares. Each user's oldest runs are removed, and a user whose
+// runs fit into the share loses no runs. The age of a run is measured from the newest run or from now, whichever is
+// earlier. A clock that is fast therefore causes no removal.
 func (r *Repo) Prune(now time.Time) (n int, err error) {
 	return r.prune(now, keepOfKey, keepInAll)
 }
@@ -151,7 +151,7 @@ func (r *Repo) prune(now time.Time, ofKey, inAll int) (n int, err error) {
 	return n, err
 }
 
-// userShare returns the number of runs that each user may keep, which is the largest number for which the runs of all
+// userShare returns the number of runs that each user may have. This is the largest number for which the runs of all
 // users fit into room.
 func userShare(tx *sql.Tx, room int) (int, error) {
 	counts, err := sqlite.List(tx, func(rows *sql.Rows) (n int, err error) {

@@ -9,8 +9,8 @@ import (
 	"caelum/internal/predict"
 )
 
-// TestKeysOfUsers checks that runs of another user under the same key do not change, displace or hide the first user's
-// history, whichever user ran first.
+// TestKeysOfUsers checks two users with the same key. The runs of one user must not change, displace or hide the other
+// user's history, regardless of who ran the job first.
 func TestKeysOfUsers(t *testing.T) {
 	r := fresh(t)
 	own := aRun()
@@ -40,8 +40,8 @@ func TestKeysOfUsers(t *testing.T) {
 	}
 }
 
-// TestPruneShares checks the removal of runs if the repository contains too many. A user with at most an equal share
-// loses no run, and the other users keep equal numbers of their newest runs.
+// TestPruneShares checks which runs are removed if the repository contains too many. A user with at most an equal share
+// must lose no run. Each other user must have the same number of remaining runs, which are the user's newest runs.
 func TestPruneShares(t *testing.T) {
 	r := fresh(t)
 	for uid, n := range map[uint32]int{1001: 3, 1002: 40, 1003: 7, 1004: 25} {
@@ -49,7 +49,7 @@ func TestPruneShares(t *testing.T) {
 			run := ofUser(uid, uid*1000+uint32(i), 100)
 			run.Key, run.Start = fmt.Sprintf("%016x", i), run.Start+int64(i)
 			if uid == 1001 {
-				run.Start -= 5000 // the oldest of all
+				run.Start -= 5000 // older than all other runs
 			}
 			add1(t, r, run)
 		}
@@ -144,8 +144,7 @@ func TestPrune(t *testing.T) {
 	ancient.Job, ancient.Start = 99, start-int64(keepFor/time.Second)
 	add1(t, r, append(runs, ancient)...)
 
-	// A clock that shows 1970, or that is a century ahead, must not remove more runs than a
-	// correct clock.
+	// A clock that is set to 1970 or a century ahead must not remove more runs than a correct clock.
 	for _, now := range []time.Time{time.Unix(0, 0), time.Unix(start+3e9, 0)} {
 		if n, err := r.prune(now, 10, 20); err != nil || n > 1 || len(job(t, r, 1)) != 1 {
 			t.Errorf("%d dropped, %v", n, err)

@@ -13,10 +13,10 @@ import (
 	"caelum/internal/sqlite"
 )
 
-// DefaultPath is the path of the repository, unless caelum.yaml sets another.
+// DefaultPath is the path of the repository if caelum.yaml contains no other path.
 const DefaultPath = "/var/lib/caelum/repo.db"
 
-// schema has one list of statements per version. The user_version of a database is the number of versions applied.
+// schema contains the SQL statements of each version. The user_version of a database is the number of applied versions.
 var schema = []string{`
 CREATE TABLE meta      (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE run       (job INTEGER NOT NULL, restart INTEGER NOT NULL, node TEXT NOT NULL, start INTEGER NOT NULL,
@@ -44,8 +44,8 @@ CREATE INDEX run_key   ON run (key, uid, start);
 CREATE INDEX run_user  ON run (uid, start);
 `}
 
-// kind describes the database. A crash of the machine may lose the last transactions. That does no harm, because
-// slurmdbd stores their contents too.
+// kind describes the database. A crash of the machine may lose the last transactions. This is harmless, because
+// slurmdbd stores the same data.
 var kind = sqlite.Kind{
 	Name:    "repository",
 	Schema:  schema,
@@ -53,42 +53,43 @@ var kind = sqlite.Kind{
 	Options: "_busy_timeout=30000&_foreign_keys=on",
 }
 
-// Supports returns the version of the schema that this release gives to repositories.
+// Supports returns the version of the schema that this release creates.
 func Supports() int { return kind.Supports() }
 
-// VersionAt returns the version of the schema of the repository at path, and 0 if there is none. It changes nothing.
+// VersionAt returns the version of the schema of the repository at path, or 0 if there is no repository. It does not
+// change the file.
 func VersionAt(path string) (int, error) { return kind.VersionAt(path) }
 
-// Repo is the repository of earlier runs. Several goroutines and several processes may use it at the same time. Its
-// errors include the remedy.
+// Repo is an open repository of earlier runs. Several goroutines and several processes may use a repository at the same
+// time. The errors contain a remedy.
 //
-// A repository can be filled again from slurmdbd, so a damaged repository requires no decision by an administrator:
-// Open sets it aside and creates a new repository.
+// A damaged repository requires no decision by an administrator, because its contents can be read again from slurmdbd.
+// Open sets a damaged repository aside and creates a new one.
 type Repo struct {
 	path    string
-	report  func(string) // nil if a file that is not a repository must be left unchanged
-	reopens bool         // reopens the path if the file was replaced or is damaged
+	report  func(string) // nil if a file that is not a repository must not be changed
+	reopens bool         // if true, the path is opened again after the file was replaced or damaged
 	mu      sync.Mutex
 	db      *sqlite.DB
-	file    os.FileInfo // the identity of the file of db when it was last used
+	file    os.FileInfo // identifies the file of db at its last use
 }
 
-// Open opens the repository at path, or creates it. Only root can read a new repository. A damaged file, or another
-// program's database, is renamed to <path>.damaged-<time>, and a new repository is created; Open then calls report with
-// one sentence about the replacement. If the file is a repository of a newer release, Open returns an error and does
-// not change the file. If the folder is missing, Open creates it, readable by root only.
+// Open opens the repository at path, or creates it. Only root can read a new repository. A damaged file, or the
+// database of another program, is renamed to <path>.damaged-<time>, and a new repository is created. Open then calls
+// report with one sentence about this. If the file is a repository of a newer release, Open returns an error and does
+// not change the file. If the directory does not exist, Open creates it, so that only root can read it.
 func Open(path string, report func(string)) (*Repo, error) {
 	return opened(&Repo{path: path, report: report})
 }
 
-// At is like Open, but for long-lived callers. The repository is opened at its first use. After an error, the next use
-// opens it again. It is also reopened if it is damaged or if the file at the path was replaced.
+// At is like Open, but for callers that run for a long time. It opens the repository at the first use. After an error,
+// or if the repository was damaged or replaced, the next use opens the path again.
 func At(path string, report func(string)) *Repo {
 	return &Repo{path: path, report: report, reopens: true}
 }
 
-// OpenAsItIs is like Open, but for a path that was given on the command line. If the file is not a
-// repository, OpenAsItIs returns an error and leaves the file unchanged. It never creates a folder.
+// OpenAsItIs is like Open, but for a path that was given on the command line. If the file is not a repository,
+// OpenAsItIs returns an error and does not change the file. It never creates a directory.
 func OpenAsItIs(path string) (*Repo, error) { return opened(&Repo{path: path}) }
 
 func opened(r *Repo) (*Repo, error) {
@@ -98,8 +99,8 @@ func opened(r *Repo) (*Repo, error) {
 	return r, nil
 }
 
-// open opens the file at the path while it holds a lock on the folder. Without the lock, two processes could set aside
-// the same damaged file, and the second one would set aside the new repository of the first.
+// open opens the file at the path while it holds a lock on the directory. Without this lock, two processes could detect
+// the same damaged file, and the second process would set aside the new repository of the first.
 func (r *Repo) open() error {
 	if r.report != nil {
 		if err := os.MkdirAll(filepath.Dir(r.path), 0o700); err != nil {
@@ -132,7 +133,7 @@ func (r *Repo) open() error {
 	return err
 }
 
-// setAside renames the file at path, with its journals, and returns the new name.
+// setAside renames the file at path and its journals, and returns the new name.
 func setAside(path string) (string, error) {
 	aside := path + ".damaged-" + time.Now().UTC().Format("20060102T150405.000")
 	for _, end := range []string{"-wal", "-shm", ""} {
@@ -153,7 +154,7 @@ func (r *Repo) Close() error {
 	return r.db.Close()
 }
 
-// with calls f with the database. If f finds it damaged, the next call opens the path again, which sets the file aside.
+// with calls f with the database. If f detects damage, the next call opens the path again, which sets the file aside.
 func (r *Repo) with(f func(*sqlite.DB) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -161,7 +162,7 @@ func (r *Repo) with(f func(*sqlite.DB) error) error {
 		return f(r.db)
 	}
 	if file, err := os.Stat(r.path); r.db != nil {
-		// SQLite never shrinks a database file by itself
+		// SQLite does not shrink a database file, so a smaller file was truncated by another program.
 		if err != nil || !os.SameFile(file, r.file) || file.Size() < r.file.Size() {
 			r.closeDB()
 			r.report("the repository " + r.path + " was replaced, truncated or removed; it is opened again")
@@ -186,7 +187,7 @@ func (r *Repo) closeDB() {
 	r.db = nil
 }
 
-// retry is like with, but calls f again with the new database if the old one is damaged.
+// retry is like with, but if the database was damaged, it calls f a second time with the new database.
 func (r *Repo) retry(f func(*sqlite.DB) error) error {
 	err := r.with(f)
 	if r.reopens && errors.Is(err, sqlite.ErrDamaged) {

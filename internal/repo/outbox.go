@@ -8,19 +8,19 @@ import (
 	"caelum/internal/predict"
 )
 
-// Observation is the open observation of a lease whose job still runs. Only the agent interprets Text.
+// Observation is the open observation of a lease whose job is still running. Only the agent parses Text.
 type Observation struct {
 	Job     uint32
 	Restart int
 	Text    []byte
 }
 
-// Observe stores an open observation. It replaces an earlier observation of the same job and restart.
+// Observe stores an open observation. It replaces an earlier observation of the same job and restart count.
 func (r *Repo) Observe(o Observation) error {
 	return r.exec("INSERT OR REPLACE INTO open (job, restart, observation) VALUES (?, ?, ?)", o.Job, o.Restart, o.Text)
 }
 
-// Observations lists the open observations, by job.
+// Observations returns the open observations, ordered by job.
 func (r *Repo) Observations() ([]Observation, error) {
 	return query(r, func(rows *sql.Rows) (o Observation, err error) {
 		err = rows.Scan(&o.Job, &o.Restart, &o.Text)
@@ -33,8 +33,8 @@ func (r *Repo) Dismiss(job uint32, restart int) error {
 	return r.exec("DELETE FROM open WHERE job = ? AND restart = ?", job, restart)
 }
 
-// Ended stores a run that ended at the time at, removes its open observation, and puts its summary into the outbox, due
-// immediately.
+// Ended stores a run that ended at the time at, removes its open observation, and adds its summary to the outbox. The
+// summary is due immediately.
 func (r *Repo) Ended(n predict.Run, at time.Time) error {
 	return r.do(func(tx *sql.Tx) error {
 		if _, err := tx.Exec("DELETE FROM open WHERE job = ? AND restart = ?", n.Job, n.Restart); err != nil {
@@ -47,7 +47,7 @@ func (r *Repo) Ended(n predict.Run, at time.Time) error {
 		if err := a.add(n); err != nil {
 			return err
 		}
-		// A forgotten run was not stored, so this adds no summary for it.
+		// If the run is forgotten, it was not stored, and this statement adds no summary for it.
 		_, err = tx.Exec(`INSERT OR IGNORE INTO outbox (job, restart, node, start, since, due, tries, written)
 			SELECT job, restart, node, start, ?5, ?5, 0, 0 FROM run
 			WHERE job = ?1 AND restart = ?2 AND node = ?3 AND start = ?4`,
@@ -56,16 +56,16 @@ func (r *Repo) Ended(n predict.Run, at time.Time) error {
 	})
 }
 
-// Pending is a run whose summary may be missing from slurmdbd.
+// Pending is a run whose summary may be missing in slurmdbd.
 type Pending struct {
 	Run     predict.Run
-	Since   time.Time // end of the run
-	Tries   int       // number of calls of Postpone
-	Written bool      // the summary was written and must be verified
+	Since   time.Time // the end of the run
+	Tries   int       // the number of calls of Postpone
+	Written bool      // true if the summary was written and must be verified
 }
 
-// Due lists at most n runs in the outbox that are due, in the order of their due times. A due time
-// more than a day ahead was set before the clock was set back; such a run is treated as due.
+// Due returns up to n due runs in the outbox, in the order of their due times. A due time that is more than a day ahead
+// was set before the clock was set back, so such a run is treated as due.
 func (r *Repo) Due(now time.Time, n int) ([]Pending, error) {
 	return query(r, func(rows *sql.Rows) (p Pending, err error) {
 		var since int64
@@ -76,8 +76,7 @@ func (r *Repo) Due(now time.Time, n int) ([]Pending, error) {
 		WHERE due <= ?1 OR due > ?1 + 86400 ORDER BY due, job, restart, start LIMIT ?2`, now.Unix(), n)
 }
 
-// Next returns the time at which the next run in the outbox is due, and false if the outbox is
-// empty.
+// Next returns the time at which the next run in the outbox is due. It returns false if the outbox is empty.
 func (r *Repo) Next() (time.Time, bool, error) {
 	var due sql.NullInt64
 	err := r.read(func(q *sql.DB) error { return q.QueryRow("SELECT min(due) FROM outbox").Scan(&due) })
@@ -90,8 +89,8 @@ func (r *Repo) Waiting() (n int, err error) {
 	return n, err
 }
 
-// Postpone counts a try and makes a run due at the time until. written is true if the summary was written and must be
-// verified at that time.
+// Postpone records an attempt, and makes the run due again at the time until. written is true if the summary was
+// written and must be verified at that time.
 func (r *Repo) Postpone(n predict.Run, until time.Time, written bool) error {
 	return r.exec(
 		"UPDATE outbox SET tries = tries + 1, due = ?, written = ? "+
@@ -105,8 +104,7 @@ func (r *Repo) Postpone(n predict.Run, until time.Time, written bool) error {
 	)
 }
 
-// Recorded removes a run from the outbox. The caller calls it when the summary is in slurmdbd, or
-// can never be stored there.
+// Recorded removes a run from the outbox. It is called when the summary is in slurmdbd, or can never be stored there.
 func (r *Repo) Recorded(n predict.Run) error {
 	return r.exec(
 		"DELETE FROM outbox WHERE job = ? AND restart = ? AND node = ? AND start = ?",
@@ -117,7 +115,8 @@ func (r *Repo) Recorded(n predict.Run) error {
 	)
 }
 
-// Note returns a note, such as the progress of the sync, or an empty string.
+// Note returns the note with this name, for example the progress of the sync. It returns an empty string if there is
+// none.
 func (r *Repo) Note(name string) (value string, err error) {
 	err = r.read(func(q *sql.DB) error {
 		err := q.QueryRow("SELECT value FROM meta WHERE name = ?", name).Scan(&value)
@@ -129,7 +128,7 @@ func (r *Repo) Note(name string) (value string, err error) {
 	return value, err
 }
 
-// SetNote stores a note.
+// SetNote stores a note under this name.
 func (r *Repo) SetNote(name, value string) error {
 	return r.exec("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)", name, value)
 }

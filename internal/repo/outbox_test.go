@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestOutbox checks that a run passes from an open observation to slurmdbd across restarts of the agent.
+// TestOutbox follows a run from its open observation until its summary is in slurmdbd, across restarts of the agent.
 func TestOutbox(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo.db")
 	r := open(t, path)
@@ -24,7 +24,7 @@ func TestOutbox(t *testing.T) {
 	end := time.Unix(1795342806, 0)
 	n := aRun()
 	check(t, r.Ended(n, end))
-	check(t, r.Ended(n, end.Add(time.Hour))) // a second epilog of the same run
+	check(t, r.Ended(n, end.Add(time.Hour))) // the epilog of the same run is repeated
 	if o, err := r.Observations(); err != nil || len(o) != 0 {
 		t.Errorf("still open: %v %v", o, err)
 	}
@@ -40,7 +40,7 @@ func TestOutbox(t *testing.T) {
 	nothingDue(t, r)
 }
 
-// TestPostpone checks that a postponed run is due at its time, even if the clock was set back.
+// TestPostpone checks that a postponed run becomes due at the given time, even if the clock was set back.
 func TestPostpone(t *testing.T) {
 	r, n, end := fresh(t), aRun(), time.Unix(1795342806, 0)
 	check(t, r.Ended(n, end))
@@ -60,8 +60,8 @@ func TestPostpone(t *testing.T) {
 	nothingDue(t, r)
 }
 
-// TestForgottenIsNotWritten checks that a forgotten run leaves the outbox, and does not return if its end is recorded
-// again.
+// TestForgottenIsNotWritten checks that a forgotten run is removed from the outbox. It must not be added again if its
+// end is recorded a second time.
 func TestForgottenIsNotWritten(t *testing.T) {
 	r, n, end := fresh(t), aRun(), time.Unix(1795342806, 0)
 	check(t, r.Ended(n, end))
@@ -72,7 +72,7 @@ func TestForgottenIsNotWritten(t *testing.T) {
 	nothingDue(t, r)
 }
 
-// nothingDue checks that no run waits to be written to slurmdbd.
+// nothingDue checks that no run in the outbox is due.
 func nothingDue(t *testing.T, r *Repo) {
 	t.Helper()
 	if w, err := r.Waiting(); err != nil || w != 0 {

@@ -20,7 +20,7 @@ func open(t *testing.T, path string) *Repo {
 
 func fresh(t *testing.T) *Repo { return open(t, filepath.Join(t.TempDir(), "repo.db")) }
 
-// aRun returns a complete run: job 7 of user1.
+// aRun returns a complete run of job 7, which belongs to user1.
 func aRun() predict.Run {
 	return predict.Run{
 		Job: 7, Node: "n1", Key: "0123456789abcdef", Fingerprint: "fedcba9876543210",
@@ -49,8 +49,8 @@ func job(t *testing.T, r *Repo, id uint32) []predict.Run {
 	return runs
 }
 
-// TestMigratesKeys migrates a repository of version 2, which grouped runs by key. In version 3 the runs of one key
-// belong to their users, and a key that an administrator has forgotten stays forgotten.
+// TestMigratesKeys migrates a repository of version 2, which grouped runs only by key. In version 3, the runs of a key
+// are separated by user. A key that an administrator has forgotten must remain forgotten.
 func TestMigratesKeys(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo.db")
 	values := func(id, uid int) string {
@@ -80,7 +80,7 @@ func TestMigratesKeys(t *testing.T) {
 	}
 }
 
-// TestMigrates checks that the repository of an earlier release keeps its runs.
+// TestMigrates checks that a repository of an earlier release still contains its runs after the migration.
 func TestMigrates(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo.db")
 	edit(t, path, schema[0]+`; PRAGMA user_version = 1;

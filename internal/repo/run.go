@@ -11,7 +11,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// columns lists the columns of a run, in the order of fields.
+// columns contains the names of the columns of a run, in the same order as fields.
 const columns = `job, restart, node, start, key, work, uid, user, account, name, board, profile, slices, seconds,
 	samples, peak, median, high, util, state, exit, processes`
 
@@ -42,12 +42,12 @@ func fields(n *predict.Run) []any {
 	}
 }
 
-// insert adds a run unless it exists already or is forgotten.
+// insert is a statement that adds a run, unless the run already exists or is forgotten.
 const insert = `INSERT OR IGNORE INTO run (` + columns + `)
 	SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22
 	WHERE NOT EXISTS (SELECT 1 FROM forgotten WHERE key IN ('', ?5) AND uid IN (-1, ?7) AND before > ?4)`
 
-// complete updates an existing run. Unknown values do not overwrite known values.
+// complete is a statement that updates an existing run. Unknown values do not replace known values.
 const complete = `UPDATE run SET
 	key = iif(?5 <> '', ?5, key), work = iif(?6 <> '', ?6, work), uid = iif(?5 <> '' OR ?8 <> '', ?7, uid),
 	user = iif(?8 <> '', ?8, user), account = iif(?9 <> '', ?9, account), name = iif(?10 <> '', ?10, name),
@@ -58,9 +58,9 @@ const complete = `UPDATE run SET
 	exit = iif(?20 <> '', ?21, exit), state = iif(?20 <> '', ?20, state)
 	WHERE job = ?1 AND restart = ?2 AND node = ?3 AND start = ?4`
 
-// Add stores either all or none of the runs, and returns the number of new runs. A run that exists already (the
-// same job, restart, node and start) is completed: unknown values do not overwrite known values. A forgotten run is
-// not stored again.
+// Add stores either all of the runs or none, and returns the number of new runs. If a run already exists (with the same
+// job, restart, node and start), Add completes it: unknown values do not replace known values. A forgotten run is not
+// stored again.
 func (r *Repo) Add(runs ...predict.Run) (added int, err error) {
 	err = r.do(func(tx *sql.Tx) error {
 		a, err := newAdder(tx)
@@ -88,7 +88,7 @@ func newAdder(tx *sql.Tx) (a adder, err error) {
 	if a.insert, err = tx.Prepare(insert); err == nil {
 		a.complete, err = tx.Prepare(complete)
 	}
-	return a, err // the end of the transaction closes the statements
+	return a, err // the statements are closed when the transaction ends
 }
 
 func (a *adder) add(n predict.Run) error {
@@ -111,21 +111,21 @@ func (a *adder) add(n predict.Run) error {
 // errInvalid is returned for a run that could not be restored from its summary in slurmdbd.
 var errInvalid = errors.New("is invalid; nothing was recorded")
 
-// fromSummary returns the run as its summary describes it, with names of limited length. A run that was observed on
-// this node therefore equals the same run read from slurmdbd.
+// fromSummary returns the run in the form that its summary describes, with names of limited length. As a result, a run
+// that was observed on this node is equal to the same run read from slurmdbd.
 func fromSummary(n predict.Run) (predict.Run, error) {
 	summaries := predict.Summaries(n.Summary())
 	if len(summaries) != 1 || n.Job == 0 || !IsHash(n.Key) || !IsHash(n.Fingerprint) {
 		return n, fmt.Errorf("the run of job %d on %.64q at %d %w", n.Job, n.Node, n.Start, errInvalid)
 	}
 	k := summaries[0]
-	k.Board = strings.ToLower(k.Board) // as sacctmgr writes it
+	k.Board = strings.ToLower(k.Board) // sacctmgr writes it in lower case
 	k.Job, k.Key, k.Fingerprint, k.UID, k.Exit = n.Job, n.Key, n.Fingerprint, n.UID, n.Exit
 	k.User, k.Account, k.Name, k.State = text(n.User), text(n.Account), text(n.Name), text(n.State)
 	return k, nil
 }
 
-// IsHash reports whether a text can be a key or a script fingerprint: 16 hexadecimal digits, or empty if unknown.
+// IsHash reports whether a text is a key or a script fingerprint (16 hexadecimal digits), or is empty.
 func IsHash(s string) bool {
 	return s == "" || len(s) == 16 && strings.Trim(s, "0123456789abcdef") == ""
 }
@@ -133,17 +133,17 @@ func IsHash(s string) bool {
 // textBytes is the maximum length of a stored name.
 const textBytes = 256
 
-// text returns a name in its stored form. slurmdbd replaces a double quote with ` (22.05.8).
+// text returns a name in the form in which it is stored. slurmdbd replaces a double quote with ` (22.05.8).
 func text(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s[:min(len(s), textBytes)], "?"), `"`, "`")
 }
 
-// Window is the maximum number of runs in a history. The history contains the newest runs.
+// Window is the maximum number of runs in a history. A history contains the newest runs.
 const Window = 64
 
-// ByKey returns the history of a user's key. The key is not a cryptographic hash: another user can craft a script with
-// the same key, so other users' runs are excluded. Runs without a script are excluded, because their key does not
-// identify what they ran.
+// ByKey returns the history of a user's key. It does not include other users' runs: the key is not a cryptographic
+// hash, and another user could write a script with the same key. It does not include runs without a script either,
+// because their key does not identify the program.
 func (r *Repo) ByKey(uid uint32, key string) (predict.History, error) {
 	if key == "" {
 		return predict.History{}, nil
@@ -151,13 +151,13 @@ func (r *Repo) ByKey(uid uint32, key string) (predict.History, error) {
 	return r.history(predict.ByKey, "key = ? AND uid = ? AND work <> ''", key, uid)
 }
 
-// RunsOfKey lists the newest runs of a user's key, oldest first, including those without a script.
+// RunsOfKey returns the newest runs of a user's key, oldest first. It includes runs without a script.
 func (r *Repo) RunsOfKey(uid uint32, key string) ([]predict.Run, error) {
 	h, err := r.history(predict.ByKey, "key = ? AND uid = ?", key, uid)
 	return h.Runs, err
 }
 
-// Owners returns the ids of the users with runs of a key.
+// Owners returns the ids of the users who have runs of a key.
 func (r *Repo) Owners(key string) ([]uint32, error) {
 	return query(r, func(rows *sql.Rows) (uid uint32, err error) {
 		err = rows.Scan(&uid)
@@ -165,7 +165,7 @@ func (r *Repo) Owners(key string) ([]uint32, error) {
 	}, "SELECT DISTINCT uid FROM run WHERE key = ? ORDER BY uid", key)
 }
 
-// ByUser returns the history of a user's runs with a script fingerprint, regardless of their job names.
+// ByUser returns the history of a user's runs with this script fingerprint, regardless of their job names.
 func (r *Repo) ByUser(uid uint32, fingerprint string) (predict.History, error) {
 	if fingerprint == "" {
 		return predict.History{}, nil
@@ -173,7 +173,7 @@ func (r *Repo) ByUser(uid uint32, fingerprint string) (predict.History, error) {
 	return r.history(predict.ByUser, "work = ? AND uid = ?", fingerprint, uid)
 }
 
-// BySite returns the histories of a script fingerprint, one for each user, by user id.
+// BySite returns the histories of all runs with this script fingerprint, one for each user, ordered by user id.
 func (r *Repo) BySite(fingerprint string) (users []predict.History, err error) {
 	if fingerprint == "" {
 		return nil, nil
@@ -205,8 +205,8 @@ func (r *Repo) history(level predict.Level, where string, args ...any) (predict.
 	return predict.History{Level: level, Runs: runs}, err
 }
 
-// runs returns the runs that a condition selects. The condition is always a constant of this package; user text is in
-// args.
+// runs returns the runs that satisfy a condition. The condition is always a constant of this package, and args contains
+// any text from users.
 func (r *Repo) runs(where string, args ...any) ([]predict.Run, error) {
 	return query(r, func(rows *sql.Rows) (n predict.Run, err error) {
 		err = rows.Scan(fields(&n)...)
@@ -214,16 +214,17 @@ func (r *Repo) runs(where string, args ...any) ([]predict.Run, error) {
 	}, "SELECT "+columns+" FROM run WHERE "+where, args...)
 }
 
-// JobKeys contains the job key, the script fingerprint and the user of a job. They identify its earlier runs. Unknown
-// fields are empty.
+// JobKeys contains the job key, the script fingerprint and the user of a job, which together identify the job's earlier
+// runs. A field is empty if it is unknown.
 type JobKeys struct {
 	Key, Fingerprint string
 	UID              uint32
 }
 
-// PredictAt predicts the need of a job from the runs of one level: those of the job's key, the user's runs with the
-// same script fingerprint, or the runs of all users with that fingerprint, if the site shares them. It returns false if
-// no run was complete. The need is then only a lower bound or empty. learn.Table.Predict combines the levels.
+// PredictAt returns the need of a job according to the runs of one level. These are the runs of the job's key, the
+// user's runs with the same script fingerprint, or all users' runs with this fingerprint if the site shares runs.
+// PredictAt returns false if no run was complete. The need is then only a lower bound, or empty. learn.Table.Predict
+// combines the levels.
 func (r *Repo) PredictAt(
 	level predict.Level, job JobKeys, site predict.Site,
 ) (need predict.Need, h predict.History, ok bool, err error) {
@@ -245,7 +246,7 @@ func (r *Repo) PredictAt(
 	return need, h, ok, err
 }
 
-// together merges the histories of several users and keeps the newest runs.
+// together merges the histories of several users into one history with the newest runs.
 func together(users []predict.History) predict.History {
 	h := predict.History{Level: predict.BySite}
 	for _, u := range users {
@@ -256,7 +257,7 @@ func together(users []predict.History) predict.History {
 	return h
 }
 
-// compare orders runs by start, then by the other fields of their identity.
+// compare orders runs by start, and then by the other fields of their identity.
 func compare(a, b predict.Run) int {
 	return cmp.Or(
 		cmp.Compare(a.Start, b.Start),

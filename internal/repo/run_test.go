@@ -11,19 +11,19 @@ import (
 	"caelum/internal/predict"
 )
 
-// TestAddCompletes checks that the parts of a run result in the same run, in whatever order and
-// however often they are added.
+// TestAddCompletes checks that partial data of a run always result in the same run, regardless of the order in which
+// they are added and how often.
 func TestAddCompletes(t *testing.T) {
 	whole := aRun()
-	seen := whole // the run as the agent observes it, at the release
+	seen := whole // the run as the agent observes it when the lease is released
 	seen.State, seen.Exit = "", 0
-	read := predict.Summaries(whole.Summary())[0] // the run as slurmdbd returns it
+	read := predict.Summaries(whole.Summary())[0] // the run as it is read from slurmdbd
 	read.Job, read.Key, read.UID = whole.Job, whole.Key, whole.UID
 	read.User, read.Account, read.Name, read.State = whole.User, whole.Account, whole.Name, whole.State
-	short := seen // the run as recorded by an agent that was killed early
+	short := seen // the run as it is recorded by an agent that was killed early
 	short.Seconds, short.Samples, short.PeakMiB = 10, 10, 100
 	blind := seen
-	seen.Board = "A100" // the Type in gres.conf; slurmdbd has lower case
+	seen.Board = "A100" // the Type in gres.conf; slurmdbd stores it in lower case
 	blind.Samples, blind.PeakMiB, blind.MedianMiB, blind.HighMiB, blind.Util, blind.Fingerprint = 0, 0, 0, 0, -1, ""
 	for _, order := range [][]predict.Run{
 		{seen, read},
@@ -45,7 +45,7 @@ func TestAddCompletes(t *testing.T) {
 	}
 }
 
-// TestAddTellsApart checks that Add distinguishes the runs of one job by restart, node and start.
+// TestAddTellsApart checks that Add distinguishes the runs of one job by restart count, node and start.
 func TestAddTellsApart(t *testing.T) {
 	r := fresh(t)
 	a, b, c, d := aRun(), aRun(), aRun(), aRun()
@@ -55,8 +55,8 @@ func TestAddTellsApart(t *testing.T) {
 	}
 }
 
-// TestAddRefuses checks that Add rejects a run that cannot be restored from its summary, and stores
-// no run of that call.
+// TestAddRefuses checks that Add rejects a run that cannot be restored from its summary. It must then store no run of
+// the same call.
 func TestAddRefuses(t *testing.T) {
 	r := fresh(t)
 	for name, spoil := range map[string]func(*predict.Run){
@@ -77,8 +77,8 @@ func TestAddRefuses(t *testing.T) {
 	}
 }
 
-// TestTextIsData checks that names with quotes, SQL, newlines and NUL are stored unchanged. Only invalid UTF-8 is
-// replaced.
+// TestTextIsData checks that names with quotes, SQL, newlines and NUL are stored unchanged, except that invalid UTF-8
+// is replaced.
 func TestTextIsData(t *testing.T) {
 	r := fresh(t)
 	for i, name := range []string{
@@ -108,7 +108,7 @@ func TestTextIsData(t *testing.T) {
 	}
 }
 
-// TestHistory checks that a history has the newest runs of the right users, oldest first.
+// TestHistory checks that a history contains the newest runs of the right users, oldest first.
 func TestHistory(t *testing.T) {
 	r := fresh(t)
 	var runs []predict.Run
@@ -169,7 +169,7 @@ func ofUser(uid, job uint32, peak float64) predict.Run {
 	return n
 }
 
-// TestTogether checks that no run is lost if several processes open a new repository and write to it at the same time.
+// TestTogether checks that no run is lost if several processes create a repository and write to it at the same time.
 func TestTogether(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo.db")
 	var all sync.WaitGroup

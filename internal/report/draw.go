@@ -9,22 +9,22 @@ import (
 	"strings"
 )
 
-// The drawings are SVG, in coordinates of a page that is 960 units wide. Browsers scale them.
+// The drawings are SVG images. Their coordinates refer to a page with a width of 960 units, which browsers scale.
 const (
 	pageWidth = 960
 	left      = 150 // left margin, for labels
 	right     = 48  // right margin
 )
 
-// colours are those of Okabe and Ito, which colour-blind readers can distinguish. They are visible on white and on
-// black.
+// colours are the colours of Okabe and Ito, which colour-blind readers can distinguish. They are visible on white and
+// on black.
 var colours = []string{"#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#7f7f7f", "#b8a800"}
 
 func colour(k int) string { return colours[k%len(colours)] }
 
 type drawing struct{ strings.Builder }
 
-// draw begins a drawing. label is its description for screen readers.
+// draw begins a drawing. label describes the drawing for screen readers.
 func draw(height int, label string) *drawing {
 	d := &drawing{}
 	fmt.Fprintf(d, `<svg viewBox="0 0 %d %d" role="img" aria-label="%s">`, pageWidth, height, html.EscapeString(label))
@@ -45,8 +45,8 @@ func (d *drawing) grid(x1, y1, x2, y2 float64) {
 	fmt.Fprintf(d, `<line class="grid" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`, x1, y1, x2, y2)
 }
 
-// time draws an axis of time from 0 to end, in seconds, below a drawing, and vertical grid lines from top to bottom. It
-// returns a function from a time in seconds to its x coordinate.
+// time draws a time axis from 0 to end, in seconds, below a drawing, and vertical grid lines from top to bottom. It
+// returns a function that converts a time in seconds to an x coordinate.
 func (d *drawing) time(end, top, bottom float64) (x func(seconds float64) float64) {
 	x = func(t float64) float64 { return left + (pageWidth-left-right)*min(t, end)/end }
 	name, seconds := unit(end)
@@ -58,7 +58,7 @@ func (d *drawing) time(end, top, bottom float64) (x func(seconds float64) float6
 	return x
 }
 
-// number formats a number like 12,345 or 0.125.
+// number formats a number, for example as 12,345 or 0.125.
 func number(x float64) string {
 	whole, part, _ := strings.Cut(strconv.FormatFloat(x, 'f', -1, 64), ".")
 	for k := len(whole) - 3; k > 0; k -= 3 {
@@ -70,7 +70,7 @@ func number(x float64) string {
 	return whole
 }
 
-// round removes the floating-point error of a tick.
+// round removes the floating-point error from the value of a tick.
 func round(x float64) float64 { return math.Round(x*1e6) / 1e6 }
 
 // waits draws, for each policy, the median, mean, 95th percentile and longest wait on a logarithmic axis of seconds.
@@ -118,8 +118,8 @@ func waits(policies []Policy) template.HTML {
 	return d.done()
 }
 
-// mark returns a sign at a point. "o" is a circle, "<" is a diamond, and "|" is a bar. Its tooltip
-// contains the name of the value and the value s, in seconds.
+// mark returns the mark for a value at a point. The sign "o" is a circle, "<" is a diamond, and "|" is a bar. The
+// tooltip of the mark contains the name and the value s, in seconds.
 func mark(x, y float64, sign, colour, name string, s float64) string {
 	title := fmt.Sprintf("<title>%s %s s</title>", name, number(math.Round(s*10)/10))
 	switch sign {
@@ -131,7 +131,7 @@ func mark(x, y float64, sign, colour, name string, s float64) string {
 	return fmt.Sprintf(`<rect x="%.1f" y="%.1f" width="4" height="18" fill="%s">%s</rect>`, x-2, y-9, colour, title)
 }
 
-// lines draws a value over time, with one line for each policy that recorded the value.
+// lines draws a value over time, with one line for each policy for which the value was recorded.
 func lines(policies []Policy, label string, end float64, percent bool, value func(step) float64) template.HTML {
 	const top, height = 12.0, 220.0
 	all := make([][]float64, len(policies))

@@ -14,13 +14,13 @@ import (
 // Page is the content of a page.
 type Page struct {
 	Title    string   // the workload
-	Facts    []string // lines that describe the cluster, the options and the omitted jobs
+	Facts    []string // lines about the cluster, the options and the omitted jobs
 	Policies []Policy
 	Grids    []int // number of units of each GPU
-	Loss     bool  // there is no queue, so jobs that cannot start are rejected
+	Loss     bool  // true if there is no queue, so that jobs that cannot start are rejected
 }
 
-// Policy is the result of one policy. Times are in seconds, shares from 0 to 1.
+// Policy is the result of one policy. Times are in seconds, and shares are from 0 to 1.
 type Policy struct {
 	Name, Note                                          string
 	Started, Refused, Created                           int
@@ -39,14 +39,14 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"seconds": func(x float64) string { return number(float64(int(x + 0.5))) },
 }).Parse(pageHTML))
 
-// File is a file to which a page will be written. An older file at the same path remains until the new page is
+// File is a file into which a page will be written. An older file at the same path remains until the new page is
 // complete.
 type File struct {
 	path string
 	temp *os.File
 }
 
-// Create begins a page at path. It returns an error if no file can be written there.
+// Create begins a page at path. It returns an error if no file can be created there.
 func Create(path string) (*File, error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file", path)
@@ -60,7 +60,7 @@ func Create(path string) (*File, error) {
 	return &File{path, temp}, nil
 }
 
-// Drop discards the page and leaves an older file at the path. After Write, Drop has no effect.
+// Drop discards the page. An older file at the path remains. After Write, Drop has no effect.
 func (f *File) Drop() {
 	f.temp.Close()
 	os.Remove(f.temp.Name())

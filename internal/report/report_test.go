@@ -80,8 +80,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestPageAtTheEdges checks a page without jobs, and a page with more GPUs and slices than can be
-// drawn.
+// TestPageAtTheEdges checks a page without jobs, and a page with more GPUs and slices than can be drawn.
 func TestPageAtTheEdges(t *testing.T) {
 	empty := write(t, Page{Title: "nothing", Policies: []Policy{{Name: "qla", Recorded: &Recorder{}}}})
 	if strings.Contains(empty, "NaN") || strings.Contains(empty, "Inf") {

@@ -6,7 +6,7 @@ import (
 	"caelum/internal/sim"
 )
 
-// Recorder records a simulation as its [sim.Observer], for a page.
+// Recorder is a [sim.Observer] that records a simulation for a page.
 type Recorder struct {
 	steps []step
 	spans []sim.Span
@@ -19,8 +19,8 @@ type step struct {
 	busy, waiting, frag float64
 }
 
-// mostSpans limits the number of slices that a page draws. A page with more slices would be slow in browsers, and the
-// boxes would be too small to see.
+// mostSpans limits the number of slices on a page. With more slices, browsers would be slow, and the boxes would be too
+// small to see.
 const mostSpans = 4000
 
 // Passed implements [sim.Observer].
@@ -28,8 +28,7 @@ func (r *Recorder) Passed(from, to float64, busy, waiting int, frag float64) {
 	r.steps = append(r.steps, step{from, to, float64(busy), float64(waiting), frag})
 }
 
-// Waited implements [sim.Observer]. It does nothing, because the page does not show individual
-// waits.
+// Waited implements [sim.Observer]. It does nothing, because the page does not show the waits of individual jobs.
 func (r *Recorder) Waited(string, float64) {}
 
 // Ran implements [sim.Observer].
@@ -41,10 +40,10 @@ func (r *Recorder) Ran(s sim.Span) {
 	r.spans = append(r.spans, s)
 }
 
-// points is the number of points of a line.
+// points is the number of points of each line.
 const points = 400
 
-// means divides the time from 0 to end into equal parts, one for each point of a line. It returns the mean of a value
+// means divides the time from 0 to end into equal parts, one for each point of a line, and returns the mean of a value
 // in each part.
 func (r *Recorder) means(end float64, value func(step) float64) []float64 {
 	all := make([]float64, points)
@@ -68,7 +67,7 @@ func (r *Recorder) end() (end float64) {
 	return end
 }
 
-// unit returns the unit of time for an axis from 0 to end seconds: its name and its length in seconds.
+// unit returns the name and the length in seconds of the unit of time for an axis from 0 to end seconds.
 func unit(end float64) (name string, seconds float64) {
 	switch {
 	case end < 600:

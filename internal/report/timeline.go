@@ -7,11 +7,12 @@ import (
 	"slices"
 )
 
-// mostGPUs limits the number of GPUs in a timeline, to keep the page short. The page mentions omitted GPUs.
+// mostGPUs limits the number of GPUs in a timeline, so that the page is not too long. The page mentions the omitted
+// GPUs.
 const mostGPUs = 16
 
-// timeline draws the slices on each GPU over time. Units are drawn from top to bottom. A slice is a box from the start
-// to the end of its job.
+// timeline draws the slices on each GPU over time. A slice is a box from the start to the end of its job. The units of
+// a GPU are drawn from top to bottom.
 func timeline(r *Recorder, grids []int, profiles []string) template.HTML {
 	const unitHeight, gap, top = 6.0, 8.0, 8.0
 	n := min(len(grids), mostGPUs)

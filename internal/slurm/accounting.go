@@ -12,42 +12,42 @@ import (
 	"time"
 )
 
-// AccountingField is a field of a job's accounting record that an administrator may write and the job's user may not.
+// AccountingField is a field of a job's accounting record that administrators may write, but the job's user may not.
 type AccountingField string
 
 const (
-	// AdminComment contains the tags of job_submit.lua. slurmctld also writes it into the
-	// record at the end of each run.
+	// AdminComment contains the tags of job_submit.lua. slurmctld also writes them into the record at the end of each
+	// run.
 	AdminComment AccountingField = "AdminComment"
-	// SystemComment is empty unless a burst buffer's plugin writes it.
+	// SystemComment is empty, unless the plugin of a burst buffer writes it.
 	SystemComment AccountingField = "SystemComment"
 )
 
-// AccountingFields lists the fields in which Caelum can store its summaries. It does not contain
-// Comment, which users can write, and Extra, which cannot be set in 22.05.
+// AccountingFields contains the fields in which Caelum can store its summaries. It does not contain Comment, which
+// users can write, and Extra, which cannot be set in 22.05.
 var AccountingFields = []AccountingField{AdminComment, SystemComment}
 
 var (
-	// ErrNoAccounting means that slurmdbd did not answer. The call may be repeated.
+	// ErrNoAccounting means that slurmdbd did not answer. The caller may repeat the call.
 	ErrNoAccounting = errors.New("slurmdbd cannot be reached")
-	// ErrSpoils means that slurmdbd would not store the text exactly as given.
+	// ErrSpoils means that slurmdbd would not store the text exactly as it was given.
 	ErrSpoils = errors.New(
 		"sacctmgr would change another tool's text in the field: it replaces quotes with `, and up to Slurm 22.05 " +
 			"it changes letters to lower case",
 	)
 )
 
-// Record is slurmdbd's record of one run of a job. Each task of an array and each component of a heterogeneous job is a
-// job of its own. A requeued job has a record for each of its runs.
+// Record is slurmdbd's record of one run of a job. Each task of an array and each component of a het job is a separate
+// job. A requeued job has one record for each of its runs.
 type Record struct {
 	ID      uint32 // JobIDRaw
-	Ref     string // the job's name for sacct and sacctmgr: 12, 12_3, 12+0
+	Ref     string // the name of the job for sacct and sacctmgr, e.g. 12, 12_3 or 12+0
 	Index   uint64 // slurmdbd's index of the record
 	UID     uint32
 	User    string
 	Account string
 	State   string    // RUNNING, COMPLETED, CANCELLED, REQUEUED, ...
-	Exit    int       // the batch script's exit status; 128 plus the signal's number if a signal ended it
+	Exit    int       // the batch script's exit status, or 128 plus the number of the signal that ended it
 	Start   time.Time // zero if the job never started
 	End     time.Time // zero if the job has not ended
 	Nodes   []string
@@ -55,8 +55,8 @@ type Record struct {
 	Text    string // the text of the requested field
 }
 
-// recordFields are fields that users do not write. A user could imitate the end of a field, because all users of the
-// host can read sacct's delimiter in its command line.
+// recordFields contains fields that users cannot write. In a field that users can write, a user could imitate the end
+// of a field, because all users of the host can read sacct's separator in its command line.
 var recordFields = []struct {
 	name string
 	set  func(*Record, string) error
@@ -75,7 +75,7 @@ var recordFields = []struct {
 	{"AdminComment", func(r *Record, s string) error { r.Comment = s; return nil }},
 }
 
-// recordNodes reads a NodeList, which is "None assigned" for a job that never started.
+// recordNodes parses a NodeList, which is "None assigned" for a job that never started.
 func recordNodes(s string) ([]string, error) {
 	if s == "None assigned" {
 		return nil, nil
@@ -83,13 +83,13 @@ func recordNodes(s string) ([]string, error) {
 	return ExpandHosts(s)
 }
 
-// exitStatus reads an ExitCode of the form "status:signal".
+// exitStatus parses an ExitCode of the form "status:signal".
 func exitStatus(s string) (int, error) {
 	status, signal, _ := strings.Cut(s, ":")
 	n, err1 := strconv.Atoi(status)
 	k, err2 := strconv.Atoi(signal)
 	if err1 != nil || err2 != nil || n < 0 || k < 0 {
-		return 0, fmt.Errorf("exit code %.20q", s)
+		return 0, fmt.Errorf("the exit code %.20q is not of the form STATUS:SIGNAL", s)
 	}
 	if k > 0 {
 		return 128 + k, nil
@@ -97,21 +97,21 @@ func exitStatus(s string) (int, error) {
 	return n, nil
 }
 
-// Records lists the runs of all users' jobs that were in the queue or ran between two times, with the text of a field.
-// A request should cover about a day, because slurmdbd reads all records before it answers. If slurmdbd.conf hides
-// other users' jobs, a caller who is not an operator gets only his own. Errors: ErrNoAccounting.
+// Records returns the runs of all users' jobs that were in the queue or ran between two times, with the text of a
+// field. A request should cover about a day, because slurmdbd reads all records before it answers. If slurmdbd.conf
+// hides other users' jobs, a caller who is not an operator gets only the caller's own jobs. Errors: ErrNoAccounting.
 func (c *Client) Records(ctx context.Context, field AccountingField, from, to time.Time) ([]Record, error) {
 	return c.records(ctx, field, "-S", uts(from), "-E", uts(to))
 }
 
-// RecordsOf lists the runs of one job, oldest first. If slurmctld lost its state and assigned the id again, the list
-// has the runs of both jobs. Errors: ErrNoJob if there is no run, ErrNoAccounting.
+// RecordsOf returns the runs of one job, oldest first. If slurmctld lost its state and assigned the same id again, the
+// result contains the runs of both jobs. Errors: ErrNoJob if there is no run, ErrNoAccounting.
 func (c *Client) RecordsOf(ctx context.Context, field AccountingField, id uint32) ([]Record, error) {
 	all, err := c.records(ctx, field, "-S", uts(time.Time{}), "-j", strconv.FormatUint(uint64(id), 10))
 	if err != nil {
 		return nil, err
 	}
-	// For the id of an array, sacct lists all its tasks.
+	// For the id of an array, sacct returns all tasks of the array.
 	all = slices.DeleteFunc(all, func(r Record) bool { return r.ID != id })
 	slices.SortFunc(all, func(a, b Record) int { return cmp.Compare(a.Index, b.Index) })
 	if len(all) == 0 {
@@ -120,8 +120,8 @@ func (c *Client) RecordsOf(ctx context.Context, field AccountingField, id uint32
 	return all, nil
 }
 
-// Names returns the job names of Records with the same times, by Record.Index. They require a separate request, because
-// users write them: a name that looks like the end of a field causes an error in this request only.
+// Names returns the job names of the records between two times, by Record.Index. Names require a separate request,
+// because users can write them. If a name looks like the end of a field, only this request fails.
 func (c *Client) Names(ctx context.Context, from, to time.Time) (map[uint64]string, error) {
 	sep := newSeparator()
 	out, err := c.sacct(ctx, sep, "DBIndex,JobName", "-S", uts(from), "-E", uts(to))
@@ -130,13 +130,13 @@ func (c *Client) Names(ctx context.Context, from, to time.Time) (map[uint64]stri
 	}
 	records, err := splitRecords(out, sep, 2)
 	if err != nil {
-		return nil, fmt.Errorf("sacct %w", err)
+		return nil, unparsable("sacct", err)
 	}
 	names := make(map[uint64]string, len(records))
 	for _, rec := range records {
 		index, err := strconv.ParseUint(rec[0], 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("sacct: DBIndex %.20q", rec[0])
+			return nil, unparsable("sacct", fmt.Errorf("the DBIndex %.20q is not a number", rec[0]))
 		}
 		if _, twice := names[index]; twice {
 			return nil, errors.New("sacct: a job name contains text that looks like another job's record")
@@ -162,8 +162,8 @@ func (c *Client) records(ctx context.Context, field AccountingField, args ...str
 	return parseRecords(out, sep)
 }
 
-// sacct runs sacct. The output has each run once (-X: without steps), including those that a requeue ended (-D), with
-// the separator after each field (-p).
+// sacct runs sacct. The output contains each run once (-X: without steps), including runs that were ended by a requeue
+// (-D). Each field is followed by the separator (-p).
 func (c *Client) sacct(ctx context.Context, sep, fields string, args ...string) (string, error) {
 	out, err := c.run(
 		ctx,
@@ -173,12 +173,12 @@ func (c *Client) sacct(ctx context.Context, sep, fields string, args ...string) 
 	return out, ofAccounting(err)
 }
 
-// parseRecords reads the output of sacct; the requested field is the last of each record. It leaves out a record that
-// it cannot read, so that one bad record does not hide the others.
+// parseRecords parses the output of sacct. The requested field is the last field of each record. A record that cannot
+// be parsed is left out, so that it does not hide the other records.
 func parseRecords(out, sep string) ([]Record, error) {
 	records, err := splitRecords(out, sep, len(recordFields)+1)
 	if err != nil {
-		return nil, fmt.Errorf("sacct %w", err)
+		return nil, unparsable("sacct", err)
 	}
 	list := make([]Record, 0, len(records))
 	for _, rec := range records {
@@ -195,13 +195,13 @@ func parseRecords(out, sep string) ([]Record, error) {
 	return list, nil
 }
 
-// uts returns a time in a form that Slurm's commands read independently of the time zone. They do not accept less than
-// a million seconds (22.05.8).
+// uts returns a time in a form that Slurm's commands interpret independently of the time zone. The commands reject
+// values below a million seconds (22.05.8).
 func uts(t time.Time) string {
 	return "uts" + strconv.FormatInt(max(t.Unix(), 1e6), 10)
 }
 
-// ofAccounting replaces ErrUnreachable in the error of an accounting command by ErrNoAccounting.
+// ofAccounting replaces ErrUnreachable in the error of an accounting command with ErrNoAccounting.
 func ofAccounting(err error) error {
 	var e *CommandError
 	if errors.As(err, &e) && errors.Is(e.Err, ErrUnreachable) {
@@ -210,12 +210,12 @@ func ofAccounting(err error) error {
 	return err
 }
 
-// textMost is the size of MariaDB's column in bytes. Longer text is truncated without an error (22.05.8).
+// textMost is the size in bytes of the column in MariaDB, which truncates longer text without an error (22.05.8).
 const textMost = 65535
 
-// SetAccounting writes a field of a job's accounting record, which must be the job's newest record and of a run that
-// has ended: sacctmgr finds no other record, and slurmctld writes AdminComment again when a run ends (22.05.8). The
-// call takes about 0.3 s. Errors: ErrJobState if the run has not ended; ErrSpoils, with nothing written;
+// SetAccounting writes a field of a job's newest accounting record. The run of this record must have ended, because
+// slurmctld writes AdminComment again when a run ends (22.05.8). sacctmgr cannot change any other record. The call
+// takes about 0.3 s. Errors: ErrJobState if the run has not ended; ErrSpoils, if nothing was written for this reason;
 // ErrNoAccounting.
 func (c *Client) SetAccounting(ctx context.Context, r Record, field AccountingField, text string) error {
 	if !slices.Contains(AccountingFields, field) {
@@ -237,16 +237,16 @@ func (c *Client) SetAccounting(ctx context.Context, r Record, field AccountingFi
 	return ofAccounting(err)
 }
 
-// recordRef matches sacctmgr's name of one record. The id of an array stands for all its tasks, and that of a
-// heterogeneous job for all its components (22.05.8).
+// recordRef matches sacctmgr's name for exactly one record. The id of an array refers to all its tasks, and the id of a
+// het job refers to all its components (22.05.8).
 var recordRef = regexp.MustCompile(`^[0-9]+([_+][0-9]+)?$`)
 
 const capitals = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-// spoils returns ErrSpoils if sacctmgr would change words of other tools. It asks sacctmgr for its release only if that
-// matters.
+// spoils returns ErrSpoils if sacctmgr would change words of other tools. It reads the release of sacctmgr only if the
+// result depends on the release.
 func (c *Client) spoils(ctx context.Context, text string) error {
-	lower := false // because sacctmgr may convert the word to lower case
+	lower := false // true if sacctmgr may convert the word to lower case
 	for _, word := range strings.Fields(text) {
 		if strings.HasPrefix(word, "caelum:") {
 			continue

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// accounted returns the output of sacct 22.05.8 for a named job, the two tasks of an array, the two runs of a requeued
-// job, a het job that never started, and a job that a signal ended.
+// accounted returns the output of sacct 22.05.8. It contains a named job, the two tasks of an array, the two runs of a
+// requeued job, a het job that never started, and a job that was ended by a signal.
 func accounted(lines ...string) scene {
 	var b strings.Builder
 	for _, l := range lines {
@@ -83,7 +83,7 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// TestRecordsOf checks that the runs of one job are returned in order, without the runs of other tasks of its array.
+// TestRecordsOf checks that the runs of one job are returned in order, without the runs of other tasks in its array.
 func TestRecordsOf(t *testing.T) {
 	c, calls := stage(t, accounted(sacctLines[4], sacctLines[3], sacctLines[2]), accounted(sacctLines[2]))
 	got, err := c.RecordsOf(context.Background(), AdminComment, 8)
@@ -98,7 +98,7 @@ func TestRecordsOf(t *testing.T) {
 	}
 }
 
-// TestRecordsSpoilt checks that a record that cannot be read is left out, and that truncated output is an error.
+// TestRecordsSpoilt checks that a record that cannot be parsed is left out, and that truncated output causes an error.
 func TestRecordsSpoilt(t *testing.T) {
 	for _, bad := range []string{
 		"x|1|1|1|u|a|COMPLETED|0:0|1|2|n1||", "0|1|1|1|u|a|COMPLETED|0:0|1|2|n1||",
@@ -122,7 +122,7 @@ func TestRecordsSpoilt(t *testing.T) {
 		}
 	}
 	forged := slices.Clone(sacctLines)
-	forged[1] += "|x\n9|9|9" // the text contains the separator, because a user has guessed it
+	forged[1] += "|x\n9|9|9" // this text contains the separator, as if a user had guessed it
 	c, _ := stage(t, accounted(forged...))
 	if got, err := c.Records(context.Background(), AdminComment, time.Now(), time.Now()); err == nil {
 		t.Errorf("a text with separators in it: %d records", len(got))
@@ -133,8 +133,8 @@ func TestRecordsSpoilt(t *testing.T) {
 	}
 }
 
-// TestNames checks that newlines and quotes are read as part of a name. A name that contains text
-// like the end of a field causes an error, and never changes the name of another job.
+// TestNames checks that newlines and quotes are parsed as part of a name. A name that looks like the end of a field
+// must cause an error, and must never change the name of another job.
 func TestNames(t *testing.T) {
 	c, _ := stage(t, accounted("1|we`ird\n;name", "2|train", "3|"), accounted("1|x|\n2|forged", "2|train"))
 	got, err := c.Names(context.Background(), time.Unix(1, 0), time.Unix(2, 0))
@@ -200,8 +200,7 @@ func TestNoAccounting(t *testing.T) {
 	}
 }
 
-// TestSetAccountingKeepsCapitals checks that, since 23.02, another tool's text keeps its capital
-// letters.
+// TestSetAccountingKeepsCapitals checks that capital letters in another tool's text are preserved since 23.02.
 func TestSetAccountingKeepsCapitals(t *testing.T) {
 	over := Record{ID: 2, Ref: "2", End: time.Unix(1795341819, 0)}
 	const text = "JS1:H4sI caelum:run=x"

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// allocHead is the beginning of the section of `scontrol -d show job` that lists the GRES of each
-// node:
+// allocHead is the beginning of a section in the output of `scontrol -d show job`. The section contains the GRES of a
+// job on each node:
 //
 //	JOB_GRES=gpu:a100:3
 //	  Nodes=n1 CPU_IDs=1-4 Mem=0 GRES=gpu:a100:2(IDX:4-5)
 //	  Nodes=n2 CPU_IDs=2-3 Mem=0 GRES=gpu:a100:1(IDX:5)
 //	MinCPUsNode=1 MinMemoryNode=0 MinTmpDiskNode=0
 //
-// slurmctld writes the whole section. Neighbouring nodes with the same GRES appear as a hostlist.
+// slurmctld writes the whole section. Consecutive nodes with the same GRES are written as a hostlist.
 const allocHead = "\n   JOB_GRES="
 
 var (
@@ -23,11 +23,11 @@ var (
 	allocTail = regexp.MustCompile(`^   MinCPUsNode=[0-9]+ `)
 )
 
-// parseAllocation reads the section in the details of one job that holds the given nodes.
+// parseAllocation parses the section in the details of one job that holds the given nodes.
 //
-// The record of every job that holds nodes has this section once. A user's text can add text that looks like this
-// section before or after it, but cannot remove the section. If there is only one section, it is therefore genuine.
-// If there are several, parseAllocation returns ErrAmbiguous.
+// The record of every job that holds nodes contains this section once. A user can write text that looks like such a
+// section, before or after the real section, but cannot remove the real one. If there is only one section, it is
+// therefore real. If there are several, parseAllocation returns ErrAmbiguous.
 func parseAllocation(out string, nodes []string) (map[string]GRESList, error) {
 	switch n := strings.Count(out, allocHead); {
 	case n == 0:
@@ -64,16 +64,16 @@ func parseAllocation(out string, nodes []string) (map[string]GRESList, error) {
 	return nil, fmt.Errorf("scontrol shows an allocation without an end")
 }
 
-// These lines distinguish the runs of a job. scontrol prints each of them once for every job
+// These lines distinguish the runs of a job. scontrol prints each of them exactly once for every job
 // (docs/slurm-releases.md, "Commands and their output").
 var (
 	stateLine = regexp.MustCompile(`\n   JobState=(\S*) `)
 	startLine = regexp.MustCompile(`\n   StartTime=(\S*) `)
 )
 
-// checkRun compares the details of a job with the job's record from squeue. It returns ErrChanging if the two describe
-// different runs. As in parseAllocation, a user's text can add such a line but cannot remove one. A line that appears
-// only once is therefore genuine.
+// checkRun compares the details of a job with the job's record from squeue. It returns ErrChanging if they describe
+// different runs. As in parseAllocation, a user can add such a line but cannot remove one, so a line that occurs only
+// once is real.
 func checkRun(out string, j Job) error {
 	state, start := stateLine.FindAllStringSubmatch(out, 2), startLine.FindAllStringSubmatch(out, 2)
 	switch {
@@ -87,7 +87,7 @@ func checkRun(out string, j Job) error {
 	return nil
 }
 
-// covers compares the nodes in the section with the nodes from squeue, which users' texts cannot change.
+// covers compares the nodes in the section with the nodes from squeue, which texts of users cannot change.
 func covers(alloc map[string]GRESList, nodes []string) error {
 	if len(alloc) != len(nodes) {
 		return fmt.Errorf("scontrol shows an allocation on %d nodes, but squeue on %d", len(alloc), len(nodes))

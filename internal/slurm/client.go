@@ -11,40 +11,41 @@ import (
 	"time"
 )
 
-// DefaultTimeout limits the run of one command. It is longer than the 9 s for which Slurm's commands (22.05.8) retry an
-// unreachable slurmctld (MessageTimeout=10).
+// DefaultTimeout limits the duration of one command. If slurmctld is unreachable, Slurm's commands (22.05.8) retry for
+// 9 s (MessageTimeout=10), which is shorter.
 const DefaultTimeout = 15 * time.Second
 
-// Options contains the paths and environment with which Slurm's commands run. The zero value suits a node on which
+// Options contains the paths and the environment of Slurm's commands. The zero value is suitable for a node on which
 // Slurm was installed from packages.
 type Options struct {
-	// Scontrol, Squeue, Sacct and Sacctmgr are the paths of the commands, by default in /usr/bin.
+	// Scontrol, Squeue, Sacct and Sacctmgr are the paths of the commands. By default, the commands are in /usr/bin.
 	Scontrol, Squeue, Sacct, Sacctmgr string
 	// Timeout is the time limit of one command; 0 means DefaultTimeout.
 	Timeout time.Duration
-	// SlurmConf is the path of slurm.conf, by default the value of SLURM_CONF or, if that is not set, Slurm's own
+	// SlurmConf is the path of slurm.conf. The default is the value of SLURM_CONF or, if this is not set, Slurm's own
 	// default.
 	SlurmConf string
-	// Env is added to the commands' environment ("NAME=value").
+	// Env contains additional environment variables for the commands ("NAME=value").
 	Env []string
 	// Run, if set, replaces the execution of commands, for tests.
 	Run func(ctx context.Context, env []string, name string, args ...string) (stdout, stderr string, err error)
 }
 
-// Client sends requests to slurmctld or, if a method's comment says so, to slurmdbd. Several goroutines may use it.
+// Client sends requests to slurmctld or, if the comment of a method says so, to slurmdbd. Several goroutines may use
+// it.
 type Client struct {
 	scontrol, squeue    string
 	sacctPath, sacctmgr string
 	timeout             time.Duration
 	env                 []string
-	whose               []string // sacct's options that select users
+	whose               []string // the options with which sacct selects users
 	command             runner
-	once                runner // runs requests that must not reach a slurmctld that was started later
+	once                runner // runs requests that must not reach a slurmctld that is started later
 }
 
 type runner func(ctx context.Context, env []string, name string, args ...string) (stdout, stderr string, err error)
 
-// New returns a Client. It runs no command yet.
+// New returns a Client. It does not run a command.
 func New(opt Options) *Client {
 	c := &Client{
 		scontrol:  cmp.Or(opt.Scontrol, "/usr/bin/scontrol"),
@@ -62,7 +63,8 @@ func New(opt Options) *Client {
 	if c.timeout <= 0 {
 		c.timeout = DefaultTimeout
 	}
-	// The commands inherit no other variable of this process: SQUEUE_* and SLURM_CLUSTERS would change their behaviour.
+	// The commands inherit no other variable of this process, because SQUEUE_* and SLURM_CLUSTERS would change their
+	// behaviour.
 	c.env = []string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C", "SLURM_TIME_FORMAT=%s"}
 	conf := opt.SlurmConf
 	if conf == "" {
@@ -82,7 +84,7 @@ func (c *Client) OfUser(uid uint32) *Client {
 	return &own
 }
 
-// run runs a command and returns its standard output. env is added to the environment for this call.
+// run runs a command and returns its standard output. env contains additional environment variables for this call.
 func (c *Client) run(ctx context.Context, env []string, name string, args ...string) (string, error) {
 	return c.runWith(ctx, c.command, env, name, args...)
 }
@@ -94,7 +96,7 @@ func (c *Client) runWith(ctx context.Context, how runner, env []string, name str
 	if err == nil {
 		return stdout, nil
 	}
-	// scontrol prints "Node x not found" on stdout.
+	// scontrol prints some errors on stdout, for example "Node x not found".
 	if strings.TrimSpace(text) == "" {
 		text = stdout
 	}
@@ -105,7 +107,7 @@ func (c *Client) runWith(ctx context.Context, how runner, env []string, name str
 	}
 }
 
-// command runs a command with exactly this environment.
+// command runs a command with exactly the given environment.
 func command(ctx context.Context, env []string, name string, args ...string) (string, string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env, cmd.Dir = env, "/"

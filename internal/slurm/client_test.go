@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// playEnv is the environment variable that makes the test binary act as scontrol and squeue. Its value is a directory:
-// the n-th call prints the n-th scene in it and records its arguments there.
+// playEnv is an environment variable that makes the test binary act as scontrol and squeue. Its value is a directory.
+// The n-th call prints the n-th scene in this directory, and writes its arguments there.
 const playEnv = "CAELUM_TEST_PLAY"
 
 func TestMain(m *testing.M) {
@@ -43,7 +43,7 @@ func play(dir string) int {
 		fmt.Fprintln(os.Stderr, "no scene", n)
 		return 99
 	}
-	// The format of squeue contains the separator, after "jobid:0" or "%A". sacct has an argument for the separator.
+	// The format of squeue contains the separator after "jobid:0" or "%A". For sacct, the separator is an argument.
 	sep := recordedSep
 	for _, arg := range os.Args {
 		if given, ok := strings.CutPrefix(arg, "--delimiter="); ok {
@@ -111,7 +111,7 @@ func stage(t *testing.T, scenes ...scene) (*Client, func() []string) {
 	}
 }
 
-// recordOf returns one job in the output format of squeue, with the given fields set.
+// recordOf returns one job with the given fields in the output format of squeue.
 func recordOf(set map[string]string) scene {
 	var b strings.Builder
 	defaults := map[string]string{
@@ -160,8 +160,8 @@ func TestJobReadsAllocation(t *testing.T) {
 	}
 }
 
-// TestJobRequeuedMeanwhile requeues the job between the two requests, or starts it on another node.
-// Job must not use the details that scontrol prints then, because they may come from a user's text.
+// TestJobRequeuedMeanwhile requeues the job between the two requests, or starts it on another node. Job must then not
+// use the details from scontrol, because they may be a user's text.
 func TestJobRequeuedMeanwhile(t *testing.T) {
 	imitation := "\n   JOB_GRES=mig:7g.40gb:1\n     Nodes=n3 CPU_IDs=0 Mem=0 GRES=mig:7g.40gb(CNT:1)\n   " +
 		"MinCPUsNode=1 \n"
@@ -177,8 +177,8 @@ func TestJobRequeuedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestJobImitatingARun checks that a user's text that looks like the state or start of another run
-// makes the record ambiguous, but does not hide the real values.
+// TestJobImitatingARun checks a user's text that looks like the state or the start of another run. It must make the
+// record ambiguous, but must not hide the real values.
 func TestJobImitatingARun(t *testing.T) {
 	real := mustRead(t, "job-arraytask.txt")
 	for _, text := range []string{"\n   JobState=PENDING ", "\n   StartTime=1795233592 ", "\n   JobState= \n   " +
@@ -211,8 +211,8 @@ func TestJobImitatingAnAllocation(t *testing.T) {
 	}
 }
 
-// TestWritesNameOneTask checks that the arguments of scontrol name the task for the last task of an array, which has
-// the array's id.
+// TestWritesNameOneTask checks the last task of an array, which has the array's id. The arguments of scontrol must
+// identify only this task.
 func TestWritesNameOneTask(t *testing.T) {
 	ctx := context.Background()
 	array := map[string]string{"jobid": "7", "arrayjobid": "7", "arraytaskid": "3"}
@@ -242,8 +242,7 @@ func TestWritesNameOneTask(t *testing.T) {
 	}
 }
 
-// TestRequeueOfTheDead checks that RequeueHold does not requeue a cancelled job, although slurmctld
-// would do so.
+// TestRequeueOfTheDead checks that RequeueHold does not requeue a cancelled job. slurmctld itself would requeue it.
 func TestRequeueOfTheDead(t *testing.T) {
 	c, calls := stage(t, recordOf(map[string]string{"state": "CANCELLED"}))
 	if err := c.RequeueHold(context.Background(), 7); !errors.Is(err, ErrJobState) || len(calls()) != 1 {
@@ -251,8 +250,7 @@ func TestRequeueOfTheDead(t *testing.T) {
 	}
 }
 
-// TestInvalidArgumentsAreNotRun checks that invalid arguments lead to an error before any command
-// runs.
+// TestInvalidArgumentsAreNotRun checks that invalid arguments cause an error before a command is run.
 func TestInvalidArgumentsAreNotRun(t *testing.T) {
 	ctx := context.Background()
 	c, calls := stage(t)
@@ -277,8 +275,7 @@ func TestInvalidArgumentsAreNotRun(t *testing.T) {
 	}
 }
 
-// TestErrors checks that the messages of Slurm's commands (22.05.8, and two messages of later releases) cause the
-// expected errors.
+// TestErrors checks which errors the messages of Slurm's commands cause (22.05.8, and two messages of later releases).
 func TestErrors(t *testing.T) {
 	ctx := context.Background()
 	for _, tc := range []struct {
@@ -315,7 +312,7 @@ func TestErrors(t *testing.T) {
 	if _, err := c.Queue(ctx); !errors.Is(err, ErrCommand) || errors.Is(err, ErrUnreachable) {
 		t.Errorf("a missing command became %v", err)
 	}
-	// This error is temporary, because users can cause it by using up all processes.
+	// This error is temporary, because users can cause it by starting as many processes as possible.
 	c = New(Options{Run: func(context.Context, []string, string, ...string) (string, string, error) {
 		return "", "", &fs.PathError{Op: "fork/exec", Path: "/usr/bin/squeue", Err: syscall.EAGAIN}
 	}})
@@ -330,8 +327,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestWaiting reads a queue that contains an array with separate and joined tasks. The second request returns the
-// excluded nodes, and one job has ended before this request.
+// TestWaiting reads a queue with an array that has both separate and joined tasks. The output of the second request
+// contains the excluded nodes, and one job has ended before this request.
 func TestWaiting(t *testing.T) {
 	c, _ := stage(t, scene{out: mustRead(t, "queue-array.txt")}, scene{out: "4|~|n9|~|PENDING|~|\n"})
 	q, err := c.Queue(context.Background())

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// Config is slurmctld's running configuration: slurm.conf, and the cgroup.conf on slurmctld's host.
+// Config is the current configuration of slurmctld: slurm.conf, and the cgroup.conf on slurmctld's host.
 type Config struct {
-	// Values maps the names that `scontrol show config` prints to their values. The value (null) is stored as "". If a
-	// name occurs in both files, Values contains the value from slurm.conf.
+	// Values contains the values in the output of `scontrol show config`, by name. The value (null) is stored as "". If
+	// a name occurs in both files, Values contains the value from slurm.conf.
 	Values map[string]string
-	// AsOf is the time at which slurmctld answered, by slurmctld's clock and in whole seconds (_fill_ctld_conf). It is
-	// zero if unknown.
+	// AsOf is the time of the answer according to slurmctld's clock, in whole seconds (_fill_ctld_conf). It is zero if
+	// unknown.
 	AsOf time.Time
 }
 
@@ -30,7 +30,7 @@ func (c *Client) Config(ctx context.Context) (Config, error) {
 	return parseConfig(out)
 }
 
-// parseConfig reads lines of the form "Name   = value", which only an administrator writes.
+// parseConfig parses lines of the form "Name = value", which only administrators can change.
 func parseConfig(out string) (Config, error) {
 	c := Config{Values: make(map[string]string)}
 	for line := range strings.SplitSeq(out, "\n") {
@@ -46,7 +46,7 @@ func parseConfig(out string) (Config, error) {
 		c.Values[key] = orEmpty(strings.TrimSpace(value))
 	}
 	if c.Values["SLURM_VERSION"] == "" {
-		return Config{}, errors.New("scontrol shows a configuration without SLURM_VERSION")
+		return Config{}, errors.New("`scontrol show config` printed no SLURM_VERSION")
 	}
 	return c, nil
 }
@@ -54,15 +54,14 @@ func parseConfig(out string) (Config, error) {
 // Version returns the release of slurmctld, for example 22.05.8.
 func (c Config) Version() string { return c.Values["SLURM_VERSION"] }
 
-// Has reports whether a comma-separated value, such as GresTypes or PrologFlags, includes the word. It ignores upper
-// and lower case.
+// Has reports whether a comma-separated value, such as GresTypes or PrologFlags, contains the word. It ignores case.
 func (c Config) Has(key, word string) bool {
 	return slices.ContainsFunc(strings.Split(c.Values[key], ","), func(w string) bool {
 		return strings.EqualFold(strings.TrimSpace(w), word)
 	})
 }
 
-// Controllers returns the addresses at which nodes reach slurmctld's hosts, starting with the primary.
+// Controllers returns the addresses of slurmctld's hosts, beginning with the primary host.
 func (c Config) Controllers() (all []string) {
 	for k := 0; ; k++ {
 		host, ok := c.Values[fmt.Sprintf("SlurmctldHost[%d]", k)] // name(address), or only the address
@@ -74,21 +73,22 @@ func (c Config) Controllers() (all []string) {
 	}
 }
 
-// SlurmUser returns the user id of slurmctld, or false if the configuration does not contain it.
+// SlurmUser returns the user id of slurmctld. It returns false if the configuration does not contain it.
 func (c Config) SlurmUser() (uid uint32, ok bool) {
-	_, id, _ := strings.Cut(strings.TrimSuffix(c.Values["SlurmUser"], ")"), "(") // slurm(64030)
+	_, id, _ := strings.Cut(strings.TrimSuffix(c.Values["SlurmUser"], ")"), "(") // e.g. slurm(64030)
 	n, err := strconv.ParseUint(id, 10, 32)
 	return uint32(n), err == nil
 }
 
 // HidesJobs reports whether Slurm hides some or all jobs of other users (22.05 job_mgr.c: PrivateData=jobs, or an MCS
-// plugin whose parameters include privatedata). The other words of PrivateData do not change the output of squeue.
+// plugin with the parameter privatedata). The other values of PrivateData do not affect the output of squeue.
 func (c Config) HidesJobs() bool {
 	return c.Has("PrivateData", "jobs") || c.Has("MCSParameters", "privatedata")
 }
 
-// RelativeIndex reports whether Slurm numbers CUDA_VISIBLE_DEVICES relative to the step, which it does if task/cgroup
-// constrains devices. It assumes that the nodes have the same cgroup.conf as slurmctld's host.
+// RelativeIndex reports whether Slurm numbers the devices in CUDA_VISIBLE_DEVICES relative to the step. This is the
+// case if task/cgroup constrains devices. RelativeIndex assumes that the nodes have the same cgroup.conf as slurmctld's
+// host.
 func (c Config) RelativeIndex() bool {
 	return (c.Has("TaskPlugin", "task/cgroup") || c.Has("TaskPlugin", "cgroup")) &&
 		strings.EqualFold(c.Values["ConstrainDevices"], "yes")

@@ -7,46 +7,47 @@ import (
 	"strings"
 )
 
-// Constraint is a job's --constraint: an expression of features that nodes must have. Every node meets the zero value.
+// Constraint is a job's --constraint, which is an expression of features that nodes must have. Every node satisfies the
+// zero value.
 //
-// Package eligible evaluates it as slurmctld does (job_scheduler.c, build_feature_list, and node_scheduler.c,
-// valid_feature_counts, of 22.05.8 and 26.05.3): & and | have the same precedence and are applied from left to right,
-// one level of parentheses groups features, and a comma is an &. If alternatives are in brackets, [a|b], all nodes of a
-// job must meet the same alternative.
+// Package eligible evaluates a constraint in the same way as slurmctld (build_feature_list in job_scheduler.c and
+// valid_feature_counts in node_scheduler.c, 22.05.8 and 26.05.3). & and | have the same precedence and are applied from
+// left to right, one level of parentheses groups features, and a comma is equivalent to &. If alternatives are in
+// brackets, [a|b], all nodes of a job must satisfy the same alternative.
 type Constraint struct {
-	// Text is the expression as slurmctld shows it, truncated after MaxConstraintText bytes.
+	// Text is the expression as slurmctld prints it, truncated after MaxConstraintText bytes.
 	Text string
-	// Always contains the groups that every node must meet, and AnyOf contains the alternatives in brackets.
+	// Every node must satisfy all groups in Always, and one of the groups in AnyOf, which are the alternatives in
+	// brackets.
 	Always, AnyOf []FeatureGroup
-	// Nodes is the largest count (*n). The job needs this number of nodes with the feature.
+	// Nodes is the largest count (*n), which is the number of nodes with the feature that the job needs.
 	Nodes int
-	// Problem is the reason why the expression cannot be evaluated for a single node, or "" if
-	// it can be evaluated.
+	// Problem is the reason why the expression cannot be evaluated for a single node. It is empty if the expression can
+	// be evaluated.
 	Problem string
 }
 
 // FeatureGroup is a feature, or several features in parentheses.
 type FeatureGroup struct {
-	Or       bool // true if | joins the group to the groups before it; otherwise & does
+	Or       bool // true if the group is joined with | to the previous groups, and false for &
 	Features []Feature
 }
 
 // Feature is a feature in a group.
 type Feature struct {
-	Or   bool // true if | joins the feature to the features before it; otherwise & does
+	Or   bool // true if the feature is joined with | to the previous features, and false for &
 	Name string
 }
 
-// MaxFeatures limits the number of features in an expression, because every plan looks for each of
-// them on every node.
+// MaxFeatures limits the number of features in an expression, because every plan checks each feature on every node.
 const MaxFeatures = 64
 
-// MaxConstraintText limits the length in bytes of an expression in a reason. A reason is made for each node, and a user
-// can write an expression of 100 kB.
+// MaxConstraintText limits the length in bytes of an expression in messages. There is one message for each node, and
+// users can write expressions of 100 kB.
 const MaxConstraintText = 200
 
-// ParseConstraint reads an expression. It returns no error: if an expression cannot be evaluated for a single node,
-// Problem is the reason.
+// ParseConstraint parses an expression. It does not return an error. If the expression cannot be evaluated for a single
+// node, Problem contains the reason.
 func ParseConstraint(text string) Constraint {
 	if isNull(text) {
 		return Constraint{}
@@ -62,11 +63,12 @@ func ParseConstraint(text string) Constraint {
 	return c
 }
 
-// String returns the expression as slurmctld shows it, truncated after MaxConstraintText bytes.
+// String returns the expression as slurmctld prints it, truncated after MaxConstraintText bytes.
 func (c Constraint) String() string { return c.Text }
 
-// constraintParser reads an expression from left to right; rest is the unread text. slurmctld accepts more expressions.
-// If slurmctld ignores a part of an expression, or releases interpret it differently, the parser returns an error.
+// constraintParser parses an expression from left to right. rest is the text that remains. The parser accepts fewer
+// expressions than slurmctld: it returns an error for parts that slurmctld ignores or that releases interpret
+// differently.
 type constraintParser struct {
 	rest     string
 	c        *Constraint
@@ -118,7 +120,7 @@ func (p *constraintParser) expression() error {
 	}
 }
 
-// alternatives reads [a|b], after the first bracket.
+// alternatives parses [a|b], beginning after the opening bracket.
 func (p *constraintParser) alternatives() error {
 	for {
 		if strings.HasPrefix(p.rest, "(") {
@@ -142,7 +144,7 @@ func (p *constraintParser) alternatives() error {
 	}
 }
 
-// group reads a feature, or several features in parentheses, and the count after them.
+// group parses a feature, or several features in parentheses, and the count that follows.
 func (p *constraintParser) group(or bool) (g FeatureGroup, count int, err error) {
 	g.Or = or
 	if p.next("(") {

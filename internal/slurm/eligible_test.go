@@ -9,8 +9,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// This command of TestStory shows the decisions of package eligible about recorded jobs. Tests in
-// package slurm itself cannot import package eligible, which imports package slurm.
+// This function adds a command to TestStory, which shows the decisions of package eligible about recorded jobs. Tests
+// in package slurm itself cannot import package eligible, because package eligible imports package slurm.
 func init() {
 	slurm.RecordingParsers["waiting"] = func(out string, _ *datadriven.TestData) (text string, err error) {
 		waiting, err := slurm.ParseWaiting(out)

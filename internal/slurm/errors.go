@@ -12,30 +12,38 @@ import (
 )
 
 var (
-	// ErrUnreachable means that slurmctld or munge did not answer. The call may be repeated. If the call was a write,
-	// slurmctld may or may not have executed it.
+	// ErrUnreachable means that slurmctld or munge did not answer. The caller may repeat the call. If the call was a
+	// write, slurmctld may or may not have executed it.
 	ErrUnreachable = errors.New("slurmctld cannot be reached")
-	// ErrNoJob means that slurmctld does not know the job. It forgets finished jobs after MinJobAge, 300 s by default.
+	// ErrNoJob means that slurmctld does not know the job. It removes ended jobs after MinJobAge (300 s by default).
 	ErrNoJob = errors.New("no such job")
 	// ErrNoNode means that slurmctld does not know the node.
 	ErrNoNode = errors.New("no such node")
-	// ErrJobState means that the job's state does not allow the request, for example the requeue of a pending job or
-	// the change of a finished one.
+	// ErrJobState means that the job's state does not allow the request, for example the requeue of a pending job or a
+	// change of an ended job.
 	ErrJobState = errors.New("the job's state does not allow the request")
 	// ErrAmbiguous means that a text of the job looks like the section in which scontrol prints the job's allocation.
-	// This happens only if a user intends it.
+	// Such a text does not occur by accident.
 	ErrAmbiguous = errors.New("the job's name or comment contains text that looks like an allocation")
-	// ErrChanging means that the job started, ended or was requeued during each attempt to read it. The call may be
-	// repeated.
+	// ErrChanging means that the job started, ended or was requeued during each attempt to read it. The caller may
+	// repeat the call.
 	ErrChanging = errors.New("the job changes too fast to be read")
 	// ErrCommand means that a command of Slurm does not exist or cannot be run. This is a defect of the host, which no
 	// job can cause.
 	ErrCommand = errors.New("couldn't run a Slurm command")
 )
 
-// messages maps the output of Slurm's commands, of all releases since 22.05, to errors (docs/slurm-releases.md,
-// "Messages"). The order matters: hold and requeuehold print only "Unexpected message received" where other commands
-// print "Unable to contact" (22.05.8).
+// unparsable returns the error for output of a Slurm command that does not have the expected form.
+func unparsable(command string, err error) error {
+	return fmt.Errorf(
+		"couldn't parse the output of %s: %w; check with `caelum doctor` that Caelum supports this release of Slurm",
+		command, err,
+	)
+}
+
+// messages maps messages of Slurm's commands, in all releases since 22.05, to errors (docs/slurm-releases.md,
+// "Messages"). The order matters, because hold and requeuehold print only "Unexpected message received" in cases where
+// other commands print "Unable to contact" (22.05.8).
 var messages = []struct {
 	text string
 	err  error
@@ -62,13 +70,12 @@ var messages = []struct {
 	{"Requested operation not supported", ErrJobState},
 }
 
-// jobNotFound matches scontrol's message for a task of an array, or a component of a het job, that
-// slurmctld does not know. scontrol prints it to stdout, and since 26.05 to stderr
-// (scontrol_print_job in info_job.c).
+// jobNotFound matches scontrol's message for a task of an array or a component of a het job that slurmctld does not
+// know. scontrol prints it to stdout and, since 26.05, to stderr (scontrol_print_job in info_job.c).
 var jobNotFound = regexp.MustCompile(`(?m)^Job [0-9]+([_+][0-9]+)? not found$`)
 
-// CommandError is the error of a command that failed, with its arguments and output. It unwraps to one of the errors
-// above, to a context's error, or to the *exec.ExitError.
+// CommandError is the error of a command that failed. It contains the command's arguments and output. It wraps one of
+// the errors above, the error of a context, or an *exec.ExitError.
 type CommandError struct {
 	Args   []string
 	Stderr string
@@ -88,7 +95,7 @@ func (e *CommandError) Error() string {
 
 func (e *CommandError) Unwrap() error { return e.Err }
 
-// classify returns the error for a command that failed with this output. If the client's own time limit ends the
+// classify returns the error for a command that failed with this output. If the client's own time limit has ended the
 // command, the error is ErrUnreachable, because Slurm's commands (22.05.8) retry for 9 s (MessageTimeout=10) while
 // slurmctld is down.
 func classify(ctx context.Context, parent error, stderr string, exit error) error {
@@ -98,9 +105,8 @@ func classify(ctx context.Context, parent error, stderr string, exit error) erro
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: no answer in time", ErrUnreachable)
 	}
-	// No process could be started. Users can exhaust processes and memory, but they cannot
-	// change the commands. Therefore classify returns ErrCommand only for an error about the
-	// command's file.
+	// No process could be started. Users can use up all processes and memory, but they cannot change the commands.
+	// Therefore, classify returns ErrCommand only if the error concerns the file of the command.
 	var start *fs.PathError
 	var missing *exec.Error
 	switch {

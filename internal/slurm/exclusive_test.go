@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestExclusive checks that the column exclusive is used since 26.05. There the column
-// oversubscribe is NO even for jobs that share nodes.
+// TestExclusive checks that the column exclusive is used since 26.05, where the column oversubscribe is NO even for
+// jobs that share nodes.
 func TestExclusive(t *testing.T) {
 	for _, tc := range []struct {
 		release, oversubscribe, exclusive string
@@ -17,7 +17,7 @@ func TestExclusive(t *testing.T) {
 		{"to 25.11", "YES", "", false},
 		{"to 25.11", "NO", "", true}, // --exclusive, or a partition with OverSubscribe=EXCLUSIVE
 		{"to 25.11", "USER", "", false},
-		{"from 26.05", "NO", "NO", false}, // a job without options in a partition without options
+		{"from 26.05", "NO", "NO", false}, // neither the job nor the partition requests whole nodes
 		{"from 26.05", "YES", "NO", false},
 		{"from 26.05", "NO", "USER", false},
 		{"from 26.05", "NO", "NODE", true},
@@ -31,8 +31,8 @@ func TestExclusive(t *testing.T) {
 	}
 }
 
-// twoPartitions2605 is a part of the output of 26.05 for the partitions of twoPartitions, according
-// to api/partition_info.c.
+// twoPartitions2605 is a part of the output of 26.05 for the partitions in twoPartitions, according to
+// api/partition_info.c.
 const twoPartitions2605 = `PartitionName=gpu
    AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL
    Default=YES QoS=N/A

@@ -1,6 +1,6 @@
 package slurm
 
-// RecordingParsers lets the tests of package slurm_test add commands to TestStory.
+// RecordingParsers makes recordingParsers available to package slurm_test, which adds commands to TestStory.
 var RecordingParsers = recordingParsers
 
 // ParseWaiting returns the pending jobs in a recording.

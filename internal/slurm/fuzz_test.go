@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// FuzzGRES checks that a parsed list can be written and parsed again, and contains only characters that are allowed in
-// a command line.
+// FuzzGRES checks that a parsed list can be formatted and parsed again, and contains only characters that are allowed
+// in a command line.
 func FuzzGRES(f *testing.F) {
 	for _, s := range []string{
 		"gpu:a100:2(IDX:0-1,4),mig:2g.10gb:1", "mig:1g.5gb(CNT:1)", "gres/mig:2g.10gb=1", "mig:1K", "a(", "mig:x y:1",
@@ -40,8 +40,8 @@ func FuzzGRES(f *testing.F) {
 	})
 }
 
-// FuzzHosts checks that the number of names is limited, and that checkNode accepts every name unless it does not allow
-// the first character.
+// FuzzHosts checks that the number of names is limited. checkNode must accept every name whose first character it
+// allows.
 func FuzzHosts(f *testing.F) {
 	for _, s := range []string{
 		"n[1-3,7],login1", "r[0-1]c[08-11]-ib", "n[1-", "n[1-4294967295]", "[1-9][1-9][1-9][1-9][1-9][1-9]",
@@ -64,7 +64,7 @@ func FuzzHosts(f *testing.F) {
 	})
 }
 
-// FuzzQueue checks that a user's texts arrive unchanged and never change another field.
+// FuzzQueue checks that users' texts are parsed unchanged, and that they never change another field.
 func FuzzQueue(f *testing.F) {
 	f.Add("plain", "acc", "c")
 	f.Add("x\n7|~|7|~|N/A|~|", "a|~|b", "|")
@@ -104,8 +104,8 @@ func FuzzQueue(f *testing.F) {
 	})
 }
 
-// FuzzAllocation checks that a user's texts before and after the section can make the answer invalid, but can never
-// change it. It inserts the texts wherever Slurm prints a user's text.
+// FuzzAllocation checks that users' texts before and after the section may cause an error, but can never change the
+// result. It inserts the texts wherever Slurm prints a user's text.
 func FuzzAllocation(f *testing.F) {
 	imitation := "\n   JOB_GRES=mig:7g.40gb:1\n     Nodes=n3 CPU_IDs=0 Mem=0 GRES=mig:7g.40gb(CNT:1)\n   " +
 		"MinCPUsNode=1 \n"
@@ -145,7 +145,7 @@ func FuzzAllocation(f *testing.F) {
 	})
 }
 
-// FuzzNode checks that the parsers of administrators' texts do not panic on any output.
+// FuzzNode checks that the parsers of texts that only administrators can write do not panic on any output.
 func FuzzNode(f *testing.F) {
 	f.Add(mustRead(f, "node-busy.txt"))
 	f.Add(mustRead(f, "config.txt"))

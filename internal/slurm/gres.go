@@ -8,13 +8,14 @@ import (
 	"strings"
 )
 
-// GRES is a count of one generic resource: {"mig", "2g.10gb", 1}. Type is empty for a GRES without a type.
+// GRES is a number of units of one generic resource, for example {"mig", "2g.10gb", 1}. Type is empty for a GRES
+// without types.
 type GRES struct {
 	Name, Type string
 	Count      int
 }
 
-// String returns g in the form that scontrol and sbatch accept: mig:2g.10gb:1.
+// String returns the GRES in the form that scontrol and sbatch accept, for example mig:2g.10gb:1.
 func (g GRES) String() string {
 	if g.Type == "" {
 		return g.Name + ":" + strconv.Itoa(g.Count)
@@ -22,20 +23,20 @@ func (g GRES) String() string {
 	return g.Name + ":" + g.Type + ":" + strconv.Itoa(g.Count)
 }
 
-// countRE matches a count. Slurm reads a number with a suffix as a count, even where a type is
-// expected. "2g.10gb" is a type because it contains a dot.
+// countRE matches a count. Slurm treats a number with a suffix as a count, even where a type is expected. "2g.10gb" is
+// a type because it contains a dot.
 var countRE = regexp.MustCompile(`^[0-9]+[kKmMgGtTpP]?$`)
 
-// ParseGRES reads every form in which Slurm writes generic resources:
+// ParseGRES parses all forms in which Slurm prints generic resources:
 //
-//	gpu:a100:14(S:0),mig:1g.5gb:0             a node's Gres
-//	gpu:a100:1(IDX:0),mig:2g.10gb:1           its GresUsed; (IDX:N/A) when none is used
-//	gpu:a100:1(IDX:4),mig:1g.5gb(CNT:1)       a job's share of a node (scontrol -d); CNT: a count-only GRES
-//	gres:gpu:1,gres:mig:2g.10gb:1             a job's request, to 23.02
+//	gpu:a100:14(S:0),mig:1g.5gb:0             Gres of a node
+//	gpu:a100:1(IDX:0),mig:2g.10gb:1           GresUsed of a node; (IDX:N/A) if no unit is used
+//	gpu:a100:1(IDX:4),mig:1g.5gb(CNT:1)       a job's share of a node (scontrol -d); CNT for a count-only GRES
+//	gres:gpu:1,gres:mig:2g.10gb:1             a job's request, up to 23.02
 //	gres/gpu:1, gres/mig:2g.10gb=1            a job's request in later releases, and TRES
 //
-// A resource without a count has the count 1. Suffixes are powers of 1024. For "(null)", "N/A" and
-// "", ParseGRES returns an empty list.
+// A resource without a count has the count 1. Suffixes of counts are powers of 1024. For "(null)", "N/A" and "", the
+// result is an empty list.
 func ParseGRES(s string) (GRESList, error) {
 	if isNull(s) {
 		return nil, nil
@@ -55,7 +56,7 @@ func ParseGRES(s string) (GRESList, error) {
 	return list, nil
 }
 
-// splitGRES splits at the commas outside parentheses, because an index list (IDX:0-1,4) contains commas.
+// splitGRES splits a list at the commas outside parentheses, because an index list (IDX:0-1,4) also contains commas.
 func splitGRES(s string) ([]string, error) {
 	var items []string
 	depth, start := 0, 0
@@ -84,7 +85,7 @@ func splitGRES(s string) ([]string, error) {
 func parseOneGRES(item string) (GRES, error) {
 	bare, note, _ := strings.Cut(item, "(")
 	if note != "" && !strings.HasSuffix(note, ")") {
-		return GRES{}, fmt.Errorf("text after the parenthesis in %q", item)
+		return GRES{}, fmt.Errorf("%q contains text after the parentheses", item)
 	}
 	bare = strings.TrimPrefix(strings.TrimPrefix(bare, "gres:"), "gres/")
 	g := GRES{Count: 1}
@@ -115,11 +116,11 @@ var (
 	gresType = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*$`)
 )
 
-// valid returns an error unless the GRES may be part of a command line. GRES in the output of
-// commands must pass the same test.
+// valid returns an error if the GRES must not be part of a command line. GRES in the output of commands must be valid
+// too.
 func (g GRES) valid() error {
 	switch {
-	case !gresName.MatchString(g.Name) || g.Name == "gres": // "gres" is Slurm's prefix
+	case !gresName.MatchString(g.Name) || g.Name == "gres": // "gres" is a prefix that Slurm prints
 		return fmt.Errorf("%q is not a GRES name", g.Name)
 	case g.Type != "" && (!gresType.MatchString(g.Type) || countRE.MatchString(g.Type)):
 		return fmt.Errorf("%q is not a GRES type", g.Type)
@@ -129,7 +130,7 @@ func (g GRES) valid() error {
 	return nil
 }
 
-// maxCount limits a count, which a user may choose freely, so that sums of counts do not overflow.
+// maxCount limits counts so that their sums do not overflow, because users may request any count.
 const maxCount = 1 << 48
 
 func parseCount(s string) (int, error) {
@@ -147,8 +148,8 @@ func parseCount(s string) (int, error) {
 	return n * mult, nil
 }
 
-// ParseTRES reads the generic resources of a TRES list such as "cpu=2,mem=8000M,gres/gpu=1,gres/mig:2g.10gb=1". The
-// total over all types, which slurmdbd also stores (gres/mig=1), becomes an entry without a type.
+// ParseTRES parses the generic resources in a list of TRES, such as "cpu=2,mem=8000M,gres/gpu=1,gres/mig:2g.10gb=1".
+// The total over all types, which slurmdbd also stores (gres/mig=1), becomes an entry without a type.
 func ParseTRES(s string) (GRESList, error) {
 	if isNull(s) {
 		return nil, nil
@@ -167,9 +168,8 @@ func ParseTRES(s string) (GRESList, error) {
 	return list, nil
 }
 
-// requestGRES reads a request. It leaves out TRES that are not GRES (cpu:1), which requests can
-// have since 23.02. If a type has several counts, it returns the last count that is not 0, like
-// slurmctld.
+// requestGRES parses a request. It leaves out TRES that are not GRES (cpu:1), which requests may contain since 23.02.
+// If a type has several counts, it uses the last count that is not 0, like slurmctld.
 func requestGRES(s string) (GRESList, error) {
 	if isNull(s) {
 		return nil, nil
@@ -200,6 +200,6 @@ func requestGRES(s string) (GRESList, error) {
 	return last, nil
 }
 
-// ClosedType is the type of gres/mig that counts the slices that are not offered, so that the node's total never
-// changes.
+// ClosedType is the type of gres/mig for the slices that are not offered. Its count is chosen so that the total of the
+// node remains constant.
 const ClosedType = "closed"

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// GRESList is a list of generic resources, for example a node's Gres or a job's share of a node.
+// GRESList is a list of generic resources, for example the Gres of a node or a job's share of a node.
 type GRESList []GRES
 
-// String returns the list in the form that scontrol and sbatch accept: gpu:a100:7,mig:2g.10gb:1.
+// String returns the list in the form that scontrol and sbatch accept, for example gpu:a100:7,mig:2g.10gb:1.
 func (l GRESList) String() string {
 	s := make([]string, len(l))
 	for i, g := range l {
@@ -37,7 +37,7 @@ func (l GRESList) Positive() (positive GRESList) {
 	return positive
 }
 
-// Total returns the sum of the counts of a name, of all types.
+// Total returns the sum of the counts of all entries with this name.
 func (l GRESList) Total(name string) (sum int) {
 	for _, g := range l.Named(name) {
 		sum += g.Count
@@ -45,7 +45,7 @@ func (l GRESList) Total(name string) (sum int) {
 	return sum
 }
 
-// Profiles returns the sums of gres/mig by type, [ClosedType] included.
+// Profiles returns the sum of the gres/mig counts for each type, including [ClosedType].
 func (l GRESList) Profiles() map[string]int {
 	n := map[string]int{}
 	for _, g := range l.Named("mig") {
@@ -54,7 +54,7 @@ func (l GRESList) Profiles() map[string]int {
 	return n
 }
 
-// Covers reports whether the list has at least the counts of part, for every name and type.
+// Covers reports whether the list contains at least the counts in part, for every name and type.
 func (l GRESList) Covers(part GRESList) bool {
 	type kind struct{ name, typ string }
 	left := map[kind]int{}

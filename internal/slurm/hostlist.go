@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// MaxHosts limits the names that ExpandHosts returns for one hostlist, because a short hostlist can
-// represent a very large number of names.
+// MaxHosts limits the number of names that ExpandHosts returns for one hostlist, because a short hostlist can stand for
+// a very large number of names.
 const MaxHosts = 1 << 16
 
-// ExpandHosts returns the names in a hostlist of Slurm, such as "n[1-3,07],login1,r[0-1]c[0-3]", in the order written.
-// Numbers keep the width that leading zeros give them, as in Slurm. For "" and "(null)" it returns no names.
+// ExpandHosts returns the names in a hostlist of Slurm, such as "n[1-3,07],login1,r[0-1]c[0-3]", in the given order. As
+// in Slurm, numbers with leading zeros have a fixed width. For "" and "(null)", the result is empty.
 func ExpandHosts(s string) ([]string, error) {
 	if isNull(s) {
 		return nil, nil
@@ -36,19 +36,19 @@ func ExpandHosts(s string) ([]string, error) {
 	return hosts, nil
 }
 
-// expandOne expands one word, which may hold several brackets.
+// expandOne expands one word, which may contain several brackets.
 func expandOne(word string, room int) ([]string, error) {
 	hosts := []string{""}
 	for word != "" {
 		lit, rest, found := strings.Cut(word, "[")
 		if bad := strings.IndexFunc(lit, notHostRune); bad >= 0 {
-			return nil, fmt.Errorf("unexpected %q in a host name", lit[bad])
+			return nil, fmt.Errorf("a host name contains the invalid character %q", lit[bad])
 		}
 		nums := []string{""}
 		if found {
 			list, after, closed := strings.Cut(rest, "]")
 			if !closed {
-				return nil, fmt.Errorf("a bracket is not closed")
+				return nil, fmt.Errorf("the closing bracket is missing")
 			}
 			var err error
 			if nums, err = expandRanges(list, room); err != nil {
@@ -57,7 +57,7 @@ func expandOne(word string, room int) ([]string, error) {
 			rest = after
 		}
 		if len(hosts)*len(nums) > room {
-			return nil, fmt.Errorf("more than %d hosts", MaxHosts)
+			return nil, fmt.Errorf("it contains more than %d hosts", MaxHosts)
 		}
 		next := make([]string, 0, len(hosts)*len(nums))
 		for _, h := range hosts {
@@ -68,10 +68,10 @@ func expandOne(word string, room int) ([]string, error) {
 		hosts, word = next, rest
 	}
 	if hosts[0] == "" {
-		return nil, fmt.Errorf("an empty name")
+		return nil, fmt.Errorf("a host name is empty")
 	}
 	if room < len(hosts) {
-		return nil, fmt.Errorf("more than %d hosts", MaxHosts)
+		return nil, fmt.Errorf("it contains more than %d hosts", MaxHosts)
 	}
 	return hosts, nil
 }
@@ -90,10 +90,10 @@ func expandRanges(list string, room int) ([]string, error) {
 		a, err1 := strconv.ParseUint(lo, 10, 32)
 		b, err2 := strconv.ParseUint(hi, 10, 32)
 		if err1 != nil || err2 != nil || b < a {
-			return nil, fmt.Errorf("range %q", part)
+			return nil, fmt.Errorf("%q is not a range of numbers such as 1-3", part)
 		}
 		if b-a >= uint64(room) || len(nums)+int(b-a) >= room {
-			return nil, fmt.Errorf("more than %d hosts", MaxHosts)
+			return nil, fmt.Errorf("it contains more than %d hosts", MaxHosts)
 		}
 		for n := a; n <= b; n++ {
 			nums = append(nums, fmt.Sprintf("%0*d", len(lo), n))

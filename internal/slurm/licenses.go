@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// licenses reads the number of free licences of each kind in the cluster, if a waiting job requests any.
+// licenses reads the number of free licences of each kind in the cluster. It does so only if a waiting job requests
+// licences.
 func (c *Client) licenses(ctx context.Context, waiting []Waiting) (map[string]int, error) {
 	if !slices.ContainsFunc(waiting, func(w Waiting) bool { return w.Licenses != "" }) {
 		return nil, nil
@@ -20,8 +21,8 @@ func (c *Client) licenses(ctx context.Context, waiting []Waiting) (map[string]in
 	return parseLicenses(out)
 }
 
-// parseLicenses reads the output of `scontrol show licenses`. It consists of key=value words, which
-// only an administrator writes, and begins with the licence's name.
+// parseLicenses parses the output of `scontrol show licenses`. The output consists of key=value words, which only
+// administrators can change. Each record begins with the name of the licence.
 func parseLicenses(out string) (map[string]int, error) {
 	free := map[string]int{}
 	name := ""

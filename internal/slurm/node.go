@@ -14,48 +14,48 @@ import (
 // Node is slurmctld's record of a node.
 type Node struct {
 	Name string
-	// Asked is the time of the request to slurmctld. The answer includes all earlier changes.
+	// Asked is the time at which the request was sent. The answer therefore contains all earlier changes.
 	Asked time.Time
-	// States is the base state and its flags: IDLE, MIXED, DOWN; DRAIN, COMPLETING, NOT_RESPONDING, INVALID_REG, ...
+	// States contains the base state and its flags: IDLE, MIXED, DOWN; DRAIN, COMPLETING, NOT_RESPONDING, INVALID_REG,
+	// ...
 	States     []string
 	Reason     string
 	Partitions []string
-	// Gres contains the node's totals, and GresUsed contains the part that slurmctld counts as
-	// used. slurmctld loses some of the used counts when it restarts.
+	// Gres contains the totals of the node, and GresUsed contains the part that slurmctld counts as used. slurmctld
+	// loses some of the used counts when it restarts.
 	Gres, GresUsed GRESList
-	// MIGTotal is the node's count of gres/mig in slurm.conf, from CfgTRES. `scontrol update`
-	// and slurmd's registration do not change it (22.05.8). 0 means that MIGTotal is unknown,
-	// because AccountingStorageTRES does not include gres/mig.
+	// MIGTotal is the node's count of gres/mig in slurm.conf, according to CfgTRES. Neither `scontrol update` nor the
+	// registration of slurmd changes it (22.05.8). If AccountingStorageTRES does not contain gres/mig, MIGTotal is
+	// unknown and therefore 0.
 	MIGTotal int
-	// Unregistered is set after a restart of slurmctld until slurmd has registered. During this time slurmctld does
-	// not know the node's device files, and a job that it starts there gets gres/gpu without the numbers of its
-	// slots: SLURM_JOB_GPUS and CUDA_VISIBLE_DEVICES are not set. With 22.05.8, this state lasted 5 s in a test.
-	// SlurmdStartTime is then None. In 22.05, GresUsed also lacks its "(IDX:...)". Since 23.02, slurmctld saves the
-	// indices, so their presence proves nothing (tested with 24.11.5 and 26.05.5).
+	// Unregistered is true after a restart of slurmctld until slurmd has registered. During this time, slurmctld does
+	// not know the node's device files. A job that it starts on the node then gets gres/gpu without the numbers of its
+	// slots, so that SLURM_JOB_GPUS and CUDA_VISIBLE_DEVICES are not set. In a test with 22.05.8, this state lasted 5
+	// s. It is detected by a SlurmdStartTime of None. In 22.05, GresUsed also lacks its "(IDX:...)" in this state.
+	// Since 23.02, slurmctld saves the indices, so they do not prove that slurmd has registered (tested with 24.11.5
+	// and 26.05.5).
 	Unregistered              bool
 	BootTime, SlurmdStartTime time.Time
-	// Features contains the active features. slurmctld can start jobs that request these
-	// features without a reboot of the node.
+	// Features contains the active features. slurmctld can start jobs that request these features without rebooting the
+	// node.
 	Features []string
-	// Addr is NodeAddr: a name or an address.
+	// Addr is NodeAddr, which is a name or an address.
 	Addr string
 	// CPUs is the number of CPUs that slurmctld can allocate, and CPUsFree is the number of these CPUs that are not
-	// allocated. 0 means unknown.
+	// allocated. Both are 0 if unknown.
 	CPUs, CPUsFree int
-	// Memory is the memory that slurmctld can allocate, and MemoryFree is the part that is not
-	// allocated, in MiB. If memory is not a consumable resource, MemoryFree is equal to Memory.
-	// 0 means unknown.
+	// Memory is the memory in MiB that slurmctld can allocate, and MemoryFree is the part that is not allocated. If
+	// memory is not a consumable resource, MemoryFree is equal to Memory. Both are 0 if unknown.
 	Memory, MemoryFree int
-	// TmpDisk is in MiB. For sockets, cores and threads, 0 means unknown.
+	// TmpDisk is in MiB. Sockets, CoresPerSocket and ThreadsPerCore are 0 if unknown.
 	TmpDisk, Sockets, CoresPerSocket, ThreadsPerCore int
-	// Reservations contains the active reservations that include the node. Only [Client.Nodes]
-	// sets them.
+	// Reservations contains the active reservations that include the node. Only [Client.Nodes] sets this field.
 	Reservations []Reservation
-	// Weight orders the nodes: slurmctld prefers suitable nodes with a lower weight.
+	// Weight determines the order of the nodes. Among suitable nodes, slurmctld prefers those with the lowest weight.
 	Weight int
-	// Extra is a text that an administrator or a program has set, without newlines (since 22.05).
+	// Extra is a text that an administrator or a program has set. It contains no newlines (since 22.05).
 	Extra string
-	// Version is the release of the node's slurmd, such as 22.05.8; empty if slurmd has never registered.
+	// Version is the release of the node's slurmd, such as 22.05.8. It is empty if slurmd has never registered.
 	Version string
 }
 
@@ -69,7 +69,7 @@ func (n Node) Is(state string) bool {
 	return false
 }
 
-// Free returns the unused count of each type of a GRES on the node. An untyped GRES has the type "".
+// Free returns the number of unused units of each type of a GRES on the node. A GRES without types has the type "".
 func (n Node) Free(name string) map[string]int {
 	free := map[string]int{}
 	for _, g := range n.Gres {
@@ -112,9 +112,9 @@ func (c *Client) Node(ctx context.Context, name string) (Node, error) {
 	return n, err
 }
 
-// parseNode reads the output of `scontrol -d show node NAME`: lines of key=value words, which users cannot write. Some
-// values contain spaces (OS, Reason, Comment), so parseNode accepts a key only where slurmctld writes it. This is the
-// start of a line, or for some keys the position after a value without spaces.
+// parseNode parses the output of `scontrol -d show node NAME`. It consists of lines of key=value words, which users
+// cannot change. Because some values contain spaces (OS, Reason, Comment), parseNode accepts a key only where slurmctld
+// writes it: at the beginning of a line or, for some keys, after a value without spaces.
 func parseNode(out, name string) (Node, error) {
 	lines := strings.Split(out, "\n")
 	first, _, _ := strings.Cut(lines[0], " ")
@@ -136,9 +136,9 @@ func parseNode(out, name string) (Node, error) {
 			return Node{}, fmt.Errorf("node %s: %w", name, err)
 		}
 	}
-	// Since 24.05, GresUsed omits a GRES of which no unit is available (_node_gres_used in gres.c). The line is
-	// therefore missing for a node without GRES (seen with 24.11.5), and for a node whose GPUs slurmd has not
-	// found. A node with gres/mig always has available units, at least of the type closed.
+	// Since 24.05, GresUsed omits a GRES without available units (_node_gres_used in gres.c). The line is therefore
+	// missing for a node without GRES (observed with 24.11.5), and for a node whose GPUs slurmd has not found. A node
+	// with gres/mig always has available units, at least of the type closed.
 	used := seen["GresUsed"] || n.Gres.Total("mig") == 0
 	if !seen["State"] || !seen["Gres"] || !used {
 		return Node{}, fmt.Errorf("node %s: scontrol shows no State, Gres or GresUsed", name)
@@ -146,11 +146,11 @@ func parseNode(out, name string) (Node, error) {
 	return n, nil
 }
 
-// set sets the fields that a line shows. key is the first key of the line, and value is the rest of the line.
+// set sets the fields that are on one line. key is the first key of the line, and value is the rest of the line.
 func (n *Node) set(key, value string) (err error) {
 	word, rest, _ := strings.Cut(value, " ")
 	switch key {
-	case "NodeAddr": // followed by NodeHostName, Port and, if the node has registered, Version
+	case "NodeAddr": // on the same line: NodeHostName, Port and, if the node has registered, Version
 		n.Addr = word
 		for w := range strings.FieldsSeq(rest) {
 			if v, ok := strings.CutPrefix(w, "Version="); ok {
@@ -158,7 +158,7 @@ func (n *Node) set(key, value string) (err error) {
 			}
 		}
 	case "State":
-		// A node that does not respond has a trailing * on its base state in releases before 22.05.
+		// In releases before 22.05, the base state of a node that does not respond ends with *.
 		n.States = strings.Split(strings.ReplaceAll(word, "*", ""), "+")
 		err = words(
 			rest,
@@ -183,7 +183,7 @@ func (n *Node) set(key, value string) (err error) {
 		err = words("CPUAlloc="+value, map[string]*int{"CPUAlloc": &used, "CPUEfctv": &usable, "CPUTot": &total})
 		n.CPUs = cmp.Or(usable, total)
 		n.CPUsFree = n.CPUs - used
-	case "RealMemory": // followed by AllocMem and Sockets
+	case "RealMemory": // on the same line: AllocMem and Sockets
 		used := 0
 		err = words(
 			"RealMemory="+value,
@@ -202,7 +202,7 @@ func (n *Node) set(key, value string) (err error) {
 	return err
 }
 
-// setStart sets the times at which the node and its slurmd were started. rest is the text after BootTime.
+// setStart sets the start times of the node and of its slurmd. rest is the text after BootTime.
 func (n *Node) setStart(boot, rest string) (err error) {
 	if n.BootTime, err = parseTime(boot); err != nil {
 		return err
@@ -215,7 +215,7 @@ func (n *Node) setStart(boot, rest string) (err error) {
 	return err
 }
 
-// words sets each of the numbers to the value of its key in a line of key=value words.
+// words sets each number to the value of its key in a line of key=value words.
 func words(line string, numbers map[string]*int) error {
 	for w := range strings.FieldsSeq(line) {
 		key, value, _ := strings.Cut(w, "=")

@@ -2,8 +2,8 @@ package slurm
 
 import "testing"
 
-// TestNodeWithoutGRES checks that a node without GRES, or whose GPUs slurmd has not found, can be read. Since 24.05,
-// scontrol shows no GresUsed for such a node. A node with gres/mig and without GresUsed must lead to an error, because
+// TestNodeWithoutGRES checks that a node without GRES, or whose GPUs slurmd has not found, can be parsed. Since 24.05,
+// scontrol prints no GresUsed for such a node. A node with gres/mig but without GresUsed must cause an error, because
 // its counts are unknown.
 func TestNodeWithoutGRES(t *testing.T) {
 	const head = "NodeName=c1 CoresPerSocket=1 \n   CPUAlloc=0 CPUEfctv=1 CPUTot=1 CPULoad=0.00\n"

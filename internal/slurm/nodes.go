@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Nodes reads all nodes, including the catalogue nodes, and the reservations if a node is reserved. Errors:
+// Nodes reads all nodes, including the catalogue nodes. If a node is reserved, it also reads the reservations. Errors:
 // ErrUnreachable.
 func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 	asked := time.Now()
@@ -18,7 +18,7 @@ func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 	reserved := false
 	for i := range nodes {
 		nodes[i].Asked = asked
-		reserved = reserved || nodes[i].Is("RESERVED") // maintenance sets this flag too
+		reserved = reserved || nodes[i].Is("RESERVED") // maintenance also sets this flag
 	}
 	if !reserved || err != nil {
 		return nodes, err
@@ -29,7 +29,7 @@ func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 	return nodes, reserve(nodes, out)
 }
 
-// parseNodes splits the output at the lines that begin with NodeName=. All other lines of a record are indented.
+// parseNodes splits the output before each line that begins with NodeName=. All other lines of a record are indented.
 func parseNodes(out string) ([]Node, error) {
 	var nodes []Node
 	for record := range strings.SplitSeq("\n"+out, "\nNodeName=") {

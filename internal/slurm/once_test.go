@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// These environment variables, together with playEnv, make the test binary run for a long time. It
-// is either connected to an address, or has no connection, like a command that waits before it
+// These environment variables, together with playEnv, make the test binary run for a long time. It either connects to
+// an address, or has no connection, like a command that waits before its next attempt.
 // tries again.
 const (
 	connectEnv = "CAELUM_TEST_CONNECT"
@@ -30,7 +30,8 @@ func playSlowly() {
 	}
 }
 
-// TestUpdateRunsOnce checks that a change of a node ends before scontrol can retry if slurmctld does not listen.
+// TestUpdateRunsOnce checks an update of a node while slurmctld does not listen. The update must end before scontrol
+// can retry.
 func TestUpdateRunsOnce(t *testing.T) {
 	ctx := context.Background()
 	gres := []GRES{{"mig", "closed", 1}}

@@ -16,9 +16,8 @@ import (
 // recordedSep is the separator in the recordings.
 const recordedSep = "|~|"
 
-// TestStory parses the output of Slurm 22.05.8 in testdata/22.05.8, in which host names and paths
-// were replaced, and compares the results with the files in testdata/story. The flag -rewrite
-// rewrites these files.
+// TestStory parses the output of Slurm 22.05.8 in testdata/22.05.8, in which host names and paths were replaced. It
+// compares the results with the files in testdata/story. The flag -rewrite rewrites these files.
 func TestStory(t *testing.T) {
 	datadriven.Walk(t, "testdata/story", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -43,7 +42,7 @@ func TestStory(t *testing.T) {
 	})
 }
 
-// lineParsers parse one line of the input of a command.
+// lineParsers contains the functions that parse one line of a command's input.
 var lineParsers = map[string]func(string) (string, error){
 	"gres":    formatted(ParseGRES),
 	"request": formatted(requestGRES),
@@ -65,7 +64,7 @@ func formatted(parse func(string) (GRESList, error)) func(string) (string, error
 	}
 }
 
-// recordingParsers parse the recorded output of a program.
+// recordingParsers contains the functions that parse the recorded output of a program.
 var recordingParsers = map[string]func(out string, d *datadriven.TestData) (string, error){
 	"queue": func(out string, d *datadriven.TestData) (text string, err error) {
 		jobs, err := parseJobs(out, recordedSep)
@@ -132,7 +131,7 @@ func show(b *strings.Builder, value string, err error) {
 	}
 }
 
-// values returns the values of an argument of a command.
+// values returns the values of a command's argument.
 func values(d *datadriven.TestData, key string) []string {
 	for _, a := range d.CmdArgs {
 		if a.Key == key {
@@ -149,7 +148,7 @@ func unix(t time.Time) int64 {
 	return t.Unix()
 }
 
-// describe returns the fields of a job that are set, as text.
+// describe returns the fields of a job that are not empty, as text.
 func describe(j Job) string {
 	var b strings.Builder
 	fmt.Fprintf(

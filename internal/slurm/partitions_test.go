@@ -41,8 +41,8 @@ func TestConfigHasItsTime(t *testing.T) {
 	}
 }
 
-// TestReservations checks the parsing of the output of scontrol 22.05.8 for three reservations. One
-// includes all of its node, one includes a part of its node, and one is not active yet.
+// TestReservations checks the parsing of the output of scontrol 22.05.8 for three reservations. One contains its whole
+// node, one contains a part of its node, and one is not active yet.
 func TestReservations(t *testing.T) {
 	nodes := []Node{{Name: "n1", CPUs: 64}, {Name: "n2", CPUs: 64}, {Name: "n3", CPUs: 64}}
 	err := reserve(

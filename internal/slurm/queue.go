@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// squeueArgs makes squeue print no header, list every array task and hidden partitions, and query this cluster only.
+// squeueArgs makes squeue print no header, every array task and hidden partitions, for this cluster only.
 var squeueArgs = []string{"-h", "-r", "-a", "--local"}
 
 // queue returns the jobs that squeue lists with these arguments.
@@ -25,8 +25,7 @@ func (c *Client) queue(ctx context.Context, args ...string) ([]Job, error) {
 	return parseJobs(out, sep)
 }
 
-// excludedNodes returns the excluded nodes of jobs, by job id. squeue 22.05 shows them only with
-// the option -o.
+// excludedNodes returns the excluded nodes of jobs, by job id. squeue 22.05 prints them only with the option -o.
 func (c *Client) excludedNodes(ctx context.Context, args ...string) (map[uint32]exclusion, error) {
 	sep := newSeparator()
 	out, err := c.run(
@@ -55,20 +54,20 @@ func (e exclusion) addTo(j *Job) {
 	}
 }
 
-// Queue contains all jobs that slurmctld lists at one time.
+// Queue contains all jobs in slurmctld's list at one time.
 type Queue struct {
 	// Waiting contains the pending jobs, highest priority first.
 	Waiting []Waiting
-	// All contains all jobs, including ended jobs that slurmctld still lists (MinJobAge).
-	// ExcNodes and Allocated, which only [Client.Job] reads, are not set.
+	// All contains all jobs, including ended jobs that slurmctld has not removed yet (MinJobAge). ExcNodes and
+	// Allocated, which only [Client.Job] reads, are not set.
 	All []Job
-	// Licenses is the number of free licences of each kind. It is read only while a waiting job requests licences.
+	// Licenses contains the number of free licences of each kind. It is read only if a waiting job requests licences.
 	Licenses map[string]int
 }
 
-// On returns the jobs that may be on a node: running, starting, suspended or completing. It leaves
-// out a job on several nodes that is completing only on other nodes, because slurmctld shows only
-// the nodes that are completing.
+// On returns the jobs that may be on a node: running, starting, suspended or completing. A job on several nodes that is
+// completing only on other nodes is not in the result, because slurmctld shows only the nodes that are still
+// completing.
 func (q Queue) On(node string) []Job { return On(q.All, node) }
 
 // On is like [Queue.On], but considers only the given jobs.
@@ -81,8 +80,8 @@ func On(jobs []Job, node string) (on []Job) {
 	return on
 }
 
-// Queue reads all jobs. It makes one request, a second one if jobs wait, and a third one if a waiting job requests
-// licences. Errors: ErrUnreachable.
+// Queue reads all jobs with one request. If jobs wait, it makes a second request, and if a waiting job requests
+// licences, a third one. Errors: ErrUnreachable.
 func (c *Client) Queue(ctx context.Context) (q Queue, err error) {
 	if q.All, err = c.Jobs(ctx); err != nil {
 		return q, err
@@ -94,10 +93,10 @@ func (c *Client) Queue(ctx context.Context) (q Queue, err error) {
 	return q, err
 }
 
-// Jobs returns [Queue].All with one request. Errors: ErrUnreachable.
+// Jobs returns [Queue].All. It makes only one request. Errors: ErrUnreachable.
 func (c *Client) Jobs(ctx context.Context) ([]Job, error) { return c.queue(ctx, "-t", "all") }
 
-// complete adds the excluded nodes, which 22.05 shows only in another format.
+// complete adds the excluded nodes, which squeue 22.05 prints only in another format.
 func (c *Client) complete(ctx context.Context, waiting []Waiting) ([]Waiting, error) {
 	if len(waiting) == 0 {
 		return nil, nil
@@ -108,7 +107,7 @@ func (c *Client) complete(ctx context.Context, waiting []Waiting) ([]Waiting, er
 	}
 	kept := waiting[:0]
 	for _, w := range waiting {
-		// If a job is missing from the second output, it has started or ended since the first.
+		// A job that is missing in the second output has started or ended since the first output.
 		if e, ok := exclusions[w.ID]; ok {
 			e.addTo(&w.Job)
 			kept = append(kept, w)
@@ -117,7 +116,7 @@ func (c *Client) complete(ctx context.Context, waiting []Waiting) ([]Waiting, er
 	return kept, nil
 }
 
-// record returns the job with this id. For the id of an array, squeue lists all tasks.
+// record returns the job with this id. For the id of an array, squeue prints all tasks.
 func (c *Client) record(ctx context.Context, id uint32) (Job, error) {
 	jobs, err := c.queue(ctx, "-t", "all", "-j", strconv.FormatUint(uint64(id), 10))
 	if err != nil {
@@ -130,12 +129,12 @@ func (c *Client) record(ctx context.Context, id uint32) (Job, error) {
 	return jobs[i], nil
 }
 
-// jobTries limits how often Job reads a job again because the job has changed between two requests.
+// jobTries limits how often Job reads a job again because the job has changed between the two requests.
 const jobTries = 5
 
-// Job reads a job with two requests. The second reads Allocated if the job holds its nodes, and ExcNodes otherwise.
-// Errors: ErrNoJob, ErrUnreachable, ErrChanging, ErrAmbiguous. With ErrAmbiguous, Job also returns the job, without
-// Allocated.
+// Job reads a job with two requests. The second request reads Allocated if the job holds its nodes, and otherwise
+// ExcNodes. Errors: ErrNoJob, ErrUnreachable, ErrChanging, ErrAmbiguous. If the error is ErrAmbiguous, Job also returns
+// the job, but without Allocated.
 func (c *Client) Job(ctx context.Context, id uint32) (Job, error) {
 	for range jobTries {
 		j, err := c.record(ctx, id)
@@ -157,7 +156,7 @@ func (c *Client) Job(ctx context.Context, id uint32) (Job, error) {
 	return Job{}, fmt.Errorf("job %d: %w", id, ErrChanging)
 }
 
-// readAllocated sets j.Allocated. It returns ErrChanging if slurmctld shows another run than that of j.
+// readAllocated sets j.Allocated. It returns ErrChanging if slurmctld shows a different run than j.
 func (c *Client) readAllocated(ctx context.Context, j *Job) error {
 	out, err := c.run(ctx, nil, c.scontrol, "-d", "show", "job", ref(*j))
 	if errors.Is(err, ErrNoJob) {

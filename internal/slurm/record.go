@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// field is one column of `squeue -O` and the function that sets it in a Job.
+// field is one column of `squeue -O`, and the function that stores its value in a Job.
 type field struct {
 	name string
 	set  func(*Job, string) error
 }
 
-// jobFields contains columns that exist in 22.05 and in 26.05, except for exclusive. squeue -O of
-// 22.05 has no column for the excluded nodes (see excludeFormat).
+// jobFields contains columns that exist in both 22.05 and 26.05, except for exclusive. squeue -O of 22.05 has no column
+// for the excluded nodes (see excludeFormat).
 var jobFields = []field{
 	{"jobid", func(j *Job, s string) error { return id32(&j.ID, s) }},
 	{"arrayjobid", func(j *Job, s string) error { return id32(&j.ArrayJob, s) }},
@@ -36,7 +36,7 @@ var jobFields = []field{
 	{"batchflag", func(j *Job, s string) error { return flag(&j.Batch, s) }},
 	{"requeue", func(j *Job, s string) error { return flag(&j.Requeue, s) }},
 	{"oversubscribe", func(j *Job, s string) error { j.Exclusive = s == "NO"; return nil }},
-	{"exclusive", func(j *Job, s string) error { return j.exclusive(s) }}, // after oversubscribe
+	{"exclusive", func(j *Job, s string) error { return j.exclusive(s) }}, // must follow oversubscribe
 	{"timelimit", func(j *Job, s string) (err error) { j.TimeLimit, err = parseLimit(s); return err }},
 	{"submittime", func(j *Job, s string) (err error) { j.Submit, err = parseTime(s); return err }},
 	{"eligibletime", func(j *Job, s string) (err error) { j.Eligible, err = parseTime(s); return err }},
@@ -66,9 +66,9 @@ var jobFields = []field{
 	{"licenses", func(j *Job, s string) error { j.Licenses = orEmpty(s); return nil }},
 }
 
-// exclusive reads the column exclusive, which squeue has since 26.05. There, oversubscribe is NO for nearly every
-// job. An earlier squeue prints a message and an empty column, and oversubscribe is NO for a job that requests whole
-// nodes (docs/slurm-releases.md, "Whole nodes").
+// exclusive parses the column exclusive, which squeue has since 26.05. In 26.05, oversubscribe is NO for nearly every
+// job. An earlier squeue prints a message and an empty column, and its oversubscribe is NO for a job that requests
+// whole nodes (docs/slurm-releases.md, "Whole nodes").
 func (j *Job) exclusive(s string) error {
 	if !isNull(s) {
 		j.Exclusive = s == "NODE" || s == "TOPO"
@@ -76,11 +76,11 @@ func (j *Job) exclusive(s string) error {
 	return nil
 }
 
-// topology reads sockets per node, cores per socket and threads per core: "2:*:1".
+// topology parses sockets per node, cores per socket and threads per core, for example "2:*:1".
 func (j *Job) topology(s string) (err error) {
 	parts := strings.Split(s, ":")
 	if len(parts) != 3 {
-		return fmt.Errorf("sockets, cores and threads %.40q", s)
+		return fmt.Errorf("%.40q is not of the form SOCKETS:CORES:THREADS", s)
 	}
 	for k, to := range []*int{&j.Sockets, &j.CoresPerSocket, &j.ThreadsPerCore} {
 		if parts[k] != "*" && err == nil {
@@ -99,11 +99,11 @@ func id32(to *uint32, s string) error {
 	return err
 }
 
-// maxHetJobs limits the ids that are read for one heterogeneous job. Slurm allows 128 components
+// maxHetJobs limits the number of ids that are parsed for one het job. Slurm allows 128 components
 // (MAX_HET_JOB_COMPONENTS).
 const maxHetJobs = 1024
 
-// idSet reads a set of job ids such as "4-5,8".
+// idSet parses a set of job ids such as "4-5,8".
 func idSet(s string) (ids []uint32, err error) {
 	for _, part := range list(s) {
 		first, last, ranged := strings.Cut(part, "-")
@@ -113,7 +113,7 @@ func idSet(s string) (ids []uint32, err error) {
 		from, err1 := strconv.ParseUint(first, 10, 32)
 		to, err2 := strconv.ParseUint(last, 10, 32)
 		if err1 != nil || err2 != nil || to < from || to-from >= maxHetJobs || len(ids) >= maxHetJobs {
-			return nil, fmt.Errorf("set of job ids %.40q", s)
+			return nil, fmt.Errorf("%.40q is not a set of at most %d job ids such as 4-5,8", s, maxHetJobs)
 		}
 		for id := from; id <= to; id++ {
 			ids = append(ids, uint32(id))
@@ -133,16 +133,16 @@ func flag(to *bool, s string) error {
 	return err
 }
 
-// newSeparator returns a random separator that ends each field of one call. No user can have put this separator into a
-// job before. It does not begin with a digit, because squeue reads "name:0<separator>" with strtol, and it does not
-// contain any of the characters , : %.
+// newSeparator returns a random separator that follows each field in the output of one call. A user cannot have written
+// it into a job before the call. It does not begin with a digit, because squeue parses "name:0<separator>" with strtol,
+// and it does not contain any of the characters , : %.
 func newSeparator() string {
 	var b [16]byte
-	rand.Read(b[:]) // returns no error, because crypto/rand ends the program instead
+	rand.Read(b[:]) // rand.Read never returns an error
 	return "|" + hex.EncodeToString(b[:]) + "|"
 }
 
-// jobFormat returns the value of SQUEUE_FORMAT2 for jobFields. Width 0 prints a value in full.
+// jobFormat returns the value of SQUEUE_FORMAT2 for jobFields. The width 0 means that values are not truncated.
 func jobFormat(sep string) string {
 	cols := make([]string, len(jobFields))
 	for i, f := range jobFields {
@@ -151,8 +151,8 @@ func jobFormat(sep string) string {
 	return strings.Join(cols, ",")
 }
 
-// splitRecords splits a command's output into records of n fields. Each field ends with sep and each record with a
-// newline.
+// splitRecords splits a command's output into records of n fields. Each field ends with sep, and each record ends with
+// a newline.
 func splitRecords(out, sep string, n int) ([][]string, error) {
 	if out == "" {
 		return nil, nil
@@ -160,7 +160,7 @@ func splitRecords(out, sep string, n int) ([][]string, error) {
 	fields := strings.Split(out, sep)
 	last := len(fields) - 1
 	if fields[last] != "\n" || last%n != 0 {
-		return nil, fmt.Errorf("printed %d fields, not a multiple of %d, or was cut short", last, n)
+		return nil, fmt.Errorf("it has %d fields instead of a multiple of %d, or was truncated", last, n)
 	}
 	var records [][]string
 	for i := 0; i < last; i += n {
@@ -168,7 +168,7 @@ func splitRecords(out, sep string, n int) ([][]string, error) {
 		if i > 0 {
 			var ok bool
 			if rec[0], ok = strings.CutPrefix(rec[0], "\n"); !ok {
-				return nil, errors.New("printed records that do not begin on separate lines")
+				return nil, errors.New("its records do not begin on separate lines")
 			}
 		}
 		records = append(records, rec)
@@ -176,13 +176,12 @@ func splitRecords(out, sep string, n int) ([][]string, error) {
 	return records, nil
 }
 
-// parseJobs reads the output of squeue for jobFormat(sep). If a field cannot be read, parseJobs
-// sets only the Problem of that job, so that one user's malformed request does not hide all other
-// jobs.
+// parseJobs parses the output of squeue for jobFormat(sep). If a field of a job cannot be parsed, parseJobs only sets
+// the job's Problem, so that a user's malformed request does not hide all other jobs.
 func parseJobs(out, sep string) ([]Job, error) {
 	records, err := splitRecords(out, sep, len(jobFields))
 	if err != nil {
-		return nil, fmt.Errorf("squeue %w", err)
+		return nil, unparsable("squeue", err)
 	}
 	jobs := make([]Job, 0, len(records))
 	for _, rec := range records {
@@ -192,21 +191,21 @@ func parseJobs(out, sep string) ([]Job, error) {
 				j.Problem = fmt.Sprintf("%s: %v", f.name, err)
 			}
 		}
-		// For a job outside an array, squeue prints the job's own id here.
+		// For a job that does not belong to an array, squeue prints the job's own id here.
 		if j.ArrayTask == "" {
 			j.ArrayJob = 0
 		}
 		if j.ID == 0 {
-			return nil, fmt.Errorf("squeue: %.20q is not a job id", rec[0])
+			return nil, unparsable("squeue", fmt.Errorf("%.20q is not a job id", rec[0]))
 		}
 		jobs = append(jobs, j)
 	}
 	return joinTasks(jobs), nil
 }
 
-// joinTasks joins the records with the same id into one Job: the tasks of an array that have not been split off yet,
-// which squeue -r lists separately. Without -r, squeue also joins tasks that have separate ids, holds and requests
-// (22.05.8). The option --array-unique would list the right records, but it exists only in 22.05.
+// joinTasks joins records with the same id into one Job. These are the tasks of an array that have not been split off
+// yet, which squeue -r lists separately. Without -r, squeue would also join tasks that differ in their ids, holds and
+// requests (22.05.8). The option --array-unique would return the right records, but exists only in 22.05.
 func joinTasks(jobs []Job) []Job {
 	at := make(map[uint32]int, len(jobs))
 	tasks := make(map[uint32][]string)
@@ -228,7 +227,7 @@ func joinTasks(jobs []Job) []Job {
 	return joined
 }
 
-// taskRanges returns task indices in the form that scontrol accepts: "3-5,9".
+// taskRanges returns task indices in the form that scontrol accepts, for example "3-5,9".
 func taskRanges(list []string) string {
 	var nums []int
 	for _, s := range list {
@@ -255,7 +254,7 @@ func taskRanges(list []string) string {
 	return strings.Join(parts, ",")
 }
 
-// exclusion contains the nodes that a job excludes, and the job's state when they were read.
+// exclusion contains the nodes that a job excludes, and the state of the job when they were read.
 type exclusion struct {
 	id       uint32
 	excluded []string
@@ -263,7 +262,7 @@ type exclusion struct {
 	problem  string
 }
 
-// excludeFormat returns the SQUEUE_FORMAT for job id, excluded nodes and long state.
+// excludeFormat returns the SQUEUE_FORMAT for the job id, the excluded nodes and the long state.
 func excludeFormat(sep string) string {
 	return "%A" + sep + "%x" + sep + "%T" + sep
 }
@@ -271,13 +270,13 @@ func excludeFormat(sep string) string {
 func parseExclusions(out, sep string) ([]exclusion, error) {
 	records, err := splitRecords(out, sep, 3)
 	if err != nil {
-		return nil, fmt.Errorf("squeue %w", err)
+		return nil, unparsable("squeue", err)
 	}
 	exclusions := make([]exclusion, 0, len(records))
 	for _, rec := range records {
 		e := exclusion{state: rec[2]}
 		if err := id32(&e.id, rec[0]); err != nil {
-			return nil, fmt.Errorf("squeue: job id: %w", err)
+			return nil, unparsable("squeue", fmt.Errorf("job id: %w", err))
 		}
 		if e.excluded, err = ExpandHosts(rec[1]); err != nil {
 			e.problem = fmt.Sprintf("excluded nodes: %v", err)

@@ -3,41 +3,42 @@ package slurm
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 )
 
-// Release is a release of Slurm such as 23.11. Only its methods contain the releases in which a behaviour changed.
-// docs/slurm-releases.md lists all facts about Slurm that Caelum relies on, including those that are the same in all
-// releases, and those that Caelum handles without knowing the release.
+// Release is a release of Slurm such as 23.11. Only its methods specify in which release a behaviour changed.
+// docs/slurm-releases.md contains all facts about Slurm on which Caelum relies. It includes facts that are the same in
+// all releases, and differences that Caelum handles without checking the release.
 type Release struct{ Year, Month int }
 
-// These are the oldest and the newest release whose source was compared with the facts.
+// OldestRelease and NewestRelease are the oldest and the newest release whose source was compared with these facts.
 var (
 	OldestRelease = Release{22, 5}
 	NewestRelease = Release{26, 5}
 )
 
-// ParseRelease reads a version such as 22.05.8, 24.11.0-0rc1 or "slurm-wlm 22.05.8" (the output of -V).
+// ParseRelease parses a version such as 22.05.8, 24.11.0-0rc1 or "slurm-wlm 22.05.8" (the output of -V).
 func ParseRelease(version string) (Release, error) {
 	words := strings.Fields(version)
 	if len(words) == 0 {
-		return Release{}, fmt.Errorf("an empty version")
+		return Release{}, errors.New("the version is empty")
 	}
 	parts := strings.SplitN(words[len(words)-1], ".", 3)
 	if len(parts) < 2 {
-		return Release{}, fmt.Errorf("version %.40q", version)
+		return Release{}, fmt.Errorf("the version %.40q does not contain a release such as 22.05", version)
 	}
 	year, err1 := strconv.ParseUint(parts[0], 10, 7)
 	month, err2 := strconv.ParseUint(parts[1], 10, 4)
 	if err1 != nil || err2 != nil {
-		return Release{}, fmt.Errorf("version %.40q", version)
+		return Release{}, fmt.Errorf("the version %.40q does not contain a release such as 22.05", version)
 	}
 	return Release{int(year), int(month)}, nil
 }
 
-// String returns the release in Slurm's form, for example 22.05.
+// String returns the release in the form that Slurm uses, for example 22.05.
 func (r Release) String() string { return fmt.Sprintf("%02d.%02d", r.Year, r.Month) }
 
 // Compare returns -1 if r is older than o, 1 if r is newer, and 0 if they are the same release.
@@ -47,23 +48,21 @@ func (r Release) Compare(o Release) int {
 
 func (r Release) from(year, month int) bool { return r.Compare(Release{year, month}) >= 0 }
 
-// ReadsExtraAsJSON reports whether slurmctld rejects an Extra of a node that is not JSON while
-// SchedulerParameters includes extra_constraints. The rejected update does not change the GRES
-// either (update_node in node_mgr.c, since 23.11).
+// ReadsExtraAsJSON reports whether slurmctld, if SchedulerParameters contains extra_constraints, rejects a node's Extra
+// that is not JSON. The rejected update does not change the GRES either (update_node in node_mgr.c, since 23.11).
 func (r Release) ReadsExtraAsJSON() bool { return r.from(23, 11) }
 
 // ExpeditesRequeues reports whether a requeued job can be in the state EXPEDITING instead of
 // PENDING (job_state_string in slurm_protocol_defs.c, since 25.11).
 func (r Release) ExpeditesRequeues() bool { return r.from(25, 11) }
 
-// KeepsCase reports whether `sacctmgr modify job` keeps the capital letters of a text
-// (job_functions.c, since 23.02).
+// KeepsCase reports whether `sacctmgr modify job` preserves capital letters in a text (job_functions.c, since 23.02).
 func (r Release) KeepsCase() bool { return r.from(23, 2) }
 
 // Release returns the release of slurmctld.
 func (c Config) Release() (Release, error) { return ParseRelease(c.Version()) }
 
-// releaseOf returns the release of a command of this host, which may differ from slurmctld's.
+// releaseOf returns the release of a command on this host, which may differ from that of slurmctld.
 func (c *Client) releaseOf(ctx context.Context, command string) (Release, error) {
 	out, err := c.run(ctx, nil, command, "-V")
 	if err != nil {

@@ -42,8 +42,8 @@ func TestReleasesInOrder(t *testing.T) {
 	}
 }
 
-// TestReleaseDifferences checks that each difference applies to the release that
-// docs/slurm-releases.md names and to all later releases.
+// TestReleaseDifferences checks that each difference applies to the release that docs/slurm-releases.md mentions and to
+// all later releases.
 func TestReleaseDifferences(t *testing.T) {
 	order := []Release{{22, 5}, {23, 2}, {23, 11}, {24, 5}, {24, 11}, {25, 5}, {25, 11}, {26, 5}}
 	for name, d := range map[string]struct {
@@ -62,7 +62,7 @@ func TestReleaseDifferences(t *testing.T) {
 	}
 }
 
-// TestReleaseMethodsAreDocumented checks that docs/slurm-releases.md names each method of Release.
+// TestReleaseMethodsAreDocumented checks that docs/slurm-releases.md mentions each method of Release.
 func TestReleaseMethodsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/slurm-releases.md")
 	if err != nil {

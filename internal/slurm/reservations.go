@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// Reservation is a reservation of slurmctld that is active now.
+// Reservation is a reservation that is currently active.
 type Reservation struct {
 	Name string
-	// Whole is set if the reservation includes all CPUs of its nodes and is not MAGNETIC. Jobs
-	// that do not request such a reservation cannot run on its nodes.
+	// Whole is true if the reservation contains all CPUs of its nodes and is not MAGNETIC. Jobs that do not request
+	// such a reservation cannot run on its nodes.
 	Whole bool
 }
 
-// reserve reads the output of `scontrol show reservation`, which only an administrator writes, and sets each node's
-// Reservations to the active reservations that include the node.
+// reserve parses the output of `scontrol show reservation`, which only administrators can change. It sets the
+// Reservations of each node to the active reservations that include the node.
 func reserve(nodes []Node, out string) error {
 	for record := range strings.SplitSeq("\n"+out, "\nReservationName=") {
 		name, rest, ok := strings.Cut(record, " ")

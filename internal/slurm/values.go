@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// isNull reports whether s is a text that Slurm prints for a missing value. If a user has written
-// the same text, it is also treated as missing.
+// isNull reports whether Slurm prints the text s for a missing value. If a user has written the same text, it is also
+// treated as missing.
 func isNull(s string) bool { return s == "" || s == "(null)" || s == "N/A" }
 
 func orEmpty(s string) string {
@@ -26,7 +26,7 @@ func list(s string) []string {
 	return strings.Split(s, ",")
 }
 
-// parseTime reads a time as scontrol and squeue print it with SLURM_TIME_FORMAT=%s. A missing time is the zero time.
+// parseTime parses a time that scontrol or squeue prints with SLURM_TIME_FORMAT=%s. A missing time is the zero time.
 func parseTime(s string) (time.Time, error) {
 	switch s {
 	case "", "(null)", "N/A", "NONE", "None", "Unknown":
@@ -35,19 +35,19 @@ func parseTime(s string) (time.Time, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
 		return time.Time{}, fmt.Errorf(
-			"time %.40q is not a number of seconds (does the command honour SLURM_TIME_FORMAT?)",
+			"the time %.40q is not a number of seconds: the command ignores SLURM_TIME_FORMAT",
 			s,
 		)
 	}
 	return time.Unix(n, 0), nil
 }
 
-// parseLimit reads a time limit of squeue, [D-][H:]MM:SS. It returns 0 for no limit.
+// parseLimit parses a time limit that squeue prints in the form [D-][H:]MM:SS. It returns 0 if there is no limit.
 func parseLimit(s string) (time.Duration, error) {
 	if isNull(s) || s == "UNLIMITED" || s == "NOT_SET" || s == "Partition_Limit" {
 		return 0, nil
 	}
-	bad := fmt.Errorf("time limit %.40q", s)
+	bad := fmt.Errorf("the time limit %.40q is not of the form [D-][H:]MM:SS", s)
 	days, rest, ok := strings.Cut(s, "-")
 	if !ok {
 		days, rest = "0", s
@@ -71,15 +71,15 @@ func parseLimit(s string) (time.Duration, error) {
 	return time.Duration(d*86400+secs) * time.Second, nil
 }
 
-// parseCount32 reads an unsigned number of Slurm. It returns 0 for the two highest values, which mean "not set" and
-// "unlimited".
+// parseCount32 parses an unsigned number. It returns 0 for the two highest values, with which Slurm represents "not
+// set" and "unlimited".
 func parseCount32(s string) (int, error) {
 	if isNull(s) {
 		return 0, nil
 	}
 	n, err := strconv.ParseUint(s, 10, 32)
 	if err != nil {
-		return 0, fmt.Errorf("number %.40q", s)
+		return 0, fmt.Errorf("%.40q is not a number", s)
 	}
 	if n >= 0xfffffffe {
 		return 0, nil
@@ -99,7 +99,8 @@ func parseNice(s string) (int64, error) {
 	return strconv.ParseInt(s, 10, 64)
 }
 
-// tresMemory returns the memory in a list such as "cpu=2,mem=400000M,node=2", in MiB, or 0 if the list has no memory.
+// tresMemory returns the memory in MiB in a list such as "cpu=2,mem=400000M,node=2", or 0 if the list contains no
+// memory.
 func tresMemory(s string) (int, error) {
 	for item := range strings.SplitSeq(s, ",") {
 		text, ok := strings.CutPrefix(item, "mem=")
@@ -108,21 +109,22 @@ func tresMemory(s string) (int, error) {
 		}
 		n, err := mebibytes(text)
 		if err != nil {
-			return 0, fmt.Errorf("memory %.40q", item)
+			return 0, fmt.Errorf("%.40q does not contain an amount of memory", item)
 		}
 		return n, nil
 	}
 	return 0, nil
 }
 
-// mebibytes reads a size as Slurm writes it, such as 400000M or 1.50T. A number without a unit is in MiB.
+// mebibytes parses a size in Slurm's format, such as 400000M or 1.50T, and returns MiB. A number without a unit is in
+// MiB.
 func mebibytes(s string) (int, error) { return scaled(s, []string{"K", "M", "G", "T", "P"}, 1.0/1024) }
 
-// parseUnits reads a number that squeue may have shortened, such as 2K for 2048 CPUs.
+// parseUnits parses a number that squeue may have abbreviated, such as 2K for 2048 CPUs.
 func parseUnits(s string) (int, error) { return scaled(s, []string{"", "K", "M", "G", "T"}, 1) }
 
-// scaled reads a number with one of the suffixes. The first suffix multiplies by first, and each later one by 1024
-// times the factor of the one before.
+// scaled parses a number with one of the suffixes. The factor of the first suffix is first, and the factor of each
+// later suffix is 1024 times that of the previous one.
 func scaled(s string, suffixes []string, first float64) (int, error) {
 	text, unit := s, 1.0
 	for k, suffix := range suffixes {
@@ -132,7 +134,7 @@ func scaled(s string, suffixes []string, first float64) (int, error) {
 	}
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(n >= 0 && n*unit < 1e15) {
-		return 0, fmt.Errorf("number %.40q", s)
+		return 0, fmt.Errorf("%.40q is not a number", s)
 	}
 	return int(n * unit), nil
 }

@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// Waiting is a pending job. One Waiting represents all tasks of an array that slurmctld has not
-// split off yet.
+// Waiting is a pending job. All tasks of an array that slurmctld has not split off yet are one Waiting.
 type Waiting struct {
 	Job
-	// Elements is 1, or the number of the array's pending tasks.
+	// Elements is the number of the array's pending tasks, or 1 for other jobs.
 	Elements int
 }
 
-// Partitions lists the partitions in which the job may run.
+// Partitions returns the partitions in which the job may run.
 func (w Waiting) Partitions() []string { return list(w.Partition) }
 
-// toWaiting returns the pending jobs in the order in which slurmctld evaluates those of one partition tier.
+// toWaiting returns the pending jobs. Jobs of the same partition tier are in the order in which slurmctld evaluates
+// them.
 func toWaiting(jobs []Job) []Waiting {
 	var list []Waiting
 	for _, j := range jobs {
@@ -30,9 +30,9 @@ func toWaiting(jobs []Job) []Waiting {
 	return list
 }
 
-// SortWaiting sorts jobs as slurmctld does (sort_job_queue2 in job_scheduler.c, 22.05.8 to 26.05.3): by priority,
-// highest first, then by submission, which a requeue renews, then by job id. Jobs of equal priority do occur with
-// priority/basic. For example, new jobs had priority 1 after slurmctld 22.05.8 was killed.
+// SortWaiting sorts jobs in the same way as slurmctld (sort_job_queue2 in job_scheduler.c, 22.05.8 to 26.05.3): by
+// priority, highest first, then by submission time, which a requeue renews, and then by job id. Equal priorities occur
+// with priority/basic. For example, new jobs had priority 1 after slurmctld 22.05.8 was killed.
 func SortWaiting(list []Waiting) {
 	slices.SortStableFunc(list, func(a, b Waiting) int {
 		return cmp.Or(
@@ -44,8 +44,8 @@ func SortWaiting(list []Waiting) {
 	})
 }
 
-// arrayElements returns the number of tasks in "3-5,9". It returns 1 for a job outside an array and for text that it
-// cannot read.
+// arrayElements returns the number of tasks in a text such as "3-5,9". It returns 1 for a job that does not belong to
+// an array, and for a text that it cannot parse.
 func arrayElements(tasks string) int {
 	n := 0
 	for part := range strings.SplitSeq(tasks, ",") {

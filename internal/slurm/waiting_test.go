@@ -20,7 +20,7 @@ func TestMemoryOfAJob(t *testing.T) {
 	}
 }
 
-// TestSortWaiting checks that, among jobs of equal priority, the job that was submitted or requeued first comes first.
+// TestSortWaiting checks that, among jobs of equal priority, the job that was submitted or requeued first is the first.
 func TestSortWaiting(t *testing.T) {
 	job := func(id, array uint32, priority uint64, submit int64) Waiting {
 		return Waiting{Job: Job{ID: id, ArrayJob: array, Priority: priority, Submit: time.Unix(submit, 0)}}

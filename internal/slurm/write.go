@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// UpdateNode writes all GRES of a node and its Extra in one request. slurmctld replaces the node's whole list: if a
-// GRES is missing from the request or misspelt, slurmctld drops it without an error (rc=0, 22.05.8). A dropped GRES
-// with File= is not restored until slurmctld restarts. For a GRES with File=, slurmctld accepts only its configured
-// count or 0. UpdateNode does not wait for a slurmctld that does not listen. Errors: ErrNoNode, ErrUnreachable.
+// UpdateNode writes all GRES of a node and its Extra in one request. slurmctld replaces the node's whole list. A GRES
+// that is missing in the request or misspelt is removed without an error (rc=0, 22.05.8). A removed GRES with File= is
+// not restored until slurmctld restarts. For a GRES with File=, slurmctld accepts only the configured count or 0.
+// UpdateNode does not wait for a slurmctld that does not listen. Errors: ErrNoNode, ErrUnreachable.
 func (c *Client) UpdateNode(ctx context.Context, node string, gres GRESList, extra string) error {
 	if err := checkNode(node); err != nil {
 		return err
@@ -47,11 +47,11 @@ func checkGRES(list GRESList) error {
 	return nil
 }
 
-// RequeueHold ends the job's run and returns the job to the queue, held. It returns ErrJobState if the job is not
+// RequeueHold ends the run of a job and returns the job to the queue, held. It returns ErrJobState if the job is not
 // running or must not be requeued.
 //
-// RequeueHold returns an error for a job that has ended, because slurmctld 22.05.8 would requeue a
-// job that its user has cancelled.
+// RequeueHold also returns an error for a job that has ended, because slurmctld 22.05.8 would requeue a job that its
+// user has cancelled.
 func (c *Client) RequeueHold(ctx context.Context, id uint32) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) {
 		if !j.Present() {
@@ -61,21 +61,21 @@ func (c *Client) RequeueHold(ctx context.Context, id uint32) error {
 	})
 }
 
-// Hold prevents a pending job from starting, with a hold that the job's user may release
-// (JobHeldUser). It does not change a running job.
+// Hold prevents a pending job from starting. The job's user may release this hold (JobHeldUser). Hold does not change a
+// running job.
 func (c *Client) Hold(ctx context.Context, id uint32) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"uhold", ref(j)}, nil })
 }
 
-// Release lifts a hold, including one that slurmctld set with BadConstraints. With priority/basic it gives the job a
-// new, lower priority, even if the job was not held.
+// Release removes a hold, including a hold that slurmctld has set with BadConstraints. With priority/basic, the job
+// then has a new, lower priority, even if it was not held.
 func (c *Client) Release(ctx context.Context, id uint32) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"release", ref(j)}, nil })
 }
 
-// SetJobGRES changes the GRES that a pending job requests per node. gres must include every GRES of the job, because
-// since 23.11 the job then requests only these GRES. Up to 23.02, slurmctld keeps the counts of types that gres does
-// not name (docs/slurm-releases.md, "Changes to a waiting job").
+// SetJobGRES changes the GRES that a pending job requests per node. gres must contain all GRES of the job, because
+// since 23.11 the job then requests only these GRES. Up to 23.02, slurmctld retains the counts of types that gres does
+// not contain (docs/slurm-releases.md, "Changes to a waiting job").
 func (c *Client) SetJobGRES(ctx context.Context, id uint32, gres GRESList) error {
 	if err := checkGRES(gres); err != nil {
 		return fmt.Errorf("job %d: %w", id, err)
@@ -83,19 +83,20 @@ func (c *Client) SetJobGRES(ctx context.Context, id uint32, gres GRESList) error
 	return c.update(ctx, id, "gres="+gres.String())
 }
 
-// SetJobComment replaces the job's comment, which the user sees and may have written.
+// SetJobComment replaces the comment of the job. The user can see this comment and may have written it.
 func (c *Client) SetJobComment(ctx context.Context, id uint32, text string) error {
 	return c.update(ctx, id, "comment="+text)
 }
 
-// SetAdminComment replaces the job's admin_comment. While the epilog of a single-node job runs, it returns ErrJobState.
+// SetAdminComment replaces the job's admin_comment. It returns ErrJobState while the epilog of a single-node job is
+// running.
 func (c *Client) SetAdminComment(ctx context.Context, id uint32, text string) error {
 	return c.update(ctx, id, "admincomment="+text)
 }
 
-// update changes one attribute. In an argument of scontrol, the first = ends the attribute's name; the rest is the
-// value, including blanks, quotes and further = (22.05.8). A text in a separate argument therefore cannot set another
-// attribute.
+// update changes one attribute. In an argument of scontrol, the first = ends the name of the attribute. The rest of the
+// argument is the value, including blanks, quotes and further = (22.05.8). A text in an argument of its own therefore
+// cannot set another attribute.
 func (c *Client) update(ctx context.Context, id uint32, attr string) error {
 	if strings.ContainsRune(attr, 0) {
 		return fmt.Errorf("job %d: a NUL in %.40q", id, attr)
@@ -103,8 +104,9 @@ func (c *Client) update(ctx context.Context, id uint32, attr string) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"update", "jobid=" + ref(j), attr}, nil })
 }
 
-// onJob runs scontrol on one job. A job id does not identify one job: the last task of an array has the id of the
-// array, and scontrol applies this id to all tasks (22.05.8: requeuehold of the last task requeued the other two).
+// onJob runs scontrol for one job. A job id is not sufficient to identify one job: the last task of an array has the id
+// of the array, and scontrol applies this id to all tasks (22.05.8: requeuehold of the last task requeued the other
+// two).
 func (c *Client) onJob(ctx context.Context, id uint32, args func(Job) ([]string, error)) error {
 	j, err := c.record(ctx, id)
 	if err != nil {
@@ -118,9 +120,9 @@ func (c *Client) onJob(ctx context.Context, id uint32, args func(Job) ([]string,
 	return err
 }
 
-// ref returns the name of exactly one record for scontrol: "12", "12_3", "12_[4-9]" for the remaining tasks of a
-// pending array, or "12+0" for the first component of a heterogeneous job, whose id is also that of the whole job
-// (22.05.8: show and update of 12 apply to every component).
+// ref returns a name that identifies exactly one record for scontrol. This is "12", "12_3", "12_[4-9]" for the
+// remaining tasks of a pending array, or "12+0" for the first component of a het job. The id of the first component is
+// also the id of the whole het job (22.05.8: show and update of 12 apply to every component).
 func ref(j Job) string {
 	if j.HetJob != 0 && j.HetJob == j.ID {
 		return strconv.FormatUint(uint64(j.ID), 10) + "+0"

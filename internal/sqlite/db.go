@@ -16,14 +16,13 @@ import (
 // Kind describes a kind of database.
 type Kind struct {
 	Name   string   // the name of the database in error messages, such as "ledger"
-	Schema []string // the SQL statements of each version; PRAGMA user_version counts the applied versions
+	Schema []string // the SQL statements of each version; PRAGMA user_version is the number of applied versions
 	Tables []string // the tables that every database of this kind has
 	// Options are connection options of go-sqlite3, such as "_busy_timeout=5000".
 	Options string
-	// Damaged is the remedy for a damaged file, and Foreign is the remedy for another program's
-	// database.
+	// Damaged is the remedy for a damaged file, and Foreign is the remedy for a database of another program.
 	Damaged, Foreign string
-	// Busy converts the error that SQLite reports when another process holds a lock. If Busy is nil, the error is not
+	// Busy converts the error that SQLite returns if another process holds a lock. If Busy is nil, the error is not
 	// converted.
 	Busy func(text string) error
 }
@@ -35,17 +34,17 @@ type DB struct {
 	sql  *sql.DB
 }
 
-// checkpointPages limits the -wal file, in pages of 4 KiB. When the file has this many pages, SQLite writes them into
-// the database and starts the -wal file from its beginning. Ledgers and repositories are smaller than 64 pages; a
-// larger -wal file would only take disk space.
+// checkpointPages limits the -wal file, in pages of 4 KiB. When the file has this number of pages, SQLite writes them
+// into the database and starts the -wal file from its beginning. Ledgers and repositories have fewer than 64 pages, so
+// a larger -wal file would only waste disk space.
 const checkpointPages = 64
 
 // Open opens the database at path, or creates it with mode 0600. The directory must exist. If the error is ErrDamaged,
-// ErrForeign or ErrNewer, the file is unchanged.
+// ErrForeign or ErrNewer, Open has not changed the file.
 func Open(path string, kind Kind) (*DB, error) {
 	d := &DB{kind: kind, path: path}
-	// SQLite would create the file with a mode that depends on the umask. SQLite gives the -wal and -shm files the mode
-	// of the database.
+	// SQLite would create the file with a mode that depends on the umask. The -wal and -shm files get the mode of the
+	// database.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, kind.ExplainFile(path, err)
@@ -55,8 +54,8 @@ func Open(path string, kind Kind) (*DB, error) {
 	if err != nil {
 		return nil, kind.ExplainFile(path, err)
 	}
-	// With synchronous=NORMAL, a crash of the process does not lose any transaction. A crash of
-	// the machine can lose the last transactions.
+	// With synchronous=NORMAL, no transactions are lost if the process crashes. If the machine crashes, the last
+	// transactions may be lost.
 	d.sql, err = sql.Open(
 		"sqlite3",
 		"file:"+(&url.URL{Path: path}).EscapedPath()+"?_synchronous=NORMAL&_txlock=immediate&"+kind.Options,
@@ -67,8 +66,8 @@ func Open(path string, kind Kind) (*DB, error) {
 	d.sql.SetMaxOpenConns(1)
 	err = d.migrate()
 	if err == nil {
-		// These statements change the file, so they run only after migrate has checked the file. SQLite's default limit
-		// for the -wal file is 4 MiB.
+		// These statements change the file. They are executed only after migrate has checked the file. The default
+		// limit of SQLite for the -wal file is 4 MiB.
 		_, err = d.sql.Exec(fmt.Sprintf("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = %d", checkpointPages))
 	}
 	if err == nil {
@@ -81,8 +80,8 @@ func Open(path string, kind Kind) (*DB, error) {
 	return d, nil
 }
 
-// checkHeader returns an error if f is not a regular file that is empty or begins like an SQLite database. SQLite
-// itself would treat a file of less than one page as an empty database, and overwrite it.
+// checkHeader returns an error if f is not a regular file, or if it is not empty and does not begin like an SQLite
+// database. SQLite itself would treat a file of less than one page as an empty database and overwrite it.
 func checkHeader(f *os.File) error {
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return cmp.Or(err, errors.New("it is not a regular file; name a file"))
@@ -98,8 +97,8 @@ func checkHeader(f *os.File) error {
 	return ErrDamaged
 }
 
-// migrate brings the schema up to date. It uses one transaction, because another process may migrate the database at
-// the same time.
+// migrate updates the schema to the latest version. It uses one transaction, because another process may migrate the
+// database at the same time.
 func (d *DB) migrate() error {
 	return d.Do(func(tx *sql.Tx) error {
 		version, err := d.kind.version(tx)
@@ -116,8 +115,8 @@ func (d *DB) migrate() error {
 	})
 }
 
-// version returns the number of entries of k.Schema that have been applied to a database. It returns ErrDamaged,
-// ErrForeign or ErrNewer if the database is damaged, is neither empty nor of this kind, or has a later version.
+// version returns the number of entries of k.Schema that have been applied to a database. It returns ErrDamaged if the
+// database is damaged, ErrForeign if it is neither empty nor of this kind, and ErrNewer if it has a later version.
 func (k Kind) version(tx *sql.Tx) (version int, err error) {
 	var health string
 	const check = "SELECT (SELECT * FROM pragma_quick_check LIMIT 1), (SELECT * FROM pragma_user_version)"
@@ -149,7 +148,7 @@ func (k Kind) version(tx *sql.Tx) (version int, err error) {
 // Close closes the database.
 func (d *DB) Close() error { return d.sql.Close() }
 
-// Do runs f in one transaction. If f returns an error, Do rolls the transaction back.
+// Do runs f in one transaction. If f returns an error, Do rolls back the transaction.
 func (d *DB) Do(f func(*sql.Tx) error) error {
 	tx, err := d.sql.Begin()
 	if err != nil {
@@ -170,11 +169,11 @@ func (d *DB) Exec(text string, args ...any) error {
 	})
 }
 
-// Read runs f, which must only read the database.
+// Read runs f, which must not change the database.
 func (d *DB) Read(f func(*sql.DB) error) error { return d.explain(f(d.sql)) }
 
-// List returns the rows of a query, each converted by row. Call List inside Do or Read, which add the name of the
-// database and the remedy to the error.
+// List returns the rows of a query, each converted by row. It must be called inside Do or Read, which add the name of
+// the database and the remedy to the error.
 func List[T any](q interface {
 	Query(text string, args ...any) (*sql.Rows, error)
 }, row func(*sql.Rows) (T, error), text string, args ...any) (all []T, err error) {

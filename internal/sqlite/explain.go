@@ -10,7 +10,7 @@ import (
 	"github.com/mattn/go-sqlite3"
 )
 
-// These are the reasons why Open rejects a file.
+// These errors are the reasons why Open rejects a file.
 var (
 	ErrDamaged = errors.New("its contents are damaged")
 	ErrForeign = errors.New("it is another program's database")
@@ -25,8 +25,8 @@ var remedies = map[sqlite3.ErrNo]string{
 	sqlite3.ErrIoErr:    "check the kernel's messages about the disk with `dmesg`",
 }
 
-// Explain returns err with the name and path of the database and a remedy. An error that already contains this
-// information is returned unchanged. If the disk is full, the result wraps syscall.ENOSPC.
+// Explain returns err with the name and path of the database, and with a remedy. It does not change an error that
+// already contains this information. If the disk is full, the result wraps syscall.ENOSPC.
 func (k Kind) Explain(path string, err error) error {
 	var e sqlite3.Error
 	var done *explained
@@ -52,7 +52,7 @@ func (k Kind) Explain(path string, err error) error {
 	return k.withRemedy(path, err, remedies[e.Code])
 }
 
-// ExplainFile is like Explain, for an error that the file system reports when the file itself is opened or examined.
+// ExplainFile is like Explain, but for an error of the file system from opening or examining the file itself.
 func (k Kind) ExplainFile(path string, err error) error {
 	var file *os.PathError
 	switch {
@@ -70,13 +70,13 @@ func (k Kind) ExplainFile(path string, err error) error {
 
 func (d *DB) explain(err error) error { return d.kind.Explain(d.path, err) }
 
-// explained is an error that already names the database and the remedy.
+// explained is an error that already contains the name of the database and the remedy.
 type explained struct {
 	text string
 	err  error
 }
 
-// withRemedy returns err with the name and path of the database and the remedy, if there is one.
+// withRemedy returns err with the name and path of the database and, if it is not empty, the remedy.
 func (k Kind) withRemedy(path string, err error, remedy string) error {
 	text := fmt.Sprintf("%s %s: %v", k.Name, path, err)
 	if remedy != "" {

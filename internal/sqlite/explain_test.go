@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestExplainFileOwner checks that no remedy names root as the owner of a file that belongs to another user. For
+// TestExplainFileOwner checks that no remedy describes root as the owner of a file that belongs to another user. For
 // example, the watcher's repository belongs to SlurmUser, and a repository that `caelum repo` created belongs to the
 // user of that command.
 func TestExplainFileOwner(t *testing.T) {

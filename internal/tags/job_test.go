@@ -7,8 +7,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestLearned checks that the learned run time is at most the time limit, and that an invalid value
-// is treated as unknown.
+// TestLearned checks that the learned run time is at most the time limit, and that an invalid value is treated as
+// unknown.
 func TestLearned(t *testing.T) {
 	for _, c := range []struct {
 		comment           string

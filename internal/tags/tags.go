@@ -1,6 +1,6 @@
-// Package tags defines the tags that Caelum writes into a job's admin_comment, and interprets them. Package slurm
-// reads and writes the comment as plain text. job_submit.lua and the agents write the tags; docs/internals.md, "Tags
-// in admin_comment", lists which of them writes which tag.
+// Package tags defines and interprets the tags in a job's admin_comment. job_submit.lua and the agents write the tags.
+// The section "Tags in admin_comment" of docs/internals.md specifies the writer of each tag. Package slurm reads and
+// writes the comment as plain text.
 //
 // Files:
 //
@@ -11,14 +11,14 @@ package tags
 
 import "strings"
 
-// These are the tags that Caelum writes into a job's admin_comment, beside the text of other tools. Only an
-// administrator or job_submit.lua can write that field: slurmctld does not let users change it, neither at submission
-// nor later.
+// These are the tags that Caelum writes into a job's admin_comment, in addition to texts of other tools. Only
+// administrators and job_submit.lua can write this field: slurmctld does not allow users to change it, neither at
+// submission nor later.
 const (
-	// Held marks a job that job_submit.lua submitted held and that an agent must release. A hold without this tag
-	// was set by a user or an admin.
+	// Held marks a job that job_submit.lua has held at submission, and that an agent must release. A hold without this
+	// tag was set by a user or an administrator.
 	Held = "caelum:held"
-	// Released replaces Held when an agent has released the job. Any later hold was set by a user or an admin.
+	// Released replaces Held when an agent has released the job. Any later hold was set by a user or an administrator.
 	Released = "caelum:released"
 	// Size is followed by the profile that Caelum chose for a job without a profile.
 	Size = "caelum:sized="
@@ -29,12 +29,12 @@ const (
 	Busy = "caelum:busy="
 	// Key is followed by the job's key, 16 hexadecimal digits.
 	Key = "caelum:key="
-	// Fingerprint is followed by the script fingerprint, 16 hexadecimal digits.
+	// Fingerprint is followed by the script fingerprint, which has 16 hexadecimal digits.
 	Fingerprint = "caelum:work="
 	// Requeued is followed by the number of times that the job was requeued because its slice was not available.
 	Requeued = "caelum:requeued="
-	// NoRoom is followed by the slices that were not available and by the node. An agent writes this tag when it gives
-	// up and leaves the job held.
+	// NoRoom is followed by the slices that were not available, and by the node. An agent writes this tag when it gives
+	// up on a job and leaves it held.
 	NoRoom = "caelum:no-room="
 )
 
@@ -48,7 +48,7 @@ func Has(comment, word string) bool {
 	return false
 }
 
-// Value returns the value of the first tag with the prefix, or "" if there is none.
+// Value returns the value of the first tag with this prefix, or an empty string if there is none.
 func Value(comment, prefix string) string {
 	for _, w := range strings.Fields(comment) {
 		if rest, ok := strings.CutPrefix(w, prefix); ok {
@@ -58,8 +58,8 @@ func Value(comment, prefix string) string {
 	return ""
 }
 
-// Remove returns the comment without the tag. With each occurrence it removes one adjacent blank. It changes nothing
-// else, because other tools have structured text in the field.
+// Remove returns the comment without the tag. With each occurrence, it also removes one adjacent blank. It changes
+// nothing else, because the field may contain structured text of other tools.
 func Remove(comment, word string) string {
 	parts := strings.Split(comment, " ")
 	kept := parts[:0]
@@ -71,7 +71,7 @@ func Remove(comment, word string) string {
 	return strings.Join(kept, " ")
 }
 
-// Replace removes the tag old from comment, appends the tag new, and returns the result. An empty tag means no tag.
+// Replace returns the comment without the tag old and with the tag new at its end. An empty string stands for no tag.
 func Replace(comment, old, new string) string {
 	if old != "" {
 		comment = Remove(comment, old)

@@ -11,11 +11,11 @@ import (
 // pod is a row of the pod lists of Alibaba's gpu-v2023 trace (openb_pod_list_*.csv).
 type pod struct {
 	name             string
-	gpus, milli      float64 // thousandths of each GPU
+	gpus, milli      float64 // gpus is a number of GPUs, and milli is thousandths of each GPU
 	created, deleted float64 // seconds
 }
 
-// readPods reads a pod list. It returns an error if two pods have the same name.
+// readPods parses a pod list. It returns an error if two pods have the same name.
 func readPods(file string, r io.Reader) ([]pod, error) {
 	t, err := openTable(file, r, commas, "name", "num_gpu", "gpu_milli", "creation_time", "deletion_time")
 	if err != nil {
@@ -47,10 +47,10 @@ func readPods(file string, r io.Reader) ([]pod, error) {
 	return all, err
 }
 
-// Alibaba reads a pod list of Alibaba's gpu-v2023 trace. Each pod becomes a job that needs its share of one GPU's
-// compute and memory, is submitted when the pod was created, and runs until the pod was deleted. It leaves out pods
-// without a GPU or with several GPUs, pods that were deleted before they were created, and pods whose creation time is
-// an outlier: a few services that ran long before all others.
+// Alibaba parses a pod list of Alibaba's gpu-v2023 trace. Each pod becomes a job that needs its share of one GPU's
+// compute and memory, is submitted when the pod was created, and runs until the pod was deleted. Alibaba leaves out
+// pods without a GPU or with several GPUs, and pods that were deleted before they were created. It also leaves out pods
+// whose creation time is an outlier, because a few services were created long before all other pods.
 func Alibaba(file string, r io.Reader) (*Workload, error) {
 	pods, err := readPods(file, r)
 	if err != nil {
@@ -79,8 +79,8 @@ func Alibaba(file string, r io.Reader) (*Workload, error) {
 	return w, nil
 }
 
-// grmuProfiles are the profiles of an A100-40GB with their shares of a GPU as GRMU counts them: compute slices times
-// units, of 7 x 8.
+// grmuProfiles contains the profiles of an A100-40GB and their shares of a GPU according to GRMU, which are compute
+// slices times units, divided by 7 x 8.
 var grmuProfiles = []struct {
 	name  string
 	share float64
@@ -93,8 +93,8 @@ var grmuProfiles = []struct {
 	{"7g.40gb", 1},
 }
 
-// withoutOutliers returns the pods without those that were created more than 1.5 interquartile ranges before the first
-// quartile or after the third quartile.
+// withoutOutliers returns the pods except those whose creation time is an outlier. This is a time more than 1.5
+// interquartile ranges before the first quartile or after the third quartile.
 func (w *Workload) withoutOutliers(pods []pod) []pod {
 	var times []float64
 	for _, p := range pods {
@@ -111,9 +111,10 @@ func (w *Workload) withoutOutliers(pods []pod) []pod {
 	return kept
 }
 
-// GRMU reads a pod list as the GRMU paper does (arXiv 2502.01909). It leaves out outliers, pods with several GPUs, and
-// pods that were deleted before they were created. The request of a pod, divided by the largest request of any pod,
-// becomes the profile with the nearest share. Pods without a GPU have the share 0.
+// GRMU parses a pod list in the same way as the GRMU paper (arXiv 2502.01909). It leaves out outliers, pods with
+// several GPUs, and pods that were deleted before they were created. The request of a pod is divided by the largest
+// request of all pods, and is then replaced by the profile with the nearest share. The share of a pod without a GPU is
+// 0.
 func GRMU(file string, r io.Reader) (*Workload, error) {
 	pods, err := readPods(file, r)
 	if err != nil {
@@ -147,7 +148,7 @@ func GRMU(file string, r io.Reader) (*Workload, error) {
 	return w, nil
 }
 
-// quartile returns the quantile q of sorted values, interpolated linearly.
+// quartile returns the quantile q of sorted values, with linear interpolation.
 func quartile(sorted []float64, q float64) float64 {
 	at := q * float64(len(sorted)-1)
 	k := int(at)

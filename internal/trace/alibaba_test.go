@@ -48,7 +48,7 @@ func TestAlibaba(t *testing.T) {
 	}
 }
 
-// TestShares checks that a job with shares of compute and memory needs the smallest profile that provides both.
+// TestShares checks that a job with shares of compute and memory needs the smallest profile that satisfies both shares.
 func TestShares(t *testing.T) {
 	model := func(name string) *mig.Model {
 		b, err := mig.ModelByName(name)
@@ -87,8 +87,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestGRMU checks that GRMU maps a pod to the profile whose compute x memory / 56 is nearest to the pod's request
-// divided by the largest request.
+// TestGRMU checks that GRMU selects the profile whose compute x memory / 56 is nearest to the pod's request divided by
+// the largest request.
 func TestGRMU(t *testing.T) {
 	w, err := GRMU("pods.csv", strings.NewReader(podHead+
 		podLine("a", 1, 500, 100, 200)+
@@ -100,7 +100,7 @@ func TestGRMU(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Job{ // the largest request is 0.5, so the share of c is 0.48 and that of d 0.04
+	want := []Job{ // the largest request is 0.5, so the share of c is 0.48 and the share of d is 0.04
 		{ID: "a", Submit: 0, Duration: 100, Profile: "7g.40gb"},
 		{ID: "b", Submit: 10, Duration: 90, Profile: "1g.5gb"},
 		{ID: "c", Submit: 20, Duration: 80, Profile: "4g.20gb"},
@@ -115,7 +115,7 @@ func TestGRMU(t *testing.T) {
 func TestMalformed(t *testing.T) {
 	good := podLine("a", 1, 500, 100, 200)
 	const range1e12 = "is not a number from 0 to 1e12"
-	for _, c := range []struct{ text, want string }{ // want: the beginning of the error; $ marks its end
+	for _, c := range []struct{ text, want string }{ // want is the beginning of the error; $ marks the end of the error
 		{"", "pods.csv:1: the file is empty; the first line names the columns"},
 		{podHead, "pods.csv:1: no pods"},
 		{

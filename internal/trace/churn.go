@@ -6,10 +6,10 @@ import (
 	"strconv"
 )
 
-// Mix is the relative frequency of each of [ChurnProfiles], in any unit.
+// Mix contains the relative frequency of each of [ChurnProfiles], in arbitrary units.
 type Mix [6]float64
 
-// ChurnProfiles are the profiles of an A100-40GB; churnUnits are their sizes in units.
+// ChurnProfiles contains the profiles of an A100-40GB, and churnUnits contains their sizes in units.
 var (
 	ChurnProfiles = [6]string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 	churnUnits    = [6]float64{1, 2, 2, 4, 4, 8}
@@ -26,17 +26,18 @@ var Mixes = []struct {
 	{"four-equal", Mix{1, 0, 1, 1, 1, 0}},
 }
 
-// Churn is a synthetic workload: Poisson arrivals of jobs with the profiles of a mix, and exponential durations.
+// Churn is a synthetic workload. The arrivals of jobs are a Poisson process, the profiles have the frequencies of a
+// mix, and the durations are exponentially distributed.
 type Churn struct {
 	Mix          Mix
 	Jobs         int
-	GPUs         int     // the GPUs for which Load is defined, 8 units each
+	GPUs         int     // the number of GPUs for which Load is defined, with 8 units each
 	Load         float64 // the share of all units that is requested on average
 	MeanDuration float64 // seconds; 0 means one hour
 	Seed         uint64
 }
 
-// All returns the generated jobs. The same seed always gives the same jobs.
+// All returns the generated jobs. The same seed always leads to the same jobs.
 func (c Churn) All() iter.Seq[Job] {
 	return func(yield func(Job) bool) {
 		rng := rand.New(rand.NewPCG(c.Seed, 0))
@@ -62,7 +63,7 @@ func (c Churn) All() iter.Seq[Job] {
 	}
 }
 
-// pick returns the profile at position x in the cumulative sum of the mix.
+// pick returns the profile at position x of the cumulative sum of the mix.
 func (m Mix) pick(x float64) int {
 	last := 0
 	for p, w := range m {

@@ -8,11 +8,12 @@ import (
 	"strings"
 )
 
-// MISO creates a workload from the measurements that were published with the MISO paper (arXiv 2207.11428): a list of
-// training jobs (model with batch size, number of iterations), and the duration of an iteration of each model on each
-// profile of an A100-40GB. A job can run on every profile on which it was measured; the other profiles have too
-// little memory. The list contains no submission times. The times between jobs are therefore exponentially
-// distributed with the mean every, in seconds. If every is 0, all jobs are submitted at the same time.
+// MISO returns a workload made from the measurements that were published with the MISO paper (arXiv 2207.11428). They
+// consist of a list of training jobs (model with batch size, number of iterations), and the duration of an iteration of
+// each model on each profile of an A100-40GB. A job can run only on the profiles for which there is a measurement,
+// because the other profiles have too little memory. The list contains no submission times. The times between
+// submissions are therefore random and exponentially distributed with the mean every, in seconds. If every is 0, all
+// jobs are submitted at the same time.
 func MISO(
 	jobsFile string,
 	jobs io.Reader,
@@ -56,8 +57,8 @@ func MISO(
 	return w, err
 }
 
-// model is a training model with a batch size. It contains the seconds of an iteration on a whole GPU, and the speed on
-// each profile relative to the whole GPU.
+// model is a training model with a batch size. It contains the duration in seconds of an iteration on a whole GPU, and
+// the speed on each profile relative to the whole GPU.
 type model struct {
 	step  float64
 	speed map[string]float64

@@ -69,8 +69,8 @@ func TestMISOMalformed(t *testing.T) {
 	}
 }
 
-// TestOnlyMeasuredProfiles checks that a job cannot have a profile without a measurement, whether or not its request
-// names the profile.
+// TestOnlyMeasuredProfiles checks that a job never runs on a profile without a measurement, even if the job requests
+// this profile.
 func TestOnlyMeasuredProfiles(t *testing.T) {
 	a100, err := mig.ModelByName("A100-40GB")
 	if err != nil {

@@ -12,26 +12,27 @@ import (
 	"time"
 )
 
-// SacctColumns lists the columns to request from sacct. Pass them to `sacct -a -P -o`, separated by commas. Do not use
-// -X: only steps show the GPU usage (gres/gpumem and gres/gpuutil in TRESUsageInMax, if Slurm was built with NVML).
+// SacctColumns contains the columns that sacct must print: `sacct -a -P -o` followed by the columns, separated by
+// commas. The option -X must not be used, because only steps contain the GPU usage (gres/gpumem and gres/gpuutil in
+// TRESUsageInMax, if Slurm was built with NVML).
 var SacctColumns = []string{
 	"JobID", "State", "Submit", "Eligible", "Start", "End", "ElapsedRaw", "TimelimitRaw", "AllocTRES",
 	"TRESUsageInMax",
 }
 
-// Sacct reads a site's own jobs from the output of sacct -P. If a job's allocation names a profile (gres/mig:2g.10gb,
-// or gres/gpu:a100_2g.10gb of Slurm's own MIG support), the job needs its allocation. Otherwise it needs the smallest
-// profile that holds the largest memory and utilisation of its steps. If these values are missing, Sacct assumes that
-// the job needs a whole GPU.
+// Sacct parses a site's own jobs in the output of sacct -P. If a job's allocation contains a profile (gres/mig:2g.10gb,
+// or gres/gpu:a100_2g.10gb with Slurm's own MIG support), the job needs its allocation. Otherwise, it needs the
+// smallest profile that is sufficient for the highest memory usage and utilisation of its steps. If this usage is
+// missing, Sacct assumes that the job needs a whole GPU.
 //
-// The submission is the time at which the job became eligible, so that only waits caused by Slurm count. The duration
-// is the measured run time. A job that began before it was eligible did not wait. Every task of an array and every
-// component of a heterogeneous job is a separate job. A job with several GPUs needs as many slices. If they were not
-// allocated by profile, the job needs whole GPUs, because the usage of a step is the sum over its GPUs. Times are
-// seconds since 1970 (SLURM_TIME_FORMAT=%s) or in sacct's default format.
+// The submission time is the time at which the job became eligible, so that only waits that Slurm caused are included.
+// A job that began before it was eligible did not wait. The duration is the measured run time. Every task of an array
+// and every component of a het job is a separate job. A job with several GPUs needs the same number of slices. If they
+// were not allocated by profile, the job needs whole GPUs, because the usage of a step is the sum over its GPUs. Times
+// are seconds since 1970 (SLURM_TIME_FORMAT=%s) or in sacct's default format.
 //
-// Sacct leaves out jobs without a GPU, jobs that never started or are still running, and jobs with slices of several
-// profiles or of a profile that is not in AllocTRES.
+// Sacct leaves out jobs without a GPU, and jobs that never started or are still running. It also leaves out jobs with
+// slices of several profiles, or of a profile that AllocTRES does not contain.
 func Sacct(file string, r io.Reader) (*Workload, error) {
 	t, err := openTable(file, r, bars, "JobID", "State", "Submit", "Start", "ElapsedRaw", "AllocTRES")
 	if err != nil {
@@ -89,7 +90,7 @@ func Sacct(file string, r io.Reader) (*Workload, error) {
 	return w, nil
 }
 
-// sacctJob reads the line of a job. If why is not empty, it is the reason to leave the job out.
+// sacctJob parses the line of a job. If why is not empty, it is the reason why the job is left out.
 func (t *table) sacctJob(id string) (j Job, why string, err error) {
 	given, err := allocated(t.text("AllocTRES"))
 	start, state := t.text("Start"), firstWord(t.text("State"))
@@ -139,10 +140,10 @@ func firstWord(s string) string {
 	return s
 }
 
-// never reports whether s is a placeholder that sacct prints instead of a time.
+// never reports whether s is a text that sacct prints if there is no time.
 func never(s string) bool { return s == "" || s == "Unknown" || s == "None" || s == "0" }
 
-// moment parses a time, in seconds since 1970.
+// moment parses a time. It returns seconds since 1970.
 func moment(s string) (float64, error) {
 	if n, err := number(s); err == nil {
 		return n, nil
@@ -157,10 +158,11 @@ func moment(s string) (float64, error) {
 	return float64(at.Unix()), nil
 }
 
-// ofGPU matches the profile in a type of gres/gpu: 1g.5gb, a100_1g.5gb.
+// ofGPU matches the profile in a type of gres/gpu, such as 1g.5gb or a100_1g.5gb.
 var ofGPU = regexp.MustCompile(`[0-9]+g\.[0-9]+gb.*$`)
 
-// allocation is the content of AllocTRES: the number of GPUs, or of slices of a profile, and the number of nodes.
+// allocation contains the data in AllocTRES: the number of GPUs, or of slices and their profile, and the number of
+// nodes.
 type allocation struct {
 	gpus    int
 	profile string
@@ -199,7 +201,7 @@ func allocated(tres string) (a allocation, err error) {
 		}
 	}
 	profiles := own
-	if len(cut) > 0 { // because gres/gpu counts slots in this case
+	if len(cut) > 0 { // gres/gpu is a number of slots in this case
 		profiles = cut
 	}
 	for a.profile, a.gpus = range profiles {
@@ -215,7 +217,7 @@ func allocated(tres string) (a allocation, err error) {
 	return a, nil
 }
 
-// uses increases the job's memory and utilisation to those of a step if the step used more.
+// uses adds the usage of a step to the job: its memory and utilisation become at least those of the step.
 func (j *Job) uses(tres string) error {
 	for _, item := range strings.Split(tres, ",") {
 		name, value, _ := strings.Cut(item, "=")
@@ -237,7 +239,7 @@ func (j *Job) uses(tres string) error {
 	return nil
 }
 
-// amount parses an amount such as 1234, 512K or 9.5G, with suffixes of base 1024.
+// amount parses an amount such as 1234, 512K or 9.5G. The suffixes are powers of 1024.
 func amount(s string) (float64, error) {
 	digits := strings.TrimRight(s, "KMGTP")
 	x, err := strconv.ParseFloat(digits, 64)

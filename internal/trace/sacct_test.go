@@ -52,7 +52,7 @@ func TestSacct(t *testing.T) {
 	}
 }
 
-// TestSacctTimes checks that Sacct reads times in the default format, and a table with few columns.
+// TestSacctTimes checks that Sacct parses times in the default format, and a table with only the necessary columns.
 func TestSacctTimes(t *testing.T) {
 	w, err := Sacct("jobs", strings.NewReader("JobID|State|Submit|Start|ElapsedRaw|AllocTRES\n"+
 		"1|COMPLETED|2026-11-21T04:57:35|2026-11-21T04:58:35|10|gres/gpu=1\n"+
@@ -83,7 +83,7 @@ func TestAllocated(t *testing.T) {
 		{"gres/gpu:a100=2,gres/gpu=2", allocation{gpus: 2}},
 		{"gres/gpu:a100=2,gres/gpu:h100=1", allocation{gpus: 3}}, // AccountingStorageTRES without gres/gpu
 		{"gres/gpu=1,gres/mig:2g.10gb=1,gres/mig=1", allocation{gpus: 1, profile: "2g.10gb"}},
-		// gres/gpu counts slots.
+		// In this case, gres/gpu is a number of slots.
 		{"gres/gpu:a100=2,gres/gpu=2,gres/mig:2g.10gb=2,node=1", allocation{gpus: 2, profile: "2g.10gb", nodes: 1}},
 		{"gres/mig:1g.10gb+me=3,gres/mig:2g.10gb=0", allocation{gpus: 3, profile: "1g.10gb+me"}},
 		{"gres/mig:closed=3", allocation{}},
@@ -105,8 +105,8 @@ func TestAllocated(t *testing.T) {
 	}
 }
 
-// TestSacctQuotes checks that quotes have no meaning in the output of sacct, so that a name with a quote does not hide
-// other jobs. Empty lines, a bar at the end of a line (sacct -p) and Windows line ends are accepted.
+// TestSacctQuotes checks that quotes have no special meaning in the output of sacct, so that a name with a quote does
+// not hide other jobs. Empty lines, a bar at the end of a line (sacct -p) and Windows line ends must be accepted.
 func TestSacctQuotes(t *testing.T) {
 	head := "JobName|JobID|State|Submit|Start|ElapsedRaw|AllocTRES|\r\n"
 	row := func(name, id string) string {

@@ -7,12 +7,12 @@ import (
 	"strconv"
 )
 
-// Site is a synthetic workload that resembles the workload of a real site. Jobs come in bursts of the same profile,
-// like job arrays. Their durations span four orders of magnitude. Their time limits are a few round values, and two of
-// seven jobs have no limit.
+// Site is a synthetic workload that resembles the workload of a real site. Jobs arrive in bursts with the same profile,
+// as job arrays do. Their durations span four orders of magnitude. Their time limits have only a few round values, and
+// two of seven jobs have no limit.
 type Site struct {
 	Jobs int
-	GPUs int     // the GPUs for which Load is defined, 8 units each
+	GPUs int     // the number of GPUs for which Load is defined, with 8 units each
 	Load float64 // the share of all units that is requested on average; one long job changes it by some percent
 	Seed uint64
 }
@@ -21,13 +21,13 @@ const (
 	siteMedian = 2400.0 // median duration in seconds
 	siteSpread = 1.5    // standard deviation of the logarithm of the durations
 	siteBurst  = 8.0    // mean number of jobs in a burst after the first
-	siteFree   = 2. / 7 // share of the jobs without a time limit
+	siteFree   = 2. / 7 // share of jobs without a time limit
 )
 
-// siteLimits are the time limits that users choose, in seconds. No job runs for longer than the last of these limits.
+// siteLimits contains the time limits that users choose, in seconds. No job runs for longer than the last of them.
 var siteLimits = [...]float64{3600, 4 * 3600, 12 * 3600, 86400, 3 * 86400, 7 * 86400}
 
-// All returns the generated jobs. The same seed always gives the same jobs.
+// All returns the generated jobs. The same seed always leads to the same jobs.
 func (s Site) All() iter.Seq[Job] {
 	return func(yield func(Job) bool) {
 		rng := rand.New(rand.NewPCG(s.Seed, 99))

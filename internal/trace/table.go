@@ -12,20 +12,20 @@ import (
 	"strings"
 )
 
-// table reads a file of rows below a line of column names.
+// table parses a file that consists of a line of column names and of rows.
 type table struct {
 	file    string
 	read    rows
 	columns map[string]int
 	row     []string
 	line    int
-	seen    map[string]int // the line number of each name
+	seen    map[string]int // for each name, its line number
 }
 
-// rows returns the next row and its line number. The row is valid until the next call.
+// rows returns the next row and its line number. The row remains valid until the next call.
 type rows func() (row []string, line int, err error)
 
-// commas splits rows of comma-separated values, which may be quoted.
+// commas splits rows of comma-separated values, which may be in quotes.
 func commas(text *bufio.Reader) rows {
 	c := csv.NewReader(text)
 	c.ReuseRecord, c.FieldsPerRecord = true, -1
@@ -42,8 +42,8 @@ func commas(text *bufio.Reader) rows {
 	}
 }
 
-// bars splits rows of values separated by bars, as sacct -P prints them. Quotes have no meaning, and no value may
-// contain a bar or a line end.
+// bars splits rows of values that are separated by bars, as in the output of sacct -P. Quotes have no special meaning,
+// and no value may contain a bar or a line end.
 func bars(text *bufio.Reader) rows {
 	line := 0
 	return func() ([]string, int, error) {
@@ -60,8 +60,8 @@ func bars(text *bufio.Reader) rows {
 	}
 }
 
-// openTable reads the column names. All wanted columns must exist, in any order; other columns are ignored. Empty lines
-// are skipped.
+// openTable reads the column names. All wanted columns must exist, in any order. Other columns are ignored, and empty
+// lines are skipped.
 func openTable(file string, r io.Reader, split func(*bufio.Reader) rows, want ...string) (*table, error) {
 	text := bufio.NewReader(r)
 	start, _ := text.Peek(512) // a read error occurs again at the next read
@@ -116,7 +116,7 @@ func (t *table) each(do func() error) error {
 	}
 }
 
-// once checks that the row has a name and that no earlier row of the file has the same name.
+// once checks that the row has a name, and that no earlier row has the same name.
 func (t *table) once(kind, name, advice string) error {
 	if name == "" {
 		return t.bad(fmt.Errorf("a %s without a name", kind))
@@ -141,15 +141,15 @@ func (t *table) next() (bool, error) {
 	return true, nil
 }
 
-// bad adds the file and line of the row to an error.
+// bad adds the file and the line of the current row to an error.
 func (t *table) bad(err error) error { return &LineError{t.file, t.line, err} }
 
-// has reports whether the table has a column.
+// has reports whether the table has a column with this name.
 func (t *table) has(column string) bool { _, ok := t.columns[column]; return ok }
 
 func (t *table) text(column string) string { return t.row[t.columns[column]] }
 
-// number parses the value of a column.
+// number parses the value of one column.
 func (t *table) number(column string) (float64, error) {
 	x, err := number(t.text(column))
 	if err != nil {
@@ -170,8 +170,8 @@ func (t *table) numbers(columns ...string) ([]float64, error) {
 	return all, nil
 }
 
-// number parses a number from 0 to 1e12. In seconds, that is 30,000 years. The bound keeps the sum over all rows of a
-// file finite.
+// number parses a number from 0 to 1e12. In seconds, 1e12 is about 30,000 years. Because of this limit, the sum over
+// all rows of a file is finite.
 func number(s string) (float64, error) {
 	x, err := strconv.ParseFloat(s, 64)
 	if err != nil || !(x >= 0 && x <= 1e12) {

@@ -14,28 +14,28 @@ type Job struct {
 	ID       string
 	Submit   float64 // seconds since the beginning of the workload
 	Duration float64 // run time in seconds; if Speed is set, the run time on a whole GPU
-	Limit    float64 // the time limit in seconds; 0 if unknown
+	Limit    float64 // the time limit in seconds, or 0 if unknown
 
-	// Profile is the GPU instance that the job needs. If Profile is empty, the job needs these shares of a GPU's
-	// compute and memory, from 0 to 1, and MemoryMiB.
+	// Profile is the profile of the GPU instance that the job needs. If Profile is empty, the job needs the following
+	// shares of a GPU's compute and memory, from 0 to 1, and MemoryMiB.
 	Profile         string
 	Compute, Memory float64
 	MemoryMiB       float64
 
-	// Speed is the job's speed on each profile relative to a whole GPU. The job cannot run on profiles that are missing
-	// from the map. If Speed is nil, the job runs equally fast on all profiles.
+	// Speed contains the job's speed on each profile, relative to a whole GPU. The job cannot run on profiles without
+	// an entry. If Speed is nil, the job is equally fast on all profiles.
 	Speed map[string]float64
 	// Slowest is the lowest acceptable speed, from 0 to 1.
 	Slowest float64
 
-	Slices int // the number of slices, all at the same time; 0 means 1
-	Nodes  int // the number of nodes for these slices; 0 means 1
+	Slices int // the number of slices that the job needs at the same time; 0 means 1
+	Nodes  int // the number of nodes over which the slices are distributed; 0 means 1
 
-	Waited float64 // the true wait in seconds; 0 if unknown
+	Waited float64 // the real wait in seconds, or 0 if unknown
 }
 
-// Spread returns the number of nodes on which the job has its slices, and the number of slices on each node. The number
-// of nodes is the requested number, or the next larger number that divides the slices evenly.
+// Spread returns the number of nodes on which the job has its slices, and the number of slices per node. The number of
+// nodes is the requested number, or the next larger number by which the number of slices is divisible.
 func (j Job) Spread() (nodes, each int) {
 	n := max(j.Slices, 1)
 	nodes = min(max(j.Nodes, 1), n)
@@ -45,8 +45,8 @@ func (j Job) Spread() (nodes, each int) {
 	return nodes, n / nodes
 }
 
-// On returns the profile that the job needs on a GPU model: the named profile, or otherwise the smallest profile that
-// satisfies the job's shares and memory. It returns false if the GPU model has no such profile.
+// On returns the profile that the job needs on a GPU model. This is the job's Profile or, if it is empty, the smallest
+// profile that satisfies the job's shares and memory. On returns false if the GPU model has no such profile.
 func (j Job) On(b *mig.Model) (string, bool) {
 	if j.Profile != "" {
 		_, ok := b.ProfileIndex(j.Profile)
@@ -71,15 +71,16 @@ func (j Job) On(b *mig.Model) (string, bool) {
 	return best.Name, true
 }
 
-// RunsOn reports whether the job can run on a profile. If Speed is set and lacks the profile, the job was not measured
-// on that profile: the profile may have too little memory, and no speed can be assumed.
+// RunsOn reports whether the job can run on a profile. It returns false if Speed is set but has no entry for the
+// profile: the job was then not measured on this profile, perhaps because of too little memory, and its speed is
+// unknown.
 func (j Job) RunsOn(profile string) bool {
 	s := j.SpeedOn(profile)
 	return s > 0 && s >= j.Slowest
 }
 
-// SpeedOn returns the job's speed on a profile, relative to a whole GPU: 1 if Speed is nil, 0 for a profile that is
-// missing in Speed.
+// SpeedOn returns the job's speed on a profile, relative to a whole GPU. It returns 1 if Speed is nil, and 0 for a
+// profile without an entry in Speed.
 func (j Job) SpeedOn(profile string) float64 {
 	if j.Speed == nil {
 		return 1
@@ -87,26 +88,25 @@ func (j Job) SpeedOn(profile string) float64 {
 	return j.Speed[profile]
 }
 
-// Takes returns the run time on a profile on which the job can run, in seconds.
+// Takes returns the run time in seconds on a profile. The job must be able to run on this profile.
 func (j Job) Takes(profile string) float64 { return j.Duration / j.SpeedOn(profile) }
 
 // Workload is the result of a reader.
 type Workload struct {
-	Jobs []Job // in the order of submission
+	Jobs []Job // sorted by submission time
 	Left []Left
-	// Assumed is the number of jobs that are assumed to need whole GPUs because their usage was
-	// not measured. Several is the number of jobs with several GPUs, for which only the total
-	// usage is known.
+	// Assumed is the number of jobs that are assumed to need whole GPUs because their usage was not measured. Several
+	// is the number of jobs with several GPUs, for which only the total usage is known.
 	Assumed, Several int
 }
 
-// Left is the number of jobs in a file that were left out for one reason.
+// Left is a reason for leaving out jobs, and the number of such jobs in a file.
 type Left struct {
 	Reason string `json:"reason"`
 	Jobs   int    `json:"jobs"`
 }
 
-// Only removes the jobs that can never run on these nodes. nodes lists the GPU models of each node. If anywhere is
+// Only removes the jobs that can never run on these nodes. nodes contains the GPU models of each node. If anywhere is
 // true, a job may use GPUs of any node, and nodes contains a single node with all GPUs.
 func (w *Workload) Only(nodes [][]*mig.Model, anywhere bool) {
 	kinds := kindsOf(nodes)
@@ -121,7 +121,7 @@ func (w *Workload) Only(nodes [][]*mig.Model, anywhere bool) {
 	w.Jobs = kept
 }
 
-// kind is a set of equal nodes.
+// kind describes a set of equal nodes.
 type kind struct {
 	models map[*mig.Model]int // number of GPUs of each model on one node
 	nodes  int
@@ -142,7 +142,7 @@ func kindsOf(nodes [][]*mig.Model) (kinds []kind) {
 	return kinds
 }
 
-// impossible returns the reason why the job can never run on nodes of these kinds, or an empty string.
+// impossible returns the reason why the job can never run on nodes of these kinds, or an empty string if it can.
 func (j Job) impossible(kinds []kind, anywhere bool) string {
 	spread, each := 1, max(j.Slices, 1)
 	if !anywhere {
@@ -184,8 +184,8 @@ func (w *Workload) leave(reason string, jobs int) {
 	w.Left = append(w.Left, Left{reason, jobs})
 }
 
-// settle sorts the jobs by submission time and shifts all times so that the first submission is at time 0. Jobs with
-// equal times keep the order of the file.
+// settle sorts the jobs by submission time, and shifts all times so that the first submission is at time 0. Jobs with
+// equal times remain in the order of the file.
 func (w *Workload) settle() {
 	slices.SortStableFunc(w.Jobs, func(a, b Job) int { return cmp.Compare(a.Submit, b.Submit) })
 	if len(w.Jobs) == 0 {
@@ -197,10 +197,10 @@ func (w *Workload) settle() {
 	}
 }
 
-// LineError is the error for a line that cannot be read.
+// LineError is the error for a line that cannot be parsed.
 type LineError struct {
 	File string
-	Line int // the first is 1
+	Line int // the first line is 1
 	Err  error
 }
 

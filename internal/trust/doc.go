@@ -1,7 +1,8 @@
 // Package trust decides whether root may read or load a file. It accepts a file only if no users except root and the
-// given owners can change the file. It never changes a file.
+// given owners can change it. The package does not change files. It is used for the configuration, the wake key and the
+// NVML library, among others.
 //
 // Files:
 //
-//	trust.go  the check of a file (Path) and of the directory of a file to write (Directory); the error texts
+//	trust.go  checks a file (Path), or the directory in which a file is written (Directory); the errors
 package trust

@@ -13,19 +13,21 @@ import (
 	"syscall"
 )
 
-// Path resolves the symbolic links of path, and checks the resulting file and every directory above it. Each must be
-// owned by root or one of owners, and must not be writable by group or others. Path returns the resolved path. The
-// caller must use the resolved path, because other users may be able to change the links in path at any time.
+// Path resolves the symbolic links in path, and checks the resulting file and every directory above it. Each of them
+// must belong to root or one of owners, and must not be writable by the group or others. Path returns the resolved
+// path. The caller must use this path, because other users may be able to change the links in the original path at any
+// time.
 //
-// Path accepts a directory that others may write to only in one case: it has the sticky bit (/tmp), it is owned by
-// root or one of owners, and the next component is a directory with such an owner. The kernel lets no other user
-// remove or rename such a directory, and directories cannot be hard links. Path rejects a file directly in /tmp.
+// Path accepts a directory to which others may write only if three conditions are met: the directory has the sticky bit
+// (/tmp), it belongs to root or one of owners, and the next component is a directory of such an owner. The kernel does
+// not allow other users to remove or rename such a component, and directories cannot be hard links. Path therefore
+// rejects a file directly in /tmp.
 //
-// If an access control list gives others write access, the file mode shows that access as access of
-// the group. Path therefore rejects such a file too.
+// If an access control list gives others write access, the file mode shows this as write access of the group. Path
+// therefore rejects such a file too.
 //
-// The error names the component that violates the rule and the command that corrects it. If the
-// file does not exist, the error wraps fs.ErrNotExist.
+// The error contains the component that is not acceptable, and the command that corrects it. If the file does not
+// exist, the error wraps fs.ErrNotExist.
 func Path(path string, owners ...int) (string, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
@@ -39,7 +41,7 @@ func Path(path string, owners ...int) (string, error) {
 		}
 		return "", fmt.Errorf("couldn't use %s: %w", path, err)
 	}
-	shared := "" // the component above, if it is a sticky directory that others may write to
+	shared := "" // the previous component, if it is a sticky directory to which others may write
 	for _, component := range components(resolved) {
 		info, err := os.Lstat(component)
 		if err != nil {
@@ -52,7 +54,7 @@ func Path(path string, owners ...int) (string, error) {
 	return resolved, nil
 }
 
-// components returns path and all directories above it, the root directory first.
+// components returns path and all directories above it, beginning with the root directory.
 func components(path string) []string {
 	list := []string{path}
 	for path != "/" {
@@ -63,8 +65,8 @@ func components(path string) []string {
 	return list
 }
 
-// check checks one component of a path. If the component is a sticky directory that others may write to, check returns
-// the component, otherwise "". shared is the result for the directory above; last is set for the file itself.
+// check checks one component of a path. If the component is a sticky directory to which others may write, check returns
+// it, and otherwise an empty string. shared is the result for the directory above. last is set for the file itself.
 func check(component string, info os.FileInfo, shared string, last bool, owners []int) (string, error) {
 	owner := int(info.Sys().(*syscall.Stat_t).Uid)
 	mode := info.Mode()
@@ -100,7 +102,7 @@ func refuse(path, reason string) error {
 	return fmt.Errorf("couldn't use %s: %s", path, reason)
 }
 
-// anyOf returns the names of the accepted owners: root and owners.
+// anyOf returns the names of the accepted owners, which are root and owners.
 func anyOf(owners []int) string {
 	names := []string{"root"}
 	for _, id := range owners {
@@ -119,9 +121,9 @@ func name(id int) string {
 	return fmt.Sprintf("uid %d", id)
 }
 
-// Directory checks the directory of path like Path, for a process that is about to create or rename a file there. In a
-// directory of another user, that user could redirect root's write with a link. If the process does not run as root, or
-// if the directory does not exist, Directory always succeeds.
+// Directory checks the directory of path in the same way as Path, for a process that is about to create or rename a
+// file there. In a directory of another user, this user could redirect root's write with a symbolic link. Directory
+// always succeeds if the process does not run as root or the directory does not exist.
 func Directory(path string) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -129,7 +131,7 @@ func Directory(path string) error {
 	dir := filepath.Dir(path)
 	_, err := Path(dir)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		return nil // a missing directory has no owner yet; the caller creates the directory or fails
+		return nil // the caller creates the missing directory or fails
 	}
 	if info, errStat := os.Stat(dir); errStat == nil {
 		if owner := int(info.Sys().(*syscall.Stat_t).Uid); owner != 0 {

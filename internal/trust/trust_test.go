@@ -11,12 +11,12 @@ import (
 
 const eve = 20001 // an ordinary user
 
-// paths contains changes to a directory that contains etc/caelum.yaml.
+// paths contains changes to a directory tree that contains etc/caelum.yaml.
 var paths = []struct {
 	name   string
 	spoil  func(dir string)
 	owners []int
-	why    string // a part of the error; empty if the path is accepted
+	why    string // a part of the expected error, or empty if the path is accepted
 }{
 	{name: "as installed", spoil: func(string) {}},
 	{name: "file of a user", spoil: func(d string) { chown(d+"/etc/caelum.yaml", eve) },
@@ -66,8 +66,7 @@ var paths = []struct {
 	}, why: "no such file"},
 }
 
-// TestPath checks Path with a directory tree that belongs to root. Each case changes one property
-// of the tree.
+// TestPath checks Path with a directory tree that belongs to root. Each case changes one property of this tree.
 func TestPath(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: it makes files of other users")
@@ -122,7 +121,7 @@ func chmod(path string, mode os.FileMode) {
 	}
 }
 
-// relink renames etc/caelum.yaml to target, and puts a link to target in its place.
+// relink renames etc/caelum.yaml to target, and creates a symbolic link to target in its place.
 func relink(dir, target string) {
 	file := filepath.Join(dir, "etc/caelum.yaml")
 	if err := errors.Join(os.Rename(file, filepath.Join(dir, "etc", target)), os.Symlink(target, file)); err != nil {

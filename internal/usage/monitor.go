@@ -16,19 +16,19 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Options contains the settings and functions of the agent that a Monitor uses.
+// Options contains settings, and functions of the agent, that a Monitor uses.
 type Options struct {
 	// Node is the node's name in slurm.conf.
 	Node string
 	// Interval is the time between two samples of a slice. 0 disables sampling.
 	Interval time.Duration
-	// Field is the field of a job's accounting record into which summaries are written. If Field is empty, no summary
-	// is written.
+	// Field is the field of a job's accounting record into which summaries are written. If Field is empty, the Monitor
+	// writes no summaries.
 	Field slurm.AccountingField
-	// Meter opens the counters of an instance on a GPU.
+	// Meter returns a meter that reads the usage of an instance on GPU g.
 	Meter func(g int, in gpu.Instance) (gpu.Meter, error)
-	// Processes is called after each sample with the processes on a job's slice. The caller holds no lock, and the
-	// slice may have been released since the sample.
+	// Processes is called after each sample with the processes on a job's slice. The caller holds no lock, so the slice
+	// may have been released since the sample was taken.
 	Processes func(job, uid uint32, s Slice, pids []int)
 	// Now returns the wall-clock time. Clock returns the time of CLOCK_MONOTONIC ([Monotonic]).
 	Now   func() time.Time
@@ -49,20 +49,20 @@ type Monitor struct {
 
 	mu    sync.Mutex
 	open  map[uint32]*observation // by job
-	ended []predict.Run           // runs that are not in the repository yet
+	ended []predict.Run           // ended runs that are not in the repository yet
 
-	repo       Repository // nil: usage is shown but not stored
+	repo       Repository // if nil, the usage is shown but not stored
 	accounting Accounting
-	toStore    chan struct{} // observations or runs wait to be stored
-	toRecord   chan struct{} // summaries wait to be written
-	repoFailed atomic.Bool   // the last call to the repository failed
-	tookOver   bool          // observations of an earlier agent were read; used by one goroutine
-	waiting    atomic.Int64  // summaries that are not yet stored in slurmdbd
-	dbdFailed  atomic.Bool   // a failure of slurmdbd has been logged
+	toStore    chan struct{} // signals that observations or runs must be stored
+	toRecord   chan struct{} // signals that summaries must be written
+	repoFailed atomic.Bool   // true if the last call to the repository failed
+	tookOver   bool          // true if the observations of an earlier agent were read; used by one goroutine
+	waiting    atomic.Int64  // the number of summaries that are not yet stored in slurmdbd
+	dbdFailed  atomic.Bool   // true if a failure of slurmdbd has been logged
 	spoils     sync.Once     // logs once that another tool uses the accounting field
 }
 
-// NewMonitor returns a Monitor without a repository, which shows the usage of jobs but does not store it.
+// NewMonitor returns a Monitor without a repository. Such a Monitor shows the usage of jobs, but does not store it.
 func NewMonitor(o Options) *Monitor {
 	return &Monitor{
 		Options:  o,
@@ -72,8 +72,8 @@ func NewMonitor(o Options) *Monitor {
 	}
 }
 
-// Monotonic returns the time of CLOCK_MONOTONIC. This clock does not jump when an agent restarts or the system time is
-// set. Only a reboot resets it.
+// Monotonic returns the time of CLOCK_MONOTONIC. Neither a restart of the agent nor a change of the system time affects
+// this clock. Only a reboot resets it.
 func Monotonic() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
@@ -83,8 +83,8 @@ func Monotonic() time.Duration {
 }
 
 // Start samples the slices on these GPUs and stores the usage until ctx ends. The caller must then call finish, after
-// the last call of Begin and End. finish waits for the goroutines, but at most one second for the samplers, because
-// the sampler of a hanging GPU does not end. finish stores the observations for the next agent.
+// the last calls of Begin and End. finish stores the observations for the next agent. It waits for all goroutines, but
+// at most one second for the samplers, because the sampler of a hanging GPU does not end.
 func (m *Monitor) Start(ctx context.Context, gpus []int) (finish func()) {
 	samplersEnd := m.startSamplers(ctx, gpus)
 	var tasks sync.WaitGroup
@@ -101,7 +101,7 @@ func (m *Monitor) Start(ctx context.Context, gpus []int) (finish func()) {
 	}
 }
 
-// Begin begins the observation of a lease. model is the GPU model of the slices, named by its type in gres.conf.
+// Begin begins the observation of a lease. model is the GPU model of the slices, given as the Type in gres.conf.
 func (m *Monitor) Begin(l api.Lease, model string, held []Slice) {
 	if len(held) == 0 {
 		return
@@ -111,8 +111,8 @@ func (m *Monitor) Begin(l api.Lease, model string, held []Slice) {
 			Job: l.Job, Restart: l.Restart, Node: m.Node, Key: l.Key, Fingerprint: l.Fingerprint, Board: model,
 			UID: l.UID, User: l.User, Account: l.Account, Name: l.Name, Start: l.Since,
 		},
-		// The lease may have been granted by an earlier agent whose observation was lost. Its age is then known only
-		// from the system time.
+		// An earlier agent may have granted the lease, and its observation may have been lost. In this case, only the
+		// system time shows how old the lease is.
 		Began: m.Clock() - max(m.Now().Sub(time.Unix(l.Since, 0)).Truncate(time.Second), 0),
 	}
 	for _, s := range held {
@@ -127,9 +127,8 @@ func (m *Monitor) Begin(l api.Lease, model string, held []Slice) {
 	m.storeSoon()
 }
 
-// End ends the observation of a job's run, and queues the run for the repository. If gone is set,
-// the epilog did not run and the end time of the run is unknown. The end is then the time of the
-// last sample.
+// End ends the observation of a job's run, and queues the run for the repository. If gone is set, no epilog has run and
+// the end of the run is unknown. The time of the last sample is then used as the end.
 func (m *Monitor) End(job uint32, gone bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -148,7 +147,8 @@ func (m *Monitor) End(job uint32, gone bool) {
 	m.queue(o, end)
 }
 
-// Confirm records that slurmctld lists the job on the node. The observation then continues that of an earlier agent.
+// Confirm records that slurmctld lists the job on the node. The observation then continues an earlier agent's
+// observation.
 func (m *Monitor) Confirm(job uint32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -157,7 +157,7 @@ func (m *Monitor) Confirm(job uint32) {
 	}
 }
 
-// WithUse returns a copy of the lease with the last samples of its slices.
+// WithUse returns a copy of the lease that includes the last samples of its slices.
 func (m *Monitor) WithUse(l api.Lease) api.Lease {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -10,24 +10,24 @@ import (
 	"time"
 )
 
-// observation contains the usage of one run while the run lasts.
+// observation contains the usage of a run that has not ended.
 type observation struct {
-	// Run contains the facts that were known when the run began.
+	// Run contains the properties that were known when the run began.
 	Run predict.Run
-	// Began is the time at which the run got its slices. Seen is the time of the last sample. Both are read from
+	// Began is the time at which the run got its slices. Seen is the time of the last sample. Both are times of
 	// CLOCK_MONOTONIC.
 	Began, Seen time.Duration
 	Slices      []*sliceUsage
 
 	left   *observation // the observation of an earlier agent, until slurmctld confirms that the job still runs
-	stored bool         // the observation is in the repository
+	stored bool         // true if the observation is in the repository
 }
 
-// minObserved is the duration of the shortest run whose peak is recorded. A job takes about this long to start using
-// its GPU.
+// minObserved is the minimum duration of a run whose peak is recorded. A job needs about this time before it begins to
+// use its GPU.
 const minObserved = time.Second
 
-// run returns the run and its usage, with end as the time at which it ended.
+// run returns the run and its usage. end is the time at which the run ended.
 func (o *observation) run(end time.Duration) predict.Run {
 	r := o.Run
 	r.Seconds, r.Util = max(end-o.Began, 0).Seconds(), -1
@@ -50,7 +50,7 @@ func (o *observation) run(end time.Duration) predict.Run {
 	return r
 }
 
-// parseObservation parses an observation that an earlier agent wrote into the repository.
+// parseObservation parses an observation that an earlier agent stored in the repository.
 func parseObservation(text []byte) (*observation, error) {
 	o := &observation{}
 	if err := json.Unmarshal(text, o); err != nil {

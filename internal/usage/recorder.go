@@ -14,17 +14,17 @@ import (
 	"caelum/internal/slurm"
 )
 
-// These constants limit the attempts to record one run: the pause before an attempt grows from firstPause to
-// longestPause in ten attempts. Then there are 720 attempts, 30 to 60 minutes apart: in all about 22 days, and never
-// more than 30.
+// These constants limit the attempts to record one run. In the first ten attempts, the pause before an attempt grows
+// from firstPause to longestPause. 720 further attempts follow, 30 to 60 minutes apart. In total, they take about 22
+// days, and never more than 30 days.
 const (
 	firstPause   = 5 * time.Second
 	longestPause = time.Hour
 	maxTries     = 10 + 30*24
 )
 
-// backoff returns the pause after this number of attempts. The pause has a random part, so that two agents that have
-// overwritten each other's summaries of a job do not write again at the same time.
+// backoff returns the pause after this number of attempts. A part of the pause is random: otherwise two agents that
+// have overwritten each other's summaries of a job could write at the same time again.
 func backoff(tries int) time.Duration {
 	d := firstPause << min(tries, 10)
 	d = min(d, longestPause)
@@ -32,23 +32,23 @@ func backoff(tries int) time.Duration {
 }
 
 // recorder reads from slurmdbd how runs ended, and writes their summaries into slurmdbd, one call at a time. A summary
-// is treated as recorded only when a later call reads it back, because the agents of two nodes may write the field of
-// the same job at the same time, and slurmdbd keeps only the last text.
+// is recorded only when a later call reads it back. The reason is that the agents of two nodes may write the field of
+// the same job at the same time, and slurmdbd stores only the last text.
 func (m *Monitor) recorder(ctx context.Context) {
-	wait := firstPause // the outbox may contain runs from before the agent's start
+	wait := firstPause // the outbox may contain runs that ended before this agent started
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-m.toRecord:
-			wait = backoff(0) // slurmctld reports the end to slurmdbd after the epilog of the last node
+			wait = backoff(0) // slurmctld reports the end of a job to slurmdbd after the last node's epilog
 		case <-time.After(wait):
 			wait = m.recordDue(ctx)
 		}
 	}
 }
 
-// recordDue makes the attempts that are due, and returns the time until the next call.
+// recordDue makes the attempts that are due, and returns the time until the next call is necessary.
 func (m *Monitor) recordDue(ctx context.Context) time.Duration {
 	defer m.countWaiting()
 	for ctx.Err() == nil {
@@ -58,8 +58,7 @@ func (m *Monitor) recordDue(ctx context.Context) time.Duration {
 			break
 		}
 		if err := m.record(ctx, due[0]); err != nil {
-			// The first attempts are not logged, because the end of a run may reach
-			// slurmdbd late.
+			// Errors of the first attempts are not logged, because the end of a run may reach slurmdbd late.
 			if due[0].Tries >= 2 && !m.dbdFailed.Swap(true) {
 				m.Log.WithError(err).
 					WithField("job", due[0].Run.Job).
@@ -78,8 +77,8 @@ func (m *Monitor) recordDue(ctx context.Context) time.Duration {
 }
 
 // record makes one attempt for one run. If the summary is in slurmdbd, record removes the run from the outbox.
-// Otherwise it writes the summary and postpones the run, so that a later attempt reads the summary back. The error
-// comes from slurmdbd or from the repository.
+// Otherwise, it writes the summary and postpones the run, so that a later attempt reads the summary back. An error is
+// an error of slurmdbd or of the repository.
 func (m *Monitor) record(ctx context.Context, p Pending) error {
 	if p.Tries >= maxTries {
 		m.Log.WithField("job", p.Run.Job).
@@ -94,7 +93,7 @@ func (m *Monitor) record(ctx context.Context, p Pending) error {
 		}
 		return why
 	}
-	field := cmp.Or(m.Field, slurm.AdminComment) // without Options.Field, the recorder only reads the field
+	field := cmp.Or(m.Field, slurm.AdminComment) // if Options.Field is empty, the recorder only reads this field
 	records, err := m.accounting.RecordsOf(ctx, field, p.Run.Job)
 	if err != nil || len(records) == 0 {
 		return postpone(false, err)
@@ -112,7 +111,7 @@ func (m *Monitor) record(ctx context.Context, p Pending) error {
 	switch {
 	case m.Field == "", hasSummary(newest.Text, p.Run.Summary()):
 		return m.repo.Recorded(p.Run)
-	case newest.End.IsZero(): // the job was requeued and runs again
+	case newest.End.IsZero(): // the job was requeued and is running again
 		return postpone(false, nil)
 	}
 	err = m.accounting.SetAccounting(ctx, newest, field, predict.WithSummary(newest.Text, p.Run))
@@ -128,14 +127,14 @@ func (m *Monitor) record(ctx context.Context, p Pending) error {
 	return postpone(err == nil, err)
 }
 
-// recordOf returns the record of a run, which is the record with the start time nearest to the start of the run. The
-// clocks of the node and of slurmctld may differ slightly, and an earlier job may have had the same id.
+// recordOf returns the record of a run. This is the record whose start is nearest to the start of the run, because the
+// clocks of the node and of slurmctld may differ, and an earlier job may have had the same id.
 func recordOf(records []slurm.Record, run predict.Run) slurm.Record {
 	away := func(r slurm.Record) time.Duration { return r.Start.Sub(time.Unix(run.Start, 0)).Abs() }
 	return slices.MinFunc(records, func(x, y slurm.Record) int { return cmp.Compare(away(x), away(y)) })
 }
 
-// hasSummary reports whether the text of a record contains this summary, in upper or lower case.
+// hasSummary reports whether the text of a record contains this summary. It ignores case.
 func hasSummary(record, summary string) bool {
 	return slices.ContainsFunc(
 		strings.Fields(record),

@@ -22,12 +22,12 @@ func runs(job uint32, start time.Time, text string) slurm.Record {
 	return slurm.Record{ID: job, State: "RUNNING", Start: start, Text: text}
 }
 
-// completed returns the records of a job with one run, which has ended.
+// completed returns the records of a job whose only run has ended.
 func completed(job uint32, text string) []slurm.Record {
 	return []slurm.Record{{ID: job, State: "COMPLETED", Start: began, End: began.Add(time.Minute), Text: text}}
 }
 
-// newRecorder returns a Monitor that has only a repository, a slurmdbd and a clock.
+// newRecorder returns a Monitor that has only a repository, a slurmdbd and a clock. It also returns the repository.
 func newRecorder(node string, d *usagetest.Accounting, now *time.Time) (*Monitor, *usagetest.Repository) {
 	repo := usagetest.NewRepository()
 	log := logrus.New()
@@ -56,8 +56,8 @@ func ran(node string, job uint32) predict.Run {
 	}
 }
 
-// TestRecorder checks the steps for one run: slurmdbd reports the end of the run, the summary is written after the text
-// in the record, and the run leaves the outbox when a later call reads the summary back.
+// TestRecorder checks the steps for one run. slurmdbd reports the end of the run, the recorder writes the summary after
+// the text in the record, and the run leaves the outbox when a later call reads the summary back.
 func TestRecorder(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)
@@ -98,8 +98,8 @@ func TestRecorder(t *testing.T) {
 }
 
 // TestRecorderRequeued checks a requeued job, which has a record for each run. Only the newest record can be written,
-// after its run has ended. The end of a run comes from its own record, whose start may differ a little from the node's
-// clock. The record of an older job with the same id is not used.
+// and only after its run has ended. The end of a run comes from its own record, whose start may differ a little from
+// the node's clock. The recorder must not use the record of an older job with the same id.
 func TestRecorderRequeued(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)
@@ -151,7 +151,7 @@ func TestRecorderRequeued(t *testing.T) {
 }
 
 // TestRecorderSpoilsNothing checks that the recorder does not write if sacctmgr would change the text of another tool
-// in the field. The run is stored with its state, and there is no further attempt.
+// in the field. The run must be stored with its state, and the recorder must not try again.
 func TestRecorderSpoilsNothing(t *testing.T) {
 	now := time.Unix(1795339300, 0)
 	d := usagetest.NewAccounting()
@@ -166,8 +166,7 @@ func TestRecorderSpoilsNothing(t *testing.T) {
 	}
 }
 
-// TestRecorderWritesNothing checks that with accounting_field none the recorder reads the end of a run and writes
-// nothing.
+// TestRecorderWritesNothing checks accounting_field none: the recorder must read the end of a run, but write nothing.
 func TestRecorderWritesNothing(t *testing.T) {
 	now := time.Unix(1795339300, 0)
 	d := usagetest.NewAccounting()
@@ -184,7 +183,7 @@ func TestRecorderWritesNothing(t *testing.T) {
 }
 
 // TestRecorderRetries checks that the recorder repeats failed attempts after growing pauses, one call at a time, and
-// gives up after 730 attempts. The repository keeps the run.
+// gives up after 730 attempts. The run must remain in the repository.
 func TestRecorderRetries(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)
@@ -235,7 +234,7 @@ func TestRecorderRetries(t *testing.T) {
 }
 
 // TestTwoRecorders checks two agents that write the field of the same job at the same time and overwrite each other's
-// text. In the end the field contains both summaries.
+// text. Finally, the field must contain both summaries.
 func TestTwoRecorders(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)
@@ -248,8 +247,8 @@ func TestTwoRecorders(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The text of the first write is lost, because the second agent reads before and writes
-	// after it.
+	// The text of the first write is lost, because the second agent reads the field before this write, and writes the
+	// field after it.
 	lost := false
 	d.Wrote = func() {
 		if !lost {
@@ -274,7 +273,7 @@ func TestTwoRecorders(t *testing.T) {
 	}
 }
 
-// TestBackoff checks that pauses grow from seconds to an hour and have a random part.
+// TestBackoff checks that the pauses grow from seconds to an hour, and that a part of each pause is random.
 func TestBackoff(t *testing.T) {
 	longest := map[int]time.Duration{0: firstPause, 3: 8 * firstPause, 10: longestPause, 700: longestPause}
 	for tries, most := range longest {

@@ -9,47 +9,47 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Repository stores the runs of jobs, the observations of runs that have not ended, and the outbox, which lists the
-// runs whose summary is not in slurmdbd yet. Several goroutines may call its methods.
+// Repository stores runs of jobs, observations of runs that have not ended, and the outbox. The outbox contains the
+// runs whose summaries are not in slurmdbd yet. Several goroutines may call the methods.
 type Repository interface {
-	// Observe stores the observation of a run that has not ended. It replaces an earlier observation of the same job
-	// and restart.
+	// Observe stores the observation of a run that has not ended. It replaces an earlier observation of the same run,
+	// which is identified by job and restart count.
 	Observe(o Observation) error
 	// Observations returns all stored observations.
 	Observations() ([]Observation, error)
-	// Dismiss removes the observation of a job and restart.
+	// Dismiss removes the observation of a run.
 	Dismiss(job uint32, restart int) error
-	// Ended stores a run that ended at the time at, removes its observation, and puts the run into the outbox, where it
-	// is due immediately.
+	// Ended stores a run that ended at the time at, removes its observation, and adds the run to the outbox. The run is
+	// due immediately.
 	Ended(run predict.Run, at time.Time) error
-	// Add completes a stored run.
+	// Add completes runs that are already stored, and returns the number of runs that were new.
 	Add(runs ...predict.Run) (added int, err error)
-	// Due returns at most n runs of the outbox that are due, starting with the run that has waited longest.
+	// Due returns up to n due runs in the outbox, beginning with the run that was due first.
 	Due(now time.Time, n int) ([]Pending, error)
-	// Next returns the time at which the next run of the outbox is due, or false if the outbox is empty.
+	// Next returns the time at which the next run in the outbox is due. It returns false if the outbox is empty.
 	Next() (time.Time, bool, error)
 	// Waiting returns the number of runs in the outbox.
 	Waiting() (int, error)
-	// Postpone counts an attempt for a run of the outbox and sets the time of the next one. written is set if the
+	// Postpone records an attempt for a run in the outbox, and sets the time of the next attempt. written is set if the
 	// summary was written, so that the next attempt must read it back.
 	Postpone(run predict.Run, until time.Time, written bool) error
 	// Recorded removes a run from the outbox.
 	Recorded(run predict.Run) error
 }
 
-// Observation is the stored observation of a run that has not ended. Only the agent interprets its text.
+// Observation is the stored observation of a run that has not ended. Only the agent parses its text.
 type Observation = repo.Observation
 
-// Pending is a run in the outbox. Its summary may not be in slurmdbd yet.
+// Pending is a run in the outbox, whose summary may not be in slurmdbd yet.
 type Pending = repo.Pending
 
 // Accounting is the part of slurmdbd that the recorder uses.
 type Accounting interface {
-	// RecordsOf returns the records of a job in slurmdbd, one for each of its runs, oldest first, with the text of one
-	// field. It returns an error if there are none.
+	// RecordsOf returns a job's records in slurmdbd, one for each run, oldest first. Each record contains the text of
+	// the given field. RecordsOf returns an error if there are no records.
 	RecordsOf(ctx context.Context, field slurm.AccountingField, job uint32) ([]slurm.Record, error)
-	// SetAccounting replaces the field of a job's newest record, whose run must have ended. sacctmgr 22.05 stores the
-	// text in lower case. If the write would change another tool's text in the field, SetAccounting writes nothing
-	// and returns ErrSpoils.
+	// SetAccounting replaces the field in a job's newest record. The run of this record must have ended. sacctmgr 22.05
+	// stores the text in lower case. If this would change another tool's text in the field, SetAccounting writes
+	// nothing and returns ErrSpoils.
 	SetAccounting(ctx context.Context, r slurm.Record, field slurm.AccountingField, text string) error
 }

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// Each GPU has its own sampler goroutine, because a call to a hanging GPU does not return. No lock is held during a
-// call to the driver. No final sample is taken when a slice is released: when the epilog runs, the job's processes
-// have ended and their memory is free.
+// Each GPU has its own sampler goroutine, because a call to a hanging GPU does not return. The samplers hold no lock
+// during a call to the driver. No final sample is taken when a slice is released: when the epilog runs, the job's
+// processes have ended and their memory is free.
 
-// startSamplers starts a sampler for each of these GPUs. The returned function waits for the samplers to end, for at
-// most a second.
+// startSamplers starts a sampler for each of these GPUs. The returned function waits until the samplers have ended, but
+// at most one second.
 func (m *Monitor) startSamplers(ctx context.Context, gpus []int) (wait func()) {
 	var samplers sync.WaitGroup
 	for _, g := range gpus {
@@ -46,7 +46,7 @@ type Sampler struct {
 // Sampler returns a sampler for the slices on GPU g.
 func (m *Monitor) Sampler(g int) *Sampler { return &Sampler{m, g, map[*sliceUsage]gpu.Meter{}} }
 
-// Slices returns the number of slices whose counters the sampler has open.
+// Slices returns the number of slices for which the sampler has an open meter.
 func (s *Sampler) Slices() int { return len(s.meters) }
 
 // run samples the GPU until ctx ends.
@@ -98,13 +98,13 @@ func (s *Sampler) read(u *sliceUsage) (gpu.Use, error) {
 	return s.meters[u].Read()
 }
 
-// heldSlice is a slice with the job that holds it and the job's user.
+// heldSlice is a slice, the job that holds it, and the job's user.
 type heldSlice struct {
 	*sliceUsage
 	job, uid uint32
 }
 
-// on returns the slices of running jobs on a GPU. It leaves out slices that no longer exist.
+// on returns the slices of running jobs on a GPU, without slices that no longer exist.
 func (m *Monitor) on(g int) (held []heldSlice) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -118,9 +118,9 @@ func (m *Monitor) on(g int) (held []heldSlice) {
 	return held
 }
 
-// addSample adds a sample to the usage of a slice if its job still runs, and returns err. If err is set, there is no
-// sample, and addSample logs err once for each slice. If the slice or its GPU no longer exists, the slice is not
-// sampled again.
+// addSample adds a sample to the usage of a slice if the job still runs. err is the error of the reading or nil, and is
+// also the result. If err is set, there is no sample, and addSample logs err once for each slice. If the slice or its
+// GPU no longer exists, the slice is not sampled again.
 func (m *Monitor) addSample(h heldSlice, use gpu.Use, err error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -4,33 +4,33 @@ import (
 	"caelum/internal/gpu"
 )
 
-// usageBins is the number of bins of equal width into which the histogram divides a slice's memory. A quantile is
-// reported as the upper edge of its bin. The reported value is therefore too high by at most 1/128 of the slice's
-// memory (38 MiB for a 1g.5gb, 320 MiB for a 7g.40gb) and never too low.
+// usageBins is the number of bins of equal width into which the histogram divides a slice's memory. The reported value
+// of a quantile is the upper edge of its bin. This value is never too low, and is too high by at most 1/128 of the
+// slice's memory (38 MiB for a 1g.5gb, 320 MiB for a 7g.40gb).
 const usageBins = 128
 
-// sliceUsage holds the samples of a slice. The samples are stored as a histogram, so that they take no more memory
-// after a week than after a second. While the job runs, the usage is stored in the repository as JSON.
+// sliceUsage contains the samples of a slice as a histogram, so that the memory for them does not grow with time. While
+// the job runs, the usage is stored in the repository as JSON.
 type sliceUsage struct {
 	GPU       int
 	UUID      string
 	Profile   string
 	MemoryMiB float64 // the memory of the slice
-	// Samples is the number of samples. Bins counts the samples by the bin into which their memory in use falls.
+	// Samples is the number of samples. Bins contains, for each bin, the number of samples whose memory usage is in
+	// this bin.
 	Samples int
 	Bins    [usageBins]uint32
-	// PeakMiB is the exact highest memory in use. LastMiB and LastUtil are the values of the last sample.
+	// PeakMiB is the exact highest memory usage. LastMiB and LastUtil are the values of the last sample.
 	PeakMiB, LastMiB, LastUtil float64
-	// Most is the highest number of processes in any sample. Last is the number of processes in
-	// the last sample.
+	// Most is the highest number of processes in a sample. Last is the number of processes in the last sample.
 	Most, Last int
-	// Busy is the sum of the utilisation values. BusySamples is the number of samples that had such a value.
+	// Busy is the sum of the utilisation values. BusySamples is the number of samples with such a value.
 	Busy        float64
 	BusySamples int
 
 	slice  Slice
-	over   bool // the slice or its GPU no longer exists
-	failed bool // an error of the GPU has been logged
+	over   bool // true if the slice or its GPU no longer exists
+	failed bool // true if an error of the GPU has been logged
 }
 
 // add adds a sample.
@@ -46,14 +46,13 @@ func (u *sliceUsage) add(use gpu.Use) {
 	}
 }
 
-// quantile returns the memory in MiB that a share q of the samples did not exceed. It returns 0 if there are no
-// samples.
+// quantile returns the memory in MiB that the share q of the samples did not exceed, or 0 if there are no samples.
 func (u *sliceUsage) quantile(q float64) float64 {
 	seen := 0.0
 	for k, n := range u.Bins {
 		if seen += float64(n); n > 0 && seen >= q*float64(u.Samples) {
 			if k == usageBins-1 {
-				return u.PeakMiB // the last bin also counts samples above the slice's memory
+				return u.PeakMiB // the last bin also contains samples that exceed the slice's memory
 			}
 			return min(float64(k+1)*u.MemoryMiB/usageBins, u.PeakMiB)
 		}
@@ -61,7 +60,7 @@ func (u *sliceUsage) quantile(q float64) float64 {
 	return 0
 }
 
-// util returns the mean utilisation, from 0 to 1, or -1 if the GPU never reported a utilisation.
+// util returns the mean utilisation from 0 to 1, or -1 if the GPU has never reported a utilisation.
 func (u *sliceUsage) util() float64 {
 	if u.BusySamples == 0 {
 		return -1
@@ -69,7 +68,7 @@ func (u *sliceUsage) util() float64 {
 	return u.Busy / float64(u.BusySamples)
 }
 
-// continues adds the samples that an earlier agent took of the same slice.
+// continues adds the samples of the same slice that an earlier agent took.
 func (u *sliceUsage) continues(earlier *sliceUsage) {
 	if u.Samples == 0 {
 		u.LastMiB, u.LastUtil, u.Last = earlier.LastMiB, earlier.LastUtil, earlier.Last
@@ -81,7 +80,7 @@ func (u *sliceUsage) continues(earlier *sliceUsage) {
 	u.PeakMiB, u.Most = max(u.PeakMiB, earlier.PeakMiB), max(u.Most, earlier.Most)
 }
 
-// valid reports whether the values of a usage that was read from the repository are consistent.
+// valid reports whether a usage that was read from the repository is consistent.
 func (u *sliceUsage) valid() bool {
 	total := 0
 	for _, n := range u.Bins {

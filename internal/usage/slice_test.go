@@ -10,8 +10,8 @@ import (
 	"caelum/internal/gpu"
 )
 
-// TestUsageQuantiles checks that the peak is exact, and that a quantile is never below the exact quantile of the
-// samples and at most one bin above it.
+// TestUsageQuantiles checks that the peak is exact. A reported quantile must not be below the exact quantile of the
+// samples, and at most one bin above it.
 func TestUsageQuantiles(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
@@ -30,7 +30,7 @@ func TestUsageQuantiles(t *testing.T) {
 		for _, q := range []float64{0.01, 0.5, 0.95, 1} {
 			want := all[max(int(math.Ceil(q*float64(len(all)))), 1)-1]
 			bin := u.MemoryMiB / usageBins
-			if want > u.MemoryMiB-bin { // the last bin reports the peak
+			if want > u.MemoryMiB-bin { // the last bin is reported as the peak
 				bin = u.PeakMiB - (u.MemoryMiB - bin)
 			}
 			if got := u.quantile(q); got < want || got > want+bin {
@@ -57,8 +57,7 @@ func TestUsageUtil(t *testing.T) {
 	}
 }
 
-// FuzzParseObservation checks that parseObservation either returns an error or an observation that
-// can be continued.
+// FuzzParseObservation checks that parseObservation returns either an error or an observation that can be continued.
 func FuzzParseObservation(f *testing.F) {
 	u := &sliceUsage{MemoryMiB: 1000, UUID: "MIG-1", Profile: "1g.5gb"}
 	u.add(gpu.Use{MemoryMiB: 10, Util: 0.5})

@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// storeInterval is the time between two writes of all open observations. If the agent is killed, observations of at
-// most this duration are lost.
+// storeInterval is the time between two writes of all open observations. If the agent is killed, at most the samples of
+// this time are lost.
 const storeInterval = time.Minute
 
-// maxEnded limits the number of ended runs that wait in memory for a repository that does not answer. They take about 3
+// maxEnded limits the number of ended runs that wait in memory while the repository cannot be used. They need about 3
 // MB.
 const maxEnded = 10000
 
-// SetRepository gives the Monitor a repository for the runs of jobs, and access to slurmdbd for their summaries. If
-// SetRepository is called, it must be called before Start. Runs that ended while no agent was running are stored with
-// the usage that an earlier agent observed.
+// SetRepository sets a repository for the runs of jobs, and the access to slurmdbd for their summaries. It must be
+// called before Start. Runs that ended while no agent was running are stored with the usage that an earlier agent
+// observed.
 func (m *Monitor) SetRepository(repo Repository, accounting Accounting) {
 	m.repo, m.accounting = repo, accounting
 	m.takeOver()
 	m.countWaiting()
 }
 
-// takeOver continues the observations that an earlier agent left in the repository. It returns false if the repository
-// cannot be read. The caller must then try again later, and must not write into the repository meanwhile, because a
-// write would replace these observations.
+// takeOver continues the observations that an earlier agent has stored in the repository. It returns false if the
+// repository cannot be read. The caller must then try again later. Until then, it must not write into the repository,
+// because a write would replace these observations.
 func (m *Monitor) takeOver() bool {
 	if m.tookOver {
 		return true
@@ -50,8 +50,7 @@ func (m *Monitor) takeOver() bool {
 	return true
 }
 
-// takeOverRun continues an earlier agent's observation of a run, or ends the observation if the run has ended in the
-// meantime.
+// takeOverRun continues an earlier agent's observation of a run, or ends the observation if the run has already ended.
 func (m *Monitor) takeOverRun(stored Observation, o *observation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -62,7 +61,8 @@ func (m *Monitor) takeOverRun(stored Observation, o *observation) {
 	m.queue(o, o.Seen)
 }
 
-// queue queues an ended run for the repository. If too many runs wait, the oldest is dropped. The caller holds m.mu.
+// queue adds an ended run to the queue for the repository. If too many runs wait, the oldest is dropped. The caller
+// holds m.mu.
 func (m *Monitor) queue(o *observation, end time.Duration) {
 	if m.repo == nil {
 		return
@@ -80,11 +80,11 @@ func (m *Monitor) queue(o *observation, end time.Duration) {
 func (m *Monitor) storeSoon() {
 	select {
 	case m.toStore <- struct{}{}:
-	default: // the storer is notified already
+	default: // the storer has already been notified
 	}
 }
 
-// storer writes observations and runs into the repository, so that prologs, epilogs and samplers never wait for a disk.
+// storer writes observations and runs into the repository, so that no prolog, epilog or sampler waits for a disk.
 func (m *Monitor) storer(ctx context.Context) {
 	tick := time.NewTicker(storeInterval)
 	defer tick.Stop()
@@ -100,9 +100,9 @@ func (m *Monitor) storer(ctx context.Context) {
 	}
 }
 
-// Flush writes the ended runs and the open observations into the repository: all open observations if all is set,
-// otherwise only those that are not in the repository yet. A run that cannot be written is dropped, so that it neither
-// delays jobs nor uses memory on the node.
+// Flush writes the ended runs and the open observations into the repository. If all is set, it writes all open
+// observations, and otherwise only those that are not in the repository yet. A run that cannot be written is dropped,
+// so that it neither delays jobs nor uses memory of the node.
 func (m *Monitor) Flush(all bool) {
 	if !m.takeOver() {
 		return
@@ -130,17 +130,17 @@ func (m *Monitor) Flush(all bool) {
 		m.reportRepository(m.repo.Observe(o))
 	}
 	if len(ended) > 0 || all {
-		m.countWaiting() // this also notices a repository that was damaged or replaced
+		m.countWaiting() // also detects that the repository was damaged or replaced
 	}
 	if len(ended) > 0 {
 		select {
 		case m.toRecord <- struct{}{}:
-		default: // the recorder is notified already
+		default: // the recorder has already been notified
 		}
 	}
 }
 
-// reportRepository logs a failure of the repository, once until the repository works again.
+// reportRepository logs an error of the repository, but only once until the repository works again.
 func (m *Monitor) reportRepository(err error) {
 	if failed := err != nil; m.repoFailed.Swap(failed) != failed && failed {
 		m.Log.WithError(err).
@@ -149,7 +149,7 @@ func (m *Monitor) reportRepository(err error) {
 	}
 }
 
-// countWaiting counts the summaries that are not yet stored in slurmdbd, for `caelum status`.
+// countWaiting determines the number of summaries that are not yet stored in slurmdbd, for `caelum status`.
 func (m *Monitor) countWaiting() {
 	n, err := m.repo.Waiting()
 	m.reportRepository(err)

@@ -13,8 +13,8 @@ import (
 	"caelum/internal/usage/usagetest"
 )
 
-// TestTooManyRunsWait checks that at most maxEnded runs wait in memory for a repository that cannot be read, that the
-// newest are kept, and that they are stored when it can be read again.
+// TestTooManyRunsWait checks that at most maxEnded runs wait in memory while the repository cannot be read. The newest
+// runs must remain, and must be stored when the repository can be read again.
 func TestTooManyRunsWait(t *testing.T) {
 	var log strings.Builder
 	logger := logrus.New()

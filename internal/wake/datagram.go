@@ -10,7 +10,7 @@ import (
 )
 
 // A datagram consists of magic, the time as eight bytes (nanoseconds since 1970, big-endian), the sender's name, a zero
-// byte, the receiver's name, and the HMAC-SHA256 of all preceding bytes.
+// byte, the receiver's name, and the HMAC-SHA256 of all these bytes.
 const (
 	magic     = "caelum-wake 1\n"
 	maxLength = 1024 // two names of at most 253 bytes, and 56 bytes
@@ -30,7 +30,7 @@ func (k Key) seal(d datagram) []byte {
 	return append(b, k.mac(b)...)
 }
 
-// open returns the contents of a datagram, and whether the datagram was sealed with this key.
+// open returns the contents of a datagram. ok is true if the MAC was computed with this key.
 func (k Key) open(data []byte) (d datagram, ok bool) {
 	const head = len(magic) + 8
 	at := len(data) - sha256.Size

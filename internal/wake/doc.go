@@ -1,20 +1,26 @@
-// Package wake sends and accepts notifications: datagrams that ask the receiver to read the queue, and carry no other
-// data. The watcher sends them to agents, and agents send them to the watcher. They may be lost.
+// Package wake sends and receives notifications. A notification is a UDP datagram that asks the receiver to read the
+// queue, and carries no other data. The watcher sends notifications to the agents, and agents send them to the watcher.
+// Agents and watcher receive them on the UDP port wake_port of their host, on the address wake_address if it is set,
+// and otherwise on all addresses (Listener). Notifications may be lost.
 //
 // A datagram contains the sender's name, the receiver's name and a time, with an HMAC-SHA256 under the site's key. A
-// receiver accepts a datagram only once, and only under the following conditions. The MAC is correct, and the datagram
-// names this receiver. The time in the datagram is within 30 seconds of the receiver's clock, later than the receiver's
-// start, and later than the time in the last datagram of the same sender. The datagram comes from an address of the
-// sender. A captured datagram therefore has no effect after its first arrival, and a forged datagram costs the receiver
-// only one computation of a MAC. If the clocks differ by more than 30 seconds, receivers reject all datagrams, and
-// agents poll instead.
+// receiver accepts a datagram only once, and only if all of the following conditions are met:
 //
-// The package also limits the reactions to datagrams: at most 20 in a burst, and then two per
-// second. A pause between reactions doubles while the reactions change nothing.
+//   - The MAC is correct, and the datagram contains the name of this receiver.
+//   - The time in the datagram differs from the receiver's clock by at most 30 seconds. It is later than the start of
+//     the receiver, and later than the time in the last datagram of the same sender.
+//   - The datagram comes from an address of the sender.
+//
+// A captured datagram therefore has no effect after its first arrival, and a forged datagram costs the receiver only
+// one computation of a MAC. If the clocks differ by more than 30 seconds, receivers reject all datagrams, and agents
+// only poll.
+//
+// The package also limits the reactions to datagrams to at most 20 in a burst, and then two per second. The pause
+// between reactions doubles while they change nothing.
 //
 // Files:
 //
-//	wake.go      Sender, Listener; why a datagram is refused; limits of reactions (burst 20, every 0.5 s) and pauses
-//	datagram.go  the format of a datagram (magic, maxLength), its MAC, the accepted difference of clocks (window 30 s)
-//	key.go       the key file: its owner, mode and length (minKey 32, maxKey 4096 bytes); the error texts and remedies
+//	wake.go      Sender, Listener; why a datagram is rejected; limits of reactions (burst, every) and pauses
+//	datagram.go  the format of a datagram (magic, maxLength), its MAC, the accepted difference of clocks (window)
+//	key.go       the key file: its owner, mode and length (minKey, maxKey); the errors and their remedies
 package wake

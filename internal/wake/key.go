@@ -13,7 +13,7 @@ import (
 	"caelum/internal/trust"
 )
 
-// Key is the secret that slurmctld's host and all GPU nodes share.
+// Key is the secret that slurmctld's host and all GPU nodes have in common.
 type Key []byte
 
 // These constants limit the length of a key file, in bytes.
@@ -22,8 +22,8 @@ const (
 	maxKey = 4096
 )
 
-// ReadKey reads the key file at path. It must be a regular file of one of the owners, without access for group and
-// others, in a directory that only root and the owners can change. The error contains a remedy.
+// ReadKey reads the key file at path. The file must be a regular file that belongs to one of the owners, without access
+// for group and others, in a directory that only root and the owners can change. The error contains a remedy.
 func ReadKey(path string, owners ...uint32) (Key, error) {
 	file, err := Locate(path, owners...)
 	if err != nil {
@@ -54,8 +54,8 @@ func ReadKey(path string, owners ...uint32) (Key, error) {
 	return key, nil
 }
 
-// Locate checks the directories of a key file and returns the file's path without symbolic links in the directories. A
-// user who can change one of the directories could replace a new key with an old one.
+// Locate checks the directories of a key file, and returns the path of the file without symbolic links to directories.
+// A user who can change one of the directories could replace a new key with an old one.
 func Locate(path string, owners ...uint32) (string, error) {
 	var also []int
 	for _, uid := range owners {
@@ -71,7 +71,7 @@ func Locate(path string, owners ...uint32) (string, error) {
 	return filepath.Join(dir, filepath.Base(path)), nil
 }
 
-// CheckKey returns an error with a remedy if the type, owner or mode of a key file is wrong.
+// CheckKey returns an error with a remedy if a key file has the wrong type, owner or mode.
 func CheckKey(path string, info fs.FileInfo, owners ...uint32) error {
 	owner := info.Sys().(*syscall.Stat_t).Uid
 	switch {

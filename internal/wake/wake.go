@@ -13,29 +13,29 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Watcher is the name by which agents address the watcher. As a sender, a watcher has the name Watcher followed by its
-// host. The slash distinguishes this name from node names, which contain no slash.
+// Watcher is the name of the watcher as a receiver. As a sender, a watcher has the name Watcher followed by its host.
+// Node names contain no slash, so they differ from these names.
 const Watcher = "watcher/"
 
 const (
-	burst         = 20                     // reactions without delay
-	every         = 500 * time.Millisecond // the time per reaction after a burst
-	firstPause    = 100 * time.Millisecond // the pause after one reaction that changed nothing
+	burst         = 20                     // number of reactions without delay
+	every         = 500 * time.Millisecond // time per reaction after a burst
+	firstPause    = 100 * time.Millisecond // pause after the first reaction that changed nothing
 	slowdown      = 4                      // a pause is at least this many times the duration of the reaction
-	lookupTimeout = 2 * time.Second        // the time limit for finding the addresses of a sender
+	lookupTimeout = 2 * time.Second        // time limit for finding the addresses of a sender
 )
 
 // Sender sends datagrams under one name.
 type Sender struct {
 	Key     Key
 	Name    string
-	Address string // the local address; if empty, the kernel chooses one
+	Address string // the local address; if empty, the kernel chooses it
 
 	mu   sync.Mutex
 	last int64
 }
 
-// Send notifies the receiver named to, on this host and port.
+// Send sends a datagram to the receiver named to, on this host and port.
 func (s *Sender) Send(to, host string, port int) error {
 	dialer := net.Dialer{}
 	if s.Address != "" {
@@ -54,25 +54,25 @@ func (s *Sender) Send(to, host string, port int) error {
 	return err
 }
 
-// Listener accepts datagrams.
+// Listener receives datagrams on a UDP port, and accepts or rejects them.
 type Listener struct {
 	Key     Key
-	Name    string // the receiver's
+	Name    string // the name of this receiver
 	Address string // the local address; if empty, all addresses of this host
 	Port    int
-	// Hosts returns the names or addresses of a sender's hosts, or nothing for an unknown sender. Listen calls Hosts
-	// only for datagrams with a valid MAC.
+	// Hosts returns the names or addresses of a sender's hosts, or nil for an unknown sender. It is called only for
+	// datagrams with a valid MAC.
 	Hosts func(sender string) []string
 	// MaxPause limits the pause after reactions that have no effect or take a long time.
 	MaxPause time.Duration
-	// Refused is called for rejected datagrams, at most once a minute. Its arguments are the
-	// number of datagrams that were rejected since the last call, the origin of the last one,
-	// and the reason for its rejection.
+	// Refused is called for rejected datagrams, at most once a minute. n is the number of datagrams that were rejected
+	// since the last call. from and reason are the origin of the last one, and the reason for its rejection.
 	Refused func(n int, from netip.AddrPort, reason string)
 }
 
-// Listen calls react for datagrams until ctx ends. react reports whether it had an effect. All datagrams that arrive
-// during a call or a pause together cause one more call. The error is the reason why Listen cannot start or continue.
+// Listen calls react when datagrams were accepted, until ctx ends. react reports whether it had an effect. All
+// datagrams that arrive during a call or a pause together cause one further call. The error is the reason why Listen
+// cannot start or continue.
 func (l *Listener) Listen(ctx context.Context, react func() (changed bool)) error {
 	packets, err := net.ListenPacket("udp", net.JoinHostPort(l.Address, strconv.Itoa(l.Port)))
 	if err != nil {
@@ -123,8 +123,8 @@ func (l *Listener) nextPause(pause time.Duration, changed bool, took time.Durati
 	return max(pause, slowdown*took)
 }
 
-// receive sends to notified after each accepted datagram until conn is closed. While a call of react is pending,
-// receive sends nothing.
+// receive reads datagrams until conn is closed, and sends to notified after each accepted datagram. While a call of
+// react is already pending, it sends nothing.
 func (l *Listener) receive(ctx context.Context, conn *net.UDPConn, notified chan<- struct{}) error {
 	a := acceptor{Listener: l, start: time.Now(), last: map[string]int64{}}
 	refused, reported := 0, time.Time{}
@@ -146,7 +146,7 @@ func (l *Listener) receive(ctx context.Context, conn *net.UDPConn, notified chan
 		}
 		select {
 		case notified <- struct{}{}:
-		default: // a call is pending already
+		default: // a call is already pending
 		}
 	}
 }
@@ -158,7 +158,7 @@ type acceptor struct {
 	last  map[string]int64 // for each sender, the time in its last accepted datagram
 }
 
-// accept returns the reason for rejecting a datagram, or "" if the datagram is accepted.
+// accept returns the reason why a datagram is rejected, or an empty string if the datagram is accepted.
 func (a *acceptor) accept(ctx context.Context, data []byte, from netip.Addr, now time.Time) string {
 	d, ok := a.Key.open(data)
 	at := time.Unix(0, d.at)

@@ -14,7 +14,7 @@ import (
 
 var key = Key(strings.Repeat("k", 32))
 
-// port returns a UDP port of the loopback interface on which no program listens.
+// port returns a UDP port of the loopback interface that no program uses.
 func port(t *testing.T) int {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -32,7 +32,7 @@ func hosts(sender string) []string {
 	return nil
 }
 
-// TestAccept checks the datagrams that an agent accepts and, for each possible fault, those that it rejects.
+// TestAccept checks which datagrams an agent accepts. For each possible fault, there is a datagram that it must reject.
 func TestAccept(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	a := acceptor{
@@ -76,7 +76,7 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// run listens until the test ends and counts the reactions; accepted waits for the first reaction.
+// run listens until the test ends, and counts the reactions. accepted waits for the first reaction.
 func run(t *testing.T, at int, changes bool) (reactions *atomic.Int32, refused *atomic.Int32) {
 	ctx, stop := context.WithCancel(context.Background())
 	reactions, refused = new(atomic.Int32), new(atomic.Int32)
@@ -93,14 +93,14 @@ func run(t *testing.T, at int, changes bool) (reactions *atomic.Int32, refused *
 	return reactions, refused
 }
 
-// TestListen checks that one datagram causes a reaction, that a thousand datagrams cause far fewer than a thousand
+// TestListen checks that one datagram causes a reaction, that a thousand datagrams cause much fewer than a thousand
 // reactions, and that forged datagrams cause none.
 func TestListen(t *testing.T) {
 	at := port(t)
 	began := time.Now()
 	reactions, refused := run(t, at, true)
 	sender := &Sender{Key: key, Name: "watcher/ctl", Address: "127.0.0.1"}
-	for reactions.Load() == 0 { // because the receiver may not listen yet
+	for reactions.Load() == 0 { // repeated, because the receiver may not listen yet
 		if err := sender.Send("n1", "127.0.0.1", at); err != nil {
 			t.Log(err)
 		}
@@ -145,7 +145,7 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// TestBackOff checks that the pauses make reactions that change nothing much rarer than the limit of two per second.
+// TestBackOff checks that, because of the pauses, reactions that change nothing are much rarer than two per second.
 func TestBackOff(t *testing.T) {
 	at := port(t)
 	began := time.Now()
@@ -155,8 +155,7 @@ func TestBackOff(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		sender.Send("n1", "127.0.0.1", at)
 	}
-	// The reactions are at 0, 100, 300, 700 ms and so on. Without the pauses, there would be a
-	// burst of 20.
+	// The reactions are at 0, 100, 300, 700 ms and so on. Without the pauses, there would be a burst of 20 reactions.
 	n, most := int(reactions.Load()), 1
 	for at := firstPause; at < time.Since(began); at = 2*at + firstPause {
 		most++
@@ -178,7 +177,7 @@ func TestTakenPort(t *testing.T) {
 	}
 }
 
-// TestReadKey checks that a key file that other users can read or could have written is not used.
+// TestReadKey checks that ReadKey rejects a key file that other users can read or could have written.
 func TestReadKey(t *testing.T) {
 	me := uint32(os.Geteuid())
 	dir := filepath.Join(t.TempDir(), "caelum")

@@ -9,8 +9,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// notifications computes the notification set. notified contains, by name of each notified node, the node's GRES and
-// Extra at the time of the notification and the reason for it.
+// notifications determines the notification set. notified contains, by name of each notified node, the node's GRES and
+// Extra at the time of the notification, and the reason for the notification.
 type notifications struct {
 	settings     plan.Settings
 	unresponsive plan.Unresponsive
@@ -18,9 +18,9 @@ type notifications struct {
 	notified     map[string]string
 }
 
-// next returns the nodes to notify: nodes whose offers differ from the plan, nodes that must release a held job, and
-// nodes that have no plan and offer no slices, as after slurmctld has read slurm.conf again. It returns a node that was
-// notified before only if the node's GRES, its Extra or the reason has changed.
+// next returns the nodes to notify. These are nodes whose offers differ from the plan, nodes that must release a held
+// job, and nodes that are not in the plan and offer no slices, for example after slurmctld has read slurm.conf again. A
+// node that has already been notified is returned only if its GRES, its Extra or the reason has changed.
 func (c *notifications) next(snapshot plan.Snapshot) (notify []slurm.Node) {
 	v := plan.New(
 		c.unstarted.Reorder(snapshot),
@@ -59,7 +59,7 @@ func (c *notifications) next(snapshot plan.Snapshot) (notify []slurm.Node) {
 	return notify
 }
 
-// shut reports whether a node of Caelum is up and offers no slices.
+// shut reports whether n is a node of Caelum that is up and offers no slices.
 func shut(n slurm.Node) bool {
 	managed := slices.ContainsFunc(n.Gres, func(g slurm.GRES) bool { return g.Name == "mig" })
 	return managed && !n.Is("DOWN") && !slices.ContainsFunc(n.Gres, func(g slurm.GRES) bool {

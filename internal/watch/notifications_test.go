@@ -22,8 +22,7 @@ func gres(t testing.TB, text string) slurm.GRESList {
 	return list
 }
 
-// node returns an idle node with one A100-40GB whose agent has published these placements ("3g.20gb@0"; empty for
-// none).
+// node returns an idle node with one A100-40GB. Its agent has published these placements ("3g.20gb@0", or "" for none).
 func node(t testing.TB, name, placements, has, used string) slurm.Node {
 	t.Helper()
 	b, err := mig.ModelByName("A100-40GB")
@@ -83,7 +82,7 @@ func names(nodes []slurm.Node) string {
 	return strings.Join(all, " ")
 }
 
-// follow returns the node with the offers that the plan of a snapshot assigns to the node.
+// follow returns the node with the offers that the plan for the snapshot assigns to it.
 func follow(snapshot plan.Snapshot, name string) slurm.Node {
 	v := plan.New(snapshot, plan.Settings{Policy: place.Reach, Tightest: true}, nil)
 	k := v.Member(name)
@@ -103,8 +102,8 @@ func settled(nodes []slurm.Node, waiting ...slurm.Waiting) (all []slurm.Node) {
 	return all
 }
 
-// TestNotificationSet checks that the watcher does not notify nodes whose offers match the plan. It notifies the node
-// that must offer a job's slices, and nodes that must withdraw offers.
+// TestNotificationSet checks that the watcher does not notify nodes whose offers match the plan. It must notify the
+// node that must offer a job's slices, and nodes that must withdraw offers.
 func TestNotificationSet(t *testing.T) {
 	const closed = "mig:closed:28"
 	idle := []slurm.Node{node(t, "n1", "", closed, ""), node(t, "n2", "", closed, "")}
@@ -138,7 +137,7 @@ func TestNotificationSet(t *testing.T) {
 	}
 }
 
-// TestNotifiedOnce checks that a node is notified again only after its state in slurmctld or its part of the plan has
+// TestNotifiedOnce checks that a node is notified again only after its record in slurmctld or its part of the plan has
 // changed.
 func TestNotifiedOnce(t *testing.T) {
 	known := notifications{settings: plan.Settings{Policy: place.Reach, Tightest: true}}

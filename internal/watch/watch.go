@@ -21,9 +21,9 @@ import (
 
 // Config is the configuration of a watcher.
 type Config struct {
-	TriggerFile string        // job_submit.lua writes to this file
-	WakePort    int           // the UDP port of agents and watcher
-	Address     string        // the address at which the watcher listens; if empty, all addresses of the host
+	TriggerFile string        // the file to which job_submit.lua writes
+	WakePort    int           // the UDP port of the agents and the watcher
+	Address     string        // the address for receiving datagrams; if empty, all addresses of the host
 	Name        string        // the name of this host
 	Key         wake.Key      // the key; if nil, the watcher sends and accepts no datagrams
 	Interval    time.Duration // the time between readings without a notification or a submission
@@ -31,23 +31,23 @@ type Config struct {
 }
 
 const (
-	// retry is the delay before the next attempt when slurmctld has not replied.
+	// retry is the pause before the next attempt if slurmctld did not reply.
 	retry = time.Second
 	// slowdown is the pause after a reading, as a multiple of its duration.
 	slowdown = 4
-	// maxPause limits the pause, because a reading may include the time that slurmctld needed to start.
+	// maxPause limits the pause, because a reading may include the time in which slurmctld was starting.
 	maxPause = 2 * time.Second
 )
 
-// Watcher reads slurmctld and notifies agents, as the package comment describes.
+// Watcher reads slurmctld and notifies agents as described in the package comment.
 type Watcher struct {
 	cfg           Config
 	ctl           plan.Controller
 	log           *logrus.Entry
 	notifications notifications
 	sender        wake.Sender
-	sent          atomic.Int64                      // datagrams sent
-	hosts         atomic.Pointer[map[string]string] // the address of each node in slurmctld
+	sent          atomic.Int64                      // number of sent datagrams
+	hosts         atomic.Pointer[map[string]string] // the address of each node according to slurmctld
 }
 
 // New returns a watcher. slurmctld and the trigger file need not be available yet.
@@ -118,7 +118,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	}
 }
 
-// listen accepts the datagrams of agents that have published.
+// listen receives the datagrams of agents that have published.
 func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
 	l := wake.Listener{
 		Key: w.cfg.Key, Name: wake.Watcher, Address: w.cfg.Address, Port: w.cfg.WakePort, MaxPause: maxPause,
@@ -141,7 +141,7 @@ func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
 		case published <- struct{}{}:
 		case <-ctx.Done():
 		}
-		now := w.sent.Load() // the number of earlier reactions; Run has not sent the datagrams of this one yet
+		now := w.sent.Load() // the number of earlier reactions; Run has not sent the datagrams for this one yet
 		changed := now != seen
 		seen = now
 		return changed
@@ -187,8 +187,8 @@ func (w *Watcher) notify(n slurm.Node) {
 	log.Debug("agent notified")
 }
 
-// makeFile creates the trigger file if it is missing. Only the file's owner, who must be slurmctld's user, may write to
-// it.
+// makeFile creates the trigger file if it does not exist. Only the owner of the file, who must be slurmctld's user, may
+// write to it.
 func (w *Watcher) makeFile() error {
 	f, err := os.OpenFile(w.cfg.TriggerFile, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

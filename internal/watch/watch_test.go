@@ -20,13 +20,13 @@ import (
 	"caelum/internal/wake"
 )
 
-// queue is a slurmctld with one node and a queue that the test changes.
+// queue emulates a slurmctld with one node and a queue that the test changes.
 type queue struct {
 	mu      sync.Mutex
 	node    slurm.Node
 	waiting []slurm.Waiting
 	fails   bool
-	hangs   time.Duration // before it answers
+	hangs   time.Duration // the delay of each answer
 	reads   int
 }
 
@@ -53,7 +53,7 @@ func (q *queue) set(f func()) {
 	f()
 }
 
-// agent opens a socket for datagrams and returns it with its port.
+// agent opens a socket for datagrams, and returns the socket and its port.
 func agent(t *testing.T) (net.PacketConn, int) {
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -119,7 +119,8 @@ func run(t *testing.T, q *queue, port int) (path string) {
 	return ""
 }
 
-// TestSubmissionNotifiesAnAgent checks that after a submission, the watcher notifies the agent that can run the job.
+// TestSubmissionNotifiesAnAgent checks that the watcher notifies the agent that can run a job after the job's
+// submission.
 func TestSubmissionNotifiesAnAgent(t *testing.T) {
 	conn, port := agent(t)
 	q := &queue{node: settled([]slurm.Node{node(t, "127.0.0.1", "", "mig:closed:28", "")})[0]}
@@ -129,7 +130,7 @@ func TestSubmissionNotifiesAnAgent(t *testing.T) {
 	notified(t, conn)
 }
 
-// TestPublicationNotifiesAnAgent checks that after a datagram of an agent that has published, the watcher notifies the
+// TestPublicationNotifiesAnAgent checks that, after a datagram of an agent that has published, the watcher notifies the
 // agents whose part of the plan has changed.
 func TestPublicationNotifiesAnAgent(t *testing.T) {
 	conn, port := agent(t)
@@ -148,15 +149,15 @@ func TestPublicationNotifiesAnAgent(t *testing.T) {
 	t.Error("no agent was notified")
 }
 
-// TestWatcherGoesOn checks that the watcher continues although slurmctld has not answered and the
-// trigger file was removed.
+// TestWatcherGoesOn checks that the watcher continues although slurmctld did not answer and the trigger file was
+// removed.
 func TestWatcherGoesOn(t *testing.T) {
 	conn, port := agent(t)
 	q := &queue{node: settled([]slurm.Node{node(t, "127.0.0.1", "", "mig:closed:28", "")})[0], fails: true}
 	path := run(t, q, port)
 	os.Remove(path)
 	q.set(func() { q.waiting, q.fails = []slurm.Waiting{job(t, 1, "mig:7g.40gb:1")}, false })
-	notified(t, conn) // the watcher re-creates the file at its next attempt
+	notified(t, conn) // the watcher creates the file again at its next attempt
 	q.set(func() { q.waiting = []slurm.Waiting{job(t, 2, "mig:1g.10gb:4")} })
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {
@@ -166,8 +167,8 @@ func TestWatcherGoesOn(t *testing.T) {
 	notified(t, conn)
 }
 
-// TestSlowReading checks that the next submission waits at most maxPause after a reading that took long, for example
-// because slurmctld was starting.
+// TestSlowReading checks the pause after a reading that took long, for example because slurmctld was starting. The next
+// submission must wait at most maxPause.
 func TestSlowReading(t *testing.T) {
 	conn, port := agent(t)
 	q := &queue{node: settled([]slurm.Node{node(t, "127.0.0.1", "", "mig:closed:28", "")})[0], hangs: 6 * time.Second}
@@ -177,7 +178,7 @@ func TestSlowReading(t *testing.T) {
 	notified(t, conn) // less than 20 s, although four times the duration of the first reading is 24 s
 }
 
-// TestNoFolder checks that a missing directory of the trigger file is an error.
+// TestNoFolder checks that a missing directory of the trigger file causes an error.
 func TestNoFolder(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)

@@ -1,5 +1,5 @@
-// Package fuzz contains the seeds for fuzzing the parsers of the agent's files, and the inputs that fuzzing has found.
-// The test runs every file of testdata with gcc's sanitizers. `make fuzz` searches for more inputs.
+// Package fuzz contains the seed inputs for fuzzing the parsers of the agent's files, and the inputs that fuzzing has
+// found. The test processes every file in testdata with gcc's sanitizers. `make fuzz` searches for further inputs.
 package fuzz
 
 import (
@@ -18,8 +18,8 @@ func TestLeaseCases(t *testing.T) {
 	if err != nil || len(cases) == 0 {
 		t.Fatalf("no cases (%v)", err)
 	}
-	// go test uses a cached result unless a file that the test itself opened has changed. The
-	// test therefore opens the source files.
+	// go test uses a cached result unless a file has changed that the test itself opened. The test therefore opens the
+	// source files.
 	sources := []string{"c/lease_fuzz.c", "../lease.c", "../text.c", "../devices.c", "../slots.c"}
 	headers, _ := filepath.Glob("../*.h")
 	for _, name := range slices.Concat(sources, headers) {

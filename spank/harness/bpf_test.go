@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// hangs limits the time that bpf_check may take, so that the test fails if the plugin hangs.
+// hangs limits the run time of bpf_check, so that the test fails if the plugin hangs.
 const hangs = 20 * time.Second
 
-// scope makes the v2 cgroups of a slurmstepd.scope with the given number of jobs of one step each. It returns the path
-// of the scope, or "" if there is no cgroup v2 hierarchy that the test can write to.
+// scope creates the v2 cgroups of a slurmstepd.scope with the given number of jobs, each with one step. It returns the
+// path of the scope, or an empty string if there is no cgroup v2 hierarchy in which the test may write.
 func scope(t *testing.T, jobs int) string {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mounts")
@@ -35,7 +35,7 @@ func scope(t *testing.T, jobs int) string {
 	if root == "" || err != nil {
 		return ""
 	}
-	if err := os.Chmod(path, 0o755); err != nil { // Slurm makes the scope with this mode
+	if err := os.Chmod(path, 0o755); err != nil { // Slurm creates the scope with this mode
 		t.Fatal(err)
 	}
 	made := []string{path}
@@ -58,7 +58,7 @@ func scope(t *testing.T, jobs int) string {
 	return path
 }
 
-// openStep opens the cgroup of a new step. It returns nil if the test cannot make cgroups.
+// openStep opens the cgroup of a new step. It returns nil if the test cannot create cgroups.
 func openStep(t *testing.T) *os.File {
 	t.Helper()
 	path := scope(t, 1)
@@ -72,13 +72,13 @@ func openStep(t *testing.T) *os.File {
 	return f
 }
 
-// attrOf matches the declaration of a variable of type union bpf_attr, which the kernel reads completely, or of type
+// attrOf matches the declaration of a variable of two types: union bpf_attr, which the kernel reads completely, and
 // struct bpf_prog_info, which the kernel fills.
 var attrOf = regexp.MustCompile(`(?m)^\s*(?:static )?(?:union bpf_attr|struct bpf_prog_info) \w+\s*[;=,].*`)
 
-// TestAttributesCleared checks that each variable of a type in attrOf is declared with CLEARED. An initializer of a
-// union need not clear the bytes beyond the named member, and gcc 15 does not clear them. The kernel then rejects the
-// command with EINVAL. To detect this with every gcc, bpf_check is compiled so that uninitialized bytes are never 0.
+// TestAttributesCleared checks that each variable of these types is declared with CLEARED. An initializer of a union
+// need not clear the bytes beyond the named member, and gcc 15 does not clear them. The kernel then rejects the command
+// with EINVAL. To detect this with every gcc, bpf_check is compiled in such a way that uninitialized bytes are never 0.
 func TestAttributesCleared(t *testing.T) {
 	for _, path := range []string{"../bpf.c", "c/bpf_check.c"} {
 		text, err := os.ReadFile(path)
@@ -127,8 +127,7 @@ func bpfCheck(t *testing.T, cgroup *os.File, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// checkAccess opens both devices as a user in every job. Each job must be able to open only its own
-// device.
+// checkAccess opens two devices as a user in every job. Each job must be able to open only its own device.
 func checkAccess(t *testing.T, path string, jobs int) {
 	t.Helper()
 	if n := bpfCheck(t, nil, "programs", path); n != "1" {
@@ -150,8 +149,8 @@ func checkAccess(t *testing.T, path string, jobs int) {
 // device returns the device that checkAccess assigns to a job.
 func device(job int) string { return []string{"1:9", "1:8"}[job%2] }
 
-// TestScopeLocked checks that the plugin does not wait for the lock of the scope, which every user
-// can hold until the first task has started, and that users cannot lock the scope afterwards.
+// TestScopeLocked checks that the plugin does not wait for the lock of the scope. Every user can take this lock until
+// the first task has started. Afterwards, users must not be able to lock the scope.
 func TestScopeLocked(t *testing.T) {
 	path := bpfScope(t, 2)
 	dir, err := os.Open(path)
@@ -174,8 +173,8 @@ func TestScopeLocked(t *testing.T) {
 	}
 }
 
-// TestFirstTasks checks that tasks that start at the same time on a node without a program agree on one program, and
-// each job gets its device.
+// TestFirstTasks checks tasks that start at the same time on a node without a program. They must all use the same
+// program, and each job must get its device.
 func TestFirstTasks(t *testing.T) {
 	const jobs = 12
 	bpfScope(t, 1) // skips the test if the machine does not allow BPF programs
@@ -195,8 +194,8 @@ func TestFirstTasks(t *testing.T) {
 	}
 }
 
-// TestStrayProgram checks that a task removes the second program of an earlier task that was killed after it had
-// attached this program. The second program denies every job its devices.
+// TestStrayProgram checks an earlier task that was killed after it had attached a second program, which denies the
+// devices of every job. The next task must remove this program.
 func TestStrayProgram(t *testing.T) {
 	path := bpfScope(t, 2)
 	for range 3 {

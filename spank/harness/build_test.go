@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// built is the folder with the plugin, its Go object and the test programs. If it is empty, missing names the
+// built is the directory with the plugin, its Go object and the test programs. If it is empty, missing describes the
 // prerequisite that the machine lacks.
 var built, missing string
 
@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build compiles all programs into dir. Without a C compiler or Slurm's headers it sets missing, and the tests are
-// skipped; every other failure is an error.
+// build compiles all programs into dir. Without a C compiler or Slurm's headers, it sets missing, and the tests are
+// skipped. Every other failure is an error.
 func build(dir string) error {
 	if _, err := exec.LookPath("gcc"); err != nil {
 		missing = "needs gcc"
@@ -39,7 +39,7 @@ func build(dir string) error {
 		return nil
 	}
 	const flags = "-std=gnu11 -g -D_GNU_SOURCE -Wall -Wextra -Werror "
-	// Uninitialized variables contain a pattern, not zeros, like the bytes of a union that gcc 15 does not clear.
+	// Uninitialized variables contain a pattern instead of zeros, like the bytes of a union that gcc 15 does not clear.
 	const dirty = "-ftrivial-auto-var-init=pattern "
 	const sanitize = "-Wno-format-truncation -fsanitize=address,undefined -fno-sanitize-recover=all "
 	for _, step := range []string{
@@ -62,7 +62,7 @@ func build(dir string) error {
 	return nil
 }
 
-// program returns the path of a program that build compiled. It skips the test if the machine lacks a prerequisite.
+// program returns the path of a program that build has compiled. It skips the test if the machine lacks a prerequisite.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	if built == "" {

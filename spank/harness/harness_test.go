@@ -21,7 +21,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// agent answers the plugin and logs its requests.
+// agent answers the plugin's requests and logs them.
 type agent struct {
 	mu   sync.Mutex
 	mode string
@@ -32,15 +32,15 @@ func (a *agent) note(format string, args ...any) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	line := fmt.Sprintf(format, args...)
-	// A waiting plugin repeats its request, and the number of repetitions depends on timing. Only the first request is
-	// logged.
+	// A waiting plugin repeats its request, and the number of repetitions depends on timing. The log therefore contains
+	// only the first request.
 	if !slices.Contains(a.log, line) {
 		a.log = append(a.log, line)
 	}
 	return a.mode
 }
 
-// calls returns the requests that were logged since the previous call of calls.
+// calls returns the requests that were logged since the last call of calls.
 func (a *agent) calls() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -50,7 +50,7 @@ func (a *agent) calls() []string {
 }
 
 func (a *agent) Lease(ctx context.Context, job uint32, r api.LeaseRequest) (*api.Lease, error) {
-	r.Wait = math.Ceil(r.Wait) // because the fraction depends on the speed of the machine
+	r.Wait = math.Ceil(r.Wait) // the fraction depends on the speed of the machine
 	switch a.note("agent: lease %d %+v", job, r) {
 	case "later":
 		return nil, api.NotNow("slurmctld does not answer")
@@ -112,7 +112,7 @@ func (n *node) setAgent(mode string) {
 
 func (n *node) leasePath() string { return filepath.Join(n.dir, "jobs", "12") }
 
-// put writes a file of the agent, or removes the file if text is empty.
+// put writes a file of the agent. If text is empty, it removes the file.
 func (n *node) put(path, text string) {
 	os.Remove(path)
 	if text == "" {
@@ -128,7 +128,7 @@ func (n *node) expand(s string) string {
 }
 
 // runScript runs a script in a process with an empty environment, because a prolog has neither PATH nor HOME. The
-// process runs in the given v2 cgroup, or in the cgroup of the test if cgroup is nil. runScript returns the actions of
+// process runs in the given v2 cgroup or, if cgroup is nil, in the cgroup of the test. runScript returns the actions of
 // the plugin and the requests to the agent.
 func (n *node) runScript(script string, words []string, cgroup *os.File) string {
 	path := filepath.Join(n.t.TempDir(), "script")
@@ -213,8 +213,8 @@ func TestPlugin(t *testing.T) {
 	})
 }
 
-// TestNoThreadNoSignal checks that the code which runs in Slurm's own processes adds no thread and changes no signal
-// handler. This includes loading the plugin.
+// TestNoThreadNoSignal checks that the code that runs in Slurm's own processes starts no threads and changes no signal
+// handlers. This includes loading the plugin.
 func TestNoThreadNoSignal(t *testing.T) {
 	program(t, "harness")
 	if os.Getuid() != 0 {
@@ -246,7 +246,7 @@ census`
 		!strings.Contains(out, "set CUDA_VISIBLE_DEVICES=MIG-") {
 		t.Errorf("want %q before and after:\n%s", want, out)
 	}
-	// The same census detects the Go runtime after a prolog has opened the Go object.
+	// The census must detect the Go runtime after a prolog has opened the Go object.
 	out = n.runScript("context job_script\nprocess SLURM_JOB_GPUS=0\ncall job_prolog\ncensus", words, nil)
 	if strings.Contains(out, "threads 1,") || strings.Contains(out, "changed 0\n") ||
 		!strings.Contains(out, "changed") {
@@ -255,7 +255,7 @@ census`
 }
 
 // TestEveryRowOfTheErrorTable checks that testdata contains a case for every row of docs/plugin-errors.md, and that
-// every row which testdata names exists.
+// every row that testdata mentions exists.
 func TestEveryRowOfTheErrorTable(t *testing.T) {
 	rows := func(pattern, expr string) []string {
 		paths, err := filepath.Glob(pattern)

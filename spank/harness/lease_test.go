@@ -30,9 +30,8 @@ func write(t *testing.T, text string) string {
 	return path
 }
 
-// TestLease parses the texts in testdata/lease.txt with the address and undefined-behaviour
-// sanitizers. The argument "cut" removes the last newline. \x00, \x1b, \t and \r in a text are
-// replaced by that byte.
+// TestLease parses the texts in testdata/lease.txt with the address sanitizer and the undefined-behaviour sanitizer.
+// The argument "cut" removes the last newline. In a text, \x00, \x1b, \t and \r stand for these bytes.
 func TestLease(t *testing.T) {
 	program(t, "lease_check")
 	datadriven.RunTest(t, "testdata/lease.txt", func(t *testing.T, d *datadriven.TestData) string {
@@ -54,8 +53,8 @@ slot 3 -
 end
 `
 
-// TestLeaseMutations checks that the parser accepts no prefix of a lease, and that a changed byte never makes the
-// parser read or write out of bounds.
+// TestLeaseMutations checks that the parser accepts no proper prefix of a lease. With a changed byte, the parser must
+// never read or write out of bounds.
 func TestLeaseMutations(t *testing.T) {
 	const slots = "slot 0 MIG-11111111-2222-3333-4444-555555555555\nslot 3 -"
 	for _, text := range []string{whole, strings.Replace(whole, slots, "error no room", 1)} {
@@ -95,7 +94,7 @@ func TestLeaseBounds(t *testing.T) {
 	}
 }
 
-// TestLeaseFile checks that the plugin accepts a lease file only if no other user than root can have written it.
+// TestLeaseFile checks that the plugin accepts a lease file only if no user except root can have written it.
 func TestLeaseFile(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root to own files")

@@ -24,7 +24,7 @@ func exported(t *testing.T, object string) []string {
 	return names
 }
 
-// scripted returns the global symbols of a version script.
+// scripted returns the global symbols in a version script.
 func scripted(t *testing.T, path string) []string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -50,8 +50,8 @@ func TestSymbolsAreThoseOfTheVersionScript(t *testing.T) {
 	}
 }
 
-// TestPluginNeedsNothingButLibc checks that the plugin depends only on libc, and in particular on
-// no Go object. Slurm's functions remain undefined.
+// TestPluginNeedsNothingButLibc checks that the plugin depends only on libc, and in particular not on a Go object.
+// Slurm's functions remain undefined.
 func TestPluginNeedsNothingButLibc(t *testing.T) {
 	out, err := exec.Command("readelf", "-d", program(t, "spank_caelum.so")).Output()
 	if err != nil {
@@ -64,7 +64,7 @@ func TestPluginNeedsNothingButLibc(t *testing.T) {
 }
 
 // TestClientLibraryIsNotNeeded checks that the plugin requires only functions that Slurm provides to every plugin. The
-// plugin uses Slurm's client library through weak symbols, so it also loads without that library.
+// plugin uses Slurm's client library through weak symbols, so that it can also be loaded without this library.
 func TestClientLibraryIsNotNeeded(t *testing.T) {
 	out, err := exec.Command("nm", "-D", "--undefined-only", "-f", "posix", program(t, "spank_caelum.so")).Output()
 	if err != nil {
@@ -86,7 +86,7 @@ func TestClientLibraryIsNotNeeded(t *testing.T) {
 	}
 }
 
-// banned maps each package that the Go object must not import to the reason.
+// banned contains the packages that the Go object must not import, with the reason for each.
 var banned = map[string]string{
 	"os/exec":                          "children of a prolog are killed when it returns",
 	"os/signal":                        "Slurm handles the signals of the process",

@@ -1,9 +1,9 @@
-// Command job is the Go object of the SPANK plugin. It sends the requests of a job's prolog and epilog to the node's
-// agent.
+// Command job is the Go object of the SPANK plugin. It sends the requests of a job's prolog and epilog to the agent of
+// the node.
 //
-// The program is built as a C shared object, and is loaded only in the process that Slurm forks and execs for one
-// prolog or epilog. It contains only a client of the agent's socket, and never uses NVML, a database, a
-// configuration file, a child process or a signal handler. The agent does all work that continues after the call.
+// The program is built as a C shared object, and is loaded only into the process that Slurm forks and execs for one
+// prolog or epilog. It contains only a client for the agent's socket. It never uses NVML, a database, a configuration
+// file, a child process or a signal handler. The agent does all work that continues after the call.
 package main
 
 // #include "job.h"
@@ -14,7 +14,7 @@ import (
 	"unsafe"
 )
 
-// main is required in a c-shared object, but is never called.
+// main is required in a c-shared object but is never called.
 func main() {}
 
 //export caelum_job_prolog

@@ -15,15 +15,16 @@ import (
 	"caelum/internal/api"
 )
 
-// call holds the arguments of one prolog or epilog. wait is in seconds; restart and slots are the texts that Slurm set.
+// call contains the arguments of one prolog or epilog. wait is in seconds. restart and slots are texts that Slurm has
+// set.
 type call struct {
 	id, uid, gid                                 uint32
 	wait                                         int
 	restart, slots, partition, node, mig, runDir string
 }
 
-// prolog requests the job's lease. Slurm drains the node on an error, so prolog returns an error only for a defect of
-// the node.
+// prolog requests the job's lease. It returns an error only for a defect of the node, because Slurm drains the node
+// after an error.
 func prolog(c call) error {
 	restart, err := parseRestart(c.restart)
 	if err != nil {
@@ -77,12 +78,12 @@ func prolog(c call) error {
 	)
 }
 
-// maxReserve limits the part of the prolog's time that is reserved for the agent's last answer,
-// with which the agent rejects or requeues the job.
+// maxReserve limits the part of the prolog's time that is reserved for the agent's last answer. With this answer, the
+// agent rejects or requeues the job.
 const maxReserve = 5 * time.Second
 
-// retrySeconds returns the number of seconds for which the agent may still answer "not now". A quarter of the prolog's
-// time, but at most maxReserve, remains after that for the last answer. The result is never 0.
+// retrySeconds returns the number of seconds for which the agent may answer "not now". A quarter of the prolog's time,
+// but at most maxReserve, remains afterwards for the last answer. The result is never 0.
 func retrySeconds(ctx context.Context, wait int) float64 {
 	end, _ := ctx.Deadline()
 	reserve := min(time.Duration(wait)*time.Second/4, maxReserve)
@@ -103,17 +104,16 @@ func epilog(c call) error {
 	return nil
 }
 
-// within repeats f until it succeeds, fails permanently, or the deadline has passed. Slurm's own
-// time limit cannot be used, because there is none by default, and because Slurm kills the process
-// within 10 ms when the limit is reached.
+// within repeats f until f succeeds, f fails permanently, or the time limit has passed. Slurm's own time limit is not
+// suitable: by default there is none, and when it is reached, Slurm kills the process within 10 ms.
 func within(seconds int, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(seconds)*time.Second)
 	defer cancel()
 	return api.Retry(ctx, f)
 }
 
-// removeStale removes a lease file of an earlier run of the same job. A requeued job keeps its id, and a task cannot
-// detect a file of an earlier run, because it cannot determine its own restart count.
+// removeStale removes a lease file of an earlier run of the same job. A requeued job has the same id as before, and a
+// task cannot recognise a file of an earlier run, because it does not know its own restart count.
 func removeStale(c call, restart int) error {
 	path := filepath.Join(c.runDir, "jobs", strconv.FormatUint(uint64(c.id), 10))
 	text, err := os.ReadFile(path)
@@ -159,7 +159,7 @@ func parseSlots(text string) ([]int, error) {
 	return slots, nil
 }
 
-// oneLine replaces control characters with spaces, so that a message fits in one line of slurmd's log.
+// oneLine replaces control characters with spaces, so that a message is a single line in slurmd's log.
 func oneLine(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

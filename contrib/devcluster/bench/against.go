@@ -10,14 +10,14 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// rounds is the number of times that benchAgainst alternates between the two builds. Because of the
-// alternation, a busy period of the machine affects both builds.
+// rounds is the number of times that benchAgainst runs each of the two builds. The builds alternate, so that other load
+// of the machine affects both of them.
 const rounds = 4
 
 // alone is the number of jobs that serveAlone runs.
 const alone = 50
 
-// serveAlone runs jobs one after the other: each job ends before the next job is submitted.
+// serveAlone runs jobs one after another. Each job ends before the next job is submitted.
 func serveAlone(ctx context.Context, c *cluster.Cluster) error {
 	for range alone {
 		if _, stderr, err := c.Exec(ctx, "root", "srun", "--gres=mig:2g.10gb:1", "true"); err != nil {
@@ -27,8 +27,8 @@ func serveAlone(ctx context.Context, c *cluster.Cluster) error {
 	return gone(ctx, c, time.Second)
 }
 
-// benchAgainst compares this build with the build in the folder other. It measures sbatch and a
-// step with the plugin of each build, and prologs with the agent of each build.
+// benchAgainst compares this build with the build in the directory other. It measures sbatch and a step with the plugin
+// of each build, and prologs with the agent of each build.
 func benchAgainst(ctx context.Context, other string) error {
 	other, err := filepath.Abs(other)
 	if err != nil {
@@ -39,7 +39,8 @@ func benchAgainst(ctx context.Context, other string) error {
 	return errors.Join(benchPlugin(ctx, plugin), prologsAgainst(ctx, other))
 }
 
-// prologsAgainst runs jobs on a cluster of each build in turn, and prints the prolog times from the agents' logs.
+// prologsAgainst runs jobs on a cluster of each build in turn, and prints the durations of the prologs from the agents'
+// logs.
 func prologsAgainst(ctx context.Context, other string) (err error) {
 	var clusters [2]*cluster.Cluster
 	for k, build := range []string{"", other} {
@@ -56,7 +57,7 @@ func prologsAgainst(ctx context.Context, other string) (err error) {
 	}
 	for _, way := range []struct {
 		name string
-		each int // prologs of each build in a round
+		each int // prologs of each build per round
 		run  func(context.Context, *cluster.Cluster) error
 	}{
 		{"one job after another", alone, serveAlone},

@@ -1,15 +1,15 @@
-// Command bench implements `make bench`, which measures the cost of Caelum on a devcluster. Machines differ and their
-// timings are noisy, so only differences and ratios within one run are meaningful.
+// Command bench implements `make bench`, which measures the cost of Caelum on a devcluster. Times differ between
+// machines and vary between runs, so only differences and ratios within one run are meaningful.
 //
 // Files:
 //
 //	main.go         the options; the agent's time in a prolog (own_ms, slurmctld_ms, driver_ms), and publishing in sdiag
 //	plugin.go       the plugin's cost for sbatch and a step, in pairs with and without it (-paired); median, interval
-//	against.go      -against: the plugin and the prologs of this build and of another one, in turn (rounds 4)
-//	rpcs.go         -rpcs: the requests of agents and watcher to slurmctld, at rest and under load, by sdiag
+//	against.go      -against: the plugin and the prologs of this build and of another build, in turn (rounds)
+//	rpcs.go         -rpcs: the requests of agents and watcher to slurmctld, at rest and under load, from sdiag
 //	short.go        -short, -rounds: many short jobs with gres/gpu only, with static slices, and with Caelum
 //	submissions.go  -submissions: slurmctld's time for a submission without job_submit.lua, with it, with a large table
 //	waits.go        -waits, -only-waits: waits until the start, profile offered or not, with and without a watcher
 //	scenarios.go    -ways and its options: one trace with whole GPUs, with the best fixed layouts, and with Caelum
-//	outcomes.go     the outcome of each of these scenarios: waits, makespan and utilization, slurmctld's cycles
+//	outcomes.go     the results of each of these scenarios: waits, makespan, utilisation, slurmctld's scheduling cycles
 package main

@@ -21,7 +21,7 @@ import (
 
 const leases = 200
 
-// options select the measurements. If a number is 0, the measurement is omitted.
+// options selects the measurements. A measurement whose number is 0 is omitted.
 type options struct {
 	paired      pairing
 	pairs       int
@@ -90,7 +90,7 @@ func main() {
 	}
 }
 
-// up starts a cluster whose agents use this caelum.yaml. down stops the cluster.
+// up starts a cluster whose agents use this text as caelum.yaml. down stops the cluster.
 func up(ctx context.Context, config string, o cluster.Options) (c *cluster.Cluster, down func() error, err error) {
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
@@ -134,7 +134,7 @@ func bench(ctx context.Context) (err error) {
 	return prologs(ctx, c)
 }
 
-// columns are the parts of a prolog's time, with the fields of the agent's log line.
+// columns contains the parts of a prolog's duration, with the fields of the agent's log line.
 var columns = []struct{ name, field string }{
 	{
 		"the agent's own time",
@@ -142,7 +142,7 @@ var columns = []struct{ name, field string }{
 	}, {"waiting for slurmctld", "slurmctld_ms"}, {"waiting for the driver", "driver_ms"}, {"the whole call", "ms"},
 }
 
-// serve runs short jobs with random profiles, which are the same in every call.
+// serve runs short jobs with random profiles. Every call runs the same jobs.
 func serve(ctx context.Context, c *cluster.Cluster) error {
 	profiles := []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -156,7 +156,7 @@ func serve(ctx context.Context, c *cluster.Cluster) error {
 	return gone(ctx, c, time.Second)
 }
 
-// prologs runs jobs and prints the parts of the prologs' times from the agent's log.
+// prologs runs jobs and prints the parts of the prologs' durations from the agent's log.
 func prologs(ctx context.Context, c *cluster.Cluster) error {
 	before, err := served(c)
 	if err != nil {
@@ -178,7 +178,7 @@ func prologs(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-// quantiles returns the median and the 99th percentile of one field of the lines that served returns.
+// quantiles returns the median and the 99th percentile of one field. all is the result of served.
 func quantiles(all []map[string]float64, field string) (p50, p99 float64) {
 	var v []float64
 	for _, line := range all {
@@ -188,7 +188,7 @@ func quantiles(all []map[string]float64, field string) (p50, p99 float64) {
 	return v[len(v)/2], v[min(len(v)-1, len(v)*99/100)]
 }
 
-// served returns the fields of the lines "prolog served" in the agents' logs.
+// served returns the fields of all log lines "prolog served" of the agents.
 func served(c *cluster.Cluster) ([]map[string]float64, error) {
 	text, err := c.Log("agent-n1")
 	if err != nil {
@@ -211,7 +211,7 @@ func served(c *cluster.Cluster) ([]map[string]float64, error) {
 	return all, nil
 }
 
-// publication prints slurmctld's statistics of the requests with which agents publish.
+// publication prints slurmctld's statistics of the requests with which the agents publish.
 func publication(ctx context.Context, c *cluster.Cluster) error {
 	out, _, err := c.Exec(ctx, "root", "sdiag")
 	if err != nil {

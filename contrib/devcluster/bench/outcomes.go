@@ -11,8 +11,7 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// report prints the row of a scenario. It uses the times in slurmctld's log, which are in
-// milliseconds.
+// report prints the results of one scenario. It uses the times in slurmctld's log, which are in milliseconds.
 func (s scenarios) report(ctx context.Context, scenario string, c *cluster.Cluster, work []*submission) error {
 	log, err := c.Log("slurmctld")
 	if err != nil {
@@ -52,7 +51,7 @@ func (s scenarios) report(ctx context.Context, scenario string, c *cluster.Clust
 	return s.cost(ctx, scenario, c)
 }
 
-// times are the times of a job according to slurmctld.
+// times contains the times of a job in slurmctld's log.
 type times struct{ submit, start, end time.Time }
 
 var logged = regexp.MustCompile(
@@ -86,7 +85,7 @@ func jobTimes(log string) (map[string]*times, error) {
 	return jobs, nil
 }
 
-// outcome contains the results of the jobs of a scenario.
+// outcome contains the results of all jobs of a scenario.
 type outcome struct {
 	waits       []float64 // seconds from submission to start
 	large       float64   // the longest wait of a job that needs a whole GPU
@@ -117,8 +116,8 @@ func (o *outcome) add(j *submission, t times) {
 	}
 }
 
-// atOnce is the longest wait, in seconds, of a job for which there was room at its submission. It covers one
-// publication of an agent and slurmctld's next two scheduling cycles.
+// atOnce is the longest wait, in seconds, of a job that could start when it was submitted. It includes one publication
+// of an agent and slurmctld's next two scheduling cycles.
 const atOnce = 2.5
 
 // cost prints the cost of the scenario for slurmctld, from sdiag.

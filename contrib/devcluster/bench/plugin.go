@@ -17,16 +17,16 @@ import (
 
 const (
 	sbatchPairs = 200
-	srunPairs   = 400 // the number is high, because a step involves four daemons and its start time varies
+	srunPairs   = 400 // a high number, because a step involves four daemons and its start time varies
 	warmUp      = 10
 )
 
-// otherConf is the folder of the second configuration.
+// otherConf is the directory of the second configuration.
 const otherConf = "/etc/slurm/other"
 
-// benchPlugin measures the cost of the plugin for sbatch and for a step. sbatch, srun and slurmstepd load the plugin.
-// For a step, benchPlugin first compares two equal nodes with the plugin. The difference shows the noise of the
-// measurement. Then one of the nodes runs without the plugin, or with the plugin at the path other.
+// benchPlugin measures the cost of the plugin for sbatch and for a step. The plugin is loaded by sbatch, srun and
+// slurmstepd. For a step, benchPlugin first compares two equal nodes with the plugin. The difference between them is
+// the noise of the measurement. Then, one of the nodes runs without the plugin, or with the plugin at the path other.
 func benchPlugin(ctx context.Context, other string) (err error) {
 	c, err := cluster.Start(ctx, cluster.Options{Nodes: 2, GPUs: 1})
 	if err != nil {
@@ -82,8 +82,8 @@ func pair(ctx context.Context, c *cluster.Cluster, command, with, without, conf 
 	return nil
 }
 
-// otherPlugin makes a second configuration that differs only in the plugin: the second one has the
-// plugin at the path other, or no plugin if other is empty.
+// otherPlugin creates a second configuration that differs only in the plugin. If other is empty, the second
+// configuration has no plugin, and otherwise the plugin at the path other.
 func otherPlugin(ctx context.Context, c *cluster.Cluster, other string) error {
 	const script = `mkdir "$1" && cp /etc/slurm/*.conf "$1" &&
 echo "PlugStackConfig=$1/plugstack.conf" >>"$1/slurm.conf" &&
@@ -94,10 +94,10 @@ echo "PlugStackConfig=$1/plugstack.conf" >>"$1/slurm.conf" &&
 	return nil
 }
 
-// pairing is a command that is measured with two configurations: /etc/slurm, and another folder.
+// pairing is a command that is measured with two configurations: /etc/slurm and another directory.
 type pairing struct{ command, with, without, conf string }
 
-// measure runs inside the cluster. It runs the two commands of each pair in random order.
+// measure must run inside the cluster. It runs the two commands of each pair in random order.
 func (p pairing) measure() error {
 	pairs := sbatchPairs
 	if p.command == "srun" {

@@ -15,9 +15,9 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// benchRPCs measures the requests of agents and watcher to slurmctld on a cluster with the given number of nodes of one
-// GPU. The watcher runs, and the agents poll every minute. It measures two minutes at rest, and one minute with two
-// short jobs per second.
+// benchRPCs measures the requests of agents and watcher to slurmctld. The cluster has the given number of nodes with
+// one GPU each. The watcher runs, and the agents poll every minute. benchRPCs measures two minutes at rest, and one
+// minute with two short jobs per second.
 func benchRPCs(ctx context.Context, nodes int) (err error) {
 	c, down, err := up(
 		ctx,
@@ -28,7 +28,7 @@ func benchRPCs(ctx context.Context, nodes int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, down()) }()
-	time.Sleep(30 * time.Second) // until every agent has published and has read the offers of the other agents
+	time.Sleep(30 * time.Second) // until all agents have published and have read each other's offers
 	fmt.Printf("\nThe requests of %d nodes to slurmctld:\n", nodes)
 	if err := asked(ctx, c, "at rest, two minutes", 2*time.Minute, nil); err != nil {
 		return err
@@ -59,8 +59,8 @@ var rpcLine = regexp.MustCompile(
 	`(?m)^\s+(REQUEST_\S+|MESSAGE_\S+)\s+\(\s*\d+\) count:(\d+)\s+ave_time:(\d+)\s+total_time:(\d+)`,
 )
 
-// asked prints slurmctld's statistics of the requests that it received in a period of length d. If
-// do is not nil, asked calls do repeatedly in this period.
+// asked prints slurmctld's statistics of the requests that it received in a period of length d. If do is not nil, asked
+// calls do repeatedly during this period.
 func asked(ctx context.Context, c *cluster.Cluster, what string, d time.Duration, do func() error) error {
 	if _, stderr, err := c.Exec(ctx, "root", "sdiag", "--reset"); err != nil {
 		return fmt.Errorf("%w: %s", err, stderr)

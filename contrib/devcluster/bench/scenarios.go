@@ -16,9 +16,9 @@ import (
 	"caelum/internal/trace"
 )
 
-// scenarios describes a comparison on a real Slurm: one job trace with whole GPUs, with the best fixed layouts, and
-// with Caelum. All decisions are made before the first submission: seed, mix, load and mean duration determine the
-// jobs, and the simulator searches for the best layouts for this trace.
+// scenarios describes a comparison on a real Slurm. The same job trace runs with whole GPUs, with the best fixed
+// layouts, and with Caelum. All decisions are made before the first submission: seed, mix, load and mean duration
+// determine the jobs, and the simulator searches for the best layouts for this trace.
 type scenarios struct {
 	jobs  int
 	seed  uint64
@@ -29,8 +29,7 @@ type scenarios struct {
 	mixed bool
 }
 
-// board is the part of the cluster with one GPU model. It contains the nodes of this model and the
-// jobs for them.
+// board is the part of the cluster with one GPU model. It contains the nodes with this model, and the jobs for them.
 type board struct {
 	*mig.Model
 	nodes  []string
@@ -38,8 +37,8 @@ type board struct {
 	work   []trace.Job
 }
 
-// scenarioConf is the scheduling configuration in all scenarios: slurmctld's defaults, except for backfill every 2 s,
-// because the jobs are much shorter than real jobs.
+// scenarioConf is the configuration of the scheduler in all scenarios. It contains slurmctld's defaults, except that
+// backfill runs every 2 s, because the jobs are much shorter than real jobs.
 const scenarioConf = "SchedulerParameters=bf_interval=2,bf_continue,bf_hetjob_prio=min"
 
 func benchScenarios(ctx context.Context, s scenarios) error {
@@ -76,8 +75,8 @@ func benchScenarios(ctx context.Context, s scenarios) error {
 	return nil
 }
 
-// profileOf returns the profile of a GPU model that has as many compute slices and units as the named profile on an
-// A100-40GB. The trace uses the profile names of an A100-40GB.
+// profileOf returns the profile of a GPU model that has as many compute slices and units as the named profile of an
+// A100-40GB. It is necessary because the trace uses the profile names of an A100-40GB.
 func profileOf(b *mig.Model, name string) string {
 	a100, _ := mig.ModelByName("A100-40GB")
 	i, _ := a100.ProfileIndex(name)
@@ -134,9 +133,8 @@ func (s scenarios) boards() (all []*board, err error) {
 // limit returns a job's time limit in seconds. It is a whole number of minutes, as Slurm requires.
 func limit(j trace.Job) float64 { return 60 * math.Ceil((j.Duration+1)/60) }
 
-// asks returns the profile that a job requests. With fixed layouts, this is the smallest profile in
-// the layouts that has enough resources for the job. Otherwise it is the profile that the job
-// needs.
+// asks returns the profile that a job requests. With fixed layouts, this is the smallest profile in the layouts that
+// has enough resources for the job. Otherwise, it is the profile that the job needs.
 func (b *board) asks(scenario string, j trace.Job) (string, error) {
 	p, _ := b.ProfileIndex(j.Profile)
 	need := b.Profiles[p]
@@ -165,8 +163,7 @@ func (b *board) asks(scenario string, j trace.Job) (string, error) {
 	}).Name, nil
 }
 
-// fixed returns the Gres of the k-th node of the GPU model in slurm.conf. No agent changes this
-// value.
+// fixed returns the Gres of the k-th node of the GPU model in slurm.conf. No agent changes this value.
 func (b *board) fixed(scenario string, k, gpus int) string {
 	layouts := b.static.Deal(len(b.nodes) * gpus)[k*gpus : (k+1)*gpus]
 	if scenario == "whole" {
@@ -241,12 +238,12 @@ func (s scenarios) run(ctx context.Context, scenario string, boards []*board) (e
 	return s.report(ctx, scenario, c, work)
 }
 
-// submission describes a job of the trace and the result of its submission.
+// submission describes a job of the trace, and the result of its submission.
 type submission struct {
 	at      time.Duration
 	args    []string
 	id      string
-	found   bool    // the profile was offered immediately before the submission
+	found   bool    // the profile was on offer immediately before the submission
 	profile string  // the profile that the job needs
 	seconds float64 // the duration of the job
 	units   float64 // the units that the job needs, as a share of a GPU
@@ -278,8 +275,7 @@ func (s scenarios) submissions(scenario string, boards []*board) (all []*submiss
 	return all, nil
 }
 
-// onOffer reports whether a slice of the profile is free on any node, according to slurmctld's
-// counts.
+// onOffer reports whether a slice of the profile is free on a node, according to slurmctld's counts.
 func onOffer(ctx context.Context, c *cluster.Cluster, profile string) (bool, error) {
 	out, stderr, err := c.Exec(ctx, "root", "scontrol", "-d", "show", "node")
 	if err != nil {

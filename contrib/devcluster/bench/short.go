@@ -12,11 +12,11 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// shortWays are the clusters that benchShort compares: one node of four GPUs with 28 slots each.
+// shortWays contains the clusters that benchShort compares. Each has one node with four GPUs and 28 slots in total.
 var shortWays = []struct {
 	name    string
 	noAgent bool
-	gres    string // Gres of the node if no agent runs
+	gres    string // the Gres of the node if no agent runs
 	ask     string
 }{
 	{"gres/gpu alone", true, "gpu:a100:28", "--gres=gpu:1"},
@@ -24,8 +24,8 @@ var shortWays = []struct {
 	{"caelum", false, "", "--gres=gpu:1,mig:1g.5gb:1"},
 }
 
-// shortLoads contains the loads. A load consists of the duration of the jobs in seconds, and
-// whether the jobs are tasks of one array or separate submissions.
+// shortLoads contains the loads. A load consists of the duration of the jobs in seconds, and of whether the jobs are
+// tasks of one array or separate submissions.
 var shortLoads = []struct {
 	name    string
 	seconds int
@@ -36,9 +36,9 @@ var shortLoads = []struct {
 	{"2 s, one array", 2, true},
 }
 
-// benchShort measures the time from the first submission of a number of short jobs to the end of
-// the last job. Each round contains all clusters in random order. benchShort prints the median
-// times in seconds and their ratios to the median with static slices.
+// benchShort measures the time from the first submission of a number of short jobs to the end of the last job. Each
+// round runs all clusters in random order. benchShort prints the median times in seconds, and their ratios to the
+// median with static slices.
 func benchShort(ctx context.Context, jobs, rounds int) (err error) {
 	var clusters []*cluster.Cluster
 	for _, way := range shortWays {
@@ -82,13 +82,12 @@ func benchShort(ctx context.Context, jobs, rounds int) (err error) {
 	return nil
 }
 
-// shortLogged matches the lines of slurmctld's log about submissions and ends of jobs, including
-// array tasks.
+// shortLogged matches the lines of slurmctld's log about submissions and ends of jobs, including those of array tasks.
 var shortLogged = regexp.MustCompile(
 	`(?m)^\[([^\]]+)\] .*?(_slurm_rpc_submit_batch_job:|_job_complete:) JobId=\S+ (?:InitPrio|done)`,
 )
 
-// runShort runs one load and returns its duration in seconds, according to slurmctld's log.
+// runShort runs one load, and returns its duration in seconds according to slurmctld's log.
 func runShort(ctx context.Context, c *cluster.Cluster, jobs, seconds int, array bool, ask string) (float64, error) {
 	before, err := c.Log("slurmctld")
 	if err != nil {

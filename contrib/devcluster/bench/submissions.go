@@ -27,10 +27,10 @@ var submitWays = []struct {
 	{fmt.Sprintf("with %d learned lines", learnedLines), "lua", learnedLines},
 }
 
-// benchSubmissions measures slurmctld's cost of a submission in each configuration with its own statistics (sdiag).
-// Each round contains all configurations in random order. The jobs are submitted in the state held, and are
-// cancelled afterwards. The scripts have the maximum length that job_submit.lua hashes. The agent polls once an
-// hour, so it does not read the queue during the measurement.
+// benchSubmissions measures slurmctld's cost of a submission in each configuration with slurmctld's own statistics
+// (sdiag). Each round contains all configurations in random order. The jobs are submitted with a hold and are cancelled
+// afterwards. The scripts have the maximum length that job_submit.lua hashes. The agent polls once an hour, so that it
+// does not read the queue during the measurement.
 func benchSubmissions(ctx context.Context, each int) (err error) {
 	c, down, err := up(ctx, "poll_interval: 1h\n", cluster.Options{Nodes: 1, GPUs: 1})
 	if err != nil {
@@ -46,7 +46,7 @@ func benchSubmissions(ctx context.Context, each int) (err error) {
 			if err := s.prepare(ctx, way.plugin, way.learned); err != nil {
 				return err
 			}
-			if _, err := s.submit(ctx, 3); err != nil { // the first submission also reads the table
+			if _, err := s.submit(ctx, 3); err != nil { // the first submission also includes reading the table
 				return err
 			}
 			us, err := s.submit(ctx, each/submissionRounds)
@@ -91,7 +91,7 @@ func benchSubmissions(ctx context.Context, each int) (err error) {
 	return nil
 }
 
-// compare prints the median of the differences between a and b in the rounds.
+// compare prints the median over the rounds of the differences between a and b.
 func compare(a, b []float64) {
 	var diff []float64
 	for i := range a {
@@ -108,7 +108,7 @@ type submitter struct {
 	plugin     string
 }
 
-// root runs a shell command on the controller's host.
+// root runs a shell command as root on slurmctld's host.
 func (s *submitter) root(ctx context.Context, stdin, command string) (string, error) {
 	cmd := s.Command(ctx, "", "root", "sh", "-c", command)
 	cmd.Stdin = strings.NewReader(stdin)
@@ -134,8 +134,8 @@ func (s *submitter) prepare(ctx context.Context, plugin string, learned int) err
 	return err
 }
 
-// table writes a decision table of the next generation with the given number of lines. The lines
-// are about other scripts, and a third of the lines has each kind.
+// table writes a decision table of the next generation with the given number of learned lines. The lines apply to other
+// scripts, with equal numbers of each kind.
 func (s *submitter) table(ctx context.Context, learned int) error {
 	s.generation++
 	var b strings.Builder

@@ -14,10 +14,10 @@ import (
 )
 
 // benchWaits measures the time from the submission to the start of a batch job on an idle cluster, according to
-// slurmctld's log. It alternates between an offered profile and a profile that is not offered, and submits each job at
-// a random time within slurmctld's cycle of one second. It measures with the watcher and agents that poll once an hour,
-// and with agents that poll every 15 seconds without a watcher. The second measurement takes long, so it uses a tenth
-// of the jobs.
+// slurmctld's log. The profile of the job is alternately on offer and not on offer. Each job is submitted at a random
+// time within slurmctld's cycle of one second. The first measurement is with the watcher and with agents that poll once
+// an hour. The second measurement is without a watcher, and with agents that poll every 15 seconds. It takes long, so
+// it uses a tenth of the jobs.
 func benchWaits(ctx context.Context, pairs int) error {
 	if pairs == 0 {
 		return nil
@@ -51,15 +51,16 @@ func waits(ctx context.Context, pairs int, name, config string) (err error) {
 	return nil
 }
 
-// waitTimes contains the seconds from the submission to the start of jobs, separately for jobs whose profile was
-// offered and was not offered. For the latter it also contains the seconds to the publication of the offer.
+// waitTimes contains the seconds from the submission to the start of jobs, separately for jobs whose profile was on
+// offer and was not on offer. For jobs of the second kind, it also contains the seconds until the publication of the
+// offer.
 type waitTimes struct {
 	offered, other, published []float64
 	found                     int // jobs of the first kind whose profile slurmctld showed
 }
 
-// measure submits a job of each kind. The agent offers an idle GPU in parts, because small slices are requested twice
-// as often.
+// measure submits a job of each kind. The agent offers an idle GPU as small slices, because small slices are requested
+// twice as often.
 func (w *waitTimes) measure(ctx context.Context, c *cluster.Cluster) error {
 	for k, profile := range []string{"1g.5gb", "1g.5gb", "7g.40gb"} {
 		time.Sleep(time.Duration(rand.IntN(1000)) * time.Millisecond)
@@ -110,7 +111,7 @@ func (w *waitTimes) print(name string) {
 	)
 }
 
-// gone waits until the queue contains no job.
+// gone waits until the queue is empty.
 func gone(ctx context.Context, c *cluster.Cluster, every time.Duration) error {
 	for {
 		out, _, err := c.Exec(ctx, "root", "squeue", "-h")
@@ -121,8 +122,8 @@ func gone(ctx context.Context, c *cluster.Cluster, every time.Duration) error {
 	}
 }
 
-// started returns a job's wait until its start, in seconds, according to slurmctld's log. If the profile was not
-// offered at the submission, started also returns the wait until the profile was offered.
+// started returns a job's wait until its start, in seconds, according to slurmctld's log. If the profile was not on
+// offer at the submission, it also returns the wait until the profile was on offer.
 func started(c *cluster.Cluster, id, profile string) (start, published float64, err error) {
 	log, err := c.Log("slurmctld")
 	if err != nil {

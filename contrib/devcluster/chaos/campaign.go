@@ -33,27 +33,27 @@ type campaign struct {
 	broken    []*breaking        // all faults, in the order in which they started
 	last      snapshot
 	total     map[string]int  // of gres/mig, by node
-	unadopted map[string]bool // nodes that have lost their ledger and still have instances that were not adopted
+	unadopted map[string]bool // nodes that have lost their ledger, and still have instances that were not adopted
 
 	work      sync.WaitGroup
 	clients   context.Context // the context of the srun processes of the round
 	releasing atomic.Int32    // the number of held jobs that will be released
 }
 
-// cause is an action of the campaign on a job, together with the end of a run that this action explains.
+// cause is an action of the campaign on a job, and the end of a run that this action explains.
 type cause struct {
 	at       time.Time
 	end, why string
 }
 
-// counts are the numbers of events in a campaign.
+// counts contains the numbers of events in a campaign.
 type counts struct {
 	rounds, runs, processes, snapshots int
 	faults                             map[string]int
 	ends                               map[string]int
 }
 
-// errNothing is the error of a fault that found nothing that it could break.
+// errNothing is returned by a fault that found nothing to break.
 var errNothing = errors.New("nothing to break")
 
 // newCampaign starts a cluster and returns a campaign on this cluster.
@@ -90,8 +90,8 @@ func newCampaign(ctx context.Context, o options) (*campaign, error) {
 	return c, nil
 }
 
-// prepare makes the users' files, and small file systems for the lease files. It also reads the
-// total of gres/mig of each node.
+// prepare creates the users' files, and small file systems for the lease files. It also reads each node's total of
+// gres/mig.
 func (c *campaign) prepare() error {
 	for _, user := range users {
 		if err := os.WriteFile(filepath.Join(c.cluster.Dir, "home", user, "worker"), []byte(worker),
@@ -123,7 +123,7 @@ func (c *campaign) nodes() (all []string) {
 	return all
 }
 
-// root runs a command as root, on the login node if node is empty.
+// root runs a command as root on a node, or on the login node if node is empty.
 func (c *campaign) root(node string, args ...string) error {
 	out, stderr, err := c.cluster.ExecNode(c.ctx, node, "root", args...)
 	if err != nil {
@@ -146,24 +146,24 @@ func (c *campaign) remember(j job) {
 	c.jobs[j.name] = j
 }
 
-// cause records an action of the campaign on a job, and the end of a run that the action explains.
-// It must be called before the action.
+// cause records an action of the campaign on a job, and the end of a run that this action explains. It must be called
+// before the action.
 func (c *campaign) cause(name, end, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.causes[name] = append(c.causes[name], cause{time.Now(), end, why})
 }
 
-// active reports whether a fault of a part existed at some time between from and to, on the node or
-// on all nodes.
+// active reports whether a fault of the given part existed at any time between from and to, on the given node or on all
+// nodes.
 func (c *campaign) active(part, node string, from, to time.Time) bool {
 	return slices.ContainsFunc(c.faultsIn(from, to), func(b *breaking) bool {
 		return slices.Contains(strings.Fields(b.part), part) && (node == "" || b.node == "" || b.node == node)
 	})
 }
 
-// had reports whether the named fault existed at some time between from and to. If the fault
-// affects a single node, it must have been on the given node.
+// had reports whether the named fault existed at any time between from and to. If the fault affects only one node, this
+// must be the given node.
 func (c *campaign) had(name, node string, from, to time.Time) bool {
 	return slices.ContainsFunc(
 		c.faultsIn(from, to),
@@ -171,7 +171,7 @@ func (c *campaign) had(name, node string, from, to time.Time) bool {
 	)
 }
 
-// faultsIn returns copies of the faults that existed at some time between from and to.
+// faultsIn returns copies of the faults that existed at any time between from and to.
 func (c *campaign) faultsIn(from, to time.Time) (some []*breaking) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -190,7 +190,7 @@ func (c *campaign) latest() snapshot {
 	return c.last
 }
 
-// watch reads snapshots and checks each of them until ctx ends.
+// watch reads snapshots until ctx ends, and checks each of them.
 func (c *campaign) watch(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -223,11 +223,11 @@ func (c *campaign) watch(ctx context.Context) error {
 	return nil
 }
 
-// srunLimit is the time within which every srun must end after the last job has ended.
+// srunLimit is the time within which every srun must end after the end of the last job.
 const srunLimit = 5 * time.Second
 
-// round runs a storm and its calm, and then checks the quiet cluster. When it returns, all jobs of
-// the round have ended.
+// round runs a storm and its calm, and then checks the quiet cluster. When it returns, all jobs of the round have
+// ended.
 func (c *campaign) round(seed uint64) error {
 	began := time.Now()
 	c.time.add("round %d begins", c.counts.rounds+1)
@@ -249,7 +249,7 @@ func (c *campaign) round(seed uint64) error {
 	if err := c.calm(calm); err != nil {
 		return err
 	}
-	// An srun never ends if it missed the end of its job because slurmctld was not reachable.
+	// If slurmctld was unreachable when a job ended, the srun of this job may never end.
 	time.AfterFunc(srunLimit, endClients)
 	c.work.Wait()
 	c.quiet()
@@ -259,8 +259,7 @@ func (c *campaign) round(seed uint64) error {
 	return c.ctx.Err()
 }
 
-// breakThings starts faults until ctx ends. When breakThings returns, each fault has ended, or mend
-// has to end it.
+// breakThings starts faults until ctx ends. When it returns, each fault either has ended or must be ended by mend.
 func (c *campaign) breakThings(ctx context.Context, rng *rand.Rand) {
 	var each sync.WaitGroup
 	defer each.Wait()
@@ -297,7 +296,7 @@ func (c *campaign) breakThings(ctx context.Context, rng *rand.Rand) {
 	<-ctx.Done() // the campaign has no faults
 }
 
-// run begins a fault and ends it after the given time.
+// run begins a fault, and ends it after the given time.
 func (b *breaking) run(ctx context.Context, lasts time.Duration) {
 	b.from = time.Now()
 	b.mu.Lock()

@@ -16,7 +16,7 @@ import (
 
 const second = int64(time.Second)
 
-// node returns a node with one GPU: MIG-a of job 1 is at 0, and the idle MIG-b at 4.
+// node returns a node with one GPU. The instance MIG-a of job 1 is at 0, and the idle instance MIG-b is at 4.
 func node() nodeState {
 	return nodeState{
 		GPUs: []gpu{
@@ -37,8 +37,8 @@ func procs() []proc {
 	return []proc{{PID: 100, Job: "1", Node: "n1", UUIDs: []string{"MIG-a"}, Name: "cuda-process"}}
 }
 
-// TestSliceWatch checks that sliceWatch detects each way in which two jobs can have one slice, and reports no finding
-// for a correct node.
+// TestSliceWatch checks that sliceWatch detects each way in which two jobs can have the same slice. It must report no
+// finding for a correct node.
 func TestSliceWatch(t *testing.T) {
 	for _, c := range []struct {
 		what   string
@@ -81,8 +81,8 @@ func TestSliceWatch(t *testing.T) {
 	}
 }
 
-// TestSuspicionMustLast checks that a short suspicion is not a finding, because the order of the
-// reads can cause it.
+// TestSuspicionMustLast checks that a short suspicion is not reported as a finding, because it can result from the
+// order of the reads.
 func TestSuspicionMustLast(t *testing.T) {
 	w := newSliceWatch(func(format string, args ...any) { t.Errorf(format, args...) })
 	n := node()
@@ -143,8 +143,8 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestComplaints checks that files without an instance are not findings if a process was killed while it made an
-// instance.
+// TestComplaints checks that files without an instance are not reported as findings if a process was killed while it
+// was creating an instance.
 func TestComplaints(t *testing.T) {
 	const file, other = "/dev/nvidia-caps/nvidia-cap49: this file belongs to no instance\n", "GPU 0: units overlap\n"
 	for _, c := range []struct {
@@ -159,7 +159,7 @@ func TestComplaints(t *testing.T) {
 }
 
 // TestMiscounts checks that miscounts reports a wrong total, slices that are counted as used although no job has them,
-// and free slices that differ from the offer.
+// and free slices that differ from the offers.
 func TestMiscounts(t *testing.T) {
 	offered := make([]struct{ Profile string }, 7)
 	for k := range offered {
@@ -230,8 +230,8 @@ func TestConfiguredTotals(t *testing.T) {
 	}
 }
 
-// TestExplainedEnds checks that the end of a run is explained only by an action on the job, or by a fault that existed
-// on the node at that time and can cause such an end.
+// TestExplainedEnds checks which causes explain the end of a run. Only two kinds do: an action on the job, and a fault
+// that existed on the node at that time and can cause such an end.
 func TestExplainedEnds(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(1e9+int64(s), 0) }
 	c := &campaign{
@@ -272,7 +272,8 @@ func TestExplainedEnds(t *testing.T) {
 	}
 }
 
-// TestLaunchedBefore checks that launchedBefore detects a kill of slurmctld between two launches with the same id.
+// TestLaunchedBefore checks that launchedBefore detects that slurmctld was killed between two launches with the same
+// id.
 func TestLaunchedBefore(t *testing.T) {
 	dir := t.TempDir()
 	const text = "[2026-11-23T02:38:07.736] launch task StepId=555.0 request from UID:20001\n" +
@@ -301,8 +302,8 @@ func TestLaunchedBefore(t *testing.T) {
 	}
 }
 
-// TestSharedNodes checks that a fault on the nodes of one component explains the end of the other
-// components of a het job.
+// TestSharedNodes checks that a fault on the nodes of one component explains the end of the other components of a het
+// job.
 func TestSharedNodes(t *testing.T) {
 	c := &campaign{jobs: map[string]job{"set": {kind: "het"}, "array": {kind: "array"}}}
 	at := time.Unix(1e9, 0)
@@ -318,8 +319,8 @@ func TestSharedNodes(t *testing.T) {
 	}
 }
 
-// TestQueue parses slurmctld's answers. It checks that only the jobs that wait only for slices are
-// runnable.
+// TestQueue parses slurmctld's answers. It checks that runnable returns true only for jobs that wait for nothing but
+// slices.
 func TestQueue(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.Local)
 	line := func(id, rest string) string {
@@ -379,7 +380,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestDrawRepeats checks that a seed always gives the same jobs, and excluding a kind does not change the other jobs.
+// TestDrawRepeats checks that a seed always leads to the same jobs, and that the exclusion of a kind does not change
+// the other jobs.
 func TestDrawRepeats(t *testing.T) {
 	jobs := func(kinds []string) (all []job) {
 		rng := rand.New(rand.NewPCG(7, 1))
@@ -424,7 +426,8 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// TestLost checks that a job without a process counts as lost by Slurm only after a fault of one of Slurm's daemons.
+// TestLost checks that a job without a process is treated as lost by Slurm only after a fault of one of Slurm's
+// daemons.
 func TestLost(t *testing.T) {
 	at := time.Now().Add(-time.Minute)
 	j := queued{raw: "1", state: "RUNNING", on: []string{"n1"}, started: at}

@@ -1,41 +1,41 @@
-// Command chaos runs random jobs of two users on a private Slurm cluster. Meanwhile it breaks
-// daemons, disks and emulated GPUs. It checks the invariants against the state of the GPUs, the
-// file system, the processes and the output of sacct.
+// Command chaos runs random jobs of two users on a private Slurm cluster, and at the same time breaks daemons, disks
+// and emulated GPUs. It checks the invariants with the state of the GPUs, the file system, the processes and the output
+// of sacct.
 //
 //	make chaos SECONDS=300 SEED=7
 //	build/devcluster-chaos -list
 //	build/devcluster-chaos -seed 7 -seconds 300 -without idle-removed,het
 //
-// A campaign is a sequence of rounds. A round begins with a storm, in which jobs are submitted while faults begin and
-// end. Then every fault is mended and the remaining jobs end (the calm). After that, no job may leave anything on the
-// nodes (the quiet). The seed determines the jobs, faults and pauses. Which faults and jobs coincide depends on the
-// speed of the machine.
+// A campaign is a sequence of rounds. A round begins with a storm, during which jobs are submitted while faults begin
+// and end. Then every fault is mended, and the remaining jobs end (the calm). Finally, nothing of a job may remain on
+// the nodes (the quiet). The seed determines the jobs, faults and pauses. The speed of the machine determines which
+// faults coincide with which jobs.
 //
 // Files:
 //
 // The campaign:
 //
 //	main.go         the options of the command line, among them -seed, -seconds, -only, -without, -ignore, -keep
-//	campaign.go     start of a cluster: lines of slurm.conf (Conf), small disks; a round; begin of faults (breakThings)
+//	campaign.go     starts a cluster: lines of slurm.conf (Conf), small disks; a round; starts faults (breakThings)
 //	timeline.go     the time line; the findings, and the names of the rules 1 to 7 (ruleTwice to ruleTools)
-//	report.go       runs campaigns until the time is over (run), sums their counts; prints findings and keeps the logs
+//	report.go       runs campaigns until the time is over (run), adds up their counts; prints findings; keeps the logs
 //	caelum.yaml     the agents' configuration
 //
 // Load and faults:
 //
 //	load.go         kinds of jobs and their weights (jobKinds), and their commands (draw); users' actions (userKinds)
-//	users.go        submits jobs, rule 7; hold, update, cancel, requeue (act); heldFor 24 s, cred_expire 15 s
+//	users.go        submits jobs, rule 7; hold, update, cancel, requeue (act); heldFor, cred_expire
 //	faults.go       the type fault and its parts; -list; faults of daemons; actions of an administrator (drain, down)
 //	faults_node.go  faults of disks and ledgers, `caelum adopt`; faults of the driver and of GPUs; foreign instances
-//	mend.go         the repair after a storm; the calm (calmLimit 3 minutes); jobs that Slurm has lost (lostAfter 25 s)
+//	mend.go         the repair after a storm; the calm (calmLimit); jobs that Slurm has lost (lostAfter)
 //
 // Checks:
 //
 //	observe.go      snapshots of emulators, lease files, capability files and processes every 0.25 s (command observe)
-//	slices.go       rule 1 in each snapshot: slices with two jobs; suspicions that must last 2 s (lasting)
+//	slices.go       rule 1 in each snapshot: slices with two jobs; suspicions that must persist (lasting)
 //	processes.go    rule 1 at the end of a round: every CUDA process in the emulators' logs
-//	quiet.go        rules 2, 3 and 6: remains of jobs (quietLimit 30 s), counts of gres/mig (miscounts), nodes not up
-//	queue.go        reads scontrol; which jobs wait for slices only (runnable), and which can never start (never)
-//	waits.go        rule 4: waits although there is room (patience 1 minute); compares them with `caelum explain`
+//	quiet.go        rules 2, 3 and 6: remains of jobs (quietLimit), counts of gres/mig (miscounts), nodes not up
+//	queue.go        reads scontrol; jobs that wait for nothing but slices (runnable), or can never start (never)
+//	waits.go        rule 4: waits although there is room (patience); compares them with `caelum explain`
 //	ends.go         rule 5: the runs in sacct; the action or fault that explains an end (explain; around, aftermath)
 package main

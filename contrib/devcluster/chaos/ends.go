@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// jobRun is a run of a job in sacct.
+// jobRun is one run of a job according to sacct.
 type jobRun struct {
 	id, name, state, exit string
 	start, end            time.Time // start is zero if the run never started
@@ -19,7 +19,7 @@ type jobRun struct {
 	noGPU                 bool // the job requested GPUs but was allocated none
 }
 
-// sacctFields are the fields of sacct that parseRuns reads.
+// sacctFields contains the fields of sacct that parseRuns reads.
 const sacctFields = "JobIDRaw,JobName,State,ExitCode,Start,End,NodeList,ReqTRES,AllocTRES"
 
 func parseRuns(text string) (all []jobRun) {
@@ -43,7 +43,7 @@ func parseRuns(text string) (all []jobRun) {
 	return all
 }
 
-// expand expands host lists such as n1 and n[1-2], the forms that sacct uses for the nodes of a devcluster.
+// expand expands host lists such as n1 and n[1-2]. These are the forms that sacct uses for the nodes of a devcluster.
 func expand(list string) (all []string) {
 	list = strings.NewReplacer("n[", "", "]", "", "n", "").Replace(list)
 	for _, part := range strings.Split(list, ",") {
@@ -56,20 +56,20 @@ func expand(list string) (all []string) {
 	return all
 }
 
-// around extends the interval of a run at both ends. A fault in the extended interval can have
-// affected the run: slurmctld detects a lost launch or node with a delay, and sacct's times are
-// whole seconds.
+// around extends the interval of a run at both ends. A fault within the extended interval may have affected the run:
+// slurmctld detects the loss of a launch or a node with a delay, and sacct prints times in whole seconds.
 const around = 12 * time.Second
 
-// If a run fails within stillborn of its start, its cause can be a fault up to aftermath earlier. After the failure of
-// a node or slurmd during a run, slurmd 22.05.8 may run no prolog for the job's next run, and slurmctld 22.05.8 may
-// allocate no GRES to it.
+// If a run fails within the time stillborn after its start, the cause may be a fault up to aftermath earlier. After a
+// node or slurmd has failed during a run, slurmd 22.05.8 may run no prolog for the job's next run, and slurmctld
+// 22.05.8 may allocate no GRES to it.
 const (
 	stillborn = 2 * time.Second
 	aftermath = 40 * time.Second
 )
 
-// judgeEnds checks every run of the round's jobs in sacct. Each end other than COMPLETED must have an explanation.
+// judgeEnds checks every run of the round's jobs in sacct. If the run did not end as COMPLETED, its end must be
+// explained.
 func (c *campaign) judgeEnds(began time.Time) {
 	var runs []jobRun
 	for range 15 { // slurmdbd's records may be a few seconds old
@@ -115,9 +115,9 @@ func (c *campaign) judgeEnds(began time.Time) {
 	}
 }
 
-// launchedBefore reports whether a slurmd of the run had launched an earlier run with the same id
-// and slurmctld was killed between the two launches. slurmctld 22.05.8 may then forget the earlier
-// run and reuse its id.
+// launchedBefore reports whether a slurmd of the run had already launched an earlier run with the same id, and
+// slurmctld was killed between the two launches. slurmctld 22.05.8 may then forget the earlier run and use its id
+// again.
 func (c *campaign) launchedBefore(r jobRun) bool {
 	for _, node := range r.nodes {
 		log, err := c.cluster.Log("slurmd-" + node)
@@ -134,8 +134,8 @@ func (c *campaign) launchedBefore(r jobRun) bool {
 	return false
 }
 
-// launches returns the times at which slurmd launched a batch script or a first step of the job,
-// according to its log. Since 25.11, the log has JobId= (_rpc_batch_job in req.c).
+// launches returns the times at which slurmd launched a batch script or a first step of the job, according to slurmd's
+// log. Since 25.11, the log contains JobId= (_rpc_batch_job in req.c).
 func launches(log, id string) (at []time.Time) {
 	said := regexp.MustCompile(
 		`(?m)^\[(\S+)\] (?:Launching batch (?:job |JobId=)` + id + ` for|launch task StepId=` + id + `\.0 )`,
@@ -162,8 +162,7 @@ func (r jobRun) live() bool {
 	)
 }
 
-// ofRound reports whether a run belongs to the campaign and ended in the round that began at the
-// given time.
+// ofRound reports whether a run belongs to the campaign and ended in the round that began at the given time.
 func (c *campaign) ofRound(r jobRun, began time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,7 +170,7 @@ func (c *campaign) ofRound(r jobRun, began time.Time) bool {
 	return ours && (r.end.IsZero() || r.end.After(began.Add(-time.Second)))
 }
 
-// explain returns the action of the campaign that explains the end of a run, or "" if there is no such action.
+// explain returns the action of the campaign that explains the end of a run, or an empty string if there is none.
 func (c *campaign) explain(r jobRun) string {
 	c.mu.Lock()
 	j, causes := c.jobs[r.name], slices.Clone(c.causes[r.name])
@@ -207,17 +206,17 @@ func (c *campaign) explain(r jobRun) string {
 	return ""
 }
 
-// requested returns the request of a user or of the campaign that explains the end of a run. It
-// returns "" if there is no such request.
+// requested returns the request of a user or of the campaign that explains the end of a run, or an empty string if
+// there is none.
 func requested(causes []cause, r jobRun) string {
-	const late = 2 * time.Second // sacct's times are whole seconds
-	// If a user cancels a job that is being requeued, the run becomes CANCELLED and keeps the time of the requeue as
-	// its end (22.05.8).
+	const late = 2 * time.Second // sacct prints times in whole seconds
+	// If a user cancels a job that is being requeued, the run gets the state CANCELLED, but its end remains the time of
+	// the requeue (22.05.8).
 	requeued := slices.ContainsFunc(causes, func(c cause) bool {
 		return c.end == "REQUEUED" && c.at.Sub(r.end).Abs() <= late
 	})
 	for _, one := range causes {
-		// Slurm also requeues a job that has ended, until slurmctld purges it.
+		// Slurm also requeues a job that has ended, until slurmctld removes it.
 		anyTime := r.state == "REQUEUED" || r.state == "CANCELLED" && requeued
 		if one.end == r.state && (anyTime || one.at.Before(r.end.Add(late))) {
 			return one.why
@@ -226,8 +225,8 @@ func requested(causes []cause, r jobRun) string {
 	return ""
 }
 
-// sharedNodes returns the nodes whose faults can end a run: slurmctld ends all components of a het job when the first
-// component ends.
+// sharedNodes returns the nodes whose faults can end a run. These include the nodes of other components of a het job,
+// because slurmctld ends all components when the first component ends.
 func (c *campaign) sharedNodes(r jobRun, runs []jobRun) []string {
 	c.mu.Lock()
 	kind := c.jobs[r.name].kind

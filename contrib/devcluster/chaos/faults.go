@@ -13,33 +13,34 @@ import (
 // fault is a kind of fault.
 type fault struct {
 	name, does string
-	// part names the parts of the cluster that the fault affects, separated by spaces. The
-	// parts are slurmctld, slurmdbd, munged and watcher, and on each node agent, slurmd, node,
-	// gpu, ledger and leases. Each part has at most one fault at a time.
+	// part contains the parts of the cluster that the fault affects, separated by spaces. The parts are slurmctld,
+	// slurmdbd, munged and watcher, and on each node agent, slurmd, node, gpu, ledger and leases. Each part has at most
+	// one fault at a time.
 	part string
-	// begin breaks the part. If end is not nil, end mends the part. It is called between
-	// shortest and longest seconds after begin.
+	// begin breaks the part. end mends it, unless end is nil. It is called after a time between shortest and longest,
+	// in seconds.
 	begin, end        func(*breaking) error
 	shortest, longest float64
-	// ends are the sacct states that the fault explains for runs on its node, or on all nodes if the part has no node.
+	// ends contains the sacct states of runs that the fault explains. These are the runs on its node, or all runs if
+	// the part belongs to no node.
 	ends []string
 }
 
-// breaking is a fault that has started.
+// breaking is a fault that has begun.
 type breaking struct {
 	*campaign
 	fault
 	node     string // empty for a part without a node
 	rng      *rand.Rand
 	from, to time.Time // to is zero while the fault lasts
-	failed   bool      // end returned an error; mend calls it again
-	note     string    // data for end, such as an instance or the name of an error
+	failed   bool      // end has returned an error, and mend must call it again
+	note     string    // data for end, for example an instance or the name of an error
 }
 
-// perNode contains the parts that each node has.
+// perNode contains the parts that exist on each node.
 var perNode = []string{"agent", "slurmd", "node", "gpu", "ledger", "leases"}
 
-// parts returns the parts that no other fault may use while this fault lasts.
+// parts returns the parts for which no other fault may begin while this fault exists.
 func (b *breaking) parts() (all []string) {
 	for _, part := range strings.Fields(b.part) {
 		if b.node != "" {
@@ -50,13 +51,13 @@ func (b *breaking) parts() (all []string) {
 	return all
 }
 
-// perNode reports whether the fault affects a single node.
+// perNode reports whether the fault affects only one node.
 func (f fault) perNode() bool { return slices.Contains(perNode, strings.Fields(f.part)[0]) }
 
-// faults contains the kinds of faults. The faults that a seed selects depend on this order.
+// faults contains the kinds of faults. The faults that belong to a seed depend on this order.
 var faults = slices.Concat(daemonFaults, adminFaults, diskFaults, hardwareFaults)
 
-// allKinds returns the names of the kinds of faults, jobs and users' actions.
+// allKinds returns the names of all kinds of faults, jobs and users' actions.
 func allKinds() (all []string) {
 	for _, f := range faults {
 		all = append(all, f.name)
@@ -86,7 +87,7 @@ func printKinds(out io.Writer) {
 	}
 }
 
-// unit returns the devcluster's name of the daemon that the fault affects.
+// unit returns the name, in the devcluster, of the daemon that the fault affects.
 func (b *breaking) unit() string {
 	if b.node == "" {
 		return b.part
@@ -101,7 +102,7 @@ func restart(b *breaking) error { return b.cluster.RestartUnit(b.unit()) }
 func start(b *breaking) error   { return b.startUnit(b.unit()) }
 func end(b *breaking) error     { return b.cluster.StopUnit(b.unit()) }
 
-// startUnit starts a daemon. This may need several attempts, because slurmd ends if it does not find slurmctld, and
+// startUnit starts a daemon. It may need several attempts, because slurmd ends if it does not reach slurmctld, and
 // because the keeper of a killed daemon may still be running.
 func (c *campaign) startUnit(unit string) (err error) {
 	for range 5 {
@@ -115,8 +116,8 @@ func (c *campaign) startUnit(unit string) (err error) {
 
 const slurmctldKill = "slurmctld-kill"
 
-// daemonFaults contains the faults that kill, stop or restart daemons. A fault of one of Caelum's
-// daemons never explains the end of a job.
+// daemonFaults contains the faults that kill, stop or restart daemons. A fault of one of Caelum's own daemons never
+// explains the end of a job.
 var daemonFaults = []fault{
 	{name: "agent-kill", does: "SIGKILL to an agent, which its keeper starts again", part: "agent", begin: kill},
 	{

@@ -86,9 +86,8 @@ func damageLedger(b *breaking) error {
 	return b.startUnit(unit)
 }
 
-// adopt adopts the foreign instances of the node as root. The agent adopts no instance while a job
-// without a lease is on the node, or while a monitoring program has a handle on the instance. In
-// these cases, adoptRest repeats the attempt later.
+// adopt adopts the foreign instances of the node as root. The agent adopts no instance while a job without a lease is
+// on the node, or while a monitoring program has a handle on the instance. In these cases, adoptRest tries again later.
 func adopt(b *breaking) error {
 	b.mu.Lock()
 	b.unadopted[b.node] = true
@@ -113,7 +112,7 @@ func (c *campaign) adoptRest() {
 	}
 }
 
-// makeForeign creates an instance, as an administrator can do with nvidia-smi.
+// makeForeign creates an instance in the same way as an administrator with nvidia-smi.
 func makeForeign(b *breaking) error {
 	gpu := fmt.Sprint(b.rng.IntN(b.o.gpus))
 	out, stderr, err := b.cluster.ExecNode(
@@ -133,8 +132,8 @@ func makeForeign(b *breaking) error {
 	return nil
 }
 
-// removeForeign removes the instance that makeForeign created. The agent notices the change within a minute, because it
-// reads the GPUs once a minute.
+// removeForeign removes the instance that makeForeign has created. The agent detects the change within a minute,
+// because it reads the GPUs once a minute.
 func removeForeign(b *breaking) error {
 	if b.note == "" {
 		return nil
@@ -145,11 +144,11 @@ func removeForeign(b *breaking) error {
 	return b.cluster.RestartUnit("agent-" + b.node)
 }
 
-// agentStatus contains the fields of `caelum status --json` that the campaign uses.
+// agentStatus contains those fields of `caelum status --json` that the campaign uses.
 type agentStatus struct {
 	GPUs   []agentGPU
-	Excess map[string]int // slices that slurmctld counts as used although no job has them, by profile
-	Short  map[string]int `json:"excess_short"` // the part of Excess for which the totals have no room
+	Excess map[string]int // number of slices of each profile that slurmctld counts as used although no job has them
+	Short  map[string]int `json:"excess_short"` // the part of Excess that does not fit into the totals
 }
 
 type agentGPU struct {
@@ -164,8 +163,8 @@ type agentGPU struct {
 
 const killedInCall = "killed-in-call"
 
-// hardwareFaults contains the faults of the emulated driver and GPUs. The agent requeues a job
-// whose slice it cannot create.
+// hardwareFaults contains the faults of the emulated driver and GPUs. If the agent cannot create a slice, it requeues
+// the job.
 var hardwareFaults = []fault{
 	{
 		name:     "create-fails",
@@ -292,7 +291,7 @@ var hardwareFaults = []fault{
 		}},
 }
 
-// sentBack contains the possible ends of a run whose slice could not be created.
+// sentBack contains the possible states of a run whose slice could not be created.
 var sentBack = []string{"REQUEUED"}
 
 func pick(rng *rand.Rand, of ...string) string { return of[rng.IntN(len(of))] }
@@ -308,8 +307,8 @@ func (b *breaking) emulator(args ...string) error {
 	return b.root(b.node, append([]string{"nvml-emulator"}, args...)...)
 }
 
-// onTheSame runs a command on the instance that the fault chose, if this instance still exists. The
-// agent may have destroyed the instance in the meantime, or shortly before the fault began.
+// onTheSame runs a command on the instance that the fault has chosen, if this instance still exists. The agent may have
+// destroyed it since then, or shortly before the fault began.
 func (b *breaking) onTheSame(command string) error {
 	err := b.onInstance(command, nil)
 	if err != nil && strings.Contains(err.Error(), "has no instance") {

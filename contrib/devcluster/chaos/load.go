@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// worker is the script that jobs run on each of their nodes. It starts a CUDA process on each of its slices, and
+// worker is the script that jobs run on each of their nodes. It starts a CUDA process on each of the job's slices, and
 // records each process in ran.log.
 const worker = `#!/bin/bash
 # worker SECONDS
@@ -21,11 +21,11 @@ for pid in "${pids[@]}"; do wait "$pid" || { status=$?; echo "cuda-process on $S
 exit $status
 `
 
-// profiles are the profiles of the default GPU model.
+// profiles contains the profiles of the default GPU model.
 var profiles = []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 
-// jobKinds contains the kinds of jobs. The jobs that a seed selects depend on this order. The
-// probability of a kind is its weight divided by the sum of all weights.
+// jobKinds contains the kinds of jobs. The jobs that belong to a seed depend on this order. The probability of a kind
+// is its weight divided by the sum of all weights.
 var jobKinds = []struct {
 	name   string
 	weight int
@@ -64,7 +64,7 @@ type job struct {
 	interactive      bool
 }
 
-// draw generates the n-th submission of a user. earlier contains the ids of jobs that the user has submitted.
+// draw returns the n-th submission of a user. earlier contains the ids of jobs that the user has submitted.
 func draw(rng *rand.Rand, kinds []string, user string, n int, earlier []string) job {
 	j := job{name: fmt.Sprintf("%s-%d", user, n), user: user, kind: drawKind(rng, kinds)}
 	d := drawVariant(rng)
@@ -89,16 +89,16 @@ func draw(rng *rand.Rand, kinds []string, user string, n int, earlier []string) 
 	return j
 }
 
-// variant contains the random properties of a submission, except for its kind. They are the run
-// time in seconds, the option for the time limit, one of all profiles, one of the small profiles,
-// and two numbers from which the options of the kind are derived.
+// variant contains the random properties of a submission, except for its kind. These are the run time in seconds, the
+// option for the time limit, one of all profiles, one of the small profiles, and two numbers from which the options of
+// the kind are derived.
 type variant struct {
 	seconds, limit string
 	profile, small string
 	choice, count  int
 }
 
-// drawVariant draws all numbers for every kind, so that the exclusion of a kind does not change the other jobs.
+// drawVariant draws all random numbers for every kind, so that the exclusion of a kind does not change the other jobs.
 func drawVariant(rng *rand.Rand) (v variant) {
 	v.seconds = fmt.Sprintf("%.1f", 0.3+rng.ExpFloat64()*3)
 	v.limit = fmt.Sprintf("--time=%d", 3+rng.IntN(5))
@@ -110,7 +110,7 @@ func drawVariant(rng *rand.Rand) (v variant) {
 
 func gres(profile string, n int) string { return fmt.Sprintf("--gres=mig:%s:%d", profile, n) }
 
-// batch returns the options of a batch job of the kind, and the command that it runs.
+// batch returns the options of a batch job of this kind, and the command that it runs.
 func (v variant) batch(kind string, earlier []string) (options []string, run string) {
 	run = "./worker " + v.seconds
 	slice := gres(v.profile, 1)
@@ -154,7 +154,7 @@ func (v variant) batch(kind string, earlier []string) (options []string, run str
 	}
 }
 
-// drawKind chooses a kind of job by its weight. An excluded kind is replaced with a plain slice.
+// drawKind chooses a kind of job by its weight. If the kind is excluded, it returns the kind of jobs with one slice.
 func drawKind(rng *rand.Rand, kinds []string) string {
 	sum := 0
 	for _, k := range jobKinds {

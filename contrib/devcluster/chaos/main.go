@@ -21,7 +21,7 @@ type options struct {
 	board         string
 	build, cgroup string
 	keep          string
-	kinds         []string // the kinds of faults and jobs in use
+	kinds         []string // the kinds of faults and jobs that may occur
 	ignore        *regexp.Regexp
 	verbose       bool
 }
@@ -52,7 +52,7 @@ func main() {
 	}
 }
 
-// parse parses the command line. list is true if the program only has to print the kinds.
+// parse parses the command line. list is true if the program must only print the kinds.
 func parse(args []string) (o options, list bool, err error) {
 	f := flag.NewFlagSet("chaos", flag.ExitOnError)
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the random jobs, faults and pauses")
@@ -87,8 +87,8 @@ func split(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// choose returns the kinds of all that are in only and not in without. If only is empty, choose
-// returns all kinds that are not in without.
+// choose returns those kinds of all that are in only and not in without. If only is empty, it returns all kinds that
+// are not in without.
 func choose(all, only, without []string) ([]string, error) {
 	for _, name := range append(slices.Clone(only), without...) {
 		if !slices.Contains(all, name) {

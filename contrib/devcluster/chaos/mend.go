@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// mend restores every part of the cluster, including the parts whose faults could not be ended
-// earlier.
+// mend restores every part of the cluster. This includes the parts whose faults could not be ended earlier.
 func (c *campaign) mend() error {
 	units := []string{"munged", "slurmdbd", "slurmctld", "watcher"}
 	for _, node := range c.nodes() {
@@ -41,12 +40,11 @@ func (c *campaign) mend() error {
 	return nil
 }
 
-// calmLimit is the time within which all jobs of a storm must end after all faults have been
-// mended.
+// calmLimit is the time within which all jobs of a storm must end after all faults were mended.
 const calmLimit = 3 * time.Minute
 
-// calm waits until no job is left, and checks the waits of pending jobs. It cancels the jobs that can never start, and
-// those that have not ended within calmLimit.
+// calm waits until no jobs are left, and checks the waits of pending jobs. It cancels the jobs that can never start,
+// and the jobs that have not ended within calmLimit.
 func (c *campaign) calm(began time.Time) error {
 	w := &waitWatch{campaign: c, since: map[string]time.Time{}, completing: map[string]time.Time{}}
 	failed := 0
@@ -87,13 +85,12 @@ func (c *campaign) calm(began time.Time) error {
 	return c.cancelRest()
 }
 
-// lostAfter is the time after the end of the storm. When this time has passed, every running job
-// must have a process.
+// lostAfter is the time after the end of the storm by which every running job must have a process.
 const lostAfter = 25 * time.Second
 
-// lost reports whether a job that slurmctld shows as running has no process and one of Slurm's own daemons had a fault.
-// slurmctld 22.05.8 keeps such a job until its time limit if slurmd was killed in the prolog, or if slurmctld was
-// killed before it had saved the end of the job.
+// lost reports whether Slurm has lost a job: slurmctld shows the job as running, the job has no process, and one of
+// Slurm's own daemons had a fault. slurmctld 22.05.8 does not end such a job before its time limit. The causes are that
+// slurmd was killed during the prolog, or that slurmctld was killed before it had saved the end of the job.
 func (c *campaign) lost(j queued) bool {
 	alive := slices.ContainsFunc(c.latest().Procs, func(p proc) bool { return p.Job == j.raw })
 	return j.state == "RUNNING" && !alive && slices.ContainsFunc(j.on, func(node string) bool {
@@ -102,9 +99,9 @@ func (c *campaign) lost(j queued) bool {
 	})
 }
 
-// resumeForgotten resumes nodes that are drained because slurmctld was killed before it had saved its state. An
-// administrator must do the same. Such a slurmctld has forgotten that the campaign resumed the node, or reuses the
-// ids of its last jobs ("Duplicate jobid").
+// resumeForgotten resumes nodes that are drained because slurmctld was killed before it had saved its state, as an
+// administrator must do. Such a slurmctld has forgotten that the campaign resumed the node, or uses the ids of its last
+// jobs again ("Duplicate jobid").
 func (c *campaign) resumeForgotten(q queue) {
 	for _, node := range c.nodes() {
 		if l := q.nodes[node]; len(l.States) == 0 || up(l) || !c.active("slurmctld", "", time.Time{}, time.Now()) {
@@ -125,7 +122,7 @@ func (c *campaign) resumeForgotten(q queue) {
 				to:       time.Now(),
 			}
 			c.mu.Lock()
-			c.broken = append(c.broken, b) // the failed launch requeues the job
+			c.broken = append(c.broken, b) // the failed launch causes a requeue of the job
 			c.mu.Unlock()
 		}
 		if err := c.root("", "scontrol", "update", "nodename="+node, "state=resume"); err != nil {

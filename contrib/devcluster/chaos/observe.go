@@ -14,20 +14,20 @@ import (
 	"time"
 )
 
-// snapshot is the state of the cluster according to hardware, files and processes. No part of Caelum is involved in
-// reading it.
+// snapshot is the state of the cluster according to the hardware, the files and the processes. It is read without any
+// part of Caelum.
 type snapshot struct {
-	At    int64 // Unix time in nanoseconds before the first read
+	At    int64 // Unix time, in nanoseconds, before the first read
 	Nodes map[string]nodeState
 	Procs []proc
 }
 
-// nodeState is the state of one node. Its parts are read one after the other, starting with the GPUs.
+// nodeState is the state of one node. Its parts are read one after another, beginning with the GPUs.
 type nodeState struct {
 	GPUs    []gpu
-	Clients []client // processes with a CUDA context, according to the emulated driver
+	Clients []client // processes with a CUDA context according to the emulated driver
 	Leases  []leaseFile
-	Other   []string // names of other files in the folder of lease files
+	Other   []string // names of other files in the directory of lease files
 	Caps    []capFile
 }
 
@@ -41,7 +41,7 @@ type instance struct {
 	Profile     string
 	Start, Size int
 	Held        bool
-	UUID        string // of the compute instance; empty if there is none
+	UUID        string // UUID of the compute instance, or empty if there is none
 }
 
 type client struct {
@@ -49,15 +49,15 @@ type client struct {
 	GPU, GI int
 }
 
-// leaseFile is a file of /run/caelum/jobs.
+// leaseFile is a file in /run/caelum/jobs.
 type leaseFile struct {
 	Job   string
 	UID   int
 	UUIDs []string
-	Whole bool // the file is complete: it contains its last line
+	Whole bool // true if the file is complete, which means that it contains its last line
 }
 
-// capFile describes the capability file of an instance on the node's GPUs.
+// capFile describes a capability file of an instance on the node's GPUs.
 type capFile struct {
 	GPU, GI int
 	Name    string
@@ -77,8 +77,8 @@ type proc struct {
 // pause is the time between two snapshots.
 const pause = 250 * time.Millisecond
 
-// observe writes each snapshot as a JSON line until its reader closes the pipe. It runs as root on the cluster's login
-// node, because there it can read the processes of all nodes and, through /proc, their files.
+// observe writes each snapshot as a JSON line until the reader closes the pipe. It runs as root on the cluster's login
+// node, where it can read the processes of all nodes and, through /proc, their files.
 func observe(w io.Writer) {
 	enc := json.NewEncoder(w)
 	for {
@@ -89,7 +89,7 @@ func observe(w io.Writer) {
 	}
 }
 
-// holders is the folder with a file for each node, which contains the pid of the process that holds the node's
+// holders is a directory with one file for each node. The file contains the pid of the process that holds the node's
 // namespaces.
 const holders = "/run/devcluster/holders"
 
@@ -105,7 +105,7 @@ func readSnapshot() snapshot {
 	return s
 }
 
-// readNode reads a node. root is the path of the node's root folder on the login node.
+// readNode reads the state of a node. root is the path of the node's root directory on the login node.
 func readNode(root string) nodeState {
 	n := readHardware(root)
 	dir := root + "/run/caelum/jobs"
@@ -172,7 +172,8 @@ func parseLease(name, text string) leaseFile {
 	return l
 }
 
-// readCaps reads the capability files of instances. The driver's list of minors maps each file to its instance.
+// readCaps reads the capability files of instances. The driver's list of minor numbers assigns each file to its
+// instance.
 func readCaps(root string) (all []capFile) {
 	list, _ := os.ReadFile(root + "/run/nvml-emulator/proc/driver/nvidia-caps/mig-minors")
 	minors := map[uint32][2]int{}
@@ -202,7 +203,7 @@ func readCaps(root string) (all []capFile) {
 	return all
 }
 
-// readProcs reads the processes of jobs: users' processes with SLURM_JOB_ID in their environment.
+// readProcs reads the processes of jobs. These are the users' processes with SLURM_JOB_ID in their environment.
 func readProcs() (all []proc) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {

@@ -12,8 +12,8 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// judgeProcesses compares the emulators' logs, which contain every CUDA process, with the records
-// that the jobs write. This also detects overlaps that begin and end between two snapshots.
+// judgeProcesses compares the emulators' logs, which contain every CUDA process, with the records that the jobs write.
+// It also detects overlaps that begin and end between two snapshots.
 func (c *campaign) judgeProcesses() {
 	notes := ""
 	for _, user := range users {
@@ -34,8 +34,8 @@ func (c *campaign) judgeProcesses() {
 	}
 }
 
-// withoutLost removes the lines about the loss of a GPU from a log, because the emulator keeps the
-// instances and processes of a lost GPU.
+// withoutLost removes the lines about the loss of a GPU from a log, because in the emulator, instances and processes
+// survive the loss of their GPU.
 func withoutLost(log string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(log) {
@@ -46,13 +46,13 @@ func withoutLost(log string) string {
 	return kept.String()
 }
 
-// onSlice is a process on a slice.
+// onSlice identifies a process on a slice.
 type onSlice struct {
 	uuid string
 	pid  int
 }
 
-// jobsOf returns the job of each process on a node. It uses the records that the jobs write.
+// jobsOf returns the job of each process on a node, according to the records that the jobs write.
 func jobsOf(node, notes string) map[onSlice]string {
 	jobs := map[onSlice]string{}
 	for line := range strings.Lines(notes) {
@@ -66,8 +66,8 @@ func jobsOf(node, notes string) map[onSlice]string {
 	return jobs
 }
 
-// overlaps finds processes of two jobs that used one slice at the same time. It ignores killed
-// processes, because the times of their ends are unknown.
+// overlaps returns the processes of two jobs that used the same slice at the same time. It ignores killed processes,
+// because their ends are unknown.
 func overlaps(all []oracle.Process, jobs map[onSlice]string) (found []string) {
 	slices.SortFunc(all, func(a, b oracle.Process) int { return cmp.Compare(a.From, b.From) })
 	for i, a := range all {

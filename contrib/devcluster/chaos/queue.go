@@ -11,7 +11,7 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// queue is a snapshot of the jobs and nodes in slurmctld.
+// queue contains the jobs and nodes in slurmctld at one time.
 type queue struct {
 	jobs  []queued
 	nodes map[string]oracle.Snapshot
@@ -20,22 +20,22 @@ type queue struct {
 // queued is the record of a job in slurmctld.
 type queued struct {
 	id, name, state, reason string
-	raw                     string // the job id; for an array task, the task's own id instead of the array's id
+	raw                     string // the job id; for an array task, the id of the task instead of the id of the array
 	priority                int
 	nodes                   int
-	required                string // the node that the job requests; empty if it requests none
+	required                string // the node that the job requests, or empty if it requests none
 	exclusive               bool
 	wants                   map[string]int // slices per node
 	comment                 string         // AdminComment
 	dependency              string
 	eligible                string
-	het                     string // the id of the first component
+	het                     string // id of the first component of the het job
 	hetSet                  string
 	on                      []string // the nodes on which the job runs
 	started                 time.Time
 }
 
-// readQueue returns the jobs and nodes that slurmctld reports.
+// readQueue returns the jobs and nodes according to slurmctld.
 func (c *campaign) readQueue() (queue, error) {
 	out, stderr, err := c.cluster.Exec(
 		c.ctx,
@@ -86,7 +86,7 @@ func parseJob(line string) queued {
 	}
 	j.id, _, _ = strings.Cut(strings.TrimPrefix(line, "JobId="), " ")
 	j.raw = j.id
-	// scancel needs the number of an array task, except for a record that contains several tasks.
+	// For an array task, scancel needs the index of the task, unless the record contains several tasks.
 	if _, err := strconv.Atoi(field("ArrayTaskId")); err == nil {
 		j.id = field("ArrayJobId") + "_" + field("ArrayTaskId")
 	}
@@ -135,8 +135,8 @@ func (q queue) never(j queued) bool {
 	})
 }
 
-// miscounted reports whether, on every node that is up, slurmctld counts slices as used that belong
-// to no job. No --exclusive job can then start until slurmctld is restarted.
+// miscounted reports whether, on every node that is up, slurmctld counts slices as used although no job has them. In
+// this case, no --exclusive job can start until slurmctld is restarted.
 func (q queue) miscounted() bool {
 	nodes := 0
 	for _, l := range q.nodes {
@@ -154,8 +154,8 @@ func (q queue) miscounted() bool {
 // afterJob matches the job ids in slurmctld's Dependency, such as afterany:37(unfulfilled).
 var afterJob = regexp.MustCompile(`:(\d+)`)
 
-// incomplete reports whether a component of j's het job has ended or is missing. The job then never
-// starts, because its components can only start together.
+// incomplete reports whether a component of j's het job has ended or is missing. The het job then never starts, because
+// its components can only start together.
 func (q queue) incomplete(j queued) bool {
 	if j.hetSet == "" || j.state != "PENDING" {
 		return false
@@ -172,7 +172,7 @@ func (q queue) incomplete(j queued) bool {
 	return false
 }
 
-// bounds parses "5-6", slurmctld's form of the ids of a het job's components.
+// bounds parses the ids of a het job's components, which slurmctld prints in the form "5-6".
 func bounds(set string) (first, last int) {
 	a, b, ranged := strings.Cut(set, "-")
 	first, _ = strconv.Atoi(a)
@@ -182,7 +182,7 @@ func bounds(set string) (first, last int) {
 	return first, last
 }
 
-// runnable reports whether, according to slurmctld's record, a pending job waits only for slices.
+// runnable reports whether a pending job waits for nothing but slices, according to slurmctld's record.
 func (q queue) runnable(j queued, now time.Time) bool {
 	if j.state != "PENDING" || len(j.wants) == 0 || q.incomplete(j) {
 		return false

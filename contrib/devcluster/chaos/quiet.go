@@ -11,14 +11,13 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// quietLimit is the time within which the cluster must become clean after all jobs have ended.
+// quietLimit is the time within which the cluster must be clean after the end of all jobs.
 const quietLimit = 30 * time.Second
 
-// left is an item that must not exist in a quiet cluster, together with the rule that the item
-// breaks.
+// left is an item that must not exist in a quiet cluster, and the rule that it violates.
 type left struct{ rule, text string }
 
-// quiet waits until all remains of jobs are gone. Items that still exist after quietLimit are findings.
+// quiet waits until all remains of jobs have disappeared. Items that still exist after quietLimit are findings.
 func (c *campaign) quiet() {
 	var all []left
 	for began := time.Now(); ; {
@@ -38,8 +37,8 @@ func (c *campaign) quiet() {
 	}
 }
 
-// leftovers returns the differences between the cluster and a clean cluster. It ignores snapshots
-// from before began, the time at which the wait for a quiet cluster started.
+// leftovers returns the differences from a clean cluster. It ignores snapshots from before began, which is the time at
+// which the wait for a quiet cluster began.
 func (c *campaign) leftovers(began time.Time) (all []left) {
 	q, err := c.readQueue()
 	if err != nil {
@@ -72,9 +71,9 @@ func (c *campaign) leftovers(began time.Time) (all []left) {
 	return all
 }
 
-// complaints returns the lines of `nvml-emulator check`. The emulator makes the capability files of an instance before
-// the instance. If a process is killed between these steps, the files remain until the next instance is made at this
-// place. If killed is set, complaints ignores such files.
+// complaints returns the lines of `nvml-emulator check` as findings. The emulator creates the capability files of an
+// instance before the instance itself. If a process is killed between these steps, the files remain until the next
+// instance is created at the same place. If killed is set, complaints ignores such files.
 func complaints(node, text string, killed bool) (all []left) {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" &&
@@ -85,7 +84,7 @@ func complaints(node, text string, killed bool) (all []left) {
 	return all
 }
 
-// leftovers returns the files and handles on a node that belong to a job. killed has the same meaning as in complaints.
+// leftovers returns the files and handles on a node that belong to a job. For killed, see complaints.
 func (n nodeState) leftovers(node string, killed bool) (all []left) {
 	say := func(format string, args ...any) {
 		all = append(all, left{ruleLeft, node + ": " + fmt.Sprintf(format, args...)})
@@ -114,8 +113,7 @@ type place struct {
 	profile string
 }
 
-// unknown returns the differences between the instances on the GPUs and the instances that the
-// agent shows as idle.
+// unknown returns the differences between the instances on the GPUs and the idle instances in the agent's status.
 func (n nodeState) unknown(node string, known map[place]string) (all []left) {
 	for g := range n.GPUs {
 		for _, in := range n.GPUs[g].Instances {
@@ -167,7 +165,7 @@ func (c *campaign) status(node string) (status agentStatus, err error) {
 	return status, json.Unmarshal([]byte(out), &status)
 }
 
-// instances returns the states of the instances in the agent's status.
+// instances returns the states of the instances according to the agent's status.
 func (s agentStatus) instances() map[place]string {
 	known := map[place]string{}
 	for _, g := range s.GPUs {
@@ -178,8 +176,7 @@ func (s agentStatus) instances() map[place]string {
 	return known
 }
 
-// counted returns the faults of a node in slurmctld: the node is not up, or its counts of gres/mig
-// are wrong.
+// counted returns the faults of a node in slurmctld: the node is not up, or its counts of gres/mig are wrong.
 func (c *campaign) counted(node string, l oracle.Snapshot, status agentStatus) (all []left) {
 	if !up(l) {
 		_, why, _ := strings.Cut(c.tell("", "scontrol", "-o", "show", "node", node), " Reason=")
@@ -192,12 +189,12 @@ func (c *campaign) counted(node string, l oracle.Snapshot, status agentStatus) (
 	return all
 }
 
-// miscounts checks slurmctld's counts on a node without jobs. Their sum must equal the sum in slurm.conf, the free
-// count of each profile must equal the agent's offer, and no slice may be used. The exceptions are errors of slurmctld
-// (22.05.8) after it starts or reads its configuration. slurmctld then counts the slices of a job on several nodes once
-// for each node, and counts the whole total of closed for an --exclusive job. At the end of the job it subtracts only
-// the allocated slices, so an excess remains. The agent must report the excess of a profile, and all offered slices
-// must be free in slurmctld.
+// miscounts checks slurmctld's counts on a node without jobs. Their sum must be the sum in slurm.conf, the free count
+// of each profile must be equal to the agent's offer, and no slice may be used. There are exceptions for errors of
+// slurmctld (22.05.8). After slurmctld has started or read its configuration, it counts the slices of a job on several
+// nodes once for each node, and counts the whole total of closed for an --exclusive job. At the end of the job, it
+// subtracts only the allocated slices, so that an excess remains. In this case, the agent must report the excess of a
+// profile, and all offered slices must be free in slurmctld.
 func miscounts(l oracle.Snapshot, configured int, status agentStatus, recounted bool) (all []string) {
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	total, allUsed, allFree := 0, 0, 0
@@ -228,7 +225,7 @@ func miscounts(l oracle.Snapshot, configured int, status agentStatus, recounted 
 	return all
 }
 
-// closed is the type of gres/mig that fills the node's total.
+// closed is the type of gres/mig for the slices of the node's total that are not offered.
 const closed = "closed"
 
 // offered returns the number of slices of a profile that the agent offers.
@@ -248,7 +245,7 @@ func (c *campaign) tell(node string, args ...string) string {
 	return strings.TrimSpace(out + stderr)
 }
 
-// configuredTotals returns the total of gres/mig of each node in slurm.conf.
+// configuredTotals returns each node's total of gres/mig according to slurm.conf.
 func configuredTotals(conf string) (map[string]int, error) {
 	totals := map[string]int{}
 	for line := range strings.Lines(conf) {

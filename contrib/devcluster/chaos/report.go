@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// adder returns a function that adds findings of a rule.
+// adder returns a function that adds findings for a rule.
 func (f *findings) adder(l *timeline, rule string) func(string, ...any) {
 	return func(format string, args ...any) { f.add(l, rule, format, args...) }
 }
 
-// run runs campaigns until the time is over. After a campaign with findings, the next campaign uses
-// a new cluster. run returns the number of findings.
+// run runs campaigns until the time is over. After a campaign with findings, the next campaign uses a new cluster. run
+// returns the number of findings.
 func run(ctx context.Context, o options) (found int, err error) {
 	end := time.Now().Add(o.length)
 	sum := counts{faults: map[string]int{}, ends: map[string]int{}}
@@ -105,7 +105,8 @@ func tally(n map[string]int) string {
 	return strings.Join(all, ", ")
 }
 
-// report prints each finding with the time line around it and the command to repeat it, and saves the logs.
+// report prints each finding, with the time line before it and the command that repeats the campaign, and saves the
+// logs.
 func (c *campaign) report(broken error) {
 	all := c.found.list()
 	if len(all) == 0 && (broken == nil || c.ctx.Err() != nil) {
@@ -118,7 +119,7 @@ func (c *campaign) report(broken error) {
 	for _, f := range all {
 		fmt.Printf("\nFINDING %s at %s\n  %s\n", f.rule, f.at.Format("15:04:05"), f.text)
 	}
-	// Findings of one round are printed together, with one time line.
+	// All findings of a round are printed together, with a single time line.
 	last := time.Now()
 	if len(all) > 0 {
 		last = all[0].at
@@ -146,10 +147,10 @@ func (c *campaign) report(broken error) {
 
 var ofJob = regexp.MustCompile(`\bjob (\d+)`)
 
-// mostLines is the maximum number of lines of one log that are printed about a job.
+// mostLines is the maximum number of lines about a job that are printed from one log.
 const mostLines = 30
 
-// printLogs prints the lines of the daemons' logs that name a job, up to mostLines of each log.
+// printLogs prints the lines about a job in the daemons' logs, up to mostLines from each log.
 func (c *campaign) printLogs(job string) {
 	names := regexp.MustCompile(`(?i)\b(job|jobid|job_id|stepid)[:= "]*"?` + job + `\b`)
 	logs, _ := filepath.Glob(filepath.Join(c.cluster.Dir, "log", "*.log"))
@@ -165,7 +166,7 @@ func (c *campaign) printLogs(job string) {
 	}
 }
 
-// keepLogs copies the logs of the daemons and emulators, and the time line.
+// keepLogs copies the logs of the daemons and emulators, and the time line, and returns their directory.
 func (c *campaign) keepLogs() (string, error) {
 	if err := os.MkdirAll(c.o.keep, 0o755); err != nil {
 		return "", err

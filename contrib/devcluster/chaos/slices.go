@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// used reports whether an instance is in use. An instance is in use if a lease file names it, or if
-// the driver shows a process or handle on it.
+// used reports whether an instance is in use. This is the case if a lease file contains it, or if the driver shows a
+// process or a handle on it.
 func (n nodeState) used(gpu int, in instance) bool {
 	return in.Held || slices.ContainsFunc(n.Clients, func(c client) bool { return c.GPU == gpu && c.GI == in.GI }) ||
 		slices.ContainsFunc(
@@ -17,7 +17,7 @@ func (n nodeState) used(gpu int, in instance) bool {
 		)
 }
 
-// instance returns the instance behind a MIG UUID, or one with the id gi on a GPU.
+// instance returns the first instance for which is returns true.
 func (n nodeState) instance(is func(gpu int, in instance) bool) (found instance, ok bool) {
 	for g := range n.GPUs {
 		for _, in := range n.GPUs[g].Instances {
@@ -29,18 +29,18 @@ func (n nodeState) instance(is func(gpu int, in instance) bool) (found instance,
 	return instance{}, false
 }
 
-// sliceWatch checks in each snapshot that no slice has two jobs. It reports each finding once.
+// sliceWatch checks in each snapshot that no slice has two jobs. It reports each finding only once.
 type sliceWatch struct {
 	report func(format string, args ...any)
-	since  map[string]int64 // the time at which each suspicion was first seen, by the suspicion's text
+	since  map[string]int64 // for each suspicion, by its text, the time at which it was first observed
 }
 
 func newSliceWatch(report func(string, ...any)) *sliceWatch {
 	return &sliceWatch{report: report, since: map[string]int64{}}
 }
 
-// lasting is the minimum duration of a suspicion that the order of reads could cause. The parts of a snapshot are read
-// one after the other, and a killed process exists until its parent has reaped it.
+// lasting is the minimum duration of a suspicion that may result from the order of the reads. The parts of a snapshot
+// are read one after another, and a killed process exists until its parent has reaped it.
 const lasting = int64(2 * time.Second)
 
 func (w *sliceWatch) check(s snapshot) {
@@ -66,14 +66,14 @@ func (w *sliceWatch) check(s snapshot) {
 			w.since[text] = s.At
 		} else if s.At-w.since[text] >= lasting {
 			w.report("%s, for %v", text, time.Duration(s.At-w.since[text]).Round(time.Second))
-			w.since[text] = 1 << 62 // reported only once
+			w.since[text] = 1 << 62 // so that the finding is reported only once
 		}
 	}
 }
 
-// leasedTwice finds a slice that two lease files name. The agent writes a lease file completely before it renames the
-// file to its final name. A snapshot reads the files of a node within milliseconds. A slice passes to another job only
-// in a prolog, which takes longer than that.
+// leasedTwice returns slices that two lease files contain. The agent writes a lease file completely before it renames
+// the file to its final name. A snapshot reads the files of a node within milliseconds. A slice is assigned to another
+// job only in a prolog, which takes longer.
 func leasedTwice(n nodeState) (all []string) {
 	for i, a := range n.Leases {
 		for _, b := range n.Leases[i+1:] {
@@ -87,8 +87,8 @@ func leasedTwice(n nodeState) (all []string) {
 	return all
 }
 
-// usedTwice finds an instance on which processes of two jobs have a context according to the same
-// answer of the driver.
+// usedTwice returns instances on which processes of two jobs have a context, according to the same answer of the
+// driver.
 func usedTwice(n nodeState, procs []proc) (all []string) {
 	for i, a := range n.Clients {
 		for _, b := range n.Clients[i+1:] {
@@ -104,7 +104,7 @@ func usedTwice(n nodeState, procs []proc) (all []string) {
 	return all
 }
 
-// strangers finds a process on an instance that the lease file of another job names.
+// strangers returns processes on an instance that is in the lease file of another job.
 func strangers(n nodeState, procs []proc) (all []string) {
 	for _, c := range n.Clients {
 		job := jobOf(c.PID, procs)
@@ -124,7 +124,7 @@ func strangers(n nodeState, procs []proc) (all []string) {
 	return all
 }
 
-// openToOthers finds a capability file that users other than the owner of the lease may open.
+// openToOthers returns capability files that users other than the owner of the lease can open.
 func openToOthers(n nodeState) (all []string) {
 	for _, c := range n.Caps {
 		in, ok := n.instance(func(gpu int, in instance) bool { return gpu == c.GPU && in.GI == c.GI })
@@ -141,8 +141,9 @@ func openToOthers(n nodeState) (all []string) {
 	return all
 }
 
-// seenTwice finds processes of two jobs of a node whose CUDA_VISIBLE_DEVICES name the same slice. Jobs without a lease
-// file are ignored: they have ended or not begun, and a leftover process keeps its environment without using the slice.
+// seenTwice returns processes of two jobs on a node whose CUDA_VISIBLE_DEVICES contain the same slice. Jobs without a
+// lease file are ignored. They have ended or not yet begun, and a leftover process may still have an old environment
+// without using the slice.
 func seenTwice(node string, n nodeState, procs []proc) (all []string) {
 	first := map[string]proc{}
 	for _, p := range procs {

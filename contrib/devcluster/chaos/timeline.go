@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// event is a line of the time line.
+// event is an entry of the timeline.
 type event struct {
 	at   time.Time
 	text string
@@ -63,14 +63,14 @@ func (l *timeline) round(at time.Time) (some []event) {
 	return some
 }
 
-// finding is a broken invariant.
+// finding describes an invariant that was broken.
 type finding struct {
 	at   time.Time
 	rule string
 	text string
 }
 
-// The rules, with the numbers of README.md.
+// The rules. Their numbers are those in README.md.
 const (
 	ruleTwice  = "1 slice with two jobs"
 	ruleLeft   = "2 remains of jobs"
@@ -81,7 +81,7 @@ const (
 	ruleTools  = "7 command failed"
 )
 
-// findings collects the findings without duplicates.
+// findings collects the findings and drops duplicates.
 type findings struct {
 	mu     sync.Mutex
 	all    []finding

@@ -11,12 +11,12 @@ import (
 // users are the users of the devcluster.
 var users = []string{"user1", "user2"}
 
-// heldFor is the time for which a requeued job is held, and credSeconds is the value of cred_expire in slurm.conf.
-// slurmd 22.05.8 may skip the prolog of a job that starts again in the second in which the credential of its first
-// run expires. heldFor is several seconds longer, so that no job starts in that second.
+// heldFor is the time for which a requeued job is held. credSeconds is the value of cred_expire in slurm.conf. If a job
+// starts again in the second in which the credential of its first run expires, slurmd 22.05.8 may skip the prolog.
+// heldFor is several seconds longer than that lifetime, so that no job starts in that second.
 const heldFor, credSeconds = 24 * time.Second, 15
 
-// credExpires is the line of slurm.conf that sets the lifetime of credentials.
+// credExpires is the line of slurm.conf that sets the lifetime of job credentials.
 var credExpires = fmt.Sprintf("AuthInfo=cred_expire=%d", credSeconds)
 
 // actAs submits jobs as a user and performs actions on these jobs until ctx ends.
@@ -52,7 +52,8 @@ func (c *campaign) number() int {
 	return c.submitted
 }
 
-// submit submits a job and returns its id, or "" if the id is unknown. An interactive job continues in the background.
+// submit submits a job and returns its id, or "" if the id is unknown. An interactive job continues to run in the
+// background.
 func (c *campaign) submit(ctx context.Context, j job) string {
 	if ctx.Err() != nil {
 		return ""
@@ -91,8 +92,7 @@ func (c *campaign) submit(ctx context.Context, j job) string {
 	return id
 }
 
-// act performs an action of a user on a job. An error is not a finding, because the job may have
-// ended.
+// act performs one action of a user on a job. An error is not a finding, because the job may have ended.
 func (c *campaign) act(ctx context.Context, user, id, name, kind string, variant int) {
 	if ctx.Err() != nil {
 		return
@@ -125,7 +125,7 @@ func (c *campaign) act(ctx context.Context, user, id, name, kind string, variant
 	}
 }
 
-// releaseAfter releases a held job after the given time. The calm waits for the release.
+// releaseAfter releases a held job after the given time. The calm phase waits for the release.
 func (c *campaign) releaseAfter(d time.Duration, user, id string) {
 	c.releasing.Add(1)
 	c.background(func() {
@@ -146,7 +146,7 @@ func (c *campaign) insist(user string, args ...string) {
 	}
 }
 
-// sleep returns false if ctx ended first.
+// sleep waits for the given time. It returns false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

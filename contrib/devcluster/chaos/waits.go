@@ -10,11 +10,10 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// patience is the time for which a job may wait without a correct explanation although there is
-// room for the job.
+// patience is the time for which a job may wait without a correct explanation although there is room for it.
 const patience = time.Minute
 
-// waitWatch checks the waits of jobs while there is no fault.
+// waitWatch checks why jobs wait while no fault is active.
 type waitWatch struct {
 	*campaign
 	// since is the time from which there has been room for a job in every snapshot.
@@ -59,7 +58,7 @@ func (w *waitWatch) check(q queue, s snapshot) {
 	}
 }
 
-// completes reports whether a node has been COMPLETING for longer than the constant completes.
+// completes reports whether any node has been COMPLETING for longer than the constant completes.
 func (w *waitWatch) completes(q queue, now time.Time) (stays bool) {
 	for name, l := range q.nodes {
 		if !slices.Contains(l.States, "COMPLETING") {
@@ -73,8 +72,7 @@ func (w *waitWatch) completes(q queue, now time.Time) (stays bool) {
 	return stays
 }
 
-// room reports whether, beside the instances in use, enough nodes have room for the slices of a
-// job.
+// room reports whether enough nodes have room for the job's slices in addition to the instances in use.
 func (w *waitWatch) room(q queue, s snapshot, j queued) bool {
 	fits := func(j queued) (on []string) {
 		for name, n := range s.Nodes {
@@ -110,7 +108,7 @@ func (w *waitWatch) room(q queue, s snapshot, j queued) bool {
 	})
 }
 
-// fits reports whether the slices can be created on a node beside the instances in use.
+// fits reports whether the slices can be created on a node in addition to the instances in use.
 func (n nodeState) fits(board string, wants map[string]int) (bool, error) {
 	gpus, err := oracle.NewGPUs(board, len(n.GPUs))
 	if err != nil {
@@ -158,8 +156,8 @@ type explanation struct {
 }
 
 // explained checks the explanation of a job that waits although there is room. The explanation is correct if another
-// runnable job is in front of this job in the queue; the wait of that job is checked separately. explained returns the
-// error, or "" if the explanation is correct.
+// runnable job is ahead of this job in the queue; the wait of that other job is checked separately. explained returns a
+// description of the error, or "" if the explanation is correct.
 func (w *waitWatch) explained(q queue, j queued) string {
 	out, stderr, err := w.cluster.Exec(w.ctx, "root", "caelum", "explain", j.raw, "--json")
 	if err != nil {
@@ -181,7 +179,7 @@ func (w *waitWatch) explained(q queue, j queued) string {
 	return fmt.Sprintf("explained as %s: %s", e.Verdict, e.Text)
 }
 
-// drawn draws the instances on the GPUs.
+// drawn returns a drawing of the instances on the GPUs.
 func drawn(s snapshot) string {
 	var all []string
 	for name, n := range s.Nodes {

@@ -15,34 +15,37 @@ import (
 
 // Options describes a cluster. The zero value is a cluster with the defaults of `devcluster up`.
 type Options struct {
-	// Dir is the cluster's folder, which must be empty or not exist. By default a new folder is made under $TMPDIR.
+	// Dir is the cluster's directory, which must be empty or must not exist. By default, Start creates a new directory
+	// under $TMPDIR.
 	Dir string
 	// Nodes is the number of nodes and GPUs the number of GPUs per node. Both default to 2.
 	Nodes, GPUs int
-	// Board is the name of a GPU model in internal/mig/models.txt, by default A100-40GB. Board
-	// can also be a comma-separated list. Node i then gets the i-th model in the list, and all
-	// further nodes get the last model.
+	// Board is the name of a GPU model in internal/mig/models.txt, by default A100-40GB. Board can also be a
+	// comma-separated list of models. Node i then gets the i-th model, and all further nodes get the last model.
 	Board string
-	// Build is the folder of the binaries, by default build/ of the repository.
+	// Build is the directory of the binaries, by default build/ in the repository.
 	Build string
-	// NodeRoot is the root directory of another release of Slurm, from which the nodes run. By default they run from
-	// the same root directory as the controller.
+	// NodeRoot is the root directory of another release of Slurm, which the nodes run. By default, the nodes run the
+	// same release as the controller.
 	NodeRoot string
-	// AgentConfig is the nodes' caelum.yaml, by default etc/caelum.yaml of the repository.
+	// AgentConfig is the path of the nodes' caelum.yaml, by default etc/caelum.yaml in the repository.
 	AgentConfig string
-	// AgentEnv is added to the agents' environment ("NAME=value").
+	// AgentEnv contains variables ("NAME=value") that are added to the agents' environment.
 	AgentEnv []string
-	// JobSubmit is the job_submit.lua, by default contrib/job_submit.lua of the repository.
+	// JobSubmit is the path of the job_submit.lua, by default contrib/job_submit.lua in the repository.
 	JobSubmit string
-	// NoAgent starts the cluster without Caelum: slots exist, but there is no agent, no plugin and no job_submit.lua.
+	// NoAgent starts the cluster without Caelum. The slots exist, but there is no agent, no plugin and no
+	// job_submit.lua.
 	NoAgent bool
-	// PrologDelay delays each job's prolog before its request to the agent, in whole seconds.
+	// PrologDelay is the time by which each job's prolog is delayed before it sends its request to the agent. It is a
+	// whole number of seconds.
 	PrologDelay time.Duration
-	// Cgroup is "v1" or "v2" and puts jobs into cgroups with ConstrainDevices=yes. By default jobs have no cgroups.
+	// Cgroup is "v1" or "v2". Jobs then run in cgroups of that version with ConstrainDevices=yes. By default, jobs have
+	// no cgroups.
 	Cgroup string
-	// KeepDeviceFiles corresponds to the driver's NVreg_ModifyDeviceFiles=0.
+	// KeepDeviceFiles emulates the driver's module option NVreg_ModifyDeviceFiles=0.
 	KeepDeviceFiles bool
-	// Conf contains additional lines of slurm.conf; the last value of a key applies.
+	// Conf contains additional lines of slurm.conf. If a key occurs several times, the last value applies.
 	Conf []string
 }
 
@@ -85,15 +88,16 @@ func (o Options) args() []string {
 
 // Cluster is a running cluster. Several goroutines can use its methods at the same time.
 type Cluster struct {
-	// Dir is the cluster's folder. Dir/log/*.log are the daemons' logs, and Dir/home/user1 is a user's home.
+	// Dir is the cluster's directory. The daemons write their logs to Dir/log/*.log. Dir/home/user1 is the home
+	// directory of user1.
 	Dir string
 
 	script string
 }
 
 // Start starts a cluster. It returns when slurmctld answers, every node is idle and slurmdbd has registered the
-// cluster. If Start returns an error, no process of the cluster is left. The error contains the last lines of the logs.
-// If ctx is canceled before Start returns, the start is interrupted.
+// cluster. If Start returns an error, no process of the cluster is left, and the error contains the last lines of the
+// logs. If ctx is canceled before Start returns, Start stops the cluster and returns an error.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	script, err := Script()
 	if err != nil {
@@ -110,13 +114,13 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	return &Cluster{Dir: strings.TrimSpace(stdout), script: script}, nil
 }
 
-// Stop ends every process of the cluster and removes its folder.
+// Stop ends every process of the cluster and removes its directory.
 func (c *Cluster) Stop() error {
 	return c.do("down")
 }
 
-// Exec runs a command on the login node as a user (root, user1 or user2), in that user's home, without a shell. If the
-// command ends with a status other than 0, err is an *exec.ExitError.
+// Exec runs a command on the login node as a user (root, user1 or user2), in that user's home directory and without a
+// shell. If the command ends with a status other than 0, err is an *exec.ExitError.
 func (c *Cluster) Exec(ctx context.Context, user string, args ...string) (stdout, stderr string, err error) {
 	return c.exec(ctx, "", user, args)
 }
@@ -127,7 +131,8 @@ func (c *Cluster) ExecNode(ctx context.Context, node, user string, args ...strin
 }
 
 // Command returns the command that Exec runs, for callers that need its stdin, or its output before it ends. An empty
-// node means the login node. Killing the returned command sends SIGTERM to the command inside the cluster.
+// node means the login node. When the caller kills the returned command, SIGTERM is sent to the command inside the
+// cluster.
 func (c *Cluster) Command(ctx context.Context, node, user string, args ...string) *exec.Cmd {
 	full := []string{"exec", "--dir", c.Dir, "--user", user}
 	if node != "" {
@@ -150,12 +155,12 @@ func (c *Cluster) StopUnit(unit string) error { return c.do("stop", unit) }
 // RestartUnit restarts a daemon and returns when the daemon answers.
 func (c *Cluster) RestartUnit(unit string) error { return c.do("restart", unit) }
 
-// KillUnit sends a signal to a daemon; signal is a name without SIG. An agent that the signal ends is restarted, as
-// with systemd. Other daemons stay down until StartUnit.
+// KillUnit sends a signal to a daemon. The name of the signal has no prefix SIG. If the signal ends an agent, the agent
+// is restarted, as with systemd. Other daemons stay down until StartUnit is called.
 func (c *Cluster) KillUnit(unit, signal string) error { return c.do("kill", "--signal", signal, unit) }
 
-// Upgrade gives a node of Options.NodeRoot the controller's programs. Running processes, including the node's daemons,
-// keep the old programs until they are restarted.
+// Upgrade replaces the programs of a node of Options.NodeRoot by those of the controller. Running processes, including
+// the node's daemons, use the old programs until they are restarted.
 func (c *Cluster) Upgrade(node string) error { return c.do("upgrade", node) }
 
 // Log returns the log of a daemon.

@@ -1,7 +1,7 @@
 // Package cluster starts private Slurm clusters with emulated MIG nodes for tests and demonstrations.
 //
-// It runs the script contrib/devcluster/devcluster, which needs root and the packages that
-// contrib/devcluster/prerequisites installs. It never writes outside the cluster's folder, and any number of clusters
+// It runs the script contrib/devcluster/devcluster. The script needs root and the packages that
+// contrib/devcluster/prerequisites installs. It never writes outside the cluster's directory. Any number of clusters
 // can run at the same time.
 //
 // Files:

@@ -93,7 +93,8 @@ func leftAfterKilledUp(t *testing.T) {
 	checkGone(t, dir, namespace)
 }
 
-// emptyDir returns a new folder. It does not use t.TempDir(), whose parent the cluster's users cannot access.
+// emptyDir returns a new directory. It does not use t.TempDir(), because the cluster's users cannot access the parent
+// directory of t.TempDir().
 func emptyDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "devcluster-test.")
@@ -120,7 +121,7 @@ func initOf(t *testing.T, dir string) int {
 	return pid
 }
 
-// namespaceOf returns the name of a cluster's PID namespace, which contains all processes of the cluster.
+// namespaceOf returns the name of the PID namespace that contains all processes of a cluster.
 func namespaceOf(t *testing.T, dir string) string {
 	t.Helper()
 	name, err := os.Readlink("/proc/" + strconv.Itoa(initOf(t, dir)) + "/ns/pid")
@@ -130,8 +131,8 @@ func namespaceOf(t *testing.T, dir string) string {
 	return name
 }
 
-// inUse reports whether a process is in the PID namespace or will create its children there.
-// Zombies are in no namespace.
+// inUse reports whether a process is in the PID namespace or will create its children there. A zombie is in no
+// namespace.
 func inUse(t *testing.T, namespace string) bool {
 	t.Helper()
 	links, err := filepath.Glob("/proc/[0-9]*/ns/pid*")
@@ -146,7 +147,7 @@ func inUse(t *testing.T, namespace string) bool {
 	return false
 }
 
-// checkGone fails if a cluster has left a process, a mount in any namespace, or its folder.
+// checkGone fails if a cluster has left behind a process, its directory, or a mount in any namespace.
 func checkGone(t *testing.T, dir, namespace string) {
 	t.Helper()
 	if exists(dir) {

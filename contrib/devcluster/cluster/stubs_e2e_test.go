@@ -11,9 +11,10 @@ import (
 	"time"
 )
 
-// The agent and the plugin are stubs (testdata), because these tests check only how devcluster runs them.
+// These tests check only how devcluster runs the agent and the plugin. Therefore both are stubs (testdata).
 
-// stubs makes a build folder from testdata/build and the stub plugin, which must be compiled for the installed Slurm.
+// stubs creates a build directory from testdata/build and the stub plugin, which must be compiled for the installed
+// Slurm.
 func stubs(t *testing.T) Options {
 	t.Helper()
 	build := emptyDir(t)
@@ -24,7 +25,7 @@ func stubs(t *testing.T) Options {
 	if err := os.CopyFS(build, os.DirFS("testdata/build")); err != nil {
 		t.Fatal(err)
 	}
-	// `caelum slurm-config` on emulated GPUs writes the configuration, so these files are the real ones.
+	// `caelum slurm-config` on emulated GPUs writes the configuration files, so that the tests use real ones.
 	for _, name := range []string{"caelum", "nvml-emulator", "libnvidia-ml.so.1"} {
 		data, err := os.ReadFile(filepath.Join("..", "..", "..", "build", name))
 		if err != nil {
@@ -105,7 +106,7 @@ func TestAgentIsSupervised(t *testing.T) {
 }
 
 func TestPrologIsDelayed(t *testing.T) {
-	// The delay is longer than any test may take, so the test does not need to measure times.
+	// The delay is longer than any test may take. A test therefore does not need to measure times.
 	const delay = 1000
 	plugin, none := stubs(t), Options{NoAgent: true}
 	for name, o := range map[string]Options{"before the plugin": plugin, "without a plugin": none} {

@@ -1,9 +1,9 @@
-// Package clustertest starts a devcluster for an end-to-end test, with functions to run commands as a user, to wait for
-// a condition, and to check the cluster at the end.
+// Package clustertest starts a devcluster for an end-to-end test. Its functions run commands as a user, wait for a
+// condition, and check the cluster at the end.
 //
-// FAULTS_KEEP is a folder for the daemons' logs of failed tests. FAULTS_BUILD is the folder of the binaries (default:
-// build/ of the repository). FAULTS_POLL is the agents' poll_interval (default: 1s, as in the devcluster; the default
-// of the agent is 15s).
+// Three environment variables configure the tests. FAULTS_KEEP is a directory for the daemons' logs of failed tests.
+// FAULTS_BUILD is the directory of the binaries (default: build/ in the repository). FAULTS_POLL is the agents'
+// poll_interval (default: 1s, as in the devcluster; the default of the agent is 15s).
 package clustertest
 
 import (
@@ -29,8 +29,7 @@ const User, Stranger = "user1", "user2"
 // it.
 const Limit = 60 * time.Second
 
-// hold is the text of a script. `hold NAME` uses its device until the file end.NAME exists, and
-// fails if it loses the device.
+// hold is a shell script. `hold NAME` uses its device until the file end.NAME exists, and fails if it loses the device.
 const hold = `#!/bin/bash
 cuda-process --exclusive --seconds 3600 &
 device=$!
@@ -41,15 +40,14 @@ done
 kill $device
 `
 
-// conf configures the scheduler so that slurmctld starts a job within a second after the job can
-// start.
+// conf configures the scheduler so that slurmctld starts a job at most one second after the job becomes startable.
 var conf = []string{
 	"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1",
 }
 
-// QueueOrder is a line for Options.Conf. Each job gets a lower priority than all jobs that were submitted before it.
-// Its nice value lowers the priority further. This plugin is the default until 23.02; the later default gives all
-// jobs priority 1 if the site sets no weights.
+// QueueOrder is a line for Options.Conf. With this line, each job has a lower priority than all jobs that were
+// submitted before it, and a nice value lowers the priority further. priority/basic is the default until 23.02. The
+// later default, priority/multifactor, gives all jobs priority 1 if the site sets no weights.
 const QueueOrder = "PriorityType=priority/basic"
 
 // Site is a running cluster. Its methods end the test if a command or a wait fails.
@@ -60,7 +58,7 @@ type Site struct {
 	t *testing.T
 }
 
-// Start starts a cluster and stops it at the end of the test. The test runs in parallel with others (t.Parallel).
+// Start starts a cluster and stops it at the end of the test. The test runs in parallel with other tests (t.Parallel).
 func Start(t *testing.T, o cluster.Options) *Site {
 	t.Helper()
 	t.Parallel()
@@ -145,7 +143,7 @@ func (s *Site) Release() slurm.Release {
 // Home is User's home directory.
 func (s *Site) Home() string { return filepath.Join(s.Dir, "home", User) }
 
-// Write makes an executable file in User's home.
+// Write creates an executable file in User's home directory.
 func (s *Site) Write(name, text string) {
 	s.t.Helper()
 	if err := os.WriteFile(filepath.Join(s.Home(), name), []byte(text), 0o755); err != nil {
@@ -153,7 +151,7 @@ func (s *Site) Write(name, text string) {
 	}
 }
 
-// Try runs a command as root and returns its output and error output, also if the command fails.
+// Try runs a command as root and returns its output and error output, even if the command fails.
 func (s *Site) Try(node string, args ...string) string {
 	out, stderr, _ := s.ExecNode(context.Background(), node, "root", args...)
 	return strings.TrimSpace(out + stderr)
@@ -179,7 +177,7 @@ func (s *Site) Submit(command string, options ...string) string {
 // End creates the file end.NAME, which ends the runs of `hold NAME`.
 func (s *Site) End(name string) { s.t.Helper(); s.Write("end."+name, "") }
 
-// Within waits until a condition holds, at most for Limit.
+// Within waits until a condition is true, at most for Limit.
 func (s *Site) Within(what string, holds func() bool) {
 	s.t.Helper()
 	for end := time.Now().Add(Limit); !holds(); time.Sleep(100 * time.Millisecond) {
@@ -214,7 +212,7 @@ func (s *Site) Running(ids ...string) {
 	}
 }
 
-// Completed waits until all jobs have completed in their first run.
+// Completed waits until all jobs have completed, each in its first run.
 func (s *Site) Completed(ids ...string) {
 	s.t.Helper()
 	for _, id := range ids {

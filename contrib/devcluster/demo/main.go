@@ -1,5 +1,5 @@
-// Command demo implements `make demo`. It starts a private Slurm with two nodes of two emulated A100-40GB each, submits
-// 24 jobs whose scripts contain only --gres=gpu:1, and prints a table with the slice of each job.
+// Command demo implements `make demo`. It starts a private Slurm cluster with two nodes of two emulated A100-40GB each
+// and submits 24 jobs whose scripts request only --gres=gpu:1. Then it prints a table with the slice of each job.
 package main
 
 import (
@@ -95,7 +95,7 @@ func batch(w script) string {
 	)
 }
 
-// writeDecisions adds the profiles of the user's scripts to the decision table, like Caelum after it has observed
+// writeDecisions adds the profiles of the user's scripts to the decision table, as Caelum does after it has observed
 // earlier runs.
 func writeDecisions(ctx context.Context, c *cluster.Cluster) error {
 	old, _, err := c.Exec(ctx, "root", "cat", "/etc/caelum/decisions")
@@ -161,7 +161,7 @@ func indent(text string) string {
 	return "    " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    ")
 }
 
-// job contains the data of a job from sacct and from the job's output.
+// job contains the data of a job from sacct and from the job's output file.
 type job struct {
 	id, name, state, node string
 	waited                time.Duration
@@ -169,7 +169,7 @@ type job struct {
 	ran                   map[string]string // the values that cuda-process printed: uuid, gpu, profile, start
 }
 
-// wait returns when every job has ended in slurmdbd's accounting.
+// wait returns when slurmdbd's accounting shows that every job has ended.
 func wait(ctx context.Context, c *cluster.Cluster, ids []string) ([]job, error) {
 	for deadline := time.Now().Add(4 * time.Minute); ; {
 		out, stderr, err := c.Exec(ctx, user, "sacct", "-X", "-n", "-P", "-j", strings.Join(ids, ","),
@@ -216,7 +216,7 @@ func parse(c *cluster.Cluster, out string) (jobs []job, ended int) {
 	return jobs, ended
 }
 
-// gresOnly returns the GRES of an AllocTRES.
+// gresOnly returns the GRES in an AllocTRES.
 func gresOnly(tres string) string {
 	var some []string
 	for _, t := range strings.Split(tres, ",") {
@@ -227,7 +227,7 @@ func gresOnly(tres string) string {
 	return strings.Join(some, " ")
 }
 
-// ran reads the line that cuda-process printed into the job's output.
+// ran parses the line that cuda-process printed into the job's output file.
 func ran(c *cluster.Cluster, id string) map[string]string {
 	words := map[string]string{}
 	text, _ := os.ReadFile(filepath.Join(c.Dir, "home", user, "slurm-"+id+".out"))

@@ -9,7 +9,7 @@ import (
 	"caelum/internal/doctor"
 )
 
-// diagnosis runs caelum doctor on n1 as root.
+// diagnosis runs caelum doctor on n1 as root and returns its findings and exit status.
 func (s *site) diagnosis(t *testing.T) (findings []doctor.Finding, status int) {
 	t.Helper()
 	a := s.call(t, "n1", "root", "", "caelum", "doctor", "--json")
@@ -85,7 +85,7 @@ func (s *site) doctorController(t *testing.T) {
 	}
 }
 
-// doctorOpenSlice makes the slice of the job accessible to all users, and checks that the doctor finds this.
+// doctorOpenSlice makes the slice of the job accessible to all users, and checks that the doctor reports this error.
 func (s *site) doctorOpenSlice(t *testing.T, id string) {
 	cap := strings.TrimSpace(s.must(t, "n1", "root", "find", "/dev/nvidia-caps", "-user", user, "-print", "-quit"))
 	s.must(t, "n1", "root", "chmod", "444", cap)
@@ -121,8 +121,8 @@ func (s *site) doctorNoAgent(t *testing.T) {
 	}
 }
 
-// doctorForeign creates and destroys a foreign instance while the agent is stopped. The agent then
-// detects the change when it starts. A running agent could take up to a minute.
+// doctorForeign creates and destroys a foreign instance while the agent is stopped. The agent then detects the change
+// when it starts. A running agent could need up to a minute to detect the change.
 func (s *site) doctorForeign(t *testing.T) {
 	restart := func(meanwhile ...string) {
 		if err := s.StopUnit("agent-n1"); err != nil {

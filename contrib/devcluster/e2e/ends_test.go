@@ -22,7 +22,7 @@ func number(t *testing.T, id string) float64 {
 	return n
 }
 
-// holding waits until the given number of runs of `task NAME` hold their devices.
+// holding waits until the given number of runs of `task NAME` are using their devices.
 func (s *site) holding(t *testing.T, name string, many int) {
 	t.Helper()
 	within(t, name+" holds its device", func() bool {
@@ -31,8 +31,8 @@ func (s *site) holding(t *testing.T, name string, many int) {
 	})
 }
 
-// TestRequeue checks that the second run of a requeued job, which keeps its id, has a new lease, and that the slice of
-// the first run is free again.
+// TestRequeue checks that the second run of a requeued job has a new lease, although both runs have the same job id,
+// and that the slice of the first run is free again.
 func TestRequeue(t *testing.T) {
 	s := quietly(t, shared)
 	id := s.submit(
@@ -50,7 +50,7 @@ func TestRequeue(t *testing.T) {
 		return err == nil && len(status.Leases) == 0
 	})
 	s.completed(t, id)
-	all := s.held(t, "requeue", "1g.5gb") // the first run leaves no record, because it was killed
+	all := s.held(t, "requeue", "1g.5gb") // the first run has written no record, because it was killed
 	if len(all) == 1 && all[0].restart != "1" {
 		t.Errorf("the run that ended is number %s", all[0].restart)
 	}
@@ -65,8 +65,8 @@ func TestRequeue(t *testing.T) {
 	}
 }
 
-// TestHostileNames checks that a job's name or comment cannot do harm if its text looks like output
-// of Slurm. The agent reads both in the output of scontrol.
+// TestHostileNames checks that a job's name or comment does no harm if its text looks like output of Slurm. The agent
+// parses both in the output of scontrol.
 func TestHostileNames(t *testing.T) {
 	s := quietly(t, shared)
 	imitation := "x\n   JOB_GRES=gpu:a100:1,mig:7g.40gb:1\n     Nodes=n1 CPU_IDs=0 Mem=0 " +
@@ -97,8 +97,8 @@ func TestHostileNames(t *testing.T) {
 			counts(t, s.held(t, folder, "1g.5gb"), "1")
 		})
 	}
-	// A text that looks like the section with the allocated GRES makes the output ambiguous.
-	// The agent therefore rejects the job, and its message asks the user to change the text.
+	// A text that looks like the section with the allocated GRES makes the output ambiguous. The agent therefore
+	// rejects the job and asks the user to change the text.
 	t.Run("an imitation", func(t *testing.T) {
 		t.Parallel()
 		id := s.submit(
@@ -151,8 +151,8 @@ func TestReservation(t *testing.T) {
 	s.tagged(t, id, "caelum:released")
 }
 
-// TestCancelledInProlog checks a job that is cancelled after slurmctld has started it and before it
-// has a lease. The cluster delays the prolog's request to the agent to make this possible.
+// TestCancelledInProlog checks a job that is cancelled after slurmctld has started it and before it has a lease. To
+// make this possible, the cluster delays the prolog's request to the agent.
 func TestCancelledInProlog(t *testing.T) {
 	s := quietly(t, start(t, cluster.Options{Nodes: 1, GPUs: 1, PrologDelay: 3 * time.Second}))
 	id := s.submit(t, "./task cancelled 1 600", "--gres=gpu:1")

@@ -11,11 +11,11 @@ import (
 	"caelum/internal/predict"
 )
 
-// learnt is a script with two lines in the decision table: 2g.10gb for the user, and 1g.10gb for
-// all users.
+// learnt is the command of a script with two lines in the decision table: 2g.10gb for the user, and 1g.10gb for all
+// users.
 const learnt = "./task learnt"
 
-// learnedLines returns the lines of that script. The uid of the user is the same in every
+// learnedLines returns the two lines of the decision table for that script. The uid of the user is the same in every
 // devcluster (lib/init.sh).
 func learnedLines() string {
 	const uid = 20001
@@ -23,7 +23,7 @@ func learnedLines() string {
 	return fmt.Sprintf("user %d:%s 2g.10gb 60 40\nsite %s 1g.10gb\n", uid, work, work)
 }
 
-// profileLines returns those lines of the cluster's first decision table that list the profiles with their memory.
+// profileLines returns the lines of the cluster's first decision table that list the profiles and their memory.
 func (s *site) profileLines() (string, error) {
 	out, stderr, err := s.Exec(context.Background(), "root", "grep", "^profile ", "/etc/caelum/decisions")
 	if err != nil {
@@ -32,8 +32,8 @@ func (s *site) profileLines() (string, error) {
 	return out, nil
 }
 
-// TestMemoryWish checks that with --mig-mem each submission command gets the smallest slice that has the requested
-// memory.
+// TestMemoryWish checks that, with --mig-mem, a job gets the smallest slice that has the requested memory, whichever
+// command submits the job.
 func TestMemoryWish(t *testing.T) {
 	s := quietly(t, shared)
 	for _, c := range []struct {
@@ -63,7 +63,8 @@ func TestMemoryWish(t *testing.T) {
 	}
 }
 
-// TestLearned checks the slices of a script that is in the decision table for the user and for all users.
+// TestLearned checks the slices of a script for which the decision table has a line for the user and a line for all
+// users.
 func TestLearned(t *testing.T) {
 	s := quietly(t, shared)
 	id := s.submit(t, learnt, "-J", "whatever", "--gres=gpu:1")
@@ -87,7 +88,7 @@ func TestLearned(t *testing.T) {
 		t.Errorf("status %d, stderr %q, want %q", less.status, less.stderr, want)
 	}
 	s.tagged(t, id, "caelum:sized=1g.5gb")
-	// An update of the job keeps the requested memory.
+	// An update of the job does not change the requested memory.
 	s.must(t, "", user, "scontrol", "update", "job="+id, "gres=gpu:2")
 	if tres := s.requested(t, id); tres != "gpu:2,mig:1g.5gb:2" {
 		t.Errorf("changed to two GPUs: %s", tres)

@@ -10,13 +10,13 @@ import (
 // held contains the ids of held jobs that no agent may release.
 type held struct {
 	s                  *site
-	own, named, byHand string // held by the user: at submission, at submission with a named node, later
+	own, named, byHand string // held by the user: at submission, at submission with a named node, after submission
 	later              string // held by job_submit.lua, and not eligible for an hour
 	releasedByItsUser  string
 	admins             string
 }
 
-// holds submits the held jobs and returns their ids.
+// holds submits the jobs that are to be held and returns their ids.
 func (s *site) holds(t *testing.T) held {
 	t.Helper()
 	const script = "./task holds"
@@ -42,7 +42,7 @@ func (s *site) holds(t *testing.T) held {
 	return h
 }
 
-// check checks that the jobs are still held after all other tests have run, and cancels them.
+// check checks that the jobs are still held after all other tests have run. Then it cancels the jobs.
 func (h held) check(t *testing.T) {
 	t.Helper()
 	s := h.s

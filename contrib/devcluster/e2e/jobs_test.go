@@ -8,18 +8,18 @@ import (
 	"testing"
 )
 
-// TestKindsOfJob runs all kinds of jobs at the same time. It checks that each job gets the expected
-// slices and never a slice of another job.
+// TestKindsOfJob runs all kinds of jobs at the same time. It checks that each job gets the expected slices and that no
+// job gets a slice of another job.
 func TestKindsOfJob(t *testing.T) {
 	s := quietly(t, shared)
 	hold := s.holds(t)
 	for _, test := range []struct {
 		name     string
-		options  string // of sbatch
-		script   string // TASK is "./task NAME"
-		profiles string // the profiles that the tasks held, one each
-		gpus     string // SLURM_GPUS_ON_NODE of each of them
-		node     string // the node, if there is only one on which the job can run
+		options  string // options of sbatch
+		script   string // text of the script, in which TASK is replaced with "./task NAME"
+		profiles string // profiles of the devices that the tasks used, one per task
+		gpus     string // SLURM_GPUS_ON_NODE of each task
+		node     string // the node, if the job can run on only one node
 		tres     string // a part of AllocTRES
 	}{
 		{name: "array", options: "--array=0-3 --gres=gpu:1", script: "TASK 4", profiles: "1g.5gb 1g.5gb 1g.5gb 1g.5gb",
@@ -70,7 +70,7 @@ func TestKindsOfJob(t *testing.T) {
 			id, _, _ = strings.Cut(id, ";")
 			s.completed(t, parts(test.name, id)...)
 			all := s.held(t, name, strings.Fields(test.profiles)...)
-			if test.name != "array-throttled" { // the tasks of the array run one after the other
+			if test.name != "array-throttled" { // the tasks of the array run one after another
 				apart(t, all)
 			}
 			counts(t, all, test.gpus)
@@ -92,8 +92,8 @@ func TestKindsOfJob(t *testing.T) {
 	t.Cleanup(func() { hold.check(t) })
 }
 
-// TestHetAlone checks that a het job starts on an idle cluster. One node has room for all
-// components, but slurmctld runs each component on a different node.
+// TestHetAlone checks that a het job starts on an idle cluster. One node has room for all components, but slurmctld
+// runs each component on a different node.
 func TestHetAlone(t *testing.T) {
 	s := quietly(t, shared)
 	for k, c := range []struct {
@@ -113,7 +113,7 @@ func TestHetAlone(t *testing.T) {
 		s.completed(t, parts("het", id)...)
 		apart(t, s.held(t, name, strings.Fields(c.profiles)...))
 	}
-	// A component without slices also uses a node: the first one on which it can run.
+	// A component without slices also uses a node, namely the first node on which it can run.
 	for _, options := range []string{"-n1 : --gres=gpu:1", "--gres=gpu:1 : -n1"} {
 		id := s.submit(t, "true", strings.Fields(options)...)
 		id, _, _ = strings.Cut(id, ";")
@@ -121,7 +121,7 @@ func TestHetAlone(t *testing.T) {
 	}
 }
 
-// parts returns the ids with which squeue lists a job.
+// parts returns the ids under which squeue lists a job.
 func parts(kind, id string) []string {
 	switch kind {
 	case "array":
@@ -134,7 +134,7 @@ func parts(kind, id string) []string {
 	return []string{id}
 }
 
-// accounted checks the GRES that were allocated to a job, according to sacct.
+// accounted checks that sacct shows the expected allocated GRES of a job.
 func (s *site) accounted(t *testing.T, id, want string) {
 	t.Helper()
 	var got string
@@ -144,7 +144,7 @@ func (s *site) accounted(t *testing.T, id, want string) {
 	})
 }
 
-// tagged checks for a tag in a job's admin_comment.
+// tagged checks that a job's admin_comment contains a tag.
 func (s *site) tagged(t *testing.T, id, word string) {
 	t.Helper()
 	within(t, "job "+id+" has the word "+word, func() bool {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// sharedLeases replays an agent's log. It returns the number of leases, and the leased slices that
+// sharedLeases replays an agent's log. It returns the number of leases, and a line for each leased slice that
 // overlapped a slice of another job.
 func sharedLeases(log string) (leases int, problems []string) {
 	type unit struct {
@@ -102,7 +102,7 @@ func (s *site) agentLog(t *testing.T, node string) func(func(map[string]any) boo
 	return entries(log)
 }
 
-// agentSaid returns the last lines of an agent's log, except the lines about publishing.
+// agentSaid returns the last lines of an agent's log, without the lines about publishing.
 func agentSaid(log string) string {
 	var lines []string
 	for line := range strings.Lines(log) {

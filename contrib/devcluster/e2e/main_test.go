@@ -28,13 +28,13 @@ const parallel = "16"
 // conf contains the lines that are added to slurm.conf.
 var conf = []string{
 	"AccountingStorageEnforce=limits",
-	// A pending het job blocks all jobs after it until the next backfill cycle, by default every 30 s, also in stock
-	// Slurm.
+	// A pending het job blocks all jobs after it until the next backfill cycle. This also happens without Caelum. The
+	// default interval of backfill is 30 s.
 	"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1",
-	// slurmctld starts a requeued job only after this time (by default 120 s) and one second. The test must not
-	// shorten the wait with `scontrol update StartTime=now`: until the credential of the first run expires, slurmd
-	// runs no prolog for the next run (slurm_cred_jobid_cached in slurm_cred.c, 22.05.8), and a job without a
-	// prolog has no lease.
+	// slurmctld starts a requeued job only after this time (by default 120 s) and one second. The test must not shorten
+	// the wait with `scontrol update StartTime=now`. Until the credential of the first run expires, slurmd runs no
+	// prolog for the next run (slurm_cred_jobid_cached in slurm_cred.c, 22.05.8), and a job without a prolog has no
+	// lease.
 	"AuthInfo=cred_expire=" + credExpire,
 	// salloc's shell runs on the job's node.
 	"LaunchParameters=use_interactive_step",
@@ -44,7 +44,7 @@ var conf = []string{
 
 const credExpire = "5"
 
-// billingWeights bill a partition by the size of the slices.
+// billingWeights are the weights with which a partition bills slices by size.
 const billingWeights = "GRES/mig:1g.5gb=5,GRES/mig:2g.10gb=20"
 
 func TestMain(m *testing.M) {

@@ -13,13 +13,12 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// spelling is a way to request one GPU, or two GPUs for a job of two tasks.
+// spelling is a way to request one GPU, or two GPUs for a job with two tasks.
 type spelling struct {
 	name     string
 	one, two []string
-	// step is the option with which a step of the two-GPU job requests one GPU. A step inherits a count per job. With
-	// `srun --gres=gpu:1` in a job with --gpus=2, stock Slurm therefore runs the two steps one after the other
-	// (22.05.8).
+	// step is the option with which a step of the two-GPU job requests one GPU. A step inherits a count per job. On
+	// stock Slurm (22.05.8), two steps with `srun --gres=gpu:1` in a job with --gpus=2 therefore run one after another.
 	step string
 }
 
@@ -41,13 +40,13 @@ var spellings = []spelling{
 // form describes the structure of a job script.
 type form struct {
 	name   string
-	two    bool     // the job has two tasks with a GPU each
+	two    bool     // the job has two tasks, each with a GPU
 	extra  []string // options of the job
 	script string   // TASK is replaced with the task, STEP with the step option of the spelling
-	// direct is the script that a direct srun runs, or "" to run the task itself. The steps of the script run in
-	// addition to the script's own step, so they need --overlap.
+	// direct is the script that a direct srun runs. If direct is "", srun runs the task itself. The steps of the script
+	// run at the same time as the step of the script itself, so they need --overlap.
 	direct string
-	// bind is an option that gives each of the two tasks of a direct srun a different GPU.
+	// bind is an option that assigns a different GPU to each of the two tasks of a direct srun.
 	bind string
 }
 
@@ -78,7 +77,7 @@ type cell struct {
 	form     form
 }
 
-// name returns a name for the cell that can also be the name of a folder.
+// name returns a name for the cell that can also be the name of a directory.
 func (c cell) name() string {
 	return strings.NewReplacer(" ", "_", "=", "_", ":", "_").Replace(c.mode + "_" + c.spelling.name + "_" + c.form.name)
 }
@@ -97,7 +96,7 @@ func (c cell) fill(script string) string {
 	return strings.NewReplacer("TASK", c.command(), "STEP", c.spelling.step).Replace(script)
 }
 
-// outcome is the result of a cell in Slurm.
+// outcome is the result of running a cell in Slurm.
 type outcome struct {
 	refusal string // Slurm's message if no task ran
 	gpus    []string
@@ -106,8 +105,8 @@ type outcome struct {
 }
 
 // TestScriptMatrix submits every cell to stock Slurm and to Slurm with Caelum. Every job that stock Slurm runs must
-// also run with Caelum, with each task on a different device. A job that stock Slurm rejects may be rejected with
-// the same message. SLURM_GPUS_ON_NODE must have the same value as on stock Slurm.
+// also run with Caelum, and each task must have a different device. If stock Slurm rejects a job, Slurm with Caelum may
+// reject it with the same message. SLURM_GPUS_ON_NODE must have the same value on both.
 func TestScriptMatrix(t *testing.T) {
 	s := quietly(t, shared)
 	stock := start(t, cluster.Options{Nodes: 2, GPUs: 2, NoAgent: true, Conf: conf})
@@ -179,7 +178,7 @@ func said(stderr string) string {
 		case line == "", strings.Contains(line, "queued and waiting"), strings.Contains(line, "has been allocated"),
 			strings.Contains(line, "Granted job allocation"), strings.Contains(line, "Relinquishing"),
 			strings.Contains(line, "has been revoked"),
-			// 26.05 prints these messages even if no daemon is slow.
+			// Slurm 26.05 prints these messages even if no daemon is slow.
 			strings.Contains(line, "Pending job allocation"), strings.Contains(line, "are ready for job"),
 			strings.Contains(line, "Waiting for resource configuration"):
 			continue

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestUnmanagedPartition checks that jobs in a partition that Caelum does not manage do no harm. job_submit.lua does
-// not change these jobs, so they request slots but no profile. The jobs must not drain a node, and must not get a
-// slice that slurmctld has not counted. In this test, the agents' default profile is the largest profile.
+// TestUnmanagedPartition checks that jobs do no harm in a partition that Caelum does not manage. job_submit.lua does
+// not change these jobs, so they request GPUs or slots but no profile. The jobs must not drain a node, and must not get
+// a slice that slurmctld has not counted. In this test, the agents' default profile is the largest profile.
 func TestUnmanagedPartition(t *testing.T) {
 	s := quietly(t, shared)
 
@@ -27,9 +27,8 @@ func TestUnmanagedPartition(t *testing.T) {
 		s.completed(t, id)
 	})
 
-	// slurmctld has counted no slice for these jobs, so the agent carves none. A job that
-	// cannot be requeued fails. A batch job is requeued, gets a profile from an agent, and
-	// starts two minutes later.
+	// slurmctld has counted no slice for these jobs, so the agent creates no slice. A job that cannot be requeued
+	// fails. A batch job is requeued, the agent sets its profile, and the job starts two minutes later.
 	t.Run("with GPUs", func(t *testing.T) {
 		told := s.call(t, "", user, "", "srun", "-p", "plain", "--gres=gpu:1", "-w", "n1", "./task", "plain-told")
 		if told.status == 0 || !strings.Contains(told.stderr, "no slice; request one (--gres=gpu:1,mig:7g.40gb:1)") {

@@ -15,8 +15,8 @@ import (
 	"caelum/internal/api"
 )
 
-// quietly returns the site. At the end of the test, quietly waits until all remains of the test's jobs are gone, and
-// checks the logs.
+// quietly returns the site. At the end of the test, it waits until nothing of the test's jobs remains, and checks the
+// logs.
 func quietly(t *testing.T, s *site) *site {
 	t.Helper()
 	t.Cleanup(func() {
@@ -55,7 +55,8 @@ func quietly(t *testing.T, s *site) *site {
 	return s
 }
 
-// leftovers lists the remains of jobs: jobs, leases, lease files, drained nodes, and instances that the agent does not
+// leftovers lists what remains of jobs: jobs, leases, lease files, drained nodes, and instances that the agent does not
+// own.
 // own.
 func (s *site) leftovers() string {
 	var left []string
@@ -105,7 +106,7 @@ func (s *site) status(node string) (*api.Status, error) {
 	return &status, json.Unmarshal([]byte(out), &status)
 }
 
-// read returns the text of a file in the user's home.
+// read returns the text of a file in the user's home directory.
 func (s *site) read(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.home(), name))
@@ -115,7 +116,7 @@ func (s *site) read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// script writes a bash script to the user's home.
+// script writes a bash script to the user's home directory.
 func (s *site) script(t *testing.T, name, text string) {
 	t.Helper()
 	if err := s.writeHome(name, "#!/bin/bash\n"+text+"\n"); err != nil {

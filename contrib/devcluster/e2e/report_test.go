@@ -26,7 +26,7 @@ type report struct {
 // releaseOfPage is the release of Slurm that docs/script-matrix.md shows. Each other release has a separate page.
 const releaseOfPage = "22.05"
 
-// release returns the release of the Slurm that is installed here, for example 24.11.
+// release returns the installed release of Slurm, for example 24.11.
 func release(t *testing.T) string {
 	out, err := exec.Command("slurmctld", "-V").Output()
 	if err != nil {
@@ -136,8 +136,8 @@ func (r *report) String() string {
 	return b.String()
 }
 
-// finish writes the report with -rewrite, and otherwise compares it with the existing file. If only
-// some of the cells were run, finish does nothing.
+// finish writes the report if the flag -rewrite is set, and otherwise compares the report with the existing file. If
+// only some of the cells were run, finish does nothing.
 func (r *report) finish(t *testing.T) {
 	if r.failed || len(r.cells) < len(modes)*len(spellings)*len(forms) {
 		return

@@ -27,7 +27,7 @@ const user, stranger = "user1", "user2"
 // reaches it.
 const limit = 150 * time.Second
 
-// site is a cluster together with the last output of squeue on it.
+// site is a cluster together with the last output of squeue for this cluster.
 type site struct {
 	*cluster.Cluster
 	stock bool
@@ -36,10 +36,10 @@ type site struct {
 	end   context.CancelFunc
 	mu    sync.Mutex
 	queue map[string]row
-	reads int // the number of times that squeue was read
+	reads int // the number of times that squeue was run
 }
 
-// row is a line of squeue, by job id as squeue shows it (12, 12_3, 12+0).
+// row contains the fields of a job's line in the output of squeue.
 type row struct{ state, reason, nodes, priority string }
 
 func newSite(ctx context.Context, o cluster.Options) (*site, error) {
@@ -70,7 +70,7 @@ func newSite(ctx context.Context, o cluster.Options) (*site, error) {
 	return s, nil
 }
 
-// start starts a site for one test, and closes the site at the end of the test.
+// start starts a site for one test and closes it at the end of the test.
 func start(t *testing.T, o cluster.Options) *site {
 	t.Helper()
 	s, err := newSite(t.Context(), o)
@@ -90,8 +90,8 @@ func (s *site) close() error {
 	return s.Stop()
 }
 
-// prepare writes a decision table for the shared cluster. Every job gets a small profile, so that many jobs fit at the
-// same time. max_nodes is 1, which is smaller than the number of nodes of a job with -N 2.
+// prepare writes a decision table for the shared cluster. The table assigns a small profile to every job, so that many
+// jobs can run at the same time. max_nodes is 1, which is smaller than the number of nodes of a job with -N 2.
 func (s *site) prepare() error {
 	listed, err := s.profileLines()
 	if err != nil {
@@ -117,14 +117,14 @@ func (s *site) prepare() error {
 // profiles are the profiles of an A100-40GB that the devcluster offers.
 var profiles = []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 
-// home returns the path of the user's home folder.
+// home returns the path of the user's home directory.
 func (s *site) home() string { return filepath.Join(s.Dir, "home", user) }
 
 func (s *site) writeHome(name, text string) error {
 	return os.WriteFile(filepath.Join(s.home(), name), []byte(text), 0o755)
 }
 
-// watch reads squeue twice a second for all tests, until the site is closed.
+// watch runs squeue twice a second for all tests until the site is closed.
 func (s *site) watch() {
 	var ctx context.Context
 	ctx, s.end = context.WithCancel(context.Background())
@@ -156,7 +156,7 @@ func (s *site) watch() {
 	}()
 }
 
-// row returns a job's line in an output of squeue that was read after the call of row.
+// row returns a job's line in an output of squeue that began after the call of row.
 func (s *site) row(t *testing.T, id string) (r row, ok bool) {
 	t.Helper()
 	s.mu.Lock()
@@ -166,7 +166,7 @@ func (s *site) row(t *testing.T, id string) (r row, ok bool) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		r, ok = s.queue[id]
-		return s.reads > first+1 // the next read may have begun before this call
+		return s.reads > first+1 // the next run of squeue may have begun before this call
 	})
 	return r, ok
 }
@@ -218,7 +218,7 @@ func (s *site) completed(t *testing.T, ids ...string) {
 	}
 }
 
-// within waits until the condition holds.
+// within waits until the condition is true.
 func within(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(limit); !holds(); time.Sleep(100 * time.Millisecond) {
@@ -234,7 +234,8 @@ type answer struct {
 	status         int
 }
 
-// call runs a command as a user (who) on a node, or on the login node if node is empty. The command reads stdin.
+// call runs a command as the user who on a node, or on the login node if node is empty. stdin is the text of the
+// command's standard input.
 func (s *site) call(t *testing.T, node, who, stdin string, args ...string) answer {
 	t.Helper()
 	// t.Context() cannot be used, because it is canceled before a cleanup runs.
@@ -263,13 +264,13 @@ func (s *site) must(t *testing.T, node, who string, args ...string) string {
 	return strings.TrimSpace(a.stdout)
 }
 
-// try returns the standard output and standard error of a command, for messages.
+// try runs a command and returns its standard output and standard error for use in messages.
 func (s *site) try(node, who string, args ...string) string {
 	out, stderr, _ := s.ExecNode(context.Background(), node, who, args...)
 	return out + stderr
 }
 
-// submit runs sbatch as the user, with a script of these lines, and returns the job's id.
+// submit runs sbatch as the user, with a script that consists of the given lines, and returns the job's id.
 func (s *site) submit(t *testing.T, script string, args ...string) string {
 	t.Helper()
 	a := s.sbatch(t, script, args...)
@@ -294,7 +295,7 @@ func (s *site) requested(t *testing.T, id string) string {
 	return list.String()
 }
 
-// field reads one attribute of `scontrol show job`, up to the end of the line.
+// field returns the value of one attribute in the output of `scontrol show job`, up to the end of the line.
 func (s *site) field(t *testing.T, id, name string) string {
 	t.Helper()
 	for line := range strings.Lines(s.must(t, "", "root", "scontrol", "-d", "show", "job", id)) {

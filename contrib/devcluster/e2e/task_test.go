@@ -14,12 +14,12 @@ import (
 type task struct {
 	job, step, proc, node, restart string
 	visible, gpusOnNode            string // CUDA_VISIBLE_DEVICES and SLURM_GPUS_ON_NODE, or "unset"
-	met                            bool   // the given number of tasks held their devices at the same time
+	met                            bool   // the given number of tasks used their devices at the same time
 	uuid, gpu, profile, start      string // the device
 }
 
-// tasks returns the records of the runs of `task NAME`, in the order of jobs, steps and tasks, and the problems in
-// them.
+// tasks returns the records of the runs of `task NAME`, in the order of jobs, steps and tasks. It also returns the
+// problems in these records.
 func (s *site) tasks(t *testing.T, name string) (all []task, problems string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(s.home(), "tasks", name, "*.task"))
@@ -47,7 +47,7 @@ func (s *site) tasks(t *testing.T, name string) (all []task, problems string) {
 	return all, problems
 }
 
-// held checks that there was one run of `task NAME` for each of the profiles, and that each run held exactly one device
+// held checks that there was one run of `task NAME` for each of the profiles, and that each run used exactly one device
 // of its profile. It returns the records of the runs.
 func (s *site) held(t *testing.T, name string, profiles ...string) []task {
 	t.Helper()

@@ -14,17 +14,16 @@ import (
 	"caelum/internal/slurm"
 )
 
-// The nodes named huge are never up. They have more resources than the real nodes, like badly
-// configured catalogue nodes.
+// The nodes named huge are never up. Like badly configured catalogue nodes, they have more resources than the real
+// nodes.
 const (
 	huge = "NodeName=huge[1-2] NodeAddr=127.0.0.1 Port=1 State=DOWN CPUs=256 Sockets=128 CoresPerSocket=1 " +
 		"ThreadsPerCore=2 RealMemory=256000 TmpDisk=100000 Gres=gpu:a100:14,mig:7g.40gb:2"
 	hugePartition = "PartitionName=huge Nodes=huge[1-2] MaxTime=INFINITE State=UP"
 )
 
-// TestConstraints checks jobs of a user that request resources that only catalogue nodes have.
-// slurmctld accepts these jobs and never starts them. No slices may be reserved for them while
-// another user's job waits.
+// TestConstraints checks jobs of a user that request resources that only catalogue nodes have. slurmctld accepts these
+// jobs and never starts them. No slices may be reserved for these jobs while another user's job waits.
 func TestConstraints(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 2, GPUs: 2, Conf: []string{huge, hugePartition}})
 	for node, features := range map[string]string{"n1": "fast", "n2": "big", "mig-catalog[1-2]": "fast,big"} {
@@ -63,7 +62,7 @@ func TestConstraints(t *testing.T) {
 			}
 			attackers = append(attackers, strings.TrimSpace(id))
 		}
-		time.Sleep(2 * time.Second) // until every agent has read these jobs
+		time.Sleep(2 * time.Second) // wait until every agent has read these jobs
 		t.Run(name, func(t *testing.T) { served(t, s, another...) })
 		for _, id := range attackers {
 			if state := s.State(id); state != "PENDING" {
@@ -76,8 +75,8 @@ func TestConstraints(t *testing.T) {
 	s.NoneDrained()
 }
 
-// TestConstraintsAsSlurm checks that, for each expression and each set of features, the evaluator
-// decides like slurmctld whether a node meets the expression.
+// TestConstraintsAsSlurm checks that the evaluator and slurmctld agree on whether a node meets a constraint, for each
+// expression and each set of features.
 func TestConstraintsAsSlurm(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	s.Must("", "root", "scontrol", "update", "nodename=mig-catalog1", "AvailableFeatures=a,b,c", "ActiveFeatures=a,b,c")

@@ -19,14 +19,14 @@ import (
 	"caelum/internal/api"
 )
 
-// asHolder is an environment variable. If it is set, this test binary acts as the attacker's
-// program. The program opens as many capability files as possible, keeps the descriptors in the
-// given way, writes their number to the file "held", and does not end.
+// asHolder is an environment variable. If it is set, this test binary is the attacker's program. The program opens as
+// many capability files as possible and keeps the descriptors open in the given way. It writes their number to the file
+// "held" and does not end.
 const asHolder = "ATTACK_HOLD"
 
-// The ways to keep descriptors. They can be in the process's own table, or in flight in a socket that the process has
-// open. They can also be in the table of a process outside the job, to which the job sends them, or with two processes
-// that constantly send them to each other.
+// The ways in which the program keeps descriptors open. They can be in the process's own table, or in flight in a
+// socket that the process has open. The job can also send them to a process outside the job, or two processes can
+// constantly send them to each other.
 const (
 	inTable  = "table"
 	inFlight = "flight"
@@ -99,7 +99,7 @@ func receive(socket int) (fds []int) {
 	return fds
 }
 
-// received waits for a process that sends descriptors to a socket of this name.
+// received waits for a process that connects to a socket of this name and sends descriptors.
 func received(path string) []int {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil || unix.Bind(fd, &unix.SockaddrUnix{Name: path}) != nil || unix.Listen(fd, 1) != nil {
@@ -142,9 +142,9 @@ func pass(socket int) {
 	}
 }
 
-// openable starts a cluster whose capability files can be opened. The emulator's own device numbers have no driver. The
-// capability files therefore get the device numbers of the kernel's virtual terminals (minors up to 63), which include
-// the minors of this test's instances (30, 31 and so on) and can be opened.
+// openable starts a cluster in which the capability files can be opened. The emulator's own device numbers have no
+// driver. The capability files therefore get the device numbers of the kernel's virtual terminals, which can be opened.
+// Their minors (up to 63) include the minors of this test's instances (30, 31 and so on).
 func openable(t *testing.T, o cluster.Options) *clustertest.Site {
 	t.Helper()
 	o.Nodes, o.GPUs, o.KeepDeviceFiles = 1, 1, true
@@ -168,8 +168,7 @@ func openable(t *testing.T, o cluster.Options) *clustertest.Site {
 	return s
 }
 
-// holder waits for the attacker's program and returns its pid. The program must hold at least one
-// descriptor.
+// holder waits for the attacker's program and returns its pid. The program must have at least one descriptor open.
 func holder(t *testing.T, s *clustertest.Site) (pid string) {
 	t.Helper()
 	var n int
@@ -203,13 +202,14 @@ func instance(t *testing.T, s *clustertest.Site, job string) (found api.Instance
 	return found
 }
 
-// victimJob submits a job of the victim that keeps a slice for a while.
+// victimJob submits a job of the victim that occupies a slice for a while.
 func victimJob(s *clustertest.Site) (id string) {
 	out := s.Must("", victim, "sbatch", "--parsable", "--gres=mig:2g.10gb:1", "--wrap", "sleep 600")
 	return strings.TrimSpace(out)
 }
 
-// note returns the state of an instance in the agent's status, by its GPU instance id.
+// note returns the state and the note of an instance in the agent's status. The instance is given by its GPU instance
+// id.
 func note(s *clustertest.Site, gi int) (state, text string) {
 	out := s.Try("n1", "caelum", "status", "--json")
 	var status struct {
@@ -231,9 +231,9 @@ func note(s *clustertest.Site, gi int) (state, text string) {
 	return "", ""
 }
 
-// TestDescriptorOutlivesLease checks a job that opens the capability files of its slice and leaves
-// a process that keeps the descriptors. Until that process has ended, the next user's jobs must get
-// instances with other device numbers.
+// TestDescriptorOutlivesLease checks a job that opens the capability files of its slice and leaves behind a process
+// with these descriptors. Until that process has ended, the next user's jobs must get instances with other device
+// numbers.
 func TestDescriptorOutlivesLease(t *testing.T) {
 	s := openable(t, cluster.Options{})
 	s.Write(
@@ -272,9 +272,9 @@ func TestDescriptorOutlivesLease(t *testing.T) {
 	s.NoneDrained()
 }
 
-// TestHolderOutsideJob checks a job that sends its slice's descriptors to processes outside the job, which keep them
-// after the end of the job. With ConstrainDevices=yes, the agent ends any process that holds these descriptors, so
-// that all slices are available to the other user's jobs.
+// TestHolderOutsideJob checks a job that sends its slice's descriptors to processes outside the job. These processes
+// keep the descriptors open after the end of the job. With ConstrainDevices=yes, the agent ends any process that has
+// such a descriptor open, so that all slices are available to the other user's jobs.
 func TestHolderOutsideJob(t *testing.T) {
 	for _, way := range []string{outside, swapped} {
 		t.Run(way, func(t *testing.T) {
@@ -310,9 +310,8 @@ func TestHolderOutsideJob(t *testing.T) {
 	}
 }
 
-// TestDescriptorsInFlight checks that a process cannot block a slice for other users with
-// descriptors that are in flight. The agent cannot see which files such descriptors refer to, and
-// every process can have some.
+// TestDescriptorsInFlight checks that a process with descriptors in flight cannot block a slice for other users. The
+// agent cannot see which files such descriptors refer to, and every process can have such descriptors.
 func TestDescriptorsInFlight(t *testing.T) {
 	s := openable(t, cluster.Options{})
 	s.Write(
@@ -339,7 +338,7 @@ func TestDescriptorOfNewInstance(t *testing.T) {
 	before := instance(t, s, first)
 	s.Must("", victim, "scancel", first)
 	s.Within("the slice is idle", func() bool { state, _ := note(s, before.GI); return state == api.StateIdle })
-	whole := s.Submit("true", "--gres=mig:7g.40gb:1") // so that the instance is re-created
+	whole := s.Submit("true", "--gres=mig:7g.40gb:1") // the instance is then re-created
 	s.Completed(whole)
 	s.Must(
 		"n1",
@@ -367,8 +366,8 @@ func TestDescriptorOfNewInstance(t *testing.T) {
 	s.NoneDrained()
 }
 
-// TestStrangerOnSlice checks that the agent ends another user's process on a job's slice, or only
-// reports the process if the configuration says so.
+// TestStrangerOnSlice checks that the agent ends another user's process on a job's slice, or that it only reports the
+// process if so configured.
 func TestStrangerOnSlice(t *testing.T) {
 	for cgroup, why := range map[string]string{"": "of a user other than the job's", "v1": "of no job",
 		"v2": "of no job"} {
@@ -394,7 +393,8 @@ func strangerOnSlice(t *testing.T, cgroup, why string) {
 	job := s.Submit("./hold keep", "--gres=mig:2g.10gb:1")
 	s.Running(job)
 	mine := instance(t, s, job)
-	// This simulates descriptors from another source: all users can open the files while the process starts.
+	// The command simulates descriptors from another source, because all users can open the files while the process
+	// starts.
 	s.Must("n1", "root", "sh", "-c", "chmod 444 $(find /dev/nvidia-caps -user "+attacker+")")
 	ended := make(chan error, 1)
 	stranger := s.Command(t.Context(), "n1", victim, "env", "CUDA_VISIBLE_DEVICES="+mine.UUID,

@@ -12,8 +12,8 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// slowScontrol replaces scontrol on a node. The replacement asks slurmctld for a job only after the
-// attack, as if slurmctld were busy. By then, the agent has already run squeue.
+// slowScontrol replaces scontrol on a node. It requests the job's record from slurmctld only after the attack, as if
+// slurmctld were busy. By then, the agent has already run squeue.
 const slowScontrol = `#!/bin/bash
 if [[ "$*" == *"show job"* && ! -e HOME/attacked ]]; then
     : >HOME/asking
@@ -25,8 +25,8 @@ fi
 exec /run/scontrol "$@"
 `
 
-// A user shrinks the job between the agent's two requests about it, so that squeue and scontrol disagree. This must not
-// drain a node.
+// TestDrainByShrinkingJob checks that no node is drained if a user shrinks a job between the agent's two requests about
+// that job, so that the outputs of squeue and scontrol disagree.
 func TestDrainByShrinkingJob(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 2, GPUs: 1})
 	s.Write("scontrol", strings.ReplaceAll(slowScontrol, "HOME", s.Home()))

@@ -11,9 +11,8 @@ import (
 	"caelum/internal/plan"
 )
 
-// TestEndsPrivate checks a site where slurmctld hides other users' jobs, so that a node's record
-// does not show when these jobs end. The agent must still know these times and reserve a GPU from
-// the end of the jobs.
+// TestEndsPrivate checks a site where slurmctld hides other users' jobs. A node's record then does not show when these
+// jobs end. The agent must still learn these times and reserve a GPU from the end of the jobs.
 func TestEndsPrivate(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, Conf: []string{"PrivateData=jobs"}})
 	job := occupy(s, "--time=10")

@@ -12,9 +12,9 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// TestScopeLock checks that other users' tasks start, with and without slices, while a job holds locks on the
-// directories of all cgroups that it can open. Slurm itself locks the scope of all slurmstepds for each step that it
-// starts (22.05, cgroup_v2.c).
+// TestScopeLock checks a job that locks the directories of all cgroups that it can open. Other users' tasks must still
+// start, with and without slices. Slurm itself locks the scope of all slurmstepds for each step that it starts (22.05,
+// cgroup_v2.c).
 func TestScopeLock(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, Cgroup: "v2"})
 	s.Write("lock", `#!/bin/bash

@@ -10,9 +10,9 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// TestFloodOfOptions checks a submission with a million variables of SPANK plugins. job_submit.lua
-// runs under slurmctld's locks, and reading the variables would take seconds. It must therefore
-// reject the job because of their number.
+// TestFloodOfOptions checks a submission with a million variables of SPANK plugins. job_submit.lua runs while slurmctld
+// holds its locks, and parsing the variables would take seconds. job_submit.lua must therefore reject the job because
+// of their number.
 func TestFloodOfOptions(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	client := buildClient(t, s)

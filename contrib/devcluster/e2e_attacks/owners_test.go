@@ -24,8 +24,8 @@ __attribute__((constructor)) static void own(void)
 `
 
 // TestConfigurationOfAnother checks that the agent, which runs as root, does not load a library that the owner of
-// /etc/caelum has set in caelum.yaml. SlurmUser owned this folder at sites where the watcher wrote the decision
-// table there.
+// /etc/caelum has set in caelum.yaml. At sites where the watcher wrote the decision table to this directory, the owner
+// was SlurmUser.
 func TestConfigurationOfAnother(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	home := s.Home()
@@ -57,7 +57,7 @@ func TestConfigurationOfAnother(t *testing.T) {
 		return strings.Contains(log, "couldn't use /etc/caelum/caelum.yaml: /etc/caelum belongs to "+attacker)
 	})
 
-	// Root's own file, with a library that the attacker can change.
+	// The next configuration is root's own file, but it names a library that the attacker can change.
 	s.StopUnit("agent-n1")
 	s.Must("n1", "root", "chown", "root:root", "/etc/caelum", "/etc/caelum/caelum.yaml")
 	restart("library of the attacker's")

@@ -16,9 +16,8 @@ import (
 // wholeGPU requests a profile that is offered only if an agent plans it for a job.
 var wholeGPU = []string{"-p", "gpu", "--gres=gpu:1", "--mig=7g.40gb", "-t", "10"}
 
-// another requests a profile that the attackers do not request. If the victim requested the
-// attackers' profile, slurmctld would allocate the slices that are offered for the attackers to the
-// victim.
+// another requests a profile that the attackers do not request. If the victim requested the same profile as the
+// attackers, slurmctld would allocate the slices that are offered for the attackers' jobs to the victim.
 var another = []string{"-p", "gpu", "--gres=gpu:1", "--mig=3g.20gb", "-t", "10"}
 
 // wholeNode requests all GPUs of a node.
@@ -63,9 +62,9 @@ func served(t *testing.T, s *clustertest.Site, options ...string) {
 	}
 }
 
-// hetOfManyNodes submits het jobs with a component that requests more nodes than are up. The agents
-// must continue to publish. The het jobs are behind the victim's job in the queue, because
-// slurmctld starts jobs behind a het job only in its backfill cycle.
+// hetOfManyNodes submits het jobs with a component that requests more nodes than are up. The agents must continue to
+// publish. The victim's job is ahead of the het jobs in the queue, because slurmctld starts the jobs after a het job
+// only in its backfill cycle.
 func hetOfManyNodes(t *testing.T, s *clustertest.Site) {
 	for range 3 {
 		s.Must(
@@ -73,7 +72,7 @@ func hetOfManyNodes(t *testing.T, s *clustertest.Site) {
 			"cpu", "-N", "290", "-t", "10", "--wrap", "true",
 		)
 	}
-	time.Sleep(2 * time.Second) // until every agent has read these jobs
+	time.Sleep(2 * time.Second) // wait until every agent has read these jobs
 	served(t, s, wholeGPU...)
 	for _, node := range s.Nodes[:2] {
 		if status, err := s.Status(node); err != nil || status.PublishError != "" {
@@ -82,8 +81,8 @@ func hetOfManyNodes(t *testing.T, s *clustertest.Site) {
 	}
 }
 
-// unmetDependency submits jobs that name a node and depend on a job that never runs. Jobs that name
-// a node are held until their slices are offered.
+// unmetDependency submits jobs that name a node and depend on a job that never runs. Such jobs are held until their
+// slices are offered.
 func unmetDependency(t *testing.T, s *clustertest.Site) {
 	never := s.Submit("true", "-p", "plain", "--hold")
 	var attack []string
@@ -115,8 +114,8 @@ func lacksMemory(t *testing.T, s *clustertest.Site) {
 	}
 }
 
-// namesNodes submits jobs that name a node. These jobs are held, and slurmctld shows no priority
-// for them. The agents must not plan them before the jobs of other users.
+// namesNodes submits jobs that name a node. These jobs are held, and slurmctld shows no priority for held jobs. The
+// agents must not plan them before the jobs of other users.
 func namesNodes(t *testing.T, s *clustertest.Site) {
 	var first []string
 	for k := range 4 {

@@ -12,8 +12,7 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// hangUps connects to the agent's socket and closes the connection, again and again, until the
-// socket's queue is full.
+// hangUps connects to the agent's socket and closes the connection repeatedly until the socket's queue is full.
 const hangUps = `
 	my $agent = pack_sockaddr_un("/run/caelum/caelumd.sock");
 	while (1) {
@@ -22,12 +21,12 @@ const hangUps = `
 	}
 	$!{EAGAIN} or die "connect: $!";`
 
-// TestSocketQueue checks that a user cannot block root's calls by filling the queue of the users'
-// socket. The test stops the agent, so that it accepts no connections. Root's calls, such as the
-// prolog's, have a separate queue and must get through.
+// TestSocketQueue checks that a user who fills the queue of the users' socket cannot block root's calls. The test stops
+// the agent, so that the agent accepts no connections. Root's calls, such as those of the prolog, have a separate queue
+// and must succeed.
 func TestSocketQueue(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
-	s.Must("n1", "root", "caelum", "status") // the agent listens
+	s.Must("n1", "root", "caelum", "status") // check that the agent is listening
 	if err := s.KillUnit("agent-n1", "STOP"); err != nil {
 		t.Fatal(err)
 	}

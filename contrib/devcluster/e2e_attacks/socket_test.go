@@ -13,7 +13,7 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// occupy starts a job of the victim with a slice and a name.
+// occupy submits a job of the victim with a slice and a name, and waits until it runs.
 func occupy(s *clustertest.Site, options ...string) string {
 	args := append([]string{"sbatch", "--parsable", "--job-name=thesis", "--gres=gpu:1,mig:2g.10gb:1"}, options...)
 	job := s.Must("", victim, append(args, "--wrap", "cuda-process --exclusive --memory 1234 --seconds 3600")...)
@@ -59,8 +59,8 @@ func TestSocketPrivate(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestSocketUse checks that, if slurmctld shows all jobs, other users see a job in the drawing but
-// not how much memory the job uses.
+// TestSocketUse checks a site where slurmctld shows all jobs. Other users then see a job in the drawing, but they do
+// not see how much memory the job uses.
 func TestSocketUse(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	job := occupy(s)

@@ -13,9 +13,9 @@ import (
 )
 
 // TestStandsBack checks a job that requests more memory than any real node has. slurmctld accepts the job, because a
-// node that is down has that much memory. The agents cannot detect this, because for --mem=0 squeue shows the memory
-// of another node. The slices of the job are offered for three minutes. Then another user's job gets these slices, and
-// caelum explain shows the reason.
+// node that is down has that much memory. The agents cannot detect the excessive request, because for --mem=0 squeue
+// shows the memory of a different node. The slices of the job are offered for three minutes. Then another user's job
+// gets these slices, and caelum explain shows the reason.
 func TestStandsBack(t *testing.T) {
 	bigger := strings.Replace(huge, "RealMemory=256000", "RealMemory=512000", 1)
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, Conf: []string{bigger, hugePartition}})

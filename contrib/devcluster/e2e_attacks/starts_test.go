@@ -12,8 +12,8 @@ import (
 )
 
 // TestSlicesWithoutGPU checks a job that requests slices without a GPU in a partition that job_submit.lua does not
-// manage. The job's name makes its record ambiguous. Such a job has no prolog. The node's slices must stay available to
-// other users.
+// manage. The job's name makes its record ambiguous, and slurmd runs no prolog for such a job. The node's slices must
+// stay available to other users.
 func TestSlicesWithoutGPU(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	s.Completed(s.Submit("true", "--gres=gpu:1", "--mig=1g.5gb"))
@@ -55,9 +55,9 @@ func TestSlicesWithoutGPU(t *testing.T) {
 	s.Completed(whole)
 }
 
-// TestUnreadableRequest checks that job_submit.lua rejects unreadable GRES entries with the count 0, in
-// submissions and in updates. slurmctld itself keeps the text of such an entry and starts the job. The agents
-// cannot parse such a request, so they would not count the job's slices before it has a lease.
+// TestUnreadableRequest checks that job_submit.lua rejects GRES entries that cannot be parsed and have the count 0, in
+// submissions and in updates. slurmctld itself stores the text of such an entry and starts the job. The agents cannot
+// parse such a request, so they would not count the job's slices before the job has a lease.
 func TestUnreadableRequest(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	for _, text := range []string{"mig:x(:0", "gpu:x y:0", "mig:-x:0"} {

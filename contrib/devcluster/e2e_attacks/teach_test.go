@@ -24,8 +24,8 @@ import (
 
 const script = "#!/bin/bash\ncuda-process --memory 15000 --seconds 1\n"
 
-// school is a cluster whose repository the test fills with `caelum repo import`. A sync from
-// slurmdbd has the same effect.
+// school is a cluster whose run repository the test fills with `caelum repo import`. A synchronization from slurmdbd
+// has the same effect.
 type school struct {
 	*clustertest.Site
 	t    *testing.T
@@ -87,7 +87,7 @@ func (s school) learn(config string, runs []repo.Line) {
 	s.t.Log(s.Must("", "root", "caelum", "repo", "decisions", "--repo", s.repo, "--config", yaml))
 }
 
-// many returns n runs of one script of a user with the same peak; start is the time of the first run.
+// many returns n runs of one script of a user with the same peak memory. start is the time of the first run.
 func many(n int, uid uint32, key, work string, peak float64, start int64) (runs []repo.Line) {
 	for i := range n {
 		runs = append(
@@ -106,8 +106,8 @@ func many(n int, uid uint32, key, work string, peak float64, start int64) (runs 
 	return runs
 }
 
-// The margin included, 15,000 MiB need a slice with 19,968 MiB. The smallest slice has enough
-// memory for 100 MiB.
+// 15,000 MiB need a slice with 19,968 MiB, because of the safety margin. The smallest slice has enough memory for 100
+// MiB.
 const needed, crafted = ",gres/mig:3g.20gb:1", ",gres/mig:1g.5gb:1"
 
 // TestCollidingKey checks an attacker who knows the victim's script and crafts a script with the
@@ -136,8 +136,8 @@ func TestCollidingKey(t *testing.T) {
 	}
 }
 
-// TestSharedByOne checks a site that shares profiles between users. The runs of a single user,
-// however many, must not determine the profile of other users' jobs with the same script.
+// TestSharedByOne checks a site that shares profiles between users. The runs of a single user must not determine the
+// profile of other users' jobs with the same script, however many runs there are.
 func TestSharedByOne(t *testing.T) {
 	s := open(t)
 	_, work, before := s.ask(victim, "train.sh", script)
@@ -245,15 +245,14 @@ func (p part) and(o part) part {
 	return part{p.text + o.text, (p.h1 + o.h1) % prime, (p.h2 + o.h2) % prime}
 }
 
-// A script that collide makes consists of collisionHead, eight blocks of letters, and
-// collisionTail.
+// A script that collide creates consists of collisionHead, eight blocks of letters, and collisionTail.
 const (
 	collisionHead = "#!/bin/bash\nexit 0\n#"
 	collisionTail = "\n"
 	blockSize     = 6 // letters
 )
 
-// collide makes a script with the given key by the generalized birthday attack. Two joining steps match the first
+// collide creates a script with the given key by the generalized birthday attack. Two joining steps match the first
 // number of the hash, and the third step matches the second number.
 func collide(t *testing.T, key string, of func(script string) string) string {
 	t.Helper()
@@ -327,8 +326,8 @@ func blocks(random *rand.Rand, weight []part) []part {
 	return all
 }
 
-// join returns sums of one part of each list. It returns at most half a million sums. The number of
-// each differs from 0 modulo prime by at most reach.
+// join adds each part of one list to each part of the other list and returns at most half a million of the sums. The
+// number of each returned sum differs from 0 modulo prime by at most reach.
 func join(a, b []part, reach uint64, number func(part) uint64) (sums []part) {
 	slices.SortFunc(b, func(x, y part) int { return cmp.Compare(number(x), number(y)) })
 	for _, p := range a {

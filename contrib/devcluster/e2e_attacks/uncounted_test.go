@@ -12,7 +12,7 @@ import (
 	"caelum/internal/api"
 )
 
-// TestUncountedSlice checks jobs with GPUs and without slices. A user moves such a job into the managed partition,
+// TestUncountedSlice checks jobs that request GPUs but no slices. A user moves such a job into the managed partition,
 // or submits it to a partition that job_submit.lua does not manage. In both cases, the job must not get a slice that
 // slurmctld has not counted, so that limits and billing include all slices of a job.
 func TestUncountedSlice(t *testing.T) {
@@ -27,7 +27,7 @@ func TestUncountedSlice(t *testing.T) {
 		{"unmanaged", "Partition=plain", []string{"-p", "plain", "--gres=gpu:2", "--no-requeue"}},
 	} {
 		id := s.Submit("sleep 600", append(attack.options, "--hold")...)
-		// job_submit.lua may reject the update. The job then remains unchanged.
+		// job_submit.lua may reject the update. The update then does not change the job.
 		_, stderr, err := s.Exec(t.Context(), attacker, "scontrol", "update", "job="+id, attack.update)
 		s.Must("", attacker, "scontrol", "release", id)
 		held, job := decided(t, s, id)
@@ -44,7 +44,7 @@ func TestUncountedSlice(t *testing.T) {
 }
 
 // decided waits until a job holds slices, was requeued, has failed, or waits because of a limit on slices. It returns
-// the job's slices and slurmctld's record.
+// the job's slices and slurmctld's record of the job.
 func decided(t *testing.T, s *clustertest.Site, id string) (held []api.Slice, job string) {
 	s.Within("job "+id+" is decided", func() bool {
 		job = s.Must("", "root", "scontrol", "show", "job", id)

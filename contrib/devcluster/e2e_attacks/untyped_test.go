@@ -12,10 +12,10 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// TestUntypedSlice checks jobs that request a slice without a profile, at the submission or by an update, in a
-// partition that Caelum does not manage. slurmctld checks the limits against the request and chooses a profile
-// afterwards, so a limit on that profile does not apply to the job. The limits in this test allow the user no slice
-// of any profile. The user must not get a slice, even if job_submit.lua did not check the job.
+// TestUntypedSlice checks jobs that request a slice without a profile, at submission or by an update, in a partition
+// that Caelum does not manage. slurmctld checks the limits against the request and chooses a profile afterwards, so a
+// limit on that profile does not apply to the job. The limits in this test allow the user no slice of any profile. The
+// user must not get a slice, even if job_submit.lua did not check the job.
 func TestUntypedSlice(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -40,9 +40,8 @@ return slurm.SUCCESS
 	}
 }
 
-// untyped submits a job with each of the requests. If unseen is set, job_submit.lua does not check
-// the jobs. slurmctld then accepts most requests, because it rejects only a mix of typed and
-// untyped slices.
+// untyped submits a job with each of the requests. If unseen is true, job_submit.lua does not check the jobs. slurmctld
+// then accepts most requests, because it rejects only a mix of typed and untyped slices.
 func untyped(t *testing.T, s *clustertest.Site, unseen bool) {
 	var none []string
 	for _, profile := range []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"} {

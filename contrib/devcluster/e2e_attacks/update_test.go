@@ -79,8 +79,7 @@ func TestUpdatedJobKeepsItsSlices(t *testing.T) {
 	s.NoneDrained()
 }
 
-// buildClient compiles testdata/client.c in a folder from which users of the cluster can run the
-// program.
+// buildClient compiles testdata/client.c in a directory from which users of the cluster can run the program.
 func buildClient(t *testing.T, s *clustertest.Site) string {
 	t.Helper()
 	path := filepath.Join(s.Home(), "client")
@@ -91,9 +90,8 @@ func buildClient(t *testing.T, s *clustertest.Site) string {
 	return path
 }
 
-// settle waits until a released job has started or waits because of the limit. If the job runs,
-// slurmctld must count its slice. A job without a GPU may have failed already, because its script
-// finds no device.
+// settle waits until a released job has started or waits because of the limit. If the job runs, slurmctld must count
+// its slice. A job without a GPU may already have failed, because its script finds no device.
 func settle(t *testing.T, s *clustertest.Site, name, id string) {
 	t.Helper()
 	end := time.Now().Add(clustertest.Limit)

@@ -10,8 +10,8 @@ import (
 	"caelum/internal/api"
 )
 
-// TestAdoptAfterLostLedger checks that, after the loss of the ledger, root can make the agent adopt
-// the idle instances, and other users cannot.
+// TestAdoptAfterLostLedger checks that root can make the agent adopt the idle instances after the loss of the ledger.
+// Other users must not be able to do this.
 func TestAdoptAfterLostLedger(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	s.Completed(s.Submit("cuda-process --exclusive --seconds 0.5", "--gres=mig:3g.20gb:1"))
@@ -45,7 +45,7 @@ func TestAdoptAfterLostLedger(t *testing.T) {
 	s.NothingLeft()
 }
 
-// instances returns the number of instances of n1 in a state.
+// instances returns the number of n1's instances that are in a state.
 func (s *site) instances(state string) (n int) {
 	s.t.Helper()
 	status, err := s.Status("n1")

@@ -15,8 +15,8 @@ import (
 )
 
 // TestBadInput checks the effects of bad input while a job runs. Users submit invalid requests. The test damages the
-// configuration, the decision table, the ledger and the lease file, as an administrator's mistake would, and fills the
-// disks. Every error must name a remedy, the remedy must work, and the job must keep its slice until its end.
+// configuration, the decision table, the ledger and the lease file, as an administrator might do by mistake. It also
+// fills the disks. Every error must name a remedy, the remedy must work, and the job must keep its slice until it ends.
 func TestBadInput(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1, Board: "A100-40GB,A30-24GB"})
 	keep := s.Submit("./hold keep", "--gres=mig:2g.10gb:1", "--job-name=keep")
@@ -73,8 +73,7 @@ func badRequests(s *site, _ string) {
 			s.t.Errorf("sbatch %.80s: %v, %s", c.options, err, stderr)
 		}
 	}
-	// The profile belongs to the other GPU model. The job runs on the node with that model, and
-	// never starts on the first node.
+	// The other GPU model has the profile. The job runs on the node with that model and never starts on the first node.
 	a30 := s.Submit("cuda-process --exclusive --seconds 0", "--gres=mig:2g.12gb:1")
 	never := s.Submit("true", "--gres=mig:2g.12gb:1", "-w", "n1")
 	s.Completed(a30)
@@ -87,7 +86,7 @@ func badRequests(s *site, _ string) {
 	s.Must("", user, "scancel", never)
 }
 
-// table overwrites the decision table without a rename, as an editor does.
+// table overwrites the decision table in place, as an editor does, instead of renaming a new file.
 func (s *site) table(text string) {
 	s.t.Helper()
 	cmd := s.Command(s.t.Context(), "", "root", "sh", "-c", "cat > /etc/caelum/decisions")
@@ -97,7 +96,7 @@ func (s *site) table(text string) {
 	}
 }
 
-// submits runs sbatch for a held job with a GPU. It returns the job's GRES, or the error.
+// submits runs sbatch with the option --hold for a job with a GPU. It returns the job's GRES, or the error.
 func (s *site) submits() string {
 	s.t.Helper()
 	out, stderr, err := s.Exec(s.t.Context(), user, "sbatch", "--parsable", "--hold", "--gres=gpu:1", "--wrap", "true")
@@ -137,14 +136,12 @@ func badTable(s *site, _ string) {
 	s.Must("", "root", "rm", "/etc/caelum/decisions")
 	given("no table any more", "1g.5gb")
 	log, _ := s.Log("slurmctld")
-	// Two of the eight tables follow each other and have the same error, which is logged only
-	// once.
+	// Two consecutive tables of the eight have the same error, which is logged only once.
 	if n := strings.Count(log, "the last good table stays in force"); n != 7 {
 		s.t.Errorf("slurmctld has logged %d of 7 reasons", n)
 	}
-	// A slurmctld that starts with a damaged table has no table. Until the table is complete,
-	// job_submit.lua rejects jobs with GPUs and no others. The complete table may have the same
-	// generation as the damaged one.
+	// If the table is damaged when slurmctld starts, job_submit.lua has no table. Until the table is complete, it
+	// rejects jobs with GPUs and no other jobs. The complete table may have the same generation as the damaged table.
 	s.table(generation(106, small)[:len(small)-9])
 	if err := s.RestartUnit("slurmctld"); err != nil {
 		s.t.Fatal(err)
@@ -182,8 +179,8 @@ func badNames(s *site, _ string) {
 	}
 	s.End("named")
 	s.Completed(id)
-	// The name has 64 KiB. Slurm's commands reject it, or slurmctld truncates it. In both cases
-	// the next job must run.
+	// The name has 64 KiB. Either Slurm's commands reject the name, or slurmctld truncates it. In both cases the next
+	// job must run.
 	s.Exec(
 		s.t.Context(),
 		user,
@@ -209,8 +206,8 @@ func badNames(s *site, _ string) {
 	}
 }
 
-// callers opens 3000 connections and sends half a header on each. Then it requests the end of
-// another user's lease 300 times.
+// callers opens 3000 connections and sends half a header on each of them. Then it sends 300 requests to end another
+// user's lease.
 const callers = `ulimit -n 4096; exec perl -MIO::Socket::UNIX -e '
 	$SIG{PIPE} = "IGNORE"; $| = 1;
 	sub call { IO::Socket::UNIX->new(Peer => "/run/caelum/caelumd.sock") }
@@ -257,8 +254,8 @@ func badCallers(s *site, keep string) {
 	}
 }
 
-// badLeaseFile damages the file of a running job. The job's next step must get an error. Removing the file and
-// restarting the agent must restore the file.
+// badLeaseFile damages the lease file of a running job. The job's next step must get an error. After the file is
+// removed and the agent is restarted, the file must be back.
 func badLeaseFile(s *site, keep string) {
 	path := "/run/caelum/jobs/" + keep
 	step := func() string {
@@ -291,7 +288,7 @@ func badLeaseFile(s *site, keep string) {
 	}
 }
 
-// fullDisks checks that the prolog waits while a disk is full, and that the job starts when there is space.
+// fullDisks checks that the prolog waits while a disk is full, and that the job starts when there is free space again.
 func fullDisks(s *site, _ string) {
 	waits := func(where, says string) string {
 		s.t.Helper()
@@ -335,14 +332,13 @@ func fullDisks(s *site, _ string) {
 	}
 }
 
-// offered reports whether slurmctld has any slice on offer on n1.
+// offered reports whether slurmctld has any offer of n1.
 func (s *site) offered() bool {
 	return regexp.MustCompile(`mig:[^,(]*b:[1-9]`).
 		MatchString(s.Must("", "root", "sinfo", "-h", "-p", "plain", "-n", "n1", "-O", "Gres:300"))
 }
 
-// startFails starts the agent of n1. The agent must end with the given errors in its log, and its
-// offers must then be closed.
+// startFails starts the agent of n1. The agent must log the given errors and end, and its offers must then be closed.
 func (s *site) startFails(says ...string) {
 	s.t.Helper()
 	if err := s.StartUnit("agent-n1"); err == nil {
@@ -365,7 +361,8 @@ func (s *site) startFails(says ...string) {
 	}
 }
 
-// badConfiguration checks that the next restart detects a mistake in caelum.yaml and still closes the offers.
+// badConfiguration checks that the next start of the agent detects a mistake in caelum.yaml and that the offers are
+// still closed.
 func badConfiguration(s *site, _ string) {
 	const path = "/etc/caelum/caelum.yaml"
 	s.Must("n1", "root", "cp", path, "/etc/caelum/good")
@@ -399,8 +396,8 @@ func badLedger(s *site, _ string) {
 	if err := s.StartUnit("agent-n1"); err != nil {
 		s.t.Fatal(err)
 	}
-	// Without the ledger, the agent cannot distinguish its idle instances from foreign ones. The administrator removes
-	// them.
+	// Without the ledger, the agent cannot distinguish its own idle instances from foreign instances. The administrator
+	// removes the idle instances.
 	status, err := s.Status("n1")
 	if err != nil {
 		s.t.Fatal(err)

@@ -14,9 +14,9 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// TestOtherJobOfTheUser checks that, if Slurm confines devices, a job cannot open the slices of the same user's
-// other jobs, although the user owns the capability files of these slices. A job with a slice and a job without one
-// try to open them while other jobs start and end.
+// TestOtherJobOfTheUser checks that, if Slurm confines devices, a job cannot open the slices of other jobs of the same
+// user, although the user owns the capability files of these slices. A job with a slice and a job without a slice try
+// to open them while other jobs start and end.
 func TestOtherJobOfTheUser(t *testing.T) {
 	for _, version := range []string{"v1", "v2"} {
 		t.Run(version, func(t *testing.T) {
@@ -29,8 +29,8 @@ func TestOtherJobOfTheUser(t *testing.T) {
 			for range 12 {
 				churn = append(churn, s.Submit("cuda-process --exclusive --seconds 0.3", "--gres=mig:1g.5gb:1"))
 			}
-			// The test uses a batch script and steps, because Slurm denies their
-			// devices in different cgroups.
+			// The test uses both a batch script and steps, because Slurm denies their access to devices in different
+			// cgroups.
 			try := fmt.Sprintf("%s=%d ./stranger >", asStranger, opens/3)
 			s.Write("try", "#!/bin/bash\n"+try+"$1.batch && srun -n1 bash -c '"+try+"'$1.step\n")
 			tries := map[string]string{
@@ -54,8 +54,8 @@ func TestOtherJobOfTheUser(t *testing.T) {
 	}
 }
 
-// judgeOther checks the result of a job's attempt. The job must not have opened any files except
-// the two of its own slice.
+// judgeOther checks the result of a job's attempts. The job must have opened no files except the two files of its own
+// slice.
 func (s *site) judgeOther(name string, hasSlice bool) {
 	s.t.Helper()
 	data, err := os.ReadFile(filepath.Join(s.Home(), name))
@@ -94,8 +94,8 @@ func (s *site) judgeOther(name string, hasSlice bool) {
 	}
 }
 
-// TestBoundTasksUnderConstrainDevices checks that each task sees its own slice although Slurm
-// numbers the devices of a step from 0 with ConstrainDevices=yes.
+// TestBoundTasksUnderConstrainDevices checks that each task sees its own slice, although with ConstrainDevices=yes
+// Slurm numbers the devices of a step from 0.
 func TestBoundTasksUnderConstrainDevices(t *testing.T) {
 	for _, version := range []string{"v1", "v2"} {
 		t.Run(version, func(t *testing.T) {

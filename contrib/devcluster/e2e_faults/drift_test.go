@@ -12,8 +12,8 @@ import (
 	"caelum/internal/doctor"
 )
 
-// TestDrift makes the driver rename 1g.5gb to 1g.6gb between two starts of the agent, while a job
-// runs on such a slice. Then the test applies the remedy that `caelum doctor` prints.
+// TestDrift checks a driver that renames 1g.5gb to 1g.6gb between two starts of the agent, while a job runs on such a
+// slice. Then the test applies the remedy that `caelum doctor` prints.
 func TestDrift(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 1, KeepDeviceFiles: true})
 	keep := s.Submit("./hold keep", "--gres=mig:1g.5gb:1")
@@ -30,7 +30,7 @@ func TestDrift(t *testing.T) {
 		"the agent publishes the new name",
 		func() bool { return s.published("n1") && s.planned("n1")["1g.6gb"] > 0 },
 	)
-	// slurmctld lists the new name after closed. The agent must not write repeatedly for that reason.
+	// slurmctld lists the new name after closed. This order must not make the agent write repeatedly.
 	s.writesNothing("n1")
 	now := s.Slice("n1", keep)
 	if now.UUID != before.UUID || now.Start != before.Start || now.Profile != "1g.6gb" || now.MemoryMiB != 5888 {
@@ -57,7 +57,7 @@ func (s *site) withoutAgent(do func()) {
 	}
 }
 
-// driftReported checks the three places that report the change.
+// driftReported checks that the change is reported in three places.
 func (s *site) driftReported() {
 	s.t.Helper()
 	const said = "which its driver does not report"
@@ -81,9 +81,8 @@ func (s *site) driftReported() {
 	}
 }
 
-// oldName checks that a job that requested the old name gets an equivalent profile if it starts on
-// the node. Only an administrator can make such a job start, because the agent does not offer the
-// old name.
+// oldName checks a job that requested the old name. If the job starts on the node, it must get an equivalent profile.
+// The agent does not offer the old name, so only an administrator can make such a job start.
 func (s *site) oldName() {
 	s.t.Helper()
 	var old string
@@ -101,7 +100,7 @@ func (s *site) oldName() {
 	s.Completed(old)
 }
 
-// driftRemedied applies the remedy that the doctor prints, and checks its effect.
+// driftRemedied applies the remedy that the doctor prints, and checks that the remedy works.
 func (s *site) driftRemedied() {
 	s.t.Helper()
 	lines := s.Must("n1", "root", "caelum", "slurm-config", "--nodes", "n1", "--catalogue", "1", "--section", "nodes")
@@ -125,7 +124,7 @@ func (s *site) driftRemedied() {
 	s.Completed(s.Submit("cuda-process --exclusive", "--gres=mig:1g.6gb:1"))
 }
 
-// writesNothing checks that the agent writes nothing in two passes with an unchanged queue.
+// writesNothing checks that the agent writes nothing in two passes in which the queue does not change.
 func (s *site) writesNothing(node string) {
 	s.t.Helper()
 	before, then := s.writes(node), time.Now()

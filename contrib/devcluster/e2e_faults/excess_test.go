@@ -13,12 +13,12 @@ import (
 	"caelum/internal/slurm"
 )
 
-// waitFor is a job script without a process on a slice, which ends when the file end.NAME exists.
+// waitFor is a job script that starts no process on its slice and ends when the file end.NAME exists.
 const waitFor = "until [ -e $HOME/end.%s ]; do sleep 0.2; done"
 
-// TestExcess makes slurmctld count the slices of a job on two nodes twice on each node. The cause
-// is a reconfiguration or a restart of slurmctld while the job runs. A job for one of the empty
-// GPUs must still start, both while the first job runs and after its end.
+// TestExcess checks the case in which slurmctld counts the slices of a job on two nodes twice on each node. A
+// reconfiguration or a restart of slurmctld while the job runs causes this error. A job for one of the empty GPUs must
+// still start, both while the first job runs and after its end.
 func TestExcess(t *testing.T) {
 	t.Run("reconfigure", func(t *testing.T) {
 		s, pair := jobOnTwoNodes(t)
@@ -40,8 +40,8 @@ func TestExcess(t *testing.T) {
 	})
 }
 
-// jobOnTwoNodes returns a cluster of two nodes with three GPUs each, and a running job that has two GPUs of each node
-// until the file end.pair exists.
+// jobOnTwoNodes starts a cluster of two nodes with three GPUs each. It also starts a job that occupies two GPUs of each
+// node until the file end.pair exists.
 func jobOnTwoNodes(t *testing.T) (s *site, pair string) {
 	s = start(t, cluster.Options{Nodes: 2, GPUs: 3, KeepDeviceFiles: true})
 	pair = s.Submit(fmt.Sprintf(waitFor, "pair"), "-N2", "--gres=mig:7g.40gb:2")
@@ -49,9 +49,9 @@ func jobOnTwoNodes(t *testing.T) (s *site, pair string) {
 	return s, pair
 }
 
-// onceOrTwice checks the cluster after a reconfiguration since 23.11. slurmctld then starts again with its saved state,
-// and counts the job's slices once or, rarely, twice. In both cases, the third GPU of a node must be available during
-// the job, and all GPUs must be available after it.
+// onceOrTwice checks the cluster after a reconfiguration since 23.11. slurmctld then starts again with its saved state.
+// It usually counts the job's slices once, and rarely twice. In both cases, the third GPU of a node must be available
+// during the job, and all GPUs must be available after it.
 func onceOrTwice(s *site, pair string) {
 	third := s.Submit("./hold third", "-w", "n1", "--gres=mig:7g.40gb:1")
 	s.Running(third)
@@ -94,7 +94,7 @@ func excess(t *testing.T, s *site, pair string) {
 		return s.writes("n1") == before
 	})
 
-	// A restart without a job on two nodes clears the excess. Every GPU of n1 is in use, so n1 offers nothing.
+	// A restart while no job runs on two nodes clears the excess. Every GPU of n1 is in use, so n1 offers nothing.
 	if err := s.RestartUnit("slurmctld"); err != nil {
 		t.Fatal(err)
 	}

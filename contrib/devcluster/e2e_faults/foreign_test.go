@@ -13,10 +13,10 @@ import (
 	"caelum/internal/api"
 )
 
-// TestByHand makes an instance without the agent, and removes the instance of a running job.
+// TestByHand creates an instance without the agent, and removes the instance of a running job.
 func TestByHand(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2})
-	// The job holds no device, because the driver does not remove an instance in use.
+	// The job uses no device, because the driver does not remove an instance in use.
 	robbed := s.Submit("until [ -e end.robbed ]; do sleep 0.2; done", "--gres=mig:1g.5gb:1")
 	s.Running(robbed)
 	theirs := s.Slice("n1", robbed)

@@ -15,8 +15,8 @@ import (
 	"caelum/internal/plan"
 )
 
-// onOfferOn returns a profile that one node offers and the other does not, so that a job starts there without naming
-// the node.
+// onOfferOn returns a profile that one node offers and the other node does not offer. A job with this profile starts on
+// the first node without naming it.
 func (s *site) onOfferOn(node, other string) string {
 	s.t.Helper()
 	var profile string
@@ -52,7 +52,7 @@ func (s *site) started(id, node string) {
 	})
 }
 
-// explained waits until `caelum explain`, run by the user on the login node, prints this verdict.
+// explained waits until `caelum explain` prints the given verdict. The user runs this command on the login node.
 func (s *site) explained(id, verdict string) {
 	s.t.Helper()
 	var e plan.Explanation
@@ -67,8 +67,8 @@ func (s *site) explained(id, verdict string) {
 	s.t.Logf("job %s: %s", id, e.Text)
 }
 
-// hang returns the time for which prologs wait for an agent. The duration for which the test
-// suspends the agent depends on it. FAULTS_HANG=60s selects the plugin's default.
+// hang returns the time for which prologs wait for an agent. The test suspends the agent for a time that depends on it.
+// FAULTS_HANG=60s selects the plugin's default.
 func hang(t *testing.T) (patience time.Duration) {
 	text := os.Getenv("FAULTS_HANG")
 	if text == "" {
@@ -81,9 +81,9 @@ func hang(t *testing.T) (patience time.Duration) {
 	return d
 }
 
-// TestAgentHangs suspends an agent, first for half of the time for which prologs wait, and then for
-// one and a half times that time. In the meantime, the other node must run jobs, including those
-// that were planned on the node of the suspended agent.
+// TestAgentHangs suspends an agent, first for half of the time for which prologs wait, and then for one and a half
+// times that time. In the meantime, the other node must run jobs, including those that were planned for the node of the
+// suspended agent.
 func TestAgentHangs(t *testing.T) {
 	wait := hang(t)
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1})
@@ -94,8 +94,8 @@ func TestAgentHangs(t *testing.T) {
 	s.NothingLeft()
 }
 
-// hangsBriefly suspends the agent of n1 for half of the time for which prologs wait. It checks that
-// the prolog waits and that no node drains.
+// hangsBriefly suspends the agent of n1 for half of the time for which prologs wait. It checks that the prolog waits
+// and that no node is drained.
 func (s *site) hangsBriefly(wait time.Duration) {
 	s.t.Helper()
 	profile := s.onOfferOn("n1", "n2")
@@ -120,8 +120,8 @@ func (s *site) hangsBriefly(wait time.Duration) {
 	s.NoneDrained()
 }
 
-// hangsLong suspends the agent of n1 for longer than prologs wait. It checks that the node drains
-// and the job is requeued.
+// hangsLong suspends the agent of n1 for longer than prologs wait. It checks that the node is drained and the job is
+// requeued.
 func (s *site) hangsLong(wait time.Duration) {
 	s.t.Helper()
 	profile := s.onOfferOn("n1", "n2")
@@ -164,8 +164,8 @@ func (s *site) signalAgent(name string) {
 	}
 }
 
-// TestNodeLost makes a node fail permanently, so that its daemons no longer answer and its offers
-// are not closed. The jobs that ran or were planned on this node must run on another node.
+// TestNodeLost makes a node fail permanently. The node's daemons then no longer answer, and its offers are not closed.
+// The jobs that ran on this node or were planned for it must run on another node.
 func TestNodeLost(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1, Conf: []string{"SlurmdTimeout=5"}})
 	first := s.Submit("./hold first", "--gres=mig:7g.40gb:1", "--requeue")

@@ -16,7 +16,7 @@ import (
 // wholeGPU requests a whole GPU.
 var wholeGPU = []string{"-p", "gpu", "--gres=gpu:1", "--mig=7g.40gb", "-t", "10"}
 
-// het submits a het job of two components with a whole GPU each, and returns their ids.
+// het submits a het job of two components with a whole GPU each, and returns the ids of the components.
 func (s *site) het(options ...string) (leader, other string) {
 	args := append([]string{"sbatch", "--parsable"}, options...)
 	args = append(append(append(args, wholeGPU...), ":"), wholeGPU...)
@@ -28,7 +28,7 @@ func (s *site) het(options ...string) (leader, other string) {
 	return leader, strconv.Itoa(id + 1)
 }
 
-// component returns the state of one component. squeue lists both components for the id of the first.
+// component returns the state of one component. For the id of the first component, squeue lists both.
 func (s *site) component(id string) string {
 	for line := range strings.Lines(s.Try("", "squeue", "-h", "-t", "all", "-o", "%A %T")) {
 		if f := strings.Fields(line); len(f) == 2 && f[0] == id {
@@ -47,8 +47,8 @@ func (s *site) bothRun(leader, other string) {
 }
 
 // TestIncompleteHetJob checks a het job with one component that is held or has ended. The other component must not
-// keep an idle GPU from another user, and `caelum explain` must show why it does not start. If a component is held,
-// the het job must start after the component is released.
+// block an idle GPU that another user needs, and `caelum explain` must show why the component does not start. If a
+// component is held, the het job must start after the component is released.
 func TestIncompleteHetJob(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1})
 	t.Run("held in part", func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestIncompleteHetJob(t *testing.T) {
 		}
 		s.Must("", "root", "scontrol", "update", "nodename="+node, "state=down", "reason=test")
 		s.Within("one component waits and the other has ended", func() bool {
-			if s.component(other) == "RUNNING" { // 26.05 does not end it
+			if s.component(other) == "RUNNING" { // 26.05 does not end the other component
 				s.Try("", "scancel", leader+"+1")
 			}
 			ended := []string{"FAILED", "CANCELLED"}
@@ -96,9 +96,9 @@ func TestIncompleteHetJob(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestHetPriorities checks a het job whose components have different priorities, because the user
-// released them one after the other. Jobs with priorities between those of the components must be
-// able to run on every GPU, and the het job must start after them.
+// TestHetPriorities checks a het job whose components have different priorities, because the user released them one
+// after another. Jobs with priorities between those of the components must be able to run on every GPU, and the het job
+// must start after these jobs.
 func TestHetPriorities(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1, Conf: []string{clustertest.QueueOrder}})
 	leader, other := s.het("-H")
@@ -130,10 +130,11 @@ func TestHetPriorities(t *testing.T) {
 	s.NothingLeft()
 }
 
-// othersRun submits jobs of another user for every GPU of the cluster, and ends them when all are running.
+// othersRun submits a job of another user for every GPU of the cluster. When all these jobs are running, othersRun ends
+// them.
 func (s *site) othersRun(t *testing.T) {
 	t.Helper()
-	time.Sleep(3 * time.Second) // until slurmctld and every agent have processed the queue
+	time.Sleep(3 * time.Second) // wait until slurmctld and every agent have processed the queue
 	var ids []string
 	for range s.Nodes {
 		ids = append(

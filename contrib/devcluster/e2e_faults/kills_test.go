@@ -10,9 +10,9 @@ import (
 	"caelum/internal/failpoint"
 )
 
-// TestAgentKilled kills the agent repeatedly between two of its effects: each agent that the
-// supervisor starts is killed at the same point. In the meantime one job runs, and other jobs
-// start, run and end. Each of these jobs waits in its prolog.
+// TestAgentKilled kills the agent repeatedly between two of its effects. Each agent that the supervisor starts is
+// killed at the same point. In the meantime, one job runs, and other jobs start, run and end. Each of these other jobs
+// waits in its prolog.
 func TestAgentKilled(t *testing.T) {
 	// If the failpoint has a count, each agent can make some progress before it is killed.
 	for _, point := range []string{
@@ -25,7 +25,7 @@ func TestAgentKilled(t *testing.T) {
 			s.Running(keep)
 			slice := s.Slice("n1", keep)
 			ids := []string{}
-			// The larger profiles need units that idle small slices occupy.
+			// The larger profiles need units that are occupied by small idle slices.
 			for _, profile := range []string{"1g.5gb", "1g.5gb", "1g.5gb", "1g.5gb", "3g.20gb", "1g.5gb", "1g.10gb"} {
 				ids = append(ids, s.Submit("cuda-process --exclusive --seconds 1", "--gres=mig:"+profile+":1"))
 			}

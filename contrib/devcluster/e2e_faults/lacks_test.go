@@ -10,9 +10,9 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// TestLacksSomethingElse checks a job that cannot start because of missing memory or a missing
-// licence. While it waits, a job of another user that will end in time must be able to use the idle
-// GPU. The first job must start as soon as the memory or licence is available.
+// TestLacksSomethingElse checks a job that cannot start because memory or a licence is not available. While it waits,
+// another user's job that ends early enough must be able to use the idle GPU. The first job must start as soon as the
+// memory or licence is available.
 func TestLacksSomethingElse(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2, Conf: []string{
 		"SelectTypeParameters=CR_Core_Memory", "DefMemPerCPU=100", "Licenses=matlab:1",
@@ -21,7 +21,7 @@ func TestLacksSomethingElse(t *testing.T) {
 		hog := s.Submit("sleep 600", "-p", "plain", "--mem=200000", "-t", "3")
 		s.Running(hog)
 		lacks := s.Submit("sleep 600", "-p", "gpu", "--gres=gpu:2", "--mig=7g.40gb", "--mem=200000", "-t", "10")
-		time.Sleep(2 * time.Second) // until every agent has read this job
+		time.Sleep(2 * time.Second) // wait until every agent has read this job
 		s.runs(t, stranger, "-p", "gpu", "--gres=gpu:1", "--mig=3g.20gb", "-t", "1")
 		if text := s.Try("", "caelum", "explain", lacks); !strings.Contains(text, "memory free") {
 			t.Errorf("explain prints for the job that lacks memory:\n%s", text)
@@ -52,7 +52,7 @@ func TestLacksSomethingElse(t *testing.T) {
 	s.NothingLeft()
 }
 
-// runs submits a job of a user with a slice, and ends the job when it is running.
+// runs submits a job of a user with a slice, waits until the job is running, and ends it.
 func (s *site) runs(t *testing.T, who string, options ...string) {
 	t.Helper()
 	args := append(append([]string{"sbatch", "--parsable", "--mem=100"}, options...), "--wrap", "sleep 600")

@@ -16,8 +16,8 @@ import (
 )
 
 // TestRecovery kills the agent with SIGKILL at random times under a load of short jobs. The number of kills is
-// FAULTS_KILLS, by default 5. It measures the time from the kill until the offers are correct: the next agent has
-// finished a pass, and slurmctld has the offers that the agent published.
+// FAULTS_KILLS, by default 5. The test measures the time from the kill until the next agent has finished a pass and
+// slurmctld has the offers that this agent published.
 func TestRecovery(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2})
 	keep := s.Submit("./hold keep", "--gres=mig:2g.10gb:1")

@@ -14,10 +14,9 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// TestRestarts stops Slurm's daemons while a job runs on each node, and shortly after the submission of another job for
-// n1. The times are measured on n2, where no job starts. The offers of n2 are correct from the time when n2 has offers
-// and its total has the constant value, if both remain true. At the end, slurmctld and the agent must agree on the
-// offers.
+// TestRestarts stops Slurm's daemons while a job runs on each node, shortly after the submission of another job for n1.
+// The times are measured on n2, where no job starts. The offers of n2 are correct as soon as n2 has offers and the
+// constant total, if both remain so. At the end, slurmctld and the agent must agree on the offers.
 func TestRestarts(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 2})
 	w := s.watch()
@@ -34,7 +33,7 @@ func TestRestarts(t *testing.T) {
 	total := sum(w.since("n2", time.Now().Add(-time.Second))[0].Total)
 	faults := s.restarts()
 	took, disturbed, ids := map[string]times{}, map[string]int{}, []string{}
-	defer func() { // also if a later round fails
+	defer func() { // needed even if a later round fails
 		for _, fault := range faults {
 			took[fault.name].print(t, fmt.Sprintf("%s, offers right again after (%d times they were seen wrong)",
 				fault.name, disturbed[fault.name]))
@@ -45,7 +44,7 @@ func TestRestarts(t *testing.T) {
 			name := fmt.Sprintf("%d-%s", round, strings.ReplaceAll(fault.name, " ", "-"))
 			w.settled(s, "n2")
 			id := s.Submit("./hold "+name, "-w", "n1", "--gres=mig:1g.5gb:1")
-			time.Sleep(time.Duration(round%3) * 700 * time.Millisecond) // pending, in its prolog or running
+			time.Sleep(time.Duration(round%3) * 700 * time.Millisecond) // pending, in its prolog, or running
 
 			after, seen := s.offersAfter(w, fault, total)
 			took[fault.name] = append(took[fault.name], after)
@@ -65,14 +64,14 @@ func TestRestarts(t *testing.T) {
 		}
 	}
 	s.End("keep")
-	// The other jobs were checked in their round, because slurmctld purges a job 300 s after its end.
+	// The other jobs were checked in their rounds, because slurmctld purges a job 300 s after its end.
 	s.Completed(keep["n1"], keep["n2"])
 	ids = append(ids, keep["n1"], keep["n2"])
 	s.Within("sacct knows every end", func() bool { return s.accounted(ids) })
 	s.NoneDrained()
 	s.NothingLeft()
-	// This check shows that the snapshots detect a change. A restart of slurmctld is not sufficient, because the agents
-	// often publish before the first snapshot.
+	// The next check shows that the snapshots detect a change. A restart of slurmctld is not sufficient for this
+	// purpose, because the agents often publish before the first snapshot.
 	if disturbed["scontrol reconfigure"] == 0 {
 		t.Error("no snapshot shows a change of the offers by scontrol reconfigure")
 	}
@@ -115,9 +114,9 @@ func (s *site) restarts() []fault {
 	}
 }
 
-// offersAfter causes a fault and waits until the offers of n2 are correct, which means that n2 has
-// offers and the given total. It returns the time from the end of the fault until then, and whether
-// a snapshot showed incorrect offers.
+// offersAfter causes a fault and waits until the offers of n2 are correct, that is, until n2 has offers and the given
+// total. It returns the time from the end of the fault until then. seen reports whether a snapshot showed incorrect
+// offers.
 func (s *site) offersAfter(w *watch, fault fault, total int) (after time.Duration, seen bool) {
 	s.t.Helper()
 	began := time.Now()
@@ -131,7 +130,8 @@ func (s *site) offersAfter(w *watch, fault fault, total int) (after time.Duratio
 		if len(snapshots) == 0 {
 			return false
 		}
-		// A slurmd registers shortly after its start, so the offers must be correct in snapshots over two seconds.
+		// slurmd registers shortly after its start. The offers must therefore be correct in all snapshots of two
+		// seconds.
 		end := snapshots[len(snapshots)-1].To
 		from := end
 		for _, l := range slices.Backward(snapshots) {

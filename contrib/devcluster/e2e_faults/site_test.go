@@ -27,7 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// atLeastOne returns a number of at least 1 from the environment, or otherwise if the variable is not set.
+// atLeastOne returns the value of an environment variable, or otherwise if the variable is not set. The value must be a
+// number of at least 1.
 func atLeastOne(t *testing.T, name string, otherwise int) int {
 	text := os.Getenv(name)
 	if text == "" {

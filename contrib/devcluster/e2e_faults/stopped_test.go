@@ -12,8 +12,8 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// TestAgentStopped stops the agent permanently while one job runs and another is in its prolog. In this test the prolog
-// waits for 6 s instead of 60 s.
+// TestAgentStopped stops the agent permanently while one job runs and another job is in its prolog. In this test, a
+// prolog waits for 6 s instead of 60 s.
 func TestAgentStopped(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 1, PrologDelay: 3 * time.Second})
 	s.Must("", "root", "sed", "-i", "s/spank_caelum.so.*/& wait=6/", "/etc/slurm/plugstack.conf")
@@ -39,8 +39,7 @@ func TestAgentStopped(t *testing.T) {
 	s.closed(w, began, stopped)
 
 	s.Within("the prolog gives up and the node drains", s.drained)
-	// By then Slurm has also drained the node for another reason. That reason must not replace
-	// the plugin's.
+	// By then, Slurm has also drained the node for a reason of its own, which must not replace the plugin's reason.
 	s.Within("the job is back in the queue", func() bool { return s.State(starting) == "PENDING" })
 	reason := s.Must("", "root", "sinfo", "-hR", "-p", "plain", "-n", "n1", "-o", "%E")
 	t.Logf("the node's reason: %s", reason)
@@ -76,7 +75,7 @@ func TestAgentStopped(t *testing.T) {
 
 func offered(l oracle.Snapshot) bool { return len(offers(l)) > 0 }
 
-// closed checks that n1 offers nothing after its agent and its ExecStopPost have ended.
+// closed checks that n1 offers nothing after the agent and the command of ExecStopPost have ended.
 func (s *site) closed(w *watch, began, stopped time.Time) {
 	s.t.Helper()
 	s.Within("two snapshots of slurmctld", func() bool { return len(w.since("n1", stopped)) > 1 })

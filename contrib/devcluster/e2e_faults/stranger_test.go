@@ -21,28 +21,29 @@ import (
 	"caelum/internal/gpu"
 )
 
-// asStranger is an environment variable. If it is set, this test binary acts as the program of a
-// user who attacks other users' slices. Its value is the number of attempts to open files.
+// asStranger is an environment variable. If it is set, this test binary acts as a program with which a user attacks
+// other users' slices. The value is the number of attempts to open files.
 const asStranger = "FAULTS_OPENS"
 
 // attempts contains the results of the attacks.
 type attempts struct {
-	Refused  int      // failed: EACCES by the file's owner and mode, EPERM by the devices cgroup
-	ByCgroup int      // the failed opens that the cgroup denied
+	Refused  int      // failed opens: EACCES because of the file's owner and mode, EPERM because of the devices cgroup
+	ByCgroup int      // failed opens that the cgroup denied
 	Gone     int      // the file was removed between the listing and the open
-	Opened   []string // allowed opens: success, or ENXIO because the file has no driver
-	Own      []string // opened files of the job's own slice
-	Changes  []int    // HTTP status of the requests for changes at the socket
+	Opened   []string // permitted opens: success, or ENXIO because the file has no driver
+	Own      []string // opened files that belong to the job's own slice
+	Changes  []int    // HTTP status codes of the requests for changes that were sent to the socket
 	Other    []string
 }
 
 const opens = 1500
 
-// monitor is the capability to monitor MIG, which the driver gives to all users. It belongs to no slice.
+// monitor is the capability file for monitoring MIG, to which the driver gives all users access. It belongs to no
+// slice.
 const monitor = "/dev/nvidia-caps/nvidia-cap2"
 
-// beStranger repeatedly opens every capability file of the node, and requests changes of other users' leases from the
-// agent.
+// beStranger repeatedly opens every capability file of the node. It also sends requests to the agent to change other
+// users' leases.
 func beStranger() int {
 	var wanted int
 	fmt.Sscan(os.Getenv(asStranger), &wanted)
@@ -84,7 +85,7 @@ func beStranger() int {
 	return 0
 }
 
-// ownFiles returns the capability files of the job of this process, if the job has a slice.
+// ownFiles returns the capability files of the job in which this process runs, if the job has a slice.
 func ownFiles(agent *api.Client) (files []string) {
 	status, err := agent.Status(context.Background())
 	if err != nil {
@@ -102,7 +103,7 @@ func ownFiles(agent *api.Client) (files []string) {
 	return files
 }
 
-// askForChanges requests a lease for itself and the end of every existing lease.
+// askForChanges sends requests for a lease for itself and for the end of every existing lease.
 func (got *attempts) askForChanges(agent *api.Client) {
 	ctx := context.Background()
 	status, err := agent.Status(ctx)
@@ -142,7 +143,7 @@ func (got *attempts) askForChanges(agent *api.Client) {
 	note(err)
 }
 
-// copyStranger copies this test's program to the user's home.
+// copyStranger copies this test's program to the user's home directory.
 func (s *site) copyStranger() {
 	s.t.Helper()
 	self, err := os.Executable()
@@ -169,18 +170,17 @@ func (s *site) be(who string, opens int) (got attempts) {
 	return got
 }
 
-// TestStranger checks that, while jobs of one user start and end, another user on the same node can
-// open none of their slices and change none of their leases.
+// TestStranger starts and ends jobs of one user. It checks that another user on the same node can open none of their
+// slices and change none of their leases.
 func TestStranger(t *testing.T) {
-	// This is the recommendation of the documentation: no user can access a capability file before it belongs to a job.
+	// The documentation recommends this setting. No user can then access a capability file before it belongs to a job.
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2, KeepDeviceFiles: true})
 	s.copyStranger()
 	keep := s.Submit("./hold keep", "--gres=mig:2g.10gb:1")
 	s.Running(keep)
 	slice := s.Slice("n1", keep)
 
-	// This checks that the program detects a successful open. Here the program opens the files
-	// of its own slice.
+	// The next check shows that the program detects a successful open. The program opens the files of its own slice.
 	if own := s.be(user, 1); len(own.Opened) == 0 {
 		t.Fatalf("the owner of a slice opens none of its files: %+v", own)
 	}

@@ -12,9 +12,9 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestSlurmdAndAgentRestarted restarts the agent immediately after slurmd's registration has reset closed to the count
-// in slurm.conf while slices are offered. The sum of gres/mig must be that of slurm.conf after the agent's end and
-// after its start.
+// TestSlurmdAndAgentRestarted checks a restart of the agent immediately after slurmd's registration. While slices are
+// offered, the registration has reset closed to the count in slurm.conf. After the agent's end and after its start, the
+// sum of gres/mig must be the sum in slurm.conf.
 func TestSlurmdAndAgentRestarted(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2, KeepDeviceFiles: true})
 	keep := s.Submit("./hold keep", "--gres=mig:1g.5gb:1")
@@ -45,7 +45,7 @@ func TestSlurmdAndAgentRestarted(t *testing.T) {
 		t.Errorf("caelum doctor:\n%s", s.Try("n1", "caelum", "doctor"))
 	}
 
-	// The doctor compares the sum with slurm.conf, whichever program has written the sum.
+	// The doctor compares the sum with slurm.conf, regardless of which program has written the sum.
 	if err := s.StopUnit("agent-n1"); err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// watch takes snapshots of slurmctld's nodes about seven times a second. While slurmctld is down there are no
+// watch takes snapshots of slurmctld's nodes about seven times a second. While slurmctld is down, there are no
 // snapshots.
 type watch struct {
 	mu        sync.Mutex
@@ -33,7 +33,7 @@ func (s *site) watch() *watch {
 	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.StdoutPipe()
 	if err == nil {
-		_, err = cmd.StdinPipe() // the script ends with its stdin
+		_, err = cmd.StdinPipe() // when its stdin is closed, the script ends
 	}
 	if err == nil {
 		err = cmd.Start()
@@ -90,7 +90,7 @@ func offers(l oracle.Snapshot) map[string]int {
 	return free
 }
 
-// settled waits until a node's offers have been constant and not empty for a second.
+// settled waits until a node's offers have been non-empty and unchanged for a second.
 func (w *watch) settled(s *site, node string) (now map[string]int) {
 	s.t.Helper()
 	s.Within("the offers of "+node+" stay", func() bool {
@@ -105,7 +105,7 @@ func (w *watch) settled(s *site, node string) (now map[string]int) {
 	return now
 }
 
-// times are measured times, which are printed but not checked.
+// times are measured times that are printed but not checked.
 type times []time.Duration
 
 func (all times) print(t *testing.T, what string) {

@@ -9,14 +9,14 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// prompt is the maximum time to a start. It is well below one minute, the interval at which an agent compares GPU,
-// ledger and slurmctld in any case.
+// prompt is the maximum time until a job starts. It is well below one minute, which is the interval at which an agent
+// compares GPU, ledger and slurmctld in any case.
 const prompt = 25 * time.Second
 
 // TestWatcher uses agents that poll the queue only once an hour. Jobs whose slices are not offered must still start
 // promptly, because the watcher notifies the agents of each submission. The test submits jobs on one node, a job that
-// is held until its slice can be made, and a job on two nodes. It then submits jobs after the watcher was killed and
-// after slurmctld was restarted.
+// is held until its slice can be created, and a job on two nodes. It then kills the watcher and submits a job, and
+// restarts slurmctld and submits a job.
 func TestWatcher(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 2, AgentConfig: "testdata/watched.yaml"})
 	starts := func(what string, options ...string) {

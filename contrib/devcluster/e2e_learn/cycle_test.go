@@ -13,7 +13,7 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// train uses up to 6,000 MiB of GPU memory, and other up to 300 MiB.
+// The script train uses up to 6,000 MiB of GPU memory, and the script other uses up to 300 MiB.
 const (
 	train = "#!/bin/sh\n#SBATCH --gres=gpu:1\n#SBATCH --time=10\ncuda-process --curve 0:500,2:6000,3:6000\n"
 	other = "#!/bin/sh\n#SBATCH --gres=gpu:1\n#SBATCH --time=10\ncuda-process --curve 0:300,3:300\n"
@@ -29,7 +29,8 @@ func (s site) on(node string, args ...string) string {
 	return out
 }
 
-// run submits a script as a user under its own name and waits for the job's end. It returns the job's id and profile.
+// run submits a script of a user under the given job name and waits for the job's end. It returns the job's id and
+// profile.
 func (s site) run(user, name, script string) (id, profile string) {
 	s.Helper()
 	path := s.write(user, name, script)
@@ -53,10 +54,10 @@ func (s site) learned(id, config string) {
 	s.on("", "caelum", "repo", "decisions", "--config", config)
 }
 
-// TestUnchangedScript checks that an unknown script gets the site's default in its first run, and afterwards the
-// smallest slice that is sufficient for the script. Other scripts of the same user, and other users' scripts, get no
-// prediction from these runs. If the site shares the learned profiles between users, other users' jobs with the same
-// script get one. After one sync every host has the same data, including a host that has lost its repository.
+// TestUnchangedScript checks that an unknown script gets the site's default profile in its first run, and afterwards
+// the smallest slice that is sufficient for the script. No prediction for another script, or for another user's script,
+// may result from these runs. If the site shares the learned profiles between users, other users' jobs with the same
+// script get a prediction. After one sync, every host has the same data, including a host that has lost its repository.
 func TestUnchangedScript(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.Chmod(folder, 0o755); err != nil {
@@ -109,8 +110,8 @@ func TestUnchangedScript(t *testing.T) {
 	s.predictAlike(first, write("tabled.yaml", "table: "+filepath.Join(folder, "decisions")+"\n"))
 }
 
-// predictAlike checks that every host makes the same prediction for a job with the decision table
-// of this configuration, even if the host has lost its repository.
+// predictAlike checks that every host makes the same prediction for a job with the decision table of this
+// configuration. This must be true even for a host that has lost its repository.
 func (s site) predictAlike(job, config string) {
 	s.Helper()
 	predicted := func(node string) string {

@@ -1,8 +1,8 @@
 // Package e2elearn tests learning from jobs on a real Slurm. The tests use three clusters. The first cluster runs
 // users' unchanged scripts, from the first run with the site's default to the smallest sufficient slice. The second
 // cluster measures a script on several profiles. The third cluster checks Caelum's assumptions about slurmdbd, sacct
-// and sacctmgr, with summaries in the records of arrays, requeued jobs and het jobs. Its agents write no summaries, so
-// the test writes artificial ones. The package contains only tests.
+// and sacctmgr: the records of arrays, requeued jobs and het jobs contain summaries. The agents of this cluster write
+// no summaries, so the test writes artificial summaries. The package contains only tests.
 //
 //	go test -tags e2e -v ./contrib/devcluster/e2e_learn
 //

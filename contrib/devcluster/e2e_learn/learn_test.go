@@ -23,8 +23,8 @@ import (
 	"caelum/internal/tags"
 )
 
-// TestMain acts as the agents of the nodes if the binary is called with "inside FOLDER ID...". This is necessary
-// because Slurm's commands work only inside the cluster.
+// TestMain takes the place of the nodes' agents if the binary is called with "inside FOLDER ID...". The binary must run
+// inside the cluster for this, because Slurm's commands work only there.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 3 && os.Args[1] == "inside" {
 		if err := record(os.Args[2], os.Args[3:]); err != nil {
@@ -38,8 +38,8 @@ func TestMain(m *testing.M) {
 
 const names = "tr\nain'\"; |x"
 
-// record writes the measurements of the jobs' runs into the jobs' records, as agents do. It also
-// writes them into a separate repository, nodes.db in the folder.
+// record writes the measurements of the jobs' runs into the jobs' records, as agents do. It also writes them to a
+// separate repository, the file nodes.db in the directory folder.
 func record(folder string, ids []string) error {
 	r, err := repo.Open(filepath.Join(folder, "nodes.db"), func(text string) { fmt.Fprintln(os.Stderr, text) })
 	if err != nil {
@@ -101,8 +101,8 @@ func recordJob(r *repo.Repo, dbd *slurm.Client, id uint32) error {
 	return nil
 }
 
-// beside writes text beside the text of another tool that contains capital letters. If sacctmgr would change the other
-// text (until 22.05), the record must stay unchanged.
+// beside writes text into a record that already contains another tool's text with capital letters. If sacctmgr would
+// change the other text (until 22.05), the record must remain unchanged.
 func beside(ctx context.Context, dbd *slurm.Client, rec slurm.Record, text string) error {
 	out, err := exec.CommandContext(ctx, "sacctmgr", "-V").Output()
 	if err != nil {

@@ -3,6 +3,6 @@
 //
 //	make mixed                                # slurmctld 26.05, nodes 24.11
 //
-// The tests need root, and binaries for both releases. CAELUM_NODE_ROOT is the root directory of the nodes' release,
-// which contrib/devcluster/release sets (option --nodes). Without it the tests are skipped.
+// The tests need root, and binaries for both releases. CAELUM_NODE_ROOT is the root directory of the nodes' release.
+// `contrib/devcluster/release --nodes` sets this variable. Without it, the tests are skipped.
 package e2emixed

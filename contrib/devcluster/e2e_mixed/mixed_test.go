@@ -19,15 +19,15 @@ import (
 
 const user = clustertest.User
 
-// site is a running cluster. old is the release of its nodes, and fresh that of its controller.
+// site is a running cluster. old is the release of its nodes, and fresh is the release of its controller.
 type site struct {
 	*clustertest.Site
 	t          *testing.T
 	old, fresh slurm.Release
-	confined   bool // cgroups confine the jobs' devices
+	confined   bool // the jobs' devices are confined by cgroups
 }
 
-// onEach runs a test on a cluster without cgroups and on one whose cgroups confine the jobs' devices.
+// onEach runs a test on two clusters: without cgroups, and with cgroups that confine the jobs' devices.
 func onEach(t *testing.T, test func(s *site)) {
 	for name, version := range map[string]string{"no cgroups": "", "cgroup v2": "v2"} {
 		t.Run(name, func(t *testing.T) {
@@ -47,7 +47,7 @@ func start(t *testing.T, cgroup string) *site {
 	}
 	s := &site{t: t, confined: cgroup != "", Site: clustertest.Start(t, cluster.Options{
 		Nodes: 2, GPUs: 2, NodeRoot: root, Cgroup: cgroup,
-		// A requeued job waits one second longer than this time, by default 120 s.
+		// A requeued job waits one second longer than this time, which is 120 s by default.
 		Conf: []string{"AuthInfo=cred_expire=5"},
 	})}
 	s.fresh, s.old = s.Release(), s.slurmd("n1")
@@ -79,7 +79,7 @@ func (s *site) registered(node string, release slurm.Release) {
 	})
 }
 
-// do fails the test if a change of the cluster's daemons has failed.
+// do fails the test if err, the error of an action on the cluster's daemons, is not nil.
 func (s *site) do(err error) {
 	s.t.Helper()
 	if err != nil {
@@ -105,13 +105,13 @@ func (s *site) accounted(id, tres string) {
 	})
 }
 
-// stepDevices runs a step in a running job with the node's srun, and returns the step's devices.
+// stepDevices runs a step in a running job with the srun of the given node, and returns the step's devices.
 func (s *site) stepDevices(node, id string) string {
 	s.t.Helper()
 	return s.Must(node, user, "srun", "--jobid", id, "--overlap", "printenv", "CUDA_VISIBLE_DEVICES")
 }
 
-// diagnosis runs caelum doctor on a node, or for the controller if node is empty.
+// diagnosis returns the findings of caelum doctor on a node, or on the controller if node is empty.
 func (s *site) diagnosis(node string) []doctor.Finding {
 	s.t.Helper()
 	args := []string{"caelum", "doctor", "--json"}
@@ -155,8 +155,8 @@ func (s *site) pluginRefused(node string) {
 	}
 }
 
-// TestOlderNodes runs jobs and restarts daemons while the nodes are of an older release than slurmctld. Steps are
-// started by the nodes' srun: an srun that is newer than slurmd can fail, with or without Caelum.
+// TestOlderNodes runs jobs and restarts daemons while the nodes are of an older release than slurmctld. The srun of a
+// node starts each step, because an srun that is newer than slurmd can fail, with or without Caelum.
 func TestOlderNodes(t *testing.T) {
 	onEach(t, func(s *site) {
 		s.jobs()
@@ -181,10 +181,10 @@ func (s *site) jobs() {
 	}
 }
 
-// show is a step that prints the node and the slice of each task.
+// show is the command of a step that prints the node and the slice of each task.
 const show = "srun sh -c 'echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES'"
 
-// showed checks that the tasks of a job with the step show had slices on this number of nodes.
+// showed checks that the tasks of a job with the step show had slices on the given number of nodes.
 func (s *site) showed(id string, nodes int) {
 	s.t.Helper()
 	out := s.output(id)
@@ -242,7 +242,7 @@ func (s *site) restarts() {
 	s.accounted(id, "gres/mig:2g.10gb=1")
 }
 
-// commands runs caelum on a node and on the controller while one job runs and another one waits.
+// commands runs caelum's commands on a node and on the controller while one job runs and another job waits.
 func (s *site) commands() {
 	runs := s.Submit("./hold commands", "-w", "n1", "--gres=mig:2g.10gb:1")
 	s.Running(runs)
@@ -263,8 +263,8 @@ func (s *site) commands() {
 	s.Completed(runs, waits)
 }
 
-// TestUpgrade upgrades the nodes one after the other while jobs run on them. A job that runs during the upgrade keeps
-// its slice, and the new slurmd releases it, also if the job has ended without a slurmd.
+// TestUpgrade upgrades the nodes one after another while jobs run on them. A job that runs during the upgrade keeps its
+// slice. The new slurmd releases the slice, even if the job ended while no slurmd was running.
 func TestUpgrade(t *testing.T) {
 	onEach(t, func(s *site) {
 		for _, node := range s.Nodes {

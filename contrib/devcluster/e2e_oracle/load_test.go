@@ -16,10 +16,10 @@ const user, uid = "user1", 20001
 var profiles = []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 
 // requeueSeconds is the time for which a requeued job is held, and credSeconds is the lifetime of a credential. slurmd
-// 22.05.8 purges expired credentials no more often than every two seconds. It therefore skips the prolog of a job that
-// starts again in the first second after the credential of its first run expired, if it has checked the credentials in
-// the second before. On a busy node, 4 of 6 requeued jobs started this way and failed, because they had no lease file.
-// requeueSeconds avoids that second, because it is longer than a 4 s prolog plus credSeconds.
+// 22.05.8 purges expired credentials at most every two seconds. It may therefore skip the prolog of a job that starts
+// again in the first second after the credential of its first run expired. On a busy node, 4 of 6 requeued jobs started
+// this way and failed, because they had no lease file. requeueSeconds avoids that second, because it is longer than a 4
+// s prolog plus credSeconds.
 const requeueSeconds, credSeconds = 24, 15
 
 // worker is the script that runs on every node of every job. It starts a CUDA process on each of the job's slices.
@@ -40,8 +40,8 @@ exit $status
 type load struct {
 	script strings.Builder
 	rng    *rand.Rand
-	// jobs is the number of submitted jobs. Some of them may never start, because they are
-	// cancelled while they are pending.
+	// jobs is the number of submitted jobs. Some jobs may never start, because they are cancelled while they are
+	// pending.
 	jobs int
 	// keys contains the lines of the decision table.
 	keys []string
@@ -50,16 +50,15 @@ type load struct {
 
 // kinds selects the kinds of jobs.
 type kinds struct {
-	// unlike is set if some profiles do not exist on all nodes. Fewer jobs then request a
-	// particular profile.
+	// unlike is true if some profiles do not exist on all nodes. Fewer jobs then request a particular profile.
 	unlike bool
-	// batch excludes srun, salloc and requeues. A restarted slurmctld 22.05.8 may not learn of
-	// an allocation that ended while slurmctld was stopped, and may permanently reject changes
-	// to a requeued job ("the DB index is being set").
+	// batch is true if the load must not use srun, salloc or requeues. A restarted slurmctld 22.05.8 may not learn of
+	// an allocation that ended while slurmctld was stopped, and may permanently reject changes to a requeued job ("the
+	// DB index is being set").
 	batch bool
 }
 
-// mix returns a load of at least n jobs, which are submitted over the given number of seconds.
+// mix returns a load of at least n jobs. The load submits the jobs over the given number of seconds.
 func mix(seed uint64, n int, seconds float64, k kinds) *load {
 	l := &load{rng: rand.New(rand.NewPCG(seed, 1)), kinds: k}
 	l.script.WriteString("cd; exec 2>>load.err\n")
@@ -85,8 +84,8 @@ func known(i int) string {
 	return fmt.Sprintf("#!/bin/bash\n#SBATCH --gres=gpu:1\n# uses a %s\n./worker 1\n", profiles[i])
 }
 
-// one adds a submission. All profiles have equal probability, so the large profiles use most of the units, and the
-// small profiles must fit in between. Only early jobs are requeued, because a requeue takes long.
+// one adds a submission. All profiles have the same probability, so the large profiles use most of the units, and the
+// small profiles must use the gaps. Only early jobs are requeued, because a requeue takes a long time.
 func (l *load) one(early bool) {
 	i := l.rng.IntN(len(profiles))
 	p := profiles[i]

@@ -19,9 +19,9 @@ import (
 // pause is a delay between the agent's read and write, in the cases that request it.
 const pause = 100 * time.Millisecond
 
-// TestOffersCanBeCarved checks the central guarantee of Caelum: all offered slices can be carved. The 4 s prolog
-// extends the time between the start of a job in slurmctld and its lease. With the pause, the data of every read is
-// outdated when the agent uses it.
+// TestOffersCanBeCarved checks the central guarantee of Caelum: an agent can create all slices that it offers. The 4 s
+// prolog extends the time between the start of a job in slurmctld and its lease. With the pause, the data of every read
+// is outdated when the agent uses it.
 func TestOffersCanBeCarved(t *testing.T) {
 	for _, v := range []struct {
 		name    string
@@ -117,7 +117,7 @@ func seed(t *testing.T) uint64 {
 }
 
 // away returns the time for which slurmctld is stopped. The default is 10 s, which is long enough for requests of
-// agents and prologs to fail. ORACLE_AWAY overrides it.
+// agents and prologs to fail. ORACLE_AWAY overrides the default.
 func away(t *testing.T) time.Duration {
 	text := os.Getenv("ORACLE_AWAY")
 	if text == "" {
@@ -130,7 +130,7 @@ func away(t *testing.T) time.Duration {
 	return d
 }
 
-// run collects and reads the record of the run. slurmdbd may get the runs a few seconds late.
+// run collects and reads the record of the run. The runs of jobs may reach slurmdbd a few seconds late.
 func (s *site) run(name, snapshots string) oracle.Run {
 	s.t.Helper()
 	dir := s.t.TempDir()

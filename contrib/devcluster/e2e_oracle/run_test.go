@@ -42,8 +42,8 @@ func start(t *testing.T, o cluster.Options) *site {
 		t.Fatal(err)
 	}
 	o.Nodes, o.GPUs, o.AgentConfig = nodes, gpus, filepath.Join(filepath.Dir(script), "caelum.yaml")
-	// In 22.05, a requeued job waits until the credential of its first run has expired, by
-	// default for two minutes.
+	// In 22.05, a requeued job waits until the credential of its first run has expired. By default, this takes two
+	// minutes.
 	o.Conf = append(o.Conf, fmt.Sprintf("AuthInfo=cred_expire=%d", credSeconds))
 	c, err := cluster.Start(t.Context(), o)
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *site) watch() (stop func() string) {
 		s.t.Fatal(err)
 	}
 	return func() string {
-		in.Close() // ends the script
+		in.Close() // the script ends when its stdin is closed
 		if err := cmd.Wait(); err != nil {
 			s.t.Errorf("the snapshots: %v: %s", err, errs.String())
 		}
@@ -157,9 +157,9 @@ func (s *site) submit(l *load, limit time.Duration) {
 	}
 }
 
-// stopController stops slurmctld after the given time and restarts it after the time away. It does not use SIGKILL: a
-// killed slurmctld loses its last seconds, reuses job ids, and drains nodes for "Duplicate jobid" (22.05.8, with or
-// without Caelum).
+// stopController stops slurmctld after the given time and restarts it after the time away. It does not use SIGKILL,
+// because a killed slurmctld loses the state of its last seconds, reuses job ids, and drains nodes for "Duplicate
+// jobid" (22.05.8, with or without Caelum).
 func (s *site) stopController(after, away time.Duration) {
 	s.t.Helper()
 	done := make(chan error, 1)
@@ -176,7 +176,7 @@ func (s *site) stopController(after, away time.Duration) {
 	})
 }
 
-// collect writes the record of the run to a folder for oracle.Read.
+// collect writes the record of the run to a directory for oracle.Read.
 func (s *site) collect(dir, snapshots string) {
 	s.t.Helper()
 	run := ""
@@ -202,9 +202,8 @@ func (s *site) collect(dir, snapshots string) {
 	)
 }
 
-// logs copies the logs of agents and slurmctld to a folder. Before that, the agents must have
-// ended. Otherwise they could write to slurmctld between the copies, so that the logs would
-// disagree.
+// logs copies the logs of the agents and slurmctld to a directory. The agents must have ended before the call.
+// Otherwise they could write to slurmctld between the copies, and the logs would disagree.
 func (s *site) logs(dir string) {
 	s.t.Helper()
 	names := map[string]string{"slurmctld": "slurmctld"}

@@ -1,5 +1,5 @@
-// Package e2eunits tests the shipped unit files: it runs the agent and the watcher under systemd, with munge, slurmctld
-// and slurmd under Debian's unit files (package machine). The package contains only tests.
+// Package e2eunits tests the shipped unit files. It runs the agent and the watcher under systemd, together with munge,
+// slurmctld and slurmd under Debian's unit files (package machine). The package contains only tests.
 //
 //	make units
 //

@@ -29,8 +29,8 @@ func TestExposure(t *testing.T) {
 	}
 }
 
-// TestUnits runs jobs while agent and watcher run under the shipped units, and checks all functions that a restriction
-// of the units could prevent.
+// TestUnits runs jobs while the agent and the watcher run under the shipped units. It checks all functions that a
+// restriction of the units could prevent.
 func TestUnits(t *testing.T) {
 	m := machine.Boot(t, machine.Options{})
 	order(t, m)
@@ -40,7 +40,7 @@ func TestUnits(t *testing.T) {
 		"until test -e end; do sleep 0.2; done; srun --overlap cuda-process --memory 1000 --seconds 0.1 --print",
 	)
 	m.Within("job "+job+" runs", func() bool { return m.State(job) == "RUNNING" })
-	// squeue shows RUNNING while the prolog still runs.
+	// squeue shows RUNNING even while the prolog is running.
 	m.Within("the job's user owns the two capability files of her slice", func() bool {
 		return len(strings.Fields(m.Try("find", "/dev/nvidia-caps", "-user", "20001", "-perm", "0400"))) == 2
 	})
@@ -108,7 +108,7 @@ func order(t *testing.T, m *machine.Machine) {
 	}
 }
 
-// owners checks the modes and owners of the files that agent and watcher make.
+// owners checks the modes and owners of the files that the agent and the watcher create.
 func owners(t *testing.T, m *machine.Machine, job string) {
 	t.Helper()
 	for path, want := range map[string]string{"/dev/caelum": "755 root", "/dev/caelum/slot0": "444 root",
@@ -158,7 +158,7 @@ func TestRestrictions(t *testing.T) {
 	}
 }
 
-// under runs a shell command once with the unit's settings instead of the daemon.
+// under runs a shell command once with the settings of a unit, in place of the unit's daemon.
 func under(t *testing.T, m *machine.Machine, unit, command string) (string, error) {
 	name := "try-" + unit
 	text := m.Must(

@@ -31,7 +31,7 @@ cgroup_dirs() {
     fi
 }
 
-# enter_cgroups VERSION NAME: makes the cluster's cgroups and moves this process there.
+# enter_cgroups VERSION NAME: creates the cluster's cgroups and moves this process there.
 enter_cgroups() {
     local dir
     mount_cgroups "$1"
@@ -41,12 +41,12 @@ enter_cgroups() {
     done
 }
 
-# own_cgroups VERSION: mounts the hierarchies again, because mounts from before the new cgroup namespace show the
-# machine's cgroups.
+# own_cgroups VERSION: mounts the hierarchies again, because mounts that are older than the new cgroup namespace show
+# the machine's cgroups.
 own_cgroups() {
     umount -R "$CGROUPS"
     mount_cgroups "$1"
-    [[ $1 == v1 ]] || mkdir -p "$CGROUPS/system.slice" # Slurm makes its scope in systemd's slice
+    [[ $1 == v1 ]] || mkdir -p "$CGROUPS/system.slice" # Slurm creates its scope in systemd's slice
 }
 
 # join_cgroups VERSION ROOT: moves this process into the cgroups of a running cluster, which are mounted below ROOT.
@@ -57,8 +57,8 @@ join_cgroups() {
     done
 }
 
-# own_cgroup NAME: moves this process to a new cgroup of version 2, as systemd does for each service. slurmd 24.11 moves all
-# other processes out of its cgroup, and fails if one of them has just ended.
+# own_cgroup NAME: moves this process to a new cgroup of version 2, as systemd does for each service. slurmd 24.11 moves
+# all other processes out of its cgroup, and fails if one of these processes has just ended.
 own_cgroup() {
     mkdir "$CGROUPS/$1"
     echo "$BASHPID" >"$CGROUPS/$1/cgroup.procs"
@@ -78,6 +78,6 @@ remove_cgroups() {
 cgroup_conf() {
     echo "CgroupPlugin=cgroup/$1"
     echo "ConstrainDevices=yes"
-    # Slurm cannot request a scope, because no systemd runs in the cluster.
+    # Slurm cannot request a scope from systemd, because no systemd runs in the cluster.
     [[ $1 == v1 ]] || echo "IgnoreSystemd=yes"
 }

@@ -1,10 +1,10 @@
-# Functions that all devcluster scripts share: paths, messages, and the reliable identification of processes.
+# Functions that all scripts of the devcluster share: paths, messages, and the reliable identification of processes.
 # shellcheck shell=bash
 
 readonly RUN=/run/devcluster            # exists only inside the namespaces
 readonly UNITS=$RUN/units               # the files of the daemons' keepers (unit.sh)
-readonly HOLDERS=$RUN/holders           # nN: the pid of the process that holds the node's namespaces
-readonly BUILD=$RUN/build               # the binaries, readable for users independently of the checkout's place
+readonly HOLDERS=$RUN/holders           # nN: the pid of the process that keeps the node's namespaces alive
+readonly BUILD=$RUN/build               # the binaries, readable for users wherever the checkout is
 readonly ROOT_BUILD=/var/cache/caelum-build # the binaries in a root directory of --node-root
 readonly UNIFIED=/etc/slurm/unified.so   # exists only with --cgroup v2: hides hierarchies of version 1 (unified.c)
 readonly SLURMSTEPD=/etc/slurm/slurmstepd # exists only with --prolog-delay or --cgroup v2
@@ -23,8 +23,8 @@ load_options() {
     source "$1/options"
 }
 
-# process_of DIR: prints the pid of the cluster's init, or fails if init has ended. It compares the start time (field 22
-# of /proc/PID/stat) as well, because the pid may belong to another process by now.
+# process_of DIR: prints the pid of the cluster's init, or fails if init has ended. It also compares the start time
+# (field 22 of /proc/PID/stat), because another process may have the same pid by now.
 process_of() {
     local pid started state now
     [[ -s $1/init.pid ]] && read -r pid started <"$1/init.pid" || return 1
@@ -42,7 +42,7 @@ process_stat() {
     echo "${fields[0]} ${fields[19]}"
 }
 
-# watched: true if the agents' configuration sets a wake_port, so that the cluster has a watcher.
+# watched: succeeds if the agents' configuration sets a wake_port. The cluster then has a watcher.
 watched() { [[ $AGENT == yes ]] && grep -q '^wake_port: *[1-9]' "$AGENT_CONFIG"; }
 
 node_names() {
@@ -50,15 +50,15 @@ node_names() {
     for ((i = 1; i <= NODES; i++)); do echo "n$i"; done
 }
 
-# nsenter_node nN: sets NSENTER to the words that run a command on the node when put before it.
+# nsenter_node nN: sets NSENTER to the words that, in front of a command, run this command on the node.
 nsenter_node() {
     [[ -s $HOLDERS/$1 ]] || die "the cluster has no node $1"
     NSENTER=(nsenter --target="$(<"$HOLDERS/$1")" --mount --uts --)
 }
 
-# install_driver: makes the dynamic loader find the emulator's libnvidia-ml.so.1 like that of an installed driver, so
-# that no program needs LD_LIBRARY_PATH. -X keeps ldconfig from writing links. The tmpfs takes the cache that ldconfig
-# writes in addition to /etc/ld.so.cache.
+# install_driver: makes the dynamic loader find the emulator's libnvidia-ml.so.1 in the same way as that of an installed
+# driver, so that no program needs LD_LIBRARY_PATH. With -X, ldconfig writes no links. ldconfig writes /etc/ld.so.cache
+# and another cache, for which the tmpfs is mounted.
 install_driver() {
     [[ $AGENT == yes ]] || return 0
     printf '%s\n' "$EMULATOR" "$BUILD" >/etc/ld.so.conf.d/00-devcluster.conf
@@ -66,7 +66,8 @@ install_driver() {
     ldconfig -X
 }
 
-# wait_for SECONDS COMMAND...: repeats the command until it succeeds. Fails if it has not succeeded within SECONDS.
+# wait_for SECONDS COMMAND...: repeats the command until it succeeds. It fails if the command has not succeeded within
+# SECONDS.
 wait_for() {
     local end=$((SECONDS + $1))
     shift

@@ -1,4 +1,4 @@
-# Root directories with a Debian suite. ../release and contrib/packages/fresh source this file.
+# Functions for root directories with a Debian suite. ../release and contrib/packages/fresh source this file.
 # shellcheck shell=bash
 
 # mirror: prints the URL from which this machine's apt gets Debian's main archive.
@@ -7,8 +7,8 @@ mirror() {
         grep -v security | head -n 1 | sed "s:/*$::"
 }
 
-# bootstrap SUITE ROOT [OPTION...]: installs the essential packages of the suite in the directory ROOT, with these options
-# of debootstrap. The log is ROOT.log. It returns 1 if that fails.
+# bootstrap SUITE ROOT [OPTION...]: installs the essential packages of the suite in the directory ROOT. The options are
+# passed to debootstrap. The log is ROOT.log. bootstrap returns 1 if an installation fails.
 bootstrap() {
     local suite=$1 root=$2
     shift 2

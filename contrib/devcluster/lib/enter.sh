@@ -1,7 +1,7 @@
 #!/bin/bash
 # enter.sh NODE USER COMMAND ARGUMENTS...: runs a command as a user on a node, or on the login node if NODE is empty.
-# The command runs in the user's home with a new environment, and is killed when its `devcluster exec` ends. nsenter(1)
-# has already joined the cluster's namespaces.
+# The command runs in the user's home directory with a new environment. It is killed when its `devcluster exec` ends.
+# nsenter(1) has already joined the cluster's namespaces.
 set -euo pipefail
 source "$(dirname "$(realpath "$0")")/common.sh"
 node=$1

@@ -1,8 +1,8 @@
 #!/bin/bash
 # init.sh is PID 1 of a devcluster. It sets up the private namespaces, starts the daemons in order, and then reaps
 # processes until it is killed. `devcluster up` starts init.sh with unshare(1) in new mount, PID, UTS, IPC and network
-# namespaces, in which the host's /proc is still mounted. `up` reads the stdout of init.sh until the line "ready" or the
-# end of file.
+# namespaces, in which the host's /proc is still mounted. `up` reads the standard output of init.sh until the line
+# "ready" or the end of the output.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 source "$here/common.sh"
@@ -10,8 +10,9 @@ source "$here/cgroup.sh"
 source "$here/slurm-conf.sh"
 DIR=$1
 
-# record_self: writes the pid of this process to init.pid. This is the first action, so that `devcluster down` can end
-# the cluster even if `up` fails later. The host's /proc is still mounted and shows the pid in the host's namespace.
+# record_self: writes the pid of this process to init.pid. init.sh calls record_self first, so that `devcluster down`
+# can end the cluster even if `up` fails later. The host's /proc is still mounted and shows the pid in the host's
+# namespace.
 record_self() {
     local line pid fields
     read -r line </proc/self/stat
@@ -31,8 +32,9 @@ private_mounts() {
         setpriv --reuid=nobody --regid=nogroup --clear-groups test -r "$BUILD" -a -x "$BUILD" ||
             die "users cannot read $BUILD_DIR: chmod it"
     fi
-    # The controller's files are on a tmpfs. The upper layer of an overlay needs xattrs, which the root of a container,
-    # often itself an overlay, does not support. And a database on a tmpfs needs no fsync.
+    # The controller's files are on a tmpfs. The upper layer of an overlay needs extended attributes, and the root file
+    # system of a container, which is often itself an overlay, does not support them. In addition, a database on a tmpfs
+    # needs no fsync.
     mount -t tmpfs -o mode=700 tmpfs "$DIR/ctl"
     private_copy /etc
     private_copy /var/lib
@@ -41,7 +43,7 @@ private_mounts() {
     mount -t tmpfs -o mode=755 tmpfs /etc/caelum
 }
 
-# private_copy FOLDER: mounts an overlay on the folder, so that changes are visible in the namespace only.
+# private_copy FOLDER: mounts an overlay on the directory, so that changes are visible only in the namespace.
 private_copy() {
     local layer=$DIR/ctl/layers${1//\//-}
     mkdir -p "$layer/upper" "$layer/work"
@@ -84,15 +86,16 @@ make_munge_key() {
     chown -R munge:munge /etc/munge /run/munge /var/lib/munge
 }
 
-# make_wake_key: makes the key for the notifications between watcher and agents. Nodes copy the key from DIR, because
-# they have their own /etc/caelum.
+# make_wake_key: creates the key for the notifications from the watcher to the agents. Nodes copy the key from DIR,
+# because each node has its own /etc/caelum.
 make_wake_key() {
     (umask 077 && head -c 32 /dev/urandom >"$DIR/wake.key")
     install -m 400 "$DIR/wake.key" /etc/caelum/wake.key
 }
 
-# make_database: makes MariaDB's data directory. It sets TMPDIR because the names of temporary tables contain the
-# process id, which repeats in every PID namespace: two clusters that start at the same time would use the same files.
+# make_database: creates MariaDB's data directory. It sets TMPDIR because the names of temporary tables contain the
+# process id, which repeats in every PID namespace. Without TMPDIR, two clusters that start at the same time would use
+# the same files.
 make_database() {
     chown mysql:mysql /run/mysqld
     chmod 711 "$DIR/ctl"
@@ -102,8 +105,9 @@ make_database() {
         --skip-name-resolve >"$DIR/log/mariadb-install-db.log" 2>&1
 }
 
-# make_node nN: makes the namespaces of a node and starts a process that keeps them. Binding the namespaces to files
-# with unshare --mount=FILE would need no process, but sometimes fails with EINVAL (observed on Linux 6.18).
+# make_node nN: creates the namespaces of a node and starts a process that keeps them alive. If the namespaces were
+# bound to files with unshare --mount=FILE, no process would be needed, but unshare then sometimes fails with EINVAL
+# (observed on Linux 6.18).
 make_node() {
     local answer='' ready
     exec {ready}< <(exec unshare --mount --uts "$here/node.sh" "$DIR" "$1" 2>"$DIR/log/node-$1.log")
@@ -122,7 +126,7 @@ fill_accounting() {
     sacctmgr -i add user user1,user2 account=research cluster=caelum
 }
 
-# cluster_registered: true if slurmdbd knows slurmctld's address. slurmctld can answer before it has registered.
+# cluster_registered: succeeds if slurmdbd has slurmctld's address. slurmctld can answer before it has registered.
 cluster_registered() {
     sacctmgr -nP show cluster format=ControlPort | grep -q '^[1-9]'
 }
@@ -135,7 +139,7 @@ nodes_idle() {
 }
 
 start_node() {
-    [[ $AGENT == no ]] || start "agent-$1" # the agent makes the slots, which slurmd needs at its start
+    [[ $AGENT == no ]] || start "agent-$1" # the agent creates the slots, which slurmd needs when it starts
     start "slurmd-$1"
 }
 
@@ -179,7 +183,8 @@ main() {
     echo ready
     exec >&2
 
-    # bash reaps the orphaned processes of daemons. A PID 1 gets only the signals that it handles, except for SIGKILL.
+    # bash reaps the orphaned processes of daemons. The kernel delivers to PID 1 only SIGKILL and the signals that it
+    # handles.
     trap 'exit 0' TERM INT
     sleep infinity &
     wait

@@ -1,6 +1,7 @@
 #!/bin/bash
-# node.sh sets up the mount and UTS namespaces of one node and keeps them until it is killed. init.sh starts node.sh in
-# the new namespaces. The node writes to its own tmpfs, and does not see files of the controller or of other nodes.
+# node.sh sets up the mount and UTS namespaces of one node and keeps them alive until it is killed. init.sh starts
+# node.sh in the new namespaces. The node writes to its own tmpfs, and does not see files of the controller or of other
+# nodes.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 repository=$(realpath "$here/../../..") # for root.sh
@@ -11,8 +12,8 @@ DIR=$1
 NODE=$2
 load_options "$DIR"
 
-# private_run: mounts a new /run with munge's socket and the binaries. The controller sees /run/caelum of the node as
-# /run/devcluster/caelum-nN, so that unit.sh can wait for the agent's socket.
+# private_run: mounts a new /run with munge's socket and the binaries. The node's /run/caelum appears as
+# /run/devcluster/caelum-nN on the controller, so that unit.sh can wait for the agent's socket.
 private_run() {
     local new=$RUN/run-$NODE shared=$RUN/caelum-$NODE
     mkdir -p "$new"
@@ -27,8 +28,8 @@ private_run() {
     mount --no-mtab --move "$new" /run
 }
 
-# private_dev: mounts a new /dev. The machine has only one devtmpfs: all nodes would share /dev/caelum and
-# /dev/nvidia-caps on it, and these would remain after the end of the cluster.
+# private_dev: mounts a new /dev. The machine has only one devtmpfs. On this devtmpfs, all nodes would share /dev/caelum
+# and /dev/nvidia-caps, and these directories would remain after the end of the cluster.
 private_dev() {
     local new=/run/dev name
     mkdir "$new"
@@ -72,8 +73,8 @@ install_agent() {
     mount --bind "$new/driver" /proc/driver
 }
 
-# make_slots: makes the slots of a node without an agent. They must be character devices: with regular files, slurmd
-# does not set CUDA_VISIBLE_DEVICES.
+# make_slots: creates the slots of a node without an agent. The slots must be character devices, because slurmd does not
+# set CUDA_VISIBLE_DEVICES for regular files.
 make_slots() {
     local i
     for ((i = 0; i < $(slots_of "$NODE"); i++)); do mknod -m 444 "/dev/caelum/slot$i" c 42 "$i"; done

@@ -1,11 +1,11 @@
-# The root directory of a node, for --node-root. node.sh and upgrade.sh source this file and run in the node's
-# namespaces.
+# Functions for the root directory of a node with --node-root. node.sh and upgrade.sh source this file and run in the
+# node's namespaces.
 # shellcheck shell=bash disable=SC2154 # the scripts that source this file set $repository
 
 readonly FIRST_ROOT=$RUN/root # on such a node: the controller's root directory
 
-# leave_first_root: moves the node from the controller's root directory to that of --node-root. The binaries of that
-# root directory cover the controller's.
+# leave_first_root: moves the node from the controller's root directory to that of --node-root. The binaries of the new
+# root directory are mounted over those of the controller.
 leave_first_root() {
     mkdir -p "$FIRST_ROOT"
     mount --bind / "$FIRST_ROOT"
@@ -15,14 +15,14 @@ leave_first_root() {
 
 # return_to_first_root: reverses leave_first_root.
 return_to_first_root() {
-    umount -l "$BUILD" # the agent still runs from there
+    umount -l "$BUILD" # the agent may still use these binaries
     enter_root "$FIRST_ROOT"
     umount -l "$FIRST_ROOT"
 }
 
-# enter_root ROOT: makes ROOT the root directory of the node's mount namespace and of all processes in it. The node gets
-# an overlay, so that nothing changes in ROOT. The configuration, the state, the devices and the users stay. Running
-# processes keep the files that they have opened or mapped, as after an upgrade of packages.
+# enter_root ROOT: makes ROOT the root directory of the node's mount namespace and of all processes in it. The node uses
+# an overlay, so that nothing changes in ROOT. The configuration, the state, the devices and the users remain the same.
+# Running processes continue to use the files that they have opened or mapped, as after an upgrade of packages.
 enter_root() {
     local scratch=$DIR/ctl new=$DIR/ctl/root path # DIR/ctl is empty on a node
     mount -t tmpfs -o mode=755 tmpfs "$scratch"

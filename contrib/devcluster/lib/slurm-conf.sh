@@ -1,8 +1,9 @@
-# The configuration of a devcluster. init.sh, which writes the configuration, and node.sh source this file.
+# Functions for the configuration of a devcluster. init.sh, which writes the configuration, and node.sh source this
+# file.
 # shellcheck shell=bash
 
-# board_of nN: prints the GPU model of a node. If --board is a list, node N gets the N-th model, and nodes beyond the
-# list get the last one.
+# board_of nN: prints the GPU model of a node. If --board is a list, node N gets the N-th model. All further nodes get
+# the last model.
 board_of() {
     local boards i=${1#n}
     IFS=, read -ra boards <<<"$BOARD"
@@ -10,8 +11,8 @@ board_of() {
     echo "${boards[i - 1]}"
 }
 
-# slurm_config nN SECTION: prints a section of `caelum slurm-config` for emulated GPUs like those of the node, so that
-# the cluster has the configuration that an administrator would use.
+# slurm_config nN SECTION: prints a section of `caelum slurm-config` for emulated GPUs like those of the node. The
+# cluster thus has the configuration that an administrator would use.
 slurm_config() {
     local scratch=$RUN/slurm-config/$1
     (
@@ -41,8 +42,8 @@ every_accounted() {
         tr ',' '\n' | awk '!seen[$0]++' | paste -sd ,
 }
 
-# address_of nN: prints the node's own address on the loopback interface. Datagrams to this address reach the node's
-# agent only.
+# address_of nN: prints the node's own address on the loopback interface. A datagram to this address reaches only the
+# agent of this node.
 address_of() { echo "127.0.1.${1#n}"; }
 
 # mig_slurm_conf: prints the lines of slurm.conf that Caelum needs.
@@ -51,7 +52,8 @@ mig_slurm_conf() {
     slurm_config n1 slurm.conf | grep -v -e '^AccountingStorageTRES=' -e '^JobSubmitPlugins='
     echo "AccountingStorageTRES=$(every_accounted)"
     [[ ! -e /etc/slurm/job_submit.lua ]] || echo "JobSubmitPlugins=lua"
-    # Each node has more CPUs and memory than the machine (config_overrides), so that only GPUs limit the jobs.
+    # Each node has more CPUs and memory than the machine (config_overrides), so that only the GPUs limit the number of
+    # running jobs.
     for node in $(node_names); do
         echo "NodeName=$node NodeAddr=$(address_of "$node") Port=$((7000 + ${node#n})) CPUs=64 RealMemory=256000 Gres=$(gres_of "$node")"
     done
@@ -60,7 +62,7 @@ mig_slurm_conf() {
         slurm_config "$node" nodes | sed -n "s/^NodeName=mig-catalog[^ ]*/NodeName=mig-catalog${node#n}/p"
     done
     echo "PartitionName=gpu Default=YES Nodes=n[1-$NODES],mig-catalog[1-$NODES] MaxTime=INFINITE State=UP"
-    # A partition with the same nodes that Caelum does not manage.
+    # The partition plain contains the same nodes, but Caelum does not manage it.
     echo "PartitionName=plain Nodes=n[1-$NODES] MaxTime=INFINITE State=UP"
 }
 
@@ -115,14 +117,15 @@ StorageLoc=slurm_acct_db
 END
 }
 
-# decisions: prints the first decision table, which contains no keys, so that every request gets the default profile.
+# decisions: prints the first decision table. The table contains no keys, so every request gets the default profile.
 decisions() {
     local node
     slurm_config n1 decisions | grep -vE '^(profile|model) '
     for node in $(node_names); do slurm_config "$node" decisions | grep -E '^(profile|model) '; done | awk '!seen[$0]++'
 }
 
-# slurmstepd LINE: writes the script that slurmd starts instead of slurmstepd (option -d of slurmd). LINE runs first.
+# slurmstepd LINE: writes the script that slurmd starts instead of slurmstepd (option -d of slurmd). The script runs
+# LINE first.
 slurmstepd() {
     local preload=
     [[ $CGROUP != v2 ]] || preload="export LD_PRELOAD=$UNIFIED"
@@ -130,10 +133,11 @@ slurmstepd() {
     chmod 755 "$SLURMSTEPD"
 }
 
-# prolog_delay: extends the time between the start of a job in slurmctld and its lease, which is otherwise milliseconds.
-# The SPANK prolog runs before the site's Prolog, so no setting in slurm.conf can delay it. slurmd runs the SPANK prolog
-# as "slurmstepd spank prolog", and its option -d selects another program as slurmstepd. Without a plugin, slurmd runs
-# no SPANK prolog, and the site's Prolog contains the delay. A test can kill the sleep to end the delay.
+# prolog_delay: extends the time between the start of a job in slurmctld and its lease, which otherwise takes
+# milliseconds. The SPANK prolog runs before the site's Prolog, so no setting in slurm.conf can delay it. slurmd runs
+# the SPANK prolog as "slurmstepd spank prolog", and the option -d of slurmd selects another program as slurmstepd.
+# Without a plugin, slurmd runs no SPANK prolog, and the site's Prolog contains the delay. A test can kill the sleep
+# process to end the delay.
 prolog_delay() {
     if [[ -s /etc/slurm/plugstack.conf ]]; then
         slurmstepd "[ \"\$1 \$2\" != 'spank prolog' ] || sleep $PROLOG_DELAY"
@@ -144,8 +148,8 @@ prolog_delay() {
     fi
 }
 
-# write_configuration: writes /etc/slurm and the controller's /etc/caelum. /etc/slurm is a tmpfs that controller and
-# nodes share, as at many sites.
+# write_configuration: writes /etc/slurm and the controller's /etc/caelum. /etc/slurm is a tmpfs that the controller and
+# the nodes share, as at many sites.
 write_configuration() {
     local line
     mkdir -p "$DIR/ctl/slurmctld"

@@ -1,8 +1,8 @@
 /*
- * A library to preload into slurmd and slurmstepd on a node with cgroup v2. Slurm's plugin for cgroup v2 refuses a machine
- * that also has hierarchies of version 1 ("Hybrid mode is not supported", src/plugins/cgroup/v2/cgroup_v2.c): it reads
- * /proc/PID/cgroup and expects the line of version 2 to be the first and only one. On such a machine this library hides
- * the lines of version 1. The remaining line is the kernel's.
+ * This library is preloaded into slurmd and slurmstepd on a node with cgroup v2. Slurm's plugin for cgroup v2 does not
+ * work on a machine that also has hierarchies of version 1 ("Hybrid mode is not supported",
+ * src/plugins/cgroup/v2/cgroup_v2.c). The plugin reads /proc/PID/cgroup and expects no line except that of version 2. On
+ * such a machine, this library hides the lines of version 1. It does not change the line of version 2.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -27,7 +27,10 @@ static int is_cgroup_file(const char *path)
 	return rest != NULL && strcmp(rest, "/cgroup") == 0;
 }
 
-/* only_v2 closes a descriptor of /proc/PID/cgroup and returns one of a file with its line of version 2, or -1. */
+/*
+ * only_v2 closes a descriptor of /proc/PID/cgroup. It returns a descriptor of a file that contains only the line of
+ * version 2, or -1.
+ */
 static int only_v2(int fd)
 {
 	int shown = memfd_create("cgroup", MFD_CLOEXEC);
@@ -56,7 +59,7 @@ static int open_with(const char *name, const char *path, int flags, mode_t mode)
 	return fd >= 0 && is_cgroup_file(path) ? only_v2(fd) : fd;
 }
 
-/* mode_of returns the third argument of open(2), which exists only if a file may be made. */
+/* mode_of returns the third argument of open(2), which exists only if open may create a file. */
 #define mode_of(flags, mode) \
 	do { \
 		va_list rest; \

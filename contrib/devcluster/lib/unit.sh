@@ -5,8 +5,8 @@
 #   unit.sh DIR start|stop|restart UNIT      unit.sh DIR kill UNIT SIGNAL      unit.sh DIR list
 # UNIT is munged, mariadbd, slurmdbd, slurmctld, watcher, slurmd-nN or agent-nN.
 #
-# Files for each unit: the keeper holds a lock on UNIT.lock until it ends. UNIT.pid contains the daemon's pid.
-# UNIT.ended exists if a daemon has ended since the start. UNIT.wanted exists until the unit is to be stopped.
+# Files for each unit: the keeper locks UNIT.lock until the keeper ends. UNIT.pid contains the daemon's pid. UNIT.ended
+# exists if a daemon has ended since the start. UNIT.wanted exists as long as the unit is to run.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 source "$here/common.sh"
@@ -26,8 +26,8 @@ daemon() {
         ;;
     slurmdbd) exec slurmdbd -D ;;
     slurmctld)
-        # slurmctld 26.05 refuses to start again after a kill before it first saved the usage of the associations, 300 s after
-        # its start.
+        # slurmctld 26.05 saves the usage of the associations for the first time 300 s after its start. If it was killed
+        # before that time, it refuses to start again.
         local ignore=()
         [[ -e $DIR/ctl/slurmctld/assoc_usage ]] || ignore=(-i)
         exec slurmctld -D "${ignore[@]}"
@@ -55,10 +55,11 @@ exec_in_node() {
     exec "${NSENTER[@]}" "$@"
 }
 
-# restarts UNIT: true if the keeper restarts the daemon. Caelum's units set Restart=, Debian's units of Slurm do not.
+# restarts UNIT: succeeds if the keeper restarts the daemon. Caelum's units set Restart=; Debian's units of Slurm do
+# not.
 restarts() { [[ $1 == agent-* || $1 == watcher ]]; }
 
-# after_end UNIT: does what ExecStopPost= of the agent's unit does.
+# after_end UNIT: runs the command of ExecStopPost= in the agent's unit.
 after_end() {
     [[ $1 != agent-* ]] || (exec_in_node "${1#agent-}" caelumd close) || true
 }
@@ -83,8 +84,9 @@ keep() {
     done
 }
 
-# output_of UNIT: prints the file for the daemon's stdout and stderr. Slurm's daemons write their log to another file,
-# because the lines on stderr have no times (22.05). Their stderr contains only errors from before the log is open.
+# output_of UNIT: prints the path of the file for the daemon's standard output and standard error. Slurm's daemons write
+# their log to another file, because their lines on standard error contain no times (22.05). Their standard error
+# contains only errors from before the log is open.
 output_of() {
     case $1 in
     slurm*) echo "$DIR/log/$1.err" ;;
@@ -92,7 +94,7 @@ output_of() {
     esac
 }
 
-# kept UNIT: true while the unit's keeper runs.
+# kept UNIT: succeeds while the unit's keeper runs.
 kept() { ! flock -n "$UNITS/$1.lock" true; }
 
 start() {
@@ -108,7 +110,7 @@ answers_or_ended() {
     [[ -e $UNITS/$1.ended ]] || { [[ -e $UNITS/$1.pid ]] && answers "$1"; }
 }
 
-# answers UNIT: true if the daemon can be used.
+# answers UNIT: succeeds if the daemon can be used.
 answers() {
     case $1 in
     munged) munge -n ;;
@@ -130,7 +132,7 @@ stop() {
     rm -f "$UNITS/$1.wanted"
     until flock -w 0.1 "$UNITS/$1.lock" true; do
         ((SECONDS < end)) || die "$1 does not end"
-        # The keeper may be restarting the daemon, so the signal is sent once to each pid.
+        # The keeper may be restarting the daemon, so the loop sends the signal once to each pid.
         { read -r pid <"$UNITS/$1.pid"; } 2>/dev/null || continue
         [[ $pid == "$asked" ]] || kill -s TERM "$pid" || true
         asked=$pid
@@ -161,7 +163,8 @@ check_unit() {
     munged | mariadbd | slurmdbd | slurmctld) return 0 ;;
     watcher) watched || die "this cluster has no watcher: its caelum.yaml has no wake_port" && return 0 ;;
     agent-*) [[ $AGENT == yes ]] || die "this cluster runs without agents" ;;&
-    # Not a pipe: grep -q ends at the first match, and with pipefail the SIGPIPE of node_names could fail the pipe.
+    # There is no pipe here: grep -q ends at the first match, and with pipefail the SIGPIPE of node_names could make the
+    # pipe fail.
     agent-* | slurmd-*) grep -qx -- "${1#*-}" < <(node_names) && return 0 ;;
     esac
     die "the cluster has no unit $1"

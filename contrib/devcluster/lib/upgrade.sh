@@ -1,6 +1,7 @@
 #!/bin/bash
-# upgrade.sh DIR nN: gives a node of --node-root the controller's programs, as an upgrade of its packages does. It runs
-# in the controller's namespaces, and then once more in the node's. Running processes are not restarted.
+# upgrade.sh DIR nN: replaces the programs of a node of --node-root by those of the controller, as an upgrade of its
+# packages does. The script runs in the controller's namespaces, and then a second time in the node's. Running processes
+# are not restarted.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 repository=$(realpath "$here/../../..")

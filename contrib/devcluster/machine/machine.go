@@ -16,10 +16,10 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// limit is the maximum time for any condition. It only ends a test that hangs.
+// limit is the maximum time to wait for a condition. Only a test that hangs reaches it.
 const limit = 60 * time.Second
 
-// Machine is a booted systemd.
+// Machine is a running systemd in its own namespaces.
 type Machine struct {
 	t       *testing.T
 	dir     string
@@ -29,17 +29,17 @@ type Machine struct {
 	pid     int // the pid of the machine's PID 1 outside its namespace
 }
 
-// Options describe a machine.
+// Options describes a machine.
 type Options struct {
 	GPUs int // the number of emulated A100s with 40 GB, 1 by default
-	// Packages is a directory of deb packages of Caelum, or empty. dpkg installs the packages before the boot, in place
-	// of the files of build/. Then systemd starts neither slurmd nor a daemon of Caelum. The directory and its
-	// subdirectories are at /packages in the machine.
+	// Packages is a directory of Caelum's deb packages, or empty. dpkg installs the packages before the boot, in place
+	// of the files of build/. In this case, systemd starts neither slurmd nor a daemon of Caelum. The directory and its
+	// subdirectories appear as /packages in the machine.
 	Packages string
 }
 
-// Boot boots a machine, and removes the machine at the end of the test. Without packages, it waits until the node and
-// its agent serve.
+// Boot boots a machine, and removes it at the end of the test. Without packages, Boot waits until the node accepts jobs
+// and its agent offers slices.
 func Boot(t *testing.T, o Options) *Machine {
 	t.Helper()
 	script, err := cluster.Script()
@@ -93,7 +93,8 @@ func (m *Machine) Serving() {
 	)
 }
 
-// remove ends the machine and removes its folder and its cgroup. After a failure it logs the journal and the console.
+// remove ends the machine and removes its directory and its cgroup. After a failure, it logs the journal and the
+// console.
 func (m *Machine) remove(cgroupScript string) {
 	if m.t.Failed() {
 		m.t.Log(m.Try("systemctl", "--no-pager", "--plain", "list-units", "--state=failed,activating"))
@@ -145,7 +146,7 @@ func (m *Machine) Must(args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// Within waits until a condition holds.
+// Within waits until a condition is true.
 func (m *Machine) Within(what string, holds func() bool) {
 	m.t.Helper()
 	for end := time.Now().Add(limit); !holds(); time.Sleep(100 * time.Millisecond) {
@@ -155,7 +156,7 @@ func (m *Machine) Within(what string, holds func() bool) {
 	}
 }
 
-// User runs a shell command as an ordinary user in the user's home.
+// User runs a shell command as an ordinary user in the user's home directory.
 func (m *Machine) User(command string) string {
 	m.t.Helper()
 	return m.Must(

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// These expressions match the lines of slurmctld for the start of a job (main scheduler, backfill, immediate
-// allocations of srun and salloc) and for a change of a node's GRES. slurmctld logs them under the lock of the change,
-// so their times are exact. Since 26.05, backfill logs its line only with DebugFlags=Hetjob, and with a prefix
-// (_start_job in backfill.c).
+// These expressions match the lines of slurmctld for the start of a job (by the main scheduler, by backfill, or
+// immediately for srun and salloc) and for a change of a node's GRES. slurmctld logs each line under the lock of the
+// change, so the times of the lines are exact. Since 26.05, backfill logs its line only with DebugFlags=Hetjob, and
+// with a prefix (_start_job in backfill.c).
 var (
 	startLine = regexp.MustCompile(
 		`^\[(\S+)\] (?:sched: Allocate JobId=(\S+) NodeList=(\S+) |` +
@@ -42,8 +42,8 @@ type Controller struct {
 	Submits map[uint32]int64
 }
 
-// ReadController reads slurmctld's log (SlurmctldDebug=verbose, LogTimeFormat=iso8601_ms). The
-// times in the log contain no time zone, so the caller passes the zone.
+// ReadController parses slurmctld's log (SlurmctldDebug=verbose, LogTimeFormat=iso8601_ms). The times in the log
+// contain no time zone, so the caller passes the zone.
 func ReadController(r io.Reader, zone *time.Location) (c Controller, err error) {
 	c.Submits = map[uint32]int64{}
 	s := bufio.NewScanner(r)
@@ -71,7 +71,7 @@ func ReadController(r io.Reader, zone *time.Location) (c Controller, err error) 
 			continue
 		}
 		id, list := m[2]+m[4]+m[6], m[3]+m[5]+m[7]
-		if list == "(null)" { // srun or salloc without an immediate allocation
+		if list == "(null)" { // an allocation of srun or salloc that was not granted immediately
 			continue
 		}
 		if raw := rawID.FindStringSubmatch(id); raw != nil {
@@ -98,7 +98,7 @@ func stamp(text string, zone *time.Location) (int64, error) {
 	return t.UnixNano(), nil
 }
 
-// hosts expands host lists such as n1 and n[1-3,5]. slurmctld uses no other forms for a devcluster's nodes.
+// hosts expands host lists such as n1 and n[1-3,5]. slurmctld uses no other form for the nodes of a devcluster.
 func hosts(list string) []string {
 	m := hostRange.FindStringSubmatch(list)
 	if m == nil {
@@ -123,7 +123,7 @@ func hosts(list string) []string {
 // SLURM_TIME_FORMAT=%s.
 const SacctFields = "JobIDRaw,State,Start,End,NNodes,AllocTRES"
 
-// Record is a run of a job in slurmdbd.
+// Record describes a run of a job in slurmdbd.
 type Record struct {
 	Job        uint32
 	State      string
@@ -132,7 +132,7 @@ type Record struct {
 	Profiles   map[string]int // the sum over all nodes of the run
 }
 
-// ReadAccounting reads sacct's output. It leaves out runs that never started.
+// ReadAccounting parses sacct's output. It omits runs that never started.
 func ReadAccounting(r io.Reader) ([]Record, error) {
 	var all []Record
 	s := bufio.NewScanner(r)

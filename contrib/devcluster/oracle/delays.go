@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Delays returns the delays of slurmctld, sorted, and for each profile the longest wait from submission to start. A
-// delay is the time from the write that last raised the offer of a batch job's profile on its node, or from the
-// submission if that was later, to the job's start. If the job was held, or if other jobs got the slices first, this
-// wait is part of the delay. A delay is therefore an upper bound.
+// Delays returns the sorted delays of slurmctld, and the longest wait from submission to start for each profile. A
+// delay ends when a batch job starts. It begins with the write that last raised the offer of the job's profile on its
+// node, or with the submission if that was later. The delay includes the time for which the job was held or other jobs
+// got the slices first, so it is an upper bound.
 func Delays(run Run) (starts []time.Duration, longest map[string]time.Duration) {
 	longest = map[string]time.Duration{}
 	writes := map[string][]Write{}

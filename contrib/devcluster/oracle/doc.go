@@ -1,9 +1,9 @@
-// Package oracle checks after a run whether the agents ever offered slices that could not have been carved.
+// Package oracle checks after a run whether the agents ever offered slices that they could not have created.
 //
 // It reads independent records of the run: the agents' logs, the emulated GPUs' log, slurmctld's log, slurmdbd's
-// accounting, snapshots of slurmctld taken by a separate process, and the devices that the jobs saw. The package
-// shares no code with the agent. It represents profiles as intervals, which it reads from the table of GPU models, and
-// packs by exhaustive search. The package never runs a cluster; the test of package e2e_oracle does.
+// accounting, snapshots of slurmctld that a separate process took, and the devices that the jobs saw. The package
+// shares no code with the agent. It reads profiles as intervals from the table of GPU models, and finds room for slices
+// by exhaustive search. The package never runs a cluster; the test of package e2e_oracle does.
 //
 // Files:
 //
@@ -27,7 +27,7 @@
 // # Limits
 //
 // If a job starts between an agent's read of slurmctld and the write that is based on it, the oracle assumes that the
-// agent did not know the job. In this case the write may offer the job's slice. Snapshots do not have this gap, because
-// total and used come from one answer of slurmctld. A whole-node allocation (--exclusive) contains every type, but the
-// job uses only some of them. A run must therefore not contain such jobs.
+// agent did not know about the job. In this case, the write may offer the job's slice. Snapshots do not need this
+// assumption, because total and used come from one answer of slurmctld. The allocation of a whole node (--exclusive)
+// contains every type, but the job uses only some of them. A run must therefore not contain such jobs.
 package oracle

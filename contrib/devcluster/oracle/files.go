@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Read reads a run from a folder with these files; those marked with * are optional.
+// Read reads a run from a directory with these files. The files marked with * are optional.
 //
 //	run              lines "node NAME BOARD GPUS" and "zone NAME", slurmctld's time zone (default: this machine's)
 //	NODE.agent       the agent's log

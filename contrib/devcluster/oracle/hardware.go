@@ -14,7 +14,7 @@ type Hardware struct {
 	Processes []Process
 }
 
-// Instance is a GPU instance. UUID is the UUID of its compute instance, or empty if it had no compute instance.
+// Instance describes a GPU instance. UUID is the UUID of its compute instance, or empty if it had no compute instance.
 type Instance struct {
 	GPU, GI     int
 	Profile     string
@@ -23,7 +23,7 @@ type Instance struct {
 	Born, Died  int64
 }
 
-// Process is a CUDA process that held an instance. For a killed process, To is later than the actual end.
+// Process describes a CUDA process that used an instance. For a killed process, To is later than the actual end.
 type Process struct {
 	PID         int
 	GPU         int
@@ -33,7 +33,7 @@ type Process struct {
 	Killed      bool
 }
 
-// ReadHardware reads an emulator's log.
+// ReadHardware parses an emulator's log.
 func ReadHardware(r io.Reader) (Hardware, error) {
 	h := hardwareReader{instances: map[[2]int]int{}, processes: map[int]int{}}
 	s := bufio.NewScanner(r)

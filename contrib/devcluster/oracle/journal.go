@@ -31,16 +31,16 @@ type Write struct {
 	Gres  string
 	Total map[string]int // of gres/mig by type, including closed
 	Used  map[string]int
-	// Read is the time of the agent's read of slurmctld on which the write is based. At and
-	// Done are the start and the end of the write.
+	// Read is the time at which the agent read slurmctld's state for this write. At and Done are the start and the end
+	// of the write.
 	Read, At, Done int64
 	// Failed is true if the write returned an error. It is then unknown whether slurmctld
 	// applied the write.
 	Failed bool
 }
 
-// Lease is one slice that a job held between the times From and To. This interval includes the time in which leftover
-// processes used the slice.
+// Lease describes a slice that a job held between the times From and To. This interval includes the time in which
+// leftover processes used the slice.
 type Lease struct {
 	Job      uint32
 	Restart  int
@@ -66,8 +66,8 @@ type line struct {
 	Restart, GPU                              int
 }
 
-// ReadJournal reads an agent's log. It ignores lines that are not JSON, which the devcluster's supervisor writes. It
-// returns an error for a line of a known kind that it cannot parse.
+// ReadJournal parses an agent's log. It ignores lines that are not JSON, because the devcluster's supervisor writes
+// them. It returns an error for a line of a known kind that it cannot parse.
 func ReadJournal(r io.Reader) (Journal, error) {
 	j := journalReader{open: map[uint32][]int{}, inUse: map[string]int{}}
 	s := bufio.NewScanner(r)

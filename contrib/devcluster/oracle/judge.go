@@ -17,10 +17,10 @@ type check struct {
 // closedType is the type of gres/mig that fills the node's total.
 const closedType = "closed"
 
-// offered checks that all slices of an offer that was valid from t0 to t1 can be carved at the same time. Slices that
-// are leased or in use keep their places, and there must also be room for each run that slurmctld has started and the
-// agent has not leased yet. The offer may or may not still contain the slices of a run that started between t0 and t1.
-// offered assumes that it contains them.
+// offered checks that the agent could create all slices of an offer that was valid from t0 to t1 at the same time.
+// Slices that are leased or in use remain in their places. There must also be room for each run that slurmctld has
+// started and that has no lease yet. If a run started between t0 and t1, it is unknown whether the offer still contains
+// its slices. offered assumes that the offer contains them.
 func (j *check) offered(t0, t1 int64, free map[string]int) (present []Interval, want map[string]int, ok bool) {
 	want = map[string]int{}
 	for p, n := range free {
@@ -93,8 +93,9 @@ func (j *check) interval(l Lease) Interval {
 	return Interval{l.GPU, l.Start, j.gpus.kinds[l.Profile].size, l.Profile}
 }
 
-// writes checks that all writes have the same total and only existing types, that the free slices of a write can be
-// carved whichever of them slurmctld allocates, and that a write of the phase "lower" raises no type.
+// writes checks that all writes have the same total and only existing types, and that a write of the phase "lower"
+// raises no type. It also checks that the agent can create the free slices of a write whichever of them slurmctld
+// allocates.
 func (j *check) writes() {
 	name, n := j.node.Name, -1
 	j.GaveUp += j.node.GaveUp
@@ -148,9 +149,9 @@ func (j *check) writes() {
 	}
 }
 
-// snapshots checks for each snapshot that all slices that slurmctld could allocate at that time can be carved.
+// snapshots checks for each snapshot that the agent could create all slices that slurmctld could allocate at that time.
 func (j *check) snapshots() {
-	waits := j.Waits // counts only the Waits of writes
+	waits := j.Waits // j.Waits contains only the waits of writes
 	defer func() { j.Waits = waits }()
 	for _, l := range j.run.Snapshots {
 		if l.Node != j.node.Name {
@@ -179,9 +180,9 @@ func (j *check) snapshots() {
 	}
 }
 
-// offeredWithin checks an offer that was valid at an unknown time between from and to. offeredWithin reports a finding
-// only if the slices of the offer could not be carved at any of these times. On a busy machine an answer of slurmctld
-// can be so late that the agent has already raised the offer and a job has started on the new slices.
+// offeredWithin checks an offer that was valid at an unknown time between from and to. It reports a finding only if the
+// slices of the offer could not be created at any of these times. On a busy machine, an answer of slurmctld can be very
+// late. By then, the agent may have raised the offer, and a job may have started on the new slices.
 func (j *check) offeredWithin(from, to int64, free map[string]int) (present []Interval, want map[string]int, ok bool) {
 	if present, want, ok = j.offered(from, to, free); ok {
 		return present, want, true
@@ -204,9 +205,8 @@ func (j *check) offeredWithin(from, to int64, free map[string]int) (present []In
 	return present, want, false
 }
 
-// logged checks that slurmctld and the agent logged the same writes, so that the other checks cover
-// every write. Writes that close all types are exempt, because they may come from `caelumd close`,
-// which does not log its writes.
+// logged checks that slurmctld and the agent logged the same writes, so that the other checks cover every write. Writes
+// that close all types are exempt, because they may come from `caelumd close`, which does not log its writes.
 func (j *check) logged() {
 	name := j.node.Name
 	missing := slices.Clone(j.node.Writes)
@@ -240,8 +240,8 @@ func (j *check) logged() {
 	}
 }
 
-// ending reports whether a rejected request is correct because the run ended before its prolog
-// requested a lease.
+// ending reports whether the rejection of a request is correct because the run had ended before its prolog requested a
+// lease.
 func ending(reason string) bool {
 	return strings.HasPrefix(reason, "the job is ending") ||
 		strings.HasPrefix(reason, "slurmctld does not know this job any more")

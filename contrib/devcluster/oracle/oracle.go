@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// Run is the record of a run. All times are nanoseconds of CLOCK_REALTIME.
+// Run is the record of a run. All times are in nanoseconds of CLOCK_REALTIME.
 type Run struct {
 	Nodes []Node
-	// Starts contains slurmctld's allocations, one for each node of each run of a job; see
-	// Account.
+	// Starts contains one element for each node of each run of a job (see Account).
 	Starts []Start
 	// Submits contains the submission times of batch jobs.
 	Submits map[uint32]int64
@@ -30,8 +29,8 @@ type Node struct {
 	GPUs  int
 	Journal
 	Hardware
-	// Final contains the instances in the agent's status after all jobs had ended. If it is
-	// nil, they are not checked.
+	// Final contains the instances in the agent's status after all jobs had ended. If Final is nil, the instances are
+	// not checked.
 	Final []Final
 }
 
@@ -74,7 +73,7 @@ type Seen struct {
 	UUID string
 }
 
-// Finding is a broken rule.
+// Finding describes a rule that was broken.
 type Finding struct {
 	Rule, Node string
 	At         int64

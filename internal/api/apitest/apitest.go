@@ -1,5 +1,4 @@
-// Package apitest lets a test send bytes to an API server as any user, and parses the answers strictly. Only tests
-// import it.
+// Package apitest sends bytes to an API server as any user, and parses the answers strictly. Only tests import it.
 package apitest
 
 import (
@@ -17,12 +16,12 @@ import (
 	"time"
 )
 
-// patience limits the time of an exchange. It exceeds the server's own limits, which are 5 s for the header and 10 s
-// for the whole request.
+// patience limits the duration of an exchange. It is longer than the server's own limits, which are 5 s for the header
+// and 10 s for the whole request.
 const patience = 20 * time.Second
 
-// Send connects to the socket as the user, sends the bytes, closes its side for writing, and returns everything that
-// the server sends. The user must be able to enter the socket's directory.
+// Send connects to the socket as the given user, sends the bytes, closes its side for writing, and returns everything
+// that the server sends. The user must have access to the directory of the socket.
 func Send(socket string, uid uint32, request []byte) ([]byte, error) {
 	conn, err := dial(socket, uid)
 	if err != nil {
@@ -31,7 +30,7 @@ func Send(socket string, uid uint32, request []byte) ([]byte, error) {
 	defer conn.Close()
 	conn.SetDeadline(time.Now().Add(patience))
 	go func() {
-		conn.Write(request) // fails when the server stops reading
+		conn.Write(request) // fails if the server stops reading
 		conn.CloseWrite()
 	}()
 	answer, err := io.ReadAll(conn)
@@ -41,7 +40,7 @@ func Send(socket string, uid uint32, request []byte) ([]byte, error) {
 	return answer, err
 }
 
-// dial returns a connection whose SO_PEERCRED names the user. The kernel takes the user id from the thread that
+// dial returns a connection whose SO_PEERCRED contains the given user. The kernel uses the user id of the thread that
 // connects.
 func dial(socket string, uid uint32) (*net.UnixConn, error) {
 	runtime.LockOSThread()
@@ -77,8 +76,8 @@ func connect(socket string) (int, error) {
 	return fd, nil
 }
 
-// effective changes the effective user of the calling thread only. syscall.Setresuid would change the user of every
-// thread.
+// effective changes the effective user of the calling thread only, while syscall.Setresuid would change the user of
+// every thread.
 func effective(uid uint32) error {
 	const same = ^uintptr(0)
 	if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, same, uintptr(uid), same); errno != 0 {
@@ -94,7 +93,7 @@ type Answer struct {
 	Body []byte
 }
 
-// Answers splits the bytes that Send returned into HTTP responses. It fails if the bytes are not a valid response.
+// Answers splits the result of Send into HTTP responses. It returns an error if the bytes are not valid responses.
 func Answers(raw []byte) ([]Answer, error) {
 	var all []Answer
 	in := bufio.NewReader(bytes.NewReader(raw))

@@ -1,5 +1,5 @@
-// Package gputest gives a test a node with emulated GPUs. It loads the libnvidia-ml.so.1 of contrib/nvml-emulator, with
-// a separate state for each node, through the same code that loads the library of a real driver.
+// Package gputest creates a node with emulated GPUs for a test. It loads the emulator's libnvidia-ml.so.1
+// (contrib/nvml-emulator) through the same code that loads the library of a real driver. Each node has its own state.
 package gputest
 
 import (
@@ -20,9 +20,9 @@ type Node struct {
 	*gpu.NVML
 	// Dev is the node's device directory, which contains nvidia-caps.
 	Dev string
-	// Proc is a directory that contains the driver's files of /proc.
+	// Proc is a directory that contains the driver's files as in /proc.
 	Proc string
-	// State is the emulator's state file; State + ".log" is the emulator's log.
+	// State is the state file of the emulator, and State + ".log" is its log.
 	State string
 	build string
 }
@@ -39,8 +39,8 @@ var build = sync.OnceValues(func() (string, error) {
 	return out, nil
 })
 
-// New creates a node with n GPUs of one GPU model. A process can use only one node at a time, because the library finds
-// its state through an environment variable.
+// New creates a node with n GPUs of one GPU model. A process can use only one node at a time, because an environment
+// variable contains the path of the state file.
 func New(t testing.TB, board string, n int) *Node {
 	t.Helper()
 	dir, err := build()
@@ -79,5 +79,5 @@ func (n *Node) Emulator(t testing.TB, args ...string) string {
 	return string(out)
 }
 
-// Build returns the directory of the emulator's library, for tests that start processes which load the library.
+// Build returns the directory of the emulator's library, for tests that start processes that load the library.
 func (n *Node) Build() string { return n.build }

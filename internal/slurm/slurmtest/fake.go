@@ -1,35 +1,34 @@
-// Package slurmtest is a slurmctld in memory, for tests. It has the methods of slurm.Client, and
-// methods that simulate the actions of users, jobs and daemons, such as Submit, Tick, End,
-// RunEpilogs and Restart. It never runs a program.
+// Package slurmtest emulates slurmctld in memory, for tests. It has the methods of slurm.Client, and methods that
+// simulate the actions of users, jobs and daemons, such as Submit, Tick, End, RunEpilogs and Restart. It never runs a
+// program.
 //
-// Its behaviour was measured with Slurm 22.05.8. Releases 24.11 and 26.05 behave in the same way, except as noted:
+// The behaviour was measured with Slurm 22.05.8. Unless noted otherwise, the releases 24.11 and 26.05 behave in the
+// same way:
 //
 //   - An update changes a node's counts of a count-only GRES immediately, even to less than the used count. slurmctld
-//     then starts no more jobs with that type. An update replaces the node's whole list. gres/gpu accepts its own count
-//     or 0.
-//   - The used count increases when a job starts, before its prolog, and decreases when the job
-//     enters COMPLETING, before its epilog. slurmctld starts no job on a node with a COMPLETING
-//     job.
-//   - An untyped request takes the first types with a free count, including the filler `closed`. An --exclusive job
-//     needs an empty node and gets all of the node's GRES, including the filler.
-//   - slurmctld rejects a submission that no node can ever run, unless the job is held. In this check, slurmctld
-//     includes catalogue nodes, although they are never up. A pending job that no node can run any more gets the
-//     reason BadConstraints and priority 0; after a release, slurmctld tries again.
-//   - After a restart of slurmctld, or scontrol reconfigure, every type has slurm.conf's count again. The typed GRES of
-//     running jobs are no longer counted as used, or are counted once for each node of the job (Recount; the excess
-//     stays after the job's end, 22.05). After a restart of slurmd, only the filler has slurm.conf's count again
-//     (22.05). If the last update did not add up to slurm.conf's total while jobs use a part of it, the node drains as
-//     INVALID_REG.
-//   - A requeue counts as a restart while the run that it ends still completes. The job may start again two minutes
-//     later.
+//     then starts no more jobs with that type. An update replaces the node's whole list. For gres/gpu, slurmctld
+//     accepts only the configured count or 0.
+//   - The used count increases when a job starts, before its prolog, and decreases when the job enters COMPLETING,
+//     before its epilog. slurmctld starts no job on a node with a COMPLETING job.
+//   - A request without a type is satisfied by the first types with a free count, including the filler `closed`. An
+//     --exclusive job needs an empty node, and gets all of the node's GRES, including the filler.
+//   - slurmctld rejects the submission of a job that no node could ever run, unless the job is held. This check
+//     includes the catalogue nodes, although they are never up. If no node can run a pending job any more, the job gets
+//     the reason BadConstraints and the priority 0. After a release, slurmctld tries again.
+//   - After a restart of slurmctld or after scontrol reconfigure, every type has the count in slurm.conf again. The
+//     typed GRES of running jobs are then not counted as used, or are counted once for each node of the job (Recount;
+//     in 22.05, the excess remains after the end of the job). After a restart of slurmd, only the filler has the count
+//     in slurm.conf again (22.05). If the counts of the last update did not add up to the total in slurm.conf while
+//     jobs use a part of it, the node drains with the flag INVALID_REG.
+//   - A requeue is counted as a restart while the run that it ends is still completing. The job may start again two
+//     minutes later. later.
 //
-// The package does not support time limits, changing priorities, reservations, dependencies, arrays, heterogeneous
-// jobs and plans for the future. Every job for which there is room starts, in the order of priority, as the main
-// scheduler and backfill together would start jobs without time limits.
+// The package does not support time limits, changing priorities, reservations, dependencies, arrays, het jobs and plans
+// for the future. Every job for which there are enough resources starts, in the order of priority. This is equivalent
+// to the main scheduler and backfill together if jobs have no time limits.
 //
-// Nothing happens without a call. Advance moves the clock forward, Tick starts jobs, and RunEpilogs
-// runs epilogs. Several goroutines may call the methods. Hooks run without a lock and may call the
-// methods too.
+// The state changes only through calls. Advance moves the clock forward, Tick starts jobs, and RunEpilogs runs epilogs.
+// Several goroutines may call the methods. Hooks run without a lock, and may call the methods too.
 package slurmtest
 
 import (
@@ -41,7 +40,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// requeueDelay is the minimum wait of a requeued job.
+// requeueDelay is the minimum time before a requeued job starts again.
 const requeueDelay = 121 * time.Second
 
 // Node describes a node of the Fake.
@@ -49,23 +48,24 @@ type Node struct {
 	Name       string
 	Partitions []string
 	Features   []string
-	// Gres is the node's GRES in slurm.conf and its initial GRES in slurmctld: mig:1g.5gb:0, ..., mig:closed:28.
+	// Gres contains the GRES of the node in slurm.conf, which are also its initial GRES: mig:1g.5gb:0, ...,
+	// mig:closed:28.
 	Gres slurm.GRESList
-	// Catalogue marks a node that is never up. Because of its GRES, slurmctld accepts jobs that
-	// it would otherwise reject.
+	// Catalogue is true for a node that is never up. Because of its GRES, slurmctld accepts jobs that it would
+	// otherwise reject.
 	Catalogue bool
 }
 
 // Call is one call of the client's methods.
 type Call struct {
-	// Seq counts all calls from 1. Op is the method's name.
+	// Seq is the number of the call, beginning with 1. Op is the name of the method.
 	Seq  int
 	Op   string
 	Node string
 	Job  uint32
 	GRES slurm.GRESList
 	Text string
-	// Err is the error that the call returned; it is not set yet in the Before hook.
+	// Err is the error that the call returned. It is not set in the Before hook.
 	Err error
 }
 
@@ -90,7 +90,7 @@ func (c Call) String() string {
 	return s
 }
 
-// Fake is a slurmctld in memory.
+// Fake emulates slurmctld in memory.
 type Fake struct {
 	mu       sync.Mutex
 	now      time.Time
@@ -110,9 +110,9 @@ type node struct {
 	Node
 	gres         slurm.GRESList
 	extra        string
-	total        int // the counts of gres/mig, as last written or registered
+	total        int // the sum of the counts of gres/mig after the last update or registration
 	excess       map[kind]int
-	drain        []string // flags on top of the base state
+	drain        []string // flags in addition to the base state
 	reason       string
 	boot, slurmd time.Time
 	unregistered bool
@@ -121,8 +121,8 @@ type node struct {
 type job struct {
 	slurm.Job
 	held bool
-	// alloc contains the job's GRES by node. forgotten is set when slurmctld no longer counts
-	// these GRES as used.
+	// alloc contains the GRES of the job on each node. forgotten is true if slurmctld no longer counts these GRES as
+	// used.
 	alloc     map[string]slurm.GRESList
 	forgotten bool
 	// final is the state that follows COMPLETING.
@@ -130,7 +130,7 @@ type job struct {
 	basic uint64
 }
 
-// New returns a Fake with these nodes, at the time 2030-01-01 00:00 UTC.
+// New returns a Fake with these nodes. Its clock shows 2030-01-01 00:00 UTC.
 func New(nodes ...Node) *Fake {
 	f := &Fake{
 		now:      time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
@@ -151,31 +151,31 @@ func New(nodes ...Node) *Fake {
 }
 
 // Before sets a hook that runs before each call takes effect. If the hook returns an error, the call returns this error
-// and does nothing; slurm.ErrUnreachable simulates a slurmctld that is down.
+// and has no effect. slurm.ErrUnreachable simulates a slurmctld that is down.
 func (f *Fake) Before(hook func(Call) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.before = hook
 }
 
-// After sets a hook that runs after each call has taken effect, before it returns. If the hook
-// calls Tick, jobs start between two calls.
+// After sets a hook that runs after each call has taken effect, but before the call returns. If the hook calls Tick,
+// jobs start between two calls.
 func (f *Fake) After(hook func(Call)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.after = hook
 }
 
-// Prolog sets a hook that Tick calls for each node of a job that starts. Until all calls have returned, the job is
-// RUNNING with the reason Prolog.
+// Prolog sets a hook that Tick calls for each node of a job that starts. Until the hook has returned for all nodes, the
+// job is RUNNING with the reason Prolog.
 func (f *Fake) Prolog(hook func(j slurm.Job, node string)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.prolog = hook
 }
 
-// Epilog sets a hook that is called for each node of a job that ends. Until it has returned, the job is COMPLETING on
-// that node.
+// Epilog sets a hook that is called for each node of a job that ends. Until the hook has returned for a node, the job
+// is COMPLETING on this node.
 func (f *Fake) Epilog(hook func(j slurm.Job, node string)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -217,7 +217,7 @@ func (f *Fake) Writes() []Call {
 	})
 }
 
-// call runs the hooks and one call between them, and records the call.
+// call runs the hooks before and after one call, and records the call.
 func (f *Fake) call(c Call, do func() error) error {
 	f.mu.Lock()
 	c.Seq = len(f.calls) + 1

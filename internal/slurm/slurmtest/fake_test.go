@@ -14,7 +14,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// controller has the methods that the Fake and the real client share.
+// controller contains the methods that both the Fake and the real client have.
 type controller interface {
 	Node(ctx context.Context, name string) (slurm.Node, error)
 	Nodes(ctx context.Context) ([]slurm.Node, error)
@@ -76,7 +76,7 @@ func TestStory(t *testing.T) {
 	})
 }
 
-// arg returns the value of an argument of the command, or "" if it is not given.
+// arg returns the value of a command's argument, or an empty string if the argument is missing.
 func arg(t *testing.T, d *datadriven.TestData, key string) (value string) {
 	d.MaybeScanArgs(t, key, &value)
 	return value
@@ -178,7 +178,7 @@ func draw(t *testing.T, f *Fake) string {
 	return b.String()
 }
 
-// TestWrites checks that Writes leaves out every call that only reads.
+// TestWrites checks that Writes contains no call that only reads.
 func TestWrites(t *testing.T) {
 	ctx := context.Background()
 	f := New(testNodes(t)...)
@@ -197,7 +197,7 @@ func TestWrites(t *testing.T) {
 	}
 }
 
-// TestHooks checks that hooks run between calls and without a lock. They may start and end jobs, let calls fail, and
+// TestHooks checks that hooks run between calls and without a lock. A hook may start and end jobs, make calls fail, and
 // read the state.
 func TestHooks(t *testing.T) {
 	ctx := context.Background()

@@ -8,12 +8,13 @@ import (
 	"caelum/internal/slurm"
 )
 
-// ErrRefused is slurmctld's "Requested node configuration is not available".
+// ErrRefused corresponds to slurmctld's error "Requested node configuration is not available".
 var ErrRefused = errors.New("requested node configuration is not available")
 
-// Submit puts a job into the queue and returns its id. It uses those fields of j that a submission sets: name, user,
-// partition, GRES, nodes, batch and requeue, begin time (Eligible), admin_comment. A Priority of 0 means a priority
-// below those of all earlier jobs. It returns ErrRefused if no node, including the catalogue's, can ever run the job.
+// Submit adds a job to the queue and returns its id. It uses those fields of j that a submission can set: name, user,
+// partition, GRES, nodes, batch and requeue, begin time (Eligible), admin_comment. A Priority of 0 stands for a
+// priority that is lower than those of all earlier jobs. Submit returns ErrRefused if no node, including the catalogue
+// nodes, can ever run the job.
 func (f *Fake) Submit(j slurm.Job) (uint32, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -25,7 +26,7 @@ func (f *Fake) Submit(j slurm.Job) (uint32, error) {
 	return added.ID, nil
 }
 
-// SubmitHeld is like Submit with --hold. slurmctld does not reject such a job.
+// SubmitHeld is like Submit with --hold. slurmctld does not reject held jobs.
 func (f *Fake) SubmitHeld(j slurm.Job) uint32 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -53,11 +54,11 @@ func (f *Fake) add(j slurm.Job) *job {
 	return added
 }
 
-// End sets a running job to COMPLETING. Its tasks have then ended, and slurmctld no longer counts
-// its GRES as used. RunEpilogs then sets it to COMPLETED. A pending job becomes COMPLETED directly.
+// End changes the state of a running job to COMPLETING: its tasks have ended, and slurmctld no longer counts its GRES
+// as used. RunEpilogs then changes the state to COMPLETED. A pending job becomes COMPLETED immediately.
 func (f *Fake) End(id uint32) error { return f.end(id, "COMPLETED") }
 
-// Cancel simulates scancel: it is like End, with the state CANCELLED.
+// Cancel simulates scancel. It is like End, but with the final state CANCELLED.
 func (f *Fake) Cancel(id uint32) error { return f.end(id, "CANCELLED") }
 
 func (f *Fake) end(id uint32, final string) error {
@@ -79,7 +80,7 @@ func (f *Fake) end(id uint32, final string) error {
 	return nil
 }
 
-// requeue ends a run, after which the job is pending.
+// requeue ends a run, so that the job becomes pending again.
 func (f *Fake) requeue(j *job) {
 	j.State, j.final = "COMPLETING", "PENDING"
 	j.Restarts++
@@ -87,8 +88,8 @@ func (f *Fake) requeue(j *job) {
 	j.Start = j.Eligible
 }
 
-// RunEpilogs runs the epilogs of all COMPLETING jobs, node by node, lowest id first. A node is free for other jobs
-// after its epilog.
+// RunEpilogs runs the epilogs of all COMPLETING jobs, node by node, lowest job id first. After its epilog, a node is
+// free for other jobs.
 func (f *Fake) RunEpilogs() {
 	for {
 		f.mu.Lock()
@@ -131,7 +132,7 @@ func (f *Fake) Finish(id uint32) error {
 	return nil
 }
 
-// Forget removes a finished job's record, as slurmctld does after MinJobAge.
+// Forget removes the record of an ended job, as slurmctld does after MinJobAge.
 func (f *Fake) Forget(id uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -140,9 +141,9 @@ func (f *Fake) Forget(id uint32) {
 	}
 }
 
-// Restart simulates a restart of slurmctld, or scontrol reconfigure: every node has the GRES of slurm.conf again, and
-// slurmctld no longer counts the GRES of running jobs as used. A real slurmctld may forget the GRES of no job, of one
-// job or of all jobs. Restart simulates the worst case.
+// Restart simulates a restart of slurmctld or a scontrol reconfigure. Every node has the GRES in slurm.conf again, and
+// slurmctld no longer counts the GRES of running jobs as used. A real slurmctld may lose the GRES of no job, of one job
+// or of all jobs. Restart simulates the worst case.
 func (f *Fake) Restart() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -152,7 +153,7 @@ func (f *Fake) Restart() {
 	}
 }
 
-// Configure changes a node's GRES in slurm.conf. The change takes effect at the next Restart.
+// Configure changes a node's GRES in slurm.conf. The next Restart applies this change.
 func (f *Fake) Configure(name string, gres slurm.GRESList) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -163,9 +164,9 @@ func (f *Fake) Configure(name string, gres slurm.GRESList) error {
 	return err
 }
 
-// Recount simulates a restart of slurmctld, or scontrol reconfigure, that counts the slices of running jobs as for jobs
-// on this number of nodes: once for each node, if the count of their type in slurm.conf is 0. At the end of a job,
-// slurmctld subtracts them once, and still counts the rest as used.
+// Recount simulates a restart of slurmctld, or a scontrol reconfigure, after which slurmctld counts the slices of
+// running jobs too often: once for each node, as for jobs on this number of nodes. This applies to types whose count in
+// slurm.conf is 0. When a job ends, slurmctld subtracts its slices only once, and still counts the rest as used.
 func (f *Fake) Recount(nodes int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -190,7 +191,7 @@ func (f *Fake) reset() {
 	}
 }
 
-// Unregister sets a node to the state before its slurmd has registered, as after a restart of slurmctld.
+// Unregister puts a node into the state before its slurmd has registered, as after a restart of slurmctld.
 func (f *Fake) Unregister(name string) error { return f.register(name, true) }
 
 // Register simulates the registration of a node's slurmd after Unregister.
@@ -206,10 +207,10 @@ func (f *Fake) register(name string, un bool) error {
 	return err
 }
 
-// RestartSlurmd simulates a restart of a node's slurmd, which registers again. In 22.05, the filler then gets
-// slurm.conf's count again, and the other types keep their counts. If the last update did not add up to slurm.conf's
-// total while jobs use a part of it, the node drains. The node does not drain because of the sum after the
-// registration, which is too large.
+// RestartSlurmd simulates a restart of a node's slurmd, which then registers again. In 22.05, the filler then has the
+// count in slurm.conf again, and the other types retain their counts. If the counts of the last update did not add up
+// to the total in slurm.conf while jobs use a part of it, the node drains. The sum after the registration, which is too
+// large, does not cause a drain.
 func (f *Fake) RestartSlurmd(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -250,7 +251,7 @@ func total(gres slurm.GRESList) int {
 	return n
 }
 
-// Drain drains a node, or resumes it if the reason is empty.
+// Drain drains a node or, if the reason is empty, resumes it.
 func (f *Fake) Drain(name, reason string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 
 type kind struct{ name, typ string }
 
-// used returns the node's GRES that slurmctld counts as used.
+// used returns the GRES of the node that slurmctld counts as used.
 func (f *Fake) used(n *node) map[kind]int {
 	used := maps.Clone(n.excess)
 	if used == nil {
@@ -39,8 +39,8 @@ func (j *job) wants() slurm.GRESList {
 	return list
 }
 
-// fit returns an allocation of the wanted GRES from the unused ones. It returns false if there are
-// not enough.
+// fit returns an allocation of the wanted GRES from the unused GRES. It returns false if there are not enough unused
+// GRES.
 func fit(gres slurm.GRESList, used map[kind]int, wants slurm.GRESList) (slurm.GRESList, bool) {
 	left := make([]int, len(gres))
 	for i, g := range gres {
@@ -68,7 +68,7 @@ func fit(gres slurm.GRESList, used map[kind]int, wants slurm.GRESList) (slurm.GR
 	return alloc, true
 }
 
-// named reports whether partition, features and excluded nodes allow the job to use the node.
+// named reports whether the partition, features and excluded nodes of the job allow it to use the node.
 func (j *job) named(n *node) bool {
 	if !slices.ContainsFunc(
 		strings.Split(j.Partition, ","),
@@ -82,8 +82,8 @@ func (j *job) named(n *node) bool {
 	return !slices.Contains(j.ExcNodes, n.Name)
 }
 
-// largeEnough returns the real nodes and the catalogue nodes whose total GRES, used or not, are
-// sufficient for the job.
+// largeEnough returns the real nodes and the catalogue nodes whose total GRES are sufficient for the job, whether they
+// are used or not.
 func (f *Fake) largeEnough(j *job) (up, catalogue []*node) {
 	for _, n := range f.nodes {
 		if _, ok := fit(n.gres, nil, j.wants()); !ok || !j.named(n) {
@@ -98,7 +98,7 @@ func (f *Fake) largeEnough(j *job) (up, catalogue []*node) {
 	return up, catalogue
 }
 
-// possible reports whether the present totals are sufficient for the job.
+// possible reports whether the current totals are sufficient for the job.
 func (f *Fake) possible(j *job) bool {
 	up, catalogue := f.largeEnough(j)
 	all := append(up, catalogue...)
@@ -110,7 +110,7 @@ func (f *Fake) possible(j *job) bool {
 	return len(all) >= j.NumNodes
 }
 
-// place returns the job's GRES by node and the names of its nodes, and whether it can start now.
+// place returns the job's GRES on each node, the names of its nodes, and whether the job can start now.
 func (f *Fake) place(j *job) (map[string]slurm.GRESList, []string, bool) {
 	alloc := make(map[string]slurm.GRESList)
 	var names []string
@@ -171,9 +171,8 @@ func (f *Fake) empty(n *node) bool {
 	return true
 }
 
-// Tick simulates one cycle of slurmctld's scheduler: every pending job for which there is room
-// starts, highest priority first, and then their prologs run. It returns the ids of the started
-// jobs.
+// Tick simulates one cycle of slurmctld's scheduler. Every pending job for which there are enough resources starts,
+// highest priority first. Then their prologs run. Tick returns the ids of the started jobs.
 func (f *Fake) Tick() []uint32 {
 	f.mu.Lock()
 	var started []slurm.Job

@@ -9,17 +9,17 @@ import (
 	"sync"
 )
 
-// Accounting is a slurmdbd in memory that behaves like sacct and sacctmgr 22.05.8.
+// Accounting emulates slurmdbd in memory. It behaves like sacct and sacctmgr 22.05.8.
 type Accounting struct {
 	mu      sync.Mutex
 	Records map[uint32][]slurm.Record
 	Away    error
 	Calls   int
-	Refused int    // writes to a record that is not the newest, or whose run has not ended
-	Wrote   func() // is called after each write, without the lock
+	Refused int    // the number of rejected writes: the record was not the newest, or its run had not ended
+	Wrote   func() // called after each write, without holding the lock
 }
 
-// NewAccounting returns a slurmdbd without records.
+// NewAccounting returns an emulated slurmdbd without records.
 func NewAccounting() *Accounting { return &Accounting{Records: map[uint32][]slurm.Record{}} }
 
 // RecordsOf returns the records of a job.
@@ -36,8 +36,8 @@ func (d *Accounting) RecordsOf(_ context.Context, _ slurm.AccountingField, job u
 	return slices.Clone(d.Records[job]), nil
 }
 
-// SetAccounting replaces the text in a job's newest record. It returns an error for a text that
-// begins with Another.
+// SetAccounting replaces the text in a job's newest record. It returns slurm.ErrSpoils if the new text begins with
+// Another.
 func (d *Accounting) SetAccounting(_ context.Context, r slurm.Record, _ slurm.AccountingField, text string) error {
 	d.mu.Lock()
 	d.Calls++

@@ -1,4 +1,5 @@
-// Package usagetest contains a repository and a slurmdbd in memory, for tests of package usage and of the agent.
+// Package usagetest contains a repository and an emulated slurmdbd, both in memory, for tests of package usage and of
+// the agent.
 package usagetest
 
 import (
@@ -17,8 +18,8 @@ type Repository struct {
 	Open       map[[2]int]repo.Observation
 	runs       []predict.Run
 	out        []*errand
-	full       error // the error of every write
-	Unreadable error // the error of Observations
+	full       error // the error that every write returns
+	Unreadable error // the error that Observations returns
 }
 
 type errand struct {
@@ -58,7 +59,7 @@ func (m *Repository) Dismiss(job uint32, restart int) error {
 	return m.full
 }
 
-// Ended stores a run that ended, and puts it into the outbox.
+// Ended stores a run that ended, and adds it to the outbox.
 func (m *Repository) Ended(run predict.Run, at time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -79,7 +80,7 @@ func (m *Repository) put(run predict.Run) {
 	}
 }
 
-// Add completes stored runs.
+// Add completes runs that are already stored.
 func (m *Repository) Add(runs ...predict.Run) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -89,7 +90,7 @@ func (m *Repository) Add(runs ...predict.Run) (int, error) {
 	return 0, m.full
 }
 
-// Due returns the runs of the outbox that are due.
+// Due returns the due runs in the outbox.
 func (m *Repository) Due(now time.Time, n int) (due []repo.Pending, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -103,7 +104,7 @@ func (m *Repository) Due(now time.Time, n int) (due []repo.Pending, err error) {
 	return due, m.full
 }
 
-// Next returns the time at which the next run of the outbox is due.
+// Next returns the time at which the next run in the outbox is due.
 func (m *Repository) Next() (next time.Time, any bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -150,7 +151,7 @@ func (m *Repository) Kept() []predict.Run {
 	return slices.Clone(m.runs)
 }
 
-// Fill sets the error of every write.
+// Fill sets the error that every write returns.
 func (m *Repository) Fill(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,7 +1,7 @@
 /*
- * Runs lease_parse on arbitrary bytes, and devices_parse on texts that begin like a device list. Each lease has exactly
- * one valid text, so an accepted lease is written out again and must equal the input. Build with libFuzzer, or with
- * -DREPLAY to run files once.
+ * Runs lease_parse with arbitrary bytes, and devices_parse with texts that begin like a device list. There is exactly
+ * one valid text for each lease. An accepted lease is therefore formatted again, and the result must be equal to the
+ * input. Build this program with libFuzzer, or with -DREPLAY to process each file once.
  */
 #include "../../devices.h"
 #include "../../lease.h"
@@ -24,8 +24,8 @@ static char again[2 * TEXT_MAX];
 	} while (0)
 
 /*
- * Parses a copy whose memory has exactly this length, so that the sanitizer detects reads past the end. The lease is
- * first filled with bytes of the value before, which must not change the result.
+ * Parses a copy whose memory has exactly this length, so that the sanitizer detects reads past the end. Before that,
+ * all bytes of the lease are set to before, which must not affect the result.
  */
 static int parse(struct lease *lease, const uint8_t *data, size_t size, uint8_t before)
 {
@@ -63,8 +63,8 @@ static void must_be_again(const uint8_t *data, size_t size, size_t n)
 }
 
 /*
- * Checks the value of CUDA_VISIBLE_DEVICES: it must list each slice exactly once and nothing else. A buffer that is too
- * small must cause an error.
+ * Checks the value of CUDA_VISIBLE_DEVICES. It must contain each slice exactly once, and nothing else. A buffer that
+ * is too small must cause an error.
  */
 static void check_translation(const struct lease *lease)
 {
@@ -78,7 +78,7 @@ static void check_translation(const struct lease *lease)
 	for (unsigned i = 0; i < lease->slots; i++) {
 		const char *uuid = lease_uuid(lease, lease->slot[i].index);
 
-		must(uuid == lease->slot[i].uuid); /* no slot twice */
+		must(uuid == lease->slot[i].uuid); /* no slot occurs twice */
 		must(memchr(uuid, '\0', LEASE_UUID_MAX));
 		must(!uuid[0] || (strncmp(uuid, "MIG-", 4) == 0 && !strpbrk(uuid, ",= \t\r\n")));
 		slices += uuid[0] != '\0';
@@ -99,7 +99,7 @@ static void check_translation(const struct lease *lease)
 	}
 }
 
-/* Checks devices_parse, for the list of the devices that need a lease. */
+/* Checks devices_parse, which parses the list of the devices that need a lease. */
 static void check_devices(const uint8_t *data, size_t size)
 {
 	static struct devices devices;

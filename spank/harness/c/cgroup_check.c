@@ -2,7 +2,7 @@
  * Tests the parsers of devices.c and cgroup.c with the sanitizers.
  *
  *   cgroup_check devices FILE      parses a device list and prints it
- *   cgroup_check step FILE         prints the step's cgroup from the text of a /proc/self/cgroup
+ *   cgroup_check step FILE         parses the text of a /proc/self/cgroup and prints the step's cgroup
  */
 #include "../../cgroup.h"
 

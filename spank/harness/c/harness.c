@@ -1,6 +1,6 @@
 /*
- * Replaces Slurm in the plugin's tests: loads the plugin as Slurm does, implements the functions that the plugin
- * expects from Slurm, and runs a script.
+ * Replaces Slurm in the plugin's tests. Loads the plugin in the same way as Slurm, implements the functions that the
+ * plugin expects from Slurm, and runs a script.
  *
  *   harness PLUGIN SCRIPT [plugstack arguments...]
  *
@@ -12,13 +12,13 @@
  *   refuse NAME             makes spank_setenv() fail for this variable
  *   device N deny|closed    makes access() fail for /dev/caelum/slotN: EPERM (devices cgroup) or EACCES (file mode)
  *   node-reason TEXT        sets the node's reason in slurmctld; "node-reason" removes the reason
- *   slurmctld away          makes slurmctld not answer, until "slurmctld back"
+ *   slurmctld away          makes slurmctld unreachable until "slurmctld back"
  *   close-stdin             closes file descriptor 0
  *   call NAME               calls slurm_spank_NAME()
- *   choose NAME VALUE       calls the callback of --NAME, as a submission does
- *   census                  prints the number of threads, and of signal handlers changed since the plugin was loaded
+ *   choose NAME VALUE       calls the callback of --NAME, as at a submission
+ *   census                  prints the number of threads, and of signal handlers that changed since the plugin was loaded
  *
- * Every line of output is an action of the plugin or the result of a step.
+ * Every line of the output is an action of the plugin or the result of a command.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -109,7 +109,7 @@ const char *spank_strerror(spank_err_t err)
 	return err == ESPANK_NOT_AVAIL ? "not available" : "some error";
 }
 
-/* Returns the index of an option's entry, and adds an entry for a new name. */
+/* Returns the index of an option's entry. For a new name, adds an entry. */
 static int option_at(const char *name)
 {
 	int i = 0;
@@ -261,7 +261,7 @@ static int signals_changed(void)
 
 	for (int sig = 1; sig < 65; sig++) {
 		memset(&now, 0, sizeof(now));
-		/* The kernel fills 8 bytes of the mask; glibc fills the rest from uninitialized stack memory. */
+		/* The kernel fills only 8 bytes of the mask. glibc fills the rest from uninitialized stack memory. */
 		if (sigaction(sig, NULL, &now) == 0)
 			n += now.sa_handler != before[sig].sa_handler || now.sa_flags != before[sig].sa_flags ||
 			     memcmp(&now.sa_mask, &before[sig].sa_mask, 8) != 0;

@@ -1,4 +1,4 @@
-/* Stands in for spank_caelum.so in the tests of devcluster: leaves a file when its prolog runs. */
+/* This plugin replaces spank_caelum.so in the tests of devcluster. It creates a file when its prolog runs. */
 #include <fcntl.h>
 #include <unistd.h>
 

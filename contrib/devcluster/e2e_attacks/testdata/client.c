@@ -1,7 +1,7 @@
-/* client: requests to slurmctld that sbatch and scontrol have no option for.
+/* client sends requests to slurmctld for which sbatch and scontrol have no option.
  *
  *   client submit <admin comment>      a held job of one GPU
- *   client tasks <job id>              GPUs by tasks per GPU, which no string of the job shows
+ *   client tasks <job id>              GPUs that result from the tasks per GPU; no string of the job shows them
  *   client flood <number>              a held job of one GPU with as many variables of SPANK plugins
  */
 #include <slurm/slurm.h>
