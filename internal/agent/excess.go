@@ -182,10 +182,10 @@ func (p *publisher) noteAllocation(listed, job slurm.Job, err error) {
 
 // totals returns the count of each profile to publish: the used slices, including the excess, and the offers. short is
 // the part of the excess that is left out because the sum would exceed the node's total N.
-func (p *publisher) totals(node slurm.Node, offers map[string]int) (totals, short map[string]int) {
-	taken, extra := p.taken(node)
+func (p *publisher) totals(node slurm.Node, d nodePlan) (totals, short map[string]int) {
+	taken, extra := p.taken(node, d)
 	totals, short = maps.Clone(taken), map[string]int{}
-	for profile, n := range offers {
+	for profile, n := range d.offers {
 		totals[profile] += n
 	}
 	room := p.total

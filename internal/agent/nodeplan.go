@@ -27,6 +27,7 @@ type nodePlan struct {
 	offers   map[string]int
 	pending  map[uint32][]offer.Spot // the spots found for unplaced pending leases
 	next     next
+	held     map[string]int // the slices that jobs held or were about to hold when the plan was made, by profile
 }
 
 // plan makes a plan for all nodes from the current state, and returns this node's part. If slurmd has not registered,
@@ -36,6 +37,8 @@ func (p *publisher) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
 	p.mu.Lock()
 	d := nodePlan{version: p.version, withheld: node.Unregistered, gpus: p.view()}
 	d.pending = p.placePending(d.gpus)
+	d.held = p.slicesHeld()
+	undercounted := p.undercounted(node)
 	p.mu.Unlock()
 	d.text = p.text(d.gpus)
 	nothing := offer.Plan{Offers: make([]mig.Layout, len(d.gpus))}
@@ -63,6 +66,9 @@ func (p *publisher) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
 	} else if eligible.Schedulable(node) && !node.Unregistered {
 		p.log.WithField("extra", d.text).
 			Error("couldn't read back the state that this node publishes; offering nothing; please report this")
+	}
+	if undercounted {
+		d.next = next{}
 	}
 	if err := d.mine.Check(d.gpus); err != nil {
 		// An unsound plan means that the planner has a defect. Jobs must then wait, so that no two jobs get the same

@@ -5,6 +5,8 @@ import (
 	"caelum/internal/eligible"
 	"caelum/internal/offer"
 	"caelum/internal/plan"
+	"caelum/internal/slurm"
+	"cmp"
 	"slices"
 )
 
@@ -35,6 +37,28 @@ func nextOn(v *plan.View, all offer.Plan, me int) (n next) {
 		n = next{wants[0].Profile, n.jobs + 1}
 	}
 	return n
+}
+
+// undercounted reports whether slurmctld counts fewer slices of a profile as used than the running jobs hold here. After
+// `scontrol reconfigure`, slurmctld may have forgotten the slices of running jobs. If the agent then offered a released
+// slice again during a pass, the pass would count this slice both as used and as offered. The caller holds p.mu.
+func (p *publisher) undercounted(node slurm.Node) bool {
+	held := map[string]int{}
+	for job, l := range p.leases {
+		if !p.here[job].Holds() {
+			continue
+		}
+		for _, s := range l.Slices {
+			held[cmp.Or(s.AdvertisedAs, s.Profile)]++
+		}
+	}
+	used := node.GresUsed.Profiles()
+	for profile, n := range held {
+		if used[profile]-p.status.excess[profile] < n {
+			return true
+		}
+	}
+	return false
 }
 
 // offerAgain offers the slice of a lease that has just been dropped, if the next waiting job requests such a slice. It
