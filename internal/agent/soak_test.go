@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -15,8 +16,8 @@ import (
 	"caelum/internal/slurm/slurmtest"
 )
 
-// TestSoak runs the agent against random actions of users and slurmctld and against crashes. Jobs may start between any
-// two calls of the agent. A simple oracle checks every write: the jobs that slurmctld may start after the write can be
+// TestSoak runs the agent against random actions of users and slurmctld and against crashes. Jobs may start and end
+// between any two calls of the agent. A simple oracle checks every write: the jobs that slurmctld may start after the write can be
 // carved beside the running jobs. No job may be requeued, and no two jobs may hold overlapping slices.
 func TestSoak(t *testing.T) {
 	steps := 150
@@ -35,6 +36,8 @@ type soaker struct {
 	// scheduler is held while slurmctld starts jobs. The oracle also holds it, because the
 	// oracle's reads must be consistent.
 	scheduler sync.Mutex
+	// epilogs is held while epilogs run, and while no epilog may begin. An agent must not stop while an epilog runs.
+	epilogs sync.Mutex
 	// quiet prevents slurmctld from starting jobs while the test waits for prologs.
 	quiet atomic.Bool
 	// restart makes slurmctld restart before the next pass.
@@ -60,6 +63,15 @@ func soak(t *testing.T, seed uint64, steps int) {
 			s.prolog(j)
 		}()
 	})
+	// The next job may get the slices of a job during the job's epilog.
+	s.fake.Epilog(func(j slurm.Job, _ string) {
+		s.world.mu.Lock()
+		delete(s.leases, j.ID)
+		s.world.mu.Unlock()
+		if err := s.current().Release(context.Background(), j.ID, j.Restarts); err != nil {
+			t.Errorf("epilog of job %d: %v", j.ID, err)
+		}
+	})
 	// slurmctld restarts only before a pass reads its state. A restart between a pass's read and its write would
 	// clear used counts on which the write relies. More slices would then be free until the pass has read the node
 	// again (docs/internals.md, step 6; TestReconfigureBeforeTheRaise), and the oracle would report them.
@@ -75,7 +87,15 @@ func soak(t *testing.T, seed uint64, steps int) {
 	})
 	s.fake.After(func(c slurmtest.Call) {
 		if c.Op == "UpdateNode" && c.Err == nil {
-			s.check(c)
+			s.scheduler.Lock()
+			s.check(c.String())
+			s.scheduler.Unlock()
+			s.mu.Lock()
+			s.writes++
+			s.mu.Unlock()
+		}
+		if s.chance(0.1) {
+			s.finish()
 		}
 		if s.chance(0.3) {
 			s.tick()
@@ -86,6 +106,7 @@ func soak(t *testing.T, seed uint64, steps int) {
 		s.overlaps()
 	}
 	s.prologs.Wait()
+	s.epilogs.Lock() // and never unlocked, so that no job ends from now on
 	s.publish2()
 	n, _ := s.fake.Node(context.Background(), "n1")
 	if n.Is("DRAIN") {
@@ -119,6 +140,8 @@ func (s *soaker) step() {
 		}
 		k := s.below(len(s.live))
 		id := s.live[k]
+		s.epilogs.Lock() // because slurmd runs a job's epilog after its prolog
+		defer s.epilogs.Unlock()
 		if s.chance(0.3) { // a job that is cancelled while its prolog runs
 			s.fake.Cancel(id)
 		} else {
@@ -126,7 +149,7 @@ func (s *soaker) step() {
 			s.fake.End(id)
 		}
 		s.live = slices.Delete(s.live, k, k+1)
-		s.prologs.Wait() // slurmd runs a job's epilog after its prolog
+		s.prologs.Wait()
 		s.fake.RunEpilogs()
 	case 5:
 		s.publish2()
@@ -143,10 +166,12 @@ func (s *soaker) restartSomething() {
 	case 0:
 		s.quiet.Store(true)
 		s.prologs.Wait()
+		s.epilogs.Lock()
 		s.stop()
 		s.quiet.Store(false)
 		s.tick() // jobs may start while there is no agent; their prologs wait for the next one
 		s.start()
+		s.epilogs.Unlock()
 	case 1:
 		s.restart.Store(true)
 		s.publish2()
@@ -162,7 +187,33 @@ func (s *soaker) restartSomething() {
 func (s *soaker) tick() {
 	if !s.quiet.Load() && s.scheduler.TryLock() {
 		defer s.scheduler.Unlock()
+		s.check("the last write")
 		s.fake.Tick()
+	}
+}
+
+// finish ends a job that has a lease, and runs its epilog. An epilog that needs a pass waits until the pass that is now
+// in progress has ended. Therefore finish waits for the epilog only for a short time.
+func (s *soaker) finish() {
+	if !s.epilogs.TryLock() {
+		return
+	}
+	s.world.mu.Lock()
+	ids := slices.Sorted(maps.Keys(s.leases))
+	s.world.mu.Unlock()
+	if len(ids) == 0 || s.fake.End(ids[s.below(len(ids))]) != nil {
+		s.epilogs.Unlock()
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer s.epilogs.Unlock()
+		s.fake.RunEpilogs()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(5 * time.Millisecond):
 	}
 }
 
@@ -194,15 +245,13 @@ func (s *soaker) overlaps() {
 	}
 }
 
-// check is the oracle. After a write, slurmctld may allocate as many slices of each profile as its total minus its used
-// count. These slices must fit on the GPUs together with the running jobs: a job with a lease at its place, and any
-// other job at any place. A completing job is ignored, because no job starts on the node before its epilog has
-// published.
-func (s *soaker) check(c slurmtest.Call) {
-	s.scheduler.Lock()
-	defer s.scheduler.Unlock()
+// check is the oracle. After a write, and before slurmctld starts jobs, slurmctld may allocate as many slices of each
+// profile as its total minus its used count. These slices must fit on the GPUs together with the running jobs: a job
+// with a lease at its place, and any other job at any place. While a job is completing, no job starts on the node. The
+// caller holds s.scheduler.
+func (s *soaker) check(after string) {
 	n, err := s.fake.Node(context.Background(), "n1")
-	if err != nil {
+	if err != nil || n.Is("COMPLETING") {
 		return
 	}
 	q, err := s.fake.Queue(context.Background())
@@ -210,9 +259,6 @@ func (s *soaker) check(c slurmtest.Call) {
 	if err != nil {
 		return
 	}
-	s.mu.Lock()
-	s.writes++
-	s.mu.Unlock()
 	var taken [2][8]bool
 	var loose []string
 	s.world.mu.Lock()
@@ -242,13 +288,7 @@ func (s *soaker) check(c slurmtest.Call) {
 		}
 	}
 	if !fits(&taken, loose) {
-		s.t.Errorf(
-			"after write %d (%s): %v cannot all be carved beside %v",
-			c.Seq,
-			c.GRES.String(),
-			loose,
-			taken,
-		)
+		s.t.Errorf("after %s: %v cannot all be carved beside %v", after, loose, taken)
 	}
 }
 
