@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"caelum/internal/failpoint"
 	"caelum/internal/slurm"
 	"context"
 	"errors"
@@ -31,9 +32,9 @@ type allocation struct {
 }
 
 // findExcess compares slurmctld's used counts with its allocations to the jobs on this node, and stores the excess. The
-// node was read before the jobs. If a job started between the two readings, the excess is too small until the next
-// pass. If a job ended between them, the excess would be too large. Therefore, findExcess accepts an increase of the
-// excess only if a second reading of the node confirms it.
+// node was read before the jobs. A job that started between the two readings makes the excess too small until the next
+// pass. A job that ended between them would make the excess too large. Therefore a change of the excess counts only if
+// confirmExcess confirms it.
 func (p *publisher) findExcess(ctx context.Context, node slurm.Node) error {
 	p.mu.Lock()
 	here, held, before := slices.Collect(maps.Values(p.here)), p.slicesHeld(), p.status.excess
@@ -49,17 +50,22 @@ func (p *publisher) findExcess(ctx context.Context, node slurm.Node) error {
 	if known {
 		found = beyond(node, allocated)
 	}
-	if !within(found, before) {
-		again, err := p.ctl.Node(ctx, p.cfg.Node)
+	if len(found) > 0 && !maps.Equal(found, before) {
+		second, same, err := p.confirmExcess(ctx, here, allocated)
 		if err != nil {
 			return err
 		}
-		second := beyond(again, allocated)
 		for profile, n := range found {
-			if found[profile] = min(n, second[profile]); found[profile] == 0 {
-				delete(found, profile)
+			switch {
+			case same:
+				found[profile] = min(n, second[profile])
+			case n < before[profile]:
+				found[profile] = 0
+			default:
+				found[profile] = before[profile]
 			}
 		}
+		maps.DeleteFunc(found, func(_ string, n int) bool { return n == 0 })
 	}
 	switch {
 	case maps.Equal(found, before):
@@ -73,7 +79,48 @@ func (p *publisher) findExcess(ctx context.Context, node slurm.Node) error {
 	return nil
 }
 
-// beyond returns, for each profile, the number by which the node's used count exceeds the given count.
+// confirmExcess reads the node and the jobs again and returns the excess. allocated contains the allocations of the jobs
+// here, which were read before this call. same is false if other runs are on the node now than before. The excess is
+// then unknown, because a job may have ended before the first reading of the jobs, and another job may have started on
+// the same slice before the second reading of the node. This job can start before the epilog of the ended job has
+// published (reoffer.go).
+func (p *publisher) confirmExcess(
+	ctx context.Context, here []slurm.Job, allocated map[string]int,
+) (excess map[string]int, same bool, err error) {
+	failpoint.Pause()
+	node, err := p.ctl.Node(ctx, p.cfg.Node)
+	if err != nil {
+		return nil, false, err
+	}
+	jobs, err := p.ctl.Jobs(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	return beyond(node, allocated), sameRuns(here, slurm.On(jobs, p.cfg.Node)), nil
+}
+
+// sameRuns reports whether the same runs of jobs hold resources in two lists of the jobs on a node, and no other run
+// has started and ended between the lists.
+func sameRuns(before, after []slurm.Job) bool {
+	type run struct {
+		job      uint32
+		restarts int
+	}
+	holds := map[run]bool{}
+	for _, j := range before {
+		holds[run{j.ID, j.Restarts}] = j.Holds()
+	}
+	for _, j := range after {
+		r := run{j.ID, j.Restarts}
+		if held, known := holds[r]; !known || held != j.Holds() {
+			return false
+		}
+		delete(holds, r)
+	}
+	return !slices.Contains(slices.Collect(maps.Values(holds)), true)
+}
+
+// beyond returns, by profile, the number by which the node's used counts exceed the given counts.
 func beyond(node slurm.Node, counts map[string]int) map[string]int {
 	more := map[string]int{}
 	for profile, n := range node.GresUsed.Profiles() {
@@ -84,18 +131,8 @@ func beyond(node slurm.Node, counts map[string]int) map[string]int {
 	return more
 }
 
-// within reports whether no count in part exceeds the count of the same profile in all.
-func within(part, all map[string]int) bool {
-	for profile, n := range part {
-		if n > all[profile] {
-			return false
-		}
-	}
-	return true
-}
-
-// allocated returns, for each profile, the number of slices that slurmctld has allocated to the jobs on this node.
-// known is false if the allocation of one of these jobs is unknown.
+// allocated returns, by profile, the total that slurmctld has allocated to the jobs that run here. known is false if
+// the allocation of any of these jobs is unknown.
 func (p *publisher) allocated(ctx context.Context, here []slurm.Job) (sum map[string]int, known bool, err error) {
 	sum, known = map[string]int{}, true
 	for _, j := range here {
@@ -143,12 +180,12 @@ func (p *publisher) noteAllocation(listed, job slurm.Job, err error) {
 	p.allocations[listed.ID] = has
 }
 
-// totals returns the count of each profile to publish, which is the number of used slices, including the excess, plus
-// the number of offers. short is the part of the excess that does not fit into the node's total N.
-func (p *publisher) totals(node slurm.Node, offers map[string]int) (totals, short map[string]int) {
-	taken, extra := p.taken(node)
+// totals returns the count of each profile to publish: the used slices, including the excess, and the offers. short is
+// the part of the excess that is left out because the sum would exceed the node's total N.
+func (p *publisher) totals(node slurm.Node, d nodePlan) (totals, short map[string]int) {
+	taken, extra := p.taken(node, d)
 	totals, short = maps.Clone(taken), map[string]int{}
-	for profile, n := range offers {
+	for profile, n := range d.offers {
 		totals[profile] += n
 	}
 	room := p.total

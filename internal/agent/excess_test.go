@@ -195,3 +195,41 @@ func TestEndOfAJobIsNoExcess(t *testing.T) {
 		t.Error("the job did not end during the pass")
 	}
 }
+
+// TestExchangeOfJobsIsNoExcess checks that the agent detects no excess if a job ends after the pass has read the node,
+// and its slice goes to the next job before the pass reads the node again.
+func TestExchangeOfJobsIsNoExcess(t *testing.T) {
+	w := newWorld(t, 2)
+	first := w.startNow("4g.20gb")
+	w.startNow("7g.40gb")
+	w.prologs.Wait()
+	second := w.submit(job(1, "4g.20gb"))
+	w.publish()
+	w.fake.Prolog(nil) // the prolog of the second job calls the agent later
+	ended, started := false, false
+	w.fake.After(func(c slurmtest.Call) {
+		switch {
+		case c.Op == "Nodes" && !ended:
+			ended = true
+			if err := w.fake.End(first); err != nil {
+				t.Error(err)
+			}
+		case c.Op == "Queue" && !started:
+			started = true
+			w.fake.RunEpilogs()
+			if ids := w.fake.Tick(); len(ids) != 1 || ids[0] != second {
+				t.Errorf("started %v, want job %d", ids, second)
+			}
+		case c.Op == "UpdateNode":
+			if n := w.offers()["4g.20gb"]; n > 0 {
+				t.Errorf("%v: %d of 4g.20gb offered beside the second job", c, n)
+			}
+		}
+	})
+	w.publish()
+	w.fake.After(nil)
+	if excess, _ := w.excess(); len(excess) != 0 {
+		t.Errorf("the excess is %v", excess)
+	}
+	w.offersAre("after the pass", "4g.20gb", 0, 56)
+}

@@ -111,19 +111,20 @@ func sameCounts(x, y slurm.GRESList) bool {
 	return slices.Equal(slices.SortedFunc(slices.Values(x), order), slices.SortedFunc(slices.Values(y), order))
 }
 
-// taken returns the counts to which the offers are added. For each profile, this is the number of slices that slurmctld
-// counts as used, but at most the number of slices that jobs hold or will hold. slurmctld counts more slices in two
-// cases: it allocates every offered slice to an --exclusive job, and the requested slices to a job that gets no lease.
-// If taken included these additional slices, they would be free in addition to the offers after the end of the job,
-// until the job's epilog publishes. A total below the used count is always safe. extra is the part of the excess that
-// is not included in taken.
-func (p *publisher) taken(node slurm.Node) (taken, extra map[string]int) {
+// taken returns the counts to which the offers are added: by profile, the slices that slurmctld counts as used, limited
+// to the slices that jobs hold or will hold, both when the plan was made and now. slurmctld allocates every offered
+// slice to an --exclusive job, and the requested slices to a job that gets no lease. If taken included all of these
+// slices, they would be free in addition to the offers from the end of the job until its epilog publishes. A slice that
+// was released after the node was read is among the offers of the plan. A job that got this slice after the plan was
+// made must not count in taken too. A total below the used count is always safe. extra is the part of the excess that
+// exceeds taken.
+func (p *publisher) taken(node slurm.Node, d nodePlan) (taken, extra map[string]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	held := p.slicesHeld()
 	taken, extra = node.GresUsed.Profiles(), map[string]int{}
 	for profile, used := range taken {
-		taken[profile] = min(used, held[profile])
+		taken[profile] = min(used, d.held[profile], held[profile])
 		if n := min(used-taken[profile], p.status.excess[profile]); n > 0 {
 			extra[profile] = n
 		}

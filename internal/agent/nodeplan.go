@@ -29,6 +29,7 @@ type nodePlan struct {
 	pending  map[uint32][]offer.Spot // the spots that were found for unplaced pending leases
 	next     next
 	planned  map[uint32][][]offer.Spot // see node.planned
+	held     map[string]int            // the slices that jobs held or were about to hold when the plan was made, by profile
 }
 
 // plan makes a plan for all nodes from the current state, and returns this node's part. If slurmd has not registered,
@@ -39,6 +40,8 @@ func (p *publisher) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
 	p.mu.Lock()
 	d := nodePlan{version: p.version, withheld: node.Unregistered, gpus: p.view()}
 	d.pending = p.placePending(d.gpus)
+	d.held = p.slicesHeld()
+	undercounted := p.undercounted(node)
 	p.mu.Unlock()
 	d.text = p.text(d.gpus)
 	nothing := offer.Plan{Offers: make([]mig.Layout, len(d.gpus))}
@@ -67,6 +70,9 @@ func (p *publisher) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
 	} else if eligible.Schedulable(node) && !node.Unregistered {
 		p.log.WithField("extra", d.text).
 			Error("couldn't read back the state that this node publishes; offering nothing; please report this")
+	}
+	if undercounted {
+		d.next = next{}
 	}
 	if err := d.mine.Check(d.gpus); err != nil {
 		// An unsound plan means that the planner has a defect. In this case jobs must wait, so that no two jobs get the

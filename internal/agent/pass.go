@@ -89,7 +89,7 @@ func (p *publisher) publishPlan(ctx context.Context, d nodePlan, node slurm.Node
 // lower withdraws the offers that the plan does not contain. It returns the node's record in slurmctld after the write.
 func (p *publisher) lower(ctx context.Context, d nodePlan, node slurm.Node) (slurm.Node, error) {
 	low := map[string]int{}
-	high, _ := p.totals(node, d.offers)
+	high, _ := p.totals(node, d)
 	for profile, total := range node.Gres.Profiles() {
 		low[profile] = min(total, high[profile])
 	}
@@ -108,7 +108,7 @@ func (p *publisher) lower(ctx context.Context, d nodePlan, node slurm.Node) (slu
 func (p *publisher) raise(
 	ctx context.Context, d nodePlan, node slurm.Node,
 ) (after slurm.Node, short map[string]int, err error) {
-	high, short := p.totals(node, d.offers)
+	high, short := p.totals(node, d)
 	wrote, err := p.write(ctx, "raise", node, high, d)
 	if err != nil {
 		return node, nil, err

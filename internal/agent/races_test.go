@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sirupsen/logrus"
+
 	"caelum/internal/api"
 	"caelum/internal/slurm/slurmtest"
 )
@@ -69,6 +71,57 @@ func TestJobStartsWhileOffersRise(t *testing.T) {
 	w.publish()
 	if free := w.offers(); len(free) > 0 {
 		t.Errorf("on offer beside two 3g.20gb: %v", free)
+	}
+}
+
+// withoutPasses replaces the agent by one that makes no passes of its own, so that the test can call the steps of a
+// pass.
+func (w *world) withoutPasses() *publisher {
+	w.t.Helper()
+	w.prologs.Wait()
+	w.stop()
+	log := logrus.New()
+	log.SetOutput(&syncWriter{w: &w.log})
+	a, err := w.newAgent(log)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	a.now = w.fake.Now
+	w.agent = a
+	w.stop = func() { a.ledger.Close() }
+	return a.publisher
+}
+
+// TestReleasedSliceCountsOnce starts a job on a slice that was released after the pass has read the node and before it
+// made the plan. If the job's prolog has reached the agent when the pass raises the totals, the slice counts either as
+// offered or as held, but not as both.
+func TestReleasedSliceCountsOnce(t *testing.T) {
+	w := newWorld(t, 1)
+	first := w.startNow("4g.20gb")
+	second := w.submit(job(1, "4g.20gb"))
+	p, ctx := w.withoutPasses(), context.Background()
+	if err := p.pass(ctx); err != nil {
+		t.Fatal(err)
+	}
+	snapshot, node, err := p.read(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.fake.Finish(first); err != nil {
+		t.Fatal(err)
+	}
+	d := p.plan(snapshot, node)
+	if !p.apply(d) {
+		t.Fatal("the plan is outdated")
+	}
+	if started := w.fake.Tick(); len(started) != 1 || started[0] != second {
+		t.Fatalf("started %v, want job %d", started, second)
+	}
+	if l := w.lease(second); len(l.Slices) != 1 {
+		t.Errorf("the second job: %+v", l)
+	}
+	if totals, _ := p.totals(node, d); totals["4g.20gb"] > 1 {
+		t.Errorf("the pass would raise 4g.20gb to %d beside a job that uses the only one", totals["4g.20gb"])
 	}
 }
 

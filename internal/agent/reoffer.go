@@ -5,6 +5,8 @@ import (
 	"caelum/internal/eligible"
 	"caelum/internal/offer"
 	"caelum/internal/plan"
+	"caelum/internal/slurm"
+	"cmp"
 	"slices"
 )
 
@@ -39,7 +41,29 @@ func nextOn(v *plan.View, all offer.Plan, me int) (n next) {
 	return n
 }
 
-// offerAgain offers the slice of a lease that has just been removed if the next waiting job requests such a slice. It
+// undercounted reports whether slurmctld counts fewer slices of a profile as used than the running jobs hold here. After
+// `scontrol reconfigure`, slurmctld may have forgotten the slices of running jobs. If the agent then offered a released
+// slice again during a pass, the pass would count this slice both as used and as offered. The caller holds p.mu.
+func (p *publisher) undercounted(node slurm.Node) bool {
+	held := map[string]int{}
+	for job, l := range p.leases {
+		if !p.here[job].Holds() {
+			continue
+		}
+		for _, s := range l.Slices {
+			held[cmp.Or(s.AdvertisedAs, s.Profile)]++
+		}
+	}
+	used := node.GresUsed.Profiles()
+	for profile, n := range held {
+		if used[profile]-p.status.excess[profile] < n {
+			return true
+		}
+	}
+	return false
+}
+
+// offerAgain offers the slice of a lease that has just been dropped, if the next waiting job requests such a slice. It
 // reports whether it has offered the slice. The caller holds n.mu.
 func (n *node) offerAgain(lease api.Lease) bool {
 	if len(lease.Slices) != 1 || n.next.jobs == 0 || len(n.offers) != len(n.cards) {

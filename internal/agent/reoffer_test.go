@@ -67,6 +67,20 @@ func TestNotOfferedAgain(t *testing.T) {
 	}
 }
 
+// TestUncountedNotOfferedAgain checks that a released slice is not offered before the next pass if slurmctld has
+// forgotten the slices of running jobs.
+func TestUncountedNotOfferedAgain(t *testing.T) {
+	w := newWorld(t, 1)
+	running := w.full("1g.5gb:1")
+	w.fake.Restart()
+	w.publish()
+	calls := len(w.fake.Calls())
+	w.fake.Finish(running[0])
+	if len(w.fake.Calls()) == calls {
+		t.Error("the epilog did not publish")
+	}
+}
+
 // TestStuckNotOfferedAgain checks that a slice that was set aside is not offered again.
 func TestStuckNotOfferedAgain(t *testing.T) {
 	h := newHeld(t, 1)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -15,9 +16,9 @@ import (
 	"caelum/internal/slurm/slurmtest"
 )
 
-// TestSoak runs the agent with random actions of users and slurmctld, and with crashes. Jobs may start between any two
-// calls of the agent. A simple oracle checks every write: the slices of all jobs that slurmctld may start after the
-// write must fit beside the running jobs. No job may be requeued, and no two jobs may hold overlapping slices.
+// TestSoak runs the agent against random actions of users and slurmctld and against crashes. Jobs may start and end
+// between any two calls of the agent. A simple oracle checks every write: the jobs that slurmctld may start after the write can be
+// carved beside the running jobs. No job may be requeued, and no two jobs may hold overlapping slices.
 func TestSoak(t *testing.T) {
 	steps := 150
 	if testing.Short() {
@@ -35,6 +36,8 @@ type soaker struct {
 	// scheduler is held while slurmctld starts jobs. The oracle holds it too, because all its reads must show the same
 	// state.
 	scheduler sync.Mutex
+	// epilogs is held while epilogs run, and while no epilog may begin. An agent must not stop while an epilog runs.
+	epilogs sync.Mutex
 	// quiet prevents slurmctld from starting jobs while the test waits for prologs.
 	quiet atomic.Bool
 	// restart causes a restart of slurmctld before the next pass.
@@ -60,9 +63,18 @@ func soak(t *testing.T, seed uint64, steps int) {
 			s.prolog(j)
 		}()
 	})
-	// slurmctld restarts only before a pass reads its state. If slurmctld restarted between the read and the write, it
-	// would clear used counts on which the write is based. There would be too many free slices until the pass reads the
-	// node again (docs/internals.md, step 6; TestReconfigureBeforeTheRaise), and the oracle would report them.
+	// The next job may get the slices of a job during the job's epilog.
+	s.fake.Epilog(func(j slurm.Job, _ string) {
+		s.world.mu.Lock()
+		delete(s.leases, j.ID)
+		s.world.mu.Unlock()
+		if err := s.current().Release(context.Background(), j.ID, j.Restarts); err != nil {
+			t.Errorf("epilog of job %d: %v", j.ID, err)
+		}
+	})
+	// slurmctld restarts only before a pass reads its state. A restart between a pass's read and its write would
+	// clear used counts on which the write relies. More slices would then be free until the pass has read the node
+	// again (docs/internals.md, step 6; TestReconfigureBeforeTheRaise), and the oracle would report them.
 	s.fake.Before(func(c slurmtest.Call) error {
 		if c.Op == "Nodes" && s.restart.Swap(false) {
 			if nodes := s.below(4); nodes > 0 {
@@ -75,7 +87,15 @@ func soak(t *testing.T, seed uint64, steps int) {
 	})
 	s.fake.After(func(c slurmtest.Call) {
 		if c.Op == "UpdateNode" && c.Err == nil {
-			s.check(c)
+			s.scheduler.Lock()
+			s.check(c.String())
+			s.scheduler.Unlock()
+			s.mu.Lock()
+			s.writes++
+			s.mu.Unlock()
+		}
+		if s.chance(0.1) {
+			s.finish()
 		}
 		if s.chance(0.3) {
 			s.tick()
@@ -86,6 +106,7 @@ func soak(t *testing.T, seed uint64, steps int) {
 		s.overlaps()
 	}
 	s.prologs.Wait()
+	s.epilogs.Lock() // and never unlocked, so that no job ends from now on
 	s.publish2()
 	n, _ := s.fake.Node(context.Background(), "n1")
 	if n.Is("DRAIN") {
@@ -119,14 +140,16 @@ func (s *soaker) step() {
 		}
 		k := s.below(len(s.live))
 		id := s.live[k]
-		if s.chance(0.3) { // a job is cancelled while its prolog is running
+		s.epilogs.Lock() // because slurmd runs a job's epilog after its prolog
+		defer s.epilogs.Unlock()
+		if s.chance(0.3) { // a job that is cancelled while its prolog runs
 			s.fake.Cancel(id)
 		} else {
 			s.prologs.Wait()
 			s.fake.End(id)
 		}
 		s.live = slices.Delete(s.live, k, k+1)
-		s.prologs.Wait() // slurmd runs a job's epilog after its prolog
+		s.prologs.Wait()
 		s.fake.RunEpilogs()
 	case 5:
 		s.publish2()
@@ -143,10 +166,12 @@ func (s *soaker) restartSomething() {
 	case 0:
 		s.quiet.Store(true)
 		s.prologs.Wait()
+		s.epilogs.Lock()
 		s.stop()
 		s.quiet.Store(false)
 		s.tick() // jobs may start without an agent; their prologs wait for the next one
 		s.start()
+		s.epilogs.Unlock()
 	case 1:
 		s.restart.Store(true)
 		s.publish2()
@@ -161,7 +186,33 @@ func (s *soaker) restartSomething() {
 func (s *soaker) tick() {
 	if !s.quiet.Load() && s.scheduler.TryLock() {
 		defer s.scheduler.Unlock()
+		s.check("the last write")
 		s.fake.Tick()
+	}
+}
+
+// finish ends a job that has a lease, and runs its epilog. An epilog that needs a pass waits until the pass that is now
+// in progress has ended. Therefore finish waits for the epilog only for a short time.
+func (s *soaker) finish() {
+	if !s.epilogs.TryLock() {
+		return
+	}
+	s.world.mu.Lock()
+	ids := slices.Sorted(maps.Keys(s.leases))
+	s.world.mu.Unlock()
+	if len(ids) == 0 || s.fake.End(ids[s.below(len(ids))]) != nil {
+		s.epilogs.Unlock()
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer s.epilogs.Unlock()
+		s.fake.RunEpilogs()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(5 * time.Millisecond):
 	}
 }
 
@@ -193,15 +244,13 @@ func (s *soaker) overlaps() {
 	}
 }
 
-// check is the oracle. After a write, slurmctld may allocate as many slices of each profile as its total minus its used
-// count. These slices must fit on the GPUs together with the running jobs. A job with a lease has fixed placements, and
-// any other job may have any placements. A completing job is ignored, because no job starts on the node before the
-// epilog has published.
-func (s *soaker) check(c slurmtest.Call) {
-	s.scheduler.Lock()
-	defer s.scheduler.Unlock()
+// check is the oracle. After a write, and before slurmctld starts jobs, slurmctld may allocate as many slices of each
+// profile as its total minus its used count. These slices must fit on the GPUs together with the running jobs: a job
+// with a lease at its place, and any other job at any place. While a job is completing, no job starts on the node. The
+// caller holds s.scheduler.
+func (s *soaker) check(after string) {
 	n, err := s.fake.Node(context.Background(), "n1")
-	if err != nil {
+	if err != nil || n.Is("COMPLETING") {
 		return
 	}
 	q, err := s.fake.Queue(context.Background())
@@ -209,9 +258,6 @@ func (s *soaker) check(c slurmtest.Call) {
 	if err != nil {
 		return
 	}
-	s.mu.Lock()
-	s.writes++
-	s.mu.Unlock()
 	var taken [2][8]bool
 	var loose []string
 	s.world.mu.Lock()
@@ -241,13 +287,7 @@ func (s *soaker) check(c slurmtest.Call) {
 		}
 	}
 	if !fits(&taken, loose) {
-		s.t.Errorf(
-			"after write %d (%s): %v cannot all be carved beside %v",
-			c.Seq,
-			c.GRES.String(),
-			loose,
-			taken,
-		)
+		s.t.Errorf("after %s: %v cannot all be carved beside %v", after, loose, taken)
 	}
 }
 

@@ -19,7 +19,7 @@
 //
 // Rules and measurements:
 //
-//	judge.go       rules about writes and snapshots: offer, snapshot, profile, total, phase, logged
+//	judge.go       rules about writes and snapshots: offer, snapshot, profile, total, phase, logged, excess
 //	slices.go      rules about leases, instances and processes: carved, overlap, twice, instance, process, seen, end
 //	pack.go        GPUs as intervals, equivalent profiles (Own), and the exhaustive search for room (Pack)
 //	delays.go      slurmctld's delays from offer or submission to start (Delays)
@@ -27,7 +27,8 @@
 // # Limits
 //
 // If a job starts between an agent's read of slurmctld and the write that is based on it, the oracle assumes that the
-// agent did not know about the job. In this case, the write may offer the job's slice. Snapshots do not need this
-// assumption, because total and used come from one answer of slurmctld. The allocation of a whole node (--exclusive)
-// contains every type, but the job uses only some of them. A run must therefore not contain such jobs.
+// agent did not know the job. In this case the write may offer the job's slice. Snapshots do not have this gap, because
+// total and used come from one answer of slurmctld. A whole-node allocation (--exclusive) contains every type, but the
+// job uses only some of them. A run must therefore not contain such jobs. If slurmctld is restarted during a run, the
+// run must not contain jobs on several nodes either, because slurmctld would then count their slices wrongly.
 package oracle

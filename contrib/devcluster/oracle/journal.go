@@ -22,6 +22,7 @@ type Journal struct {
 	Writes   []Write
 	Leases   []Lease
 	Refusals []Refusal
+	Excesses []Excess
 	GaveUp   int
 }
 
@@ -58,12 +59,19 @@ type Refusal struct {
 	Reason string
 }
 
+// Excess describes a pass in which the agent found that slurmctld counts more slices as used than it has allocated.
+type Excess struct {
+	At     int64
+	Counts map[string]int // by profile
+}
+
 // line is a line of the agent's log with all fields that ReadJournal uses.
 type line struct {
 	Msg, Time, Phase, Gres, Used, UUID, Error string
 	Read, At, Done                            int64
 	Job                                       uint32
 	Restart, GPU                              int
+	Now                                       map[string]int
 }
 
 // ReadJournal parses an agent's log. It ignores lines that are not JSON, because the devcluster's supervisor writes
@@ -122,6 +130,8 @@ func (j *journalReader) add(text []byte) error {
 		}
 	case strings.HasPrefix(l.Msg, "no slice: "):
 		j.Refusals = append(j.Refusals, Refusal{l.Job, at, strings.TrimPrefix(l.Msg, "no slice: ")})
+	case strings.HasPrefix(l.Msg, "slurmctld counts slices as used that no job holds"):
+		j.Excesses = append(j.Excesses, Excess{at, l.Now})
 	case strings.HasPrefix(l.Msg, "couldn't publish") && strings.Contains(l.Error, "jobs kept starting"):
 		j.GaveUp++
 	}

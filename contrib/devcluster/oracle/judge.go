@@ -240,8 +240,16 @@ func (j *check) logged() {
 	}
 }
 
-// ending reports whether the rejection of a request is correct because the run had ended before its prolog requested a
-// lease.
+// excesses checks that the agent found no excess, because slurmctld's used counts were correct throughout the run. An
+// agent that found an excess raises its totals, and may not withdraw this raise before a job starts.
+func (j *check) excesses() {
+	for _, e := range j.node.Excesses {
+		j.add("excess", j.node.Name, e.At, "the agent found an excess of %s", list(e.Counts))
+	}
+}
+
+// ending reports whether a rejected request is correct because the run ended before its prolog
+// requested a lease.
 func ending(reason string) bool {
 	return strings.HasPrefix(reason, "the job is ending") ||
 		strings.HasPrefix(reason, "slurmctld does not know this job any more")

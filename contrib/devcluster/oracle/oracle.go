@@ -166,6 +166,7 @@ func Check(run Run) (*Report, error) {
 		j := check{Report: r, run: &run, node: n, gpus: gpus}
 		j.writes()
 		j.logged()
+		j.excesses()
 		j.snapshots()
 		j.carved()
 		j.heldTwice()

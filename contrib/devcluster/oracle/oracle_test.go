@@ -166,6 +166,11 @@ func TestForgeries(t *testing.T) {
 			{"n1.agent", waitingWrite, `"msg":"published"`, `"msg":"couldn't write the offers"`},
 			{"n1.agent", waitingWrite, `"done":`, `"was":`},
 		}, ""},
+		{"an agent that found an excess", []edit{
+			{"n1.agent", "", releasedLine, releasedLine + `{"before":null,"level":"warning","msg":"slurmctld counts ` +
+				`slices as used that no job holds; raised the totals by the same number","node":"n1",` +
+				`"now":{"4g.20gb":1},"time":"2026-11-21T04:57:38.2Z"}` + "\n"},
+		}, "excess"},
 		{"a job leased another profile than slurmctld allocated", []edit{
 			{"sacct", "1|COMPLETED|1795237051|1795237058|1|", "mig:3g.20gb=1", "mig:2g.10gb=1"},
 		}, "carved"},
