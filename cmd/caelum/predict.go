@@ -7,12 +7,14 @@ import (
 	"io"
 	"math"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"caelum/internal/config"
 	"caelum/internal/learn"
+	"caelum/internal/mig"
 	"caelum/internal/predict"
 	"caelum/internal/repo"
 )
@@ -73,19 +75,41 @@ type predicted struct {
 	Profile string `json:"profile,omitempty"`
 	Default string `json:"default,omitempty"` // the decision table's default profile
 	// Own is the profile in an administrator's line of the decision table, which overrides Profile.
-	Own        string      `json:"own,omitempty"`
-	Board      string      `json:"board,omitempty"`
-	NeededMiB  float64     `json:"needed_mib,omitempty"`
-	HighestMiB float64     `json:"highest_mib,omitempty"`
-	Seconds    float64     `json:"seconds,omitempty"`
-	Low        float64     `json:"seconds_low,omitempty"`
-	High       float64     `json:"seconds_high,omitempty"`
-	Used       int         `json:"runs_used"`
-	Why        string      `json:"why,omitempty"`
-	Runs       []repo.Line `json:"runs"`
-	runs       []predict.Run
-	noScript   bool
-	anyModel   bool // at least one GPU model is known
+	Own        string  `json:"own,omitempty"`
+	Board      string  `json:"board,omitempty"`
+	NeededMiB  float64 `json:"needed_mib,omitempty"`
+	HighestMiB float64 `json:"highest_mib,omitempty"`
+	Seconds    float64 `json:"seconds,omitempty"`
+	// On lists the expected run time on each profile of Board that has enough memory, smallest profile first.
+	On []profileTime `json:"on,omitempty"`
+	// Busy is the job's busy share in percent. BusyKnown is false if no run shows this share.
+	Busy      int         `json:"busy,omitempty"`
+	BusyKnown bool        `json:"busy_known,omitempty"`
+	Low       float64     `json:"seconds_low,omitempty"`
+	High      float64     `json:"seconds_high,omitempty"`
+	Used      int         `json:"runs_used"`
+	Why       string      `json:"why,omitempty"`
+	Runs      []repo.Line `json:"runs"`
+	runs      []predict.Run
+	noScript  bool
+	anyModel  bool // at least one GPU model is known
+}
+
+// profileTime is an expected run time on a profile, in seconds.
+type profileTime struct {
+	Profile string  `json:"profile"`
+	Seconds float64 `json:"seconds"`
+}
+
+// timesOn returns the expected run times on the profiles of a GPU model that have enough memory for a need.
+func timesOn(need predict.Need, b *mig.Model) (all []profileTime) {
+	for k := range b.Profiles {
+		if p := &b.Profiles[k]; mig.Plain(*p) && p.Memory() >= need.PeakMiB {
+			seconds, _, _ := need.Takes(p.Compute)
+			all = append(all, profileTime{p.Name, tenths(seconds)})
+		}
+	}
+	return all
 }
 
 func runPredict(ctx context.Context, w io.Writer, g *globals, o predictOptions, args []string) error {
@@ -143,6 +167,10 @@ func newPredicted(job repo.JobKeys, given learn.Prediction, t learn.Table) predi
 		if given.Model != nil {
 			p.Board = given.Model.Name
 		}
+		if given.Model != nil && given.Seconds > 0 {
+			p.On = timesOn(need, given.Model)
+			p.Busy, p.BusyKnown = int(math.Round(100*need.Busy)), need.BusyKnown
+		}
 	}
 	return p
 }
@@ -194,6 +222,18 @@ func printPrediction(w io.Writer, p predicted) error {
 			"expected run time %s, most likely between %s and %s\n",
 			inSeconds(p.Seconds), inSeconds(p.Low), inSeconds(p.High),
 		)
+	}
+	if len(p.On) > 1 {
+		var all []string
+		for _, t := range p.On {
+			all = append(all, fmt.Sprintf("%s %s", t.Profile, inSeconds(t.Seconds)))
+		}
+		fmt.Fprintf(w, "expected run time on each profile with enough memory: %s\n", strings.Join(all, ", "))
+		known := "no run shows it, so this is an assumption"
+		if p.BusyKnown {
+			known = "from earlier runs"
+		}
+		fmt.Fprintf(w, "busy share of one compute slice: %d%% (%s)\n", p.Busy, known)
 	}
 	return printRuns(w, p.runs)
 }

@@ -37,6 +37,8 @@ type simulateOptions struct {
 	perNode                  int
 	queue, ends              string
 	offers                   bool
+	sizing                   string
+	speeds                   bool // the jobs of the workload have speeds
 	static                   string
 	memoryError              float64
 	memoryMargin             float64
@@ -121,6 +123,11 @@ OFFERS
   whose profile was on offer at that time. Without --offers, policies place jobs directly when a job
   is submitted or ends. --offers makes no difference to whole, static and moved.
 
+SIZING, for workloads whose jobs have speeds (--miso)
+  adaptive          as in production: a job may get a larger slice than it requests. Requires
+                    --queue fifo or easy. The policies whole, static and moved ignore it
+  tightest          each job gets the profile that it requests
+
 MEMORY
   With --memory-error, jobs request the smallest profile that holds their predicted memory. A job
   with too little memory runs out of memory at a random time during its run. The job is then
@@ -183,6 +190,7 @@ func (o *simulateOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.queue, "queue", "fifo", "fifo, easy, skip, smallest, batches or none")
 	f.BoolVar(&o.offers, "offers", false,
 		"policies act through offers to slurmctld, as in production; requires --queue fifo or easy")
+	f.StringVar(&o.sizing, "sizing", "", "adaptive or tightest; default: adaptive with --queue fifo or easy")
 	f.StringVar(&o.ends, "ends", "exact", "exact, limits, limits=A-B, corrected, corrected=A-B or error=S")
 	f.Float64Var(&o.memoryError, "memory-error", 0,
 		"jobs request a predicted memory with this lognormal error; 0: jobs request the memory that they need")
@@ -218,6 +226,7 @@ func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 		}
 		defer page.Drop()
 	}
+	o.speeds = slices.ContainsFunc(workload.Jobs, func(j trace.Job) bool { return j.Speed != nil })
 	result := newSimulation(o, c, workload)
 	for _, name := range o.policies {
 		run, err := o.runPolicy(c, name, withProgress(progress, name, workload.Jobs))
@@ -304,6 +313,9 @@ func (o simulateOptions) runPolicy(c sim.Config, name string, jobs iter.Seq[trac
 			return run{}, err
 		}
 		c.Offers = o.offers
+		if o.speeds && o.adaptive(c.Discipline) {
+			c.Sizing = sim.Adaptive
+		}
 	}
 	var recorded *report.Recorder
 	if o.report != "" {

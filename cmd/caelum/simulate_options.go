@@ -13,6 +13,7 @@ import (
 
 	"caelum/internal/mig"
 	"caelum/internal/place"
+	"caelum/internal/plan"
 	"caelum/internal/sim"
 	"caelum/internal/trace"
 )
@@ -68,6 +69,9 @@ func (o simulateOptions) config() (c sim.Config, err error) {
 	case o.perNode < 0:
 		return c, usageError{errors.New("--per-node must not be negative (0: nodes are ignored)")}
 	}
+	if err := o.checkSizing(c.Discipline); err != nil {
+		return c, err
+	}
 	if c.Memory, err = o.memory(); err != nil {
 		return c, err
 	}
@@ -76,6 +80,25 @@ func (o simulateOptions) config() (c sim.Config, err error) {
 	}
 	c.Stay, c.Create, c.Destroy = o.stay, o.create.Seconds(), o.destroy.Seconds()
 	return c, nil
+}
+
+// checkSizing checks --sizing.
+func (o simulateOptions) checkSizing(queue sim.Discipline) error {
+	switch o.sizing {
+	case "", plan.SizingTightest:
+		return nil
+	case plan.SizingAdaptive:
+		if !o.adaptive(queue) {
+			return usageError{errors.New("--sizing adaptive requires --queue fifo or easy")}
+		}
+		return nil
+	}
+	return usageError{fmt.Errorf("--sizing %s: write adaptive or tightest", o.sizing)}
+}
+
+// adaptive reports whether jobs may get larger slices than they request.
+func (o simulateOptions) adaptive(queue sim.Discipline) bool {
+	return o.sizing != plan.SizingTightest && (queue == sim.FIFO || queue == sim.EASY)
 }
 
 // cluster parses --gpus. It returns the model of each GPU, with the profiles of --profiles only, and the number of GPUs

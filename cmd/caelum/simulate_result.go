@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"caelum/internal/mig"
+	"caelum/internal/plan"
 	"caelum/internal/report"
 	"caelum/internal/sim"
 	"caelum/internal/trace"
@@ -33,6 +34,7 @@ type simulation struct {
 	Queue    string         `json:"queue"`
 	Offers   bool           `json:"offers,omitempty"`
 	Ends     string         `json:"ends"`
+	Sizing   string         `json:"sizing,omitempty"` // for workloads whose jobs have speeds
 	Create   float64        `json:"create,omitempty"` // seconds, like Destroy
 	Destroy  float64        `json:"destroy,omitempty"`
 	Memory   *sim.Memory    `json:"memory,omitempty"`
@@ -61,7 +63,12 @@ func newSimulation(o simulateOptions, c sim.Config, workload *trace.Workload) si
 		Destroy:  c.Destroy,
 		Memory:   c.Memory,
 	}
-	s.slower = c.Memory != nil || slices.ContainsFunc(workload.Jobs, func(j trace.Job) bool { return j.Speed != nil })
+	if s.slower = c.Memory != nil || o.speeds; o.speeds {
+		s.Sizing = plan.SizingTightest
+		if o.adaptive(c.Discipline) {
+			s.Sizing = plan.SizingAdaptive
+		}
+	}
 	if o.recorded() {
 		s.Policies = append(s.Policies, asItWas(workload.Jobs))
 	}
@@ -177,6 +184,9 @@ func (s simulation) facts() []string {
 		setting += ", through offers"
 	}
 	setting += ", ends " + s.Ends
+	if s.Sizing != "" {
+		setting += ", sizing " + s.Sizing
+	}
 	if s.Create+s.Destroy > 0 {
 		setting += fmt.Sprintf(", %v s to create an instance and %v s to destroy it", s.Create, s.Destroy)
 	}

@@ -2,8 +2,10 @@ package plan
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"caelum/internal/eligible"
 	"caelum/internal/offer"
@@ -93,8 +95,15 @@ func (x *inPlan) explain(e *Explanation) {
 	switch spots := x.plan.Spots[x.k]; {
 	case spots != nil:
 		x.explainPlanned(e, spots)
+		if x.setLarger(e, spots) {
+			e.Text += fmt.Sprintf("; it gets a larger slice, %s%s", e.Larger, e.onLarger())
+		}
 	case r != nil && r.Job == x.leader:
 		x.explainFirst(e, r)
+		if x.setLarger(e, r.Spots) {
+			e.Text += fmt.Sprintf("; the reserved slice is a %s%s: the job is expected to end earlier on it, "+
+				"although it starts later", e.Larger, e.onLarger())
+		}
 	case kept != nil && kept.Job == x.leader:
 		e.On = x.On(kept.Spots)
 		e.set(
@@ -107,6 +116,32 @@ func (x *inPlan) explain(e *Explanation) {
 	default:
 		x.explainWaiting(e)
 	}
+}
+
+// setLarger sets the fields of the explanation for a larger slice. It returns false if the job's slice has the requested
+// profile.
+func (x *inPlan) setLarger(e *Explanation, spots []offer.Spot) bool {
+	j := x.Jobs[x.k]
+	if len(spots) != 1 || len(j.Wants) != 1 {
+		return false
+	}
+	got := x.Pool.GPU(spots[0].GPU).Model.ProfileOf(spots[0].Placement)
+	if !slices.ContainsFunc(j.Wants[0].Sizes, func(s offer.Size) bool { return s.Profile == got }) {
+		return false
+	}
+	e.Larger = got
+	if t := j.RunTime * j.Wants[0].Takes(got); !math.IsInf(t, 1) {
+		e.RunTime = math.Round(t)
+	}
+	return true
+}
+
+// onLarger returns a phrase with the expected run time on the larger slice, or an empty string if it is unknown.
+func (e *Explanation) onLarger() string {
+	if e.RunTime == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", on which it is expected to run for %v", time.Duration(e.RunTime)*time.Second)
 }
 
 // explainPlanned explains a job to which the plan assigns spots.

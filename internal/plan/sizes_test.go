@@ -70,3 +70,18 @@ func h100(t *testing.T) place.GPU {
 	b := model(t, "H100-80GB")
 	return place.GPU{Model: b, Offerable: plain(b)}
 }
+
+// TestExplainLarger checks the explanations of a job that gets a larger slice than it requests, and of a job that waits
+// for one. In both cases, the job runs for an hour on the requested 1g.5gb and for 8m34s on a 7g.40gb.
+func TestExplainLarger(t *testing.T) {
+	wants := waits(1, "1g.5gb", 1, 1)
+	wants.AdminComment = tags.Size + "1g.5gb " + tags.RunTime + "3600 " + tags.Busy + "100"
+	const runs = ", 7g.40gb, on which it is expected to run for 8m34s"
+	checkExplanations(t, []explainCase{
+		{"an idle GPU", []slurm.Node{node(t, "n1", a100(t))}, []slurm.Waiting{wants}, nil, Planned,
+			[]string{"1g.5gb will shortly be on offer", "it gets a larger slice" + runs}},
+		{"a GPU that is expected to be free in 100 s", []slurm.Node{node(t, "n1", a100(t, "4g.20gb@0"))},
+			[]slurm.Waiting{wants}, nil, First,
+			[]string{"room for 1g.5gb is reserved", "the reserved slice is a 7g.40gb", "although it starts later"}},
+	})
+}
