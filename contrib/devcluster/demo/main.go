@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"caelum/contrib/devcluster/cluster"
+	"caelum/internal/mig"
 	"caelum/internal/predict"
 )
 
@@ -239,7 +240,8 @@ func ran(c *cluster.Cluster, id string) map[string]string {
 	return words
 }
 
-// report prints the table. It returns an error if a job did not complete on a slice of the expected profile.
+// report prints the table. It returns an error if a job did not complete on a slice of at least the expected profile, or
+// if slurmctld did not count the expected profile.
 func report(c *cluster.Cluster, jobs []job) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "JOB\tNAME\tSTATE\tPROFILE\tNODE\tGPU\tSTART UNIT\tWAITED\tSACCT ALLOCTRES")
@@ -258,8 +260,8 @@ func report(c *cluster.Cluster, jobs []job) error {
 			j.waited,
 			j.tres,
 		)
-		if j.state != "COMPLETED" || j.ran["profile"] != expected(j.name) ||
-			!strings.Contains(j.tres, "gres/mig:"+j.ran["profile"]+"=1") ||
+		if j.state != "COMPLETED" || !atLeast(j.ran["profile"], expected(j.name)) ||
+			!strings.Contains(j.tres, "gres/mig:"+expected(j.name)+"=1") ||
 			!strings.Contains(j.tres, "gres/gpu=1") {
 			bad++
 		}
@@ -277,12 +279,23 @@ func report(c *cluster.Cluster, jobs []job) error {
 		return fmt.Errorf("%d of %d jobs did not complete on a slice of the expected profile", bad, len(jobs))
 	}
 	fmt.Printf(
-		"\nEach of the %d jobs ran on one slice of its profile in the decision table. "+
-			"%q is not in the table and got the default.\n",
+		"\nEach of the %d jobs requested its profile in the decision table, which AllocTRES shows, "+
+			"and ran on a slice of this profile or a larger one. %q is not in the table and got the default.\n",
 		len(jobs),
 		"unknown",
 	)
 	return nil
+}
+
+// atLeast reports whether a profile of the A100-40GB has at least the compute slices and the units of another profile.
+func atLeast(profile, least string) bool {
+	b, err := mig.ModelByName("A100-40GB")
+	if err != nil {
+		return false
+	}
+	p, ok := b.ProfileIndex(profile)
+	q, known := b.ProfileIndex(least)
+	return ok && known && b.Profiles[p].Compute >= b.Profiles[q].Compute && b.Profiles[p].Size >= b.Profiles[q].Size
 }
 
 func expected(name string) string {
