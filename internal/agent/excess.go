@@ -79,11 +79,11 @@ func (p *publisher) findExcess(ctx context.Context, node slurm.Node) error {
 	return nil
 }
 
-// confirmExcess reads the node and the jobs again and returns the excess. allocated contains the allocations of the jobs
-// here, which were read before this call. same is false if other runs are on the node now than before. The excess is
-// then unknown, because a job may have ended before the first reading of the jobs, and another job may have started on
-// the same slice before the second reading of the node. This job can start before the epilog of the ended job has
-// published (reoffer.go).
+// confirmExcess reads the node and the jobs again and returns the excess. allocated contains the allocations of the
+// jobs here, which were read before this call. same is false if other runs are on the node now than before. The excess
+// is then unknown, because a job may have ended before the first reading of the jobs, and another job may have started
+// on the same slice before the second reading of the node. The second job can start without a pass in between, because
+// the epilog of the first job may offer the slice again (reoffer.go).
 func (p *publisher) confirmExcess(
 	ctx context.Context, here []slurm.Job, allocated map[string]int,
 ) (excess map[string]int, same bool, err error) {

@@ -41,9 +41,10 @@ func nextOn(v *plan.View, all offer.Plan, me int) (n next) {
 	return n
 }
 
-// undercounted reports whether slurmctld counts fewer slices of a profile as used than the running jobs hold here. After
-// `scontrol reconfigure`, slurmctld may have forgotten the slices of running jobs. If the agent then offered a released
-// slice again during a pass, the pass would count this slice both as used and as offered. The caller holds p.mu.
+// undercounted reports whether slurmctld counts fewer slices of a profile as used than the running jobs hold here.
+// After its restart, slurmctld may have forgotten the slices of running jobs (24.11.5). If the agent then offered a
+// released slice again during a pass, the pass would count this slice both as used and as offered. The caller holds
+// p.mu.
 func (p *publisher) undercounted(node slurm.Node) bool {
 	held := map[string]int{}
 	for job, l := range p.leases {

@@ -17,8 +17,8 @@ import (
 )
 
 // TestSoak runs the agent against random actions of users and slurmctld and against crashes. Jobs may start and end
-// between any two calls of the agent. A simple oracle checks every write: the jobs that slurmctld may start after the write can be
-// carved beside the running jobs. No job may be requeued, and no two jobs may hold overlapping slices.
+// between any two calls of the agent. A simple oracle checks every write: the jobs that slurmctld may start after the
+// write can be carved beside the running jobs. No job may be requeued, and no two jobs may hold overlapping slices.
 func TestSoak(t *testing.T) {
 	steps := 150
 	if testing.Short() {
@@ -54,7 +54,30 @@ var soakProfiles = []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb"
 
 func soak(t *testing.T, seed uint64, steps int) {
 	s := &soaker{world: newWorld(t, 2), rng: rand.New(rand.NewPCG(seed, 42))}
-	// A prolog whose agent has ended repeats its call to the next agent.
+	s.setHooks()
+	for range steps {
+		s.step()
+		s.overlaps()
+	}
+	s.prologs.Wait()
+	s.epilogs.Lock() // and never unlocked, so that no job ends from now on
+	s.publish2()
+	n, _ := s.fake.Node(context.Background(), "n1")
+	if n.Is("DRAIN") {
+		t.Errorf("the node drained: %s", n.Reason)
+	}
+	if s.total() != 56 {
+		t.Errorf("total of gres/mig is %d, want 56 always", s.total())
+	}
+	if s.writes < steps/20 {
+		t.Errorf("the oracle saw %d writes only", s.writes)
+	}
+	t.Logf("%d writes checked", s.writes)
+}
+
+// setHooks sets the actions of slurmd, and those of slurmctld and users between two calls of the agent.
+func (s *soaker) setHooks() {
+	// A prolog whose agent has ended repeats its request to the next agent.
 	s.fake.Prolog(func(j slurm.Job, _ string) {
 		s.prologs.Add(1)
 		go func() {
@@ -69,7 +92,7 @@ func soak(t *testing.T, seed uint64, steps int) {
 		delete(s.leases, j.ID)
 		s.world.mu.Unlock()
 		if err := s.current().Release(context.Background(), j.ID, j.Restarts); err != nil {
-			t.Errorf("epilog of job %d: %v", j.ID, err)
+			s.t.Errorf("epilog of job %d: %v", j.ID, err)
 		}
 	})
 	// slurmctld restarts only before a pass reads its state. A restart between a pass's read and its write would
@@ -101,24 +124,6 @@ func soak(t *testing.T, seed uint64, steps int) {
 			s.tick()
 		}
 	})
-	for range steps {
-		s.step()
-		s.overlaps()
-	}
-	s.prologs.Wait()
-	s.epilogs.Lock() // and never unlocked, so that no job ends from now on
-	s.publish2()
-	n, _ := s.fake.Node(context.Background(), "n1")
-	if n.Is("DRAIN") {
-		t.Errorf("the node drained: %s", n.Reason)
-	}
-	if s.total() != 56 {
-		t.Errorf("total of gres/mig is %d, want 56 always", s.total())
-	}
-	if s.writes < steps/20 {
-		t.Errorf("the oracle saw %d writes only", s.writes)
-	}
-	t.Logf("%d writes checked", s.writes)
 }
 
 // step performs one random action: a submission, the end of a job, a pass, a scheduling cycle, or a restart.
