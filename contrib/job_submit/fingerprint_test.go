@@ -32,7 +32,7 @@ func fingerprint(tb testing.TB, lua, hash string, rounds int) (digest string, mi
 	return digest, micros, true
 }
 
-// TestSHA256 checks that the function that BenchmarkFingerprint measures is SHA-256.
+// TestSHA256 checks that the function that BenchmarkFingerprint measures computes SHA-256.
 func TestSHA256(t *testing.T) {
 	want := fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Repeat("x", scriptBytes))))
 	for _, lua := range []string{"lua5.1", "lua5.3", "lua5.4"} {

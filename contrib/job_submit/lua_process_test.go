@@ -13,14 +13,14 @@ import (
 	"testing"
 )
 
-// process is a Lua interpreter that runs fuzz.lua, which has loaded job_submit.lua and answers questions.
+// process is a Lua interpreter that runs fuzz.lua. fuzz.lua loads job_submit.lua and answers questions.
 type process struct {
 	name string
 	in   *bufio.Writer
 	out  *bufio.Reader
 }
 
-// fields contains the values of a question or an answer. Texts are strings and numbers are float64.
+// fields contains the values of a question or an answer. Texts are represented as strings, and numbers as float64.
 type fields map[string]any
 
 // reply is the script's answer. It contains the messages to the user, the log lines and the writes,

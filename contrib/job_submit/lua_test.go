@@ -1,4 +1,4 @@
-// Package jobsubmit tests contrib/job_submit.lua. The cases are in test.lua and run under every Lua version that
+// Package jobsubmit tests contrib/job_submit.lua. The test cases are in test.lua. They run under every Lua version that
 // slurmctld may be built with.
 package jobsubmit
 

@@ -23,8 +23,8 @@ type maker struct {
 	raw string
 }
 
-// newMaker seeds the generator with both arguments, so that every change of an argument leads to a different job. This
-// is necessary because the fuzzing engine changes numbers only slightly.
+// newMaker seeds the generator with both arguments, so that every change of an argument leads to a different job. The
+// fuzzing engine changes numbers only slightly.
 func newMaker(seed uint64, raw string) maker {
 	h := fnv.New64a()
 	io.WriteString(h, raw)
@@ -51,7 +51,7 @@ func (m maker) tres() string {
 	return strings.Join(all, m.one(",", ",", ",,"))
 }
 
-// job generates a job. The probability of each field is low, so that most fields are empty in most jobs.
+// job generates a job. Each field has a low probability, so that most fields of a job are usually empty.
 func (m maker) job() fields {
 	q := fields{"user_id": float64(m.Uint32()), "priority": 4294967294.0, "uid": 1001.0}
 	some := func(odds int, name string, value func() any) {
@@ -97,7 +97,7 @@ func (m maker) job() fields {
 	return q
 }
 
-// option returns the argument of --mig (name mig) or --mig-mem (name mig_mem) of a job from maker.
+// option returns the argument of --mig (name mig) or --mig-mem (name mig_mem) of a generated job.
 func option(q fields, name string) string {
 	for _, assignment := range []string{text(q, "env.1"), text(q, "env.2")} {
 		for _, prefix := range []string{"_SLURM_SPANK_OPTION_caelum_", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_"} {
@@ -128,8 +128,8 @@ func (m maker) learned(s stamp) string {
 	return b.String()
 }
 
-// tables writes tables with increasing generations, because the script would not read a table with
-// the generation and size of the previous one.
+// tables writes tables with increasing generations, because the script does not read a table that has the generation
+// and size of the previous table.
 type tables struct {
 	path       string
 	generation int
@@ -171,9 +171,9 @@ func seeds(f *testing.F) {
 	}
 }
 
-// FuzzSubmit checks that both Lua versions give the answer that README.md specifies, for every request and every table.
-// The user's own request stays unchanged. The script writes only tres_per_node, admin_comment and priority. If the
-// script rejects a job, it prints one printable line and changes nothing.
+// FuzzSubmit checks for every request and every table that both Lua versions return the answer that README.md
+// specifies. The user's own request must remain unchanged. The script may write only tres_per_node, admin_comment and
+// priority. If the script rejects a job, it must print one printable line and change nothing.
 func FuzzSubmit(f *testing.F) {
 	seeds(f)
 	lua, path := both(f)
@@ -263,7 +263,7 @@ func stampOf(q fields) stamp {
 	return s
 }
 
-// change generates an update of a pending job, and the job's record. Half of the records are like those after a
+// change generates an update of a pending job, and the job's record. Half of the records look as they do after a
 // submission.
 func (m maker) change() fields {
 	q, record := m.job(), m.job()
@@ -289,7 +289,7 @@ func (m maker) change() fields {
 		}
 	}
 	if _, named := record["partition"]; !named {
-		record["partition"] = "gpu" // a record always has one
+		record["partition"] = "gpu" // every record has a partition
 	}
 	if m.IntN(2) == 0 {
 		q = fields{"user_id": q["user_id"], "uid": q["uid"], "priority": q["priority"]}
@@ -327,9 +327,9 @@ func (m maker) change() fields {
 	return q
 }
 
-// FuzzModify checks the updates of pending jobs by users. After an update, a job in a managed partition has one typed
-// slice per GPU slot, or has no GPU and never had one. The user's own request stays unchanged, and the script writes
-// only tres_per_node. Root's updates pass unchanged.
+// FuzzModify checks the updates of pending jobs by users. After an update, a job in a managed partition must have one
+// typed slice per GPU slot, or must have no GPU and never have had one. The user's own request must remain unchanged,
+// and the script may write only tres_per_node. The script must not change root's updates.
 func FuzzModify(f *testing.F) {
 	seeds(f)
 	lua, path := both(f)
@@ -395,7 +395,7 @@ func checkRefusal(t *testing.T, q fields, got reply) {
 	}
 }
 
-// wanted returns the expected writes of the request fields.
+// wanted returns the expected writes to the request fields.
 func wanted(q fields, o outcome) []write {
 	if len(o.added) == 0 {
 		return nil

@@ -10,9 +10,9 @@ import (
 	"caelum/internal/decisions"
 )
 
-// This file implements the rules of README.md a second time, with simple and slow code.
+// This file is a second implementation of the rules of README.md, with simple and slow code.
 
-// oracleTable is the table under which the fuzz targets submit jobs. Learned lines may follow it.
+// oracleTable is the table with which the fuzz targets submit jobs. Learned lines may follow it.
 const oracleTable = "caelum-decisions 1 1\npartition gpu\npartition gpu-long\n" +
 	"profile 1g.5gb 4864\nprofile 1g.5gb+me 4864\nprofile 2g.10gb 9856\nprofile 4g.20gb\nprofile 7g.40gb 40192\n" +
 	"model h100 1g.5gb\nmodel h100 4g.20gb\nmodel h100 7g.40gb\nmodel a100 1g.5gb\n" +
@@ -43,8 +43,8 @@ func lacksSlots(q fields) bool {
 	return sum > 0 && !node.typed()
 }
 
-// outcome is the expected outcome of a request. none is set if the job requests no GPU, and refused
-// is set if the request is rejected. Otherwise the other fields describe the job.
+// outcome is the expected outcome of a request. none is true if the job requests no GPU, and refused is true if the
+// request is rejected. Otherwise the other fields describe the job.
 type outcome struct {
 	none, refused bool
 	kept, added   []string
@@ -84,8 +84,8 @@ func busyOf(known *decisions.Learned) string {
 	return strconv.Itoa(known.Busy)
 }
 
-// size returns the profile that a request gets if its GRES names none. sized is true if `--mig`
-// does not name one either. ok is false if the request is rejected.
+// size returns the profile that a request gets if its GRES names no profile. sized is true if `--mig` names no profile
+// either. ok is false if the request is rejected.
 func size(q fields, d decisions.Table, known *decisions.Learned) (profile string, sized bool, warning string, ok bool) {
 	mig, mem := option(q, "mig"), option(q, "mig_mem")
 	has := map[string]int{}
@@ -133,7 +133,8 @@ func size(q fields, d decisions.Table, known *decisions.Learned) (profile string
 	return profile, true, warning, profile != ""
 }
 
-// onModel returns the profile that Caelum chose, or its replacement on the GPU model that the request names.
+// onModel returns the profile that Caelum chose. If the request names a GPU model without this profile, onModel returns
+// the replacement on that model.
 func onModel(d decisions.Table, models []string, profile string) string {
 	if len(models) != 1 || len(d.Models[models[0]]) == 0 {
 		return profile
@@ -159,8 +160,8 @@ func onModel(d decisions.Table, models []string, profile string) string {
 	return of[len(of)-1]
 }
 
-// oracle returns the expected outcome of a job with a table. stamped is the stamp of a pending job,
-// or nil if the job is being submitted.
+// oracle returns the expected outcome of a job with a table. stamped is the stamp of a pending job, or nil for a
+// submission.
 func oracle(q fields, d decisions.Table, stamped *stamp) (o outcome) {
 	r := requestOf(q)
 	switch {
@@ -238,7 +239,7 @@ func recorded(q fields) options {
 }
 
 // afterwards returns the options of the job after an update with these writes. Up to 23.02 ("gres:"), slurmctld adds
-// the types of an update to those of the job and ignores counts of 0.
+// the types in an update to those of the job and ignores counts of 0.
 func afterwards(q fields, got reply) options {
 	o := options{}
 	for _, per := range pers {
@@ -296,7 +297,7 @@ func (o options) typed() bool {
 	return ok && gpu.all() > 0 && gpu.all() == mig.all() && mig.count[""] == 0
 }
 
-// elsewhere reports whether GPUs are counted per job, socket or task, or cannot be read.
+// elsewhere reports whether GPUs are counted per job, socket or task, or cannot be parsed.
 func (o options) elsewhere() bool {
 	return options{"job": o["job"], "socket": o["socket"], "task": o["task"]}.asks()
 }
@@ -327,8 +328,8 @@ type ruled struct {
 	writes  []write
 }
 
-// expected returns the answer to an update as README.md specifies it; known is false if README.md leaves a choice. The
-// receiver has the options that would result from the update.
+// expected returns the answer to an update that README.md specifies. known is false if README.md specifies no answer.
+// The receiver contains the options that would result from the update.
 func (o options) expected(q fields, d decisions.Table, s *stamp, before options) (r ruled, known bool) {
 	switch held := strings.Contains(text(q, "record.admin_comment"), "caelum:held"); {
 	case held && (q["priority"] == 0.0 || q["priority"] == 4294967295.0), set(q, "ntasks_per_tres") > 0:

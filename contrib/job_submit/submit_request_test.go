@@ -9,7 +9,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// This file reads requests by the rules of README.md, with simple and slow code.
+// This file parses requests by the rules of README.md, with simple and slow code.
 
 var (
 	gresWord  = regexp.MustCompile(`(?s)gres[:/]([^:=]+)(.*)$`)
@@ -26,7 +26,7 @@ var (
 	countLike = regexp.MustCompile(`^[0-9]+[kKmMgGtTpP]?$`)
 )
 
-// readable reports whether the agents can read an entry.
+// readable reports whether the agents can parse an entry.
 func (e entry) readable() bool {
 	m := plainEntry.FindStringSubmatch(e.text)
 	if m == nil {
@@ -114,7 +114,7 @@ func (s sum) times(factor, divisor int) (sum, bool) {
 	return out, true
 }
 
-// options are the GRES requests of a job by "node", "job", "socket" and "task", as slurmctld stores them.
+// options contains the GRES requests of a job by "node", "job", "socket" and "task", as slurmctld stores them.
 type options map[string][]entry
 
 var pers = []string{"node", "job", "socket", "task"}
@@ -170,7 +170,7 @@ func requestOf(q fields) request {
 	return r
 }
 
-// unreadable reports whether the agents cannot read an entry.
+// unreadable reports whether the request contains an entry that the agents cannot parse.
 func (r request) unreadable() bool {
 	for _, list := range r.options {
 		if slices.ContainsFunc(list, func(e entry) bool { return !e.readable() }) {

@@ -73,9 +73,9 @@ func (m maker) table() string {
 	return text
 }
 
-// FuzzTable checks that the script uses either all of a valid table, or nothing of an invalid table. After an invalid
-// table, the script continues to use the previous table and logs one line. Without a previous table the script rejects
-// requests for GPUs, and accepts other requests.
+// FuzzTable checks that the script uses all of a valid table and nothing of an invalid table. After an invalid table,
+// the script must continue to use the previous table and log one line. Without a previous table, it must reject
+// requests for GPUs and accept other requests.
 func FuzzTable(f *testing.F) {
 	for i, raw := range []string{
 		"", "#", "closed", "partition cpu", "3g.20gb", "key 7:0123456789abcdef 1g.5gb", "\x00", "\xff\xa0", "\n\n",
@@ -103,7 +103,7 @@ func FuzzTable(f *testing.F) {
 			}
 			writeTable(t, path, text)
 			p := probe{t, l, text}
-			// A table with the generation and size of the previous one is not read.
+			// The script does not read a table that has the generation and size of the previous table.
 			sameHead := strings.HasPrefix(text, "caelum-decisions 1 1\n")
 			switch same := before && sameHead && len(text) == len(oracleTable); {
 			case same:
@@ -119,7 +119,7 @@ func FuzzTable(f *testing.F) {
 	})
 }
 
-// probe determines which table the script uses in one Lua version.
+// probe determines which table the script uses under one Lua version.
 type probe struct {
 	*testing.T
 	lua  *process

@@ -13,15 +13,15 @@ import (
 	"caelum/internal/predict"
 )
 
-// point describes a machine-learning model with a batch size. It contains the duration of a step,
-// in seconds, on each profile that has enough memory for the model.
+// point contains the measurements of a machine-learning model with one batch size: the duration of a step, in seconds,
+// on each profile that has enough memory for the model.
 type point struct {
 	model string
 	batch float64
 	step  map[string]float64
 }
 
-// readMISO reads the measurements of the MISO paper (arXiv 2207.11428).
+// readMISO reads the measurements of the MISO paper (arXiv 2207.11428) from a file.
 func readMISO(path string, n node) ([]point, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -62,8 +62,7 @@ func readMISO(path string, n node) ([]point, error) {
 // speed returns the speed of a point on a profile, relative to the whole GPU.
 func (p point) speed(n node, profile string) float64 { return p.step[n.whole] / p.step[profile] }
 
-// need returns Caelum's prediction from the runs of a point. It leaves out the runs on the given
-// profile.
+// need returns Caelum's prediction from the runs of a point. It ignores the runs on the profile without.
 func (p point) need(n node, without string) predict.Need {
 	var h predict.History
 	for _, profile := range n.model.Profiles {
@@ -87,7 +86,7 @@ func (p point) need(n node, without string) predict.Need {
 	return need
 }
 
-// speedBy returns the speed that a need predicts, relative to the whole GPU.
+// speedBy returns the speed that a prediction implies, relative to the whole GPU.
 func speedBy(need predict.Need, n node, profile string) float64 {
 	k, _ := n.model.ProfileIndex(profile)
 	need.Seconds, need.Compute = 1, n.model.Compute()
@@ -95,7 +94,8 @@ func speedBy(need predict.Need, n node, profile string) float64 {
 	return 1 / seconds
 }
 
-// predictor predicts the speed of a point on a profile from other measurements. ok is false if it cannot.
+// predictor predicts the speed of a point on a profile from other measurements. ok is false if no prediction is
+// possible.
 type predictor struct {
 	name    string
 	foresee func(n node, all []point, at int, profile string) (speed float64, ok bool)
@@ -139,7 +139,7 @@ var predictors = []predictor{
 		return speedBy(all[best].need(n, ""), n, profile), true
 	}},
 	{"Caelum, from the other profiles", func(n node, all []point, at int, profile string) (float64, bool) {
-		if len(all[at].step) < 3 { // at least two profiles are needed besides the one that is left out
+		if len(all[at].step) < 3 { // besides the profile that is left out, two profiles are needed
 			return 0, false
 		}
 		return speedBy(all[at].need(n, profile), n, profile), true
@@ -148,8 +148,8 @@ var predictors = []predictor{
 
 func distance(p, q point) float64 { return math.Abs(math.Log(p.batch / q.batch)) }
 
-// compareMISO predicts each point without its own measurements and compares the result with them. Only the last
-// predictor uses the point's measurements on other profiles.
+// compareMISO predicts each point without its own measurements and compares the prediction with these measurements.
+// Only the last predictor uses the point's measurements on other profiles.
 func compareMISO(w io.Writer, path string) error {
 	n, err := newNode()
 	if err != nil {
@@ -174,8 +174,8 @@ func compareMISO(w io.Writer, path string) error {
 }
 
 // judge returns the errors of the predicted speeds. It also returns the numbers of points for which the predictions
-// lead to the right profile, if a step may take two or three times as long as on the whole GPU. judge assumes that
-// it is known whether a profile has enough memory for a batch, because memory was not measured.
+// lead to the right profile if a step may take two or three times as long as on the whole GPU. Memory was not measured.
+// judge therefore assumes that it is known whether a profile has enough memory for a batch.
 func (v predictor) judge(n node, all []point) (errs []float64, right [2]int) {
 	for at, p := range all {
 		foreseen := map[string]float64{n.whole: 1}
@@ -198,8 +198,8 @@ func (v predictor) judge(n node, all []point) (errs []float64, right [2]int) {
 	return errs, right
 }
 
-// smallest returns the smallest profile on which the slowdown of the point is acceptable. GPU models list their
-// profiles by size.
+// smallest returns the smallest profile on which the slowdown of the point is acceptable. The profiles of a GPU model
+// are sorted by size.
 func (p point) smallest(n node, slowdown float64, speed func(string) float64) string {
 	for _, profile := range n.model.Profiles {
 		if p.step[profile.Name] > 0 && speed(profile.Name)*slowdown >= 1 {
@@ -209,8 +209,8 @@ func (p point) smallest(n node, slowdown float64, speed func(string) float64) st
 	return n.whole
 }
 
-// partitions compares two choices of DynaP for each batch: the choice based on the measurements, and the choice based
-// on predicted steps. The predictions use the nearest batch of the same model.
+// partitions compares, for each batch, DynaP's choice based on the measurements with its choice based on predicted step
+// times. The predictions use the nearest batch of the same model.
 func partitions(w io.Writer, n node, all []point) error {
 	return table(
 		w,
@@ -237,8 +237,8 @@ func partitions(w io.Writer, n node, all []point) error {
 	)
 }
 
-// nearest returns the speed of the nearest batch of the same model that fits into the profile. If none fits, the speed
-// is predicted.
+// nearest returns the speed of the nearest batch of the same model that fits into the profile. If no batch fits,
+// nearest returns a predicted speed.
 func nearest(n node, all []point, at int, profile string) float64 {
 	for _, v := range predictors[2:4] {
 		if speed, ok := v.foresee(n, all, at, profile); ok {
@@ -248,9 +248,8 @@ func nearest(n node, all []point, at int, profile string) float64 {
 	return 1
 }
 
-// worth returns the worth of the first profile in the list of, according to the list by. If by does
-// not contain this profile because the profile misses the deadline, worth returns the smallest
-// worth in by.
+// worth looks up the first profile of the list of in the list by, and returns its worth there. If by does not contain
+// this profile because the profile misses the deadline, worth returns the smallest worth in by.
 func worth(by, of []predict.Partition) float64 {
 	for _, p := range by {
 		if len(of) > 0 && p.Profile == of[0].Profile {
@@ -260,8 +259,8 @@ func worth(by, of []predict.Partition) float64 {
 	return by[len(by)-1].Worth
 }
 
-// measured returns the measurements of a model. For the point that is left out, the steps are predicted, except for the
-// step on the whole GPU.
+// measured returns the measurements of a model. For the point leftOut, it returns predicted step times instead, except
+// for the step time on the whole GPU.
 func measured(n node, all []point, model string, leftOut int) (of []predict.Measured) {
 	for k, p := range all {
 		if p.model != model {

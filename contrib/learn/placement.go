@@ -21,11 +21,11 @@ const (
 )
 
 // churn generates the built-in workload with recurring jobs. The arrivals and profiles are those of trace.Churn at load
-// 0.85, and each job is a run of one of twenty scripts of its profile. The typical run times of scripts are
-// exponential. The run times of a script are lognormal around its typical run time, with a sigma of 0.05 for half of
-// the scripts and 0.4 for the other half. The time limit is 1 to 6 times the typical run time, and never less than the
-// run time. All durations are scaled by the same factor, so that the jobs request as many unit-seconds as the built-in
-// workload.
+// 0.85, and each job is a run of one of twenty scripts of its profile. The typical run times of the scripts are
+// exponentially distributed. The run times of one script are lognormally distributed around its typical run time, with
+// a sigma of 0.05 for half of the scripts and 0.4 for the other half. The time limit is 1 to 6 times the typical run
+// time, and never less than the run time. All durations are scaled by the same factor, so that the jobs request as many
+// unit-seconds as the built-in workload.
 func churn(b *mig.Model, mix trace.Mix, seed uint64) (jobs []trace.Job, scripts map[string]string) {
 	rng := rand.New(rand.NewPCG(seed, 11))
 	type kind struct{ typical, sigma, limit float64 }
@@ -59,7 +59,7 @@ func churn(b *mig.Model, mix trace.Mix, seed uint64) (jobs []trace.Job, scripts 
 // memory learns run times during a simulation. It observes the ends of runs, and estimates the run
 // time of a job from the runs that have ended before the job's submission.
 type memory struct {
-	scripts map[string]string // the key of each job
+	scripts map[string]string // the key of the script of each job
 	running []sim.Span
 	past    map[string][]predict.Run
 }
@@ -86,8 +86,9 @@ func (m *memory) estimate(j trace.Job) float64 {
 	return min(need.Seconds, j.Limit)
 }
 
-// estimator is a source of the run times that the scheduler expects. The function estimate returns a job's run time in
-// seconds, and the observer that the simulation must call. If ends is set, the policy also gets the estimates.
+// estimator is a source of the run times that the scheduler expects. Its function estimate returns a function for the run
+// time of a job in seconds, and the observer that the simulation must call. If ends is true, the policy also gets the
+// estimated run times.
 type estimator struct {
 	name     string
 	ends     bool
@@ -129,8 +130,8 @@ func (e estimator) meanWait(c sim.Config, mix trace.Mix, seeds []uint64) (float6
 	return sum / float64(len(seeds)), nil
 }
 
-// placements simulates the built-in workload with recurring jobs. It compares schedulers with
-// different knowledge of the run times.
+// placements simulates the built-in workload with recurring jobs. It compares schedulers that differ in their knowledge
+// of the run times.
 func placements(w io.Writer, seeds []uint64) error {
 	model, err := mig.ModelByName("A100-40GB")
 	if err != nil {

@@ -14,7 +14,7 @@ const (
 	tries = 5 // maximum number of runs of a job that is killed for lack of memory
 )
 
-// score counts the results of a rule on repeats, which are runs of a key that has earlier runs.
+// score counts the results of a rule for repeats, which are runs of a key that has earlier runs.
 type score struct {
 	repeats, tight, killed int     // tight is the number of runs on the smallest sufficient profile
 	needed, given          float64 // MiB
@@ -27,7 +27,7 @@ func (s *score) add(o score) {
 
 func (s *score) of(count int) float64 { return 100 * float64(count) / float64(max(s.repeats, 1)) }
 
-// history contains the runs of one key with a rule.
+// history contains the earlier runs of one key under a rule.
 type history struct {
 	rule
 	node
@@ -35,7 +35,7 @@ type history struct {
 	job  uint32
 }
 
-// submit runs a submission, and repeats the run as long as it is killed for lack of memory.
+// submit runs a submission, and repeats the run as long as the job is killed for lack of memory.
 func (h *history) submit(w work, s submission) (first score) {
 	first = score{repeats: 1, needed: s.peak}
 	for try := range tries {
@@ -61,8 +61,8 @@ func (h *history) submit(w work, s submission) (first score) {
 	return first
 }
 
-// simulate runs a population with a rule. It returns the scores by the position of a run among the
-// runs of its key, from 0.
+// simulate runs a population with a rule. Element i of the result contains the scores of those runs that have i earlier
+// runs of the same key.
 func simulate(n node, r rule, seed uint64) (byRun []score) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	people := drawUsers(rng, users)
@@ -134,8 +134,8 @@ func comparePopulation(w io.Writer, seeds []uint64) error {
 	return turns(w, n, rules)
 }
 
-// turns simulates jobs of which every k-th run needs twice as much memory as the other runs. It prints the number of
-// killed runs among 60.
+// turns simulates jobs of which every k-th run needs twice as much memory as the other runs. For each rule, it prints
+// how many of 60 runs were killed.
 func turns(w io.Writer, n node, rules []rule) error {
 	head := "rule: number of killed runs, out of 60, if every k-th run needs twice as much memory, k = 2, 3, 4, 5, 6, 8"
 	return table(w, head, func(row func(string, ...any)) {

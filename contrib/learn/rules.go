@@ -7,15 +7,15 @@ import (
 	"caelum/internal/predict"
 )
 
-// rule chooses the profile of the next run from the runs so far.
+// rule chooses the profile of the next run of a job from its earlier runs.
 type rule struct {
 	name   string
 	kills  bool // runs that were killed for lack of memory have the state killed
 	choose func(n node, runs []predict.Run) string
 }
 
-// killed is the state of runs that were killed for lack of memory, in the histories of rules with
-// kills. The PeakMiB of such a run is just above the memory of the slice.
+// killed is the state of runs that were killed for lack of memory, in the histories of rules whose field kills is true.
+// The PeakMiB of such a run is just above the memory of its slice.
 const killed = "KILLED"
 
 // node contains the profiles from which a rule chooses.
@@ -59,8 +59,8 @@ func wholeGPU() rule {
 	return rule{"always the whole GPU", true, func(n node, _ []predict.Run) string { return n.whole }}
 }
 
-// simple returns a rule that uses the highest peak of the most recent runs that completed or were killed, plus a
-// margin. last is the number of these runs; 0 means all runs.
+// simple returns a rule that uses the highest peak of the last runs that completed or were killed, plus a margin. The
+// parameter last is the number of these runs; 0 means all runs.
 func simple(name string, last int, margin float64) rule {
 	return rule{name, true, func(n node, runs []predict.Run) string {
 		highest, seen := 0.0, 0
@@ -91,8 +91,7 @@ func learned(name string, site predict.Site) rule {
 	}}
 }
 
-// informed returns a variant of Caelum's rule that knows which failed runs were killed for lack of
-// memory.
+// informed returns a variant of Caelum's rule for which it is known which failed runs were killed for lack of memory.
 func informed(name string, site predict.Site) rule {
 	r := learned(name, site)
 	find := r.choose

@@ -13,7 +13,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// task is one submission.
+// task is one submission of a script.
 type task struct {
 	key, user       int
 	at              float64
@@ -21,8 +21,8 @@ type task struct {
 	complete, first bool
 }
 
-// tasks returns the runs of a population in the order of their submission. Each script begins at a random time of a
-// year and is submitted once a day on average.
+// tasks returns the runs of a population in the order of their submission. Each script is submitted for the first time
+// at a random time of a year, and then once a day on average.
 func tasks(seed uint64) (all []task) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	people := drawUsers(rng, users)
@@ -51,7 +51,7 @@ func tasks(seed uint64) (all []task) {
 	return all
 }
 
-// past contains the data that is known when a task is submitted. Times are logarithms of seconds.
+// past contains the data that is known when a task is submitted. All times are logarithms of seconds.
 type past struct {
 	ends    predict.Ends
 	byKey   map[int][]predict.Run
@@ -74,7 +74,8 @@ func (p *past) known(t task) []float64 {
 	return []float64{1, limit, stat.Mean(p.byUser[t.user], nil), stat.Mean(p.ratios[t.user], nil)}
 }
 
-// regress predicts by a least-squares fit over the complete tasks so far. It computes the fit again every 500 tasks.
+// regress returns the prediction of a least-squares fit over the tasks that have completed so far. It recomputes the
+// fit every 500 tasks.
 func (p *past) regress(t task) float64 {
 	if n := len(p.y); n >= 100 && n >= p.learned+500 {
 		p.learned = n
@@ -152,8 +153,8 @@ var acquaintances = []guess{
 	}},
 }
 
-// compareRuntimes prints the errors of the guesses as factors, separately for jobs without and with runs of their own
-// key. It also prints the waits if placement uses the predictions.
+// compareRuntimes prints the errors of the guesses as factors, separately for jobs whose key has no earlier runs and
+// for other jobs. It also prints the waits if placement uses the predictions.
 func compareRuntimes(w io.Writer, seeds []uint64) error {
 	off := map[string][]float64{}
 	inside, of := 0, 0
@@ -189,7 +190,7 @@ func compareRuntimes(w io.Writer, seeds []uint64) error {
 	return placements(w, seeds)
 }
 
-// follow appends to off the error of each guess for each complete task, as a logarithm. It returns the number of run
+// follow appends the error of each guess for each completed task to off, as a logarithm. It returns the number of run
 // times between Low and High, and the number of these tasks.
 func follow(seed uint64, off map[string][]float64) (inside, of int) {
 	p := past{byKey: map[int][]predict.Run{}, byUser: map[int][]float64{}, ratios: map[int][]float64{}}

@@ -38,7 +38,7 @@ type work struct {
 	runs                   int
 }
 
-// user describes a member of the population.
+// user describes one user of the population.
 type user struct{ habit, scale float64 }
 
 func drawUsers(rng *rand.Rand, n int) []user {
@@ -78,7 +78,7 @@ func drawWork(rng *rand.Rand, users []user) work {
 	return w
 }
 
-// asked returns the time limit, in seconds, that a user sets for a job with this expected run time.
+// asked returns the time limit, in seconds, that the user requests for a job with this expected run time.
 func asked(seconds float64) float64 {
 	const hour, day = 3600, 24 * 3600
 	for _, round := range []float64{
@@ -93,15 +93,15 @@ func asked(seconds float64) float64 {
 
 // submission is one submission of a recurring job.
 type submission struct {
-	script  int     // version of the script; each version has its own key
+	script  int     // version of the script; each version has a separate key
 	peak    float64 // MiB that the run needs
 	seen    float64 // the share of peak that is observed
-	seconds float64 // run time if the run is not cut short
+	seconds float64 // run time if nothing ends the run early
 	state   string  // the final state, if the memory suffices
-	until   float64 // the share of the run after which it ends
+	until   float64 // if the run ends early, the share of the run after which it ends
 }
 
-// submissions returns all submissions of the job, in order.
+// submissions returns all submissions of the job in order.
 func (w work) submissions(rng *rand.Rand) []submission {
 	all := make([]submission, 0, w.runs)
 	level, script := w.level, 0

@@ -14,7 +14,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// built is the folder into which TestMain builds the emulator.
+// built is the directory into which TestMain builds the emulator.
 var built string
 
 func TestMain(m *testing.M) {
@@ -30,7 +30,7 @@ func run(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	// Other users than root run cuda-process from this folder.
+	// Users other than root run cuda-process from this directory.
 	if err := os.Chmod(dir, 0o755); err != nil {
 		panic(err)
 	}
@@ -42,9 +42,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// sources opens the source files of the build, so that go test does not use a cached result after a
-// change of the C code. The cache depends on the files that a test opens, but not on those that
-// make opens.
+// sources opens the source files of the build, so that go test does not use a cached result after a change of the C
+// code. For its cache, go test considers only the files that the test itself opens, and not the files that make opens.
 var sources = sync.OnceFunc(func() {
 	names, err := filepath.Glob("src/*")
 	if err != nil || len(names) == 0 {
@@ -168,7 +167,7 @@ func text(chars []int8) string {
 	return b.String()
 }
 
-// place makes a GPU instance of the profile at the start.
+// place creates a GPU instance of the profile at the start.
 func (m *machine) place(d nvml.Device, name string, start int) (nvml.GpuInstance, nvml.Return) {
 	m.Helper()
 	info := m.profile(d, name)
@@ -178,7 +177,7 @@ func (m *machine) place(d nvml.Device, name string, start int) (nvml.GpuInstance
 	return d.CreateGpuInstanceWithPlacement(&info, &at)
 }
 
-// carve makes a GPU instance and a compute instance of its full size. It returns both and the MIG UUID.
+// carve creates a GPU instance and a compute instance of its full size. It returns both and the MIG UUID.
 func (m *machine) carve(d nvml.Device, name string, start int) (nvml.GpuInstance, nvml.ComputeInstance, string) {
 	m.Helper()
 	gi, ret := m.place(d, name, start)

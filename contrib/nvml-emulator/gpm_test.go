@@ -7,7 +7,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// gpm holds two samples of an instance's counters.
+// gpm contains two samples of an instance's counters.
 type gpm struct {
 	*machine
 	one, two nvml.GpmSample
@@ -25,7 +25,7 @@ func newGPM(m *machine) gpm {
 	return g
 }
 
-// metric returns the value of a metric between the samples, and the return code of that metric.
+// metric returns the value of a metric between the two samples, and the return code for that metric.
 func (g gpm) metric(id nvml.GpmMetricId) (float64, nvml.Return) {
 	g.Helper()
 	get := nvml.GpmMetricsGetType{NumMetrics: 1, Sample1: g.one, Sample2: g.two}

@@ -8,8 +8,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// helper runs instead of the tests if a test starts this binary as a second process. The binary's argument is the path
-// of the library. helper returns the exit status.
+// helper replaces the tests if a test has started this binary as a second process. The binary's argument is the path of
+// the library. helper returns the exit status.
 func helper(mode string) int {
 	lib := nvml.New(nvml.WithLibraryPath(os.Args[1]))
 	if ret := lib.Init(); ret != nvml.SUCCESS {

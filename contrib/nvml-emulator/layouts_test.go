@@ -33,9 +33,9 @@ func overlap(a, b nvml.GpuInstancePlacement) bool {
 	return a.Start < b.Start+b.Size && b.Start < a.Start+a.Size
 }
 
-// walk creates every layout of the candidates once, with one instance per step. It expects that the
-// emulator rejects exactly the overlapping placements, because no other rule applies to these
-// profiles of these GPU models.
+// walk creates every layout of the candidates exactly once, by adding one instance per step. It expects that the
+// emulator rejects exactly the overlapping placements, because no other rule applies to these profiles of these GPU
+// models.
 func (m *machine) walk(
 	d nvml.Device,
 	all []candidate,
@@ -102,7 +102,7 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// TestDriverOrder checks the starts that the emulated driver chooses for seven 1g instances without a placement. The
+// TestDriverOrder checks which starts the emulated driver chooses for seven 1g instances without a given placement. The
 // expected starts were observed on an H100.
 func TestDriverOrder(t *testing.T) {
 	for _, board := range []string{"H100-80GB", "A100-40GB"} {

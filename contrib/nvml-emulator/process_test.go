@@ -26,8 +26,7 @@ func (m *machine) cuda(uuid string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// running starts a cuda-process, waits until the process holds its device, and returns the line that the process
-// prints.
+// running starts a cuda-process, waits until the process uses its device, and returns the line that the process prints.
 func (m *machine) running(cmd *exec.Cmd) string {
 	m.Helper()
 	out, err := cmd.StdoutPipe()
@@ -199,8 +198,8 @@ func TestProcessIsRefused(t *testing.T) {
 	}
 }
 
-// devRoot returns a new folder in which device files can be opened. t.TempDir is not used, because many systems mount
-// /tmp with nodev.
+// devRoot returns a new directory in which device files can be opened. It does not use t.TempDir, because many systems
+// mount /tmp with the option nodev.
 func devRoot(t *testing.T) string {
 	t.Helper()
 	for _, dir := range []string{built, "/var/tmp"} {
@@ -223,7 +222,7 @@ func devRoot(t *testing.T) string {
 }
 
 // TestDeviceFiles checks that the owner and mode of the capability files determine which users can use a slice. The
-// driver makes the files with mode 0444, and the agent can change them later.
+// driver creates the files with mode 0444, and the agent can change the mode later.
 func TestDeviceFiles(t *testing.T) {
 	root := devRoot(t)
 	m := newMachine(t, "--board", "A100-40GB", "--gpus", "2", "--dev-root", root)
@@ -281,8 +280,8 @@ func TestDeviceFiles(t *testing.T) {
 	}
 }
 
-// TestPermission checks that calls that NVML's documentation marks "requires privileged user" fail for users other than
-// root.
+// TestPermission checks calls that NVML's documentation marks with "requires privileged user". These calls must fail
+// for users other than root.
 func TestPermission(t *testing.T) {
 	m := newMachine(t, "--board", "A100-40GB")
 	d := m.device(0)

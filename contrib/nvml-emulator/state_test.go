@@ -26,7 +26,8 @@ func (m *machine) start(mode string) *exec.Cmd {
 }
 
 // replay applies the log to an independent model. Instances must not overlap, a destroyed instance must exist, no UUID
-// may occur twice, and times must not decrease. replay returns the number of instances at the end.
+// may occur twice, and times must not decrease. replay returns the number of instances that exist at the end of the
+// log.
 func (m *machine) replay() int {
 	m.Helper()
 	type slice struct{ start, end, cis int }
@@ -133,8 +134,8 @@ func TestKilledHolderOfTheLock(t *testing.T) {
 	m.want(<-done, nvml.SUCCESS, "a call after the holder of the lock was killed")
 }
 
-// TestKilledWriter checks that, at whatever point a process is killed, its change is made
-// completely or not at all. It also checks that the log agrees with the state.
+// TestKilledWriter kills a process at each point of a change, and checks that the change is then made completely or not
+// at all. It also checks that the log agrees with the state.
 func TestKilledWriter(t *testing.T) {
 	for _, c := range []struct {
 		at    string

@@ -25,26 +25,27 @@ done
 kill $device
 `
 
-// short are the arguments of sbatch for a job that ends soon.
+// short contains the arguments of sbatch for a job that ends soon.
 const short = "--wrap 'cuda-process --memory 1000 --seconds 0.1 --print'"
 
-// submitInterval is the interval between the short jobs during a replacement. They run one after another.
+// submitInterval is the interval between short jobs during a replacement of the packages. The jobs run one after
+// another.
 const submitInterval = 300 * time.Millisecond
 
-// units are the units that the packages install.
+// units contains the names of the units that the packages install.
 var units = []string{"caelumd", "caelum-watch"}
 
 // host is a booted machine on which dpkg has installed the packages.
 type host struct {
 	*machine.Machine
 	t      *testing.T
-	names  []string // of the packages
+	names  []string // the names of the packages
 	jobs   []string // the jobs that hold slices; the script of jobs[k] has the argument k
-	ended  int      // the number of these jobs that have ended, from the first
+	ended  int      // the number of leading elements of jobs that have ended
 	slurmd string   // the pid of slurmd, which no package may restart
 }
 
-// start starts the units, which the installation must not have done, and the jobs.
+// start starts the units, which the installation must not have started, and submits the jobs.
 func (h *host) start() {
 	h.t.Helper()
 	h.runtimeFiles()
@@ -67,7 +68,7 @@ func (h *host) start() {
 	})
 }
 
-// stopped checks that systemd knows the units, and has neither enabled nor started them.
+// stopped checks that systemd has loaded the units and has neither enabled nor started them.
 func (h *host) stopped() {
 	h.t.Helper()
 	for _, unit := range units {
@@ -77,7 +78,7 @@ func (h *host) stopped() {
 	}
 }
 
-// runtimeFiles checks the owners and modes of the directories that systemd-tmpfiles makes, before an agent has run.
+// runtimeFiles checks the owners and modes of the directories that systemd-tmpfiles creates before an agent has run.
 func (h *host) runtimeFiles() {
 	h.t.Helper()
 	for path, want := range map[string]string{"/run/caelum": "755 root root", "/run/caelum/jobs": "700 root root"} {
@@ -87,7 +88,7 @@ func (h *host) runtimeFiles() {
 	}
 }
 
-// quote quotes a text for a shell.
+// quote quotes a text for use in a shell.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 // submit submits a job for the smallest slice.
@@ -96,7 +97,7 @@ func (h *host) submit(script string) string {
 	return h.User("sbatch --parsable --gres=gpu:1,mig:1g.5gb:1 " + script)
 }
 
-// unit returns whether a unit is enabled and active.
+// unit returns a text that shows whether a unit is enabled and active.
 func (h *host) unit(name string) string {
 	states := h.Try("systemctl", "is-enabled", name) + h.Try("systemctl", "is-active", name)
 	return strings.Join(strings.Fields(states), " ")
@@ -111,7 +112,7 @@ func (h *host) status() (s api.Status) {
 	return s
 }
 
-// leases returns the lease of each job: the restart count, the time of the grant, and the slices.
+// leases returns the lease of each job as a text with the restart count, the start time and the slices of the lease.
 func (h *host) leases() map[string]string {
 	h.t.Helper()
 	all := map[string]string{}
@@ -125,8 +126,8 @@ func (h *host) leases() map[string]string {
 	return all
 }
 
-// replace runs a command of dpkg that replaces the packages, and submits jobs meanwhile. The jobs must complete, the
-// daemons must run again, and slurmd must not be restarted.
+// replace runs a command of dpkg that replaces the packages, and submits jobs while the command runs. The jobs must
+// complete, the daemons must be running again afterwards, and slurmd must not be restarted.
 func (h *host) replace(command string) {
 	h.t.Helper()
 	pids := map[string]string{}
@@ -179,7 +180,7 @@ func (h *host) pause() time.Duration {
 	return time.Duration(at[1]-at[0]) * time.Microsecond
 }
 
-// refused checks that a command of dpkg fails with a text in its output, and restarts no daemon.
+// refused checks that a command of dpkg fails, that its output contains the text, and that no daemon is restarted.
 func (h *host) refused(text, command string) {
 	h.t.Helper()
 	agent := h.Property("caelumd", "MainPID")
@@ -192,7 +193,7 @@ func (h *host) refused(text, command string) {
 	}
 }
 
-// audit checks that dpkg has no package in an intermediate state, and that slurmd still runs.
+// audit checks that no package is in an intermediate state according to dpkg, and that slurmd is still running.
 func (h *host) audit() {
 	h.t.Helper()
 	if out := h.Must("dpkg", "--audit"); out != "" {
@@ -203,8 +204,8 @@ func (h *host) audit() {
 	}
 }
 
-// serves checks that the agent has a version, that the jobs that have not ended have their leases of before and still
-// run, that a new step gets its job's slice, and that a new job gets a slice.
+// serves checks that the agent has the version, and that the jobs that have not ended are running and have the same
+// leases as before. It also checks that a new step gets its job's slice, and that a new job gets a slice.
 func (h *host) serves(version string, before map[string]string) {
 	h.t.Helper()
 	h.Within("the agent publishes", func() bool {
@@ -239,7 +240,7 @@ func (h *host) step(job string, before map[string]string) {
 	}
 }
 
-// completes ends the next n jobs. The jobs must complete, and lose their leases.
+// completes ends the next n jobs. These jobs must complete, and their leases must end.
 func (h *host) completes(n int, before map[string]string) {
 	h.t.Helper()
 	last := min(h.ended+n, len(h.jobs))

@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// suites are the Debian suites by their release of Slurm.
+// suites maps releases of Slurm to the Debian suites that contain them.
 var suites = map[string]string{"22.05": "bookworm", "24.11": "trixie", "26.05": "sid"}
 
-// TestInstallation installs, upgrades, downgrades and removes the packages in a fresh root of each suite for which a
-// plugin was built (script installation).
+// TestInstallation installs, upgrades, downgrades and removes the packages in a new root directory of each suite for
+// which a plugin was built. The script installation does this.
 func TestInstallation(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it makes mounts")
@@ -45,9 +45,10 @@ func TestInstallation(t *testing.T) {
 	}
 }
 
-// site returns a directory with the script installation and the packages that it needs: those of `make packages`, in
-// next those of a later release, in old a release that supports older schemas only, and a plugin for another release of
-// Slurm. All have the same programs; their control files differ.
+// site returns a directory with the script installation and the packages that the script needs. These are the packages
+// of `make packages`, packages of a later release in next, a package of an earlier release that supports only older
+// schemas in old, and a plugin for another release of Slurm. All packages contain the same programs, but their control
+// files differ.
 func site(t *testing.T, release, other string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -68,7 +69,7 @@ func site(t *testing.T, release, other string) string {
 	return dir
 }
 
-// older writes a package caelum of an earlier release, which supports older schemas only, into dir.
+// older writes a package caelum of an earlier release to dir. That release supports only older schemas.
 func older(t *testing.T, dir string) {
 	t.Helper()
 	repack(t, file(t, built, "caelum", ".deb"), dir, "0.0.0", func(tree string) {
@@ -76,7 +77,8 @@ func older(t *testing.T, dir string) {
 	})
 }
 
-// repack writes a deb package with another version into dir. change, if not nil, changes the package's files in tree.
+// repack writes a deb package with another version to dir. If change is not nil, it changes the files of the package in
+// the directory tree.
 func repack(t *testing.T, deb, dir, version string, change func(tree string)) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -92,7 +94,8 @@ func repack(t *testing.T, deb, dir, version string, change func(tree string)) {
 	output(t, "dpkg-deb", "-Zgzip", "-z1", "-b", tree, dir)
 }
 
-// header returns the compiler's option for headers of a release of Slurm, of which a package needs only the number.
+// header returns the compiler's option to use headers of a release of Slurm. These headers contain only the release
+// number, which is sufficient to build a package.
 func header(t *testing.T, release string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "rewrite the expected contents in testda
 // built is the directory into which `make packages` writes.
 const built = "../../build/packages"
 
-// names are the packages, and the release of Slurm for which the packages were built.
+// names returns the names of the packages, and the release of Slurm for which the packages were built.
 func names(t *testing.T) (all []string, release string) {
 	t.Helper()
 	out := output(t, "sh", "-c", "echo '#include <slurm/slurm_version.h>' | cc -E -dM -")
@@ -48,7 +48,7 @@ func output(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// file returns the only package in dir whose name begins with name and a separator and ends with suffix.
+// file returns the path of the only package in dir whose name begins with name and a separator and ends with suffix.
 func file(t *testing.T, dir, name, suffix string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, name+`[_\-][0-9]*`+suffix))
@@ -62,8 +62,8 @@ func file(t *testing.T, dir, name, suffix string) string {
 	return path
 }
 
-// TestContents compares the control fields, files, owners and modes of each package with testdata. The manual pages of
-// commands are one line, because `caelum` has a page for each command (TestManPages in cmd/caelum).
+// TestContents compares the control fields, files, owners and modes of each package with testdata. All manual pages of
+// commands appear as one line, because TestManPages in cmd/caelum checks that each command has a page.
 func TestContents(t *testing.T) {
 	all, release := names(t)
 	for _, name := range all {
@@ -100,13 +100,13 @@ func TestContents(t *testing.T) {
 	}
 }
 
-// glibcLimit is the release of glibc that the programs may need. EL 9 has it; Debian 12 has 2.36.
+// glibcLimit is the newest release of glibc that the programs may need. EL 9 has this release, and Debian 12 has 2.36.
 const glibcLimit = "2.34"
 
 var symbol = regexp.MustCompile(`GLIBC_([0-9.]+)`)
 
-// TestGlibc checks the versions of glibc's symbols that the files need. The plugin's files may need what the system of
-// its Slurm release has, because they are built there.
+// TestGlibc checks the versions of glibc's symbols that the files need. The plugin's files may need any version that
+// exists on the system of their Slurm release, because they are built on that system.
 func TestGlibc(t *testing.T) {
 	all, _ := names(t)
 	for _, name := range all {
@@ -136,7 +136,7 @@ func TestGlibc(t *testing.T) {
 	}
 }
 
-// compare compares two versions number by number.
+// compare compares two version numbers component by component.
 func compare(a, b string) int {
 	numbers := func(v string) (all []int) {
 		for word := range strings.SplitSeq(v, ".") {
@@ -148,7 +148,7 @@ func compare(a, b string) int {
 	return slices.Compare(numbers(a), numbers(b))
 }
 
-// TestLint runs lintian and rpmlint. rpmlint.toml has the reasons for what is ignored.
+// TestLint runs lintian and rpmlint. rpmlint.toml contains the reasons why some messages are ignored.
 func TestLint(t *testing.T) {
 	debs, _ := filepath.Glob(filepath.Join(built, "*.deb"))
 	rpms, _ := filepath.Glob(filepath.Join(built, "*.rpm"))
@@ -164,7 +164,7 @@ func TestLint(t *testing.T) {
 }
 
 // relativeCpio makes cpio extract all files below the current directory. rpmlint 2.4 extracts a package with plain
-// cpio, and nfpm 2.45 writes absolute names: rpmlint would install the package on this machine.
+// cpio, and nfpm 2.45 writes absolute names. Without relativeCpio, rpmlint would install the package on this machine.
 func relativeCpio(t *testing.T) {
 	t.Helper()
 	cpio, err := exec.LookPath("cpio")
@@ -179,7 +179,7 @@ func relativeCpio(t *testing.T) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-// build builds packages with other versions or headers than `make packages` into dir.
+// build builds packages into dir, with a version or headers that differ from those of `make packages`.
 func build(t *testing.T, dir, version, cflags string, packages ...string) {
 	t.Helper()
 	cmd := exec.Command("./build", append([]string{cflags}, packages...)...)
@@ -207,7 +207,8 @@ func TestReproducible(t *testing.T) {
 	}
 }
 
-// TestVersions checks the order of the packages of a release candidate, the release, and a later commit.
+// TestVersions checks that the packages of a release candidate, the release, and a later commit have increasing
+// versions.
 func TestVersions(t *testing.T) {
 	last := "0"
 	for _, version := range []string{

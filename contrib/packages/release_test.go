@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestReleaseCheck runs the checks of `make release` in a repository of its own.
+// TestReleaseCheck runs the checks of `make release` in a separate repository.
 func TestReleaseCheck(t *testing.T) {
 	script, err := filepath.Abs("release")
 	if err != nil {

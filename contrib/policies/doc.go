@@ -1,13 +1,13 @@
-// Command policies simulates placement policies and compares them with best-fit. It prints the
-// Markdown tables that docs/results.md contains.
+// Command policies simulates placement policies and compares them with best-fit. It prints the Markdown tables for
+// docs/results.md.
 //
 //	go run ./contrib/policies [-seeds 101,102] [-policies lifetime,qla] [-queues ...] [-ends ...] [-unlimited ...]
 //	                          [-loads ...]
 //
-// Each row has a scheduler, the scheduler's knowledge of the ends of jobs, and the share of the jobs without a time
-// limit. Each column has a load. A cell contains one number for each policy: its mean wait over all mixes and seeds,
-// divided by the mean wait of best-fit, on 16 A100-40GB in nodes of four. The last lines contain the worst case of
-// each policy. Each case is a mix, averaged over all seeds.
+// Each row is for one scheduler, for one kind of knowledge about the ends of jobs, and for one share of jobs without a
+// time limit. Each column is for one load. A cell contains one number for each policy: its mean wait over all mixes and
+// seeds, divided by the mean wait of best-fit, on 16 A100-40GB in nodes of four. The last lines contain the worst case
+// of each policy. A case is one mix, averaged over all seeds.
 //
 // Files:
 //

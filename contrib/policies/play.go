@@ -39,8 +39,8 @@ func (o options) rows() (all []row) {
 	return all
 }
 
-// outcome contains the results of a policy in a scenario, which are means over the seeds. Waits are
-// in seconds.
+// outcome contains the results of a policy in a scenario. The results are means over the seeds, and waits are in
+// seconds.
 type outcome struct {
 	mean, longest float64
 	took          time.Duration // run time of the simulations
@@ -145,8 +145,8 @@ func (o options) print(w io.Writer, results outcomes) {
 	}
 }
 
-// least is the shortest wait, in seconds, that the worst case considers. Ratios of shorter waits
-// are mostly noise.
+// least is the shortest wait, in seconds, that is considered for the worst cases. Ratios of shorter waits are mostly
+// noise.
 const least = 10
 
 // ratio returns the ratio of two waits, or 1 if both are shorter than least.

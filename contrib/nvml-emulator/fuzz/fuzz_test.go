@@ -1,6 +1,6 @@
-// Package fuzz contains inputs for fuzzing the emulator's state file: inputs that fuzzing has found, and some inputs
-// with valid machines. The test runs every file of testdata with gcc's sanitizers. `make fuzz` searches for more
-// inputs.
+// Package fuzz contains inputs for fuzzing the emulator's state file. Fuzzing has found most of the inputs; the others
+// contain valid machines. The test runs the fuzz target on every file of testdata with gcc's sanitizers. `make fuzz`
+// searches for more inputs.
 package fuzz
 
 import (
@@ -18,8 +18,8 @@ func TestStateCases(t *testing.T) {
 	if err != nil || len(cases) == 0 {
 		t.Fatalf("no cases (%v)", err)
 	}
-	// go test uses a cached result unless a file that the test itself opened has changed. The
-	// test therefore opens the source files.
+	// The cache of go test depends only on the files that the test itself opens. The test therefore opens the source
+	// files.
 	for _, pattern := range []string{"Makefile", "c/*", "../src/*", "../../../internal/mig/models.txt"} {
 		names, _ := filepath.Glob(pattern)
 		if len(names) == 0 {

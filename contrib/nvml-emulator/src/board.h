@@ -1,11 +1,17 @@
-/* The GPU models and their MIG profiles, in a table that boards.awk generates from internal/mig/models.txt. */
+/*
+ * This header declares the GPU models and their MIG profiles. boards.awk generates the table from
+ * internal/mig/models.txt.
+ */
 #ifndef EMU_BOARD_H
 #define EMU_BOARD_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The unversioned names are part of the ABI (old clients bind them), so the header must not rename them. */
+/*
+ * The header nvml.h must not rename the unversioned functions, because old clients bind these names and they are part
+ * of the ABI.
+ */
 #define NVML_NO_UNVERSIONED_FUNC_DEFS
 #include <nvml.h>
 

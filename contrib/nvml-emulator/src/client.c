@@ -1,4 +1,4 @@
-/* Checks whether registered processes are still alive. */
+/* This file checks whether registered processes are still alive. */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -10,8 +10,10 @@
 
 #include "state.h"
 
-/* read_stat reads a process's state letter and start time. It returns 1 on success, 0 if there is no such process, and
- * -1 if this process may not read /proc. */
+/*
+ * read_stat reads the state letter and the start time of a process. It returns 1 on success, 0 if there is no such
+ * process, and -1 if the calling process may not read /proc.
+ */
 static int read_stat(uint32_t pid, char *letter, uint64_t *start)
 {
     char path[64], text[1024];

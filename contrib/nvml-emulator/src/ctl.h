@@ -1,11 +1,11 @@
-/* The control command nvml-emulator, with one function for each subcommand. */
+/* This header declares one function for each subcommand of the control command nvml-emulator. */
 #ifndef EMU_CTL_H
 #define EMU_CTL_H
 
 #include "ops.h"
 #include "rules.h"
 
-/* Exit statuses, the same for all subcommands; printed by --help. */
+/* All subcommands use these exit statuses, which --help prints. */
 enum {
     EXIT_OK = 0,
     EXIT_REFUSED = 1,
@@ -13,14 +13,14 @@ enum {
     EXIT_STATE = 3,
 };
 
-/* argv[0] is the name of the subcommand, argv[1..] are its arguments. The functions return the exit status. */
+/* In argv, argv[0] is the name of the subcommand, and its arguments follow. The functions return the exit status. */
 int cmd_init(int argc, char **argv);
 int cmd_latency(int argc, char **argv);
 int cmd_fault(int argc, char **argv);
 int cmd_drift(int argc, char **argv);
 int cmd_uuid(int argc, char **argv);
-int cmd_hold(int argc, char **argv); /* also for unhold */
-int cmd_lose(int argc, char **argv); /* also for find */
+int cmd_hold(int argc, char **argv); /* also implements unhold */
+int cmd_lose(int argc, char **argv); /* also implements find */
 int cmd_xid(int argc, char **argv);
 int cmd_mig_mode(int argc, char **argv);
 int cmd_reset(int argc, char **argv);
@@ -34,13 +34,17 @@ int cmd_lock(int argc, char **argv);
 /* ctl_fail prints a message and ends the program with the status. */
 _Noreturn void ctl_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* ctl_begin begins a transaction, or ends the program with EXIT_STATE if the state cannot be read. ctl_done commits the
- * transaction and returns EXIT_OK. */
+/*
+ * ctl_begin begins a transaction. It ends the program with EXIT_STATE if the state cannot be read. ctl_done commits
+ * the transaction and returns EXIT_OK.
+ */
 void ctl_begin(struct txn *t, enum txn_mode mode);
 int ctl_done(struct txn *t);
 
-/* ctl_number and ctl_gpu parse a number and the index of a GPU. They end the program with EXIT_USAGE if the text is
- * invalid. */
+/*
+ * ctl_number parses a number, and ctl_gpu parses the index of a GPU. Both end the program with EXIT_USAGE if the text
+ * is invalid.
+ */
 unsigned ctl_number(const char *text, const char *what, unsigned max);
 unsigned ctl_gpu(const struct txn *t, const char *text);
 /* ctl_gi parses the id of an instance of the GPU. It ends the program with EXIT_REFUSED if there is no such

@@ -1,5 +1,7 @@
-/* The subcommand check, which reports violations of the rules that the library enforces, and the differences between
- * the device files and the state. */
+/*
+ * This file implements the subcommand check. It reports violations of the rules that the library enforces, and
+ * differences between the device files and the state.
+ */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

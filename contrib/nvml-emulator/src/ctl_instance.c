@@ -1,5 +1,7 @@
-/* The subcommands create, destroy, hold, lose, xid, mig-mode and reset: actions of an administrator, a monitor or the
- * hardware. */
+/*
+ * This file implements the subcommands create, destroy, hold, lose, xid, mig-mode and reset. They emulate actions of
+ * an administrator or a monitor, and events of the hardware.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

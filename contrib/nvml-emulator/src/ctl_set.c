@@ -1,4 +1,7 @@
-/* The subcommands init, latency, fault, drift and uuid, which create the emulated machine and configure its faults. */
+/*
+ * This file implements the subcommands init, latency, fault, drift and uuid. They create the emulated machine and
+ * configure its faults.
+ */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +29,10 @@ static int call_or_fail(const char *name)
     return call;
 }
 
-/* Makes the folder of the default state. For any other state, the user must make the folder. */
+/*
+ * make_default_folder creates the directory of the default state. For any other state, the user must create the
+ * directory.
+ */
 static void make_default_folder(void)
 {
     if (strcmp(state_path(), EMU_DEFAULT_STATE) == 0)
@@ -115,7 +121,7 @@ int cmd_init(int argc, char **argv)
     return ctl_done(&t);
 }
 
-/* Reports whether --board or --gpu selects the GPU. Without either, every GPU is selected. */
+/* selected reports whether --board or --gpu selects the GPU. If neither option is used, every GPU is selected. */
 static bool selected(const struct txn *t, unsigned gpu, int board, const char *number)
 {
     if (board >= 0)
@@ -242,7 +248,7 @@ int cmd_fault(int argc, char **argv)
     if (f.crash && !changes_state(call))
         ctl_fail(EXIT_USAGE, "--kill is for calls that change something: CREATE_GI, DESTROY_GI, CREATE_CI, DESTROY_CI, SET_MIG_MODE");
     f.call = (uint8_t)call;
-    if (f.crash) { /* the call continues up to the point of the kill */
+    if (f.crash) { /* the call continues until the point at which the process is killed */
         f.after = 1;
         f.rc = NVML_SUCCESS;
     }

@@ -1,11 +1,11 @@
-/* The subcommands show and log. */
+/* This file implements the subcommands show and log. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ctl.h"
 
-/* draw prints the layout, with three characters for each unit: |1g|1g|  |  |3g         | */
+/* draw prints the layout of a GPU with three characters per unit: |1g|1g| | |3g | */
 static void draw(const struct gpu_state *g)
 {
     const struct gi_state *at[16] = {0};
@@ -61,8 +61,10 @@ static void show_text(const struct state *st)
         }
 }
 
-/* json_name prints a profile name without JSON escapes, which no name from the table needs. Quotes in a name from
- * `drift` are left out. */
+/*
+ * json_name prints a profile name without JSON escapes, because no name in the table needs them. It omits quotation
+ * marks in a name that `drift` has set.
+ */
 static void json_name(const char *name)
 {
     putchar('"');
@@ -139,8 +141,10 @@ int cmd_log(int argc, char **argv)
     }
     if (argc != 1)
         ctl_fail(EXIT_USAGE, "log [--path]");
-    /* This is a write transaction, because it first completes the log lines of a killed process and logs dead
-     * clients. */
+    /*
+     * This is a write transaction, because txn_begin then completes the log lines of a killed process and logs dead
+     * clients.
+     */
     struct txn t;
     ctl_begin(&t, TXN_WRITE);
     ctl_done(&t);

@@ -1,5 +1,7 @@
-/* cuda-process behaves like a CUDA program towards the driver. It opens the MIG device that CUDA_VISIBLE_DEVICES names,
- * holds the device, and allocates memory on the device according to a curve. Any user can run it. */
+/*
+ * cuda-process uses the driver in the same way as a CUDA program. It opens the MIG device in CUDA_VISIBLE_DEVICES,
+ * and allocates memory on this device according to a curve. Any user can run it.
+ */
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>

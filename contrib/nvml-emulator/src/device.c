@@ -12,7 +12,7 @@
 
 #include "rules.h"
 
-/* The minors of capability files end at 3 + 135*16. The other device files use minors far above them. */
+/* The largest minor of a capability file is 3 + 135*16. The other device files use much larger minors. */
 #define MINOR_GPU 60000
 #define MINOR_CTL 60255
 
@@ -69,8 +69,10 @@ int device_setup(const struct state *st, char *error, size_t size)
         if (make_node(path, MINOR_GPU + i, 0666) != 0)
             goto fail;
     }
-    /* The two capabilities of the driver itself: cap1 allows changes of the MIG configuration, and cap2 allows
-     * monitoring. */
+    /*
+     * These are the two capabilities of the driver itself. cap1 allows changes of the MIG configuration, and cap2
+     * allows monitoring.
+     */
     for (unsigned i = 1; i <= 2; i++) {
         snprintf(path, sizeof path, "%s/nvidia-cap%u", caps, i);
         if (make_node(path, i, i == 1 ? 0400 : 0444) != 0)
@@ -109,7 +111,7 @@ bool device_may_open(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return errno == ENXIO; /* ENXIO: access is allowed, but there is no driver */
+        return errno == ENXIO; /* a process with access gets ENXIO, because there is no driver */
     close(fd);
     return true;
 }

@@ -1,5 +1,7 @@
-/* Device files: character devices without a driver. open() fails with ENXIO for a process that may open the file, and
- * with EACCES for a process that may not. This is sufficient to test permissions. */
+/*
+ * The emulated device files are character devices without a driver. open() fails with ENXIO if the process may open
+ * the file, and with EACCES if the process may not. This is sufficient to test permissions.
+ */
 #ifndef EMU_DEVICE_H
 #define EMU_DEVICE_H
 
@@ -7,14 +9,19 @@
 
 #define EMU_MAJOR 60 /* reserved for local and experimental use (devices.txt of the kernel) */
 
-/* device_setup removes the files of an earlier init, and makes nvidia<N>, nvidiactl and nvidia-caps/nvidia-cap{1,2}. It
- * returns an error if the folder contains the device files of a real driver. It returns 0, or -1 with a message in
- * error. */
+/*
+ * device_setup removes the files of an earlier init, and creates nvidia<N>, nvidiactl and
+ * nvidia-caps/nvidia-cap{1,2}. It returns 0, or -1 with a message in error. It fails if the directory contains the
+ * device files of a real driver.
+ */
 int device_setup(const struct state *st, char *error, size_t size);
 
-/* device_add_cap makes the capability file of a GPU instance (ci -1) or a compute instance, with mode 0444 like the
- * real driver. device_remove_cap removes a capability file by its minor. Both do nothing in a state without device
- * files, or if the driver must not manage device files (keep_device_files). They return 0, or -1 with errno. */
+/*
+ * device_add_cap creates the capability file of a GPU instance (ci -1) or a compute instance with mode 0444, as the
+ * real driver does. device_remove_cap removes a capability file by its minor. Both functions do nothing if the state
+ * has no device files, or if the driver must not manage device files (keep_device_files). They return 0, or -1 with
+ * errno.
+ */
 int device_add_cap(const struct state *st, unsigned gpu, unsigned gi, int ci);
 int device_remove_cap(const struct state *st, unsigned minor);
 

@@ -1,5 +1,7 @@
-/* nvmlInit, nvmlShutdown, and the code at the start and end of each call: permission, latency, faults, lost GPUs, the
- * log. */
+/*
+ * This file implements nvmlInit, nvmlShutdown, and the code at the start and end of each call: permission, latency,
+ * faults, lost GPUs, and the log.
+ */
 #include "lib.h"
 
 #include <pthread.h>
@@ -80,8 +82,10 @@ static unsigned latency(const struct call *c)
     return rules_latency_ms(g, (int)c->id, profile);
 }
 
-/* take_fault counts this call as one occurrence of a fault and commits immediately. Without the commit, a fault that
- * kills its caller would not be counted and would occur again. */
+/*
+ * take_fault counts this call as one occurrence of a fault and commits immediately. Without this commit, a fault that
+ * kills its caller would not be counted and would occur again.
+ */
 static nvmlReturn_t take_fault(struct call *c)
 {
     struct fault *f = fault_for(c);
@@ -260,7 +264,7 @@ nvmlReturn_t nvmlInit(void)
 
 nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
 {
-    (void)flags; /* the flags allow nvmlInit without GPUs or attached GPUs; here nvmlInit always succeeds */
+    (void)flags; /* the flags allow nvmlInit to succeed without GPUs; here it always succeeds */
     return init();
 }
 

@@ -1,4 +1,7 @@
-/* Event sets. The only events are critical errors (Xid), which `nvml-emulator xid` and a lost GPU raise. */
+/*
+ * This file implements event sets. The only events are critical errors (Xid), which `nvml-emulator xid` and a lost
+ * GPU cause.
+ */
 #include <stdlib.h>
 #include <time.h>
 
@@ -8,7 +11,7 @@
 
 struct nvmlEventSet_st {
     bool watched[EMU_MAX_GPUS];
-    uint64_t seen[EMU_MAX_GPUS]; /* xid_seq at the registration, or at the last delivered event */
+    uint64_t seen[EMU_MAX_GPUS]; /* xid_seq at the time of the registration or of the last delivered event */
 };
 
 nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set)
@@ -58,8 +61,10 @@ nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long ev
     return call_end(&c, rc);
 }
 
-/* deliver copies one event to data, or returns NVML_ERROR_TIMEOUT if there is none. For a lost GPU, deliver first
- * delivers the Xid, and later returns the error. */
+/*
+ * deliver copies one event to data. It returns NVML_ERROR_TIMEOUT if there is no event. For a lost GPU, deliver first
+ * delivers the Xid and returns the error in later calls.
+ */
 static nvmlReturn_t deliver(nvmlEventSet_t set, nvmlEventData_t *data)
 {
     struct call c = CALL(CALL_EVENTS);

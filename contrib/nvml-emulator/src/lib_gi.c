@@ -1,10 +1,13 @@
-/* GPU instances: profiles, placements, capacity, create, destroy, enumerate. */
+/*
+ * This file implements the calls for GPU instances: profiles, placements, capacity, creation, destruction and
+ * enumeration.
+ */
 #include <stdio.h>
 #include <string.h>
 
 #include "lib.h"
 
-/* P2P between slices does not exist, so isP2pSupported is 0 for every profile. */
+/* There is no P2P between slices, so isP2pSupported is 0 for every profile. */
 static void fill_v3(const struct gpu_state *g, int profile, nvmlGpuInstanceProfileInfo_v3_t *info)
 {
     const struct profile *p = &rules_board(g)->profiles[profile];
@@ -104,7 +107,7 @@ nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfoByIdV(nvmlDevice_t device, unsig
     return profile_info(device, profileId, true, info);
 }
 
-/* Returns all placements of the profile, including occupied placements, even if MIG is off. */
+/* The call returns all placements of the profile, including occupied placements, even if MIG mode is off. */
 nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements_v2(nvmlDevice_t device, unsigned int profileId,
                                                            nvmlGpuInstancePlacement_t *placements, unsigned int *count)
 {

@@ -1,4 +1,4 @@
-/* Queries of a GPU or a MIG device: identity, memory, processes, utilization. */
+/* This file implements queries of a GPU or a MIG device: identity, memory, processes and utilization. */
 #include <stdio.h>
 #include <strings.h>
 
@@ -89,7 +89,7 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
     return call_end(&c, c.st->gpu[gpu].lost ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS);
 }
 
-/* Returns the PCI bus number of a GPU. Each GPU has its own bus. */
+/* bus_of returns the PCI bus number of a GPU. Each GPU has a separate bus. */
 static unsigned bus_of(unsigned gpu)
 {
     return 0x10 + gpu;
@@ -231,7 +231,10 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *in
     return rc;
 }
 
-/* Returns the utilization. The driver returns NOT_SUPPORTED for GPUs with MIG on and for MIG devices. */
+/*
+ * The call returns the utilization. For GPUs with MIG mode on and for MIG devices, it returns NOT_SUPPORTED, as the
+ * driver does.
+ */
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization)
 {
     struct call c = CALL(CALL_UTILIZATION);
@@ -244,7 +247,7 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
     return call_end(&c, c.g->mig ? NVML_ERROR_NOT_SUPPORTED : NVML_SUCCESS);
 }
 
-/* Lists processes for both versions of the structure, which differ only after the first two fields. */
+/* processes lists processes for both versions of the structure, whose first two fields are the same. */
 static nvmlReturn_t processes(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *v1, nvmlProcessInfo_v2_t *v2)
 {
     struct call c = CALL(CALL_PROCESSES);

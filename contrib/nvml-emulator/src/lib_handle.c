@@ -1,4 +1,4 @@
-/* Handles: the tables of places, and the instance that each place records. */
+/* This file implements handles: the tables of places, and the instance that each place records. */
 #include "lib.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* MIG mode and MIG devices. */
+/* This file implements the calls for MIG mode and MIG devices. */
 #include "lib.h"
 
 nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *currentMode, unsigned int *pendingMode)

@@ -1,11 +1,13 @@
-/* Names of the calls to which faults and latencies apply, and of NVML's return codes. */
+/* This header declares the names of NVML's return codes and of the calls to which faults and latencies apply. */
 #ifndef EMU_NAMES_H
 #define EMU_NAMES_H
 
 #include "board.h"
 
-/* All versions and variants of a call have one name. For example, CREATE_GI is both nvmlDeviceCreateGpuInstance and
- * nvmlDeviceCreateGpuInstanceWithPlacement. */
+/*
+ * All versions and variants of a call have the same name here. For example, CREATE_GI means both
+ * nvmlDeviceCreateGpuInstance and nvmlDeviceCreateGpuInstanceWithPlacement.
+ */
 /* clang-format off */
 #define EMU_CALLS(X) \
     X(INIT) X(COUNT) X(HANDLE) X(IDENTITY) X(MEMORY) X(PROCESSES) X(UTILIZATION) X(EVENTS) \
@@ -24,8 +26,11 @@ enum emu_call {
 const char *call_name(int call);
 int call_by_name(const char *name);
 
-/* rc_name returns the name of a return code without NVML_ERROR_ ("IN_USE"), and rc_text the result of nvmlErrorString.
- * rc_by_name accepts the name with or without NVML_ERROR_, and returns -1 for an unknown name. */
+/*
+ * rc_name returns the name of a return code without the prefix NVML_ERROR_, for example "IN_USE". rc_text returns the
+ * result of nvmlErrorString. rc_by_name accepts a name with or without the prefix, and returns -1 for an unknown
+ * name.
+ */
 const char *rc_name(nvmlReturn_t rc);
 const char *rc_text(nvmlReturn_t rc);
 int rc_by_name(const char *name);

@@ -33,7 +33,7 @@ void ops_log(struct txn *t, const struct event *e, nvmlReturn_t rc)
             number(e->size, size), uuid, rc_name(rc), number(e->ci, ci), number(e->pid, pid));
 }
 
-/* mix is the mixing step of splitmix64. Its results are easy to guess, which is acceptable for an emulator. */
+/* mix is the mixing step of splitmix64. Its results are easy to predict, which is acceptable for an emulator. */
 static uint64_t mix(uint64_t x)
 {
     x += 0x9e3779b97f4a7c15u;
@@ -125,9 +125,11 @@ void ops_reap(struct txn *t)
     }
 }
 
-/* doom schedules the removal of a capability file after the commit. Files are made before the commit and removed after
- * it. A process that is killed in between therefore leaves at most a surplus file, which the next creation replaces,
- * and never an instance without its file. */
+/*
+ * doom schedules the removal of a capability file after the commit. A file is created before the commit and removed
+ * after it. If a process is killed in between, it may leave a surplus file, which the next creation replaces. It
+ * never leaves an instance without its file.
+ */
 static void doom(struct txn *t, unsigned gpu, unsigned gi, int ci)
 {
     t->doomed[t->ndoomed++] = (uint16_t)rules_cap_minor(gpu, gi, ci);

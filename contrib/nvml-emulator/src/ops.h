@@ -1,11 +1,14 @@
-/* Changes of instances, for the library and the control command. The functions must be called within a write
- * transaction, which the caller commits. The caller also logs an event, even if the change failed. */
+/*
+ * This header declares the changes of instances, for the library and the control command. The functions must be
+ * called within a write transaction, which the caller commits. The caller also logs an event, even if the change
+ * failed.
+ */
 #ifndef EMU_OPS_H
 #define EMU_OPS_H
 
 #include "state.h"
 
-/* An event of the log. -1 and NULL are written as a dash. */
+/* struct event is an event for the log. The values -1 and NULL are written as a dash. */
 struct event {
     const char *name;
     int gpu, gi, ci, profile, start, size;
@@ -17,11 +20,14 @@ struct event {
 
 void ops_log(struct txn *t, const struct event *e, nvmlReturn_t rc);
 
-/* ops_create_gi creates a GPU instance and sets *id. With start -1 the emulated driver chooses the placement. */
+/* ops_create_gi creates a GPU instance and sets *id. If start is -1, the emulated driver chooses the placement. */
 nvmlReturn_t ops_create_gi(struct txn *t, unsigned gpu, int profile, int start, unsigned *id);
 nvmlReturn_t ops_destroy_gi(struct txn *t, unsigned gpu, unsigned gi);
 
-/* ops_create_ci creates a compute instance. With start -1 it uses the first free start of the CI profile. */
+/*
+ * ops_create_ci creates a compute instance. If start is -1, ops_create_ci uses the first free start of the CI
+ * profile.
+ */
 nvmlReturn_t ops_create_ci(struct txn *t, unsigned gpu, unsigned gi, unsigned slices, int start, unsigned *id);
 nvmlReturn_t ops_destroy_ci(struct txn *t, unsigned gpu, unsigned gi, unsigned ci);
 
@@ -31,8 +37,10 @@ void ops_wipe(struct txn *t, unsigned gpu);
 /* ops_reap removes the clients whose process has ended, and logs an event for each. */
 void ops_reap(struct txn *t);
 
-/* ops_clients returns the number of live clients of an instance. ci -1 counts the whole GPU instance, gi -1 the whole
- * GPU. */
+/*
+ * ops_clients returns the number of live clients of an instance. With ci -1 it counts the clients of the whole GPU
+ * instance, and with gi -1 those of the whole GPU.
+ */
 unsigned ops_clients(const struct state *st, unsigned gpu, int gi, int ci);
 
 /* ops_used_mib returns the memory that the live clients of the GPU instance use, in MiB. */

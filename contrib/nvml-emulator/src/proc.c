@@ -10,7 +10,7 @@
 #include "device.h"
 #include "rules.h"
 
-/* make_parents makes the parent folders of a file. */
+/* make_parents creates the parent directories of a file. */
 static int make_parents(char *path)
 {
     for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {

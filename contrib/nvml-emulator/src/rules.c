@@ -204,9 +204,11 @@ unsigned rules_ci_capacity(const struct gi_state *gi, unsigned gi_slices, unsign
     return room;
 }
 
-/* Published measurements for GI and CI together: an A100 takes 160 (1g) to 240 ms (7g) to create and 200 to 220 ms to
- * destroy, an A30 takes 130 to 160 ms and 100 to 110 ms. The division between GI and CI is not published, so each gets
- * half. Other GPU models use the values of the A100. */
+/*
+ * NVIDIA has published measurements for GI and CI together. An A100 needs 160 (1g) to 240 ms (7g) for the creation
+ * and 200 to 220 ms for the destruction. An A30 needs 130 to 160 ms and 100 to 110 ms. The shares of GI and CI are
+ * not published, so each is set to half. Other GPU models use the values of the A100.
+ */
 unsigned rules_latency_ms(const struct gpu_state *g, int call, int profile)
 {
     if (g->latency_ms[call])

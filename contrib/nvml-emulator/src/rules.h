@@ -1,5 +1,7 @@
-/* The rules of the hardware for the state of one GPU. These functions never change a state and never make system
- * calls. */
+/*
+ * This header declares the rules of the hardware, which apply to the state of one GPU. The functions never change a
+ * state and never make system calls.
+ */
 #ifndef EMU_RULES_H
 #define EMU_RULES_H
 
@@ -8,29 +10,40 @@
 const struct board *rules_board(const struct gpu_state *g);
 const struct profile *rules_profile(const struct gpu_state *g, const struct gi_state *gi);
 
-/* rules_profile_by_* return the index of the profile with NVML's number, or -1 if the GPU model does not have the
- * profile. */
+/*
+ * The functions rules_profile_by_* return the index of a profile for one of NVML's numbers, or -1 if the GPU model
+ * does not have the profile.
+ */
 int rules_profile_by_id(const struct board *b, unsigned id);
 int rules_profile_by_nvml(const struct board *b, unsigned nvml);
 int rules_profile_by_name(const struct gpu_state *g, const char *name);
 
-/* rules_name and rules_memory_mib return the values that the GPU's driver reports for a profile. These are the values
- * of the table, or the values set with `nvml-emulator drift`. */
+/*
+ * rules_name and rules_memory_mib return the name and the memory that the GPU's driver reports for a profile. These
+ * values come from the table unless `nvml-emulator drift` has set other values.
+ */
 const char *rules_name(const struct gpu_state *g, int profile);
 unsigned rules_memory_mib(const struct gpu_state *g, int profile);
 
-/* rules_gi_id returns the GI id of a placement: the whole GPU is 0, halves 1 and 2, quarters 3 to 6, eighths 7 to
- * 14. */
+/*
+ * rules_gi_id returns the GI id of a placement. The id of the whole GPU is 0. Halves have the ids 1 and 2, quarters 3
+ * to 6, and eighths 7 to 14.
+ */
 unsigned rules_gi_id(unsigned grid, unsigned start, unsigned size);
 
-/* rules_cap_minor returns the minor of /dev/nvidia-caps/nvidia-cap<minor>; ci -1 means the GPU instance itself. */
+/*
+ * rules_cap_minor returns the minor of a capability file /dev/nvidia-caps/nvidia-cap<minor>. ci -1 means the GPU
+ * instance itself.
+ */
 unsigned rules_cap_minor(unsigned gpu, unsigned gi, int ci);
 
 bool rules_legal_start(const struct profile *p, unsigned start);
 bool rules_units_free(const struct gpu_state *g, unsigned start, unsigned size);
 
-/* rules_admits reports whether the profile's limit and the media engines allow one more instance, regardless of free
- * units. The media engines are a separate pool (RTX PRO 6000, +me). */
+/*
+ * rules_admits reports whether the profile's limit and the media engines allow one more instance, regardless of free
+ * units. The media engines are a separate resource (RTX PRO 6000, +me).
+ */
 bool rules_admits(const struct gpu_state *g, int profile);
 
 /* rules_capacity returns the number of further instances of the profile for which the GPU has room. */
@@ -45,7 +58,9 @@ int rules_driver_start(const struct gpu_state *g, int profile);
  * NVML_COMPUTE_INSTANCE_PROFILE_*. */
 unsigned rules_ci_slices(unsigned gi_slices, unsigned ci_profile);
 unsigned rules_ci_profile(unsigned ci_slices);
-/* rules_ci_starts writes the starts of a CI profile in the GI and returns their number, at most 8. */
+/*
+ * rules_ci_starts writes the possible starts of a CI profile in the GI to starts and returns their number, at most 8.
+ */
 unsigned rules_ci_starts(unsigned gi_slices, unsigned ci_slices, unsigned starts[8]);
 bool rules_ci_free(const struct gi_state *gi, unsigned start, unsigned slices);
 unsigned rules_ci_capacity(const struct gi_state *gi, unsigned gi_slices, unsigned ci_slices);

@@ -88,13 +88,15 @@ static bool read_copy(struct txn *t, int slot)
     return t->copy->seq != 0 && t->copy->sum == checksum(t->copy);
 }
 
-/* put_log writes the pending log lines in the state to their place in the log file. */
+/* put_log writes the pending log lines of the state to their place in the log file. */
 static int put_log(struct txn *t, bool repair)
 {
     char path[600];
     snprintf(path, sizeof path, "%s.log", t->path);
-    /* The first attempt is without O_CREAT, which fs.protected_regular rejects for another user's file in a sticky
-     * directory. */
+    /*
+     * The first attempt does not use O_CREAT, because fs.protected_regular forbids O_CREAT for another user's file in
+     * a sticky directory.
+     */
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT)
         fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);

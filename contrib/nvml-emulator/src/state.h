@@ -1,13 +1,14 @@
-/* The state of the emulated machine, and its transactions. The state is one file, which all processes that load the
- * library share.
+/*
+ * This header declares the state of the emulated machine and its transactions. The state is one file, which all
+ * processes that load the library share.
  *
- * A transaction opens the file, locks it with flock (the kernel releases the lock of a process that is killed), and
- * reads the complete state. The file contains two copies, each with a sequence number and a checksum. A commit
- * overwrites the older copy. If a writer is killed during the commit, that copy has a wrong checksum, and the other
- * copy is used.
+ * A transaction opens the file, locks it with flock, and reads the complete state. If a process is killed, the kernel
+ * releases its lock. The file contains two copies, each with a sequence number and a checksum. A commit overwrites the
+ * older copy. If a writer is killed during the commit, that copy has a wrong checksum, and the other copy is used.
  *
  * The state also contains the log lines of the last commit and their place in the log. If a writer is killed before it
- * has appended the lines, the next writer appends them. State and log therefore always agree. */
+ * has appended the lines, the next writer appends them. The state and the log therefore always agree.
+ */
 #ifndef EMU_STATE_H
 #define EMU_STATE_H
 
@@ -39,7 +40,7 @@ struct gi_state { /* the index is the instance id */
     struct ci_state ci[EMU_MAX_CI];
 };
 
-struct drift { /* values of a profile that the driver reports instead of the table's */
+struct drift { /* values of a profile that the driver reports instead of those in the table */
     char name[24];
     uint32_t memory_mib, pad;
 };
@@ -56,9 +57,9 @@ struct gpu_state {
     struct gi_state gi[EMU_MAX_GI];
 };
 
-/* A process that uses an instance. */
+/* struct client describes a process that uses an instance. */
 struct client {
-    uint64_t start_time; /* of the process, in clock ticks after boot; distinguishes processes that reuse a pid */
+    uint64_t start_time; /* clock ticks from boot to the start; distinguishes processes with the same pid */
     uint64_t ci_serial;
     uint32_t pid; /* 0 for a free entry */
     uint32_t memory_mib;
@@ -74,7 +75,7 @@ enum crash {
 };
 
 struct fault {
-    uint8_t used, call, after, crash; /* true: return the error after the change is made */
+    uint8_t used, call, after, crash; /* after is true if the error is returned after the change is made */
     int16_t gpu;                      /* -1 for all GPUs */
     uint16_t pad;
     uint32_t nth, times; /* calls before the first failure, and calls that fail */
@@ -86,7 +87,7 @@ struct state {
     uint64_t seed, serial;
     char dev_root[256];         /* empty: no device files */
     char proc_root[248];        /* empty: no /proc files */
-    uint64_t keep_device_files; /* NVreg_ModifyDeviceFiles=0: capability files are neither made nor removed */
+    uint64_t keep_device_files; /* NVreg_ModifyDeviceFiles=0: capability files are neither created nor removed */
     struct gpu_state gpu[EMU_MAX_GPUS];
     struct client client[EMU_MAX_CLIENTS];
     struct fault fault[EMU_MAX_FAULTS];
@@ -123,11 +124,13 @@ const char *state_path(void);
 /* txn_begin locks and reads the state. For a write transaction it also completes the log and removes dead clients. */
 enum txn_error txn_begin(struct txn *t, const char *path, enum txn_mode mode);
 
-/* txn_create makes the file, or reuses an existing one, and begins a write transaction with an empty state. */
+/* txn_create creates the file, or reuses an existing file, and begins a write transaction with an empty state. */
 enum txn_error txn_create(struct txn *t, const char *path);
 
-/* txn_log adds a line to the lines that the next commit appends to the log. A line that does not fit is dropped, with a
- * message. */
+/*
+ * txn_log adds a line to the lines that the next commit appends to the log. If the line does not fit, txn_log drops
+ * it and prints a message.
+ */
 void txn_log(struct txn *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* txn_commit writes the state and the log. It can be called several times in a transaction. It returns 0, or -1 with

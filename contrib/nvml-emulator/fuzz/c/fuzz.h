@@ -16,7 +16,7 @@
 /* fuzz_process runs body as an emulated process, which may exit or be killed. It returns the exit status. */
 int fuzz_process(int (*body)(void *), void *argument);
 
-/* The main function of ctl.c. */
+/* ctl_main is the main function of ctl.c. */
 int ctl_main(int argc, char **argv);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

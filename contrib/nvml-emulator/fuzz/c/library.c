@@ -4,7 +4,7 @@
 
 #include "../../src/names.h"
 
-/* The versioned names are used directly, because board.h sets NVML_NO_UNVERSIONED_FUNC_DEFS. */
+/* This file declares the versioned names, because board.h sets NVML_NO_UNVERSIONED_FUNC_DEFS. */
 nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count);
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device);
 

@@ -1,10 +1,11 @@
 /*
- * Tests all readers of the state file with damaged files. The input is not the file itself, which has 200 kB and little
- * information. The input selects a valid machine, the changes to its state file, whether the checksums are corrected
- * afterwards, and the command and library calls that follow. Build with libFuzzer, or with -DREPLAY to run files once.
+ * This program tests all readers of the state file with damaged files. The input is not the file itself, which has 200
+ * kB and contains little information. The input selects a valid machine, the changes to its state file, whether the
+ * checksums are corrected afterwards, and the command and library calls that follow. Build the program with libFuzzer,
+ * or with -DREPLAY to run each input file once.
  *
- * Accidental damage leads to wrong checksums. But the mode of the file is 0666, so any program can also write a damaged
- * state with valid checksums. Neither kind of file may crash a process.
+ * Accidental damage leads to wrong checksums. However, the mode of the file is 0666, so any program can also write a
+ * damaged state with valid checksums. Neither kind of file may crash a process.
  */
 #include "fuzz.h"
 
@@ -20,7 +21,7 @@
 
 extern FILE *fuzz_stderr;
 
-/* The layout of the file, copied from state.c. */
+/* struct copy has the layout of a copy in the file. It must agree with state.c. */
 struct copy {
     uint64_t seq, sum;
     struct state st;
@@ -97,7 +98,10 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     return 0;
 }
 
-/* change applies one item of the input to the file: two bytes select the place, one the length, then come the bytes. */
+/*
+ * change applies one item of the input to the file. Two bytes of the item select the place, one byte is the length,
+ * and the other bytes are the new content.
+ */
 static void change(uint8_t kind, uint8_t a, uint8_t b, const uint8_t *bytes, size_t n)
 {
     size_t at, size = sizeof(struct state);
