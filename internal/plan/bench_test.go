@@ -12,6 +12,7 @@ import (
 	"caelum/internal/mig"
 	"caelum/internal/place"
 	"caelum/internal/slurm"
+	"caelum/internal/tags"
 )
 
 // BenchmarkPlan makes the plan for 64 nodes with eight A100-40GB each and 500 waiting jobs. Some of the GPUs' slices
@@ -32,6 +33,30 @@ func BenchmarkPlan(b *testing.B) {
 					}
 				})
 			}
+		}
+	}
+}
+
+// BenchmarkSizes makes the same plan as BenchmarkPlan with lifetime. Each job requests 1g.5gb and may get a larger slice.
+func BenchmarkSizes(b *testing.B) {
+	policy, err := place.ByName(place.DefaultPolicy)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, busy := range []float64{0, 0.5, 0.9, 1} {
+		for _, tightest := range []bool{true, false} {
+			b.Run(fmt.Sprintf("busy=%.1f,tightest=%v", busy, tightest), func(b *testing.B) {
+				snapshot := crowd(b, busy, 0)
+				for k := range snapshot.Queue.Waiting {
+					w := &snapshot.Queue.Waiting[k]
+					w.PerNode[0].Type = "1g.5gb"
+					w.AdminComment = tags.Size + "1g.5gb"
+				}
+				defer cpuTime(b)()
+				for b.Loop() {
+					New(snapshot, Settings{Policy: policy, Tightest: tightest}, nil).Plan()
+				}
+			})
 		}
 	}
 }
