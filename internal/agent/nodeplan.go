@@ -29,7 +29,7 @@ type nodePlan struct {
 	pending  map[uint32][]offer.Spot // the spots that were found for unplaced pending leases
 	next     next
 	planned  map[uint32][][]offer.Spot // see node.planned
-	held     map[string]int            // the slices that jobs held or were about to hold when the plan was made, by profile
+	held     map[string]int            // the slices that jobs held or would hold when the plan was made, by profile
 }
 
 // plan makes a plan for all nodes from the current state, and returns this node's part. If slurmd has not registered,

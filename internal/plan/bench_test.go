@@ -37,7 +37,8 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// BenchmarkSizes makes the same plan as BenchmarkPlan with lifetime. Each job requests 1g.5gb and may get a larger slice.
+// BenchmarkSizes makes the same plan as BenchmarkPlan with lifetime. Each job requests 1g.5gb and may get a larger
+// slice.
 func BenchmarkSizes(b *testing.B) {
 	policy, err := place.ByName(place.DefaultPolicy)
 	if err != nil {

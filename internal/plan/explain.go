@@ -42,8 +42,8 @@ type Explanation struct {
 	// slices.
 	Place int `json:"place,omitempty"`
 	Of    int `json:"of,omitempty"`
-	// Larger is the profile of the slice that the plan gives to the job, or for which the job waits, if it is larger than
-	// the requested profile. RunTime is the expected run time on this slice in seconds, or 0 if unknown.
+	// Larger is the profile of the slice that the plan gives to the job, or for which the job waits, if this profile is
+	// larger than the requested one. RunTime is the expected run time on this slice in seconds, or 0 if unknown.
 	Larger  string  `json:"larger,omitempty"`
 	RunTime float64 `json:"run_time,omitempty"`
 	// On lists the nodes on which the job's slices exist, are planned or are reserved.

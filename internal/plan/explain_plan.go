@@ -118,8 +118,8 @@ func (x *inPlan) explain(e *Explanation) {
 	}
 }
 
-// setLarger sets the fields of the explanation for a larger slice. It returns false if the job's slice has the requested
-// profile.
+// setLarger sets the fields of the explanation for a larger slice. It returns false if the job's slice has the
+// requested profile.
 func (x *inPlan) setLarger(e *Explanation, spots []offer.Spot) bool {
 	j := x.Jobs[x.k]
 	if len(spots) != 1 || len(j.Wants) != 1 {

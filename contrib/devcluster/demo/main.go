@@ -240,8 +240,8 @@ func ran(c *cluster.Cluster, id string) map[string]string {
 	return words
 }
 
-// report prints the table. It returns an error if a job did not complete on a slice of at least the expected profile, or
-// if slurmctld did not count the expected profile.
+// report prints the table. It returns an error if a job did not complete on a slice of at least the expected profile,
+// or if slurmctld did not count the expected profile.
 func report(c *cluster.Cluster, jobs []job) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "JOB\tNAME\tSTATE\tPROFILE\tNODE\tGPU\tSTART UNIT\tWAITED\tSACCT ALLOCTRES")
