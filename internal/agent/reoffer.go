@@ -22,8 +22,8 @@ type next struct {
 }
 
 // nextOn returns next for a member of a plan. The result is empty if the first job without spots cannot use a single
-// released slice of this member: it requests several slices or nodes, has equivalent profiles, is a component of a het
-// job, or is not accepted by the member.
+// released slice of this member: it requests several slices or nodes, has equivalent profiles, should get a larger
+// slice than it requests, is a component of a het job, or is not accepted by the member.
 func nextOn(v *plan.View, all offer.Plan, me int) (n next) {
 	for k, spots := range all.Spots {
 		if spots != nil {
@@ -31,14 +31,21 @@ func nextOn(v *plan.View, all offer.Plan, me int) (n next) {
 		}
 		w := v.Waiting[k]
 		wants := v.Jobs[k].Wants
-		if len(wants) != 1 || wants[0].Count != 1 || wants[0].Alternatives != nil || wants[0].Sizes != nil ||
-			w.NumNodes > 1 || w.HetJob != 0 ||
+		if len(wants) != 1 || wants[0].Count != 1 || wants[0].Alternatives != nil ||
+			prefersLarger(v, all, me, wants[0]) || w.NumNodes > 1 || w.HetJob != 0 ||
 			n.jobs > 0 && wants[0].Profile != n.profile || !eligible.Accepts(v.Members[me], w) {
 			break
 		}
 		n = next{wants[0].Profile, n.jobs + 1}
 	}
 	return n
+}
+
+// prefersLarger reports whether a waiting job should get a larger slice than it requests on one of a member's GPUs.
+func prefersLarger(v *plan.View, all offer.Plan, me int, w offer.Want) bool {
+	return len(w.Sizes) > 0 && slices.ContainsFunc(v.Nodes[me], func(g int) bool {
+		return all.PrefersLarger(w, v.Pool.GPU(g).Model)
+	})
 }
 
 // undercounted reports whether slurmctld counts fewer slices of a profile as used than the running jobs hold here.

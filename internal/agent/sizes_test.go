@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"testing"
 
 	"caelum/internal/slurm"
@@ -88,5 +89,27 @@ func TestPlannedOffers(t *testing.T) {
 	l := w.lease(sized)
 	if len(l.Slices) != 1 || l.Slices[0].Profile == "1g.5gb" || l.Slices[0].AdvertisedAs != "1g.5gb" {
 		t.Errorf("the other job has %+v", l)
+	}
+}
+
+// TestSizedOfferedAgain checks that a released slice is offered when the epilog ends if the waiting jobs should get the
+// requested profile because many jobs wait, and only by a pass if the next job should get a larger slice.
+func TestSizedOfferedAgain(t *testing.T) {
+	for waiting, again := range map[int]bool{1: false, 20: true} {
+		t.Run(fmt.Sprint(waiting), func(t *testing.T) {
+			w := newWorld(t, 1)
+			running := w.full()
+			for range waiting {
+				j := sizedJob()
+				j.AdminComment = tags.Size + "1g.5gb " + tags.RunTime + "700 " + tags.Busy + "50"
+				w.submit(j)
+			}
+			w.publish()
+			calls := len(w.fake.Calls())
+			w.fake.Finish(running[0])
+			if silent := len(w.fake.Calls()) == calls; silent != again {
+				t.Errorf("offered again without a call to slurmctld: %v, want %v", silent, again)
+			}
+		})
 	}
 }

@@ -28,6 +28,9 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 		p.addSpeculative()
 	}
 	p.filterByQueueOrder()
+	p.scarcity = 1
+	p.setPrice()
+	p.plan.Price = p.price
 	return p.plan
 }
 

@@ -22,6 +22,8 @@ type Plan struct {
 	// Kept describes the spots that are kept for a job that lacks other resources than slices. These spots are lent
 	// until the time Kept.At. Kept is nil if no spots are kept.
 	Kept *Reservation
+	// Price is the price of a second of a whole GPU for the jobs that must wait, in seconds of delay (see size.go).
+	Price float64
 }
 
 // Name returns the profile name under which a placement is offered. b is the model of the GPU.

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"caelum/internal/mig"
 	"caelum/internal/place"
 )
 
@@ -125,7 +126,25 @@ func (c *Cluster) chooseSize(s *place.Situation, w Want, runs float64, requested
 // profile.
 func (c *Cluster) cost(s *place.Situation, at place.Choice, takes float64) float64 {
 	b := s.Pool.GPU(at.GPU).Model
-	return takes * (1 + c.price*float64(b.Placements[at.Placement].Size)/float64(b.Grid))
+	return costOf(b, b.Placements[at.Placement].Profile, takes, c.price)
+}
+
+// costOf is like cost for the k-th profile of a GPU model.
+func costOf(b *mig.Model, k int, takes, price float64) float64 {
+	return takes * (1 + price*float64(b.Profiles[k].Size)/float64(b.Grid))
+}
+
+// PrefersLarger reports whether a job that must wait would get a larger profile than it requests if all profiles of a
+// GPU model were free.
+func (p Plan) PrefersLarger(w Want, b *mig.Model) bool {
+	if b == nil {
+		return false
+	}
+	requested, ok := b.ProfileIndex(w.Profile)
+	return ok && slices.ContainsFunc(w.Sizes, func(s Size) bool {
+		k, ok := b.ProfileIndex(s.Profile)
+		return ok && costOf(b, k, s.Takes, p.Price) < costOf(b, requested, 1, p.Price)
+	})
 }
 
 // nextFree returns the placement of a profile that is expected to be free first, with the verdict Hold, and the time
