@@ -110,7 +110,8 @@ func (c *Cluster) chooseSize(s *place.Situation, w Want, runs float64, requested
 		choice := c.Policy.Choose(s, place.Request{Profile: size.Profile, Duration: runs * size.Takes})
 		wait := 0.0
 		if choice.Verdict != place.Here {
-			if choice, wait = c.nextFree(s, size.Profile); choice.Verdict == place.Nowhere {
+			// A wait cannot be compared with an unknown run time, so such a job does not wait for a larger slice.
+			if choice, wait = c.nextFree(s, size.Profile); choice.Verdict == place.Nowhere || math.IsInf(runs, 1) {
 				continue
 			}
 			wait *= (1 + heldShare*float64(c.waiting)) / runs

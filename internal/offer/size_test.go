@@ -159,3 +159,32 @@ func TestSpeculativeProfiles(t *testing.T) {
 		}
 	}
 }
+
+// TestUnknownRunTime checks that a job whose run time is unknown does not wait for a larger slice that will be free.
+// The GPU has a job on 4g.20gb that ends in an hour. The remaining profiles of the GPU are free.
+func TestUnknownRunTime(t *testing.T) {
+	b := plain(t, "A100-40GB")
+	for _, c := range []struct {
+		runs float64
+		want bool // the job starts now
+	}{
+		{math.Inf(1), true},
+		{700, true},
+		{1e6, false},
+	} {
+		gpu := freeNode(b)[0]
+		cl := NewCluster(place.Reach, []place.GPU{gpu})
+		k, _ := b.ProfileIndex("4g.20gb")
+		for i := range b.OfProfile(k).Indices() {
+			cl.Pool.Start(0, i, 3600)
+		}
+		job := &Job{
+			ID: 1, RunTime: c.runs, TimeLimit: math.Inf(1),
+			Wants: []Want{{Profile: "1g.5gb", Count: 1, Sizes: sizesOf(b, "1g.5gb")}},
+		}
+		plan := Make(cl, []*Job{job}, false)
+		if got := plan.Spots[0] != nil; got != c.want {
+			t.Errorf("a run time of %v s: starts %v", c.runs, got)
+		}
+	}
+}

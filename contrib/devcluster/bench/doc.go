@@ -11,5 +11,7 @@
 //	submissions.go  -submissions: slurmctld's time for a submission without job_submit.lua, with it, with a large table
 //	waits.go        -waits, -only-waits: waits until the start, profile offered or not, with and without a watcher
 //	scenarios.go    -ways and its options: one trace with whole GPUs, with the best fixed layouts, and with Caelum
+//	speeds.go       -ways-speeds: one trace of jobs whose run times depend on their slices, in four configurations
+//	granted.go      the results of -ways-speeds, and the check of all slices against the jobs' outputs and sacct
 //	outcomes.go     the results of each of these scenarios: waits, makespan, utilisation, slurmctld's scheduling cycles
 package main

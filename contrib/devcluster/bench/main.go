@@ -29,6 +29,8 @@ type options struct {
 	rpcs        int
 	submissions int
 	scenarios   scenarios
+	speeds      int
+	together    bool
 	against     string
 	short       int
 	rounds      int
@@ -53,6 +55,10 @@ func (o *options) flags() {
 	flag.Float64Var(&s.load, "ways-load", 0.85, "-ways: mean share of all units that the jobs request")
 	flag.Float64Var(&s.mean, "ways-mean", 20, "-ways: mean duration of the jobs in seconds")
 	flag.BoolVar(&s.mixed, "ways-mixed", false, "-ways: use two nodes of A100-40GB and two of H100-80GB")
+	flag.IntVar(&o.speeds, "ways-speeds", 0, "run only a trace of this number of jobs, whose run times depend on their "+
+		"slices, with whole GPUs, fixed layouts, and Caelum with both values of sizing, on two nodes; "+
+		"-ways-load is then a share of whole GPUs, and -ways-mean the mean run time on a whole GPU")
+	flag.BoolVar(&o.together, "ways-together", false, "-ways-speeds: run all configurations at the same time")
 	flag.IntVar(&o.short, "short", 0,
 		"measure only the time of this number of short jobs with gres/gpu only, static slices and Caelum")
 	flag.IntVar(&o.rounds, "rounds", 3, "-short: number of rounds")
@@ -68,6 +74,10 @@ func (o *options) run(ctx context.Context) error {
 		return benchSubmissions(ctx, o.submissions)
 	case o.short > 0:
 		return benchShort(ctx, o.short, o.rounds)
+	case o.speeds > 0:
+		s := o.scenarios
+		s.jobs, s.nodes = o.speeds, 2
+		return benchSpeeds(ctx, s, o.together)
 	case o.scenarios.jobs > 0:
 		return benchScenarios(ctx, o.scenarios)
 	case o.against != "":

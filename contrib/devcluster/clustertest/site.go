@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -71,9 +72,13 @@ func Start(t *testing.T, o cluster.Options) *Site {
 		o.AgentConfig = filepath.Join(filepath.Dir(script), "caelum.yaml")
 	}
 	if poll := os.Getenv("FAULTS_POLL"); poll != "" {
+		text, err := os.ReadFile(o.AgentConfig)
+		if err != nil {
+			t.Fatal(err)
+		}
 		o.AgentConfig = filepath.Join(t.TempDir(), "caelum.yaml")
-		if err := os.WriteFile(o.AgentConfig, []byte("log_format: json\npoll_interval: "+poll+"\n"),
-			0o644); err != nil {
+		text = regexp.MustCompile(`(?m)^poll_interval: .*$`).ReplaceAll(text, []byte("poll_interval: "+poll))
+		if err := os.WriteFile(o.AgentConfig, text, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -15,12 +15,18 @@ import (
 // users.
 const learnt = "./task learnt"
 
-// learnedLines returns the two lines of the decision table for that script. The uid of the user is the same in every
-// devcluster (lib/init.sh).
+// uid is the user id of user, which is the same in every devcluster (lib/init.sh).
+const uid = 20001
+
+// learnedLines returns the two lines of the decision table for that script.
 func learnedLines() string {
-	const uid = 20001
-	work := predict.Fingerprint(predict.KeyInput{Script: "#!/bin/bash\n" + learnt + "\n", GPUs: 1, Nodes: 1})
+	work := fingerprint(learnt)
 	return fmt.Sprintf("user %d:%s 2g.10gb 60 40\nsite %s 1g.10gb\n", uid, work, work)
+}
+
+// fingerprint returns the script fingerprint of a job that submit submits with --gres=gpu:1.
+func fingerprint(script string) string {
+	return predict.Fingerprint(predict.KeyInput{Script: "#!/bin/bash\n" + script + "\n", GPUs: 1, Nodes: 1})
 }
 
 // profileLines returns the lines of the cluster's first decision table that list the profiles and their memory.

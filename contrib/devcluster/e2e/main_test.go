@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"caelum/contrib/devcluster/cluster"
@@ -71,10 +70,4 @@ func run(m *testing.M) (status int) {
 		return 1
 	}
 	return m.Run()
-}
-
-// agentConfig returns the path of the agents' caelum.yaml.
-func agentConfig() (string, error) {
-	script, err := cluster.Script()
-	return filepath.Join(filepath.Dir(script), "caelum.yaml"), err
 }

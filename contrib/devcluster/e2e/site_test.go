@@ -5,6 +5,7 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,11 +43,9 @@ type site struct {
 // row contains the fields of a job's line in the output of squeue.
 type row struct{ state, reason, nodes, priority string }
 
+// newSite starts a cluster. By default, each job gets the profile that it requests.
 func newSite(ctx context.Context, o cluster.Options) (*site, error) {
-	var err error
-	if o.AgentConfig, err = agentConfig(); err != nil {
-		return nil, err
-	}
+	o.AgentConfig = cmp.Or(o.AgentConfig, "testdata/tightest.yaml")
 	o.Build = *build
 	c, err := cluster.Start(ctx, o)
 	if err != nil {
@@ -93,12 +92,16 @@ func (s *site) close() error {
 // prepare writes a decision table for the shared cluster. The table assigns a small profile to every job, so that many
 // jobs can run at the same time. max_nodes is 1, which is smaller than the number of nodes of a job with -N 2.
 func (s *site) prepare() error {
+	return s.writeTable("partition billed\nmax_nodes 1\ndefault 1g.5gb\n" + learnedLines())
+}
+
+// writeTable replaces the decision table of the cluster. lines are added to the lines for the partition gpu and for the
+// profiles.
+func (s *site) writeTable(lines string) error {
 	listed, err := s.profileLines()
 	if err != nil {
 		return err
 	}
-	table := "caelum-decisions 1 2\npartition gpu\npartition billed\nmax_nodes 1\n" +
-		"default 1g.5gb\n" + listed + learnedLines()
 	cmd := s.Command(
 		context.Background(),
 		"",
@@ -107,7 +110,7 @@ func (s *site) prepare() error {
 		"-c",
 		"cat > /etc/caelum/decisions.new && mv /etc/caelum/decisions.new /etc/caelum/decisions",
 	)
-	cmd.Stdin = strings.NewReader(table)
+	cmd.Stdin = strings.NewReader("caelum-decisions 1 2\npartition gpu\n" + listed + lines)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("write the decision table: %w: %s", err, out)
 	}

@@ -13,7 +13,7 @@ import (
 // TestAdoptAfterLostLedger checks that root can make the agent adopt the idle instances after the loss of the ledger.
 // Other users must not be able to do this.
 func TestAdoptAfterLostLedger(t *testing.T) {
-	s := start(t, cluster.Options{Nodes: 1, GPUs: 1})
+	s := start(t, cluster.Options{Nodes: 1, GPUs: 1, AgentConfig: tightest})
 	s.Completed(s.Submit("cuda-process --exclusive --seconds 0.5", "--gres=mig:3g.20gb:1"))
 	keep := s.Submit("./hold keep", "--gres=mig:1g.5gb:1")
 	s.Running(keep)

@@ -15,7 +15,7 @@ import (
 // TestDrift checks a driver that renames 1g.5gb to 1g.6gb between two starts of the agent, while a job runs on such a
 // slice. Then the test applies the remedy that `caelum doctor` prints.
 func TestDrift(t *testing.T) {
-	s := start(t, cluster.Options{Nodes: 1, GPUs: 1, KeepDeviceFiles: true})
+	s := start(t, cluster.Options{Nodes: 1, GPUs: 1, KeepDeviceFiles: true, AgentConfig: tightest})
 	keep := s.Submit("./hold keep", "--gres=mig:1g.5gb:1")
 	s.Running(keep)
 	before := s.Slice("n1", keep)

@@ -86,7 +86,7 @@ func hang(t *testing.T) (patience time.Duration) {
 // suspended agent.
 func TestAgentHangs(t *testing.T) {
 	wait := hang(t)
-	s := start(t, cluster.Options{Nodes: 2, GPUs: 1})
+	s := start(t, cluster.Options{Nodes: 2, GPUs: 1, AgentConfig: tightest})
 	s.Must("", "root", "sed", "-i", fmt.Sprintf("s/spank_caelum.so.*/& wait=%.0f/", wait.Seconds()),
 		"/etc/slurm/plugstack.conf")
 	s.hangsBriefly(wait)

@@ -15,6 +15,9 @@ import (
 // user submits the jobs; stranger is another user without privileges.
 const user, stranger = clustertest.User, clustertest.Stranger
 
+// tightest is the agents' configuration for tests that rely on speculative offers of small profiles.
+const tightest = "testdata/tightest.yaml"
+
 // parallel is the number of clusters that run at the same time.
 const parallel = "3"
 

@@ -121,7 +121,7 @@ func hosts(list string) []string {
 
 // SacctFields contains the fields that ReadAccounting expects in the output of `sacct -a -D -X -n -P -o`, with
 // SLURM_TIME_FORMAT=%s.
-const SacctFields = "JobIDRaw,State,Start,End,NNodes,AllocTRES"
+const SacctFields = "JobIDRaw,State,Start,End,NNodes,AllocTRES,AdminComment"
 
 // Record describes a run of a job in slurmdbd.
 type Record struct {
@@ -130,6 +130,7 @@ type Record struct {
 	Start, End int64
 	Nodes      int
 	Profiles   map[string]int // the sum over all nodes of the run
+	Sized      bool           // job_submit.lua chose the profile
 }
 
 // ReadAccounting parses sacct's output. It omits runs that never started.
@@ -138,8 +139,8 @@ func ReadAccounting(r io.Reader) ([]Record, error) {
 	s := bufio.NewScanner(r)
 	for s.Scan() {
 		f := strings.Split(s.Text(), "|")
-		if len(f) != 6 {
-			return nil, fmt.Errorf("sacct: %q has %d fields, not 6", s.Text(), len(f))
+		if len(f) != 7 {
+			return nil, fmt.Errorf("sacct: %q has %d fields, not 7", s.Text(), len(f))
 		}
 		start, err := strconv.ParseInt(f[2], 10, 64)
 		if err != nil || f[5] == "" { // Unknown or None
@@ -155,6 +156,7 @@ func ReadAccounting(r io.Reader) ([]Record, error) {
 			Start:    start * int64(time.Second),
 			End:      Never,
 			Profiles: map[string]int{},
+			Sized:    strings.Contains(f[6], "caelum:sized="),
 		}
 		if end, err := strconv.ParseInt(f[3], 10, 64); err == nil {
 			rec.End = end * int64(time.Second)
@@ -208,10 +210,10 @@ func Account(starts []Allocation, records []Record) ([]Start, error) {
 			for p, n := range rec.Profiles {
 				per[p] = n / len(a.Nodes)
 			}
-			all = append(
-				all,
-				Start{Job: a.Job, Requeued: again, Node: node, At: a.At, End: rec.End, State: rec.State, Profiles: per},
-			)
+			all = append(all, Start{
+				Job: a.Job, Requeued: again, Node: node, At: a.At, End: rec.End, State: rec.State, Profiles: per,
+				Sized: rec.Sized,
+			})
 		}
 	}
 	for job, r := range runs {

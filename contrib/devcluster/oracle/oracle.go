@@ -50,6 +50,8 @@ type Start struct {
 	State    string
 	Requeued bool           // this is not the first run of the job
 	Profiles map[string]int // the allocated gres/mig on this node, by type
+	// Sized is true if job_submit.lua chose the profile. The agent may then lease a larger slice.
+	Sized bool
 }
 
 // Set describes a change of a node's GRES in slurmctld's log.
@@ -94,6 +96,7 @@ type Report struct {
 	Writes, Lowered, Raised int
 	Snapshots, Shut         int // Shut: snapshots of a node on which slurmctld started no jobs
 	Starts, Leases, Refused int // Refused is the number of runs that ended before their prolog requested a lease
+	Larger                  int // runs with a larger slice than slurmctld allocated
 	Created, Destroyed      int
 	Processes, Seen         int
 	// Waits is the number of runs that slurmctld had started and that had no lease yet, summed
@@ -131,10 +134,11 @@ func (r *Report) String() string {
 	)
 	fmt.Fprintf(
 		&b,
-		"starts %d, slices leased %d, instances created %d and destroyed %d, runs that ended before their prolog's "+
-			"request %d\n",
+		"starts %d, slices leased %d (%d larger than allocated), instances created %d and destroyed %d, runs that "+
+			"ended before their prolog's request %d\n",
 		r.Starts,
 		r.Leases,
+		r.Larger,
 		r.Created,
 		r.Destroyed,
 		r.Refused,

@@ -16,10 +16,11 @@ type GPUs struct {
 	kinds map[string]kind
 }
 
-// kind is a profile: its size and its possible starts in units, and the maximum number of instances on a GPU.
+// kind is a profile: its size and its possible starts in units, its compute slices, and the maximum number of instances
+// on a GPU.
 type kind struct {
-	size, most int
-	starts     []int
+	size, compute, most int
+	starts              []int
 }
 
 // Interval is the part of a GPU that a slice occupies.
@@ -44,7 +45,7 @@ func NewGPUs(board string, n int) (*GPUs, error) {
 	}
 	g := &GPUs{n: n, grid: b.Grid, kinds: map[string]kind{}}
 	for _, p := range b.Profiles {
-		g.kinds[p.Name] = kind{p.Size, p.Max, p.Starts}
+		g.kinds[p.Name] = kind{p.Size, p.Compute, p.Max, p.Starts}
 	}
 	return g, nil
 }
