@@ -86,9 +86,9 @@ func (m *memory) estimate(j trace.Job) float64 {
 	return min(need.Seconds, j.Limit)
 }
 
-// estimator is a source of the run times that the scheduler expects. Its function estimate returns a function for the run
-// time of a job in seconds, and the observer that the simulation must call. If ends is true, the policy also gets the
-// estimated run times.
+// estimator is a source of the run times that the scheduler expects. Its function estimate returns a function for the
+// run time of a job in seconds, and the observer that the simulation must call. If ends is true, the policy also gets
+// the estimated run times.
 type estimator struct {
 	name     string
 	ends     bool

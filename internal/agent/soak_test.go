@@ -193,10 +193,10 @@ func (s *soaker) overlaps() {
 	}
 }
 
-// check is the oracle. After a write, slurmctld may allocate as many slices of each profile as its total minus its used
-// count. These slices must fit on the GPUs together with the running jobs. A job with a lease has fixed placements, and
-// any other job may have any placements. A completing job is ignored, because no job starts on the node before the
-// epilog has published.
+// check is the oracle of the test. After a write, slurmctld may allocate as many slices of each profile as its total
+// minus its used count. These slices must fit on the GPUs together with the running jobs. A job with a lease has fixed
+// placements, and any other job may have any placements. A completing job is ignored, because no job starts on the node
+// before the epilog has published.
 func (s *soaker) check(c slurmtest.Call) {
 	s.scheduler.Lock()
 	defer s.scheduler.Unlock()
@@ -251,8 +251,8 @@ func (s *soaker) check(c slurmtest.Call) {
 	}
 }
 
-// fits reports whether the profiles fit on two A100s. It tries every start, largest profile first. The sizes and starts
-// are those in NVIDIA's user guide.
+// fits reports whether the profiles fit on two A100s. It begins with the largest profile and tries every start of each
+// profile. The sizes and starts are those in NVIDIA's user guide.
 func fits(taken *[2][8]bool, loose []string) bool {
 	size := map[string]int{"1g.5gb": 1, "1g.10gb": 2, "2g.10gb": 2, "3g.20gb": 4, "4g.20gb": 4, "7g.40gb": 8}
 	starts := map[string][]int{
