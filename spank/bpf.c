@@ -10,7 +10,7 @@
  *
  * The plugin therefore attaches one program to the cgroup of all slurmstepd processes, slurmstepd.scope, in the
  * following called the scope. The first task after the boot loads this program, and a map that contains the devices
- * of each job. Both exist as long as the scope. Jobs without a lease need no entry: the program denies all slice
+ * of each job. Both exist as long as the scope exists. Jobs without a lease need no entry: the program denies all slice
  * devices by default. Root's processes are exempt.
  *
  * The plugin takes no lock: every user can open and therefore lock the directory of the scope, and a user can stop

@@ -91,7 +91,7 @@ func asked(seconds float64) float64 {
 	return 7 * day
 }
 
-// submission is one submission of a recurring job.
+// submission contains the properties of one submission of a recurring job.
 type submission struct {
 	script  int     // version of the script; each version has a separate key
 	peak    float64 // MiB that the run needs

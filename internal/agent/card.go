@@ -21,9 +21,10 @@ type card struct {
 	// foreign contains the instances that other programs made. Their units are occupied, and the agent never changes
 	// these instances.
 	foreign []gpu.Instance
-	// unlisted is set if the driver did not list the GPU's processes at the last attempt.
+	// unlisted is true if the driver did not list the GPU's processes at the last attempt.
 	unlisted bool
-	// asked receives the result of the running discovery. Only a goroutine that holds hardware may use it.
+	// asked receives the result of the running discovery. Only a goroutine that holds the lock hardware may use
+	// this field.
 	asked chan gpu.GPU
 }
 
@@ -56,7 +57,7 @@ type instance struct {
 	cis  []int  // the ids of its compute instances, which are part of the names of its capability files
 	used bool   // processes that belong to no job use the instance, or processes have its capability files open
 	note string // a text about the processes that have its capability files open
-	// unlisted is set if the driver did not list the processes on the instance at the last attempt.
+	// unlisted is true if the driver did not list the processes on the instance at the last attempt.
 	unlisted bool
 	// strangers contains the processes on the instance that do not belong to its job, by pid.
 	strangers map[int]stranger

@@ -77,7 +77,7 @@ func (a *Agent) carveAll(
 		created = created || !reused
 	}
 	// The files have belonged to root since the instance was released or created. If a process has a file open now, it
-	// must have opened the file before that.
+	// must have opened the file before that time.
 	if used, err := a.setAsideBeforeGrant(at, created, search); len(used) > 0 || err != nil {
 		for _, u := range used {
 			err = errors.Join(usedError(u.gpu, u.in), err)

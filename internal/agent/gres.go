@@ -71,7 +71,7 @@ var errOutdated = errors.New(
 
 // unchanged returns errOutdated if the node has changed since it was read. If the node was read longer ago than fresh,
 // unchanged reads the node again. The check is necessary because slurmctld may have restarted. It has then lost the
-// used counts, and slurmd has not yet registered. A write based on older data would offer slices that are not free, to
+// used counts, and slurmd has not yet registered. A write based on older data would offer slices that are not free to
 // jobs that would get no slots. If slurmctld stops while a Slurm command reads the node, the command takes up to 9 s
 // and then succeeds, because it requests the partitions last (22.05.8). The second reading may therefore return old
 // data too, but a third reading returns current data.

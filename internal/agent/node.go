@@ -22,8 +22,8 @@ import (
 )
 
 // node is the state of the node: its GPUs, the instances on them, the leases, and the current offers. Prologs, epilogs,
-// the publisher and the comparisons share it. Its methods call neither the driver nor slurmctld, and no goroutine holds
-// mu during such a call.
+// the publisher and the comparisons share this state. Its methods call neither the driver nor slurmctld, and no
+// goroutine holds mu during such a call.
 type node struct {
 	cfg      config.Config
 	profiles []string // the profiles of all GPUs that the site offers, from small to large

@@ -15,7 +15,7 @@ func (a *Agent) Release(ctx context.Context, id uint32, restart int) error {
 	return a.releaseJob(ctx, id, restart, false)
 }
 
-// releaseJob is like Release. If gone is set, no epilog has run, and the end time of the run is unknown.
+// releaseJob is like Release. If gone is true, no epilog has run, and the end time of the run is unknown.
 func (a *Agent) releaseJob(ctx context.Context, id uint32, restart int, gone bool) error {
 	unlock := a.jobs.lock(id)
 	a.mu.Lock()

@@ -296,8 +296,8 @@ func (s *soaker) check(after string) {
 	}
 }
 
-// fits reports whether the profiles fit on two A100s. It tries every start, largest profile first. The sizes and starts
-// are those in NVIDIA's user guide.
+// fits reports whether the profiles fit on two A100s. It begins with the largest profile and tries every start of each
+// profile. The sizes and starts are those in NVIDIA's user guide.
 func fits(taken *[2][8]bool, loose []string) bool {
 	size := map[string]int{"1g.5gb": 1, "1g.10gb": 2, "2g.10gb": 2, "3g.20gb": 4, "4g.20gb": 4, "7g.40gb": 8}
 	starts := map[string][]int{

@@ -28,8 +28,8 @@ type strangerOn struct {
 // endedOn is the key by which log lines about ended processes are limited.
 type endedOn struct{ uuid string }
 
-// checkProcesses checks whether the processes on a job's slice belong to the job. It logs the processes that do not,
-// and ends them if foreign_processes requires this. The sampler of the GPU calls it.
+// checkProcesses checks whether the processes on a job's slice belong to the job. It logs all other processes, and
+// ends them if foreign_processes requires it. The sampler of the GPU calls it.
 func (a *Agent) checkProcesses(job, uid uint32, s usage.Slice, pids []int) {
 	in := a.held(job, api.Slice{GPU: s.GPU, UUID: s.UUID})
 	if in == nil {
@@ -82,7 +82,7 @@ func (a *Agent) strange(pid int, job, uid uint32) (gpu.Process, string) {
 
 // strangeness returns the reason why a process with these cgroups does not belong to a job of the user uid, or an empty
 // string if it belongs to the job. If the name of the cgroup contains a job id, strangeness compares job ids, and
-// otherwise users. jobCgroups is set if Slurm puts every process of a job into a cgroup of the job.
+// otherwise users. jobCgroups is true if Slurm puts every process of a job into a cgroup of the job.
 func strangeness(p gpu.Process, cgroups []string, job, uid uint32, jobCgroups bool) string {
 	in, named := slurmJob(cgroups)
 	switch {

@@ -9,8 +9,8 @@ import (
 	"caelum/internal/plan"
 )
 
-// TestVisibleTo checks that users see only the data of other users' jobs that slurmctld's configuration allows. While
-// the configuration is unknown, users must not see any such data.
+// TestVisibleTo checks that users see the data of other users' jobs only as far as slurmctld's configuration allows it.
+// While the configuration is unknown, users must not see any such data.
 func TestVisibleTo(t *testing.T) {
 	w := newWorld(t, 1)
 	a := w.current()

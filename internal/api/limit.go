@@ -23,8 +23,8 @@ const (
 // limiter limits the number of calls of each user.
 type limiter struct {
 	mu sync.Mutex
-	// due contains, for each user, the time at which the next call would be due at a rate of one call per callEvery. A
-	// user whose time has passed needs no entry.
+	// due contains, for each user, the time at which the next call would be due at a rate of one call per callEvery. If
+	// this time has passed, the user needs no entry.
 	due map[uint32]time.Time
 }
 

@@ -126,7 +126,7 @@ func difference(list, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
 }
 
-// renewConfig is the remedy if slurm.conf or the decision table contains other profiles than those of the driver.
+// renewConfig is the remedy if slurm.conf or the decision table contains profiles that differ from those of the driver.
 const renewConfig = "put the lines that `caelum slurm-config` prints now into slurm.conf (with the node drained and " +
 	"empty; restart slurmctld) and into the decision table; cancel jobs that wait for an old name, or use " +
 	"`scontrol update job=ID gres=...`"

@@ -71,8 +71,8 @@ func (f *Facts) readAgent(ctx context.Context, client *api.Client) {
 	}
 }
 
-// readModule reads the parameters of the driver's kernel module. If they cannot be read, it only records this. On a
-// machine without the driver, the checks of the agent report the consequences.
+// readModule reads the parameters of the driver's kernel module. If they cannot be read, it only records the error. On
+// a machine without the driver, the checks of the agent report the consequences.
 func (f *Facts) readModule(host Host) {
 	var err error
 	if f.Driver, err = readDriver("/proc", host.Config.DeviceDir, len(f.Agent.GPUs)); err != nil {

@@ -30,7 +30,7 @@ func (c Caps) Make(minor int, in Instance) error { return c.own(minor, in, 0, tr
 // removed the instance and its files in the meantime.
 func (c Caps) Close(minor int, in Instance) error { return c.own(minor, in, 0, false) }
 
-// own sets the owner and mode of an instance's files. Missing files are created if create is set, and otherwise
+// own sets the owner and mode of an instance's files. Missing files are created if create is true, and otherwise
 // ignored.
 func (c Caps) own(minor int, in Instance, uid int, create bool) error {
 	for _, cp := range c.of(minor, in) {

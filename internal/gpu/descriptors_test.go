@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 
 const nobody = 65534
 
-// beHolder opens a device in the given way, prints a line, and waits for the end of its input.
+// beHolder opens a device in the way that the parameter way selects, prints a line, and waits for the end of its input.
 func beHolder(way, path string) {
 	ways[way](path)
 	fmt.Println("ready")

@@ -52,7 +52,7 @@ type GPU struct {
 	UUID  string
 	// Name is the device name according to NVML, such as "NVIDIA A100-SXM4-40GB".
 	Name string
-	// Model contains the profiles and placements that the driver reports. It is nil if Problem is set.
+	// Model contains the profiles and placements that the driver reports. It is nil if Problem is not empty.
 	Model *mig.Model
 	// Problem is the reason why the GPU cannot be managed, and a remedy. It is empty if the GPU can be managed.
 	Problem string
@@ -65,7 +65,7 @@ type Instance struct {
 	// Start and Size are in placement units of the GPU model's grid.
 	Start, Size int
 	// CIs contains the ids of the compute instances. An instance that Caelum created has exactly one compute instance.
-	// After a crash, an instance may have none.
+	// After a crash, an instance may have no compute instance.
 	CIs []int
 	// Whole is true if the only compute instance has the full size of the GPU instance. Create and Instances set it.
 	Whole bool

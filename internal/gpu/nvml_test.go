@@ -219,8 +219,8 @@ func TestCapsKeepsModprobeOut(t *testing.T) {
 	}
 }
 
-// TestCapsMakesFiles checks NVreg_ModifyDeviceFiles=0. Only Make may create the capability files, and only root may be
-// able to open new files.
+// TestCapsMakesFiles checks a driver with NVreg_ModifyDeviceFiles=0. Only Make may create the capability files, and
+// only root may be able to open new files.
 func TestCapsMakesFiles(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	node.Emulator(

@@ -208,5 +208,4 @@ func namesOf(found []gpu.GPU) []string {
 // Total returns N, the constant total of gres/mig on a node with this number of slots. Used slices and offers together
 // are at most twice the number of instances that the node can hold. The other half is for slices that slurmctld still
 // counts as used although their jobs have ended.
-// used for jobs that have ended.
 func Total(slots int) int { return 4 * slots }

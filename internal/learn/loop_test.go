@@ -18,7 +18,8 @@ import (
 )
 
 // TestLoopOnce checks that runs in slurmdbd produce lines in the decision table, and that these lines remain while
-// slurmdbd is unreachable. It also checks that the loop logs a damaged repository, sets it aside and fills a new one.
+// slurmdbd is unreachable. It also checks that the loop logs a damaged repository, sets it aside, and fills a new
+// repository.
 func TestLoopOnce(t *testing.T) {
 	d := &dbd{names: map[uint64]string{}}
 	now := time.Now().Truncate(time.Second).Add(-24 * time.Hour)

@@ -28,7 +28,7 @@ func (t table) forPredictions() Table { return Table{t.gpuModels(), t.fallback, 
 
 // Prediction describes the profile that a job gets and the runs that determined this profile.
 type Prediction struct {
-	// Choice is the profile according to earlier runs. If Own is set, the job gets Own instead.
+	// Choice is the profile according to earlier runs. If Own is not empty, the job gets Own instead.
 	Choice
 	// Own is the profile in an administrator's line that takes precedence over Choice. It is empty if no such line
 	// exists.

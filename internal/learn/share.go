@@ -39,8 +39,8 @@ func share(lines []learnedLine, room, bytes int) []learnedLine {
 	left, leftBytes, _ := fits(low)
 	var kept []learnedLine
 	for i, l := range lines {
-		// The remaining space is not sufficient for one more line of each owner. It is filled with the newest of the
-		// next lines.
+		// The remaining space is not sufficient for one more line of each owner. The newest of the next lines use
+		// this space.
 		if size := len(l.text()); nth[i] == low && left > 0 && leftBytes >= size {
 			left, leftBytes = left-1, leftBytes-size
 		} else if nth[i] >= low {

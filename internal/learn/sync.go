@@ -33,7 +33,7 @@ const (
 	// before the end of the previous sync.
 	overlap, deepOverlap = time.Hour, 30 * 24 * time.Hour
 	deepEvery            = 24 * time.Hour
-	first                = 400 * 24 * time.Hour // the time span of the first sync and of a repository
+	first                = 400 * 24 * time.Hour // the time span of the first sync, and of the runs in a repository
 	// clocks is the largest difference allowed between the clocks of a node and of slurmctld.
 	clocks = time.Hour
 )

@@ -141,7 +141,7 @@ func (g groups) beaten() int {
 	return n
 }
 
-// TestGoldenCC checks that CC alone does not determine for which profiles a GPU still has room.
+// TestGoldenCC checks that CC is not sufficient to determine for which profiles a GPU still has room.
 func TestGoldenCC(t *testing.T) {
 	b := model(t, "A100-40GB", Plain)
 	one := groups{}

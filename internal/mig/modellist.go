@@ -20,8 +20,8 @@ var models = sync.OnceValue(func() []*Model {
 	return bs
 })
 
-// Models returns the GPU models in models.txt with all their profiles. They are used for simulation, for tests and for
-// the emulator. The agent reads the geometry of its GPUs from NVML instead.
+// Models returns the GPU models in models.txt with all their profiles. Only simulations, tests and the
+// emulator use them. The agent reads the geometry of its GPUs from NVML instead.
 func Models() []*Model { return slices.Clone(models()) }
 
 // ModelByName returns the GPU model in models.txt with this name, such as A100-40GB. It ignores case. The error

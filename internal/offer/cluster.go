@@ -43,7 +43,7 @@ func NewCluster(policy place.Policy, nodes ...[]place.GPU) *Cluster {
 // Spot is a placement on a GPU. The GPU is an index in the pool.
 type Spot = place.Spot
 
-// Find asks the policy where to place a job. r is a reservation or nil. Find uses the reserved spots only if the job
+// Find calls the policy to place a job. r is a reservation or nil. Find uses the reserved spots only if the job
 // ends before the reservation begins. Find does not change the cluster. If it returns no spots, why is the result of
 // the policy, which is empty for a job with several slices.
 func (c *Cluster) Find(j *Job, r *Reservation) (spots []Spot, why place.Choice) {
@@ -101,7 +101,7 @@ func (c *Cluster) chooseRequested(s *place.Situation, w Want, runs float64) (cho
 	return choice
 }
 
-// chooseOnNodes asks the policy where to place a one-slice job that can run only on some of the nodes.
+// chooseOnNodes calls the policy to place a one-slice job that can run only on some of the nodes.
 func (c *Cluster) chooseOnNodes(j *Job) place.Choice {
 	p := c.part(c.nodesNow(j))
 	s := c.Situation
@@ -160,7 +160,7 @@ func (c *Cluster) occupy(at Spot, end float64) {
 	}
 }
 
-// situationOn returns the situation for the given GPUs only.
+// situationOn returns the situation for only the given GPUs.
 func (c *Cluster) situationOn(gpus []int) place.Situation {
 	stand := make([]place.GPU, len(gpus))
 	for k, g := range gpus {
@@ -219,7 +219,7 @@ func (c *Cluster) nodesOf(j *Job) []int {
 	return all
 }
 
-// nodesNow returns the nodes on which a job lacks no other resources than slices.
+// nodesNow returns the nodes on which a job lacks no resources other than slices.
 func (c *Cluster) nodesNow(j *Job) []int { return without(c.nodesOf(j), j.DeferredNodes) }
 
 // without returns the list without the given nodes. It changes the underlying array of nodes.

@@ -6,11 +6,11 @@ import (
 	"caelum/internal/mig"
 )
 
-// This file reserves spots for a job that lacks other resources than slices, such as CPUs or memory. The spots are
+// This file reserves spots for a job that lacks resources other than slices, such as CPUs or memory. The spots are
 // offered so that slurmctld plans the missing resources for the job. If the job is expected to start later, the spots
 // are instead lent to jobs that end before that time.
 
-// keep places a group of jobs that lack other resources than slices, and records that the group's spots are kept. It
+// keep places a group of jobs that lack resources other than slices, and records that the group's spots are kept. It
 // returns false if it does not place the group. A plan keeps spots for only one group.
 func (p *planner) keep(head int, group []*Job) bool {
 	if p.plan.Kept != nil ||
@@ -50,7 +50,7 @@ func (p *planner) kept(head int, group []*Job) *Reservation {
 	return r
 }
 
-// deferred reports whether one of these jobs cannot start now because it lacks other resources than slices on too many
+// deferred reports whether one of these jobs cannot start now because it lacks resources other than slices on too many
 // nodes.
 func (c *Cluster) deferred(jobs []*Job) bool {
 	return slices.ContainsFunc(jobs, func(j *Job) bool {
@@ -59,7 +59,7 @@ func (c *Cluster) deferred(jobs []*Job) bool {
 }
 
 // unreservable reports whether no reservation is possible for one of these jobs. This is the case if the job lacks
-// other resources than slices on too many nodes, and these resources are not expected to become free.
+// resources other than slices on too many nodes, and these resources are not expected to become free.
 func (c *Cluster) unreservable(jobs []*Job) bool {
 	return slices.ContainsFunc(jobs, func(j *Job) bool {
 		return len(j.DeferredNodes) > 0 && len(c.nodesNow(j))+len(j.FreedAt) < j.nodes() && !j.OutsideCluster

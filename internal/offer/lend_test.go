@@ -11,7 +11,7 @@ import (
 	"caelum/internal/place"
 )
 
-// TestLendSound checks random plans for jobs that lack other resources than slices on some nodes. All offers of a plan
+// TestLendSound checks random plans for jobs that lack resources other than slices on some nodes. All offers of a plan
 // must fit together, the slices of every planned job must be offered, and no two jobs may have the same slice. Kept
 // spots may be lent only to jobs that end in time. Planning must not change the pool.
 func TestLendSound(t *testing.T) {
@@ -42,7 +42,7 @@ func TestLendSound(t *testing.T) {
 	})
 }
 
-// drawLacking sets a random time limit of a job, and random nodes on which the job lacks other resources than slices.
+// drawLacking sets a random time limit of a job, and random nodes on which the job lacks resources other than slices.
 func drawLacking(t *rapid.T, j *Job, nodes int) {
 	j.TimeLimit = float64(rapid.IntRange(1, 300).Draw(t, "limit"))
 	j.RunTime = j.TimeLimit

@@ -10,7 +10,7 @@ import (
 
 // Make makes the plan. It first places the waiting jobs with the policy, in queue order. For the first job that must
 // wait, Make reserves the spots that become free first, or the spot for which the policy holds the job. Later jobs may
-// use spots that will be free again before the reservation begins, unless strict is set.
+// use spots that will be free again before the reservation begins, unless strict is true.
 //
 // slurmctld chooses only by profile and node. It allocates an offered slice to the first job that requests the profile,
 // on the first node that offers it. Make therefore offers only slices that slurmctld will allocate to the intended
@@ -145,7 +145,7 @@ func (p *planner) mustWait(head int, group []*Job) bool {
 	return true
 }
 
-// maxPassed limits how many jobs that lack other resources than slices a plan skips after a search for a reservation.
+// maxPassed limits how many jobs that lack resources other than slices a plan skips after a search for a reservation.
 // Such a search may visit every node.
 const maxPassed = 32
 
@@ -197,7 +197,7 @@ func (p *planner) offer(s Spot, j *Job) {
 	}
 }
 
-// filterByQueueOrder withdraws the offers that slurmctld would allocate to other jobs than intended. slurmctld
+// filterByQueueOrder withdraws the offers that slurmctld would allocate to jobs other than those intended. slurmctld
 // allocates a slice to the first job that requests its profile, on the first node that offers the profile and on which
 // the job may run. A job must therefore wait if an earlier job is planned on a later node but could also run on the
 // node of this job. If one component of a het job must wait, all its components wait.

@@ -92,7 +92,7 @@ func TestFewerThanTheFirstWants(t *testing.T) {
 	}
 }
 
-// TestKeptForOne checks that spots are kept and offered for the first job that lacks other resources than slices on
+// TestKeptForOne checks that spots are kept and offered for the first job that lacks resources other than slices on
 // every node. No spots must be kept for the next such job, and jobs that can start must get the remaining spots.
 func TestKeptForOne(t *testing.T) {
 	b := plain(t, "A100-40GB")

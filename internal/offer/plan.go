@@ -19,7 +19,7 @@ type Plan struct {
 	Spots [][]Spot
 	// Reserved is the reservation for the first job that must wait, or nil if no job must wait.
 	Reserved *Reservation
-	// Kept describes the spots that are kept for a job that lacks other resources than slices. These spots are lent
+	// Kept describes the spots that are kept for a job that lacks resources other than slices. These spots are lent
 	// until the time Kept.At. Kept is nil if no spots are kept.
 	Kept *Reservation
 	// Price is the price of a second of a whole GPU for the jobs that must wait, in seconds of delay (see size.go).

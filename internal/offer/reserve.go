@@ -130,7 +130,7 @@ type freeSlot struct {
 }
 
 // slots returns the placements on the given GPUs that are suitable for w, in the order in which they become free. If
-// refused is set, the policy has rejected the free placements, and slots returns only busy placements.
+// refused is true, the policy has rejected the free placements, and slots returns only busy placements.
 func (c *Cluster) slots(gpus []int, w Want, refused bool) (all []freeSlot) {
 	for _, g := range gpus {
 		b := c.Pool.GPU(g).Model

@@ -11,7 +11,7 @@ import (
 
 // speculation chooses the offers for jobs that will be submitted later. It uses the units that the queue does not need
 // and that are not reserved, and it does not offer profiles for which a job already waits. It offers each profile on
-// one node only. If several nodes offered the profile, slurmctld would choose the node instead of the policy.
+// only one node. If several nodes offered the profile, slurmctld, and not the policy, would choose the node.
 type speculation struct {
 	*Cluster
 	waited demand

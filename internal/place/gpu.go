@@ -61,7 +61,7 @@ const (
 
 func (m Acquisition) String() string { return [...]string{"reuse", "carve", "reclaim"}[m] }
 
-// AcquiredBy returns the placements of profile p for which m is the cheapest way to acquire them. p is an index in the
+// AcquiredBy returns those placements of profile p whose cheapest way of acquisition is m. p is an index in the
 // Profiles of the GPU model.
 func (g GPU) AcquiredBy(m Acquisition, p int) mig.Layout {
 	return m.of(

@@ -27,7 +27,7 @@ type Situation struct {
 	MeanDuration float64
 
 	// Ordered means that no job starts before the jobs in front of it, as in a FIFO queue. A policy may hold a job only
-	// if Ordered is set, because with backfill the jobs behind a held job would start first.
+	// if Ordered is true, because with backfill the jobs behind a held job would start first.
 	Ordered bool
 	// Behind contains the requests that wait behind the request to be placed, in queue order.
 	Behind []Request

@@ -105,7 +105,7 @@ func (p *Pool) Start(k, i int, end float64) {
 	p.Set(k, g)
 }
 
-// Finish marks placement i of the k-th GPU as free. If keep is set, the instance remains as an idle instance.
+// Finish marks placement i of the k-th GPU as free. If keep is true, the instance remains as an idle instance.
 func (p *Pool) Finish(k, i int, keep bool) {
 	g := p.gpus[k].GPU
 	g.Busy = g.Busy.Without(i)

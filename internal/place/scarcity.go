@@ -18,7 +18,7 @@ import (
 // Here N_p(t) is the number of slots of p that are free at t if no other job arrives, G is the number of GPUs that have
 // the profile, and n_p is the number of its starts. w_p is size^0.26, multiplied by 1.71 for the profile of a whole
 // GPU. The constants were fitted on churn without a queue (load 1.0 on 32 A100s), where the policy accepts slightly
-// more slice-hours than [Lifetime]. With a queue, [QLA] is better.
+// more slice-hours than [Lifetime]. If jobs queue, [QLA] is better.
 type Scarcity struct{}
 
 const (

@@ -247,8 +247,8 @@ func TestKilledGetsMore(t *testing.T) {
 	}
 }
 
-// TestScatter checks the margin. It is large after one run, and half of the changes between runs later. It never
-// exceeds the site's margin.
+// TestScatter checks the margin. The margin is large after one run. Later, it is half of the change between runs. It
+// never exceeds the site's margin.
 func TestScatter(t *testing.T) {
 	site := Site{Margin: 0.1, Quantile: 0.5}
 	for _, c := range []struct {

@@ -48,7 +48,8 @@ type Config struct {
 	// Said returns the estimated run time of a job in seconds, or +Inf if it is unknown. If Said is nil, the estimate
 	// is the true duration.
 	Said func(trace.Job) float64
-	// Learn corrects the estimates by the ratios of run time to estimate of ended jobs. Agents do not do this.
+	// Learn is true if the simulation corrects each estimate with the ratios of the run times of ended jobs to their
+	// estimates. Agents do not correct estimates.
 	Learn bool
 
 	// Memory describes how accurately the peak memory of jobs is predicted. If Memory is nil, jobs request exactly the

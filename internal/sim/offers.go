@@ -19,8 +19,8 @@ import (
 //	                          the first such node. The agent chooses the placement on this node
 //
 // Offers may therefore be outdated when slurmctld reads them. Several jobs may start under one plan. A job may start on
-// another node than planned, and even without being planned. Every started job gets its slice, because every subset of
-// the offers can be carved.
+// a node other than the planned node, or even if it is not in the plan. Every started job gets its slice, because every
+// subset of the offers can be carved.
 type offers struct {
 	*cut
 	on        offer.Plan // the current offers

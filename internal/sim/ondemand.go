@@ -8,7 +8,7 @@ import (
 	"caelum/internal/place"
 )
 
-// cut is the room of GPUs on which a policy cuts slices on demand.
+// cut implements room for GPUs on which a policy creates slices on demand.
 type cut struct {
 	s *simulation
 	offer.Cluster

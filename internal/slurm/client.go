@@ -31,7 +31,7 @@ type Options struct {
 	Run func(ctx context.Context, env []string, name string, args ...string) (stdout, stderr string, err error)
 }
 
-// Client sends requests to slurmctld or, if the comment of a method says so, to slurmdbd. Several goroutines may use
+// Client sends requests to slurmctld or, if a method's comment mentions it, to slurmdbd. Several goroutines may use
 // it.
 type Client struct {
 	scontrol, squeue    string

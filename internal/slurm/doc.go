@@ -21,10 +21,10 @@
 // squeue's field tres-alloc cannot replace this section. It contains gres/mig only if slurmdbd is running and
 // AccountingStorageTRES contains gres/mig, and slurmctld does not accept such a configuration without slurmdbd.
 //
-// The package has no state, no background activity, and makes no decisions. It imports no other package of Caelum.
-// Package eligible decides on which nodes a job could run and when a held job is released, and package tags interprets
-// admin_comment. Only accounting.go queries slurmdbd, which may be slow or unreachable for hours. Jobs never wait for
-// these queries.
+// The package has no state and no background activity, and it makes no decisions. It imports no other package of
+// Caelum. Package eligible decides on which nodes a job could run and when a held job is released, and package tags
+// interprets admin_comment. Only accounting.go queries slurmdbd, which may be slow or unreachable for hours. Jobs never
+// wait for these queries.
 //
 // Files:
 //

@@ -15,9 +15,9 @@ var (
 	// ErrUnreachable means that slurmctld or munge did not answer. The caller may repeat the call. If the call was a
 	// write, slurmctld may or may not have executed it.
 	ErrUnreachable = errors.New("slurmctld cannot be reached")
-	// ErrNoJob means that slurmctld does not know the job. It removes ended jobs after MinJobAge (300 s by default).
+	// ErrNoJob means that slurmctld has no record of the job. It removes ended jobs after MinJobAge (300 s by default).
 	ErrNoJob = errors.New("no such job")
-	// ErrNoNode means that slurmctld does not know the node.
+	// ErrNoNode means that slurmctld has no record of the node.
 	ErrNoNode = errors.New("no such node")
 	// ErrJobState means that the job's state does not allow the request, for example the requeue of a pending job or a
 	// change of an ended job.

@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// squeueArgs makes squeue print no header, every array task and hidden partitions, for this cluster only.
+// squeueArgs makes squeue print every array task and hidden partitions of only this cluster, without a header.
 var squeueArgs = []string{"-h", "-r", "-a", "--local"}
 
 // queue returns the jobs that squeue lists with these arguments.

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Waiting is a pending job. All tasks of an array that slurmctld has not split off yet are one Waiting.
+// Waiting is a pending job. All tasks of an array that slurmctld has not split off yet are represented by one Waiting.
 type Waiting struct {
 	Job
 	// Elements is the number of the array's pending tasks, or 1 for other jobs.

@@ -71,7 +71,8 @@ func Remove(comment, word string) string {
 	return strings.Join(kept, " ")
 }
 
-// Replace returns the comment without the tag old and with the tag new at its end. An empty string stands for no tag.
+// Replace returns the comment without the tag old and with the tag new at its end. An empty string means that there is
+// no tag.
 func Replace(comment, old, new string) string {
 	if old != "" {
 		comment = Remove(comment, old)

@@ -20,7 +20,7 @@ type Site struct {
 const (
 	siteMedian = 2400.0 // median duration in seconds
 	siteSpread = 1.5    // standard deviation of the logarithm of the durations
-	siteBurst  = 8.0    // mean number of jobs in a burst after the first
+	siteBurst  = 8.0    // mean number of further jobs in a burst
 	siteFree   = 2. / 7 // share of jobs without a time limit
 )
 

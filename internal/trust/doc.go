@@ -1,6 +1,6 @@
 // Package trust decides whether root may read or load a file. It accepts a file only if no users except root and the
-// given owners can change it. The package does not change files. It is used for the configuration, the wake key and the
-// NVML library, among others.
+// given owners can change it. The package does not change files. Caelum uses it to check the configuration, the wake
+// key, the NVML library and other files.
 //
 // Files:
 //

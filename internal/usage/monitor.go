@@ -127,8 +127,8 @@ func (m *Monitor) Begin(l api.Lease, model string, held []Slice) {
 	m.storeSoon()
 }
 
-// End ends the observation of a job's run, and queues the run for the repository. If gone is set, no epilog has run and
-// the end of the run is unknown. The time of the last sample is then used as the end.
+// End ends the observation of a job's run, and queues the run for the repository. If gone is true, no epilog has run
+// and the end of the run is unknown. The time of the last sample is then used as the end.
 func (m *Monitor) End(job uint32, gone bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -77,8 +77,8 @@ func (m *Monitor) recordDue(ctx context.Context) time.Duration {
 }
 
 // record makes one attempt for one run. If the summary is in slurmdbd, record removes the run from the outbox.
-// Otherwise, it writes the summary and postpones the run, so that a later attempt reads the summary back. An error is
-// an error of slurmdbd or of the repository.
+// Otherwise, it writes the summary and postpones the run, so that a later attempt reads the summary back. If
+// slurmdbd or the repository returns an error, record returns it.
 func (m *Monitor) record(ctx context.Context, p Pending) error {
 	if p.Tries >= maxTries {
 		m.Log.WithField("job", p.Run.Job).

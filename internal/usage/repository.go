@@ -30,8 +30,8 @@ type Repository interface {
 	Next() (time.Time, bool, error)
 	// Waiting returns the number of runs in the outbox.
 	Waiting() (int, error)
-	// Postpone records an attempt for a run in the outbox, and sets the time of the next attempt. written is set if the
-	// summary was written, so that the next attempt must read it back.
+	// Postpone records an attempt for a run in the outbox, and sets the time of the next attempt. written is true if
+	// the summary was written, so that the next attempt must read it back.
 	Postpone(run predict.Run, until time.Time, written bool) error
 	// Recorded removes a run from the outbox.
 	Recorded(run predict.Run) error

@@ -119,8 +119,8 @@ func (m *Monitor) on(g int) (held []heldSlice) {
 }
 
 // addSample adds a sample to the usage of a slice if the job still runs. err is the error of the reading or nil, and is
-// also the result. If err is set, there is no sample, and addSample logs err once for each slice. If the slice or its
-// GPU no longer exists, the slice is not sampled again.
+// also the result. If err is not nil, there is no sample, and addSample logs err once for each slice. If the slice or
+// its GPU no longer exists, the slice is not sampled again.
 func (m *Monitor) addSample(h heldSlice, use gpu.Use, err error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -100,7 +100,7 @@ func (m *Monitor) storer(ctx context.Context) {
 	}
 }
 
-// Flush writes the ended runs and the open observations into the repository. If all is set, it writes all open
+// Flush writes the ended runs and the open observations into the repository. If all is true, it writes all open
 // observations, and otherwise only those that are not in the repository yet. A run that cannot be written is dropped,
 // so that it neither delays jobs nor uses memory of the node.
 func (m *Monitor) Flush(all bool) {

@@ -16,7 +16,7 @@
 // only poll.
 //
 // The package also limits the reactions to datagrams to at most 20 in a burst, and then two per second. The pause
-// between reactions doubles while they change nothing.
+// between reactions doubles as long as the reactions change nothing.
 //
 // Files:
 //

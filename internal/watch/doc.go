@@ -15,8 +15,8 @@
 // The watcher makes the same plan as the agents (package plan). It notifies nodes whose offers differ from the plan,
 // and nodes that must release a held job. It also notifies nodes of Caelum that it cannot include in the plan and that
 // offer no slices, for example after slurmctld has read slurm.conf again. It notifies a node again only after the
-// node's GRES, its Extra or its part of the plan has changed. If an agent makes a different plan, its node is therefore
-// not notified forever.
+// node's GRES, its Extra or its part of the plan has changed. The notifications therefore stop even if an
+// agent always makes a different plan.
 //
 // Agents notify the watcher after they have published, because their offers can change the plan for other nodes.
 //

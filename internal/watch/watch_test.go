@@ -149,8 +149,8 @@ func TestPublicationNotifiesAnAgent(t *testing.T) {
 	t.Error("no agent was notified")
 }
 
-// TestWatcherGoesOn checks that the watcher continues although slurmctld did not answer and the trigger file was
-// removed.
+// TestWatcherGoesOn checks that the watcher continues to work after slurmctld has not answered and the trigger file has
+// been removed.
 func TestWatcherGoesOn(t *testing.T) {
 	conn, port := agent(t)
 	q := &queue{node: settled([]slurm.Node{node(t, "127.0.0.1", "", "mig:closed:28", "")})[0], fails: true}

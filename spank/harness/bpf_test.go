@@ -194,8 +194,8 @@ func TestFirstTasks(t *testing.T) {
 	}
 }
 
-// TestStrayProgram checks an earlier task that was killed after it had attached a second program, which denies the
-// devices of every job. The next task must remove this program.
+// TestStrayProgram checks the case in which an earlier task was killed after it had attached a second program. This
+// program denies the devices of every job, so the next task must remove it.
 func TestStrayProgram(t *testing.T) {
 	path := bpfScope(t, 2)
 	for range 3 {

@@ -17,7 +17,7 @@
 //
 //	main.go         the options of the command line, among them -seed, -seconds, -only, -without, -ignore, -keep
 //	campaign.go     starts a cluster: lines of slurm.conf (Conf), small disks; a round; starts faults (breakThings)
-//	timeline.go     the time line; the findings, and the names of the rules 1 to 7 (ruleTwice to ruleTools)
+//	timeline.go     the timeline; the findings, and the names of the rules 1 to 7 (ruleTwice to ruleTools)
 //	report.go       runs campaigns until the time is over (run), adds up their counts; prints findings; keeps the logs
 //	caelum.yaml     the agents' configuration
 //

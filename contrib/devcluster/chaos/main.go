@@ -66,8 +66,8 @@ func parse(args []string) (o options, list bool, err error) {
 	f.StringVar(&o.keep, "keep", os.TempDir(), "folder for the logs of a cluster with findings")
 	only := f.String("only", "", "use only these kinds of faults and jobs, separated by commas")
 	without := f.String("without", "", "exclude these kinds of faults and jobs")
-	ignore := f.String("ignore", "", "regular expression; matching findings are only written to the time line")
-	f.BoolVar(&o.verbose, "v", false, "print each event of the time line immediately")
+	ignore := f.String("ignore", "", "regular expression; matching findings are only written to the timeline")
+	f.BoolVar(&o.verbose, "v", false, "print each event of the timeline immediately")
 	f.BoolVar(&list, "list", false, "print the kinds of faults and jobs")
 	f.Parse(args)
 	if f.NArg() > 0 {

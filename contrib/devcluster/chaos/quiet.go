@@ -73,7 +73,7 @@ func (c *campaign) leftovers(began time.Time) (all []left) {
 
 // complaints returns the lines of `nvml-emulator check` as findings. The emulator creates the capability files of an
 // instance before the instance itself. If a process is killed between these steps, the files remain until the next
-// instance is created at the same place. If killed is set, complaints ignores such files.
+// instance is created at the same place. If killed is true, complaints ignores such files.
 func complaints(node, text string, killed bool) (all []left) {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" &&

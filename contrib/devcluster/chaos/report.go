@@ -105,7 +105,7 @@ func tally(n map[string]int) string {
 	return strings.Join(all, ", ")
 }
 
-// report prints each finding, with the time line before it and the command that repeats the campaign, and saves the
+// report prints each finding, with the timeline before it and the command that repeats the campaign, and saves the
 // logs.
 func (c *campaign) report(broken error) {
 	all := c.found.list()
@@ -119,7 +119,7 @@ func (c *campaign) report(broken error) {
 	for _, f := range all {
 		fmt.Printf("\nFINDING %s at %s\n  %s\n", f.rule, f.at.Format("15:04:05"), f.text)
 	}
-	// All findings of a round are printed together, with a single time line.
+	// All findings of a round are printed together, with a single timeline.
 	last := time.Now()
 	if len(all) > 0 {
 		last = all[0].at
@@ -128,7 +128,7 @@ func (c *campaign) report(broken error) {
 	for _, e := range c.time.round(last) {
 		fmt.Println("   ", e)
 	}
-	fmt.Println("\nthe time line of the 30 s before the first finding:")
+	fmt.Println("\nthe timeline of the 30 s before the first finding:")
 	for _, e := range c.time.around(last, 30*time.Second, time.Second) {
 		fmt.Println("   ", e)
 	}
@@ -139,7 +139,7 @@ func (c *campaign) report(broken error) {
 		}
 	}
 	fmt.Printf(
-		"\nlogs and the complete time line: %s\nto repeat: devcluster-chaos %s\n\n",
+		"\nlogs and the complete timeline: %s\nto repeat: devcluster-chaos %s\n\n",
 		dir,
 		strings.Join(os.Args[1:], " "),
 	)
@@ -166,7 +166,7 @@ func (c *campaign) printLogs(job string) {
 	}
 }
 
-// keepLogs copies the logs of the daemons and emulators, and the time line, and returns their directory.
+// keepLogs copies the logs of the daemons and emulators, and the timeline, and returns their directory.
 func (c *campaign) keepLogs() (string, error) {
 	if err := os.MkdirAll(c.o.keep, 0o755); err != nil {
 		return "", err

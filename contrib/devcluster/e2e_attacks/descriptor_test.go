@@ -20,8 +20,8 @@ import (
 )
 
 // asHolder is an environment variable. If it is set, this test binary is the attacker's program. The program opens as
-// many capability files as possible and keeps the descriptors open in the given way. It writes their number to the file
-// "held" and does not end.
+// many capability files as possible and keeps the descriptors open in the way that the value of asHolder selects. It
+// writes their number to the file "held" and does not end.
 const asHolder = "ATTACK_HOLD"
 
 // The ways in which the program keeps descriptors open. They can be in the process's own table, or in flight in a

@@ -141,7 +141,7 @@ func badTable(s *site, _ string) {
 		s.t.Errorf("slurmctld has logged %d of 7 reasons", n)
 	}
 	// If the table is damaged when slurmctld starts, job_submit.lua has no table. Until the table is complete, it
-	// rejects jobs with GPUs and no other jobs. The complete table may have the same generation as the damaged table.
+	// rejects only jobs with GPUs. The complete table may have the same generation as the damaged table.
 	s.table(generation(106, small)[:len(small)-9])
 	if err := s.RestartUnit("slurmctld"); err != nil {
 		s.t.Fatal(err)

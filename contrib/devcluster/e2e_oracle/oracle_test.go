@@ -16,7 +16,7 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// pause is a delay between the agent's read and write, in the cases that request it.
+// pause is the delay between the agent's read and write in the test cases that need such a delay.
 const pause = 100 * time.Millisecond
 
 // TestOffersCanBeCarved checks the central guarantee of Caelum: an agent can create all slices that it offers. The 4 s

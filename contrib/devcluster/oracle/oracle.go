@@ -22,7 +22,7 @@ type Run struct {
 	Seen []Seen
 }
 
-// Node is the record of one node.
+// Node is the part of the record that concerns one node.
 type Node struct {
 	Name  string
 	Board string // the name of a GPU model in models.txt

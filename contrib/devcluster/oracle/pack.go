@@ -9,7 +9,7 @@ import (
 	"caelum/internal/mig"
 )
 
-// GPUs describes the GPUs of a node, which all have the same GPU model. It uses only intervals.
+// GPUs describes the GPUs of a node, which all have the same GPU model. A profile is represented only by intervals.
 type GPUs struct {
 	n     int
 	grid  int

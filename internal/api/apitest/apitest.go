@@ -76,7 +76,7 @@ func connect(socket string) (int, error) {
 	return fd, nil
 }
 
-// effective changes the effective user of the calling thread only, while syscall.Setresuid would change the user of
+// effective changes the effective user of only the calling thread, while syscall.Setresuid would change the user of
 // every thread.
 func effective(uid uint32) error {
 	const same = ^uintptr(0)

@@ -66,7 +66,7 @@ type schedule struct {
 	packed  map[string]bool
 }
 
-// run is a job that has started. With migration, it has no spot.
+// run is a job that has started. If jobs can migrate, the field at is not used.
 type run struct {
 	job int
 	at  place.Spot

@@ -89,8 +89,8 @@ func TestOptimumAgainstOracle(t *testing.T) {
 	})
 }
 
-// TestOptimaInOrder checks that the optimum with FIFO order is never shorter than without it, and that the optimum with
-// migration is never longer than without it.
+// TestOptimaInOrder checks that the optimum with FIFO order is never shorter than the optimum without FIFO order. It
+// also checks that the optimum with migration is never longer than the optimum without migration.
 func TestOptimaInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus, jobs := drawCase(t, 5)
