@@ -28,7 +28,9 @@ type Job struct {
 	// A plan places at most one of the jobs with the same SingletonKey. 0 means no limit.
 	SingletonKey uint64
 	RunTime      float64 // the expected run time in seconds, or +Inf if unknown
-	TimeLimit    float64 // the time limit in seconds, or +Inf if the job has none
+	// Learned is true if RunTime follows from earlier runs, and false if it is a time limit, which may be far too long.
+	Learned   bool
+	TimeLimit float64 // the time limit in seconds, or +Inf if the job has none
 	// Het identifies the het job to which a component belongs, and is 0 for other jobs. The components of a het job are
 	// adjacent in the queue and start only together. They start on different nodes, because only slurmctld's backfill
 	// starts components, and backfill reserves the nodes of each component (backfill.c, 22.05.8). A component may

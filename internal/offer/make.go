@@ -129,7 +129,7 @@ func (p *planner) mustWait(head int, group []*Job) bool {
 		return true
 	}
 	p.plan.Reserved = nil
-	p.mayHold = true
+	p.mayHold = group[0].Learned
 	placed, why := p.place(head, group, nil)
 	p.mayHold = false
 	if placed || p.keep(head, group) || !p.strict && p.unreservable(group) {

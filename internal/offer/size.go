@@ -14,7 +14,9 @@ import (
 // A job on profile p runs for t_p seconds and uses the share u_p of a GPU. While it runs, less of the GPUs is left for
 // other jobs, and the delay of all of them together is assumed to be price x t_p x u_p. The job gets the profile with
 // the smallest t_p + price x t_p x u_p among the profiles that are free. If a larger slice will be free soon, the head
-// of the queue may wait for this slice. docs/results.md, "Sizes of slices", contains the measurements.
+// of the queue may wait for this slice, but only if its run time is known from earlier runs. With a time limit of a day
+// instead, a job that runs for a minute would wait for hours. docs/results.md, "Sizes of slices", contains the
+// measurements.
 //
 // A large slice must not delay other jobs. Make therefore plans twice. The first plan assumes that GPUs are more scarce
 // than they are (fair), so that it starts more jobs. The second plan assumes the real price. It is used only if it
@@ -64,7 +66,7 @@ const shortJob = 20
 type sizing struct {
 	price   float64 // of a second of a whole GPU, in seconds of delay of other jobs
 	waiting int     // the number of jobs without spots, including the job to be placed
-	mayHold bool    // the job may wait for a larger slice
+	mayHold bool    // the job may wait for a larger slice, because its run time is known
 }
 
 // These constants were chosen with MISO's training jobs on 4 A100s, in workloads of 100 jobs (seeds 1 to 20) and of 600
@@ -110,8 +112,7 @@ func (c *Cluster) chooseSize(s *place.Situation, w Want, runs float64, requested
 		choice := c.Policy.Choose(s, place.Request{Profile: size.Profile, Duration: runs * size.Takes})
 		wait := 0.0
 		if choice.Verdict != place.Here {
-			// A wait cannot be compared with an unknown run time, so such a job does not wait for a larger slice.
-			if choice, wait = c.nextFree(s, size.Profile); choice.Verdict == place.Nowhere || math.IsInf(runs, 1) {
+			if choice, wait = c.nextFree(s, size.Profile); choice.Verdict == place.Nowhere {
 				continue
 			}
 			wait *= (1 + heldShare*float64(c.waiting)) / runs

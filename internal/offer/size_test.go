@@ -160,17 +160,19 @@ func TestSpeculativeProfiles(t *testing.T) {
 	}
 }
 
-// TestUnknownRunTime checks that a job whose run time is unknown does not wait for a larger slice that will be free.
-// The GPU has a job on 4g.20gb that ends in an hour. The remaining profiles of the GPU are free.
-func TestUnknownRunTime(t *testing.T) {
+// TestWaitForLarger checks that a job waits for a larger slice only if its run time is known and long enough. The GPU
+// has a job on 4g.20gb that ends in an hour. The other slices of the GPU are free.
+func TestWaitForLarger(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	for _, c := range []struct {
-		runs float64
-		want bool // the job starts now
+		runs    float64
+		learned bool
+		want    bool // the job starts now
 	}{
-		{math.Inf(1), true},
-		{700, true},
-		{1e6, false},
+		{math.Inf(1), false, true},
+		{700, true, true},
+		{1e6, true, false},
+		{1e6, false, true}, // a time limit
 	} {
 		gpu := freeNode(b)[0]
 		cl := NewCluster(place.Reach, []place.GPU{gpu})
@@ -179,12 +181,12 @@ func TestUnknownRunTime(t *testing.T) {
 			cl.Pool.Start(0, i, 3600)
 		}
 		job := &Job{
-			ID: 1, RunTime: c.runs, TimeLimit: math.Inf(1),
+			ID: 1, RunTime: c.runs, Learned: c.learned, TimeLimit: math.Inf(1),
 			Wants: []Want{{Profile: "1g.5gb", Count: 1, Sizes: sizesOf(b, "1g.5gb")}},
 		}
 		plan := Make(cl, []*Job{job}, false)
 		if got := plan.Spots[0] != nil; got != c.want {
-			t.Errorf("a run time of %v s: starts %v", c.runs, got)
+			t.Errorf("a run time of %v s, learned: %v: starts %v", c.runs, c.learned, got)
 		}
 	}
 }

@@ -77,6 +77,7 @@ func Job(w slurm.Waiting) *offer.Job {
 		Het:       w.HetJob,
 		Nodes:     max(w.NumNodes, 1),
 		RunTime:   seconds(tags.Expected(w.Job)),
+		Learned:   tags.Learned(w.Job) > 0,
 		TimeLimit: seconds(w.TimeLimit),
 	}
 	for _, g := range w.SlicesPerNode() {

@@ -209,7 +209,13 @@ func (s *simulation) settle(j *job) {
 		}
 	}
 	want.Sizes = s.sizes(j)
-	j.offer = offer.Job{Wants: []offer.Want{want}, Nodes: nodes, RunTime: j.estimate, TimeLimit: j.estimate}
+	j.offer = offer.Job{
+		Wants:     []offer.Want{want},
+		Nodes:     nodes,
+		RunTime:   j.estimate,
+		Learned:   s.Said == nil || s.Learn,
+		TimeLimit: j.estimate,
+	}
 }
 
 // until processes all events up to the given time: ends of jobs, returns of requeued jobs, and events of offers.

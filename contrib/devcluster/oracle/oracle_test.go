@@ -184,7 +184,10 @@ func TestForgeries(t *testing.T) {
 			{"sacct", "", chosenLine + "|", chosenLarger + "|caelum:sized=2g.10gb"},
 		}, ""},
 		{"a job leased a smaller slice than the profile that job_submit.lua chose", []edit{
-			{"sacct", "", chosenLine + "|", strings.Replace(chosenLine, "3g.20gb", "4g.20gb", 1) + "|caelum:sized=4g.20gb"},
+			{
+				"sacct", "", chosenLine + "|",
+				strings.Replace(chosenLine, "3g.20gb", "4g.20gb", 1) + "|caelum:sized=4g.20gb",
+			},
 		}, "carved"},
 		{"a job leased less than slurmctld allocated", []edit{
 			{"sacct", "", "mig:1g.5gb=2", "mig:1g.5gb=3"},
