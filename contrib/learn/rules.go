@@ -91,7 +91,8 @@ func learned(name string, site predict.Site) rule {
 	}}
 }
 
-// informed returns a variant of Caelum's rule for which it is known which failed runs were killed for lack of memory.
+// informed returns a variant of Caelum's rule. In this variant, the rule has the information which failed runs were
+// killed for lack of memory.
 func informed(name string, site predict.Site) rule {
 	r := learned(name, site)
 	find := r.choose

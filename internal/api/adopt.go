@@ -8,7 +8,7 @@ import (
 
 // AdoptRequest contains the foreign instances that the agent must adopt.
 type AdoptRequest struct {
-	// UUIDs contains the UUIDs of the MIG devices of these instances. An empty list stands for every foreign instance
+	// UUIDs contains the UUIDs of the MIG devices of these instances. An empty list means every foreign instance
 	// of the node.
 	UUIDs []string `json:"uuids,omitempty"`
 }

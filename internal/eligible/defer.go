@@ -10,9 +10,9 @@ import (
 
 // DeferReason returns the reason why a job could not start now on a node that accepts it, even if its slices were
 // available, or an empty string if it could start. The reasons are a lack of CPUs or memory, and GRES in use if the job
-// needs a whole node. There is one more reason: the node has offered the slices since the time since, and slurmctld has
-// evaluated the job without starting it, for a reason that Caelum cannot determine. This reason does not apply to jobs
-// that wait behind another job, or to jobs on several nodes, because such a job may have lacked another node.
+// needs a whole node. There is one more reason: the node has offered the slices for some time (since), and slurmctld
+// has evaluated the job without starting it, for a reason that Caelum cannot determine. This reason does not apply to
+// jobs that wait behind another job, or to jobs on several nodes, because such a job may have lacked another node.
 func DeferReason(n slurm.Node, w slurm.Waiting, since time.Time) string {
 	switch {
 	case n.CPUs > 0 && n.CPUsFree < needsCPUs(n, w):

@@ -47,8 +47,8 @@ func (c Caps) Possible(minor int) ([]Device, error) {
 	return all, nil
 }
 
-// capability is a capability of an instance. It contains the device's minor number and the capability's file under
-// /proc. modify is true if nvidia-modprobe sets the owner and mode of the device file.
+// capability describes a capability of an instance. It contains the device's minor number and the capability's file
+// under /proc. modify is true if nvidia-modprobe sets the owner and mode of the device file.
 type capability struct {
 	minor  int
 	access string

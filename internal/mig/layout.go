@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// Layout is a set of placements of one GPU model: bit i stands for Placements[i]. The zero value is the empty GPU. A
+// Layout is a set of placements of one GPU model: bit i represents Placements[i]. The zero value is the empty GPU. A
 // Layout also represents other sets of placements, such as candidates or idle instances. The placements of such a set
 // need not fit on the GPU at the same time.
 type Layout uint64

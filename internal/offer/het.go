@@ -121,8 +121,8 @@ func (m *matching) augment(k int, seen []bool) bool {
 }
 
 // settle makes the final assignment for the k-th job and returns its nodes. The job gets the first nodes that leave
-// enough nodes for the other jobs, up to need nodes. If extra is false, the job already has need nodes, and settle
-// releases one of them for each node that it assigns.
+// enough nodes for the other jobs, up to need nodes. If extra is false, the job already has all nodes that it needs,
+// and settle releases one of them for each node that it assigns.
 func (m *matching) settle(k, need int, extra bool) (kept []int) {
 	seen := make([]bool, len(m.rooms))
 	for _, n := range m.rooms[k] {

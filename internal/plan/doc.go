@@ -21,8 +21,8 @@
 // start. The other agents therefore exclude the node from their plans after some time ([Unresponsive]). A plan never
 // includes a node on which slurmctld starts no jobs.
 //
-// Apart from Read and a cache of GPU models, the package is pure: its functions convert values into values, without a
-// clock or I/O. The package never changes the data of slurmctld.
+// Apart from Read and a cache of GPU models, the package is pure: the results of its functions depend only on their
+// arguments, and the functions use no clock and no I/O. The package never changes the data of slurmctld.
 //
 // # Files
 //

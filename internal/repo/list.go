@@ -49,7 +49,7 @@ func (r *Repo) Users(name string) ([]uint32, error) {
 	}, "SELECT DISTINCT uid FROM run WHERE user = ? ORDER BY uid", name)
 }
 
-// allUsers stands for all users in the table of forgotten runs. In this table, an empty key stands for all keys.
+// allUsers means all users in the table of forgotten runs. In this table, an empty key means all keys.
 const allUsers = -1
 
 // ForgetKey removes the runs of a key that began before now, for all users, and returns their number. A later sync does

@@ -11,8 +11,8 @@ import (
 	"caelum/internal/predict"
 )
 
-// TestAddCompletes checks that partial data of a run always result in the same run, regardless of the order in which
-// they are added and how often.
+// TestAddCompletes checks that partial data of a run always result in the same run, regardless of how often and in
+// which order the data are added.
 func TestAddCompletes(t *testing.T) {
 	whole := aRun()
 	seen := whole // the run as the agent observes it when the lease is released

@@ -27,7 +27,7 @@ func TestOutOfMemory(t *testing.T) {
 		}
 		r, err := Run(c, named(jobs))
 		if err != nil {
-			if c.Static != nil || c.Policy != nil { // a job may have no room
+			if c.Static != nil || c.Policy != nil { // a job may not fit
 				t.Skip(err)
 			}
 			t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"caelum/internal/place"
 )
 
-// cut implements room for GPUs on which a policy creates slices on demand.
+// cut implements the interface room for GPUs on which a policy creates slices on demand.
 type cut struct {
 	s *simulation
 	offer.Cluster

@@ -17,7 +17,7 @@ type Result struct {
 
 	Makespan    float64 // from the first submission to the last end
 	Utilisation float64 // the share of all units that was busy over the makespan
-	Lost        float64 // the share of the busy unit-seconds that jobs spent in runs that ended out of memory
+	Lost        float64 // the share of the busy unit-seconds that belong to runs that ended for lack of memory
 	Held        int     // the number of times that the head of the queue was held although it could start
 	Frag        float64 // the mean of FragAware's fragmentation measure over the GPUs and the makespan
 

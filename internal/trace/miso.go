@@ -12,8 +12,8 @@ import (
 // consist of a list of training jobs (model with batch size, number of iterations), and the duration of an iteration of
 // each model on each profile of an A100-40GB. A job can run only on the profiles for which there is a measurement,
 // because the other profiles have too little memory. The list contains no submission times. The times between
-// submissions are therefore random and exponentially distributed with the mean every, in seconds. If every is 0, all
-// jobs are submitted at the same time.
+// submissions are therefore random and exponentially distributed. Their mean in seconds is the parameter every. If
+// every is 0, all jobs are submitted at the same time.
 func MISO(
 	jobsFile string,
 	jobs io.Reader,

@@ -91,7 +91,7 @@ func TestAttributesCleared(t *testing.T) {
 	}
 }
 
-// bpfScope returns the result of scope. It skips the test if the machine does not allow BPF programs.
+// bpfScope creates a scope and returns its path. It skips the test if the machine does not allow BPF programs.
 func bpfScope(t *testing.T, jobs int) string {
 	t.Helper()
 	program(t, "bpf_check")

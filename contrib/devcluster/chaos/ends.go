@@ -60,9 +60,9 @@ func expand(list string) (all []string) {
 // slurmctld detects the loss of a launch or a node with a delay, and sacct prints times in whole seconds.
 const around = 12 * time.Second
 
-// If a run fails within the time stillborn after its start, the cause may be a fault up to aftermath earlier. After a
-// node or slurmd has failed during a run, slurmd 22.05.8 may run no prolog for the job's next run, and slurmctld
-// 22.05.8 may allocate no GRES to it.
+// If a run fails within the time stillborn after its start, the cause may be a fault that existed at most the time
+// aftermath before the run. After a node or slurmd has failed during a run, slurmd 22.05.8 may run no prolog for the
+// job's next run, and slurmctld 22.05.8 may allocate no GRES to that run.
 const (
 	stillborn = 2 * time.Second
 	aftermath = 40 * time.Second

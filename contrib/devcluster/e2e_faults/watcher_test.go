@@ -15,8 +15,8 @@ const prompt = 25 * time.Second
 
 // TestWatcher uses agents that poll the queue only once an hour. Jobs whose slices are not offered must still start
 // promptly, because the watcher notifies the agents of each submission. The test submits jobs on one node, a job that
-// is held until its slice can be created, and a job on two nodes. It then kills the watcher and submits a job, and
-// restarts slurmctld and submits a job.
+// is held until its slice can be created, and a job on two nodes. It then submits a job
+// after it has killed the watcher, and more jobs after it has restarted slurmctld.
 func TestWatcher(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 2, AgentConfig: "testdata/watched.yaml"})
 	starts := func(what string, options ...string) {

@@ -272,8 +272,8 @@ func (s site) record(folder string, ended []string, running string) {
 	}
 }
 
-// usersLearn checks the predictions and decision tables that users get from the runs of user1. One
-// of these runs is job.
+// usersLearn checks the predictions and decision tables that users get from the runs of user1. The
+// parameter job is the id of one of these runs.
 func (s site) usersLearn(job string) {
 	s.Helper()
 	as := func(user string, args ...string) string {

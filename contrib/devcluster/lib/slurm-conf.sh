@@ -133,7 +133,7 @@ slurmstepd() {
     chmod 755 "$SLURMSTEPD"
 }
 
-# prolog_delay: extends the time between the start of a job in slurmctld and its lease, which otherwise takes
+# prolog_delay: extends the time between the start of a job in slurmctld and its lease. Without a delay, this time is a few
 # milliseconds. The SPANK prolog runs before the site's Prolog, so no setting in slurm.conf can delay it. slurmd runs
 # the SPANK prolog as "slurmstepd spank prolog", and the option -d of slurmd selects another program as slurmstepd.
 # Without a plugin, slurmd runs no SPANK prolog, and the site's Prolog contains the delay. A test can kill the sleep

@@ -12,7 +12,7 @@ import (
 var ErrRefused = errors.New("requested node configuration is not available")
 
 // Submit adds a job to the queue and returns its id. It uses those fields of j that a submission can set: name, user,
-// partition, GRES, nodes, batch and requeue, begin time (Eligible), admin_comment. A Priority of 0 stands for a
+// partition, GRES, nodes, batch and requeue, begin time (Eligible), admin_comment. A Priority of 0 means a
 // priority that is lower than those of all earlier jobs. Submit returns ErrRefused if no node, including the catalogue
 // nodes, can ever run the job.
 func (f *Fake) Submit(j slurm.Job) (uint32, error) {
