@@ -17,6 +17,7 @@ var mapped = []string{
 	"internal/learn", "internal/trace", "internal/report", "internal/watch", "internal/wake", "internal/sqlite",
 	"internal/config", "internal/usage",
 	"internal/ledger", "internal/trust", "internal/decisions", "cmd/caelum", "contrib/learn", "contrib/policies",
+	"contrib/sizing",
 	"contrib/devcluster/bench", "contrib/devcluster/chaos", "contrib/devcluster/cluster", "contrib/devcluster/oracle",
 }
 

@@ -142,12 +142,12 @@ func (s *simulation) submit(t trace.Job) error {
 	if !(t.Duration >= 0) || math.IsInf(t.Duration, 1) {
 		return fmt.Errorf("job %s: the duration is %v s; it must be finite and at least 0", t.ID, t.Duration)
 	}
-	j, err := s.newJob(t)
+	s.until(t.Submit)
+	s.advance(t.Submit)
+	j, err := s.newJob(t) // Config.Speeds may depend on the runs that the Observer has seen
 	if err != nil {
 		return err
 	}
-	s.until(t.Submit)
-	s.advance(t.Submit)
 	s.result.submitted(j)
 	if s.Memory != nil {
 		s.Memory.foresee(s, j)

@@ -51,3 +51,36 @@ func TestNoSpeedWithoutMeasurement(t *testing.T) {
 		t.Error("a job started on a profile that it was not measured on")
 	}
 }
+
+// ranTest is an observer that calls a function for each slice.
+type ranTest func(Span)
+
+func (f ranTest) Ran(s Span)                             { f(s) }
+func (ranTest) Passed(_, _ float64, _, _ int, _ float64) {}
+func (ranTest) Waited(string, float64)                   {}
+
+// TestSpeedsAfterEarlierRuns checks that all runs that started before the submission of a job are observed before the
+// planner looks up the speeds of this job. The speeds can then be learned from these runs.
+func TestSpeedsAfterEarlierRuns(t *testing.T) {
+	speed := map[string]float64{"7g.40gb": 1}
+	jobs := []trace.Job{
+		{ID: "a", Duration: 10, Speed: speed},
+		{ID: "b", Duration: 10, Speed: speed}, // starts at 10
+		{ID: "c", Submit: 25, Duration: 10, Speed: speed},
+	}
+	var ran, before []string
+	c := Config{GPUs: gpus(t, "A100-40GB", 1), Policy: policy(t, "lifetime"), Sizing: Adaptive}
+	c.Observer = ranTest(func(s Span) { ran = append(ran, s.Job) })
+	c.Speeds = func(j trace.Job, profile string) float64 {
+		if j.ID == "c" {
+			before = slices.Clone(ran)
+		}
+		return j.Speed[profile]
+	}
+	if _, err := Run(c, slices.Values(jobs)); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(before, []string{"a", "b"}) {
+		t.Errorf("observed before the submission of c: %v", before)
+	}
+}

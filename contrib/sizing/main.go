@@ -1,0 +1,83 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+)
+
+func main() {
+	if err := run(os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "sizing:", err)
+		os.Exit(1)
+	}
+}
+
+// options are the arguments of a command.
+type options struct {
+	seeds []uint64
+	path  string // the folder with MISO's files
+}
+
+// command is one of the commands. It prints one or more tables.
+type command struct {
+	seeds string // default
+	path  bool   // the command requires PATH
+	print func(io.Writer, options) error
+}
+
+var commands = map[string]command{
+	"rates":   {"101-120", true, rates},
+	"speeds":  {"101-120", false, speeds},
+	"learned": {"101-110", true, learned},
+	"long":    {"101-110", true, long},
+	"equal":   {"101-110", false, equal},
+}
+
+func run(args []string, w io.Writer) error {
+	if len(args) == 0 || commands[args[0]].print == nil {
+		return fmt.Errorf("give one of the commands rates, speeds, learned, long and equal")
+	}
+	c := commands[args[0]]
+	f := flag.NewFlagSet("sizing "+args[0], flag.ContinueOnError)
+	seeds := f.String("seeds", c.seeds, "first and last seed of the workloads")
+	if err := f.Parse(args[1:]); err != nil {
+		return err
+	}
+	if c.path != (f.NArg() == 1) {
+		return fmt.Errorf("rates, learned and long require one argument, the folder with MISO's files; " +
+			"the other commands accept no argument")
+	}
+	o := options{path: f.Arg(0)}
+	var err error
+	if o.seeds, err = span(*seeds); err != nil {
+		return fmt.Errorf("-seeds: %w", err)
+	}
+	return c.print(w, o)
+}
+
+// span parses a range such as 101-120, or a single number.
+func span(text string) (all []uint64, err error) {
+	first, last, ok := strings.Cut(text, "-")
+	if !ok {
+		last = first
+	}
+	from, err := strconv.ParseUint(first, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	to, err := strconv.ParseUint(last, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	for seed := from; seed <= to; seed++ {
+		all = append(all, seed)
+	}
+	if all == nil {
+		return nil, fmt.Errorf("%s: the first number is above the last", text)
+	}
+	return all, nil
+}
