@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -89,7 +90,7 @@ func (m *Machine) Serving() {
 	)
 	m.Within(
 		"the agent publishes",
-		func() bool { return strings.Contains(m.Try("caelum", "status"), "on offer: 1g.5gb") },
+		func() bool { return regexp.MustCompile(`on offer: \d+g\.`).MatchString(m.Try("caelum", "status")) },
 	)
 }
 
