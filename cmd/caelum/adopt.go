@@ -41,7 +41,7 @@ any instance while a job with GPUs but without a lease is on the node. Only root
 			return runAdopt(cmd.OutOrStdout(), g, api.AdoptRequest{UUIDs: uuids})
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "adopt every foreign instance of this node")
+	cmd.Flags().BoolVar(&all, "all", false, "adopt every foreign instance on this node")
 	return cmd
 }
 

@@ -142,8 +142,8 @@ script fingerprint, if a job would get a different profile or expected run time 
 With share: true, decisions also writes lines for script fingerprints of all users. decisions does
 not change the administrator's lines, which are above the line "# What stands below ...".
 
-If the learned lines have changed, decisions increments the generation and replaces the old table by
-a rename. Otherwise decisions does not write the table. job_submit.lua reads at most 20,000 lines
+If the learned lines have changed, decisions increments the table's generation, writes a new table
+and renames it over the old one. Otherwise decisions does not write the table. job_submit.lua reads at most 20,000 lines
 and 1 MiB. If there are more learned lines, decisions omits the oldest lines of the users with the
 most lines.`,
 		Example: `  caelum repo sync && caelum repo decisions`,

@@ -207,7 +207,7 @@ func (s simulation) facts() []string {
 		all = append(all, fmt.Sprintf("assumed to need a whole GPU: %d, usage not recorded", s.Assumed))
 	}
 	if s.Several > 0 {
-		const several = "assumed to need whole GPUs: %d, usage recorded only as the sum of several GPUs"
+		const several = "assumed to need whole GPUs: %d, usage recorded only as a sum over several GPUs"
 		all = append(all, fmt.Sprintf(several, s.Several))
 	}
 	return all

@@ -103,7 +103,7 @@ func deviceFiles(f *Facts) []Finding {
 		whose, repair := "of a slice that no job holds", "run `systemctl restart caelumd`, which closes the file; "+
 			"find out what changed it (if nvidia-modprobe resets modes, the driver's DeviceFileModify must be 0)"
 		if c.Job != 0 {
-			whose = fmt.Sprintf("of job %d, whose user is %d,", c.Job, c.User)
+			whose = fmt.Sprintf("of job %d (user %d)", c.Job, c.User)
 			repair = fmt.Sprintf(
 				"run `chown %d:root %s && chmod 400 %s`, and find out what changed the file",
 				c.User, c.Path, c.Path,

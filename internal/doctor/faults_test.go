@@ -141,10 +141,10 @@ var cases = []struct {
 	{
 		"device files",
 		Error,
-		"of job 7, whose user is 20001, belongs to user 20002",
+		"of job 7 (user 20001) belongs to user 20002",
 		func(f *Facts) { f.Files[0].Owner = 20002 },
 	},
-	{"device files", Error, "of job 7, whose user is 20001, has mode 0444", func(f *Facts) { f.Files[0].Mode = 0o444 }},
+	{"device files", Error, "of job 7 (user 20001) has mode 0444", func(f *Facts) { f.Files[0].Mode = 0o444 }},
 	{"device files", Error, "is missing: the job cannot", func(f *Facts) { f.Files[0].Missing = true }},
 	{"device files", Error, "that no job holds has mode 0444", func(f *Facts) { f.Files[1].Mode = 0o444 }},
 	{"device files", Error, "that no job holds belongs to user 20001", func(f *Facts) { f.Files[1].Owner = 20001 }},

@@ -159,12 +159,12 @@ func isolation(f *Facts) []Finding {
 	switch {
 	case !f.Config.Has("TaskPlugin", "task/cgroup") && !f.Config.Has("TaskPlugin", "cgroup"):
 		return []Finding{warning(
-			own+"no devices cgroup confines a task (TaskPlugin does not include task/cgroup)",
+			own+"tasks are not confined by a devices cgroup (TaskPlugin does not include task/cgroup)",
 			trust+"set TaskPlugin=task/cgroup, and ConstrainDevices=yes in cgroup.conf",
 		)}
 	case !f.Config.RelativeIndex():
 		return []Finding{warning(
-			own+"no devices cgroup confines a task (ConstrainDevices is not yes)",
+			own+"tasks are not confined by a devices cgroup (ConstrainDevices is not yes)",
 			trust+"set ConstrainDevices=yes in cgroup.conf",
 		)}
 	case f.Confinement.Cgroup == 0:

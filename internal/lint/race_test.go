@@ -32,8 +32,8 @@ func withoutRace(t *testing.T) []string {
 	return strings.Fields(value)
 }
 
-// goroutines returns the positions at which a file starts goroutines. These are go statements, and calls of a method
-// named Go, such as that of sync.WaitGroup.
+// goroutines returns the positions at which a file starts goroutines. Goroutines are started by go statements and by
+// calls to a method named Go, such as that of sync.WaitGroup.
 func goroutines(t *testing.T, path string, src any) (at []string) {
 	t.Helper()
 	fset := token.NewFileSet()

@@ -174,7 +174,7 @@ func (b *batches) search(gpu int, speed float64) {
 	b.visit(0, resources{node.Units, node.Compute}, busy)
 }
 
-// inspect sets the window of a GPU. Of the first waiting jobs, the window contains those that would fit if no other
+// inspect sets the window of a GPU. The window contains those of the first W waiting jobs that would fit if no other
 // waiting job started.
 func (b *batches) inspect(model *mig.Model, node *mig.Node) {
 	b.window = b.window[:0]

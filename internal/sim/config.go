@@ -15,8 +15,8 @@ type Config struct {
 	GPUs []*mig.Model // the model of each GPU
 
 	// Nodes contains the number of GPUs of each node, in the order of GPUs. The slices of a job are on one node, or on
-	// as many nodes as the job requests. If Nodes is nil, a job may use all GPUs. The reference that moves all jobs
-	// ignores nodes.
+	// as many nodes as the job requests. If Nodes is nil, a job may use all GPUs. The reference (see Policy), which may
+	// move all jobs, ignores Nodes.
 	Nodes []int
 
 	// Policy is a policy that cuts slices on demand, and Static contains fixed layouts. At most one of them is set. If

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// SacctColumns contains the columns that sacct must print: `sacct -a -P -o` followed by the columns, separated by
-// commas. The option -X must not be used, because only steps contain the GPU usage (gres/gpumem and gres/gpuutil in
-// TRESUsageInMax, if Slurm was built with NVML).
+// SacctColumns contains the columns that sacct must print. The command is `sacct -a -P -o` followed by these columns,
+// separated by commas. The option -X must not be used, because only steps contain the GPU usage (gres/gpumem and
+// gres/gpuutil in TRESUsageInMax, if Slurm was built with NVML).
 var SacctColumns = []string{
 	"JobID", "State", "Submit", "Eligible", "Start", "End", "ElapsedRaw", "TimelimitRaw", "AllocTRES",
 	"TRESUsageInMax",

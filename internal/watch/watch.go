@@ -107,7 +107,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 		began := time.Now()
 		if err := w.check(ctx); err != nil {
 			if ctx.Err() == nil {
-				w.log.WithError(err).Warn("couldn't read the queue; the agents only poll until the watcher can read it")
+				w.log.WithError(err).Warn(
+					"couldn't read the queue; until the watcher can read it again, the agents rely on polling alone")
 			}
 			next.Reset(retry)
 			continue
