@@ -48,8 +48,8 @@ func benchSpeeds(ctx context.Context, s scenarios, together bool) error {
 		return err
 	}
 	fmt.Printf(
-		"\nOne trace of %d jobs whose run times depend on the slice, load %.2f of whole GPUs, mean run time on a whole "+
-			"GPU %.0f s, seed %d, on %d nodes of %d GPUs; the best fixed layouts: %s\n",
+		"\nOne trace of %d jobs whose run times depend on the slice, load %.2f of whole GPUs, mean run time on a "+
+			"whole GPU %.0f s, seed %d, on %d nodes of %d GPUs; the best fixed layouts: %s\n",
 		s.jobs, s.load, s.mean, s.seed, s.nodes, s.gpus, b.static.Names(b.Model),
 	)
 	texts, errs := make([]string, len(speedWays)), make([]error, len(speedWays))
@@ -110,8 +110,9 @@ func (s scenarios) speedBoard() (b *board, busy []float64, err error) {
 		b.work, busy = append(b.work, j), append(busy, share)
 	}
 	gpus := slices.Repeat([]*mig.Model{b.Model}, s.nodes*s.gpus)
+	said := func(j trace.Job) float64 { return speedLimit(j, j.Profile) }
 	b.static, err = sim.BestStatic(
-		sim.Config{GPUs: gpus, Discipline: sim.EASY, Said: func(j trace.Job) float64 { return speedLimit(j, j.Profile) }},
+		sim.Config{GPUs: gpus, Discipline: sim.EASY, Said: said},
 		slices.Values(b.work),
 		func(x, y *sim.Result) bool { return x.MeanTurnaround() < y.MeanTurnaround() },
 	)
