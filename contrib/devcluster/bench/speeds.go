@@ -110,12 +110,9 @@ func (s scenarios) speedBoard() (b *board, busy []float64, err error) {
 		b.work, busy = append(b.work, j), append(busy, share)
 	}
 	gpus := slices.Repeat([]*mig.Model{b.Model}, s.nodes*s.gpus)
+	said := func(j trace.Job) float64 { return speedLimit(j, j.Profile) }
 	b.static, err = sim.BestStatic(
-		sim.Config{
-			GPUs:       gpus,
-			Discipline: sim.EASY,
-			Said:       func(j trace.Job) float64 { return speedLimit(j, j.Profile) },
-		},
+		sim.Config{GPUs: gpus, Discipline: sim.EASY, Said: said},
 		slices.Values(b.work),
 		func(x, y *sim.Result) bool { return x.MeanTurnaround() < y.MeanTurnaround() },
 	)

@@ -63,8 +63,12 @@ func mix(seed uint64, n int, seconds float64, k kinds) *load {
 	l := &load{rng: rand.New(rand.NewPCG(seed, 1)), kinds: k}
 	l.script.WriteString("cd; exec 2>>load.err\n")
 	for i, p := range profiles {
-		l.keys = append(l.keys, fmt.Sprintf("key %d:%s %s", uid, predict.Key(predict.KeyInput{
-			UID: uid, Account: "research", JobName: "known-" + p, Script: known(i), GPUs: 1, Nodes: 1}), p))
+		line := fmt.Sprintf("key %d:%s %s", uid, predict.Key(predict.KeyInput{
+			UID: uid, Account: "research", JobName: "known-" + p, Script: known(i), GPUs: 1, Nodes: 1}), p)
+		if i%2 == 0 { // with a run time and a busy share, the agents may also hold the job for a larger slice
+			line += " 25 90"
+		}
+		l.keys = append(l.keys, line)
 	}
 	for l.jobs < n {
 		before := l.jobs
@@ -100,7 +104,9 @@ func (l *load) one(early bool) {
 	}
 	switch kind := l.rng.IntN(100); {
 	case l.unlike && kind < 60, kind >= 30 && kind < 42: // a profile from the decision table
-		l.line("sbatch --parsable --requeue --open-mode=append --job-name=known-%s known-%s", p, p)
+		l.line("sbatch --parsable --requeue --open-mode=append --job-name=known-%s%s known-%s", p,
+			[]string{"", "", " --array=1-2"}[kind%3], p)
+		l.jobs += []int{0, 0, 1}[kind%3]
 	case kind < 30:
 		l.line("%s", sbatch("--gres=mig:"+p+":1"))
 	case kind < 52: // a job with two slices

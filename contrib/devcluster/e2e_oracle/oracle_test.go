@@ -75,6 +75,9 @@ func TestOffersCanBeCarved(t *testing.T) {
 			if report.Writes == 0 || report.Snapshots == 0 || report.Seen == 0 || report.Starts < least {
 				t.Errorf("too few events for a check: %d jobs submitted", l.jobs)
 			}
+			if !unlike && v.away == 0 && report.Larger == 0 {
+				t.Error("no job got a larger slice than slurmctld allocated")
+			}
 			if v.prolog > 0 && report.Waits == 0 {
 				t.Error("no write was made while a job waited for its prolog: the delay had no effect")
 			}

@@ -94,10 +94,12 @@ const (
 // 4g.20gb.
 const leasedWrite = `no slice: the job is ending","node":"n1","time":"2026-11-21T04:57:42.647`
 
-// Job 1 has leased a 3g.20gb. If job_submit.lua had chosen 2g.10gb for the job, the lease would be a larger slice.
+// Job 1 has leased a 3g.20gb. This is a larger slice than a 2g.10gb, and a smaller slice than a 4g.20gb.
 const (
-	chosenLine   = "1|COMPLETED|1795237051|1795237058|1|billing=1,cpu=1,gres/gpu=1,gres/mig:3g.20gb=1,gres/mig=1,node=1"
-	chosenLarger = "1|COMPLETED|1795237051|1795237058|1|billing=1,cpu=1,gres/gpu=1,gres/mig:2g.10gb=1,gres/mig=1,node=1"
+	chosenJob     = "1|COMPLETED|1795237051|1795237058|1|billing=1,cpu=1,gres/gpu=1,"
+	chosenLine    = chosenJob + "gres/mig:3g.20gb=1,gres/mig=1,node=1"
+	chosenLarger  = chosenJob + "gres/mig:2g.10gb=1,gres/mig=1,node=1"
+	chosenSmaller = chosenJob + "gres/mig:4g.20gb=1,gres/mig=1,node=1"
 )
 
 // Job 2 releases its slice at 57:38.151.
@@ -184,10 +186,7 @@ func TestForgeries(t *testing.T) {
 			{"sacct", "", chosenLine + "|", chosenLarger + "|caelum:sized=2g.10gb"},
 		}, ""},
 		{"a job leased a smaller slice than the profile that job_submit.lua chose", []edit{
-			{
-				"sacct", "", chosenLine + "|",
-				strings.Replace(chosenLine, "3g.20gb", "4g.20gb", 1) + "|caelum:sized=4g.20gb",
-			},
+			{"sacct", "", chosenLine + "|", chosenSmaller + "|caelum:sized=4g.20gb"},
 		}, "carved"},
 		{"a job leased less than slurmctld allocated", []edit{
 			{"sacct", "", "mig:1g.5gb=2", "mig:1g.5gb=3"},
