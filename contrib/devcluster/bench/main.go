@@ -56,8 +56,9 @@ func (o *options) flags() {
 	flag.Float64Var(&s.mean, "ways-mean", 20, "-ways: mean duration of the jobs in seconds")
 	flag.BoolVar(&s.mixed, "ways-mixed", false, "-ways: use two nodes of A100-40GB and two of H100-80GB")
 	flag.IntVar(&o.speeds, "ways-speeds", 0,
-		"run only a trace of this number of jobs whose run times depend on their slices, on two nodes, with whole GPUs, fixed layouts, and Caelum with both values of sizing; "+
-		"-ways-load is then a share of whole GPUs, and -ways-mean the mean run time on a whole GPU")
+		"run only a trace of this number of jobs whose run times depend on their slices, on two nodes, with whole "+
+			"GPUs, fixed layouts, and Caelum with both values of sizing; "+
+			"-ways-load is then a share of whole GPUs, and -ways-mean the mean run time on a whole GPU")
 	flag.BoolVar(&o.together, "ways-together", false, "-ways-speeds: run all configurations at the same time")
 	flag.IntVar(&o.short, "short", 0,
 		"measure only the time of this number of short jobs with gres/gpu only, static slices and Caelum")
