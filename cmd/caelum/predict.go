@@ -33,7 +33,8 @@ func newPredict(g *globals) *cobra.Command {
 		Use:   "predict (ID | --key KEY | --script FILE)",
 		Short: "Predict the profile of a job from earlier runs",
 		Long: `predict calculates what a job needs from the earlier runs in this host's repository. It prints
-the profile that the job would get, and the runs on which the prediction is based.
+the profile that the job would request, and the runs on which the prediction is based. Beside idle
+GPUs, the job may get a larger slice.
 
 Name the job by its id (if slurmctld or slurmdbd knows the job), by its key or by a batch script.
 With --script, also specify the options of the submission, because they are part of the job's key.

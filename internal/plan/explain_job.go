@@ -24,8 +24,8 @@ func (e *Explanation) explainState(j slurm.Job) bool {
 	case j.Holds():
 		return e.set(
 			Started,
-			"the job has started on %s and has %s there, as Slurm counts it; "+
-				"`caelum job %d` on the node shows its slices",
+			"the job has started on %s and requested %s, which Slurm accounts for; "+
+				"`caelum job %d` on the node shows its slices, which can be larger",
 			nodes,
 			wants,
 			j.ID,

@@ -27,6 +27,7 @@ func (e *Explanation) explainByPlan(snapshot Snapshot, settings Settings, w slur
 	leader, together := offer.Components(v.Jobs, k)
 	x := inPlan{View: v, plan: v.Plan(), k: k, leader: leader, together: together, wants: wants}
 	x.explain(e)
+	e.addUnplanned(v, snapshot.Nodes)
 	if until := back[entry(w)]; snapshot.At.Before(until) {
 		e.BackUntil = until.Unix()
 		e.Text += fmt.Sprintf(
@@ -42,6 +43,27 @@ func (e *Explanation) explainByPlan(snapshot Snapshot, settings Settings, w slur
 			"; but het job %d is earlier in the queue, and slurmctld starts the jobs behind a het job "+
 				"only by backfill, and only on nodes that the components of the het job cannot use",
 			het,
+		)
+	}
+}
+
+// addUnplanned names the nodes that no plan includes because they have no agent that publishes offers, if the job waits
+// for space.
+func (e *Explanation) addUnplanned(v *View, nodes []slurm.Node) {
+	if e.Verdict != First && e.Verdict != Behind && e.Verdict != NoRoom {
+		return
+	}
+	var names []string
+	for _, n := range nodes {
+		_, closed := n.Free("mig")[slurm.ClosedType]
+		if closed && StateIn(n.Extra) == "" && eligible.Schedulable(n) && v.Member(n.Name) < 0 {
+			names = append(names, n.Name)
+		}
+	}
+	if len(names) > 0 {
+		e.Text += fmt.Sprintf(
+			"; no slice can be offered on %s, because no agent publishes offers there (run `caelum doctor` there)",
+			strings.Join(names, ", "),
 		)
 	}
 }

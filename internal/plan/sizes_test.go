@@ -85,3 +85,15 @@ func TestExplainLarger(t *testing.T) {
 			[]string{"room for 1g.5gb is reserved", "the reserved slice is a 7g.40gb", "although it starts later"}},
 	})
 }
+
+// TestExplainUnplanned checks that the explanation of a job that waits for space names the nodes without an agent.
+func TestExplainUnplanned(t *testing.T) {
+	closed := slurm.Node{Name: "n2", Partitions: []string{"gpu"},
+		Gres: []slurm.GRES{{Name: "mig", Type: slurm.ClosedType, Count: 28}}}
+	full := node(t, "n1", a100(t, "7g.40gb@0"))
+	checkExplanations(t, []explainCase{
+		{"the agent of an idle node has stopped", []slurm.Node{full, closed},
+			[]slurm.Waiting{waits(1, "1g.5gb", 1, 1)}, nil, First,
+			[]string{"no slice can be offered on n2, because no agent publishes offers there"}},
+	})
+}

@@ -279,7 +279,7 @@ func report(c *cluster.Cluster, jobs []job) error {
 		return fmt.Errorf("%d of %d jobs did not complete on a slice of the expected profile", bad, len(jobs))
 	}
 	fmt.Printf(
-		"\nEach of the %d jobs requested its profile in the decision table, which AllocTRES shows, "+
+		"\nEach of the %d jobs requested the profile that the decision table assigns to it (AllocTRES), "+
 			"and ran on a slice of this profile or a larger one. %q is not in the table and got the default.\n",
 		len(jobs),
 		"unknown",
