@@ -26,7 +26,7 @@ const completeTimeout = 2 * time.Second
 // values returns the values that a word of a command line can have. A tab separates a value from its description.
 type values func(cmd *cobra.Command, args []string) []string
 
-// complete registers the values of flags and arguments that the shell completes. A flag has the same values in all
+// complete registers the shell completions for the values of flags and arguments. A flag has the same values in all
 // commands. The shell completes the names of files for the other flags, and for the arguments of profile-job and of
 // repo import.
 func complete(root *cobra.Command, g *globals) {

@@ -42,7 +42,8 @@ forget changes only this repository. The runs remain in other repositories and i
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&f.key, "key", "", "forget the runs of this key, of all users or of --user")
+	cmd.Flags().StringVar(&f.key, "key", "",
+		"forget the runs with this key: those of all users, or of the user in --user")
 	cmd.Flags().StringVar(&f.user, "user", "", "forget the runs of this user, given by name or id")
 	cmd.Flags().StringVar(&f.before, "before", "",
 		"forget the runs that began before this time: 2026-11-21, or 2026-11-21T04:57:35")

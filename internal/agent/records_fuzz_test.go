@@ -168,8 +168,8 @@ var jobRecords = []struct {
 	{"", "", "", "", 0, 1},
 }
 
-// FuzzRecords checks that the prolog on a healthy node succeeds for any record of a job and any error of Slurm's
-// commands. The job must get its lease, or an error in its lease file, or must be requeued.
+// FuzzRecords checks that the prolog on a healthy node succeeds for any job record and any error from Slurm's commands.
+// The job must get its lease, or an error in its lease file, or must be requeued.
 func FuzzRecords(f *testing.F) {
 	if os.Getuid() != 0 {
 		f.Skip("needs root to own devices")

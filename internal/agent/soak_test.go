@@ -95,9 +95,9 @@ func (s *soaker) setHooks() {
 			s.t.Errorf("epilog of job %d: %v", j.ID, err)
 		}
 	})
-	// slurmctld restarts only before a pass reads its state. A restart between a pass's read and its write would
-	// clear used counts on which the write relies. More slices would then be free until the pass has read the node
-	// again (docs/internals.md, step 6; TestReconfigureBeforeTheRaise), and the oracle would report them.
+	// slurmctld restarts only before a pass reads its state. A restart between a pass's read and its write would clear
+	// used counts on which the write relies. Too many slices would then be free until the pass read the node again
+	// (docs/internals.md, step 6; TestReconfigureBeforeTheRaise), and the oracle would report them.
 	s.fake.Before(func(c slurmtest.Call) error {
 		if c.Op == "Nodes" && s.restart.Swap(false) {
 			if nodes := s.below(4); nodes > 0 {

@@ -23,7 +23,7 @@ func DeferReason(n slurm.Node, w slurm.Waiting, since time.Time) string {
 		return fmt.Sprintf("has %d MiB of memory free, and the job needs %d", n.MemoryFree, needsMemory(n, w))
 	case w.Reason == "Resources" && w.NumNodes <= 1 && w.HetJob == 0 && !n.Is("COMPLETING") && HasFree(n, w) &&
 		w.LastSchedEval.Sub(since) > passedOver:
-		return "has had the job's slices on offer, but slurmctld did not start the job there"
+		return "has had the job's slices on offer, but slurmctld has not started the job there"
 	}
 	return ""
 }

@@ -37,8 +37,8 @@ type Site struct {
 	MaxSlowdown float64
 
 	// Window is the number of complete runs that a prediction uses. The prediction uses twice as many if a run was
-	// certainly killed for lack of memory. Quantile selects the margin among the changes of the peak between these
-	// runs. 0 means 5 for Window and 0.15 for Quantile.
+	// certainly killed for lack of memory. Quantile is the quantile of the changes of the peak between these runs from
+	// which the margin is computed. If Window is 0, 5 is used. If Quantile is 0, 0.15 is used.
 	Window   int
 	Quantile float64
 }

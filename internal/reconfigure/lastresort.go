@@ -25,7 +25,7 @@ type Running struct {
 //
 //	C_r - C_w <= Beta
 //
-// C_r is Fixed plus the longest run time that one of the stopped jobs loses. C_w is the time for which the request
+// C_r is Fixed plus the longest run time that any of the stopped jobs loses. C_w is the time for which the request
 // would otherwise wait until the jobs in its way have ended. C_w is the minimum over all GPUs, not only the value for
 // the candidate, because stopping jobs on one GPU has no benefit if another GPU becomes free in a minute.
 //

@@ -222,7 +222,7 @@ func (c *Client) SetAccounting(ctx context.Context, r Record, field AccountingFi
 		return fmt.Errorf("accounting field %q: use one of %v", field, AccountingFields)
 	}
 	if !recordRef.MatchString(r.Ref) {
-		return fmt.Errorf("job %d: %.40q is not a job name that sacctmgr accepts", r.ID, r.Ref)
+		return fmt.Errorf("job %d: %.40q is not a job id that sacctmgr accepts", r.ID, r.Ref)
 	}
 	if r.End.IsZero() {
 		return fmt.Errorf("job %s is %s: %w", r.Ref, r.State, ErrJobState)

@@ -106,7 +106,8 @@ func TestAllocated(t *testing.T) {
 }
 
 // TestSacctQuotes checks that quotes have no special meaning in the output of sacct, so that a name with a quote does
-// not hide other jobs. Empty lines, a bar at the end of a line (sacct -p) and Windows line ends must be accepted.
+// not hide other jobs. Empty lines, a vertical bar at the end of a line (sacct -p), and Windows line endings must be
+// accepted.
 func TestSacctQuotes(t *testing.T) {
 	head := "JobName|JobID|State|Submit|Start|ElapsedRaw|AllocTRES|\r\n"
 	row := func(name, id string) string {

@@ -32,6 +32,7 @@ var diskFaults = []fault{
 		name:  "ledger-lost",
 		does:  "an agent's ledger is removed while the agent is stopped; then root adopts the foreign instances",
 		part:  "ledger agent slurmd",
+		ends:  sentBack,
 		begin: loseLedger,
 		end:   adopt,
 	},
@@ -40,6 +41,7 @@ var diskFaults = []fault{
 		does: "an agent's ledger is overwritten while the agent is stopped, and moved away after a failed start; " +
 			"then the same as ledger-lost",
 		part:  "ledger agent slurmd",
+		ends:  sentBack,
 		begin: damageLedger,
 		end:   adopt,
 	},
@@ -291,7 +293,9 @@ var hardwareFaults = []fault{
 		}},
 }
 
-// sentBack contains the possible states of a run whose slice could not be created.
+// sentBack contains the possible states of a run whose slice could not be created. This also happens after a ledger is
+// lost, if slurmctld had started the job on an offer that needs the space of an idle instance: the instance is foreign
+// until root adopts it, and the agent cannot destroy it.
 var sentBack = []string{"REQUEUED"}
 
 func pick(rng *rand.Rand, of ...string) string { return of[rng.IntN(len(of))] }

@@ -48,7 +48,7 @@ func TestPlanner(t *testing.T) {
 	}
 }
 
-// served waits until a job of the victim runs.
+// served submits a job as the victim and waits until the job runs.
 func served(t *testing.T, s *clustertest.Site, options ...string) {
 	t.Helper()
 	id := s.Must(
