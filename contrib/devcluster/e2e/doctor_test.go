@@ -91,7 +91,7 @@ func (s *site) doctorOpenSlice(t *testing.T, id string) {
 	s.must(t, "n1", "root", "chmod", "444", cap)
 	defer s.must(t, "n1", "root", "chmod", "400", cap)
 	findings, status := s.diagnosis(t)
-	if status != 1 || !has(findings, "device files", doctor.Error, cap+" of job "+id+",") {
+	if status != 1 || !has(findings, "device files", doctor.Error, cap+" of job "+id+" (") {
 		t.Errorf("status %d: %+v", status, findings)
 	}
 }
