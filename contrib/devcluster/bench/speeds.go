@@ -109,14 +109,47 @@ func (s scenarios) speedBoard() (b *board, busy []float64, err error) {
 		j.Profile, _ = j.On(b.Model)
 		b.work, busy = append(b.work, j), append(busy, share)
 	}
-	gpus := slices.Repeat([]*mig.Model{b.Model}, s.nodes*s.gpus)
-	said := func(j trace.Job) float64 { return speedLimit(j, j.Profile) }
-	b.static, err = sim.BestStatic(
-		sim.Config{GPUs: gpus, Discipline: sim.EASY, Said: said},
-		slices.Values(b.work),
-		func(x, y *sim.Result) bool { return x.MeanTurnaround() < y.MeanTurnaround() },
-	)
-	return b, busy, err
+	return b, busy, b.searchFixed(s.nodes * s.gpus)
+}
+
+// searchFixed sets static to the fixed layouts with the shortest mean turnaround of the trace in the simulator. In
+// contrast to sim.BestStatic, a job can use only slices of the one profile that it requests, as in Slurm. searchFixed
+// tries each maximal layout alone and with whole GPUs in several ratios.
+func (b *board) searchFixed(gpus int) error {
+	whole, _ := sim.Whole(b.Model)
+	patterns := []sim.Pattern{{whole}}
+	for _, l := range b.Maximal() {
+		one := append(sim.Pattern{whole}, slices.Repeat(sim.Pattern{l}, gpus-1)...)
+		all := append(sim.Pattern{l}, slices.Repeat(sim.Pattern{whole}, gpus-1)...)
+		patterns = append(patterns, sim.Pattern{l}, sim.Pattern{whole, l}, sim.Pattern{whole, whole, l},
+			sim.Pattern{whole, l, l}, one, all)
+	}
+	best, least := patterns[0], math.Inf(1)
+	for _, p := range patterns {
+		b.static = p
+		var work []trace.Job
+		for _, j := range b.work {
+			if profile, err := b.asks("static", j); err == nil {
+				j.Speed, j.Profile = map[string]float64{profile: j.Speed[profile]}, profile
+				work = append(work, j)
+			}
+		}
+		if len(work) < len(b.work) {
+			continue // a job is too large for these layouts
+		}
+		r, err := sim.Run(sim.Config{
+			GPUs: slices.Repeat([]*mig.Model{b.Model}, gpus), Static: p.Deal(gpus), Discipline: sim.EASY,
+			Said: func(j trace.Job) float64 { return speedLimit(j, j.Profile) },
+		}, slices.Values(work))
+		if err != nil {
+			return err
+		}
+		if r.MeanTurnaround() < least {
+			best, least = p, r.MeanTurnaround()
+		}
+	}
+	b.static = best
+	return nil
 }
 
 // speedLimit returns the time limit in seconds of a job that requests a profile.
