@@ -152,9 +152,10 @@ func (b *board) searchFixed(gpus int) error {
 	return nil
 }
 
-// speedLimit returns the time limit in seconds of a job that requests a profile.
+// speedLimit returns the time limit in seconds of a job that requests a profile. It is at least 10 s longer than the
+// run time, because the script of a job starts late on a busy machine.
 func speedLimit(j trace.Job, profile string) float64 {
-	j.Duration = j.Takes(profile)
+	j.Duration = j.Takes(profile) + 9
 	return limit(j)
 }
 
