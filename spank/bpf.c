@@ -1,24 +1,26 @@
 /*
- * Controls access to devices in cgroup v2, where BPF programs make the decision. Slurm (22.05, cgroup_v2.c) attaches
- * its own programs to the job (with BPF_F_ALLOW_OVERRIDE), to the step's "user" cgroup and to the tasks. For a task,
- * the kernel runs the programs of the nearest cgroup with programs. Of the cgroups above, it runs only the programs
- * that were attached with BPF_F_ALLOW_MULTI. The plugin's program could be attached to three kinds of cgroups:
+ * Controls access to devices in cgroup v2, where BPF programs decide whether a process may open a device. Slurm (22.05,
+ * cgroup_v2.c) attaches its own programs to the job's cgroup (with BPF_F_ALLOW_OVERRIDE), to the step's "user" cgroup
+ * and to the cgroups of the tasks. For a task, the kernel runs the programs of the nearest cgroup that has programs.
+ * The kernel also runs the programs of the cgroups above that were attached with BPF_F_ALLOW_MULTI. The plugin's
+ * program could be attached to three kinds of cgroups:
  *
- *   job                the kernel would then reject this program or Slurm's, because their flags differ
- *   step               it would replace Slurm's programs of the job, which are the only ones for a batch step
- *   above all jobs     it runs in addition to Slurm's programs, if it is attached with BPF_F_ALLOW_MULTI
+ *   job                the kernel would reject the plugin's or Slurm's program, because their attach flags differ
+ *   step               the plugin's program would replace Slurm's programs of the job, the only ones of a batch step
+ *   above all jobs     with BPF_F_ALLOW_MULTI, the kernel runs the plugin's program in addition to Slurm's programs
  *
- * The plugin therefore attaches one program to the cgroup of all slurmstepd processes, slurmstepd.scope, in the
- * following called the scope. The first task after the boot loads this program, and a map that contains the devices
- * of each job. Both exist as long as the scope exists. Jobs without a lease need no entry: the program denies all slice
- * devices by default. Root's processes are exempt.
+ * The plugin therefore attaches one program to slurmstepd.scope, which is the cgroup of all slurmstepd processes and is
+ * called *the scope* in this file. The first task after the boot loads the program, and creates a map that contains the
+ * devices of each job. The program and the map exist as long as the scope exists. Jobs without a lease need no entry:
+ * the program denies all slice devices by default. Root's processes are exempt.
  *
- * The plugin takes no lock: every user can open and therefore lock the directory of the scope, and a user can stop
- * the user's own task at any instruction (scancel --signal=STOP). Instead, the plugin uses the kernel's list of
- * programs. The list is in the order of attachment, and a program is complete before it is attached. The first
- * program with the plugin's name is therefore valid, and always remains the first. Each task attaches a program if
- * the list contains none, and reads the list again. It then uses the map of the first program, and detaches all later
- * programs with this name, including those of other tasks.
+ * The plugin takes no lock, because a user could block the plugin: every user can open and therefore lock the directory
+ * of the scope, and a user can stop the user's own task at any instruction (scancel --signal=STOP). Instead, the plugin
+ * uses the kernel's list of programs. The list is in the order of attachment, and a program is complete before it is
+ * attached. The first program with the plugin's name is therefore valid, and always remains the first. If the list
+ * contains no program with the plugin's name, a task attaches a program and reads the list again. The task then uses
+ * the map of the first program with the plugin's name, and detaches all later programs with this name, including
+ * programs that other tasks attached.
  */
 #include "cgroup.h"
 
@@ -32,12 +34,12 @@
 #include <unistd.h>
 
 #define NAME "caelum"     /* the name of the program and of its map */
-#define MAP_ENTRIES 16384 /* for the devices of the node and the leased devices of its jobs; sweep() cleans a full map */
-#define LEVELS 10         /* number of cgroup levels that the program checks; with systemd, a job is on the third level */
+#define MAP_ENTRIES 16384 /* the devices of the node, and the leased devices of jobs; sweep() cleans a full map */
+#define LEVELS 10         /* the number of cgroup levels that the program checks; with systemd, a job has level 3 */
 
 /*
- * Stands for all cgroups in a key. No cgroup has this id. The id 0 cannot be used, because the kernel returns 0 for a
- * level that does not exist.
+ * The cgroup id in the keys that apply to all cgroups. No cgroup has the id ANY. The id 0 would be ambiguous, because
+ * the kernel returns 0 for a level that does not exist.
  */
 #define ANY UINT64_MAX
 
@@ -51,8 +53,8 @@ struct key {
 };
 
 /*
- * Declares x with every byte 0. The kernel rejects a bpf_attr with a nonzero byte after the last member that a
- * command uses. An initializer need not clear these bytes: gcc 15 clears only the named member of a union.
+ * Declares x and sets every byte of x to 0. The kernel rejects a bpf_attr with a nonzero byte after the last member
+ * that a command uses. An initializer may not clear every byte: gcc 15 clears only the named member of a union.
  */
 #define CLEARED(type, x) \
 	type x; \
@@ -77,8 +79,8 @@ static int put(int map, uint64_t cgroup, struct device device)
 }
 
 /*
- * If the program has the plugin's name, returns a descriptor of the program and writes the id of its map. Otherwise
- * returns -1.
+ * If the program has the plugin's name, returns a descriptor of the program, and sets *map_id to the id of the
+ * program's map. Otherwise, returns -1.
  */
 static int open_program(uint32_t id, uint32_t *map_id)
 {
@@ -113,9 +115,10 @@ static void detach(int scope, int program)
 }
 
 /*
- * Returns a descriptor of the map of the plugin's first program on the scope. If there is no such program, returns -1
- * with errno 0, and on an error -1 with errno. Detaches the plugin's later programs: their maps contain no jobs, so
- * these programs would deny the devices of every job.
+ * Returns a descriptor of the map of the first program with the plugin's name on the scope. If the scope has no program
+ * with the plugin's name, returns -1 with errno 0. On an error, returns -1 with errno. Detaches all later programs with
+ * the plugin's name, because the maps of later programs contain no jobs, and later programs would deny the devices of
+ * every job.
  */
 static int find_map(int scope)
 {
@@ -151,9 +154,9 @@ static int find_map(int scope)
 }
 
 /*
- * Writes the program, which decides whether the current process may open a device. The context of the program is
- * struct bpf_cgroup_dev_ctx: the type in the lower half of the first word, then the major and the minor number. The
- * program allows root to open every device. It allows other users to open a device that needs no lease, or a device
+ * Writes the instructions of the program, which decides whether the current process may open a device. The context of
+ * the program is struct bpf_cgroup_dev_ctx: the type in the lower half of the first word, then the major and the minor
+ * number. The program allows root to open every device. Other users may open a device that needs no lease, and a device
  * that the map contains for one of the process's cgroups. Returns the number of instructions.
  */
 static unsigned assemble(struct bpf_insn *insn, int map)
@@ -213,9 +216,10 @@ static int load(const struct bpf_insn *insn, unsigned n)
 }
 
 /*
- * Reports whether the kernel is too old for the program. Programs of this type need
- * bpf_get_current_ancestor_cgroup_id, which old kernels do not provide (6.18 does). Such a kernel rejects this
- * program, but accepts another program of the same type. If the kernel rejects both, there is another error.
+ * Reports whether the kernel is too old for the program. The program needs bpf_get_current_ancestor_cgroup_id, which
+ * old kernels do not provide to cgroup device programs (6.18 does). An old kernel rejects the program, but accepts a
+ * cgroup device program that does not call bpf_get_current_ancestor_cgroup_id. If the kernel rejects both programs, the
+ * kernel is not too old, and the error has another cause.
  */
 static bool lacks_helper(int error)
 {
@@ -230,7 +234,7 @@ static bool lacks_helper(int error)
 	return program >= 0;
 }
 
-/* Creates a map that contains the devices. Returns a descriptor, or -1 with errno. */
+/* Creates a map that contains the devices. Returns a descriptor of the map, or -1 with errno. */
 static int make_map(const struct devices *devices)
 {
 	CLEARED(union bpf_attr, create);
@@ -254,7 +258,7 @@ static int make_map(const struct devices *devices)
 	return map;
 }
 
-/* Attaches a new program to the scope. Returns the same values as cgroup_refuse. */
+/* Attaches a new program to the scope. Returns 0 or an error value of cgroup_refuse. */
 static int attach(int scope, const struct devices *devices, char *why, size_t size)
 {
 	static struct bpf_insn insn[200];
@@ -290,7 +294,7 @@ done:
 	return rv;
 }
 
-/* Reports whether the cgroup with this id has been removed. kernfs does not reuse ids. */
+/* Reports whether the cgroup with the given id was removed. kernfs does not reuse ids. */
 static bool is_gone(int scope, uint64_t id)
 {
 	struct {
@@ -353,10 +357,10 @@ static int allow(int map, int scope, uint64_t job, const struct lease *own, char
 }
 
 /*
- * Makes the directory of the scope unreadable for users, so that they cannot lock it. Slurm makes the directory
- * readable for all users, and locks it without a time limit for each step that starts or ends (22.05 cgroup_v2.c).
- * Otherwise, a user who holds the lock could prevent all steps from starting. The cgroups below the directory remain
- * accessible.
+ * Makes the directory of the scope unreadable for users, so that users cannot lock the directory. Slurm makes the
+ * directory readable for all users. When a step starts or ends, Slurm locks the directory without a time limit (22.05
+ * cgroup_v2.c). A user who holds the lock could therefore prevent all steps from starting. The cgroups below the
+ * directory remain accessible.
  */
 static void restrict_scope(int scope)
 {
@@ -366,7 +370,7 @@ static void restrict_scope(int scope)
 		fchmod(scope, S_IRWXU | S_IXGRP | S_IXOTH);
 }
 
-/* Removes the last component of a path. Returns false if there is none. */
+/* Removes the last component of a path. Returns false if the path has no component to remove. */
 static bool parent(char *path)
 {
 	char *slash = strrchr(path, '/');

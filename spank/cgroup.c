@@ -1,7 +1,7 @@
 /*
- * Finds the step's cgroup. slurmstepd moves itself into this cgroup, or into a cgroup below it, before it forks the
- * tasks (22.05), and no task ever leaves it. In v1, the path is <job>/<step> in the devices hierarchy. In v2, it is
- * <job>/<step>/slurm and later <job>/<step>/user/task_<i>.
+ * Finds the step's cgroup. Before slurmstepd forks the tasks, slurmstepd moves itself into the step's cgroup or into a
+ * cgroup below the step's cgroup (22.05). No task ever leaves the step's cgroup. In v1, the path of a task's cgroup is
+ * <job>/<step> in the devices hierarchy. In v2, the path is <job>/<step>/slurm, and later <job>/<step>/user/task_<i>.
  */
 #include "cgroup.h"
 
@@ -28,8 +28,8 @@ static bool has_devices(const char *list, size_t length)
 }
 
 /*
- * Returns the length of a cgroup's path up to the end of its last component "step_<X>", or 0 if the path has no such
- * component.
+ * Returns the length of a cgroup's path up to the end of its last component "step_<X>", or 0 if the path has no
+ * component "step_<X>".
  */
 static size_t step_length(const char *path, size_t length)
 {
@@ -54,8 +54,8 @@ int cgroup_of_step(const char *text, size_t length, const char *mountpoint, char
 	int rv = 0;
 
 	/*
-	 * A line has the form hierarchy:controllers:path. In version 2, the hierarchy is 0, and there are no
-	 * controllers.
+	 * A line has the form hierarchy:controllers:path. In version 2, the hierarchy is 0, and the list of controllers
+	 * is empty.
 	 */
 	while (rv != 1 && text_line(&c, &line, &n)) {
 		const char *list = memchr(line, ':', n);
@@ -74,7 +74,7 @@ int cgroup_of_step(const char *text, size_t length, const char *mountpoint, char
 }
 
 /*
- * Denies the devices in a v1 cgroup. Each write contains only one device, because the kernel reads only one rule per
+ * Denies access to the devices in a v1 cgroup. Each write contains one device, because the kernel reads one rule per
  * write.
  */
 static int refuse_v1(const char *cgroup, const struct devices *devices, const struct lease *own, char *why, size_t size)

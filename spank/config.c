@@ -85,7 +85,10 @@ int config_parse(struct config *config, int ac, char **av, char *why, size_t siz
 
 	*config = (struct config){ .run_dir = RUN_DIR_DEFAULT, .wait = WAIT_DEFAULT, .memory_growth = true };
 	for (int i = 0; i < ac; i++) {
-		/* Only the first error is reported. Later arguments still apply, in particular run_dir. */
+		/*
+		 * config_parse reports only the first error, but parses all arguments, because later arguments may set
+		 * run_dir.
+		 */
 		if (parse_argument(config, av[i], rv ? ignored : why, rv ? sizeof(ignored) : size) < 0)
 			rv = -1;
 	}

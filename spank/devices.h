@@ -1,8 +1,8 @@
 /*
- * The devices that need a lease, which are the capability devices of every slice that is possible on the node. If
- * Slurm confines devices (ConstrainDevices=yes), the step's cgroup denies each job the devices of other jobs.
- * Otherwise, the owner and mode of the device files separate users from each other, but do not separate two jobs of
- * the same user.
+ * The devices that need a lease: the capability devices of every slice that is possible on the node. With
+ * ConstrainDevices=yes, the step's cgroup denies each job access to the devices of other jobs. Without
+ * ConstrainDevices, the owner and mode of the device files separate different users, but do not separate two jobs of
+ * one user.
  */
 #ifndef CAELUM_DEVICES_H
 #define CAELUM_DEVICES_H
@@ -24,8 +24,8 @@ struct devices {
 int devices_parse(struct devices *devices, const char *text, size_t length, char *why, size_t size);
 
 /*
- * Reads and parses the device list (text_read). Returns 0, or -1 with the reason in why. If there is no file, errno
- * is ENOENT.
+ * Reads and parses the device list (text_read). Returns 0, or -1 with the reason in why. If the file does not exist,
+ * errno is ENOENT.
  */
 int devices_read(struct devices *devices, const char *path, char *why, size_t size);
 

@@ -1,8 +1,8 @@
 /*
- * Prevents JAX and TensorFlow from reserving GPU memory that their program does not use. By default, JAX reserves 75% of
- * the memory of a slice at its start, and TensorFlow nearly all of it. The measured peak of such a job depends only on
- * its slice, so Caelum could never predict a smaller slice. Sources: "GPU memory allocation" in the documentation of
- * JAX, and "Limiting GPU memory growth" in the guide "Use a GPU" of TensorFlow.
+ * Prevents JAX and TensorFlow from reserving GPU memory that the program does not use. By default, JAX reserves 75% of
+ * the memory of a slice at its start, and TensorFlow reserves nearly all memory of the slice. The measured memory peak
+ * of a job then depends only on the job's slice, and Caelum could never predict a smaller slice. Sources: "GPU memory
+ * allocation" in the documentation of JAX, and "Limiting GPU memory growth" in TensorFlow's guide "Use a GPU".
  */
 #include "growth.h"
 
@@ -11,8 +11,9 @@
 #include <stddef.h>
 
 /*
- * The variables that Caelum sets, each with the settings by which a user configures the same framework. JAX
- * reads the fraction under two names, of which XLA_PYTHON_CLIENT_MEM_FRACTION is the older one.
+ * The variables that the plugin sets. For each variable, settings lists the variables with which a user configures the
+ * memory of the framework. JAX reads the memory fraction under two names, and XLA_PYTHON_CLIENT_MEM_FRACTION is the
+ * older name.
  */
 static const struct {
 	const char *name, *value;

@@ -6,9 +6,9 @@
 #include <slurm/spank.h>
 
 /*
- * Sets the variables with which JAX and TensorFlow allocate GPU memory as their program needs it. Leaves a framework
- * alone if the task's environment already configures the memory of the framework. Never fails: if Slurm cannot set a
- * variable, the task's stderr contains a message.
+ * Sets the variables that make JAX and TensorFlow allocate GPU memory on demand. If the task's environment already
+ * configures the memory of a framework, growth_set does not set the variable of this framework. growth_set never fails:
+ * if Slurm cannot set a variable, growth_set writes a message to the task's stderr.
  */
 void growth_set(spank_t sp, uint32_t job);
 

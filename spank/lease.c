@@ -16,7 +16,7 @@ static bool parse_index(struct lease *lease, struct cursor *c)
 	return lease->relative || text_equals(value, length, "absolute");
 }
 
-/* Reports whether text can be one device in CUDA_VISIBLE_DEVICES. A comma would add a second device. */
+/* Reports whether text can be one device in CUDA_VISIBLE_DEVICES. A text with a comma would be two devices. */
 static bool valid_uuid(const char *text, size_t length)
 {
 	if (length < 5 || length >= LEASE_UUID_MAX || memcmp(text, "MIG-", 4) != 0)
@@ -59,7 +59,7 @@ static bool parse_device(struct lease *lease, const char *value, size_t length)
 	return lease->devices < LEASE_DEVICES_MAX && text_device(value, length, &lease->device[lease->devices++]);
 }
 
-/* Parses an error. It must not contain control characters, because it is written to a user's terminal. */
+/* Parses an error. The text must not contain control characters, because task_init writes it to a user's terminal. */
 static bool parse_error(struct lease *lease, const char *value, size_t length)
 {
 	if (length >= LEASE_ERROR_MAX || lease->slots > 0 || lease->error[0])
@@ -73,7 +73,7 @@ static bool parse_error(struct lease *lease, const char *value, size_t length)
 	return true;
 }
 
-/* Parses the lines after "index", up to "end". They contain either the slots and then the devices, or an error. */
+/* Parses the lines after "index", up to "end": either the slots and then the devices, or an error. */
 static bool parse_body(struct lease *lease, struct cursor *c)
 {
 	const char *line, *value;

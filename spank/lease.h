@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define LEASE_SLOTS_MAX 256  /* slots of a node; 16 GPUs with 7 slots each need 112 */
-#define LEASE_UUID_MAX 96    /* in bytes; MIG-<uuid> has 40, MIG-GPU-<uuid>/<gi>/<ci> has up to 51 */
+#define LEASE_UUID_MAX 96    /* in bytes; MIG-<uuid> has 40 bytes, and MIG-GPU-<uuid>/<gi>/<ci> has up to 51 bytes */
 #define LEASE_ERROR_MAX 1024 /* in bytes, including the terminating NUL */
 
 #define LEASE_DEVICES_MAX (2 * LEASE_SLOTS_MAX) /* each slice has a GPU instance and a compute instance */
@@ -18,7 +18,7 @@ struct lease_slot {
 	char uuid[LEASE_UUID_MAX]; /* empty if the slot has no slice */
 };
 
-/* The contents of a lease file. Either error is set, or there is at least one slot. */
+/* The contents of a lease file, which are either an error or at least one slot. */
 struct lease {
 	uint32_t job;
 	uint32_t restart;
@@ -38,8 +38,8 @@ struct lease {
 int lease_parse(struct lease *lease, const char *text, size_t length, char *why, size_t size);
 
 /*
- * Reads and parses a lease file (text_read). Returns 0, or -1 with the reason in why. If there is no file, errno is
- * ENOENT.
+ * Reads and parses a lease file (text_read). Returns 0, or -1 with the reason in why. If the file does not exist, errno
+ * is ENOENT.
  */
 int lease_read(struct lease *lease, const char *path, char *why, size_t size);
 

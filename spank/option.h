@@ -9,10 +9,10 @@
 extern struct spank_option option_mig;
 extern struct spank_option option_mig_mem;
 
-/* Reports whether text can be a value of --mig. Such a text is safe in a command line, a path and JSON. */
+/* Reports whether text can be a value of --mig. A valid value is safe in a command line, a path and JSON. */
 bool option_valid(const char *text);
 
-/* Reports whether text can be a value of --mig-mem: a number other than 0, in MiB or followed by K, M, G or T. */
+/* Reports whether text can be a value of --mig-mem: a positive number of MiB, or a positive number and K, M, G or T. */
 bool option_valid_size(const char *text);
 
 #endif

@@ -1,15 +1,15 @@
 /*
- * Sets the devices of a task: converts the slots that Slurm has bound to the task or to its step to the MIG UUIDs in
- * the job's lease.
+ * Sets the devices of a task. Converts the slots that Slurm bound to the task or to its step to the MIG UUIDs in the
+ * job's lease.
  *
- * Both callbacks run in a child that was forked from a process with threads. This code therefore allocates no memory,
- * starts no threads and takes no locks. The user's limits (ulimit) do not apply yet, because Slurm sets them last,
- * before the exec.
+ * Both task callbacks run in a child that was forked from a process with threads. The callbacks therefore allocate no
+ * memory, start no threads and take no locks. The user's limits (ulimit) do not apply yet, because Slurm sets the
+ * limits immediately before the exec.
  *
  * task_init_privileged reads the lease file, which only root can read, and denies the step access to the slices of
- * other jobs. task_init then sets the environment. It is the last callback before the site's TaskProlog, and the only
- * callback after Slurm has bound slots to single tasks. task_init_privileged only records its errors. task_init
- * reports them, because its messages reach the user's stderr.
+ * other jobs. task_init then sets the environment. task_init is the last callback before the site's TaskProlog, and the
+ * only callback after Slurm has bound slots to single tasks. task_init_privileged records its errors. task_init reports
+ * the recorded errors, because the messages of task_init appear in the user's stderr.
  */
 #include "config.h"
 #include "cgroup.h"
@@ -27,12 +27,12 @@
 
 #define LIST_MAX (LEASE_SLOTS_MAX * 4)
 
-/* The device file of a slot in gres.conf. slurmd numbers the slots by the position of their files in this list. */
+/* The device file of a slot in gres.conf. slurmd numbers the slots in the order of their device files in gres.conf. */
 #define SLOT_DEVICE "/dev/caelum/slot%u"
 
 static struct {
 	bool bound;       /* Slurm has bound slots to the step */
-	const char *list; /* the environment variable with the list of these slots */
+	const char *list; /* the environment variable with the list of the step's slots */
 	uint32_t job;
 	bool growth; /* the plugin's argument memory_growth */
 	struct slots step;
@@ -47,9 +47,9 @@ static void fail(const char *reason)
 }
 
 /*
- * Returns the name of the variable with the step's slots. Slurm sets SLURM_JOB_GPUS for the batch script and for
- * salloc's shell, and SLURM_STEP_GPUS for all other steps. The other variable may also be set, because it is
- * inherited from the job or step in which the user submitted this job. Its value does not apply to this step.
+ * Returns the name of the environment variable that contains the step's slots. Slurm sets SLURM_JOB_GPUS for the batch
+ * script and for salloc's shell, and SLURM_STEP_GPUS for all other steps. Both variables may be set, because a job
+ * inherits the environment of the job or step that submitted the job.
  */
 static const char *list_of(spank_t sp)
 {
@@ -60,8 +60,8 @@ static const char *list_of(spank_t sp)
 }
 
 /*
- * Reads the list of slots from the task's environment. Returns 1 if the list is valid, 0 if Slurm has set no list,
- * and -1 if the list is invalid.
+ * Reads the list of slots from the task's environment. Returns 1 for a valid list, 0 if Slurm set no list, and -1 for
+ * an invalid list.
  */
 static int read_slots(spank_t sp, struct slots *slots)
 {
@@ -81,8 +81,8 @@ static void check_lease(spank_t sp)
 	if (task.lease.job != task.job || spank_get_item(sp, S_JOB_UID, &uid) != ESPANK_SUCCESS || task.lease.uid != uid)
 		fail("the lease file belongs to another job; submit again, and tell the admin to run 'caelum status' on this node");
 	/*
-	 * Up to 26.05, this count is always 0, because SPANK reads a field that slurmstepd never sets. A count of 0
-	 * is therefore not compared with the lease.
+	 * Up to 26.05, the restart count from SPANK is always 0, because SPANK reads a field that slurmstepd never
+	 * sets. The plugin therefore does not compare a restart count of 0 with the lease.
 	 */
 	else if (spank_get_item(sp, S_SLURM_RESTART_COUNT, &restart) == ESPANK_SUCCESS && restart && restart != task.lease.restart)
 		fail("the lease file belongs to an earlier run of this job; submit again, and tell the admin to run 'caelum status' on this node");
@@ -90,7 +90,7 @@ static void check_lease(spank_t sp)
 		fail(task.lease.error);
 }
 
-/* Reads the lease for a task to which Slurm has bound slots. */
+/* Reads the lease for a task that has slots. */
 static void read_lease(spank_t sp, const struct config *config)
 {
 	char path[256], why[256];
@@ -106,8 +106,8 @@ static void read_lease(spank_t sp, const struct config *config)
 }
 
 /*
- * Reads the devices that a task without slots may open. A step of a job with slices may open the devices of these
- * slices. Without a valid lease file, the list is empty.
+ * Reads the devices that a task without slots may open. A step of a job with slices may open the devices of the job's
+ * slices. Without a valid lease file, the list of devices is empty.
  */
 static void read_lease_devices(const struct config *config)
 {
@@ -119,9 +119,9 @@ static void read_lease_devices(const struct config *config)
 }
 
 /*
- * Denies the step access to the slices of other jobs. On any error, a task with slots fails. A task without slots
- * fails only if the kernel returns an error. An error in the node's configuration (CGROUP_NONE) is only logged for
- * such a task.
+ * Denies the step access to the slices of other jobs. A task with slots fails on any error. A task without slots fails
+ * only if the kernel returns an error. For a task without slots, confine logs an error in the node's configuration
+ * (CGROUP_NONE).
  */
 static void confine(const struct config *config)
 {
@@ -132,10 +132,10 @@ static void confine(const struct config *config)
 	if (devices_read(&task.devices, path, why, sizeof(why)) == 0)
 		rc = cgroup_refuse(&task.devices, &task.lease, why, sizeof(why));
 	else if (errno == ENOENT)
-		return; /* Slurm does not confine devices on this node, so the agent has written no list */
+		return; /* without ConstrainDevices=yes, the agent writes no device list */
 	/*
-	 * The reason is only logged: the owners of the device files still separate users, and `caelum doctor` warns
-	 * the administrator.
+	 * The task can start, because the owners of the device files still separate users. `caelum doctor` warns the
+	 * administrator.
 	 */
 	if (rc == CGROUP_UNSUPPORTED)
 		slurm_info("caelum: task: job %u: this kernel does not support cgroup device BPF programs: %s", task.job, why);
@@ -178,9 +178,9 @@ done:
 }
 
 /*
- * Finds the slots of the step to which the task's devices cgroup allows access. access() fails with EPERM for a
- * device that the cgroup denies. Slurm's own list cannot be used: with relative indices, it contains the step's first
- * slots for every bound task (gres_common.c, common_gres_set_env).
+ * Finds the slots of the step to which the task's devices cgroup allows access. If the cgroup denies a device, access()
+ * fails with EPERM. The plugin cannot use Slurm's list of the task's slots: with relative indices, the list contains
+ * the step's first slots for every bound task (gres_common.c, common_gres_set_env).
  */
 static bool allowed_slots(struct slots *own)
 {
@@ -203,7 +203,7 @@ static bool allowed_slots(struct slots *own)
 }
 
 /*
- * Finds the task's slots. These are the slots of its step, unless Slurm has bound the task to some of them
+ * Finds the task's slots. By default, a task has all slots of its step. Slurm can bind a task to some of the slots
  * (--gpu-bind, --gpus-per-task).
  */
 static bool own_slots(spank_t sp, struct slots *own)
@@ -227,10 +227,10 @@ static bool own_slots(spank_t sp, struct slots *own)
 }
 
 /*
- * Unsets the variables of other vendors. Unless gres.conf contains Flags=nvidia_gpu_env, Slurm sets them to the same
- * numbers as CUDA_VISIBLE_DEVICES. These numbers are slots, which no runtime can interpret, and some programs do not
- * start if both ROCR_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES are set. A variable with a different value was set by
- * the user and is not changed.
+ * Unsets the device variables of other vendors. If gres.conf does not contain Flags=nvidia_gpu_env, Slurm sets these
+ * variables to the numbers in CUDA_VISIBLE_DEVICES. The numbers are slots, which no runtime can interpret. Some
+ * programs do not start if both ROCR_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES are set. unset_numbers keeps a variable
+ * with a different value, because the user set the variable.
  */
 static void unset_numbers(spank_t sp)
 {
@@ -247,7 +247,7 @@ static void unset_numbers(spank_t sp)
 
 /*
  * Corrects SLURM_GPUS_ON_NODE if the step has slots without a slice. Slurm allocates every slot of the node to a job
- * with --exclusive.
+ * with --exclusive, and some of these slots may have no slice.
  */
 static void correct_count(spank_t sp, unsigned slices)
 {
@@ -291,7 +291,7 @@ int caelum_task(spank_t sp, int ac, char **av)
 		goto done;
 	unset_numbers(sp);
 	correct_count(sp, of_step);
-	/* Slurm itself sets NoDevFiles for a step without a GPU. CUDA then finds no device. */
+	/* Slurm sets NoDevFiles for a step without a GPU. With NoDevFiles, CUDA finds no device. */
 	if (spank_setenv(sp, "CUDA_VISIBLE_DEVICES", of_task ? uuids : "NoDevFiles", 1) != ESPANK_SUCCESS) {
 		fail("couldn't set CUDA_VISIBLE_DEVICES; submit again");
 		goto done;

@@ -83,7 +83,7 @@ const char *text_read(const char *path, size_t *length, char *why, size_t size)
 	static char text[TEXT_MAX + 1];
 	const char *rv = NULL;
 	ssize_t n;
-	/* O_NONBLOCK ensures that a fifo in place of the file does not block the task. */
+	/* With O_NONBLOCK, a fifo at this path does not block the task. */
 	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	int error = errno;
 

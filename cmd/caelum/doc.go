@@ -32,6 +32,7 @@
 //	profile_run.go          caelum profile-job: submits the jobs and waits for their runs (pollInterval, summaryWait)
 //	profile_measurement.go  caelum profile-job: a measurement, its speed, and the file with them (--out, --from)
 //	profile_evaluate.go     caelum profile-job: verdicts on the profiles and batch sizes, and their table
+//	profile_apply.go        caelum profile-job --apply: DynaP's choice becomes the profile of a key
 //
 // Planning without an agent:
 //

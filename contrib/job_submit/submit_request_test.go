@@ -102,7 +102,7 @@ func sumOf(list []entry, name string) (s sum, ok bool) {
 	return s, true
 }
 
-// times returns n*factor/divisor for every type. It returns false if a result is not a whole number.
+// times returns n*factor/divisor for every type. times returns false if a result is not a whole number.
 func (s sum) times(factor, divisor int) (sum, bool) {
 	out := sum{types: s.types, count: map[string]int{}}
 	for kind, n := range s.count {
@@ -180,7 +180,7 @@ func (r request) unreadable() bool {
 	return false
 }
 
-// slots returns the GPUs per node. even is false if the nodes cannot get equal numbers.
+// slots returns the GPUs per node. even is false if the GPUs cannot be divided evenly among the nodes.
 func (r request) slots(sockets int) (slots sum, even bool) {
 	untyped := func(n int) sum { return sum{[]string{""}, map[string]int{"": n}} }
 	switch {
@@ -208,7 +208,7 @@ func (r request) slots(sockets int) (slots sum, even bool) {
 	}
 }
 
-// stamp returns the stamp of a job that is being submitted.
+// stamp returns the stamp of a job at its submission.
 func (r request) stamp(q fields, gpus int) stamp {
 	account, named := q["account"].(string)
 	if !named {

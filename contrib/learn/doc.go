@@ -1,12 +1,12 @@
-// Command learn compares internal/predict with simple rules in simulations. It prints the tables for docs/results.md.
+// Command learn compares internal/predict with simple rules in simulations, and prints the tables for docs/results.md.
 //
 //	go run ./contrib/learn population [-seeds 101,102] [-tune]   profiles of recurring jobs, in a random population
 //	go run ./contrib/learn runtimes [-seeds 101,102]             run times in that population, used for placement
 //	go run ./contrib/learn miso PATH                             profiles and speeds from MISO's measurements
 //	                                                             (a100_40gb_mig_step_time.csv)
 //
-// The comment of type work describes the population. The rules were chosen on the seeds 1 to 3 (-tune), before the
-// results of any other seed were known.
+// The comment of type work describes the population. The constants of Caelum's rules were chosen on seeds 1 to 3
+// (-tune), before any other seed was used.
 //
 // Files:
 //

@@ -7,15 +7,15 @@ import (
 	"caelum/internal/predict"
 )
 
-// rule chooses the profile of the next run of a job from its earlier runs.
+// rule chooses the profile of the next run of a job from the earlier runs of the job.
 type rule struct {
 	name   string
-	kills  bool // runs that were killed for lack of memory have the state killed
+	kills  bool // whether the rule knows which runs were killed for lack of memory (state killed)
 	choose func(n node, runs []predict.Run) string
 }
 
-// killed is the state of runs that were killed for lack of memory, in the histories of rules whose field kills is true.
-// The PeakMiB of such a run is just above the memory of its slice.
+// killed is the state of runs that were killed for lack of memory. Only the histories of rules whose field kills is
+// true contain the state killed. The PeakMiB of a killed run is 1 MiB above the memory of its slice.
 const killed = "KILLED"
 
 // node contains the profiles from which a rule chooses.
@@ -47,7 +47,7 @@ func (n node) memory(profile string) float64 {
 	return n.model.Profiles[k].Memory()
 }
 
-// tightest returns the smallest profile with at least mib MiB, or the whole GPU if no profile has that much memory.
+// tightest returns the smallest profile with at least mib MiB, or the whole GPU if no profile has mib MiB.
 func (n node) tightest(mib float64) string {
 	if p, ok := (predict.Need{PeakMiB: mib, Busy: predict.UnknownBusy}).On(n.model, n.all); ok {
 		return p
@@ -59,8 +59,9 @@ func wholeGPU() rule {
 	return rule{"always the whole GPU", true, func(n node, _ []predict.Run) string { return n.whole }}
 }
 
-// simple returns a rule that uses the highest peak of the last runs that completed or were killed, plus a margin. The
-// parameter last is the number of these runs; 0 means all runs.
+// simple returns a rule that uses the highest peak of some runs, plus a margin. The parameter last is the number of
+// runs that the rule uses, and 0 means all runs. The rule ignores runs that failed or were cancelled for reasons other
+// than memory.
 func simple(name string, last int, margin float64) rule {
 	return rule{name, true, func(n node, runs []predict.Run) string {
 		highest, seen := 0.0, 0
@@ -91,8 +92,7 @@ func learned(name string, site predict.Site) rule {
 	}}
 }
 
-// informed returns a variant of Caelum's rule. In this variant, the rule has the information which failed runs were
-// killed for lack of memory.
+// informed returns a variant of Caelum's rule that knows which failed runs were killed for lack of memory.
 func informed(name string, site predict.Site) rule {
 	r := learned(name, site)
 	find := r.choose

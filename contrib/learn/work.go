@@ -7,26 +7,26 @@ import (
 	"caelum/internal/predict"
 )
 
-// work is one recurring job, with its own key. The population is drawn from the following distributions, which were
-// fixed before any measurement:
+// work is one recurring job, which has a separate key. The population has the following distributions, which were
+// chosen before the first measurement:
 //
-//	users      200; each asks for 1.1 to 6 times the needed time (log-uniform), and has a scale of run times
+//	users      200; each user requests 1.1 to 6 times the needed time (log-uniform), and has a scale of run times
 //	peak       lognormal, median 6 GiB, sigma 1, from 0.5 to 36 GiB
 //	noise      lognormal from run to run: sigma 0.5% for 60% of the jobs, 3% for 30%, 12% for 10%
 //	drift      15% of the jobs: the peak grows or shrinks by up to 0.5% per run
-//	outliers   20% of the jobs: 2% of the runs need 1.2 to 2 times as much
+//	outliers   20% of the jobs: 2% of the runs need 1.2 to 2 times as much memory
 //	versions   30% of the jobs: one run in 25 is the first of a new version, with a peak exp(0.35 z) times as large;
-//	           half of these have a new script, which is a new key
+//	           half of the new versions have a new script, and therefore a new key
 //	curve      memory rises from half of the peak to the peak within the first 2 to 100% of the run
 //	spikes     20% of the jobs: one sample per second misses the peak, and the sampled peak is 0 to 3% lower
 //	chunks     a run out of memory fails at an allocation of up to 15% of its slice
 //	ends       4% of the runs fail and 2% are cancelled at some time, for reasons other than memory;
-//	           5% of the jobs always run into their time limits
+//	           5% of the jobs always reach their time limits
 //	run time   lognormal, median one hour times a scale of the user (sigma 1) and of the job (sigma 1);
-//	           from run to run 5% for half of the jobs and 40% for the others
+//	           sigma from run to run: 5% for half of the jobs, 40% for the other half
 //	limit      the user's factor times the job's median, rounded up to the next of 10 min, 30 min, 1, 2, 4, 8, 12 h,
-//	           1, 2, 3, 4, 7 days; no run is longer
-//	recurs     20 to 60 times
+//	           1, 2, 3, 4, 7 days; no run is longer than its limit
+//	recurs     a job has 20 to 60 submissions
 type work struct {
 	user                       int
 	level, noise, drift, spike float64 // level: MiB
@@ -78,7 +78,7 @@ func drawWork(rng *rand.Rand, users []user) work {
 	return w
 }
 
-// asked returns the time limit, in seconds, that the user requests for a job with this expected run time.
+// asked returns the time limit in seconds that a user requests for a job with the given expected run time in seconds.
 func asked(seconds float64) float64 {
 	const hour, day = 3600, 24 * 3600
 	for _, round := range []float64{
@@ -95,10 +95,10 @@ func asked(seconds float64) float64 {
 type submission struct {
 	script  int     // version of the script; each version has a separate key
 	peak    float64 // MiB that the run needs
-	seen    float64 // the share of peak that is observed
+	seen    float64 // the share of the peak that the samples show
 	seconds float64 // run time if nothing ends the run early
-	state   string  // the final state, if the memory suffices
-	until   float64 // if the run ends early, the share of the run after which it ends
+	state   string  // the final state if the slice has enough memory
+	until   float64 // the share of the run after which the run ends; 1 if the run does not end early
 }
 
 // submissions returns all submissions of the job in order.

@@ -25,7 +25,7 @@ func newGPM(m *machine) gpm {
 	return g
 }
 
-// metric returns the value of a metric between the two samples, and the return code for that metric.
+// metric returns the value and the return code of a metric between the two samples.
 func (g gpm) metric(id nvml.GpmMetricId) (float64, nvml.Return) {
 	g.Helper()
 	get := nvml.GpmMetricsGetType{NumMetrics: 1, Sample1: g.one, Sample2: g.two}
@@ -34,8 +34,8 @@ func (g gpm) metric(id nvml.GpmMetricId) (float64, nvml.Return) {
 	return get.Metrics[0].Value, nvml.Return(get.Metrics[0].NvmlReturn)
 }
 
-// TestGPM checks that the utilization of an instance is the sum that its processes report, at most
-// 100%. Other instances do not affect this sum.
+// TestGPM checks that the utilization of an instance is the sum of the utilizations that the instance's processes
+// report, at most 100%. Processes of other instances must not affect the utilization.
 func TestGPM(t *testing.T) {
 	m := newMachine(t, "--board", "H100-80GB")
 	d := m.device(0)

@@ -8,8 +8,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// helper replaces the tests if a test has started this binary as a second process. The binary's argument is the path of
-// the library. helper returns the exit status.
+// helper runs instead of the tests if a test has started the test binary as a second process. The argument of the
+// second process is the path of the library. helper returns the exit status.
 func helper(mode string) int {
 	lib := nvml.New(nvml.WithLibraryPath(os.Args[1]))
 	if ret := lib.Init(); ret != nvml.SUCCESS {
@@ -34,8 +34,7 @@ func helper(mode string) int {
 	return 2
 }
 
-// race creates and destroys instances at random placements. It gets all information about the state
-// from the library.
+// race creates and destroys instances at random placements. race gets all information about the state from the library.
 func race(d nvml.Device) int {
 	type slice struct {
 		gi nvml.GpuInstance

@@ -33,9 +33,8 @@ func overlap(a, b nvml.GpuInstancePlacement) bool {
 	return a.Start < b.Start+b.Size && b.Start < a.Start+a.Size
 }
 
-// walk creates every layout of the candidates exactly once, by adding one instance per step. It expects that the
-// emulator rejects exactly the overlapping placements, because no other rule applies to these profiles of these GPU
-// models.
+// walk creates every layout of the candidates exactly once, by adding one instance per step. walk expects that the
+// emulator rejects exactly the overlapping placements, because no other rule applies to the candidates.
 func (m *machine) walk(
 	d nvml.Device,
 	all []candidate,
@@ -78,7 +77,7 @@ func (m *machine) full(d nvml.Device, all []candidate) bool {
 }
 
 // TestLayouts checks two numbers for each GPU model: the number of layouts, including the empty layout, and the number
-// of layouts to which no further instance can be added.
+// of maximal layouts.
 func TestLayouts(t *testing.T) {
 	for _, c := range []struct {
 		board, profiles  string
@@ -128,8 +127,8 @@ func TestDriverOrder(t *testing.T) {
 	}
 }
 
-// TestMediaEnginesAndLimits checks that a lack of media engines or an instance limit can prevent an
-// instance for which there are enough free units.
+// TestMediaEnginesAndLimits checks that a lack of media engines or an instance limit can prevent an instance although
+// enough units are free.
 func TestMediaEnginesAndLimits(t *testing.T) {
 	t.Run("one +me on an A100", func(t *testing.T) {
 		m := newMachine(t, "--board", "A100-40GB")
@@ -184,8 +183,8 @@ func TestMediaEnginesAndLimits(t *testing.T) {
 	})
 }
 
-// TestWrongPlacements checks that an illegal start, or the size of another profile, is an invalid argument and not a
-// lack of resources.
+// TestWrongPlacements checks that NVML returns INVALID_ARGUMENT, and not INSUFFICIENT_RESOURCES, for an illegal start
+// or for the size of another profile.
 func TestWrongPlacements(t *testing.T) {
 	m := newMachine(t, "--board", "A100-40GB")
 	d := m.device(0)

@@ -13,7 +13,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// start runs this test binary as a second process that uses the same emulated machine.
+// start runs the test binary as a second process that uses the emulated machine.
 func (m *machine) start(mode string) *exec.Cmd {
 	m.Helper()
 	cmd := exec.Command(os.Args[0], library())
@@ -25,9 +25,9 @@ func (m *machine) start(mode string) *exec.Cmd {
 	return cmd
 }
 
-// replay applies the log to an independent model. Instances must not overlap, a destroyed instance must exist, no UUID
-// may occur twice, and times must not decrease. replay returns the number of instances that exist at the end of the
-// log.
+// replay applies the log to an independent model. replay checks that instances do not overlap, that destroyed instances
+// existed, that no UUID occurs twice, and that times do not decrease. replay returns the number of instances at the end
+// of the log.
 func (m *machine) replay() int {
 	m.Helper()
 	type slice struct{ start, end, cis int }
@@ -134,8 +134,8 @@ func TestKilledHolderOfTheLock(t *testing.T) {
 	m.want(<-done, nvml.SUCCESS, "a call after the holder of the lock was killed")
 }
 
-// TestKilledWriter kills a process at each point of a change, and checks that the change is then made completely or not
-// at all. It also checks that the log agrees with the state.
+// TestKilledWriter kills a process at each point of a change, and checks that the emulator made either the whole change
+// or no change. TestKilledWriter also checks that the log agrees with the state.
 func TestKilledWriter(t *testing.T) {
 	for _, c := range []struct {
 		at    string

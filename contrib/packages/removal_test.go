@@ -12,8 +12,8 @@ import (
 const caelumFiles = "find /etc /usr /opt /var/lib /var/log /run /dev -xdev -path /var/lib/dpkg -prune -o " +
 	"-path '*caelum*' ! -name 'slot*' -print"
 
-// siteFiles are the files that remain after a purge: the files that the site has created in /etc, the databases, and
-// the decision table. The slots remain until the next boot, because gres.conf may still name them.
+// siteFiles lists the files that remain after a purge: the files that the site has created in /etc, the databases, and
+// the decision table. The slots also remain until the next boot, because gres.conf may still name the slots.
 var siteFiles = []string{
 	"/dev/caelum",
 	"/etc/caelum", "/etc/caelum/decisions", "/etc/caelum/wake.key", "/etc/caelum/watch.key", "/etc/caelum/watch.yaml",
@@ -23,12 +23,12 @@ var siteFiles = []string{
 	"/var/lib/caelum-watch", "/var/lib/caelum-watch/decisions", "/var/lib/caelum-watch/repo.db",
 }
 
-// remove removes the packages and then purges them. It checks that the offers are withdrawn, which files remain, and
-// that the units no longer exist.
+// remove removes the packages and then purges them. remove checks that the offers are withdrawn, which files remain,
+// and that the units no longer exist.
 func (h *host) remove() {
 	h.t.Helper()
 	h.Must("cp", "-a", "/etc/caelum/caelum.yaml", "/etc/slurm/plugstack.conf", "/root")
-	h.Must("sh", "-c", ": >/etc/slurm/plugstack.conf") // docs/install.md requires this before the plugin is removed
+	h.Must("sh", "-c", ": >/etc/slurm/plugstack.conf") // docs/install.md: first remove the plugin from plugstack.conf
 	h.Must(append([]string{"dpkg", "--remove"}, h.names...)...)
 	gres := h.Must("scontrol", "-d", "show", "node", "n1")
 	for _, offered := range []string{"mig:1g.5gb:0", "mig:7g.40gb:0"} {
@@ -48,8 +48,8 @@ func (h *host) remove() {
 	h.audit()
 }
 
-// left checks that, of the packages' files, only siteFiles and the files others remain. Files of the machine's root
-// directory are treated as files from before the installation.
+// left checks that only siteFiles and the given other files of the packages remain. Files that the machine's root
+// directory contained before the installation do not count.
 func (h *host) left(after string, others ...string) {
 	h.t.Helper()
 	before, err := exec.Command("sh", "-c", caelumFiles).Output()
@@ -68,8 +68,8 @@ func (h *host) left(after string, others ...string) {
 	}
 }
 
-// installAgain installs the packages after a purge, with the site's configuration. It checks that the jobs get slices
-// again.
+// installAgain installs the packages after a purge, with the site's configuration. installAgain checks that the jobs
+// get slices again.
 func (h *host) installAgain(version string) {
 	h.t.Helper()
 	h.Must("sh", "-c", "dpkg -i /packages/*.deb")

@@ -1,13 +1,13 @@
-// Command policies simulates placement policies and compares them with best-fit. It prints the Markdown tables for
-// docs/results.md.
+// Command policies simulates placement policies, compares the policies with best-fit, and prints the Markdown tables
+// for docs/results.md.
 //
 //	go run ./contrib/policies [-seeds 101,102] [-policies lifetime,qla] [-queues ...] [-ends ...] [-unlimited ...]
 //	                          [-loads ...]
 //
-// Each row is for one scheduler, for one kind of knowledge about the ends of jobs, and for one share of jobs without a
-// time limit. Each column is for one load. A cell contains one number for each policy: its mean wait over all mixes and
-// seeds, divided by the mean wait of best-fit, on 16 A100-40GB in nodes of four. The last lines contain the worst case
-// of each policy. A case is one mix, averaged over all seeds.
+// Each row shows one scheduler, one source of the expected ends of jobs, and one share of jobs without a time limit.
+// Each column shows one load. A cell contains one number for each policy: the mean wait of the policy over all mixes
+// and seeds, divided by the mean wait of best-fit. The cluster has 16 A100-40GB on four nodes. The last lines contain
+// the worst ratio of each policy for a single mix, over all seeds.
 //
 // Files:
 //

@@ -145,8 +145,7 @@ func (o options) print(w io.Writer, results outcomes) {
 	}
 }
 
-// least is the shortest wait, in seconds, that is considered for the worst cases. Ratios of shorter waits are mostly
-// noise.
+// least is the shortest wait in seconds for which print considers a ratio. Ratios of shorter waits are mostly noise.
 const least = 10
 
 // ratio returns the ratio of two waits, or 1 if both are shorter than least.

@@ -11,15 +11,15 @@ import (
 	"caelum/internal/trace"
 )
 
-// cluster contains the GPUs, which are of one model, and the properties of the queue.
+// cluster describes the GPUs, which all have one model, and the queue.
 type cluster struct {
 	model *mig.Model
 	gpus  int
-	queue string // fifo, easy, or offers, which is EASY through offers as in production
+	queue string // fifo, easy, or offers (EASY through offers, as in production)
 	// said and speeds are the fields Said and Speeds of sim.Config.
 	said   func(trace.Job) float64
 	speeds func(j trace.Job, profile string) float64
-	// ran receives the slice of each job. It may be nil.
+	// ran receives the slice of each job if ran is not nil.
 	ran func(sim.Span)
 }
 
@@ -39,7 +39,7 @@ type way string
 
 const (
 	whole    way = "whole GPUs"
-	static   way = "best fixed layouts" // for the mean turnaround of exactly these jobs
+	static   way = "best fixed layouts" // the layouts with the shortest mean turnaround of the simulated jobs
 	tightest way = "tightest"
 	adaptive way = "adaptive"
 )
@@ -73,7 +73,7 @@ func (c cluster) config(as way) (sim.Config, error) {
 	return s, nil
 }
 
-// play simulates the jobs and returns their turnarounds in seconds, in the order of their submission.
+// play simulates the jobs, and returns the turnarounds in seconds, in the order of submission.
 func (c cluster) play(as way, jobs []trace.Job) ([]float64, error) {
 	s, err := c.config(as)
 	if err != nil {
@@ -123,8 +123,8 @@ func (o *observer) Ran(s sim.Span) {
 	}
 }
 
-// slowest returns the jobs with a limit on the slowdown of the requested profile. If the limit is 0, only the memory
-// determines this profile.
+// slowest returns a copy of the jobs with a limit on the slowdown of the requested profile. If the limit is 0, only the
+// memory determines the requested profile.
 func slowest(jobs []trace.Job, maxSlowdown float64) []trace.Job {
 	all := slices.Clone(jobs)
 	for k := range all {

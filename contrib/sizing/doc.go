@@ -1,6 +1,6 @@
 // Command sizing compares the turnaround of jobs on whole GPUs, on fixed layouts, on slices of the requested profile,
-// and on slices whose size the planner chooses (internal/offer/size.go). It prints the Markdown tables that
-// docs/results.md contains.
+// and on slices whose size the planner chooses (internal/offer/size.go). The command prints the Markdown tables for
+// docs/results.md.
 //
 //	go run ./contrib/sizing rates [-seeds 101-120] PATH    MISO's 100 jobs: mean and longest turnarounds
 //	go run ./contrib/sizing speeds [-seeds 101-120]        drawn jobs on several GPU models, with exact and wrong speeds

@@ -20,7 +20,7 @@ type drawing struct {
 	uniform bool    // busy shares are uniform; otherwise, they have the density 4 b^3 (internal/predict/compute.go)
 }
 
-// draw returns the jobs of a seed. The memory of a job is that of a profile, and each profile is equally likely.
+// draw returns the jobs of a seed. Each job needs the memory of a random profile.
 func (d drawing) draw(seed uint64) (all []trace.Job) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	at := 0.0
@@ -58,8 +58,8 @@ const (
 	unlimited = 0.3
 )
 
-// wrong returns a cluster in which the speeds and the run times of jobs are not known exactly. Speeds are estimated by
-// internal/predict from two runs with wrong run times. Run times are estimated by time limits.
+// wrong returns a cluster whose planner uses estimated speeds and run times. internal/predict estimates the speeds from
+// two runs with inexact run times. The estimated run times are the time limits.
 func (c cluster) wrong(seed uint64) cluster {
 	random := func(j trace.Job, stream uint64) *rand.Rand {
 		return rand.New(rand.NewPCG(seed, stream<<32+math.Float64bits(j.Submit)))
@@ -77,7 +77,8 @@ func (c cluster) wrong(seed uint64) cluster {
 	return c
 }
 
-// observed returns two runs of a job with wrong run times, on its smallest profile and on a whole GPU.
+// observed returns two runs of a job with inexact run times: one run on the smallest profile, and one run on a whole
+// GPU.
 func observed(b *mig.Model, j trace.Job, rng *rand.Rand) (runs []predict.Run) {
 	least := ""
 	for _, p := range b.Profiles {
@@ -111,9 +112,9 @@ func runOf(b *mig.Model, job uint32, profile string, seconds float64) predict.Ru
 	}
 }
 
-// estimate returns the speed on a profile, relative to a whole GPU, that follows from earlier runs. As long as the runs
-// do not show the busy share, max_slowdown does not apply (predict.Need), so the speed is never too low for
-// max_slowdown.
+// estimate returns the speed on a profile, relative to a whole GPU, that internal/predict estimates from earlier runs.
+// If the runs do not show the busy share, max_slowdown does not apply (predict.Need). In this case, the returned speed
+// is always high enough for max_slowdown.
 func estimate(b *mig.Model, runs []predict.Run, profile string) float64 {
 	compute, _ := mig.Claims(profile)
 	need, _ := predict.Predict(predict.History{Runs: runs}, predict.DefaultSite)

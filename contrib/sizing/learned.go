@@ -16,8 +16,8 @@ const (
 	recurError  = 0.1 // the standard deviation of the logarithm of the run times of a recurring job
 )
 
-// learner estimates the speeds of recurring jobs from the runs that have ended. The part of the ID before the slash
-// identifies the job.
+// learner estimates the speeds of recurring jobs from the runs that have ended. The part of a run's ID before the slash
+// identifies the recurring job.
 type learner struct {
 	model *mig.Model
 	runs  map[string][]finished
@@ -29,14 +29,15 @@ type finished struct {
 	at float64
 }
 
-// ran records a run, which may end in the future.
+// ran records a run, which may end after the current simulated time.
 func (l *learner) ran(s sim.Span) {
 	key, _, _ := strings.Cut(s.Job, "/")
 	run := runOf(l.model, uint32(len(l.runs[key])+1), s.Profile, s.To-s.From)
 	l.runs[key] = append(l.runs[key], finished{run, s.To})
 }
 
-// speed returns the speed on a profile that follows from the runs which ended before the submission of the job.
+// speed returns the speed on a profile that internal/predict estimates from the runs that ended before the submission
+// of the job.
 func (l *learner) speed(j trace.Job, profile string) float64 {
 	key, _, _ := strings.Cut(j.ID, "/")
 	var known []predict.Run
@@ -48,7 +49,7 @@ func (l *learner) speed(j trace.Job, profile string) float64 {
 	return estimate(l.model, known, profile)
 }
 
-// learned prints the turnarounds of recurring jobs, whose speeds are known or learned.
+// learned prints the turnarounds of recurring jobs with known and with learned speeds.
 func learned(w io.Writer, o options) error {
 	c, err := newCluster("A100-40GB", misoGPUs, "offers")
 	if err != nil {

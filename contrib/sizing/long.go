@@ -61,7 +61,7 @@ func long(w io.Writer, o options) error {
 	return nil
 }
 
-// newLongRow simulates all ways with all seeds.
+// newLongRow simulates all ways to use the GPUs with all seeds.
 func newLongRow(o options, minutes float64) (longRow, error) {
 	r := longRow{minutes: minutes, tightest: make([]tail, len(limits)), adaptive: make([]tail, len(limits))}
 	c, err := newCluster("A100-40GB", misoGPUs, "offers")

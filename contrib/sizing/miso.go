@@ -18,7 +18,7 @@ var maxSlowdown = predict.DefaultSite.MaxSlowdown
 // misoGPUs is the number of GPUs for MISO's jobs.
 const misoGPUs = 4
 
-// miso returns MISO's 100 jobs. One job is submitted every so many minutes on average.
+// miso returns MISO's 100 jobs. The parameter minutes is the mean time between two submissions.
 func miso(path string, minutes float64, seed uint64) ([]trace.Job, error) {
 	const jobsFile, stepsFile = "jobs_100.csv", "a100_40gb_mig_step_time.csv"
 	jobs, err := os.ReadFile(filepath.Join(path, jobsFile))
@@ -36,8 +36,8 @@ func miso(path string, minutes float64, seed uint64) ([]trace.Job, error) {
 	return w.Jobs, nil
 }
 
-// repeated returns MISO's jobs several times, each time in another random order. The ID of a job is followed by a slash
-// and the number of the repetition. The run times have a lognormal error, and sigma is the standard deviation of its
+// repeated returns MISO's jobs several times, each time in another random order. Each ID ends with a slash and the
+// number of the repetition. The run times have a lognormal error, and sigma is the standard deviation of the error's
 // logarithm.
 func repeated(path string, minutes float64, times int, sigma float64, seed uint64) ([]trace.Job, error) {
 	jobs, err := miso(path, minutes, seed)

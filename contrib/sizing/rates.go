@@ -25,14 +25,14 @@ const memoryOnly way = "tightest, memory only"
 // misoMinutes contains the mean times between submissions in the command rates.
 var misoMinutes = []float64{0.5, 1, 2, 4, 8, 16}
 
-// row describes a row of the tables of the command rates.
+// row describes a row of the tables that the command rates prints.
 type row struct {
-	order string // list: in the order of MISO's list, which begins with the shortest jobs; or random
+	order string // list (the order of MISO's list, which begins with the shortest jobs) or random
 	queue string
 	cells []map[way]*tail // for each of misoMinutes
 }
 
-// rates prints the mean turnarounds, and then the long ones, for several queues and rates of submission.
+// rates prints the mean turnarounds and the long turnarounds for several queues and rates of submission.
 func rates(w io.Writer, o options) error {
 	columns := []string{"order", "queue"}
 	for _, minutes := range misoMinutes {
@@ -68,12 +68,12 @@ func rates(w io.Writer, o options) error {
 	return nil
 }
 
-// where identifies a cell.
+// where returns a text that identifies a cell.
 func (r row) where(k int) string {
 	return fmt.Sprintf("%s order, %s, %v min", r.order, r.queue, misoMinutes[k])
 }
 
-// cell simulates the jobs in each way with all seeds.
+// cell simulates the jobs with all seeds in each way to use the GPUs.
 func (r row) cell(o options, minutes float64) (map[way]*tail, error) {
 	c, err := newCluster("A100-40GB", misoGPUs, r.queue)
 	if err != nil {

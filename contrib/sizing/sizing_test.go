@@ -79,8 +79,8 @@ func TestSpeedsOf(t *testing.T) {
 	}
 }
 
-// TestDraw checks the means of the drawn busy shares, run times and times between submissions, and that each profile is
-// the smallest sufficient one equally often.
+// TestDraw checks the means of the drawn busy shares, run times and times between submissions. TestDraw also checks
+// that each profile is the smallest sufficient profile for an equal share of the jobs.
 func TestDraw(t *testing.T) {
 	b := a100(t)
 	const n = 20_000
@@ -112,8 +112,8 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// TestEstimate checks that speeds estimated from exact runs have the right order and become more accurate with more
-// runs, and that a job without runs satisfies max_slowdown.
+// TestEstimate checks that speeds that are estimated from exact runs become more accurate with more runs. TestEstimate
+// also checks that the speed of a job without runs satisfies max_slowdown.
 func TestEstimate(t *testing.T) {
 	b := a100(t)
 	if got := estimate(b, nil, "1g.5gb"); got < 1/maxSlowdown || got > 1.001/maxSlowdown {
@@ -153,7 +153,7 @@ func TestObserved(t *testing.T) {
 	}
 }
 
-// TestLearner checks that the learner uses only the runs of the same job that ended before the submission.
+// TestLearner checks that the learner uses only runs of the submitted job that ended before the submission.
 func TestLearner(t *testing.T) {
 	b := a100(t)
 	l := &learner{b, map[string][]finished{}}

@@ -11,8 +11,8 @@ const (
 	drawnMean = 700 // seconds; close to the mean of MISO's jobs
 )
 
-// speeds prints the turnarounds of drawn jobs on several clusters. Each cell contains whole GPUs, tightest and
-// adaptive, relative to the better of whole GPUs and tightest.
+// speeds prints the turnarounds of drawn jobs on several clusters. Each cell contains the mean turnarounds with whole
+// GPUs, tightest and adaptive, divided by the shorter of the mean turnarounds with whole GPUs and tightest.
 func speeds(w io.Writer, o options) error {
 	minutes := []float64{1, 4, 16}
 	columns := []string{"GPUs", "busy shares", "speeds and run times"}

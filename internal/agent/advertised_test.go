@@ -27,8 +27,8 @@ func (w *world) drift(meanwhile ...func()) {
 }
 
 // TestNamesDriftUnderAJob checks a change of the driver's profile names while a job runs. The job must keep its lease
-// and its slice, both with the new profile name. After the job, the agent must use only the new name, both in the
-// offers and for the idle instance, and warn that slurm.conf contains the old name.
+// and its slice under the new profile name. After the end of the job, the agent must use the new name for the offers
+// and for the idle instance, and warn that slurm.conf contains the old name.
 func TestNamesDriftUnderAJob(t *testing.T) {
 	w := newWorld(t, 1, tightest)
 	id := w.startNow("1g.5gb:1")
@@ -88,8 +88,8 @@ func TestNamesDriftUnderAJob(t *testing.T) {
 	}
 }
 
-// TestOldNameIsServed checks that a job gets the equivalent profile if slurmctld starts it on this node under the old
-// profile name.
+// TestOldNameIsServed checks that a job gets the equivalent profile if the job requests the old name of a profile and
+// slurmctld starts the job on this node.
 func TestOldNameIsServed(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -114,9 +114,9 @@ func TestOldNameIsServed(t *testing.T) {
 	}
 }
 
-// TestAnotherModelsName checks an offer for a job whose profile Caelum chose. The node must offer its equivalent
+// TestAnotherModelsName checks an offer for a job whose profile Caelum chose. The node must offer the equivalent
 // profile under the name of another GPU model's profile. slurmctld counts the advertised profile, and the job gets the
-// equivalent one. Both must be preserved when the agent restarts.
+// equivalent profile. A restart of the agent must not change the two profiles.
 func TestAnotherModelsName(t *testing.T) {
 	w := newWorld(t, 1, tightest)
 	sized := func() uint32 {
@@ -190,8 +190,8 @@ func TestNameAndInstanceGone(t *testing.T) {
 	}
 }
 
-// TestStaleNeedsEveryGPU checks that the agent reports no stale profile while a GPU is not managed, because the profile
-// may belong to this GPU. The type closed must never be stale.
+// TestStaleNeedsEveryGPU checks that the agent reports no stale profile while the agent does not manage a GPU, because
+// the profile may belong to the unmanaged GPU. The type closed must never be stale.
 func TestStaleNeedsEveryGPU(t *testing.T) {
 	w := newWorld(t, 2)
 	node := slurm.Node{Name: "n1", Gres: gres(t, "gpu:a100:14,mig:1g.5gb:0,mig:1g.24gb:0,mig:closed:56")}

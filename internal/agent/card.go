@@ -13,18 +13,17 @@ type card struct {
 	// GPU contains the properties of the GPU. Only the field Problem changes, and node.mu protects this field (see
 	// [node.usable]).
 	inventory.GPU
-	// hardware ensures that only one call at a time changes this GPU. It must be locked before node.mu, and never while
-	// Agent.mu is held.
+	// hardware ensures that only one call at a time changes the GPU. A goroutine that needs both locks must lock
+	// hardware before node.mu.
 	hardware sync.Mutex
-	// ours contains the instances that the agent made, by placement.
+	// ours contains the instances that the agent created, by placement.
 	ours map[int]*instance
-	// foreign contains the instances that other programs made. Their units are occupied, and the agent never changes
-	// these instances.
+	// foreign contains the instances that other programs created. The units of foreign instances are occupied, and the
+	// agent never changes foreign instances.
 	foreign []gpu.Instance
 	// unlisted is true if the driver did not list the GPU's processes at the last attempt.
 	unlisted bool
-	// asked receives the result of the running discovery. Only a goroutine that holds the lock hardware may use
-	// this field.
+	// asked receives the result of the running discovery. Only a goroutine that holds the lock hardware may use asked.
 	asked chan gpu.GPU
 }
 
@@ -51,19 +50,19 @@ func (c *card) existing() place.GPU {
 	return g
 }
 
-// instance is an instance that the agent made.
+// instance is a GPU instance, with its compute instance, that the agent created.
 type instance struct {
 	ledger.Instance
-	cis  []int  // the ids of its compute instances, which are part of the names of its capability files
+	cis  []int  // the ids of the compute instances, which are part of the capability files' names
 	used bool   // processes that belong to no job use the instance, or processes have its capability files open
 	note string // a text about the processes that have its capability files open
 	// unlisted is true if the driver did not list the processes on the instance at the last attempt.
 	unlisted bool
-	// strangers contains the processes on the instance that do not belong to its job, by pid.
+	// strangers contains the foreign processes on the instance, by pid.
 	strangers map[int]stranger
 }
 
-// record returns the record for the ledger of an instance at placement p that no job holds. gi is the GPU instance id.
+// record returns the ledger record of an instance at placement p that no job holds. gi is the GPU instance id.
 func (c *card) record(p, gi int, uuid string) ledger.Instance {
 	pl := c.Model.Placements[p]
 	return ledger.Instance{
@@ -73,14 +72,14 @@ func (c *card) record(p, gi int, uuid string) ledger.Instance {
 
 func (in *instance) idle() bool { return in.Job == 0 && !in.Stuck }
 
-// hwOf converts the instance to the type of package gpu.
+// hwOf converts an instance to a gpu.Instance.
 func (n *node) hwOf(in *instance) gpu.Instance {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return gpu.Instance{GI: in.GI, Profile: in.Profile, Start: in.Start, Size: in.Size, CIs: in.cis, UUID: in.UUID}
 }
 
-// usable reports whether the agent can manage a GPU. A lost GPU is not usable until it is available again.
+// usable reports whether the agent can manage a GPU. A lost GPU is not usable until the GPU is available again.
 func (n *node) usable(c *card) bool { return n.problem(c) == "" }
 
 // usableGPUs returns the indices of the GPUs that the agent can manage.
@@ -93,7 +92,7 @@ func (n *node) usableGPUs() (gpus []int) {
 	return gpus
 }
 
-// problem returns the reason why the agent cannot manage a GPU, or an empty string if the agent can manage it.
+// problem returns the reason why the agent cannot manage a GPU, or an empty string if the agent can manage the GPU.
 func (n *node) problem(c *card) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -14,10 +14,11 @@ import (
 	"caelum/internal/slurm"
 )
 
-// confine writes the device list for the plugin, which is the file "devices" in the run directory. The list contains
-// the capabilities of every instance that can exist on this node. In the cgroup of each job, the plugin denies access
-// to all of these devices except those of the job's lease. If Slurm does not put jobs into a devices cgroup, confine
-// removes the file. In this case, only the owner and the mode of the capability files separate jobs.
+// confine writes the device list for the plugin, which is the file "devices" in the run directory. The device list
+// contains the capabilities of every instance that can exist on this node. In the cgroup of each job, the plugin denies
+// access to all devices in the list, except the devices of the job's lease. If Slurm does not put jobs into a devices
+// cgroup, confine removes the device list. Without a devices cgroup, only the owner and the mode of the capability
+// files separate jobs.
 func (a *Agent) confine(c slurm.Config) error {
 	path := filepath.Join(a.cfg.RunDir, "devices")
 	if !c.RelativeIndex() {
@@ -42,14 +43,14 @@ func (a *Agent) confine(c slurm.Config) error {
 	return nil
 }
 
-// ownDevices returns the capabilities of a lease's slices. These are the devices that the job's cgroup allows.
+// ownDevices returns the capabilities of a lease's slices. The cgroup of the job must allow these devices.
 func (a *Agent) ownDevices(l api.Lease) ([]gpu.Device, error) {
 	var all []gpu.Device
 	for _, s := range l.Slices {
 		c := a.cards[s.GPU]
 		in := a.held(l.Job, s)
 		if in == nil {
-			continue // the instance no longer exists, as compareGPUs has already logged
+			continue // the instance no longer exists; compareGPUs has logged the loss
 		}
 		own, err := a.caps.Devices(c.Minor, a.hwOf(in))
 		if err != nil {

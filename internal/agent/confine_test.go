@@ -48,7 +48,7 @@ func TestConfine(t *testing.T) {
 }
 
 // TestNoConfine checks that the agent writes no device list if Slurm uses no devices cgroup, and removes an earlier
-// list.
+// device list.
 func TestNoConfine(t *testing.T) {
 	w := newWorld(t, 1)
 	list := filepath.Join(w.cfg.RunDir, "devices")

@@ -42,8 +42,8 @@ func (w *world) removeCI(id int) {
 	}
 }
 
-// TestIdleInstanceRemoved checks that an idle instance that another program has removed is not leased. The job must get
-// a slice that exists.
+// TestIdleInstanceRemoved checks that the agent does not lease an idle instance that another program has removed. The
+// job must get a slice that exists.
 func TestIdleInstanceRemoved(t *testing.T) {
 	for name, remove := range removals {
 		t.Run(name, func(t *testing.T) {
@@ -68,8 +68,8 @@ func TestIdleInstanceRemoved(t *testing.T) {
 	}
 }
 
-// TestLeasedInstanceRemoved checks a leased instance that another program has removed. When its job has ended, none of
-// its capability files may remain.
+// TestLeasedInstanceRemoved checks a leased instance that another program has removed. After the end of the job, none
+// of the instance's capability files may remain.
 func TestLeasedInstanceRemoved(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")
@@ -80,7 +80,7 @@ func TestLeasedInstanceRemoved(t *testing.T) {
 	w.node.Emulator(t, "check")
 }
 
-// instance returns the instance with this UUID from the driver's list.
+// instance returns the instance with the given UUID from the driver's list.
 func (w *world) instance(uuid string) gpu.Instance {
 	w.t.Helper()
 	found, err := w.node.Instances(0)

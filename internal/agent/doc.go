@@ -1,11 +1,11 @@
-// Package agent implements caelumd: it manages the node's MIG instances, leases slices to jobs, publishes the free
-// slices as offers, and keeps the GPUs, the ledger and slurmctld consistent. The pure packages place and offer choose
-// placements and offers. The agent never changes instances that it did not create, and never carves a slice that
+// Package agent implements caelumd. The agent manages the node's MIG instances, leases slices to jobs, publishes the
+// free slices as offers, and keeps the GPUs, the ledger and slurmctld consistent. The pure packages place and offer
+// choose placements and offers. The agent never changes instances that it did not create, and never carves a slice that
 // slurmctld has not counted for the job.
 //
-// The package has three main types. The node holds the state in memory. The publisher writes this state into slurmctld.
-// The Agent serves prologs, epilogs and commands, calls the driver, and repairs differences. caelumd's main function
-// (cmd/caelumd) creates an Agent with New and calls Run.
+// The package has three main types. The type node contains the state of the node in memory. The type publisher writes
+// this state into slurmctld. The type Agent serves prologs, epilogs and commands, calls the driver, and repairs
+// differences. caelumd's main function (cmd/caelumd) creates an Agent with New and calls Run.
 //
 // Files:
 //

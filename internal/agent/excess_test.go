@@ -30,8 +30,8 @@ func (w *world) offersAre(when, profile string, n, total int) {
 	}
 }
 
-// TestExcess checks a job on two nodes that slurmctld counts twice while it runs, and once after its end. The agent
-// must offer the empty GPUs, and no others.
+// TestExcess checks a job on two nodes that slurmctld counts twice while the job runs, and once after the end of the
+// job. The agent must offer the empty GPUs, and no other GPUs.
 func TestExcess(t *testing.T) {
 	w := newWorld(t, 4)
 	id := w.submit(job(2, "7g.40gb:2"))
@@ -76,7 +76,7 @@ func TestExcess(t *testing.T) {
 }
 
 // TestExcessClearedBeforeTheRaise checks that the agent does not offer more slices than fit on the GPUs if slurmctld
-// clears the excess after the pass has read it.
+// clears the excess after the pass has read the excess.
 func TestExcessClearedBeforeTheRaise(t *testing.T) {
 	for _, op := range []string{"Nodes", "Queue", "Node"} {
 		t.Run(op, func(t *testing.T) {
@@ -197,7 +197,7 @@ func TestEndOfAJobIsNoExcess(t *testing.T) {
 }
 
 // TestExchangeOfJobsIsNoExcess checks that the agent detects no excess if a job ends after the pass has read the node,
-// and its slice goes to the next job before the pass reads the node again.
+// and the next job gets the released slice before the pass reads the node again.
 func TestExchangeOfJobsIsNoExcess(t *testing.T) {
 	w := newWorld(t, 2)
 	first := w.startNow("4g.20gb")

@@ -7,13 +7,13 @@ import (
 	"caelum/internal/slurm/slurmtest"
 )
 
-// The write that raises the counts adds the offers to the used counts that the pass has read. Suppose that a used count
-// decreases between the read and the write, and no epilog publishes. slurmctld then has more free slices than the agent
-// can carve. The same pass must detect this and withdraw the surplus.
+// The write that raises the counts adds the offers to the used counts that the pass has read. If a used count decreases
+// between the read and the write, and no epilog publishes, slurmctld shows more free slices than the agent can carve.
+// The pass must detect the surplus and withdraw it.
 
-// TestJobComesAndGoesWithinARead checks a job with a slice and without a slot (srun --gres=mig:7g.40gb:1). The epilog
-// of such a job does not call the agent. slurmctld counts the job when the pass reads the node, and the job has ended
-// when the pass reads the jobs.
+// TestJobComesAndGoesWithinARead checks a job that has a slice but no slot (srun --gres=mig:7g.40gb:1). The epilog of
+// the job does not call the agent. slurmctld counts the job when the pass reads the node, and the job has ended when
+// the pass reads the jobs.
 func TestJobComesAndGoesWithinARead(t *testing.T) {
 	w := newWorld(t, 1)
 	w.fake.Epilog(nil)
@@ -49,8 +49,8 @@ func TestJobComesAndGoesWithinARead(t *testing.T) {
 	}
 }
 
-// TestReconfigureBeforeTheRaise runs `scontrol reconfigure` before the pass raises the counts. This command resets the
-// used counts and closes all slices (22.05).
+// TestReconfigureBeforeTheRaise checks a pass if `scontrol reconfigure` runs before the pass raises the counts.
+// `scontrol reconfigure` resets the used counts and closes all slices (22.05).
 func TestReconfigureBeforeTheRaise(t *testing.T) {
 	w := newWorld(t, 1)
 	w.submit(job(1, "3g.20gb"))

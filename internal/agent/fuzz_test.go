@@ -19,7 +19,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// leaseForm matches a lease file as described in docs/internals.md.
+// leaseForm matches the format of a lease file (docs/internals.md).
 var leaseForm = regexp.MustCompile(
 	`^caelum-lease 1\njob ([1-9]\d*)\nrestart (\d|[1-9]\d+)\nuid (\d|[1-9]\d+)\nindex (absolute|relative)\n` +
 		`(error [^\x00-\x1f\x7f]+\n|(slot (\d|[1-9]\d+) (-|MIG-[0-9A-Za-z/-]+)\n)+(device \d+:\d+\n)*)end\n$`,
@@ -132,8 +132,8 @@ func newBusyWorld(f *testing.F) *world {
 	return w
 }
 
-// serve serves the agent's socket. It returns the path of the socket, and a function that returns the new lines in the
-// server's log since its last call.
+// serve serves the agent's socket. serve returns the path of the socket, and a function that returns the new lines in
+// the server's log since the last call of the function.
 func (w *world) serve(f *testing.F) (socket string, errs func() string) {
 	dir, err := os.MkdirTemp("", "agent")
 	if err != nil {
@@ -160,7 +160,7 @@ func (w *world) serve(f *testing.F) (socket string, errs func() string) {
 	}
 }
 
-// reset restores the initial leases, where only job 1 has a lease, so that the result of a request does not depend on
+// reset restores the initial state, in which only job 1 has a lease, so that the result of a request does not depend on
 // earlier requests.
 func (w *world) reset(t *testing.T) {
 	leases, err := w.agent.ledger.Leases()
@@ -183,7 +183,7 @@ func (w *world) reset(t *testing.T) {
 	}
 }
 
-// everything returns all state that a call could change, as text: the agent's status, its lease files, the GPU's
+// everything returns the state that a call could change, as text: the agent's status, the lease files, the GPU's
 // instances, and the number of writes to slurmctld.
 func (w *world) everything(t *testing.T) string {
 	var b strings.Builder

@@ -49,8 +49,8 @@ func TestGPUComesBack(t *testing.T) {
 	}
 }
 
-// TestGPUBecomesUsable checks that the agent restarts once when a GPU becomes usable that was not usable at the agent's
-// start.
+// TestGPUBecomesUsable checks a GPU that was not usable at the agent's start. When the GPU becomes usable, the agent
+// must restart once.
 func TestGPUBecomesUsable(t *testing.T) {
 	w := newWorld(t, 2)
 	w.stop()

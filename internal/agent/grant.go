@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// preparePending returns the job's pending lease with spots. It uses the pending lease that was recorded when
-// slurmctld's jobs were last read. If there is none, preparePending uses spots of the current offers. If the current
-// offers do not include the slices, it runs a pass to find free spots. It returns nil if there are no free spots, and
-// api.NotNow if the pass failed before it found free spots.
+// preparePending returns the job's pending lease, with spots. Normally, the last pass has recorded the pending lease.
+// If the job has no pending lease, preparePending uses spots of the current offers. If the current offers do not
+// include the job's slices, preparePending runs a pass that searches for free spots. The result is nil if the pass
+// finds no free spots. The error is api.NotNow if the pass fails before it finds free spots.
 func (a *Agent) preparePending(
 	ctx context.Context, id, array uint32, wants []offer.Want, s *spent,
 ) (*pendingLease, error) {
@@ -41,14 +41,14 @@ func (a *Agent) preparePending(
 	switch {
 	case pr.spots != nil:
 		return pr, nil
-	case err != nil: // includes errBusy, if the pass ended before it found free spots
+	case err != nil: // for example errBusy
 		return nil, api.NotNow(err.Error())
 	}
 	return nil, nil
 }
 
-// carveAll carves all slices of a pending lease. If one of them cannot be carved, the slices that were already carved
-// remain as idle instances.
+// carveAll carves all slices of a pending lease. If carveAll cannot carve a slice, the slices that it has already
+// carved remain as idle instances.
 func (a *Agent) carveAll(
 	id uint32,
 	slots []int,
@@ -76,8 +76,8 @@ func (a *Agent) carveAll(
 		at = append(at, placed{s.GPU, in})
 		created = created || !reused
 	}
-	// The files have belonged to root since the instance was released or created. If a process has a file open now, it
-	// must have opened the file before that time.
+	// The capability files have belonged to root since the agent released or created the instance. If a process has a
+	// file open, the process opened the file before that time.
 	if used, err := a.setAsideBeforeGrant(at, created, search); len(used) > 0 || err != nil {
 		for _, u := range used {
 			err = errors.Join(usedError(u.gpu, u.in), err)
@@ -87,7 +87,7 @@ func (a *Agent) carveAll(
 	return all, held, nil
 }
 
-// grant writes the lease. It first changes the owners of the device files, then writes the ledger, and then writes the
+// grant first changes the owner of the capability files, then writes the lease into the ledger, and then writes the
 // lease file. A visible lease is therefore always complete.
 func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
 	for k, in := range held {
@@ -127,7 +127,7 @@ func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
 }
 
 // refuse grants a lease without slices, and writes the reason into the lease file. At task_init, the plugin reads the
-// reason, and the job fails with this reason. The node is not drained.
+// reason and fails the job with this reason. Slurm does not drain the node.
 func (a *Agent) refuse(lease api.Lease, reason string) (api.Lease, error) {
 	lease.Error = reason
 	a.log.WithField("job", lease.Job).Warn("no slice: " + reason)

@@ -34,8 +34,9 @@ import (
 	"caelum/internal/usage/usagetest"
 )
 
-// TestMain also runs the agent that the test kills. This agent is a separate process with the real socket and ledger,
-// and with emulated GPUs. Its slurmctld is in the test's process and is reached through a socket.
+// TestMain also runs the agent that TestKill kills. The agent is a separate process with the real socket and ledger,
+// and with emulated GPUs. The agent's slurmctld is in the process of the test. The agent calls slurmctld through a
+// socket.
 func TestMain(m *testing.M) {
 	if text := os.Getenv("CAELUM_TEST_AGENT"); text != "" {
 		if err := victim(text); err != nil {
@@ -76,7 +77,7 @@ func victim(text string) error {
 	return a.Run(context.Background())
 }
 
-// remote is the Controller of the agent. It forwards all calls to the slurmctld in the test's process.
+// remote is the Controller of the agent. remote forwards all calls to the slurmctld in the test's process.
 type remote struct{ c *rpc.Client }
 
 // Request is a call of any method of Controller, with its arguments.
@@ -88,7 +89,7 @@ type Request struct {
 	GRES slurm.GRESList
 }
 
-// Reply is the answer to a call. It contains either the results as JSON, or an error.
+// Reply is the answer to a call. A Reply contains either the results as JSON, or an error.
 type Reply struct {
 	Body []byte
 	Err  string
@@ -208,9 +209,9 @@ func (s *Server) Do(req Request, rep *Reply) error {
 }
 
 // TestKill kills the agent at every failpoint, and in the middle of a create, while jobs start and end. After each
-// recovery, no two jobs may hold the same slice, and no slice may have leaked. Every running job must still have its
-// slice with the same UUID, and the jobs that started in the meantime must be running. CAELUM_KILLS is the number of
-// kills at each point. It is 2 by default and in `make test`, and 1 in `make check`.
+// recovery, no two jobs may hold the same slice, and no slice may be lost. Every running job must still have the slice
+// that it had before the kill. The jobs that slurmctld started after the kill must be running. CAELUM_KILLS is the
+// number of kills at each failpoint: 2 by default and in `make test`, 1 in `make check`.
 func TestKill(t *testing.T) {
 	each := 2
 	if text := os.Getenv("CAELUM_KILLS"); text != "" {
@@ -310,8 +311,8 @@ func newCampaign(t testing.TB) *campaign {
 
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 
-// start starts an agent that is killed at a failpoint. If point is empty, it starts an ordinary agent and waits for
-// correct offers.
+// start starts an agent that ends at the given failpoint. If point is empty, start starts an ordinary agent and waits
+// for correct offers.
 func (k *campaign) start(point string) {
 	k.t.Helper()
 	text, err := json.Marshal(
@@ -344,7 +345,7 @@ func (k *campaign) start(point string) {
 	if point != "" {
 		return
 	}
-	// The offers are correct when this agent has published them without an error.
+	// The offers are correct when the agent has published without an error.
 	for {
 		s, err := k.client.Status(context.Background())
 		if err == nil && s.PublishedAt != 0 && s.PublishError == "" {
@@ -370,8 +371,8 @@ func (k *campaign) kill() {
 	}
 }
 
-// killAt runs an agent, while jobs start and end, until the agent is killed at the point. It then starts another agent,
-// which must recover.
+// killAt runs an agent, while jobs start and end, until the agent is killed at the given point. After the kill, killAt
+// starts another agent, which must recover.
 func (k *campaign) killAt(point string) {
 	k.t.Helper()
 	q, _ := k.fake.Queue(context.Background())
@@ -422,7 +423,7 @@ func (k *campaign) killAt(point string) {
 }
 
 // step causes one random event: a submission, a scheduling cycle, the end of a job, or an advance of the clock. Events
-// that lead to the point are somewhat more frequent than other events.
+// that lead to the given failpoint are somewhat more frequent than other events.
 func (k *campaign) step(point string) {
 	live := k.running()
 	switch k.rng.IntN(7) {
@@ -477,7 +478,7 @@ func (k *campaign) running() []uint32 {
 	return ids
 }
 
-// patient repeats a call in the same way as the plugin, but with shorter pauses.
+// patient repeats a call as the plugin does, but with shorter pauses.
 func patient(call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -16,19 +16,19 @@ import (
 	"caelum/internal/gpu"
 )
 
-// slotMajor is the major number of the placeholder devices of gres/gpu. The kernel reserves 42 for demonstrations and
-// samples, so no driver serves this number. The placeholders must be character devices, because Slurm does not set
-// CUDA_VISIBLE_DEVICES for regular files. Their number must differ from that of every device that jobs need, because
-// ConstrainDevices denies access by number.
+// slotMajor is the major number of the placeholder devices of gres/gpu. The kernel reserves the major number 42 for
+// demonstrations and samples, so no driver uses 42. The placeholders must be character devices, because Slurm does not
+// set CUDA_VISIBLE_DEVICES for regular files. The device numbers of the placeholders must differ from the numbers of
+// all devices that jobs need, because ConstrainDevices denies access by device number.
 const slotMajor = 42
 
-// slotMode is the mode of the placeholder devices. It allows a task to check with access(2) which slots its devices
-// cgroup allows. The placeholders give no access to a real device, because no driver serves them.
+// slotMode is the mode of the placeholder devices. With this mode, a task can check with access(2) which slots its
+// devices cgroup allows. The placeholders give no access to a real device, because they have no driver.
 const slotMode = 0o444
 
-// makeSlots creates the device files of the slots before slurmd looks for them. slurmd does not start if a file in
+// makeSlots creates the device files of the slots before slurmd checks the files. slurmd does not start if a file in
 // gres.conf is missing, so a broken GPU could make all other GPUs unavailable. For this reason, makeSlots never creates
-// fewer files than an earlier agent did.
+// fewer files than an earlier agent has created.
 func (a *Agent) makeSlots() error {
 	text, err := a.ledger.Meta("slots")
 	if err != nil {
@@ -53,8 +53,8 @@ func (a *Agent) makeSlots() error {
 	return a.ledger.SetMeta("slots", strconv.Itoa(n))
 }
 
-// makeDir creates a directory and its parents. It sets the mode of the directory independently of the umask, even if
-// the directory already exists.
+// makeDir creates a directory and its parents. makeDir sets the mode of the directory independently of the umask, even
+// if the directory already exists.
 func makeDir(path string, mode os.FileMode) error {
 	if err := os.MkdirAll(path, mode); err != nil {
 		return err
@@ -74,8 +74,8 @@ func (a *Agent) prepareRunDir() error {
 		if _, err := os.Stat(a.leaseFile(l.Job)); err == nil {
 			continue
 		}
-		// An error is harmless here. If the job's prolog has not received an answer, it repeats its call. Otherwise the
-		// epilog will run.
+		// An error is harmless: a prolog that has not received an answer repeats its call, and every other job ends
+		// with an epilog.
 		if err := a.writeLeaseFile(*l); err != nil {
 			a.log.WithError(err).WithField("job", l.Job).Warn("couldn't write a missing lease file")
 		}
@@ -87,8 +87,8 @@ func (a *Agent) leaseFile(job uint32) string {
 	return filepath.Join(a.cfg.RunDir, "jobs", strconv.FormatUint(uint64(job), 10))
 }
 
-// writeLeaseFile writes the lease file that task_init reads (docs/internals.md). It replaces the file atomically. It
-// returns api.NotNow if it needs slurmctld's configuration and cannot read it.
+// writeLeaseFile atomically replaces the lease file that task_init reads (docs/internals.md). If writeLeaseFile needs
+// slurmctld's configuration and cannot read the configuration, the error is api.NotNow.
 func (a *Agent) writeLeaseFile(l api.Lease) error {
 	index := "absolute"
 	var own []gpu.Device
@@ -113,8 +113,8 @@ func (a *Agent) writeLeaseFile(l api.Lease) error {
 // unfinished is the pattern of the temporary file names that writeFile uses.
 const unfinished = ".new-*"
 
-// removeUnfinished removes the temporary files of an agent that was killed. No agent may serve calls at the same time,
-// because it could be writing such a file.
+// removeUnfinished removes the temporary files of an agent that was killed. The caller must ensure that no agent serves
+// calls during removeUnfinished, because another agent could be writing a temporary file.
 func (a *Agent) removeUnfinished() {
 	for _, dir := range []string{a.cfg.RunDir, filepath.Join(a.cfg.RunDir, "jobs")} {
 		left, _ := filepath.Glob(filepath.Join(dir, unfinished))
@@ -163,7 +163,7 @@ func leaseText(l api.Lease, index string, own []gpu.Device) string {
 	return b.String()
 }
 
-// oneLine replaces each control character of a text with a space, so that the text is a single line.
+// oneLine replaces each control character of a text with a space, so that the result is a single line.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

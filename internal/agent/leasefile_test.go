@@ -9,7 +9,7 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// unserved returns a new agent without calling its Run. No other agent of this world may be running.
+// unserved returns a new agent without calling Run. No other agent of the world may be running.
 func (w *world) unserved() *Agent {
 	w.t.Helper()
 	log := logrus.New()
@@ -22,8 +22,8 @@ func (w *world) unserved() *Agent {
 	return a
 }
 
-// TestUnfinishedFilesRemoved checks that an agent removes the temporary files of an agent that was killed while writing
-// files. It must not remove the lease files.
+// TestUnfinishedFilesRemoved checks that an agent removes the temporary files of an agent that was killed during a
+// write. The agent must not remove the lease files.
 func TestUnfinishedFilesRemoved(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")

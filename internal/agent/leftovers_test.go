@@ -46,8 +46,8 @@ func (w *world) stuck() (n int) {
 	return n
 }
 
-// TestProcessOutlivesItsJob checks that no job gets an instance while a process of an ended job uses it. This must also
-// be true after a restart of the agent.
+// TestProcessOutlivesItsJob checks that no job gets an instance while a process of an ended job uses the instance. A
+// restart of the agent must not change this behaviour.
 func TestProcessOutlivesItsJob(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")
@@ -93,7 +93,8 @@ func TestProcessOutlivesItsJob(t *testing.T) {
 	}
 }
 
-// TestIdleInstanceInUse checks that a job gets another instance if a process uses the idle instance.
+// TestIdleInstanceInUse checks that a job gets another instance if a process uses the idle instance of the planned
+// placement.
 func TestIdleInstanceInUse(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")

@@ -6,18 +6,19 @@ import (
 	"time"
 )
 
-// logInterval is the minimum time between two log lines about the same instance or user. It limits the number of log
-// lines that a user can cause.
+// logInterval is the minimum time between two log lines about the same instance or user. Without this limit, a user
+// could fill the log.
 const logInterval = time.Minute
 
-// logLimit contains the time of the last log line for each key, if that line was logged less than logInterval ago.
+// logLimit contains, for each key, the time of the last log line, if the agent logged the line less than logInterval
+// ago.
 type logLimit struct {
 	mu   sync.Mutex
 	last map[any]time.Time
 }
 
-// mayLog reports whether the last log line about key was logged at least logInterval ago. If mayLog returns true, the
-// caller must log a line.
+// mayLog reports whether the last log line about key is at least logInterval old. If mayLog returns true, the caller
+// must log a line about key.
 func (a *Agent) mayLog(key any) bool {
 	l := &a.limit
 	l.mu.Lock()
@@ -34,15 +35,15 @@ func (a *Agent) mayLog(key any) bool {
 	return true
 }
 
-// refusals contains the number of calls that were rejected since the last log line about rejected calls. Any user can
-// make any number of such calls.
+// refusals contains the number of calls that the agent has refused since the last log line about refused calls. Any
+// user can make any number of calls that the agent refuses.
 type refusals struct {
 	mu    sync.Mutex
 	last  time.Time
 	since int
 }
 
-// Refused implements api.Refuser. It logs that a call was rejected because the caller is not root.
+// Refused implements api.Refuser. Refused logs that the agent refused a call because the caller is not root.
 func (a *Agent) Refused(uid uint32, call string) {
 	r := &a.refusals
 	r.mu.Lock()

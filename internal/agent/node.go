@@ -21,9 +21,9 @@ import (
 	"time"
 )
 
-// node is the state of the node: its GPUs, the instances on them, the leases, and the current offers. Prologs, epilogs,
-// the publisher and the comparisons share this state. Its methods call neither the driver nor slurmctld, and no
-// goroutine holds mu during such a call.
+// node is the state of the node: the GPUs, the instances on the GPUs, the leases, and the current offers. Prologs,
+// epilogs, the publisher and the comparisons share this state. The methods of node call neither the driver nor
+// slurmctld, and no goroutine holds mu during a call to the driver or to slurmctld.
 type node struct {
 	cfg      config.Config
 	profiles []string // the profiles of all GPUs that the site offers, from small to large
@@ -38,15 +38,15 @@ type node struct {
 	unserved map[uint32]int
 	former   map[minorsOf]uint32 // the last user of each GPU instance id
 	offers   []mig.Layout        // the current offers, by card
-	// planned contains, for the waiting jobs of the plan in force, the spots on this node that are offered for each of
-	// them. Tasks of an array are listed under the id of the array.
+	// planned contains, for each waiting job of the current plan, the spots on this node that the node offers for the
+	// job. The key of an array task is the id of the array.
 	planned  map[uint32][][]offer.Spot
 	as       map[offer.Spot]string // the offers that are published under a profile name of another GPU model
 	here     map[uint32]slurm.Job  // the jobs on the node when slurmctld was last read
 	reserved *api.Reservation      // the slices on this node that are reserved for a waiting job
 	next     next                  // the next waiting jobs in the current plan
-	// version is the number of changes to the state from which plans are made. A plan is applied only if the version
-	// has not changed since the plan was made.
+	// version is the number of changes of the state that plans use as input. The publisher applies a plan only if the
+	// version has not changed since the plan was made.
 	version int
 }
 
@@ -94,8 +94,8 @@ func (n *node) slotCount() int {
 	return count
 }
 
-// defaultProfile returns the profile for a job that has no profile. This is the configured default, or else the largest
-// profile. The result is empty if the node has no profiles.
+// defaultProfile returns the profile for a job that has no profile: the configured default profile, or the largest
+// profile if no default is configured. The result is empty if the node has no profiles.
 func (n *node) defaultProfile() string {
 	if n.cfg.DefaultProfile != "" {
 		return n.cfg.DefaultProfile
@@ -130,9 +130,8 @@ func (n *node) view() []place.GPU {
 	return gpus
 }
 
-// endOf returns the expected end of a job that has a slice of this profile on the node, in Unix seconds, or +Inf if the
-// end is unknown. The caller holds
-// n.mu.
+// endOf returns the expected end, in Unix seconds, of a job that has a slice of the given profile on the node. If the
+// end is unknown, endOf returns +Inf. The caller holds n.mu.
 func (n *node) endOf(job uint32, profile string) float64 {
 	j := n.here[job]
 	takes := offer.Want{Sizes: plan.Sizes(j, n.kinds())}.Takes(profile)
@@ -150,7 +149,7 @@ func (n *node) hold(gpus []place.GPU, job uint32, spots []offer.Spot) {
 }
 
 // slicesHeld returns the number of slices that jobs hold or will hold on this node, by the profile under which
-// slurmctld counts them. The caller holds n.mu.
+// slurmctld counts each slice. The caller holds n.mu.
 func (n *node) slicesHeld() map[string]int {
 	held := map[string]int{}
 	for _, l := range n.leases {
@@ -178,8 +177,8 @@ func (n *node) held(job uint32, s api.Slice) *instance {
 	return nil
 }
 
-// countedAs returns the profile of another GPU model under which slurmctld counts a leased instance. The result is
-// empty if slurmctld counts the instance under its own profile. The caller holds n.mu.
+// countedAs returns the name of another GPU model's profile under which slurmctld counts a leased instance. The result
+// is empty if slurmctld counts the instance under the instance's own profile. The caller holds n.mu.
 func (n *node) countedAs(in *instance) string {
 	l := n.leases[in.Job]
 	if l == nil {
@@ -193,7 +192,8 @@ func (n *node) countedAs(in *instance) string {
 	return ""
 }
 
-// accounted reports whether a run of a job has a lease or a pending lease, or is known to need neither.
+// accounted reports whether a run of a job has a lease or a pending lease, or needs neither a lease nor a pending
+// lease.
 func (n *node) accounted(job uint32, restarts int) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -206,8 +206,8 @@ func (n *node) accounted(job uint32, restarts int) bool {
 	return n.pending[job] != nil
 }
 
-// dropLease removes a lease from memory and marks its instances as idle. The caller must hold n.mu, unless no other
-// goroutine is running yet.
+// dropLease removes a lease from memory and marks the instances of the lease as idle. The caller must hold n.mu, unless
+// no other goroutine is running yet.
 func (n *node) dropLease(job uint32) {
 	delete(n.leases, job)
 	for _, c := range n.cards {

@@ -12,11 +12,11 @@ import (
 	"caelum/internal/wake"
 )
 
-// maxNotifyPause limits the pause after a notification from the watcher whose pass changed nothing.
+// maxNotifyPause limits the time for which the agent ignores notifications after notified passes that changed nothing.
 const maxNotifyPause = 15 * time.Second
 
-// listen runs a pass for each notification from the watcher until ctx ends. It reads the key file as soon as the
-// configuration of slurmctld is known.
+// listen runs a pass for each notification from the watcher until ctx ends. listen reads the key file when slurmctld's
+// configuration is known.
 func (a *Agent) listen(ctx context.Context) {
 	for ctx.Err() == nil && a.knownConfig() == nil {
 		select {
@@ -64,8 +64,8 @@ func (a *Agent) listen(ctx context.Context) {
 	}
 }
 
-// readWakeKey reads the key file. The file must belong to the user of this process or to SlurmUser, because the watcher
-// may run as SlurmUser on the same host.
+// readWakeKey reads the key file. The key file must belong to the user of this process or to SlurmUser, because the
+// watcher may run as SlurmUser on the same host.
 func readWakeKey(cfg config.Config, c slurm.Config) (wake.Key, error) {
 	owners := []uint32{uint32(os.Geteuid())}
 	if uid, ok := c.SlurmUser(); ok {
@@ -74,7 +74,7 @@ func readWakeKey(cfg config.Config, c slurm.Config) (wake.Key, error) {
 	return wake.ReadKey(cfg.WakeKey, owners...)
 }
 
-// knownConfig returns slurmctld's configuration, or nil if it has not been read yet.
+// knownConfig returns slurmctld's configuration, or nil if the agent has not read the configuration yet.
 func (a *Agent) knownConfig() *slurm.Config {
 	a.slurmMu.Lock()
 	defer a.slurmMu.Unlock()

@@ -26,8 +26,8 @@ func freePort(t *testing.T) int {
 	return conn.LocalAddr().(*net.UDPAddr).Port
 }
 
-// listening makes the agent listen on its wake port, with the key if the key is not empty. It returns a sender that
-// acts as the watcher.
+// listening makes the agent listen on its wake port. If the key is not empty, the agent uses the key. listening returns
+// a sender that acts as the watcher.
 func listening(t *testing.T, w *world, key wake.Key) *wake.Sender {
 	a := w.current()
 	a.cfg.WakeAddress, a.cfg.WakePort = "127.0.0.1", freePort(t)

@@ -10,18 +10,18 @@ import (
 )
 
 // pendingLease contains the slices of a job that slurmctld has started on this node and that has no lease yet. If spots
-// is nil, the pending lease is unplaced, which means that the agent has not found free spots for its slices.
+// is nil, the pending lease is unplaced: the agent has not found free spots for the slices.
 type pendingLease struct {
 	wants []offer.Want
 	spots []offer.Spot
-	// leasing is true while the agent serves the job's prolog. During this time, the pending lease is not removed even
-	// if slurmctld no longer lists the job.
+	// leasing is true while the agent serves the job's prolog. While leasing is true, the agent keeps the pending lease
+	// even if slurmctld no longer lists the job.
 	leasing bool
 }
 
 // takeOffers records a pending lease for a job at offered spots, and withdraws the offers of these spots. If the offers
-// do not include all wanted slices, it changes nothing and returns false. array is the id of the job's array, or 0. The
-// caller holds n.mu.
+// do not include all wanted slices, takeOffers changes nothing and returns false. array is the id of the job's array,
+// or 0. The caller holds n.mu.
 func (n *node) takeOffers(job, array uint32, wants []offer.Want) (*pendingLease, bool) {
 	gpus := n.view()
 	offers := slices.Clone(n.offers)
@@ -45,9 +45,10 @@ func (n *node) takeOffers(job, array uint32, wants []offer.Want) (*pendingLease,
 }
 
 // choose returns the spot for a slice of a job among the offers. slurmctld counts only profiles, so a job can start on
-// an offer that was planned for another job. A job for which the plan has spots gets these. Any other job gets another
-// offer if possible. If the offered placement is larger than the job may have, choose returns a placement of the
-// requested profile within it, and removes the offer. The caller holds n.mu.
+// an offer that was planned for another job. If the plan contains spots for the job, choose returns a planned spot.
+// Otherwise, choose prefers an offer that is planned for no job. If the offered placement is larger than the job may
+// have, choose returns a placement of the requested profile within the offered placement, and removes the offer. The
+// caller holds n.mu.
 func (n *node) choose(gpus []place.GPU, offers []mig.Layout, job uint32, w offer.Want) (offer.Spot, bool) {
 	isOffered := func(s offer.Spot) bool { return offers[s.GPU].Has(s.Placement) }
 	for _, spots := range n.planned[job] {
@@ -78,8 +79,8 @@ func (n *node) nameOf(gpus []place.GPU, s offer.Spot) string {
 	return offer.Plan{AdvertisedAs: n.as}.Name(gpus[s.GPU].Model, s)
 }
 
-// inside returns the placement of the requested profile, or of its equivalent, that lies within placement i of a GPU
-// and after which the most maximal layouts can still be reached. It returns false if there is none.
+// inside returns the best placement of the requested profile, or of its equivalent profile, within placement i of a
+// GPU. The best placement leaves the largest number of reachable maximal layouts. If no placement fits, ok is false.
 func inside(g place.GPU, i int, w offer.Want) (best int, ok bool) {
 	top := -1
 	for j := range g.Model.Placements {
@@ -94,8 +95,9 @@ func inside(g place.GPU, i int, w offer.Want) (best int, ok bool) {
 	return best, ok
 }
 
-// pick returns the best offered placement of a profile. This is an idle instance if one is offered. Otherwise, it is
-// the placement after which the most maximal layouts can still be reached. ok is false if the profile is not offered.
+// pick returns the best offered placement of a profile. pick prefers the placements of idle instances. Among equal
+// placements, pick chooses the placement that leaves the largest number of reachable maximal layouts. If no offer has
+// the profile, ok is false.
 func pick(gpus []place.GPU, p offer.Plan, profile string) (best offer.Spot, ok bool) {
 	top := -1
 	for gi, g := range gpus {
@@ -118,8 +120,9 @@ func pick(gpus []place.GPU, p offer.Plan, profile string) (best offer.Spot, ok b
 	return best, ok
 }
 
-// placePending finds spots for the unplaced pending leases. If they do not all fit, it places as many as possible, in
-// the order of the job ids. It changes gpus, but not the agent. The caller holds n.mu.
+// placePending finds spots for the unplaced pending leases. If not all pending leases fit, placePending places as many
+// as possible, in the order of the job ids. placePending changes gpus, but not the state of the node. The caller holds
+// n.mu.
 func (n *node) placePending(gpus []place.GPU) map[uint32][]offer.Spot {
 	var unplaced []*offer.Job
 	for job, pr := range n.pending {
@@ -146,7 +149,7 @@ func (n *node) placePending(gpus []place.GPU) map[uint32][]offer.Spot {
 	return found
 }
 
-// dropPending removes a job's pending lease after the job's prolog was served.
+// dropPending removes a job's pending lease after the agent has served the job's prolog.
 func (n *node) dropPending(id uint32) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

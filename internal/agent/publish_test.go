@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestPauseAfterPass checks that the pause after a long pass is longer, but never several minutes.
+// TestPauseAfterPass checks that the pause after a long pass is longer than the poll interval, but never several
+// minutes.
 func TestPauseAfterPass(t *testing.T) {
 	for _, c := range []struct{ took, poll, pause time.Duration }{
 		{100 * time.Millisecond, 15 * time.Second, 15 * time.Second},

@@ -12,9 +12,9 @@ import (
 	"caelum/internal/slurm/slurmtest"
 )
 
-// Each test in this file checks one row of the table "Races" in docs/internals.md. TestSoak combines all of them.
+// Each test in this file checks one row of the table "Races" in docs/internals.md. TestSoak combines all races.
 
-// once makes slurmctld call do after it has answered the first call of this kind.
+// once makes slurmctld call do after slurmctld has answered the first call of the given kind.
 func (w *world) once(op string, do func()) {
 	done := false
 	w.fake.After(func(c slurmtest.Call) {
@@ -26,7 +26,7 @@ func (w *world) once(op string, do func()) {
 }
 
 // TestJobTakesWithdrawnOffer starts a job on an offer that a pass is about to withdraw. The job must get its slice, and
-// the pass must not publish the offers that would replace this offer.
+// the pass must not publish the offers that would replace the withdrawn offer.
 func TestJobTakesWithdrawnOffer(t *testing.T) {
 	w := newWorld(t, 1)
 	small := w.submit(job(1, "1g.5gb:1"))
@@ -55,8 +55,8 @@ func TestJobTakesWithdrawnOffer(t *testing.T) {
 	}
 }
 
-// TestJobStartsWhileOffersRise starts a job while a pass only adds offers. The job must get a slice that both plans
-// contain, and it must be possible to carve the remaining offers.
+// TestJobStartsWhileOffersRise starts a job while a pass only adds offers. The job must get a slice that both the old
+// and the new plan contain, and the agent must be able to carve the remaining offers.
 func TestJobStartsWhileOffersRise(t *testing.T) {
 	w := newWorld(t, 1)
 	w.submit(job(1, "3g.20gb:1"))
@@ -74,8 +74,7 @@ func TestJobStartsWhileOffersRise(t *testing.T) {
 	}
 }
 
-// withoutPasses replaces the agent by one that makes no passes of its own, so that the test can call the steps of a
-// pass.
+// withoutPasses replaces the agent by an agent that runs no passes, so that the test can call the steps of a pass.
 func (w *world) withoutPasses() *publisher {
 	w.t.Helper()
 	w.prologs.Wait()
@@ -92,9 +91,9 @@ func (w *world) withoutPasses() *publisher {
 	return a.publisher
 }
 
-// TestReleasedSliceCountsOnce starts a job on a slice that was released after the pass has read the node and before it
-// made the plan. If the job's prolog has reached the agent when the pass raises the totals, the slice counts either as
-// offered or as held, but not as both.
+// TestReleasedSliceCountsOnce starts a job on a slice that was released between the pass's reading of the node and the
+// plan. If the job gets its lease before the pass raises the totals, the pass must count the slice either as offered or
+// as used, but not as both.
 func TestReleasedSliceCountsOnce(t *testing.T) {
 	w := newWorld(t, 1)
 	first := w.startNow("4g.20gb")
@@ -155,8 +154,8 @@ func (w *world) startedOnly(slices string) (id uint32, req api.LeaseRequest) {
 	return id, api.LeaseRequest{UID: 20001, Slots: []int{0}}
 }
 
-// nothingHeld checks that a job holds nothing after its epilog, and that the whole GPU is then offered if a job
-// requests it.
+// nothingHeld checks that a job holds no slice after its epilog. If a job requests the whole GPU, the agent must offer
+// the whole GPU.
 func (w *world) nothingHeld() {
 	w.t.Helper()
 	w.fake.RunEpilogs()
@@ -186,8 +185,8 @@ func TestCancelledDuringProlog(t *testing.T) {
 	w.nothingHeld()
 }
 
-// TestCancelledBeforeProlog cancels a job before its prolog has read its record. The job must get an error, and the
-// node must not be drained.
+// TestCancelledBeforeProlog cancels a job before its prolog has read its record. The agent must refuse the job, and
+// slurmctld must not drain the node.
 func TestCancelledBeforeProlog(t *testing.T) {
 	w := newWorld(t, 1)
 	id, req := w.startedOnly("2g.10gb:1")
@@ -200,9 +199,9 @@ func TestCancelledBeforeProlog(t *testing.T) {
 	w.nothingHeld()
 }
 
-// TestRequeuedDuringProlog requeues a job while its slice is carved. The epilog, which already sends the next restart
-// count, must release the slice. The next run must get its own slice, and a late epilog of the first run must not
-// release this slice.
+// TestRequeuedDuringProlog requeues a job while the agent carves the job's slice. The epilog, which already sends the
+// next restart count, must release the slice. The next run must get its own slice, and a late epilog of the first run
+// must not release the slice of the next run.
 func TestRequeuedDuringProlog(t *testing.T) {
 	w := newWorld(t, 1)
 	id, req := w.startedOnly("2g.10gb:1")

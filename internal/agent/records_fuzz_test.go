@@ -79,7 +79,7 @@ func (r *records) SetJobGRES(ctx context.Context, id uint32, gres slurm.GRESList
 
 func (r *records) Release(ctx context.Context, id uint32) error { return r.client.Release(ctx, id) }
 
-// run replaces Slurm's commands. The client calls it as slurm.Options.Run.
+// run replaces Slurm's commands. The client calls run as slurm.Options.Run.
 func (r *records) run(_ context.Context, env []string, name string, args ...string) (string, string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,7 +117,7 @@ func (r *records) run(_ context.Context, env []string, name string, args ...stri
 
 const fuzzedJob = 77
 
-// These constants contain the record of a healthy job with one 1g.5gb on n1, as printed by squeue and scontrol 22.05.8.
+// These constants contain the record of a healthy job with one 1g.5gb on n1, as squeue and scontrol 22.05.8 print it.
 const (
 	healthyFields = "jobid=77\narrayjobid=77\nstate=RUNNING\nreason=Prolog\nuserid=20001\nusername=user1\n" +
 		"partition=gpu\nprioritylong=5\nrestartcnt=0\nbatchflag=1\nrequeue=1\noversubscribe=OK\n" +
@@ -129,7 +129,7 @@ const (
 		"   MinCPUsNode=1 MinMemoryNode=0 MinTmpDiskNode=0\n   Power=\n"
 )
 
-// with returns the fields of a healthy record, followed by the given lines. Later lines override earlier ones.
+// with returns the fields of a healthy record, followed by the given lines. Later lines override earlier lines.
 func with(lines string) string { return healthyFields + "\n" + lines }
 
 // gave returns the healthy output of scontrol with a different allocation.
@@ -169,7 +169,7 @@ var jobRecords = []struct {
 }
 
 // FuzzRecords checks that the prolog on a healthy node succeeds for any job record and any error from Slurm's commands.
-// The job must get its lease, or an error in its lease file, or must be requeued.
+// The job must get its lease or an error in its lease file, or the agent must requeue the job.
 func FuzzRecords(f *testing.F) {
 	if os.Getuid() != 0 {
 		f.Skip("needs root to own devices")

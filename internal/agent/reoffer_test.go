@@ -20,8 +20,8 @@ func (w *world) full(waiting ...string) (running []uint32) {
 	return running
 }
 
-// TestOfferedAgain checks that a released slice is offered when the epilog ends, without a call to slurmctld, if the
-// first waiting job requests a slice of this profile.
+// TestOfferedAgain checks that the agent offers a released slice before the epilog ends, without a call to slurmctld,
+// if the first waiting job requests a slice of the released profile.
 func TestOfferedAgain(t *testing.T) {
 	w := newWorld(t, 1)
 	running := w.full("1g.5gb:1", "1g.5gb:1")
@@ -47,8 +47,8 @@ func TestOfferedAgain(t *testing.T) {
 	}
 }
 
-// TestNotOfferedAgain checks that a released slice is not offered before the next pass if the first waiting job
-// requests a different slice.
+// TestNotOfferedAgain checks that the agent does not offer a released slice before the next pass if the first waiting
+// job requests a different slice.
 func TestNotOfferedAgain(t *testing.T) {
 	for name, waiting := range map[string][]string{
 		"larger":  {"2g.10gb:1", "1g.5gb:1"},
@@ -67,8 +67,8 @@ func TestNotOfferedAgain(t *testing.T) {
 	}
 }
 
-// TestUncountedNotOfferedAgain checks that a released slice is not offered before the next pass if slurmctld has
-// forgotten the slices of running jobs.
+// TestUncountedNotOfferedAgain checks that the agent does not offer a released slice before the next pass if slurmctld
+// does not count the slices of running jobs.
 func TestUncountedNotOfferedAgain(t *testing.T) {
 	w := newWorld(t, 1)
 	running := w.full("1g.5gb:1")
@@ -81,7 +81,7 @@ func TestUncountedNotOfferedAgain(t *testing.T) {
 	}
 }
 
-// TestStuckNotOfferedAgain checks that a slice that was set aside is not offered again.
+// TestStuckNotOfferedAgain checks that the agent does not offer a slice again that it has set aside.
 func TestStuckNotOfferedAgain(t *testing.T) {
 	h := newHeld(t, 1)
 	running := h.full("1g.5gb:1")

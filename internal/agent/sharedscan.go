@@ -6,8 +6,8 @@ import (
 	"caelum/internal/gpu"
 )
 
-// searches allows the prologs that begin while a scan is running to share the next scan. They cannot use the running
-// scan, because it may have begun before the files of their instances belonged to root.
+// searches lets the prologs that begin while a scan is running share the next scan. A new prolog cannot use the running
+// scan, because the scan may have begun before the files of the prolog's instances belonged to root.
 type searches struct {
 	mu      sync.Mutex
 	next    *search
@@ -28,7 +28,7 @@ func (s *search) wait() (gpu.Held, error) {
 }
 
 // search starts a scan, or returns a scan that has not begun yet. The scan runs while the prolog waits for slurmctld.
-// Its result is valid for every instance whose files belonged to root before the call.
+// The result of the scan is valid for every instance whose files belonged to root before the call of search.
 func (a *Agent) search() *search {
 	a.searches.mu.Lock()
 	defer a.searches.mu.Unlock()
@@ -49,7 +49,7 @@ func (a *Agent) search() *search {
 	return s
 }
 
-// scanAll scans for the processes that have a capability file of any possible instance of the node open.
+// scanAll searches for processes that have a capability file of any possible instance of the node open.
 func (a *Agent) scanAll() (gpu.Held, error) {
 	var wanted []gpu.Device
 	for _, c := range a.cards {

@@ -8,16 +8,16 @@ import (
 	"caelum/internal/tags"
 )
 
-// sizedJob returns a job for which Caelum has chosen 1g.5gb. Its run time is inversely proportional to the compute
-// slices.
+// sizedJob returns a job for which Caelum has chosen 1g.5gb. The run time of the job is inversely proportional to the
+// number of compute slices.
 func sizedJob() slurm.Job {
 	j := job(1, "1g.5gb:1")
 	j.AdminComment = tags.Size + "1g.5gb " + tags.RunTime + "700 " + tags.Busy + "100"
 	return j
 }
 
-// TestLargerSlice checks that a job for which Caelum has chosen a small profile gets the whole idle GPU, that slurmctld
-// counts the requested profile, and that an agent that restarts keeps both.
+// TestLargerSlice checks that a job for which Caelum has chosen a small profile gets the whole idle GPU, and that
+// slurmctld counts the requested profile. A restart of the agent must not change the two profiles.
 func TestLargerSlice(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.submit(sizedJob())
@@ -47,8 +47,8 @@ func TestLargerSlice(t *testing.T) {
 	w.nothingHeld()
 }
 
-// TestNamedProfileOnLargerOffer checks a job whose user requests 1g.5gb and that slurmctld starts on an offer that was
-// planned for another job with a larger slice. The first job must get a 1g.5gb. The second job must get a slice too.
+// TestNamedProfileOnLargerOffer checks a job whose user requests 1g.5gb. slurmctld starts the job on a larger offer
+// that was planned for another job. The first job must get a 1g.5gb slice, and the other job must also get a slice.
 func TestNamedProfileOnLargerOffer(t *testing.T) {
 	w := newWorld(t, 1)
 	planned := w.submit(sizedJob())
@@ -92,8 +92,9 @@ func TestPlannedOffers(t *testing.T) {
 	}
 }
 
-// TestSizedOfferedAgain checks that a released slice is offered when the epilog ends if the waiting jobs should get the
-// requested profile because many jobs wait, and only by a pass if the next job should get a larger slice.
+// TestSizedOfferedAgain checks when the agent offers a released slice again. If many jobs wait, so that the waiting
+// jobs should get the requested profile, the agent must offer the slice during the epilog. If the next job should get a
+// larger slice, only a pass may offer the slice.
 func TestSizedOfferedAgain(t *testing.T) {
 	for waiting, again := range map[int]bool{1: false, 20: true} {
 		t.Run(fmt.Sprint(waiting), func(t *testing.T) {

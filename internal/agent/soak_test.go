@@ -16,9 +16,10 @@ import (
 	"caelum/internal/slurm/slurmtest"
 )
 
-// TestSoak runs the agent against random actions of users and slurmctld and against crashes. Jobs may start and end
-// between any two calls of the agent. A simple oracle checks every write: the jobs that slurmctld may start after the
-// write can be carved beside the running jobs. No job may be requeued, and no two jobs may hold overlapping slices.
+// TestSoak runs the agent with random actions of users and slurmctld and with crashes. Jobs may start and end between
+// any two calls of the agent. A simple oracle checks every write: the slices of all jobs that slurmctld may start after
+// the write must fit on the GPUs together with the slices of the running jobs. The agent must requeue no job, and no
+// two jobs may hold overlapping slices.
 func TestSoak(t *testing.T) {
 	steps := 150
 	if testing.Short() {
@@ -33,8 +34,8 @@ type soaker struct {
 	*world
 	mu  sync.Mutex // protects rng, because hooks run in other goroutines
 	rng *rand.Rand
-	// scheduler is held while slurmctld starts jobs. The oracle holds it too, because all its reads must show the same
-	// state.
+	// scheduler is held while slurmctld starts jobs. The oracle also holds scheduler, because all reads of the oracle
+	// must show the same state.
 	scheduler sync.Mutex
 	// epilogs is held while epilogs run, and while no epilog may begin. An agent must not stop while an epilog runs.
 	epilogs sync.Mutex
@@ -75,7 +76,7 @@ func soak(t *testing.T, seed uint64, steps int) {
 	t.Logf("%d writes checked", s.writes)
 }
 
-// setHooks sets the actions of slurmd, and those of slurmctld and users between two calls of the agent.
+// setHooks sets the actions of slurmd, and the actions of slurmctld and users between two calls of the agent.
 func (s *soaker) setHooks() {
 	// A prolog whose agent has ended repeats its request to the next agent.
 	s.fake.Prolog(func(j slurm.Job, _ string) {
@@ -95,9 +96,9 @@ func (s *soaker) setHooks() {
 			s.t.Errorf("epilog of job %d: %v", j.ID, err)
 		}
 	})
-	// slurmctld restarts only before a pass reads its state. A restart between a pass's read and its write would clear
-	// used counts on which the write relies. Too many slices would then be free until the pass read the node again
-	// (docs/internals.md, step 6; TestReconfigureBeforeTheRaise), and the oracle would report them.
+	// slurmctld restarts only before a pass reads slurmctld's state. A restart between a pass's read and its write
+	// would clear used counts that the write is based on. Until the pass reads the node again, too many slices would be
+	// free (docs/internals.md, step 6; TestReconfigureBeforeTheRaise), and the oracle would report an error.
 	s.fake.Before(func(c slurmtest.Call) error {
 		if c.Op == "Nodes" && s.restart.Swap(false) {
 			if nodes := s.below(4); nodes > 0 {
@@ -196,8 +197,8 @@ func (s *soaker) tick() {
 	}
 }
 
-// finish ends a job that has a lease, and runs its epilog. An epilog that needs a pass waits until the pass that is now
-// in progress has ended. Therefore finish waits for the epilog only for a short time.
+// finish ends a job that has a lease, and runs its epilog. An epilog that needs a pass waits for the end of the current
+// pass. finish therefore waits for the epilog only for a short time.
 func (s *soaker) finish() {
 	if !s.epilogs.TryLock() {
 		return
@@ -249,10 +250,10 @@ func (s *soaker) overlaps() {
 	}
 }
 
-// check is the oracle. After a write, and before slurmctld starts jobs, slurmctld may allocate as many slices of each
-// profile as its total minus its used count. These slices must fit on the GPUs together with the running jobs: a job
-// with a lease at its place, and any other job at any place. While a job is completing, no job starts on the node. The
-// caller holds s.scheduler.
+// check is the oracle. After a write, slurmctld may allocate as many slices of each profile as the total minus the used
+// count. These slices must fit on the GPUs together with the slices of the running jobs. The slices of a job with a
+// lease have fixed placements, and the slices of any other job may have any placement. While a job is completing, no
+// job starts on the node. The caller holds s.scheduler.
 func (s *soaker) check(after string) {
 	n, err := s.fake.Node(context.Background(), "n1")
 	if err != nil || n.Is("COMPLETING") {
@@ -296,8 +297,8 @@ func (s *soaker) check(after string) {
 	}
 }
 
-// fits reports whether the profiles fit on two A100s. It begins with the largest profile and tries every start of each
-// profile. The sizes and starts are those in NVIDIA's user guide.
+// fits reports whether the profiles fit on two A100s. fits begins with the largest profile and tries every start of
+// each profile. The sizes and starts come from NVIDIA's MIG user guide.
 func fits(taken *[2][8]bool, loose []string) bool {
 	size := map[string]int{"1g.5gb": 1, "1g.10gb": 2, "2g.10gb": 2, "3g.20gb": 4, "4g.20gb": 4, "7g.40gb": 8}
 	starts := map[string][]int{

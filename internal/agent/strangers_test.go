@@ -79,8 +79,8 @@ func (h *held) computes(uuid string, uid int, cgroup string) (pid int, ended cha
 	return pid, ended
 }
 
-// TestStranger checks that a process that does not belong to the job is logged once and shown in the status. It must be
-// ended only if foreign_processes requires this, and never if it belongs to root.
+// TestStranger checks that the agent logs a foreign process once and shows the foreign process in the status. The agent
+// must end a foreign process only if foreign_processes requires it, and must never end a process of root.
 func TestStranger(t *testing.T) {
 	const otherJob = "/system.slice/slurmstepd.scope/job_999999/step_0"
 	for _, c := range []struct {
@@ -134,7 +134,7 @@ func TestStranger(t *testing.T) {
 	}
 }
 
-// TestStrangerPidTakenOver checks that a later process with the pid of a stranger is not ended.
+// TestStrangerPidTakenOver checks that the agent does not end a later process that has the pid of a foreign process.
 func TestStrangerPidTakenOver(t *testing.T) {
 	h := newHeld(t, 1)
 	id := h.startNow("2g.10gb:1")
@@ -175,9 +175,10 @@ func (h *held) setuid(pid int) {
 // setuid selects the user ids of a setuid-root program that user 20001 started.
 const setuid = -20001
 
-// TestHolderEnded checks a process of the last user that keeps a slice open. The agent must end it before another job
-// gets the slice, by default only if Slurm confines jobs to their devices. A process of another user must not be ended,
-// because the last user may have sent the open file to it.
+// TestHolderEnded checks a process of the last user that keeps a slice open. The agent must end the process before
+// another job gets the slice. By default, the agent must do so only if Slurm confines jobs to their devices. The agent
+// must not end a process of another user, because the last user may have sent the descriptor to the other user's
+// process.
 func TestHolderEnded(t *testing.T) {
 	for _, c := range []struct {
 		name, foreign string

@@ -2,13 +2,12 @@ package agent
 
 import "time"
 
-// spent contains the time that one prolog has spent in calls to slurmctld and to the driver. The remaining time of the
-// prolog is the time in the agent itself.
+// spent contains the time that one prolog has spent in calls to slurmctld and to the driver.
 type spent struct {
 	slurmctld, driver time.Duration
 }
 
-// add adds the time since the given time to a total. A typical use is defer add(&s.driver, time.Now()).
+// add adds the time that has passed since the time since to a total.
 func add(to *time.Duration, since time.Time) { *to += time.Since(since) }
 
 // milliseconds returns a duration in milliseconds for a log field, with a resolution of one microsecond.

@@ -14,7 +14,8 @@ type mute struct{ gpu.Hardware }
 
 func (mute) Processes(int, int) ([]int, error) { return nil, errors.New("NVML_ERROR_NO_PERMISSION") }
 
-// TestProcessesNotListed checks that an instance is not reused while the driver does not list its processes.
+// TestProcessesNotListed checks that the agent does not reuse an instance while the driver does not list the processes
+// on the instance.
 func TestProcessesNotListed(t *testing.T) {
 	w := newWorld(t, 1)
 	w.agent.hw = mute{w.node.NVML}
@@ -81,8 +82,8 @@ type lost struct{ gpu.Hardware }
 
 func (lost) Instances(int) ([]gpu.Instance, error) { return nil, gpu.ErrLost }
 
-// TestLostWhileServing checks, with the race detector, that a GPU can fall off the bus while jobs are served and the
-// plan is logged.
+// TestLostWhileServing checks, with the race detector, that a GPU can fall off the bus while the agent serves jobs and
+// logs the plan.
 func TestLostWhileServing(t *testing.T) {
 	w := newWorld(t, 1)
 	w.agent.hw = lost{w.node.NVML}

@@ -66,8 +66,8 @@ func (a *Agent) sampleOnce(g int, samplers map[int]*usage.Sampler) {
 	samplers[g].Sample()
 }
 
-// uses starts a process on a slice, and waits until the process has allocated its memory. The returned function ends
-// the process.
+// uses starts a process on a slice, and waits until the process has allocated memory. The returned function ends the
+// process.
 func (w *world) uses(uuid string, mib int) (end func()) {
 	w.t.Helper()
 	cmd := exec.Command(
@@ -117,9 +117,9 @@ func (l *learning) finish(id uint32) predict.Run {
 	return runs[k]
 }
 
-// TestObservedRun checks an ordinary run. The memory usage of the job rises and falls, and its owner can see the usage.
-// At the end, the repository must contain a run with peak, quantiles and duration, and with the key that job_submit.lua
-// computed for the job.
+// TestObservedRun checks an ordinary run. The memory usage of the job rises and falls, and the owner of the job can see
+// the usage. At the end, the repository must contain a run with the peak, the quantiles, the duration, and the key that
+// job_submit.lua computed for the job.
 func TestObservedRun(t *testing.T) {
 	l := newLearning(t, 1)
 	j := job(1, "2g.10gb:1")
@@ -183,7 +183,8 @@ func TestObservedSlices(t *testing.T) {
 	}
 }
 
-// TestUnobservedRuns checks that a run is stored without a peak if it has no samples or is shorter than a second.
+// TestUnobservedRuns checks that the agent stores a run without a peak if the run has no samples or is shorter than a
+// second.
 func TestUnobservedRuns(t *testing.T) {
 	l := newLearning(t, 1)
 	id := l.startNow("1g.5gb:1")
@@ -221,8 +222,8 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-// newStopped returns a world whose agent has stopped. Before that, the agent had sampled 900 MiB once on the slice of a
-// job, and stored this observation. The job is still running.
+// newStopped returns a world whose agent has stopped. The agent has sampled 900 MiB once on the slice of a job, and has
+// stored this observation. The job is still running.
 func newStopped(t *testing.T) (l *learning, id uint32, uuid string) {
 	l = newLearning(t, 1)
 	id = l.startNow("1g.5gb:1")
@@ -235,8 +236,8 @@ func newStopped(t *testing.T) (l *learning, id uint32, uuid string) {
 	return l, id, uuid
 }
 
-// TestObservationSurvivesARestart checks that a new agent continues the observation of the previous agent, with the
-// same start.
+// TestObservationSurvivesARestart checks that a new agent continues the observation of the previous agent and keeps the
+// start time.
 func TestObservationSurvivesARestart(t *testing.T) {
 	l, id, uuid := newStopped(t)
 	l.clock += 20 * time.Second
@@ -248,8 +249,8 @@ func TestObservationSurvivesARestart(t *testing.T) {
 	}
 }
 
-// TestRepositoryComesLate checks that the observations of an earlier agent are not lost if the repository cannot be
-// read when the agent starts.
+// TestRepositoryComesLate checks that the observations of an earlier agent are not lost if the agent cannot read the
+// repository at its start.
 func TestRepositoryComesLate(t *testing.T) {
 	l, id, uuid := newStopped(t)
 	l.repo.Unreadable = errors.New("not yet")
@@ -265,8 +266,8 @@ func TestRepositoryComesLate(t *testing.T) {
 	}
 }
 
-// TestEndedWithoutAnAgent checks that a run that ended while no agent was running is stored with its earlier samples.
-// Its lease may or may not still exist.
+// TestEndedWithoutAnAgent checks a run that ended while no agent was running. The next agent must store the run with
+// the earlier samples, with or without the lease of the run.
 func TestEndedWithoutAnAgent(t *testing.T) {
 	for name, leased := range map[string]bool{"the epilog never came": true, "killed before the run was kept": false} {
 		t.Run(name, func(t *testing.T) {
@@ -305,7 +306,7 @@ func TestEndedWithoutAnAgent(t *testing.T) {
 	}
 }
 
-// TestEpilogNeverCame checks the run of a job whose epilog never calls the agent, and that slurmctld still lists when
+// TestEpilogNeverCame checks the run of a job whose epilog never calls the agent. slurmctld still lists the job when
 // the agent starts. The run must contain the samples up to the end of the job.
 func TestEpilogNeverCame(t *testing.T) {
 	l := newLearning(t, 1)
@@ -376,8 +377,9 @@ func TestAgentEnds(t *testing.T) {
 	}
 }
 
-// TestRepositoryFails checks two errors of the repository. If an observation cannot be read, the agent must start a new
-// one. If the repository cannot be written, the agent must log this once, and jobs must not be affected.
+// TestRepositoryFails checks two errors of the repository. If the agent cannot read an observation, the agent must
+// start a new observation. If the agent cannot write the repository, the agent must log the error once and continue to
+// serve jobs.
 func TestRepositoryFails(t *testing.T) {
 	l := newLearning(t, 1)
 	id := l.startNow("1g.5gb:1")
@@ -415,7 +417,8 @@ func TestRepositoryFails(t *testing.T) {
 	}
 }
 
-// TestObservedGPULost checks that the loss of a GPU ends the sampling of the jobs on this GPU, and of no other job.
+// TestObservedGPULost checks that the loss of a GPU ends the sampling of the jobs on the lost GPU, but not of other
+// jobs.
 func TestObservedGPULost(t *testing.T) {
 	l := newLearning(t, 2)
 	ids := []uint32{l.startNow("7g.40gb:1"), l.startNow("7g.40gb:1")}

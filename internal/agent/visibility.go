@@ -11,8 +11,8 @@ import (
 // users' jobs.
 var _ api.Private = (*Agent)(nil)
 
-// VisibleTo implements api.Private. It returns which data of other users a user may see. This is never more than
-// slurmctld shows to that user. Unlike slurmctld, the agent shows no additional data to operators and account
+// VisibleTo implements api.Private. VisibleTo returns which data of other users a user may see. A user never sees more
+// data than slurmctld shows to the user. Unlike slurmctld, the agent shows no additional data to operators and account
 // coordinators.
 func (a *Agent) VisibleTo(uid uint32) api.Visibility {
 	c := a.privacy.Load()
@@ -25,13 +25,13 @@ func (a *Agent) VisibleTo(uid uint32) api.Visibility {
 	return api.SeesJobs
 }
 
-// hidesJobs reports whether users may not see other users' jobs. It returns true until slurmctld has answered.
+// hidesJobs reports whether users may not see other users' jobs. Until slurmctld has answered, the result is true.
 func (a *Agent) hidesJobs() bool {
 	c := a.privacy.Load()
 	return c == nil || c.HidesJobs()
 }
 
-// slurmUserOf returns the uid of SlurmUser. It returns false if the uid is unknown.
+// slurmUserOf returns the uid of SlurmUser. If the uid is unknown, the second result is false.
 func slurmUserOf(c *slurm.Config) (uint32, bool) {
 	if c == nil {
 		return 0, false
@@ -39,8 +39,8 @@ func slurmUserOf(c *slurm.Config) (uint32, bool) {
 	return c.SlurmUser()
 }
 
-// learnPrivacy reads PrivateData, which `scontrol reconfigure` may change. While slurmctld does not answer, the last
-// known value applies.
+// learnPrivacy reads PrivateData, which `scontrol reconfigure` may change. While slurmctld does not answer, the setting
+// from the last successful reading applies.
 func (a *Agent) learnPrivacy(ctx context.Context) {
 	if c, err := a.ctl.Config(ctx); err == nil {
 		a.privacy.Store(&c)

@@ -9,8 +9,8 @@ import (
 	"caelum/internal/plan"
 )
 
-// TestVisibleTo checks that users see the data of other users' jobs only as far as slurmctld's configuration allows it.
-// While the configuration is unknown, users must not see any such data.
+// TestVisibleTo checks that users see the data of other users' jobs only if slurmctld's configuration allows it. While
+// the configuration is unknown, users must not see data of other users' jobs.
 func TestVisibleTo(t *testing.T) {
 	w := newWorld(t, 1)
 	a := w.current()
@@ -43,8 +43,8 @@ func TestVisibleTo(t *testing.T) {
 	}
 }
 
-// TestEndsPrivate checks that the node's Extra does not contain the ends of jobs if users may not see other users'
-// jobs. This setting may change while jobs are running.
+// TestEndsPrivate checks that the node's Extra does not contain the expected ends of jobs if users may not see other
+// users' jobs. PrivateData may change while jobs are running.
 func TestEndsPrivate(t *testing.T) {
 	w := newWorld(t, 1)
 	shown := func() (ends int) {

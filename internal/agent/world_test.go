@@ -103,11 +103,11 @@ func newWorld(t testing.TB, gpus int, options ...func(*config.Config)) *world {
 	return w
 }
 
-// tightest is an option of newWorld. Jobs then get the profiles that they request, and every profile is offered
-// speculatively.
+// tightest is an option of newWorld. With tightest, jobs get the profiles that they request, and the agent offers every
+// profile speculatively.
 func tightest(c *config.Config) { c.Sizing = plan.SizingTightest }
 
-// start starts an agent in the same way as systemd, with the ledger and the GPUs of the previous agent.
+// start starts an agent as systemd does, with the ledger and the GPUs of the previous agent.
 func (w *world) start() {
 	w.t.Helper()
 	log := logrus.New()
@@ -136,7 +136,7 @@ func (w *world) start() {
 	}
 }
 
-// newAgent returns a new agent for the node. The caller must run it.
+// newAgent returns a new agent for the node. The caller must call Run.
 func (w *world) newAgent(log *logrus.Logger) (*Agent, error) {
 	return newAgent(w.cfg, w.node.NVML, w.ctl, log.WithField("node", "n1"), w.node.Proc, w.procs)
 }
@@ -214,8 +214,8 @@ func (w *world) submit(j slurm.Job) uint32 {
 	return id
 }
 
-// startNow submits a job with one GPU slot and these slices, publishes, and makes slurmctld start the jobs that fit. It
-// returns the job id.
+// startNow submits a job with one GPU slot and the given slices, publishes, makes slurmctld start the jobs that fit,
+// and returns the job id.
 func (w *world) startNow(slices string) uint32 {
 	w.t.Helper()
 	id := w.submit(job(1, slices))
@@ -233,8 +233,7 @@ func (w *world) state(id uint32) string {
 	return j.State
 }
 
-// offers returns, for each profile, the number of slices that slurmctld could allocate now. This is the total minus the
-// used count.
+// offers returns, for each profile, the number of slices that slurmctld can allocate: the total minus the used count.
 func (w *world) offers() map[string]int {
 	w.t.Helper()
 	n, err := w.fake.Node(context.Background(), "n1")

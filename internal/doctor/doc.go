@@ -19,6 +19,7 @@
 //	node.go       the node in slurmctld: state, gres/mig:closed, total N, excess, slots, exclusive partitions
 //	catalogue.go  catalogue nodes: state, partitions, features; the profiles in slurm.conf and of the driver
 //	limits.go     limits on gres/gpu in slurmdbd, which limit the number of slices
+//	settings.go   the settings policy and sizing of the agents, which must be the same on all hosts
 //	table.go      the decision table: readable, partitions, profiles, max_nodes
 //
 // Checks of the node:

@@ -7,8 +7,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// LacksFeatures returns the reason why a node with these features cannot be one of a job's nodes, or an empty string if
-// it can. nodes is the number of nodes that the job needs.
+// LacksFeatures returns the reason why a job whose constraint is c cannot use a node with the given features, or an
+// empty string if the job can use the node. nodes is the number of nodes that the job needs.
 func LacksFeatures(c slurm.Constraint, features []string, nodes int) string {
 	switch {
 	case c.Problem != "":
@@ -22,7 +22,7 @@ func LacksFeatures(c slurm.Constraint, features []string, nodes int) string {
 	return ""
 }
 
-// MeetsAlternative reports whether a node with these features satisfies alternative k of a constraint ([a|b]). All
+// MeetsAlternative reports whether a node with the given features satisfies alternative k of a constraint ([a|b]). All
 // nodes of a job must satisfy the same alternative.
 func MeetsAlternative(c slurm.Constraint, k int, features []string) bool {
 	return met(features)(c.AnyOf[k])

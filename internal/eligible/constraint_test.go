@@ -88,8 +88,8 @@ var (
 	word    = regexp.MustCompile(`[a-z]+`)
 )
 
-// plainly evaluates an expression by rewriting its text. It first replaces each feature with T or F. Then it repeatedly
-// replaces the leftmost operation with its result, until only one letter remains.
+// plainly evaluates an expression by rewriting the text of the expression. plainly first replaces each feature with T
+// or F. plainly then repeatedly replaces the leftmost operation with its result, until only one letter remains.
 func plainly(text string, features []string) bool {
 	text = word.ReplaceAllStringFunc(strings.ReplaceAll(text, ",", "&"), func(name string) string {
 		if slices.Contains(features, name) {
@@ -164,7 +164,7 @@ func expression(rng *rand.Rand) string {
 	return text
 }
 
-// TestConstraintPlainly checks that the evaluator has the same result as plainly for every set of features.
+// TestConstraintPlainly checks that the evaluator and plainly have the same results for every set of features.
 func TestConstraintPlainly(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 5000 {

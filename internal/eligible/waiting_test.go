@@ -62,8 +62,8 @@ func TestEligible(t *testing.T) {
 	}
 }
 
-// TestReleasable checks held jobs. Their Reason shows only the hold, and Dependency contains the jobs for which they
-// wait.
+// TestReleasable checks held jobs. The Reason of a held job shows only the hold, and Dependency contains the jobs for
+// which the held job waits.
 func TestReleasable(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	for _, c := range []struct {

@@ -6,12 +6,12 @@ import (
 	"caelum/internal/slurm"
 )
 
-// WaitsForNodes reports whether the job waits only for nodes or GRES, according to the reason that slurmctld shows. It
-// returns false for limits, holds, dependencies, begin times, licences and unknown reasons. w.Job.Eligible is the time
-// from which the job is eligible.
+// WaitsForNodes reports whether the job waits only for nodes or GRES, according to the reason that slurmctld shows. The
+// result is false for limits, holds, dependencies, begin times, licences and unknown reasons. w.Job.Eligible is the
+// time from which the job is eligible.
 //
-// If no node offers a job's slices but catalogue nodes could run the job, its reason is "ReqNodeNotAvail,
-// UnavailableNodes:mig-catalog[1-2]" (22.05.8), or the long reason below.
+// If no node offers a job's slices but catalogue nodes could run the job, the job's reason is "ReqNodeNotAvail,
+// UnavailableNodes:mig-catalog[1-2]" (22.05.8), or begins with "Nodes required for job are DOWN, DRAINED".
 func WaitsForNodes(w slurm.Waiting) bool {
 	if w.State != "PENDING" || w.Priority == 0 || w.Problem != "" || w.Dependency != "" {
 		return false

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Device is the number of a character device.
+// Device is the device number of a character device.
 type Device struct{ Major, Minor uint32 }
 
 func (d Device) String() string { return fmt.Sprintf("%d:%d", d.Major, d.Minor) }
@@ -32,9 +32,10 @@ func (c Caps) Devices(minor int, in Instance) ([]Device, error) {
 // modules 595.45.04).
 const maxGI = 15
 
-// Possible returns the capabilities of every GPU instance that the GPU with this minor number can have. For each GPU
-// instance, this includes the capability of the first compute instance, which is the only compute instance that Caelum
-// creates. A process that can open none of these capabilities cannot use any part of the GPU instance.
+// Possible returns the capabilities of every GPU instance that the GPU with the given minor number can have. For each
+// GPU instance, the result contains the capability of the GPU instance and of its first compute instance. Caelum
+// creates no other compute instances. A process that can open none of the returned capabilities can use no part of the
+// GPU.
 func (c Caps) Possible(minor int) ([]Device, error) {
 	var all []Device
 	for gi := range maxGI {
@@ -47,17 +48,18 @@ func (c Caps) Possible(minor int) ([]Device, error) {
 	return all, nil
 }
 
-// capability describes a capability of an instance. It contains the device's minor number and the capability's file
-// under /proc. modify is true if nvidia-modprobe sets the owner and mode of the device file.
+// capability describes a capability of an instance: the minor number of the capability's device, and the capability's
+// file under /proc. modify is true if nvidia-modprobe sets the owner and mode of the device file.
 type capability struct {
 	minor  int
 	access string
 	modify bool
 }
 
-// of returns the capabilities of the GI and the CIs of an instance. It reads them from the driver's files under /proc.
-// If these files do not exist, it uses the driver's formula (nv-caps.c of the open kernel modules 595.45.04): GI M of
-// GPU N has the minor number 3 + 135 N + 9 M, and CI K of this GI has the minor number of the GI + 1 + K.
+// of returns the capabilities of the GI and the CIs of an instance. The driver's files under /proc contain the
+// capabilities. If the driver provides no such files, the result follows from the driver's formula (nv-caps.c of the
+// open kernel modules 595.45.04). GI M of GPU N has the minor number 3 + 135 N + 9 M. CI K of GI M has the minor number
+// of the GI + 1 + K.
 func (c Caps) of(minor int, in Instance) []capability {
 	dir := filepath.Join(c.Proc, "driver/nvidia/capabilities", fmt.Sprintf("gpu%d/mig/gi%d", minor, in.GI))
 	gi := 3 + 135*minor + 9*in.GI
@@ -93,7 +95,7 @@ func readAccess(path string, minor int) capability {
 	return cp
 }
 
-// ErrNoCapabilities means that the kernel has no capability devices. No process can then have such a device open.
+// ErrNoCapabilities means that the kernel has no capability devices. No process can then have a capability device open.
 var ErrNoCapabilities = errors.New("the kernel lists no device nvidia-caps; is the driver loaded with MIG support?")
 
 // major returns the major number of nvidia-caps, which the kernel assigns when the driver is loaded.

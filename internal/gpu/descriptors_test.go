@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asHolder is the name of an environment variable. If the variable is set, the test binary acts as a process that has a
-// device open. The value is a key of ways.
+// asHolder is the name of an environment variable whose value is a key of ways. If the variable is set, the test binary
+// acts as a process that has a device open.
 const asHolder = "HOLDERS_TEST_WAY"
 
 func TestMain(m *testing.M) {
@@ -35,8 +35,8 @@ func beHolder(way, path string) {
 	bufio.NewReader(os.Stdin).ReadString('\n')
 }
 
-// ways contains the ways in which a process can have a device open. Each function first changes to the user id in
-// HOLDERS_TEST_UID.
+// ways contains the ways in which a process can have a device open. Before a function of ways opens the device, the
+// process changes to the user id in HOLDERS_TEST_UID.
 var ways = map[string]func(path string){
 	"nothing": func(string) { becomeUser() },
 	"open": func(path string) {
@@ -108,7 +108,7 @@ func becomeUser() {
 	must(syscall.Setresuid(uid, uid, uid))
 }
 
-// must ends the process if err is not nil. It prints the error as the line that the test reads.
+// must ends the process if err is not nil. must prints the error as the line that the test reads.
 func must(err error) {
 	if err != nil {
 		fmt.Println(err)
@@ -152,7 +152,7 @@ func holder(t testing.TB, way, path string, uid uint32) (pid int, end func()) {
 	return cmd.Process.Pid, end
 }
 
-// node creates a device file whose name does not show which device it is.
+// node creates a file of the device d under a name that does not identify the device.
 func node(t testing.TB, d Device) string {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -185,7 +185,7 @@ func TestHolders(t *testing.T) {
 	}{
 		{way: "nothing", uid: nobody},
 		{way: "open", uid: nobody, open: true},
-		{way: "open", uid: 0}, // root is trusted
+		{way: "open", uid: 0}, // a scan ignores the processes of root
 		{way: "O_PATH", uid: nobody},
 		{way: "thread", uid: nobody, open: true},
 		{way: "detached", uid: nobody, open: true},
@@ -228,8 +228,8 @@ func contains(list []Process, pid int) bool {
 	return false
 }
 
-// TestHoldersLimit checks a user whose processes have too many descriptors. The result must contain this user, and the
-// scan must read the processes of other users.
+// TestHoldersLimit checks a user whose processes have too many descriptors. Held.Unread must contain the user, and the
+// scan must still read the processes of other users.
 func TestHoldersLimit(t *testing.T) {
 	path := node(t, full)
 	s := &Processes{Proc: "/proc", Limit: processCost}
@@ -267,7 +267,7 @@ func fakeProcess(t *testing.T, proc string, pid int, uids string, fds map[string
 	}
 }
 
-// TestHoldersOfMixedIDs checks that a scan does not treat a setuid program that a user started as a process of root.
+// TestHoldersOfMixedIDs checks that a scan reads the descriptors of a setuid program that a user started.
 func TestHoldersOfMixedIDs(t *testing.T) {
 	proc := t.TempDir()
 	const device = "pos:\t0\nflags:\t02\nmnt_id:\t7\nino:\t5\n"

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Exists implements Hardware. It queries only the GPU of the instance. It does not use nvmlDeviceGetHandleByUUID, which
+// Exists implements Hardware. Exists queries only the GPU of the instance, and avoids nvmlDeviceGetHandleByUUID, which
 // may initialize other GPUs (nvml.h).
 func (n *NVML) Exists(gpu int, in Instance) (bool, error) {
 	d, err := n.device(gpu)
@@ -21,7 +21,7 @@ func (n *NVML) Exists(gpu int, in Instance) (bool, error) {
 	gi, ret := dev.GetGpuInstanceId()
 	err = check(ret, "read a MIG device")
 	if errors.Is(err, ErrNotFound) {
-		return false, nil // the instance may have been removed since it was found
+		return false, nil // another program may have destroyed the instance
 	}
 	return err == nil && gi == in.GI, err
 }

@@ -6,55 +6,57 @@ import (
 	"caelum/internal/mig"
 )
 
-// Every error of a Hardware either wraps one of these errors, or contains the NVML code of another error of the driver.
+// Every error of a Hardware either wraps ErrNoRoom, ErrInUse, ErrLost or ErrNotFound, or contains the NVML code of
+// another error of the driver.
 var (
 	// ErrNoRoom means NVML_ERROR_INSUFFICIENT_RESOURCES: the GPU has no free units, or the placement is occupied.
 	ErrNoRoom = errors.New("no room at that placement")
 	// ErrInUse means NVML_ERROR_IN_USE after all retries: a process or a monitoring program uses the instance.
 	ErrInUse = errors.New("in use")
-	// ErrLost means NVML_ERROR_GPU_IS_LOST: the GPU has fallen off the bus.
+	// ErrLost means NVML_ERROR_GPU_IS_LOST: the driver can no longer access the GPU.
 	ErrLost = errors.New("GPU is lost")
 	// ErrNotFound means that an instance or GPU does not exist.
 	ErrNotFound = errors.New("not found")
 )
 
-// Hardware is the MIG hardware of one node. Several goroutines may call its methods, but only one call at a time may
-// change the same GPU.
+// Hardware is the MIG hardware of one node. Several goroutines may call the methods of a Hardware, but only one call at
+// a time may change the same GPU.
 type Hardware interface {
-	// GPUs returns all GPUs, with the profiles and placements that each of them supports.
+	// GPUs returns all GPUs, with the profiles and placements that each GPU supports.
 	GPUs() ([]GPU, error)
-	// Discover returns the current data of one GPU. If the GPU has no problem, later calls use these data. The call may
-	// hang if the GPU hangs.
+	// Discover returns the current data of one GPU. If the GPU has no problem, later calls of the other methods use
+	// these data. If the GPU hangs, Discover may hang.
 	Discover(gpu int) GPU
-	// Instances lists the GPU instances of a GPU, including those without a compute instance.
+	// Instances lists the GPU instances of a GPU, including GPU instances without a compute instance.
 	Instances(gpu int) ([]Instance, error)
-	// Exists reports whether the MIG device of an instance still exists, according to its UUID and GI. It makes fewer
-	// driver calls than Instances.
+	// Exists reports whether the MIG device of an instance still exists, according to the UUID and GI of the instance.
+	// Exists makes fewer driver calls than Instances.
 	Exists(gpu int, in Instance) (bool, error)
-	// Create creates a GPU instance at exactly this placement, and one compute instance of the full size in it. If the
-	// compute instance cannot be created, Create destroys the GPU instance. If this also fails, the error contains both
-	// failures.
+	// Create creates a GPU instance at exactly the given placement, and in the GPU instance one compute instance of the
+	// full size. If the driver cannot create the compute instance, Create destroys the GPU instance. If the destruction
+	// also fails, the error contains both failures.
 	Create(gpu int, profile string, start int) (Instance, error)
-	// Destroy destroys a GPU instance and its compute instances. It repeats its attempts while the instance is in use.
+	// Destroy destroys a GPU instance and its compute instances. While the instance is in use, Destroy retries for
+	// about 1.3 s.
 	Destroy(gpu, gi int) error
 	// Processes returns the ids of the compute processes on a GPU instance, including processes in other PID
 	// namespaces.
 	Processes(gpu, gi int) ([]int, error)
-	// Meter returns a meter for the instance with this GI and UUID, without a query to the instance.
+	// Meter returns a meter for the instance with the GI and UUID of in. Meter does not query the instance.
 	Meter(gpu int, in Instance) (Meter, error)
 }
 
 // GPU describes a GPU at the time of its discovery.
 type GPU struct {
 	Index int
-	// Minor is the number N in /dev/nvidiaN. It determines the numbers of the capability files.
+	// Minor is the number N in /dev/nvidiaN, which determines the numbers of the capability files.
 	Minor int
 	UUID  string
 	// Name is the device name according to NVML, such as "NVIDIA A100-SXM4-40GB".
 	Name string
-	// Model contains the profiles and placements that the driver reports. It is nil if Problem is not empty.
+	// Model contains the profiles and placements that the driver reports. Model is nil if Problem is not empty.
 	Model *mig.Model
-	// Problem is the reason why the GPU cannot be managed, and a remedy. It is empty if the GPU can be managed.
+	// Problem is the reason why the GPU cannot be managed, and a remedy. Problem is empty if the GPU can be managed.
 	Problem string
 }
 
@@ -67,7 +69,7 @@ type Instance struct {
 	// CIs contains the ids of the compute instances. An instance that Caelum created has exactly one compute instance.
 	// After a crash, an instance may have no compute instance.
 	CIs []int
-	// Whole is true if the only compute instance has the full size of the GPU instance. Create and Instances set it.
+	// Whole is true if the only compute instance has the full size of the GPU instance. Create and Instances set Whole.
 	Whole bool
 	// UUID is the UUID of the MIG device of the first compute instance. Each new instance has a new UUID.
 	UUID string

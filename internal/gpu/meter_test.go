@@ -38,7 +38,7 @@ func compute(t testing.TB, node *gputest.Node, uuid string, args ...string) (end
 	return end
 }
 
-// metered creates an instance, and returns the instance and a meter for it.
+// metered creates an instance, and returns the instance and a meter for the instance.
 func metered(t testing.TB, node *gputest.Node, profile string, start int) (gpu.Instance, gpu.Meter) {
 	t.Helper()
 	in, err := node.Create(0, profile, start)
@@ -62,8 +62,8 @@ func discovered(t testing.TB, board string) *gputest.Node {
 	return node
 }
 
-// until reads the meter repeatedly until the given amount of memory is in use. A process allocates its memory shortly
-// after it has opened its device.
+// until reads the meter repeatedly until the given amount of memory is in use. An emulated process allocates its memory
+// shortly after the process has opened its device.
 func until(t testing.TB, m gpu.Meter, mib float64) gpu.Use {
 	t.Helper()
 	for before := -1.0; ; {
@@ -102,7 +102,7 @@ func TestMeterMemory(t *testing.T) {
 	}
 }
 
-// TestMeterUtil checks Hopper GPUs, which have counters. Util must be known from the second reading on.
+// TestMeterUtil checks Hopper GPUs, which have counters. From the second reading on, Util must be known.
 func TestMeterUtil(t *testing.T) {
 	node := discovered(t, "H100-80GB")
 	in, m := metered(t, node, "1g.10gb", 0)
@@ -116,7 +116,8 @@ func TestMeterUtil(t *testing.T) {
 	if use, err := m.Read(); err != nil || math.Abs(use.Util-0.37) > 1e-4 {
 		t.Errorf("one process of 0.37: %+v, %v", use, err)
 	}
-	// If the counters cannot be read, the memory must still be reported, and Util is unknown in two readings.
+	// If the counters cannot be read, the meter must still report the memory. Util must then be unknown in two
+	// readings.
 	node.Emulator(t, "fault", "add", "--call", "GPM", "--error", "UNKNOWN")
 	for _, want := range []float64{-1, -1, 0.37} {
 		if use, err := m.Read(); err != nil || math.Abs(use.Util-want) > 1e-4 {
@@ -131,7 +132,7 @@ func TestMeterUtil(t *testing.T) {
 }
 
 // TestMeterOfWhatIsGone checks that a meter returns errors after its instance was destroyed, even if another instance
-// was created at the same placement. It must also return errors after its GPU was lost.
+// was created at the same placement. A meter must also return errors after its GPU was lost.
 func TestMeterOfWhatIsGone(t *testing.T) {
 	node := discovered(t, "H100-80GB")
 	in, m := metered(t, node, "1g.10gb", 0)
@@ -165,7 +166,7 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// BenchmarkMeter measures the CPU time of a reading. It also reports which share of a core one reading per second uses.
+// BenchmarkMeter measures the CPU time of a reading, and reports the share of a core that one reading per second uses.
 // Each call of the emulator opens, locks and reads a file.
 func BenchmarkMeter(b *testing.B) {
 	for board, profile := range map[string]string{"A100-40GB": "1g.5gb", "H100-80GB": "1g.10gb"} {

@@ -20,15 +20,14 @@ type NVML struct {
 	devices []atomic.Pointer[device]
 }
 
-// device is the handle of a GPU and the profiles that Create needs. After it was stored in NVML.devices, it does not
-// change.
+// device is the handle of a GPU and the profiles that Create needs. A device in NVML.devices never changes.
 type device struct {
 	handle   nvml.Device
 	profiles map[string]nvml.GpuInstanceProfileInfo
 	names    map[uint32]string
 }
 
-// OpenNVML loads the library at path or, if path is empty, from the linker's search path. If this process runs as root,
+// OpenNVML loads the library at path or, if path is empty, from the linker's search path. If the process runs as root,
 // OpenNVML rejects a path that other users can change.
 func OpenNVML(path string) (*NVML, error) {
 	lib := nvml.New()
@@ -72,7 +71,7 @@ func (n *NVML) Instances(gpu int) ([]Instance, error) {
 		for _, gi := range gis {
 			in, err := d.describe(gi, uuids)
 			if errors.Is(err, ErrNotFound) {
-				continue // the instance may have been destroyed since it was listed
+				continue // another program may have destroyed the instance
 			} else if err != nil {
 				return nil, fmt.Errorf("GPU %d: %w", gpu, err)
 			}
@@ -115,7 +114,7 @@ func (d *device) describe(gi nvml.GpuInstance, uuids map[[2]int]string) (Instanc
 	return in, nil
 }
 
-// migUUIDs returns the UUIDs of the MIG devices by the ids of their GPU instance and compute instance.
+// migUUIDs maps the ids of a GPU instance and a compute instance to the UUID of their MIG device.
 func migUUIDs(dev nvml.Device) (map[[2]int]string, error) {
 	most, ret := dev.GetMaxMigDeviceCount()
 	if err := check(ret, "count the MIG devices"); err != nil {
@@ -277,9 +276,9 @@ func (n *NVML) Processes(gpu, gi int) ([]int, error) {
 	return pids, nil
 }
 
-// retryInUse repeats a call for about 1.3 s while it returns ErrInUse. After a job has ended, about one destroy in 40
-// returns ErrInUse at first. A create returns ErrInUse while a profiler has a channel open. Such calls succeed within
-// about a second, or not at all.
+// retryInUse repeats a call for about 1.3 s while the call returns ErrInUse. After a job has ended, about one destroy
+// in 40 returns ErrInUse at first. A create returns ErrInUse while a profiler has a channel open. If a call does not
+// succeed within about a second, the call does not succeed later either.
 func retryInUse(call func() error) error {
 	wait := 10 * time.Millisecond
 	for {

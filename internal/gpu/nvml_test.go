@@ -95,7 +95,7 @@ func TestFaults(t *testing.T) {
 	if _, err := node.GPUs(); err != nil {
 		t.Fatal(err)
 	}
-	// If the compute instance cannot be created, no GPU instance must remain.
+	// If the driver cannot create the compute instance, no GPU instance may remain.
 	node.Emulator(t, "fault", "add", "--call", "CREATE_CI", "--nth", "1", "--error", "UNKNOWN")
 	if _, err := node.Create(0, "1g.5gb", 0); err == nil {
 		t.Error("created although its compute instance failed")
@@ -105,7 +105,7 @@ func TestFaults(t *testing.T) {
 	}
 	node.Emulator(t, "fault", "clear")
 
-	// This part emulates a monitoring program that has a handle on an instance.
+	// A monitoring program has a handle on an instance.
 	in, err := node.Create(0, "1g.5gb", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -271,8 +271,8 @@ func TestCapDevices(t *testing.T) {
 }
 
 // TestCapFiles checks the minor numbers of capability files. According to the formula of the kernel modules, GI 12 of
-// GPU 0 has the minor number 111, and its CI 0 has 112. If the driver has files under /proc, the numbers in these files
-// take precedence.
+// GPU 0 has the minor number 111, and CI 0 of this GI has the minor number 112. If the driver has files under /proc,
+// the numbers in these files take precedence.
 func TestCapFiles(t *testing.T) {
 	proc := t.TempDir()
 	caps := gpu.Caps{Dev: "/dev", Proc: proc}

@@ -68,8 +68,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestKillTraced checks that Kill ends a traced process. While such a process exits, it stops with its files open until
-// its tracer ends.
+// TestKillTraced checks that Kill ends a traced process. An exiting traced process stops with its files open until its
+// tracer ends.
 func TestKillTraced(t *testing.T) {
 	path := node(t, full)
 	s := &Processes{Proc: "/proc"}

@@ -18,8 +18,8 @@ import (
 )
 
 // TestLoopOnce checks that runs in slurmdbd produce lines in the decision table, and that these lines remain while
-// slurmdbd is unreachable. It also checks that the loop logs a damaged repository, sets it aside, and fills a new
-// repository.
+// slurmdbd is unreachable. The loop must also log a damaged repository, set the damaged repository aside, and fill a
+// new repository.
 func TestLoopOnce(t *testing.T) {
 	d := &dbd{names: map[uint64]string{}}
 	now := time.Now().Truncate(time.Second).Add(-24 * time.Hour)
@@ -130,8 +130,8 @@ func TestUnread(t *testing.T) {
 	}
 }
 
-// TestLoopLogsOnce checks that the loop logs only one warning while failures persist, and that it ends when its context
-// is canceled.
+// TestLoopLogsOnce checks that the loop logs only one warning while failures persist, and that the loop ends when its
+// context is canceled.
 func TestLoopLogsOnce(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
@@ -152,7 +152,7 @@ func TestLoopLogsOnce(t *testing.T) {
 	}
 }
 
-// failing emulates an unreachable slurmdbd. It cancels the context of the loop at the third query.
+// failing emulates an unreachable slurmdbd. At the third query, failing cancels the context of the loop.
 type failing struct {
 	dbd
 	asked  int

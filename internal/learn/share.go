@@ -8,10 +8,10 @@ import (
 )
 
 // share returns the newest lines in their original order: at most room lines, with at most the given total number of
-// bytes. Owners get equal shares. Lines are dropped from the owner with the most lines first, beginning with this
-// owner's oldest line. An owner whose lines fit into an equal share therefore loses no line.
+// bytes. Owners get equal shares. share drops the oldest lines of the owners with the most lines first. An owner whose
+// lines fit into an equal share therefore loses no line.
 func share(lines []learnedLine, room, bytes int) []learnedLine {
-	nth := make([]int, len(lines)) // the line's position among the lines of its owner
+	nth := make([]int, len(lines)) // for each line, its position among the lines of its owner
 	owners := map[int64]int{}
 	for i, l := range lines {
 		nth[i] = owners[l.owner]
@@ -39,8 +39,8 @@ func share(lines []learnedLine, room, bytes int) []learnedLine {
 	left, leftBytes, _ := fits(low)
 	var kept []learnedLine
 	for i, l := range lines {
-		// The remaining space is not sufficient for one more line of each owner. The newest of the next lines use
-		// this space.
+		// The remaining space is not sufficient for one more line of each owner, and goes to the newest of the next
+		// lines.
 		if size := len(l.text()); nth[i] == low && left > 0 && leftBytes >= size {
 			left, leftBytes = left-1, leftBytes-size
 		} else if nth[i] >= low {
@@ -51,8 +51,8 @@ func share(lines []learnedLine, room, bytes int) []learnedLine {
 	return kept
 }
 
-// byAge sorts the lines by age, newest first. If two lines have the same age, the more general line precedes the line
-// that falls back on it.
+// byAge sorts the lines by age, newest first. Of two lines of equal age, the more general line precedes the more
+// specific line.
 func byAge(lines []learnedLine) {
 	slices.SortFunc(lines, func(a, b learnedLine) int {
 		return cmp.Or(

@@ -60,7 +60,7 @@ func (d *dbd) Names(context.Context, time.Time, time.Time) (map[uint64]string, e
 	return d.names, errors.Join(d.err, d.nameErr)
 }
 
-// seen returns a run with the fields that the agent of its node stores.
+// seen returns a run with the fields that the agent of the run's node stores.
 func seen(job uint32, node string, start time.Time) predict.Run {
 	return predict.Run{
 		Job: job, Node: node, Key: key, Fingerprint: work,
@@ -70,8 +70,8 @@ func seen(job uint32, node string, start time.Time) predict.Run {
 	}
 }
 
-// record returns slurmdbd's record of a job that ran for ten minutes. The record contains the summaries of these runs
-// in lower case.
+// record returns slurmdbd's record of a job that ran for ten minutes. The record contains the summaries of the given
+// runs in lower case.
 func record(index uint64, job uint32, start time.Time, nodes []string, runs ...predict.Run) slurm.Record {
 	text := "caelum:key=" + key + " caelum:work=" + work + " caelum:sized=7g.40gb"
 	for _, n := range runs {
@@ -167,7 +167,7 @@ func TestSyncEqualsTheNode(t *testing.T) {
 	}
 }
 
-// TestSyncIgnores checks that a sync ignores texts of other tools and summaries that contradict slurmdbd's record.
+// TestSyncIgnores checks that a sync ignores texts of other tools, and summaries that contradict slurmdbd's record.
 func TestSyncIgnores(t *testing.T) {
 	good := seen(1, "n1", began)
 	for name, spoil := range map[string]func(*slurm.Record){
@@ -196,7 +196,7 @@ func TestSyncIgnores(t *testing.T) {
 			t.Errorf("%s: %+v %v\n%s", name, done, err, export(t, r))
 		}
 	}
-	// An invalid key is ignored, but the run is stored.
+	// A sync must ignore an invalid key, but store the run.
 	rec := record(1, 1, began, []string{"n1"}, good)
 	rec.Comment = "caelum:key=';drop caelum:work=" + strings.ToUpper(work)
 	r := fresh(t)
@@ -212,8 +212,8 @@ func TestSyncIgnores(t *testing.T) {
 }
 
 // TestSyncGoesOn checks the time range of each sync. A sync begins one hour before the end of the previous sync. Once a
-// day it begins 30 days before that end, and after the clock was set back it begins earlier too. If a sync failed, the
-// next sync continues where the failed sync stopped.
+// day, a sync begins 30 days before the end of the previous sync. A sync also begins earlier after the clock was set
+// back. After a failed sync, the next sync continues where the failed sync stopped.
 func TestSyncGoesOn(t *testing.T) {
 	r, d := fresh(t), &dbd{}
 	sync := func(now time.Time, since time.Time) string {

@@ -2,7 +2,7 @@ package mig
 
 import "testing"
 
-// BenchmarkAllModels measures how long it takes to create every GPU model in models.txt with its table of layouts.
+// BenchmarkAllModels measures the creation of all GPU models in models.txt with their tables of layouts.
 func BenchmarkAllModels(b *testing.B) {
 	for b.Loop() {
 		models, err := parseModels(modelsText)

@@ -1,6 +1,6 @@
 // Package mig implements the geometry of MIG: the layouts of a GPU, the placements that are still possible beside a
-// layout, and the number of later choices that a placement prevents. The package is pure: it uses no hardware, clock,
-// I/O or goroutines. Package place chooses placements, and package gpu creates instances. This package does neither.
+// layout, and the number of later choices that a placement prevents. The package is pure: the package uses no hardware,
+// clock, I/O or goroutines. Package place chooses placements, and package gpu creates instances.
 //
 // # Units, placements, layouts
 //
@@ -16,24 +16,24 @@
 //
 //	|3g.20gb====================|1g.5gb|......|......|......|
 //
-// There are three reasons why a placement may not be possible beside a layout: its units overlap the layout, its
-// profile has reached its instance limit, or there are too few free compute slices or media engines (NVDEC, NVENC,
-// NVJPEG, OFA). On GPU models with 8 units, only the units matter: no layout of an A100 exceeds its 7 compute slices.
-// On the RTX PRO 6000, a single 1g.24gb+me.all uses all media engines. Beside it, only -me profiles fit, regardless of
-// the free units.
+// A placement may be impossible beside a layout for three reasons: the placement's units overlap the layout, the
+// placement's profile has reached its instance limit, or too few compute slices or media engines (NVDEC, NVENC, NVJPEG,
+// OFA) are free. On GPU models with 8 units, only the units matter: no layout of an A100 exceeds the 7 compute slices
+// of the GPU. On the RTX PRO 6000, a single 1g.24gb+me.all uses all media engines. Beside a 1g.24gb+me.all, only -me
+// profiles fit, regardless of the free units.
 //
 // # Counting futures
 //
-// Even one 1g.5gb on an empty A100 restricts which layouts are still possible. [Model.Reach] is the number of maximal
-// layouts that contain a given layout, where a layout is maximal if no further instance fits beside it. [Model.CC] is
-// the number of placements that still fit:
+// Even a single 1g.5gb on an empty A100 makes many layouts impossible. A layout is maximal if no further instance fits
+// beside the layout. [Model.Reach] is the number of maximal layouts that contain a given layout. [Model.CC] is the
+// number of placements that still fit beside a given layout:
 //
 //	start of the 1g.5gb   0  1  2  3  4  5  6
 //	reach, of 78         21 21 21 21 22 22 33
 //	CC, of 18            12 12 12 12 13 13 14
 //
-// Start 6 is the best start by both measures, because it prevents only the 3g.20gb at 4, the 1g.10gb at 6 and the whole
-// GPU.
+// Start 6 is the best start by both measures, because a 1g.5gb at start 6 prevents only the 3g.20gb at 4, the 1g.10gb
+// at 6 and the whole GPU.
 //
 // # Files
 //

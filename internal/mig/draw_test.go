@@ -39,7 +39,8 @@ func TestDrawBlockedRoundTrip(t *testing.T) {
 	})
 }
 
-// FuzzParse checks that every parsed layout is legal, and that drawing and parsing it again results in the same layout.
+// FuzzParse checks that every parsed layout is legal, and that the drawing of a parsed layout parses to the same
+// layout.
 func FuzzParse(f *testing.F) {
 	models := Models()
 	for n, b := range models {

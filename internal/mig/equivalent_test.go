@@ -2,8 +2,8 @@ package mig
 
 import "testing"
 
-// TestEquivalentProfile checks that the result has at least the resources in the given name, is no larger than
-// necessary, and may be offered.
+// TestEquivalentProfile checks that the equivalent profile has at least the resources in the given name, is no larger
+// than necessary, and may be offered.
 func TestEquivalentProfile(t *testing.T) {
 	for _, c := range []struct{ name, model, want string }{
 		{"2g.10gb", "A100-40GB", "2g.10gb"},

@@ -3,16 +3,16 @@ package mig
 import "math"
 
 // budget contains numbers of the resources that instances share, except units: first the compute slices, then the media
-// engines. Copy engines are not included, because on every GPU model in models.txt the compute slices are the stricter
-// limit.
+// engines. budget does not contain copy engines, because the compute slices are the stricter limit on every GPU model
+// in models.txt.
 type budget [5]int
 
 func needs(p Profile) budget {
 	return budget{p.Compute, max(p.DEC, 0), max(p.ENC, 0), max(p.JPEG, 0), max(p.OFA, 0)}
 }
 
-// totals returns the resources of the whole GPU, which are those of the profiles that occupy every unit. A resource
-// whose number is unknown is not limited.
+// totals returns the resources of the whole GPU, which the profiles that occupy every unit determine. A resource whose
+// number is unknown is not limited.
 func totals(grid int, profiles []Profile) budget {
 	const unlimited = math.MaxInt
 	t := budget{-1, -1, -1, -1, -1}
@@ -62,7 +62,7 @@ func (b *Model) Occupied(l Layout) uint64 {
 // Conflicts returns the placements that share a unit with placement i, including i itself.
 func (b *Model) Conflicts(i int) Layout { return b.conflicts[i] }
 
-// Overlapping returns the placements that occupy at least one of these units.
+// Overlapping returns the placements that occupy at least one of the units in the mask.
 func (b *Model) Overlapping(units uint64) Layout { return b.touching(units) }
 
 func (b *Model) touching(units uint64) Layout {
@@ -78,9 +78,8 @@ func (b *Model) touching(units uint64) Layout {
 // all returns the set of all placements.
 func (b *Model) all() Layout { return Layout(span(0, len(b.Placements))) }
 
-// room is a layout, the placements that are still possible beside it, and the shared resources that remain. The
-// functions below examine a layout by starting with the room of an empty GPU and adding the placements of the layout
-// one by one.
+// room is a layout, the placements that are still possible beside the layout, and the shared resources that remain. To
+// examine a layout, beside starts with the room of an empty GPU and adds the placements of the layout one by one.
 type room struct {
 	layout, open Layout
 	left         budget
@@ -110,7 +109,7 @@ func (b *Model) prune(r room) room {
 	return r
 }
 
-// beside returns the room for the layout l. It returns false if l is not a legal layout of the GPU model.
+// beside returns the room for the layout l. The result is false if l is not a legal layout of the GPU model.
 func (b *Model) beside(l Layout) (room, bool) {
 	r := b.empty()
 	for i := range l.Indices() {
@@ -128,9 +127,9 @@ func (b *Model) Legal(l Layout) bool {
 	return ok
 }
 
-// Open returns the placements that fit beside l and do not use the blocked units. Each of them is possible, but two of
-// them together may not be. Blocked units are occupied by something other than a placement of this GPU model. If l is
-// illegal, the result is empty.
+// Open returns the placements that fit beside l and do not use the blocked units. Each returned placement fits by
+// itself, but two returned placements do not necessarily fit together. Blocked units belong to instances that match no
+// placement of the GPU model or cannot be destroyed. If l is illegal, the result is empty.
 func (b *Model) Open(l Layout, blocked uint64) Layout {
 	r, _ := b.beside(l)
 	if blocked != 0 {
@@ -139,6 +138,6 @@ func (b *Model) Open(l Layout, blocked uint64) Layout {
 	return r.open
 }
 
-// Fits reports whether placement i can be added to l. Its units must be free, its profile must not have reached the
-// instance limit, and there must be enough compute slices and media engines.
+// Fits reports whether placement i can be added to l. The units of i must be free, the profile of i must not have
+// reached its instance limit, and enough compute slices and media engines must be free.
 func (b *Model) Fits(l Layout, i int) bool { return b.Open(l, 0).Has(i) }

@@ -2,12 +2,13 @@ package mig
 
 import "slices"
 
-// futures contains all layouts of a GPU model and all maximal layouts, both in ascending order. The lists are computed
-// at their first use. All GPU models in models.txt, with all variants, have about 20,000 layouts in total, which are
-// computed in 2 ms.
+// futures contains all layouts of a GPU model and all maximal layouts, both in ascending order. Each GPU model computes
+// its lists at the first use. All GPU models in models.txt, with all variants, have about 20,000 layouts in total,
+// whose computation takes 2 ms.
 type futures struct{ layouts, maximal []Layout }
 
-// enumerate computes the lists. It visits each layout only once, because it adds placements in ascending order.
+// enumerate computes the lists of a GPU model. enumerate adds placements in ascending order, and therefore visits each
+// layout only once.
 func (b *Model) enumerate() futures {
 	var f futures
 	var visit func(r room, from Layout)
@@ -35,17 +36,18 @@ func (b *Model) Layouts() []Layout { return b.futures().layouts }
 func (b *Model) Maximal() []Layout { return b.futures().maximal }
 
 // Reach returns the number of maximal layouts that contain l, which is the number of ways to fill the rest of the GPU.
-// This is the future configuration reachability of MIGPro, computed over the legal layouts. Reach returns 0 for an
+// MIGPro calls this number the future configuration reachability. Reach counts only legal layouts, and returns 0 for an
 // illegal layout.
 func (b *Model) Reach(l Layout) int { return Containing(b.Maximal(), l) }
 
-// ReachBeside is like Reach for a GPU with blocked units. It returns the number of ways to fill the other units.
+// ReachBeside returns the reach of l on a GPU with blocked units: the number of ways to fill the units that are neither
+// blocked nor occupied by l.
 func (b *Model) ReachBeside(l Layout, blocked uint64) int {
 	return Containing(b.MaximalBeside(blocked), l)
 }
 
-// MaximalBeside returns the layouts that do not use the blocked units, and beside which no further instance fits on the
-// other units. The caller must not change the list.
+// MaximalBeside returns the maximal layouts of a GPU with blocked units. No placement of these layouts uses a blocked
+// unit, and no further instance fits on the other units. The caller must not change the list.
 func (b *Model) MaximalBeside(blocked uint64) []Layout {
 	if blocked == 0 {
 		return b.Maximal()
@@ -65,7 +67,7 @@ func (b *Model) MaximalBeside(blocked uint64) []Layout {
 // CC returns the number of placements, over all profiles, that still fit beside l (configuration capability of GRMU).
 func (b *Model) CC(l Layout) int { return b.Open(l, 0).Count() }
 
-// Containing returns the number of layouts in set that contain l. This is the reach of l within the set.
+// Containing returns the number of layouts in set that contain l, which is the reach of l within set.
 func Containing(set []Layout, l Layout) int {
 	n := 0
 	for _, m := range set {

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// The golden numbers in this file were computed before this package was written. If a test in this file fails, the
-// package is wrong and not the number. The numbers for the six profiles of the A100-40GB do not include its +me
-// variant.
+// The golden numbers in this file were computed independently, before package mig was written. If a test in this file
+// fails, package mig is therefore wrong. The numbers for the six profiles of the A100-40GB do not include the profile
+// 1g.5gb+me.
 
 func model(t testing.TB, name string, keep func(Profile) bool) *Model {
 	t.Helper()
@@ -43,8 +43,8 @@ func TestGoldenLayouts(t *testing.T) {
 	}
 }
 
-// TestGoldenMostCompute checks that no layout of an A100 uses more compute slices than the GPU has. The reason is that
-// the units are exhausted first.
+// TestGoldenMostCompute checks that no layout of an A100 uses more compute slices than the GPU has, because every
+// layout runs out of units first.
 func TestGoldenMostCompute(t *testing.T) {
 	b := model(t, "A100-40GB", Plain)
 	most := 0
@@ -123,8 +123,8 @@ func (g groups) add(multiset [6]int, a arrangement) {
 	g[multiset][a]++
 }
 
-// beaten returns the number of arrangements for which there is a better arrangement of the same profiles. The better
-// arrangement has more room for at least one profile, although its CC is not larger.
+// beaten returns the number of arrangements for which another arrangement of the same profiles has more room for at
+// least one profile, although the CC of the other arrangement is not larger.
 func (g groups) beaten() int {
 	n := 0
 	for _, group := range g {
@@ -141,7 +141,7 @@ func (g groups) beaten() int {
 	return n
 }
 
-// TestGoldenCC checks that CC is not sufficient to determine for which profiles a GPU still has room.
+// TestGoldenCC checks that CC does not determine for which profiles a GPU still has room.
 func TestGoldenCC(t *testing.T) {
 	b := model(t, "A100-40GB", Plain)
 	one := groups{}

@@ -6,8 +6,8 @@ import (
 )
 
 // Layout is a set of placements of one GPU model: bit i represents Placements[i]. The zero value is the empty GPU. A
-// Layout also represents other sets of placements, such as candidates or idle instances. The placements of such a set
-// need not fit on the GPU at the same time.
+// Layout also represents other sets of placements, such as candidates or idle instances. The placements of a set of
+// candidates need not fit on the GPU at the same time.
 type Layout uint64
 
 // Has reports whether placement i is in the set.
@@ -22,8 +22,8 @@ func (l Layout) Without(i int) Layout { return l &^ (1 << i) }
 // Count returns the number of placements in the set.
 func (l Layout) Count() int { return bits.OnesCount64(uint64(l)) }
 
-// Indices yields the placements of the set in ascending order. This is the order of the profiles in the GPU model and,
-// within a profile, the order of the starts.
+// Indices yields the placements of the set in ascending order: in the order of the profiles in the GPU model and,
+// within a profile, in the order of the starts.
 func (l Layout) Indices() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for ; l != 0; l &= l - 1 {

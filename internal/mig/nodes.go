@@ -6,8 +6,8 @@ import (
 )
 
 // Table contains, for every layout of a GPU model, the values that policies need repeatedly. The layouts are the nodes
-// of a graph, and an edge leads from each layout to the same layout with one more placement. Computing a table takes
-// about a millisecond for an A100 and about twenty milliseconds for the largest GPU model. A table never changes.
+// of a graph, and an edge leads from each layout to each layout with one more placement. The computation of a table
+// takes about a millisecond for an A100 and about twenty milliseconds for the largest GPU model. A table never changes.
 type Table struct {
 	Model   *Model
 	Blocked uint64 // units that no layout of the table may occupy
@@ -15,7 +15,7 @@ type Table struct {
 	nodes []Node
 }
 
-// Node is a layout of a GPU model and the values that depend on it.
+// Node is a layout of a GPU model and the values that depend on the layout.
 type Node struct {
 	Layout Layout
 	Open   Layout // the placements that fit beside the layout
@@ -26,20 +26,21 @@ type Node struct {
 	Reach int
 	// CC is the number of open placements (configuration capability of GRMU).
 	CC int
-	// Frag is the fragmentation measure of FragAware (arXiv 2512.16099), from 0 to 1. It is the mean of 1 -
-	// placeable/ideal over the profiles whose ideal is above 0. If there is no such profile, it is 0.
+	// Frag is the fragmentation measure of FragAware (arXiv 2512.16099), from 0 to 1. Frag is the mean of 1 -
+	// placeable/ideal over the profiles whose ideal is above 0, or 0 if no ideal is above 0.
 	Frag float64
 
 	table     *Table
 	placeable []int8  // by profile
-	next      []int32 // for each placement, the node with this placement added, or -1 if it is not open
+	next      []int32 // for each placement, the node with the placement added, or -1 if the placement is not open
 }
 
-// Table returns the table of the GPU model. It computes the table at the first call and caches it.
+// Table returns the table of the GPU model. The first call computes and caches the table.
 func (b *Model) Table() *Table { return b.table() }
 
-// TableBeside returns the table of the layouts that do not use the blocked units. Its Reach is the number of ways to
-// fill the other units. The table is cached, because a node has only a few different sets of blocked units.
+// TableBeside returns the table of the layouts that do not use the blocked units. In this table, Reach is the number of
+// ways to fill the other units. The model caches all tables, because a host has only a few different sets of blocked
+// units.
 func (b *Model) TableBeside(blocked uint64) *Table {
 	if blocked &= span(0, b.Grid); blocked == 0 {
 		return b.Table()
@@ -102,7 +103,7 @@ func (t *Table) Node(l Layout) *Node {
 	return &t.nodes[i]
 }
 
-// Nodes returns the nodes of all layouts in ascending order. The caller must not change them.
+// Nodes returns the nodes of all layouts in ascending order. The caller must not change the nodes.
 func (t *Table) Nodes() []Node { return t.nodes }
 
 // Table returns the table to which the node belongs.
@@ -114,8 +115,8 @@ func (n *Node) With(i int) *Node { return &n.table.nodes[n.next[i]] }
 // Placeable returns the number of further instances of profile p that fit. p is an index in Profiles.
 func (n *Node) Placeable(p int) int { return int(n.placeable[p]) }
 
-// Ideal returns the number of instances of profile p that would fit if only the numbers of free compute slices and free
-// units mattered, but not the positions of the units (FragAware).
+// Ideal returns the number of instances of profile p for which enough compute slices and units are free, regardless of
+// the positions of the units (FragAware).
 func (n *Node) Ideal(p int) int {
 	pr := n.table.Model.Profiles[p]
 	return min(n.Compute/pr.Compute, n.Units/pr.Size)
@@ -135,8 +136,8 @@ func (n *Node) frag() float64 {
 	return sum / float64(count)
 }
 
-// Lost returns the number of free units that instances of a profile cannot use, as a weighted sum over the profiles.
-// Fragmentation gradient descent minimises this sum. weights is indexed by profile.
+// Lost returns a weighted sum over the profiles, which fragmentation gradient descent minimises. The term of a profile
+// is the number of free units that instances of the profile cannot use. weights is indexed by profile.
 func (n *Node) Lost(weights []float64) float64 {
 	sum := 0.0
 	for p, pr := range n.table.Model.Profiles {
@@ -145,7 +146,7 @@ func (n *Node) Lost(weights []float64) float64 {
 	return sum
 }
 
-// WeightedCC returns the number of open placements of a profile, as a weighted sum over the profiles (ECC of GRMU).
+// WeightedCC returns the weighted sum, over the profiles, of the numbers of open placements (ECC of GRMU).
 func (n *Node) WeightedCC(weights []float64) float64 {
 	sum := 0.0
 	for p, of := range n.table.Model.ofProfile {

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The oracle is a simple implementation of the rules of MIG, based on sets of intervals. It uses the tables in
+// The oracle is a simple implementation of the rules of MIG, based on sets of intervals. The oracle uses the tables in
 // models.txt, but no other code of the package.
 
 type interval struct {
@@ -22,7 +22,8 @@ type oracle struct {
 	whole    Profile // the plain profile of the whole GPU
 }
 
-// newOracle returns the oracle for b. The whole GPU is that of the model from which b was selected.
+// newOracle returns the oracle for b. The oracle uses the resources of the whole GPU of from, the model from which b
+// was selected.
 func newOracle(b, from *Model) oracle {
 	o := oracle{profiles: map[string]Profile{}}
 	for _, p := range b.Profiles {
@@ -123,7 +124,7 @@ type subject struct {
 }
 
 // subjects returns every GPU model three times: with all profiles, with the plain profiles, and without the profile of
-// the whole GPU. In all three cases, the totals of the whole GPU apply.
+// the whole GPU. All three models have the resources of the whole GPU.
 func subjects() []subject {
 	var subs []subject
 	for _, from := range Models() {

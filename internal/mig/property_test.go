@@ -77,8 +77,8 @@ func TestCarry(t *testing.T) {
 	})
 }
 
-// TestMemory checks all profiles whose memory is known. Their memory must be at least the value that Memory would
-// return if the memory were unknown.
+// TestMemory checks that the memory of every profile with known memory is at least the result of Memory for unknown
+// memory.
 func TestMemory(t *testing.T) {
 	for _, b := range Models() {
 		for _, p := range b.Profiles {

@@ -32,7 +32,7 @@ func het(id, het uint32, nodes int, profile string) *Job {
 }
 
 // TestComponentOfAnySize checks the cost of planning a component without slices that requests a million nodes outside
-// the cluster. The cost must not exceed that of a component that requests all nodes of the cluster.
+// the cluster. The cost must not exceed the cost for a component that requests all nodes of the cluster.
 func TestComponentOfAnySize(t *testing.T) {
 	cost := func(nodes int) (n int) {
 		jobs := []*Job{het(1, 1, 1, "1g.5gb"), het(2, 1, nodes, "")}
@@ -70,8 +70,9 @@ func TestManyComponents(t *testing.T) {
 	}
 }
 
-// TestCostlyJobsInFront checks the cost of a plan in which many jobs that can be placed are behind jobs that need an
-// expensive search and cannot be placed. The search must not be repeated after every placed job.
+// TestCostlyJobsInFront checks the cost of a plan for a queue that begins with jobs that need an expensive search and
+// cannot be placed. Many jobs that can be placed follow in the queue. The plan must not repeat the search after every
+// placed job.
 func TestCostlyJobsInFront(t *testing.T) {
 	const nodes, small = 64, 100
 	all := emptyNodes(t, nodes)

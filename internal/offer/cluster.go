@@ -25,7 +25,8 @@ type Cluster struct {
 	sizing
 }
 
-// NewCluster returns a cluster with the GPUs of these nodes, in the order in which slurmctld tries the nodes.
+// NewCluster returns a cluster with the GPUs of the nodes. The nodes must be in the order in which slurmctld tries
+// them.
 func NewCluster(policy place.Policy, nodes ...[]place.GPU) *Cluster {
 	c := &Cluster{Policy: policy}
 	n := 0
@@ -43,9 +44,9 @@ func NewCluster(policy place.Policy, nodes ...[]place.GPU) *Cluster {
 // Spot is a placement on a GPU. The GPU is an index in the pool.
 type Spot = place.Spot
 
-// Find calls the policy to place a job. r is a reservation or nil. Find uses the reserved spots only if the job
-// ends before the reservation begins. Find does not change the cluster. If it returns no spots, why is the result of
-// the policy, which is empty for a job with several slices.
+// Find calls the policy to place a job. r is a reservation or nil. Find uses the reserved spots only if the job ends
+// before the reservation begins. Find does not change the cluster. If Find returns no spots, why is the result of the
+// policy. why is empty for a job that needs several slices.
 func (c *Cluster) Find(j *Job, r *Reservation) (spots []Spot, why place.Choice) {
 	if len(j.Wants) == 0 {
 		return nil, why
@@ -86,8 +87,9 @@ func (c *Cluster) choose(s *place.Situation, w Want, runs float64) place.Choice 
 	return c.chooseSize(s, w, runs, choice)
 }
 
-// chooseRequested asks the policy to place the requested profile, then its equivalent profiles on other GPU models,
-// until one of these can start now. If none of them can start now, it returns the first result that is not Nowhere.
+// chooseRequested asks the policy to place first the requested profile and then its equivalent profiles on other GPU
+// models. chooseRequested returns the first placement on which the job can start now. If the job cannot start now,
+// chooseRequested returns the first result that is not Nowhere.
 func (c *Cluster) chooseRequested(s *place.Situation, w Want, runs float64) (choice place.Choice) {
 	for _, name := range append([]string{w.Profile}, w.Alternatives...) {
 		next := c.Policy.Choose(s, place.Request{Profile: name, Duration: runs})
@@ -116,7 +118,7 @@ func (c *Cluster) chooseOnNodes(j *Job) place.Choice {
 // part is a pool that contains the GPUs of some nodes.
 type part struct {
 	gpus  []int
-	index map[int]int // maps the pool index of a GPU to its index in gpus
+	index map[int]int // maps a GPU's index in the pool to the GPU's index in gpus
 	pool  *place.Pool
 }
 
@@ -171,8 +173,8 @@ func (c *Cluster) situationOn(gpus []int) place.Situation {
 	return s
 }
 
-// findSeveral finds spots for all slices of a job that needs several slices. It uses the fullest nodes that have room
-// for the job's share, and returns nil if there are too few of them.
+// findSeveral finds spots for all slices of a job that needs several slices. findSeveral uses the fullest nodes that
+// have room for the job's share, and returns nil if too few nodes have room.
 func (c *Cluster) findSeveral(j *Job) (all []Spot) {
 	nodes := c.nodesNow(j)
 	free := make([]int, len(c.Nodes))
@@ -219,10 +221,10 @@ func (c *Cluster) nodesOf(j *Job) []int {
 	return all
 }
 
-// nodesNow returns the nodes on which a job lacks no resources other than slices.
+// nodesNow returns the nodes on which a job lacks at most slices.
 func (c *Cluster) nodesNow(j *Job) []int { return without(c.nodesOf(j), j.DeferredNodes) }
 
-// without returns the list without the given nodes. It changes the underlying array of nodes.
+// without removes the nodes in some from the list nodes and returns the shorter list, which shares the array of nodes.
 func without(nodes, some []int) []int {
 	if len(some) == 0 {
 		return nodes
@@ -234,8 +236,8 @@ func without(nodes, some []int) []int {
 	return slices.DeleteFunc(nodes, func(n int) bool { return n >= 0 && n < len(out) && out[n] })
 }
 
-// findTogether finds spots on the given GPUs for all slices that a job needs on one node. It returns nil if the slices
-// do not all fit.
+// findTogether finds spots on the given GPUs for all slices that a job needs on one node. The result is nil if the
+// slices do not all fit.
 func (c *Cluster) findTogether(gpus []int, j *Job) (all []Spot) {
 	s := c.situationOn(gpus)
 	for _, w := range c.bySize(j.Wants) {

@@ -2,12 +2,11 @@ package offer
 
 import "slices"
 
-// demand maps a profile and a node to a number of slices per node. This is the smallest number for which an earlier job
-// waits.
+// demand maps a profile and a node to the smallest number of slices per node for which an earlier job waits.
 type demand map[wanted]int
 
-// wanted is a node and a profile, under the name with which it is offered. If node is the constant everywhere, wanted
-// refers to all nodes.
+// wanted is a node and the name under which a profile is offered. If node is the constant everywhere, wanted refers to
+// all nodes.
 type wanted struct {
 	profile string
 	node    int
@@ -29,9 +28,9 @@ func (d demand) addAll(jobs []*Job) {
 	}
 }
 
-// restrict returns the job with fewer eligible nodes. It excludes the nodes on which slurmctld could allocate the job's
-// slices to an earlier job. It returns nil if too few nodes remain. An earlier job cannot start on a node if it needs
-// more slices of a profile than the node would offer.
+// restrict returns the job without the eligible nodes on which slurmctld could allocate the job's slices to an earlier
+// job. The result is nil if too few nodes remain. An earlier job that needs more slices of a profile than a node would
+// offer cannot start on that node.
 func (d demand) restrict(c *Cluster, plan *Plan, j *Job) *Job {
 	if len(j.Wants) == 0 {
 		return j
@@ -54,7 +53,8 @@ func (d demand) restrict(c *Cluster, plan *Plan, j *Job) *Job {
 	return &left
 }
 
-// restrictAll applies restrict to jobs that start together. It returns nil if restrict returns nil for one of them.
+// restrictAll applies restrict to jobs that start together. The result is nil if restrict returns nil for any of the
+// jobs.
 func (d demand) restrictAll(c *Cluster, plan *Plan, jobs []*Job) (all []*Job) {
 	for _, j := range jobs {
 		left := d.restrict(c, plan, j)
@@ -66,11 +66,10 @@ func (d demand) restrictAll(c *Cluster, plan *Plan, jobs []*Job) (all []*Job) {
 	return all
 }
 
-// has reports whether an earlier job waits for a profile that it could use on this node.
+// has reports whether an earlier job waits for the profile and could use the profile on the node.
 func (d demand) has(profile string, node int) bool { return d.least(profile, node) > 0 }
 
-// least returns the smallest number of slices of a profile for which a job waits on this node, or 0 if there is no such
-// job.
+// least returns the smallest number of slices of the profile for which a job waits on the node, or 0 if no job waits.
 func (d demand) least(profile string, node int) int {
 	here, anywhere := d[wanted{profile, node}], d[wanted{profile, everywhere}]
 	if here == 0 || anywhere == 0 {

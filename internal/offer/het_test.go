@@ -11,7 +11,8 @@ import (
 	"caelum/internal/place"
 )
 
-// TestComponents checks that slices are offered either to all components of a het job, on separate nodes, or to none.
+// TestComponents checks that either all components of a het job get slices on separate nodes, or no component gets
+// slices.
 func TestComponents(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	two := component(2, 1, "1g.5gb")
@@ -21,7 +22,7 @@ func TestComponents(t *testing.T) {
 		nodes  [][]place.GPU
 		jobs   []*Job
 		served []uint32
-		at     float64 // the start of the reservation; 0 if there is none
+		at     float64 // the start of the reservation, or 0 without a reservation
 	}{
 		{"one node has room for both", [][]place.GPU{freeNode(b), freeNode(b)},
 			[]*Job{component(1, 1, "1g.5gb"), component(2, 1, "2g.10gb")}, []uint32{1, 2}, 0},
@@ -77,7 +78,8 @@ func nodeUntil(b *mig.Model, end float64) []place.GPU {
 	return gpus
 }
 
-// component returns a component of the het job het. The component runs for 50 s. If het is 0, it is an ordinary job.
+// component returns a component of the het job het. The component runs for 50 s. If het is 0, component returns an
+// ordinary job.
 func component(id, het uint32, profile string, on ...int) *Job {
 	return &Job{
 		ID:            id,
@@ -133,8 +135,8 @@ func drawHetJobs(t *rapid.T, nodes [][]place.GPU) (jobs []*Job) {
 	return jobs
 }
 
-// mustBeServedTogether checks that either all components have spots or none has, and that no two components share a
-// node. It reports whether the components have spots.
+// mustBeServedTogether checks that all components or no component has spots, and that no two components share a node.
+// The result is true if the components have spots.
 func mustBeServedTogether(t *rapid.T, nodeOf []int, group []*Job, all [][]Spot) bool {
 	used := map[int]uint32{}
 	got := 0
@@ -156,8 +158,8 @@ func mustBeServedTogether(t *rapid.T, nodeOf []int, group []*Job, all [][]Spot) 
 }
 
 // mustStart starts components in the same way as backfill, according to the free counts of each node. Backfill
-// processes the components in order. It starts each component on the first nodes that offer its slices and that no
-// earlier component uses (backfill.c, 22.05.8).
+// processes the components in order. Backfill starts each component on the first nodes that offer the component's
+// slices and that no earlier component uses (backfill.c, 22.05.8).
 func mustStart(t *rapid.T, group []*Job, free []map[string]int) {
 	taken := map[int]bool{}
 	for _, j := range group {
@@ -175,8 +177,8 @@ func mustStart(t *rapid.T, group []*Job, free []map[string]int) {
 	}
 }
 
-// TestComponentsFindNodes checks a het job that is the only job in the queue. The plan must place it whenever an
-// assignment of nodes exists with which slurmctld would start it.
+// TestComponentsFindNodes checks a het job that is the only job in the queue. The plan must place the het job whenever
+// slurmctld would start the het job with some assignment of nodes.
 func TestComponentsFindNodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := drawNodes(t)
@@ -191,7 +193,7 @@ func TestComponentsFindNodes(t *testing.T) {
 }
 
 // drawNamedComponents returns the components of a random het job. Some components request a node by name. slurmctld
-// does not use such a node for the other components (proc_req.c, 22.05.8).
+// does not use a node that one component requests by name for the other components (proc_req.c, 22.05.8).
 func drawNamedComponents(t *rapid.T, nodes [][]place.GPU) (jobs []*Job) {
 	named := map[int]bool{}
 	for range rapid.IntRange(2, 3).Draw(t, "components") {
@@ -218,7 +220,7 @@ func drawNamedComponents(t *rapid.T, nodes [][]place.GPU) (jobs []*Job) {
 	return jobs
 }
 
-// canStart reports whether jobs that start together could start. It tries every assignment of nodes.
+// canStart tries every assignment of nodes and reports whether jobs that start together could start.
 func canStart(cl *Cluster, jobs []*Job) bool {
 	all := make([][]Spot, len(jobs))
 	used := map[int]bool{}

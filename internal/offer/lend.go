@@ -6,12 +6,12 @@ import (
 	"caelum/internal/mig"
 )
 
-// This file reserves spots for a job that lacks resources other than slices, such as CPUs or memory. The spots are
-// offered so that slurmctld plans the missing resources for the job. If the job is expected to start later, the spots
-// are instead lent to jobs that end before that time.
+// This file keeps spots for a job that lacks resources other than slices, such as CPUs or memory. The plan offers the
+// spots so that slurmctld plans the missing resources for the job. If the job's expected start is late enough, the plan
+// lends the spots to jobs that end before the expected start.
 
-// keep places a group of jobs that lack resources other than slices, and records that the group's spots are kept. It
-// returns false if it does not place the group. A plan keeps spots for only one group.
+// keep places a group of jobs that lack resources other than slices, and records that the group's spots are kept. keep
+// returns false if the group is not placed. A plan keeps spots for only one group.
 func (p *planner) keep(head int, group []*Job) bool {
 	if p.plan.Kept != nil ||
 		!slices.ContainsFunc(group, func(j *Job) bool { return len(j.DeferredNodes) > len(j.NoOfferNodes) }) {
@@ -24,8 +24,8 @@ func (p *planner) keep(head int, group []*Job) bool {
 	return placed
 }
 
-// ifReady returns copies of the jobs in which only NoOfferNodes are deferred. The jobs can then be placed on nodes
-// where they lack other resources.
+// ifReady returns copies of the jobs in which only NoOfferNodes are deferred. A plan can place the copies on nodes
+// where the jobs lack other resources.
 func ifReady(jobs []*Job) []*Job {
 	all := make([]*Job, len(jobs))
 	for k := range jobs {
@@ -36,8 +36,8 @@ func ifReady(jobs []*Job) []*Job {
 	return all
 }
 
-// kept returns the reservation for a group of jobs that was placed with ifReady. Its field At is the time at which the
-// group is expected to start.
+// kept returns the reservation for a group of jobs that was placed with ifReady. The field At of the reservation is the
+// time at which the group is expected to start.
 func (p *planner) kept(head int, group []*Job) *Reservation {
 	nodeOf := p.nodeOf()
 	r := &Reservation{Job: head, At: p.Now}
@@ -50,24 +50,24 @@ func (p *planner) kept(head int, group []*Job) *Reservation {
 	return r
 }
 
-// deferred reports whether one of these jobs cannot start now because it lacks resources other than slices on too many
-// nodes.
+// deferred reports whether any of the jobs cannot start now because the job lacks resources other than slices on too
+// many nodes.
 func (c *Cluster) deferred(jobs []*Job) bool {
 	return slices.ContainsFunc(jobs, func(j *Job) bool {
 		return len(j.DeferredNodes) > 0 && len(c.nodesNow(j)) < j.nodes() && !j.OutsideCluster
 	})
 }
 
-// unreservable reports whether no reservation is possible for one of these jobs. This is the case if the job lacks
-// resources other than slices on too many nodes, and these resources are not expected to become free.
+// unreservable reports whether any of the jobs lacks resources other than slices on too many nodes, and these resources
+// are not expected to become free. No reservation is possible for such a job.
 func (c *Cluster) unreservable(jobs []*Job) bool {
 	return slices.ContainsFunc(jobs, func(j *Job) bool {
 		return len(j.DeferredNodes) > 0 && len(c.nodesNow(j))+len(j.FreedAt) < j.nodes() && !j.OutsideCluster
 	})
 }
 
-// lendKept lends the kept spots to jobs that would otherwise wait, and that end before the spots are needed. If it
-// lends any of the spots, it removes the jobs for which the spots were kept from the plan.
+// lendKept lends the kept spots to waiting jobs that end before the spots are needed. If lendKept lends any spot,
+// lendKept removes the jobs for which the spots were kept from the plan.
 func (p *planner) lendKept() {
 	first, owners := Components(p.jobs, p.plan.Kept.Job)
 	theirs := p.plan.Spots[first : first+len(owners)]
@@ -116,7 +116,7 @@ func (p *planner) placeBorrowers(first int) {
 type keptOffer struct {
 	Spot
 	end  float64 // the expected end, in seconds, of the job on the spot
-	name string  // the name under which the spot is offered, or empty if this is its profile's name
+	name string  // the name under which the spot is offered, or empty for the name of the spot's profile
 }
 
 // withdraw removes the offer of a spot from the plan, and frees the spot.

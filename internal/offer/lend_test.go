@@ -42,7 +42,7 @@ func TestLendSound(t *testing.T) {
 	})
 }
 
-// drawLacking sets a random time limit of a job, and random nodes on which the job lacks resources other than slices.
+// drawLacking gives a job a random time limit, and random nodes on which the job lacks resources other than slices.
 func drawLacking(t *rapid.T, j *Job, nodes int) {
 	j.TimeLimit = float64(rapid.IntRange(1, 300).Draw(t, "limit"))
 	j.RunTime = j.TimeLimit
@@ -79,7 +79,7 @@ func mustHaveOwnOffers(t *rapid.T, gpus []place.GPU, jobs []*Job, p Plan) {
 	}
 }
 
-// mustLendInTime checks that jobs that borrow kept spots end before the spots are needed.
+// mustLendInTime checks that the jobs on lent spots end before the spots are needed.
 func mustLendInTime(t *rapid.T, gpus []place.GPU, jobs []*Job, p Plan) {
 	r := p.Kept
 	if r == nil || p.Spots[r.Job] != nil || math.IsInf(r.At, 1) {

@@ -8,17 +8,17 @@ import (
 	"caelum/internal/place"
 )
 
-// Make makes the plan. It first places the waiting jobs with the policy, in queue order. For the first job that must
-// wait, Make reserves the spots that become free first, or the spot for which the policy holds the job. Later jobs may
-// use spots that will be free again before the reservation begins, unless strict is true.
+// Make makes the plan. Make first places the waiting jobs with the policy, in queue order. For the first job that must
+// wait, Make reserves the spots that become free first, or the spot for which the policy holds the job. If strict is
+// false, later jobs may use the reserved spots until the reservation begins.
 //
-// slurmctld chooses only by profile and node. It allocates an offered slice to the first job that requests the profile,
-// on the first node that offers it. Make therefore offers only slices that slurmctld will allocate to the intended
-// jobs. The next plan offers the remaining slices.
+// slurmctld knows only the profiles of the offered slices and their nodes. slurmctld starts the first job that requests
+// a profile on the first node that offers the profile. Make therefore offers only slices that slurmctld will allocate
+// to the intended jobs. The next plan offers the remaining slices.
 //
-// Units that no waiting job needs are offered speculatively, for jobs that will be submitted later. Speculative offers
-// include only profiles for which no job waits. Otherwise, slurmctld could allocate a slice to a waiting job that the
-// policy did not choose for this job. Make does not change the cluster's pool.
+// For jobs that will be submitted later, Make speculatively offers the units that no waiting job needs. Speculative
+// offers include only profiles for which no job waits. Otherwise, slurmctld could allocate a slice to a waiting job
+// although the policy chose another slice for the job. Make does not change the cluster's pool.
 func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 	p := newPlanner(c, jobs, strict)
 	p.planQueue()
@@ -34,19 +34,19 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 	return p.plan
 }
 
-// planner contains an unfinished plan. The spots of the jobs placed so far are busy in the cluster's pool.
+// planner contains an unfinished plan. In the cluster's pool, the spots of the jobs that are already placed are busy.
 type planner struct {
 	*Cluster
 	jobs     []*Job
 	strict   bool
 	plan     Plan
 	scarcity float64           // the factor of the price in this plan (see size.go)
-	behind   int               // the number of later jobs that the policy considers when it places a job
+	behind   int               // the number of later jobs that the policy considers
 	before   map[int]place.GPU // the original state of each GPU that has changed
 	// singletons contains the SingletonKey of each job that has been placed.
 	singletons map[uint64]bool
 	searched   searches
-	passed     int // the number of queue heads that were skipped after a search for a reservation
+	passed     int // the number of heads of the queue that the plan skipped after a search for a reservation
 
 	gpus, running int // the number of GPUs, and of busy placements before the plan
 }
@@ -76,13 +76,13 @@ func newPlanner(c *Cluster, jobs []*Job, strict bool) *planner {
 	return p
 }
 
-// restore resets the cluster to the state before the plan was made.
+// restore resets the cluster to the state before planning.
 func (p *planner) restore() {
 	p.swap()
 	p.Behind, p.parts = nil, nil
 }
 
-// swap resets the cluster to its state before the plan. A second call restores the state of the plan.
+// swap resets the cluster to the state before planning. A second call of swap restores the state of the plan.
 func (p *planner) swap() {
 	p.sizing = sizing{}
 	for k, g := range p.before {
@@ -99,9 +99,9 @@ func (p *planner) planQueue() {
 	}
 }
 
-// placeQueue places the jobs of the queue. It stops when the head of the queue must wait and no later job can be placed
-// without delaying the head. After each job that backfill places, placeQueue tries the head again, because there may
-// now be a better reservation.
+// placeQueue places the jobs of the queue. placeQueue stops when the head of the queue must wait and no later job can
+// be placed without delaying the head. After each job that backfill places, placeQueue tries the head again, because a
+// better reservation may now be possible.
 func (p *planner) placeQueue() {
 	for head := 0; head < len(p.jobs); {
 		_, group := Components(p.jobs, head)
@@ -114,14 +114,15 @@ func (p *planner) placeQueue() {
 	}
 }
 
-// decided reports whether the k-th job needs no spots, because it already has spots or the plan contains another job
-// with the same SingletonKey.
+// decided reports whether the plan needs no spots for the k-th job, because the job already has spots or the plan
+// contains another job with the same SingletonKey.
 func (p *planner) decided(k int) bool {
 	return p.plan.Spots[k] != nil || p.singletons[p.jobs[k].SingletonKey]
 }
 
-// mustWait places the group of jobs at the head of the queue, or else reserves spots for the group. It returns false if
-// the group was placed or no spots can be reserved for it. The next group is then the head.
+// mustWait places the group of jobs at the head of the queue, or else reserves spots for the group. mustWait returns
+// false if the group was placed or no spots can be reserved for the group. In both cases, the next group becomes the
+// head.
 func (p *planner) mustWait(head int, group []*Job) bool {
 	if p.plan.Reserved != nil && len(group) > 1 {
 		// The jobs that were placed behind the head have not changed its reservation. Another search for a reservation
@@ -145,13 +146,13 @@ func (p *planner) mustWait(head int, group []*Job) bool {
 	return true
 }
 
-// maxPassed limits how many jobs that lack resources other than slices a plan skips after a search for a reservation.
-// Such a search may visit every node.
+// maxPassed limits the number of jobs that lack resources other than slices and that a plan skips after a search for a
+// reservation. A search for a reservation may visit every node.
 const maxPassed = 32
 
 // place places all jobs of a group, or none, without delaying the reservation r, which may be nil. k is the index of
-// the group's first job in the queue. The eligible nodes of the jobs in group may differ from those in the queue. If
-// the group does not fit, why is the result of the policy.
+// the group's first job in the queue. The jobs in group may have fewer eligible nodes than the same jobs in the queue.
+// If the group does not fit, why is the result of the policy.
 func (p *planner) place(k int, group []*Job, r *Reservation) (placed bool, why place.Choice) {
 	p.setBehind(k + len(group))
 	p.setPrice()
@@ -171,7 +172,7 @@ func (p *planner) place(k int, group []*Job, r *Reservation) (placed bool, why p
 	return true, why
 }
 
-// setBehind sets the jobs that wait behind the placed job, from the k-th job on, for the policy.
+// setBehind passes the jobs from the k-th job on to the policy, as the jobs that wait behind the job to be placed.
 func (p *planner) setBehind(k int) {
 	p.Behind = nil
 	for _, j := range p.jobs[k:] {
@@ -197,16 +198,16 @@ func (p *planner) offer(s Spot, j *Job) {
 	}
 }
 
-// filterByQueueOrder withdraws the offers that slurmctld would allocate to jobs other than those intended. slurmctld
-// allocates a slice to the first job that requests its profile, on the first node that offers the profile and on which
-// the job may run. A job must therefore wait if an earlier job is planned on a later node but could also run on the
-// node of this job. If one component of a het job must wait, all its components wait.
+// filterByQueueOrder withdraws the offers that slurmctld would allocate to jobs other than the intended jobs. slurmctld
+// starts the first job that requests a profile on the first node that offers the profile and on which the job may run.
+// A job must therefore wait if an earlier job is planned on a later node, but could also run on the node of the later
+// job. If one component of a het job must wait, all components of the het job wait.
 func (p *planner) filterByQueueOrder() {
 	nodeOf := p.nodeOf()
 	name := func(at Spot) string { return p.plan.Name(p.Pool.GPU(at.GPU).Model, at) }
 	type wanting struct {
 		job  *Job
-		last int // the last node on which the job is planned, or the number of nodes if the job must wait
+		last int // the last node of the job in the plan, or the number of nodes if the job must wait
 	}
 	earlier := map[string][]wanting{} // by profile name
 	for k, group := range byStart(p.jobs) {

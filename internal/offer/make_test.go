@@ -8,8 +8,8 @@ import (
 	"caelum/internal/place"
 )
 
-// TestServeInOrder checks that jobs that can only run on different nodes do not wait for each other. All other jobs
-// must be placed in the order of the nodes.
+// TestServeInOrder checks that jobs that can run only on different nodes do not wait for each other. The plan must
+// place all other jobs in the order of the nodes.
 func TestServeInOrder(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	node := func() []place.GPU { return []place.GPU{{Model: b, Offerable: everything(b)}} }
@@ -41,8 +41,8 @@ func TestServeInOrder(t *testing.T) {
 			t.Errorf("%s: served %v, want %v", c.what, got, c.served)
 		}
 	}
-	// Suppose that a job that may run on both nodes were planned on the second node. slurmctld would then allocate to
-	// this job the slice that is offered on the first node.
+	// The plan must not place a job that may run on both nodes on the second node. slurmctld would start that job on
+	// the slice that the first node offers.
 	full := node()
 	for i := range everything(b).Indices() {
 		if b.ProfileOf(i) == "4g.20gb" {
@@ -57,8 +57,8 @@ func TestServeInOrder(t *testing.T) {
 	}
 }
 
-// TestFewerThanTheFirstWants checks a job that needs several slices on a node and must wait for an unknown time. The
-// job must not block a smaller number of slices for other jobs, because slurmctld could not start it with these slices.
+// TestFewerThanTheFirstWants checks a job that needs several slices on a node and must wait for an unknown time. Fewer
+// slices must remain available to other jobs, because slurmctld cannot start the first job with fewer slices.
 func TestFewerThanTheFirstWants(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	node := func(full, empty int) (gpus []place.GPU) {
@@ -92,8 +92,8 @@ func TestFewerThanTheFirstWants(t *testing.T) {
 	}
 }
 
-// TestKeptForOne checks that spots are kept and offered for the first job that lacks resources other than slices on
-// every node. No spots must be kept for the next such job, and jobs that can start must get the remaining spots.
+// TestKeptForOne checks that the plan keeps and offers spots for the first job that lacks resources other than slices
+// on every node. The plan must keep no spots for the second such job. Jobs that can start must get the remaining spots.
 func TestKeptForOne(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	gpus := func() []place.GPU {
@@ -124,8 +124,8 @@ func TestKeptForOne(t *testing.T) {
 	}
 }
 
-// TestAnotherModel checks a job for which the requested profile has no room. The equivalent profile of another GPU
-// model must be offered under the requested name. An earlier job that requests the same name must get the slice first.
+// TestAnotherModel checks a job for whose requested profile no GPU has room. The plan must offer the equivalent profile
+// of another GPU model under the requested name. An earlier job that requests the same name must get the slice first.
 func TestAnotherModel(t *testing.T) {
 	a, h := plain(t, "A100-40GB"), plain(t, "H100-80GB")
 	job := func(id uint32, or ...string) *Job {

@@ -12,8 +12,8 @@ import (
 	"caelum/internal/place"
 )
 
-// TestSound checks random plans against a simple implementation of the rules, which stores units as booleans and checks
-// one placement after another.
+// TestSound checks random plans against a simple implementation of the rules. The simple implementation stores units as
+// booleans and checks one placement after another.
 func TestSound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := drawNode(t)
@@ -25,7 +25,7 @@ func TestSound(t *testing.T) {
 		if err := plan.Check(gpus); err != nil {
 			t.Fatal(err)
 		}
-		// The offers must include all slices that the placed jobs need together.
+		// The offers must contain all slices that the placed jobs together need.
 		need := map[string]int{}
 		for _, d := range jobs {
 			if slices.Contains(served(jobs, plan), d.ID) {
@@ -43,7 +43,7 @@ func TestSound(t *testing.T) {
 	})
 }
 
-// mustFit checks that the offers are allowed, and that they fit on a GPU together with the busy placements and blocked
+// mustFit checks that the offers are allowed, and that the offers fit on a GPU beside the busy placements and blocked
 // units.
 func mustFit(t *rapid.T, gpu string, g place.GPU, offers mig.Layout) {
 	var taken [64]bool
@@ -110,7 +110,7 @@ func TestCheckFinds(t *testing.T) {
 }
 
 // TestPackFindsEarlierLayout checks that Pack finds spots for all slices that existed on the node before a restart,
-// regardless of their order.
+// regardless of the order of the slices.
 func TestPackFindsEarlierLayout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := mig.Models()[1].Select(mig.Plain)

@@ -11,11 +11,11 @@ import (
 )
 
 // Reservation contains the spots that are reserved for the first job that cannot start, as in EASY backfill. Another
-// job may use these spots if it ends before the reservation begins.
+// job may use these spots if the other job ends before the reservation begins.
 type Reservation struct {
 	Job   int     // the index of the job in the queue
-	At    float64 // the expected start in seconds; +Inf means that it is unknown and no spots are reserved
-	Spots []Spot  // the spots that the job gets at the time At
+	At    float64 // expected start in seconds; +Inf if unknown, in which case no spots are reserved
+	Spots []Spot  // the spots that are reserved from the time At
 
 	Beside *Reservation // the reservation of another job that also applies, or nil
 }
@@ -43,8 +43,8 @@ func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 			if later && !known {
 				continue
 			}
-			// Spots that become free before the job can start would stay unused in the meantime. The code in lend.go
-			// handles such spots.
+			// A reservation of spots that become free before the job can start would leave the spots unused. lend.go
+			// handles spots that become free too early.
 			if r := c.first(c.Nodes[n], j); r != nil && (!later || after <= r.At && r.At > c.Now) {
 				nodes = append(nodes, r)
 			}
@@ -90,9 +90,9 @@ func (c *Cluster) ReserveAll(jobs []*Job, why place.Choice) *Reservation {
 			return on(k, n).Spots
 		})
 	}
-	// The set of free spots only grows with time, so bisection finds the earliest time. There is an exception: if
-	// slurmctld would start the components on other nodes than AssignNodes chose, found may fail for a time although it
-	// succeeds for an earlier time. The reservation then begins later than necessary.
+	// The set of free spots only grows with time, so bisection finds the earliest time. The exception is a het job
+	// whose components slurmctld would start on other nodes than AssignNodes chose. For such a het job, found may
+	// succeed for one time and fail for a later time, and the reservation then begins later than necessary.
 	first := sort.Search(len(times), func(i int) bool { return found(times[i]) != nil })
 	if first == len(times) {
 		return &Reservation{At: math.Inf(1)}
@@ -101,7 +101,7 @@ func (c *Cluster) ReserveAll(jobs []*Job, why place.Choice) *Reservation {
 }
 
 // first returns the reservation with the earliest spots on the given GPUs for the slices that a job needs on one node.
-// It returns nil if the slices never fit.
+// The result is nil if the slices never fit.
 func (c *Cluster) first(gpus []int, j *Job) *Reservation {
 	r := &Reservation{At: c.Now}
 	taken := map[int]mig.Layout{}
@@ -123,14 +123,14 @@ func (c *Cluster) first(gpus []int, j *Job) *Reservation {
 	return r
 }
 
-// freeSlot is a spot and the time, in seconds, at which it becomes free.
+// freeSlot is a spot and the time, in seconds, at which the spot becomes free.
 type freeSlot struct {
 	Spot
 	free float64
 }
 
-// slots returns the placements on the given GPUs that are suitable for w, in the order in which they become free. If
-// refused is true, the policy has rejected the free placements, and slots returns only busy placements.
+// slots returns the placements on the given GPUs that are suitable for w, in the order in which the placements become
+// free. If refused is true, the policy has rejected the free placements, and slots returns only busy placements.
 func (c *Cluster) slots(gpus []int, w Want, refused bool) (all []freeSlot) {
 	for _, g := range gpus {
 		b := c.Pool.GPU(g).Model
@@ -156,7 +156,7 @@ func (c *Cluster) slots(gpus []int, w Want, refused bool) (all []freeSlot) {
 	return all
 }
 
-// withhold blocks the reserved spots. The caller must call the returned function to unblock them.
+// withhold blocks the reserved spots until the caller calls the returned function.
 func (c *Cluster) withhold(r *Reservation) func() {
 	if math.IsInf(r.At, 1) {
 		return func() {}
@@ -166,7 +166,7 @@ func (c *Cluster) withhold(r *Reservation) func() {
 		g := c.Pool.GPU(at.GPU)
 		saved = append(saved, g)
 		g.Blocked |= g.Model.Units(at.Placement) &^ g.Model.Occupied(g.Busy)
-		g.Idle &^= g.Model.Overlapping(g.Blocked) // an idle instance on blocked units must not be used either
+		g.Idle &^= g.Model.Overlapping(g.Blocked) // blocked units make their idle instances unusable
 		c.set(at.GPU, g)
 	}
 	return func() {

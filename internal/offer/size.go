@@ -8,30 +8,31 @@ import (
 	"caelum/internal/place"
 )
 
-// The code in this file gives jobs larger slices than they request, if their run times justify this. A job requests the
-// smallest profile that satisfies its need. With that profile, it may run slowly beside idle GPUs.
+// The code in this file gives a job a larger slice than requested if the shorter run time justifies the larger slice. A
+// job requests the smallest profile that has enough memory. On the requested profile, the job may run slowly while
+// other GPUs are idle.
 //
-// A job on profile p runs for t_p seconds and uses the share u_p of a GPU. While it runs, less of the GPUs is left for
-// other jobs, and the delay of all of them together is assumed to be price x t_p x u_p. The job gets the profile with
-// the smallest t_p + price x t_p x u_p among the profiles that are free. If a larger slice will be free soon, the head
-// of the queue may wait for this slice, but only if its run time is known from earlier runs. With a time limit of a day
-// instead, a job that runs for a minute would wait for hours. docs/results.md, "Sizes of slices", contains the
-// measurements.
+// A job on profile p runs for t_p seconds and uses the share u_p of a GPU. While the job runs, other jobs can use less
+// of the GPUs. The total delay of the other jobs is assumed to be price x t_p x u_p. The job gets the free profile with
+// the smallest t_p + price x t_p x u_p. If a larger slice will be free soon, the head of the queue may wait for the
+// larger slice, but only if the run time of the head is known from earlier runs. If the plan used a time limit of a day
+// instead, a job that runs for a minute would wait for hours. The section "Sizes of slices" in docs/results.md contains
+// the measurements.
 //
-// A large slice must not delay other jobs. Make therefore plans twice. The first plan assumes that GPUs are more scarce
-// than they are (fair), so that it starts more jobs. The second plan assumes the real price. It is used only if it
-// starts all jobs that the first plan starts, and does not move the reservation of the first waiting job to a later
-// time.
+// A large slice must not delay other jobs. Make therefore plans twice. The first plan multiplies the price with the
+// constant fair, and therefore starts more jobs on smaller slices. The second plan uses the real price. Make returns
+// the second plan only if the second plan starts all jobs that the first plan starts, and does not delay the
+// reservation of the first waiting job.
 
-// Size is a profile that a job may get instead of the profile that it requests.
+// Size is a profile that a job may get instead of the requested profile.
 type Size struct {
 	Profile string
 	// Takes is the expected run time on the profile, divided by the run time on the requested profile.
 	Takes float64
 }
 
-// Takes returns the expected run time on a profile, divided by the run time on the requested profile. It returns 1 if
-// the profile is not one of the want's sizes.
+// Takes returns the expected run time on a profile, divided by the run time on the requested profile. The result is 1
+// if the profile is not among the want's sizes.
 func (w Want) Takes(profile string) float64 {
 	for _, s := range w.Sizes {
 		if s.Profile == profile {
@@ -51,43 +52,43 @@ func (j *Job) takes(profile string) float64 {
 	return 1
 }
 
-// Growable reports whether a job may get a larger slice than it requests, and runs long enough to benefit from it even
-// if it starts a little later. No slices are offered speculatively for such a job, because it would start on a slice of
-// the requested profile.
+// Growable reports whether a job may get a larger slice than requested, and runs long enough to benefit from the larger
+// slice even after a short delay. A plan makes no speculative offers for growable jobs, because a job that takes a
+// speculative offer starts on the requested profile.
 func Growable(j Job) bool {
 	return j.RunTime >= shortJob && slices.ContainsFunc(j.Wants, func(w Want) bool { return len(w.Sizes) > 0 })
 }
 
-// shortJob is a run time in seconds. A job that is not started by a speculative offer starts one to two seconds later,
-// which is less than a tenth of this run time.
+// shortJob is a run time in seconds. Without a speculative offer, a job starts one to two seconds later, which is at
+// most a tenth of shortJob.
 const shortJob = 20
 
 // sizing contains the inputs for the choice of a size.
 type sizing struct {
-	price   float64 // of a second of a whole GPU, in seconds of delay of other jobs
+	price   float64 // price of a second of a whole GPU, in seconds of delay of other jobs
 	waiting int     // the number of jobs without spots, including the job to be placed
 	mayHold bool    // the job may wait for a larger slice, because its run time is known
 }
 
-// These constants were chosen with MISO's training jobs on 4 A100s, in workloads of 100 jobs (seeds 1 to 20) and of 600
-// jobs (seeds 1 to 3) with one job every 0.5 to 8 minutes.
+// The values of the sizing constants were chosen with MISO's training jobs on 4 A100s, in workloads of 100 jobs (seeds
+// 1 to 20) and of 600 jobs (seeds 1 to 3) with one job every 0.5 to 8 minutes.
 //
-// The price of a second of a whole GPU is the number of jobs that it delays, divided by the number of GPUs. A waiting
-// job counts with the share priceWaiting, because it does not need all of the GPUs. A running job counts with the share
-// priceRunning, for the jobs that will be submitted while it runs. With shares of 0.2 to 0.5 and 0.06 to 0.3, mean
-// turnarounds differ by at most 2%.
+// The price of a second of a whole GPU is the number of delayed jobs, divided by the number of GPUs. A waiting job
+// counts with the share priceWaiting, because a waiting job does not need all GPUs. A running job counts with the share
+// priceRunning, which represents the jobs that will be submitted while the running job occupies its slice. If
+// priceWaiting is 0.2 to 0.5 and priceRunning is 0.06 to 0.3, mean turnarounds differ by at most 2%.
 //
-// While the head of the queue waits for a larger slice, it delays each of the other waiting jobs for the share
-// heldShare of that time.
+// While the head of the queue waits for a larger slice, the head delays each of the other waiting jobs for the share
+// heldShare of the wait.
 const (
 	priceWaiting = 0.3
 	priceRunning = 0.15
 	heldShare    = 0.5
 )
 
-// fair is the factor of the price in the first plan. With larger factors, the first plan prefers the requested
-// profiles. Mean turnarounds are then up to 20% longer if the requested profiles are slow, because jobs that start on
-// small slices keep these for a long time.
+// fair is the factor of the price in the first plan. With a larger factor, the first plan prefers the requested
+// profiles. If the requested profiles are slow, mean turnarounds are then up to 20% longer, because jobs that start on
+// small slices occupy these slices for a long time.
 const fair = 3
 
 // setPrice sets the price of a second of a whole GPU for the next job.
@@ -101,8 +102,8 @@ func (p *planner) setPrice() {
 	p.price = p.scarcity * delayed / float64(max(p.gpus, 1))
 }
 
-// chooseSize returns the placement with the smallest cost for a job that wants one slice. requested is the policy's
-// placement of the requested profile, and runs is the expected run time on that profile, in seconds.
+// chooseSize returns the placement with the smallest cost for a job that needs one slice. requested is the policy's
+// placement of the requested profile, and runs is the expected run time on the requested profile, in seconds.
 func (c *Cluster) chooseSize(s *place.Situation, w Want, runs float64, requested place.Choice) place.Choice {
 	best, least := requested, math.Inf(1)
 	if requested.Verdict == place.Here {
@@ -124,20 +125,20 @@ func (c *Cluster) chooseSize(s *place.Situation, w Want, runs float64, requested
 	return best
 }
 
-// cost returns the run time on a placement and the delay that it causes, divided by the run time on the requested
-// profile.
+// cost returns the sum of the run time on a placement and the delay that the placement causes to other jobs. The unit
+// is the run time on the requested profile.
 func (c *Cluster) cost(s *place.Situation, at place.Choice, takes float64) float64 {
 	b := s.Pool.GPU(at.GPU).Model
 	return costOf(b, b.Placements[at.Placement].Profile, takes, c.price)
 }
 
-// costOf is like cost for the k-th profile of a GPU model.
+// costOf returns the sum that cost describes, for the k-th profile of a GPU model.
 func costOf(b *mig.Model, k int, takes, price float64) float64 {
 	return takes * (1 + price*float64(b.Profiles[k].Size)/float64(b.Grid))
 }
 
-// PrefersLarger reports whether a job that must wait would get a larger profile than it requests if all profiles of a
-// GPU model were free.
+// PrefersLarger reports whether a job that must wait would get a larger profile than requested if all profiles of the
+// GPU model b were free.
 func (p Plan) PrefersLarger(w Want, b *mig.Model) bool {
 	if b == nil {
 		return false
@@ -149,8 +150,9 @@ func (p Plan) PrefersLarger(w Want, b *mig.Model) bool {
 	})
 }
 
-// nextFree returns the placement of a profile that is expected to be free first, with the verdict Hold, and the time
-// until then in seconds. The verdict is Nowhere if the job must not wait or if the time is unknown.
+// nextFree returns the placement of a profile that is expected to be free first, with the verdict Hold. wait is the
+// time in seconds until the placement is free. The verdict is Nowhere if the job must not wait or if the time is
+// unknown.
 func (c *Cluster) nextFree(s *place.Situation, profile string) (next place.Choice, wait float64) {
 	if !c.mayHold {
 		return next, 0
@@ -201,8 +203,8 @@ func (p *planner) growable() bool {
 	return false
 }
 
-// delays reports whether a job would start later with this plan than with the first plan. A job that has spots but is
-// not started by this plan (see filterByQueueOrder) is started by one of the next plans.
+// delays reports whether any job would start later with this plan than with the first plan. A job with spots whose
+// offers filterByQueueOrder withdrew starts with one of the next plans.
 func (p *planner) delays(first *planner) bool {
 	mine, theirs := p.starting(), first.starting()
 	for k := range p.jobs {
@@ -214,7 +216,7 @@ func (p *planner) delays(first *planner) bool {
 	return a != nil && b != nil && a.Job == b.Job && a.At > b.At
 }
 
-// starting returns the spots of the jobs that slurmctld would start with this plan.
+// starting returns the spots of the jobs that slurmctld would start because of the plan.
 func (p *planner) starting() [][]Spot {
 	plan := p.plan
 	defer func() { p.plan = plan }()

@@ -9,23 +9,23 @@ import (
 	"caelum/internal/place"
 )
 
-// speculation chooses the offers for jobs that will be submitted later. It uses the units that the queue does not need
-// and that are not reserved, and it does not offer profiles for which a job already waits. It offers each profile on
-// only one node. If several nodes offered the profile, slurmctld, and not the policy, would choose the node.
+// speculation chooses the offers for jobs that will be submitted later, from the units that are neither reserved nor
+// needed by the queue. speculation offers no profile for which a job already waits, and offers each profile on only one
+// node. If several nodes offered the profile, slurmctld instead of the policy would choose the node.
 type speculation struct {
 	*Cluster
 	waited demand
 	nodeOf []int // the node of each GPU
-	// best maps each profile to the spot at which the policy would place one slice. It has no entries for GPUs that
+	// best maps each profile to the spot at which the policy would place one slice. best contains no spots on GPUs that
 	// have been filled.
 	best map[string]Spot
 	on   map[string]int // the number of GPUs on which each profile is offered
 	home map[string]int // the node on which each profile is offered
 }
 
-// addSpeculative adds the speculative offers to the plan. It first fills the GPUs on which the policy would place
-// slices, and then the other GPUs, starting with the fullest. As a result, small profiles are offered on full GPUs, and
-// large profiles are offered on the GPUs where they fit.
+// addSpeculative adds the speculative offers to the plan. addSpeculative first fills the GPUs on which the policy would
+// place slices, and then the other GPUs, beginning with the fullest GPU. Small profiles are therefore offered on nearly
+// full GPUs, and large profiles on emptier GPUs.
 func (p *planner) addSpeculative() {
 	if p.plan.Reserved != nil {
 		defer p.withhold(p.plan.Reserved)()
@@ -68,8 +68,8 @@ func (p *planner) addSpeculative() {
 	}
 }
 
-// waited returns the profiles for which jobs of the queue wait. These include the profiles of jobs that have been
-// placed, because the slices of these jobs are already offered.
+// waited returns the profiles for which jobs of the queue wait. The result includes the profiles of placed jobs,
+// because the plan already offers the slices of these jobs.
 func (p *planner) waited() demand {
 	all := demand{}
 	for k, j := range p.jobs {
@@ -80,8 +80,8 @@ func (p *planner) waited() demand {
 	return all
 }
 
-// choose asks the policy where it would place one slice of each profile, and sets best. It returns the number of these
-// placements on each GPU.
+// choose sets best to the policy's placement of one slice of each profile, and returns the number of these placements
+// on each GPU.
 func (s *speculation) choose() map[int]int {
 	preferred := map[int]int{}
 	var seen []*mig.Model
@@ -116,8 +116,8 @@ func (s *speculation) may(profile string, node int) bool {
 }
 
 // fill returns the placements to offer on a GPU. Among all ways to fill the GPU, fill chooses the one with the highest
-// total value of the profiles. It breaks ties by the number of maximal layouts that are still reachable after one of
-// the placements has started, and then by the number of reused idle instances.
+// total value of the profiles. fill breaks ties first by the number of maximal layouts that are still reachable after a
+// job has started on one of the placements, and then by the number of reused idle instances.
 func (s *speculation) fill(k int, g place.GPU) (best mig.Layout) {
 	b, taken := g.Model, g.Busy
 	room := b.Open(taken, g.Blocked) & g.Offerable
@@ -173,7 +173,7 @@ func (s *speculation) fill(k int, g place.GPU) (best mig.Layout) {
 	return best
 }
 
-// elsewhere reports whether a profile is offered on another node, or the policy would place it on another node.
+// elsewhere reports whether another node offers the profile, or the policy would place the profile on another node.
 func (s *speculation) elsewhere(profile string, node int) bool {
 	if at, ok := s.best[profile]; ok {
 		return s.nodeOf[at.GPU] != node
@@ -182,8 +182,8 @@ func (s *speculation) elsewhere(profile string, node int) bool {
 	return ok && home != node
 }
 
-// worth returns the value of offering placements of a profile on a GPU, which is at most 1. The value is lower if the
-// profile is already offered on another GPU, or if the policy would place it on another GPU.
+// worth returns the value, at most 1, of offering placements of a profile on a GPU. The value is lower if the profile
+// is already offered on another GPU, or if the policy would place the profile on another GPU.
 func (s *speculation) worth(profile string, gpu int, placements mig.Layout) float64 {
 	elsewhere := s.on[profile]
 	if at, ok := s.best[profile]; ok {

@@ -15,7 +15,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// loaded returns a situation under load. Jobs of the uniform mix arrive at the given load and run for an hour on
+// loaded returns a situation in which jobs of the uniform mix arrive at the given load. The jobs run for an hour on
 // average. Jobs that do not fit are dropped.
 func loaded(b testing.TB, gpus int, load float64) *place.Situation {
 	model := placetest.PlainA100(b)
@@ -70,7 +70,8 @@ func benchmark(b *testing.B, s *place.Situation, policy place.Policy, profiles .
 	}
 }
 
-// cpuTime reports the CPU time of the thread. Unlike the elapsed time, it does not depend on the load of the machine.
+// cpuTime reports the CPU time of the thread. CPU time, unlike elapsed time, does not depend on the load of the
+// machine.
 func cpuTime(b *testing.B) (stop func()) {
 	used := func() time.Duration {
 		var t unix.Timespec
@@ -111,7 +112,7 @@ func Benchmark6212(b *testing.B) {
 		policy, _ := place.ByName(name)
 		b.Run(name, func(b *testing.B) { benchmark(b, s, policy, trace.ChurnProfiles[:]...) })
 	}
-	// The following benchmarks compute the same decisions with the definitions of the policies.
+	// The remaining benchmarks measure the definitions of the policies (definitions_test.go) for comparison.
 	q := question{now: s.Now, d: 1800, futures: placetest.Futures{}}
 	for k := range s.Pool.Len() {
 		q.gpus = append(q.gpus, placetest.PlainGPUOf(s.Pool.GPU(k)))

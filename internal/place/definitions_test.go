@@ -12,10 +12,10 @@ import (
 	"caelum/internal/place/placetest"
 )
 
-// The code in this file defines the policies with the oracle's sets of intervals.
+// This file contains a second implementation of each policy, which uses the oracle's sets of intervals.
 
 // acquisition returns the cost of acquiring an instance: 0 to reuse an idle instance, 1 to carve, 2 to destroy idle
-// instances first, or -1 if this is impossible.
+// instances before carving, or -1 if the instance does not fit.
 func acquisition(o placetest.PlainGPU, x placetest.Interval) int {
 	switch {
 	case !o.Fits(o.Busy, x):
@@ -28,7 +28,7 @@ func acquisition(o placetest.PlainGPU, x placetest.Interval) int {
 	return 2
 }
 
-// spot is a candidate. The numbers in cost are compared one after another, and lower is better.
+// spot is a candidate. Candidates are compared by the numbers in cost, from first to last. Lower numbers are better.
 type spot struct {
 	gpu  int
 	at   placetest.Interval
@@ -44,7 +44,7 @@ type question struct {
 	futures placetest.Futures
 }
 
-// by sorts the admitted candidates by cost. It considers only the candidates with the lowest acquisition cost.
+// by sorts the admitted candidates by cost. Only candidates with the lowest acquisition cost remain.
 func (q question) by(
 	admitted func(k int, x placetest.Interval) bool,
 	costs func(o placetest.PlainGPU, k int, x placetest.Interval) []float64,
@@ -99,8 +99,8 @@ func (q question) shares(b *mig.Model) []float64 {
 	return w
 }
 
-// definitions contains, for each policy, the function that sorts the candidates. Candidates of equal cost are sorted by
-// GPU and then by start.
+// definitions contains, for each policy, the function that sorts the candidates. Each function sorts candidates of
+// equal cost by GPU and then by start.
 var definitions = map[string]func(q question) []spot{
 	"first-fit": func(q question) []spot {
 		return q.by(anywhere, func(placetest.PlainGPU, int, placetest.Interval) []float64 { return nil })
@@ -202,8 +202,8 @@ var definitions = map[string]func(q question) []spot{
 	},
 }
 
-// rounded contains the policies whose costs are sums of fractions. Equal costs may differ slightly, depending on the
-// order of summation.
+// rounded contains the policies whose costs are sums of fractions. Equal costs may differ by rounding errors, which
+// depend on the order of summation.
 var rounded = []string{"mecc", "fgd"}
 
 func TestPoliciesAgainstOracle(t *testing.T) {

@@ -10,14 +10,14 @@ import (
 // GPU is the state of one GPU.
 type GPU struct {
 	Model *mig.Model
-	// Busy contains the placements that are leased, that are pending for a job that slurmctld has started, or that
-	// other programs use.
+	// Busy contains three kinds of placements: leased placements, placements of pending leases, and placements whose
+	// instances other programs use.
 	Busy mig.Layout
-	// Blocked is the mask of the units that cannot be used, because they contain an instance that cannot be destroyed
-	// or that matches no placement of the GPU model.
+	// Blocked is the mask of the unusable units. An unusable unit belongs to an instance that cannot be destroyed or
+	// that matches no placement of the GPU model.
 	Blocked uint64
 	// Idle contains the instances without a lease. An idle instance can be reused at no cost, and may be destroyed if
-	// its units are needed. Busy and Idle do not overlap, and together they form a legal layout.
+	// its units are needed. Busy and Idle are disjoint and together form a legal layout.
 	Idle mig.Layout
 	// Ends contains, for each placement, the expected end of its busy instance in seconds, or +Inf if unknown. If Ends
 	// is nil, all ends are unknown.
@@ -28,7 +28,7 @@ type GPU struct {
 }
 
 // Hold marks placement i as busy until end (seconds, or +Inf if unknown). The placement must be possible. Hold removes
-// the idle instances that must be destroyed for placement i. It copies Ends, because other GPU values may share the
+// the idle instances that must be destroyed for placement i. Hold copies Ends, because other GPU values may share the
 // list.
 func (g *GPU) Hold(i int, end float64) {
 	g.Idle = (g.Idle &^ g.InTheWay(i)).Without(i)
@@ -37,8 +37,8 @@ func (g *GPU) Hold(i int, end float64) {
 	g.Expect(i, end)
 }
 
-// Expect sets the expected end of busy placement i (seconds, or +Inf if unknown). It modifies the list Ends without
-// copying it.
+// Expect sets the expected end of busy placement i (seconds, or +Inf if unknown). Expect modifies the list Ends in
+// place.
 func (g *GPU) Expect(i int, end float64) {
 	if g.Ends == nil {
 		if math.IsInf(end, 1) {
@@ -61,8 +61,8 @@ const (
 
 func (m Acquisition) String() string { return [...]string{"reuse", "carve", "reclaim"}[m] }
 
-// AcquiredBy returns those placements of profile p whose cheapest way of acquisition is m. p is an index in the
-// Profiles of the GPU model.
+// AcquiredBy returns the placements of profile p whose cheapest way of acquisition is m. p is an index in the Profiles
+// of the GPU model.
 func (g GPU) AcquiredBy(m Acquisition, p int) mig.Layout {
 	return m.of(
 		g.Model.Open(g.Busy, g.Blocked)&g.Model.OfProfile(p),
@@ -71,8 +71,8 @@ func (g GPU) AcquiredBy(m Acquisition, p int) mig.Layout {
 	)
 }
 
-// of returns those possible placements for which m is the cheapest way to acquire them. carve contains the placements
-// that fit beside the busy and the idle instances.
+// of returns the possible placements whose cheapest way of acquisition is m. carve contains the placements that fit
+// beside the busy and the idle instances.
 func (m Acquisition) of(possible, carve, idle mig.Layout) mig.Layout {
 	switch m {
 	case Reuse:
@@ -84,7 +84,7 @@ func (m Acquisition) of(possible, carve, idle mig.Layout) mig.Layout {
 	}
 }
 
-// AcquisitionOf returns the cheapest way to acquire placement i, or false if this is impossible.
+// AcquisitionOf returns the cheapest way to acquire placement i, or false if placement i is impossible.
 func (g GPU) AcquisitionOf(i int) (Acquisition, bool) {
 	for m := range endOfAcquisitions {
 		if g.AcquiredBy(m, g.Model.Placements[i].Profile).Has(i) {
@@ -94,9 +94,9 @@ func (g GPU) AcquisitionOf(i int) (Acquisition, bool) {
 	return 0, false
 }
 
-// InTheWay returns the idle instances that must be destroyed before placement i can be carved. These are the instances
-// that overlap i, and instances that use other resources that i needs (instance limit, media engines). Instances that
-// can remain are not in the result. Placement i must be possible beside the busy instances.
+// InTheWay returns the idle instances that must be destroyed before placement i can be carved. The result contains the
+// instances that overlap i, and instances that use other resources that i needs (the instance limit, media engines).
+// The result does not contain instances that can remain. Placement i must be possible beside the busy instances.
 func (g GPU) InTheWay(i int) mig.Layout {
 	if g.Idle.Has(i) {
 		return 0

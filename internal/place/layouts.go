@@ -8,12 +8,12 @@ import "math"
 // firstFit chooses the lowest start on the lowest GPU.
 func firstFit(*Group, int) cost { return cost{} }
 
-// driver chooses the lowest GPU, and on this GPU the start that NVIDIA's driver would choose. This is the start after
-// which the most placements still fit. On an H100, the rule results in the starts that were observed for seven 1g
+// driver chooses the lowest GPU, and on the lowest GPU the start that NVIDIA's driver would choose: the start after
+// which the most placements still fit. On an H100, the rule yields the starts that were observed for seven 1g
 // instances: 6, 4, 5, 0, 1, 2, 3.
 func driver(g *Group, i int) cost { return cost{float64(g.GPUs[0]), -float64(g.Node.With(i).CC)} }
 
-// bestFit chooses the GPU with the fewest free units, and on this GPU the start that the driver would choose.
+// bestFit chooses the GPU with the fewest free units, and on that GPU the start that the driver would choose.
 func bestFit(g *Group, i int) cost {
 	n := g.Node.With(i)
 	return cost{float64(n.Units), -float64(n.CC)}
@@ -29,24 +29,25 @@ func mostReach(g *Group, i int) cost {
 // mostCC chooses the placement after which the most placements still fit on the GPU (MCC of GRMU).
 func mostCC(g *Group, i int) cost { return cost{first: -float64(g.Node.With(i).CC)} }
 
-// mostECC is like mostCC, but weights each placement by the frequency of requests for its profile (MECC of GRMU).
+// mostECC chooses the placement after which the sum of the placements that still fit is largest, weighted by the
+// frequency of requests for their profiles (MECC of GRMU).
 func mostECC(g *Group, i int, weights []float64) cost {
 	return cost{first: -g.Node.With(i).WeightedCC(weights)}
 }
 
-// leastLost minimises the increase of lost units (fragmentation gradient descent). These are free units that instances
-// of a profile cannot use, as a weighted sum over the profiles.
+// leastLost minimises the increase of lost units (fragmentation gradient descent). The lost units are a weighted sum
+// over the profiles. The term of a profile is the number of free units that instances of the profile cannot use.
 func leastLost(g *Group, i int, weights []float64) cost {
 	return cost{first: g.Node.With(i).Lost(weights) - g.Node.Lost(weights)}
 }
 
-// fragStep is the step to which fragmentation is rounded. Rounding is necessary because equal sums of fractions differ
-// by rounding errors between layouts.
+// fragStep is the step to which fragmentation is rounded. Without rounding, sums of fractions that should be equal
+// differ by rounding errors between layouts.
 const fragStep = 1e-9
 
-// FragAware prefers GPUs whose load is below the threshold. Load is the share of a GPU's units that is busy. Among the
-// preferred GPUs, FragAware chooses the placement after which the GPU is least fragmented. If the instance fits on none
-// of them, FragAware chooses in the same way among the other GPUs. If several placements are equal, it chooses the
+// FragAware prefers GPUs whose load is below Threshold. The load of a GPU is the share of its units that is busy. Among
+// the preferred GPUs, FragAware chooses the placement after which the GPU is least fragmented. If the instance fits on
+// no preferred GPU, FragAware applies the same rule to the other GPUs. Among equal placements, FragAware chooses the
 // cheapest acquisition (arXiv 2512.16099).
 type FragAware struct{ Threshold float64 }
 
@@ -69,8 +70,8 @@ func (f FragAware) Choose(s *Situation, r Request) Choice {
 
 // GRMU divides the GPUs into two baskets. Instances of a whole GPU are placed in the heavy basket, which may have at
 // most the share Heavy of all GPUs. All other instances are placed in the light basket. If an instance fits on no GPU
-// of a basket, an empty GPU is added to the basket. Within a basket, the policy is first fit (arXiv 2502.01909). The
-// busy instances of a GPU determine its basket.
+// of a basket, an empty GPU is added to the basket. Within a basket, GRMU chooses the first GPU on which the instance
+// fits (arXiv 2502.01909). The busy instances of a GPU determine the GPU's basket.
 type GRMU struct{ Heavy float64 }
 
 func (GRMU) with(share float64) Policy { return GRMU{Heavy: share} }
@@ -94,7 +95,7 @@ func (f GRMU) Choose(s *Situation, r Request) Choice {
 		most = max(most, 1)
 	}
 	best := none
-	for _, opening := range []bool{false, true} { // prefers a GPU of the basket to an empty GPU
+	for _, opening := range []bool{false, true} { // first the GPUs of the basket, then empty GPUs
 		s.Pool.each(r.Profile, func(g *Group) bool { return (g.Node.Layout == 0) == opening }, func(g *Group, i int) {
 			whole := g.Model.Placements[i].Size == g.Model.Grid
 			if opening && (whole && heavy >= most || !whole && light >= max(all-most, 1)) {

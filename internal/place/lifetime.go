@@ -2,19 +2,19 @@ package place
 
 import "caelum/internal/mig"
 
-// unknownDuration is the assumed duration, in seconds, of a job whose run time is unknown. It is longer than any time
-// limit that sites set.
+// unknownDuration is the assumed duration, in seconds, of a job whose run time is unknown. unknownDuration exceeds the
+// time limits of all sites.
 const unknownDuration = 1e7
 
 func (r Request) duration() float64 { return min(r.Duration, unknownDuration) }
 
-// maxMeanDurations limits durations to this multiple of the mean duration of recent jobs. With qla, the values 1, 2 and
-// 4 lead to similar waits. Without this limit, the mean waits with lifetime are 6% longer if three of ten jobs have no
-// time limit (load 0.7 and 0.85, seeds 1 to 3).
+// maxMeanDurations limits the duration of a job, as a multiple of the mean duration of recent jobs. With qla, the
+// multiples 1, 2 and 4 lead to similar waits. If three of ten jobs have no time limit, the mean waits with lifetime are
+// 6% longer without maxMeanDurations (load 0.7 and 0.85, seeds 1 to 3).
 const maxMeanDurations = 2.0
 
 // counted returns the duration of a request in seconds, limited to maxMeanDurations times the recent mean duration.
-// Over a longer time, other jobs start and end anyway, so a slot that is busy for longer causes no further cost.
+// Within this time, many other jobs start and end, so blocking a slot for even longer causes no further cost.
 func (s *Situation) counted(r Request) float64 {
 	if s.MeanDuration > 0 {
 		return min(r.duration(), maxMeanDurations*s.MeanDuration)
@@ -22,27 +22,27 @@ func (s *Situation) counted(r Request) float64 {
 	return r.duration()
 }
 
-// Lifetime places instances that end at similar times next to each other. A slot j is a profile at a start. Because
-// Slurm limits run times, the time F_j is known at which all instances that overlap slot j will have ended. Suppose
-// that a job gets a placement and is expected to end at the time e. Each slot j that overlaps the placement is then
-// blocked for e - max(now, F_j) longer than without the job. The policy chooses the placement with the smallest sum of
-// these times, weighted with the size of each slot in units:
+// Lifetime places instances that end at similar times next to each other. A slot j is a profile at a start. Slurm
+// limits run times, so the time F_j at which all instances that overlap slot j will have ended is known. A job that
+// gets a placement and is expected to end at the time e blocks each slot j that overlaps the placement. The job blocks
+// the slot for e - max(now, F_j) longer than the running jobs do. The policy chooses the placement with the smallest
+// sum of these blocked times, weighted with the size of each slot in units:
 //
 //	until 12:00 |1g====|......|2g===========|   a 1g until 11:00 beside it costs the 2g slot nothing ...
 //	until 10:00 |1g====|......|2g===========|   ... and here it costs that slot an hour
 //
-// If several placements have the same sum, the policy prefers first the cheaper acquisition, then the larger reach, and
-// then the lowest GPU and start. It needs neither migration nor a queue, and never holds a job. From earlier jobs, it
-// uses only their mean duration (see counted).
+// If several placements have the same sum, the policy compares first the acquisition cost, then the reach, then the GPU
+// and the start. Lifetime needs neither migration nor a queue, and never holds a job. From earlier jobs, Lifetime uses
+// only the mean duration (see counted).
 type Lifetime struct{}
 
 // Choose implements [Policy].
 func (Lifetime) Choose(s *Situation, r Request) Choice {
 	d := s.counted(r)
 	best := none
-	// Slots that no busy instance overlaps cost the same on every GPU of a group. The sum of their costs is a lower
-	// bound for the whole group, and it is the exact cost if the placement overlaps no other slots. If the bound of a
-	// group exceeds the best cost found so far, the GPUs of the group are skipped.
+	// Slots that no busy instance overlaps cost the same on every GPU of a group. The sum of the costs of these slots
+	// is a lower bound for all GPUs of the group. If the placement overlaps no other slots, the bound is the exact
+	// cost. If the bound exceeds the best cost found so far, Choose skips the GPUs of the group.
 	first := candidate{cost: cost{first: none.first}, gpu: -1}
 	var firstGroup *Group
 	var firstAcquisition Acquisition

@@ -10,15 +10,15 @@ import (
 
 // Pack returns one spot for each of the given profiles, in the given order. All instances fit on the GPUs at the same
 // time, in addition to the busy instances and blocked units. Idle instances do not block a spot, and Pack tries idle
-// instances of the requested profile first. The search is exact: if Pack returns false, no such spots exist. The input
-// may contain GPUs without a GPU model, and profiles that no GPU has.
+// instances of the requested profile first. The search is exact: Pack returns false only if the instances do not fit.
+// The input may contain GPUs without a GPU model, and profiles that no GPU has.
 //
-// The search places the largest profiles first, so the number of placed instances determines which profiles remain. A
-// state of the search is therefore determined by the layouts of the GPUs, and equal GPUs are interchangeable. The
-// search recognises a state that has failed before, even if equal instances or equal GPUs were used in a different
-// order. A state also fails immediately if the remaining instances need more compute slices or units than all GPUs can
-// still provide. For each GPU, the search uses the maximum over all layouts. For example, two 3g.20gb on an A100 leave
-// one compute slice unused.
+// The search places the largest profiles first, so the number of placed instances determines which profiles remain. The
+// layouts of the GPUs therefore determine the state of the search, and equal GPUs are interchangeable. The search
+// recognises a state that has failed before, even if equal instances or equal GPUs were used in a different order. A
+// state fails immediately if the remaining instances need more compute slices or units than all GPUs can still provide.
+// The search computes the remaining compute slices and units of a GPU as the maximum over all layouts. For example, an
+// A100 with two 3g.20gb can provide no further compute slice, although one compute slice is unused.
 func Pack(gpus []GPU, profiles []string) ([]Spot, bool) {
 	p := packing{gpus: gpus, at: make([]Spot, len(profiles)), failed: map[string]bool{}, gives: map[*mig.Node]amount{}}
 	for _, g := range gpus {
@@ -43,7 +43,7 @@ func Pack(gpus []GPU, profiles []string) ([]Spot, bool) {
 type packing struct {
 	gpus   []GPU
 	items  []item
-	now    []*mig.Node // for each GPU, the placed instances and the busy instances; nil without a GPU model
+	now    []*mig.Node // for each GPU, the placed and the busy instances; nil for a GPU without a GPU model
 	at     []Spot      // in the order of the given profiles
 	failed map[string]bool
 	gives  map[*mig.Node]amount
@@ -55,7 +55,7 @@ type amount struct{ compute, units int }
 type item struct {
 	order   int
 	profile string
-	amount  // the resources that an instance needs on the GPU model where it needs least
+	amount  // the smallest amount that an instance needs on any GPU model
 }
 
 func (p *packing) least(profile string) amount {
@@ -111,8 +111,9 @@ func (p *packing) place(k int) bool {
 	return false
 }
 
-// enough returns false if the remaining items certainly do not fit. It checks whether the remaining items of the k-th
-// item's profile fit without all other items, and whether there are enough compute slices and units for all items.
+// enough returns false if the remaining items certainly do not fit. enough performs two checks: the remaining items of
+// the k-th item's profile must fit without the other items, and the GPUs must have enough compute slices and units for
+// all items.
 func (p *packing) enough(k int) bool {
 	like, room := 0, 0
 	var need, have amount
@@ -137,8 +138,7 @@ func (p *packing) enough(k int) bool {
 	return room >= like && have.compute >= need.compute && have.units >= need.units
 }
 
-// give returns the largest number of compute slices and the largest number of units that a GPU can still provide for
-// instances of the requested profiles.
+// give returns the largest amounts of compute slices and units that a GPU can still provide for the requested profiles.
 func (p *packing) give(b *mig.Model, n *mig.Node) amount {
 	most, known := p.gives[n]
 	if !known {
@@ -156,8 +156,8 @@ func (p *packing) give(b *mig.Model, n *mig.Node) amount {
 }
 
 // state returns a key for the layouts of the GPUs before the k-th item is placed. In the key, equal GPUs are
-// interchangeable. Each combination of GPU model and blocked units is identified by the index of the first GPU with
-// this combination.
+// interchangeable. The index of the first GPU that has a combination of GPU model and blocked units identifies the
+// combination.
 func (p *packing) state(k int) string {
 	kinds := make([][2]uint64, 0, len(p.now))
 	for g, n := range p.now {

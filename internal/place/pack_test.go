@@ -11,7 +11,7 @@ import (
 	"caelum/internal/place/placetest"
 )
 
-// plainPack tries every profile, in the given order, on every GPU at every start. It reports whether all profiles fit.
+// plainPack tries every profile, in the given order, on every GPU at every start, and reports whether all profiles fit.
 func plainPack(gpus []placetest.PlainGPU, profiles []string) bool {
 	if len(profiles) == 0 {
 		return true
@@ -73,8 +73,8 @@ func mustHold(t placetest.TB, gpus []place.GPU, profiles []string, at []place.Sp
 	placetest.MustBeLegal(t, fmt.Sprint(profiles), after)
 }
 
-// TestPackOfLargeNode packs exactly as many instances as fit on 16 GPUs, and one more. A search that tried all
-// placements would take too long.
+// TestPackOfLargeNode checks Pack with exactly as many instances as fit on 16 GPUs, and with one instance more. A
+// search that tries all placements takes too long.
 func TestPackOfLargeNode(t *testing.T) {
 	b := placetest.PlainA100(t)
 	var gpus []place.GPU

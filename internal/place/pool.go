@@ -8,14 +8,14 @@ import (
 )
 
 // Pool is a list of GPUs, which may have different models. GPUs with the same contents form a group. A large cluster
-// has thousands of GPUs but only hundreds of layouts, so values that depend only on the layout are computed once for
-// each group. A Pool is not safe for concurrent use.
+// has thousands of GPUs but only hundreds of layouts, so policies compute values that depend only on the layout once
+// for each group. A Pool is not safe for concurrent use.
 type Pool struct {
 	gpus   []member
 	groups map[contents]*Group
 	models []modelGroups
 	sim    simState // working memory of QLA
-	alike  Weights  // the weights for situations without weights
+	alike  Weights  // equal weights, for a Situation whose Weights is nil
 }
 
 // Spot is a placement on one of the GPUs of a pool.
@@ -42,9 +42,9 @@ type modelGroups struct {
 type member struct {
 	GPU
 	group *Group
-	// free contains a time in seconds for each placement. At this time, all instances that overlap the placement will
-	// have ended. It is 0 if no instance overlaps the placement, and +Inf if it is unknown. The comments of lifetime
-	// and qla call these times F.
+	// free contains, for each placement, the time in seconds at which all instances that overlap the placement will
+	// have ended. The time is 0 if no instance overlaps the placement, and +Inf if an end is unknown. The comments of
+	// lifetime and qla call this time F.
 	free []float64
 }
 
@@ -60,7 +60,7 @@ type Group struct {
 	index int        // the index among the groups of the GPU model
 }
 
-// NewPool returns a pool of GPUs. A GPU without a GPU model belongs to no group, and no instance can be placed on it.
+// NewPool returns a pool of GPUs. A GPU without a GPU model belongs to no group and accepts no instances.
 func NewPool(gpus []GPU) *Pool {
 	p := &Pool{groups: map[contents]*Group{}, gpus: make([]member, len(gpus))}
 	for k, g := range gpus {
@@ -97,7 +97,7 @@ func (p *Pool) Set(k int, g GPU) {
 	m.free = g.frees(m.free)
 }
 
-// Start marks placement i of the k-th GPU as busy until end (seconds, or +Inf if unknown). It removes the idle
+// Start marks placement i of the k-th GPU as busy until end (seconds, or +Inf if unknown). Start removes the idle
 // instances that must be destroyed for placement i.
 func (p *Pool) Start(k, i int, end float64) {
 	g := p.gpus[k].GPU
@@ -126,7 +126,7 @@ func (p *Pool) Expect(k, i int, end float64) {
 }
 
 // FreeAt returns the time in seconds at which all instances that overlap placement i of the k-th GPU are expected to
-// have ended. It returns 0 if the placement is free, and +Inf if the time is unknown.
+// have ended. The result is 0 if the placement is free, and +Inf if the time is unknown.
 func (p *Pool) FreeAt(k, i int) float64 { return p.gpus[k].free[i] }
 
 func (p *Pool) join(k int, g GPU) *Group {
@@ -148,7 +148,8 @@ func (p *Pool) join(k int, g GPU) *Group {
 	return group
 }
 
-// leave removes a GPU from its group. A group without GPUs remains for later GPUs, but searches skip it.
+// leave removes a GPU from its group. An empty group remains in the pool for later GPUs, but searches skip empty
+// groups.
 func (p *Pool) leave(k int, group *Group) {
 	at, _ := slices.BinarySearch(group.GPUs, k)
 	group.GPUs = slices.Delete(group.GPUs, at, at+1)
@@ -181,8 +182,8 @@ func (p *Pool) has(profile string) bool {
 	return false
 }
 
-// AcquiredBy returns the placements of profile p for which m is the cheapest way to acquire them. p is an index in the
-// Profiles of the GPU model.
+// AcquiredBy returns the placements of profile p whose cheapest way of acquisition is m. p is an index in the Profiles
+// of the GPU model.
 func (g *Group) AcquiredBy(m Acquisition, p int) mig.Layout {
 	return m.of(g.Node.Open&g.Model.OfProfile(p), g.both.Open, g.Idle)
 }
@@ -198,7 +199,7 @@ func (g *Group) acquisitionOf(i, p int) Acquisition {
 	return Reclaim
 }
 
-// frees computes the times that the field free of member contains. It reuses the memory of into.
+// frees computes the field free of member in the memory of into.
 func (g GPU) frees(into []float64) []float64 {
 	into = append(into[:0], make([]float64, len(g.Model.Placements))...)
 	for j := range g.Busy.Indices() {

@@ -7,43 +7,45 @@ import (
 
 // QLA is a queue look-ahead policy that may hold the head of the queue.
 //
-// [Lifetime] computes the cost of a placement from the slots that it overlaps, but ignores the waiting jobs. QLA takes
-// these jobs into account. It selects the most promising placements for the head of the queue, and for each of them
-// simulates the subsequent events (a rollout). In a rollout, a simple rule places the jobs behind the head in order,
-// and every instance ends at its expected time. The sooner all these jobs start, the better the placement.
+// [Lifetime] computes the cost of a placement from the slots that overlap the placement, but ignores the waiting jobs.
+// QLA includes the waiting jobs. QLA selects the most promising placements for the head of the queue, and simulates the
+// subsequent events for each of these placements (a rollout). In a rollout, a simple rule places the jobs behind the
+// head in order, and every instance ends at its expected time. A placement is better if the jobs behind the head start
+// sooner in the rollout.
 //
-// Rollouts also show whether the head should start now at all, which no rule about placements can determine. For
-// example, a 1g.5gb that starts now on the last free unit of a half may delay a 4g.20gb by an hour, although another
-// unit becomes free in a minute. QLA therefore also considers placements that are still busy. If one of them is the
-// best, QLA holds the head: the head remains first, no job behind it starts, and QLA decides again at the next event.
-// In production, an agent holds a job by not offering the job's slice.
+// Rollouts also show whether the head should start now, which no rule about placements can determine. For example, a
+// 1g.5gb that starts now on the last free unit of a half may delay a 4g.20gb by an hour, although another unit becomes
+// free in a minute. QLA therefore also considers placements that are still busy. If a busy placement is the best, QLA
+// holds the head: the head remains first, no other job starts, and QLA decides again at the next event. In production,
+// an agent holds a job by not offering the job's slice.
 //
-//	candidates   the 8 free placements with the lowest slot cost c, the 8 busy ones with the lowest c + 20 x the wait
+//	candidates   the 8 free placements with the lowest slot cost c, the 8 busy placements with the lowest c + 20 x wait
 //	slot cost    c = sum over the slots j that overlap the placement of w_j * max(0, end - max(start, F_j)): as in
 //	             Lifetime, but with w = 1.6 x the units for the profile of a whole GPU, which has only one start
 //	other jobs   each gets the slot with the lowest 300 x its own wait + c, and does not start before the previous job
 //	score        the head's wait + 0.01 x its cost + the waits of the next 24 jobs in the queue
 //
-// A hold leaves a GPU idle, so four rules limit it:
+// A hold leaves a GPU idle, so four rules limit holds:
 //
 //   - The queue must be ordered ([Situation.Ordered]). With backfill, holds have no benefit: at a site where few jobs
-//     wait (trace.Site, with offers), the mean wait is 0.97 times that of best-fit without holds, and 1.15 times with
-//     holds. On churn, the two differ by at most about 5%.
+//     wait (trace.Site, with offers), the mean wait is 0.97 times the mean wait of best-fit without holds, and 1.15
+//     times with holds. On churn, the mean waits with and without holds differ by at most about 5%.
 //   - The hold must shorten the simulated waits of the jobs behind the head by more than its own duration. The slot
-//     cost may prefer a hold, but never justifies one. If there are no other jobs in the queue, the head therefore
+//     cost may prefer a hold, but never justifies a hold. If the queue contains no other jobs, the head therefore
 //     starts immediately.
-//   - A duration is limited to twice the recent mean duration, as in [Lifetime]. Without this limit, the cost grows
-//     with the stated duration: a job without a time limit was held for up to 12.8% of 1e7 s although a GPU was idle.
+//   - A duration is limited to twice the recent mean duration, as in [Lifetime]. Without the limit, the cost grows with
+//     the job's time limit: QLA held a job without a time limit for up to 12.8% of 1e7 s although a GPU was idle.
 //   - The expected duration of a hold must not exceed half the recent mean duration. Wrong expected ends therefore
 //     cannot leave a GPU idle for longer.
 //
-// The recent mean duration is [Situation.MeanDuration], the mean over the jobs whose duration is known. If there are no
-// such jobs, QLA holds no job.
+// The recent mean duration is [Situation.MeanDuration], the mean over the jobs whose duration is known. If no duration
+// is known, QLA holds no job.
 //
 // The constants were tuned on churn on 16 A100s with a FIFO queue at load 0.85, seeds 1 to 10, with exact ends and with
-// time limits. Halving or doubling any of them changes the results little. In the following table, the first two rows
-// compare the current policy with the policy before holds were limited. The other rows are variants that were tried
-// earlier and had no benefit. Mean waits are ratios to best-fit (uniform6 / skew-small / bimodal / four-equal):
+// time limits. Half or twice the value of any constant changes the results little. In the following table, the first
+// two rows compare the current policy with the policy without limits on holds. The other rows are earlier variants
+// without benefit. The numbers are mean waits, divided by the mean wait with best-fit (uniform6 / skew-small / bimodal
+// / four-equal):
 //
 //	                                         exact ends             limits 1 to 6 x too long, corrected
 //	current policy                           .21 / .12 / .29 / .24  .43 / .39 / .48 / .51
@@ -51,7 +53,7 @@ import (
 //	rollouts of 32 jobs, 4 sampled arrivals  .19 / .10 / .26 / .23  .41 / .43 / .46 / .47
 //	rollouts of 32 jobs, 16 sampled arrivals .21 / .13 / .27 / .24
 //	16 rollouts per candidate, with ends and
-//	durations drawn from what is known                              .36 / .32 / .40 / .44   at 16 times the cost
+//	durations drawn from their distribution                         .36 / .32 / .40 / .44   at 16 times the cost
 //	expecting ends 30% later, 25% earlier                           .40 / .39 / .48 / .51, .39 / .39 / .43 / .49
 //
 // More exact predictions of the ends would improve the policy most.
@@ -61,13 +63,13 @@ const (
 	qlaAhead      = 24    // the number of jobs behind the head in a rollout
 	qlaCandidates = 8     // the maximum number of free candidates, and of busy candidates
 	qlaWhole      = 1.6   // the weight of a unit in a slot of a whole GPU
-	qlaHoldPrice  = 20.0  // the price of each second of a hold, used to select candidates
+	qlaHoldPrice  = 20.0  // the price of a second of a hold, for the selection of candidates
 	qlaCostShare  = 0.01  // the weight of the slot cost in the score
-	qlaWaitPrice  = 300.0 // the price of each second that a job behind the head waits, used to select its slot
+	qlaWaitPrice  = 300.0 // the price of a second of waiting, for the selection of a slot for a job behind the head
 	// qlaAcquisitionPrice is the price of each step from Reuse to Carve to Reclaim, in unit-seconds.
 	qlaAcquisitionPrice = 1.0
-	// qlaHold limits the duration of a hold to this multiple of the recent mean duration. The value 0.1 leads to longer
-	// waits, and no limit does not lead to shorter waits.
+	// qlaHold limits the duration of a hold, as a multiple of the recent mean duration. With the multiple 0.1, waits
+	// are longer. Without a limit, waits are not shorter.
 	qlaHold = 0.5
 )
 
@@ -85,7 +87,7 @@ func (QLA) Choose(s *Situation, r Request) Choice {
 	}
 	sim.setOptions(r, d, hold)
 	sim.setBehind(s)
-	best, wait, score := &sim.ready[0], math.Inf(1), math.Inf(1) // wait: of all jobs behind the head
+	best, wait, score := &sim.ready[0], math.Inf(1), math.Inf(1) // wait is the sum of the waits behind the head
 	for k := range sim.ready {
 		o := &sim.ready[k]
 		if own := qlaCostShare * o.price; own < score {
@@ -110,14 +112,15 @@ func (QLA) Choose(s *Situation, r Request) Choice {
 	return Choice{Here, sim.gpus[best.gpu].index, best.placement}
 }
 
-// option is a placement for the head of the queue. It includes the time at which the placement is free, and its price.
+// option is a placement for the head of the queue, the time at which the placement is free, and the price of the
+// placement.
 type option struct {
 	gpu, placement int // gpu is an index in simState.gpus
 	start, price   float64
 }
 
-// setOptions finds the cheapest free placements for a request that runs for d seconds, and the cheapest busy placements
-// that become free within hold seconds. It sets ready and busy.
+// setOptions finds placements for a request that runs for d seconds. ready receives the cheapest free placements, and
+// busy receives the cheapest placements that become free within hold seconds.
 func (sim *simState) setOptions(r Request, d, hold float64) {
 	sim.ready, sim.busy = sim.ready[:0], sim.busy[:0]
 	for k, g := range sim.gpus {
@@ -165,7 +168,7 @@ type queued struct {
 	duration float64
 }
 
-// setBehind sets the jobs behind the head that a rollout places.
+// setBehind copies the jobs behind the head that a rollout places from the situation.
 func (sim *simState) setBehind(s *Situation) {
 	sim.behind = sim.behind[:0]
 	for _, r := range s.Behind[:min(len(s.Behind), qlaAhead)] {

@@ -1,11 +1,11 @@
 package place
 
-// Recent contains the recent requests. Some policies and the speculative offers use it to prepare for similar requests.
-// The zero value contains no requests.
+// Recent contains the recent requests. Some policies, and the choice of speculative offers, assume that future requests
+// are similar. The zero value contains no requests.
 type Recent struct {
 	asked   []Request // a ring buffer
 	next    int
-	weights *Weights // the result of Weights, or nil if it must be computed
+	weights *Weights // the result of Weights, or nil before the computation
 }
 
 // recentKept limits the number of stored requests.
@@ -34,9 +34,9 @@ func (r *Recent) Weights() *Weights {
 	return r.weights
 }
 
-// MeanDuration returns the mean duration of the requests whose duration is known, in seconds, or 0 if there are none.
-// Jobs without a time limit are left out, because each of them would have a duration of 1e7 s, and one such job in a
-// hundred would dominate the mean.
+// MeanDuration returns the mean duration of the requests whose duration is known, in seconds, or 0 if no duration is
+// known. MeanDuration ignores jobs without a time limit. Otherwise, each of these jobs would count with 1e7 s, and a
+// single such job in a hundred would dominate the mean.
 func (r *Recent) MeanDuration() float64 {
 	sum, n := 0.0, 0
 	for _, q := range r.asked {

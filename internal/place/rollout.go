@@ -8,8 +8,8 @@ import (
 	"caelum/internal/mig"
 )
 
-// simState is the state of a simulation. It contains the GPUs of a situation in a form that can be changed quickly.
-// Each pool has one simState that is reused, so that a decision allocates no memory.
+// simState is the state of a simulation, which contains the GPUs of a situation in a form that can be changed quickly.
+// Each pool reuses a single simState, so that a decision allocates no memory.
 type simState struct {
 	now      float64
 	gpus     []gpuState
@@ -18,12 +18,11 @@ type simState struct {
 	first    []float64 // for each GPU and profile, the smallest F of its slots
 	simFirst []float64 // a copy of first that a rollout changes
 
-	// Rollouts are similar to each other. If a rollout places a job at the same time as an earlier rollout did, most
-	// GPUs are in the same state. bestSlots therefore caches the best slot for each job and GPU, together with the
-	// version of the GPU and the time for which it was found. version identifies the changes of each GPU since the
-	// beginning of the rollout.
+	// If two rollouts place a job at the same time, most GPUs are in the same state in both rollouts. bestSlots
+	// therefore caches the best slot for each job and GPU, together with the version of the GPU and the time for which
+	// the slot was found. version identifies the changes of each GPU since the beginning of the rollout.
 	version   []uint64
-	decision  uint64 // the number of this decision, which is a part of every version
+	decision  uint64 // number of the decision, which is a part of every version
 	bestSlots []bestSlot
 
 	ready, busy []option // the best free placements and the best busy placements for the head
@@ -60,7 +59,7 @@ func shapeOf(b *mig.Model) *shape {
 		}
 		sh.weights = append(sh.weights, w)
 	}
-	for _, of := range sh.conflicts { // heaviest first, so that a sum exceeds its limit early
+	for _, of := range sh.conflicts { // sums over the heaviest placements first exceed the limit early
 		slices.SortStableFunc(of, func(i, j int) int { return cmp.Compare(sh.weights[j], sh.weights[i]) })
 	}
 	return sh
@@ -121,9 +120,9 @@ func least(free []float64, starts []int) float64 {
 	return f
 }
 
-// rollout places the head at o, and then the jobs behind it in order. It returns the sum of the waits of the jobs
-// behind the head, in seconds. No job starts before the job in front of it. As soon as the sum must therefore exceed
-// the limit, rollout returns +Inf.
+// rollout places the head at o, and then the jobs behind the head in order. The result is the sum of the waits of the
+// jobs behind the head, in seconds, or +Inf if the sum exceeds the limit. No job starts before the previous job, so
+// rollout can stop before all jobs are placed.
 func (sim *simState) rollout(o *option, d float64, limit float64) float64 {
 	copy(sim.simFree, sim.free)
 	copy(sim.simFirst, sim.first)
@@ -158,8 +157,8 @@ type bestSlot struct {
 	placement    int
 }
 
-// pick returns the GPU with the lowest price for the k-th job behind the head. The job may start at the time from. The
-// entry in bestSlots contains the slot. The result is -1 if there is no slot.
+// pick returns the GPU with the lowest price for the k-th job behind the head, or -1 if no GPU has a slot. The job may
+// start at the time from. bestSlots contains the slot on the returned GPU.
 func (sim *simState) pick(k int, from float64) (gpu int) {
 	j := &sim.behind[k]
 	gpu, best := -1, math.Inf(1)

@@ -8,17 +8,17 @@ import (
 	"caelum/internal/mig"
 )
 
-// Scarcity assigns a price to the time for which a slot is blocked. The fewer slots of a profile are free at a time,
-// the higher is the price of blocking one of them. The price decreases with time, because future requests are unknown.
-// The cost of a placement is a sum over the slots j that overlap the placement. The term for a slot of profile p is
+// Scarcity assigns a price to the time for which a placement blocks a slot. The price is higher if fewer slots of the
+// same profile are free at that time. The price decreases with time, because future requests are unknown. The cost of a
+// placement is a sum over the slots j that overlap the placement. The term for a slot of profile p is
 //
 //	the integral from max(now, F_j) to the expected end of
 //	    w_p * exp(-(t-now) / (1.12 * mean duration)) * (N_p(t) / (G n_p) + 0.263)^-1.88 dt
 //
-// Here N_p(t) is the number of slots of p that are free at t if no other job arrives, G is the number of GPUs that have
-// the profile, and n_p is the number of its starts. w_p is size^0.26, multiplied by 1.71 for the profile of a whole
-// GPU. The constants were fitted on churn without a queue (load 1.0 on 32 A100s), where the policy accepts slightly
-// more slice-hours than [Lifetime]. If jobs queue, [QLA] is better.
+// N_p(t) is the number of slots of p that are free at the time t if no other job arrives. G is the number of GPUs that
+// have the profile p, and n_p is the number of starts of p. w_p is size^0.26, multiplied by 1.71 for the profile of a
+// whole GPU. The constants were fitted on churn without a queue (load 1.0 on 32 A100s). In this workload, Scarcity
+// accepts slightly more slice-hours than [Lifetime]. With a queue, [QLA] is better.
 type Scarcity struct{}
 
 const (
@@ -52,7 +52,7 @@ func (Scarcity) Choose(s *Situation, r Request) Choice {
 				best = c
 			}
 			if g.Model.Conflicts(i)&^g.clear == 0 {
-				break // the cost is the same on every GPU of the group
+				break // all GPUs of the group have equal costs
 			}
 		}
 	})
@@ -65,13 +65,13 @@ type market struct {
 	curves   map[string]*curve
 }
 
-// curve is the price of a profile over time. Without the discount, the price is constant between the times at which
+// curve is the price of a profile over time, without the discount. The price is constant between the times at which
 // slots become free.
 type curve struct {
 	slots   int
 	frees   []float64 // the times, not before now, at which slots become free, ascending
 	prices  []float64 // the price from frees[k-1] (for k = 0, from now) to frees[k]
-	sum     []float64 // the integral up to frees[k]
+	sum     []float64 // the discounted integral of the price from now to frees[k]
 	perUnit float64   // w_p
 }
 
@@ -123,7 +123,7 @@ func (m *market) price(model *mig.Model, p int, a, b float64) float64 {
 	return c.until(m, b) - c.until(m, a)
 }
 
-// until returns the integral from now to t.
+// until returns the discounted integral of the price from now to t.
 func (c *curve) until(m *market, t float64) float64 {
 	k, _ := slices.BinarySearchFunc(c.frees, t, func(f, t float64) int { return cmp.Compare(f, t) })
 	if k == 0 {

@@ -19,7 +19,7 @@ import (
 //	                 the end of each of them, in the order of the GPU model's profiles and then by start. "?" is unknown
 //	choose POLICY [now=T] [mean=S]
 //	                 chooses a placement for the job in the first line (PROFILE DURATION), but does not place the job.
-//	                 The jobs in the other lines wait behind it
+//	                 The jobs in the other lines wait behind the first job
 //
 // Times are in seconds. Rewrite the files with: go test ./internal/place -run Time -rewrite
 func TestTime(t *testing.T) {

@@ -15,8 +15,7 @@ import (
 	"caelum/internal/tags"
 )
 
-// BenchmarkPlan makes the plan for 64 nodes with eight A100-40GB each and 500 waiting jobs. Some of the GPUs' slices
-// are busy.
+// BenchmarkPlan measures a plan for 500 waiting jobs and 64 nodes, each with eight partly busy A100-40GB.
 func BenchmarkPlan(b *testing.B) {
 	for _, name := range []string{"best-fit", "lifetime", "qla"} {
 		policy, err := place.ByName(name)
@@ -24,7 +23,7 @@ func BenchmarkPlan(b *testing.B) {
 			b.Fatal(err)
 		}
 		for _, busy := range []float64{0, 0.5, 0.9, 1} {
-			for _, without := range []int{0, 32} { // the number of nodes that have no free CPUs
+			for _, without := range []int{0, 32} { // number of nodes without free CPUs
 				b.Run(fmt.Sprintf("%s,busy=%.1f,without=%d", name, busy, without), func(b *testing.B) {
 					snapshot := crowd(b, busy, without)
 					defer cpuTime(b)()
@@ -37,8 +36,8 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// BenchmarkSizes makes the same plan as BenchmarkPlan with lifetime. Each job requests 1g.5gb and may get a larger
-// slice.
+// BenchmarkSizes measures the plan of BenchmarkPlan with the policy lifetime. Each job requests 1g.5gb and may get a
+// larger slice.
 func BenchmarkSizes(b *testing.B) {
 	policy, err := place.ByName(place.DefaultPolicy)
 	if err != nil {
@@ -62,7 +61,8 @@ func BenchmarkSizes(b *testing.B) {
 	}
 }
 
-// cpuTime reports the CPU time of the thread. Unlike the elapsed time, it does not depend on the load of the machine.
+// cpuTime reports the CPU time of the thread. CPU time, unlike elapsed time, does not depend on the load of the
+// machine.
 func cpuTime(b *testing.B) (stop func()) {
 	used := func() time.Duration {
 		var t unix.Timespec

@@ -8,13 +8,13 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestConstraints checks a job whose constraint no node satisfies. The plan must not reserve slices for this job, so
-// that the next job gets them, and `caelum explain` must show why the job waits.
+// TestConstraints checks a job whose constraint no node satisfies. The plan must reserve no slices for this job, and
+// must give the slices to the next job. `caelum explain` must show why the first job waits.
 func TestConstraints(t *testing.T) {
 	for _, c := range []struct {
 		text  string
 		nodes int
-		on    string // the node of the plan, among n1 (a), n2 (b) and n3 (b, c)
+		on    string // the node on which the job is planned: n1 (feature a), n2 (b) or n3 (b, c)
 		says  string
 	}{
 		{"a", 1, "n1", ""},

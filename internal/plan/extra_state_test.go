@@ -12,8 +12,8 @@ import (
 	"caelum/internal/place"
 )
 
-// drawGPUs returns random GPUs of a node. They have any GPU model and any layout (including variants), and some of them
-// have idle instances or blocked units.
+// drawGPUs returns random GPUs of a node. The GPUs have any GPU model and any layout, including layouts with profile
+// variants. Some GPUs have idle instances or blocked units.
 func drawGPUs(t *rapid.T) []place.GPU {
 	gpus := make([]place.GPU, rapid.IntRange(1, 4).Draw(t, "gpus"))
 	for k := range gpus {
@@ -90,7 +90,7 @@ func TestTextTells(t *testing.T) {
 				}
 			}
 		}
-		// Formatting and parsing the state again changes nothing, so all planners use the same state.
+		// All planners use the same state, because formatting and parsing a state again changes nothing.
 		if again, err := Parse(Text(read)); err != nil || !reflect.DeepEqual(again, read) {
 			t.Fatalf("%v: the state has changed: %s", err, text)
 		}
@@ -98,7 +98,7 @@ func TestTextTells(t *testing.T) {
 }
 
 // TestSameModelOnce checks that two nodes with the same GPU model have the same *mig.Model, because policies compare
-// the pointers of GPU models.
+// GPU models by pointer.
 func TestSameModelOnce(t *testing.T) {
 	b := model(t, "H100-80GB")
 	text := Text(State{GPUs: []place.GPU{{Model: b, Offerable: plain(b)}}})
@@ -123,7 +123,8 @@ func TestExtraOfOthers(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that no text makes Parse panic or return an illegal GPU. An administrator can write any text.
+// FuzzParse checks that no text makes Parse panic or return an illegal GPU. An administrator can write any text into a
+// node's Extra.
 func FuzzParse(f *testing.F) {
 	b := model(f, "A30-24GB")
 	f.Add(Text(State{GPUs: []place.GPU{{Model: b, Offerable: plain(b), Blocked: 1}, {}}}))

@@ -9,9 +9,8 @@ import (
 	"caelum/internal/place"
 )
 
-// feasible reports whether a group of jobs that start together could start if all GPUs were empty. Each job needs as
-// many nodes as it requests. For each job, feasible searches only one node of each kind, regardless of how many nodes
-// the job requests.
+// feasible reports whether a group of jobs that start together could start if all GPUs were empty. For each job,
+// feasible searches only one node of each kind, regardless of the number of nodes that the job requests.
 func (v *View) feasible(jobs []*offer.Job) bool {
 	total, kinds := 0, 0
 	bare, rooms := make([]*offer.Job, len(jobs)), make([]func(int) []offer.Spot, len(jobs))
@@ -46,17 +45,18 @@ func (v *View) feasible(jobs []*offer.Job) bool {
 	return len(jobs) == 1 || v.empty.AssignNodes(bare, func(k, n int) []offer.Spot { return rooms[k](n) }) != nil
 }
 
-// These limits bound the cost of a plan, because any user may submit any request. maxWants limits the number of entries
-// for slices in one request. It is larger than the number of profiles, but much smaller than Slurm's own limit.
-// maxKinds limits the number of kinds of components of a het job. Components are of the same kind if they request the
-// same slices and have the same expected run time and limit. One search covers all components of a kind.
+// maxWants and maxKinds bound the cost of a plan, because any user may submit any request. maxWants limits the number
+// of entries for slices in one request. maxWants exceeds the number of profiles, but is much smaller than Slurm's own
+// limit. maxKinds limits the number of kinds of components of a het job. Components are of the same kind if they
+// request the same slices and have the same expected run time and time limit. One search covers all components of a
+// kind.
 const (
 	maxWants = 64
 	maxKinds = 16
 )
 
-// room returns a function of a member. The function returns spots for the slices on the member as if its GPUs were
-// empty, or nil if the slices do not fit.
+// room returns a function that returns spots for the slices on a given member as if the member's GPUs were empty. The
+// function returns nil if the slices do not fit.
 func (v *View) room(wants []offer.Want) func(member int) []offer.Spot {
 	if v.empty == nil {
 		v.setEmpty()

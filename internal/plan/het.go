@@ -15,8 +15,8 @@ import (
 // hetJob is a het job of which at least one component is pending.
 type hetJob struct {
 	pending []slurm.Waiting
-	ended   []uint32 // the ids of the components that are neither pending nor running
-	whole   bool     // true if slurmctld would start the het job if its slices were offered
+	ended   []uint32 // ids of the components that are neither pending nor running
+	whole   bool     // slurmctld would start the het job if the het job's slices were offered
 }
 
 // hetJobs returns the het jobs with pending components, by het job id.
@@ -52,13 +52,13 @@ func (s Snapshot) hetJobs() map[uint32]*hetJob {
 	return all
 }
 
-// requeuing is the maximum difference between the times at which the components of a requeued het job become eligible.
+// requeuing limits the difference between the times at which the components of a requeued het job become eligible.
 const requeuing = 5 * time.Second
 
 // Stray returns the components that slurmctld would start although another component of their het job cannot start.
-// When backfill plans a component, it does not check the other components. While a stray component waits, backfill
-// reserves nodes for it before all jobs of lower priority (backfill.c, 22.05.8). An agent therefore holds stray
-// components until the whole het job can start. Stray ignores het jobs that request no slices.
+// When backfill plans a component, backfill does not check the other components. While a stray component waits,
+// backfill reserves nodes for the stray component before all jobs of lower priority (backfill.c, 22.05.8). An agent
+// therefore holds stray components until the whole het job can start. Stray ignores het jobs that request no slices.
 func Stray(snapshot Snapshot) (all []slurm.Waiting) {
 	jobs := snapshot.hetJobs()
 	for _, w := range snapshot.Queue.Waiting {

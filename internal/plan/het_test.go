@@ -10,8 +10,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestHet checks that a het job is planned at the queue position of its last component that is not held. While one
-// component cannot start, the het job must not be planned.
+// TestHet checks that the plan places a het job at the queue position of its last component that is not held. While a
+// component cannot start, the plan must not contain the het job.
 func TestHet(t *testing.T) {
 	one, two := waits(10, "1g.5gb", 1, 1), waits(11, "2g.10gb", 1, 1)
 	one.HetJob, two.HetJob, one.Priority, two.Priority = 10, 10, 1, 5
@@ -44,7 +44,7 @@ func TestHet(t *testing.T) {
 	}
 }
 
-// TestHetBounds checks that the plan excludes a het job that exceeds the limits of a search.
+// TestHetBounds checks that the plan excludes a het job that exceeds maxWants or maxKinds.
 func TestHetBounds(t *testing.T) {
 	nodes := make([]slurm.Node, 20)
 	for k := range nodes {
@@ -86,7 +86,8 @@ func TestHetBounds(t *testing.T) {
 	}
 }
 
-// TestHetWithoutSlices checks that a component without slices gets the first node that slurmctld would use for it.
+// TestHetWithoutSlices checks that a component that requests no slices gets the first node that slurmctld would use for
+// the component.
 func TestHetWithoutSlices(t *testing.T) {
 	slice, cpus := waits(10, "1g.5gb", 1, 1), waits(11, "", 1, 1)
 	cpus.PerNode = nil

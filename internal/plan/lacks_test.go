@@ -42,8 +42,8 @@ func TestFirstLacksMemory(t *testing.T) {
 	}
 }
 
-// TestLacksUnusedNode checks that the plan starts no --exclusive job on a node whose GRES slurmctld counts as used,
-// even if no job holds these GRES. slurmctld would not start such a job there either.
+// TestLacksUnusedNode checks a node whose GRES slurmctld counts as used although no job holds any GRES. The plan must
+// not start an --exclusive job on the node, because slurmctld would not start the job either.
 func TestLacksUnusedNode(t *testing.T) {
 	w := waits(1, "7g.40gb", 1, 1)
 	w.Exclusive = true
@@ -59,8 +59,8 @@ func TestLacksUnusedNode(t *testing.T) {
 	}
 }
 
-// TestLacksMemory checks that a job that lacks memory does not block a GPU for other jobs. This must be true for any
-// number of nodes and any reason that slurmctld shows for the job.
+// TestLacksMemory checks that a job that lacks memory does not block a GPU for other jobs, whatever the number of nodes
+// and whatever reason slurmctld shows for the job.
 func TestLacksMemory(t *testing.T) {
 	one, two := waits(1, "7g.40gb", 2, 1), waits(1, "7g.40gb", 2, 2)
 	one.Memory, two.Memory = 200_000, 400_000
@@ -93,7 +93,7 @@ func TestLacksMemory(t *testing.T) {
 			}
 		}
 	}
-	// The job can run on the node with enough free memory. If a job requests more memory than a node has, the plan
+	// The job can run on the node that has enough free memory. If a job requests more memory than a node has, the plan
 	// assumes that the job needs all of the node's memory.
 	nodes := []slurm.Node{node(t, "n1", a100(t), a100(t)), node(t, "n2", a100(t), a100(t))}
 	nodes[0].Memory, nodes[0].MemoryFree = 256_000, 56_000

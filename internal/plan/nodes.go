@@ -11,7 +11,7 @@ import (
 	"caelum/internal/tags"
 )
 
-// setNodes sets the members on which a job can run. held is the result of heldOn.
+// setNodes sets the members on which a job can run. held is the return value of heldOn.
 func (v *View) setNodes(job *offer.Job, w slurm.Waiting, held map[string]map[string]int) {
 	if tags.Sized(w.Job) {
 		job.Wants[0].Alternatives = v.equivalentProfiles(job.Wants[0].Profile)
@@ -31,9 +31,9 @@ func (v *View) setNodes(job *offer.Job, w slurm.Waiting, held map[string]map[str
 	}
 }
 
-// oneAlternative restricts a job on several nodes to the members that satisfy one alternative of its constraint
-// ([a|b]). It chooses the alternative with the most members on which the job could start now. If several alternatives
-// have the same number, it chooses the one with the most members on which the job could run.
+// oneAlternative restricts a job on several nodes to the members that satisfy one alternative of the job's constraint
+// ([a|b]). oneAlternative prefers the alternative with the most members on which the job could start now. If several
+// alternatives are equal, oneAlternative chooses the alternative with the most members on which the job could run.
 func (v *View) oneAlternative(job *offer.Job, c slurm.Constraint) {
 	var best []int
 	most := 0
@@ -60,8 +60,8 @@ func (v *View) oneAlternative(job *offer.Job, c slurm.Constraint) {
 	}
 }
 
-// setNodesWithoutSlices sets the members on which a component without slices may start. These are the members that
-// precede, in slurmctld's order, the first node outside the plan on which the component could start now.
+// setNodesWithoutSlices sets the members on which a component without slices may start. In slurmctld's order of nodes,
+// all of these members precede the first node outside the plan on which the component could start now.
 func (v *View) setNodesWithoutSlices(job *offer.Job, w slurm.Waiting, nodes []slurm.Node) {
 	job.EligibleNodes = []int{}
 	for _, n := range nodes {
@@ -82,8 +82,7 @@ func (v *View) setNodesWithoutSlices(job *offer.Job, w slurm.Waiting, nodes []sl
 	}
 }
 
-// equivalentProfiles returns the names of the profiles that are equivalent to this profile on the cluster's other GPU
-// models.
+// equivalentProfiles returns the names of the profile's equivalent profiles on the other GPU models of the cluster.
 func (v *View) equivalentProfiles(profile string) (names []string) {
 	seen := map[*mig.Model]bool{}
 	for g := range v.Pool.Len() {
@@ -100,11 +99,11 @@ func (v *View) equivalentProfiles(profile string) (names []string) {
 	return names
 }
 
-// forgotten reports whether slurmctld's used count of a profile on a member is lower than the number of slices that
-// jobs hold there. It applies only to a profile of another GPU model. When slurmctld restarts, it loses the used counts
-// of types that slurm.conf does not list for the node. When a job with such slices ends, slurmctld subtracts them from
-// the used count of other jobs (22.05.8). Until the counts agree again, the member offers no further slices under this
-// name.
+// forgotten reports whether slurmctld's used count of a profile on a member is lower than the number of slices of the
+// profile that jobs hold on the member. The result is always false for a profile of the member's own GPU model. When
+// slurmctld restarts, slurmctld loses the used counts of types that slurm.conf does not list for the node. When a job
+// that holds slices of a lost type ends, slurmctld subtracts these slices from the used count of other jobs (22.05.8).
+// Until the counts agree again, the member offers no further slices under the name of the profile.
 func (v *View) forgotten(member int, profile string, held map[string]int) bool {
 	for _, g := range v.Nodes[member] {
 		if b := v.Pool.GPU(g).Model; b != nil {

@@ -11,8 +11,8 @@ import (
 	"caelum/internal/tags"
 )
 
-// TestMembers checks that no job is planned on a node that is left out, whose state cannot be parsed, or on which
-// slurmctld starts no jobs.
+// TestMembers checks that the plan excludes a node that the caller excludes, a node whose state cannot be parsed, and a
+// node on which slurmctld starts no jobs.
 func TestMembers(t *testing.T) {
 	const profile = "7g.40gb"
 	for _, c := range []struct {
@@ -48,7 +48,7 @@ func TestMembers(t *testing.T) {
 			)
 		}
 	}
-	// A job with a node list is planned only on the listed nodes.
+	// The plan places a job with a node list only on the listed nodes.
 	there := waits(1, profile, 1, 1)
 	there.ReqNodes = []string{"n2"}
 	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t))}
@@ -58,8 +58,8 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// TestNodeNotForJob checks that a job is not planned on a node that has no CPUs for the job, that is reserved for other
-// jobs, or on which slurmctld would not start the job for another reason.
+// TestNodeNotForJob checks that the plan places no job on a node that has too few CPUs for the job, on a node that is
+// reserved for other jobs, or on a node that slurmctld would not choose for another reason.
 func TestNodeNotForJob(t *testing.T) {
 	const profile = "7g.40gb"
 	for _, c := range []struct {
@@ -121,7 +121,7 @@ func TestNodeNotForJob(t *testing.T) {
 }
 
 // TestSized checks that a job whose profile Caelum chose can get the equivalent profile of another GPU model. The slice
-// is then offered under the name of the requested profile.
+// must be offered under the name of the requested profile.
 func TestSized(t *testing.T) {
 	h100 := func() slurm.Node {
 		b := model(t, "H100-80GB")
@@ -162,8 +162,8 @@ func TestSized(t *testing.T) {
 	}
 }
 
-// TestForgotten checks a node on which slurmctld counts fewer slices of another GPU model's profile as used than jobs
-// hold. The node must not offer slices under the name of this profile.
+// TestForgotten checks a node on which slurmctld's used count of another GPU model's profile is lower than the number
+// of slices that jobs hold. The node must not offer slices under the name of this profile.
 func TestForgotten(t *testing.T) {
 	b := model(t, "H100-80GB")
 	n := node(t, "n2", place.GPU{Model: b, Offerable: plain(b)})

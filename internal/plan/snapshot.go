@@ -15,26 +15,26 @@ import (
 type Snapshot struct {
 	Nodes []slurm.Node
 	Queue slurm.Queue
-	At    time.Time // the time of the snapshot, according to the clock of the host that read it
+	At    time.Time // the time of the snapshot, from the clock of the host that read slurmctld
 
-	paused map[uint32]bool // users for whose jobs reservations are suspended while the jobs lack other resources
+	paused map[uint32]bool // the users for whose jobs reservations are suspended (see maxPause)
 }
 
-// ready reports whether a waiting job could start if its slices were free. slurmctld would then start the job, or an
-// agent would release it.
+// ready reports whether a waiting job could start if its slices were free, because slurmctld would start the job or an
+// agent would release the job.
 func (s Snapshot) ready(w slurm.Waiting) bool {
 	return (eligible.WaitsForNodes(w) || eligible.Releasable(w, s.At)) && eligible.LacksLicense(s.Queue, w) == ""
 }
 
-// Controller is the part of slurmctld that Read needs. *slurm.Client implements it.
+// Controller is the part of slurmctld that Read needs. *slurm.Client implements Controller.
 type Controller interface {
 	Nodes(ctx context.Context) ([]slurm.Node, error)
 	Queue(ctx context.Context) (slurm.Queue, error)
 }
 
-// Read reads the nodes from slurmctld, and then the jobs. The order matters to an agent: if a job starts between the
-// two requests, the list of jobs includes it. If the jobs were read first, only GresUsed would include the new job, and
-// its slice would be offered again.
+// Read reads first the nodes and then the jobs from slurmctld. If a job starts between the two requests, the list of
+// jobs therefore includes the job. In the opposite order, only GresUsed would include the job, and the agent would
+// offer the job's slice again.
 func Read(ctx context.Context, ctl Controller, now func() time.Time) (snapshot Snapshot, err error) {
 	if snapshot.Nodes, err = ctl.Nodes(ctx); err != nil {
 		return snapshot, err
@@ -48,8 +48,8 @@ func Read(ctx context.Context, ctl Controller, now func() time.Time) (snapshot S
 // element of the result is a group of jobs that start together, such as the components of a het job. The group takes
 // the position of its last component that is not held, because backfill with bf_hetjob_prio=min considers the het job
 // at that position (backfill.c, 22.05.8). If all components are held, the group takes the position of the first
-// component. If slices were offered to the het job at an earlier position, the jobs between its components would get
-// them, and GPUs would stay idle without benefit to the het job.
+// component. If slices were offered for the het job at an earlier position, the jobs between its components would take
+// these slices. Other GPUs would then stay idle without benefit to the het job.
 func startable(snapshot Snapshot) (all [][]slurm.Waiting) {
 	het := snapshot.hetJobs()
 	order := eligible.InOrder(snapshot.Queue)

@@ -12,7 +12,7 @@ import (
 
 const closed = "gpu:a100:7,mig:closed:28"
 
-// node returns a node that can start jobs. The node has these GPUs and offers no slices.
+// node returns a node that can start jobs, has the given GPUs and offers no slices.
 func node(t testing.TB, name string, gpus ...place.GPU) slurm.Node {
 	t.Helper()
 	list, err := slurm.ParseGRES(closed)

@@ -8,37 +8,37 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Unresponsive records the nodes that are behind the plan, which means that they have not published the offers that the
-// plan contains for them.
+// Unresponsive records the nodes that are behind the plan. A node is behind the plan while the node's agent has not
+// published the offers that the plan contains for the node.
 type Unresponsive struct {
-	// Patience is the time for which a node may be behind the plan before it is left out.
+	// Patience is the time for which a node may be behind the plan before plans exclude the node.
 	Patience time.Duration
 
 	behind map[string]lag
 }
 
-// Patience returns the time for which a node may be behind the plan before other agents leave it out: two polls plus 5
-// s. An agent with a watcher may poll much less often, because the watcher notifies it of changes. A poll interval
-// above 15 s is therefore treated as 15 s.
+// Patience returns the time for which a node may be behind the plan before other agents exclude the node: two polls
+// plus 5 s. With a watcher, agents may poll much less often, because the watcher notifies the agents of changes. A poll
+// interval above 15 s therefore counts as 15 s.
 func Patience(poll time.Duration) time.Duration {
 	return 2*min(poll, 15*time.Second) + 5*time.Second
 }
 
 type lag struct {
-	shows string // the node's counts and Extra at that time; the period restarts if they change
+	shows string // the node's counts and Extra at that time; every change restarts the period
 	since time.Time
 }
 
 func shows(n slurm.Node) string { return n.Gres.String() + n.Extra }
 
-// LeftOut reports whether a plan at the time at must exclude a node.
+// LeftOut reports whether a plan that is made at the time at must exclude the node.
 func (l *Unresponsive) LeftOut(n slurm.Node, at time.Time) bool {
 	b, ok := l.behind[n.Name]
 	return ok && b.shows == shows(n) && at.Sub(b.since) > l.Patience
 }
 
-// Record records the nodes that have not published the planned offers at the time at. It ignores the node with the name
-// but.
+// Record records the nodes that have not published the planned offers at the time at. Record ignores the node whose
+// name is but.
 func (l *Unresponsive) Record(v *View, p offer.Plan, but string, at time.Time) {
 	if l.behind == nil {
 		l.behind = map[string]lag{}
@@ -54,7 +54,7 @@ func (l *Unresponsive) Record(v *View, p offer.Plan, but string, at time.Time) {
 	}
 }
 
-// lacks reports whether a node has fewer free slices than the plan offers on it.
+// lacks reports whether a node has fewer free slices than the plan offers on the node.
 func lacks(n slurm.Node, planned map[string]int) bool {
 	free := n.Free("mig")
 	for profile, count := range planned {
@@ -65,7 +65,7 @@ func lacks(n slurm.Node, planned map[string]int) bool {
 	return false
 }
 
-// Differs reports whether the offers of a node differ from those of the plan.
+// Differs reports whether the offers of a node differ from the planned offers.
 func Differs(n slurm.Node, planned map[string]int) bool {
 	free := n.Free("mig")
 	delete(free, slurm.ClosedType)

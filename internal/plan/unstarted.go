@@ -11,24 +11,23 @@ import (
 	"caelum/internal/slurm"
 )
 
-// A job is planned after all other jobs for the duration backTime if slurmctld does not start it for an unknown reason.
-// This is the case if the job's slices have been offered for the duration patience, and slurmctld has evaluated the job
-// during this time. patience is 3 minutes because backfill may take minutes to reach a job.
+// The agents plan a job after all other jobs for the duration backTime if slurmctld does not start the job for an
+// unknown reason. The reason is unknown if the job's slices have been offered for the duration patience, and slurmctld
+// has evaluated the job during this time. patience is 3 minutes because backfill may take minutes to reach a job.
 const (
 	patience = 3 * time.Minute
 	backTime = 10 * time.Minute
 )
 
 // Unstarted records the jobs that slurmctld does not start although their slices are offered. Without this record, the
-// slices of such a job would be reserved for as long as the job waits.
+// slices of an unstarted job would stay reserved for as long as the job waits.
 type Unstarted struct {
 	jobs  map[string]shown
 	users map[uint32]account
 }
 
-// shown describes a job whose slices are offered. The slices have been offered without interruption since the time
-// since. The job is planned after all other jobs until the time until. on lists the nodes of these offers, and is set
-// together with until.
+// shown describes a job whose slices have been offered without interruption since the time since. Until the time until,
+// the job is planned after all other jobs. on lists the nodes that offer the slices, and is set together with until.
 type shown struct {
 	since, until time.Time
 	on           []string
@@ -44,7 +43,7 @@ func (u *Unstarted) Reorder(snapshot Snapshot) Snapshot {
 	return behind(snapshot, func(w slurm.Waiting) bool { return snapshot.At.Before(u.jobs[entry(w)].until) })
 }
 
-// behind returns the snapshot with the jobs for which back returns true moved behind all other jobs.
+// behind returns the snapshot, in which all jobs for which back returns true come after all other jobs.
 func behind(snapshot Snapshot, back func(slurm.Waiting) bool) Snapshot {
 	if slices.ContainsFunc(snapshot.Queue.Waiting, back) {
 		last := slices.DeleteFunc(slices.Clone(snapshot.Queue.Waiting), func(w slurm.Waiting) bool { return !back(w) })
@@ -53,7 +52,7 @@ func behind(snapshot Snapshot, back func(slurm.Waiting) bool) Snapshot {
 	return snapshot
 }
 
-// Record records the jobs whose slices are on offer, at the time at, on the nodes that the plan chose.
+// Record records the jobs whose slices the planned nodes offer at the time at.
 func (u *Unstarted) Record(v *View, p offer.Plan, at time.Time) {
 	if u.jobs == nil {
 		u.jobs = map[string]shown{}

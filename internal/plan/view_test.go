@@ -10,7 +10,7 @@ import (
 	"caelum/internal/tags"
 )
 
-// TestOneNodeServes checks that a job's slices are offered on exactly as many nodes as it requests.
+// TestOneNodeServes checks that the plan offers a job's slices on exactly as many nodes as the job requests.
 func TestOneNodeServes(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t)), node(t, "n3", a100(t))}
 	for _, c := range []struct {
@@ -62,7 +62,7 @@ func TestHeldInTurn(t *testing.T) {
 			t.Errorf("%s: served %v, want %v", c.what, served, c.served)
 		}
 	}
-	// There is no room for the first job, so the plan places the second job.
+	// The GPU has no room for the first job, so the plan places the second job.
 	nodes[0] = node(t, "n1", a100(t, "1g.5gb@0"))
 	v := New(snapshotOf(nodes, held(1, 1000, "n1"), held(2, 1000, "n2")), withQLA, nil)
 	if p := v.Plan(); p.Spots[0] != nil || p.Spots[1] == nil {
@@ -70,8 +70,8 @@ func TestHeldInTurn(t *testing.T) {
 	}
 }
 
-// TestHeadHasItsRoom checks that the plan reserves the earliest available spots for the first job that must wait, on
-// one node only. Jobs that end before the reservation begins may use these spots.
+// TestHeadHasItsRoom checks that the plan reserves, on a single node, the earliest available spots for the first job
+// that must wait. Jobs that end before the reservation begins may use the reserved spots.
 func TestHeadHasItsRoom(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t, "4g.20gb@0")), node(t, "n2", a100(t, "4g.20gb@0"))}
 	short := waits(3, "3g.20gb", 1, 1)
@@ -117,8 +117,8 @@ func TestOverrun(t *testing.T) {
 	}
 }
 
-// TestArray checks that the plan treats the array tasks of one queue entry as separate jobs, up to the number of tasks
-// that fit in the cluster.
+// TestArray checks that the plan treats the array tasks of one queue entry as separate jobs, up to the number of slots
+// in the cluster.
 func TestArray(t *testing.T) {
 	w := waits(1, "1g.5gb", 1, 1)
 	w.Elements = 5
@@ -151,7 +151,8 @@ func TestImpossibleJobKeepsNothing(t *testing.T) {
 	}
 }
 
-// TestLearned checks that a job's expected run time is the learned run time, and that its time limit stays unchanged.
+// TestLearned checks that a job's expected run time is the learned run time, and that the job's time limit stays
+// unchanged.
 func TestLearned(t *testing.T) {
 	w := waits(1, "1g.5gb", 1, 1)
 	w.AdminComment = tags.RunTime + "600"

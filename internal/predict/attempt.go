@@ -9,25 +9,25 @@ import (
 )
 
 const (
-	// nearlyFull is a share of the memory in the name of a profile. A failed run that used at least this share is
-	// assumed to have been killed for lack of memory. The value is well below 1 for two reasons: samples do not include
-	// the allocation that failed, and the real memory of an instance is only 89 to 99% of the memory in the profile's
-	// name (models.txt of internal/mig).
+	// nearlyFull is a share of the memory in the name of a profile. A failed run that used at least the share
+	// nearlyFull is assumed to have been killed for lack of memory. nearlyFull is well below 1 for two reasons. Samples
+	// do not include the allocation that failed. The real memory of an instance is only 89 to 99% of the memory in the
+	// profile's name (models.txt of internal/mig).
 	nearlyFull = 0.75
-	// usable is the share of the memory in a profile's name that is really available on most instances.
+	// usable is the share of the memory in a profile's name that most instances have at least.
 	usable = 0.95
-	// steady is the minimum ratio of a run's median memory to its peak for which the run is assumed to have reached its
-	// peak long before the end.
+	// steady is a ratio of a run's median memory to the run's peak memory. A run with at least the ratio steady is
+	// assumed to have reached its peak long before the end.
 	steady = 0.9
-	// asFar is a share of the lowest peak of all complete runs. A failed run whose peak is at least this share is
+	// asFar is a share of the lowest peak of all complete runs. A failed run whose peak is at least the share asFar is
 	// assumed to have progressed as far as the complete runs.
 	asFar = 0.5
 	// sameLimit is a share of the duration of the longest run that reached its time limit. A later run that ended at
-	// its time limit is complete if it lasted at least this share.
+	// its time limit is complete if the later run lasted at least the share sameLimit.
 	sameLimit = 0.9
 )
 
-// attempt is a run of a job. For a job on several nodes, each value is the largest of all nodes.
+// attempt is a run of a job. For a job on several nodes, each field is the maximum over the nodes.
 type attempt struct {
 	Run
 	complete bool // the run shows how much memory is sufficient for the job
@@ -35,7 +35,7 @@ type attempt struct {
 	doubtful bool // the run failed, perhaps for lack of memory
 }
 
-// attempts returns, oldest first, the runs that were sampled and those that failed before the first sample.
+// attempts returns, oldest first, the runs that were sampled and the runs that failed before the first sample.
 func attempts(runs []Run) []attempt {
 	all := together(runs)
 	cut := 0.0              // the duration in seconds of the longest earlier run that reached its time limit
@@ -44,7 +44,7 @@ func attempts(runs []Run) []attempt {
 	complete, inRow := 0, 0 // the number of complete runs, and the number of failed runs after the latest complete run
 	for k := range all {
 		a := &all[k]
-		switch state, _, _ := strings.Cut(a.State, " "); state { // e.g. "CANCELLED by 1001"
+		switch state, _, _ := strings.Cut(a.State, " "); state { // the state may be, for example, "CANCELLED by 1001"
 		case "COMPLETED":
 			a.complete = true
 		case "TIMEOUT":
@@ -56,7 +56,7 @@ func attempts(runs []Run) []attempt {
 				break
 			}
 			if inRow++; !a.short {
-				early := a.PeakMiB < asFar*usual // the run had not progressed as far as the complete runs
+				early := a.PeakMiB < asFar*usual // the run did not progress as far as the complete runs
 				a.doubtful = inRow > 2 || early && (inRow > 1 || complete < 2 && a.promised() < least)
 			}
 		}
@@ -70,7 +70,7 @@ func attempts(runs []Run) []attempt {
 	return all
 }
 
-// The shell ends with these exit statuses if it cannot run the command; see sh(1).
+// notExecutable and notFound are the exit statuses of a shell that cannot run a command; see sh(1).
 const notExecutable, notFound = 126, 127
 
 // OutOfMemory reports whether a run was probably killed for lack of GPU memory. Slurm gives a job that ends with an
@@ -90,8 +90,8 @@ func since(all []attempt, n int) []attempt {
 	return all[first:]
 }
 
-// proved reports whether a run was certainly killed for lack of memory. This is certain if the next complete run used
-// more memory than the slice of the killed run had.
+// proved reports whether a run was certainly killed for lack of memory, because the next complete run used more memory
+// than the slice of the killed run had.
 func proved(all []attempt) bool {
 	less := 0.0
 	for _, a := range all {
@@ -107,7 +107,8 @@ func proved(all []attempt) bool {
 	return false
 }
 
-// together merges the records of one run on several nodes into one attempt. Each value is the largest of all nodes.
+// together merges the records of one run on several nodes into one attempt. Each field of the attempt is the maximum
+// over the nodes.
 func together(runs []Run) (all []attempt) {
 	type id struct {
 		job     uint32
@@ -131,7 +132,8 @@ func together(runs []Run) (all []attempt) {
 	return all
 }
 
-// promised returns the memory in the name of a run's profile, in MiB. No instance has more memory than that.
+// promised returns the memory in the name of a run's profile, in MiB, which is an upper bound of the real memory of an
+// instance.
 func (r Run) promised() float64 {
 	_, gb := mig.Claims(r.Profile)
 	return 1024 * gb

@@ -7,9 +7,9 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Before anything is known about the speed of a script, its busy share b has the density 4 b^3, whose mean is 0.8. The
-// busy shares of 32 training models, fitted to the step times that MISO's authors measured on an A100, have the mean
-// 0.79, and a tenth of them are below 0.42.
+// The prior of the busy share b of a script has the density 4 b^3, whose mean is 0.8. The busy shares of 32 training
+// models, fitted to the step times that MISO's authors measured on an A100, have the mean 0.79. A tenth of these busy
+// shares are below 0.42.
 const (
 	priorExponent = 3
 	// UnknownBusy is the busy share that is assumed for a job without runs.
@@ -17,7 +17,7 @@ const (
 )
 
 const (
-	// busySteps is the number of busy shares between 0 and 1 that are compared.
+	// busySteps is the number of busy shares between 0 and 1 for which busy computes probabilities.
 	busySteps = 50
 	// utilError is the assumed standard error of a busy share that is computed from the mean utilisation.
 	utilError = 0.1
@@ -25,16 +25,16 @@ const (
 
 // takes returns the run time on a number of compute slices, relative to the run time on one slice. Only the part of the
 // time during which one slice is busy is divided by the number of slices (Amdahl's law). The model assumes that a
-// script that keeps a small slice busy can also keep a larger slice busy. This is not true for every script, so the
-// model tends to recommend larger slices than necessary.
+// script that keeps a small slice busy can also keep a larger slice busy. Some scripts cannot, so the model tends to
+// recommend larger slices than necessary.
 func takes(busy, slices float64) float64 { return 1 - busy + busy/slices }
 
-// busyOn returns the share of its run time for which a script would keep one compute slice busy. util is the share of
-// the run time for which the script kept the given number of slices busy.
+// busyOn returns the busy share of a script, from the share util of the run time for which the script kept the given
+// number of slices busy.
 func busyOn(util, slices float64) float64 { return util * slices / (1 - util + util*slices) }
 
-// Slowdown returns the run time on a number of compute slices, divided by the run time on another number. busy is the
-// share of its run time on one compute slice for which a job keeps that slice busy, from 0 to 1.
+// Slowdown returns the run time of a job on on compute slices, divided by the run time on than compute slices. busy is
+// the job's busy share, from 0 to 1.
 func Slowdown(busy float64, on, than int) float64 {
 	return takes(busy, float64(on)) / takes(busy, float64(than))
 }
@@ -59,11 +59,11 @@ func busy(runs []attempt) (share float64, known bool) {
 // observations are the runs from which a busy share is computed.
 type observations struct {
 	completed []timed // runs with the state COMPLETED
-	reached   []timed // runs that reached their time limit
-	util      float64 // the median of the busy shares that follow from the utilisation of single runs; -1: unknown
+	reached   []timed // runs that ended at their time limit
+	util      float64 // the median of the busy shares according to the utilisation of single runs; -1: unknown
 }
 
-// timed is a run on a number of compute slices. log is the logarithm of its run time in seconds.
+// timed is a run on a number of compute slices. log is the logarithm of the run time in seconds.
 type timed struct{ slices, log float64 }
 
 func observe(runs []attempt) (o observations) {
@@ -88,7 +88,7 @@ func observe(runs []attempt) (o observations) {
 	return o
 }
 
-// informative reports whether the observations show more than the prior.
+// informative reports whether the observations contain more information than the prior.
 func (o observations) informative() bool {
 	if o.util >= 0 {
 		return true
@@ -100,9 +100,10 @@ func (o observations) informative() bool {
 }
 
 // likelihood returns a number proportional to the probability of the observations for a busy share. If all run times
-// are divided by takes, their logarithms have a normal distribution. Its mean is unknown, and its variance has the
-// prior of run times (priorSigma). The probability is therefore a power of the sum of squares. A later run follows
-// Student's distribution, which gives the probability that it exceeds a time limit.
+// are divided by takes, their logarithms have a normal distribution. The mean of this distribution is unknown, and the
+// variance has the prior of run times (priorSigma). The probability is therefore a power of the sum of squares. The run
+// time of a later run has Student's distribution, from which the probability follows that the later run exceeds a time
+// limit.
 func (o observations) likelihood(b float64) float64 {
 	l := 1.0
 	if o.util >= 0 {
@@ -131,8 +132,8 @@ func (o observations) likelihood(b float64) float64 {
 	return l
 }
 
-// limit returns the run time in seconds of the last run that reached its time limit. It returns 0 if no run reached its
-// time limit or no run completed.
+// limit returns the run time in seconds of the last run that reached its time limit. The result is 0 if no run reached
+// its time limit or no run completed.
 func limit(runs []attempt) (seconds float64) {
 	done := false
 	for _, r := range runs {
@@ -149,9 +150,9 @@ func limit(runs []attempt) (seconds float64) {
 	return seconds
 }
 
-// fast reports whether this number of compute slices of a GPU model is sufficient. The whole GPU is always sufficient,
-// because no profile has more slices. A time limit that would be too short even on the whole GPU is ignored, because it
-// was probably a mistake or a test.
+// fast reports whether the number compute of compute slices is sufficient. all is the number of compute slices of the
+// whole GPU, which is always sufficient because no profile has more. fast ignores a time limit that is too short even
+// on the whole GPU, because a limit that short was probably a mistake or a test.
 func (n Need) fast(compute, all int) bool {
 	if compute >= all || !n.BusyKnown {
 		return true

@@ -1,25 +1,27 @@
 // Package predict uses earlier runs to compute the memory, compute slices and run time that a job needs, and selects a
-// profile for that need. It also computes the key and the script fingerprint of a job, and reads and writes the summary
-// of a run in an accounting record. The package is pure: it uses no clock and no I/O. It never stores runs (package
-// repo does) and never changes a job.
+// profile for that need. Package predict also computes the key and the script fingerprint of a job, and reads and
+// writes the summary of a run in an accounting record. The package is pure: the package uses no clock and no I/O.
+// Package repo stores the runs.
 //
 //	Run, Summary      a run, and its text in an accounting record
-//	Key, Fingerprint  which runs count as runs of the same job or script
-//	Predict, Need     the need of a job, and the profile that satisfies it
-//	PredictShared     the same, from the runs of other users
-//	Ends              the expected duration of running jobs
+//	Key, Fingerprint  determine which runs are runs of the same job or script
+//	Predict, Need     the need of a job, and the profile that satisfies the need
+//	PredictShared     the need of a job, from the runs of other users
+//	Expect            the expected duration of a running job, from its earlier runs
+//	Ends              the expected durations of running jobs, from the time limits of all jobs (simulations only)
 //	Partitions        the best profiles for a machine-learning model, from its measurements
 //
 // Files:
 //
-//	attempt.go    which runs were complete or were killed for lack of memory; the thresholds for both
+//	attempt.go    decides which runs were complete or were killed for lack of memory; the thresholds
 //	compute.go    compute slices: Amdahl's law, busy share from run times or utilisation, max_slowdown, time limits
 //	ends.go       Ends: the expected duration of a running job, learned from up to 4096 ended jobs (at least 32)
 //	key.go        job key and script fingerprint; the number of hashed bytes of name (256) and script (4096)
+//	limit.go      Line.InTime: the profile that a job requests so that it ends within its time limit
 //	need.go       Predict, Need; Levels; the settings of a site and their defaults; Need.On, which selects a profile
 //	partition.go  Partitions: the best profiles for a model with measured batch sizes, for `caelum profile-job`
-//	peak.go       memory: the peak of the runs, the margin, runs with too little memory; Need.Why, which explains both
+//	peak.go       memory: the peak of the runs, the margin, runs with too little memory; the sentence Need.Why
 //	run.go        Run; the text of its summary in an accounting record (caelum:run=...): format and reader
-//	runtime.go    expected run time and its quantiles, from up to 20 complete runs
-//	shared.go     the prediction from other users' runs: each user has the same weight, and the upper median is used
+//	runtime.go    expected run time and its quantiles, from up to 20 complete runs; Expect, for a running job
+//	shared.go     the prediction from other users' runs: the upper median, with the same weight for each user
 package predict

@@ -6,9 +6,9 @@ import (
 )
 
 // Ends learns the ratio of the run times of jobs to their stated durations. A stated duration is a time limit or a
-// prediction. Users' time limits are several times too long, and a job that has already run longer than most other jobs
+// prediction. Users' time limits are several times too long. A job that has already run longer than most other jobs
 // will probably run much longer still. The expected duration of a running job is therefore the mean duration of the
-// past jobs that ran at least as long, where all durations are relative to the stated duration. The zero value has
+// past jobs that ran at least as long, where all durations are relative to the stated duration. A zero Ends has
 // recorded no jobs, and expects each job to run for its stated duration.
 type Ends struct {
 	ratios    []float64 // run time / stated duration of the last finished jobs, as a ring buffer
@@ -16,7 +16,7 @@ type Ends struct {
 	finished  int
 	updated   int // the value of finished when the quantiles were last computed
 	quantiles []float64
-	means     []float64 // for each quantile, the mean of this quantile and all higher ones
+	means     []float64 // for each quantile, the mean of the quantile and all higher quantiles
 }
 
 const (
@@ -59,9 +59,9 @@ func (e *Ends) learn() {
 func (e *Ends) Version() int { return e.updated }
 
 // Expect returns the expected total duration of a job that has run for ran seconds. stated is the job's stated
-// duration, or +Inf if the job has none. A job that has run longer than all recorded jobs is expected to run for
-// another quarter of its run time so far. until is the run time in seconds up to which the result remains valid, as
-// long as no other job is recorded.
+// duration, or +Inf if unknown. A job that has run longer than all recorded jobs is expected to run for another quarter
+// of its run time so far. Unless another job is recorded, the result remains valid until the job has run for until
+// seconds.
 func (e *Ends) Expect(stated, ran float64) (total, until float64) {
 	if math.IsInf(stated, 1) {
 		return stated, stated

@@ -82,8 +82,7 @@ func TestKeyFields(t *testing.T) {
 	}
 }
 
-// TestFingerprintFields checks that the script fingerprint depends on the script and the size of the job, and on no
-// other field.
+// TestFingerprintFields checks that the script fingerprint depends only on the script and the size of the job.
 func TestFingerprintFields(t *testing.T) {
 	base := KeyInput{UID: 1001, Account: "phys", JobName: "train", Script: "#!/bin/sh\n", GPUs: 1, Nodes: 1}
 	same, other := base, []KeyInput{base, base, base, base}

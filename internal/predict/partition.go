@@ -13,25 +13,27 @@ type Measured struct {
 	Profile    string
 	Latency    float64 // duration of a training step in seconds
 	Throughput float64 // samples per second
-	MiB        float64 // memory in use; 0 if it is unknown although the model could run
+	MiB        float64 // memory in use; 0 if the model ran but its memory is unknown
 }
 
-// Goal describes the purpose of a choice. Lambda, from 0 to 1, is the weight of latency against throughput. A step plus
-// Margin must not take longer than Deadline. Both are in seconds, and a Deadline of 0 means that there is no deadline.
+// Goal contains the criteria for the choice of a partition. Lambda, from 0 to 1, is the weight of latency against
+// throughput. A step plus Margin must not take longer than Deadline. Margin and Deadline are in seconds. If Deadline is
+// 0, the choice has no deadline.
 type Goal struct{ Lambda, Deadline, Margin float64 }
 
-// Partition is a profile and a batch size. Worth is their value, F in the DynaP method. A higher value is better.
+// Partition is a profile and a batch size. Worth is the value of the partition, called F in the DynaP method. A higher
+// value is better.
 type Partition struct {
 	Measured
 	Worth float64
 }
 
-// Partitions returns the possible partitions for a model with these measurements, best first (the batch-aware choice of
-// DynaP). If batch is 0, Partitions considers all batch sizes, and otherwise only this size. Each partition is compared
-// with the base of its profile, which is the partition with the largest batch that fits. Its value is the sum of two
-// terms: Lambda times the share by which its step is shorter than that of the base, and (1 - Lambda) times the share by
-// which its throughput is higher. Measurements that do not fit or miss the deadline are left out. Among partitions of
-// equal value, the smallest profile comes first.
+// Partitions returns the possible partitions for a model with the given measurements, best first (the batch-aware
+// choice of DynaP). If batch is 0, Partitions considers all batch sizes, and otherwise only the size batch. Partitions
+// compares each partition with the base of the profile, which is the partition with the largest batch that fits. The
+// value of a partition is the sum of two terms: Lambda times the share by which the step is shorter than the step of
+// the base, and (1 - Lambda) times the share by which the throughput is higher. Partitions ignores measurements that do
+// not fit or miss the deadline. Among partitions of equal value, the smallest profile comes first.
 func Partitions(b *mig.Model, all []Measured, batch int, g Goal) []Partition {
 	base := map[string]Measured{}
 	for _, m := range all {
@@ -55,7 +57,7 @@ func Partitions(b *mig.Model, all []Measured, batch int, g Goal) []Partition {
 	return choices
 }
 
-// fits reports whether the GPU model has the measurement's profile and the profile has enough memory.
+// fits reports whether the GPU model has the profile of the measurement, and the profile has enough memory.
 func (m Measured) fits(b *mig.Model) bool {
 	p := profile(b, m.Profile)
 	return p != nil && m.MiB <= p.Memory() && m.Batch > 0 && m.Latency > 0 && m.Throughput > 0

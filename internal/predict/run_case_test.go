@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestSummaryInLowerCase checks that a summary in lower case, as sacctmgr 22.05.8 stores it, is parsed correctly, and
-// that the next summary of the same run replaces it.
+// TestSummaryInLowerCase checks that Summaries correctly parses a summary in lower case, as stored by sacctmgr 22.05.8,
+// and that the next summary of the same run replaces the lower-case summary.
 func TestSummaryInLowerCase(t *testing.T) {
 	r := Run{
 		Node:      "GPU01",

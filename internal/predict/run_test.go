@@ -64,7 +64,7 @@ func drawSummarized(t *rapid.T) Run {
 }
 
 // TestSummaryRoundTrip checks that every run is parsed unchanged from its summary, and that a record with several runs
-// contains each of them once and in order.
+// contains each run once and in order.
 func TestSummaryRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		identity := func(r Run) [2]any { return [2]any{r.Node, r.Start} }
@@ -88,8 +88,8 @@ func TestSummaryRoundTrip(t *testing.T) {
 	})
 }
 
-// TestSummaryKeepsText checks that the other text of a record is preserved unchanged before the summaries, and that a
-// later summary of a run replaces the earlier one.
+// TestSummaryKeepsText checks that WithSummary preserves the other text of a record before the summaries, and that a
+// later summary of a run replaces the earlier summary.
 func TestSummaryKeepsText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringOf(rapid.SampledFrom([]rune("ab:=,\n\t \"'\\;é"))).Draw(t, "text")
@@ -107,8 +107,8 @@ func TestSummaryKeepsText(t *testing.T) {
 	})
 }
 
-// TestSummaryMalformed checks that malformed summaries are left out, and that the summaries before and after them are
-// parsed.
+// TestSummaryMalformed checks that Summaries ignores malformed summaries, and parses the summaries before and after
+// malformed summaries.
 func TestSummaryMalformed(t *testing.T) {
 	const good = "caelum:run=n1,1g.5gb,a100,at=1,ran=2s"
 	for _, bad := range []string{
@@ -129,7 +129,7 @@ func TestSummaryMalformed(t *testing.T) {
 	}
 }
 
-// FuzzSummaries checks that the runs in any record are valid, and that they can be parsed from their own summaries.
+// FuzzSummaries checks that the runs in any record are valid, and that each run can be parsed from its own summary.
 func FuzzSummaries(f *testing.F) {
 	f.Add("caelum:run=n1,2g.10gbx2,a100,at=1795339216,ran=3590s," +
 		"peak=5321M,p95=5100M,median=4800M,util=37%,samples=3589,restart=1")

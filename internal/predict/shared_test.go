@@ -19,8 +19,8 @@ func userRuns(uid uint32, n int, peak, seconds float64) History {
 	return h
 }
 
-// TestSharedNeedsUsers checks that there is no result if fewer users than the site requires have run the script. The
-// number of their runs does not matter.
+// TestSharedNeedsUsers checks that PredictShared returns no need if fewer users than the site requires have run the
+// script, regardless of the number of runs.
 func TestSharedNeedsUsers(t *testing.T) {
 	users := []History{
 		userRuns(1, 60, 5000, 60),

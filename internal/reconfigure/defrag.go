@@ -9,20 +9,20 @@ import (
 )
 
 // Movable returns the job that holds a busy instance, and whether the instance may be moved. The job is an index in the
-// caller's list. The steps of the plan contain this index.
+// caller's list. The steps of the plan contain the index.
 type Movable func(at place.Spot) (job int, ok bool)
 
-// lessFrag is the minimum decrease in fragmentation for which a move is worthwhile. It is larger than the rounding
-// errors of sums of fractions.
+// lessFrag is the minimum decrease in fragmentation for which a move is worthwhile. lessFrag is larger than the
+// rounding errors of sums of fractions.
 const lessFrag = 1e-9
 
 // AfterDeparture returns the plan of FragAware after a job has left GPU k (arXiv 2512.16099). A GPU is busy if its load
-// is at least the threshold (0.4 in the policy). If GPU k is busy, instances are moved within this GPU. Otherwise,
-// instances are moved from busy GPUs to GPU k, as long as its load remains below that of the source GPU, because moves
-// should distribute the load. As long as a move reduces fragmentation, AfterDeparture adds the move after which
-// fragmentation is lowest. Fragmentation is the sum over both GPUs of a move, so a move does not improve one GPU at the
-// expense of another. An instance is moved at most once. If several moves are equal, AfterDeparture prefers a placement
-// with an idle instance, and then the lowest GPU and start.
+// is at least the threshold (0.4 in the policy). If GPU k is busy, the plan moves instances within GPU k. Otherwise,
+// the plan moves instances from busy GPUs to GPU k. To distribute the load, the load of GPU k must remain below the
+// previous load of the source GPU. As long as a move reduces fragmentation, AfterDeparture adds the move after which
+// fragmentation is lowest. The fragmentation of both GPUs of a move counts, so a move does not improve one GPU at the
+// expense of another GPU. The plan moves an instance at most once. Among equal moves, AfterDeparture prefers a
+// placement with an idle instance, and then the lowest GPU and start.
 func AfterDeparture(pool *place.Pool, k int, threshold float64, movable Movable) Plan {
 	if pool.GPU(k).Model == nil {
 		return nil
@@ -50,12 +50,12 @@ func AfterDeparture(pool *place.Pool, k int, threshold float64, movable Movable)
 	}
 }
 
-// AfterRejection returns the plan of GRMU after a request was rejected (arXiv 2502.01909, Algorithm 4). It selects the
-// most fragmented GPU of the light basket (the lowest one if several are equal). It then places the instances of this
-// GPU again on an empty GPU of the same model, in the order of their starts, each at the start that the driver would
-// choose. The plan moves the instances whose placement changes. There are three differences to the paper: fragmentation
-// is that of [mig.Node], instances that cannot be moved remain at their placements, and the plan is nil if it would not
-// reduce fragmentation.
+// AfterRejection returns the plan of GRMU after a request was rejected (arXiv 2502.01909, Algorithm 4). AfterRejection
+// selects the most fragmented GPU of the light basket. Among equally fragmented GPUs, AfterRejection selects the lowest
+// GPU. AfterRejection then computes a new layout: on an empty GPU, the driver places the instances of the selected GPU
+// in the order of their starts. The plan moves the instances whose placement changes. The plan differs from the paper
+// in three points. Fragmentation is defined as in [mig.Node]. Instances that cannot be moved remain at their
+// placements. The plan is nil if the moves would not reduce fragmentation.
 func AfterRejection(pool *place.Pool, movable Movable) Plan {
 	most, frag := -1, 0.0
 	for k := range pool.Len() {
@@ -73,11 +73,11 @@ func AfterRejection(pool *place.Pool, movable Movable) Plan {
 	return d.plan
 }
 
-// Consolidate returns the plan of GRMU's consolidation (arXiv 2502.01909). It considers GPUs with exactly one busy
-// instance that has half of the units (a 3g or a 4g on an A100). Two such GPUs are changed to one full and one empty
-// GPU. GPUs with the fewest possible partners are paired first: a 4g.20gb, which has only one start, never fits beside
-// another 4g.20gb. The instance on the GPU with the higher index is moved if possible, and otherwise the other
-// instance.
+// Consolidate returns the plan of GRMU's consolidation (arXiv 2502.01909). Consolidate considers GPUs with exactly one
+// busy instance that has half of the units (a 3g or a 4g on an A100). From two half-full GPUs, the plan makes one full
+// and one empty GPU. Consolidate first pairs the GPUs with the fewest possible partners: a 4g.20gb, which has only one
+// start, never fits beside another 4g.20gb. The plan moves the instance on the GPU with the higher index if possible,
+// and otherwise the other instance.
 func Consolidate(pool *place.Pool, movable Movable) Plan {
 	d := draft{gpus: gpusOf(pool), movable: movable}
 	var halves []int
@@ -86,7 +86,7 @@ func Consolidate(pool *place.Pool, movable Movable) Plan {
 			halves = append(halves, k)
 		}
 	}
-	joins := map[[2]int]move{} // by the indices of the two GPUs, lower index first
+	joins := map[[2]int]move{} // the key is the indices of both GPUs, lower index first
 	partners := map[int]int{}
 	for a, low := range halves {
 		for _, high := range halves[a+1:] {

@@ -34,7 +34,7 @@ func totalFrag(gpus []place.GPU) float64 {
 }
 
 // mustKeepJobs checks that the same instances are busy after a plan of moves, that no instance in stay was moved, and
-// that no job was stopped twice. It returns the GPUs after the plan.
+// that no job was stopped twice. mustKeepJobs returns the GPUs after the plan.
 func mustKeepJobs(t placetest.TB, gpus []place.GPU, stay []place.Spot, plan Plan) []place.GPU {
 	after := carryOut(t, gpus, plan)
 	was, _ := busyInstances(gpus)
@@ -74,9 +74,9 @@ func TestAfterDeparture(t *testing.T) {
 			o := placetest.PlainGPUOf(g)
 			return 1 - float64(o.FreeUnits(o.Busy))/float64(g.Model.Grid)
 		}
-		// Every move reduces fragmentation. Its target is GPU k. If GPU k is busy, its source is also GPU k. Otherwise,
-		// its source is another GPU, and after the move the load of GPU k is less than the load of the source was
-		// before.
+		// Every move must reduce fragmentation, and its target must be GPU k. If GPU k is busy, the source of the move
+		// must also be GPU k. Otherwise, the source must be another GPU, and the load of GPU k after the move must be
+		// less than the load of the source before the move.
 		now := gpus
 		for n, from := 0, 0; n < len(plan); n++ {
 			if plan[n].Do == Destroy {
@@ -189,7 +189,7 @@ func TestConsolidate(t *testing.T) {
 				t.Fatalf("%v: the moved instance does not have half of the units", plan)
 			}
 		}
-		// It must not be possible to merge two further GPUs.
+		// No two further GPUs may be mergeable.
 		for a, x := range after {
 			for b, y := range after {
 				if a == b || x.Busy.Count() != 1 || y.Busy.Count() != 1 {

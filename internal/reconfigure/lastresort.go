@@ -12,37 +12,37 @@ import (
 // Running is a job that holds instances.
 type Running struct {
 	Holds    []place.Spot
-	Start    float64 // seconds, on the same scale as Situation.Now
+	Start    float64 // seconds, on the time scale of Situation.Now
 	Duration float64 // the total run time in seconds, or +Inf if unknown
 	Deadline float64 // the deadline in seconds, or +Inf if the job has none
-	// Requeue means that the job may be stopped and started again from its beginning. The caller should not allow this
-	// twice for the same job, so that two jobs cannot stop each other repeatedly.
+	// Requeue means that the job may be stopped and started again from its beginning. The caller should set Requeue at
+	// most once for a job, so that two jobs cannot stop each other repeatedly.
 	Requeue bool
 }
 
 // LastResort decides, for a request that fits nowhere, between waiting and stopping jobs (reconfiguration-last of
-// DynaP). Jobs are stopped if
+// DynaP). A plan stops jobs if
 //
 //	C_r - C_w <= Beta
 //
-// C_r is Fixed plus the longest run time that any of the stopped jobs loses. C_w is the time for which the request
-// would otherwise wait until the jobs in its way have ended. C_w is the minimum over all GPUs, not only the value for
-// the candidate, because stopping jobs on one GPU has no benefit if another GPU becomes free in a minute.
+// C_r is Fixed plus the longest run time that any stopped job loses. C_w is the time for which the request would
+// otherwise wait for the end of the jobs in the way. C_w is the minimum over all GPUs, because stopping jobs on one GPU
+// has no benefit if another GPU becomes free in a minute.
 //
-// A job is stopped only if it may be requeued, and if it would still meet its deadline after it has started again on
-// the next free spot. A job is not stopped for another job that would use the same placement with the same profile.
-// This would be preemption, and the layout of the GPU would not change.
+// A plan stops a job only if the job may be requeued and would still meet its deadline after a second start on the next
+// free spot. A plan does not stop a job for another job that would use the same placement with the same profile. A plan
+// of this kind would be preemption without a change of the GPU's layout.
 type LastResort struct {
 	// Fixed is the total time in seconds to stop jobs, to destroy and create instances, and to wait until a requeued
-	// job may start. With Slurm 22.05, it is about 120.
+	// job may start. With Slurm 22.05, Fixed is about 120.
 	Fixed float64
 	Beta  float64 // in seconds
 }
 
 // Plan returns a plan after which the request fits now. job is the index of the request's job, which the steps of the
-// plan contain. Plan also returns the time in seconds at which the request fits without a plan. This time is +Inf if
-// unknown, and Now if the request already fits. The plan is nil if no plan is worth its cost. Among several plans, the
-// cheapest is chosen, and then the plan with the lowest GPU and start.
+// plan contain. until is the time in seconds at which the request fits without a plan. until is +Inf if unknown, and
+// Now if the request already fits. The plan is nil if no plan is worth its cost. Among several plans, Plan chooses the
+// cheapest plan, and among equally cheap plans the plan with the lowest GPU and start.
 func (c LastResort) Plan(s *place.Situation, r place.Request, job int, jobs []Running) (plan Plan, until float64) {
 	options, until := optionsFor(s, r, jobs)
 	if until <= s.Now {
@@ -60,15 +60,15 @@ func (c LastResort) Plan(s *place.Situation, r place.Request, job int, jobs []Ru
 	return nil, until
 }
 
-// option is a spot for a request, and the jobs that must be stopped for it.
+// option is a spot for a request, and the jobs that must be stopped for the spot.
 type option struct {
 	place.Spot
 	stop []int
-	lost float64 // the longest time that one of these jobs has run, in seconds
+	lost float64 // the longest time that any of the stopped jobs has run, in seconds
 }
 
-// optionsFor returns the spots that a request could use if jobs are stopped. They are sorted by the run time that is
-// lost, then by GPU, and then by start. until is the time in seconds at which the request fits without stopping jobs.
+// optionsFor returns the spots that a request could use if jobs are stopped. The spots are sorted by the lost run time,
+// then by GPU, and then by start. until is the time in seconds at which the request fits without stopping jobs.
 func optionsFor(s *place.Situation, r place.Request, jobs []Running) (all []option, until float64) {
 	owner := map[place.Spot]int{}
 	for j, run := range jobs {
@@ -106,8 +106,8 @@ func optionsFor(s *place.Situation, r place.Request, jobs []Running) (all []opti
 	return all, until
 }
 
-// worth returns the value of an instance in the way. The longer its job has run, the higher is the value. An instance
-// whose job must not be stopped has the highest value.
+// worth returns the value of an instance in the way. The value increases with the run time of the instance's job. An
+// instance whose job must not be stopped has the highest value.
 func worth(owner map[place.Spot]int, jobs []Running, at place.Spot) float64 {
 	if j, known := owner[at]; known && jobs[j].Requeue {
 		return -jobs[j].Start
@@ -154,9 +154,9 @@ func roomFrom(g place.GPU, i int, now float64) float64 {
 	return from
 }
 
-// busyInTheWay returns the busy instances that must be destroyed for placement i. These are the instances that overlap
-// i. If i needs other resources that instances hold (instance limit, media engines), the least valuable of these
-// instances are included too.
+// busyInTheWay returns the busy instances that must be destroyed for placement i. The result contains all instances
+// that overlap i. If i needs other resources that instances hold (instance limit, media engines), the result also
+// contains the least valuable of these instances.
 func busyInTheWay(g place.GPU, i int, worth func(b int) float64) mig.Layout {
 	busy := slices.Collect(g.Busy.Indices())
 	slices.SortStableFunc(busy, func(a, b int) int { return cmp.Compare(worth(b), worth(a)) })
@@ -169,8 +169,8 @@ func busyInTheWay(g place.GPU, i int, worth func(b int) float64) mig.Layout {
 	return g.Busy &^ stay
 }
 
-// evict returns the plan that stops jobs and assigns a spot to another job. Instances of the stopped jobs are destroyed
-// if they are in the way. Otherwise, they remain as idle instances.
+// evict returns the plan that stops jobs and assigns a spot to another job. The plan destroys the instances of the
+// stopped jobs that are in the way. The other instances of the stopped jobs remain as idle instances.
 func evict(p *place.Pool, at place.Spot, stop []int, jobs []Running, job int) Plan {
 	g := p.GPU(at.GPU)
 	for _, j := range stop {
@@ -194,9 +194,9 @@ func evict(p *place.Pool, at place.Spot, stop []int, jobs []Running, job int) Pl
 	return serve(plan, g, at, job)
 }
 
-// inTime reports whether all stopped jobs would meet their deadlines. It assumes that the jobs start again one after
-// another, each on the first spot that becomes free, but not before the time Fixed has passed. No two jobs use the same
-// spot at the same time.
+// inTime reports whether all stopped jobs would meet their deadlines. inTime assumes that each job starts again on the
+// first spot that becomes free, but not before the time Fixed has passed. No two jobs use the same spot at the same
+// time.
 func (c LastResort) inTime(
 	s *place.Situation,
 	plan Plan,
@@ -234,7 +234,8 @@ func (c LastResort) inTime(
 	return true
 }
 
-// slots contains, for every spot of a pool, the time in seconds at which all instances that overlap it will have ended.
+// slots contains, for every spot of a pool, the time in seconds at which all instances that overlap the spot will have
+// ended.
 type slots struct {
 	pool *place.Pool
 	free [][]float64
@@ -262,7 +263,7 @@ func (s slots) take(at place.Spot, until float64) {
 }
 
 // soonest returns the spot of a profile that becomes free first, among the spots that do not overlap the chosen spots.
-// The time is +Inf if there is no such spot.
+// free is +Inf if no spot becomes free.
 func (s slots) soonest(profile string, chosen []place.Spot) (at place.Spot, free float64) {
 	free = math.Inf(1)
 	for k := range s.free {

@@ -12,8 +12,8 @@ import (
 	"caelum/internal/place/placetest"
 )
 
-// plainWait returns the time at which an instance fits on a GPU if no job is stopped. It tries the end of every
-// instance.
+// plainWait tries the end of every instance, and returns the time at which an instance fits on a GPU if no job is
+// stopped.
 func plainWait(o placetest.PlainGPU, x placetest.Interval, now float64) float64 {
 	times := []float64{now}
 	for _, y := range o.Busy {
@@ -34,7 +34,7 @@ func plainWait(o placetest.PlainGPU, x placetest.Interval, now float64) float64 
 	return math.Inf(1)
 }
 
-// plainUntil returns the time at which a profile fits on one of the GPUs if no job is stopped.
+// plainUntil returns the time at which a profile fits on any GPU if no job is stopped.
 func plainUntil(gpus []place.GPU, profile string, now float64) float64 {
 	soonest := math.Inf(1)
 	for _, g := range gpus {
@@ -113,7 +113,7 @@ func mustServe(t *rapid.T, gpus []place.GPU, jobs []Running, plan Plan, profile 
 	}
 }
 
-// TestLastResortTakesTheCheapest checks that Plan returns the cheapest plan if there are no deadlines and all jobs may
+// TestLastResortTakesTheCheapest checks that Plan returns the cheapest plan if no job has a deadline and all jobs may
 // be stopped.
 func TestLastResortTakesTheCheapest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -150,8 +150,8 @@ func TestLastResortTakesTheCheapest(t *testing.T) {
 	})
 }
 
-// leastLost returns the smallest loss of run time with which jobs can be stopped for a profile. It tries all sets of
-// jobs on each GPU.
+// leastLost tries all sets of jobs on each GPU, and returns the smallest loss of run time for which stopping jobs makes
+// room for a profile.
 func leastLost(gpus []place.GPU, jobs []Running, profile string, now float64) float64 {
 	started := map[place.Spot]float64{}
 	for _, run := range jobs {

@@ -83,7 +83,7 @@ func servePlans(t *testing.T, out *strings.Builder, gpus []place.GPU, name strin
 	return gpus
 }
 
-// readSpots parses pairs of fields GPU PROFILE@START. It returns the spots and the remaining fields.
+// readSpots parses pairs of fields GPU PROFILE@START, and returns the spots and the remaining fields.
 func readSpots(t *testing.T, gpus []place.GPU, fields []string) (spots []place.Spot, rest []string) {
 	for len(fields) >= 2 && strings.Contains(fields[1], "@") {
 		k, err := strconv.Atoi(fields[0])

@@ -129,7 +129,7 @@ func TestApplyEnds(t *testing.T) {
 	}
 }
 
-// FuzzPlan checks that Apply either rejects a plan or returns legal layouts, for any plan and any GPUs.
+// FuzzPlan checks, for any plan and any GPUs, that Apply either rejects the plan or returns legal layouts.
 func FuzzPlan(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{0, 0, 0, 0, 2, 2, 0, 3, 1, 0, 0, 3, 1})

@@ -10,21 +10,21 @@ import (
 
 // batches starts several jobs of the queue together, with the method of DynaP (placement-aware dynamic partitioning,
 // 2025). The window consists of the first W waiting jobs, where W is the number of instances that a GPU can hold (7 on
-// an A100). The candidates are all subsets of the window that fit on one GPU in addition to its busy slices. The
+// an A100). The candidates are all subsets of the window that fit on one GPU beside the busy slices of the GPU. The
 // candidate with the largest system throughput starts. The throughput is
 //
 //	the share of the GPU's units in use x the sum of the relative speeds of all jobs on the GPU
 //
 // The relative speed of a job is its speed on its profile divided by its speed on a whole GPU (trace.Job.Speed), or 1
 // if the job is equally fast on all profiles. The search uses branch and bound, with limits from the free units and
-// compute slices. Among subsets with the same throughput, the first job that belongs to only one of them decides: the
-// subset with this job is chosen. A job with several slices starts on a single GPU or not at all.
+// compute slices. Of two subsets with the same throughput, the search chooses the subset that contains the first job
+// that is not in both subsets. A job with several slices starts on a single GPU or not at all.
 //
-// The search visits GPUs in ascending order of their free share, without full GPUs. GPUs with equal shares are visited
-// in their own order. If a subset fits, its jobs start, and the search begins again. The policy chooses the placement
-// of each job in a pool that contains only this GPU, beginning with the largest profiles. A subset does not fit if the
-// policy finds no placement for one of its jobs, or would hold the job. If other jobs always have a higher throughput,
-// a job may never start.
+// The search skips full GPUs, and visits the other GPUs in ascending order of their free share and then of their index.
+// If a subset fits, its jobs start, and the search begins again. The policy chooses the placements of the jobs in a
+// pool that contains only the visited GPU, beginning with the largest profiles. A subset does not fit if the policy
+// finds no placement for one of its jobs, or would hold a job. A job never starts if other jobs always have a higher
+// throughput.
 type batches struct {
 	s    *simulation
 	cut  *cut
@@ -32,7 +32,7 @@ type batches struct {
 	one  *place.Pool     // a pool with one GPU, in which a candidate subset is placed
 	sit  place.Situation // the policy's input, with the pool one
 
-	// These fields contain the state of the search on one GPU.
+	// The state of the search on one GPU consists of the fields from gpu to found.
 	gpu    int
 	window []*member // in the order of submission
 	dense  []*member // the window, sorted by speed per unit, highest first
@@ -63,7 +63,7 @@ func (r resources) less(o resources) resources {
 func (r resources) cover(o resources) bool { return r.units >= o.units && r.compute >= o.compute }
 
 // throughput represents the throughput of a GPU, which is the product of the two fields. units is the number of units
-// in use. It is not divided by the number of the GPU's units, which would not change the order.
+// in use. A division by the number of the GPU's units would not change the order of the subsets.
 type throughput struct {
 	units int
 	speed float64
@@ -75,8 +75,8 @@ func (t throughput) with(m *member) throughput {
 	return throughput{t.units + m.takes.units, t.speed + m.speed}
 }
 
-// lessThroughput is the relative difference from which one throughput is treated as higher than another. The tolerance
-// is necessary because sums of speeds have rounding errors.
+// lessThroughput is the smallest relative difference between two throughputs that counts. Smaller differences may be
+// rounding errors of the sums of speeds.
 const lessThroughput = 1e-9
 
 func newBatches(c *cut) *batches {
@@ -91,7 +91,7 @@ func newBatches(c *cut) *batches {
 	return b
 }
 
-// batch starts the jobs of the best subset. It returns false if no subset fits on any GPU.
+// batch starts the jobs of the best subset. The result is false if no subset fits on any GPU.
 func (s *simulation) batch() bool {
 	all := s.batches.next()
 	var left []int
@@ -107,8 +107,8 @@ func (s *simulation) batch() bool {
 	return len(all) > 0
 }
 
-// next returns the best subset for the first GPU on which a subset fits, in placement order. The result is empty if
-// there is no such GPU.
+// next returns the best subset, in placement order, for the first GPU on which a subset fits. The result is empty if no
+// subset fits on any GPU.
 func (b *batches) next() []member {
 	b.cut.foresee()
 	b.cut.gather(0)
@@ -136,9 +136,9 @@ func (b *batches) speeds() []float64 {
 // kind returns the index of a GPU's model in simulation.kinds.
 func (b *batches) kind(gpu int) int { return slices.Index(b.s.kinds, b.s.GPUs[gpu]) }
 
-// order returns the GPUs in the order of the search. It returns only the first of several GPUs in the same state,
-// because a subset that does not fit on one of them fits on none of them. If the policy uses the ends of jobs, order
-// treats only empty GPUs as equal.
+// order returns the GPUs in the order of the search. Of several GPUs in the same state, order returns only the first
+// GPU, because each subset fits on all of these GPUs or on none. If the policy uses the ends of jobs, order treats only
+// empty GPUs as equal.
 func (b *batches) order() (all []int) {
 	type gpuState struct {
 		model        *mig.Model
@@ -163,19 +163,19 @@ func (b *batches) order() (all []int) {
 	return all
 }
 
-// search finds the best subset for a GPU. speed is the sum of the relative speeds of its running jobs.
+// search finds the best subset for a GPU. speed is the sum of the relative speeds of the jobs that run on the GPU.
 func (b *batches) search(gpu int, speed float64) {
 	model, node := b.s.GPUs[gpu], b.cut.Pool.Node(gpu)
 	b.gpu = gpu
 	b.inspect(model, node)
 	busy := throughput{model.Grid - node.Units, speed}
 	b.taken, b.found = b.taken[:0], nil
-	b.best = busy.value() // the throughput of the empty subset, which is less than that of all other subsets
+	b.best = busy.value() // the empty subset, whose throughput is less than the throughput of all other subsets
 	b.visit(0, resources{node.Units, node.Compute}, busy)
 }
 
-// inspect sets the window of a GPU. The window contains those of the first W waiting jobs that would fit if no other
-// waiting job started.
+// inspect sets the window of a GPU. From the first W waiting jobs, the window omits jobs that do not fit on the GPU
+// even if no other waiting job starts.
 func (b *batches) inspect(model *mig.Model, node *mig.Node) {
 	b.window = b.window[:0]
 	kind := b.kind(b.gpu)
@@ -197,9 +197,9 @@ func (b *batches) inspect(model *mig.Model, node *mig.Node) {
 	})
 }
 
-// visit extends the subset under construction with jobs from the k-th of the window on. It tries the subset first with
-// the k-th job and then without it, so that subsets with earlier jobs come first. free contains the resources of the
-// GPU that the subset does not use.
+// visit extends the subset under construction with jobs of the window, beginning with the k-th job. visit tries the
+// subset first with the k-th job and then without the k-th job, so that subsets with earlier jobs come first. free
+// contains the resources of the GPU that the subset does not use.
 func (b *batches) visit(k int, free resources, t throughput) {
 	if !b.better(b.bound(k, free, t)) {
 		return
@@ -222,7 +222,7 @@ func (b *batches) better(value float64) bool { return value > b.best*(1+lessThro
 
 // bound returns an upper bound for the throughput of all subsets that add jobs, from the k-th job on, to a subset with
 // throughput t. The bound assumes that the jobs with the highest speed per unit fill the free units, and that the last
-// of them may be added partially. If no job is left, bound returns t's own value.
+// job may be added partially. If no job is left, bound returns the value of t.
 func (b *batches) bound(k int, free resources, t throughput) float64 {
 	left := free.units
 	for _, m := range b.dense {
@@ -240,7 +240,7 @@ func (b *batches) bound(k int, free resources, t throughput) float64 {
 	return t.value()
 }
 
-// fits asks the policy to place the subset under construction on the GPU. If this succeeds, it returns the subset in
+// fits asks the policy to place the subset under construction on the GPU. If all jobs fit, fits returns the subset in
 // placement order.
 func (b *batches) fits() ([]member, bool) {
 	var all []member

@@ -34,7 +34,7 @@ func policy(t testing.TB, name string) place.Policy {
 	return p
 }
 
-// endEstimates contains the kinds of estimates that policies can have for the ends of jobs.
+// endEstimates contains the kinds of estimates for the ends of jobs that the test compares.
 var endEstimates = []struct {
 	name     string
 	learn    bool
@@ -56,12 +56,12 @@ var endEstimates = []struct {
 //	CHURN=4000 CHURN_SEEDS=20 go test -run Churn -v ./internal/sim
 //	CHURN=4000 CHURN_SEEDS=20 CHURN_LOAD=0.7 go test -run Churn -v ./internal/sim
 //
-// CHURN_LOAD is the load of the runs with a queue. If CHURN is not set, only the policies that an order compares are
-// run.
+// CHURN_LOAD is the load of the runs with a queue. If CHURN is not set, the test simulates only the policies that an
+// order compares.
 type churn struct {
 	jobs, seeds int
 	load        float64
-	figures     bool // true if all policies are run, for the figures
+	figures     bool // simulate all policies, for the figures
 }
 
 func readChurn() churn {
@@ -73,13 +73,13 @@ func readChurn() churn {
 	return c
 }
 
-// order is a check of the values of several policies. The other policies are compared with the first one.
+// order is a check that compares the value of the first policy with the values of the other policies.
 type order struct {
 	of    []string
 	judge func(map[string]float64) bool
 }
 
-// compare runs the policies on every mix, and checks the order of their values. know is an index into endEstimates.
+// compare simulates the policies on every mix, and checks the order of their values. know is an index in endEstimates.
 func (c churn) compare(
 	t *testing.T,
 	what string,
@@ -180,7 +180,7 @@ func BenchmarkChurn(b *testing.B) {
 	}
 }
 
-// TestMemoryOfARun checks that the memory that a run needs depends on the running and waiting jobs, but not on the
+// TestMemoryOfARun checks that the memory that Run allocates depends on the running and waiting jobs, but not on the
 // number of ended jobs.
 func TestMemoryOfARun(t *testing.T) {
 	const few, many = 2000, 60000

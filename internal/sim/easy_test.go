@@ -17,14 +17,14 @@ import (
 	"caelum/internal/trace"
 )
 
-// watched is a room that records the reservations for the head of the queue, and the time at which each job got its
+// watched is a room that records the reservations for the head of the queue, and the time at which each job gets
 // slices.
 type watched struct {
 	room
 	s          *simulation
 	reserved   map[*job]float64 // the earliest start that was ever reserved for the job
-	turn       map[*job]float64 // the time at which the job got its slices, although they may not have been created yet
-	order      []*job           // the jobs in the order in which they got their slices
+	turn       map[*job]float64 // the time at which the job got its slices, whose creation may take longer
+	order      []*job           // the jobs in the order in which the jobs got slices
 	backfilled int
 	after      func() // called after every attempt to place a job
 }
@@ -48,7 +48,7 @@ func (w *watched) place(k int, r *reservation) (bool, *reservation) {
 	return got, first
 }
 
-// watch is like Run, but with a watched room.
+// watch runs the simulation as Run does, but with a watched room.
 func watch(c Config, jobs iter.Seq[trace.Job], after func(*watched)) (*watched, error) {
 	s := newSimulation(c)
 	w := &watched{room: s.room, s: s, reserved: map[*job]float64{}, turn: map[*job]float64{}}
@@ -71,11 +71,10 @@ func policies(t *testing.T, test func(*testing.T, place.Policy), except ...strin
 	}
 }
 
-// checkReservations fails the test if a job got its slices later than the earliest time that was reserved for it.
+// checkReservations fails the test if a job got its slices later than the earliest time that was reserved for the job.
 //
-// It would be simpler to compare the run with a run without the jobs behind the head, but this would be wrong. EASY
-// gives no guarantee to jobs that are not yet at the head, so a backfilled job may delay them. Only the run itself
-// contains the reservations.
+// A comparison with a run without the jobs behind the head would be wrong. EASY guarantees a start time only to the
+// head, so a backfilled job may delay jobs behind the head. Only the run itself contains the reservations.
 func (w *watched) checkReservations(t *rapid.T) {
 	for _, j := range w.order {
 		if at, ok := w.reserved[j]; ok && w.turn[j] > at {
@@ -86,8 +85,8 @@ func (w *watched) checkReservations(t *rapid.T) {
 }
 
 // TestBackfillDoesNotDelayTheHead checks that no job delays the head of the queue if the expected ends are exact. The
-// head must not start later than the earliest time that was ever reserved for it. Two policies are exempt: qla may hold
-// the head again at that time, and grmu may be unable to use free units outside a job's basket.
+// head must not start later than the earliest time that was ever reserved for the head. The test excludes two policies:
+// qla may hold the head again at the reserved time, and grmu may be unable to use free units outside a job's basket.
 func TestBackfillDoesNotDelayTheHead(t *testing.T) {
 	policies(t, func(t *testing.T, p place.Policy) {
 		backfilled := 0
@@ -106,7 +105,7 @@ func TestBackfillDoesNotDelayTheHead(t *testing.T) {
 	}, "qla", "grmu")
 }
 
-// TestBackfillBesideIdleInstances is like TestBackfillDoesNotDelayTheHead, but instances remain after their jobs,
+// TestBackfillBesideIdleInstances repeats TestBackfillDoesNotDelayTheHead with instances that remain after their jobs,
 // occupy reserved units, and take time to create.
 func TestBackfillBesideIdleInstances(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -127,8 +126,8 @@ func TestBackfillBesideIdleInstances(t *testing.T) {
 	})
 }
 
-// TestReservationUnblocksUnits checks that all units that are blocked for a reservation are unblocked afterwards. The
-// running sum of the fragmentation must be equal to the sum over the GPUs.
+// TestReservationUnblocksUnits checks that no units stay blocked after a search for a reservation. The running sum of
+// the fragmentation must equal the sum over the GPUs.
 func TestReservationUnblocksUnits(t *testing.T) {
 	policies(t, func(t *testing.T, p place.Policy) {
 		rapid.Check(t, func(t *rapid.T) {
@@ -154,8 +153,8 @@ func TestReservationUnblocksUnits(t *testing.T) {
 	})
 }
 
-// drawConfig sets a random discipline and random GPUs. The GPUs have any policy, fixed layouts, or the reference that
-// moves jobs. The discipline Batches occurs only with a policy.
+// drawConfig returns a configuration with a random discipline and random GPUs. The configuration contains any policy,
+// fixed layouts, or the reference that moves jobs. The discipline Batches occurs only with a policy.
 func drawConfig(t *rapid.T, models []*mig.Model) Config {
 	c := Config{
 		GPUs:       models,
@@ -193,8 +192,8 @@ func named(jobs []placetest.Job) iter.Seq[trace.Job] {
 	}
 }
 
-// TestNoJobIsLost checks that every submitted job either starts once, or is rejected if there is no queue, or is the
-// job in the error of Run.
+// TestNoJobIsLost checks that every submitted job starts exactly once, is rejected because the discipline has no queue,
+// or is the job in the error of Run.
 func TestNoJobIsLost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		models, jobs := drawCase(t, 10)
@@ -234,7 +233,8 @@ func TestNoJobIsLost(t *testing.T) {
 	})
 }
 
-// TestTheSameAgain checks that a second run with the same Config has the same result. BestStatic requires this.
+// TestTheSameAgain checks that a second run with the same Config has the same result. BestStatic requires equal
+// results.
 func TestTheSameAgain(t *testing.T) {
 	for _, know := range endEstimates {
 		t.Run(know.name, func(t *testing.T) {

@@ -6,7 +6,7 @@ import "math"
 // starts.
 type endings []*job
 
-// next returns the earliest end, or +Inf if there are no jobs.
+// next returns the earliest end, or +Inf if no job runs.
 func (e endings) next() float64 {
 	if len(e) == 0 {
 		return math.Inf(1)

@@ -16,8 +16,8 @@ import (
 // ownLimit returns the job's own time limit, or +Inf if the job has no limit.
 func ownLimit(j trace.Job) float64 { return cmp.Or(j.Limit, math.Inf(1)) }
 
-// unlimited returns a function that returns random limits of 1 to 6 times the run time. For a share of the jobs, it
-// returns +Inf.
+// unlimited returns a function that returns +Inf for a share of the jobs, and otherwise a random limit of 1 to 6 times
+// the run time.
 func unlimited(share float64, seed uint64) func(trace.Job) float64 {
 	limit := Limits(1, 6, seed)
 	return func(j trace.Job) float64 {
@@ -64,9 +64,9 @@ func TestNoJobWaitsBesideAnEmptyGPU(t *testing.T) {
 	}
 }
 
-// TestHoldsPay checks that the waits do not become longer if the policy can hold jobs and many jobs have no limits. It
-// simulates churn, and a site whose GPUs are busy for a third of the time. Waits at that site are rare and occur in
-// bursts, so only the mean over many seeds is conclusive.
+// TestHoldsPay checks that holds do not increase the waits if many jobs have no time limit. The test simulates churn,
+// and a site whose GPUs are busy for a third of the time. Waits at the site are rare and occur in bursts, so only the
+// mean over many seeds is conclusive.
 //
 // With offers, the simulation takes twenty times as long. The case with offers therefore uses HOLD_SEEDS seeds. The
 // default is 4. `make test` uses 10, with means of 84 s (best-fit), 79 s (lifetime) and 87 s (qla). If a changed policy

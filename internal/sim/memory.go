@@ -8,13 +8,13 @@ import (
 	"caelum/internal/trace"
 )
 
-// Memory describes a prediction of each job's peak memory. The prediction is the true peak with a lognormal error, plus
-// a margin, which is a share of this value. The job requests the smallest profile with at least the predicted memory.
-// If this profile is too small, the job runs out of memory at a uniformly random time during its run. It is then
-// requeued and requests the next larger profile.
+// Memory describes a prediction of each job's peak memory. The prediction is the true peak, multiplied by a lognormal
+// error and by 1 + Margin. The job requests the smallest profile with at least the predicted memory. If the profile is
+// too small, the job runs out of memory at a uniformly random time during its run. The simulation then requeues the
+// job, and the job requests the next larger profile.
 //
-// If the workload does not contain the peak of a job, the peak is random. It exceeds the memory of the next smaller
-// profile, and is at most the memory of the job's own profile.
+// If the workload does not contain the peak of a job, the peak is a random value between the memory of the next smaller
+// profile and the memory of the job's own profile.
 type Memory struct {
 	Error  float64 // the standard deviation of the logarithm of the error
 	Margin float64
@@ -25,7 +25,8 @@ type Memory struct {
 // credentials expire after 120 s (cred_expire of AuthInfo, slurm.conf(5)).
 const requeueDelay = 121
 
-// foresee sets a random peak if the workload does not contain one, and makes the job request the predicted memory.
+// foresee sets a random peak if the workload contains no peak for the job, and makes the job request the predicted
+// memory.
 func (m *Memory) foresee(s *simulation, j *job) {
 	chance := chance(m.Seed, j.Job)
 	u, z := chance.Float64(), chance.NormFloat64()
@@ -43,7 +44,7 @@ func (m *Memory) foresee(s *simulation, j *job) {
 }
 
 // ask makes a job request a profile with at least the given memory, in MiB, on each GPU model. The job keeps its own
-// profile if all smaller profiles have too little memory. Otherwise, it requests the smallest sufficient profile.
+// profile if all smaller profiles have too little memory. Otherwise, the job requests the smallest sufficient profile.
 func (s *simulation) ask(j *job, memory float64) {
 	for k, b := range s.kinds {
 		name, ok := j.Job.On(b)
@@ -64,7 +65,7 @@ func (s *simulation) ask(j *job, memory float64) {
 	s.settle(j)
 }
 
-// requeue returns a job that ran out of memory to the queue. The job then requests more memory than it had.
+// requeue returns a job that ran out of memory to the queue, with a request for more memory than in the last run.
 func (s *simulation) requeue(j *job) {
 	s.ask(j, j.memory+1)
 	j.units, j.spots, j.numbers = 0, nil, nil
@@ -72,8 +73,8 @@ func (s *simulation) requeue(j *job) {
 	heap.Push(&s.away, j)
 }
 
-// below returns the memory, in MiB, of the largest profile that has less than the given memory, or 0 if no such profile
-// exists.
+// below returns the memory, in MiB, of the largest profile that has less than the given memory, or 0 if no profile has
+// less.
 func below(b *mig.Model, memory float64) (most float64) {
 	for _, p := range b.Profiles {
 		if has := p.Memory(); has < memory {

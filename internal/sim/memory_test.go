@@ -12,7 +12,7 @@ import (
 )
 
 // TestOutOfMemory checks that a job that runs out of memory returns to the queue after a delay, and requests more
-// memory each time until it has enough.
+// memory after each failure until the memory is sufficient.
 func TestOutOfMemory(t *testing.T) {
 	requeued := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -27,7 +27,7 @@ func TestOutOfMemory(t *testing.T) {
 		}
 		r, err := Run(c, named(jobs))
 		if err != nil {
-			if c.Static != nil || c.Policy != nil { // a job may not fit
+			if c.Static != nil || c.Policy != nil { // a job might not fit
 				t.Skip(err)
 			}
 			t.Fatal(err)
@@ -84,8 +84,8 @@ func TestForeseenExactly(t *testing.T) {
 	})
 }
 
-// TestPeakThatIsKnown checks that a job runs out of memory according to the peak in the workload. If only half of a
-// peak of 9,000 MiB is predicted, the job gets a 1g.5gb, which is too small.
+// TestPeakThatIsKnown checks that a job runs out of memory according to the peak in the workload. The peak is 9,000
+// MiB. A prediction of half the peak gives the job a 1g.5gb, which is too small.
 func TestPeakThatIsKnown(t *testing.T) {
 	job := trace.Job{ID: "a", Duration: 1000, MemoryMiB: 9000}
 	c := Config{GPUs: gpus(t, "A100-40GB", 1), Policy: policy(t, "reach")}

@@ -9,8 +9,8 @@ import (
 	"caelum/internal/place"
 )
 
-// moved is the room of the reference. Running jobs may be moved at any time without cost, so a job fits if it can be
-// packed together with all running jobs.
+// moved is the room of the reference, which may move running jobs at any time without cost. A job therefore fits if all
+// its slices can be packed together with the slices of all running jobs.
 type moved struct {
 	s        *simulation
 	gpus     []place.GPU
@@ -66,8 +66,8 @@ func add(counts []int, j *job) []int {
 	return all
 }
 
-// reserve returns the earliest time at which the head of the queue can be packed, according to the estimated ends. It
-// also returns the counts at that time.
+// reserve returns the earliest time at which the head of the queue can be packed, according to the estimated ends, and
+// the counts at that time.
 func (m *moved) reserve(k int) *reservation {
 	if m.s.Discipline != EASY || k > 0 {
 		return nil

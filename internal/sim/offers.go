@@ -10,24 +10,24 @@ import (
 	"caelum/internal/place"
 )
 
-// offers is the room of GPUs that are cut on demand as in production. The agents publish offers, and slurmctld uses
-// only these offers to start jobs:
+// offers is the room of GPUs with slices on demand, as in production. The agents publish offers, and slurmctld starts
+// jobs only on offered slices:
 //
 //	an event                  a job is submitted, starts, ends or returns from a requeue
 //	publishing later          the agents publish new offers. Package offer plans them for the current queue and slices
-//	at the next whole second  slurmctld processes the queue. It starts each job for which a node offers the profile, on
-//	                          the first such node. The agent chooses the placement on this node
+//	at the next whole second  slurmctld processes the queue, and starts each job for which a node offers the profile on
+//	                          the first node with the offer. The agent chooses the placement on the node
 //
-// Offers may therefore be outdated when slurmctld reads them. Several jobs may start under one plan. A job may start on
-// a node other than the planned node, or even if it is not in the plan. Every started job gets its slice, because every
+// slurmctld may therefore read outdated offers. Several jobs may start under one plan. A job may start on a node other
+// than the planned node. Even a job that is not in the plan may start. Every started job gets its slice, because every
 // subset of the offers can be carved.
 type offers struct {
 	*cut
 	on        offer.Plan // the current offers
 	planned   map[*job][]place.Spot
-	found     map[*job]bool    // jobs submitted since the last plan; true if the job found its slices on offer
+	found     map[*job]bool    // jobs submitted since the last plan; true if the job's slices were already on offer
 	publishAt float64          // the time of the next publishing; +Inf if there was no event since the last plan
-	tick      float64          // when slurmctld next reads the queue; +Inf if it waits for the next event
+	tick      float64          // when slurmctld next reads the queue; +Inf if slurmctld waits for the next event
 	onPlan    func(offer.Plan) // called with every plan; may be nil
 }
 
@@ -53,7 +53,7 @@ func (o *offers) happened() {
 	o.publishAt, o.tick = min(o.publishAt, now+publishing), min(o.tick, math.Floor(now)+1)
 }
 
-// submitted records whether a new job finds its slices on offer.
+// submitted records whether a new job's slices are already on offer.
 func (o *offers) submitted(j *job) {
 	if s := o.s; s.Sizing == Adaptive {
 		if o.Speculative == nil {
@@ -65,7 +65,7 @@ func (o *offers) submitted(j *job) {
 	o.happened()
 }
 
-// act publishes offers and starts jobs if these actions are due.
+// act publishes offers and starts jobs when the time of publishing or of a pass has come.
 func (o *offers) act() {
 	if o.publishAt <= o.s.now {
 		o.publish()
@@ -129,8 +129,8 @@ func (o *offers) schedule() {
 	}
 }
 
-// grant returns the offers that a job gets, on the first nodes that offer the job's share per node. It returns nil if
-// too few nodes offer this share.
+// grant returns the offers that a job gets, on the first nodes that offer the job's share per node. The result is nil
+// if too few nodes offer the share.
 func (o *offers) grant(j *job) (got []place.Spot) {
 	planned := o.planned[j]
 	each := j.offer.Wants[0].Count

@@ -13,7 +13,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// drawOffers returns a random cluster of several nodes with offers, and random jobs for it.
+// drawOffers returns a random cluster of several nodes with offers, and random jobs for the cluster.
 func drawOffers(t *rapid.T) (c Config, jobs []trace.Job) {
 	c, models := drawNodes(t)
 	c.Policy = rapid.SampledFrom([]place.Policy{place.Reach, place.Lifetime{}, place.QLA{}}).Draw(t, "policy")
@@ -73,11 +73,11 @@ func TestOffers(t *testing.T) {
 	}
 }
 
-// TestOffersKeepReservations checks a bound on the start of the job at the head of the queue, with exact ends. The job
-// must start by the earliest time that was ever reserved for it, plus the time that offers and slurmctld need to start
-// the job and the jobs that were planned with it. There are two exceptions. qla may hold the job again at that time.
-// Jobs with several slices have no such bound, because slurmctld may allocate the offers of two nodes in such a way
-// that neither node has enough left for a planned job until the next plan.
+// TestOffersKeepReservations checks a bound on the start of the job at the head of the queue, with exact ends. The
+// bound is the earliest time that was ever reserved for the job, plus the delay of the offers and of slurmctld for this
+// job and the jobs that were planned together with the job. The test excludes qla, which may hold the job again at the
+// reserved time. The test also excludes jobs with several slices, because slurmctld may allocate the offers of two
+// nodes so that neither node has enough slices for a planned job until the next plan.
 func TestOffersKeepReservations(t *testing.T) {
 	reserved := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -115,8 +115,8 @@ func TestOffersKeepReservations(t *testing.T) {
 	}
 }
 
-// TestFoundOnOffer checks that a job starts on the first node that offers its profile. The offers need not have been
-// planned for this job, because slurmctld allocates speculative offers without the agents.
+// TestFoundOnOffer checks that a job starts on the first node that offers the job's profile, even if the plan contains
+// the offer for no job or another job.
 func TestFoundOnOffer(t *testing.T) {
 	c := Config{GPUs: gpus(t, "A100-40GB", 2), Policy: place.Reach, Discipline: EASY, Offers: true}
 	jobs := []trace.Job{

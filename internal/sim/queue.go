@@ -54,7 +54,7 @@ func (s *simulation) schedule() {
 	}
 }
 
-// turn starts at most one job or one batch. It returns false if no further job can start now.
+// turn starts at most one job or one batch. The result is false if no further job can start now.
 func (s *simulation) turn() bool {
 	switch s.Discipline {
 	case Batches:
@@ -77,7 +77,7 @@ func (s *simulation) turn() bool {
 	return s.Discipline == EASY && s.any(1, r, func(k int) int { return k }) // backfill
 }
 
-// any starts the first job that fits without delaying the reservation. order maps a position to a job's index in the
+// any starts the first job that fits and does not delay the reservation. order maps a position to a job's index in the
 // queue. The search begins at the position from.
 func (s *simulation) any(from int, r *reservation, order func(int) int) bool {
 	type need struct {

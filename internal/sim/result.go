@@ -4,11 +4,11 @@ package sim
 type Result struct {
 	Submitted, Started, Refused int // numbers of jobs
 	Requeued                    int // the number of times that jobs ran out of memory
-	// Waits contains the waits of the jobs that started. For a requeued job, this is the total time during which the
+	// Waits contains the waits of the jobs that started. The wait of a requeued job is the total time during which the
 	// job was not running.
 	Waits Waits
-	// Prompt and Found are set only with offers. Prompt is the number of jobs that could start when they were
-	// submitted. Found is the number of those jobs whose slices were already on offer at that time.
+	// Prompt and Found are set only with offers. Prompt is the number of jobs that could start at submission. Found is
+	// the number of jobs, among the jobs that Prompt counts, whose slices were already on offer at submission.
 	Prompt, Found int
 	Turnaround    float64 // sum over the started jobs of the time from submission to end
 
@@ -17,9 +17,9 @@ type Result struct {
 
 	Makespan    float64 // from the first submission to the last end
 	Utilisation float64 // the share of all units that was busy over the makespan
-	Lost        float64 // the share of the busy unit-seconds that belong to runs that ended for lack of memory
-	Held        int     // the number of times that the head of the queue was held although it could start
-	Frag        float64 // the mean of FragAware's fragmentation measure over the GPUs and the makespan
+	Lost        float64 // the share of the busy unit-seconds that belong to runs that ran out of memory
+	Held        int     // number of holds of the head of the queue although the head could start
+	Frag        float64 // mean of FragAware's fragmentation measure over the GPUs and the makespan
 
 	Created, Destroyed, Reused int // numbers of instances
 
@@ -95,11 +95,10 @@ func (r *Result) close() {
 	}
 }
 
-// MeanTurnaround returns the mean time from submission to end of the started jobs, in seconds. It returns 0 if no job
-// started.
+// MeanTurnaround returns the mean time from submission to end of the started jobs, in seconds, or 0 if no job started.
 func (r *Result) MeanTurnaround() float64 { return r.Turnaround / float64(max(r.Started, 1)) }
 
-// Worst returns the smallest share of started jobs among all profiles, or 1 if there were no jobs.
+// Worst returns the smallest share of started jobs of any profile, or 1 if no job was submitted.
 func (r *Result) Worst() float64 {
 	worst := 1.0
 	for _, p := range r.Profiles {

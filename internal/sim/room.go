@@ -11,8 +11,8 @@ import (
 
 // room is the set of GPUs on which jobs run.
 type room interface {
-	// place starts the k-th job of the queue if it fits without delaying the reservation r (nil if there is none). If
-	// the job does not fit and is the head of an EASY queue, place returns a reservation for it.
+	// place starts the k-th job of the queue if the job fits and does not delay the reservation r, which may be nil. If
+	// the job does not fit and is the head of an EASY queue, place returns a reservation for the job.
 	place(k int, r *reservation) (bool, *reservation)
 	// leave frees the slices of a job that has ended.
 	leave(j *job)
@@ -26,7 +26,7 @@ type reservation struct {
 	at      float64      // the start in seconds
 	spots   []place.Spot // the job's slices, if the room has a policy
 	numbers []int        // the job's slices, if the room has fixed layouts
-	counts  []int        // for the reference: the number of slices of each profile at that time, including the job
+	counts  []int        // for the reference: the number of slices of each profile at the time at, including the job
 }
 
 // onCut converts the reservation to the type of package offer.

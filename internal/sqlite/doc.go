@@ -6,12 +6,12 @@
 //	DB     runs transactions and queries
 //
 // The package never changes a file that is damaged, belongs to another program or was written by a newer release,
-// because an administrator may want to examine the file. The caller decides what to do with such a file: the agent
-// leaves a ledger to the administrator, and package repo sets a repository aside.
+// because an administrator may want to examine the file. The caller handles the rejected file: the agent leaves a
+// rejected ledger to the administrator, and package repo sets a rejected repository aside.
 //
 // Files:
 //
 //	db.go       Kind; Open, its checks and the migration of the schema; transactions and queries (checkpointPages)
-//	schema.go   the version of a database, read without changing it, for the check before a downgrade
+//	schema.go   reads the version of a database without changing the database, for the check before a downgrade
 //	explain.go  the errors and their remedies; damaged, foreign and newer files (ErrDamaged, ErrForeign, ErrNewer)
 package sqlite

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestVersionAt reads the version of a database that a newer release has migrated and still has open. The main file
+// TestVersionAt checks the version of a database that a newer release has migrated and still has open. The main file
 // does not contain the new version yet.
 func TestVersionAt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")

@@ -15,7 +15,7 @@ var (
 	churnUnits    = [6]float64{1, 2, 2, 4, 4, 8}
 )
 
-// Mixes contains the four mixes with which policies are compared.
+// Mixes contains the four mixes for comparisons of policies.
 var Mixes = []struct {
 	Name string
 	Mix  Mix
@@ -31,13 +31,13 @@ var Mixes = []struct {
 type Churn struct {
 	Mix          Mix
 	Jobs         int
-	GPUs         int     // the number of GPUs for which Load is defined, with 8 units each
+	GPUs         int     // the number of GPUs with 8 units to which Load refers
 	Load         float64 // the share of all units that is requested on average
 	MeanDuration float64 // seconds; 0 means one hour
 	Seed         uint64
 }
 
-// All returns the generated jobs. The same seed always leads to the same jobs.
+// All returns the generated jobs. Equal seeds yield equal jobs.
 func (c Churn) All() iter.Seq[Job] {
 	return func(yield func(Job) bool) {
 		rng := rand.New(rand.NewPCG(c.Seed, 0))

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestChurn checks that the offered load, the mix and the durations are those of the configuration.
+// TestChurn checks that the offered load, the mix and the durations match the configuration.
 func TestChurn(t *testing.T) {
 	for _, m := range Mixes {
 		c := Churn{Mix: m.Mix, Jobs: 100000, GPUs: 16, Load: 0.85, Seed: 1}

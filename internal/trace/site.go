@@ -8,12 +8,12 @@ import (
 )
 
 // Site is a synthetic workload that resembles the workload of a real site. Jobs arrive in bursts with the same profile,
-// as job arrays do. Their durations span four orders of magnitude. Their time limits have only a few round values, and
-// two of seven jobs have no limit.
+// as job arrays do. The durations of jobs span four orders of magnitude. The time limits have only a few round values,
+// and two of seven jobs have no time limit.
 type Site struct {
 	Jobs int
-	GPUs int     // the number of GPUs for which Load is defined, with 8 units each
-	Load float64 // the share of all units that is requested on average; one long job changes it by some percent
+	GPUs int     // the number of GPUs with 8 units to which Load refers
+	Load float64 // the share of all units that is requested on average; one long job changes Load by some percent
 	Seed uint64
 }
 
@@ -24,10 +24,11 @@ const (
 	siteFree   = 2. / 7 // share of jobs without a time limit
 )
 
-// siteLimits contains the time limits that users choose, in seconds. No job runs for longer than the last of them.
+// siteLimits contains the time limits that users choose, in seconds. No job runs for longer than the largest time
+// limit.
 var siteLimits = [...]float64{3600, 4 * 3600, 12 * 3600, 86400, 3 * 86400, 7 * 86400}
 
-// All returns the generated jobs. The same seed always leads to the same jobs.
+// All returns the generated jobs. Equal seeds yield equal jobs.
 func (s Site) All() iter.Seq[Job] {
 	return func(yield func(Job) bool) {
 		rng := rand.New(rand.NewPCG(s.Seed, 99))

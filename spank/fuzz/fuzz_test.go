@@ -1,5 +1,5 @@
-// Package fuzz contains the seed inputs for fuzzing the parsers of the agent's files, and the inputs that fuzzing has
-// found. The test processes every file in testdata with gcc's sanitizers. `make fuzz` searches for further inputs.
+// Package fuzz contains the seed inputs for fuzzing the parsers of the agent's files, and the inputs for which fuzzing
+// found defects. The test processes every file in testdata with gcc's sanitizers. `make fuzz` searches for more inputs.
 package fuzz
 
 import (

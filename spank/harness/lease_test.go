@@ -31,7 +31,8 @@ func write(t *testing.T, text string) string {
 }
 
 // TestLease parses the texts in testdata/lease.txt with the address sanitizer and the undefined-behaviour sanitizer.
-// The argument "cut" removes the last newline. In a text, \x00, \x1b, \t and \r stand for these bytes.
+// The argument "cut" removes the last newline. In a text, the escape sequences \x00, \x1b, \t and \r stand for single
+// bytes.
 func TestLease(t *testing.T) {
 	program(t, "lease_check")
 	datadriven.RunTest(t, "testdata/lease.txt", func(t *testing.T, d *datadriven.TestData) string {

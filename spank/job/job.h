@@ -5,9 +5,9 @@
 #include <stdint.h>
 
 /*
- * The version of the interface between the C plugin and the Go object. It must be incremented with every change of
- * this header: the two files are installed one after another, and a node with two different versions must report an
- * error.
+ * The version of the interface between the C plugin and the Go object. Increment CAELUM_JOB_ABI with every change of
+ * this header. The package manager installs the plugin and the Go object one after the other, and a node with two
+ * different versions must report an error.
  */
 #define CAELUM_JOB_ABI 1
 
@@ -16,7 +16,7 @@ struct caelum_job {
 	uint32_t uid;
 	uint32_t gid;
 	uint32_t wait; /* time limit in seconds */
-	/* These values come from the prolog's environment, unless noted otherwise. They are "" if not set. */
+	/* The names in capitals are variables of the prolog's environment. A member without a value is "". */
 	char *restart;   /* SLURM_JOB_RESTART_COUNT */
 	char *slots;     /* SLURM_JOB_GPUS */
 	char *partition; /* SLURM_JOB_PARTITION */
@@ -26,8 +26,8 @@ struct caelum_job {
 };
 
 /*
- * The type of caelum_job_prolog and caelum_job_epilog. They return 0, or -1 with the error and its remedy in message,
- * as one line without the prefix "caelum: phase:".
+ * The type of caelum_job_prolog and caelum_job_epilog. Both functions return 0, or -1 with the error and its remedy in
+ * message. The message is one line without the prefix "caelum: phase:".
  */
 typedef int caelum_job_f(struct caelum_job *job, char *message, size_t size);
 

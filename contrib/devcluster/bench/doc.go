@@ -1,17 +1,17 @@
-// Command bench implements `make bench`, which measures the cost of Caelum on a devcluster. Times differ between
-// machines and vary between runs, so only differences and ratios within one run are meaningful.
+// Command bench measures the cost of Caelum on a devcluster, for `make bench`. Times differ between machines and vary
+// between runs. Only differences and ratios within one run are meaningful.
 //
 // Files:
 //
 //	main.go         the options; the agent's time in a prolog (own_ms, slurmctld_ms, driver_ms), and publishing in sdiag
-//	plugin.go       the plugin's cost for sbatch and a step, in pairs with and without it (-paired); median, interval
+//	plugin.go       the plugin's cost for sbatch and a step, with and without plugin (-paired); median, interval
 //	against.go      -against: the plugin and the prologs of this build and of another build, in turn (rounds)
 //	rpcs.go         -rpcs: the requests of agents and watcher to slurmctld, at rest and under load, from sdiag
 //	short.go        -short, -rounds: many short jobs with gres/gpu only, with static slices, and with Caelum
-//	submissions.go  -submissions: slurmctld's time for a submission without job_submit.lua, with it, with a large table
-//	waits.go        -waits, -only-waits: waits until the start, profile offered or not, with and without a watcher
+//	submissions.go  -submissions: slurmctld's time for a submission, with and without job_submit.lua
+//	waits.go        -waits, -only-waits: waits from submission to start, with and without an offer and a watcher
 //	scenarios.go    -ways and its options: one trace with whole GPUs, with the best fixed layouts, and with Caelum
 //	speeds.go       -ways-speeds: one trace of jobs whose run times depend on their slices, in four configurations
 //	granted.go      the results of -ways-speeds, and the check of all slices against the jobs' outputs and sacct
-//	outcomes.go     the results of each of these scenarios: waits, makespan, utilisation, slurmctld's scheduling cycles
+//	outcomes.go     the results of -ways: waits, makespan, utilisation, slurmctld's scheduling cycles
 package main

@@ -16,9 +16,9 @@ import (
 	"caelum/internal/trace"
 )
 
-// scenarios describes a comparison on a real Slurm. The same job trace runs with whole GPUs, with the best fixed
+// scenarios describes a comparison on a real Slurm cluster. One trace of jobs runs with whole GPUs, with the best fixed
 // layouts, and with Caelum. All decisions are made before the first submission: seed, mix, load and mean duration
-// determine the jobs, and the simulator searches for the best layouts for this trace.
+// determine the jobs, and the simulator searches for the best layouts for the trace.
 type scenarios struct {
 	jobs  int
 	seed  uint64
@@ -29,7 +29,7 @@ type scenarios struct {
 	mixed bool
 }
 
-// board is the part of the cluster with one GPU model. It contains the nodes with this model, and the jobs for them.
+// board is the part of the cluster with one GPU model: the nodes with this model, and the jobs for these nodes.
 type board struct {
 	*mig.Model
 	nodes  []string
@@ -37,8 +37,8 @@ type board struct {
 	work   []trace.Job
 }
 
-// scenarioConf is the configuration of the scheduler in all scenarios. It contains slurmctld's defaults, except that
-// backfill runs every 2 s, because the jobs are much shorter than real jobs.
+// scenarioConf is the configuration of the scheduler in all scenarios. The trace's jobs are much shorter than real
+// jobs. Backfill therefore runs every 2 s, instead of slurmctld's default of 30 s.
 const scenarioConf = "SchedulerParameters=bf_interval=2,bf_continue,bf_hetjob_prio=min"
 
 func benchScenarios(ctx context.Context, s scenarios) error {
@@ -75,8 +75,8 @@ func benchScenarios(ctx context.Context, s scenarios) error {
 	return nil
 }
 
-// profileOf returns the profile of a GPU model that has as many compute slices and units as the named profile of an
-// A100-40GB. It is necessary because the trace uses the profile names of an A100-40GB.
+// profileOf returns the profile of b that has as many compute slices and units as the profile name of an A100-40GB. The
+// trace uses the profile names of an A100-40GB.
 func profileOf(b *mig.Model, name string) string {
 	a100, _ := mig.ModelByName("A100-40GB")
 	i, _ := a100.ProfileIndex(name)
@@ -130,11 +130,11 @@ func (s scenarios) boards() (all []*board, err error) {
 	return all, nil
 }
 
-// limit returns a job's time limit in seconds. It is a whole number of minutes, as Slurm requires.
+// limit returns a job's time limit in seconds. The limit is a whole number of minutes, as Slurm requires.
 func limit(j trace.Job) float64 { return 60 * math.Ceil((j.Duration+1)/60) }
 
-// asks returns the profile that a job requests. With fixed layouts, this is the smallest profile in the layouts that
-// has enough resources for the job. Otherwise, it is the profile that the job needs.
+// asks returns the profile that a job requests. With fixed layouts, a job requests the smallest profile in the layouts
+// that has enough resources. In the other scenarios, a job requests the profile that it needs.
 func (b *board) asks(scenario string, j trace.Job) (string, error) {
 	p, _ := b.ProfileIndex(j.Profile)
 	need := b.Profiles[p]
@@ -163,7 +163,7 @@ func (b *board) asks(scenario string, j trace.Job) (string, error) {
 	}).Name, nil
 }
 
-// fixed returns the Gres of the k-th node of the GPU model in slurm.conf. No agent changes this value.
+// fixed returns the Gres of the k-th node of the GPU model in slurm.conf. No agent changes the returned Gres.
 func (b *board) fixed(scenario string, k, gpus int) string {
 	layouts := b.static.Deal(len(b.nodes) * gpus)[k*gpus : (k+1)*gpus]
 	if scenario == "whole" {
@@ -290,7 +290,7 @@ func onOffer(ctx context.Context, c *cluster.Cluster, profile string) (bool, err
 	for line := range strings.Lines(out) {
 		line = strings.TrimSpace(line)
 		switch {
-		case strings.HasPrefix(line, "NodeName=mig-catalog"): // the catalogue node is not a real node
+		case strings.HasPrefix(line, "NodeName=mig-catalog"): // catalogue nodes have no slices
 			total = -1 << 30
 		case strings.HasPrefix(line, "NodeName="):
 			total = 0

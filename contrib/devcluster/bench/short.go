@@ -12,7 +12,8 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// shortWays contains the clusters that benchShort compares. Each has one node with four GPUs and 28 slots in total.
+// shortWays contains the clusters that benchShort compares. Each cluster has one node with four GPUs and 28 slots in
+// total.
 var shortWays = []struct {
 	name    string
 	noAgent bool
@@ -24,8 +25,8 @@ var shortWays = []struct {
 	{"caelum", false, "", "--gres=gpu:1,mig:1g.5gb:1"},
 }
 
-// shortLoads contains the loads. A load consists of the duration of the jobs in seconds, and of whether the jobs are
-// tasks of one array or separate submissions.
+// shortLoads contains the loads that benchShort measures. Each load has a job duration in seconds. The jobs of a load
+// are either tasks of one array or separate submissions.
 var shortLoads = []struct {
 	name    string
 	seconds int
@@ -82,7 +83,7 @@ func benchShort(ctx context.Context, jobs, rounds int) (err error) {
 	return nil
 }
 
-// shortLogged matches the lines of slurmctld's log about submissions and ends of jobs, including those of array tasks.
+// shortLogged matches the lines of slurmctld's log about submissions and ends of jobs and array tasks.
 var shortLogged = regexp.MustCompile(
 	`(?m)^\[([^\]]+)\] .*?(_slurm_rpc_submit_batch_job:|_job_complete:) JobId=\S+ (?:InitPrio|done)`,
 )

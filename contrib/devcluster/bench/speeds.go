@@ -31,17 +31,17 @@ var speedWays = []speedWay{
 // caelum.yaml, or empty for a cluster without Caelum.
 type speedWay struct{ name, scenario, sizing string }
 
-// speedConf contains the scheduler's parameters of docs/install.md. Backfill runs every 2 s, because the jobs are much
-// shorter than real jobs.
+// speedConf contains the scheduler's parameters from docs/install.md. Backfill runs every 2 s, because the jobs of the
+// trace are much shorter than real jobs.
 const speedConf = "SchedulerParameters=sched_min_interval=0,batch_sched_delay=0," +
 	"bf_interval=2,bf_continue,bf_hetjob_prio=min"
 
-// slowest is the longest acceptable run time of a job as a multiple of its run time on a whole GPU, as max_slowdown in
-// caelum.yaml.
+// slowest is the longest acceptable run time of a job, as a multiple of its run time on a whole GPU. slowest
+// corresponds to the key max_slowdown in caelum.yaml.
 const slowest = 3
 
-// benchSpeeds runs one trace in each of speedWays. In contrast to benchScenarios, the run time of a job depends on the
-// slice that it gets.
+// benchSpeeds runs one trace in each of speedWays. In contrast to benchScenarios, the run time of a job depends on its
+// slice.
 func benchSpeeds(ctx context.Context, s scenarios, together bool) error {
 	b, busy, err := s.speedBoard()
 	if err != nil {
@@ -75,9 +75,9 @@ func benchSpeeds(ctx context.Context, s scenarios, together bool) error {
 }
 
 // speedBoard returns the trace, the busy shares of its jobs, and the best fixed layouts for the trace. The jobs arrive
-// as a Poisson process. Their run times on a whole GPU are exponentially distributed, and are at least 1 s. The memory
-// that a job needs is that of a random profile. The busy shares have the density 4 b^3 (predict.UnknownBusy). A job
-// requests the smallest profile that has enough memory and on which it runs at most slowest times as long as on a whole
+// as a Poisson process. Their run times on a whole GPU are exponentially distributed, and are at least 1 s. Each job
+// needs the memory of a random profile. The busy shares have the density 4 b^3 (predict.UnknownBusy). A job requests
+// the smallest profile that has enough memory and on which the job runs at most slowest times as long as on a whole
 // GPU.
 func (s scenarios) speedBoard() (b *board, busy []float64, err error) {
 	of, err := mig.ModelByName("A100-40GB")
@@ -113,8 +113,8 @@ func (s scenarios) speedBoard() (b *board, busy []float64, err error) {
 }
 
 // searchFixed sets static to the fixed layouts with the shortest mean turnaround of the trace in the simulator. In
-// contrast to sim.BestStatic, a job can use only slices of the one profile that it requests, as in Slurm. searchFixed
-// tries each maximal layout alone and with whole GPUs in several ratios.
+// contrast to sim.BestStatic, a job can use only slices of the requested profile, as in Slurm. searchFixed tries each
+// maximal layout on all GPUs, and in several ratios with whole GPUs.
 func (b *board) searchFixed(gpus int) error {
 	whole, _ := sim.Whole(b.Model)
 	patterns := []sim.Pattern{{whole}}
@@ -135,7 +135,7 @@ func (b *board) searchFixed(gpus int) error {
 			}
 		}
 		if len(work) < len(b.work) {
-			continue // a job is too large for these layouts
+			continue // a job is too large for the layouts
 		}
 		r, err := sim.Run(sim.Config{
 			GPUs: slices.Repeat([]*mig.Model{b.Model}, gpus), Static: p.Deal(gpus), Discipline: sim.EASY,
@@ -152,8 +152,8 @@ func (b *board) searchFixed(gpus int) error {
 	return nil
 }
 
-// speedLimit returns the time limit in seconds of a job that requests a profile. It is at least 10 s longer than the
-// run time, because the script of a job starts late on a busy machine.
+// speedLimit returns the time limit, in seconds, of a job that requests profile. The limit is at least 10 s longer than
+// the run time, because the script of a job starts late on a busy machine.
 func speedLimit(j trace.Job, profile string) float64 {
 	j.Duration = j.Takes(profile) + 9
 	return limit(j)
@@ -237,11 +237,11 @@ func (r *speedRun) prepare(ctx context.Context) error {
 	return nil
 }
 
-// speedUID is the user id of user1, which is the same in every devcluster.
+// speedUID is the user id of user1. Every devcluster assigns the same user ids.
 const speedUID = 20001
 
 // script returns the script of a job. With Caelum, the script reads the profile of its slice from the driver. A cluster
-// without Caelum has no emulated GPUs, so the submission sets SLICE there.
+// without Caelum has no emulated GPUs, so the submission sets SLICE.
 func (r *speedRun) script(j trace.Job) string {
 	var takes []string
 	for _, p := range r.board.Profiles {

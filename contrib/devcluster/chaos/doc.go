@@ -1,15 +1,15 @@
-// Command chaos runs random jobs of two users on a private Slurm cluster, and at the same time breaks daemons, disks
-// and emulated GPUs. It checks the invariants with the state of the GPUs, the file system, the processes and the output
-// of sacct.
+// Command chaos runs random jobs of two users on a private Slurm cluster, and at the same time injects faults into
+// daemons, disks and emulated GPUs. The command checks invariants against the state of the GPUs, the file system, the
+// processes and the output of sacct.
 //
 //	make chaos SECONDS=300 SEED=7
 //	build/devcluster-chaos -list
 //	build/devcluster-chaos -seed 7 -seconds 300 -without idle-removed,het
 //
 // A campaign is a sequence of rounds. A round begins with a storm, during which jobs are submitted while faults begin
-// and end. Then every fault is mended, and the remaining jobs end (the calm). Finally, nothing of a job may remain on
-// the nodes (the quiet). The seed determines the jobs, faults and pauses. The speed of the machine determines which
-// faults coincide with which jobs.
+// and end. In the calm that follows, the campaign repairs every fault, and the remaining jobs end. In the final phase,
+// the quiet, the nodes must contain no remains of jobs. The seed determines the jobs, faults and pauses. The speed of
+// the machine determines which faults coincide with which jobs.
 //
 // Files:
 //
@@ -18,7 +18,7 @@
 //	main.go         the options of the command line, among them -seed, -seconds, -only, -without, -ignore, -keep
 //	campaign.go     starts a cluster: lines of slurm.conf (Conf), small disks; a round; starts faults (breakThings)
 //	timeline.go     the timeline; the findings, and the names of the rules 1 to 7 (ruleTwice to ruleTools)
-//	report.go       runs campaigns until the time is over (run), adds up their counts; prints findings; keeps the logs
+//	report.go       runs campaigns for the given time (run), adds up their counts; prints findings; keeps the logs
 //	caelum.yaml     the agents' configuration
 //
 // Load and faults:
@@ -35,7 +35,7 @@
 //	slices.go       rule 1 in each snapshot: slices with two jobs; suspicions that must persist (lasting)
 //	processes.go    rule 1 at the end of a round: every CUDA process in the emulators' logs
 //	quiet.go        rules 2, 3 and 6: remains of jobs (quietLimit), counts of gres/mig (miscounts), nodes not up
-//	queue.go        reads scontrol; jobs that wait for nothing but slices (runnable), or can never start (never)
-//	waits.go        rule 4: waits although there is room (patience); compares them with `caelum explain`
+//	queue.go        reads scontrol; jobs that wait only for slices (runnable), or can never start (never)
+//	waits.go        rule 4: waits although the GPUs have room (patience); compares the waits with `caelum explain`
 //	ends.go         rule 5: the runs in sacct; the action or fault that explains an end (explain; around, aftermath)
 package main

@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// snapshot is the state of the cluster according to the hardware, the files and the processes. It is read without any
-// part of Caelum.
+// snapshot is the state of the cluster according to the hardware, the files and the processes. The campaign reads
+// snapshots without any part of Caelum.
 type snapshot struct {
 	At    int64 // Unix time, in nanoseconds, before the first read
 	Nodes map[string]nodeState
 	Procs []proc
 }
 
-// nodeState is the state of one node. Its parts are read one after another, beginning with the GPUs.
+// nodeState is the state of one node. readNode reads the parts of the state one after another, beginning with the GPUs.
 type nodeState struct {
 	GPUs    []gpu
 	Clients []client // processes with a CUDA context according to the emulated driver
@@ -41,7 +41,7 @@ type instance struct {
 	Profile     string
 	Start, Size int
 	Held        bool
-	UUID        string // UUID of the compute instance, or empty if there is none
+	UUID        string // UUID of the compute instance, or empty without a compute instance
 }
 
 type client struct {
@@ -54,7 +54,7 @@ type leaseFile struct {
 	Job   string
 	UID   int
 	UUIDs []string
-	Whole bool // true if the file is complete, which means that it contains its last line
+	Whole bool // true if the file contains the last line of a complete lease file
 }
 
 // capFile describes a capability file of an instance on the node's GPUs.
@@ -77,8 +77,8 @@ type proc struct {
 // pause is the time between two snapshots.
 const pause = 250 * time.Millisecond
 
-// observe writes each snapshot as a JSON line until the reader closes the pipe. It runs as root on the cluster's login
-// node, where it can read the processes of all nodes and, through /proc, their files.
+// observe writes each snapshot as a JSON line until the reader closes the pipe. The command runs as root on the
+// cluster's login node, where root can read the processes of all nodes, and the files of the processes through /proc.
 func observe(w io.Writer) {
 	enc := json.NewEncoder(w)
 	for {
@@ -89,7 +89,7 @@ func observe(w io.Writer) {
 	}
 }
 
-// holders is a directory with one file for each node. The file contains the pid of the process that holds the node's
+// holders is a directory with one file for each node. Each file contains the pid of the process that holds the node's
 // namespaces.
 const holders = "/run/devcluster/holders"
 
@@ -203,7 +203,7 @@ func readCaps(root string) (all []capFile) {
 	return all
 }
 
-// readProcs reads the processes of jobs. These are the users' processes with SLURM_JOB_ID in their environment.
+// readProcs reads the processes of jobs: the users' processes that have SLURM_JOB_ID in their environment.
 func readProcs() (all []proc) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {

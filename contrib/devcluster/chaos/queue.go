@@ -121,7 +121,7 @@ func (q queue) live() []queued {
 	})
 }
 
-// never reports whether a pending job can never start in this campaign.
+// never reports whether a pending job can never start in the campaign.
 func (q queue) never(j queued) bool {
 	if j.state != "PENDING" {
 		return false
@@ -135,8 +135,8 @@ func (q queue) never(j queued) bool {
 	})
 }
 
-// miscounted reports whether, on every node that is up, slurmctld counts slices as used although no job has them. In
-// this case, no --exclusive job can start until slurmctld is restarted.
+// miscounted reports whether slurmctld counts slices that no job holds as used on every node that is up. If so, no
+// --exclusive job can start before slurmctld is restarted.
 func (q queue) miscounted() bool {
 	nodes := 0
 	for _, l := range q.nodes {
@@ -154,8 +154,8 @@ func (q queue) miscounted() bool {
 // afterJob matches the job ids in slurmctld's Dependency, such as afterany:37(unfulfilled).
 var afterJob = regexp.MustCompile(`:(\d+)`)
 
-// incomplete reports whether a component of j's het job has ended or is missing. The het job then never starts, because
-// its components can only start together.
+// incomplete reports whether a component of j's het job has ended or is missing. A het job without all its components
+// never starts, because slurmctld starts all components together.
 func (q queue) incomplete(j queued) bool {
 	if j.hetSet == "" || j.state != "PENDING" {
 		return false
@@ -182,7 +182,7 @@ func bounds(set string) (first, last int) {
 	return first, last
 }
 
-// runnable reports whether a pending job waits for nothing but slices, according to slurmctld's record.
+// runnable reports whether a pending job waits only for slices, according to slurmctld's record.
 func (q queue) runnable(j queued, now time.Time) bool {
 	if j.state != "PENDING" || len(j.wants) == 0 || q.incomplete(j) {
 		return false

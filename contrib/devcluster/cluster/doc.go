@@ -1,8 +1,8 @@
 // Package cluster starts private Slurm clusters with emulated MIG nodes for tests and demonstrations.
 //
-// It runs the script contrib/devcluster/devcluster. The script needs root and the packages that
-// contrib/devcluster/prerequisites installs. It never writes outside the cluster's directory. Any number of clusters
-// can run at the same time.
+// The package runs the script contrib/devcluster/devcluster, which needs root and the packages that
+// contrib/devcluster/prerequisites installs. The script never writes outside the cluster's directory. Any number of
+// clusters can run at the same time.
 //
 // Files:
 //

@@ -13,10 +13,10 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// TestAwayDuringAPass stops slurmctld after an agent's read and before the write that is based on this read. It
-// restarts slurmctld while scontrol is still trying to write. A job that waits for the same slice must not start before
-// slurmd has registered, because it would get no device. A pause extends the time between read and write. A slow epilog
-// prevents the job from starting on the node before slurmctld is stopped.
+// TestAwayDuringAPass stops slurmctld after an agent's read and before the agent's next write. The test restarts
+// slurmctld while scontrol is still trying to write. A job that waits for the written slice must not start before
+// slurmd has registered. A job that starts earlier gets no device. A pause extends the time between the read and the
+// write. A slow epilog keeps the job off the node until slurmctld is stopped.
 func TestAwayDuringAPass(t *testing.T) {
 	epilog := filepath.Join(t.TempDir(), "epilog")
 	if err := os.WriteFile(epilog, []byte("#!/bin/sh\nsleep 4\n"), 0o755); err != nil {
@@ -32,10 +32,10 @@ func TestAwayDuringAPass(t *testing.T) {
 	for n := 1; n <= rounds; n++ {
 		s.Running(id)
 		next := s.Submit("./hold "+name(n), "--gres=mig:7g.40gb:1")
-		time.Sleep(3 * pause) // wait until a pass has read both
+		time.Sleep(3 * pause) // within three pauses, a pass has read both jobs
 		s.End(name(n - 1))
 		s.Within("job "+id+" ends", func() bool { return strings.HasPrefix(s.Lives(id), "COMPLET") })
-		time.Sleep(3 * pause / 2) // wait until the next pass has read that there is room
+		time.Sleep(3 * pause / 2) // within one and a half pauses, the next pass has read that the GPU has room
 		if err := s.StopUnit("slurmctld"); err != nil {
 			t.Fatal(err)
 		}

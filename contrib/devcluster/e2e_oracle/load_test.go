@@ -16,13 +16,13 @@ const user, uid = "user1", 20001
 var profiles = []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 
 // requeueSeconds is the time for which a requeued job is held, and credSeconds is the lifetime of a credential. slurmd
-// 22.05.8 purges expired credentials at most every two seconds. It may therefore skip the prolog of a job that starts
-// again in the first second after the credential of its first run expired. On a busy node, 4 of 6 requeued jobs started
-// this way and failed, because they had no lease file. requeueSeconds avoids that second, because it is longer than a 4
-// s prolog plus credSeconds.
+// 22.05.8 purges expired credentials at most every two seconds, and may skip the prolog of a job that starts again in
+// the first second after the credential of its first run expired. On a busy node, 4 of 6 requeued jobs started without
+// a prolog, and failed without a lease file. requeueSeconds is longer than a 4 s prolog plus credSeconds, so no job
+// starts in that second.
 const requeueSeconds, credSeconds = 24, 15
 
-// worker is the script that runs on every node of every job. It starts a CUDA process on each of the job's slices.
+// worker is the script that runs on every node of every job. worker starts a CUDA process on each of the job's slices.
 const worker = `#!/bin/bash
 # worker SECONDS
 status=0
@@ -40,8 +40,7 @@ exit $status
 type load struct {
 	script strings.Builder
 	rng    *rand.Rand
-	// jobs is the number of submitted jobs. Some jobs may never start, because they are cancelled while they are
-	// pending.
+	// jobs is the number of submitted jobs. Some jobs may never start, because the load cancels pending jobs.
 	jobs int
 	// keys contains the lines of the decision table.
 	keys []string
@@ -50,11 +49,12 @@ type load struct {
 
 // kinds selects the kinds of jobs.
 type kinds struct {
-	// unlike is true if some profiles do not exist on all nodes. Fewer jobs then request a particular profile.
+	// unlike is true if some profiles do not exist on all nodes. In a load with unlike, fewer jobs request a particular
+	// profile.
 	unlike bool
-	// batch is true if the load must not use srun, salloc or requeues. A restarted slurmctld 22.05.8 may not learn of
-	// an allocation that ended while slurmctld was stopped, and may permanently reject changes to a requeued job ("the
-	// DB index is being set").
+	// batch is true if the load must not use srun, salloc or requeues. A restarted slurmctld 22.05.8 may not detect
+	// that an allocation ended while slurmctld was stopped. slurmctld may also permanently reject changes to a requeued
+	// job ("the DB index is being set").
 	batch bool
 }
 
@@ -65,7 +65,7 @@ func mix(seed uint64, n int, seconds float64, k kinds) *load {
 	for i, p := range profiles {
 		line := fmt.Sprintf("key %d:%s %s", uid, predict.Key(predict.KeyInput{
 			UID: uid, Account: "research", JobName: "known-" + p, Script: known(i), GPUs: 1, Nodes: 1}), p)
-		if i%2 == 0 { // with a run time and a busy share, the agents may also hold the job for a larger slice
+		if i%2 == 0 { // with a run time and a busy share, agents may also hold the job for a larger slice
 			line += " 25 90"
 		}
 		l.keys = append(l.keys, line)
@@ -83,13 +83,13 @@ func mix(seed uint64, n int, seconds float64, k kinds) *load {
 	return l
 }
 
-// known returns a script that is in the decision table. The script's only option is --gres=gpu:1.
+// known returns a script that has a line in the decision table. The script's only option is --gres=gpu:1.
 func known(i int) string {
 	return fmt.Sprintf("#!/bin/bash\n#SBATCH --gres=gpu:1\n# uses a %s\n./worker 1\n", profiles[i])
 }
 
-// one adds a submission. All profiles have the same probability, so the large profiles use most of the units, and the
-// small profiles must use the gaps. Only early jobs are requeued, because a requeue takes a long time.
+// one adds a submission. All profiles have the same probability. The large profiles therefore use most of the units,
+// and the small profiles must use the gaps. Only early jobs are requeued, because a requeue takes a long time.
 func (l *load) one(early bool) {
 	i := l.rng.IntN(len(profiles))
 	p := profiles[i]
@@ -121,13 +121,13 @@ func (l *load) one(early bool) {
 		l.line("salloc --gres=mig:%s:1 srun ./worker %.1f >salloc-%d.out &", p, seconds, l.jobs)
 	case kind < 76 && !l.batch: // a job on both nodes at the same time
 		l.line("srun -N2 -n2 --gres=gpu:1,mig:%s:1 ./worker %.1f >srun-%d.out &", profiles[both], seconds, l.jobs)
-	case kind < 88 || !early || l.batch: // a job that is cancelled while it is pending, in its prolog, or running
+	case kind < 88 || !early || l.batch: // a job that the load cancels: pending, in its prolog, or running
 		l.line(
 			"id=$(%s); echo $id >>cancelled; (sleep %.1f; scancel $id) &",
 			sbatch("--gres=mig:"+p+":1"),
 			4*l.rng.Float64(),
 		)
-	default: // a job that is requeued while it runs; slurmctld may be stopped, so the release is repeated
+	default: // a running job that the load requeues; the release is repeated, because slurmctld may be stopped
 		l.line(
 			"id=$(%s); (sleep %.1f; scontrol requeuehold $id && sleep %d && "+
 				"until scontrol release $id; do sleep 1; done) &",

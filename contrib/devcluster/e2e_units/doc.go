@@ -1,5 +1,5 @@
-// Package e2eunits tests the shipped unit files. It runs the agent and the watcher under systemd, together with munge,
-// slurmctld and slurmd under Debian's unit files (package machine). The package contains only tests.
+// Package e2eunits tests the shipped unit files. systemd runs the agent and the watcher with the shipped unit files,
+// and munge, slurmctld and slurmd with Debian's unit files (package machine).
 //
 //	make units
 //

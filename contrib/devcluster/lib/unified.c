@@ -1,8 +1,8 @@
 /*
- * This library is preloaded into slurmd and slurmstepd on a node with cgroup v2. Slurm's plugin for cgroup v2 does not
+ * unified.so is preloaded into slurmd and slurmstepd on a node with cgroup v2. Slurm's plugin for cgroup v2 does not
  * work on a machine that also has hierarchies of version 1 ("Hybrid mode is not supported",
- * src/plugins/cgroup/v2/cgroup_v2.c). The plugin reads /proc/PID/cgroup and expects no line except that of version 2. On
- * such a machine, this library hides the lines of version 1. It does not change the line of version 2.
+ * src/plugins/cgroup/v2/cgroup_v2.c). The plugin reads /proc/PID/cgroup, and accepts no line except the line of version
+ * 2. unified.so hides the lines of version 1 from the plugin, and does not change the line of version 2.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -28,7 +28,7 @@ static int is_cgroup_file(const char *path)
 }
 
 /*
- * only_v2 closes a descriptor of /proc/PID/cgroup. It returns a descriptor of a file that contains only the line of
+ * only_v2 closes a descriptor of /proc/PID/cgroup, and returns a descriptor of a file that contains only the line of
  * version 2, or -1.
  */
 static int only_v2(int fd)

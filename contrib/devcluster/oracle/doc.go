@@ -1,9 +1,10 @@
-// Package oracle checks after a run whether the agents ever offered slices that they could not have created.
+// Package oracle checks after a run whether an agent ever offered slices that the agent could not have created.
 //
-// It reads independent records of the run: the agents' logs, the emulated GPUs' log, slurmctld's log, slurmdbd's
-// accounting, snapshots of slurmctld that a separate process took, and the devices that the jobs saw. The package
-// shares no code with the agent. It reads profiles as intervals from the table of GPU models, and finds room for slices
-// by exhaustive search. The package never runs a cluster; the test of package e2e_oracle does.
+// The oracle reads independent records of the run: the agents' logs, the emulated GPUs' log, slurmctld's log,
+// slurmdbd's accounting, snapshots of slurmctld that a separate process took, and the devices that the jobs saw. The
+// package shares no code with the agent. The oracle reads profiles as intervals from the table of GPU models, and finds
+// room for slices by exhaustive search. The package never runs a cluster. The tests of package e2e_oracle run the
+// clusters.
 //
 // Files:
 //
@@ -11,7 +12,7 @@
 //
 // Reading the records:
 //
-//	files.go       reads a run from a folder: the names and formats of its files
+//	files.go       reads a run from a directory: the names and formats of the files
 //	journal.go     the agent's log: writes, leases, refusals, passes that gave up; the log messages that it relies on
 //	hardware.go    the emulator's log: instances and CUDA processes
 //	controller.go  slurmctld's log (starts, submissions, changes of GRES), sacct (SacctFields); joins both (Account)
@@ -26,9 +27,10 @@
 //
 // # Limits
 //
-// If a job starts between an agent's read of slurmctld and the write that is based on it, the oracle assumes that the
-// agent did not know the job. In this case the write may offer the job's slice. Snapshots do not have this gap, because
-// total and used come from one answer of slurmctld. A whole-node allocation (--exclusive) contains every type, but the
-// job uses only some of them. A run must therefore not contain such jobs. If slurmctld is restarted during a run, the
-// run must not contain jobs on several nodes either, because slurmctld would then count their slices wrongly.
+// A job may start between an agent's read of slurmctld and the agent's next write. The oracle assumes that the agent
+// did not know the job, and accepts a write that offers the job's slice. A snapshot has no gap between read and write,
+// because the total and used counts come from one answer of slurmctld. A run must not contain --exclusive jobs. A
+// whole-node allocation contains every type, but the job uses only some of the types. If slurmctld is restarted during
+// a run, the run must not contain jobs on several nodes. A restarted slurmctld counts the slices of a job on several
+// nodes incorrectly.
 package oracle

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// Read reads a run from a directory with these files. The files marked with * are optional.
+// Read reads a run from a directory with the following files. The files marked with * are optional.
 //
-//	run              lines "node NAME BOARD GPUS" and "zone NAME", slurmctld's time zone (default: this machine's)
+//	run              lines "node NAME BOARD GPUS" and "zone NAME", slurmctld's time zone (default: the local zone)
 //	NODE.agent       the agent's log
 //	NODE.emulator    the emulator's log
 //	NODE.final *     lines "GPU PROFILE START STATE": the instances of `caelum status` at the end

@@ -9,7 +9,7 @@ import (
 	"caelum/internal/mig"
 )
 
-// GPUs describes the GPUs of a node, which all have the same GPU model. A profile is represented only by intervals.
+// GPUs describes the GPUs of a node, which are of one GPU model. Each profile is a set of intervals.
 type GPUs struct {
 	n     int
 	grid  int
@@ -50,8 +50,9 @@ func NewGPUs(board string, n int) (*GPUs, error) {
 	return g, nil
 }
 
-// Own returns the profile itself if the GPU model has this profile. Otherwise it returns the smallest profile of the
-// GPU model whose name has at least as many compute slices and GB, or "" if there is none.
+// Own returns profile if the GPU model has profile. Otherwise, Own returns the smallest profile of the GPU model whose
+// name has at least as many compute slices and GB. If the GPU model has no profile of at least that size, Own returns
+// "".
 func (g *GPUs) Own(profile string) (own string) {
 	if _, ok := g.kinds[profile]; ok {
 		return profile
@@ -71,12 +72,12 @@ func (g *GPUs) Own(profile string) (own string) {
 	return own
 }
 
-// Has reports whether the GPU model has the profile or an equivalent one.
+// Has reports whether the GPU model has the profile or an equivalent profile.
 func (g *GPUs) Has(profile string) bool { return g.Own(profile) != "" }
 
-// Pack reports whether all wanted slices can exist at the same time in addition to those of present. It searches
-// exhaustively, the largest profiles first. Slices of one profile are interchangeable, so Pack tries each slice only at
-// places after the previous slice.
+// Pack reports whether all wanted slices can exist at the same time in addition to the slices of present. The search is
+// exhaustive and begins with the largest profiles. Slices of one profile are interchangeable, so Pack tries each slice
+// only at places after the previous slice of its profile.
 func (g *GPUs) Pack(present []Interval, want map[string]int) bool {
 	var list []string
 	for _, p := range slices.Sorted(maps.Keys(want)) {
@@ -106,7 +107,7 @@ func (g *GPUs) Pack(present []Interval, want map[string]int) bool {
 	return g.pack(taken, count, list, 0)
 }
 
-// pack tries all places from first on for list[0]; places are numbered across all GPUs.
+// pack tries the places from first to the last place for list[0]. The numbers of places continue across all GPUs.
 func (g *GPUs) pack(taken [][]bool, count []map[string]int, list []string, first int) bool {
 	if len(list) == 0 {
 		return true

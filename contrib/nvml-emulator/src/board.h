@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 /*
- * The header nvml.h must not rename the unversioned functions, because old clients bind these names and they are part
- * of the ABI.
+ * The header nvml.h must not rename the unversioned functions. The unversioned names are part of the ABI, and old
+ * clients use these names.
  */
 #define NVML_NO_UNVERSIONED_FUNC_DEFS
 #include <nvml.h>

@@ -11,8 +11,8 @@
 #include "state.h"
 
 /*
- * read_stat reads the state letter and the start time of a process. It returns 1 on success, 0 if there is no such
- * process, and -1 if the calling process may not read /proc.
+ * read_stat reads the state letter and the start time of a process. read_stat returns 1 on success, 0 if the process
+ * does not exist, and -1 if the calling process may not read /proc.
  */
 static int read_stat(uint32_t pid, char *letter, uint64_t *start)
 {
@@ -26,7 +26,7 @@ static int read_stat(uint32_t pid, char *letter, uint64_t *start)
     if (n <= 0)
         return 0;
     text[n] = 0;
-    /* The command name may contain spaces and parentheses. The fields after the last ')' contain neither. */
+    /* The command name may contain spaces and parentheses. The fields after the last ')' contain no parentheses. */
     char *p = strrchr(text, ')');
     if (!p || p[1] != ' ')
         return 0;

@@ -13,7 +13,7 @@ enum {
     EXIT_STATE = 3,
 };
 
-/* In argv, argv[0] is the name of the subcommand, and its arguments follow. The functions return the exit status. */
+/* argv[0] is the name of the subcommand. The cmd_ functions return the exit status. */
 int cmd_init(int argc, char **argv);
 int cmd_latency(int argc, char **argv);
 int cmd_fault(int argc, char **argv);
@@ -35,20 +35,22 @@ int cmd_lock(int argc, char **argv);
 _Noreturn void ctl_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /*
- * ctl_begin begins a transaction. It ends the program with EXIT_STATE if the state cannot be read. ctl_done commits
- * the transaction and returns EXIT_OK.
+ * ctl_begin begins a transaction. If the state is unreadable, ctl_begin ends the program with EXIT_STATE. ctl_done
+ * commits the transaction and returns EXIT_OK.
  */
 void ctl_begin(struct txn *t, enum txn_mode mode);
 int ctl_done(struct txn *t);
 
 /*
- * ctl_number parses a number, and ctl_gpu parses the index of a GPU. Both end the program with EXIT_USAGE if the text
- * is invalid.
+ * ctl_number parses a number, and ctl_gpu parses the index of a GPU. If the text is invalid, both functions end the
+ * program with EXIT_USAGE.
  */
 unsigned ctl_number(const char *text, const char *what, unsigned max);
 unsigned ctl_gpu(const struct txn *t, const char *text);
-/* ctl_gi parses the id of an instance of the GPU. It ends the program with EXIT_REFUSED if there is no such
- * instance. */
+/*
+ * ctl_gi parses the id of an instance of the GPU. If the instance does not exist, ctl_gi ends the program with
+ * EXIT_REFUSED.
+ */
 unsigned ctl_gi(const struct txn *t, unsigned gpu, const char *text);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * This file implements the subcommands create, destroy, hold, lose, xid, mig-mode and reset. They emulate actions of
- * an administrator or a monitor, and events of the hardware.
+ * This file implements the subcommands create, destroy, hold, lose, xid, mig-mode and reset, which emulate actions of
+ * an administrator or a monitoring program, and hardware events.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
- * A curve describes the memory that a process uses over time. "0:500,2:3000" means 500 MiB at the start, 3000 MiB
- * from second 2 on, and linear interpolation in between. Before the first point, the curve has the value of the first
- * point. After the last point, it has the value of the last point.
+ * A curve describes the memory that a process uses over time. "0:500,2:3000" means 500 MiB at the start, 3000 MiB from
+ * second 2 on, and linear interpolation in between. Before the first point, the curve has the value of the first point.
+ * After the last point, the curve has the value of the last point.
  */
 #ifndef EMU_CURVE_H
 #define EMU_CURVE_H
@@ -16,7 +16,7 @@ struct curve {
     unsigned mib[CURVE_MAX];
 };
 
-/* curve_parse parses text into c. It returns false if text is not a curve or its times do not increase. */
+/* curve_parse parses text into c. If text is not a curve or the times do not increase, curve_parse returns false. */
 bool curve_parse(const char *text, struct curve *c);
 
 /* curve_at returns the memory at a time, in MiB. */

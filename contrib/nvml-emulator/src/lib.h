@@ -12,15 +12,16 @@
  * The functions call_* resolve the handle, begin the transaction and fill in the other fields. call_end commits and
  * ends the transaction.
  *
- * Half of the latency passes before the transaction and half after it. The state is not locked during either half. If
- * a caller is killed during a slow call, the change may therefore have been made or not, as with a real driver.
+ * Half of the latency passes before the transaction, and half of the latency passes after the transaction. The state is
+ * not locked during the latency. If a caller is killed during a slow call, the change may or may not have been made, as
+ * with a real driver.
  */
 struct call {
     enum emu_call id;
     bool write;         /* changes instances */
     bool root;          /* "requires privileged user" in NVML's documentation */
     int profile;        /* NVML's id of the new instance's profile, for the latency */
-    struct event event; /* call_end logs the event if it has a name */
+    struct event event; /* call_end logs an event that has a name */
 
     struct txn t;
     struct state *st;
@@ -35,7 +36,7 @@ struct call {
 
 #define CALL(kind) ((struct call){.id = (kind), .profile = -1, .gpu = -1, .gi_id = -1, .ci_id = -1})
 
-/* Each of these functions returns either NVML_SUCCESS with an open transaction, or an error with the call ended. */
+/* Each call_ function either begins a transaction and returns NVML_SUCCESS, or ends the call and returns an error. */
 nvmlReturn_t call_system(struct call *c);
 nvmlReturn_t call_any_device(struct call *c, nvmlDevice_t device); /* a GPU, or a MIG device */
 nvmlReturn_t call_gpu(struct call *c, nvmlDevice_t device);        /* only a GPU */
@@ -45,10 +46,10 @@ nvmlReturn_t call_ci(struct call *c, nvmlComputeInstance_t ci);
 nvmlReturn_t call_end(struct call *c, nvmlReturn_t rc);
 
 /*
- * A handle is a pointer into a static table with one entry for each place of the hardware. The entry of an instance
- * records the instance for which the handle was returned. When that instance is destroyed, the handle becomes
- * invalid. It becomes valid again when a handle for the same place is returned. NVML allows this ("Handles may be
- * reused").
+ * A handle is a pointer into a static table that has one entry for each place of the hardware. The entry records the
+ * instance for which the library returned the handle. When the instance is destroyed, the handle becomes invalid. When
+ * the library returns a handle for a new instance at this place, the handle becomes valid again. NVML allows this
+ * behaviour ("Handles may be reused").
  */
 enum kind {
     KIND_GPU = 1,
@@ -68,13 +69,13 @@ nvmlGpuInstance_t handle_gi(unsigned gpu, unsigned gi, uint64_t serial);
 nvmlComputeInstance_t handle_ci(unsigned gpu, unsigned gi, unsigned ci, uint64_t serial);
 
 /*
- * handle_place copies the place of a handle. It returns false if the pointer is not a handle, or if no client has
- * received the handle yet.
+ * handle_place copies the place of a handle. handle_place returns false if the pointer is not a handle, or if no client
+ * has received the handle yet.
  */
 bool handle_place(const void *handle, struct place *p);
 
 /*
- * lib_copy copies a string to the caller's buffer. It returns NVML_ERROR_INSUFFICIENT_SIZE if the buffer is too
+ * lib_copy copies a string to the caller's buffer. lib_copy returns NVML_ERROR_INSUFFICIENT_SIZE if the buffer is too
  * small.
  */
 nvmlReturn_t lib_copy(char *to, unsigned length, const char *text);

@@ -83,7 +83,7 @@ static unsigned latency(const struct call *c)
 }
 
 /*
- * take_fault counts this call as one occurrence of a fault and commits immediately. Without this commit, a fault that
+ * take_fault counts the call as an occurrence of a fault, and commits immediately. Without the commit, a fault that
  * kills its caller would not be counted and would occur again.
  */
 static nvmlReturn_t take_fault(struct call *c)
@@ -146,7 +146,7 @@ static nvmlReturn_t enter(struct call *c, uint64_t serial)
             return rc;
     }
     if (c->gpu >= 0) {
-        /* The handle may be older than an init with fewer GPUs. */
+        /* The handle may come from an earlier machine that had more GPUs. */
         if ((unsigned)c->gpu >= c->st->ngpus)
             return call_end(c, NVML_ERROR_INVALID_ARGUMENT);
         c->g = &c->st->gpu[c->gpu];
@@ -264,7 +264,7 @@ nvmlReturn_t nvmlInit(void)
 
 nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
 {
-    (void)flags; /* the flags allow nvmlInit to succeed without GPUs; here it always succeeds */
+    (void)flags; /* the flags allow nvmlInit to succeed without GPUs; the emulated nvmlInit always succeeds */
     return init();
 }
 

@@ -31,8 +31,8 @@ static void fill_v3(const struct call *c, unsigned slices, nvmlComputeInstancePr
 }
 
 /*
- * begin_profile begins a call for a CI profile of a GPU instance. If there is no such profile, it ends the call and
- * returns an error.
+ * begin_profile begins a call for a CI profile of a GPU instance. If the GPU instance does not have the profile,
+ * begin_profile ends the call and returns an error.
  */
 static nvmlReturn_t begin_profile(struct call *c, nvmlGpuInstance_t gi, unsigned profile, unsigned *slices)
 {

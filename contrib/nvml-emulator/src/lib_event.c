@@ -62,8 +62,8 @@ nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long ev
 }
 
 /*
- * deliver copies one event to data. It returns NVML_ERROR_TIMEOUT if there is no event. For a lost GPU, deliver first
- * delivers the Xid and returns the error in later calls.
+ * deliver copies one event to data. Without an event, deliver returns NVML_ERROR_TIMEOUT. For a lost GPU, the first
+ * call delivers the Xid, and later calls return an error.
  */
 static nvmlReturn_t deliver(nvmlEventSet_t set, nvmlEventData_t *data)
 {

@@ -7,7 +7,7 @@
 
 #include "lib.h"
 
-/* There is no P2P between slices, so isP2pSupported is 0 for every profile. */
+/* MIG slices do not support P2P, so isP2pSupported is 0 for every profile. */
 static void fill_v3(const struct gpu_state *g, int profile, nvmlGpuInstanceProfileInfo_v3_t *info)
 {
     const struct profile *p = &rules_board(g)->profiles[profile];

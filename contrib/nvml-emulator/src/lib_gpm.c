@@ -1,20 +1,20 @@
 /*
  * This file implements GPM, which measures the utilization of a GPU instance between two samples on Hopper and later
- * GPUs. The only metric is the share of busy SMs, which the instance's processes report. The emulated metric has the
- * value at the time of the second sample.
+ * GPUs. The only metric is the share of busy SMs, which the instance's processes report. The value of the metric is the
+ * share at the time of the second sample.
  */
 #include <stdlib.h>
 
 #include "lib.h"
 
 struct nvmlGpmSample_st {
-    uint64_t serial; /* serial number of the instance; 0 if no sample has been taken */
+    uint64_t serial; /* serial number of the instance; 0 if the struct contains no sample */
     unsigned busy;
 };
 
 /*
- * According to nvml.h, GPM is available "for Hopper or newer". These are exactly the GPU models whose MIG mode
- * changes without a reset.
+ * According to nvml.h, GPM is available "for Hopper or newer". Hopper and newer GPUs are exactly the GPU models whose
+ * MIG mode changes without a reset.
  */
 static bool supported(const struct board *b)
 {

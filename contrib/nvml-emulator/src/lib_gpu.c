@@ -232,8 +232,8 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *in
 }
 
 /*
- * The call returns the utilization. For GPUs with MIG mode on and for MIG devices, it returns NOT_SUPPORTED, as the
- * driver does.
+ * For GPUs with MIG mode on and for MIG devices, nvmlDeviceGetUtilizationRates returns NOT_SUPPORTED, as the driver
+ * does. For other GPUs, the utilization is 0.
  */
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization)
 {
@@ -247,7 +247,7 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
     return call_end(&c, c.g->mig ? NVML_ERROR_NOT_SUPPORTED : NVML_SUCCESS);
 }
 
-/* processes lists processes for both versions of the structure, whose first two fields are the same. */
+/* processes lists processes for both versions of the structure, which have equal first two fields. */
 static nvmlReturn_t processes(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *v1, nvmlProcessInfo_v2_t *v2)
 {
     struct call c = CALL(CALL_PROCESSES);

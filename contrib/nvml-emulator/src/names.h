@@ -5,7 +5,7 @@
 #include "board.h"
 
 /*
- * All versions and variants of a call have the same name here. For example, CREATE_GI means both
+ * EMU_CALLS contains one name for all versions and variants of a call. For example, CREATE_GI means both
  * nvmlDeviceCreateGpuInstance and nvmlDeviceCreateGpuInstanceWithPlacement.
  */
 /* clang-format off */

@@ -1,7 +1,7 @@
 /*
- * This header declares the changes of instances, for the library and the control command. The functions must be
- * called within a write transaction, which the caller commits. The caller also logs an event, even if the change
- * failed.
+ * This header declares the changes of instances, for the library and the control command. The caller must call the
+ * functions within a write transaction, and then commit the transaction. The caller also logs an event, even if the
+ * change failed.
  */
 #ifndef EMU_OPS_H
 #define EMU_OPS_H
@@ -34,12 +34,12 @@ nvmlReturn_t ops_destroy_ci(struct txn *t, unsigned gpu, unsigned gi, unsigned c
 /* ops_wipe removes every instance of a GPU, as a reset does. */
 void ops_wipe(struct txn *t, unsigned gpu);
 
-/* ops_reap removes the clients whose process has ended, and logs an event for each. */
+/* ops_reap removes the clients whose process has ended, and logs an event for each removed client. */
 void ops_reap(struct txn *t);
 
 /*
- * ops_clients returns the number of live clients of an instance. With ci -1 it counts the clients of the whole GPU
- * instance, and with gi -1 those of the whole GPU.
+ * ops_clients returns the number of live clients of an instance. With ci -1, ops_clients counts the clients of the
+ * whole GPU instance. With gi -1, ops_clients counts the clients of the whole GPU.
  */
 unsigned ops_clients(const struct state *st, unsigned gpu, int gi, int ci);
 

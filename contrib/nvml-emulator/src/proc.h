@@ -1,27 +1,27 @@
 /*
  * This header declares the functions for the driver's files under /proc that describe its capabilities. The emulated
- * files are regular files in a directory that a test mounts there. Their formats are those of nv-caps.c and nv-procfs.c
- * in NVIDIA's open kernel modules 595.45.04.
+ * files are regular files in a directory that a test mounts there. The formats of the files are defined by nv-caps.c
+ * and nv-procfs.c in NVIDIA's open kernel modules 595.45.04.
  *
  *   devices                                                  the major of nvidia-caps, as in /proc/devices
  *   driver/nvidia/params                                     ModifyDeviceFiles
  *   driver/nvidia-caps/mig-minors                            the minor of every possible capability
  *   driver/nvidia/capabilities/gpu<N>/mig/gi<M>/access       and .../ci<K>/access: for the existing instances
  *
- * If "DeviceFileModify: 0" is written to an access file, the real driver interprets the text. The emulated file only
- * stores it.
+ * If a program writes "DeviceFileModify: 0" to an access file, the real driver interprets the text, but the emulated
+ * file only stores the text.
  */
 #ifndef EMU_PROC_H
 #define EMU_PROC_H
 
 #include "state.h"
 
-/* proc_setup creates the files of a machine without instances. It returns 0, or -1 with a message in error. */
+/* proc_setup creates the files of a machine without instances. proc_setup returns 0, or -1 with a message in error. */
 int proc_setup(const struct state *st, char *error, size_t size);
 
 /*
- * proc_add_cap creates the access file of a GPU instance (ci -1) or a compute instance, and proc_remove_cap removes
- * it. Both functions do nothing if the state has no /proc files. They return 0, or -1 with errno.
+ * proc_add_cap creates the access file of a GPU instance (ci -1) or a compute instance, and proc_remove_cap removes it.
+ * Both functions do nothing if the state has no /proc files. Both functions return 0, or -1 with errno.
  */
 int proc_add_cap(const struct state *st, unsigned gpu, unsigned gi, int ci);
 int proc_remove_cap(const struct state *st, unsigned minor);

@@ -110,7 +110,7 @@ unsigned rules_capacity(const struct gpu_state *g, int profile)
 {
     const struct profile *p = &rules_board(g)->profiles[profile];
     unsigned room = 0, end = 0;
-    /* All placements have the same size and the starts are in ascending order, so a greedy choice gives the maximum. */
+    /* All placements have one size and the starts are in ascending order, so a greedy choice results in the maximum. */
     for (unsigned i = 0; i < p->nstarts; i++)
         if (p->starts[i] >= end && rules_units_free(g, p->starts[i], p->size)) {
             room++;
@@ -205,9 +205,10 @@ unsigned rules_ci_capacity(const struct gi_state *gi, unsigned gi_slices, unsign
 }
 
 /*
- * NVIDIA has published measurements for GI and CI together. An A100 needs 160 (1g) to 240 ms (7g) for the creation
- * and 200 to 220 ms for the destruction. An A30 needs 130 to 160 ms and 100 to 110 ms. The shares of GI and CI are
- * not published, so each is set to half. Other GPU models use the values of the A100.
+ * NVIDIA has published the times for a GI with its CI. An A100 needs 160 (1g) to 240 ms (7g) for the creation, and 200
+ * to 220 ms for the destruction. An A30 needs 130 to 160 ms for the creation, and 100 to 110 ms for the destruction.
+ * The shares of the GI and the CI are unpublished, so rules_latency_ms uses half of the time for each. Other GPU models
+ * use the values of the A100.
  */
 unsigned rules_latency_ms(const struct gpu_state *g, int call, int profile)
 {

@@ -19,8 +19,8 @@ int rules_profile_by_nvml(const struct board *b, unsigned nvml);
 int rules_profile_by_name(const struct gpu_state *g, const char *name);
 
 /*
- * rules_name and rules_memory_mib return the name and the memory that the GPU's driver reports for a profile. These
- * values come from the table unless `nvml-emulator drift` has set other values.
+ * rules_name and rules_memory_mib return the name and the memory that the GPU's driver reports for a profile. The name
+ * and the memory come from the table of GPU models unless `nvml-emulator drift` has changed them.
  */
 const char *rules_name(const struct gpu_state *g, int profile);
 unsigned rules_memory_mib(const struct gpu_state *g, int profile);
@@ -32,8 +32,8 @@ unsigned rules_memory_mib(const struct gpu_state *g, int profile);
 unsigned rules_gi_id(unsigned grid, unsigned start, unsigned size);
 
 /*
- * rules_cap_minor returns the minor of a capability file /dev/nvidia-caps/nvidia-cap<minor>. ci -1 means the GPU
- * instance itself.
+ * rules_cap_minor returns the minor number of the capability file of a compute instance, or of a GPU instance if ci is
+ * -1.
  */
 unsigned rules_cap_minor(unsigned gpu, unsigned gi, int ci);
 
@@ -46,7 +46,7 @@ bool rules_units_free(const struct gpu_state *g, unsigned start, unsigned size);
  */
 bool rules_admits(const struct gpu_state *g, int profile);
 
-/* rules_capacity returns the number of further instances of the profile for which the GPU has room. */
+/* rules_capacity returns the number of additional instances of the profile for which the GPU has space. */
 unsigned rules_capacity(const struct gpu_state *g, int profile);
 
 /* rules_driver_start returns the start that the driver would choose, or -1 if no start is free. The driver chooses the
@@ -54,18 +54,19 @@ unsigned rules_capacity(const struct gpu_state *g, int profile);
 int rules_driver_start(const struct gpu_state *g, int profile);
 
 /* rules_ci_slices returns the compute slices (1, 2, 3, 4 or 7) of a compute instance profile in a GPU instance with
- * gi_slices compute slices, or 0 if that instance does not have the profile. ci_profile is
+ * gi_slices compute slices, or 0 if the GPU instance does not have the profile. ci_profile is
  * NVML_COMPUTE_INSTANCE_PROFILE_*. */
 unsigned rules_ci_slices(unsigned gi_slices, unsigned ci_profile);
 unsigned rules_ci_profile(unsigned ci_slices);
 /*
- * rules_ci_starts writes the possible starts of a CI profile in the GI to starts and returns their number, at most 8.
+ * rules_ci_starts writes the possible starts of a CI profile in the GI to starts, and returns the number of starts, at
+ * most 8.
  */
 unsigned rules_ci_starts(unsigned gi_slices, unsigned ci_slices, unsigned starts[8]);
 bool rules_ci_free(const struct gi_state *gi, unsigned start, unsigned slices);
 unsigned rules_ci_capacity(const struct gi_state *gi, unsigned gi_slices, unsigned ci_slices);
 
-/* rules_latency_ms returns the duration of a call on this GPU in milliseconds. profile is the instance's profile, or
+/* rules_latency_ms returns the duration of a call on the GPU in milliseconds. profile is the instance's profile, or
  * -1. */
 unsigned rules_latency_ms(const struct gpu_state *g, int call, int profile);
 

@@ -1,7 +1,8 @@
 /*
- * This file checks that a state is valid: every index is within its table, every text is terminated, and every
- * instance has a legal placement. The checksum does not replace this check. A valid checksum shows only that the
- * state was written completely, and any user can write the file, because its mode is 0666.
+ * This file checks that a state is valid: every index is within its table, every text is terminated, and every instance
+ * has a legal placement. The checksum does not replace the check of the contents. A valid checksum shows only that the
+ * state was written completely. Any user can write a state with a valid checksum, because the mode of the state file is
+ * 0666.
  */
 #include <string.h>
 
@@ -41,7 +42,7 @@ static bool sane_gi(const struct gpu_state *g, unsigned id)
     return true;
 }
 
-/* sane_layout reports whether the instances could have been created one after another according to the rules. */
+/* sane_layout reports whether the rules allow the creation of the instances one after the other. */
 static bool sane_layout(const struct gpu_state *g)
 {
     struct gpu_state before = *g;

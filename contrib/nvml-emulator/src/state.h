@@ -4,10 +4,12 @@
  *
  * A transaction opens the file, locks it with flock, and reads the complete state. If a process is killed, the kernel
  * releases its lock. The file contains two copies, each with a sequence number and a checksum. A commit overwrites the
- * older copy. If a writer is killed during the commit, that copy has a wrong checksum, and the other copy is used.
+ * older copy. If a writer is killed during the commit, the older copy has a wrong checksum, and the next transaction
+ * uses the other copy.
  *
- * The state also contains the log lines of the last commit and their place in the log. If a writer is killed before it
- * has appended the lines, the next writer appends them. The state and the log therefore always agree.
+ * The state also contains the log lines of the last commit, and the offset of these lines in the log. If a writer is
+ * killed before the writer has appended the lines to the log, the next writer appends the lines. The log therefore
+ * always agrees with the state.
  */
 #ifndef EMU_STATE_H
 #define EMU_STATE_H
@@ -27,7 +29,7 @@
 #define EMU_BUSY 10000   /* the SM utilization of an instance whose SMs are always busy */
 
 struct ci_state {
-    uint64_t serial; /* unique among all instances ever made */
+    uint64_t serial; /* unique among all instances of the machine, including destroyed instances */
     uint8_t uuid[16];
     uint8_t used, slices, start, pad[5];
 };
@@ -35,12 +37,12 @@ struct ci_state {
 struct gi_state { /* the index is the instance id */
     uint64_t serial;
     uint8_t used, profile /* index into board.profiles */, start, size;
-    uint8_t held; /* an artificial client holds the instance (nvml-emulator hold) */
+    uint8_t held; /* a simulated client holds the instance (nvml-emulator hold) */
     uint8_t pad[3];
     struct ci_state ci[EMU_MAX_CI];
 };
 
-struct drift { /* values of a profile that the driver reports instead of those in the table */
+struct drift { /* values of a profile that the driver reports instead of the values in the table */
     char name[24];
     uint32_t memory_mib, pad;
 };
@@ -59,7 +61,7 @@ struct gpu_state {
 
 /* struct client describes a process that uses an instance. */
 struct client {
-    uint64_t start_time; /* clock ticks from boot to the start; distinguishes processes with the same pid */
+    uint64_t start_time; /* clock ticks from boot to the start; distinguishes processes that had one pid at different times */
     uint64_t ci_serial;
     uint32_t pid; /* 0 for a free entry */
     uint32_t memory_mib;
@@ -75,7 +77,7 @@ enum crash {
 };
 
 struct fault {
-    uint8_t used, call, after, crash; /* after is true if the error is returned after the change is made */
+    uint8_t used, call, after, crash; /* after is true if the call makes the change before the call fails */
     int16_t gpu;                      /* -1 for all GPUs */
     uint16_t pad;
     uint32_t nth, times; /* calls before the first failure, and calls that fail */
@@ -113,7 +115,7 @@ struct txn {
     char path[512], error[768]; /* error is a message with a remedy */
     struct copy *copy;
     struct state *st;
-    enum crash crash; /* the point of the next commit at which this process is killed (fault injection) */
+    enum crash crash; /* the point of the next commit at which the process is killed (fault injection) */
     unsigned ndoomed; /* the number of minors in doomed, whose files the next commit removes */
     uint16_t doomed[EMU_MAX_GI * (1 + EMU_MAX_CI)];
 };
@@ -121,19 +123,21 @@ struct txn {
 /* state_path returns $NVML_EMULATOR_STATE, or EMU_DEFAULT_STATE. */
 const char *state_path(void);
 
-/* txn_begin locks and reads the state. For a write transaction it also completes the log and removes dead clients. */
+/*
+ * txn_begin locks and reads the state. A write transaction also completes the log and removes clients that have ended.
+ */
 enum txn_error txn_begin(struct txn *t, const char *path, enum txn_mode mode);
 
 /* txn_create creates the file, or reuses an existing file, and begins a write transaction with an empty state. */
 enum txn_error txn_create(struct txn *t, const char *path);
 
 /*
- * txn_log adds a line to the lines that the next commit appends to the log. If the line does not fit, txn_log drops
- * it and prints a message.
+ * txn_log adds a line to the lines that the next commit appends to the log. If the line does not fit into the buffer,
+ * txn_log drops the line and prints a message.
  */
 void txn_log(struct txn *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* txn_commit writes the state and the log. It can be called several times in a transaction. It returns 0, or -1 with
+/* txn_commit writes the state and the log. A transaction may have several commits. txn_commit returns 0, or -1 with
  * t->error set. */
 int txn_commit(struct txn *t);
 
@@ -142,7 +146,7 @@ void txn_end(struct txn *t);
 /* state_sane reports whether the state is valid (sane.c). txn_begin returns an error for an invalid state. */
 bool state_sane(const struct state *st);
 
-/* client_live reports whether the process that registered this entry is still alive. */
+/* client_live reports whether the process of the client is still running. */
 bool client_live(const struct client *c);
 
 /* process_start_time returns field 22 of /proc/<pid>/stat, or 0 for a process that has ended or is a zombie. */

@@ -1,5 +1,5 @@
-// Package gputest creates a node with emulated GPUs for a test. It loads the emulator's libnvidia-ml.so.1
-// (contrib/nvml-emulator) through the same code that loads the library of a real driver. Each node has its own state.
+// Package gputest creates a node with emulated GPUs for a test. Tests load the emulator's libnvidia-ml.so.1
+// (contrib/nvml-emulator) with the code that loads the library of a real driver. Each node has its own state.
 package gputest
 
 import (
@@ -20,7 +20,7 @@ type Node struct {
 	*gpu.NVML
 	// Dev is the node's device directory, which contains nvidia-caps.
 	Dev string
-	// Proc is a directory that contains the driver's files as in /proc.
+	// Proc is a directory that contains the files that a real driver provides under /proc.
 	Proc string
 	// State is the state file of the emulator, and State + ".log" is its log.
 	State string

@@ -16,25 +16,25 @@ type Job struct {
 	Duration float64 // seconds
 }
 
-// Rules describes which schedules are allowed.
+// Rules determines which schedules are allowed.
 type Rules struct {
-	// FIFO means that jobs start in the given order, which must be the order of their arrival. Otherwise they may start
-	// in any order.
+	// FIFO means that jobs start in the given order, which must be the order of their arrival. Without FIFO, jobs may
+	// start in any order.
 	FIFO bool
-	// Migration means that instances can be moved at any time without cost, so that only the sizes of the instances
-	// matter. No placement policy can be better than an optimal schedule with migration.
+	// Migration means that instances can be moved at any time without cost, so only the sizes of the instances matter.
+	// No placement policy can be better than an optimal schedule with migration.
 	Migration bool
 }
 
-// Optimum returns the smallest total wait, in seconds, of any schedule of these jobs on these GPUs, with full knowledge
-// of the future. It returns +Inf if a job fits on no GPU. Busy instances remain forever, idle instances are ignored,
-// and no job is stopped. The search is exact. It is practical for about ten jobs in FIFO order, and for about seven
-// jobs in any order.
+// Optimum returns the smallest total wait, in seconds, of any schedule of the jobs on the GPUs, with full knowledge of
+// the future. The result is +Inf if a job fits on no GPU. Optimum assumes that busy instances remain forever, ignores
+// idle instances, and stops no job. The search is exact, and practical for about ten jobs in FIFO order or seven jobs
+// in any order.
 //
 // The search tries the orders of starts and, without migration, the placements of each job. For a given order and given
 // placements, every job starts as soon as possible, because an earlier start means an earlier end and delays no later
-// job. The search abandons a branch if the waits that are already certain exceed the best result. No job starts before
-// the jobs that have already started.
+// job. The search abandons a branch when the waits that are already certain exceed the best result. A job that the
+// search starts later never has an earlier start time.
 func Optimum(gpus []place.GPU, jobs []Job, rules Rules) float64 {
 	s := schedule{
 		gpus:    gpus,
@@ -66,7 +66,7 @@ type schedule struct {
 	packed  map[string]bool
 }
 
-// run is a job that has started. If jobs can migrate, the field at is not used.
+// run is a job that has started. If jobs can migrate, run does not use the field at.
 type run struct {
 	job int
 	at  place.Spot
@@ -80,8 +80,8 @@ type start struct {
 	from float64
 }
 
-// search tries every possible next start. n jobs have already started. The last of them started at the time last, and
-// the sum of their waits is sum, in seconds.
+// search tries every possible next start. n is the number of jobs that have already started, last is the time of the
+// latest start, and sum is the sum of the waits of these jobs, in seconds.
 func (s *schedule) search(n int, last, sum float64) {
 	if n == len(s.jobs) {
 		s.best = min(s.best, sum)
@@ -130,8 +130,8 @@ func (s *schedule) starts(n int, last float64) []start {
 	if s.rules.FIFO {
 		return all
 	}
-	// A start is left out if another job could start and end before it. Starting the other job first then delays no
-	// job.
+	// If another job could start and end before a start, starts omits that start. Starting the other job first delays
+	// no job.
 	soonest := math.Inf(1)
 	for _, x := range all {
 		soonest = min(soonest, x.from+s.jobs[x.job].Duration)
@@ -142,8 +142,8 @@ func (s *schedule) starts(n int, last float64) []start {
 	)
 }
 
-// likeAnEarlier reports whether there is another job that has not started and that differs from job j only by an
-// earlier arrival. Such jobs are interchangeable, so the search starts the earlier one first.
+// likeAnEarlier reports whether another job that has not started differs from job j only by an earlier arrival. The two
+// jobs are interchangeable, so the search starts the job with the earlier arrival first.
 func (s *schedule) likeAnEarlier(j int) bool {
 	for i, o := range s.jobs {
 		if i != j && !s.started[i] && o.Profile == s.jobs[j].Profile && o.Duration == s.jobs[j].Duration &&
@@ -154,8 +154,8 @@ func (s *schedule) likeAnEarlier(j int) bool {
 	return false
 }
 
-// placements returns the possible placements of a job, each with the time from which it is free. Of several equal GPUs,
-// it considers only one.
+// placements returns the possible placements of a job, each with the time from which the placement is free. Of several
+// equal GPUs, placements considers only the first.
 func (s *schedule) placements(j int, earliest float64) []start {
 	var all []start
 	var seen []int
@@ -176,8 +176,8 @@ func (s *schedule) placements(j int, earliest float64) []start {
 	return all
 }
 
-// roomAt returns the earliest time at which a spot is free. This is either the time earliest, or the end of a job that
-// still runs at that time.
+// roomAt returns the earliest time at which a spot is free. The result is either earliest, or the end of a job that
+// still runs at the time earliest.
 func (s *schedule) roomAt(at place.Spot, earliest float64) float64 {
 	for from := earliest; ; {
 		now, next := s.gpus[at.GPU].Busy, math.Inf(1)
@@ -218,7 +218,7 @@ func (s *schedule) busy(k int, now float64) []busyUntil {
 }
 
 // packable returns the earliest time at which a job fits on the GPUs together with the jobs that still run at that
-// time. It returns +Inf if the job never fits.
+// time. The result is +Inf if the job never fits.
 func (s *schedule) packable(j int, earliest float64) float64 {
 	for from := earliest; ; {
 		need, next := []string{s.jobs[j].Profile}, math.Inf(1)
@@ -236,7 +236,7 @@ func (s *schedule) packable(j int, earliest float64) float64 {
 	}
 }
 
-// fits reports whether the profiles fit on the GPUs according to Pack. It calls Pack only once for each set of
+// fits reports whether the profiles fit on the GPUs according to Pack. fits calls Pack only once for each set of
 // profiles.
 func (s *schedule) fits(need []string) bool {
 	slices.Sort(need)

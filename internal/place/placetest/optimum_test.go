@@ -10,7 +10,7 @@ import (
 	"caelum/internal/place"
 )
 
-// plainOptimum tries, for each time step, every set of spots for the jobs that have arrived. All times must be small
+// plainOptimum tries, at each time step, every set of spots for the jobs that have arrived. All times must be small
 // whole numbers.
 func plainOptimum(gpus []PlainGPU, jobs []Job, fifo bool, now float64, sum, best float64) float64 {
 	left := slices.ContainsFunc(jobs, func(j Job) bool { return j.Profile != "" })
@@ -53,7 +53,7 @@ func plainOptimum(gpus []PlainGPU, jobs []Job, fifo bool, now float64, sum, best
 	return plainOptimum(gpus, jobs, fifo, now+1, sum, best) // starts no more jobs now
 }
 
-// drawCase returns a small random case. The GPUs are empty and of one model, and every job fits on them.
+// drawCase returns a few random GPUs and jobs. The GPUs are empty and have one model. Every job fits on the GPUs.
 func drawCase(t *rapid.T, mostJobs int) ([]place.GPU, []Job) {
 	b := EveryModel()[rapid.IntRange(0, len(EveryModel())-1).Draw(t, "board")]
 	gpus := make([]place.GPU, rapid.IntRange(1, 2).Draw(t, "gpus"))
@@ -89,8 +89,8 @@ func TestOptimumAgainstOracle(t *testing.T) {
 	})
 }
 
-// TestOptimaInOrder checks that the optimum with FIFO order is never shorter than the optimum without FIFO order. It
-// also checks that the optimum with migration is never longer than the optimum without migration.
+// TestOptimaInOrder checks that the optimum with FIFO order is never shorter than the optimum in any order, and that
+// the optimum with migration is never longer than the optimum without migration.
 func TestOptimaInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus, jobs := drawCase(t, 5)
@@ -115,13 +115,14 @@ func TestOptimumByHand(t *testing.T) {
 	}{
 		{"room for all", []Job{{"1g.5gb", 0, 9}, {"4g.20gb", 1, 9}, {"2g.10gb", 1, 9}}, 0, 0, 0, 0},
 		{"behind the whole GPU", []Job{{"1g.5gb", 0, 10}, {"7g.40gb", 1, 10}, {"1g.5gb", 2, 8}}, 9 + 18, 9, 9 + 18, 9},
-		// The 3g.20gb that ends first must be in the first half, so that the 4g.20gb can start.
+		// The 4g.20gb can start only in the first half of the GPU, so the 3g.20gb that ends first must be in this half.
 		{"the right half", []Job{{"3g.20gb", 0, 4}, {"3g.20gb", 0, 9}, {"4g.20gb", 1, 5}}, 3, 3, 3, 3},
-		// Without FIFO order, the 4g.20gb starts first, and two of the 2g.10gb wait until 2 for it.
+		// Without FIFO order, the 4g.20gb starts first, and two of the 2g.10gb wait until 2 for its units.
 		{"held back", []Job{{"2g.10gb", 0, 4}, {"2g.10gb", 0, 8}, {"2g.10gb", 0, 8}, {"4g.20gb", 1, 1}}, 7, 4, 7, 4},
-		// At 4, the 3g.20gb needs a half. In the second half, it leaves only the first half to the 2g.10gb that runs
-		// until 10, and the 4g.20gb must wait for that 2g.10gb. In the first half, it leaves no room for this 2g.10gb
-		// before 5. With migration, the 2g.10gb moves at 6 and does not delay the 4g.20gb.
+		// At 4, the 3g.20gb needs one half of the GPU. If the 3g.20gb is in the second half, the 2g.10gb that runs
+		// until 10 must be in the first half, and the 4g.20gb must wait for the 2g.10gb. If the 3g.20gb is in the first
+		// half, the 2g.10gb has no room before 5. With migration, the 2g.10gb moves at 6 and does not delay the
+		// 4g.20gb.
 		{"no good half", []Job{{"2g.10gb", 2, 3}, {"3g.20gb", 4, 2}, {"2g.10gb", 4, 6}, {"4g.20gb", 5, 2}}, 2, 2, 1, 1},
 		{"durations of 0", []Job{{"7g.40gb", 0, 0}, {"7g.40gb", 0, 0}, {"1g.5gb", 0, 0}}, 0, 0, 0, 0},
 	} {

@@ -8,8 +8,8 @@ import (
 	"caelum/internal/place"
 )
 
-// The oracle is a simple implementation of the MIG rules and of the measures of a GPU, based on sets of intervals. It
-// uses only the list of profiles of the GPU model, and no table, pool or set of placements.
+// The oracle is a simple implementation of the MIG rules and of the measures of a GPU, based on sets of intervals. The
+// oracle uses only the list of profiles of the GPU model, and no table, pool or set of placements.
 
 // Interval is an instance: a profile on the units [from, to).
 type Interval struct {
@@ -22,7 +22,7 @@ type PlainGPU struct {
 	Model      *mig.Model
 	Busy, Idle []Interval
 	Blocked    []int                // units
-	Until      map[Interval]float64 // the times at which the busy instances end
+	Until      map[Interval]float64 // the time at which each busy instance ends
 }
 
 // PlainGPUOf converts the state of a GPU to the form that the oracle uses.
@@ -63,7 +63,7 @@ func Every(b *mig.Model) []Interval {
 // Overlap reports whether two instances have a common unit.
 func Overlap(x, y Interval) bool { return x.From < y.To && y.From < x.To }
 
-// whole returns the plain profile of the whole GPU, which determines the resources that instances share.
+// whole returns the plain profile of the whole GPU. The profile determines the resources that instances share.
 func whole(b *mig.Model) mig.Profile {
 	for _, p := range b.Profiles {
 		if p.Size == b.Grid && mig.Plain(p) {
@@ -132,8 +132,8 @@ func (o PlainGPU) CC(set []Interval) []int {
 	return n
 }
 
-// placeable returns the largest number of further instances of profile p that fit on the units beginning at from. It
-// tries all combinations.
+// placeable returns the largest number of further instances of profile p that fit on the units from the unit from to
+// the end of the GPU. The search tries all combinations.
 func (o PlainGPU) placeable(set []Interval, p, from int) int {
 	most := 0
 	for _, s := range o.Model.Profiles[p].Starts {
@@ -145,7 +145,7 @@ func (o PlainGPU) placeable(set []Interval, p, from int) int {
 	return most
 }
 
-// Frag returns the fragmentation of a GPU with these busy instances, from 0 to 1 (see [mig.Node]).
+// Frag returns the fragmentation, from 0 to 1, of a GPU whose busy instances are set (see [mig.Node]).
 func (o PlainGPU) Frag(set []Interval) float64 {
 	compute := whole(o.Model).Compute
 	for _, x := range set {
@@ -163,7 +163,8 @@ func (o PlainGPU) Frag(set []Interval) float64 {
 	return sum / n
 }
 
-// Lost returns the number of free units that instances of a profile cannot use, as a weighted sum over the profiles.
+// Lost returns a weighted sum over the profiles. The term of a profile is the number of free units that instances of
+// the profile cannot use.
 func (o PlainGPU) Lost(set []Interval, weights []float64) float64 {
 	sum := 0.0
 	for p, pr := range o.Model.Profiles {
@@ -185,8 +186,7 @@ func layouts(b *mig.Model) [][]Interval {
 	return all
 }
 
-// Futures caches the layouts of each GPU model. Computing them repeatedly would be slow, because a model can have
-// several thousand layouts.
+// Futures caches the layouts of each GPU model, because a model can have several thousand layouts.
 type Futures map[*mig.Model][][]Interval
 
 // Reach returns the number of maximal layouts that contain the set and do not use the blocked units.

@@ -23,7 +23,7 @@ var EveryModel = sync.OnceValue(func() []*mig.Model {
 })
 
 // DrawGPUs returns one to four random GPUs of one or two GPU models, with busy instances, idle instances and blocked
-// units. Some of the GPUs have expected end times of the busy instances.
+// units. For some of the GPUs, the expected ends of the busy instances are known.
 func DrawGPUs(t *rapid.T) []place.GPU {
 	kinds := rapid.SliceOfN(rapid.IntRange(0, len(EveryModel())-1), 1, 2).Draw(t, "boards")
 	gpus := make([]place.GPU, rapid.IntRange(1, 4).Draw(t, "gpus"))
@@ -86,8 +86,8 @@ func PlainA100(t testing.TB) *mig.Model {
 	return b.Select(mig.Plain)
 }
 
-// PlainAcquisition returns the cheapest way to acquire placement i, or false if this is impossible. It does not use
-// sets of placements.
+// PlainAcquisition returns the cheapest way to acquire placement i, or false if placement i is impossible. Unlike
+// [place.GPU.AcquisitionOf], PlainAcquisition uses no sets of placements.
 func PlainAcquisition(g place.GPU, i int) (place.Acquisition, bool) {
 	switch b := g.Model; {
 	case g.Busy.Has(i) || b.Units(i)&g.Blocked != 0 || !b.Legal(g.Busy.With(i)):
@@ -100,7 +100,7 @@ func PlainAcquisition(g place.GPU, i int) (place.Acquisition, bool) {
 	return place.Reclaim, true
 }
 
-// TB contains methods that both rapid.T and testing.T have.
+// TB contains the methods of rapid.T and testing.T that the tests use.
 type TB interface {
 	Helper()
 	Fatalf(format string, args ...any)

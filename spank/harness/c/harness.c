@@ -1,6 +1,6 @@
 /*
- * Replaces Slurm in the plugin's tests. Loads the plugin in the same way as Slurm, implements the functions that the
- * plugin expects from Slurm, and runs a script.
+ * Replaces Slurm in the plugin's tests. Loads the plugin as Slurm does, implements the functions that the plugin
+ * expects from Slurm, and runs a script.
  *
  *   harness PLUGIN SCRIPT [plugstack arguments...]
  *

@@ -1,4 +1,4 @@
-/* This plugin replaces spank_caelum.so in the tests of devcluster. It creates a file when its prolog runs. */
+/* A stub that replaces spank_caelum.so in the tests of devcluster. Its prolog creates the file /run/plugin-prolog. */
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -1,8 +1,8 @@
-/* client sends requests to slurmctld for which sbatch and scontrol have no option.
+/* client sends requests to slurmctld that sbatch and scontrol cannot send.
  *
- *   client submit <admin comment>      a held job of one GPU
- *   client tasks <job id>              GPUs that result from the tasks per GPU; no string of the job shows them
- *   client flood <number>              a held job of one GPU with as many variables of SPANK plugins
+ *   client submit <admin comment>      submits a held job with one GPU and an admin_comment
+ *   client tasks <job id>              sets the job's number of tasks per GPU, from which slurmctld derives its GPUs
+ *   client flood <number>              submits a held job with one GPU and this number of SPANK variables
  */
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>

@@ -1,11 +1,11 @@
 /*
- * This program tests all readers of the state file with damaged files. The input is not the file itself, which has 200
- * kB and contains little information. The input selects a valid machine, the changes to its state file, whether the
- * checksums are corrected afterwards, and the command and library calls that follow. Build the program with libFuzzer,
- * or with -DREPLAY to run each input file once.
+ * This program tests all readers of the state file with damaged files. An input selects a valid machine, the changes to
+ * the state file, whether the program then corrects the checksums, and the command and library calls that follow. An
+ * input does not contain the state file, because the state file has 200 kB and contains little information. With
+ * -DREPLAY instead of libFuzzer, the program processes each given file once.
  *
- * Accidental damage leads to wrong checksums. However, the mode of the file is 0666, so any program can also write a
- * damaged state with valid checksums. Neither kind of file may crash a process.
+ * Accidental damage leads to wrong checksums. However, the mode of the state file is 0666, so any program can write a
+ * damaged state with valid checksums. A process must not crash with either kind of damage.
  */
 #include "fuzz.h"
 
@@ -21,7 +21,7 @@
 
 extern FILE *fuzz_stderr;
 
-/* struct copy has the layout of a copy in the file. It must agree with state.c. */
+/* struct copy has the layout of a copy of the state in the state file, and must agree with state.c. */
 struct copy {
     uint64_t seq, sum;
     struct state st;
@@ -160,7 +160,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     write_file(file, length);
 
     must(fuzz_process(look, &rc) == (rc != TXN_OK));
-    /* Without corrected checksums, damage in both copies must be detected. */
+    /* If the checksums were not corrected, the emulator must detect damage in both copies. */
     if (!seal && length == FILE_SIZE && rc == TXN_OK)
         for (int slot = 0;; slot++) {
             must(slot < 2);

@@ -1,6 +1,7 @@
 /*
- * This header is included before every source of the emulator for fuzzing. It replaces the functions with which a
- * damaged state could change this machine. An emulated process ends with a jump back to the fuzz target.
+ * For fuzzing, the build includes this header before every source of the emulator. The header replaces the functions
+ * with which a damaged state could change the machine that runs the fuzz target. An emulated process ends with a jump
+ * back to the fuzz target.
  */
 #ifndef FUZZ_WORLD_H
 #define FUZZ_WORLD_H
