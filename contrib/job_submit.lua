@@ -1,14 +1,12 @@
 -- job_submit.lua adds MIG slices to every request for GPUs in a managed partition.
 --
--- The script does not change the job's own request. It adds one slice of gres/mig for each GPU
--- slot. All slices of a job have the same profile. The profile comes from --mig or --mig-mem, or
--- otherwise from the decision table (docs/internals.md, "The decision table"). The reasons for the
--- rules, with measurements, are in contrib/job_submit/README.md. contrib/job_submit/KEY.md
--- specifies the job's key.
+-- The script keeps the job's own request, and adds one slice of gres/mig for each GPU slot. All slices of a job have
+-- one profile. The profile comes from --mig, from --mig-mem, or from the decision table (docs/internals.md, "The
+-- decision table"). contrib/job_submit/README.md contains the reasons for the rules and measurements.
+-- contrib/job_submit/KEY.md specifies the job key.
 --
--- slurmctld holds its locks while it runs this script. The script therefore reads only one small
--- file per GPU job, starts no process and never waits. It runs on Lua 5.1 to 5.4 and needs only the
--- standard libraries.
+-- slurmctld holds its locks while slurmctld runs the script. The script therefore reads only one small file per GPU
+-- job, starts no process and never waits. The script runs on Lua 5.1 to 5.4, and needs only the standard libraries.
 
 -- TRIGGER is the trigger file of the watcher (caelumd watch). The watcher creates the file, and reads the queue after
 -- each write to the file.
@@ -16,39 +14,49 @@ local TRIGGER = os.getenv("CAELUM_POKE") or "/run/caelum-watch/poke"
 
 local TABLE = os.getenv("CAELUM_DECISIONS") or "/etc/caelum/decisions"
 
--- These limits bound the time for which slurmctld holds its locks while the script reads a changed table. Lua 5.1 takes
--- about 75 ms for 20,000 lines.
+-- MAX_LINES and MAX_BYTES limit the time for which slurmctld holds its locks while the script reads a changed table.
+-- Lua 5.1 takes about 75 ms for 20,000 lines.
 local MAX_LINES = 20000
 local MAX_BYTES = 1048576
 
-local MAX_COUNT = 65533   -- 65534 and above mean "not set" in Slurm's 16-bit fields; 0xfffffffe and above in 32 bits
-local MAX_TRES = 1024     -- slurmctld itself refuses a longer tres_per_node, after this script
+-- In Slurm, 65534 and above mean "not set" in 16-bit fields, and 0xfffffffe and above in 32-bit fields.
+local MAX_COUNT = 65533
 
--- MAX_ENV limits the entries of spank_job_env: one entry for each SPANK option of the job, and the variables that SPANK
--- plugins set for the job.
+local MAX_TRES = 1024     -- bytes of tres_per_node; slurmctld refuses a longer string after job_submit.lua
+
+-- MAX_ENV limits the number of entries of spank_job_env. spank_job_env contains one entry for each SPANK option of the
+-- job, and the variables that SPANK plugins set for the job.
 local MAX_ENV = 256
-local MAX_OPTION = 512    -- bytes of an entry's name and value that are read: profiles and sizes are shorter
-local MAX_NAMES = 16384   -- bytes of a list of partitions: a list of all partitions of a site is shorter
+local MAX_OPTION = 512    -- bytes that the script reads of an entry of spank_job_env
+local MAX_NAMES = 16384   -- bytes of a list of partitions; the list of all partitions of a site is shorter
 
 ---------------------------------------------------------------- the decision table
 
-local decisions     -- the last valid table; nil before the first valid table
-local last_read     -- the last generation and size, or the last reason for a failure; each reason is logged once
+local decisions     -- the last valid decision table; nil before the script has read a valid table
+local last_read     -- the last generation and size, or the last error, so that the script logs each error once
 
--- number parses a count of MiB or seconds in decimal. It returns nil for any other text.
+-- number parses a count of MiB or seconds in decimal. number returns nil for any other text.
 local function number(text)
   return #text <= 9 and text:find("^[1-9]%d*$") and tonumber(text) or nil
 end
 
--- percent parses a whole number from 0 to 100 in decimal. It returns nil for any other text.
+-- percent parses a whole number from 0 to 100 in decimal. percent returns nil for any other text.
 local function percent(text)
   return (text == "0" or text == "100" or text:find("^[1-9]%d?$")) and tonumber(text) or nil
 end
 
--- split returns the words of a line with two to five words, and nil for any other line. Two
--- adjacent repetitions in a pattern must not match the same characters: with such a pattern, a line
--- of 100 kB took 139 s. The ".*" at the end of a pattern is an exception, because it always matches
--- the rest of the text.
+-- range parses "<seconds>" or "<seconds>-<high>": an expected run time, and the 90% quantile of the run time. range
+-- returns nil for any other text.
+local function range(text)
+  local low, high = text:match("^(%d+)%-(%d+)$")
+  if not low then return number(text) end
+  low, high = number(low), number(high)
+  if low and high and high >= low then return low, high end
+end
+
+-- split returns the words of a line that has two to five words, and nil for any other line. If two adjacent repetitions
+-- in a Lua pattern can match the same characters, the time to match a long line grows with the square of its length: a
+-- line of 100 kB took 139 s. The ".*" at the end of a pattern always matches the rest of the text and is safe.
 local function split(line)
   local word, value, third, rest = line:match("^(%S+)%s+(%S+)%s+(%S+)(.*)$")
   if not word then return line:match("^(%S+)%s+(%S+)%s*$") end
@@ -59,10 +67,9 @@ local function split(line)
   if fifth or not tail:find("%S") then return word, value, third, fourth, fifth end
 end
 
--- LEARNED contains the patterns of learned lines. Such a line assigns a profile to a user and key,
--- to a user and script fingerprint, or to a script fingerprint. The hash is not cryptographic, so a
--- key applies only to its own user. Lines without a user, as in the tables of earlier releases, have no
--- effect.
+-- LEARNED contains the patterns of learned lines. A learned line assigns a profile to a user and a job key, to a user
+-- and a script fingerprint, or to a script fingerprint. The hash is not cryptographic, so a key applies only to the
+-- key's own user. key lines without a user, as in the tables of earlier releases, have no effect.
 local LEARNED = {key = "^%d+:(%x+)$", user = "^%d+:(%x+)$", site = "^(%x+)$"}
 
 local function learn(t, word, value, profile, fourth, fifth)
@@ -71,12 +78,17 @@ local function learn(t, word, value, profile, fourth, fifth)
   if not profile or not hex or #hex ~= 16 or hex:find("%u") or value:find("^0%d+:") or t[word][value] then
     return false
   end
-  local seconds, busy = fourth and number(fourth), fifth and percent(fifth)
-  if fourth and not seconds or fifth and not busy then return false end
+  local seconds, high
+  if fourth then
+    seconds, high = range(fourth)
+    if not seconds then return false end
+  end
+  local busy = fifth and percent(fifth)
+  if fifth and not busy then return false end
   if old then
     t.old = t.old + 1
   else
-    t[word][value], t.seconds[word][value], t.busy[word][value] = profile, seconds, busy
+    t[word][value], t.seconds[word][value], t.high[word][value], t.busy[word][value] = profile, seconds, high, busy
   end
   return true
 end
@@ -85,16 +97,15 @@ local function list(t, profile, third, fourth)
   local mib = third and number(third)
   if fourth or third and not mib or not profile:find("^%w[%w.+-]*$") or profile == "closed" then return false end
   if not t.profiles[profile] then t.known[#t.known + 1] = profile end
-  -- Two GPU models may use the same profile name for different sizes. The smaller size then applies,
-  -- because a job may run on either GPU model.
+  -- Two GPU models may use one profile name for different sizes. The script uses the smaller size, because a job may
+  -- run on either GPU model.
   local before = t.profiles[profile] or 0
   t.profiles[profile] = mib and (before == 0 or mib < before) and mib or before
   return true
 end
 
--- read_line reads line n of a table into t. It returns false for an invalid line. It does not check
--- whether the profile in the line has a profile line, because profile lines may follow later in the
--- table.
+-- read_line reads line n of a table into t, and returns false for an invalid line. read_line does not check whether the
+-- profile in the line has a profile line, because profile lines may follow later in the table.
 local function read_line(t, n, line)
   local word, value, third, fourth, fifth = split(line)
   local named
@@ -123,18 +134,19 @@ local function read_line(t, n, line)
 end
 
 local function parse(text)
-  if #text > MAX_BYTES then return nil, "longer than " .. MAX_BYTES .. " bytes" end
+  if #text > MAX_BYTES then return nil, "the table is longer than " .. MAX_BYTES .. " bytes" end
   if text:sub(-1) ~= "\n" then return nil, "the last line is not complete" end
   local t = {
     partitions = {}, profiles = {}, known = {}, models = {}, named = {}, key = {}, user = {}, site = {}, old = 0,
-    seconds = {key = {}, user = {}, site = {}}, busy = {key = {}, user = {}, site = {}},
+    seconds = {key = {}, user = {}, site = {}}, high = {key = {}, user = {}, site = {}},
+    busy = {key = {}, user = {}, site = {}},
   }
   local n = 0
   for line in text:gmatch("([^\n]*)\n") do
     n = n + 1
-    if n > MAX_LINES then return nil, "more than " .. MAX_LINES .. " lines" end
+    if n > MAX_LINES then return nil, "the table has more than " .. MAX_LINES .. " lines" end
     if line:find("#", 1, true) then line = line:gsub("#.*$", "") end
-    -- refresh() has checked the first line.
+    -- refresh has already checked the first line.
     if n > 1 and line:find("%S") and not read_line(t, n, line) then return nil, "line " .. n .. " is not valid" end
   end
   if not t.default then return nil, "the default line is missing" end
@@ -148,9 +160,9 @@ local function parse(text)
   return t
 end
 
--- refresh reads the table's first line and size. If the line or the size has changed, refresh reads the rest of the
--- table. The size is compared because the script may read an incomplete table while another program writes it. When the
--- table is complete, its size has changed and the script reads the table again.
+-- refresh reads the first line and the size of the decision table. If the first line or the size has changed, refresh
+-- reads the whole table. refresh compares the size because the script may have read an incomplete table while another
+-- program was writing the table. The complete table then has another size, and refresh reads the table again.
 local function refresh()
   local file, why = io.open(TABLE, "r")
   local head = file and file:read(64)
@@ -161,9 +173,9 @@ local function refresh()
     file:seek("set")
     fresh, why = parse(file:read(MAX_BYTES + 1) or "")
   elseif head and head:find("^[^\n]*\r") then
-    why = "its lines end with CR LF; they must end with LF"
+    why = "the lines must end with LF, not with CR LF"
   elseif file and not version then
-    why = "its first line is not \"caelum-decisions 1 <generation>\""
+    why = "the first line is not \"caelum-decisions 1 <generation>\""
   end
   if file then file:close() end
   if last_read == (version or why) then return end
@@ -177,7 +189,7 @@ local function refresh()
     return
   end
   slurm.log_error("%s", "caelum: decision table " .. TABLE .. ": " .. why ..
-    (decisions and "; the last good table stays in force" or "; requests for GPUs are refused"))
+    (decisions and "; the last valid table remains in use" or "; requests for GPUs are refused"))
 end
 
 ---------------------------------------------------------------- the request of a job
@@ -186,9 +198,9 @@ local function count(value)
   if type(value) == "number" and value >= 1 and value <= MAX_COUNT then return math.floor(value) end
 end
 
--- entries splits a tres_per_* string. 22.05 and 23.02 write "gres:gpu:a100:2"; later releases write "gres/gpu:a100:2"
--- and "gres/gpu:a100=2" (tres_per_task). "gpu" means one GPU, and "gpu:a100" one GPU of a type. Like slurmctld, entries
--- finds the prefix anywhere in an entry.
+-- entries splits a tres_per_* string into its entries. Slurm 22.05 and 23.02 write "gres:gpu:a100:2". Later releases
+-- write "gres/gpu:a100:2", and "gres/gpu:a100=2" in tres_per_task. "gpu" means one GPU, and "gpu:a100" means one GPU of
+-- the type a100. Like slurmctld, entries accepts the prefix at any position in an entry.
 local function entries(list)
   local out = {}
   if type(list) ~= "string" or #list > MAX_TRES then return out end
@@ -206,12 +218,12 @@ local function entries(list)
   return out
 end
 
--- readable reports whether the agents can read an entry. slurmctld ignores some entries that the agents cannot parse,
--- for example `mig:x(:0`. If a request contained such an entry, the agents could not parse its other entries either.
+-- readable reports whether the agents can parse an entry. slurmctld ignores some entries that the agents cannot parse,
+-- for example `mig:x(:0`. If a request contains an invalid entry, the agents cannot parse the whole request.
 local function readable(text)
   if text:find("[^%w._+:=/-]") then return false end
   local rest = text:match("^gres[:/](.*)$")
-  if not rest then return not text:find("gres[:/]") end   -- cpu=2, in a later release's list
+  if not rest then return not text:find("gres[:/]") end   -- not a GRES, for example cpu=2 (from 23.02)
   local name, tail = rest:match("^(%a[%w_]*)(.*)$")
   if not name or name == "gres" then return false end
   local kind, digits, unit = tail:match("^(.*)[:=](%d+)([kKmMgGtT]?)$")
@@ -220,8 +232,8 @@ local function readable(text)
   return kind == "" or kind:find("^:%w[%w._+-]*$") ~= nil and not kind:find("^:%d+[kKmMgGtTpP]?$")
 end
 
--- total adds up the entries of one GRES. As in slurmctld, the last of several counts of one type applies, and a count
--- of 0 requests nothing.
+-- total adds up the entries of one GRES. Like slurmctld, total uses the last of several counts of one type, and ignores
+-- counts of 0.
 local function total(list, name)
   local sum = {all = 0, types = {}, count = {}}
   for _, entry in ipairs(list) do
@@ -239,11 +251,11 @@ local function total(list, name)
   return sum
 end
 
--- PER lists the units (node, job, socket and task) for which options can count GPUs.
+-- PER lists the scopes for which options can count GPUs.
 local PER = {"node", "job", "socket", "task"}
 
--- request reads the GPUs per node, job, socket and task, and the slices per node, from a job_desc. It returns nil if
--- the job requests no GPU.
+-- request reads the GPUs per node, job, socket and task, and the slices per node, from a job_desc. If the job requests
+-- no GPU, request returns nil.
 local function request(job)
   local r, found = {}, false
   for _, per in ipairs(PER) do
@@ -260,19 +272,19 @@ local function request(job)
   end
   r.tasks, r.tasks_per_node = count(job.num_tasks), count(job.ntasks_per_node)
   r.nodes = count(job.min_nodes) or (r.tasks and r.tasks_per_node and math.ceil(r.tasks / r.tasks_per_node)) or 1
-  -- For --ntasks-per-gpu without a count of GPUs, slurmctld calculates the count from the number of tasks.
+  -- For --ntasks-per-gpu without a count of GPUs, slurmctld calculates the number of GPUs from the number of tasks.
   r.tasks_per_gpu = count(job.ntasks_per_tres)
   found = found or r.tasks_per_gpu and (r.tasks or count(job.min_nodes) and r.tasks_per_gpu or 0) >= r.tasks_per_gpu
   return found and r or nil
 end
 
--- unreadable returns the reason to reject a request that has an entry that the agents could not
--- read. For any other request it returns nil.
+-- If the agents cannot parse an entry of a request, unreadable returns the reason to reject the request. Otherwise,
+-- unreadable returns nil.
 local function unreadable(r)
   for _, per in ipairs(PER) do
     for _, entry in ipairs(r[per].list) do
       if not readable(entry.text) then
-        return "the request " .. entry.text .. " is not valid: omit it, or write gres=<name>:<type>:<count>"
+        return "the request " .. entry.text .. " is not valid: omit the entry, or write gres=<name>:<type>:<count>"
       end
     end
   end
@@ -281,7 +293,7 @@ end
 -- counted returns a number with its noun: "1 GPU", "2 GPUs".
 local function counted(n, noun) return n .. " " .. noun .. (n == 1 and "" or "s") end
 
--- scaled returns a request with each count multiplied by factor / divisor, or nil if a result is not a whole number.
+-- scaled multiplies each count of a request by factor / divisor. If a result is not a whole number, scaled returns nil.
 local function scaled(gpu, factor, divisor)
   local out = {all = 0, types = gpu.types, count = {}}
   for kind, n in pairs(gpu.count) do
@@ -293,9 +305,9 @@ local function scaled(gpu, factor, divisor)
   return out
 end
 
--- slots returns the number of GPU slots on each node of the job. slurmctld would spread --gpus=4 over two nodes with
--- two free slots each (22.05). slurmctld counts gres/mig per node and would not spread the slices in this way, so the
--- script adds a count of GPUs per node to such requests.
+-- slots returns the number of GPU slots on each node of the job. slurmctld would distribute --gpus=4 over two nodes
+-- that have two free slots each (22.05). slurmctld counts gres/mig per node and does not distribute slices over nodes.
+-- For requests without a count per node, the script therefore adds a count of GPUs per node.
 local function slots(r, job)
   local even, what
   if r.node.gpu.all > 0 then return r.node.gpu end
@@ -315,17 +327,18 @@ local function slots(r, job)
     even, what = scaled({types = {""}, count = {[""] = gpus}}, 1, r.nodes), counted(gpus, "GPU")
   end
   if even then return even end
-  return nil, what .. " cannot be divided evenly among " .. r.nodes .. " nodes: request them with --gpus-per-node"
+  return nil, what .. " cannot be divided evenly among " .. r.nodes .. " nodes: specify the GPUs with --gpus-per-node"
 end
 
 ---------------------------------------------------------------- the job's key and script fingerprint
 
--- The hash consists of two polynomials over the bytes, modulo the largest prime below 2^32. Their bases are below 2^20,
--- so that every product stays below 2^53 and is exact in the doubles of Lua 5.1. KEY.md specifies the hash;
--- internal/predict implements it in Go.
+-- The hash consists of two polynomials over the bytes, modulo the largest prime below 2^32. The bases of the
+-- polynomials are below 2^20, so that every product is below 2^53 and is exact in the doubles of Lua 5.1. KEY.md
+-- specifies the hash, and internal/predict implements the hash in Go.
 local PRIME, BASE_A, BASE_B = 4294967291, 1000003, 786433
 
--- multiply returns x * y modulo PRIME. It splits y into two halves, because the full product would not be exact.
+-- multiply returns x * y modulo PRIME. multiply splits y into two halves, because a double cannot represent x * y
+-- exactly.
 local function multiply(x, y)
   return (x * math.floor(y / 65536) % PRIME * 65536 + x * (y % 65536)) % PRIME
 end
@@ -350,8 +363,9 @@ local function extend(a, b, text)
   return a, b
 end
 
--- digest computes the contribution of a text to a hash, which does not depend on the preceding text. Both hashes of a
--- job use the same result, because Lua 5.1 needs a quarter of a millisecond for each pass over a script of 4 kB.
+-- digest computes the contribution of a text to a hash. The contribution does not depend on the preceding text. The job
+-- key and the script fingerprint share the digest of the script, because Lua 5.1 needs a quarter of a millisecond for
+-- each pass over a script of 4 kB.
 local function digest(text)
   local a, b = extend(0, 0, text)
   return {a = a, b = b, shift_a = power(BASE_A, #text), shift_b = power(BASE_B, #text)}
@@ -374,10 +388,10 @@ local function decimal(value) return field(string.format("%d", value or 0), 20) 
 
 local function user_id(job) return type(job.user_id) == "number" and math.floor(job.user_id) or 0 end
 
--- key_and_fingerprint returns the job's key, and its script fingerprint, which does not depend on user, account, name
--- and CPUs. Without a script the fingerprint is nil.
+-- key_and_fingerprint returns the job key and the script fingerprint. For a job without a script, the script
+-- fingerprint is nil.
 local function key_and_fingerprint(job, r, gpus)
-  local text = job.script   -- each read of the field copies the whole script
+  local text = job.script   -- a local copy, because slurmctld copies the whole script at each access to job.script
   local has_script = type(text) == "string" and text ~= ""
   local script = digest(field(text, 4096))
   local size = decimal(gpus.all) .. decimal(r.nodes) .. decimal(r.tasks)
@@ -389,14 +403,14 @@ end
 
 ---------------------------------------------------------------- the decision
 
--- spank_job_env contains the argument of an option under one of these names, which are the same for sbatch, srun and
--- salloc (22.05). If a job submits other jobs, these jobs inherit the argument.
+-- OPTION contains the prefixes of the names under which spank_job_env contains the arguments of SPANK options. sbatch,
+-- srun and salloc use identical names (22.05). A job inherits the arguments of the job that submitted it.
 local OPTION = {"_SLURM_SPANK_OPTION_caelum_", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_"}
 
--- options returns the arguments of --mig and --mig-mem as fields mig and mig_mem. These options choose the profile for
--- a request for GPUs, and request nothing by themselves. If spank_job_env is too large, options returns nil and the
--- reason. The limit is necessary because a user can send a million entries, and each read of the field copies all
--- entries.
+-- options returns the arguments of --mig and --mig-mem as fields mig and mig_mem. Both options choose the profile for a
+-- request for GPUs. Without a request for GPUs, the options have no effect. If spank_job_env has more than MAX_ENV
+-- entries, options returns nil and the reason. A user can send a million entries, and slurmctld copies all entries at
+-- each access to job.spank_job_env.
 local function options(job)
   local found, n = {}, 0
   local why = "the job has more than " .. MAX_ENV ..
@@ -419,32 +433,37 @@ end
 
 local UNITS = {[""] = 1, k = 1 / 1024, m = 1, g = 1024, t = 1048576}
 
--- mebibytes parses a size as Slurm writes memory: MiB, or with the suffix K, M, G or T.
+-- mebibytes parses a size in Slurm's format for memory, and returns MiB. A size without the suffix K, M, G or T is in
+-- MiB.
 local function mebibytes(size)
   local digits, unit = size:match("^(%d+)([kKmMgGtT]?)$")
   if digits and #digits <= 9 and tonumber(digits) > 0 then return math.ceil(tonumber(digits) * UNITS[unit:lower()]) end
 end
 
--- learned returns the profile, the seconds and the busy share in the table for the user's key, otherwise for the user's
--- script fingerprint, otherwise for the fingerprint of any user.
+-- learned returns the content of the first matching line as profile, seconds, high and busy: the key line for the user
+-- and the job key, the user line for the user and the script fingerprint, or the site line for the script fingerprint.
+-- Without a matching line, the result is empty.
 local function learned(t, uid, key, fingerprint)
   local kind, subject = "key", string.format("%d:%s", uid, key)
   if not t.key[subject] then
-    if not fingerprint then return nil end
+    if not fingerprint then return {} end
     kind, subject = "user", string.format("%d:%s", uid, fingerprint)
     if not t.user[subject] then kind, subject = "site", fingerprint end
   end
-  return t[kind][subject], t.seconds[kind][subject], t.busy[kind][subject]
+  return {
+    profile = t[kind][subject], seconds = t.seconds[kind][subject], high = t.high[kind][subject],
+    busy = t.busy[kind][subject],
+  }
 end
 
 local function known(profile, t)
   if t.profiles[profile] then return true end
-  return nil, "there is no MIG profile " .. profile:sub(1, 64):gsub("[^%w.+-]", "?") .. " here; the profiles are " ..
+  return nil, "the MIG profile " .. profile:sub(1, 64):gsub("[^%w.+-]", "?") .. " does not exist; the profiles are " ..
     table.concat(t.known, ", ")
 end
 
--- with_memory returns the profile with the least sufficient memory. Among profiles with equal memory, it returns the
--- first profile in the table.
+-- with_memory returns the profile with the least memory that is at least mib MiB. If several profiles have equal
+-- memory, with_memory returns the first of these profiles in the table.
 local function with_memory(t, mib, memory)
   local best
   local all = {}
@@ -458,14 +477,13 @@ local function with_memory(t, mib, memory)
     return nil, "--mig-mem cannot be used: " .. TABLE ..
       " does not list the memory of profiles; choose a profile with --mig"
   end
-  return nil, "--mig-mem=" .. memory .. ": no MIG profile has that much memory; the profiles have, in MiB: " ..
+  return nil, "--mig-mem=" .. memory .. ": no MIG profile has enough memory; the profiles have, in MiB: " ..
     table.concat(all, ", ")
 end
 
--- size returns the profile of slices for which the request names no profile. The profile comes from
--- --mig, otherwise from --mig-mem, otherwise from earlier runs, otherwise from the default line.
--- size also returns whether Caelum has chosen the profile, and a warning for the user. If the
--- options cannot be satisfied, size returns nil and the reason.
+-- size returns the profile of slices for which the request names no profile. The profile comes from the first available
+-- source: --mig, --mig-mem, earlier runs, or the default line. size also returns whether Caelum chose the profile, and
+-- a warning for the user. If no profile satisfies the options, size returns nil and the reason.
 local function size(t, job, predicted)
   local given, too_many = options(job)
   if not given then return nil, too_many end
@@ -485,19 +503,20 @@ local function size(t, job, predicted)
     if t.profiles[named] >= mib then return named, mig == "off" end
     local memory_of = t.profiles[named] > 0 and string.format("%s has %d MiB", named, t.profiles[named]) or
       "the memory of " .. named .. " is unknown"
-    return nil, string.format("--mig=%s and --mig-mem=%s do not agree, because %s: use only one of them, or --mig=auto",
-      mig, memory, memory_of)
+    return nil, string.format("--mig=%s and --mig-mem=%s contradict each other, because %s: use only one option, or " ..
+      "--mig=auto", mig, memory, memory_of)
   end
   local fits, why = with_memory(t, mib, memory)
   if not fits then return nil, why end
   local warning = predicted and t.profiles[fits] < t.profiles[predicted] and
-    "--mig-mem=" .. memory .. " selects " .. fits .. ", but according to its earlier runs this job needs " .. predicted
+    "--mig-mem=" .. memory .. " selects " .. fits .. ", but earlier runs of this job indicate " .. predicted
   return fits, true, warning or nil
 end
 
--- on_model returns the profile to use on the GPU model that the request names, for a profile that Caelum chose: the
--- same profile, otherwise the first listed profile whose name states at least as many compute slices and as much
--- memory, otherwise the last listed profile.
+-- on_model converts a profile that Caelum chose to a profile of the GPU model that the request names. If the GPU model
+-- has the chosen profile, on_model returns the chosen profile. Otherwise, on_model returns the first listed profile of
+-- the GPU model whose name contains at least as many compute slices and at least as much memory. If no listed profile
+-- is large enough, on_model returns the last listed profile.
 local function on_model(t, kinds, profile)
   local of = #kinds == 1 and t.models[kinds[1]]
   if not of then return profile end
@@ -513,10 +532,96 @@ local function on_model(t, kinds, profile)
   return enough or of[#of]
 end
 
--- resolve returns the entries of tres_per_node to keep, the entries to add (without prefix), the profile if Caelum has
--- chosen it, and a warning for the user. job contains the options --mig and --mig-mem. These options are ignored for
--- typed slices, because the job may have inherited the options.
-local function resolve(r, gpus, t, job, predicted)
+-- partitions returns the names in a list of partitions, or the default partition if the list is empty.
+local function partitions(names, parts)
+  local all = {}
+  if type(names) ~= "string" or names == "" then
+    for name, part in pairs(parts) do
+      if part.flag_default == 1 then names = name end
+    end
+  end
+  for name in tostring(names):gmatch("[^,]+") do all[#all + 1] = name end
+  return all
+end
+
+-- time_limit returns the time limit of a job in seconds, or nil if the job has no limit. minutes is the limit that the
+-- job names. If the job names no limit, slurmctld uses the default limit of the partition. If the partition has no
+-- default limit, slurmctld uses the maximum limit of the partition. For a list of partitions, time_limit returns the
+-- shortest limit of the managed partitions, because the job may start in any of the managed partitions.
+local function time_limit(t, minutes, names, parts)
+  local function limits(value) return type(value) == "number" and value >= 1 and value < slurm.NO_VAL end
+  if type(minutes) == "number" and minutes ~= slurm.NO_VAL then return limits(minutes) and 60 * minutes or nil end
+  if type(names) == "string" and #names > MAX_NAMES then return nil end
+  local least
+  for _, name in ipairs(partitions(names, parts)) do
+    local part = t.partitions[name] and parts[name] or {}
+    local most = part.default_time
+    if most == nil or most == slurm.NO_VAL then most = part.max_time end
+    if limits(most) and (not least or most < least) then least = most end
+  end
+  return least and 60 * least
+end
+
+-- claims returns the compute slices and the memory in GB in the name of a plain profile, and nil for any other name.
+local function claims(profile)
+  local compute, gb = profile:match("^([1-9]%d?)g%.([1-9]%d*)gb$")
+  if compute and #gb <= 4 then return tonumber(compute), tonumber(gb) end
+end
+
+-- alternatives returns the profiles that a job may request instead of a profile: the profiles of the GPU model that the
+-- request names. Without a named GPU model, alternatives returns the profiles of all GPU models that have the profile.
+-- If no model line contains the profile, alternatives returns all profiles.
+local function alternatives(t, kinds, profile)
+  if #kinds == 1 and t.models[kinds[1]] then return t.models[kinds[1]] end
+  local all = {}
+  for _, of in pairs(t.models) do
+    local has = false
+    for _, name in ipairs(of) do has = has or name == profile end
+    for _, name in ipairs(has and of or {}) do all[#all + 1] = name end
+  end
+  return #all > 0 and all or t.known
+end
+
+-- UNKNOWN_BUSY is the assumed busy share in percent of a job without a known busy share.
+local UNKNOWN_BUSY = 80
+
+-- in_time returns the profile with which a job ends within its time limit in seconds. floor is the profile that the job
+-- would request without a limit, and run is the job's line of the decision table. If the returned profile is larger
+-- than floor, in_time also returns the expected run time and the 90% quantile of the run time on the returned profile.
+-- InTime in internal/predict/limit.go makes the same choice, and the comment on InTime contains the rules. All products
+-- are whole numbers below 2^53, and are therefore exact.
+local function in_time(t, kinds, floor, run, limit)
+  local compute, gb = claims(floor)
+  local own = run.profile and claims(run.profile)
+  if not (compute and own and run.high and limit) then return floor end
+  local busy = run.busy or UNKNOWN_BUSY
+  local function work(c) return (100 - busy) * c + busy end
+  local function within(c, seconds) return seconds * (work(c) * own) <= limit * (work(own) * c) end
+  if within(compute, run.high) then return floor end
+  local best, fastest   -- each with its compute slices and memory
+  for _, name in ipairs(alternatives(t, kinds, floor)) do
+    local c, m = claims(name)
+    if c and c > compute and m >= gb then
+      if within(c, run.high) and (not best or c < best.c or c == best.c and m < best.m) then
+        best = {name = name, c = c, m = m}
+      end
+      if not fastest or c > fastest.c or c == fastest.c and m < fastest.m then
+        fastest = {name = name, c = c, m = m}
+      end
+    end
+  end
+  if not best and fastest and within(fastest.c, run.seconds) then best = fastest end
+  if not best then return floor end
+  local function on_best(seconds) return math.ceil(seconds * (work(best.c) * own) / (work(own) * best.c)) end
+  return best.name, on_best(run.seconds), on_best(run.high)
+end
+
+-- resolve returns the entries of tres_per_node to keep and the entries to add (without prefix). If Caelum chose the
+-- profile, resolve also returns the choice: the profile, and the warning for the user. If the time limit requires a
+-- larger profile, the choice also contains the smaller profile (instead_of) and the run time in seconds. job contains
+-- the options --mig and --mig-mem. For typed slices, resolve ignores both options, because the job may have inherited
+-- the options from another job.
+local function resolve(r, gpus, t, job, run, limit)
   local kept, added = {}, {}
   local typed, mig = false, r.node.mig
   for _, profile in ipairs(mig.types) do
@@ -526,7 +631,9 @@ local function resolve(r, gpus, t, job, predicted)
       if not ok then return nil, why end
     end
   end
-  if typed and mig.count[""] then return nil, "name a profile for every slice, or for none" end
+  if typed and mig.count[""] then
+    return nil, "the request names a profile for only some slices: name a profile for every slice or for no slice"
+  end
   if mig.all > 0 and mig.all ~= gpus.all then
     return nil, "the request names " .. counted(mig.all, "slice") .. " and " .. counted(gpus.all, "GPU") ..
       " per node: the numbers must be equal"
@@ -540,16 +647,23 @@ local function resolve(r, gpus, t, job, predicted)
     end
   end
   if typed then return kept, added end
-  local profile, chosen, warning = size(t, job, predicted)
+  local profile, chosen, warning = size(t, job, run.profile)
   if not profile then return nil, chosen end
-  if chosen then profile = on_model(t, gpus.types, profile) end
+  local choice
+  if chosen then
+    local floor = on_model(t, gpus.types, profile)
+    choice = {warning = warning}
+    choice.profile, choice.seconds, choice.high = in_time(t, gpus.types, floor, run, limit)
+    if choice.profile ~= floor then choice.instead_of = floor end
+    profile = choice.profile
+  end
   added[#added + 1] = "mig:" .. profile .. ":" .. gpus.all
-  return kept, added, chosen and profile or nil, warning
+  return kept, added, choice
 end
 
--- write puts the entries into tres_per_node. It uses the prefix in the strings of `from`, because slurmctld of this
--- release has written these strings. If no string has a prefix, write sets the field "gres". slurmctld then also sets
--- tres_per_node, with the prefix of its release.
+-- write sets tres_per_node to the entries of kept and added. The entries of added get the prefix in the tres_per_*
+-- strings of `from`, because slurmctld wrote these strings with the prefix of its release. If no string has a prefix,
+-- write sets the field "gres". slurmctld then also sets tres_per_node, with the prefix of its release.
 local function write(job, from, kept, added)
   if #added == 0 then return end
   local prefix
@@ -558,8 +672,7 @@ local function write(job, from, kept, added)
   end
   if not prefix then
     job.gres = table.concat(added, ",")
-    -- The entries of kept have no prefix here. They remain in the request, so that slurmctld
-    -- rejects it.
+    -- Entries of kept without a prefix are invalid. They remain in the request, so that slurmctld rejects the request.
     if #kept > 0 then job.tres_per_node = table.concat(kept, ",") .. "," .. job.tres_per_node end
     return
   end
@@ -567,36 +680,32 @@ local function write(job, from, kept, added)
   job.tres_per_node = table.concat(kept, ",")
 end
 
--- managed reports whether at least one partition of a list is managed. The job then gets a slice in
--- any partition in which it starts. If the list is too long to read, managed returns true.
+-- managed reports whether at least one partition of a list is managed. If the list is longer than MAX_NAMES, managed
+-- returns true.
 local function managed(names, parts, t)
   if type(names) == "string" and #names > MAX_NAMES then return true end
-  if type(names) ~= "string" or names == "" then
-    for name, part in pairs(parts) do
-      if part.flag_default == 1 then names = name end
-    end
-  end
-  for name in tostring(names):gmatch("[^,]+") do
+  for _, name in ipairs(partitions(names, parts)) do
     if t.partitions[name] then return true end
   end
   return false
 end
 
--- must_hold reports whether the script must submit the job held. If the count of the profile is 0
--- on all nodes that a job may use, slurmctld rejects the job at submission. This can happen if the
--- job names nodes, or needs more nodes than the catalogue has. slurmctld accepts such a job if it is
--- held, and an agent releases the job after publishing the slice.
+-- must_hold reports whether the script must submit the job held. If the count of the profile is 0 on all nodes that the
+-- job may use, slurmctld rejects the job unless the job is held. The count can be 0 on all nodes if the job names
+-- nodes, or needs more nodes than the catalogue has. An agent releases the held job after the agent has offered the
+-- slice.
 local function must_hold(job, r, t)
   local function set(value) return type(value) == "string" and value ~= "" end
   return set(job.req_nodes) or set(job.exc_nodes) or set(job.reservation) or r.nodes > t.max_nodes
 end
 
--- inform shows a line to the user, even if the job is accepted. (In 22.05, sbatch, srun and salloc show the line for an
--- accepted job, and scontrol does not.) The text is an argument of the format "%s", because it may contain user input.
+-- inform shows a line to the user. In 22.05, sbatch, srun and salloc show the line even if the script accepts the job,
+-- but scontrol does not show the line for an accepted change. The text is an argument of the format "%s", because the
+-- text may contain user input.
 local function inform(text) slurm.log_user("%s", "caelum: " .. (text:gsub("[^\32-\126]", "?"))) end
 
--- On 22.05, the reason for rejecting a change appears only in slurmctld's log. Later releases show
--- the reason to the user.
+-- refuse rejects a submission or a change, and shows the reason to the user. On 22.05, the reason for rejecting a
+-- change appears only in slurmctld's log.
 local function refuse(why)
   inform(why)
   return slurm.ERROR
@@ -608,8 +717,7 @@ local function table_or_reason()
   return nil, "requests for GPUs are refused until slurmctld can read " .. TABLE .. "; please tell your administrator"
 end
 
--- notify writes to the trigger file, if the file exists. The file is on a tmpfs, so opening the file and writing a byte
--- never block.
+-- notify writes to the trigger file if the file exists. The trigger file is on a tmpfs, so notify never blocks.
 local function notify()
   local file = io.open(TRIGGER, "r+")
   if not file then return end
@@ -621,10 +729,9 @@ local function typed(r)
   return r.node.mig.all > 0 and r.node.mig.all == r.node.gpu.all and not r.node.mig.count[""]
 end
 
--- lacks_slots returns the reason to reject a request in an unmanaged partition, or nil if the
--- request is acceptable. slurmctld would also allocate slices to a job whose numbers of GPU slots
--- and slices differ. Such a job would get no device, and its slices would not be available to other
--- jobs. r and why are the results of request() for the job.
+-- lacks_slots returns the reason to reject a request in an unmanaged partition, or nil if the request is acceptable.
+-- slurmctld would also allocate slices to a job whose numbers of GPU slots and slices differ. The job would get no
+-- device, and the slices would not be available to other jobs. r and why are the results of request() for the job.
 local function lacks_slots(job, r, why)
   if r and (r.node.mig.all == 0 or typed(r)) then return nil end
   if r then
@@ -652,41 +759,48 @@ local function submit(job, parts)
   local gpus, uneven = slots(r, job)
   if not gpus then return refuse(uneven) end
   local key, fingerprint = key_and_fingerprint(job, r, gpus)
-  local predicted, seconds, busy = learned(t, user_id(job), key, fingerprint)
-  local kept, added, sized, warning = resolve(r, gpus, t, job, predicted)
+  local run = learned(t, user_id(job), key, fingerprint)
+  local limit = time_limit(t, job.time_limit, job.partition, parts)
+  local kept, added, choice = resolve(r, gpus, t, job, run, limit)
   if not kept then return refuse(added) end
 
   local tags = {type(job.admin_comment) == "string" and job.admin_comment or nil}
   tags[#tags + 1] = "caelum:key=" .. key
   if fingerprint then tags[#tags + 1] = "caelum:work=" .. fingerprint end
-  -- The user did not request this profile, so a node with another GPU model may run the job on an equivalent profile.
-  if sized then tags[#tags + 1] = "caelum:sized=" .. sized end
-  if seconds then tags[#tags + 1] = "caelum:runs=" .. seconds end
-  -- Agents use this share only to choose a larger profile, and a profile that the user named does not change.
-  if sized and busy then tags[#tags + 1] = "caelum:busy=" .. busy end
-  -- A priority of 0 here means --hold, and only the user may release this hold. squeue shows JobHeldUser for both holds
-  -- (22.05).
+  -- The tag means that the user did not name the profile. A node with another GPU model may then run the job on an
+  -- equivalent profile.
+  if choice then tags[#tags + 1] = "caelum:sized=" .. choice.profile end
+  if choice and choice.instead_of then tags[#tags + 1] = "caelum:instead-of=" .. choice.instead_of end
+  local times = choice and choice.seconds and choice or run
+  if times.high then
+    tags[#tags + 1] = string.format("caelum:runs=%d-%d", times.seconds, times.high)
+  elseif times.seconds then
+    tags[#tags + 1] = string.format("caelum:runs=%d", times.seconds)
+  end
+  -- Agents use the busy share only to choose a larger profile, and never change a profile that the user named.
+  if choice and run.busy then tags[#tags + 1] = "caelum:busy=" .. run.busy end
+  -- At submission, a priority of 0 means --hold, and only the user may release the user's hold. squeue shows
+  -- JobHeldUser for the script's hold and for the user's hold (22.05).
   local hold = must_hold(job, r, t) and job.priority ~= 0
   if hold then tags[#tags + 1] = "caelum:held" end
   write(job, job, kept, added)
   job.admin_comment = table.concat(tags, " ")
   if hold then job.priority = 0 end
-  if warning then inform(warning) end
+  if choice and choice.warning then inform(choice.warning) end
   notify()
   return slurm.SUCCESS
 end
 
--- The script checks the job that would result from an update. In a managed partition the resulting
--- job must have one typed slice per GPU slot. Otherwise the script completes or rejects the
--- update. The cases are in contrib/job_submit/README.md, "Changes to a waiting job".
+-- The script checks the job that would result from an update. In a managed partition, the resulting job must have one
+-- typed slice per GPU slot. Otherwise, the script completes or rejects the update. contrib/job_submit/README.md lists
+-- the cases under "Changes to a waiting job".
 
 local NO_CHANGE = "this change to the GPUs of a pending job is not possible: cancel the job and submit it again"
 
--- drops reports whether an option of the job contains a type of GPU or slice that a list of entries
--- does not contain. Releases up to 23.02, which write "gres:", add the types of an update to the
--- types of the job, and the string then no longer contains all types (22.05). Later releases, which write
--- "gres/", replace the types. An empty list clears the option on every release. slurmctld
--- ignores a count of 0.
+-- drops reports whether an update would remove a type of GPU or slice from an option's string while slurmctld keeps the
+-- type. Releases up to 23.02, which write "gres:", add the types of an update to the types of the job, although the
+-- string contains only the types of the update (22.05). Later releases, which write "gres/", replace the types. On
+-- every release, an empty list clears the option, and slurmctld ignores counts of 0.
 local function drops(before, now)
   if type(before) ~= "string" or not before:find("gres:", 1, true) or #now == 0 then return false end
   local stays = {}
@@ -700,7 +814,7 @@ local function drops(before, now)
   return false
 end
 
--- updated returns the options of the job after an update, and whether the update sets one of them.
+-- updated returns the job's counts of GPUs and nodes after an update, and whether the update sets a count of GPUs.
 local function updated(job, record)
   local after, set = {min_nodes = count(job.min_nodes) or record.min_nodes}, false
   for _, per in ipairs(PER) do
@@ -715,8 +829,8 @@ end
 -- counts_elsewhere reports whether a request counts GPUs per job, socket or task.
 local function counts_elsewhere(r) return r.job.gpu.all > 0 or r.socket.gpu.all > 0 or r.task.gpu.all > 0 end
 
--- reshapes reports whether an update changes the numbers that convert counts per job, socket and task into counts per
--- node.
+-- reshapes reports whether an update changes a number that the script uses to convert counts per job, socket or task
+-- into counts per node.
 local function reshapes(job)
   for _, name in ipairs({
     "num_tasks", "min_nodes", "max_nodes", "ntasks_per_node", "ntasks_per_socket", "sockets_per_node",
@@ -727,32 +841,33 @@ local function reshapes(job)
 end
 
 local function modify(job, record, parts)
-  -- Caelum could not distinguish the user's hold from its own hold, and a release before the slice is offered leads to
-  -- BadConstraints. While the job has the tag, only an agent may therefore hold and release it. (This script cannot
-  -- change admin_comment here.)
+  -- While a job has the tag caelum:held, only an agent may hold or release the job. Caelum could not distinguish the
+  -- user's hold from the script's hold. If the user released the job before the slice is offered, the reason of the job
+  -- would become BadConstraints. slurm_job_modify cannot remove the tag from admin_comment.
   local holds = job.priority == 0 or job.priority == slurm.INFINITE
   if holds and tostring(record.admin_comment):find("caelum:held", 1, true) then
     return refuse("the job is held until its slice can be carved, and is then released automatically; " ..
       "cancel it with scancel")
   end
-  -- scontrol cannot set this field. Together with cpus_per_tres, it adds GPUs that no string of the
-  -- job shows (according to the source of 22.05).
+  -- ntasks_per_tres and cpus_per_tres add GPUs that no string of the job shows (source of 22.05). scontrol cannot set
+  -- ntasks_per_tres, but another client can.
   if count(job.ntasks_per_tres) then return refuse(NO_CHANGE) end
 
   local after, set = updated(job, record)
   local r, why = request(after)
   local before, unknown = request(record)
-  -- If the job was submitted to an unmanaged partition, the GPUs of --ntasks-per-gpu are only in slurmctld's count.
+  -- If a job with --ntasks-per-gpu was submitted to an unmanaged partition, only tres_fmt_req_str contains its GPUs.
   local counted = tostring(record.tres_fmt_req_str):find("gres/[gm][pi][ug]")
   if not (r or why or before or unknown or counted) then return slurm.SUCCESS end
-  -- slurmctld itself rejects such changes to a started job. The low 8 bits of a job's state are 0
-  -- while the job is pending.
+  -- slurmctld itself rejects changes to the GPUs and to the partition of a started job. The low 8 bits of the state of
+  -- a pending job are 0.
   if (tonumber(record.job_state) or 0) % 256 ~= 0 and not set and not job.partition then return slurm.SUCCESS end
 
   local t, no_table = table_or_reason()
   if not t then return refuse(no_table) end
   if not managed(job.partition or record.partition, parts, t) then
-    for _, per in ipairs(PER) do   -- a later change of the partition needs the job's complete list of GPUs
+    -- If the partition changes later, the script needs a string that contains all GPUs and slices of the job.
+    for _, per in ipairs(PER) do
       local new = job["tres_per_" .. per]
       if type(new) == "string" and new ~= "" and drops(record["tres_per_" .. per], entries(new)) then
         return refuse(NO_CHANGE)
@@ -766,8 +881,8 @@ local function modify(job, record, parts)
     if not why and not before and not unknown and not moves then return slurm.SUCCESS end
     return refuse(why or NO_CHANGE)
   end
-  -- The script cannot see the numbers of tasks and sockets in a job record, so it can add types
-  -- only to counts per node.
+  -- A job record shows neither the number of tasks nor the number of sockets. The script can therefore add types only
+  -- to counts per node.
   for _, per in ipairs({"job", "socket", "task"}) do
     local has = r[per].gpu.all > 0 or before and before[per].gpu.all > 0 or unknown
     if has and type(job["tres_per_" .. per]) == "string" then return refuse(NO_CHANGE) end
@@ -782,8 +897,10 @@ local function modify(job, record, parts)
   if not gpus then return refuse(uneven) end
   local comment = tostring(record.admin_comment)
   local key, fingerprint = comment:match("caelum:key=(%x+)") or "", comment:match("caelum:work=(%x+)")
-  local predicted = learned(t, user_id(record), key, fingerprint)
-  local kept, added = resolve(r, gpus, t, record, predicted)
+  local own = job.time_limit
+  if own == nil or own == slurm.NO_VAL then own = record.time_limit end
+  local limit = time_limit(t, own, job.partition or record.partition, parts)
+  local kept, added = resolve(r, gpus, t, record, learned(t, user_id(record), key, fingerprint), limit)
   if not kept then return refuse(added) end
   local now = {}
   for _, text in ipairs(kept) do now[#now + 1] = text end
@@ -793,10 +910,9 @@ local function modify(job, record, parts)
   return slurm.SUCCESS
 end
 
--- guarded runs f and returns its result. If f raises an error, guarded returns the argument
--- `otherwise`, because an error of this script must not block all submissions. A submission is then accepted
--- unchanged, and an agent later requeues the job with a profile. A change is rejected, so that the
--- job stays in a valid state.
+-- guarded runs f and returns the result of f. If f raises an error, guarded returns the argument `otherwise`, because
+-- an error in job_submit.lua must not block all submissions. A submission is then accepted unchanged, and an agent
+-- later requeues the job with a profile. A change is rejected, so that the job remains in a valid state.
 local function guarded(what, otherwise, f, ...)
   local ok, rc = pcall(f, ...)
   if ok then return rc end
@@ -804,15 +920,15 @@ local function guarded(what, otherwise, f, ...)
   return otherwise
 end
 
-notify()   -- slurmctld has started or read its configuration again, which removes all offers
+notify()   -- slurmctld loads the script at its start and at a reconfiguration, which both remove all offers
 
 function slurm_job_submit(job_desc, part_list, submit_uid)
   return guarded("a submission was accepted unchanged", slurm.SUCCESS, submit, job_desc, part_list)
 end
 
 function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
-  -- The agents run as root, and root's changes are accepted. The script cannot distinguish operators and coordinators
-  -- from other users, so the same rules apply to their changes.
+  -- The script accepts all changes by root, because the agents run as root. The script cannot distinguish operators and
+  -- coordinators from users, so the rules for users also apply to operators and coordinators.
   if modify_uid == 0 then return slurm.SUCCESS end
   return guarded("a change was refused", slurm.ERROR, modify, job_desc, job_rec, part_list)
 end

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -57,6 +58,10 @@ other users slurmctld omits these jobs, and the plan can differ from the plan of
 			if g.json {
 				return printJSON(cmd.OutOrStdout(), e)
 			}
+			if all := plan.DifferentSettings(snapshot.Nodes, settings.Text); len(all) > 0 {
+				fmt.Fprintf(os.Stderr, "caelum: this host has the policy and sizing %s, but other nodes have other "+
+					"ones, so the explanation can be wrong: %s\n", settings.Text, printable(strings.Join(all, "; ")))
+			}
 			return printExplanation(cmd.OutOrStdout(), e)
 		},
 	}
@@ -87,6 +92,13 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 			printable(e.Sized), e.Job,
 		)
 	}
+	if e.InsteadOf != "" && err == nil {
+		_, err = fmt.Fprintf(
+			w,
+			"%[1]s is larger than %[2]s because of the time limit of %[3]s: on %[2]s, the job could reach the limit\n",
+			printable(e.Sized), printable(e.InsteadOf), limitText(e.TimeLimit),
+		)
+	}
 	if e.State != "PENDING" || err != nil {
 		return err
 	}
@@ -95,6 +107,14 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 	}
 	_, err = fmt.Fprintf(w, "slurmctld's reason: %s\n", printable(e.Reason))
 	return err
+}
+
+// limitText returns a time limit in seconds in Slurm's form, or a phrase if the job itself names no limit.
+func limitText(seconds int) string {
+	if seconds == 0 {
+		return "the partition"
+	}
+	return clockTime(seconds)
 }
 
 // find returns the id of the job that text names in the format of squeue (see jobRef). If text names a task of an array

@@ -25,3 +25,18 @@ func TestExplainedPlace(t *testing.T) {
 		}
 	}
 }
+
+// TestExplainedLimit checks the line of a job whose profile is larger because of a time limit.
+func TestExplainedLimit(t *testing.T) {
+	for seconds, want := range map[int]string{
+		3600:  "3g.20gb is larger than 1g.5gb because of the time limit of 01:00:00: ",
+		90061: "the time limit of 1-01:01:01: ",
+		0:     "the time limit of the partition: ",
+	} {
+		e := plan.Explanation{Job: 7, State: "PENDING", Sized: "3g.20gb", InsteadOf: "1g.5gb", TimeLimit: seconds}
+		var b strings.Builder
+		if err := printExplanation(&b, e); err != nil || !strings.Contains(b.String(), want) {
+			t.Errorf("%d s: %v\n%s", seconds, err, b.String())
+		}
+	}
+}

@@ -109,7 +109,7 @@ var lease = api.Lease{
 
 func (fixed) Job(_ context.Context, id uint32) (*api.Lease, error) {
 	if id != lease.Job {
-		return nil, api.NotFound("job " + strconv.Itoa(int(id)) + " holds no slice on n1")
+		return nil, api.NoLease(id)
 	}
 	return &lease, nil
 }
@@ -132,7 +132,7 @@ func (fixed) Adopt(_ context.Context, req api.AdoptRequest) ([]api.Adoption, err
 			UUID:      "MIG-8",
 			State:     "foreign",
 		},
-		Reason: "processes [4711] use it",
+		Reason: "processes [4711] use the instance",
 	}
 	switch {
 	case len(req.UUIDs) == 0:
@@ -142,7 +142,7 @@ func (fixed) Adopt(_ context.Context, req api.AdoptRequest) ([]api.Adoption, err
 	}
 	return nil, &api.Error{
 		Code:    http.StatusConflict,
-		Message: "couldn't adopt: job 5 is on this node and has no lease; try again when it has ended",
+		Message: "couldn't adopt: job 5 is on this node and has no lease; try again when the job has ended",
 	}
 }
 

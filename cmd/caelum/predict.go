@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 type predictOptions struct {
 	repoOptions
 	key, script, user, account, jobName string
+	limit                               string
 	gpus, nodes, tasks, cpus            int
 }
 
@@ -35,6 +37,10 @@ func newPredict(g *globals) *cobra.Command {
 		Long: `predict calculates what a job needs from the earlier runs in this host's repository. It prints
 the profile that the job would request, and the runs on which the prediction is based. Beside idle
 GPUs, the job may get a larger slice.
+
+If the job could reach its time limit on the profile, it requests a larger one. predict prints both.
+If a job named its profile, it keeps this profile, and the prediction applies only to jobs that name
+none.
 
 Name the job by its id (if slurmctld or slurmdbd knows the job), by its key or by a batch script.
 With --script, also specify the options of the submission, because they are part of the job's key.
@@ -59,6 +65,7 @@ Include the options in #SBATCH lines, because predict does not read these lines.
 		"name or id of the job's user; default: the only user with runs of the key, otherwise the calling user")
 	f.StringVar(&o.account, "account", "", "the job's account, even if it is the user's default")
 	f.StringVar(&o.jobName, "job-name", "", "the job's name; default: the name of the script, as with sbatch")
+	f.StringVar(&o.limit, "time", "", "the job's time limit: minutes or [D-]HH:MM:SS; default: no limit")
 	f.IntVar(&o.gpus, "gpus", 1, "number of GPUs on each node")
 	f.IntVar(&o.nodes, "nodes", 1, "number of nodes")
 	f.IntVar(&o.tasks, "ntasks", 0, "number of tasks, if the job sets it")
@@ -75,6 +82,17 @@ type predicted struct {
 	// is empty if no GPU model is known.
 	Profile string `json:"profile,omitempty"`
 	Default string `json:"default,omitempty"` // the decision table's default profile
+	// Source is the origin of the runs, and SourceRuns is their number.
+	Source     string `json:"source"`
+	SourceRuns int    `json:"source_runs"`
+	// TimeLimit is the time limit of the job in seconds, or 0 if it is unknown or the job has none. Requests is the
+	// profile that a job with this limit requests, if it is larger than Profile.
+	TimeLimit int    `json:"time_limit,omitempty"`
+	Requests  string `json:"requests,omitempty"`
+	// Named is the profile that the job named itself, so that the prediction does not apply to this job.
+	Named string `json:"named,omitempty"`
+	// Measured is the choice of profile-job from which Profile was taken.
+	Measured *learn.Measured `json:"measured,omitempty"`
 	// Own is the profile in an administrator's line of the decision table, which overrides Profile.
 	Own        string  `json:"own,omitempty"`
 	Board      string  `json:"board,omitempty"`
@@ -116,10 +134,11 @@ func timesOn(need predict.Need, b *mig.Model) (all []profileTime) {
 func runPredict(ctx context.Context, w io.Writer, g *globals, o predictOptions, args []string) error {
 	asking, cancel := context.WithTimeout(ctx, slurmTimeout)
 	defer cancel()
-	job, err := o.jobKeys(asking, args)
+	named, err := o.job(asking, args)
 	if err != nil {
 		return err
 	}
+	job := named.JobKeys
 	r, cfg, err := o.read(ctx)
 	if err != nil {
 		return err
@@ -143,6 +162,10 @@ func runPredict(ctx context.Context, w io.Writer, g *globals, o predictOptions, 
 	}
 	p := newPredicted(job, given, t)
 	p.noScript = job.Fingerprint == "" && o.key == ""
+	p.setRequest(named, given, t)
+	if err := p.setSource(o.repoOptions, cfg, r); err != nil {
+		return err
+	}
 	if g.json {
 		return printJSON(w, p)
 	}
@@ -156,6 +179,7 @@ func newPredicted(job repo.JobKeys, given learn.Prediction, t learn.Table) predi
 		Fingerprint: job.Fingerprint,
 		Default:     t.Default,
 		Own:         given.Own,
+		Measured:    given.Measured,
 		Runs:        lines(given.History.Runs),
 		runs:        given.History.Runs,
 		anyModel:    len(t.Models) > 0,
@@ -176,6 +200,34 @@ func newPredicted(job repo.JobKeys, given learn.Prediction, t learn.Table) predi
 	return p
 }
 
+// setRequest sets the fields that depend on the request of the job.
+func (p *predicted) setRequest(job namedJob, given learn.Prediction, t learn.Table) {
+	p.TimeLimit = int(job.limit.Seconds())
+	if now := t.InTime(given, job.limit); now != cmp.Or(given.Own, given.Profile) {
+		p.Requests = now
+	}
+	if job.named {
+		p.Named = cmp.Or(job.requested, "unknown")
+	}
+}
+
+// setSource sets the fields that describe the runs in the repository.
+func (p *predicted) setSource(o repoOptions, cfg config.Config, r *repo.Repo) (err error) {
+	if p.SourceRuns, err = r.Runs(); err != nil {
+		return err
+	}
+	if o.ownOnly(cfg) {
+		p.Source = "slurmdbd, your own runs only"
+		return nil
+	}
+	p.Source = cmp.Or(o.path, cfg.Repo)
+	if synced, err := learn.HasSynced(r); err != nil || synced {
+		return err
+	}
+	p.Source += ", which lacks runs on other nodes (`caelum repo sync` has never read slurmdbd)"
+	return nil
+}
+
 // levelNames maps the level of a prediction to a description of the runs that the prediction uses.
 var levelNames = map[predict.Level]string{
 	predict.ByKey:  "of this key",
@@ -184,11 +236,7 @@ var levelNames = map[predict.Level]string{
 }
 
 func printPrediction(w io.Writer, p predicted) error {
-	fmt.Fprintf(w, "key %s", p.Key)
-	if p.Fingerprint != "" {
-		fmt.Fprintf(w, ", script fingerprint %s", p.Fingerprint)
-	}
-	fmt.Fprintln(w)
+	printJob(w, p)
 	if p.Own != "" {
 		fmt.Fprintf(w, "an administrator's line in the decision table selects %s for this job, "+
 			"regardless of earlier runs\n", p.Own)
@@ -197,6 +245,7 @@ func printPrediction(w io.Writer, p predicted) error {
 		fmt.Fprintln(w, "jobs without a script (srun, salloc) are not predicted, because their program is unknown")
 	}
 	if p.Level == predict.Unknown {
+		printLarger(w, p)
 		_, err := fmt.Fprintf(w, "no earlier run shows what the job needs, so it gets the default%s\n",
 			parenthesized(p.Default))
 		return err
@@ -209,6 +258,12 @@ func printPrediction(w io.Writer, p predicted) error {
 	default:
 		fmt.Fprintln(w, "no profile has enough memory")
 	}
+	if p.Measured != nil {
+		fmt.Fprintf(w, "profile-job chose %s for batch size %d on %s (job %d); the choice applies until a run of this "+
+			"key is killed for lack of memory\n", printable(p.Measured.Profile), p.Measured.Batch,
+			time.Unix(p.Measured.At, 0).Format(time.DateTime), p.Measured.Job)
+	}
+	printLarger(w, p)
 	fmt.Fprintf(
 		w,
 		"needs %.0f MiB, from %d of %d runs %s; their highest peak is %.0f MiB\n",
@@ -237,6 +292,36 @@ func printPrediction(w io.Writer, p predicted) error {
 		fmt.Fprintf(w, "busy share of one compute slice: %d%% (%s)\n", p.Busy, known)
 	}
 	return printRuns(w, p.runs)
+}
+
+// printJob prints the keys of the job, the origin of the runs, and whether the prediction applies to the job itself.
+func printJob(w io.Writer, p predicted) {
+	fmt.Fprintf(w, "key %s", p.Key)
+	if p.Fingerprint != "" {
+		fmt.Fprintf(w, ", script fingerprint %s", p.Fingerprint)
+	}
+	fmt.Fprintln(w)
+	fmt.Fprintf(w, "%s from %s\n", plural(p.SourceRuns, "run"), printable(p.Source))
+	if p.Named != "" {
+		fmt.Fprintf(w, "the job named its profile (%s), which Caelum does not change; "+
+			"the following applies to a job that names no profile\n", printable(p.Named))
+	}
+}
+
+// printLarger prints the profile that the job requests because of its time limit.
+func printLarger(w io.Writer, p predicted) {
+	if p.Requests != "" {
+		fmt.Fprintf(w, "requests %s: larger because of the time limit of %s\n", p.Requests, clockTime(p.TimeLimit))
+	}
+}
+
+// clockTime returns a number of seconds in Slurm's form of a time limit, [D-]HH:MM:SS.
+func clockTime(seconds int) string {
+	text := fmt.Sprintf("%02d:%02d:%02d", seconds/3600%24, seconds/60%60, seconds%60)
+	if days := seconds / 86400; days > 0 {
+		text = fmt.Sprintf("%d-%s", days, text)
+	}
+	return text
 }
 
 func tenths(s float64) float64 { return math.Round(10*s) / 10 }

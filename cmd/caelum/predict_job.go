@@ -8,6 +8,8 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"time"
 
 	"caelum/internal/predict"
 	"caelum/internal/repo"
@@ -15,9 +17,50 @@ import (
 	"caelum/internal/tags"
 )
 
-// jobKeys returns the key, the script fingerprint and the user of the job that the command line names. With --key only
-// the key is set; see jobOfKey.
-func (o predictOptions) jobKeys(ctx context.Context, args []string) (repo.JobKeys, error) {
+// namedJob is the job that the command line names. The fields except for JobKeys are known only for a job that is named
+// by its id, or from flags.
+type namedJob struct {
+	repo.JobKeys
+	limit     time.Duration // time limit; 0 if unknown or if the job has none
+	requested string        // the profile in the job's request
+	insteadOf string        // the smaller profile that the job would have requested without its time limit
+	named     bool          // the user named the profile in the request, so Caelum does not change the profile
+}
+
+// job returns the job that the command line names. With --key, of the keys only the job key is set; see jobOfKey.
+func (o predictOptions) job(ctx context.Context, args []string) (j namedJob, err error) {
+	if j.limit, err = timeLimit(o.limit); err != nil {
+		return j, usageError{err}
+	}
+	if len(args) == 1 && o.key == "" && o.script == "" {
+		if o.limit != "" {
+			return j, usageError{errors.New("--time describes the job of --script or --key; a job has its own limit")}
+		}
+		id, _, err := jobRef(args[0]) // all tasks of an array have the same key
+		if err != nil {
+			return j, err
+		}
+		return jobOf(ctx, slurm.New(slurm.Options{}), id)
+	}
+	j.JobKeys, err = o.jobKeys(args)
+	return j, err
+}
+
+// timeLimit parses a time limit in minutes, or in the form [D-]HH:MM:SS. Like Slurm, it rounds seconds up to minutes.
+func timeLimit(text string) (time.Duration, error) {
+	if minutes, err := strconv.ParseUint(text, 10, 24); err == nil {
+		return time.Duration(minutes) * time.Minute, nil
+	}
+	limit, err := slurm.ParseLimit(text)
+	if err != nil || strings.Contains(text, "-") && strings.Count(text, ":") != 2 {
+		return 0, fmt.Errorf("--time %.40q is not a time limit: write minutes or [D-]HH:MM:SS", text)
+	}
+	return (limit + time.Minute - time.Second).Truncate(time.Minute), nil
+}
+
+// jobKeys returns the key, the script fingerprint and the user of the job of --key or --script. With --key only the key
+// is set.
+func (o predictOptions) jobKeys(args []string) (repo.JobKeys, error) {
 	given := len(args)
 	for _, s := range []string{o.key, o.script} {
 		if s != "" {
@@ -29,14 +72,8 @@ func (o predictOptions) jobKeys(ctx context.Context, args []string) (repo.JobKey
 		return repo.JobKeys{}, usageError{errors.New("use exactly one of these: a job id, --key or --script")}
 	case o.key != "":
 		return repo.JobKeys{Key: o.key}, checkKey(o.key)
-	case o.script != "":
-		return o.keysOfScript()
 	}
-	id, _, err := jobRef(args[0]) // all tasks of an array have the same key
-	if err != nil {
-		return repo.JobKeys{}, err
-	}
-	return keysOfJob(ctx, slurm.New(slurm.Options{}), id)
+	return o.keysOfScript()
 }
 
 // keysOfScript calculates the key and the script fingerprint of the job of --script as job_submit.lua does.
@@ -125,31 +162,42 @@ func userID(name string) (uint32, error) {
 	return uint32(id), err
 }
 
-// keysOfJob returns the key, the script fingerprint and the user of a job. It reads them from slurmctld, or from
-// slurmdbd if slurmctld no longer has the job.
-func keysOfJob(ctx context.Context, ctl *slurm.Client, id uint32) (repo.JobKeys, error) {
+// jobOf returns a job by its id. It reads the job from slurmctld, or from slurmdbd if slurmctld no longer has the job.
+// slurmdbd's record contains neither the request nor the time limit.
+func jobOf(ctx context.Context, ctl *slurm.Client, id uint32) (namedJob, error) {
 	j, err := ctl.Job(ctx, id)
-	comment, uid := j.AdminComment, j.UID
 	if errors.Is(err, slurm.ErrNoJob) {
 		var records []slurm.Record
 		if records, err = ctl.RecordsOf(ctx, slurm.AdminComment, id); err == nil {
 			last := records[len(records)-1]
-			comment, uid = last.Comment, last.UID
+			j = slurm.Job{AdminComment: last.Comment, UID: last.UID}
 		}
 	}
 	if err != nil {
-		return repo.JobKeys{}, err
+		return namedJob{}, err
 	}
-	job := repo.JobKeys{
-		Key:         tags.Value(comment, tags.Key),
-		Fingerprint: tags.Value(comment, tags.Fingerprint),
-		UID:         uid,
+	job := namedJob{
+		JobKeys: repo.JobKeys{
+			Key:         tags.Value(j.AdminComment, tags.Key),
+			Fingerprint: tags.Value(j.AdminComment, tags.Fingerprint),
+			UID:         j.UID,
+		},
+		limit:     j.TimeLimit,
+		requested: tags.Value(j.AdminComment, tags.Size),
+		insteadOf: tags.Value(j.AdminComment, tags.InsteadOf),
 	}
 	if job.Key == "" {
 		return job, fmt.Errorf(
 			"job %d has no caelum:key= in AdminComment, because the job requested no GPU or bypassed job_submit.lua",
 			id,
 		)
+	}
+	if job.named = job.requested == ""; job.named {
+		var all []string
+		for _, g := range j.SlicesPerNode() {
+			all = append(all, g.Type)
+		}
+		job.requested = strings.Join(all, ", ")
 	}
 	return job, nil
 }

@@ -27,6 +27,7 @@ type profileJobOptions struct {
 	steps, batch     int
 	lambda, deadline float64
 	from, out        string
+	apply            bool
 }
 
 func newProfileJob(g *globals) *cobra.Command {
@@ -46,10 +47,15 @@ With --batches, the environment of the script contains the batch size in CAELUM_
 of steps in CAELUM_STEPS. For each batch size, profile-job also prints the profile that the DynaP
 method chooses. This method maximises a value F. F is lambda times the share by which a step is
 shorter, plus 1 - lambda times the share by which the throughput is higher. Both shares are relative
-to the largest batch size that fits on the profile.`,
+to the largest batch size that fits on the profile.
+
+With --from and --apply, DynaP's choice for one batch size becomes the profile of later jobs with
+the same key, until a run of the key is killed for lack of memory. The administrator runs this
+command on the host with the repository, and then "caelum repo decisions".`,
 		Example: `  caelum profile-job --sbatch=--gres=gpu:1 --profiles 1g.5gb,2g.10gb,7g.40gb train.sh
   caelum profile-job --batches 8,16,32 --steps 1000 --deadline 0.2 --out train.jsonl train.sh --epochs 1
-  caelum profile-job --from train.jsonl --lambda 1`,
+  caelum profile-job --from train.jsonl --lambda 1
+  caelum profile-job --from train.jsonl --batch 16 --apply     # as root or SlurmUser`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(args); err != nil {
 				return err
@@ -75,6 +81,9 @@ to the largest batch size that fits on the profile.`,
 	f.Float64Var(&o.deadline, "deadline", 0, "maximum duration of a step in seconds; 0: no limit")
 	f.StringVar(&o.out, "out", "", "write the measurements to this file, one JSON object per line")
 	f.StringVar(&o.from, "from", "", "evaluate the measurements in this file, and submit no jobs")
+	f.BoolVar(&o.apply, "apply", false,
+		"with --from: let DynaP's choice become the profile of the script's key, on the host with the repository")
+	f.StringVar(&o.path, "repo", "", "with --apply: the repository; default: the configuration's repo")
 	f.IntVar(&o.batch, "batch", 0, "with --from: evaluate only this batch size")
 	return cmd
 }
@@ -87,6 +96,8 @@ func (o profileJobOptions) check(args []string) error {
 		return bad("name either a batch script, or a file of measurements with --from")
 	case o.from != "" && (len(o.sbatch)+len(o.profiles)+len(o.batches)+o.steps > 0 || o.out != ""):
 		return bad("--from submits no jobs: --sbatch, --profiles, --batches, --steps and --out require a script")
+	case o.apply && o.from == "":
+		return bad("--apply requires --from: first measure the script as its user, with --out")
 	case o.from == "" && o.batch != 0:
 		return bad("--batch requires --from; for a script use --batches")
 	case !(o.lambda >= 0 && o.lambda <= 1):
@@ -139,6 +150,9 @@ func runProfileJob(ctx context.Context, w io.Writer, g *globals, o profileJobOpt
 		return fmt.Errorf("%s has no measurement with batch size %d", o.from, o.batch)
 	}
 	j := evaluate(b, runs, o.batch, predict.Goal{Lambda: o.lambda, Deadline: o.deadline})
+	if o.apply {
+		return o.applyChoice(w, j)
+	}
 	if g.json {
 		return printJSON(w, j)
 	}

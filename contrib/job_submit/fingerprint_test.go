@@ -9,12 +9,11 @@ import (
 	"testing"
 )
 
-// scriptBytes is the length of the prefix of a script that is hashed.
+// scriptBytes is the number of bytes of a script that job_submit.lua hashes.
 const scriptBytes = 4096
 
-// fingerprint runs bench/sha256.lua. It returns the digest of scriptBytes bytes and the median time
-// of one hash in microseconds. ok is false if this version of Lua does not support the hash
-// function.
+// fingerprint runs bench/sha256.lua. fingerprint returns the digest of scriptBytes bytes and the median time of one
+// hash in microseconds. ok is false if the Lua version does not support the hash function.
 func fingerprint(tb testing.TB, lua, hash string, rounds int) (digest string, micros float64, ok bool) {
 	tb.Helper()
 	out, err := exec.Command(lua, "bench/sha256.lua", hash, strconv.Itoa(scriptBytes), strconv.Itoa(rounds)).
@@ -53,7 +52,7 @@ func BenchmarkFingerprint(b *testing.B) {
 			b.Run(lua+"/"+hash, func(b *testing.B) {
 				_, micros, ok := fingerprint(b, lua, hash, b.N)
 				if !ok {
-					b.Skip("this Lua has no operators on bits")
+					b.Skip("the Lua version has no bit operators")
 				}
 				b.ReportMetric(micros, "median-us")
 			})

@@ -2,12 +2,11 @@
 --
 --   lua fuzz.lua <job_submit.lua>       CAELUM_DECISIONS names the table
 --
--- A question consists of a line "<word> <number of fields>" and that number of fields. A field is a
--- line "<s or n> <name> <length>", then the bytes of the value. The words are load (load the script
--- as slurmctld does at its start), submit and modify. Fields named record.<x> belong to the job
--- record, and fields named env.<i> to spank_job_env. The fields uid and prefix belong to neither.
--- The answer has the same form: rc, the messages to the user and to the log, and the written fields
--- with their values.
+-- A question consists of a line "<word> <number of fields>" and the fields. A field consists of a line "<s or n> <name>
+-- <length>" and the bytes of the value. The words are load (load the script as slurmctld does at its start), submit and
+-- modify. Fields named record.<x> belong to the job record, and fields named env.<i> belong to spank_job_env. The
+-- fields uid and prefix are arguments of the call. An answer also consists of a line and fields: rc, the messages to
+-- the user and to the log, and the written fields with their values.
 
 local script = arg[1]
 local said, log
@@ -39,8 +38,8 @@ local function answer(fields)
   io.flush()
 end
 
--- watched returns a table that behaves like those of slurmctld: a read returns the value of the
--- last write. It also records every write.
+-- watched returns a table that behaves like the tables of slurmctld: a read returns the value of the last write. The
+-- table also records every write.
 local function watched(store, writes)
   return setmetatable({}, {
     __index = store,
@@ -52,7 +51,11 @@ local function watched(store, writes)
   })
 end
 
-local PARTS = {gpu = {flag_default = 1.0}, ["gpu-long"] = {flag_default = 0.0}, cpu = {flag_default = 0.0}}
+local PARTS = {
+  gpu = {flag_default = 1.0, default_time = 20.0, max_time = 60.0},
+  ["gpu-long"] = {flag_default = 0.0, default_time = slurm.NO_VAL, max_time = 50.0},
+  cpu = {flag_default = 0.0, default_time = 1.0, max_time = 1.0},
+}
 
 local words = {}
 

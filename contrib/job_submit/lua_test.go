@@ -1,5 +1,5 @@
-// Package jobsubmit tests contrib/job_submit.lua. The test cases are in test.lua. They run under every Lua version that
-// slurmctld may be built with.
+// Package jobsubmit tests contrib/job_submit.lua. The test cases in test.lua run under every Lua version with which
+// slurmctld may be built.
 package jobsubmit
 
 import (
@@ -14,7 +14,7 @@ func TestJobSubmit(t *testing.T) {
 		t.Run(lua, func(t *testing.T) {
 			path, err := exec.LookPath(lua)
 			if err != nil {
-				t.Fatalf("couldn't find %s: the script must run under all four, so install it (%v)", lua, err)
+				t.Fatalf("couldn't find %s: %v; install all four Lua versions", lua, err)
 			}
 			table := filepath.Join(t.TempDir(), "decisions")
 			cmd := exec.Command(

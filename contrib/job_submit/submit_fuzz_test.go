@@ -78,6 +78,8 @@ func (m maker) job() fields {
 	}
 	some(4, "partition", func() any { return m.one("", "gpu", "cpu", "gpu-long,cpu", ",gpu", "gp.", m.raw) })
 	some(8, "priority", func() any { return m.number() })
+	some(3, "time_limit", func() any { return float64(m.IntN(120)) })
+	some(9, "time_limit", func() any { return m.number() })
 	some(4, "admin_comment", func() any { return m.one("JS1:abc", "caelum:held", m.raw) })
 	for i, name := range []string{"mig", "mig_mem"} {
 		some(4, fmt.Sprint("env.", i+1), func() any {
@@ -109,7 +111,7 @@ func option(q fields, name string) string {
 	return ""
 }
 
-// learned generates learned lines for the job with this stamp and for other jobs.
+// learned generates learned lines for the job with the given stamp and for other jobs.
 func (m maker) learned(s stamp) string {
 	fingerprint := s.fingerprint
 	if fingerprint == "" {
@@ -122,7 +124,8 @@ func (m maker) learned(s stamp) string {
 	} {
 		if m.IntN(2) == 0 {
 			fmt.Fprintln(&b, of, m.one("1g.5gb", "2g.10gb", "4g.20gb", "7g.40gb"),
-				m.one("", "60", "999999999", "60 0", "1 7", "999999999 50", "3600 100"))
+				m.one("", "60", "999999999", "60 0", "1 7", "999999999 50", "3600 100", "1000-1300", "1000-3600 80",
+					"999999999-999999999 100", "1-1 0", "2000-2100 30", "1200-1201 95"))
 		}
 	}
 	return b.String()
@@ -173,7 +176,7 @@ func seeds(f *testing.F) {
 
 // FuzzSubmit checks for every request and every table that both Lua versions return the answer that README.md
 // specifies. The user's own request must remain unchanged. The script may write only tres_per_node, admin_comment and
-// priority. If the script rejects a job, it must print one printable line and change nothing.
+// priority. A script that rejects a job must print one printable line and change nothing.
 func FuzzSubmit(f *testing.F) {
 	seeds(f)
 	lua, path := both(f)
@@ -202,7 +205,7 @@ func FuzzSubmit(f *testing.F) {
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("%v\ngot  %+v\nwant %+v", q, got, want)
 		}
-		for _, w := range got.writes { // the agents must be able to read accepted requests
+		for _, w := range got.writes { // the agents must be able to parse accepted requests
 			if w.field != "tres_per_node" {
 				continue
 			}
@@ -228,8 +231,11 @@ func (o outcome) accepted(q fields) (r reply) {
 	if o.sized != "" {
 		tags = append(tags, "caelum:sized="+o.sized)
 	}
-	if o.runs > 0 {
-		tags = append(tags, fmt.Sprint("caelum:runs=", o.runs))
+	if o.insteadOf != "" {
+		tags = append(tags, "caelum:instead-of="+o.insteadOf)
+	}
+	if o.runs != "" {
+		tags = append(tags, "caelum:runs="+o.runs)
 	}
 	if o.busy != "" {
 		tags = append(tags, "caelum:busy="+o.busy)
@@ -268,7 +274,7 @@ func stampOf(q fields) stamp {
 func (m maker) change() fields {
 	q, record := m.job(), m.job()
 	for _, name := range []string{"num_tasks", "ntasks_per_node", "ntasks_per_tres", "sockets_per_node"} {
-		delete(record, name) // a record does not contain these fields
+		delete(record, name) // a job record does not contain the field
 	}
 	if m.IntN(2) == 0 {
 		record["tres_per_node"] = m.one(
@@ -413,7 +419,7 @@ func wanted(q fields, o outcome) []write {
 		}
 	}
 	var all []write
-	if prefix == "" { // slurmctld adds its own prefix to the field gres
+	if prefix == "" { // slurmctld adds the prefix of its release to the field gres
 		all = append(all, write{"gres", strings.Join(o.added, ",")})
 		if len(o.kept) == 0 {
 			return all

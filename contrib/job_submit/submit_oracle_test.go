@@ -8,11 +8,12 @@ import (
 	"strings"
 
 	"caelum/internal/decisions"
+	"caelum/internal/predict"
 )
 
 // This file is a second implementation of the rules of README.md, with simple and slow code.
 
-// oracleTable is the table with which the fuzz targets submit jobs. Learned lines may follow it.
+// oracleTable is the table with which the fuzz targets submit jobs. The fuzz targets may append learned lines.
 const oracleTable = "caelum-decisions 1 1\npartition gpu\npartition gpu-long\n" +
 	"profile 1g.5gb 4864\nprofile 1g.5gb+me 4864\nprofile 2g.10gb 9856\nprofile 4g.20gb\nprofile 7g.40gb 40192\n" +
 	"model h100 1g.5gb\nmodel h100 4g.20gb\nmodel h100 7g.40gb\nmodel a100 1g.5gb\n" +
@@ -23,7 +24,7 @@ var (
 	sizeWord    = regexp.MustCompile(`^([0-9]{1,9})([kKmMgGtT]?)$`)
 )
 
-// lacksSlots reports whether a job of an unmanaged partition requests slices without an equal number of GPUs per node.
+// lacksSlots reports whether a job in an unmanaged partition requests slices without an equal number of GPUs per node.
 func lacksSlots(q fields) bool {
 	named, understood, sum := false, true, 0
 	node := options{}
@@ -49,8 +50,9 @@ type outcome struct {
 	none, refused bool
 	kept, added   []string
 	stamp         stamp
-	sized         string // the profile, if Caelum chose it
-	runs          int    // expected run time in seconds; 0: unknown
+	sized         string // the profile that Caelum chose; empty if the user named the profile
+	insteadOf     string // the smaller profile that the job would request without its time limit
+	runs          string // run time with its quantile, in seconds; "" if unknown
 	busy          string // busy share in percent, if the script writes it
 	warning       string // message to the user
 	hold          bool
@@ -63,7 +65,7 @@ type stamp struct {
 }
 
 // learned returns the line of a table that applies to a job, or nil.
-func learned(d decisions.Table, s stamp) *decisions.Learned {
+func learned(d decisions.Table, s stamp) *predict.Line {
 	l, ok := d.Key[fmt.Sprintf("%d:%s", s.uid, s.key)]
 	if !ok && s.fingerprint != "" {
 		if l, ok = d.User[fmt.Sprintf("%d:%s", s.uid, s.fingerprint)]; !ok {
@@ -76,8 +78,8 @@ func learned(d decisions.Table, s stamp) *decisions.Learned {
 	return &l
 }
 
-// busyOf returns the busy share in a line, or "" if there is no such figure or no line.
-func busyOf(known *decisions.Learned) string {
+// busyOf returns the busy share in a line. If known is nil or contains no busy share, busyOf returns "".
+func busyOf(known *predict.Line) string {
 	if known == nil || known.Busy < 0 {
 		return ""
 	}
@@ -86,7 +88,7 @@ func busyOf(known *decisions.Learned) string {
 
 // size returns the profile that a request gets if its GRES names no profile. sized is true if `--mig` names no profile
 // either. ok is false if the request is rejected.
-func size(q fields, d decisions.Table, known *decisions.Learned) (profile string, sized bool, warning string, ok bool) {
+func size(q fields, d decisions.Table, known *predict.Line) (profile string, sized bool, warning string, ok bool) {
 	mig, mem := option(q, "mig"), option(q, "mig_mem")
 	has := map[string]int{}
 	for _, p := range d.Profiles {
@@ -127,14 +129,14 @@ func size(q fields, d decisions.Table, known *decisions.Learned) (profile string
 		}
 	}
 	if known != nil && has[profile] < has[known.Profile] {
-		warning = fmt.Sprintf("caelum: --mig-mem=%s selects %s, but according to its earlier runs this job needs %s",
+		warning = fmt.Sprintf("caelum: --mig-mem=%s selects %s, but earlier runs of this job indicate %s",
 			mem, profile, known.Profile)
 	}
 	return profile, true, warning, profile != ""
 }
 
-// onModel returns the profile that Caelum chose. If the request names a GPU model without this profile, onModel returns
-// the replacement on that model.
+// onModel returns the profile that Caelum chose. If the request names a GPU model that does not have the profile,
+// onModel returns the replacement on the GPU model.
 func onModel(d decisions.Table, models []string, profile string) string {
 	if len(models) != 1 || len(d.Models[models[0]]) == 0 {
 		return profile
@@ -205,14 +207,12 @@ func oracle(q fields, d decisions.Table, stamped *stamp) (o outcome) {
 		o.stamp = r.stamp(q, slots.all())
 	}
 	known := learned(d, o.stamp)
-	o.runs = secondsOf(known)
+	o.runs = runTimeOf(known)
 	if !typed {
 		profile, sized, warning, ok := size(q, d, known)
 		o.refused = o.refused || !ok
 		if sized {
-			profile = onModel(d, slots.types, profile)
-			o.sized = profile
-			o.busy = busyOf(known)
+			profile = o.choose(q, d, known, model(slots.types), onModel(d, slots.types, profile))
 		}
 		o.warning = warning
 		o.added = append(o.added, fmt.Sprintf("mig:%s:%d", profile, slots.all()))
@@ -222,11 +222,56 @@ func oracle(q fields, d decisions.Table, stamped *stamp) (o outcome) {
 	return o
 }
 
-func secondsOf(known *decisions.Learned) int {
-	if known == nil {
-		return 0
+// choose sets the fields for a job whose profile Caelum chose, and returns that profile. floor is the profile without
+// regard to the time limit.
+func (o *outcome) choose(q fields, d decisions.Table, known *predict.Line, kind, floor string) string {
+	o.sized, o.busy = floor, busyOf(known)
+	if known != nil {
+		o.sized = known.InTime(floor, d.Alternatives(kind, floor), limitOf(q))
 	}
-	return known.Seconds
+	if o.sized != floor {
+		o.insteadOf, o.runs = floor, predict.RunTime(known.On(o.sized))
+	}
+	return o.sized
+}
+
+// model returns the GPU model that a request names, or "" if the request names no GPU model or several GPU models.
+func model(kinds []string) string {
+	if len(kinds) == 1 {
+		return kinds[0]
+	}
+	return ""
+}
+
+// limitOf returns the time limit of a job in seconds, or 0 if the job has no time limit. fuzz.lua contains the limits
+// of the partitions.
+func limitOf(q fields) float64 {
+	const noValue, infinite = 4294967294.0, 4294967295.0
+	if own, ok := q["time_limit"].(float64); ok && own != noValue {
+		if own == infinite {
+			return 0
+		}
+		return 60 * own
+	}
+	names := text(q, "partition")
+	if names == "" {
+		names = "gpu"
+	}
+	least := 0.0
+	for name := range strings.SplitSeq(names, ",") {
+		limit := map[string]float64{"gpu": 20, "gpu-long": 50}[name]
+		if limit > 0 && (least == 0 || limit < least) {
+			least = limit
+		}
+	}
+	return 60 * least
+}
+
+func runTimeOf(known *predict.Line) string {
+	if known == nil {
+		return ""
+	}
+	return predict.RunTime(known.Seconds, known.High)
 }
 
 // recorded returns the options in a job's record.
@@ -238,8 +283,8 @@ func recorded(q fields) options {
 	return o
 }
 
-// afterwards returns the options of the job after an update with these writes. Up to 23.02 ("gres:"), slurmctld adds
-// the types in an update to those of the job and ignores counts of 0.
+// afterwards returns the options of the job after an update and the script's writes. Up to 23.02 ("gres:"), slurmctld
+// adds the types in an update to the types of the job, and ignores counts of 0.
 func afterwards(q fields, got reply) options {
 	o := options{}
 	for _, per := range pers {
@@ -273,7 +318,7 @@ func afterwards(q fields, got reply) options {
 	return o
 }
 
-// asks reports whether the options request a GPU or a slice. If they cannot be parsed, it returns true.
+// asks reports whether the options request a GPU or a slice. For invalid options, asks returns true.
 func (o options) asks() bool {
 	for _, list := range o {
 		for _, name := range []string{"gpu", "mig"} {
@@ -285,7 +330,7 @@ func (o options) asks() bool {
 	return false
 }
 
-// typed reports whether there is one typed slice per GPU slot.
+// typed reports whether the options request one typed slice per GPU slot.
 func (o options) typed() bool {
 	for _, list := range o {
 		if _, ok := sumOf(list, "gpu"); !ok {
@@ -297,7 +342,7 @@ func (o options) typed() bool {
 	return ok && gpu.all() > 0 && gpu.all() == mig.all() && mig.count[""] == 0
 }
 
-// elsewhere reports whether GPUs are counted per job, socket or task, or cannot be parsed.
+// elsewhere reports whether the options count GPUs per job, socket or task, or are invalid.
 func (o options) elsewhere() bool {
 	return options{"job": o["job"], "socket": o["socket"], "task": o["task"]}.asks()
 }
@@ -309,8 +354,8 @@ func partitionAfter(q fields) string {
 	return text(q, "record.partition")
 }
 
-// touches reports whether the script checks an update. If the job has started, the script checks
-// only updates of the GRES options or the partition, and slurmctld also rejects these updates.
+// touches reports whether the script checks an update. If the job has started, the script checks only updates of the
+// GRES options and of the partition, which slurmctld also rejects.
 func touches(q fields) bool {
 	state, _ := q["record.job_state"].(float64)
 	_, moved := q["partition"]
@@ -344,11 +389,15 @@ func (o options) expected(q fields, d decisions.Table, s *stamp, before options)
 	after := fields{}
 	for name, value := range q {
 		if name, ok := strings.CutPrefix(name, "record."); ok &&
-			(strings.HasPrefix(name, "tres_per_") || name == "min_nodes") {
+			(strings.HasPrefix(name, "tres_per_") || name == "min_nodes" || name == "time_limit") {
 			after[name] = value
 		} else if strings.HasPrefix(name, "env.") {
 			after[name] = value
 		}
+	}
+	after["partition"] = partitionAfter(q)
+	if limit, ok := q["time_limit"].(float64); ok && limit != 4294967294 {
+		after["time_limit"] = limit
 	}
 	sets := false
 	for _, per := range pers {

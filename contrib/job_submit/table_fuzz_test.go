@@ -15,7 +15,7 @@ const script = "#!/bin/sh\n"
 
 var probed = predict.KeyInput{UID: 7, Script: script, GPUs: 1, Nodes: 1}
 
-// table generates a table of valid lines, invalid lines and the text raw.
+// table generates a decision table that contains valid lines, invalid lines and the text in raw.
 func (m maker) table() string {
 	var b strings.Builder
 	const head = "caelum-decisions 1 7"
@@ -29,7 +29,8 @@ func (m maker) table() string {
 	for range m.IntN(8) {
 		profile := m.one("1g.5gb", "2g.10gb", "2g.10gb", "1g.5gb+me", m.raw)
 		number := m.one("", "", " 60", " 999999999", " 0", " 060", " 1000000000", " 1e3", " 60 0",
-			" 60 60", " 999999999 100", " 60 101", " 60 050", " 60 50%", " 60 60 60", " 60 "+m.raw, " "+m.raw)
+			" 60 60", " 999999999 100", " 60 101", " 60 050", " 60 50%", " 60 60 60", " 60-70", " 60-70 80", " 60-59",
+			" 60-60 0", " 60-070", " 60-", " 60-70-80", " 60-1000000000", " 60 "+m.raw, " "+m.raw)
 		key, fingerprint := predict.Key(probed), predict.Fingerprint(probed)
 		all = append(all, m.one(
 			"partition long",
@@ -73,9 +74,9 @@ func (m maker) table() string {
 	return text
 }
 
-// FuzzTable checks that the script uses all of a valid table and nothing of an invalid table. After an invalid table,
-// the script must continue to use the previous table and log one line. Without a previous table, it must reject
-// requests for GPUs and accept other requests.
+// FuzzTable checks that the script uses all lines of a valid table, and no line of an invalid table. After an invalid
+// table, the script must continue to use the previous table and log one line. Without a previous table, the script must
+// reject requests for GPUs and accept other requests.
 func FuzzTable(f *testing.F) {
 	for i, raw := range []string{
 		"", "#", "closed", "partition cpu", "3g.20gb", "key 7:0123456789abcdef 1g.5gb", "\x00", "\xff\xa0", "\n\n",
@@ -133,8 +134,8 @@ func (p probe) submit(q fields) reply {
 	return r
 }
 
-// gives checks the slices that a submission gets. If want is none, the script must accept the
-// submission unchanged. If want is refused, the script must reject it.
+// gives checks the slices that a submission gets. If want is none, the script must accept the submission unchanged. If
+// want is refused, the script must reject the submission.
 func (p probe) gives(q fields, want string) reply {
 	p.Helper()
 	r, got := p.submit(q), ""
@@ -160,14 +161,14 @@ func (p probe) force(d decisions.Table, why error) {
 	p.Helper()
 	known := learned(d, stamp{probed.UID, predict.Key(probed), predict.Fingerprint(probed)})
 	log := p.partitions(d, known)
-	if why == nil && d.OldKeys > 0 { // because keys without a user have no effect
+	if why == nil && d.OldKeys > 0 { // the script logs that key lines without a user have no effect
 		says := fmt.Sprintf(": key lines without a user id (%d) have no effect;", d.OldKeys)
 		if len(log) != 1 || !strings.Contains(log[0], says) {
 			p.Fatalf("%s, table %q\nlogged %q, want %q", p.lua.name, p.text, log, says)
 		}
 		log = nil
 	}
-	p.logged(log, why, "; the last good table stays in force")
+	p.logged(log, why, "; the last valid table remains in use")
 	managed := ""
 	for _, partition := range d.Partitions {
 		if !strings.Contains(partition, ",") {
@@ -181,15 +182,15 @@ func (p probe) force(d decisions.Table, why error) {
 	}
 }
 
-// partitions checks that only jobs in the table's partitions get slices, and that these slices have
-// the profile of the probed job. It returns the logged lines.
-func (p probe) partitions(d decisions.Table, known *decisions.Learned) (log []string) {
+// partitions checks that only jobs in the table's partitions get slices, and that these slices have the profile of the
+// probed job. partitions returns the logged lines.
+func (p probe) partitions(d decisions.Table, known *predict.Line) (log []string) {
 	p.Helper()
 	profile, figures := d.Default, ""
 	if known != nil {
 		profile = known.Profile
-		if known.Seconds > 0 {
-			figures = fmt.Sprintf(" caelum:runs=%d", known.Seconds)
+		if runs := runTimeOf(known); runs != "" {
+			figures = " caelum:runs=" + runs
 		}
 		if busy := busyOf(known); busy != "" {
 			figures += " caelum:busy=" + busy
@@ -224,7 +225,7 @@ func (p probe) profiles(d decisions.Table, partition string) {
 		if !slices.Contains(names, name) {
 			want = "refused"
 		}
-		// Slurm's types contain a letter, and its requests have at most 1024 bytes.
+		// A GRES type in Slurm contains a letter, and a request has at most 1024 bytes.
 		if strings.ContainsFunc(name, func(r rune) bool { return r > '9' }) && len(name) < 1000 {
 			p.gives(fields{"tres_per_node": "gres:mig:" + name + ":1", "partition": partition}, want)
 		}
@@ -232,7 +233,7 @@ func (p probe) profiles(d decisions.Table, partition string) {
 }
 
 // sizes checks the slices of jobs with --mig-mem, and with --mig=off.
-func (p probe) sizes(d decisions.Table, partition string, known *decisions.Learned) {
+func (p probe) sizes(d decisions.Table, partition string, known *predict.Line) {
 	p.Helper()
 	for _, mem := range []string{"", "4864", "9728", "9856", "60"} {
 		option := "_SLURM_SPANK_OPTION_caelum_mig=off"

@@ -2,8 +2,8 @@
 --
 --   lua test.lua <job_submit.lua> <table to write> <key vectors>
 --
--- CAELUM_DECISIONS must name the table. The stubs below behave like slurmctld's job_desc and slurm functions, including
--- the "gres" field, which is tres_per_node with the release's prefix.
+-- CAELUM_DECISIONS must name the table. The stubs job_desc and slurm behave like the tables of slurmctld. A write to
+-- the field "gres" sets tres_per_node, with the prefix of the release.
 
 local script, table_path, vectors = arg[1], arg[2], arg[3]
 
@@ -44,7 +44,7 @@ default 2g.10gb
 max_nodes 2
 ]]
 
--- reload loads the script as slurmctld does at its start, before a table is read.
+-- reload loads the script as slurmctld does at its start. The loaded script has read no table.
 local function reload()
   log, said = {}, {}
   check(dofile(script) == slurm.SUCCESS, "the script loads", "another value")
@@ -86,7 +86,7 @@ local function submit(fields, prefix)
   return slurm_job_submit(job, PARTS, 1001), job
 end
 
--- env returns the spank_job_env that Slurm generates from --mig and --mig-mem. Its indices start at 0.
+-- env returns the spank_job_env that Slurm generates from --mig and --mig-mem. The indices of the table start at 0.
 local function env(mig, mem)
   local all = {[0] = "X=1"}
   if mig then all[#all + 1] = "_SLURM_SPANK_OPTION_caelum_mig=" .. mig end
@@ -147,15 +147,15 @@ for _, case in ipairs(accepted) do
   check(job.tres_per_node == case[3], case[1], job.tres_per_node)
   check(job.tres_per_job == case[2].tres_per_job and job.tres_per_task == case[2].tres_per_task, case[1] .. " keeps the rest", "a change")
   local words = "^caelum:key=%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x caelum:work=%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x" .. (case[4] and "$" or " caelum:sized=2g%.10gb$")
-  check((job.admin_comment or ""):find(words), case[1] .. " has a key, and its profile if it named none", job.admin_comment)
+  check((job.admin_comment or ""):find(words), case[1] .. " has a key, and the tag sized if the request named no profile", job.admin_comment)
   check(job.priority == NO_VAL, case[1] .. " is not held", job.priority)
 end
 
--- The job has no prefix to copy, so slurmctld adds the prefix of its release.
+-- If no field of the job contains a prefix, slurmctld adds the prefix of its release.
 local _, later = submit({ntasks_per_tres = 1, num_tasks = 1}, "gres/")
 check(later.tres_per_node == "gres/gpu:1,gres/mig:2g.10gb:1", "--ntasks-per-gpu in 24.11", later.tres_per_node)
 _, later = submit({ntasks_per_tres = 1, num_tasks = 1, tres_per_node = "odd:1"}, "gres/")
-check(later.tres_per_node == "odd:1,gres/gpu:1,gres/mig:2g.10gb:1", "an entry that is none is slurmctld's to refuse", later.tres_per_node)
+check(later.tres_per_node == "odd:1,gres/gpu:1,gres/mig:2g.10gb:1", "slurmctld refuses an entry without a prefix", later.tres_per_node)
 
 ---------------------------------------------------------------- unchanged
 
@@ -175,16 +175,14 @@ for name, fields in pairs({
   check(rc == slurm.SUCCESS, name .. " passes", said[1])
   check(job.tres_per_node == fields.tres_per_node and job.admin_comment == fields.admin_comment and job.priority == NO_VAL, name .. " is untouched", job.tres_per_node)
 end
-check(#log == 0, "nothing to log so far", log[1])
-
----------------------------------------------------------------- rejected requests, with the reason
+check(#log == 0, "the script has logged nothing", log[1]) -------------------------------------------------------------- rejected requests, with the reason
 
 for _, case in ipairs({
-  {"an unknown profile", {tres_per_node = "gres:mig:9g.99gb:1"}, "no MIG profile 9g%.99gb here; the profiles are 1g%.5gb, 1g%.5gb%+me, 2g%.10gb, 3g%.20gb, 7g%.40gb"},
-  {"the filler", {tres_per_node = "gres:mig:closed:1"}, "no MIG profile closed"},
-  {"an unknown --mig", {tres_per_node = "gres:gpu:1", spank_job_env = {[0] = "_SLURM_SPANK_OPTION_caelum_mig=%s%n\27[2J"}}, "^caelum: %-%-mig: there is no MIG profile %?s%?n%?%?2J here"},
+  {"an unknown profile", {tres_per_node = "gres:mig:9g.99gb:1"}, "the MIG profile 9g%.99gb does not exist; the profiles are 1g%.5gb, 1g%.5gb%+me, 2g%.10gb, 3g%.20gb, 7g%.40gb"},
+  {"the filler", {tres_per_node = "gres:mig:closed:1"}, "the MIG profile closed does not exist"},
+  {"an unknown --mig", {tres_per_node = "gres:gpu:1", spank_job_env = {[0] = "_SLURM_SPANK_OPTION_caelum_mig=%s%n\27[2J"}}, "^caelum: %-%-mig: the MIG profile %?s%?n%?%?2J does not exist"},
   {"slices and GPUs that disagree", {tres_per_node = "gres:mig:1g.5gb:2,gres:gpu:1"}, "2 slices and 1 GPU per node"},
-  {"typed and untyped slices", {tres_per_node = "gres:mig:1g.5gb:1,gres:mig:1"}, "every slice, or for none"},
+  {"typed and untyped slices", {tres_per_node = "gres:mig:1g.5gb:1,gres:mig:1"}, "every slice or for no slice"},
   {"slices per job", {tres_per_job = "gres:mig:1g.5gb:1"}, "per node"},
   {"slices per task", {tres_per_task = "gres/mig:1g.5gb=1", num_tasks = 2}, "per node"},
   {"3 GPUs on 2 nodes", {tres_per_job = "gres:gpu:3", min_nodes = 2}, "3 GPUs cannot be divided evenly among 2 nodes"},
@@ -227,16 +225,16 @@ for name, fields in pairs({
   fields.tres_per_node = "gres:gpu:1"
   local rc, job = submit(fields)
   check(rc == slurm.SUCCESS and job.priority == 0, name .. " is held", job.priority)
-  check((job.admin_comment or ""):find("^caelum:key=%x+ caelum:work=%x+ caelum:sized=2g%.10gb caelum:held$"), name .. " is marked", job.admin_comment)
+  check((job.admin_comment or ""):find("^caelum:key=%x+ caelum:work=%x+ caelum:sized=2g%.10gb caelum:held$"), name .. " has the tag", job.admin_comment)
   fields.priority = 0
   rc, job = submit(fields)
-  check(rc == slurm.SUCCESS and job.priority == 0 and not (job.admin_comment or ""):find("held"), name .. " --hold is the user's", job.admin_comment)
+  check(rc == slurm.SUCCESS and job.priority == 0 and not (job.admin_comment or ""):find("held"), name .. " with the user's --hold has no tag", job.admin_comment)
   fields.priority, fields.partition = nil, "cpu"
   rc, job = submit(fields)
-  check(rc == slurm.SUCCESS and job.priority == NO_VAL, name .. " elsewhere is not", job.priority)
+  check(rc == slurm.SUCCESS and job.priority == NO_VAL, name .. " in an unmanaged partition is not held", job.priority)
 end
 local _, noted = submit({tres_per_node = "gres:gpu:1", admin_comment = "JS1:abc"})
-check(noted.admin_comment:find("^JS1:abc caelum:key=%x+ caelum:work=%x+ caelum:sized=2g%.10gb$"), "the existing admin_comment stays", noted.admin_comment)
+check(noted.admin_comment:find("^JS1:abc caelum:key=%x+ caelum:work=%x+ caelum:sized=2g%.10gb$"), "the existing admin_comment is kept", noted.admin_comment)
 
 ---------------------------------------------------------------- --mig and --mig-mem: profile, choice, message to the user
 
@@ -259,24 +257,24 @@ for _, case in ipairs({
   check(word(job, "sized") == (case[5] and case[4] or nil), case[1] .. ": whether Caelum chose", job.admin_comment)
 end
 for _, case in ipairs({
-  {"more memory than there is", nil, "40193", "%-%-mig%-mem=40193: no MIG profile has that much memory; the profiles have, in MiB: 1g%.5gb 4864, 1g%.5gb%+me 4864, 2g%.10gb 9856, 3g%.20gb 19968, 7g%.40gb 40192$"},
-  {"far more", nil, "999999999T", "no MIG profile has that much memory"},
+  {"more memory than there is", nil, "40193", "%-%-mig%-mem=40193: no MIG profile has enough memory; the profiles have, in MiB: 1g%.5gb 4864, 1g%.5gb%+me 4864, 2g%.10gb 9856, 3g%.20gb 19968, 7g%.40gb 40192$"},
+  {"far more", nil, "999999999T", "no MIG profile has enough memory"},
   {"no size", nil, "8GB", "^caelum: %-%-mig%-mem: couldn't read '8GB': write the memory of a slice as in 8G$"},
   {"nothing", nil, "0", "couldn't read '0'"},
   {"ten digits", nil, "1000000000", "couldn't read"},
   {"not a size, and long", nil, "\27" .. string.rep("9", 500), "couldn't read '%?9+': write"},
-  {"--mig and --mig-mem that disagree", "1g.5gb", "8G", "%-%-mig=1g%.5gb and %-%-mig%-mem=8G do not agree, because 1g%.5gb has 4864 MiB"},
-  {"a whole GPU that is too small", "off", "1T", "%-%-mig=off and %-%-mig%-mem=1T do not agree, because 7g%.40gb has 40192 MiB"},
-  {"an unknown --mig beside --mig-mem", "9g.99gb", "8G", "no MIG profile 9g%.99gb"},
+  {"--mig and --mig-mem that disagree", "1g.5gb", "8G", "%-%-mig=1g%.5gb and %-%-mig%-mem=8G contradict each other, because 1g%.5gb has 4864 MiB"},
+  {"a whole GPU that is too small", "off", "1T", "%-%-mig=off and %-%-mig%-mem=1T contradict each other, because 7g%.40gb has 40192 MiB"},
+  {"an unknown --mig beside --mig-mem", "9g.99gb", "8G", "the MIG profile 9g%.99gb does not exist"},
 }) do
   local rc, job = submit({tres_per_node = "gres:gpu:1", spank_job_env = env(case[2], case[3])})
   check(rc == slurm.ERROR and job.tres_per_node == "gres:gpu:1" and not job.admin_comment, case[1] .. " is refused", job.tres_per_node)
   check((said[1] or ""):find(case[4]), case[1], said[1])
 end
 local _, small = submit({tres_per_node = "gres:mig:1g.5gb:1", spank_job_env = env("off", "8G")})
-check(small.tres_per_node == "gres:mig:1g.5gb:1,gres:gpu:1" and not word(small, "sized"), "typed slices go before both", small.tres_per_node)
+check(small.tres_per_node == "gres:mig:1g.5gb:1,gres:gpu:1" and not word(small, "sized"), "typed slices take precedence over --mig and --mig-mem", small.tres_per_node)
 local _, inherited = submit({tres_per_node = "gres:gpu:1", spank_job_env = {[0] = "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_mig_mem=16G"}})
-check(inherited.tres_per_node == "gres:gpu:1,gres:mig:3g.20gb:1", "--mig-mem, the other name", inherited.tres_per_node)
+check(inherited.tres_per_node == "gres:gpu:1,gres:mig:3g.20gb:1", "--mig-mem under the inherited name", inherited.tres_per_node)
 
 -- In these cases the request names a GPU model that does not have the chosen profile.
 write_table(TABLE .. "profile 2g.20gb 20096\nmodel a100 1g.5gb\nmodel a100 2g.10gb\nmodel h100 1g.5gb+me\nmodel h100 2g.20gb\nmodel h100 7g.40gb\nmodel l4 1g.5gb\n")
@@ -295,8 +293,8 @@ for _, case in ipairs({
 end
 write_table(TABLE)
 
--- If GPU models have different sizes under one profile name, the smaller size counts. The last case is a table without
--- sizes.
+-- If GPU models have different sizes under one profile name, the script uses the smaller size. The last case is a table
+-- without sizes.
 write_table(TABLE .. "profile 2g.10gb 9728\nprofile 2g.10gb\nwhole 3g.20gb\n")
 local _, tight = submit({tres_per_node = "gres:gpu:1", spank_job_env = env(nil, "9729")})
 check(tight.tres_per_node == "gres:gpu:1,gres:mig:3g.20gb:1", "a profile listed twice", tight.tres_per_node)
@@ -304,7 +302,7 @@ local _, third = submit({tres_per_node = "gres:gpu:1", spank_job_env = env("off"
 check(third.tres_per_node == "gres:gpu:1,gres:mig:3g.20gb:1", "a line for --mig=off", third.tres_per_node)
 write_table((TABLE:gsub("(profile %S+) %d+", "%1")))
 check(submit({tres_per_node = "gres:gpu:1", spank_job_env = env(nil, "8G")}) == slurm.ERROR and said[1]:find("does not list the memory of profiles", 1, true), "a table without memory", said[1])
-check(submit({tres_per_node = "gres:gpu:1", spank_job_env = env("1g.5gb", "8G")}) == slurm.ERROR and said[1]:find("the memory of 1g.5gb is unknown", 1, true), "and beside --mig", said[1])
+check(submit({tres_per_node = "gres:gpu:1", spank_job_env = env("1g.5gb", "8G")}) == slurm.ERROR and said[1]:find("the memory of 1g.5gb is unknown", 1, true), "a table without memory, with --mig", said[1])
 write_table(TABLE)
 
 ---------------------------------------------------------------- the key and the script fingerprint
@@ -327,17 +325,17 @@ for line in io.lines(vectors) do
       num_tasks = w[7] ~= "0" and tonumber(w[7]) or NO_VAL, cpus_per_task = w[8] ~= "0" and tonumber(w[8]) or NO_VAL16,
     })
     check(word(job, "key") == w[9], "the key of " .. line:sub(1, 60), job.admin_comment)
-    check(word(job, "work") == (w[10] ~= "-" and w[10] or nil), "the work of " .. line:sub(1, 60), job.admin_comment)
+    check(word(job, "work") == (w[10] ~= "-" and w[10] or nil), "the fingerprint of " .. line:sub(1, 60), job.admin_comment)
     known_key = w[9]
   end
 end
 check(seen >= 10, "key vectors read", seen)
 local _, nobody = submit({tres_per_node = "gres:gpu:1", account = false, default_account = "phys"})
 local _, named = submit({tres_per_node = "gres:gpu:1", account = "phys"})
-check(nobody.admin_comment == named.admin_comment, "the default account is the account", nobody.admin_comment)
+check(nobody.admin_comment == named.admin_comment, "the default account counts like a given account", nobody.admin_comment)
 
 local _, stepped = submit({tres_per_node = "gres:gpu:1", script = false})
-check(word(stepped, "key") and not word(stepped, "work"), "srun has a key and no work", stepped.admin_comment)
+check(word(stepped, "key") and not word(stepped, "work"), "a job without a script has a key and no fingerprint", stepped.admin_comment)
 
 -- reads counts the reads of the field script, because slurmctld copies the whole script for each read.
 local function reads(fields)
@@ -353,9 +351,9 @@ local function reads(fields)
   return read
 end
 check(reads({tres_per_node = "gres:gpu:1"}) == 1, "the script is read once", "more or less")
-check(reads({}) == 0, "without GPUs it is not read", "read")
-check(reads({tres_per_node = "gres:gpu:1", partition = "cpu"}) == 0, "elsewhere it is not read", "read")
-check(reads({tres_per_node = "gres:gpu:x1:y"}) == 0, "for a request that is refused it is not read", "read")
+check(reads({}) == 0, "for a job without GPUs, the script is not read", "read")
+check(reads({tres_per_node = "gres:gpu:1", partition = "cpu"}) == 0, "in an unmanaged partition, the script is not read", "read")
+check(reads({tres_per_node = "gres:gpu:x1:y"}) == 0, "for a refused request, the script is not read", "read")
 
 ---------------------------------------------------------------- sizes that a user chooses
 
@@ -388,20 +386,20 @@ for i = #full + 1, 255 do full[i] = "_SLURM_SPANK_OPTION_other_x" .. i .. "=" ..
 for i = 0, 99999 do flood[i] = "_SLURM_SPANK_OPTION_caelum_mi" end
 local rc_full, steps_full, read_full, stored = entries(submitted, {tres_per_node = "gres:gpu:1", spank_job_env = full, spank_job_env_size = 256})
 check(rc_full == slurm.SUCCESS and stored.tres_per_node == "gres:gpu:1,gres:mig:1g.5gb:1", "256 variables are read", said[1])
-check(read_full == 1 and steps_full < 300, "and once", read_full .. " reads, " .. steps_full .. " steps")
+check(read_full == 1 and steps_full < 300, "256 variables are read once", read_full .. " reads, " .. steps_full .. " steps")
 for name, f in pairs({["a submission"] = submitted, ["a change"] = changed}) do
   local fields = {partition = "gpu", tres_per_node = "gres/gpu:1", spank_job_env = flood, spank_job_env_size = 100000}
   local rc, steps, read = entries(f, fields)
   check(rc == slurm.ERROR and (said[1] or ""):find("more than 256 variables", 1, true), name .. " with 100,000 variables is refused", said[1])
-  check(read == 0 and steps < 300, name .. ": they are not read", read .. " reads, " .. steps .. " steps")
+  check(read == 0 and steps < 300, name .. ": 100,000 variables are not read", read .. " reads, " .. steps .. " steps")
   fields.spank_job_env_size = nil
   rc, steps = entries(f, fields)
-  check(rc == slurm.ERROR and steps < 300, name .. ": nor more than 256 where their number is not known", steps)
+  check(rc == slurm.ERROR and steps < 300, name .. ": at most 256 variables are read if their number is unknown", steps)
 end
 rc_full, steps_full, read_full = entries(submitted, {tres_per_node = "gres:gpu:1", partition = "cpu", spank_job_env = flood})
-check(rc_full == slurm.SUCCESS and read_full == 0, "elsewhere they are not read", read_full)
+check(rc_full == slurm.SUCCESS and read_full == 0, "in an unmanaged partition, the variables are not read", read_full)
 local _, listed = submit({tres_per_node = "gres:gpu:1", partition = string.rep("cpu,", 5000)})
-check(listed.tres_per_node == "gres:gpu:1,gres:mig:2g.10gb:1", "a list of partitions that is too long counts as managed", listed.tres_per_node)
+check(listed.tres_per_node == "gres:gpu:1,gres:mig:2g.10gb:1", "a list of partitions that is too long is managed", listed.tres_per_node)
 
 ---------------------------------------------------------------- learned lines
 
@@ -414,10 +412,10 @@ local profiles, seconds = {"1g.5gb", "2g.10gb", "7g.40gb"}, {"60", "3600", "9999
 for first = 1, 3 do
   write_table(TABLE .. table.concat(lines, "", first))
   local _, job = submit({tres_per_node = "gres:gpu:1"})
-  check(job.tres_per_node == "gres:gpu:1,gres:mig:" .. profiles[first] .. ":1", "first " .. lines[first], job.tres_per_node)
+  check(job.tres_per_node == "gres:gpu:1,gres:mig:" .. profiles[first] .. ":1", "the first line is " .. lines[first], job.tres_per_node)
   check(word(job, "runs") == seconds[first] and word(job, "sized") == profiles[first], "and its seconds", job.admin_comment)
 end
--- A line may also contain the busy share. The script writes it only beside a profile that Caelum chose.
+-- A line may also contain the busy share. The script writes the busy share only for a profile that Caelum chose.
 for busy, case in pairs({[""] = {}, [" 0"] = {"0"}, [" 7"] = {"7"}, ["\t 47  "] = {"47"}, [" 100 # all"] = {"100"}}) do
   for _, subject in ipairs({"key 1001:" .. plain, "user 1001:" .. work, "site " .. work}) do
     local line = subject .. " 1g.5gb 60" .. busy .. "\n"
@@ -425,7 +423,7 @@ for busy, case in pairs({[""] = {}, [" 0"] = {"0"}, [" 7"] = {"7"}, ["\t 47  "] 
     log = {}
     local _, job = submit({tres_per_node = "gres:gpu:1"})
     check(job.tres_per_node == "gres:gpu:1,gres:mig:1g.5gb:1" and word(job, "runs") == "60" and word(job, "busy") == case[1], "the busy share of " .. line, job.admin_comment)
-    check(#log == 1 and log[1]:find("without a user id (1)", 1, true), "and of a key without a user", log[1])
+    check(#log == 1 and log[1]:find("without a user id (1)", 1, true), "the log names a key without a user", log[1])
     for _, mig in ipairs({"off", "auto"}) do
       _, job = submit({tres_per_node = "gres:gpu:1", spank_job_env = env(mig)})
       check(word(job, "sized") and word(job, "busy") == case[1], "the busy share with --mig=" .. mig, job.admin_comment)
@@ -449,26 +447,83 @@ for name, case in pairs({
   check(job.tres_per_node == "gres:gpu:1,gres:mig:" .. case[2] .. ":1" and not word(job, "runs") == (case[3] == "default"), name, job.admin_comment)
 end
 local _, own = submit({tres_per_node = "gres:gpu:1", spank_job_env = env("7g.40gb")})
-check(own.tres_per_node == "gres:gpu:1,gres:mig:7g.40gb:1" and word(own, "runs") == "60" and not word(own, "sized"), "--mig goes before them, and the time stands", own.admin_comment)
+check(own.tres_per_node == "gres:gpu:1,gres:mig:7g.40gb:1" and word(own, "runs") == "60" and not word(own, "sized"), "--mig takes precedence over learned lines, and the run time is written", own.admin_comment)
 write_table(TABLE .. "key 1001:" .. plain .. " 3g.20gb 60\n")
 for mem, case in pairs({
-  ["8G"] = {"2g.10gb", "caelum: --mig-mem=8G selects 2g.10gb, but according to its earlier runs this job needs 3g.20gb"}, ["16G"] = {"3g.20gb"}, ["32G"] = {"7g.40gb"},
+  ["8G"] = {"2g.10gb", "caelum: --mig-mem=8G selects 2g.10gb, but earlier runs of this job indicate 3g.20gb"}, ["16G"] = {"3g.20gb"}, ["32G"] = {"7g.40gb"},
 }) do
   local rc, job = submit({tres_per_node = "gres:gpu:1", spank_job_env = env(nil, mem)})
-  check(rc == slurm.SUCCESS and job.tres_per_node == "gres:gpu:1,gres:mig:" .. case[1] .. ":1", "--mig-mem=" .. mem .. " goes before them", job.tres_per_node)
-  check(said[1] == case[2] and #said == (case[2] and 1 or 0), "and the message to the user", said[1])
+  check(rc == slurm.SUCCESS and job.tres_per_node == "gres:gpu:1,gres:mig:" .. case[1] .. ":1", "--mig-mem=" .. mem .. " takes precedence over learned lines", job.tres_per_node)
+  check(said[1] == case[2] and #said == (case[2] and 1 or 0), "the message to the user for --mig-mem=" .. mem, said[1])
 end
--- A key line applies only to its own user. Earlier releases wrote keys without a user. They have no
--- effect, which is logged once.
+-- The second number of a run time is its 90% quantile. The profile is larger if the job could otherwise reach its time
+-- limit (in minutes). On the profiles of this table, the run time of the line is 60, 36, 28 and 19 minutes, and the
+-- quantile 75, 45, 35 and 23.6 minutes.
+local hour = "key 1001:" .. plain .. " 1g.5gb 3600-4500 80\n"
+local function limited(name, fields, want, instead_of, runs)
+  fields.tres_per_node = fields.tres_per_node or "gres:gpu:1"
+  local rc, job = submit(fields)
+  local text = name .. ": " .. tostring(job.tres_per_node) .. " " .. tostring(job.admin_comment) .. tostring(said[1])
+  check(rc == slurm.SUCCESS and job.tres_per_node:find("mig:" .. want .. ":", 1, true), "a time limit, " .. name, text)
+  check(word(job, "instead%-of") == instead_of and word(job, "runs") == runs, "and its tags", text)
+end
+write_table(TABLE .. hour)
+limited("none", {}, "1g.5gb", nil, "3600-4500")
+limited("infinite", {time_limit = INFINITE}, "1g.5gb", nil, "3600-4500")
+limited("zero", {time_limit = 0}, "1g.5gb", nil, "3600-4500")
+limited("no number", {time_limit = "30"}, "1g.5gb", nil, "3600-4500")
+limited("not a number", {time_limit = 0 / 0}, "1g.5gb", nil, "3600-4500")
+limited("the longest", {time_limit = NO_VAL - 1}, "1g.5gb", nil, "3600-4500")
+limited("sufficient", {time_limit = 75}, "1g.5gb", nil, "3600-4500")
+limited("a minute less", {time_limit = 74}, "2g.10gb", "1g.5gb", "2160-2700")
+limited("three slices", {time_limit = 44}, "3g.20gb", "1g.5gb", "1680-2100")
+limited("the whole GPU", {time_limit = 24}, "7g.40gb", "1g.5gb", "1132-1415")
+limited("shorter than the quantile on the whole GPU", {time_limit = 19}, "7g.40gb", "1g.5gb", "1132-1415")
+limited("shorter than every run time", {time_limit = 18}, "1g.5gb", nil, "3600-4500")
+limited("--mig=auto", {time_limit = 44, spank_job_env = env("auto")}, "3g.20gb", "1g.5gb", "1680-2100")
+limited("a named profile", {time_limit = 44, spank_job_env = env("1g.5gb")}, "1g.5gb", nil, "3600-4500")
+limited("a typed slice", {time_limit = 44, tres_per_node = "gres:mig:1g.5gb:1"}, "1g.5gb", nil, "3600-4500")
+limited("the whole GPU by name", {time_limit = 18, spank_job_env = env("off")}, "7g.40gb", nil, "3600-4500")
+limited("--mig-mem, which is fast enough", {time_limit = 45, spank_job_env = env(nil, "8G")}, "2g.10gb", nil, "3600-4500")
+limited("--mig-mem, which is too slow", {time_limit = 44, spank_job_env = env(nil, "8G")}, "3g.20gb", "2g.10gb", "1680-2100")
+for limit, want in pairs({[75] = "1g.5gb", [44] = "3g.20gb"}) do
+  PARTS.gpu.default_time = limit + 0.0
+  limited("the partition's default", {}, want, want ~= "1g.5gb" and "1g.5gb" or nil, want == "1g.5gb" and "3600-4500" or "1680-2100")
+  limited("the job's own", {time_limit = 80}, "1g.5gb", nil, "3600-4500")
+  limited("none at all", {time_limit = INFINITE}, "1g.5gb", nil, "3600-4500")
+end
+PARTS.gpu.default_time, PARTS.gpu.max_time = NO_VAL + 0.0, 44.0
+limited("the partition's maximum", {}, "3g.20gb", "1g.5gb", "1680-2100")
+PARTS["gpu-long"].max_time, PARTS.cpu.max_time = 74.0, 1.0
+limited("another partition's maximum", {partition = "gpu-long"}, "2g.10gb", "1g.5gb", "2160-2700")
+limited("the shortest of a list of partitions", {partition = "cpu,gpu-long,gpu"}, "3g.20gb", "1g.5gb", "1680-2100")
+PARTS.gpu.max_time = INFINITE + 0.0
+limited("a partition without a maximum", {}, "1g.5gb", nil, "3600-4500")
+PARTS.gpu.default_time, PARTS.gpu.max_time, PARTS["gpu-long"].max_time, PARTS.cpu.max_time = nil, nil, nil, nil
+write_table(TABLE .. (hour:gsub("%-4500", "")))
+limited("without a quantile", {time_limit = 20}, "1g.5gb", nil, "3600")
+write_table(TABLE .. (hour:gsub(" 80", "")))
+limited("an unknown busy share counts as 80", {time_limit = 44}, "3g.20gb", "1g.5gb", "1680-2100")
+write_table(TABLE .. (hour:gsub(" 80", " 0")))
+limited("a job that no larger profile makes faster", {time_limit = 50}, "1g.5gb", nil, "3600-4500")
+write_table(TABLE .. (hour:gsub("1g.5gb", "1g.5gb+me")))
+limited("a variant", {time_limit = 20}, "1g.5gb+me", nil, "3600-4500")
+write_table(TABLE .. hour .. "profile 2g.20gb\nprofile 4g.40gb\nmodel a100 1g.5gb\nmodel a100 3g.20gb\n" ..
+  "model h100 1g.5gb\nmodel h100 2g.20gb\nmodel h100 4g.40gb\nmodel l4 2g.10gb\n")
+limited("only models with the profile", {time_limit = 74}, "2g.20gb", "1g.5gb", "2160-2700")
+limited("the GPU model that the request names", {time_limit = 74, tres_per_node = "gres:gpu:a100:1"}, "3g.20gb", "1g.5gb", "1680-2100")
+limited("the profile that this model has instead", {time_limit = 74, tres_per_node = "gres:gpu:l4:1"}, "2g.10gb", nil, "3600-4500")
+-- A key line applies only to the key's own user. Earlier releases wrote keys without a user. A key line without a user
+-- has no effect, and the script logs this once.
 write_table(TABLE .. "key 1002:" .. plain .. " 7g.40gb\n")
 local _, foreign = submit({tres_per_node = "gres:gpu:1"})
-check(foreign.tres_per_node == "gres:gpu:1,gres:mig:2g.10gb:1" and #log == 0, "the same key of another user", foreign.tres_per_node)
+check(foreign.tres_per_node == "gres:gpu:1,gres:mig:2g.10gb:1" and #log == 0, "the job key of another user", foreign.tres_per_node)
 write_table(TABLE .. "key " .. plain .. " 7g.40gb\nkey " .. known_key .. " 1g.5gb 60\n")
 for _ = 1, 2 do
   local _, old = submit({tres_per_node = "gres:gpu:1"})
   check(old.tres_per_node == "gres:gpu:1,gres:mig:2g.10gb:1", "a key without a user", old.tres_per_node)
 end
-check(#log == 1 and log[1]:find("key lines without a user id (2) have no effect", 1, true), "and the log says so", log[1])
+check(#log == 1 and log[1]:find("key lines without a user id (2) have no effect", 1, true), "the log names key lines without a user", log[1])
 log = {}
 write_table(TABLE .. "key 1001:" .. known_key .. " 7g.40gb\nkey 1001:" .. plain .. " 1g.5gb\n")
 submit({tres_per_node = "gres:gpu:1"})
@@ -489,8 +544,8 @@ for name, text in pairs({
   ["a user's name"] = TABLE .. "user root:0123456789abcdef 2g.10gb\n",
   ["a user with zeros in front"] = TABLE .. "user 01001:0123456789abcdef 2g.10gb\n",
   ["a user's work twice"] = TABLE .. string.rep("user 1001:0123456789abcdef 2g.10gb\n", 2),
-  ["a work twice"] = TABLE .. string.rep("site 0123456789abcdef 2g.10gb\n", 2),
-  ["a work with an unknown profile"] = TABLE .. "site 0123456789abcdef 9g.10gb\n",
+  ["a site line twice"] = TABLE .. string.rep("site 0123456789abcdef 2g.10gb\n", 2),
+  ["a site line with an unknown profile"] = TABLE .. "site 0123456789abcdef 9g.10gb\n",
   ["no seconds"] = TABLE .. "key 1001:0123456789abcdef 2g.10gb 0\n",
   ["seconds with a unit"] = TABLE .. "key 1001:0123456789abcdef 2g.10gb 60s\n",
   ["ten digits of seconds"] = TABLE .. "key 1001:0123456789abcdef 2g.10gb 1000000000\n",
@@ -501,6 +556,14 @@ for name, text in pairs({
   ["a busy share after no seconds"] = TABLE .. "key 1001:0123456789abcdef 2g.10gb 0 50\n",
   ["a busy share of an old key that is none"] = TABLE .. "key 0123456789abcdef 2g.10gb 60 101\n",
   ["something behind the busy share"] = TABLE .. "key 1001:0123456789abcdef 2g.10gb 60 50 1\n",
+  ["a quantile below the run time"] = TABLE .. "key 1001:0123456789abcdef 2g.10gb 60-59\n",
+  ["a range without a quantile"] = TABLE .. "key 1001:0123456789abcdef 2g.10gb 60-\n",
+  ["a range without a run time"] = TABLE .. "key 1001:0123456789abcdef 2g.10gb -60\n",
+  ["a quantile with a zero in front"] = TABLE .. "key 1001:0123456789abcdef 2g.10gb 60-070\n",
+  ["a quantile of ten digits"] = TABLE .. "key 1001:0123456789abcdef 2g.10gb 60-1000000000\n",
+  ["three run times"] = TABLE .. "key 1001:0123456789abcdef 2g.10gb 60-70-80\n",
+  ["a range of memory"] = TABLE .. "profile 4g.20gb 60-70\n",
+  ["a range of a busy share"] = TABLE .. "key 1001:0123456789abcdef 2g.10gb 60 50-60\n",
   ["memory with a unit"] = TABLE .. "profile 4g.20gb 20G\n",
   ["something behind the memory"] = TABLE .. "profile 4g.20gb 19968 MiB\n",
   ["two for --mig=off"] = TABLE .. "whole 7g.40gb\nwhole 7g.40gb\n",
@@ -525,8 +588,8 @@ for name, text in pairs({
   write_table(text)
   local _, job = submit({tres_per_node = "gres:gpu:1"})
   submit({tres_per_node = "gres:gpu:1"})
-  check(job.tres_per_node == "gres:gpu:1,gres:mig:1g.5gb:1", name .. ": the last good table", job.tres_per_node)
-  check(#log == 1 and log[1]:find("last good table", 1, true), name .. ": logged once", #log)
+  check(job.tres_per_node == "gres:gpu:1,gres:mig:1g.5gb:1", name .. ": the last valid table", job.tres_per_node)
+  check(#log == 1 and log[1]:find("last valid table", 1, true), name .. ": logged once", #log)
 end
 for _, header in ipairs({"", "\239\187\191caelum-decisions 1 9", "caelum-decisions 1 -9", "caelum-decisions 1 99999999999999999999999999999999999999999999999999", "\0\0\0\0", "caelum-decisions 1 9\r", "caelum-decisions 2 9", "caelum-decisions 1 x", "caelum-decisions 1 12 "}) do
   log = {}
@@ -536,27 +599,27 @@ for _, header in ipairs({"", "\239\187\191caelum-decisions 1 9", "caelum-decisio
   os.remove(table_path)
   local _, job = submit({tres_per_node = "gres:gpu:1"})
   submit({tres_per_node = "gres:gpu:1"})
-  check(job.tres_per_node == "gres:gpu:1,gres:mig:1g.5gb:1", "no table any more: the last good one", job.tres_per_node)
-  check(#log == 1, "no table any more: logged once", #log)
+  check(job.tres_per_node == "gres:gpu:1,gres:mig:1g.5gb:1", "a removed table: the last valid table is used", job.tres_per_node)
+  check(#log == 1, "a removed table: logged once", #log)
 end
 log = {}
 write_table(TABLE)
 local _, back = submit({tres_per_node = "gres:gpu:1"})
-check(back.tres_per_node == "gres:gpu:1,gres:mig:2g.10gb:1" and #log == 0, "a good table again", back.tres_per_node)
+check(back.tres_per_node == "gres:gpu:1,gres:mig:2g.10gb:1" and #log == 0, "a new valid table is used", back.tres_per_node)
 
--- The first read finds a half-written table, which is complete later under the same generation.
+-- At the first read, the table is incomplete. The complete table has an unchanged generation.
 log = {}
 local half_way = TABLE .. "key 1001:" .. plain .. " 7g.40gb\n"
 local file = assert(io.open(table_path, "w"))
 file:write("caelum-decisions 1 777\n" .. half_way:sub(1, -9))
 file:close()
 local _, early = submit({tres_per_node = "gres:gpu:1", account = "phys"})
-check(early.tres_per_node == "gres:gpu:1,gres:mig:2g.10gb:1" and #log == 1, "half a table: the last good one", early.tres_per_node)
+check(early.tres_per_node == "gres:gpu:1,gres:mig:2g.10gb:1" and #log == 1, "an incomplete table: the last valid table is used", early.tres_per_node)
 file = assert(io.open(table_path, "w"))
 file:write("caelum-decisions 1 777\n" .. half_way)
 file:close()
 local _, whole = submit({tres_per_node = "gres:gpu:1", account = "phys"})
-check(whole.tres_per_node == "gres:gpu:1,gres:mig:7g.40gb:1", "the whole of it, same generation", whole.tres_per_node)
+check(whole.tres_per_node == "gres:gpu:1,gres:mig:7g.40gb:1", "the completed table with an unchanged generation is used", whole.tres_per_node)
 log = {}
 file = assert(io.open(table_path, "w"))
 file:write((("caelum-decisions 1 778\n" .. TABLE):gsub("\n", "\r\n")))
@@ -566,12 +629,12 @@ check(#log == 1 and log[1]:find("CR LF", 1, true), "a table with CR LF is report
 
 os.remove(table_path)
 reload()
-check(submit({tres_per_node = "gres:gpu:1", partition = "cpu"}) == slurm.ERROR, "no table ever: GPUs are refused", "accepted")
+check(submit({tres_per_node = "gres:gpu:1", partition = "cpu"}) == slurm.ERROR, "no valid table: GPUs are refused", "accepted")
 check((said[1] or ""):find(table_path, 1, true), "the refusal names the file", said[1])
-check(submit({}) == slurm.SUCCESS, "no table ever: no GPU passes", said[1])
+check(submit({}) == slurm.SUCCESS, "no valid table: a job without GPUs is accepted", said[1])
 write_table("partition gpu\nprofile 1g.5gb\ndefault 1g.5gb\n")
 local _, two = submit({tres_per_node = "gres:gpu:1", min_nodes = 2})
-check(two.priority == 0, "without max_nodes one node is the most", two.priority)
+check(two.priority == 0, "without max_nodes, a job on two nodes is held", two.priority)
 
 ---------------------------------------------------------------- changes to a waiting job
 
@@ -587,18 +650,18 @@ local HELD = {partition = "gpu", tres_per_node = OLD.tres_per_node, admin_commen
 
 local rc, job = modify({tres_per_node = "gres:gpu:2"}, OLD)
 check(rc == 0 and job.tres_per_node == "gres:gpu:2,gres:mig:2g.10gb:2", "more GPUs", job.tres_per_node)
-check(modify({tres_per_node = "gres:mig:1g.5gb:1"}, OLD) == slurm.ERROR, "another type through 23.02 would add up", said[1])
-check(modify({tres_per_node = "gres:gpu:a100:1"}, OLD) == slurm.ERROR, "another model through 23.02 would add up", said[1])
+check(modify({tres_per_node = "gres:mig:1g.5gb:1"}, OLD) == slurm.ERROR, "another type is refused up to 23.02", said[1])
+check(modify({tres_per_node = "gres:gpu:a100:1"}, OLD) == slurm.ERROR, "another GPU model is refused up to 23.02", said[1])
 rc, job = modify({tres_per_node = "gres/mig:1g.5gb:1"}, NEW)
-check(rc == 0 and job.tres_per_node == "gres/mig:1g.5gb:1,gres/gpu:1", "another type later", job.tres_per_node)
+check(rc == 0 and job.tres_per_node == "gres/mig:1g.5gb:1,gres/gpu:1", "another type replaces the type after 23.02", job.tres_per_node)
 check(modify({tres_per_node = "gres/mig:9g.5gb:1"}, NEW) == slurm.ERROR, "an unknown type", said[1])
 check(modify({tres_per_job = "gres/gpu:2"}, NEW) == slurm.ERROR, "GPUs per job", said[1])
-check(modify({tres_per_node = "gres/gpu:2"}, {partition = "gpu", tres_per_job = "gres/gpu:2"}) == slurm.ERROR, "of a job with GPUs per job", said[1])
+check(modify({tres_per_node = "gres/gpu:2"}, {partition = "gpu", tres_per_job = "gres/gpu:2"}) == slurm.ERROR, "GPUs per node for a job with GPUs per job", said[1])
 rc, job = modify({tres_per_node = "gres:gpu:2"}, {partition = "cpu", tres_per_node = "gres:gpu:1"})
 check(rc == 0 and job.tres_per_node == "gres:gpu:2", "an unmanaged job", job.tres_per_node)
 rc, job = modify({tres_per_node = "gres:mig:9g.5gb:1", priority = 0}, HELD, 0)
-check(rc == 0 and job.tres_per_node == "gres:mig:9g.5gb:1", "root is not touched", job.tres_per_node)
--- The options and the learned lines are the same as when the job was submitted.
+check(rc == 0 and job.tres_per_node == "gres:mig:9g.5gb:1", "root's update is unchanged", job.tres_per_node)
+-- An update uses the options and the learned lines of the job's submission.
 local RECORD = {partition = "gpu", tres_per_node = "gres/gpu:1,gres/mig:1g.5gb:1", user_id = 1001.0}
 local function again(name, options, comment, want)
   RECORD.spank_job_env, RECORD.admin_comment = options, comment
@@ -613,16 +676,21 @@ again("by its work", nil, "caelum:key=0000000000000000 caelum:work=fedcba9876543
 again("nothing is known", nil, nil, "2g.10gb")
 again("--mig-mem", env(nil, "8G"), "caelum:key=0123456789abcdef", "2g.10gb")
 again("--mig=off", env("off"), nil, "7g.40gb")
+write_table(TABLE .. "key 1001:0123456789abcdef 1g.5gb 3600-4500 80\n")
+RECORD.user_id, RECORD.time_limit = 1001.0, 44.0
+again("the limit in the record", nil, "caelum:key=0123456789abcdef", "3g.20gb")
+RECORD.time_limit = nil
+again("no limit in the record", nil, "caelum:key=0123456789abcdef", "1g.5gb")
 again("options that disagree", env("1g.5gb", "8G"), nil, nil)
-check(said[1]:find("do not agree", 1, true), "a change is refused with the reason", said[1])
+check(said[1]:find("contradict each other", 1, true), "a change is refused with the reason", said[1])
 check(modify({time_limit = 5}, OLD) == 0, "a time limit", said[1])
-check(modify({priority = 0}, OLD) == 0, "a hold of the user's own", said[1])
+check(modify({priority = 0}, OLD) == 0, "the user's hold of a job without the tag", said[1])
 check(modify({priority = 0}, HELD) == slurm.ERROR, "the user's hold of a job that Caelum holds", said[1])
 check(modify({priority = INFINITE}, HELD) == slurm.ERROR, "the user's release of a job that Caelum holds", said[1])
 check(modify({time_limit = 5}, HELD) == 0, "a time limit of a held job", said[1])
 
--- The answer depends on the resulting job. A case contains the update, the job's record, and the
--- resulting tres_per_node (false: unchanged, nil: rejected).
+-- The answer depends on the resulting job. A case contains the update, the job's record, and the resulting
+-- tres_per_node. false means unchanged, and nil means rejected.
 write_table(TABLE)
 local TYPED = "gres:gpu:1,gres:mig:2g.10gb:1"
 for _, case in ipairs({
@@ -633,8 +701,8 @@ for _, case in ipairs({
   {"zero slices", {tres_per_node = "gres:gpu:1,gres:mig:2g.10gb:0"}, {partition = "gpu", tres_per_node = TYPED}, "gres:gpu:1,gres:mig:2g.10gb:0,gres:mig:2g.10gb:1"},
   {"zero slices, of another type by --mig", {tres_per_node = "gres:gpu:1,gres:mig:2g.10gb:0"}, {partition = "gpu", tres_per_node = TYPED, spank_job_env = env("1g.5gb")}, nil},
   {"zero GPUs", {tres_per_node = "gres:gpu:0"}, {partition = "gpu", tres_per_node = TYPED}, nil},
-  {"another gres in place of them", {tres_per_node = "gres:net:1"}, {partition = "gpu", tres_per_node = TYPED}, nil},
-  {"another gres in place of them, later", {tres_per_node = "gres/net:1"}, {partition = "gpu", tres_per_node = "gres/gpu:1,gres/mig:2g.10gb:1"}, nil},
+  {"another GRES instead of the slices", {tres_per_node = "gres:net:1"}, {partition = "gpu", tres_per_node = TYPED}, nil},
+  {"another GRES instead of the slices, after 23.02", {tres_per_node = "gres/net:1"}, {partition = "gpu", tres_per_node = "gres/gpu:1,gres/mig:2g.10gb:1"}, nil},
   {"GPUs per job added", {tres_per_job = "gres:gpu:4"}, {partition = "gpu", tres_per_node = TYPED}, nil},
   {"GPUs per task added", {tres_per_task = "gres:gpu:4"}, {partition = "gpu"}, nil},
   {"GPUs per socket added", {tres_per_socket = "gres:gpu:4"}, {partition = "gpu", tres_per_node = TYPED}, nil},
@@ -695,30 +763,30 @@ end
 ---------------------------------------------------------------- the watcher
 
 submit({tres_per_node = "gres:gpu:1"})
-check(poked() == nil, "no watcher: no file is made", "a file")
+check(poked() == nil, "without a watcher, the script creates no trigger file", "a file")
 assert(io.open(os.getenv("CAELUM_POKE"), "w")):close()
 reload()
 check(poked() == ".", "the watcher is notified that slurmctld has started", "nothing")
 submit({tres_per_node = "gres:gpu:1"})
-check(poked() == ".", "and of a submission", "nothing")
+check(poked() == ".", "the watcher is notified of a submission", "nothing")
 submit({})
 submit({tres_per_node = "gres:gpu:1", partition = "cpu"})
 submit({tres_per_node = "gres:mig:9g.5gb:1"})
-check(poked() == "", "but not of one without slices, elsewhere, or refused", "something")
+check(poked() == "", "the watcher is not notified of submissions without slices, in unmanaged partitions, or refused", "something")
 submit({tres_per_node = "gres:gpu:1"})
 submit({tres_per_node = "gres:gpu:1"})
-check(poked() == ".", "the file does not grow", "it grew")
+check(poked() == ".", "the trigger file does not grow", "it grew")
 
 ---------------------------------------------------------------- errors in the script
 
 log = {}
 local broken = setmetatable({}, {__index = function() error("no such field") end})
-check(slurm_job_submit(broken, PARTS, 1001) == slurm.SUCCESS and #log == 1, "an error while reading passes the job", #log)
-check(slurm_job_modify(broken, {}, PARTS, 1001) == slurm.ERROR and #log == 2, "and refuses the change", #log)
-check(slurm_job_modify(job_desc({time_limit = 5}, "gres:"), broken, PARTS, 1001) == slurm.ERROR and #log == 3, "also when the job cannot be read", #log)
-check(slurm_job_modify(broken, broken, PARTS, 0) == slurm.SUCCESS and #log == 3, "but not root's", #log)
+check(slurm_job_submit(broken, PARTS, 1001) == slurm.SUCCESS and #log == 1, "after an error in the script, the job is accepted", #log)
+check(slurm_job_modify(broken, {}, PARTS, 1001) == slurm.ERROR and #log == 2, "after an error in the script, the change is refused", #log)
+check(slurm_job_modify(job_desc({time_limit = 5}, "gres:"), broken, PARTS, 1001) == slurm.ERROR and #log == 3, "after an error in the job record, the change is refused", #log)
+check(slurm_job_modify(broken, broken, PARTS, 0) == slurm.SUCCESS and #log == 3, "root's change is accepted despite the error", #log)
 local half = job_desc({tres_per_node = "gres:gpu:1"}, "gres:")
-check(slurm_job_submit(half, nil, 1001) == slurm.SUCCESS and half.tres_per_node == "gres:gpu:1", "and changes nothing by half", half.tres_per_node)
+check(slurm_job_submit(half, nil, 1001) == slurm.SUCCESS and half.tres_per_node == "gres:gpu:1", "after an error in the script, the job is unchanged", half.tres_per_node)
 
 print(_VERSION .. ": " .. checks .. " checks, " .. failures .. " failures")
 os.exit(failures == 0 and 0 or 1)

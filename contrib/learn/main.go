@@ -24,7 +24,7 @@ func run(args []string, w io.Writer) error {
 	}
 	f := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	list := f.String("seeds", "101,102,103,104,105", "seeds of the populations")
-	tune := f.Bool("tune", false, "compare windows, quantiles and margins instead")
+	tune := f.Bool("tune", false, "compare windows, quantiles and margins of Caelum's rules instead of the rules")
 	if err := f.Parse(args[1:]); err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func run(args []string, w io.Writer) error {
 	case args[0] == "miso" && f.NArg() == 1:
 		return compareMISO(w, f.Arg(0))
 	case args[0] == "miso":
-		return errors.New("miso: give the path of a100_40gb_mig_step_time.csv")
+		return errors.New("miso: the path of a100_40gb_mig_step_time.csv is missing; specify the path as an argument")
 	case args[0] == "runtimes":
 		return compareRuntimes(w, seeds)
 	}
@@ -51,14 +51,15 @@ func numbers(list string) (all []uint64, err error) {
 	for _, word := range strings.Split(list, ",") {
 		n, err := strconv.ParseUint(word, 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("-seeds %s: write numbers, as in 101,102", list)
+			return nil, fmt.Errorf("-seeds %s: specify numbers, as in 101,102", list)
 		}
 		all = append(all, n)
 	}
 	return all, nil
 }
 
-// table prints rows as Markdown.
+// table prints a Markdown table. The columns in head and in the formats of the rows are separated by a comma and a
+// space.
 func table(w io.Writer, head string, rows func(row func(format string, values ...any))) error {
 	t := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
 	fmt.Fprintln(t, "| "+strings.ReplaceAll(head, ", ", "\t| ")+"\t|")

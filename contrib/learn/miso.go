@@ -13,8 +13,8 @@ import (
 	"caelum/internal/predict"
 )
 
-// point contains the measurements of a machine-learning model with one batch size: the duration of a step, in seconds,
-// on each profile that has enough memory for the model.
+// point contains the measurements of a machine-learning model with one batch size: the duration of a step in seconds on
+// each profile that has enough memory for the model.
 type point struct {
 	model string
 	batch float64
@@ -62,8 +62,7 @@ func readMISO(path string, n node) ([]point, error) {
 // speed returns the speed of a point on a profile, relative to the whole GPU.
 func (p point) speed(n node, profile string) float64 { return p.step[n.whole] / p.step[profile] }
 
-// need returns Caelum's prediction from the runs of a point. It ignores the runs on the given
-// profile.
+// need returns Caelum's prediction from the runs of a point. need ignores the runs on the given profile.
 func (p point) need(n node, without string) predict.Need {
 	var h predict.History
 	for _, profile := range n.model.Profiles {
@@ -103,11 +102,11 @@ type predictor struct {
 }
 
 var predictors = []predictor{
-	{"as its share of the compute", func(n node, _ []point, _ int, profile string) (float64, bool) {
+	{"the profile's share of the compute slices", func(n node, _ []point, _ int, profile string) (float64, bool) {
 		k, _ := n.model.ProfileIndex(profile)
 		return float64(n.model.Profiles[k].Compute) / float64(n.model.Compute()), true
 	}},
-	{"the mean of other models", func(n node, all []point, at int, profile string) (float64, bool) {
+	{"the mean speed of other models", func(n node, all []point, at int, profile string) (float64, bool) {
 		var of []float64
 		for _, p := range all {
 			if p.model != all[at].model && p.step[profile] > 0 {
@@ -116,7 +115,9 @@ var predictors = []predictor{
 		}
 		return stat.Mean(of, nil), len(of) > 0
 	}},
-	{"the same model's nearest batch", func(n node, all []point, at int, profile string) (float64, bool) {
+	{"the model's measurement with the nearest batch size", func(
+		n node, all []point, at int, profile string,
+	) (float64, bool) {
 		best := -1
 		for k, p := range all {
 			if k != at && p.model == all[at].model && p.step[profile] > 0 &&
@@ -129,7 +130,9 @@ var predictors = []predictor{
 		}
 		return all[best].speed(n, profile), true
 	}},
-	{"Caelum, from the same model's nearest batch", func(n node, all []point, at int, profile string) (float64, bool) {
+	{"Caelum, from the model's measurements with the nearest batch size", func(
+		n node, all []point, at int, profile string,
+	) (float64, bool) {
 		best := -1
 		for k, p := range all {
 			if k != at && p.model == all[at].model &&
@@ -139,8 +142,10 @@ var predictors = []predictor{
 		}
 		return speedBy(all[best].need(n, ""), n, profile), true
 	}},
-	{"Caelum, from the other profiles", func(n node, all []point, at int, profile string) (float64, bool) {
-		if len(all[at].step) < 3 { // besides the profile that is left out, two profiles are needed
+	{"Caelum, from the pair's measurements on the other profiles", func(
+		n node, all []point, at int, profile string,
+	) (float64, bool) {
+		if len(all[at].step) < 3 { // the prediction needs measurements on two other profiles
 			return 0, false
 		}
 		return speedBy(all[at].need(n, profile), n, profile), true
@@ -149,8 +154,8 @@ var predictors = []predictor{
 
 func distance(p, q point) float64 { return math.Abs(math.Log(p.batch / q.batch)) }
 
-// compareMISO predicts each point without its own measurements and compares the prediction with these measurements.
-// Only the last predictor uses the point's measurements on other profiles.
+// compareMISO predicts the speeds of each point without the point's measurements, and compares the predictions with the
+// measurements. Only the last predictor uses the point's measurements on other profiles.
 func compareMISO(w io.Writer, path string) error {
 	n, err := newNode()
 	if err != nil {
@@ -174,9 +179,10 @@ func compareMISO(w io.Writer, path string) error {
 	return partitions(w, n, all)
 }
 
-// judge returns the errors of the predicted speeds. It also returns the numbers of points for which the predictions
-// lead to the right profile if a step may take two or three times as long as on the whole GPU. Memory was not measured.
-// judge therefore assumes that it is known whether a profile has enough memory for a batch.
+// judge returns the errors of the predicted speeds. judge also returns the number of points for which the predictions
+// lead to the right profile, if a step may take at most two or three times as long as on the whole GPU. The
+// measurements do not include memory. judge therefore assumes that Caelum knows which profiles have enough memory for a
+// batch.
 func (v predictor) judge(n node, all []point) (errs []float64, right [2]int) {
 	for at, p := range all {
 		foreseen := map[string]float64{n.whole: 1}
@@ -210,13 +216,13 @@ func (p point) smallest(n node, slowdown float64, speed func(string) float64) st
 	return n.whole
 }
 
-// partitions compares, for each batch, DynaP's choice based on the measurements with its choice based on predicted step
-// times. The predictions use the nearest batch of the same model.
+// partitions compares two choices of DynaP for each batch: one choice with the measured step times, and one choice with
+// predicted step times. The predictions use the model's nearest batch.
 func partitions(w io.Writer, n node, all []point) error {
 	return table(
 		w,
-		"longest allowed step as a multiple of the step time on the whole GPU, lambda, "+
-			"same profile as with the measured step times, loss of value",
+		"longest allowed step time as a multiple of the step time on a whole GPU, lambda, "+
+			"pairs with an unchanged choice, mean loss of DynaP's objective",
 		func(row func(string, ...any)) {
 			for _, deadline := range []float64{2, 3} {
 				for _, lambda := range []float64{0.2, 0.5, 0.8} {
@@ -238,8 +244,8 @@ func partitions(w io.Writer, n node, all []point) error {
 	)
 }
 
-// nearest returns the speed of the nearest batch of the same model that fits into the profile. If no batch fits,
-// nearest returns a predicted speed.
+// nearest returns the speed of the model's nearest batch that fits into the profile. If no batch fits, nearest returns
+// a predicted speed.
 func nearest(n node, all []point, at int, profile string) float64 {
 	for _, v := range predictors[2:4] {
 		if speed, ok := v.foresee(n, all, at, profile); ok {
@@ -249,8 +255,8 @@ func nearest(n node, all []point, at int, profile string) float64 {
 	return 1
 }
 
-// worth looks up the first profile of the list of in the list by, and returns its worth there. If by does not contain
-// this profile because the profile misses the deadline, worth returns the smallest worth in by.
+// worth returns the value Worth that the list by contains for the first profile in the list of. If the profile misses
+// the deadline, by does not contain the profile, and worth returns the smallest Worth in by.
 func worth(by, of []predict.Partition) float64 {
 	for _, p := range by {
 		if len(of) > 0 && p.Profile == of[0].Profile {
@@ -260,8 +266,8 @@ func worth(by, of []predict.Partition) float64 {
 	return by[len(by)-1].Worth
 }
 
-// measured returns the measurements of a model. For the point leftOut, it returns predicted step times instead, except
-// for the step time on the whole GPU.
+// measured returns the measurements of a model. For the point leftOut, measured returns the measured step time on the
+// whole GPU, and predicted step times on all other profiles.
 func measured(n node, all []point, model string, leftOut int) (of []predict.Measured) {
 	for k, p := range all {
 		if p.model != model {

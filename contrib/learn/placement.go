@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -16,17 +17,21 @@ import (
 
 const (
 	gpus      = 16
+	perNode   = 4 // the GPUs of a node, for jobs that start through offers
 	churnJobs = 4000
-	recurring = 20 // the number of scripts of each profile; the profile's jobs are distributed among these scripts
+	recurring = 20 // the number of scripts of each profile; each job is a run of one script
 )
 
-// churn generates the built-in workload with recurring jobs. The arrivals and profiles are those of trace.Churn at load
-// 0.85, and each job is a run of one of twenty scripts of its profile. The typical run times of the scripts are
-// exponentially distributed. The run times of one script are lognormally distributed around its typical run time, with
-// a sigma of 0.05 for half of the scripts and 0.4 for the other half. The time limit is 1 to 6 times the typical run
-// time, and never less than the run time. All durations are scaled by the same factor, so that the jobs request as many
-// unit-seconds as the built-in workload.
-func churn(b *mig.Model, mix trace.Mix, seed uint64) (jobs []trace.Job, scripts map[string]string) {
+// scatter contains the standard deviation of the logarithms of a script's run times, for each of two kinds of scripts.
+type scatter [2]float64
+
+// churn generates the built-in workload with recurring jobs. trace.Churn generates the arrivals and profiles at load
+// 0.85. Each profile has twenty scripts, and each job is a run of one script. The typical run times of the scripts are
+// exponentially distributed. The run times of a script are lognormally distributed around the typical run time of the
+// script. Each script has one of the two sigmas with equal probability. The time limit of a job is 1 to 6 times the
+// typical run time, and at least the run time. churn multiplies all durations by one factor, so that the jobs request
+// as many unit-seconds as the built-in workload.
+func churn(b *mig.Model, mix trace.Mix, sigmas scatter, seed uint64) (jobs []trace.Job, scripts map[string]string) {
 	rng := rand.New(rand.NewPCG(seed, 11))
 	type kind struct{ typical, sigma, limit float64 }
 	kinds := map[string]kind{}
@@ -36,7 +41,7 @@ func churn(b *mig.Model, mix trace.Mix, seed uint64) (jobs []trace.Job, scripts 
 		key := j.Profile + string(rune('A'+rng.IntN(recurring)))
 		k, known := kinds[key]
 		if !known {
-			k.typical, k.sigma = 3600*rng.ExpFloat64(), []float64{0.05, 0.4}[rng.IntN(2)]
+			k.typical, k.sigma = 3600*rng.ExpFloat64(), sigmas[rng.IntN(2)]
 			k.limit = k.typical * (1 + 5*rng.Float64())
 			kinds[key] = k
 		}
@@ -56,20 +61,21 @@ func churn(b *mig.Model, mix trace.Mix, seed uint64) (jobs []trace.Job, scripts 
 	return jobs, scripts
 }
 
-// memory learns run times during a simulation. It observes the ends of runs, and estimates the run
-// time of a job from the runs that have ended before the job's submission.
+// memory learns run times during a simulation. memory observes the ends of runs, and estimates the run time of a job
+// from the runs that have ended before the job's submission.
 type memory struct {
 	scripts map[string]string // the key of the script of each job
 	running []sim.Span
 	past    map[string][]predict.Run
+	highs   map[string]float64 // by job: the 90% quantile of the run time in seconds
 }
 
 func (m *memory) Passed(_, _ float64, _, _ int, _ float64) {}
 func (m *memory) Waited(string, float64)                   {}
 func (m *memory) Ran(s sim.Span)                           { m.running = append(m.running, s) }
 
-// estimate returns the predicted run time of a job in seconds, based on the runs of its script that have ended before
-// its submission. If there are no such runs, estimate returns the job's limit.
+// estimate returns the predicted run time of a job in seconds, based on the runs of the job's script that ended before
+// the submission of the job. If the script has no ended runs, estimate returns the job's limit.
 func (m *memory) estimate(j trace.Job) float64 {
 	m.running = slices.DeleteFunc(m.running, func(s sim.Span) bool {
 		if s.To > j.Submit {
@@ -83,44 +89,56 @@ func (m *memory) estimate(j trace.Job) float64 {
 	if !ok {
 		return j.Limit
 	}
+	m.highs[j.ID] = need.High
 	return min(need.Seconds, j.Limit)
 }
 
-// estimator is a source of the run times that the scheduler expects. Its function estimate returns a function for the
-// run time of a job in seconds, and the observer that the simulation must call. If ends is true, the policy also gets
-// the estimated run times.
+// high returns the 90% quantile of the run time of a job after a call of estimate, or 0 if the quantile is unknown.
+func (m *memory) high(j trace.Job) float64 { return m.highs[j.ID] }
+
+// estimator is a source of the expected run times. set sets the fields Said, High, Learn and Observer of a simulation.
 type estimator struct {
-	name     string
-	ends     bool
-	estimate func(scripts map[string]string) (func(trace.Job) float64, sim.Observer)
+	name string
+	set  func(c *sim.Config, scripts map[string]string)
 }
 
 var estimators = []estimator{
-	{"the truth", false, byTruth},
-	{"the limits", false, byLimits},
-	{"the limits and Ends", true, byLimits},
-	{"the scripts' runs", false, byRuns},
-	{"the scripts' runs and Ends", true, byRuns},
+	{"the real ends", func(*sim.Config, map[string]string) {}},
+	{"the limits", byLimits},
+	{"the limits and Ends", corrected(byLimits)},
+	{"the scripts' medians", byMedians},
+	{"the scripts' runs and Ends", corrected(byMedians)},
+	{"Caelum", byRuns},
 }
 
-func byTruth(map[string]string) (func(trace.Job) float64, sim.Observer) { return nil, nil }
-
-func byLimits(map[string]string) (func(trace.Job) float64, sim.Observer) {
-	return func(j trace.Job) float64 { return j.Limit }, nil
+func byLimits(c *sim.Config, _ map[string]string) {
+	c.Said = func(j trace.Job) float64 { return j.Limit }
 }
 
-func byRuns(scripts map[string]string) (func(trace.Job) float64, sim.Observer) {
-	m := &memory{scripts: scripts, past: map[string][]predict.Run{}}
-	return m.estimate, m
+func byMedians(c *sim.Config, scripts map[string]string) {
+	byRuns(c, scripts)
+	c.High = nil
+}
+
+func byRuns(c *sim.Config, scripts map[string]string) {
+	m := &memory{scripts: scripts, past: map[string][]predict.Run{}, highs: map[string]float64{}}
+	c.Said, c.High, c.Observer = m.estimate, m.high, m
+}
+
+// corrected returns a function that sets the estimates of set, which the simulation then corrects (Learn).
+func corrected(set func(*sim.Config, map[string]string)) func(*sim.Config, map[string]string) {
+	return func(c *sim.Config, scripts map[string]string) {
+		set(c, scripts)
+		c.Learn = true
+	}
 }
 
 // meanWait simulates the built-in workload once per seed and returns the mean of the mean waits in seconds.
-func (e estimator) meanWait(c sim.Config, mix trace.Mix, seeds []uint64) (float64, error) {
-	c.Learn = e.ends
+func (e estimator) meanWait(c sim.Config, mix trace.Mix, sigmas scatter, seeds []uint64) (float64, error) {
 	sum := 0.0
 	for _, seed := range seeds {
-		jobs, scripts := churn(c.GPUs[0], mix, seed)
-		c.Said, c.Observer = e.estimate(scripts)
+		jobs, scripts := churn(c.GPUs[0], mix, sigmas, seed)
+		e.set(&c, scripts)
 		r, err := sim.Run(c, slices.Values(jobs))
 		if err != nil {
 			return 0, err
@@ -130,45 +148,47 @@ func (e estimator) meanWait(c sim.Config, mix trace.Mix, seeds []uint64) (float6
 	return sum / float64(len(seeds)), nil
 }
 
-// placements simulates the built-in workload with recurring jobs. It compares schedulers that differ in their knowledge
-// of the run times.
+// placements simulates the built-in workload with recurring jobs. placements compares schedulers that differ in their
+// knowledge of the run times.
 func placements(w io.Writer, seeds []uint64) error {
 	model, err := mig.ModelByName("A100-40GB")
 	if err != nil {
 		return err
 	}
-	policy, err := place.ByName("qla")
-	if err != nil {
-		return err
-	}
-	c := sim.Config{GPUs: slices.Repeat([]*mig.Model{model.Select(mig.Plain)}, gpus), Policy: policy}
-	for _, queue := range []struct {
-		name       string
-		discipline sim.Discipline
-	}{{"FIFO", sim.FIFO}, {"EASY", sim.EASY}} {
-		c.Discipline = queue.discipline
-		var failed error
-		err := table(
-			w,
-			"mean wait in s with "+queue.name+" and qla; run times from, uniform6, skew-small, bimodal, four-equal",
-			func(row func(string, ...any)) {
-				for _, e := range estimators {
-					values := []any{e.name}
-					for _, mix := range trace.Mixes {
-						mean, err := e.meanWait(c, mix.Mix, seeds)
-						if err != nil {
-							failed = err
-							return
-						}
-						values = append(values, mean)
-					}
-					row("%s, %.0f, %.0f, %.0f, %.0f", values...)
-				}
-			},
-		)
-		if err != nil || failed != nil {
-			return errors.Join(failed, err)
+	c := sim.Config{GPUs: slices.Repeat([]*mig.Model{model.Select(mig.Plain)}, gpus), Policy: place.Lifetime{}}
+	for _, sigmas := range []scatter{{0.05, 0.4}, {0.2, 1}} {
+		for _, queue := range []string{"FIFO", "EASY", "offers"} {
+			if c.Discipline = sim.FIFO; queue != "FIFO" {
+				c.Discipline = sim.EASY
+			}
+			if c.Offers, c.Nodes = queue == "offers", nil; c.Offers {
+				c.Nodes = slices.Repeat([]int{perNode}, gpus/perNode)
+			}
+			title := fmt.Sprintf("mean wait in s: %s; sigma %v or %v; run times from, ", queue, sigmas[0], sigmas[1])
+			if err := placement(w, c, title, sigmas, seeds); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// placement prints one table of placements: a row for each estimator, and a column for each mix.
+func placement(w io.Writer, c sim.Config, title string, sigmas scatter, seeds []uint64) error {
+	var failed error
+	err := table(w, title+"uniform6, skew-small, bimodal, four-equal", func(row func(string, ...any)) {
+		for _, e := range estimators {
+			values := []any{e.name}
+			for _, mix := range trace.Mixes {
+				mean, err := e.meanWait(c, mix.Mix, sigmas, seeds)
+				if err != nil {
+					failed = err
+					return
+				}
+				values = append(values, mean)
+			}
+			row("%s, %.0f, %.0f, %.0f, %.0f", values...)
+		}
+	})
+	return errors.Join(failed, err)
 }

@@ -35,7 +35,7 @@ type history struct {
 	job  uint32
 }
 
-// submit runs a submission, and repeats the run as long as the job is killed for lack of memory.
+// submit runs a submission. If the run is killed for lack of memory, submit repeats the run, at most tries times.
 func (h *history) submit(w work, s submission) (first score) {
 	first = score{repeats: 1, needed: s.peak}
 	for try := range tries {
@@ -61,8 +61,8 @@ func (h *history) submit(w work, s submission) (first score) {
 	return first
 }
 
-// simulate runs a population with a rule. Element i of the result contains the scores of those runs that have i earlier
-// runs of the same key.
+// simulate runs a population with a rule. Element i of the result contains the scores of the runs whose key has i
+// earlier runs.
 func simulate(n node, r rule, seed uint64) (byRun []score) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	people := drawUsers(rng, users)
@@ -107,12 +107,12 @@ func comparePopulation(w io.Writer, seeds []uint64) error {
 	}
 	rules := []rule{
 		wholeGPU(),
-		simple("the last run", 1, 0),
-		simple("the last run and 10%", 1, 0.1),
-		simple("the highest of the last 3", 3, 0),
-		simple("the highest of the last 6", 6, 0),
-		simple("the highest of all", 0, 0),
-		simple("the highest of all and 10%", 0, 0.1),
+		simple("the peak of the last run", 1, 0),
+		simple("the peak of the last run, plus 10%", 1, 0.1),
+		simple("the highest peak of the last 3 runs", 3, 0),
+		simple("the highest peak of the last 6 runs", 6, 0),
+		simple("the highest peak of all runs", 0, 0),
+		simple("the highest peak of all runs, plus 10%", 0, 0.1),
 		informed("Caelum, with known memory kills", predict.DefaultSite),
 		learned("Caelum", predict.DefaultSite),
 	}
@@ -134,10 +134,10 @@ func comparePopulation(w io.Writer, seeds []uint64) error {
 	return turns(w, n, rules)
 }
 
-// turns simulates jobs of which every k-th run needs twice as much memory as the other runs. For each rule, it prints
-// how many of 60 runs were killed.
+// turns simulates jobs in which every k-th run needs twice as much memory as the other runs. For each rule, turns
+// prints the number of killed runs of 60 runs.
 func turns(w io.Writer, n node, rules []rule) error {
-	head := "rule: number of killed runs, out of 60, if every k-th run needs twice as much memory, k = 2, 3, 4, 5, 6, 8"
+	head := "runs killed of 60 runs, k = 2, 3, 4, 5, 6, 8"
 	return table(w, head, func(row func(string, ...any)) {
 		for _, r := range rules[1:] {
 			var dead []any

@@ -21,8 +21,8 @@ type task struct {
 	complete, first bool
 }
 
-// tasks returns the runs of a population in the order of their submission. Each script is submitted for the first time
-// at a random time of a year, and then once a day on average.
+// tasks returns the runs of a population in the order of submission. The first submission of each recurring job is at a
+// random time of a year. The following submissions are one day apart on average.
 func tasks(seed uint64) (all []task) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	people := drawUsers(rng, users)
@@ -51,7 +51,7 @@ func tasks(seed uint64) (all []task) {
 	return all
 }
 
-// past contains the data that is known when a task is submitted. All times are logarithms of seconds.
+// past contains the data that a prediction can use when a task is submitted. All times are logarithms of seconds.
 type past struct {
 	ends    predict.Ends
 	byKey   map[int][]predict.Run
@@ -74,8 +74,8 @@ func (p *past) known(t task) []float64 {
 	return []float64{1, limit, stat.Mean(p.byUser[t.user], nil), stat.Mean(p.ratios[t.user], nil)}
 }
 
-// regress returns the prediction of a least-squares fit over the tasks that have completed so far. It recomputes the
-// fit every 500 tasks.
+// regress returns the prediction of a least-squares fit over the tasks that have completed so far. regress recomputes
+// the fit every 500 tasks.
 func (p *past) regress(t task) float64 {
 	if n := len(p.y); n >= 100 && n >= p.learned+500 {
 		p.learned = n
@@ -116,45 +116,45 @@ func (p *past) expected(t task) float64 {
 }
 
 var strangers = []guess{
-	{"its time limit", func(_ *past, t task) float64 { return math.Log(t.limit) }},
-	{"limit and all jobs' ratios (Ends)", (*past).expected},
-	{"mean of the user's jobs", func(p *past, t task) float64 {
+	{"the job's time limit", func(_ *past, t task) float64 { return math.Log(t.limit) }},
+	{"the limit times the mean ratio of all jobs (Ends)", (*past).expected},
+	{"the mean run time of the user's jobs", func(p *past, t task) float64 {
 		if len(p.byUser[t.user]) == 0 {
 			return p.expected(t)
 		}
 		return stat.Mean(p.byUser[t.user], nil)
 	}},
-	{"limit and the mean of the user's ratios", func(p *past, t task) float64 {
+	{"the limit times the mean ratio of the user's jobs", func(p *past, t task) float64 {
 		if len(p.ratios[t.user]) == 0 {
 			return p.expected(t)
 		}
 		return math.Log(t.limit) + stat.Mean(p.ratios[t.user], nil)
 	}},
-	{"regression", (*past).regress},
+	{"a regression", (*past).regress},
 }
 
 var acquaintances = []guess{
-	{"its time limit", strangers[0].predict},
-	{"limit and all jobs' ratios (Ends)", strangers[1].predict},
-	{"the last run", func(p *past, t task) float64 {
+	{"the job's time limit", strangers[0].predict},
+	{"the limit times the mean ratio of all jobs (Ends)", strangers[1].predict},
+	{"the run time of the last run", func(p *past, t task) float64 {
 		runs := p.byKey[t.key]
 		return math.Log(runs[len(runs)-1].Seconds)
 	}},
-	{"the mean of all", func(p *past, t task) float64 {
+	{"the mean run time of all runs", func(p *past, t task) float64 {
 		sum := 0.0
 		for _, r := range p.byKey[t.key] {
 			sum += r.Seconds
 		}
 		return math.Log(sum / float64(len(p.byKey[t.key])))
 	}},
-	{"Caelum (median of the last 20)", func(p *past, t task) float64 {
+	{"Caelum (the median run time of the last 20 runs)", func(p *past, t task) float64 {
 		need, _ := predict.Predict(predict.History{Runs: p.byKey[t.key]}, predict.DefaultSite)
 		return math.Log(need.Seconds)
 	}},
 }
 
-// compareRuntimes prints the errors of the guesses as factors, separately for jobs whose key has no earlier runs and
-// for other jobs. It also prints the waits if placement uses the predictions.
+// compareRuntimes prints the errors of the guesses as factors, separately for keys with and without earlier runs.
+// compareRuntimes also prints the mean waits if the placement uses the predictions.
 func compareRuntimes(w io.Writer, seeds []uint64) error {
 	off := map[string][]float64{}
 	inside, of := 0, 0
@@ -170,7 +170,7 @@ func compareRuntimes(w io.Writer, seeds []uint64) error {
 		{"prediction for keys without earlier runs", "new ", strangers},
 		{"prediction for keys with earlier runs", "known ", acquaintances},
 	} {
-		head := group.name + ", jobs, factor of the error (median), (mean), (90%)"
+		head := group.name + ", jobs, factor between prediction and run time: median, mean, 90% quantile"
 		if err := table(w, head, func(row func(string, ...any)) {
 			for _, g := range group.guesses {
 				errs := off[group.prefix+g.name]
@@ -181,7 +181,7 @@ func compareRuntimes(w io.Writer, seeds []uint64) error {
 			return err
 		}
 	}
-	head := "runs that took a time between Low and High (target: 80%), number of runs"
+	head := "runs with a run time between Low and High (target: 80%), runs"
 	if err := table(w, head, func(row func(string, ...any)) {
 		row("%.1f%%, %d", 100*float64(inside)/float64(of), of)
 	}); err != nil {
@@ -190,8 +190,8 @@ func compareRuntimes(w io.Writer, seeds []uint64) error {
 	return placements(w, seeds)
 }
 
-// follow appends the error of each guess for each completed task to off, as a logarithm. It returns the number of run
-// times between Low and High, and the number of these tasks.
+// follow appends the error of each guess for each completed task to off, as a logarithm. follow returns the number of
+// run times between Low and High, and the number of all run times with a prediction.
 func follow(seed uint64, off map[string][]float64) (inside, of int) {
 	p := past{byKey: map[int][]predict.Run{}, byUser: map[int][]float64{}, ratios: map[int][]float64{}}
 	for _, t := range tasks(seed) {

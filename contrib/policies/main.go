@@ -38,13 +38,13 @@ func run(args []string, w io.Writer) error {
 	queues := f.String(
 		"queues",
 		strings.Join(queueNames, ","),
-		"queues to simulate; offers: EASY through offers, as in production",
+		"comma-separated queues to simulate; offers is EASY through offers, as in production",
 	)
 	ends := f.String(
 		"ends",
 		strings.Join(endNames, ","),
-		"what the policies know about the ends of jobs; limits: 1 to 6 times too long, as agents see them; "+
-			"learned: limits corrected by earlier jobs; own: the limits of the workload",
+		"comma-separated sources of the expected ends of jobs; limits: time limits, 1 to 6 times too long; "+
+			"learned: limits corrected with the run times of earlier jobs; own: the limits of the workload",
 	)
 	unlimited := f.String("unlimited", "0,0.1,0.3", "comma-separated fractions of jobs that have no time limit")
 	loads := f.String(
@@ -57,7 +57,11 @@ func run(args []string, w io.Writer) error {
 		"uniform6,skew-small,bimodal,four-equal",
 		"comma-separated mixes of caelum simulate --churn; site means trace.Site, which requires -ends own",
 	)
-	gpus := f.String("gpus", "alike", "alike, or mixed: half of the GPUs are H100-80GB, and jobs run on either model")
+	gpus := f.String(
+		"gpus",
+		"alike",
+		"alike (A100-40GB), or mixed (half of the GPUs are H100-80GB, and jobs run on either model)",
+	)
 	jobs := f.Int("jobs", 1000, "number of jobs in a workload")
 	workers := f.Int("workers", runtime.NumCPU(), "number of parallel simulations")
 	if err := f.Parse(args); err != nil {
@@ -98,7 +102,7 @@ func numbers(list string) (all []float64, err error) {
 	for _, word := range strings.Split(list, ",") {
 		n, err := strconv.ParseFloat(word, 64)
 		if err != nil || n < 0 {
-			return nil, fmt.Errorf("%s: write numbers, as in 0.5,0.7", list)
+			return nil, fmt.Errorf("%s: specify numbers, as in 0.5,0.7", list)
 		}
 		all = append(all, n)
 	}

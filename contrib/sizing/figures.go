@@ -19,7 +19,7 @@ func mean(of []float64) float64 {
 	return sum / float64(len(of))
 }
 
-// quantile returns the smallest value that the share q of the values does not exceed.
+// quantile returns the smallest value x for which at least the share q of the values is at most x.
 func quantile(of []float64, q float64) float64 {
 	sorted := slices.Sorted(slices.Values(of))
 	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))-1e-9))-1)]
@@ -28,13 +28,13 @@ func quantile(of []float64, q float64) float64 {
 const (
 	// worstShare is the share of the jobs that count as the worst jobs.
 	worstShare = 0.05
-	// shortest is a run time on a whole GPU in seconds. The slowdowns of shorter jobs are ignored, because a wait of a
-	// few seconds dominates them.
+	// shortest is a run time on a whole GPU in seconds. worst ignores shorter jobs, because a wait of a few seconds
+	// dominates the slowdown of a short job.
 	shortest = 10
 )
 
-// worst returns the mean slowdown of the jobs with the largest slowdowns. The slowdown of a job is its turnaround,
-// divided by its run time on a whole GPU.
+// worst returns the mean slowdown of the jobs with the largest slowdowns. The slowdown of a job is the job's turnaround
+// divided by the job's run time on a whole GPU.
 func worst(turnarounds []float64, jobs []trace.Job) float64 {
 	var all []float64
 	for k, j := range jobs {
@@ -55,7 +55,7 @@ type table struct {
 	w    io.Writer
 	bad  []string // the cells in which adaptive is worse than the other ways
 	most float64  // the largest ratio of adaptive to the better of the other ways
-	of   int      // the number of cells with such a ratio
+	of   int      // the number of cells for which adaptive was compared with the other ways
 }
 
 func newTable(w io.Writer, columns ...string) *table {
@@ -74,8 +74,8 @@ const (
 	marked = 1.05
 )
 
-// judge formats a figure of adaptive, which is bold if it is much worse than the best of the other ways. where
-// identifies the cell.
+// judge formats a figure of adaptive. If the figure is more than marked times the best figure of the other ways, the
+// text is bold. where identifies the cell.
 func (t *table) judge(text, where string, figure float64, others ...float64) string {
 	r := figure / slices.Min(others)
 	t.of++
@@ -91,7 +91,7 @@ func (t *table) judge(text, where string, figure float64, others ...float64) str
 
 // end lists the cells in which adaptive is worse than the other ways.
 func (t *table) end() {
-	fmt.Fprintf(t.w, "\nadaptive / best of the others: largest %.3f; above %v in %d of %d cells\n",
+	fmt.Fprintf(t.w, "\nadaptive / best of the other ways: largest %.3f; above %v in %d of %d cells\n",
 		t.most, tolerance, len(t.bad), t.of)
 	for _, where := range t.bad {
 		fmt.Fprintln(t.w, "-", where)
@@ -99,7 +99,7 @@ func (t *table) end() {
 	fmt.Fprintln(t.w)
 }
 
-// seconds formats a time in seconds, with a comma before the thousands.
+// seconds formats a time in seconds, with a comma as the thousands separator.
 func seconds(x float64) string {
 	n := int64(math.Round(x))
 	if n < 1000 {

@@ -19,10 +19,10 @@ func main() {
 // options are the arguments of a command.
 type options struct {
 	seeds []uint64
-	path  string // the folder with MISO's files
+	path  string // the folder that contains MISO's files
 }
 
-// command is one of the commands. It prints one or more tables.
+// command describes a command, which prints one or more tables.
 type command struct {
 	seeds string // default
 	path  bool   // the command requires PATH
@@ -39,7 +39,7 @@ var commands = map[string]command{
 
 func run(args []string, w io.Writer) error {
 	if len(args) == 0 || commands[args[0]].print == nil {
-		return fmt.Errorf("give one of the commands rates, speeds, learned, long and equal")
+		return fmt.Errorf("specify one of the commands rates, speeds, learned, long and equal")
 	}
 	c := commands[args[0]]
 	f := flag.NewFlagSet("sizing "+args[0], flag.ContinueOnError)
@@ -48,7 +48,7 @@ func run(args []string, w io.Writer) error {
 		return err
 	}
 	if c.path != (f.NArg() == 1) {
-		return fmt.Errorf("rates, learned and long require one argument, the folder with MISO's files; " +
+		return fmt.Errorf("rates, learned and long require one argument, the folder that contains MISO's files; " +
 			"the other commands accept no argument")
 	}
 	o := options{path: f.Arg(0)}

@@ -15,15 +15,15 @@ import (
 	"caelum/internal/slurm"
 )
 
-// The agent never changes foreign instances. If the ledger is lost, the agent's own idle instances become foreign too.
-// Only root can know that no other program uses these instances, so only root can return them to the agent with `caelum
-// adopt`. The agent adopts an instance only if no job can be using it. Every job with GPUs on the node must have a
-// lease. No process may use the instance. After the agent has made the instance's capability files inaccessible to
-// users, no process may have these files open.
+// The agent never changes foreign instances. If the ledger is lost, the agent's own idle instances also become foreign.
+// Only root can know that no other program uses a foreign instance, so only root can return instances to the agent with
+// `caelum adopt`. The agent adopts an instance only if no job can use the instance: every job with GPUs on the node
+// must have a lease, and no process may use the instance. After the agent has restricted the instance's capability
+// files to root, no process may have these files open.
 
-// Adopt implements api.Adopter. It adopts the foreign instances with the UUIDs in the request, or all foreign instances
-// if the request contains no UUIDs. For each instance that was not adopted, the result contains an entry with the
-// reason.
+// Adopt implements api.Adopter. Adopt converts the foreign instances whose UUIDs are in the request to idle instances
+// of the agent. If the request contains no UUIDs, Adopt converts all foreign instances. For each instance that was not
+// adopted, the result contains an entry with the reason.
 func (a *Agent) Adopt(ctx context.Context, req api.AdoptRequest) ([]api.Adoption, error) {
 	if err := a.allJobsLeased(ctx); err != nil {
 		return nil, &api.Error{Code: http.StatusConflict, Message: "couldn't adopt: " + err.Error()}
@@ -76,8 +76,8 @@ func (a *Agent) Adopt(ctx context.Context, req api.AdoptRequest) ([]api.Adoption
 	return all, nil
 }
 
-// allJobsLeased returns an error if a job without a lease may be using an instance. This is a job that slurmctld lists
-// with GPUs on this node, or a job with a lease file.
+// allJobsLeased returns an error if a job without a lease may be using an instance. A job without a lease may be using
+// an instance if slurmctld lists the job with GPUs on this node, or if the job has a lease file.
 func (a *Agent) allJobsLeased(ctx context.Context) error {
 	jobs, err := a.ctl.Jobs(ctx)
 	if err != nil {
@@ -85,7 +85,7 @@ func (a *Agent) allJobsLeased(ctx context.Context) error {
 	}
 	for _, j := range slurm.On(jobs, a.cfg.Node) {
 		if a.leaseOf(j.ID) == nil && (asksForSlices(j) || j.Problem != "") {
-			return fmt.Errorf("job %d is on this node and has no lease; try again when it has ended", j.ID)
+			return fmt.Errorf("job %d is on this node and has no lease; try again when the job has ended", j.ID)
 		}
 	}
 	files, err := os.ReadDir(filepath.Join(a.cfg.RunDir, "jobs"))
@@ -96,7 +96,7 @@ func (a *Agent) allJobsLeased(ctx context.Context) error {
 		id, err := strconv.ParseUint(f.Name(), 10, 32)
 		if err == nil && a.leaseOf(uint32(id)) == nil {
 			return fmt.Errorf(
-				"%s does not belong to any job with a lease; if no job %d runs here, remove the file",
+				"no lease belongs to the lease file %s; if job %d does not run on this node, remove the file",
 				a.leaseFile(uint32(id)),
 				id,
 			)
@@ -105,24 +105,24 @@ func (a *Agent) allJobsLeased(ctx context.Context) error {
 	return nil
 }
 
-// leaseOf returns the lease of a job, or nil if the job has none.
+// leaseOf returns the lease of a job, or nil if the job has no lease.
 func (a *Agent) leaseOf(job uint32) *api.Lease {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.leases[job]
 }
 
-// adoptForeign converts a foreign instance to an idle instance of the agent. If this is impossible, it returns the
-// reason.
+// adoptForeign converts a foreign instance to an idle instance of the agent. If the agent cannot adopt the instance,
+// adoptForeign returns the reason.
 func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err error) {
 	c.hardware.Lock()
 	defer c.hardware.Unlock()
 	p, ok := c.Model.Placement(f.Profile, f.Start)
 	switch {
 	case !ok:
-		return "the GPU model has no such placement", nil
+		return "the GPU model has no placement for the instance", nil
 	case !f.Whole || f.UUID == "":
-		return "its compute instance is missing or does not span it", nil
+		return "the compute instance is missing or does not span the GPU instance", nil
 	}
 	in := &instance{Instance: c.record(p, f.GI, f.UUID), cis: f.CIs}
 	if reason := a.whyInUse(placed{g, in}); reason != "" {
@@ -131,17 +131,17 @@ func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err
 	if err := a.caps.Make(c.Minor, f); err != nil {
 		return err.Error(), nil
 	}
-	if reason := a.whyInUse(placed{g, in}); reason != "" { // such a process opened the files before caps.Make
+	if reason := a.whyInUse(placed{g, in}); reason != "" { // a process opened the files before caps.Make
 		return reason, nil
 	}
 	if exists, err := a.hw.Exists(g, f); err != nil || !exists {
-		return "it was removed", err
+		return "the instance was removed", err
 	}
 	a.mu.Lock()
 	taken := c.ours[p] != nil || !isForeign(c.foreign, f)
 	a.mu.Unlock()
 	if taken {
-		return "it is no longer foreign", nil
+		return "the instance is no longer foreign", nil
 	}
 	intent, err := a.ledger.Begin(
 		ledger.Intent{Op: ledger.OpCreate, GPU: c.UUID, Profile: f.Profile, Start: f.Start, Size: f.Size},
@@ -162,18 +162,19 @@ func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err
 }
 
 // whyInUse returns the reason why an instance is not idle, or an empty string if the instance is idle. An instance is
-// not idle if processes use it or have its capability files open, or if the agent cannot list these processes.
+// not idle if processes use the instance or have its capability files open, or if the agent cannot list these
+// processes.
 func (a *Agent) whyInUse(p placed) string {
 	pids, err := a.hw.Processes(p.gpu, p.in.GI)
 	if err != nil {
-		return "couldn't list its processes: " + err.Error()
+		return "couldn't list the processes on the instance: " + err.Error()
 	}
 	if len(pids) > 0 {
-		return fmt.Sprintf("processes %v use it", pids)
+		return fmt.Sprintf("processes %v use the instance", pids)
 	}
 	found, err := a.holders([]placed{p})
 	if err != nil {
-		return "couldn't list the processes that hold it open: " + err.Error()
+		return "couldn't list the processes that hold the instance open: " + err.Error()
 	}
 	if len(found[p.in]) > 0 {
 		return "held open by " + describe(found[p.in])

@@ -11,8 +11,8 @@ import (
 	"caelum/internal/api"
 )
 
-// loseLedger removes the ledger of an agent that has one idle instance, starts a new agent, and returns the UUID of
-// this instance.
+// loseLedger removes the ledger of an agent that has one idle instance, starts a new agent, and returns the UUID of the
+// idle instance.
 func (w *world) loseLedger() string {
 	w.t.Helper()
 	id := w.startNow("3g.20gb:1")
@@ -51,8 +51,8 @@ func (w *world) states() map[string]string {
 	return states
 }
 
-// TestAdopt checks that the agent adopts the idle instance of a lost ledger. Both this agent and the next one must make
-// the instance inaccessible to users, and must lease it like any other instance.
+// TestAdopt checks that the agent adopts the idle instance of a lost ledger. The agent and the next agent must restrict
+// the instance's capability files to root, and must lease the instance like any other instance.
 func TestAdopt(t *testing.T) {
 	w := newWorld(t, 1)
 	uuid := w.loseLedger()
@@ -88,8 +88,8 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// TestAdoptAll checks that a request without UUIDs adopts every foreign instance that can be adopted. The result must
-// contain a reason for each of the other instances.
+// TestAdoptAll checks that a request without UUIDs adopts every foreign instance that the agent can adopt. The result
+// must contain a reason for each instance that stays foreign.
 func TestAdoptAll(t *testing.T) {
 	w := newWorld(t, 1)
 	uuid := w.loseLedger()
@@ -114,14 +114,14 @@ func TestAdoptRefused(t *testing.T) {
 		prepare func(w *held, uuid string)
 		why     string
 	}{
-		"a process computes on it": {func(w *held, uuid string) { w.compute(uuid) }, "use it"},
+		"a process computes on it": {func(w *held, uuid string) { w.compute(uuid) }, "use the instance"},
 		"a process has its file open": {func(w *held, uuid string) {
 			w.process(41, 20002, [2]string{w.agent.caps.Files(0, w.instance(uuid))[0], ""})
 		}, "held open by"},
 		"processes are not listed": {func(w *held, uuid string) {
 			w.agent.hw = mute{w.node.NVML}
-		}, "couldn't list its processes"},
-		"it was removed": {func(w *held, uuid string) {
+		}, "couldn't list the processes on the instance"},
+		"the instance was removed": {func(w *held, uuid string) {
 			w.node.Emulator(w.t, "destroy", "0", fmt.Sprint(w.instance(uuid).GI))
 		}, "no foreign instance"},
 	} {
@@ -165,7 +165,7 @@ func TestAdoptBesideUnknownJob(t *testing.T) {
 	if err := w.fake.Finish(id); err != nil {
 		t.Fatal(err)
 	}
-	refused(fmt.Sprintf("no job %d runs here, remove the file", id))
+	refused(fmt.Sprintf("if job %d does not run on this node, remove the file", id))
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}

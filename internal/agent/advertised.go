@@ -9,14 +9,15 @@ import (
 	"strings"
 )
 
-// The names and memory sizes of profiles depend on the driver release. For example, one release calls a profile of a
-// GB200 1g.23gb, and another release calls it 1g.24gb. The agent uses the names that the installed driver reports. When
-// the agent starts, it updates the names of the instances in the ledger. If slurm.conf contains a profile that the
-// driver does not report, the agent shows the profile in its log and in `caelum status`.
+// The names and memory sizes of profiles depend on the driver release. For example, the same profile of a GB200 is
+// called 1g.23gb by one driver release and 1g.24gb by another driver release. The agent uses the names that the
+// installed driver reports. At its start, the agent updates the profile names of the instances in the ledger. If
+// slurm.conf contains a profile that the driver does not report, the agent shows the profile in its log and in `caelum
+// status`.
 
-// adoptInstances loads a GPU's instances from the ledger, and changes their profile names to those that the driver
-// currently reports. If an instance is no longer on the GPU and the driver does not report its profile, adoptInstances
-// removes the instance from the ledger.
+// adoptInstances loads a GPU's instances from the ledger, and changes their profile names to the names that the driver
+// reports. If an instance is no longer on the GPU and the driver does not report its profile, adoptInstances removes
+// the instance from the ledger.
 func (a *Agent) adoptInstances(g int, c *card, held []ledger.Instance) error {
 	found, err := a.hw.Instances(g)
 	if err != nil { // the GPU is lost; compareGPUs reports this
@@ -56,7 +57,7 @@ func (a *Agent) gone(g int, c *card, in ledger.Instance) error {
 }
 
 // renameLeases updates the profile and the memory of each leased slice from the slice's instance. slurmctld continues
-// to count the slice under the earlier profile name, which is stored in AdvertisedAs.
+// to count the slice under the earlier profile name, which AdvertisedAs contains.
 func (a *Agent) renameLeases() {
 	for _, l := range a.leases {
 		for i := range l.Slices {
@@ -77,9 +78,9 @@ func (a *Agent) renameLeases() {
 	}
 }
 
-// reported returns the names of all profiles that the driver reports, including those that are not offered. It returns
-// nil if the agent does not manage one of the GPUs, because the profiles of that GPU are unknown. The caller holds
-// n.mu.
+// reported returns the names of all profiles that the driver reports, including profiles that the agent does not offer.
+// If the agent does not manage all GPUs, reported returns nil, because the profiles of the other GPUs are unknown. The
+// caller holds n.mu.
 func (n *node) reported() map[string]bool {
 	all := map[string]bool{}
 	for _, c := range n.cards {
@@ -94,7 +95,8 @@ func (n *node) reported() map[string]bool {
 }
 
 // recordAdvertised records in the ledger under which profile names of other GPU models the node has offered slices.
-// After such an offer, slurmctld lists these names like the names in slurm.conf, usually with the count 0.
+// After an offer under the name of another GPU model's profile, slurmctld lists the name like the names in slurm.conf,
+// usually with the count 0.
 func (p *publisher) recordAdvertised(offers map[string]int) error {
 	before := len(p.advertised)
 	for name := range offers {
@@ -109,9 +111,9 @@ func (p *publisher) recordAdvertised(offers map[string]int) error {
 	return p.ledger.SetMeta("lent", strings.Join(p.advertised, " "))
 }
 
-// noteStale finds the profiles that slurm.conf lists for this node although the driver does not report them. The counts
-// of these profiles remain 0. slurmctld accepts jobs that request them, because the catalogue contains them, but the
-// jobs never start on this node.
+// noteStale finds the profiles that slurm.conf lists for this node although the driver does not report them. The agent
+// publishes the count 0 for these stale profiles. slurmctld accepts jobs that request stale profiles, because the
+// catalogue contains these profiles, but the jobs never start on this node.
 func (p *publisher) noteStale(node slurm.Node) {
 	p.mu.Lock()
 	reported := p.reported()
@@ -127,9 +129,9 @@ func (p *publisher) noteStale(node slurm.Node) {
 	p.set(func(s *publishStatus) { s.stale = stale })
 	if changed && len(stale) > 0 {
 		p.log.Errorf(
-			"slurm.conf gives %s %s, which its driver does not report (it has %s): jobs that request such a profile "+
-				"stay pending; run `caelum slurm-config` again and put its lines into slurm.conf and the "+
-				"decision table",
+			"slurm.conf gives %s %s, which its driver does not report (the node has %s): "+
+				"jobs that request a stale profile stay pending; run `caelum slurm-config` again and put its lines "+
+				"into slurm.conf and the decision table",
 			p.cfg.Node,
 			strings.Join(stale, ", "),
 			strings.Join(p.profiles, ", "),

@@ -27,7 +27,8 @@ import (
 // reconcileInterval is the time between two comparisons of the GPUs, the ledger and slurmctld.
 const reconcileInterval = time.Minute
 
-// Controller contains the calls to slurmctld that the agent needs. Outside tests, it is a *slurm.Client.
+// Controller contains the calls to slurmctld that the agent needs. Outside tests, a *slurm.Client implements
+// Controller.
 type Controller interface {
 	Node(ctx context.Context, name string) (slurm.Node, error)
 	Nodes(ctx context.Context) ([]slurm.Node, error)
@@ -66,18 +67,17 @@ type Agent struct {
 	clock       func() time.Duration // CLOCK_MONOTONIC, for usage
 
 	slurmMu sync.Mutex
-	slurm   *slurm.Config                // slurmctld's configuration, or nil before it was read
-	privacy atomic.Pointer[slurm.Config] // the configuration, read again every minute; nil before it was read
+	slurm   *slurm.Config                // slurmctld's configuration, or nil before the first reading
+	privacy atomic.Pointer[slurm.Config] // the configuration, read again every minute; nil before the first reading
 	sender  atomic.Pointer[wake.Sender]  // nil if the node has no key
 }
 
-// New discovers the node's GPUs, opens the ledger, and repairs the state after a crash. It does not require slurmctld.
+// New discovers the node's GPUs, opens the ledger, and repairs the state after a crash. New does not call slurmctld.
 func New(cfg config.Config, hw gpu.Hardware, ctl Controller, log *logrus.Entry) (*Agent, error) {
 	return newAgent(cfg, hw, ctl, log, "/proc", &gpu.Processes{Proc: "/proc"})
 }
 
-// newAgent is like New, but reads the driver's files from the directory proc, and the data of processes from the
-// directory procs.
+// newAgent is like New, but reads the driver's files from the directory proc, and the data of processes from procs.
 func newAgent(
 	cfg config.Config,
 	hw gpu.Hardware,
@@ -88,7 +88,7 @@ func newAgent(
 ) (*Agent, error) {
 	caps := gpu.Caps{Dev: cfg.DeviceDir, Proc: proc}
 	if err := caps.Prepare(); err != nil {
-		log.WithError(err).Error("couldn't create the capability files that are needed to change instances")
+		log.WithError(err).Error("couldn't create the capability files that changes of instances require")
 	}
 	n, err := newNode(cfg, hw)
 	if err != nil {
@@ -156,7 +156,7 @@ func (a *Agent) newPublisher() *publisher {
 	}
 }
 
-// Publish waits for a publishing pass that begins after the call. It returns the error of this pass.
+// Publish requests a pass that begins after the call, waits for the end of the pass, and returns the error of the pass.
 func (a *Agent) Publish(ctx context.Context) error { return a.publisher.Publish(ctx) }
 
 func (a *Agent) start() error {
@@ -180,7 +180,7 @@ func (a *Agent) start() error {
 	if err != nil {
 		return err
 	}
-	a.publisher.total, _ = strconv.Atoi(total) // 0 until slurmctld has answered
+	a.publisher.total, _ = strconv.Atoi(total) // 0 until slurmctld has answered the first request
 	advertised, err := a.ledger.Meta("lent")
 	if err != nil {
 		return err
@@ -192,8 +192,8 @@ func (a *Agent) start() error {
 	return a.prepareRunDir()
 }
 
-// Keep sets a repository for the runs of jobs, and the access to slurmdbd for their summaries. It must be called before
-// Run.
+// Keep sets the repository for the runs of jobs, and the access to slurmdbd for the summaries of the runs. Keep must be
+// called before Run.
 func (a *Agent) Keep(repo usage.Repository, accounting usage.Accounting) {
 	a.usage.SetRepository(repo, accounting)
 }
@@ -205,7 +205,7 @@ func (a *Agent) observe(l api.Lease) {
 	for _, s := range l.Slices {
 		in := a.held(l.Job, s)
 		if in == nil {
-			continue // the instance no longer exists, as the comparison with the GPU has already logged
+			continue // the instance no longer exists; the comparison with the GPU has logged the loss
 		}
 		model = a.cards[s.GPU].Model.Type
 		held = append(held, usage.Slice{GPU: s.GPU, Instance: a.hwOf(in), MemoryMiB: float64(s.MemoryMiB)})
@@ -214,11 +214,11 @@ func (a *Agent) observe(l api.Lease) {
 }
 
 // stopTimeout limits the time for which a stopping agent waits for unfinished calls. If the agent ends during the call
-// of a prolog, the prolog repeats the call. Either the ledger then contains the result of the first call, or the agent
-// undoes the first call when it starts again.
+// of a prolog, the prolog repeats the call. If the ledger does not contain the result of the interrupted call, the next
+// agent undoes the interrupted call at its start.
 const stopTimeout = 5 * time.Second
 
-// Run serves calls and publishes offers until ctx ends. It returns an error if it cannot serve calls, or if the agent
+// Run serves calls and publishes offers until ctx ends. Run returns an error if it cannot serve calls, or if the agent
 // must restart.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.ledger.Close()
@@ -265,7 +265,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	patience, cancel := context.WithTimeout(working, stopTimeout)
 	defer cancel()
 	if err := server.Shutdown(patience); err != nil {
-		a.log.WithError(err).Warn("calls interrupted by the shutdown; clients will retry them")
+		a.log.WithError(err).Warn("the shutdown interrupted calls; the clients will repeat the calls")
 	}
 	return why
 }
@@ -278,8 +278,8 @@ func (w warnings) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// reconciler compares the GPUs, the ledger and slurmctld shortly after the start and then every minute, and publishes
-// the result. While processes use instances that no job holds, it also checks the GPUs every leftoverInterval.
+// reconciler compares the GPUs, the ledger and slurmctld shortly after the start and every minute, and publishes the
+// result. While processes use instances that no job holds, reconciler also checks the GPUs every leftoverInterval.
 func (a *Agent) reconciler(ctx context.Context) {
 	compare := time.After(retryInterval)
 	var again <-chan time.Time // set while processes use an instance that no job holds
@@ -298,7 +298,7 @@ func (a *Agent) reconciler(ctx context.Context) {
 			compare = time.After(reconcileInterval)
 			a.learnPrivacy(ctx)
 			if err := errors.Join(a.compareGPUs(), a.Publish(ctx), a.releaseGone(ctx)); err != nil && ctx.Err() == nil {
-				a.log.WithError(err).Warn("couldn't compare GPU, ledger and slurmctld; trying again")
+				a.log.WithError(err).Warn("couldn't compare the GPUs, the ledger and slurmctld; trying again")
 				compare = time.After(5 * retryInterval)
 			}
 		}
@@ -308,7 +308,7 @@ func (a *Agent) reconciler(ctx context.Context) {
 	}
 }
 
-// keyedLock ensures that only one call for each job runs at a time.
+// keyedLock ensures that at most one call for each job runs at a time.
 type keyedLock struct {
 	mu   sync.Mutex
 	held map[uint32]*keyed
@@ -319,7 +319,7 @@ type keyed struct {
 	users int
 }
 
-// lock locks a key, and returns the function that unlocks it.
+// lock locks a key, and returns the function that unlocks the key.
 func (k *keyedLock) lock(key uint32) (unlock func()) {
 	k.mu.Lock()
 	if k.held == nil {

@@ -18,9 +18,10 @@ import (
 	"caelum/internal/tags"
 )
 
-// TestLifeOfAJob follows a job that needs a slice that is not offered. The agent publishes the slice, the job starts,
-// the slice is carved, and its files belong to the user. After the job, the slice is idle, its files belong to root,
-// and the next job that requests this profile gets the same slice.
+// TestLifeOfAJob checks the life of a job that needs a slice that the node does not offer. The agent must publish the
+// slice, slurmctld starts the job, and the agent must carve the slice and give the capability files to the user. After
+// the end of the job, the slice must be idle, the files must belong to root, and the next job that requests the profile
+// must get the same slice.
 func TestLifeOfAJob(t *testing.T) {
 	w := newWorld(t, 1, tightest)
 	w.publish()
@@ -97,8 +98,9 @@ func TestTwoSlicesAndRepeatedProlog(t *testing.T) {
 	}
 }
 
-// TestExclusive checks that an --exclusive job gets only the slices that it requests, although slurmctld allocates
-// every slot and slice to it. The first job requests no GPU, and the second job requests one slice.
+// TestExclusive checks that an --exclusive job gets only the slices that the job requests, although slurmctld allocates
+// every slot and every slice of the node to the job. The first job requests no GPU, and the second job requests one
+// slice.
 func TestExclusive(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -153,10 +155,10 @@ func TestMistakes(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
 	id := w.startNow("1g.5gb:2")
-	if l := w.lease(id); !strings.Contains(l.Error, "2 of gres/mig and 1 of gres/gpu") {
+	if l := w.lease(id); !strings.Contains(l.Error, "gres/mig=2 and gres/gpu=1") {
 		t.Errorf("%+v", l)
 	}
-	if got := w.leaseFile(id); !strings.Contains(got, "\nerror the job has 2 of gres/mig") {
+	if got := w.leaseFile(id); !strings.Contains(got, "\nerror the job has gres/mig=2") {
 		t.Errorf("lease file:\n%s", got)
 	}
 	l, err := w.agent.Lease(context.Background(), 999, api.LeaseRequest{UID: 1, Slots: []int{0}})
@@ -189,7 +191,7 @@ func TestForeignInstance(t *testing.T) {
 }
 
 // TestStuckInstance checks that the agent does not offer the units of an idle instance while the driver cannot destroy
-// this instance.
+// the instance.
 func TestStuckInstance(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")
@@ -224,8 +226,8 @@ func TestStuckInstance(t *testing.T) {
 	}
 }
 
-// TestUnregisteredNodeOffersNothing checks that the agent offers nothing while slurmctld waits for slurmd to register.
-// A job that started during this time would have slots without numbers.
+// TestUnregisteredNodeOffersNothing checks that the agent offers no slices until slurmd has registered. A job that
+// starts before the registration has slots without numbers.
 func TestUnregisteredNodeOffersNothing(t *testing.T) {
 	w := newWorld(t, 1)
 	running := w.startNow("2g.10gb:1")
@@ -275,8 +277,8 @@ func TestRegistersDuringAPass(t *testing.T) {
 	}
 }
 
-// TestUnregisteredDuringAPass checks a restart of slurmctld after a pass has read the nodes. The agent must offer
-// nothing until slurmd has registered.
+// TestUnregisteredDuringAPass checks a restart of slurmctld after a pass has read the nodes. The agent must offer no
+// slices until slurmd has registered.
 func TestUnregisteredDuringAPass(t *testing.T) {
 	w := newWorld(t, 1)
 	w.once("Queue", func() {
@@ -293,9 +295,9 @@ func TestUnregisteredDuringAPass(t *testing.T) {
 	}
 }
 
-// TestUnregisteredDuringASlowPass checks a restart of slurmctld after a pass has read the nodes, where the pass
-// continues only after a delay. The pass must write nothing. Such a delay occurs if a Slurm command tries to reach
-// slurmctld during the restart.
+// TestUnregisteredDuringASlowPass checks a restart of slurmctld after a pass has read the nodes and before the pass
+// continues after a delay. The pass must write no counts. A Slurm command that tries to reach slurmctld during the
+// restart causes such a delay.
 func TestUnregisteredDuringASlowPass(t *testing.T) {
 	w := newWorld(t, 1)
 	w.startNow("2g.10gb:1")
@@ -306,8 +308,8 @@ func TestUnregisteredDuringASlowPass(t *testing.T) {
 	}
 }
 
-// TestUnregisteredDuringAReading is like TestUnregisteredDuringASlowPass, but the second reading of the node, which
-// checks the first, is also slow. It returns the answer of the slurmctld process that has ended.
+// TestUnregisteredDuringAReading is like TestUnregisteredDuringASlowPass, but the second reading of the node is also
+// slow. The second reading returns the data of the slurmctld process that has ended.
 func TestUnregisteredDuringAReading(t *testing.T) {
 	w := newWorld(t, 1)
 	w.startNow("2g.10gb:1")
@@ -321,8 +323,8 @@ func TestUnregisteredDuringAReading(t *testing.T) {
 	}
 }
 
-// restartIn restarts slurmctld after it has answered a call of this kind, but before the command ends. No later update
-// may offer slices, because slurmd has not registered.
+// restartIn restarts slurmctld after slurmctld has answered a call of the given kind, but before the command ends. No
+// later update may offer slices, because slurmd has not registered.
 func (w *world) restartIn(op string, restarted *bool) {
 	w.fake.After(func(c slurmtest.Call) {
 		switch {
@@ -369,7 +371,7 @@ func TestLostGPU(t *testing.T) {
 }
 
 // TestCrash checks that leases and their slices survive a crash of the agent. The next agent must also record a pending
-// lease for a job that slurmctld has started in the meantime.
+// lease for a job that slurmctld has started after the crash.
 func TestCrash(t *testing.T) {
 	w := newWorld(t, 1)
 	a := w.startNow("3g.20gb:1")
@@ -377,7 +379,7 @@ func TestCrash(t *testing.T) {
 	b := w.submit(job(1, "3g.20gb:1"))
 	w.publish()
 	w.stop()
-	// slurmctld starts b while no agent is running. The prolog of b waits.
+	// slurmctld starts job b while no agent is running. The prolog of job b waits.
 	w.fake.Prolog(nil)
 	w.fake.Tick()
 	if w.state(b) == "PENDING" {
@@ -397,7 +399,7 @@ func TestCrash(t *testing.T) {
 	if err != nil || after.Slices[0].UUID != before.Slices[0].UUID {
 		t.Errorf("a now has %+v, %v", after, err)
 	}
-	// The epilog of a is lost. The comparison with slurmctld must detect that a has ended.
+	// The epilog of job a is lost. The comparison with slurmctld must detect that job a has ended.
 	w.fake.Epilog(nil)
 	if err := w.fake.Finish(a); err != nil {
 		t.Fatal(err)
@@ -414,8 +416,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestHeldJobs checks that a job that job_submit.lua holds because it names a node is released when its slice is
-// offered. A job that was held by its user must stay held.
+// TestHeldJobs checks a job that names a node and that job_submit.lua has therefore held. The agent must release the
+// job when the job's slice is offered. A job that its user has held must stay held.
 func TestHeldJobs(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -478,8 +480,8 @@ func TestCloseOffers(t *testing.T) {
 	}
 }
 
-// TestRunInJobIsRefused checks that the agent offers nothing if PrologFlags contains RunInJob, because slurmd then
-// skips the SPANK prolog. The error must contain the name of this flag.
+// TestRunInJobIsRefused checks that the agent offers no slices if PrologFlags contains RunInJob, because slurmd skips
+// the SPANK prolog if RunInJob is set. The error must contain the name RunInJob.
 func TestRunInJobIsRefused(t *testing.T) {
 	w := newWorld(t, 1)
 	w.fake.SetConfig("PrologFlags", "Alloc,RunInJob")
@@ -492,8 +494,8 @@ func TestRunInJobIsRefused(t *testing.T) {
 	}
 }
 
-// TestGivingUp checks that a job whose slice can never be carved is requeued three times. It must then stay held, with
-// the reason in its admin_comment.
+// TestGivingUp checks that the agent requeues a job three times if the agent can never carve the job's slice. After the
+// third requeue, the job must stay held, and its admin_comment must contain the missing slice.
 func TestGivingUp(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -514,12 +516,13 @@ func TestGivingUp(t *testing.T) {
 	}
 }
 
-// TestExpectedEnd checks the expected end of a job that the node publishes for the other agents. It is computed from
-// the learned run time, or from the time limit if the job has already run longer than its learned run time.
+// TestExpectedEnd checks the expected end of a job that the node publishes for the other agents. The agent must compute
+// the expected end from the learned run time and its quantile. The expected end must increase if the job runs longer,
+// at most to the end of the time limit.
 func TestExpectedEnd(t *testing.T) {
 	w := newWorld(t, 1)
 	j := job(1, "7g.40gb:1")
-	j.AdminComment, j.TimeLimit = tags.RunTime+"600", time.Hour
+	j.AdminComment, j.TimeLimit = tags.RunTime+"600-600", time.Hour
 	id := w.submit(j)
 	w.publish()
 	w.fake.Tick()
@@ -527,7 +530,11 @@ func TestExpectedEnd(t *testing.T) {
 	for _, c := range []struct {
 		after time.Duration
 		want  time.Duration // after the start
-	}{{time.Minute, 10 * time.Minute}, {11 * time.Minute, time.Hour}} {
+	}{
+		{time.Minute, 10 * time.Minute},
+		{10 * time.Minute, 12*time.Minute + 6*time.Second}, // 600 s times 1.1 squared, after 11 minutes
+		{48 * time.Minute, time.Hour},
+	} {
 		w.fake.Advance(c.after)
 		w.publish()
 		n, err := w.fake.Node(context.Background(), "n1")

@@ -11,9 +11,10 @@ import (
 	"caelum/internal/offer"
 )
 
-// carve returns an instance at a spot of the job's pending lease. If an idle instance with this placement exists, carve
-// reuses it. Otherwise, carve destroys the idle instances that overlap the placement, and creates an instance. No other
-// job can hold an overlapping spot, because the placements of all leases and pending leases on a GPU are disjoint.
+// carve returns an instance at a spot of the job's pending lease. If an idle instance with the same placement exists,
+// carve reuses the idle instance. Otherwise, carve destroys the idle instances that overlap the placement, and creates
+// an instance. No other job can hold an overlapping spot, because the placements of all leases and pending leases on a
+// GPU are disjoint.
 func (a *Agent) carve(job uint32, s offer.Spot, t *spent) (in *instance, reused bool, err error) {
 	c := a.cards[s.GPU]
 	queued := time.Now()
@@ -60,7 +61,7 @@ func (a *Agent) carve(job uint32, s offer.Spot, t *spent) (in *instance, reused 
 	return in, false, err
 }
 
-// create creates an instance. It writes an intent into the ledger, calls the driver, and settles the intent. The caller
+// create writes an intent into the ledger, creates an instance with the driver, and settles the intent. The caller
 // holds the card's hardware lock.
 func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	c := a.cards[s.GPU]
@@ -82,7 +83,8 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	failpoint.Hit(failpoint.Created)
 	in := &instance{Instance: c.record(s.Placement, made.GI, made.UUID), cis: made.CIs}
 	// The driver makes the capability files of a new instance readable by all users. A process may open these files
-	// before Make restricts them to root. The agent looks for such processes before it grants the lease.
+	// before Make restricts the files to root. The agent searches for processes that have the files open before it
+	// grants the lease.
 	closed := a.caps.Make(c.Minor, made)
 	if err := a.ledger.Created(intent, in.Instance); err != nil {
 		return nil, err
@@ -98,7 +100,8 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 }
 
 // cleanUp settles the intent of a failed create, which may have left a GPU instance. The intent must remain in the
-// ledger until this instance is destroyed. If the driver does not destroy the instance, cleanUp records it as stuck.
+// ledger until the GPU instance is destroyed. If the driver does not destroy the GPU instance, cleanUp records the
+// instance as stuck.
 func (a *Agent) cleanUp(intent int64, s offer.Spot) error {
 	c := a.cards[s.GPU]
 	pl := c.Model.Placements[s.Placement]
@@ -123,8 +126,8 @@ func (a *Agent) cleanUp(intent int64, s offer.Spot) error {
 	return err
 }
 
-// leftover returns the instance that a failed create left at a placement, or nil if it left none. Foreign instances are
-// ignored.
+// leftover returns the instance that a failed create left at a placement, or nil if the failed create left no instance.
+// leftover ignores foreign instances.
 func (a *Agent) leftover(g int, profile string, start int) (*gpu.Instance, error) {
 	found, err := a.hw.Instances(g)
 	if err != nil {
@@ -140,9 +143,9 @@ func (a *Agent) leftover(g int, profile string, start int) (*gpu.Instance, error
 	return nil, nil
 }
 
-// destroy destroys an idle instance. It writes an intent into the ledger, calls the driver, and settles the intent. If
-// the driver does not destroy the instance, the instance is recorded as stuck, and its units are not offered until it
-// can be destroyed. The caller holds the card's hardware lock.
+// destroy writes an intent into the ledger, destroys an idle instance with the driver, and settles the intent. If the
+// driver does not destroy the instance, destroy records the instance as stuck, and the agent does not offer its units
+// until the instance is destroyed. The caller holds the card's hardware lock.
 func (a *Agent) destroy(g int, in *instance, t *spent) error {
 	c := a.cards[g]
 	if in.Job != 0 {
@@ -172,7 +175,7 @@ func (a *Agent) destroy(g int, in *instance, t *spent) error {
 		a.mu.Unlock()
 		a.log.WithError(err).
 			WithField("gpu", g).
-			Errorf("%s at %d is stuck, and its units are not offered; find the process that uses it with "+
+			Errorf("%s at %d is stuck, and its units are not offered; find the process that uses the instance with "+
 				"`nvidia-smi` or `fuser /dev/nvidia*`", in.Profile, in.Start)
 		return errors.Join(err, a.ledger.SetStuck(c.UUID, in.GI, true), a.ledger.Failed(intent))
 	}

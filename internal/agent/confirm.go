@@ -1,9 +1,9 @@
 package agent
 
-// confirm reports whether an idle instance is still on its GPU, unchanged since the agent created it. An administrator
-// can remove an instance with `nvidia-smi mig -dci` and `-dgi`. If only the compute instance was removed, confirm
-// destroys the GPU instance. If the GPU instance was removed too, confirm removes the instance from the ledger and does
-// not change the GPU, because another instance may have the same id now. The caller holds the card's hardware lock.
+// confirm reports whether an idle instance is still on its GPU and unchanged. An administrator can remove an instance
+// with `nvidia-smi mig -dci` and `-dgi`. If only the compute instance was removed, confirm destroys the GPU instance.
+// If the GPU instance was also removed, confirm removes the instance from the ledger. In this case, confirm does not
+// change the GPU, because a new instance may have the same id. The caller holds the card's hardware lock.
 func (a *Agent) confirm(g int, in *instance, t *spent) (bool, error) {
 	made := a.hwOf(in)
 	exists, err := a.hw.Exists(g, made)
@@ -19,7 +19,7 @@ func (a *Agent) confirm(g int, in *instance, t *spent) (bool, error) {
 		case f.GI != made.GI || f.Profile != made.Profile || f.Start != made.Start:
 		case len(f.CIs) == 0:
 			a.log.WithField("gpu", g).WithField("uuid", in.UUID).Warnf(
-				"the compute instance of %s at %d was removed by another program: the GPU instance is destroyed",
+				"the compute instance of %s at %d was removed by another program; destroying the GPU instance",
 				in.Profile, in.Start)
 			return false, a.destroy(g, in, t)
 		}
@@ -27,8 +27,8 @@ func (a *Agent) confirm(g int, in *instance, t *spent) (bool, error) {
 	return false, a.forgetGone(g, in)
 }
 
-// forgetGone removes an instance that is no longer on its GPU, first from the ledger and then from memory. It does not
-// hold the agent's lock while it writes the ledger.
+// forgetGone removes an instance that is no longer on its GPU, first from the ledger and then from memory. forgetGone
+// does not hold the agent's lock during the write to the ledger.
 func (a *Agent) forgetGone(g int, in *instance) error {
 	c := a.cards[g]
 	a.mu.Lock()

@@ -11,18 +11,18 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// slurmctld 22.05.8 may count slices as used that no job holds. It does so after `scontrol reconfigure` or its own
-// restart for the count-only GRES of a job on several nodes, if the count of the type in slurm.conf is 0. On each node
-// of the job, slurmctld then counts the job once for every node of the job. When the job ends, slurmctld subtracts the
-// job's allocation only once, and the rest remains in GresUsed. This rest is the excess. If the published totals did
-// not include the excess, slurmctld would have too few free slices. No update of the node clears an excess. A restart
-// of slurmctld always clears it, and `scontrol reconfigure` sometimes does.
+// slurmctld 22.05.8 may count slices as used that no job holds. After `scontrol reconfigure` and after a restart,
+// slurmctld counts the count-only GRES of running jobs again. If the count of a type in slurm.conf is 0, slurmctld
+// counts the slices of a job on k nodes k times on each of these nodes. When the job ends, slurmctld subtracts the
+// job's allocation only once, and the rest remains in GresUsed. This rest is called the excess. If the published totals
+// did not include the excess, slurmctld would show too few free slices. No update of the node clears an excess. A
+// restart of slurmctld always clears an excess, and `scontrol reconfigure` sometimes clears an excess.
 //
-// The agent computes the excess as GresUsed minus the allocations of the jobs that run on the node, both as slurmctld
-// shows them. The leases are not suitable for this, because slurmctld also counts slices for jobs that hold no slices
-// (--exclusive jobs, jobs without GPU slots). With or without an excess, the totals never exceed the sum of the used
-// and the offered slices. The excess must not contain the allocation of a job. This allocation becomes free when the
-// job ends, and if the job has no GPU slots, no epilog publishes new totals.
+// The agent computes the excess as GresUsed minus slurmctld's allocations to the jobs on the node. The agent does not
+// use the leases, because slurmctld also counts slices for jobs that hold no slices (--exclusive jobs, jobs without GPU
+// slots). With or without an excess, the totals never exceed the sum of the used and the offered slices. The excess
+// must not contain the allocation of a job, because the allocation becomes free when the job ends. If the job has no
+// GPU slots, no epilog publishes new totals.
 
 // allocation contains the gres/mig on this node that slurmctld has allocated to one run of a job.
 type allocation struct {
@@ -31,10 +31,10 @@ type allocation struct {
 	known    bool           // false if slurmctld's record does not determine the counts
 }
 
-// findExcess compares slurmctld's used counts with its allocations to the jobs on this node, and stores the excess. The
-// node was read before the jobs. A job that started between the two readings makes the excess too small until the next
-// pass. A job that ended between them would make the excess too large. Therefore a change of the excess counts only if
-// confirmExcess confirms it.
+// findExcess compares slurmctld's used counts with slurmctld's allocations to the jobs on this node, and stores the
+// excess. The caller has read the node before the jobs. If a job started between the two readings, the excess is too
+// small until the next pass. If a job ended between the two readings, the excess is too large. findExcess therefore
+// stores a new excess only if confirmExcess confirms the excess.
 func (p *publisher) findExcess(ctx context.Context, node slurm.Node) error {
 	p.mu.Lock()
 	here, held, before := slices.Collect(maps.Values(p.here)), p.slicesHeld(), p.status.excess
@@ -70,7 +70,7 @@ func (p *publisher) findExcess(ctx context.Context, node slurm.Node) error {
 	switch {
 	case maps.Equal(found, before):
 	case len(found) == 0:
-		p.log.Info("slurmctld cleared its count of slices that no job holds")
+		p.log.Info("slurmctld no longer counts slices as used that no job holds")
 	default:
 		p.log.WithFields(logrus.Fields{"before": before, "now": found}).
 			Warn("slurmctld counts slices as used that no job holds; raised the totals by the same number")
@@ -79,11 +79,11 @@ func (p *publisher) findExcess(ctx context.Context, node slurm.Node) error {
 	return nil
 }
 
-// confirmExcess reads the node and the jobs again and returns the excess. allocated contains the allocations of the
-// jobs here, which were read before this call. same is false if other runs are on the node now than before. The excess
-// is then unknown, because a job may have ended before the first reading of the jobs, and another job may have started
-// on the same slice before the second reading of the node. The second job can start without a pass in between, because
-// the epilog of the first job may offer the slice again (reoffer.go).
+// confirmExcess reads the node and the jobs again and returns the excess. here contains the jobs of the first reading,
+// and allocated contains their allocations. same is false if the runs on the node have changed since the first reading.
+// If the runs have changed, the excess is unknown: a job may have ended before the first reading of the jobs, and
+// another job may have started on the released slice before the second reading of the node. The second job can start
+// before the next pass, because the epilog of the first job may offer the slice again (reoffer.go).
 func (p *publisher) confirmExcess(
 	ctx context.Context, here []slurm.Job, allocated map[string]int,
 ) (excess map[string]int, same bool, err error) {
@@ -99,8 +99,8 @@ func (p *publisher) confirmExcess(
 	return beyond(node, allocated), sameRuns(here, slurm.On(jobs, p.cfg.Node)), nil
 }
 
-// sameRuns reports whether the same runs of jobs hold resources in two lists of the jobs on a node, and no other run
-// has started and ended between the lists.
+// sameRuns reports whether two lists of the jobs on a node contain the same runs that hold resources, and whether no
+// other run has started and ended between the two lists.
 func sameRuns(before, after []slurm.Job) bool {
 	type run struct {
 		job      uint32
@@ -162,8 +162,8 @@ func (p *publisher) allocated(ctx context.Context, here []slurm.Job) (sum map[st
 
 // noteAllocation caches the allocation that slurmctld reports for a listed job. If the job's record is unclear,
 // noteAllocation uses the request instead, because slurmctld allocates exactly the requested slices to a job without
-// --exclusive. If the job has ended since it was listed, its allocation is unknown, because the used counts may or may
-// not contain it.
+// --exclusive. If the job has ended after the listing, noteAllocation caches no allocation, because the used counts may
+// or may not contain the allocation.
 func (p *publisher) noteAllocation(listed, job slurm.Job, err error) {
 	has := allocation{restarts: listed.Restarts}
 	switch {
@@ -180,8 +180,8 @@ func (p *publisher) noteAllocation(listed, job slurm.Job, err error) {
 	p.allocations[listed.ID] = has
 }
 
-// totals returns the count of each profile to publish: the used slices, including the excess, and the offers. short is
-// the part of the excess that is left out because the sum would exceed the node's total N.
+// totals returns the count that the agent publishes for each profile: the used slices, the excess and the offers. short
+// is the part of the excess that totals omits, because the sum would otherwise exceed the node's total N.
 func (p *publisher) totals(node slurm.Node, d nodePlan) (totals, short map[string]int) {
 	taken, extra := p.taken(node, d)
 	totals, short = maps.Clone(taken), map[string]int{}

@@ -8,13 +8,13 @@ import (
 	"caelum/internal/gpu"
 )
 
-// discoverTimeout limits the time for which a comparison waits for a GPU that was not usable, because driver calls for
-// such a GPU may hang.
+// discoverTimeout limits the time for which a comparison waits for an unusable GPU, because driver calls for an
+// unusable GPU may hang.
 const discoverTimeout = time.Second
 
-// takeBack manages a lost GPU again when the driver can reach it. In two cases, the agent does not know the slots and
-// profiles of the GPU: the GPU already had a problem when the agent started, or another GPU now has the same index. The
-// agent then exits, and systemd restarts it. The caller holds the card's hardware lock.
+// takeBack manages a lost GPU again when the driver can reach the GPU. If the GPU already had a problem when the agent
+// started, or if another GPU now has the same index, the agent does not know the slots and profiles of the GPU. In this
+// case, the agent exits, and systemd restarts the agent. The caller holds the card's hardware lock.
 func (a *Agent) takeBack(g int, c *card) error {
 	patience := time.Duration(0) // 0 if an earlier call has already waited for the running discovery
 	if c.asked == nil {
@@ -35,7 +35,7 @@ func (a *Agent) takeBack(g int, c *card) error {
 	if c.Model == nil || found.UUID != c.UUID || found.Minor != c.Minor ||
 		!reflect.DeepEqual(found.Model.Profiles, c.Model.Profiles) {
 		select {
-		case a.outdated <- fmt.Errorf("GPU %d can be managed now: the agent restarts to read its profiles", g):
+		case a.outdated <- fmt.Errorf("GPU %d has become usable; the agent restarts to read its profiles", g):
 		default:
 		}
 		return nil
@@ -48,6 +48,6 @@ func (a *Agent) takeBack(g int, c *card) error {
 	c.Problem = ""
 	a.version++
 	a.mu.Unlock()
-	a.log.WithField("gpu", g).Warn("the GPU is available again; the agent manages it")
+	a.log.WithField("gpu", g).Warn("the GPU is available again; the agent manages the GPU")
 	return nil
 }

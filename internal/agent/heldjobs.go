@@ -12,17 +12,17 @@ import (
 )
 
 // releaseHeld releases held jobs whose slices are offered. served contains the jobs for which this node offers all
-// slices that the plan assigns to the jobs on this node. A job that also needs other nodes is released when enough
-// nodes offer its slices.
+// slices that the plan assigns to the jobs on this node. If a job needs several nodes, releaseHeld releases the job
+// only when enough nodes offer its slices.
 func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, served []uint32) {
 	for _, w := range waiting {
 		log := p.log.WithField("job", w.ID)
 		if w.Priority > 0 && tags.Has(w.AdminComment, tags.Held) {
-			// There are two possible reasons: an administrator has released the job, or an agent released the job and
-			// stopped before it could replace the tag.
+			// Either an administrator has released the job, or an agent has released the job and stopped before it
+			// replaced the tag.
 			comment := tags.Replace(w.AdminComment, tags.Held, tags.Released)
 			if err := p.ctl.SetAdminComment(ctx, w.ID, comment); err != nil {
-				log.WithError(err).Warn("couldn't record that a held job is released")
+				log.WithError(err).Warn("couldn't change the tag of a released job")
 			}
 			continue
 		}
@@ -35,8 +35,9 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 		} else if !ok {
 			continue
 		}
-		// The job is released before its tag is replaced. If the agent crashes between these steps, the next pass
-		// replaces the tag. While a job has the tag, job_submit.lua does not allow users to hold the job.
+		// The agent releases the job before it replaces the job's tag. If the agent crashes between these steps, the
+		// next pass replaces the tag. While a job has the tag Held, job_submit.lua does not allow users to hold the
+		// job.
 		err := p.ctl.Release(ctx, w.ID)
 		failpoint.Hit(failpoint.HeldReleased)
 		if err == nil {
@@ -47,18 +48,19 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 			continue
 		}
 		p.changes.Add(1)
-		log.Info("released a held job, because its slices are offered")
+		log.Info("released a held job whose slices are offered")
 	}
 }
 
-// holdStray holds each component of a het job that can start although another component cannot. Otherwise, slurmctld
-// would reserve nodes for the component (plan.Stray). The component gets the tag of held jobs, so that releaseHeld
-// releases it like any other held job. Only the agent of the first node in the plan calls holdStray.
+// holdStray holds each component of a het job that can start although another component of the het job cannot start.
+// Without the hold, slurmctld would reserve nodes for the component (plan.Stray). The component gets the tag Held, so
+// that releaseHeld releases the component like any other held job. Only the agent of the first node in the plan calls
+// holdStray.
 func (p *publisher) holdStray(ctx context.Context, snapshot plan.Snapshot) {
 	for _, w := range plan.Stray(snapshot) {
 		log := p.log.WithField("job", w.ID)
-		// The job is held before it gets the tag, because a job with the tag and a nonzero priority is treated as
-		// released.
+		// The agent holds the job before it sets the tag, because releaseHeld treats a job with the tag and a nonzero
+		// priority as released.
 		err := p.ctl.Hold(ctx, w.ID)
 		if err == nil {
 			err = p.ctl.SetAdminComment(ctx, w.ID, tags.Replace(w.AdminComment, tags.Released, tags.Held))
@@ -68,7 +70,7 @@ func (p *publisher) holdStray(ctx context.Context, snapshot plan.Snapshot) {
 		case err != nil:
 			log.WithError(err).Warn("couldn't hold a component of a het job that cannot start as a whole")
 		default:
-			log.WithField("het_job", w.HetJob).Info("held a job, because another component of its het job cannot start")
+			log.WithField("het_job", w.HetJob).Info("held a component of a het job that cannot start as a whole")
 		}
 	}
 }
@@ -91,7 +93,7 @@ func (p *publisher) onOffer(ctx context.Context, w slurm.Waiting) (bool, error) 
 	return ready >= max(w.NumNodes, len(w.ReqNodes)), nil
 }
 
-// assignProfile sets the profile of each requeued job that has no profile.
+// assignProfile sets the profile of each requeued job whose request contains no profile.
 func (p *publisher) assignProfile(ctx context.Context, waiting []slurm.Waiting) {
 	for i := range waiting {
 		w := &waiting[i]

@@ -30,7 +30,7 @@ func newHeld(t *testing.T, gpus int) *held {
 const madeUp = 9999999
 
 // process writes a process of a user into the emulated /proc. fds contains the target and the fdinfo of each open file
-// of the process. end removes the process.
+// of the process. The returned function end removes the process.
 func (h *held) process(pid, uid int, fds ...[2]string) (end func()) {
 	h.t.Helper()
 	dir := filepath.Join(h.proc, fmt.Sprint(pid))
@@ -86,8 +86,8 @@ func (h *held) note() string {
 
 func (h *held) logged() string { return h.log.String() }
 
-// TestDescriptorOutlivesItsJob checks that no job gets a slice while a process has a file of the slice open that an
-// ended job opened. This must also be true after a restart of the agent.
+// TestDescriptorOutlivesItsJob checks that no job gets a slice while a process has a capability file of the slice open
+// that an ended job opened. A restart of the agent must not change this behaviour.
 func TestDescriptorOutlivesItsJob(t *testing.T) {
 	h := newHeld(t, 1)
 	id := h.startNow("2g.10gb:1")
@@ -133,8 +133,8 @@ func (h *held) wholeFile() string {
 	return file
 }
 
-// TestHolderRequeuesJob checks a user who opens a slice between its offer and its lease. This user can delay a batch
-// job of another user, but must not be able to cause a permanent hold of the job.
+// TestHolderRequeuesJob checks a user who opens a slice between the offer and the lease of the slice. The user can
+// delay a batch job of another user, but must not be able to cause a permanent hold of the job.
 func TestHolderRequeuesJob(t *testing.T) {
 	h := newHeld(t, 1)
 	file := h.wholeFile()
@@ -161,7 +161,7 @@ func TestHolderRequeuesJob(t *testing.T) {
 	}
 }
 
-// TestHolderDelaysProlog checks that the prolog of a job that cannot be requeued waits until the slice is no longer
+// TestHolderDelaysProlog checks that the prolog of a job that may not be requeued waits until no process has the slice
 // open.
 func TestHolderDelaysProlog(t *testing.T) {
 	h := newHeld(t, 1)
@@ -185,8 +185,8 @@ func TestHolderDelaysProlog(t *testing.T) {
 	}
 }
 
-// TestHolderLoggedOnce checks that a process that keeps a slice open and changes its name repeatedly is logged only
-// once.
+// TestHolderLoggedOnce checks a process that keeps a slice open and changes its name repeatedly. The agent must log the
+// process only once.
 func TestHolderLoggedOnce(t *testing.T) {
 	h := newHeld(t, 1)
 	file := h.wholeFile()
@@ -209,8 +209,8 @@ func TestHolderLoggedOnce(t *testing.T) {
 	}
 }
 
-// TestDescriptorOfNewInstance checks a process of another user that opens the files of a new instance before the agent
-// makes them inaccessible to users. The job must get another slice.
+// TestDescriptorOfNewInstance checks a process of another user that opens the capability files of a new instance before
+// the agent restricts the files to root. The job must get another slice.
 func TestDescriptorOfNewInstance(t *testing.T) {
 	h := newHeld(t, 1)
 	id := h.startNow("2g.10gb:1")
@@ -242,7 +242,7 @@ func TestDescriptorsUnreadable(t *testing.T) {
 	os.Rename(h.proc, h.proc+".away")
 	h.fake.Finish(id)
 	h.fake.RunEpilogs()
-	if h.stuck() != 1 || h.note() != "stuck: not known which processes hold it open" {
+	if h.stuck() != 1 || h.note() != "stuck: couldn't list the processes that hold the slice open" {
 		t.Errorf("%d stuck, %q", h.stuck(), h.note())
 	}
 	os.Rename(h.proc+".away", h.proc)

@@ -14,15 +14,15 @@ import (
 	"time"
 )
 
-// Lease serves the prolog of a job. If the prolog repeats the call with the same job and restart count, Lease returns
-// the same lease.
+// Lease serves the prolog of a job. If the prolog repeats the call for the same job and restart count, Lease returns
+// the existing lease.
 //
-// Slurm drains a node whose prolog fails. A prolog may therefore fail only because of a defect of the node itself. An
+// Slurm drains a node when a prolog fails. A prolog may therefore fail only because of a defect of the node itself. An
 // error of Lease means that the ledger, the disk, a lease file, a capability file or one of Slurm's commands on this
-// node does not work. In all other cases, Lease requeues the job, or writes the reason into the lease file for
-// task_init. Examples are an invalid request, an unreadable job record, a slice that cannot be carved, or an
-// unreachable slurmctld. While slurmctld does not answer, a pass fails, or leftover processes use slices, Lease returns
-// api.NotNow, and the plugin repeats its call. This wait is limited to req.Wait seconds.
+// node does not work. For any other problem, Lease requeues the job, or writes the reason into the lease file for
+// task_init. Examples of other problems are an invalid request, an unreadable job record, a slice that the agent cannot
+// carve, or an unreachable slurmctld. Lease returns api.NotNow if slurmctld does not answer, if a pass fails, or if
+// leftover processes use slices. The plugin repeats its call for at most req.Wait seconds.
 func (a *Agent) Lease(ctx context.Context, id uint32, req api.LeaseRequest) (*api.Lease, error) {
 	began := time.Now()
 	defer a.jobs.lock(id)()
@@ -64,10 +64,10 @@ type attempt struct {
 }
 
 const (
-	// maxPatience limits the wait that a plugin may request. A prolog should never take as long as one hour.
+	// maxPatience limits the wait that a plugin may request. One hour is longer than any prolog should take.
 	maxPatience = time.Hour
-	// leastPatience is the minimum time for which the agent serves a call that arrives late, for example after a
-	// restart of the agent. It is shorter than the time that the plugin reserves for this purpose.
+	// leastPatience is the minimum time that the agent spends on a late call, for example after a restart of the agent.
+	// leastPatience is shorter than the time that the plugin reserves for the last answer.
 	leastPatience = 2 * time.Second
 	// requeueTimeout limits the duration of a requeue after a prolog has run out of time.
 	requeueTimeout = 2 * time.Second
@@ -79,14 +79,14 @@ func isNotNow(err error) bool {
 	return errors.As(err, &e) && e.Code == http.StatusServiceUnavailable
 }
 
-// giveUp ends the wait of a prolog that has run out of time. It requeues the job if the job is a batch job that may be
-// requeued and slurmctld answers. Otherwise, it writes the reason into the job's lease file.
+// giveUp ends the wait of a prolog that has run out of time. If the job is a batch job that may be requeued, and
+// slurmctld answers, giveUp requeues the job. Otherwise, giveUp writes the reason into the job's lease file.
 func (a *Agent) giveUp(ctx context.Context, t *attempt, cause error) (api.Lease, error) {
 	reason := fmt.Sprintf("%s could not serve the job in time: %v", a.cfg.Node, cause)
 	a.mu.Lock()
 	old := a.leases[t.lease.Job]
 	a.mu.Unlock()
-	if old != nil { // the lease was granted without a lease file; the slices are first made inaccessible to the user
+	if old != nil { // the agent granted the lease, but did not write the lease file
 		if _, err := a.release(*old, true); err != nil {
 			return t.lease, err
 		}
@@ -102,7 +102,7 @@ func (a *Agent) giveUp(ctx context.Context, t *attempt, cause error) (api.Lease,
 			return lease, err
 		}
 	}
-	return a.refuse(t.lease, reason+"; submit again")
+	return a.refuse(t.lease, reason+"; submit the job again")
 }
 
 // lease tries once to serve a prolog.
@@ -148,7 +148,7 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 		return *lease, err
 	}
 	if a.hasLeftovers() && !(job.Batch && job.Requeue) {
-		return *lease, api.NotNow("no room on " + a.cfg.Node + " while processes of ended jobs keep slices in use")
+		return *lease, api.NotNow("no room on " + a.cfg.Node + " while processes of ended jobs use slices")
 	}
 	return a.requeueOrRefuse(ctx, job, *lease, "no room on "+a.cfg.Node+" for "+list(wants), list(wants))
 }
@@ -165,8 +165,8 @@ func (t *attempt) setJob(job slurm.Job) {
 	}
 }
 
-// noLease returns the reason why a job gets no lease according to slurmctld's record. The reason is empty if the job
-// may get a lease. The error is api.NotNow if the prolog must repeat its call. Any other error is a defect of this
+// noLease returns the reason why a job gets no lease according to slurmctld's record. If the job may get a lease, the
+// reason is empty. If the prolog must repeat its call, the error is api.NotNow. Any other error is a defect of this
 // node.
 func (a *Agent) noLease(job slurm.Job, lease api.Lease, answer error) (reason string, err error) {
 	switch {
@@ -189,7 +189,8 @@ func (a *Agent) noLease(job slurm.Job, lease api.Lease, answer error) (reason st
 	return "", nil
 }
 
-// carveAndGrant carves the job's slices and grants the lease. It returns nil if there are no free spots for the slices.
+// carveAndGrant carves the job's slices and grants the lease. If the agent finds no free spots for the slices, the
+// result is nil.
 func (a *Agent) carveAndGrant(
 	ctx context.Context, t *attempt, wants []offer.Want, search *search,
 ) (*api.Lease, error) {
@@ -206,7 +207,7 @@ func (a *Agent) carveAndGrant(
 			granted, err = a.grant(granted, held)
 			return &granted, err
 		}
-		if errors.Is(err, syscall.ENOSPC) { // the GPU works, but the agent cannot write the ledger
+		if errors.Is(err, syscall.ENOSPC) { // the disk is full, so the agent cannot write the ledger
 			return nil, err
 		}
 		a.log.WithError(err).WithField("job", id).Error("couldn't carve a slice; trying other placements")
@@ -218,6 +219,6 @@ func (a *Agent) carveAndGrant(
 	return nil, nil
 }
 
-// carveTries limits how often one call tries to carve a job's slices. Each attempt uses different placements. An
-// attempt fails if an instance is still in use or a GPU is lost.
+// carveTries limits how often one call of Lease tries to carve a job's slices. Each attempt uses different placements.
+// An attempt fails, for example, if an instance is still in use or a GPU is lost.
 const carveTries = 3

@@ -8,18 +8,18 @@ import (
 	"caelum/internal/api"
 )
 
-// A job's processes have usually ended before its epilog runs. There is an exception: if a job is cancelled at the end
-// of its prolog, its epilog can run while slurmd is launching the batch script. The script then runs without an
-// allocation. With Slurm 22.05.8, a job was cancelled 32 ms after its lease and released 104 ms later, and its script
-// ran for its full 3 s. An instance that such leftover processes use is stuck: its units are not offered until the
-// driver shows no process on the instance.
+// Normally, a job's processes have ended before its epilog runs. However, if a job is cancelled at the end of its
+// prolog, its epilog can run while slurmd launches the batch script, and the batch script runs without an allocation.
+// In a test with Slurm 22.05.8, a job was cancelled 32 ms after its lease and released 104 ms later, and its script ran
+// for the full 3 s. An instance that leftover processes use is stuck: the agent does not offer the instance's units
+// until the driver shows no process on the instance.
 
 // leftoverInterval is the time between two checks of the instances that leftover processes use.
 const leftoverInterval = 2 * time.Second
 
-// inUse reports whether processes use an instance, and marks such an instance as stuck. The caller must already have
-// made the capability files inaccessible to users, so that no further process can use the instance. If the driver does
-// not list the processes, inUse returns false and marks the instance as unlisted.
+// inUse reports whether processes use an instance. If processes use the instance, inUse marks the instance as stuck.
+// The caller must already have restricted the capability files to root, so that no further process can use the
+// instance. If the driver does not list the processes, inUse returns false and marks the instance as unlisted.
 func (a *Agent) inUse(g int, in *instance) (bool, error) {
 	pids, _ := a.processes(g, in)
 	if len(pids) == 0 {
@@ -31,9 +31,9 @@ func (a *Agent) inUse(g int, in *instance) (bool, error) {
 	return true, a.setAside(g, in, true)
 }
 
-// processes lists the processes that use an instance. known is false if the driver does not list them. The agent does
-// not reuse such an instance for another job. Instead, it destroys the instance and creates a new one, because the
-// driver does not destroy an instance that a process uses.
+// processes lists the processes that use an instance. known is false if the driver does not list the processes. If
+// known is false, the agent does not reuse the instance for another job: the agent destroys the instance and creates a
+// new instance. The driver refuses to destroy an instance that a process uses.
 func (a *Agent) processes(g int, in *instance) (pids []int, known bool) {
 	pids, err := a.hw.Processes(g, in.GI)
 	a.mu.Lock()
@@ -43,7 +43,7 @@ func (a *Agent) processes(g int, in *instance) (pids []int, known bool) {
 	if err != nil && !c.unlisted {
 		a.log.WithError(err).
 			WithField("gpu", g).
-			Warn("couldn't list the processes on a GPU; its idle instances are destroyed and re-created for each job")
+			Warn("couldn't list the processes on a GPU; the agent creates a new instance for each job on this GPU")
 	}
 	c.unlisted = err != nil
 	return pids, err == nil
@@ -56,8 +56,8 @@ func (a *Agent) unlisted(in *instance) bool {
 	return in.unlisted
 }
 
-// setAside marks an instance as stuck, and notifies the reconciler, which then checks the instance. used is true if
-// processes use the instance or have its files open.
+// setAside marks an instance as stuck, and notifies the reconciler, which checks stuck instances. used is true if
+// processes use the instance or have its capability files open.
 func (a *Agent) setAside(g int, in *instance, used bool) error {
 	if err := a.ledger.SetStuck(a.cards[g].UUID, in.GI, true); err != nil {
 		return err
@@ -73,24 +73,24 @@ func (a *Agent) setAside(g int, in *instance, used bool) error {
 	return nil
 }
 
-// closeSlice makes a slice's capability files inaccessible to the job's user. If this fails or processes still use the
-// slice, closeSlice sets the instance aside.
+// closeSlice restricts a slice's capability files to root. If closeSlice cannot restrict the files, or if processes
+// still use the slice, closeSlice sets the instance aside.
 func (a *Agent) closeSlice(job uint32, s api.Slice) error {
 	in := a.held(job, s)
 	if in == nil {
-		return nil // the instance no longer exists, as compareGPUs has already logged
+		return nil // the instance no longer exists; compareGPUs has logged the loss
 	}
 	if err := a.caps.Close(a.cards[s.GPU].Minor, a.hwOf(in)); err != nil {
 		a.log.WithError(err).
 			WithField("job", job).
-			Error("couldn't close a released slice's capability files; the slice will be destroyed")
+			Error("couldn't restrict a released slice's capability files to root; destroying the slice")
 		return a.setAside(s.GPU, in, false) // because the job's user could still open the slice
 	}
 	_, err := a.inUse(s.GPU, in)
 	return err
 }
 
-// retryStuck tries again to destroy a GPU's stuck instances, except those that processes still use or have open.
+// retryStuck tries again to destroy a GPU's stuck instances, except instances that processes still use or have open.
 func (a *Agent) retryStuck(g int, c *card) {
 	a.mu.Lock()
 	var stuck []*instance
@@ -120,8 +120,9 @@ func (a *Agent) retryStuck(g int, c *card) {
 	}
 }
 
-// checkLeftovers compares the GPUs with the ledger, and publishes if their state has changed. If the state has not
-// changed, it does not query slurmctld, because leftover processes can run for a long time.
+// checkLeftovers compares the GPUs with the ledger. If the state of the GPUs has changed, checkLeftovers publishes. If
+// the state has not changed, checkLeftovers does not query slurmctld, because leftover processes can run for a long
+// time.
 func (a *Agent) checkLeftovers(ctx context.Context) {
 	before := a.stateVersion()
 	err := a.compareGPUs()
@@ -129,7 +130,7 @@ func (a *Agent) checkLeftovers(ctx context.Context) {
 		err = a.Publish(ctx)
 	}
 	if err != nil && ctx.Err() == nil {
-		a.log.WithError(err).Warn("couldn't check the instances that are still in use; trying again")
+		a.log.WithError(err).Warn("couldn't check the stuck instances; trying again")
 	}
 }
 

@@ -14,28 +14,28 @@ import (
 	"slices"
 )
 
-// nodePlan is this node's part of the cluster's plan, and the state from which the plan was made.
+// nodePlan is this node's part of the cluster's plan, and the state that the plan is based on.
 type nodePlan struct {
-	version  int  // node.version at the time when the plan was made
-	withheld bool // true if the node offers nothing because slurmd has not registered
+	version  int  // node.version when the plan was made
+	withheld bool // true if the node offers no slices because slurmd has not registered
 	first    bool // true if this node is the first node in the plan
 	gpus     []place.GPU
 	text     string     // the state of the GPUs, as published for the other agents
-	back     string     // the jobs that are planned after all other jobs, for caelum explain
+	back     string     // the jobs that the plan places after all other jobs, for caelum explain
 	mine     offer.Plan // this node's part of the plan
-	served   []uint32   // the jobs for which this node offers all slices that the plan assigns to them here
+	served   []uint32   // the jobs for which this node offers all slices that the plan assigns on this node
 	reserved *api.Reservation
 	offers   map[string]int
-	pending  map[uint32][]offer.Spot // the spots that were found for unplaced pending leases
+	pending  map[uint32][]offer.Spot // the new spots of unplaced pending leases
 	next     next
 	planned  map[uint32][][]offer.Spot // see node.planned
-	held     map[string]int            // the slices that jobs held or would hold when the plan was made, by profile
+	held     map[string]int            // the result of slicesHeld when the plan was made
 }
 
-// plan makes a plan for all nodes from the current state, and returns this node's part. If slurmd has not registered,
-// or slurmctld starts no jobs on the node, this part retains the slices that jobs hold, but contains no offers. Prologs
-// can change the state while plan is running. Therefore, apply checks that the state has not changed since the plan was
-// made.
+// plan makes a plan for all nodes from the current state, and returns this node's part of the plan. If slurmd has not
+// registered, or if slurmctld starts no jobs on the node, the part contains the slices that jobs hold, but no offers.
+// Prologs can change the state while plan runs. apply therefore checks that the state has not changed since the plan
+// was made.
 func (p *publisher) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
 	p.mu.Lock()
 	d := nodePlan{version: p.version, withheld: node.Unregistered, gpus: p.view()}
@@ -69,15 +69,15 @@ func (p *publisher) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
 		d.next = nextOn(v, all, me)
 	} else if eligible.Schedulable(node) && !node.Unregistered {
 		p.log.WithField("extra", d.text).
-			Error("couldn't read back the state that this node publishes; offering nothing; please report this")
+			Error("couldn't parse the state that this node publishes; offering no slices; report this defect")
 	}
 	if undercounted {
 		d.next = next{}
 	}
 	if err := d.mine.Check(d.gpus); err != nil {
-		// An unsound plan means that the planner has a defect. In this case jobs must wait, so that no two jobs get the
+		// An unsound plan means that the planner has a defect. The agent offers no slices, so that no two jobs get the
 		// same slice.
-		p.log.WithError(err).Error("the plan is unsound; offering nothing; please report this")
+		p.log.WithError(err).Error("the plan is unsound; offering no slices; report this defect")
 		d.mine, d.served, d.next = nothing, nil, next{}
 	}
 	d.offers = d.mine.Counts(d.gpus)
@@ -88,14 +88,15 @@ func (p *publisher) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
 	return d
 }
 
-// text returns the node's state as the text that is published in slurmctld, where every user can read it. This agent
-// and the other agents use the same text for their plans.
+// text returns the node's state as the text that the agent publishes in Extra. Every user can read Extra. All agents,
+// including this agent, plan from the published text.
 func (p *publisher) text(gpus []place.GPU) string {
 	return plan.Text(plan.State{GPUs: gpus, Since: p.offersSince, Private: p.hidesJobs()})
 }
 
-// carry converts this node's part of the plan to the GPU models that its driver reports. These may include profiles
-// that the node does not publish. An offer that does not fit beside an instance of such a profile is left out.
+// carry converts this node's part of the plan to the GPU models that the node's driver reports. These GPU models may
+// include profiles that the node does not publish. If an offer overlaps an instance of an unpublished profile, carry
+// omits the offer.
 func (p *publisher) carry(gpus []place.GPU, v *plan.View, all offer.Plan, me int) offer.Plan {
 	mine := offer.Plan{Offers: make([]mig.Layout, len(gpus)), AdvertisedAs: map[offer.Spot]string{}}
 	for k, on := range v.Offers(all, me) {
@@ -121,7 +122,7 @@ func (p *publisher) carry(gpus []place.GPU, v *plan.View, all offer.Plan, me int
 }
 
 // servedAndReserved returns two results for node me. served contains the jobs for which the node offers all slices that
-// the plan assigns to them there. reserved contains the slices that the plan reserves there.
+// the plan assigns to the jobs on this node. reserved contains the slices that the plan reserves on this node.
 func (p *publisher) servedAndReserved(
 	v *plan.View, all offer.Plan, me int, d nodePlan,
 ) (served []uint32, reserved *api.Reservation) {
@@ -161,7 +162,7 @@ func (p *publisher) servedAndReserved(
 	return served, reserved
 }
 
-// plannedHere returns the value of node.planned for a plan.
+// plannedHere returns the new content of node.planned for a plan.
 func plannedHere(v *plan.View, all offer.Plan, me int, d nodePlan) map[uint32][][]offer.Spot {
 	planned := map[uint32][][]offer.Spot{}
 	on := v.Nodes[me]
@@ -185,8 +186,8 @@ func plannedHere(v *plan.View, all offer.Plan, me int, d nodePlan) map[uint32][]
 	return planned
 }
 
-// apply makes a plan the current plan. It returns false, and changes nothing, if the state has changed since the plan
-// was made.
+// apply makes a plan the current plan. If the state has changed since the plan was made, apply changes nothing and
+// returns false.
 func (n *node) apply(d nodePlan) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

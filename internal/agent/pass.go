@@ -12,21 +12,21 @@ import (
 	"strings"
 )
 
-// maxReplans limits how often a pass makes a new plan because jobs got slices while the pass was running. The pass then
-// gives up, and the offers stay lowered until the next pass.
+// maxReplans limits how often a pass makes a plan. A pass makes a new plan if the state has changed during the pass.
+// After maxReplans plans, the pass gives up, and the offers stay lowered until the next pass.
 const maxReplans = 6
 
-// errUnregistered is the result of a pass on a node whose slurmd has not registered. A job that started on this node
-// would not get its slot numbers.
+// errUnregistered is the result of a pass on a node whose slurmd has not registered. A job that started on the node
+// before the registration would get no slot numbers.
 var errUnregistered = errors.New(
-	"slurmd has not registered since slurmctld started; this node offers nothing until slurmd registers")
+	"slurmd has not registered since slurmctld started; this node offers no slices until slurmd registers")
 
 // errBusy is the result of a pass that gave up after maxReplans plans. The published offers are correct, but the node
-// could offer more.
+// could offer more slices.
 var errBusy = errors.New("jobs kept starting during the pass; the next pass publishes the remaining offers")
 
-// pass publishes a new plan in two phases (docs/internals.md). It lowers the totals of the offers that the plan
-// withdraws, and checks that the plan is still valid. Only then does it raise the other totals.
+// pass publishes a new plan in two phases (docs/internals.md). pass first lowers the totals of the offers that the plan
+// withdraws. If the plan is still valid, pass raises the other totals.
 func (p *publisher) pass(ctx context.Context) (err error) {
 	defer func() { p.set(func(s *publishStatus) { s.err = err }) }()
 	if _, err := p.config(ctx); err != nil {
@@ -58,14 +58,14 @@ func (p *publisher) pass(ctx context.Context) (err error) {
 	return errBusy
 }
 
-// publishPlan lowers the totals, checks the plan, and raises the totals. It returns false if the state has changed
-// since the plan was made. The counts in slurmctld are then safe, but a new plan is necessary.
+// publishPlan lowers the totals, checks the plan, and raises the totals. If the state has changed since the plan was
+// made, publishPlan returns false. In this case, the counts in slurmctld are safe, but a new plan is necessary.
 func (p *publisher) publishPlan(ctx context.Context, d nodePlan, node slurm.Node) (done bool, err error) {
 	failpoint.Pause()
 	if node, err = p.lower(ctx, d, node); err != nil {
 		return false, err
 	}
-	// slurmd may have registered, or a job may have got slices, since the plan was made.
+	// Since the plan was made, slurmd may have registered, or a job may have got slices.
 	if node.Unregistered != d.withheld || !p.apply(d) {
 		return false, nil
 	}
@@ -74,9 +74,9 @@ func (p *publisher) publishPlan(ctx context.Context, d nodePlan, node slurm.Node
 	if err != nil {
 		return false, err
 	}
-	// slurmctld's used counts may have decreased between the read and the write although no epilog will publish again.
-	// Either a job with a slice and no slot has ended, or slurmctld has lost its counts (`scontrol reconfigure`). In
-	// both cases, slurmctld shows more free slices than the plan offers.
+	// slurmctld's used counts may have decreased between the read and the write without an epilog that publishes. The
+	// cause is the end of a job that has a slice but no slot, or a loss of slurmctld's counts (`scontrol reconfigure`).
+	// After such a decrease, slurmctld shows more free slices than the plan offers.
 	if node.Unregistered != d.withheld || exceeds(node, d.offers) {
 		return false, nil
 	}
@@ -86,7 +86,8 @@ func (p *publisher) publishPlan(ctx context.Context, d nodePlan, node slurm.Node
 	return true, nil
 }
 
-// lower withdraws the offers that the plan does not contain. It returns the node's record in slurmctld after the write.
+// lower withdraws the offers that the plan does not contain, and returns the node's record in slurmctld after the
+// write.
 func (p *publisher) lower(ctx context.Context, d nodePlan, node slurm.Node) (slurm.Node, error) {
 	low := map[string]int{}
 	high, _ := p.totals(node, d)
@@ -103,7 +104,7 @@ func (p *publisher) lower(ctx context.Context, d nodePlan, node slurm.Node) (slu
 	return p.recount(ctx)
 }
 
-// raise publishes the plan's offers. It returns the node's record in slurmctld after the write, and the part of the
+// raise publishes the plan's offers. raise returns the node's record in slurmctld after the write, and the part of the
 // excess that does not fit into N.
 func (p *publisher) raise(
 	ctx context.Context, d nodePlan, node slurm.Node,
@@ -120,7 +121,7 @@ func (p *publisher) raise(
 	return node, short, err
 }
 
-// finish runs after a plan has been published, and releases the held jobs whose slices are offered.
+// finish runs after the publication of a plan, and releases the held jobs whose slices are offered.
 func (p *publisher) finish(ctx context.Context, d nodePlan, snapshot plan.Snapshot) error {
 	if d.withheld {
 		return errUnregistered
@@ -132,8 +133,8 @@ func (p *publisher) finish(ctx context.Context, d nodePlan, snapshot plan.Snapsh
 	return nil
 }
 
-// noteClosed records the Slurm state of a node on which slurmctld starts no jobs. `caelum status` shows this state as
-// the reason why the node offers nothing.
+// noteClosed records the Slurm state of a node on which slurmctld starts no jobs. `caelum status` shows the recorded
+// state as the reason why the node offers no slices.
 func (p *publisher) noteClosed(node slurm.Node) {
 	closed := ""
 	if !eligible.Schedulable(node) {
@@ -142,7 +143,7 @@ func (p *publisher) noteClosed(node slurm.Node) {
 	p.set(func(s *publishStatus) { s.closed = closed })
 }
 
-// read reads the nodes and the jobs from slurmctld. It records a pending lease for every job on this node that has no
+// read reads the nodes and the jobs from slurmctld, and records a pending lease for every job on this node that has no
 // lease yet.
 func (p *publisher) read(ctx context.Context) (snapshot plan.Snapshot, node slurm.Node, err error) {
 	if snapshot, err = plan.Read(ctx, p.ctl, p.now); err != nil {
@@ -150,7 +151,8 @@ func (p *publisher) read(ctx context.Context) (snapshot plan.Snapshot, node slur
 	}
 	own := slices.IndexFunc(snapshot.Nodes, func(n slurm.Node) bool { return n.Name == p.cfg.Node })
 	if own < 0 {
-		return snapshot, node, fmt.Errorf("%s: %w; is this the NodeName in slurm.conf?", p.cfg.Node, slurm.ErrNoNode)
+		return snapshot, node, fmt.Errorf("%s: %w; set the key node to the NodeName in slurm.conf",
+			p.cfg.Node, slurm.ErrNoNode)
 	}
 	node = snapshot.Nodes[own]
 	if err := p.learnTotal(node); err != nil {

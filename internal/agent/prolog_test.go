@@ -19,7 +19,7 @@ import (
 // The tests in this file check that a prolog fails only because of a defect of the node. Each test covers one class of
 // errors (docs/internals.md, "Error classes").
 
-// failing makes slurmctld return err to the first calls of these kinds.
+// failing makes slurmctld return err to the first calls of the given kinds.
 func (w *world) failing(times int, err error, ops ...string) {
 	w.fake.Before(func(c slurmtest.Call) error {
 		for _, op := range ops {
@@ -46,8 +46,8 @@ func TestUnclearRecordIsReadAgain(t *testing.T) {
 	}
 }
 
-// TestUnclearRecordIsRefused checks that a job whose record remains unclear gets an error. The node must continue to
-// publish and to serve other jobs.
+// TestUnclearRecordIsRefused checks that the agent refuses a job whose record remains unclear. The node must continue
+// to publish and to serve other jobs.
 func TestUnclearRecordIsRefused(t *testing.T) {
 	w := newWorld(t, 1)
 	w.agent.recordPause = time.Microsecond
@@ -72,7 +72,7 @@ func TestUnclearRecordIsRefused(t *testing.T) {
 	}
 }
 
-// TestJobThatLeftTheNode checks a job that lost this node while it was starting, because the job was shrunk.
+// TestJobThatLeftTheNode checks a job whose user removed this node from the job while the job was starting.
 func TestJobThatLeftTheNode(t *testing.T) {
 	w := newWorld(t, 1)
 	id, req := w.startedOnly("2g.10gb:1")
@@ -114,13 +114,13 @@ func TestSlurmctldStaysAway(t *testing.T) {
 	w.nothingHeld()
 }
 
-// TestPublishingImpossible checks that a job is requeued or gets an error if only the agent's writes to the node record
-// fail.
+// TestPublishingImpossible checks that the agent requeues or refuses a job if only the agent's writes to the node
+// record fail.
 func TestPublishingImpossible(t *testing.T) {
 	for name, tc := range map[string]struct {
 		requeue bool
 		says    string
-	}{"batch": {true, "the job was requeued"}, "--no-requeue": {false, "submit again"}} {
+	}{"batch": {true, "the job was requeued"}, "--no-requeue": {false, "submit the job again"}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1, tightest)
 			w.fake.Prolog(nil)
@@ -154,8 +154,8 @@ func TestDefectFailsTheProlog(t *testing.T) {
 	}
 }
 
-// TestGivenUpAfterGrant checks a lease whose file cannot be written. The lease must be released completely before its
-// job gets an error, because the job's user must not keep the slice.
+// TestGivenUpAfterGrant checks a lease whose lease file the agent cannot write. The agent must release the lease
+// completely before it refuses the job, because the job's user must not keep the slice.
 func TestGivenUpAfterGrant(t *testing.T) {
 	w := newWorld(t, 1)
 	id, req := w.startedOnly("2g.10gb:1")

@@ -16,8 +16,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// load reads the ledger into memory. It reports whether the node was rebooted since the agent last started. After a
-// reboot, it clears the ledger, because the earlier instances and jobs no longer exist.
+// load reads the ledger into memory, and reports whether the node was rebooted since the agent's last start. After a
+// reboot, load clears the ledger, because the earlier instances and jobs no longer exist.
 func (a *Agent) load() (rebooted bool, err error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -65,11 +65,12 @@ func (a *Agent) load() (rebooted bool, err error) {
 	return rebooted, err
 }
 
-// closeIdle ensures that only root can open an instance that no job holds. This is necessary after a crash, because the
-// agent may have ended before it wrote a lease, or before it restricted the files of a new instance to root.
+// closeIdle ensures that only root can open an instance that no job holds. After a crash, users may have access to an
+// idle instance, because the agent may have ended before it wrote a lease, or before it restricted the capability files
+// of a new instance to root.
 func (a *Agent) closeIdle() { a.closeIdleOn(a.cards) }
 
-// closeIdleOn is like closeIdle, but for the given GPUs. No prolog may use these GPUs during the call.
+// closeIdleOn is like closeIdle, but only for the given GPUs. No prolog may use these GPUs during the call.
 func (a *Agent) closeIdleOn(cards []*card) {
 	var idle []placed
 	a.mu.Lock()
@@ -83,21 +84,21 @@ func (a *Agent) closeIdleOn(cards []*card) {
 	a.mu.Unlock()
 	for _, p := range idle {
 		if err := a.caps.Close(a.cards[p.gpu].Minor, a.hwOf(p.in)); err != nil {
-			a.log.WithError(err).WithField("gpu", p.gpu).Error("couldn't close an idle instance's capability files")
+			a.log.WithError(err).WithField("gpu", p.gpu).Error("couldn't restrict an idle instance's files to root")
 		}
 	}
 	if _, err := a.setHeldAside(idle); err != nil {
-		a.log.WithError(err).Error("couldn't set aside the instances that processes hold")
+		a.log.WithError(err).Error("couldn't set aside the instances that processes hold open")
 	}
 }
 
 // compareGPUs compares the instances on every GPU with the ledger, and corrects the ledger or the GPU:
 //
 //	on the GPU, in the ledger       the agent's own instance
-//	on the GPU, intent to create    created before a crash: becomes idle, or is destroyed if it has no compute instance
-//	on the GPU, neither             foreign: its units are occupied, and it is never changed
-//	in the ledger only              removed by another program: is removed from the ledger; logged if a job held it
-//	intent only                     the driver was not called, or the call was completed: the intent is settled
+//	on the GPU, intent to create    created before a crash: becomes idle, or is destroyed if incomplete
+//	only on the GPU                 foreign: its units are occupied, and the agent never changes the instance
+//	only in the ledger              removed by another program: removed from the ledger, and logged
+//	only an intent                  the driver was not called, or has destroyed the instance: the intent is settled
 func (a *Agent) compareGPUs() error {
 	var all error
 	for g, c := range a.cards {
@@ -109,7 +110,7 @@ func (a *Agent) compareGPUs() error {
 }
 
 // compareGPU is like compareGPUs, but for one GPU. If the GPU was lost, compareGPU checks whether the driver can reach
-// it again.
+// the GPU again.
 func (a *Agent) compareGPU(g int, c *card) error {
 	c.hardware.Lock()
 	defer c.hardware.Unlock()
@@ -131,8 +132,8 @@ func (a *Agent) repair(g int, c *card) error {
 	} else if err != nil {
 		return err
 	}
-	// No driver call is running for this GPU. Intents of the GPU therefore remain from a crash, or from a time when the
-	// ledger could not be written.
+	// No driver call is running for this GPU. Intents of the GPU therefore come from a crash, or from a failed write to
+	// the ledger.
 	intents, err := a.ledger.Intents()
 	if err != nil {
 		return err
@@ -156,8 +157,8 @@ func (a *Agent) repair(g int, c *card) error {
 	return nil
 }
 
-// compare records the instances that were found on a GPU. It returns those of the agent's instances that were not
-// found, by placement.
+// compare records the instances that were found on a GPU, and returns the agent's instances that were not found, by
+// placement.
 func (a *Agent) compare(g int, c *card, found []gpu.Instance) (missing map[int]*instance) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -187,9 +188,9 @@ func (a *Agent) compare(g int, c *card, found []gpu.Instance) (missing map[int]*
 	return missing
 }
 
-// settle resolves an intent that an earlier driver call left in the ledger. If the instance is on the GPU and complete,
-// settle records it as idle. If its compute instance is missing, settle destroys the GPU instance. If there is no GPU
-// instance, settle only corrects the ledger.
+// settle resolves an intent that an earlier driver call left in the ledger. If the instance on the GPU is complete,
+// settle records the instance as idle. If the compute instance is missing, settle destroys the GPU instance. If the GPU
+// instance does not exist, settle only corrects the ledger.
 func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) error {
 	log := a.log.WithField("gpu", g).WithField("intent", i.Op)
 	p, ok := c.Model.Placement(i.Profile, i.Start)
@@ -211,10 +212,10 @@ func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) er
 		a.mu.Unlock()
 		return a.ledger.Destroyed(i.ID, c.UUID, i.GI)
 	case len(there.CIs) == 1 && there.UUID != "":
-		log.Infof("adopting %s at %d, for which the ledger contains only an intent", i.Profile, i.Start)
+		log.Infof("adopting %s at %d after an interrupted driver call", i.Profile, i.Start)
 		return a.settleMade(c, p, i, *there)
 	default: // a GPU instance without a compute instance
-		log.Infof("destroying %s at %d, for which the ledger contains only an intent", i.Profile, i.Start)
+		log.Infof("destroying %s at %d, which has no compute instance", i.Profile, i.Start)
 		if err := a.hw.Destroy(g, there.GI); err != nil {
 			return err
 		}
@@ -256,8 +257,8 @@ func isForeign(list []gpu.Instance, in gpu.Instance) bool {
 	return false
 }
 
-// releaseGone releases the leases of jobs that slurmctld no longer lists on this node and whose epilog did not run. It
-// uses the job list of the last pass, but queries slurmctld again before it releases a lease.
+// releaseGone releases the leases of jobs that slurmctld no longer lists on this node and whose epilog did not run.
+// releaseGone uses the job list of the last pass, but queries slurmctld again before it releases a lease.
 func (a *Agent) releaseGone(ctx context.Context) error {
 	a.mu.Lock()
 	held := make([]api.Lease, 0, len(a.leases))
@@ -266,9 +267,9 @@ func (a *Agent) releaseGone(ctx context.Context) error {
 	}
 	here := a.here
 	a.mu.Unlock()
-	// A completing job keeps its slices until its epilog has run. If the job is being requeued, it already has the
-	// restart count of its next run. If a job holds resources with a higher restart count than the lease, the lease
-	// belongs to an earlier run.
+	// A completing job keeps its slices until its epilog has run. A completing job that will be requeued already has
+	// the restart count of its next run. If a job holds resources and has a higher restart count than the lease, the
+	// lease belongs to an earlier run.
 	keeps := func(l api.Lease, j slurm.Job) bool { return !j.Holds() || j.Restarts <= l.Restart }
 	for _, l := range held {
 		if j, ok := here[l.Job]; ok && keeps(l, j) {
@@ -280,14 +281,14 @@ func (a *Agent) releaseGone(ctx context.Context) error {
 		case errors.Is(err, slurm.ErrNoJob):
 		case class == unclear && j.ID != l.Job:
 			a.log.WithError(err).WithField("job", l.Job).
-				Debug("couldn't find out whether a job is gone; its lease remains")
-			continue // an unclear record of one job must not prevent the checks of other leases
+				Debug("couldn't determine whether a job has ended; keeping its lease")
+			continue // the unclear record of one job must not prevent the check of other leases
 		case class == later, class == defect:
 			return err
 		}
 		if !errors.Is(err, slurm.ErrNoJob) && j.Present() && slices.Contains(j.Nodes, a.cfg.Node) && keeps(l, j) {
 			a.usage.Confirm(l.Job)
-			continue // the job is on this node, because it started after the list was read
+			continue // the job started on this node after the last pass
 		}
 		a.log.WithField("job", l.Job).Warn("the job ended without an epilog; releasing its slices")
 		if err := a.releaseJob(ctx, l.Job, l.Restart, true); err != nil {

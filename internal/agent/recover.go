@@ -16,17 +16,17 @@ import (
 	"caelum/internal/gpu"
 )
 
-// The agent writes a lease file after the lease is in the ledger, and removes the file before it removes the lease from
-// the ledger. If a lease file exists and its lease is missing from the ledger, the ledger must therefore have been lost
-// or be too old: its file was removed or emptied, or SQLite silently dropped the end of a damaged journal. The agent
-// then restores the lease from the lease file and the instances on the GPUs. It does so before it uses any instance
-// that is idle according to the ledger.
+// The agent writes a lease file after the lease is in the ledger, and removes the lease file before it removes the
+// lease from the ledger. If a lease file exists but its lease is missing from the ledger, the ledger was therefore lost
+// or is too old: the ledger's file was removed or emptied, or SQLite silently dropped the end of a damaged journal. In
+// this case, the agent restores the lease from the lease file and the instances on the GPUs. The agent restores lost
+// leases before it uses any instance that is idle according to the ledger.
 //
-// The idle instances of a lost ledger cannot be distinguished from those of other programs. These instances remain
-// foreign until root adopts them (adopt.go).
+// If the ledger is lost, the agent cannot distinguish its own idle instances from the instances of other programs. All
+// these instances are foreign until root adopts them (adopt.go).
 
-// recoverLeases restores the leases that are missing from the ledger. It returns an error if lease files contradict
-// each other, because only the administrator can resolve such a contradiction.
+// recoverLeases restores the leases that are missing from the ledger. If lease files contradict each other,
+// recoverLeases returns an error, because only the administrator can resolve the contradiction.
 func (a *Agent) recoverLeases() error {
 	files, err := os.ReadDir(filepath.Join(a.cfg.RunDir, "jobs"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -36,13 +36,14 @@ func (a *Agent) recoverLeases() error {
 	for _, f := range files {
 		id, err := strconv.ParseUint(f.Name(), 10, 32)
 		if err != nil {
-			continue // a temporary file of an agent that was killed
+			continue // the temporary file of an agent that was killed
 		}
 		l, err := readLeaseFile(a.leaseFile(uint32(id)), uint32(id))
 		if err != nil {
 			a.log.WithError(err).
 				WithField("job", id).
-				Errorf("couldn't read a lease file; when no job %d runs here, remove %s", id, a.leaseFile(uint32(id)))
+				Errorf("couldn't read a lease file; if job %d does not run on this node, remove %s",
+					id, a.leaseFile(uint32(id)))
 			continue
 		}
 		if had := a.leases[l.Job]; had == nil || had.Restart < l.Restart {
@@ -86,7 +87,7 @@ func (a *Agent) foundByUUID() map[string]spotted {
 	return found
 }
 
-// recoverLease restores one lease with those of its slices that still exist.
+// recoverLease restores one lease with the slices that still exist on the GPUs.
 func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 	log := a.log.WithField("job", l.Job)
 	var held []*instance
@@ -104,11 +105,12 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 			continue
 		}
 		if old := in.card.ours[p]; old != nil && old.UUID == s.UUID && old.Job != 0 && old.Job != l.Job {
-			// If the other job has no lease file, its lease was released, but the ledger has lost this release.
+			// If the other job has no lease file, the agent released the other job's lease, but the ledger has lost the
+			// release.
 			if _, err := os.Lstat(a.leaseFile(old.Job)); err == nil {
 				return fmt.Errorf(
 					"the lease files of jobs %d and %d name the same slice %s: "+
-						"drain %s, wait until it is empty, remove %s and start caelumd again",
+						"drain %s, wait until no job runs on the node, remove %s and start caelumd again",
 					old.Job,
 					l.Job,
 					s.UUID,
@@ -141,7 +143,7 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 	return nil
 }
 
-// readLeaseFile parses a file that writeLeaseFile wrote. It is less strict than the plugin, because it accepts any
+// readLeaseFile parses a lease file that writeLeaseFile wrote. In contrast to the plugin, readLeaseFile accepts any
 // content in the lines that only tasks use.
 func readLeaseFile(path string, job uint32) (l api.Lease, err error) {
 	info, err := os.Lstat(path)
@@ -187,7 +189,7 @@ func readLeaseFile(path string, job uint32) (l api.Lease, err error) {
 		}
 	}
 	if l.Job != job {
-		return l, fmt.Errorf("%s: it is the lease file of job %d", path, l.Job)
+		return l, fmt.Errorf("%s: the file contains the lease of job %d", path, l.Job)
 	}
 	if u, err := user.LookupId(strconv.FormatUint(uint64(l.UID), 10)); err == nil {
 		l.User = u.Username

@@ -28,7 +28,7 @@ func (w *world) removeLedger() {
 }
 
 // TestLostLedger checks that an agent whose ledger was lost restores the leases of running jobs from their lease files.
-// The jobs must keep the same slices, other jobs must not get these slices, and the jobs' epilogs must release them.
+// The jobs must keep their slices, other jobs must not get these slices, and the jobs' epilogs must release the slices.
 func TestLostLedger(t *testing.T) {
 	for name, lose := range map[string]func(*world){
 		"removed": (*world).removeLedger,
@@ -166,7 +166,7 @@ func TestOldLedger(t *testing.T) {
 	}
 }
 
-// granted starts a job that requests one slice of a profile, and returns this slice.
+// granted starts a job that requests one slice of a profile, and returns the slice of the job.
 func (w *world) granted(profile string) api.Slice {
 	w.t.Helper()
 	id := w.startNow(profile + ":1")
@@ -177,7 +177,7 @@ func (w *world) granted(profile string) api.Slice {
 	return l.Slices[0]
 }
 
-// startError starts an agent and returns its error. If there is no error, startError stops the agent.
+// startError starts an agent and returns its error. If the agent starts without an error, startError stops the agent.
 func (w *world) startError() error {
 	log := logrus.New()
 	log.SetOutput(&syncWriter{w: &w.log})
@@ -241,7 +241,8 @@ func TestOddLeaseFiles(t *testing.T) {
 		t.Errorf("%+v", status.Leases)
 	}
 	for _, id := range []string{"20", "21", "22", "23", "24", "25", "26"} {
-		if !strings.Contains(w.log.String(), "no job "+id+" runs here, remove "+filepath.Join(dir, id)) {
+		if !strings.Contains(w.log.String(), "job "+id+" does not run on this node, remove "+
+			filepath.Join(dir, id)) {
 			t.Errorf("%s is not in the log:\n%s", id, w.log.String())
 		}
 		if _, err := os.Lstat(filepath.Join(dir, id)); err != nil {

@@ -8,19 +8,20 @@ import (
 	"time"
 )
 
-// Release serves the epilog of a job: the slices become idle, and new offers are published before Release returns. The
-// call may be repeated, and may be late. There need not have been a prolog. If the restart count is lower than that of
-// the lease, the call belongs to a late epilog of an earlier run, and Release releases nothing.
+// Release serves the epilog of a job: Release makes the job's slices idle, and publishes new offers before it returns.
+// The call may be repeated, may be late, and may occur without an earlier prolog. If the restart count of the call is
+// lower than the restart count of the lease, the call comes from a late epilog of an earlier run, and Release releases
+// no slices.
 func (a *Agent) Release(ctx context.Context, id uint32, restart int) error {
 	return a.releaseJob(ctx, id, restart, false)
 }
 
-// releaseJob is like Release. If gone is true, no epilog has run, and the end time of the run is unknown.
+// releaseJob is like Release. gone is true if no epilog has run. In this case, the end time of the run is unknown.
 func (a *Agent) releaseJob(ctx context.Context, id uint32, restart int, gone bool) error {
 	unlock := a.jobs.lock(id)
 	a.mu.Lock()
 	lease := a.leases[id]
-	if pr := a.pending[id]; pr != nil { // the prolog was killed before it received an answer
+	if pr := a.pending[id]; pr != nil { // the prolog was killed before the agent answered
 		delete(a.pending, id)
 		a.version++
 	}
@@ -38,18 +39,18 @@ func (a *Agent) releaseJob(ctx context.Context, id uint32, restart int, gone boo
 		a.publisher.publishSoon()
 		return nil
 	}
-	// If slurmctld does not answer, its counts are still safe, because it counts exactly the released slices as free.
-	// The plugin disconnects after 5 s, but the pass continues for up to 10 s in total.
+	// If slurmctld does not answer, its counts are still safe, because slurmctld also counts the released slices as
+	// free. The plugin disconnects after 5 s, but the pass continues for up to 10 s in total.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	if err := a.Publish(ctx); err != nil && !errors.Is(err, errBusy) {
-		a.log.WithError(err).WithField("job", id).Warn("lease released, but couldn't publish the new offers")
+		a.log.WithError(err).WithField("job", id).Warn("released a lease, but couldn't publish the new offers")
 	}
 	return nil
 }
 
-// release makes the lease's slices inaccessible to the user and ends the lease. again reports whether the slice is
-// already offered to the next waiting job.
+// release restricts the capability files of the lease's slices to root and ends the lease. again reports whether the
+// agent has already offered the slice to the next waiting job.
 func (a *Agent) release(lease api.Lease, gone bool) (again bool, err error) {
 	var closed []placed
 	for _, s := range lease.Slices {

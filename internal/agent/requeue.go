@@ -12,28 +12,27 @@ import (
 	"strings"
 )
 
-// maxRequeues limits how often a job is requeued because its slices are not available. After the last requeue, the job
-// stays held, and its admin_comment contains the reason. While processes of ended jobs use slices, requeues are not
-// counted, because another user could have started these processes.
+// maxRequeues limits how often the agent requeues a job because its slices are not available. After the last requeue,
+// the job stays held, and its admin_comment contains the missing slices. While processes of ended jobs use slices, the
+// agent does not count requeues, because another user could have started these processes.
 const maxRequeues = 3
 
-// requeueOrRefuse handles a job whose slices are not available now. If the job is a batch job that may be requeued,
-// requeueOrRefuse requeues and holds it, with a tag by which an agent releases the job when its slices are offered. For
-// all other jobs, the reason becomes the error of the lease. After the last requeue, requeueOrRefuse writes missing and
-// the node into the job's admin_comment.
+// requeueOrRefuse handles a job whose slices are not available. If the job is a batch job that may be requeued,
+// requeueOrRefuse requeues and holds the job, and sets the tag Held. Because of this tag, an agent releases the job
+// when its slices are offered. For all other jobs, requeueOrRefuse writes the reason into the lease. At the last
+// requeue, requeueOrRefuse writes missing and the node into the job's admin_comment.
 func (a *Agent) requeueOrRefuse(
 	ctx context.Context,
 	job slurm.Job,
 	lease api.Lease,
 	reason, missing string,
 ) (api.Lease, error) {
-	// The reason may be only that the ledger cannot be written. The prolog must then repeat its call, and the job must
-	// not be requeued.
+	// If the agent cannot write the ledger, the prolog must repeat its call, and the agent must not requeue the job.
 	if err := a.ledger.Writable(); err != nil {
 		return lease, err
 	}
 	if !job.Batch || !job.Requeue {
-		return a.refuse(lease, reason+"; submit again, or as a batch job that may be requeued (--requeue)")
+		return a.refuse(lease, reason+"; submit the job again, if possible with sbatch --requeue")
 	}
 	times := requeues(job.AdminComment)
 	comment := job.AdminComment
@@ -44,9 +43,9 @@ func (a *Agent) requeueOrRefuse(
 	if uncounted || times < maxRequeues {
 		comment = tags.Replace(comment, tags.Released, tags.Held)
 	} else {
-		// The job leaves the node before its lease can show the reason. `scontrol show job` shows the tag instead.
+		// The job leaves the node before `caelum job` can show the reason. `scontrol show job` shows the tag instead.
 		comment = tags.Replace(comment, "", tags.NoRoom+missing+"@"+a.cfg.Node)
-		reason += fmt.Sprintf("; tried %d times, held: ask an administrator to check `caelum status` on %s",
+		reason += fmt.Sprintf("; held after %d requeues; ask an administrator to check `caelum status` on %s",
 			times, a.cfg.Node)
 	}
 	if err := a.ctl.SetAdminComment(ctx, job.ID, comment); err != nil {
@@ -69,7 +68,8 @@ func list(wants []offer.Want) string {
 	return strings.Join(all, ",")
 }
 
-// requeuedTag returns the tag for a job that has been requeued the given number of times, or an empty string for 0.
+// requeuedTag returns the tag for a job that the agent has requeued the given number of times. For 0, the result is
+// empty.
 func requeuedTag(times int) string {
 	if times == 0 {
 		return ""

@@ -7,9 +7,9 @@ import (
 	"caelum/internal/slurm"
 )
 
-// slurmConfig returns slurmctld's configuration. It reads the configuration only once, because the settings that the
-// agent uses change only when every slurmd is restarted. If leases cannot work with a setting, the error contains the
-// setting, and the agent publishes nothing.
+// slurmConfig returns slurmctld's configuration. slurmConfig reads the configuration only once, because a change of the
+// settings that the agent uses requires a restart of every slurmd. If leases cannot work with a setting, the error
+// contains the setting, and the agent publishes no offers.
 func (a *Agent) slurmConfig(ctx context.Context) (slurm.Config, error) {
 	a.slurmMu.Lock()
 	defer a.slurmMu.Unlock()
@@ -24,7 +24,7 @@ func (a *Agent) slurmConfig(ctx context.Context) (slurm.Config, error) {
 		// If RunInJob is set, slurmd silently skips the SPANK prolog and epilog, and jobs would run without slices
 		// (docs/slurm-releases.md, "Prolog and epilog").
 		return c, errors.New("PrologFlags=RunInJob in slurm.conf keeps the SPANK prolog from running; " +
-			"remove it; restart slurmctld and every slurmd, and then caelumd")
+			"remove RunInJob; restart slurmctld and every slurmd, and then caelumd")
 	}
 	if !c.Has("PrologFlags", "Alloc") {
 		a.log.Warn("PrologFlags in slurm.conf does not include Alloc: " +

@@ -10,19 +10,19 @@ import (
 	"strconv"
 )
 
-// learnTotal finds N, the node's constant total of gres/mig in slurm.conf, and stores it in the ledger. slurmctld shows
-// N in CfgTRES, which no update changes. CfgTRES contains gres/mig only if AccountingStorageTRES does. Otherwise,
-// learnTotal waits for a node record that slurmctld has reset to the values in slurm.conf, where N is the count of the
-// type closed. It detects such a reset if the node had offers and now only closed has a count. As long as the ledger
-// does not contain N, guessTotal estimates N.
+// learnTotal determines N, the node's constant total of gres/mig in slurm.conf, and stores N in the ledger. slurmctld
+// shows N in CfgTRES, which no update changes. CfgTRES contains gres/mig only if AccountingStorageTRES contains
+// gres/mig. If CfgTRES does not contain N, learnTotal waits until slurmctld resets the node record to the counts in
+// slurm.conf, where N is the count of the type closed. learnTotal detects a reset if the node had offers and now only
+// closed has a count. While the ledger does not contain N, guessTotal estimates N.
 //
-// If only closed has a count when an agent starts, this does not prove a reset, because CloseOffers may have written
-// the record. The sum of the counts in a record with offers is not always N either: Slurm 22.05 sets closed back to N
-// after a restart of slurmd, but keeps the offers.
+// If only closed has a count when an agent starts, slurmctld has not necessarily reset the record, because CloseOffers
+// may have written the record. If a record contains offers, the sum of its counts is not always N: after a restart of
+// slurmd, slurmctld 22.05 sets closed to N, but keeps the offers.
 func (p *publisher) learnTotal(node slurm.Node) error {
 	if _, ok := node.Gres.Profiles()[slurm.ClosedType]; !ok {
 		return fmt.Errorf(
-			"node %s has no gres/mig:closed in slurm.conf; `caelum slurm-config` prints the lines it needs",
+			"node %s has no gres/mig:closed in slurm.conf; add the lines that `caelum slurm-config` prints",
 			node.Name,
 		)
 	}
@@ -44,8 +44,8 @@ func (p *publisher) learnTotal(node slurm.Node) error {
 }
 
 // guessTotal estimates N from a node's record. If the count of closed is the count that `caelum slurm-config` prints
-// for the node's slots, as after a restart of slurmd, guessTotal returns this count. Otherwise, it returns the sum of
-// all types.
+// for the node's slots, as after a restart of slurmd, guessTotal returns this count. Otherwise, guessTotal returns the
+// sum of the counts of all types.
 func guessTotal(node slurm.Node) int {
 	has := node.Gres.Profiles()
 	if has[slurm.ClosedType] == inventory.Total(node.Gres.Total("gpu")) {
@@ -68,8 +68,9 @@ func offering(counts map[string]int) bool {
 	return false
 }
 
-// CloseOffers withdraws all offers of a node. The command `caelumd close` calls it after the agent has stopped. known
-// is N according to the ledger, or 0. If slurmctld's CfgTRES contains N, CloseOffers uses that value instead.
+// CloseOffers withdraws all offers of a node. The command `caelumd close` calls CloseOffers after the agent has
+// stopped. known is N according to the ledger, or 0. If slurmctld's CfgTRES contains N, CloseOffers uses N from CfgTRES
+// instead of known.
 func CloseOffers(ctx context.Context, ctl Controller, nodeName string, known int) error {
 	node, err := ctl.Node(ctx, nodeName)
 	if err != nil {
@@ -80,5 +81,6 @@ func CloseOffers(ctx context.Context, ctl Controller, nodeName string, known int
 		total = guessTotal(node)
 	}
 	line, _ := gresLine(node, nil, total, nil)
-	return ctl.UpdateNode(ctx, nodeName, line, plan.WithBack(plan.WithState(node.Extra, ""), ""))
+	extra := plan.WithSettings(plan.WithBack(plan.WithState(node.Extra, ""), ""), "")
+	return ctl.UpdateNode(ctx, nodeName, line, extra)
 }

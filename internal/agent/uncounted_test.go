@@ -10,7 +10,7 @@ import (
 	"caelum/internal/tags"
 )
 
-// requeued advances the clock until a requeued job may be released. It then publishes, and returns the job.
+// requeued advances the clock until an agent may release a requeued job, publishes, and returns the job.
 func (w *world) requeued(id uint32) slurm.Job {
 	w.t.Helper()
 	w.prologs.Wait()
@@ -24,8 +24,9 @@ func (w *world) requeued(id uint32) slurm.Job {
 	return j
 }
 
-// TestJobWithoutASize checks that a job that requests GPUs but no slice gets no lease, and gets a profile before its
-// next run. This is the profile that job_submit.lua chose at submission, or else the node's default.
+// TestJobWithoutASize checks a job that requests GPUs but no slice. The job must get no lease. Before its next run, the
+// job must get the profile that job_submit.lua chose at submission, or the node's default profile if job_submit.lua
+// chose no profile.
 func TestJobWithoutASize(t *testing.T) {
 	for name, tc := range map[string]struct{ comment, size string }{
 		"not seen by job_submit.lua":    {"", "3g.20gb"},
@@ -41,7 +42,7 @@ func TestJobWithoutASize(t *testing.T) {
 			id := w.submit(j)
 			w.fake.Tick()
 			if l := w.lease(id); len(l.Slices) > 0 ||
-				!strings.Contains(l.Error, "no slice; request one (--gres=gpu:1,mig:"+tc.size+":1)") {
+				!strings.Contains(l.Error, "no slice; request slices (--gres=gpu:1,mig:"+tc.size+":1)") {
 				t.Fatalf("%+v", l)
 			}
 			if got := w.requeued(id); !slices.Contains(got.PerNode, slurm.GRES{Name: "mig", Type: tc.size, Count: 1}) {
@@ -55,8 +56,8 @@ func TestJobWithoutASize(t *testing.T) {
 	}
 }
 
-// TestUncountedSlices checks that no job gets a slice that slurmctld has not allocated to it. The job must be requeued
-// if it may be requeued. Otherwise, it must get an error that contains the reason.
+// TestUncountedSlices checks that no job gets a slice that slurmctld has not allocated to the job. If the job may be
+// requeued, the agent must requeue the job. Otherwise, the job must get an error that contains the reason.
 func TestUncountedSlices(t *testing.T) {
 	exclusive := func(j slurm.Job) slurm.Job { j.Exclusive = true; return j }
 	interactive := func(j slurm.Job) slurm.Job { j.Batch = false; return j }
@@ -71,12 +72,12 @@ func TestUncountedSlices(t *testing.T) {
 		says string
 	}{
 		"srun": {interactive(job(1, "")),
-			"request one (--gres=gpu:1,mig:7g.40gb:1) or use a partition that Caelum manages; submit again"},
+			"request slices (--gres=gpu:1,mig:7g.40gb:1) or use a partition that Caelum manages; submit the job again"},
 		"--no-requeue": {stays(job(2, "")),
-			"request one (--gres=gpu:2,mig:7g.40gb:2) or use a partition that Caelum manages; submit again"},
+			"request slices (--gres=gpu:2,mig:7g.40gb:2) or use a partition that Caelum manages; submit the job again"},
 		"--exclusive":             {exclusive(job(1, "")), "the job was requeued"},
-		"--exclusive srun":        {exclusive(interactive(job(1, ""))), "submit again"},
-		"--exclusive --gpus":      {exclusive(perJob), "submit again"},
+		"--exclusive srun":        {exclusive(interactive(job(1, ""))), "submit the job again"},
+		"--exclusive --gpus":      {exclusive(perJob), "submit the job again"},
 		"untyped, one slice":      {one, "without a profile"},
 		"untyped":                 {untyped, "without a profile"},
 		"untyped and --exclusive": {exclusive(untyped), "without a profile"},
@@ -94,7 +95,7 @@ func TestUncountedSlices(t *testing.T) {
 }
 
 // TestAllocationCovers checks an --exclusive job. The agent must carve the requested slices only if the job's
-// allocation contains all of them.
+// allocation contains all requested slices.
 func TestAllocationCovers(t *testing.T) {
 	w := newWorld(t, 1)
 	all := gres(t, "gpu:a100:7,mig:1g.5gb:1,mig:2g.10gb:2,mig:closed:25")
@@ -116,8 +117,8 @@ func TestAllocationCovers(t *testing.T) {
 	}
 }
 
-// TestSlicesRemovedAgainAndAgain checks a job whose user removes the slices each time an agent has added them. The job
-// must be held after maxRequeues requeues.
+// TestSlicesRemovedAgainAndAgain checks a job whose user removes the slices each time after an agent has added the
+// slices. The job must be held after maxRequeues requeues.
 func TestSlicesRemovedAgainAndAgain(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -142,7 +143,7 @@ func TestSlicesRemovedAgainAndAgain(t *testing.T) {
 	}
 }
 
-// TestOtherGRESOfRequeuedJob checks that a requeued job that gets its profile from an agent keeps its other GRES. Since
+// TestOtherGRESOfRequeuedJob checks that a requeued job keeps its other GRES when an agent sets its profile. Since
 // Slurm 23.11, an update replaces the whole list of GRES.
 func TestOtherGRESOfRequeuedJob(t *testing.T) {
 	w := newWorld(t, 1)

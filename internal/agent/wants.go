@@ -12,16 +12,16 @@ import (
 	"strings"
 )
 
-// uncounted is the error for a job whose slices slurmctld has not counted. Limits and billing would not include these
-// slices. sized lists the slices as profile:count.
+// uncounted is the error for a job whose slices slurmctld has not counted. Limits and billing would not include
+// uncounted slices. sized lists the slices as profile:count.
 type uncounted struct{ reason, sized string }
 
 func (u *uncounted) Error() string { return u.reason }
 
-// wants returns the slices that the job gets on this node. These are the slices that slurmctld allocated, or the
-// requested slices if the whole node is allocated to the job. slurmctld counts all of them for the job. Every error is
-// a problem of the job: its type is *uncounted, or its text describes the mistake in the request. If slots is 0, wants
-// does not check the number of slots.
+// wants returns the slices that the job gets on this node. If slurmctld has allocated the whole node to the job, the
+// result contains the requested slices. Otherwise, the result contains the allocated slices. slurmctld counts all
+// returned slices for the job. Every error is a problem of the job: the error has the type *uncounted, or its text
+// describes the mistake in the request. If slots is 0, wants does not check the number of slots.
 func (n *node) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
 	here := job.Allocated[n.cfg.Node]
 	allocated, requested := here.Named("mig").Positive(), job.PerNode.Named("mig").Positive()
@@ -30,8 +30,8 @@ func (n *node) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
 	granted := allocated
 	switch {
 	case untyped:
-		// slurmctld checks limits only against the request, which is gres/mig without a profile, and chooses a profile
-		// afterwards (22.05.8). Limits on profiles would therefore not apply to such a job.
+		// The request contains gres/mig without a profile. slurmctld checks limits only against the request, and
+		// chooses a profile afterwards (22.05.8). Limits on profiles would therefore not apply to the job.
 		return nil, fmt.Errorf(
 			"the job requests gres/mig without a profile, so slurmctld has counted no slice of any profile; "+
 				"name a profile (--gres=mig:%s:1)",
@@ -45,13 +45,13 @@ func (n *node) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
 			return nil, n.noSize(job, max(job.GPUsPerNode(), 1))
 		}
 	case len(allocated) == 0 && here.Total("gpu") > 0:
-		// The job requests GPU slots but no profile. Either job_submit.lua did not process the job, or its slices were
-		// removed afterwards.
+		// The job requests GPU slots but no profile. Either job_submit.lua did not process the job, or an update
+		// removed the slices from the request.
 		return nil, n.noSize(job, cmp.Or(job.GPUsPerNode(), here.Total("gpu")))
 	}
 	if !allocated.Covers(granted) {
 		return nil, &uncounted{
-			"slurmctld has not counted the slices that the job requests, " + granted.String(),
+			"slurmctld has not counted the requested slices " + granted.String() + " for the job",
 			granted.String(),
 		}
 	}
@@ -70,7 +70,7 @@ func (n *node) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
 	}
 	if slots > 0 && total > slots {
 		return nil, fmt.Errorf(
-			"the job has %d of gres/mig and %d of gres/gpu on %s; request equal numbers of both",
+			"the job has gres/mig=%d and gres/gpu=%d on %s; request equal counts",
 			total,
 			slots,
 			n.cfg.Node,
@@ -84,7 +84,7 @@ func (n *node) noSize(job slurm.Job, gpus int) error {
 	size := fmt.Sprintf("%s:%d", n.sizeOf(job), gpus)
 	return &uncounted{
 		fmt.Sprintf(
-			"the job has %d of gres/gpu on %s and no slice; request one (--gres=gpu:%d,mig:%s) "+
+			"the job has gres/gpu=%d on %s but no slice; request slices (--gres=gpu:%d,mig:%s) "+
 				"or use a partition that Caelum manages",
 			gpus,
 			n.cfg.Node,
@@ -95,8 +95,8 @@ func (n *node) noSize(job slurm.Job, gpus int) error {
 	}
 }
 
-// sizeOf returns the profile for a job that names no profile. This is the profile that job_submit.lua chose at
-// submission, or else the node's default.
+// sizeOf returns the profile for a job that names no profile: the profile that job_submit.lua chose at submission, or
+// the node's default profile if job_submit.lua chose no profile.
 func (n *node) sizeOf(job slurm.Job) string {
 	if size := tags.Value(job.AdminComment, tags.Size); slices.Contains(n.profiles, size) {
 		return size
@@ -104,8 +104,8 @@ func (n *node) sizeOf(job slurm.Job) string {
 	return n.defaultProfile()
 }
 
-// equivalentProfiles returns the equivalent profiles, one per GPU model and without duplicates, of a profile that the
-// node does not have. The node offers slices of these profiles under the given name.
+// equivalentProfiles returns the equivalent profiles of a profile that the node does not have: one profile per GPU
+// model, without duplicates. The node offers slices of the equivalent profiles under the given name.
 func (n *node) equivalentProfiles(profile string) (names []string) {
 	for _, c := range n.cards {
 		if !n.usable(c) {

@@ -26,5 +26,6 @@ func NotFound(message string) error { return &Error{http.StatusNotFound, message
 
 // NoLease returns the error for a job without a lease. It is also the error for a job that the caller may not see.
 func NoLease(job uint32) error {
-	return NotFound(fmt.Sprintf("job %d holds no slice on this node", job))
+	return NotFound(fmt.Sprintf("job %[1]d holds no slice on this node; `scontrol show job %[1]d` prints its state "+
+		"and its nodes (NodeList): if the job is running, run `caelum job %[1]d` on one of these nodes", job))
 }

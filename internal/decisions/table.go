@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"caelum/internal/predict"
 )
 
-// These limits are the same as in job_submit.lua, where they are necessary because slurmctld waits while job_submit.lua
-// reads the table.
+// MaxLines and MaxBytes equal the limits in job_submit.lua. The limits are necessary because slurmctld waits while
+// job_submit.lua reads the table.
 const (
 	MaxLines = 20000
 	MaxBytes = 1 << 20
@@ -27,10 +29,11 @@ type Table struct {
 	// Models contains the profiles of each GPU model, from small to large, by the model's Type in gres.conf.
 	Models   map[string][]string
 	MaxNodes int // the number of catalogue nodes
-	// These maps contain the results of earlier runs. The keys of Key are "<user id>:<job key>", those of User are
-	// "<user id>:<script fingerprint>", and those of Site are script fingerprints.
-	Key, User, Site map[string]Learned
-	// OldKeys is the number of key lines without a user id, which earlier releases wrote. Such lines have no effect.
+	// Key, User and Site contain the predictions from earlier runs. The keys of the map Key are "<user id>:<job key>".
+	// The keys of User are "<user id>:<script fingerprint>". The keys of Site are script fingerprints.
+	Key, User, Site map[string]predict.Line
+	// OldKeys is the number of key lines without a user id, which earlier releases wrote. Key lines without a user id
+	// have no effect.
 	OldKeys int
 }
 
@@ -38,15 +41,6 @@ type Table struct {
 type Profile struct {
 	Name string
 	MiB  int // memory of an instance, or 0 if unknown
-}
-
-// Learned is the prediction from the earlier runs of a job.
-type Learned struct {
-	Profile string
-	Seconds int // expected run time; 0 if unknown
-	// Busy is the share of the job's run time on one compute slice for which the job keeps that slice busy, in percent.
-	// It is -1 if unknown.
-	Busy int
 }
 
 var (
@@ -67,20 +61,39 @@ func (t Table) Names() (names []string) {
 	return names
 }
 
-// Parse parses a table. If the table is invalid, the error is the reason that job_submit.lua writes into slurmctld's
+// Alternatives returns the profiles that a job may request instead of a profile because of the job's time limit. model
+// is the GPU model that the request names, or empty. If the table has model lines for model, the result is the profiles
+// of model. Otherwise, the result is the profiles of all GPU models that have the profile. If no GPU model has the
+// profile, the result is all profiles.
+func (t Table) Alternatives(model, profile string) (all []string) {
+	if of, ok := t.Models[model]; ok {
+		return of
+	}
+	for _, of := range t.Models {
+		if slices.Contains(of, profile) {
+			all = append(all, of...)
+		}
+	}
+	if len(all) == 0 {
+		return t.Names()
+	}
+	return all
+}
+
+// Parse parses a table. If the table is invalid, the error equals the reason that job_submit.lua writes to slurmctld's
 // log.
 func Parse(text string) (Table, error) {
 	head, _, _ := strings.Cut(text[:min(len(text), maxHead)], "\n")
 	switch {
 	case headForm.MatchString(text[:min(len(text), maxHead)]):
 	case strings.Contains(head, "\r"):
-		return Table{}, errors.New("its lines end with CR LF; they must end with LF")
+		return Table{}, errors.New("the lines must end with LF, not with CR LF")
 	default:
-		return Table{}, errors.New("its first line is not \"caelum-decisions 1 <generation>\"")
+		return Table{}, errors.New("the first line is not \"caelum-decisions 1 <generation>\"")
 	}
 	switch {
 	case len(text) > MaxBytes:
-		return Table{}, fmt.Errorf("longer than %d bytes", MaxBytes)
+		return Table{}, fmt.Errorf("the table is longer than %d bytes", MaxBytes)
 	case !strings.HasSuffix(text, "\n"):
 		return Table{}, errors.New("the last line is not complete")
 	}
@@ -88,16 +101,16 @@ func Parse(text string) (Table, error) {
 		Table: Table{
 			MaxNodes: -1,
 			Models:   map[string][]string{},
-			Key:      map[string]Learned{},
-			User:     map[string]Learned{},
-			Site:     map[string]Learned{},
+			Key:      map[string]predict.Line{},
+			User:     map[string]predict.Line{},
+			Site:     map[string]predict.Line{},
 		},
 		named: map[string]int{},
 	}
 	n := 0
 	for line := range strings.Lines(text) {
 		if n++; n > MaxLines {
-			return Table{}, fmt.Errorf("more than %d lines", MaxLines)
+			return Table{}, fmt.Errorf("the table has more than %d lines", MaxLines)
 		}
 		line, _, _ = strings.Cut(strings.TrimSuffix(line, "\n"), "#")
 		words := strings.FieldsFunc(line, blank)
@@ -114,10 +127,10 @@ func blank(r rune) bool { return strings.ContainsRune(" \t\n\v\f\r", r) }
 // reader is the state of Parse.
 type reader struct {
 	Table
-	named map[string]int // by profile: the first line that contains it; each of these profiles needs a profile line
+	named map[string]int // for each profile that needs a profile line, the first line that names the profile
 }
 
-// understand parses line n of the table. It returns false if the line is invalid.
+// understand parses line n of the table. The result is false if the line is invalid.
 func (r *reader) understand(n int, words []string) bool {
 	if len(words) < 2 {
 		return false
@@ -127,7 +140,7 @@ func (r *reader) understand(n int, words []string) bool {
 	case "key":
 		if hashForm.MatchString(value) {
 			r.OldKeys++
-			return r.learn(n, map[string]Learned{}, hashForm, value, rest)
+			return r.learn(n, map[string]predict.Line{}, hashForm, value, rest)
 		}
 		return r.learn(n, r.Key, userHashForm, value, rest)
 	case "user":
@@ -166,13 +179,13 @@ func (r *reader) understand(n int, words []string) bool {
 }
 
 // learn parses the rest of a line after its second word, which is id. The rest has the form
-// "<profile> [seconds [busy]]".
-func (r *reader) learn(n int, lines map[string]Learned, form *regexp.Regexp, id string, rest []string) bool {
+// "<profile> [seconds[-high] [busy]]".
+func (r *reader) learn(n int, lines map[string]predict.Line, form *regexp.Regexp, id string, rest []string) bool {
 	if _, twice := lines[id]; twice || !form.MatchString(id) || len(rest) < 1 || len(rest) > 3 {
 		return false
 	}
-	l := Learned{Profile: rest[0], Busy: -1}
-	if len(rest) > 1 && !positive(rest[1], &l.Seconds) {
+	l := predict.Line{Profile: rest[0], Busy: -1}
+	if len(rest) > 1 && !runTime(rest[1], &l) {
 		return false
 	}
 	if len(rest) > 2 && !percent(rest[2], &l.Busy) {
@@ -201,7 +214,7 @@ func (r *reader) list(name string, rest []string) bool {
 	return true
 }
 
-// name sets a profile. It returns false if an earlier line has already set it.
+// name sets a profile. The result is false if an earlier line has already set the profile.
 func (r *reader) name(n int, to *string, profile string) bool {
 	if *to != "" {
 		return false
@@ -217,7 +230,7 @@ func (r *reader) note(n int, profile string) {
 	}
 }
 
-// whole checks and completes the table after its last line, and returns it.
+// whole checks, completes and returns the table after the last line.
 func (r *reader) whole() (Table, error) {
 	if r.Default == "" {
 		return Table{}, errors.New("the default line is missing")
@@ -239,6 +252,12 @@ func (r *reader) whole() (Table, error) {
 		r.MaxNodes = 1
 	}
 	return r.Table, nil
+}
+
+// runTime parses "<seconds>" or "<seconds>-<high>".
+func runTime(text string, l *predict.Line) bool {
+	seconds, high, both := strings.Cut(text, "-")
+	return positive(seconds, &l.Seconds) && (!both || positive(high, &l.High) && l.High >= l.Seconds)
 }
 
 func positive(text string, number *int) bool {

@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"caelum/internal/predict"
 )
 
 func TestParse(t *testing.T) {
@@ -12,9 +14,9 @@ func TestParse(t *testing.T) {
 		"profile 2g.10gb 9856\nprofile 2g.10gb\ndefault 2g.10gb\nwhole 1g.5gb\n" +
 		"model a100 1g.5gb\nmodel a100  2g.10gb # as well\nmax_nodes 4\n" +
 		"key 1001:0123456789abcdef 1g.5gb+me  # train\nkey 0123456789abcdef 2g.10gb 60 # no user\n" +
-		"user 1001:0123456789abcdef\t2g.10gb 3600\nsite 0123456789abcdef 1g.5gb 60\n" +
-		"key 7:0123456789abcdef 1g.5gb 60 0\nuser 7:0123456789abcdef 1g.5gb  60\t100  # busy\n" +
-		"site fedcba9876543210 2g.10gb 999999999 47\nkey fedcba9876543210 2g.10gb 60 50\n"
+		"user 1001:0123456789abcdef\t2g.10gb 3600-4100\nsite 0123456789abcdef 1g.5gb 60\n" +
+		"key 7:0123456789abcdef 1g.5gb 60 0\nuser 7:0123456789abcdef 1g.5gb  60-60\t100  # busy\n" +
+		"site fedcba9876543210 2g.10gb 999999998-999999999 47\nkey fedcba9876543210 2g.10gb 60 50\n"
 	want := Table{
 		Partitions: []string{"gpu", "big"},
 		Profiles:   []Profile{{"1g.5gb", 4864}, {"1g.5gb+me", 0}, {"2g.10gb", 9856}},
@@ -22,15 +24,18 @@ func TestParse(t *testing.T) {
 		Whole:      "1g.5gb",
 		MaxNodes:   4,
 		Models:     map[string][]string{"a100": {"1g.5gb", "2g.10gb"}},
-		Key: map[string]Learned{
-			"1001:0123456789abcdef": {"1g.5gb+me", 0, -1}, "7:0123456789abcdef": {"1g.5gb", 60, 0},
+		Key: map[string]predict.Line{
+			"1001:0123456789abcdef": {Profile: "1g.5gb+me", Busy: -1},
+			"7:0123456789abcdef":    {Profile: "1g.5gb", Seconds: 60},
 		},
 		OldKeys: 2,
-		User: map[string]Learned{
-			"1001:0123456789abcdef": {"2g.10gb", 3600, -1}, "7:0123456789abcdef": {"1g.5gb", 60, 100},
+		User: map[string]predict.Line{
+			"1001:0123456789abcdef": {Profile: "2g.10gb", Seconds: 3600, High: 4100, Busy: -1},
+			"7:0123456789abcdef":    {Profile: "1g.5gb", Seconds: 60, High: 60, Busy: 100},
 		},
-		Site: map[string]Learned{
-			"0123456789abcdef": {"1g.5gb", 60, -1}, "fedcba9876543210": {"2g.10gb", 999999999, 47},
+		Site: map[string]predict.Line{
+			"0123456789abcdef": {Profile: "1g.5gb", Seconds: 60, Busy: -1},
+			"fedcba9876543210": {Profile: "2g.10gb", Seconds: 999999998, High: 999999999, Busy: 47},
 		},
 	}
 	if got, err := Parse(text); err != nil || !reflect.DeepEqual(got, want) {
@@ -46,10 +51,10 @@ func TestNoTable(t *testing.T) {
 	const head, some = "caelum-decisions 1 7\n", "profile 1g.5gb\ndefault 1g.5gb\n"
 	const site, user = "site 0123456789abcdef 2g.10gb\n", "user 7:0123456789abcdef 3g.20gb\n"
 	for text, says := range map[string]string{
-		"":                         "its first line is not",
-		"caelum-decisions 2 7\n":   "its first line is not",
-		"caelum-decisions 1 x\n":   "its first line is not",
-		"caelum-decisions 1 7 #\n": "its first line is not",
+		"":                         "the first line is not",
+		"caelum-decisions 2 7\n":   "the first line is not",
+		"caelum-decisions 1 x\n":   "the first line is not",
+		"caelum-decisions 1 7 #\n": "the first line is not",
 		"caelum-decisions 1 7\r\n": "CR LF",
 		head + "profile 1g.5gb": "the last line is not " +
 			"complete",
@@ -79,6 +84,14 @@ func TestNoTable(t *testing.T) {
 		head + some + "site 0123456789abcdef 1g.5gb 60 50%\n":             "line 4 is not valid",
 		head + some + "site 0123456789abcdef 1g.5gb 0 50\n":               "line 4 is not valid",
 		head + some + "site 0123456789abcdef 1g.5gb 60 50 1\n":            "line 4 is not valid",
+		head + some + "site 0123456789abcdef 1g.5gb 60-59\n":              "line 4 is not valid",
+		head + some + "site 0123456789abcdef 1g.5gb 60-\n":                "line 4 is not valid",
+		head + some + "site 0123456789abcdef 1g.5gb -60\n":                "line 4 is not valid",
+		head + some + "site 0123456789abcdef 1g.5gb 60-070\n":             "line 4 is not valid",
+		head + some + "site 0123456789abcdef 1g.5gb 60-70-80\n":           "line 4 is not valid",
+		head + some + "site 0123456789abcdef 1g.5gb 60-1000000000\n":      "line 4 is not valid",
+		head + some + "site 0123456789abcdef 1g.5gb 60 50-60\n":           "line 4 is not valid",
+		head + some + "profile 2g.10gb 60-70\n":                           "line 4 is not valid",
 		head + some + "key 01:0123456789abcdef 1g.5gb\n":                  "line 4 is not valid",
 		head + some + "key 7:0123456789ABCDEF 1g.5gb\n":                   "line 4 is not valid",
 		head + some + strings.Repeat("site 0123456789abcdef 1g.5gb\n", 2): "line 5 is not valid",

@@ -96,6 +96,9 @@ type Facts struct {
 	// Unmanaged contains the device files of GPUs that the agent does not manage.
 	Unmanaged []UnmanagedGPU
 
+	// Settings contains this host's policy and sizing, like plan.Settings.Text.
+	Settings string
+
 	// Limits contains the limits on gres/gpu in slurmdbd.
 	Limits []string
 }
@@ -158,6 +161,7 @@ func checks() []check {
 			[]Source{Module},
 			driver,
 		},
+		{"plan settings", "all agents have the policy and the sizing of this host", ctld, planSettings},
 		{"wake key", "only its daemon can read the key, or no wake port is set", ctld, wakeKey},
 		{
 			"whole GPUs",
@@ -183,7 +187,9 @@ func Examine(f *Facts) []Finding {
 			continue
 		}
 		if s, missing := f.firstMissing(c.needs); missing {
-			skipped[s] = append(skipped[s], c.name)
+			if c.name != string(s) { // the finding already has this name
+				skipped[s] = append(skipped[s], c.name)
+			}
 			continue
 		}
 		faults := c.run(f)

@@ -72,6 +72,7 @@ func healthy() *Facts {
 				{Placement: api.Placement{Profile: "1g.5gb"}, GI: 7, State: "leased", Job: 7},
 			}}},
 		},
+		Settings:    "lifetime,adaptive",
 		Confinement: Confinement{Cgroup: 2, Program: true},
 		Table: Table{Path: "/etc/caelum/decisions", Mode: 0o644,
 			Table: decisions.Table{
@@ -108,6 +109,8 @@ var cases = []struct {
 	says     string
 	change   func(*Facts)
 }{
+	{"plan settings", Warning, "lifetime,adaptive, but other nodes have different ones: n1 (lifetime,tightest). The",
+		func(f *Facts) { f.Nodes[0].Extra = "caelum=1 caelum-plan=lifetime,tightest" }},
 	{
 		"agent",
 		Error,

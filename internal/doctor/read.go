@@ -54,6 +54,8 @@ func Read(ctx context.Context, host Host, ctl *slurm.Client) *Facts {
 		)
 	}
 	f.Wake = readWake(host.Config)
+	settings, _ := host.Config.Planning() // config.Load has checked the settings
+	f.Settings = settings.Text
 	f.readOwners(ctx, host)
 	f.readDecisions(host)
 	f.readSlurmdbd(ctx)

@@ -8,19 +8,20 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Schedulable reports whether slurmctld starts jobs on a node in this state. It returns true for a completing node,
-// although slurmctld starts no jobs there until the node has completed.
+// Schedulable reports whether the node is in a state in which slurmctld starts jobs on the node. The result is true for
+// a completing node, although slurmctld starts no jobs on the node until the node has completed.
 func Schedulable(n slurm.Node) bool {
 	return !slices.ContainsFunc([]string{"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "INVALID_REG"}, n.Is)
 }
 
-// Accepts reports whether a job could run on the node if its slices were available there. See RejectReason.
+// Accepts reports whether RejectReason finds no reason against the node: the job could run on the node if the job's
+// slices were available.
 func Accepts(n slurm.Node, w slurm.Waiting) bool { return RejectReason(n, w) == "" }
 
-// RejectReason returns the reason why a job could not run on the node even if its slices were available there, or an
-// empty string if it could run. The reason concerns the node's state, partition, node lists, features, GPU model,
-// reservations, CPUs, sockets, cores, threads or temporary disk. It does not concern memory: if a job requests all
-// memory of a node, slurmctld may show the memory of another node as the request.
+// RejectReason returns the reason why a job could not run on the node even if the job's slices were available on the
+// node, or an empty string if the job could run. The reason concerns the node's state, partition, node lists, features,
+// GPU model, reservations, CPUs, sockets, cores, threads or temporary disk. RejectReason ignores memory, because
+// slurmctld may show the memory of another node as the request of a job that requests all memory of a node.
 func RejectReason(n slurm.Node, w slurm.Waiting) string {
 	common := slices.ContainsFunc(w.Partitions(), func(p string) bool { return slices.Contains(n.Partitions, p) })
 	switch {
@@ -31,13 +32,13 @@ func RejectReason(n slurm.Node, w slurm.Waiting) string {
 	case slices.Contains(w.ExcNodes, n.Name):
 		return "is excluded"
 	case len(w.ReqNodes) > 0 && !slices.Contains(w.ReqNodes, n.Name):
-		return "is not among the nodes that the job names"
+		return "is not among the nodes that the job requests"
 	case lacksModel(n, w) != "":
 		return "has no GPU of type " + lacksModel(n, w)
 	case !reservedFor(n, w):
-		return "is reserved for other jobs, or is not in the job's reservation"
+		return "is reserved for other jobs, or is not part of the job's reservation"
 	case n.CPUs > 0 && n.CPUs < needsCPUs(n, w):
-		return fmt.Sprintf("has %d CPUs, and the job needs %d", n.CPUs, needsCPUs(n, w))
+		return fmt.Sprintf("has %d CPUs, but the job needs %d", n.CPUs, needsCPUs(n, w))
 	}
 	if why := LacksFeatures(w.Features, n.Features, w.NumNodes); why != "" {
 		return why
@@ -46,7 +47,7 @@ func RejectReason(n slurm.Node, w slurm.Waiting) string {
 }
 
 // tooSmall describes the first hardware property of the node that is less than the job requests (job_req_node_filter in
-// slurmctld). The result is empty if there is none.
+// slurmctld). The result is empty if every property is sufficient.
 func tooSmall(n slurm.Node, w slurm.Waiting) string {
 	for _, c := range []struct {
 		unit      string
@@ -60,7 +61,7 @@ func tooSmall(n slurm.Node, w slurm.Waiting) string {
 		{"MiB of temporary disk", n.TmpDisk, w.TmpDisk, false},
 	} {
 		if c.asks > c.has && !c.unknown {
-			return fmt.Sprintf("has %d %s, and the job needs %d", c.has, c.unit, c.asks)
+			return fmt.Sprintf("has %d %s, but the job needs %d", c.has, c.unit, c.asks)
 		}
 	}
 	return ""
@@ -77,7 +78,7 @@ func lacksModel(n slurm.Node, w slurm.Waiting) string {
 	return ""
 }
 
-// reservedFor reports whether the reservations of the node allow a job to run on it.
+// reservedFor reports whether the reservations of the node allow the job to run on the node.
 func reservedFor(n slurm.Node, w slurm.Waiting) bool {
 	if w.Reservation != "" {
 		names := strings.Split(w.Reservation, ",")

@@ -20,35 +20,34 @@ import (
 
 // An open descriptor of a capability file remains valid after the file's owner and mode have changed, and the devices
 // cgroup checks only calls of open(). The device number of a capability depends only on the GPU and the GPU instance
-// id. The descriptor therefore also gives access to the next instance with this id.
+// id. A descriptor therefore also gives access to the next instance that has the same GPU instance id.
 //
 // A scan considers only the descriptors in the descriptor tables of processes. The kernel does not show which files are
-// queued in a socket or registered with an io_uring, and every process can use these mechanisms. If a scan treated
-// every such process as a holder, any user could make GPUs unavailable.
+// queued in a socket or registered with an io_uring. Every process can use sockets and io_uring. If a scan treated
+// every process with a socket or an io_uring as a holder, any user could make GPUs unavailable.
 
 // Processes finds the processes that have device files open. Only one scan runs at a time.
 type Processes struct {
 	// Proc is the directory /proc of the initial PID namespace.
 	Proc string
-	// Limit is the number of descriptors that a scan reads per user, so that no user can delay a scan. 0 means
-	// scanLimit.
+	// Limit is the number of descriptors that a scan reads per user, so that no user can delay a scan. If Limit is 0,
+	// the limit is scanLimit.
 	Limit int
 
 	mu sync.Mutex
-	// hung contains the ids of processes with an open file on a file system that does not complete statx, even for
-	// cached data. Each such process blocks a thread of this program until the file system responds.
+	// hung contains the ids of processes that have a file open on a file system that does not complete statx, even for
+	// cached data. Each of these processes blocks a thread of the agent until the file system responds.
 	hung sync.Map
 }
 
-// scanLimit is the default of Processes.Limit. Reading this number of descriptors takes about half a second on one
-// core.
+// scanLimit is the default of Processes.Limit. A scan of 200,000 descriptors takes about half a second on one core.
 const scanLimit = 200_000
 
 // processCost is the cost of reading the data of a process, expressed as a number of descriptors.
 const processCost = 10
 
 // maxScanners limits the number of CPUs that one scan uses. A scan also uses at most about a quarter of the node's
-// CPUs, because other prologs need CPUs too.
+// CPUs, because the prologs of other jobs need CPUs too.
 const maxScanners = 4
 
 // hangLimit is the time without progress after which a scan skips a process.
@@ -58,7 +57,7 @@ const hangLimit = 2 * time.Second
 type Held struct {
 	// Open contains, for each device, the processes with an open descriptor.
 	Open map[Device][]Process
-	// Unread contains the users (real user ids) of processes whose descriptors were not all read, each with the reason.
+	// Unread maps the real user id of each process whose descriptors were not all read to the reason.
 	Unread map[uint32]string
 }
 
@@ -81,7 +80,7 @@ func (s *Processes) Scan(devices []Device) (Held, error) {
 			pids = append(pids, pid)
 		}
 	}
-	// Each part of the scan counts a user's descriptors separately.
+	// Each part of the scan has its own count of a user's descriptors.
 	parts := min(runtime.GOMAXPROCS(0)/4+1, maxScanners, len(pids)/50+1)
 	found := make([]Held, parts)
 	var done sync.WaitGroup
@@ -102,13 +101,13 @@ func (s *Processes) Scan(devices []Device) (Held, error) {
 // result is the result of the scan of one process.
 type result struct {
 	Process
-	cost   int // as a number of descriptors
+	cost   int // the cost as a number of descriptors
 	open   []Device
-	unread string // the reason why some descriptors of the process were not read
+	unread string // why some descriptors of the process were not read
 }
 
-// scan reads processes one after another in a goroutine. If the goroutine hangs, scan abandons it and starts another
-// one.
+// scan reads processes one after another in a goroutine. If the goroutine hangs, scan abandons the goroutine and starts
+// a new goroutine.
 func (s *Processes) scan(pids []int, devices []Device) Held {
 	held := Held{Open: map[Device][]Process{}, Unread: map[uint32]string{}}
 	spent := map[uint32]int{}
@@ -140,7 +139,7 @@ func (s *Processes) scan(pids []int, devices []Device) Held {
 				continue
 			}
 			r := result{Process: *c.current.Load(), unread: hangs}
-			r.cost = c.limit/20 + 1 // 20 such processes exhaust the limit of the user
+			r.cost = c.limit/20 + 1 // 20 hanging processes exhaust the user's limit
 			s.hung.Store(r.PID, true)
 			pids = pids[1:]
 			add(r)
@@ -151,7 +150,7 @@ func (s *Processes) scan(pids []int, devices []Device) Held {
 	return held
 }
 
-const hangs = "one of a process's open files is on a file system that does not answer"
+const hangs = "a process of the user has a file open on a file system that does not respond"
 
 // scan is the state of one goroutine that reads processes.
 type scan struct {
@@ -218,7 +217,7 @@ func (c *scan) tables(r *result, dir string) {
 	}
 	defer tasks.Close()
 	names, _ := tasks.Readdirnames(-1)
-	var tables []int // one task for each different descriptor table, sorted by order
+	var tables []int // one task for each distinct descriptor table, sorted by order
 	for _, name := range names {
 		r.cost++
 		tid, err := strconv.Atoi(name)
@@ -233,9 +232,9 @@ func (c *scan) tables(r *result, dir string) {
 	}
 }
 
-// kernelThread reports whether a process is a kernel thread or has ended. Such a process has no program and only one
-// task. This check is much faster than reading the status, which is important because a large node has thousands of
-// kernel threads.
+// kernelThread reports whether a process is a kernel thread or has ended, and therefore has no program and only one
+// task. A large node has thousands of kernel threads, and kernelThread is much faster than reading the status of each
+// process.
 func kernelThread(dir string) bool {
 	var one [1]byte
 	if _, err := unix.Readlink(filepath.Join(dir, "exe"), one[:]); !errors.Is(err, unix.ENOENT) {
@@ -290,13 +289,12 @@ func (c *scan) table(r *result, dir string) {
 	}
 }
 
-// descriptor identifies one descriptor by its device number. The path is not sufficient, because a device file can have
-// any name.
+// descriptor identifies the device of one descriptor by the device number, because a device file can have any path.
 func (c *scan) descriptor(r *result, dir string, fds int, fd string) {
 	var st unix.Statx_t
 	if err := unix.Statx(fds, fd, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, &st); err != nil {
-		// There are two possible reasons: a FUSE file system of another user denies access, and the file is then not a
-		// device, or /proc denies access.
+		// If a FUSE file system of another user denies access, the file is not a device. Otherwise, /proc denies
+		// access.
 		var one [1]byte
 		if _, err := unix.Readlinkat(fds, fd, one[:]); !errors.Is(err, unix.ENAMETOOLONG) {
 			r.failed(err)
@@ -312,8 +310,8 @@ func (c *scan) descriptor(r *result, dir string, fds int, fd string) {
 	}
 }
 
-// opened reports whether a descriptor gives access to its device. It returns false for an O_PATH descriptor, because
-// every user can open one.
+// opened reports whether a descriptor gives access to its device. O_PATH descriptors, which every user can open, give
+// no access.
 func opened(fdinfo string) bool {
 	data, err := os.ReadFile(fdinfo)
 	if err != nil {
@@ -323,8 +321,8 @@ func opened(fdinfo string) bool {
 	return err == nil && flags&unix.O_PATH == 0
 }
 
-// failed records that the descriptors of a running process could not be read. Possible reasons are a security module,
-// or an agent without CAP_SYS_PTRACE.
+// failed records that the descriptors of a running process could not be read, for example because of a security module
+// or because the agent lacks CAP_SYS_PTRACE.
 func (r *result) failed(err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
 		r.unread = "couldn't read the descriptors of a process: " + err.Error()

@@ -38,7 +38,7 @@ func (n *NVML) Discover(gpu int) GPU {
 	return g
 }
 
-// discover reads the properties of GPU i, and fills d.
+// discover reads the properties of GPU i into d.
 func (n *NVML) discover(i int, d *device) GPU {
 	g := GPU{Index: i, Minor: i}
 	dev, ret := n.lib.DeviceGetHandleByIndex(i)
@@ -59,7 +59,10 @@ func (n *NVML) discover(i int, d *device) GPU {
 	case ret != nvml.SUCCESS:
 		g.Problem = fmt.Sprintf("couldn't read the MIG mode: %s", nvml.ErrorString(ret))
 	case current != nvml.DEVICE_MIG_ENABLE && pending == nvml.DEVICE_MIG_ENABLE:
-		g.Problem = fmt.Sprintf("MIG mode is pending; reset the GPU with `nvidia-smi --gpu-reset -i %d` or reboot", i)
+		g.Problem = fmt.Sprintf(
+			"a change of the MIG mode is pending; reset the GPU with `nvidia-smi --gpu-reset -i %d` or reboot the node",
+			i,
+		)
 	case current != nvml.DEVICE_MIG_ENABLE:
 		g.Problem = fmt.Sprintf("MIG mode is off; turn it on with `nvidia-smi -i %d -mig 1`", i)
 	}
@@ -84,7 +87,7 @@ func (d *device) model(name string) (*mig.Model, error) {
 	for k := range nvml.GPU_INSTANCE_PROFILE_COUNT {
 		info, ret := d.handle.GetGpuInstanceProfileInfo(k)
 		if ret != nvml.SUCCESS {
-			continue // this GPU model does not have the profile
+			continue // the GPU model does not have the profile
 		}
 		p := mig.Profile{
 			Name: fmt.Sprintf("profile-%d", info.Id), ID: int(info.Id), Compute: int(info.SliceCount),
@@ -100,7 +103,7 @@ func (d *device) model(name string) (*mig.Model, error) {
 		}
 		places, ret := d.handle.GetGpuInstancePossiblePlacements(&info)
 		if ret == nvml.ERROR_NO_PERMISSION {
-			return nil, errors.New("the driver reports placements to root only; run this as root")
+			return nil, errors.New("the driver reports placements only to root; run the command as root")
 		}
 		if ret != nvml.SUCCESS || len(places) == 0 {
 			continue
@@ -111,8 +114,8 @@ func (d *device) model(name string) (*mig.Model, error) {
 			grid = max(grid, int(pl.Start+pl.Size))
 		}
 		sort.Ints(p.Starts)
-		// Some drivers report a wrong instance count on the A30 (noted in mig-parted's discovery). The count is
-		// therefore limited to the number of starts.
+		// Some drivers report a wrong instance count on the A30 (noted in mig-parted's discovery). The number of starts
+		// is an upper bound of the correct count.
 		p.Max = int(info.InstanceCount)
 		if p.Max < 1 || p.Max > len(p.Starts) {
 			p.Max = len(p.Starts)

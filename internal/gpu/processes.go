@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Process is a running process. PID and Start together identify it, because a later process with the same PID has a
-// different Start.
+// Process is a running process. PID and Start together identify the process, because a later process with the same PID
+// has a different Start.
 type Process struct {
 	PID int
 	// UIDs contains the real, effective, saved and file-system user ids.
@@ -28,10 +28,10 @@ type Process struct {
 	threads int
 }
 
-// Root reports whether all user ids of the process are those of root.
+// Root reports whether all user ids of the process are 0.
 func (p Process) Root() bool { return p.UIDs == [4]uint32{} }
 
-// Is reports whether one of the user ids of the process is uid, so that the process acts or can act as this user.
+// Is reports whether any user id of the process is uid. If so, the process acts or can act as the user uid.
 func (p Process) Is(uid uint32) bool { return slices.Contains(p.UIDs[:], uid) }
 
 func (p Process) String() string {
@@ -57,12 +57,12 @@ func (s *Processes) start(pid int) (uint64, error) {
 	// The name of the command is in parentheses and may contain any character.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 20 {
-		return 0, fmt.Errorf("/proc/%d/stat is cut short", pid)
+		return 0, fmt.Errorf("/proc/%d/stat is incomplete", pid)
 	}
 	return strconv.ParseUint(string(fields[19]), 10, 64)
 }
 
-// read is like Read, but does not set Process.Start.
+// read returns all data of a process except Process.Start.
 func (s *Processes) read(pid int) (Process, error) {
 	p := Process{PID: pid}
 	data, err := s.small(pid, "status")
@@ -94,7 +94,7 @@ func (s *Processes) read(pid int) (Process, error) {
 }
 
 // small returns the contents of a small file of a process under /proc. The error is fs.ErrNotExist if the process ends
-// before the file was read.
+// before small has read the file.
 func (s *Processes) small(pid int, name string) ([]byte, error) {
 	data, err := os.ReadFile(filepath.Join(s.Proc, strconv.Itoa(pid), name))
 	if errors.Is(err, unix.ESRCH) {
@@ -120,11 +120,11 @@ func (s *Processes) Cgroups(pid int) ([]string, error) {
 }
 
 const (
-	// endLimit limits the time for which Kill waits until processes have ended. Kill waits at most twice. A process in
-	// an uninterruptible system call takes longer to end.
+	// endLimit limits each of the two waits of Kill for the end of processes. A process in an uninterruptible system
+	// call may take longer to end.
 	endLimit = 250 * time.Millisecond
 	// maxKilled limits the number of processes that one call of Kill ends, because Kill has a descriptor open for each
-	// of them.
+	// process.
 	maxKilled = 200
 )
 
@@ -135,11 +135,11 @@ type pinned struct {
 	fd int
 }
 
-// Kill sends SIGKILL to processes, and waits until they have closed their files. When the pidfd of a process is open,
-// Kill calls stillMeant, and skips the process if the result is false. A traced process can remain until its tracer
-// ends (PTRACE_O_TRACEEXIT), so Kill also ends tracers with the same real user id. Kill ends at most maxKilled
-// processes, and takes at most 2 x endLimit for all of them together. ended contains the processes that Kill has ended,
-// and left contains those that have not ended yet.
+// Kill sends SIGKILL to processes, and waits until the processes have closed their files. After opening the pidfd of a
+// process, Kill calls stillMeant, and skips the process if the result is false. A traced process can remain until its
+// tracer ends (PTRACE_O_TRACEEXIT), so Kill also ends tracers with the same real user id. Kill ends at most maxKilled
+// processes, and waits at most 2 x endLimit in total. ended contains the processes that Kill has ended, and left
+// contains the processes that have not ended yet.
 func (s *Processes) Kill(list []Process, stillMeant func(Process) bool) (ended, left []Process) {
 	var all []pinned
 	defer func() {
@@ -179,7 +179,7 @@ func (s *Processes) Kill(list []Process, stillMeant func(Process) bool) (ended, 
 	return ended, left
 }
 
-// allEnded waits, for at most endLimit, until all processes have ended. It reports whether all of them have ended.
+// allEnded waits at most endLimit for the end of all processes, and reports whether all processes have ended.
 func allEnded(all []pinned) bool {
 	deadline := time.Now().Add(endLimit)
 	ended := true
@@ -189,7 +189,7 @@ func allEnded(all []pinned) bool {
 	return ended
 }
 
-// hasEnded waits for the process of a pidfd, and reports whether it ends within the given time.
+// hasEnded waits for the process of a pidfd, and reports whether the process ends within the given time.
 func hasEnded(fd int, within time.Duration) bool {
 	n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(max(within, 0).Milliseconds()))
 	return n > 0
@@ -207,8 +207,8 @@ func (s *Processes) killTracer(p Process) {
 		return
 	}
 	defer unix.Close(fd)
-	// The PID cannot be reused while the pidfd is open. If p still has this tracer now, the pidfd therefore refers to
-	// the tracer.
+	// The kernel does not reuse the PID while the pidfd is open. If pid is still the tracer of p, the pidfd therefore
+	// refers to the tracer.
 	if tracer, err := s.Read(pid); err != nil || tracer.UIDs[0] != p.UIDs[0] || s.statusOf(p.PID, "TracerPid:") != tid {
 		return
 	}

@@ -18,13 +18,14 @@ type Written struct {
 	Generation uint64 `json:"generation"`
 	Learned    int    `json:"learned"` // the number of learned lines
 	LeftOut    int    `json:"left_out,omitempty"`
+	Measured   int    `json:"measured,omitempty"` // the number of learned lines with a choice of profile-job
 	Changed    bool   `json:"changed"`
 }
 
-// errUnread is returned for a repository that has not yet read all runs from slurmdbd. The predictions of such a
-// repository would lack runs, and writing them would remove learned lines from the table.
+// errUnread is the error for a repository that has not yet read all runs from slurmdbd. A table from an incomplete
+// repository would lack learned lines.
 var errUnread = errors.New("the repository is new and was never filled completely from slurmdbd; " +
-	"the decision table is left as it is: run `caelum repo sync`")
+	"the decision table was not changed; run `caelum repo sync`")
 
 // Write writes the predictions of the repository into the decision table at path, below the administrator's lines, with
 // the next generation number. If the predictions have not changed, Write does not write the file. If the repository has
@@ -47,7 +48,7 @@ func Write(path string, r *repo.Repo, site predict.Site) (Written, error) {
 		return Written{}, err
 	}
 	done := Written{Table: path, Generation: t.generation, Learned: strings.Count(now.learned, "\n")}
-	done.LeftOut = len(lines) - done.Learned
+	done.LeftOut, done.Measured = len(lines)-done.Learned, strings.Count(now.learned, measuredComment)
 	if now.learned == t.learned {
 		return done, nil
 	}
@@ -55,8 +56,8 @@ func Write(path string, r *repo.Repo, site predict.Site) (Written, error) {
 	return done, replace(path, was, text)
 }
 
-// unread reports whether a repository has not yet read all runs from slurmdbd. This is the case if its first sync has
-// not completed, or if the repository is empty and no sync has run.
+// unread reports whether a repository has not yet read all runs from slurmdbd: the first sync of the repository has not
+// completed, or the repository is empty and no sync has run.
 func unread(r *repo.Repo) (bool, error) {
 	if deep, err := noteTime(r, noteDeep); err != nil || !deep.IsZero() {
 		return false, err
@@ -68,47 +69,49 @@ func unread(r *repo.Repo) (bool, error) {
 	return len(scripts) == 0, err
 }
 
-// decision is the content of a line of the table after the line's name.
-type decision struct {
-	profile string
-	seconds int // expected run time; 0 if unknown
-	busy    int // Need.Busy in percent; -1 if unknown, as always without a run time
+// alike reports whether the line d is redundant because the line o, which would apply without d, is equivalent. Run
+// times vary, so run times and quantiles that differ by at most a quarter are equivalent. Busy shares that differ by at
+// most 10 percentage points are equivalent. A line without a busy share is equivalent to a line with any busy share.
+func alike(d, o predict.Line) bool {
+	within := func(a, b int) bool { return math.Abs(float64(a-b)) <= 0.25*float64(b) }
+	near := d.Seconds == 0 || o.Seconds > 0 && within(d.Seconds, o.Seconds) && within(d.High, o.High)
+	asBusy := d.Busy < 0 || o.Busy >= 0 && max(d.Busy, o.Busy)-min(d.Busy, o.Busy) <= 10
+	return d.Profile == o.Profile && near && asBusy
 }
 
-// alike reports whether a line for d is redundant because the decision o, which would apply without that line, is
-// equivalent. Run times vary, so run times that differ by at most a quarter are treated as equivalent, and so are busy
-// shares that differ by at most 10 points. A decision without a busy share is equivalent to one with any busy share.
-func (d decision) alike(o decision) bool {
-	near := d.seconds == 0 || o.seconds > 0 && math.Abs(float64(d.seconds-o.seconds)) <= 0.25*float64(o.seconds)
-	asBusy := d.busy < 0 || o.busy >= 0 && max(d.busy, o.busy)-min(d.busy, o.busy) <= 10
-	return d.profile == o.profile && near && asBusy
-}
-
-// learnedLine is a learned line of the table. last is the start of the newest run on which it is based, in Unix
+// learnedLine is a learned line of the table. last is the start of the newest run on which the line is based, in Unix
 // seconds.
 type learnedLine struct {
 	kind    predict.Level
 	subject string
-	decision
+	predict.Line
 	last  int64
 	owner int64 // a user id, or allUsers for a site line
+	// measured is the choice of profile-job in the line, or nil.
+	measured *Measured
 }
+
+// measuredComment begins the comment of a line with a choice of profile-job.
+const measuredComment = " # profile-job"
 
 // allUsers is the owner of lines that are based on the runs of several users.
 const allUsers = -1
 
 func (l learnedLine) text() string {
 	figures := ""
-	if l.seconds > 0 {
-		figures = fmt.Sprintf(" %d", l.seconds)
-		if l.busy >= 0 {
-			figures += fmt.Sprintf(" %d", l.busy)
+	if l.Seconds > 0 {
+		figures = " " + predict.RunTime(l.Seconds, l.High)
+		if l.Busy >= 0 {
+			figures += fmt.Sprintf(" %d", l.Busy)
 		}
 	}
-	return fmt.Sprintf("%s %s %s%s\n", l.kind, l.subject, l.profile, figures)
+	if l.measured != nil {
+		figures += fmt.Sprintf("%s, job %d", measuredComment, l.measured.Job)
+	}
+	return fmt.Sprintf("%s %s %s%s\n", l.kind, l.subject, l.Profile, figures)
 }
 
-// subject returns the second word of the line that applies to a job at this level.
+// subject returns the second word of the line that applies to a job at the level kind.
 func subject(kind predict.Level, job repo.JobKeys) string {
 	switch kind {
 	case predict.ByKey:
@@ -119,34 +122,34 @@ func subject(kind predict.Level, job repo.JobKeys) string {
 	return job.Fingerprint
 }
 
-// lineName returns the first two words of the line that applies to a job at this level.
+// lineName returns the first two words of the line that applies to a job at the level kind.
 func lineName(kind predict.Level, job repo.JobKeys) string {
 	return string(kind) + " " + subject(kind, job)
 }
 
-// decider creates the learned lines, from the most general to the most specific. It creates no line for a script if the
-// more general line that would then apply is equivalent.
+// decider creates the learned lines, from the most general to the most specific. decider creates no line for a script
+// if the more general line that applies to the script is equivalent.
 type decider struct {
 	repo  *repo.Repo
 	table Table
 	site  predict.Site
 	lines []learnedLine
-	// now maps the name of each line to the prediction for the jobs to which the line applies, or would apply if it
-	// existed. has contains the names of the lines that exist.
+	// now maps the name of each possible line to the prediction for the jobs to which the line would apply. has
+	// contains the names of the lines that exist.
 	now map[string]Prediction
 	has map[string]bool
 }
 
-// decide returns the learned lines, sorted by their newest run. The line with the newest run is the first.
+// decide returns the learned lines, sorted by their newest run, newest first.
 func decide(r *repo.Repo, t Table, site predict.Site) ([]learnedLine, error) {
 	scripts, err := r.Scripts()
 	if err != nil {
 		return nil, err
 	}
 	d := decider{repo: r, table: t, site: site, now: map[string]Prediction{}, has: map[string]bool{}}
-	general := predict.Unknown // the kind of the more general line that applies if there is no line of this kind
+	general := predict.Unknown // the kind of the more general line that applies without a line of this kind
 	for _, kind := range slices.Backward(predict.Levels) {
-		for _, w := range scripts { // newest first: the newest run of a line determines the line
+		for _, w := range scripts { // newest first, because the newest script of a line determines the line
 			base, ok := d.now[lineName(general, w.JobKeys)]
 			if !ok {
 				base = t.without()
@@ -161,12 +164,12 @@ func decide(r *repo.Repo, t Table, site predict.Site) ([]learnedLine, error) {
 	return d.lines, nil
 }
 
-// line creates the line of a kind for a script, unless the line is redundant. base is the prediction without this line.
-// There is no line for a job that was submitted without a script. Such a job has no script fingerprint, and its key
-// does not identify the program.
+// line creates the line of a kind for a script, unless the line is redundant. base is the prediction without the line.
+// line creates no line for a job that was submitted without a script, because the job has no script fingerprint, and
+// its key does not identify the program.
 //
-// If there is a site line, a user with complete runs gets a user line even if it is equivalent to the site line,
-// because other users' runs may change or remove the site line.
+// If the table has a site line for the script, a user with complete runs gets a user line even if both lines are
+// equivalent, because other users' runs may change or remove the site line.
 func (d *decider) line(kind predict.Level, w repo.Script, base Prediction) error {
 	name := lineName(kind, w.JobKeys)
 	if _, seen := d.now[name]; seen || w.Fingerprint == "" {
@@ -183,7 +186,7 @@ func (d *decider) line(kind predict.Level, w repo.Script, base Prediction) error
 	}
 	complete := now.Complete && now.Need.Level == kind
 	own := kind == predict.ByUser && complete && d.has[lineName(predict.BySite, w.JobKeys)]
-	if now.decision().alike(base.decision()) && !own {
+	if alike(now.line(), base.line()) && !own {
 		return nil
 	}
 	d.now[name], d.has[name] = now, true
@@ -191,9 +194,11 @@ func (d *decider) line(kind predict.Level, w repo.Script, base Prediction) error
 	if kind == predict.BySite {
 		owner = allUsers
 	}
-	d.lines = append(d.lines, learnedLine{kind, subject(kind, w.JobKeys), now.decision(), w.Last, owner})
+	d.lines = append(d.lines, learnedLine{
+		kind, subject(kind, w.JobKeys), now.line(), w.Last, owner, now.Measured,
+	})
 	return nil
 }
 
-// maxSeconds is the longest run time in seconds that the format of the table allows, which is nine digits.
+// maxSeconds is the longest run time, in seconds, with the nine digits that the format of the table allows.
 const maxSeconds = 999_999_999

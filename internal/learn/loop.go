@@ -44,7 +44,7 @@ func (l *Loop) Run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil && !l.failing:
-			l.Log.WithError(err).Warn("couldn't learn from earlier runs; previously learned lines stay in force")
+			l.Log.WithError(err).Warn("couldn't learn from earlier runs; the previously learned lines stay in force")
 		case err != nil:
 			l.Log.WithError(err).Debug("still couldn't learn from earlier runs")
 		}
@@ -52,7 +52,8 @@ func (l *Loop) Run(ctx context.Context) {
 	}
 }
 
-// once runs one pass. It opens the repository for every pass, because the file may have been replaced in the meantime.
+// once runs one pass. once opens the repository for every pass, because another program may have replaced the file
+// since the previous pass.
 func (l *Loop) once(ctx context.Context) error {
 	r, err := repo.Open(l.Repo, func(text string) { l.Log.Error(text) })
 	if err != nil {

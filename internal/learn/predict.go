@@ -3,7 +3,9 @@ package learn
 import (
 	"math"
 	"slices"
+	"time"
 
+	"caelum/internal/decisions"
 	"caelum/internal/mig"
 	"caelum/internal/predict"
 	"caelum/internal/repo"
@@ -11,11 +13,12 @@ import (
 
 // Table is the part of a decision table that affects predictions.
 type Table struct {
-	// Models contains the GPU models to which the table applies. Each model has only the profiles that the table lists
-	// and a prediction may choose.
+	// Models contains the GPU models to which the table applies. Each model has only profiles that the table lists and
+	// a prediction may choose.
 	Models  []*mig.Model
 	Default string
-	decided map[string]decision
+	decided map[string]predict.Line
+	lines   decisions.Table // empty without a decision table
 }
 
 // ReadTable reads the table at path.
@@ -24,28 +27,30 @@ func ReadTable(path string) (Table, error) {
 	return t.forPredictions(), err
 }
 
-func (t table) forPredictions() Table { return Table{t.gpuModels(), t.fallback, t.decided} }
+func (t table) forPredictions() Table { return Table{t.gpuModels(), t.fallback, t.decided, t.lines} }
 
-// Prediction describes the profile that a job gets and the runs that determined this profile.
+// Prediction describes the profile that a job gets and the runs that determined the profile.
 type Prediction struct {
 	// Choice is the profile according to earlier runs. If Own is not empty, the job gets Own instead.
 	Choice
-	// Own is the profile in an administrator's line that takes precedence over Choice. It is empty if no such line
-	// exists.
+	// Own is the profile in an administrator's line that takes precedence over Choice, or empty if no administrator's
+	// line takes precedence.
 	Own string
 	// Need is the need at the level that determined Choice, and History contains the runs at that level. If no run was
-	// complete at any level, Need is a lower bound. It is empty if the runs do not even show a lower bound.
+	// complete at any level, Need is a lower bound. Need is empty if the runs do not even show a lower bound.
 	Need     predict.Need
 	History  predict.History
 	Complete bool
+	// Measured is the choice of `caelum profile-job --apply` from which Choice was taken, or nil.
+	Measured *Measured
 	// ownLine is the content of the administrator's line from which Own was read.
-	ownLine decision
+	ownLine predict.Line
 }
 
-// Predict returns the prediction that applies to a job after the next [Write]. It combines the levels in the same way
-// as the lines of the decision table. A complete run at one level overrides the more general levels. If no run at a
-// level was complete, the prediction of the more general levels applies, unless the runs at this level show that the
-// job needs more memory. The job then gets a larger profile.
+// Predict returns the prediction that applies to a job after the next [Write]. Predict combines the levels by the rules
+// of the decision table. A complete run at one level overrides the more general levels. If no run at a level was
+// complete, the prediction of the more general levels applies. If the runs at the level show that the job needs more
+// memory, the job gets a larger profile instead.
 func (t Table) Predict(r *repo.Repo, job repo.JobKeys, site predict.Site) (Prediction, error) {
 	p := t.without()
 	for _, kind := range slices.Backward(predict.Levels) {
@@ -57,11 +62,24 @@ func (t Table) Predict(r *repo.Repo, job repo.JobKeys, site predict.Site) (Predi
 	return p, nil
 }
 
+// InTime returns the profile that a job with the prediction p and the time limit limit requests. If limit is 0, or if
+// the profile of the prediction is fast enough (predict.Line.InTime), the result is the profile of the prediction.
+func (t Table) InTime(p Prediction, limit time.Duration) string {
+	l := p.line()
+	all := t.lines.Alternatives("", l.Profile)
+	if t.lines.Default == "" && p.Model != nil {
+		for _, of := range p.Model.Profiles {
+			all = append(all, of.Name)
+		}
+	}
+	return l.InTime(l.Profile, all, limit.Seconds())
+}
+
 // without returns the prediction for a job to which neither runs nor lines apply.
 func (t Table) without() Prediction { return Prediction{Choice: Choice{Profile: t.Default}} }
 
 // at returns the prediction for a job at a level. base is the prediction at the more general levels. Runs without a
-// script fingerprint are ignored, because such jobs were submitted without a script and their key does not identify the
+// script fingerprint do not count, because the key of a job that was submitted without a script does not identify the
 // program.
 func (t Table) at(
 	kind predict.Level, job repo.JobKeys, base Prediction, r *repo.Repo, site predict.Site,
@@ -73,9 +91,18 @@ func (t Table) at(
 			return p, err
 		}
 		p = p.with(Choose(need, complete, t.Models, base.profile()), need, h, complete)
+		if kind == predict.ByKey {
+			m, err := measured(r, job)
+			if err != nil {
+				return p, err
+			}
+			if m != nil {
+				p = m.use(p, h, t)
+			}
+		}
 	}
 	if own, ok := t.decided[lineName(kind, job)]; ok {
-		p.Own, p.ownLine = own.profile, own
+		p.Own, p.ownLine = own.Profile, own
 	}
 	return p, nil
 }
@@ -87,7 +114,7 @@ func (p Prediction) with(c Choice, need predict.Need, h predict.History, complet
 	case complete || need.PeakMiB > 0 && c.Profile != p.profile():
 		return Prediction{Choice: c, Need: need, History: h, Complete: complete}
 	case need.PeakMiB > 0 && need.PeakMiB >= p.Need.PeakMiB && !p.Complete:
-		p.Choice, p.Need, p.History = c, need, h // the profile is the same, but the runs are more similar to the job
+		p.Choice, p.Need, p.History = c, need, h // the runs at this level are more similar to the job
 	}
 	return p
 }
@@ -100,33 +127,36 @@ func (p Prediction) profile() string {
 	return p.Profile
 }
 
-// decision converts a prediction into a line of the table. The line contains a run time and a busy share only if they
-// are based on complete runs or were specified by the administrator.
-func (p Prediction) decision() decision {
+// line converts a prediction into a line of the table. The line contains a run time and a busy share only if complete
+// runs or an administrator's line contain these values.
+func (p Prediction) line() predict.Line {
 	if p.Own != "" {
 		return p.ownLine
 	}
-	d := decision{profile: p.Profile, busy: -1}
+	l := predict.Line{Profile: p.Profile, Busy: -1}
 	if p.Complete {
-		d.seconds = int(min(math.Ceil(p.Seconds), maxSeconds))
+		l.Seconds = int(min(math.Ceil(p.Seconds), maxSeconds))
 	}
-	if d.seconds > 0 && p.Need.BusyKnown {
-		d.busy = int(math.Round(100 * min(p.Need.Busy, 1)))
+	if l.Seconds > 0 && p.Need.Ended && p.Model != nil {
+		l.High = int(min(math.Ceil(p.High), maxSeconds))
 	}
-	return d
+	if l.Seconds > 0 && p.Need.BusyKnown {
+		l.Busy = int(math.Round(100 * min(p.Need.Busy, 1)))
+	}
+	return l
 }
 
-// Choice is the profile that a job would get. It includes the expected run time on that profile in seconds, with the
-// 10% and 90% quantiles. If Model is nil, the run times apply to the profile of the last run.
+// Choice is the profile that a job would get, with the expected run time on that profile in seconds and the 10% and 90%
+// quantiles of the run time. If Model is nil, the run times apply to the profile of the last run.
 type Choice struct {
 	Profile            string
 	Model              *mig.Model
 	Seconds, Low, High float64
 }
 
-// Choose returns the smallest sufficient profile of the first GPU model that has one. If no model has a sufficient
-// profile, Choose returns without, which is the profile for a job without a prediction. If complete is false, only a
-// lower bound of the need is known (see predict.Predict), and the result is never smaller than without.
+// Choose returns the smallest sufficient profile of the first GPU model that has a sufficient profile. If no model has
+// a sufficient profile, Choose returns without, which is the profile for a job without a prediction. If complete is
+// false, only a lower bound of the need is known (see predict.Predict), and the result is never smaller than without.
 func Choose(need predict.Need, complete bool, models []*mig.Model, without string) Choice {
 	g := Choice{Seconds: need.Seconds, Low: need.Low, High: need.High}
 	g.Profile, g.Model = tightest(need, complete, models, without)

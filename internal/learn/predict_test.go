@@ -12,7 +12,8 @@ import (
 )
 
 // TestPredictFallsBack checks which runs a prediction uses: the runs with the job's key, or else the user's runs with
-// the same script fingerprint. If the site shares runs, all users' runs with this fingerprint come third.
+// the same script fingerprint. If the site shares runs, a prediction without either uses all users' runs with the
+// script fingerprint.
 func TestPredictFallsBack(t *testing.T) {
 	r := fresh(t)
 	n := seen(0, "n1", began)
@@ -82,7 +83,7 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// killed returns a run that was killed for lack of memory. mib is the memory of its profile.
+// killed returns a run that was killed for lack of memory. mib is the memory of the run's profile.
 func killed(key string, job uint32, profile string, mib float64, start time.Time) predict.Run {
 	n := seen(job, "n1", start)
 	n.Key, n.Profile, n.State, n.Exit = key, profile, "FAILED", 1
@@ -92,22 +93,22 @@ func killed(key string, job uint32, profile string, mib float64, start time.Time
 
 // inTable returns the decision that job_submit.lua makes for a job according to a table. It is the first line that
 // applies (key, user, site), or else the default profile.
-func inTable(t *testing.T, path string, job repo.JobKeys) decision {
+func inTable(t *testing.T, path string, job repo.JobKeys) predict.Line {
 	t.Helper()
 	table, err := decisions.Parse(read(t, path))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for kind, lines := range []map[string]decisions.Learned{table.Key, table.User, table.Site} {
+	for kind, lines := range []map[string]predict.Line{table.Key, table.User, table.Site} {
 		if l, ok := lines[subject(predict.Levels[kind], job)]; ok {
-			return decision{l.Profile, l.Seconds, l.Busy}
+			return l
 		}
 	}
-	return decision{profile: table.Default, busy: -1}
+	return predict.Line{Profile: table.Default, Busy: -1}
 }
 
-// TestBoundOfKey checks a key whose only run was killed, although the same script completed under another key of the
-// same user. The lower bound that follows from the killed run must apply both in the table and in the prediction.
+// TestBoundOfKey checks a key whose only run was killed, although the script completed under another key of the same
+// user. The lower bound that follows from the killed run must apply both in the table and in the prediction.
 func TestBoundOfKey(t *testing.T) {
 	r := fresh(t)
 	add(t, r, killed(otherKey, 7, "3g.20gb", 20000, began.Add(-time.Hour)))
@@ -123,7 +124,7 @@ func TestBoundOfKey(t *testing.T) {
 	for key, want := range map[string]string{otherKey: "7g.40gb", key: "1g.10gb"} {
 		job := repo.JobKeys{Key: key, Fingerprint: work, UID: 1001}
 		p, err := tab.Predict(r, job, memoryOnly)
-		has := inTable(t, path, job).profile
+		has := inTable(t, path, job).Profile
 		if err != nil || p.Profile != want || p.Need.Level != predict.ByKey || has != want {
 			t.Errorf("%s: predicted %s by %q, in the table %s, want %s (%v)",
 				key, p.Profile, p.Need.Level, has, want, err)
@@ -132,7 +133,7 @@ func TestBoundOfKey(t *testing.T) {
 }
 
 // TestPredictAsTable checks, for random runs and random lines of the administrator, that the prediction for each key is
-// equivalent to the decision that the written table contains for a job with this key.
+// equivalent to the decision that the written table contains for a job with the key.
 func TestPredictAsTable(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	profiles := []struct {
@@ -165,8 +166,8 @@ func TestPredictAsTable(t *testing.T) {
 	}
 }
 
-// comparePredictions writes the table at path. It then compares the table with the prediction for each key of the
-// repository, and for a new key of each user.
+// comparePredictions writes the table at path, and compares the table with the prediction for each key of the
+// repository and for a new key of each user.
 func comparePredictions(t *testing.T, what string, r *repo.Repo, path string, site predict.Site) {
 	t.Helper()
 	if _, err := Write(path, r, site); err != nil {
@@ -185,8 +186,8 @@ func comparePredictions(t *testing.T, what string, r *repo.Repo, path string, si
 		renamed.Key = "4444444444444444"
 		for _, job := range []repo.JobKeys{s.JobKeys, renamed} {
 			p, err := tab.Predict(r, job, site)
-			if has := inTable(t, path, job); err != nil || p.profile() != has.profile || !p.decision().alike(has) {
-				t.Errorf("%s: %+v: predicted %+v, in the table %+v (%v)", what, job, p.decision(), has, err)
+			if has := inTable(t, path, job); err != nil || p.profile() != has.Profile || !alike(p.line(), has) {
+				t.Errorf("%s: %+v: predicted %+v, in the table %+v (%v)", what, job, p.line(), has, err)
 			}
 		}
 	}

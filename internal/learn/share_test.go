@@ -35,11 +35,11 @@ func randomLines(random *rand.Rand) (lines []learnedLine) {
 	for owner := range 1 + random.IntN(8) {
 		for i := range random.IntN(map[bool]int{true: 400, false: 30}[random.IntN(3) == 0]) {
 			lines = append(lines, learnedLine{
-				kind:     predict.Levels[random.IntN(2)],
-				subject:  fmt.Sprintf("%d:%016x", owner, i),
-				owner:    int64(owner),
-				decision: decision{profile: "1g.5gb"},
-				last:     int64(random.IntN(1000)),
+				kind:    predict.Levels[random.IntN(2)],
+				subject: fmt.Sprintf("%d:%016x", owner, i),
+				owner:   int64(owner),
+				Line:    predict.Line{Profile: "1g.5gb"},
+				last:    int64(random.IntN(1000)),
 			})
 		}
 	}

@@ -24,8 +24,8 @@ type Accounting interface {
 }
 
 const (
-	// A query covers one day, or more if the previous query returned few jobs. The time span is limited because
-	// slurmdbd reads all jobs of a query before it replies.
+	// A query covers one day, or up to 32 days if the previous query returned few jobs. The time span is limited
+	// because slurmdbd reads all jobs of a query before slurmdbd replies.
 	page, largestPage = 24 * time.Hour, 32 * 24 * time.Hour
 	fewJobs           = 5000
 	// Some jobs and summaries reach slurmdbd late, because a node that cannot write a summary retries for up to 30
@@ -39,7 +39,8 @@ const (
 )
 
 // noteSynced and noteDeep are the names of notes in the repository. The notes contain times in Unix seconds. noteSynced
-// is the time up to which all records were read. noteDeep is the time of the last sync that started 30 days earlier.
+// contains the time up to which all records were read. noteDeep contains the time of the last sync that read the
+// previous 30 days again.
 const noteSynced, noteDeep = "synced", "synced deep"
 
 // Synced is the result of Sync.
@@ -51,9 +52,9 @@ type Synced struct {
 	New  int       `json:"new"`
 }
 
-// Sync copies runs from slurmdbd into the repository. It reads the records since the given time, or since the last sync
-// if since is zero. If Sync fails, the repository keeps the runs that were read, and the next sync continues after
-// them.
+// Sync copies runs from slurmdbd into the repository. Sync reads the records since the given time, or since the last
+// sync if since is zero. If Sync fails, the repository keeps the runs that were read, and the next sync continues after
+// these runs.
 func Sync(
 	ctx context.Context,
 	dbd Accounting,
@@ -87,7 +88,7 @@ func Sync(
 		if span = page; done.Jobs-before < fewJobs {
 			span = min(2*to.Sub(from), largestPage)
 		}
-		if since.IsZero() || !from.After(synced) { // otherwise, some records before from may not have been read
+		if since.IsZero() || !from.After(synced) { // otherwise, the repository may lack records before from
 			if err := r.SetNote(noteSynced, strconv.FormatInt(to.Unix(), 10)); err != nil {
 				return done, err
 			}
@@ -106,7 +107,7 @@ func Sync(
 }
 
 // due returns the time from which a sync must read, and whether the sync includes the last 30 days. If the clock was
-// set back, the sync reads additional records, but it does not skip any.
+// set back, the sync reads additional records, but skips no records.
 func due(r *repo.Repo, synced, now time.Time) (from time.Time, deep bool, err error) {
 	if synced.IsZero() {
 		return now.Add(-first), true, nil
@@ -121,6 +122,13 @@ func due(r *repo.Repo, synced, now time.Time) (from time.Time, deep bool, err er
 	return synced.Add(-overlap), false, err
 }
 
+// HasSynced reports whether a sync has read runs from slurmdbd into the repository. Without a sync, the repository
+// contains only runs that the agent of this node recorded or that were imported.
+func HasSynced(r *repo.Repo) (bool, error) {
+	synced, err := noteTime(r, noteSynced)
+	return !synced.IsZero(), err
+}
+
 func noteTime(r *repo.Repo, name string) (time.Time, error) {
 	text, err := r.Note(name)
 	if err != nil || text == "" {
@@ -128,7 +136,7 @@ func noteTime(r *repo.Repo, name string) (time.Time, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return time.Time{}, nil // an invalid note is ignored, and all records are read again
+		return time.Time{}, nil // the sync ignores an invalid note and reads all records again
 	}
 	return time.Unix(n, 0), nil
 }
@@ -150,8 +158,8 @@ func (done *Synced) read(
 	if err != nil || len(runs) == 0 {
 		return err
 	}
-	// Users choose the job names. A name may make the output unreadable. The sync then stores the runs of this page
-	// without names.
+	// A user can choose a job name that makes the output unreadable. The sync then stores the runs of the page without
+	// names.
 	names, err := dbd.Names(ctx, from, to)
 	if errors.Is(err, slurm.ErrNoAccounting) || ctx.Err() != nil {
 		return fmt.Errorf("couldn't read the job names of %s: %w", from.Format(time.DateTime), err)
@@ -165,7 +173,7 @@ func (done *Synced) read(
 }
 
 // runsOf returns the runs whose summaries are in the records, and the Index of each run's record. The owner and the end
-// of a run come from its record. A summary is ignored if the job had no matching run.
+// of a run come from the record of the run. runsOf ignores a summary if the job had no matching run.
 func runsOf(
 	ctx context.Context,
 	dbd Accounting,
@@ -185,8 +193,8 @@ func runsOf(
 		for _, n := range summaries {
 			own, ok := runOf(all, n)
 			if !ok && time.Unix(n.Start, 0).Before(rec.Start) {
-				// The record of the last run also contains the summaries of the job's earlier runs. The records of
-				// these runs may be on an earlier page.
+				// The record of the last run also contains the summaries of the job's earlier runs, whose records may
+				// be on an earlier page.
 				if all, err = dbd.RecordsOf(ctx, field, rec.ID); err != nil && !errors.Is(err, slurm.ErrNoJob) {
 					return nil, nil, fmt.Errorf("couldn't read job %d: %w", rec.ID, err)
 				}
@@ -202,8 +210,8 @@ func runsOf(
 	return runs, of, nil
 }
 
-// runOf returns the record to which a summary belongs. It considers the records of ended runs on the summary's node,
-// and selects the record with the nearest start.
+// runOf returns the record to which a summary belongs: of the records of ended runs on the summary's node, the record
+// with the nearest start.
 func runOf(all []slurm.Record, n predict.Run) (slurm.Record, bool) {
 	var fit []slurm.Record
 	for _, rec := range all {
@@ -221,7 +229,7 @@ func runOf(all []slurm.Record, n predict.Run) (slurm.Record, bool) {
 	}), true
 }
 
-// nodeOf returns the name of the summary's node in slurmctld's spelling. The summary does not contain this spelling,
+// nodeOf returns the name of the summary's node in slurmctld's spelling. The summary contains the name in lower case,
 // because sacctmgr converts summaries to lower case.
 func nodeOf(rec slurm.Record, n predict.Run) string {
 	i := slices.IndexFunc(rec.Nodes, func(name string) bool { return strings.EqualFold(name, n.Node) })
@@ -240,7 +248,8 @@ func complete(n predict.Run, rec slurm.Record) predict.Run {
 	return n
 }
 
-// hash returns the key or the script fingerprint in a comment, or an empty string if the comment contains no valid one.
+// hash returns the valid hash after a tag in a comment, or an empty string if the comment contains no valid hash. The
+// tag selects the job key or the script fingerprint.
 func hash(comment, tag string) string {
 	if h := tags.Value(comment, tag); repo.IsHash(h) {
 		return h

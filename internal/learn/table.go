@@ -32,44 +32,47 @@ type table struct {
 	own        string // the administrator's lines, except for the first line of the file
 	learned    string
 	// profiles lists the profiles that jobs may get, with their memory in MiB. The memory is 0 if the table does not
-	// contain it.
+	// contain the memory.
 	profiles map[string]float64
-	gpuTypes []string            // the GPU types that the table contains
-	fallback string              // the default profile
-	decided  map[string]decision // the administrator's decisions, for example by "key <user id>:<key>"
+	gpuTypes []string                // the GPU types that the table contains
+	fallback string                  // the default profile
+	lines    decisions.Table         // the administrator's lines
+	decided  map[string]predict.Line // the administrator's decisions, for example by "key <user id>:<key>"
 }
 
-// parseTable parses a table. It separates the learned lines from the other lines, but does not parse them.
+// parseTable parses a table, and separates the learned lines from the other lines. parseTable does not parse the
+// learned lines.
 func parseTable(text string) (t table, err error) {
 	first, rest, ok := strings.Cut(text, "\n")
 	number, is := strings.CutPrefix(first, head)
 	if t.generation, err = strconv.ParseUint(number, 10, 63); !ok || !is || err != nil {
-		return t, fmt.Errorf("its first line is not %q", head+"<generation>")
+		return t, fmt.Errorf("the first line is not %q", head+"<generation>")
 	}
 	t.own, t.learned, _ = strings.Cut(rest, marker)
 	d, err := decisions.Parse(first + "\n" + t.own)
 	if err != nil {
 		return t, err
 	}
-	t.fallback, t.profiles, t.decided = d.Default, map[string]float64{}, map[string]decision{}
+	t.lines, t.fallback, t.profiles, t.decided = d, d.Default, map[string]float64{}, map[string]predict.Line{}
 	for _, p := range d.Profiles {
 		t.profiles[p.Name] = float64(p.MiB)
 	}
 	t.gpuTypes = slices.Sorted(maps.Keys(d.Models))
-	for kind, lines := range map[predict.Level]map[string]decisions.Learned{
+	for kind, lines := range map[predict.Level]map[string]predict.Line{
 		predict.ByKey: d.Key, predict.ByUser: d.User, predict.BySite: d.Site,
 	} {
 		for who, l := range lines {
-			t.decided[string(kind)+" "+who] = decision{profile: l.Profile, seconds: l.Seconds, busy: l.Busy}
+			t.decided[string(kind)+" "+who] = l
 		}
 	}
 	return t, nil
 }
 
 // gpuModels returns the GPU models to which the table applies, each with the profiles that the table lists. The table
-// applies to a model if it lists the whole-GPU profile of the model, or if the model has the default profile. Because
-// models may share profile names, the result is sorted: first the models with the default profile, then the models
-// whose type the table contains, then the models with more listed profiles, and then the models with less memory.
+// applies to a model if the table lists the whole-GPU profile of the model, or if the model has the default profile.
+// Because models may share profile names, the result is sorted: first the models with the default profile, then the
+// models whose type the table contains, then the models with more listed profiles, and then the models with less
+// memory.
 func (t table) gpuModels() []*mig.Model {
 	var list []*mig.Model
 	for _, b := range mig.Models() {
@@ -78,7 +81,7 @@ func (t table) gpuModels() []*mig.Model {
 		for _, p := range b.Profiles {
 			memory, ok := t.profiles[p.Name]
 			if !ok || !mig.Plain(p) {
-				continue // profiles with media engines or graphics are only for jobs that request them
+				continue // jobs get profiles with media engines or graphics only on request
 			}
 			if memory > 0 {
 				p.MemoryMiB = uint64(memory)
@@ -114,7 +117,7 @@ func (t table) gpuModels() []*mig.Model {
 	return list
 }
 
-// with returns the text of the table's next generation. It contains as many of the given learned lines as fit.
+// with returns the text of the table's next generation, which contains as many of the given learned lines as fit.
 func (t table) with(lines []learnedLine) string {
 	text := fmt.Sprintf("%s%d\n%s%s", head, t.generation+1, t.own, marker)
 	room, bytes := decisions.MaxLines-strings.Count(text, "\n"), decisions.MaxBytes-len(text)
@@ -126,7 +129,7 @@ func (t table) with(lines []learnedLine) string {
 	return b.String()
 }
 
-// readTable reads the table at path. It returns noTable if the file does not exist, because only the administrator
+// readTable reads the table at path. If the file does not exist, the error is noTable, because only the administrator
 // creates a table.
 func readTable(path string) (table, os.FileInfo, error) {
 	info, err := os.Stat(path)
@@ -150,23 +153,23 @@ func readTable(path string) (table, os.FileInfo, error) {
 	return t, info, nil
 }
 
-// noTable is returned if the decision table does not exist. It wraps fs.ErrNotExist, and its message says how to create
-// the table.
+// noTable is the error for a decision table that does not exist. noTable wraps fs.ErrNotExist, and its message explains
+// how to create the table.
 type noTable struct{ path string }
 
 func (e *noTable) Error() string {
 	return fmt.Sprintf(
-		"there is no decision table %s: create it from the output of `caelum slurm-config --section decisions`",
+		"the decision table %s does not exist; create it from the output of `caelum slurm-config --section decisions`",
 		e.path)
 }
 
 func (e *noTable) Unwrap() error { return os.ErrNotExist }
 
-// errChanged is returned if another program wrote the table after this program had read it.
-var errChanged = errors.New("another program has changed the file in the meantime; try again")
+// errChanged means that another program wrote the table between the read and the write of the table.
+var errChanged = errors.New("another program has changed the decision table; try again")
 
 // replace replaces the file by renaming a new file, so that slurmctld never reads an incomplete table. The new file
-// gets the same mode. It also gets the same owner if permissions allow this.
+// gets the mode of the old file and, if permissions allow, the owner of the old file.
 func replace(path string, was os.FileInfo, text string) (err error) {
 	defer func() {
 		if err != nil {
@@ -192,7 +195,7 @@ func replace(path string, was os.FileInfo, text string) (err error) {
 	if mine, err := f.Stat(); err != nil {
 		return err
 	} else if is := mine.Sys().(*syscall.Stat_t); is.Uid != owner.Uid || is.Gid != owner.Gid {
-		// The user who may replace the file is not necessarily allowed to change its owner.
+		// A user who may replace the file may lack the permission to change the owner of the file.
 		err := f.Chown(int(owner.Uid), int(owner.Gid))
 		if err != nil && (os.Getuid() == 0 || !errors.Is(err, os.ErrPermission)) {
 			return err

@@ -57,7 +57,7 @@ func ten(key, work string, uid uint32, peak float64, last time.Time) (runs []pre
 	return runs
 }
 
-var lineSeconds = regexp.MustCompile(`(?m)^((?:key|user|site) \S+ \S+)(?: [0-9]+){1,2}$`)
+var lineSeconds = regexp.MustCompile(`(?m)^((?:key|user|site) \S+ \S+)(?: [0-9-]+){1,2}$`)
 
 // learned returns the learned lines of a table without their expected run times and busy shares.
 func learned(t *testing.T, path string) string {
@@ -72,17 +72,17 @@ func learned(t *testing.T, path string) string {
 func filled(t *testing.T) *repo.Repo {
 	r := fresh(t)
 	add(t, r, ten("00000000000000a1", work, 1001, 5000, began)...) // needs 1g.10gb, and is the newest
-	// The same script under another name causes no additional line.
+	// The same script under another name must cause no additional line.
 	add(t, r, ten("00000000000000a2", work, 1001, 5000, began.Add(-24*time.Hour))...)
 	add(t, r, ten("00000000000000b1", work, 1002, 100, began.Add(-48*time.Hour))...) // another user's runs
-	// These jobs have no script, so their key does not identify the program.
+	// Jobs without a script must cause no line, because their key does not identify the program.
 	add(t, r, ten("00000000000000d1", "", 1003, 20000-9000, began.Add(-72*time.Hour))...)
 	add(t, r, ten("00000000000000aa", "", 1004, 100, began.Add(-80*time.Hour))...) // decided by the administrator
 	return r
 }
 
-// TestWrite checks that the administrator's lines remain unchanged, and that the learned lines follow them, newest
-// first. The table must not contain redundant learned lines.
+// TestWrite checks that the administrator's lines remain unchanged, and that the learned lines follow the
+// administrator's lines, newest first. The table must not contain redundant learned lines.
 func TestWrite(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 41\n"+own)
 	done, err := Write(path, filled(t), memoryOnly)
@@ -102,7 +102,7 @@ user 1002:fedcba9876543210 1g.5gb
 }
 
 // TestWriteShared checks that the table has a site line for a script if the site shares runs and enough users have run
-// the script. The table also has a line for each user with runs of this script.
+// the script. The table must also have a line for each user with runs of the script.
 func TestWriteShared(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own+"user 1002:"+work+" 3g.20gb\n")
 	site := memoryOnly
@@ -124,25 +124,26 @@ func TestWriteShared(t *testing.T) {
 	}
 }
 
-// TestWriteBusy checks that a learned line contains the busy share if the runs show it, and that the line is redundant
-// if the share in the administrator's line hardly differs.
+// TestWriteBusy checks that a learned line contains the 90% quantile of the run time, and the busy share if the runs
+// show the busy share. The line must be redundant if the administrator's line contains almost the same values.
 func TestWriteBusy(t *testing.T) {
 	const user, name = "user 1001:" + work + " 1g.10gb", "key 1001:" + key + " 1g.10gb"
 	for _, c := range []struct {
 		util      float64 // of the whole GPU, which has 7 compute slices; -1: unknown
 		own, want string
 	}{
-		{0.5, "", user + " 2423 88\n"},
-		{0, "", user + " 716 19\n"},
-		{1, "", user + " 2971 93\n"},
-		{-1, "", user + " 1909\n"},
-		{0.5, user + " 2400 78\n", ""},
-		{0.5, user + " 2400 98\n", ""},
-		{0.5, user + " 2400 77\n", name + " 2423 88\n"},
-		{0.5, user + " 2400 99\n", name + " 2423 88\n"},
-		{0.5, user + " 2400\n", name + " 2423 88\n"},
-		{-1, user + " 1909\n", ""},
-		{-1, user + " 1909 0\n", ""},
+		{0.5, "", user + " 2423-2737 88\n"},
+		{0, "", user + " 716-809 19\n"},
+		{1, "", user + " 2971-3356 93\n"},
+		{-1, "", user + " 1909-2157\n"},
+		{0.5, user + " 2400-2700 78\n", ""},
+		{0.5, user + " 2400-2700 98\n", ""},
+		{0.5, user + " 2400-2700 77\n", name + " 2423-2737 88\n"},
+		{0.5, user + " 2400-2700 99\n", name + " 2423-2737 88\n"},
+		{0.5, user + " 2400-2700\n", name + " 2423-2737 88\n"},
+		{-1, user + " 1909-2157\n", ""},
+		{-1, user + " 1909-2157 0\n", ""},
+		{-1, user + " 1909\n", name + " 1909-2157\n"},
 	} {
 		r := fresh(t)
 		runs := ten(key, work, 1001, 5000, began)
@@ -165,28 +166,39 @@ func TestWriteBusy(t *testing.T) {
 
 // TestAlike checks which difference from the decision that would apply without a line makes the line redundant.
 func TestAlike(t *testing.T) {
-	base := decision{"2g.10gb", 1000, 50}
+	line := func(profile string, seconds, busy int) predict.Line {
+		return predict.Line{Profile: profile, Seconds: seconds, Busy: busy}
+	}
+	base := line("2g.10gb", 1000, 50)
+	high := func(seconds int) predict.Line {
+		return predict.Line{Profile: "2g.10gb", Seconds: 1000, High: seconds, Busy: 50}
+	}
 	for _, c := range []struct {
-		line, without decision
+		line, without predict.Line
 		want          bool
 	}{
 		{base, base, true},
-		{decision{"3g.20gb", 1000, 50}, base, false},
-		{decision{"2g.10gb", 750, 50}, base, true},
-		{decision{"2g.10gb", 1250, 50}, base, true},
-		{decision{"2g.10gb", 1251, 50}, base, false},
-		{decision{"2g.10gb", 1000, 40}, base, true},
-		{decision{"2g.10gb", 1000, 60}, base, true},
-		{decision{"2g.10gb", 1000, 39}, base, false},
-		{decision{"2g.10gb", 1000, 61}, base, false},
-		{decision{"2g.10gb", 1000, -1}, base, true},
-		{base, decision{"2g.10gb", 1000, -1}, false},
-		{base, decision{"2g.10gb", 0, -1}, false},
-		{decision{"2g.10gb", 1000, 0}, decision{"2g.10gb", 1000, -1}, false},
-		{decision{"2g.10gb", 1000, -1}, decision{"2g.10gb", 1000, -1}, true},
-		{decision{"2g.10gb", 0, -1}, decision{"2g.10gb", 1000, -1}, true},
+		{line("3g.20gb", 1000, 50), base, false},
+		{line("2g.10gb", 750, 50), base, true},
+		{line("2g.10gb", 1250, 50), base, true},
+		{line("2g.10gb", 1251, 50), base, false},
+		{line("2g.10gb", 1000, 40), base, true},
+		{line("2g.10gb", 1000, 60), base, true},
+		{line("2g.10gb", 1000, 39), base, false},
+		{line("2g.10gb", 1000, 61), base, false},
+		{line("2g.10gb", 1000, -1), base, true},
+		{base, line("2g.10gb", 1000, -1), false},
+		{base, line("2g.10gb", 0, -1), false},
+		{line("2g.10gb", 1000, 0), line("2g.10gb", 1000, -1), false},
+		{line("2g.10gb", 1000, -1), line("2g.10gb", 1000, -1), true},
+		{high(1250), high(1000), true},
+		{high(1251), high(1000), false},
+		{high(0), high(1000), false},
+		{high(1000), high(0), false},
+		{line("2g.10gb", 0, -1), high(1000), true},
+		{line("2g.10gb", 0, -1), line("2g.10gb", 1000, -1), true},
 	} {
-		if got := c.line.alike(c.without); got != c.want {
+		if got := alike(c.line, c.without); got != c.want {
 			t.Errorf("%+v, otherwise %+v: %v", c.line, c.without, got)
 		}
 	}
@@ -252,7 +264,7 @@ func TestWriteKeepsOwnerAndMode(t *testing.T) {
 	}
 }
 
-// TestWriteBounds checks that a table has at most 20,000 lines and 1 MiB. Write leaves out the lines with the oldest
+// TestWriteBounds checks that a table has at most 20,000 lines and 1 MiB. Write must omit the lines with the oldest
 // runs.
 func TestWriteBounds(t *testing.T) {
 	tab, err := parseTable("caelum-decisions 1 1\n" + own)
@@ -261,7 +273,7 @@ func TestWriteBounds(t *testing.T) {
 	}
 	var short, long []learnedLine
 	for i := range 30000 {
-		l := learnedLine{kind: "key", subject: fmt.Sprintf("1001:%016x", i), decision: decision{profile: "2g.10gb"}}
+		l := learnedLine{kind: "key", subject: fmt.Sprintf("1001:%016x", i), Line: predict.Line{Profile: "2g.10gb"}}
 		short = append(short, l)
 		l.subject += " " + strings.Repeat("x", 60)
 		long = append(long, l)
@@ -281,11 +293,11 @@ func TestWriteBounds(t *testing.T) {
 func TestWriteRefuses(t *testing.T) {
 	r := filled(t)
 	for text, want := range map[string]string{
-		"":                                  "its first line is not",
-		"caelum-decisions 2 1\n" + own:      "its first line is not",
-		"caelum-decisions 1 -1\n" + own:     "its first line is not",
-		"caelum-decisions 1 x\n" + own:      "its first line is not",
-		"caelum-decisions 1 1\r\n" + own:    "its first line is not",
+		"":                                  "the first line is not",
+		"caelum-decisions 2 1\n" + own:      "the first line is not",
+		"caelum-decisions 1 -1\n" + own:     "the first line is not",
+		"caelum-decisions 1 x\n" + own:      "the first line is not",
+		"caelum-decisions 1 1\r\n" + own:    "the first line is not",
 		"caelum-decisions 1 1\n":            "the default line is missing",
 		"caelum-decisions 1 1\n" + own[:90]: "the last line is not complete",
 		"caelum-decisions 1 1\nprofile 1g.5gb\ndefault 2g.10gb\n": "line 3 names a profile without a profile line",
@@ -307,8 +319,8 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-// TestModels checks the order of the GPU models. The model with the default profile comes first, and models whose
-// whole-GPU profile is also listed follow. The memory sizes must be those in the table.
+// TestModels checks the order of the GPU models: the model with the default profile, and then the other models whose
+// whole-GPU profile the table lists. The memory sizes must match the table.
 func TestModels(t *testing.T) {
 	tab, err := parseTable("caelum-decisions 1 1\n" + own + "profile 7g.80gb\nprofile 3g.40gb\nprofile 1g.5gb+me\n")
 	if err != nil {
@@ -327,7 +339,8 @@ func TestModels(t *testing.T) {
 		if got := Choose(need, true, models, "3g.20gb").Profile; got != c.want {
 			t.Errorf("%.0f MiB: %q, want %q", c.peak, got, c.want)
 		}
-		// Without a complete run, an insufficient profile leads to a larger choice. No run leads to a smaller choice.
+		// Without a complete run, an insufficient profile must lead to a larger choice. No run may lead to a smaller
+		// choice.
 		want := c.want
 		if c.peak < 19000 {
 			want = "3g.20gb"
@@ -347,8 +360,8 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// TestReplaceInADirectoryOfAnother checks that root does not write into a directory of another user, who could redirect
-// the write with a symbolic link.
+// TestReplaceInADirectoryOfAnother checks that root does not write into a directory of another user. The other user
+// could redirect the write with a symbolic link.
 func TestReplaceInADirectoryOfAnother(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root: it gives a directory away")

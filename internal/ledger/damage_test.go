@@ -71,7 +71,7 @@ func TestRefused(t *testing.T) {
 			os.Remove(p)
 			edit(t, p, "CREATE TABLE lease (tenant TEXT); PRAGMA user_version = 1")
 		}, "another program's"},
-		{"a directory", func(p string) { os.Remove(p); os.Mkdir(p, 0o700) }, "check that its directory exists"},
+		{"a directory", func(p string) { os.Remove(p); os.Mkdir(p, 0o700) }, "check that the parent directory exists"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			path := made(t)

@@ -14,7 +14,7 @@ import (
 //	|3g.20gb====================|1g.5gb|......|......|......|
 func (b *Model) Draw(l Layout) string { return b.DrawBeside(l, 0) }
 
-// DrawBeside is like Draw, but also draws the blocked units, as cells that contain #.
+// DrawBeside returns the drawing of Draw, in which the cells of blocked units contain #.
 func (b *Model) DrawBeside(l Layout, blocked uint64) string {
 	at := make([]int, b.Grid) // for each unit, 1 + the index of the placement that begins there
 	for i := range l.Indices() {
@@ -38,14 +38,13 @@ func (b *Model) DrawBeside(l Layout, blocked uint64) string {
 // width returns the number of characters in a cell for size units, including the bars between the units.
 func (b *Model) width(size int) int { return size*b.cell + size - 1 }
 
-// Parse parses a drawing. It ignores the widths of cells, because the name of a profile determines its size. For
-// example,
-// 3g.20gb|1g.5gb|.|.|.| is equivalent to the drawing above. The returned layout is legal. An error contains the invalid
-// cell.
+// Parse parses a drawing. Parse ignores the widths of cells, because the name of a profile determines its size. For
+// example, 3g.20gb|1g.5gb|.|.|.| is equivalent to the drawing in the comment of Draw. The returned layout is legal. An
+// error contains the invalid cell.
 func (b *Model) Parse(drawing string) (Layout, error) {
 	l, blocked, err := b.ParseBeside(drawing)
 	if err == nil && blocked != 0 {
-		err = fmt.Errorf("drawing %q: unit %d is blocked; give a layout of %s without blocked units",
+		err = fmt.Errorf("drawing %q: unit %d is blocked; write a layout of %s without blocked units",
 			drawing, bits.TrailingZeros64(blocked), b.Name)
 	}
 	if err != nil {
@@ -54,19 +53,19 @@ func (b *Model) Parse(drawing string) (Layout, error) {
 	return l, nil
 }
 
-// ParseBeside parses a drawing in which units may be blocked. It also returns the mask of these units.
+// ParseBeside parses a drawing in which units may be blocked, and returns the layout and the mask of the blocked units.
 func (b *Model) ParseBeside(drawing string) (l Layout, blocked uint64, err error) {
 	fail := func(format string, args ...any) (Layout, uint64, error) {
 		return 0, 0, fmt.Errorf("drawing %q: %s", drawing, fmt.Sprintf(format, args...))
 	}
 	s := strings.TrimSpace(drawing)
 	if len(s) < 2 || s[0] != '|' || s[len(s)-1] != '|' {
-		return fail("want |cell|cell|...|")
+		return fail("write the cells between bars, as in |cell|cell|")
 	}
 	u := 0
 	for _, cell := range strings.Split(s[1:len(s)-1], "|") {
 		if u >= b.Grid {
-			return fail("more than the %d units of %s", b.Grid, b.Name)
+			return fail("the drawing has more than the %d units of %s", b.Grid, b.Name)
 		}
 		if cell != "" && strings.Trim(cell, ".") == "" {
 			u++
@@ -80,16 +79,16 @@ func (b *Model) ParseBeside(drawing string) (l Layout, blocked uint64, err error
 		name := strings.TrimRight(cell, "=")
 		i, ok := b.Placement(name, u)
 		if !ok {
-			return fail("no %q at unit %d of %s", name, u, b.Name)
+			return fail("profile %q cannot begin at unit %d of %s", name, u, b.Name)
 		}
 		l = l.With(i)
 		u += b.Placements[i].Size
 	}
 	if u != b.Grid {
-		return fail("%d units; %s has %d", u, b.Name, b.Grid)
+		return fail("the drawing has %d units, but %s has %d units", u, b.Name, b.Grid)
 	}
 	if !b.Legal(l) {
-		return fail("the instance limits or engines of %s are exceeded", b.Name)
+		return fail("the layout exceeds the instance limits or media engines of %s", b.Name)
 	}
 	return l, blocked, nil
 }

@@ -20,12 +20,12 @@ var models = sync.OnceValue(func() []*Model {
 	return bs
 })
 
-// Models returns the GPU models in models.txt with all their profiles. Only simulations, tests and the
-// emulator use them. The agent reads the geometry of its GPUs from NVML instead.
+// Models returns the GPU models in models.txt with all their profiles. Only simulations, tests and the emulator call
+// Models. The agent reads the geometry of its GPUs from NVML instead.
 func Models() []*Model { return slices.Clone(models()) }
 
-// ModelByName returns the GPU model in models.txt with this name, such as A100-40GB. It ignores case. The error
-// contains the list of all names.
+// ModelByName returns the GPU model in models.txt with the given name, such as A100-40GB. ModelByName ignores case. The
+// error lists all names.
 func ModelByName(name string) (*Model, error) {
 	var known []string
 	for _, b := range models() {
@@ -34,7 +34,7 @@ func ModelByName(name string) (*Model, error) {
 		}
 		known = append(known, b.Name)
 	}
-	return nil, fmt.Errorf("no GPU model %q; the models are %s", name, strings.Join(known, ", "))
+	return nil, fmt.Errorf("unknown GPU model %q; use one of %s", name, strings.Join(known, ", "))
 }
 
 // parseModels parses the format that is described at the beginning of models.txt.
@@ -68,7 +68,7 @@ func parseModels(text string) ([]*Model, error) {
 			p, err = parseProfile(f)
 			profiles = append(profiles, p)
 		default:
-			err = fmt.Errorf("unknown line %q", f[0])
+			err = fmt.Errorf("the line %q is neither a board line nor a profile line", f[0])
 		}
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", n+1, err)
@@ -79,7 +79,7 @@ func parseModels(text string) ([]*Model, error) {
 
 func parseHead(f []string) (Model, error) {
 	if len(f) < 7 || f[5] != "reset" && f[5] != "live" {
-		return Model{}, fmt.Errorf("want \"board name grid type pci reset|live device\"")
+		return Model{}, fmt.Errorf("a board line must have the form \"board name grid type pci reset|live device\"")
 	}
 	grid, err := strconv.Atoi(f[2])
 	return Model{
@@ -94,7 +94,7 @@ func parseHead(f []string) (Model, error) {
 
 func parseProfile(f []string) (Profile, error) {
 	if len(f) != 16 {
-		return Profile{}, fmt.Errorf("a profile line with %d fields; want 16", len(f))
+		return Profile{}, fmt.Errorf("the profile line has %d fields, but must have 16", len(f))
 	}
 	const unknown = -1
 	var err error

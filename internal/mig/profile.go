@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Profile is a size of a GPU instance. Its name is the name that NVIDIA uses, such as 1g.5gb or 1g.5gb+me.
+// Profile is a size of a GPU instance. Name is NVIDIA's name, such as 1g.5gb or 1g.5gb+me.
 type Profile struct {
 	Name      string
 	ID        int    // the GPU instance profile id; for example, 14 is 2g on an A100 and 1g on an A30
@@ -17,21 +17,21 @@ type Profile struct {
 	Starts    []int  // the units at which an instance may begin, ascending
 	MemoryMiB uint64 // the memory that an instance reports, in MiB; 0 if unknown
 
-	// These fields are the numbers of multiprocessors, copy engines and media engines of one instance, or -1 if
-	// unknown.
+	// SM, CE, DEC, ENC, JPEG and OFA are the numbers of multiprocessors, copy engines and media engines of one
+	// instance, or -1 if unknown.
 	SM, CE, DEC, ENC, JPEG, OFA int
 
 	Gfx  bool   // true if the profile supports graphics APIs
 	Enum string // the name in nvml.h without NVML_GPU_INSTANCE_PROFILE_, or empty if unknown
 }
 
-// Plain reports whether a profile is offered by default. Variants with other engines (+me, +me.all, -me) or with
-// graphics (+gfx) are not offered by default.
+// Plain reports whether agents offer a profile by default. Agents do not offer variants with other engines (+me,
+// +me.all, -me) or with graphics (+gfx) by default.
 func Plain(p Profile) bool { return !strings.ContainsAny(p.Name, "+-") }
 
-// Memory returns the minimum memory of an instance in MiB. This is MemoryMiB or, if that is unknown, 88% of the size in
-// the name. 88% is a lower bound: among the profiles whose memory is known, the 1g.18gb of an H200 has the smallest
-// share of the size in its name (88.9%).
+// Memory returns the minimum memory of an instance in MiB. The result is MemoryMiB or, if MemoryMiB is unknown, 88% of
+// the size in the profile's name. 88% is a lower bound: of the profiles whose memory is known, the 1g.18gb of an H200
+// has the smallest share of the size in its name (88.9%).
 func (p Profile) Memory() float64 {
 	if p.MemoryMiB > 0 {
 		return float64(p.MemoryMiB)
@@ -44,7 +44,7 @@ func (p Profile) Memory() float64 {
 
 // Claims returns the compute slices and the memory in GB according to a profile's name. For example, 2g.10gb has 2
 // compute slices and 10 GB. Unlike the sizes in MiB, the names do not depend on the driver version. Both results are 0
-// if the name does not contain these numbers.
+// if the name contains no such numbers.
 func Claims(name string) (compute int, gb float64) {
 	if n, _ := fmt.Sscanf(name, "%dg.%fgb", &compute, &gb); n != 2 {
 		return 0, 0
@@ -55,15 +55,15 @@ func Claims(name string) (compute int, gb float64) {
 func (p Profile) check(grid int) error {
 	switch {
 	case !validName(p.Name):
-		return fmt.Errorf("profile name %q: use letters, digits and .+-_, with a letter or digit first", p.Name)
+		return fmt.Errorf("profile name %q: use letters, digits and .+-_, and begin with a letter or digit", p.Name)
 	case p.Compute < 1:
-		return fmt.Errorf("profile %s: %d compute slices", p.Name, p.Compute)
+		return fmt.Errorf("profile %s: the number of %d compute slices must be at least 1", p.Name, p.Compute)
 	case p.Size < 1 || p.Size > grid:
-		return fmt.Errorf("profile %s: size %d on a grid of %d units", p.Name, p.Size, grid)
+		return fmt.Errorf("profile %s: the size is %d units, but must be 1 to %d", p.Name, p.Size, grid)
 	case p.Max < 1:
-		return fmt.Errorf("profile %s: at most %d instances", p.Name, p.Max)
+		return fmt.Errorf("profile %s: the limit of %d instances must be at least 1", p.Name, p.Max)
 	case len(p.Starts) == 0:
-		return fmt.Errorf("profile %s: no start; leave the profile out of the GPU model", p.Name)
+		return fmt.Errorf("profile %s has no start; remove the profile from the GPU model", p.Name)
 	}
 	for i, s := range p.Starts {
 		if s < 0 || s+p.Size > grid {

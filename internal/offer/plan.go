@@ -12,17 +12,17 @@ import (
 type Plan struct {
 	// Offers contains one set of placements per GPU.
 	Offers []mig.Layout
-	// AdvertisedAs contains the placements that are offered under the profile name that the job requested instead of
-	// the name of their own profile.
+	// AdvertisedAs maps a placement to the requested profile name, if the placement is not offered under the name of
+	// its own profile.
 	AdvertisedAs map[Spot]string
-	// Spots contains the spots of each job in queue order. A job that must wait has nil.
+	// Spots contains the spots of each job in queue order. The element of a job that must wait is nil.
 	Spots [][]Spot
 	// Reserved is the reservation for the first job that must wait, or nil if no job must wait.
 	Reserved *Reservation
-	// Kept describes the spots that are kept for a job that lacks resources other than slices. These spots are lent
-	// until the time Kept.At. Kept is nil if no spots are kept.
+	// Kept describes the spots that are kept for a job that lacks resources other than slices. Until the time Kept.At,
+	// the kept spots are lent to other jobs. Kept is nil if no spots are kept.
 	Kept *Reservation
-	// Price is the price of a second of a whole GPU for the jobs that must wait, in seconds of delay (see size.go).
+	// Price is the price of a second of a whole GPU, in seconds of delay for the jobs that must wait (see size.go).
 	Price float64
 }
 
@@ -34,7 +34,7 @@ func (p Plan) Name(b *mig.Model, at Spot) string {
 	return b.ProfileOf(at.Placement)
 }
 
-// Counts returns the number of offered placements by the profile name under which they are offered.
+// Counts returns the number of placements that are offered under each profile name.
 func (p Plan) Counts(gpus []place.GPU) map[string]int {
 	n := map[string]int{}
 	for k, l := range p.Offers {
@@ -45,20 +45,20 @@ func (p Plan) Counts(gpus []place.GPU) map[string]int {
 	return n
 }
 
-// Check returns an error if the offers, together with all busy placements, cannot be carved at the same time.
+// Check returns an error if not all offers can be carved at the same time beside the busy placements.
 func (p Plan) Check(gpus []place.GPU) error {
 	if len(p.Offers) != len(gpus) {
-		return fmt.Errorf("the plan has offers for %d GPUs, the node has %d", len(p.Offers), len(gpus))
+		return fmt.Errorf("the plan contains offers for %d GPUs, but the node has %d GPUs", len(p.Offers), len(gpus))
 	}
 	for i, g := range gpus {
 		switch offers := p.Offers[i]; {
 		case offers == 0:
 		case g.Model == nil:
-			return fmt.Errorf("GPU %d: offers on a GPU that is not managed", i)
+			return fmt.Errorf("GPU %d: the plan contains offers, but the GPU is not managed", i)
 		case offers&g.Busy != 0:
-			return fmt.Errorf("GPU %d: %s is both busy and on offer", i, g.Model.Draw(offers&g.Busy))
+			return fmt.Errorf("GPU %d: placement %s is both busy and on offer", i, g.Model.Draw(offers&g.Busy))
 		case offers&^g.Offerable != 0:
-			return fmt.Errorf("GPU %d: %s is not among the placements that may be offered",
+			return fmt.Errorf("GPU %d: placement %s is on offer, but is not among the placements that may be offered",
 				i, g.Model.Draw(offers&^g.Offerable))
 		case !g.Model.Legal(g.Busy | offers):
 			return fmt.Errorf(
@@ -74,8 +74,8 @@ func (p Plan) Check(gpus []place.GPU) error {
 	return nil
 }
 
-// Pack finds placements for the demands of all jobs, beside the busy placements. It is needed after a restart if jobs
-// hold slices of an earlier plan that was lost. It returns false only if no such placements exist ([place.Pack]).
+// Pack finds placements for the demands of all jobs, beside the busy placements. Agents call Pack after a restart, if
+// jobs hold slices of a lost plan. Pack returns false only if no placements for all demands exist ([place.Pack]).
 func Pack(gpus []place.GPU, demands []*Job) (map[uint32][]Spot, bool) {
 	largest := NewCluster(nil, gpus)
 	var jobs []uint32
@@ -98,7 +98,7 @@ func Pack(gpus []place.GPU, demands []*Job) (map[uint32][]Spot, bool) {
 	return spots, true
 }
 
-// on returns the requested profile or, if no GPU has it, the first alternative that exists on one of the GPUs.
+// on returns the requested profile, or the first alternative that a GPU has if no GPU has the requested profile.
 func (w Want) on(gpus []place.GPU) string {
 	for _, name := range append([]string{w.Profile}, w.Alternatives...) {
 		if slices.ContainsFunc(gpus, func(g place.GPU) bool {

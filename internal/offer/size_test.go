@@ -25,9 +25,9 @@ func sizesOf(b *mig.Model, profile string) (all []Size) {
 	return all
 }
 
-// TestSizesDelayNoJob compares the result of Make to its first plan, which assumes a higher price. Each job that starts
-// with the first plan must also start with the result. The first job that has to wait must not get a later reservation.
-// Only jobs with sizes may get another profile than they request.
+// TestSizesDelayNoJob compares the result of Make to Make's first plan, which assumes a higher price. Each job that
+// starts with the first plan must also start with the result. The first job that must wait must not get a later
+// reservation. Only jobs with sizes may get another profile than requested.
 func TestSizesDelayNoJob(t *testing.T) {
 	larger := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -63,7 +63,7 @@ func TestSizesDelayNoJob(t *testing.T) {
 		}
 	})
 	if larger == 0 {
-		t.Error("no job got a larger slice than it requested")
+		t.Error("no job got a larger slice than requested")
 	}
 }
 
@@ -84,14 +84,14 @@ func drawSizes(t *rapid.T, gpus []place.GPU, jobs []*Job) {
 	}
 }
 
-// hasProfile reports whether a job requests a profile, or whether the profile is an equivalent one.
+// hasProfile reports whether a job requests the profile or accepts the profile as an equivalent profile.
 func hasProfile(j *Job, profile string) bool {
 	return slices.ContainsFunc(j.Wants, func(w Want) bool {
 		return w.Profile == profile || slices.Contains(w.Alternatives, profile)
 	})
 }
 
-// TestSizes lists the profiles that jobs get on a node with two idle GPUs. All of them request 1g.5gb.
+// TestSizes checks the profiles that jobs get on a node with two idle GPUs. All jobs request 1g.5gb.
 func TestSizes(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	linear := sizesOf(b, "1g.5gb")
@@ -137,7 +137,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestSpeculativeProfiles checks that only the given profiles are offered for jobs that are submitted later.
+// TestSpeculativeProfiles checks that speculative offers contain only the profiles in Cluster.Speculative.
 func TestSpeculativeProfiles(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	cl := NewCluster(place.Reach, freeNode(b))
@@ -160,8 +160,8 @@ func TestSpeculativeProfiles(t *testing.T) {
 	}
 }
 
-// TestWaitForLarger checks that a job waits for a larger slice only if its run time is known and long enough. The GPU
-// has a job on 4g.20gb that ends in an hour. The other slices of the GPU are free.
+// TestWaitForLarger checks that a job waits for a larger slice only if its run time is known and long enough. On the
+// GPU, a 4g.20gb is busy for an hour, and the other slices are free.
 func TestWaitForLarger(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	for _, c := range []struct {

@@ -19,15 +19,16 @@ type Request struct {
 // Situation is the input of a policy.
 type Situation struct {
 	Pool *Pool
-	Now  float64 // the time in seconds, on the same scale as the GPUs' Ends
+	Now  float64 // the current time in seconds, on the time scale of the GPUs' Ends
 
-	// Weights describes how often each profile was requested recently. If it is nil, all profiles have the same weight.
+	// Weights contains the frequency of recent requests for each profile. If Weights is nil, all profiles have the same
+	// weight.
 	Weights *Weights
 	// MeanDuration is the mean duration of the recent jobs whose duration is known, in seconds, or 0 if unknown.
 	MeanDuration float64
 
-	// Ordered means that no job starts before the jobs in front of it, as in a FIFO queue. A policy may hold a job only
-	// if Ordered is true, because with backfill the jobs behind a held job would start first.
+	// Ordered means that jobs start strictly in the order of the queue, as in a FIFO queue. A policy may hold a job
+	// only if Ordered is true. With backfill, the jobs behind a held job start first.
 	Ordered bool
 	// Behind contains the requests that wait behind the request to be placed, in queue order.
 	Behind []Request
@@ -44,9 +45,9 @@ type Choice struct {
 type Verdict int
 
 const (
-	Nowhere Verdict = iota // there is no placement that the policy would use
-	Here                   // the placement is free, so the job can start on it
-	Hold                   // this placement is busy, but waiting for it is better than using a free one
+	Nowhere Verdict = iota // the policy would use no placement
+	Here                   // the placement is free, and the job can start
+	Hold                   // the placement is busy, but better than all free placements even with the wait
 )
 
 // Policy chooses the placement of a GPU instance.
@@ -54,7 +55,8 @@ type Policy interface {
 	Choose(s *Situation, r Request) Choice
 }
 
-// Reach is the policy that maximises the remaining reach of all GPUs together. The package comment explains it.
+// Reach is the policy that maximises the remaining reach of all GPUs together. The package comment explains the term
+// reach.
 var Reach Policy = byLayout(mostReach)
 
 // DefaultPolicy is the name of the policy that agents use if the configuration contains no other name. The section "The
@@ -91,8 +93,8 @@ func Names() []string {
 // adjustable is a policy with a parameter from 0 to 1, such as the threshold of fragaware or the quota of grmu.
 type adjustable interface{ with(share float64) Policy }
 
-// ByName returns the policy with this name. NAME=SHARE sets the parameter of a policy that has one, as in
-// fragaware=0.6. The error for an unknown name contains the list of all names.
+// ByName returns the policy with the given name. NAME=SHARE sets the parameter of an adjustable policy, as in
+// fragaware=0.6. The error for an unknown name lists all names.
 func ByName(name string) (Policy, error) {
 	base, value, given := strings.Cut(name, "=")
 	for _, p := range policies {
@@ -104,19 +106,19 @@ func ByName(name string) (Policy, error) {
 		}
 		a, ok := p.Policy.(adjustable)
 		if !ok {
-			return nil, fmt.Errorf("placement policy %q: %s has no parameter", name, base)
+			return nil, fmt.Errorf("placement policy %q: %[2]s has no parameter; write %[2]s", name, base)
 		}
 		share, err := strconv.ParseFloat(value, 64)
 		if err != nil || !(share >= 0 && share <= 1) {
-			return nil, fmt.Errorf("placement policy %q: write a share from 0 to 1, as in %s=0.4", name, base)
+			return nil, fmt.Errorf("placement policy %q: the share must be from 0 to 1, as in %s=0.4", name, base)
 		}
 		return a.with(share), nil
 	}
-	return nil, fmt.Errorf("no placement policy %q; the policies are %s", name, strings.Join(Names(), ", "))
+	return nil, fmt.Errorf("unknown placement policy %q; use one of %s", name, strings.Join(Names(), ", "))
 }
 
-// cost determines the order of the candidates. The candidate with the lowest cost is chosen. Among candidates of equal
-// cost, the one on the lowest GPU at the lowest start is chosen.
+// cost determines the order of the candidates. A policy chooses the candidate with the lowest cost. Among candidates of
+// equal cost, a policy chooses the lowest GPU, and on the lowest GPU the lowest start.
 type cost struct{ first, second float64 }
 
 func (c cost) less(o cost) bool {
@@ -148,8 +150,9 @@ func (c candidate) choice() Choice {
 	return Choice{Here, c.gpu, c.placement}
 }
 
-// each calls visit for every placement of the profile in every admitted group. It considers only placements with the
-// cheapest acquisition that any admitted group allows. If admitted is nil, all groups are admitted.
+// each calls visit for every placement of the profile in every admitted group. Placements whose acquisition is more
+// expensive than the cheapest acquisition in all admitted groups are skipped. If admitted is nil, all groups are
+// admitted.
 func (p *Pool) each(profile string, admitted func(*Group) bool, visit func(g *Group, placement int)) {
 	for m := range endOfAcquisitions {
 		found := false
@@ -193,12 +196,12 @@ func (p *Pool) every(profile string, visit func(g *Group, placement int, m Acqui
 	}
 }
 
-// acquisitionCost orders placements of equal cost. It compares first the acquisition, and then the remaining reach.
+// acquisitionCost orders placements of equal cost, first by the acquisition and then by the remaining reach.
 func acquisitionCost(g *Group, i int, m Acquisition) float64 {
 	return float64(m)*1e6 - float64(g.Node.With(i).Reach)
 }
 
-// byLayout is a policy whose cost depends only on the layouts of the GPUs.
+// byLayout is a policy whose costs depend only on the layouts of the GPUs.
 type byLayout func(g *Group, placement int) cost
 
 // Choose implements [Policy].
@@ -212,7 +215,7 @@ func (f byLayout) Choose(s *Situation, r Request) Choice {
 	return best.choice()
 }
 
-// weighted is a policy whose cost also depends on the frequency of requests for each profile.
+// weighted is a policy whose costs depend on the layouts of the GPUs and on the frequency of requests for each profile.
 type weighted func(g *Group, placement int, weights []float64) cost
 
 // Choose implements [Policy].

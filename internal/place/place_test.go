@@ -58,8 +58,8 @@ func TestAcquisition(t *testing.T) {
 }
 
 // TestPoliciesChooseCheapestAcquisition checks that every policy chooses a possible placement, and finds a placement
-// whenever one exists. The chosen placement must have the lowest acquisition cost, except for policies that use the
-// expected ends or compare fragmentation first.
+// whenever a placement exists. The chosen placement must have the lowest acquisition cost, except with the policies
+// that use expected ends or compare fragmentation first.
 func TestPoliciesChooseCheapestAcquisition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := rapid.SliceOfN(rapid.Custom(drawGPU), 0, 4).Draw(t, "gpus")
@@ -83,7 +83,8 @@ func TestPoliciesChooseCheapestAcquisition(t *testing.T) {
 			}
 			s := &place.Situation{Pool: place.NewPool(gpus)}
 			c := policy.Choose(s, place.Request{Profile: profile, Duration: 3600})
-			// grmu does not use some GPUs for some profiles. The other policies find a placement whenever one exists.
+			// grmu does not use some GPUs for some profiles. The other policies find a placement whenever a placement
+			// exists.
 			if found := c.Verdict == place.Here; found != any && (found || name != "grmu") {
 				t.Fatalf("%s: found %v, want %v", name, found, any)
 			}
@@ -101,8 +102,8 @@ func TestPoliciesChooseCheapestAcquisition(t *testing.T) {
 	})
 }
 
-// TestMostReachKeepsTheProduct checks with several GPUs that no other candidate leads to a larger reach of the cluster,
-// which is the product of the reaches of the GPUs.
+// TestMostReachKeepsTheProduct checks with several GPUs that no other candidate leaves the cluster a larger reach. The
+// reach of a cluster is the product of the reaches of its GPUs.
 func TestMostReachKeepsTheProduct(t *testing.T) {
 	a100, err := mig.ModelByName("A100-40GB")
 	if err != nil {
@@ -151,11 +152,11 @@ func TestParameters(t *testing.T) {
 		"fragaware=0.6": "",
 		"grmu=1":        "",
 		"grmu=0":        "",
-		"best-fit=0.4":  `placement policy "best-fit=0.4": best-fit has no parameter`,
-		"grmu=30%":      `placement policy "grmu=30%": write a share from 0 to 1, as in grmu=0.4`,
-		"fragaware=1.1": `placement policy "fragaware=1.1": write a share from 0 to 1, as in fragaware=0.4`,
-		"fragaware=NaN": `placement policy "fragaware=NaN": write a share from 0 to 1, as in fragaware=0.4`,
-		"fragaware=":    `placement policy "fragaware=": write a share from 0 to 1, as in fragaware=0.4`,
+		"best-fit=0.4":  `placement policy "best-fit=0.4": best-fit has no parameter; write best-fit`,
+		"grmu=30%":      `placement policy "grmu=30%": the share must be from 0 to 1, as in grmu=0.4`,
+		"fragaware=1.1": `placement policy "fragaware=1.1": the share must be from 0 to 1, as in fragaware=0.4`,
+		"fragaware=NaN": `placement policy "fragaware=NaN": the share must be from 0 to 1, as in fragaware=0.4`,
+		"fragaware=":    `placement policy "fragaware=": the share must be from 0 to 1, as in fragaware=0.4`,
 	} {
 		p, err := place.ByName(name)
 		if (p == nil) != (want != "") || err != nil && err.Error() != want {

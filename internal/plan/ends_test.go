@@ -11,8 +11,8 @@ import (
 )
 
 // TestPrivateEnds checks that planners read the ends of jobs from slurmctld's queue if the nodes do not publish the
-// ends, and that the reservation is the same. If the queue does not show the jobs either, the ends are unknown, and
-// planners make no reservation.
+// ends, and that both sources lead to equal reservations. If the queue does not show the jobs either, the ends must be
+// unknown, and planners must make no reservation.
 func TestPrivateEnds(t *testing.T) {
 	const now = 1e9
 	busy := func(end map[string]float64) place.GPU { return busyUntil(t, end) }
@@ -24,7 +24,7 @@ func TestPrivateEnds(t *testing.T) {
 		"n2": {busy(map[string]float64{"3g.20gb@0": now + 600, "2g.10gb@4": now + 100})},
 	}
 	learned := runs(4, "n2", "2g.20gb", 9000) // the equivalent profile of another GPU model
-	learned.AdminComment = "caelum:runs=660"
+	learned.AdminComment = "caelum:runs=660-660"
 	pending := runs(6, "n2", "2g.10gb", 1)
 	pending.State = "PENDING"
 	all := []slurm.Job{
@@ -60,7 +60,8 @@ func TestPrivateEnds(t *testing.T) {
 	}
 }
 
-// busyUntil returns an A100 with busy placements. ends maps the label of each placement to its expected end.
+// busyUntil returns an A100 with busy placements. ends maps the label of each placement to the placement's expected
+// end.
 func busyUntil(t *testing.T, ends map[string]float64) place.GPU {
 	g := a100(t)
 	for label, end := range ends {

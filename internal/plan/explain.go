@@ -18,70 +18,79 @@ const (
 	Started     Verdict = "started"      // slurmctld has started the job
 	Over        Verdict = "over"         // the job has ended or is ending
 	NoSlice     Verdict = "no-slice"     // the job requests no slice
-	Unreadable  Verdict = "unreadable"   // the job's request cannot be read
+	Unreadable  Verdict = "unreadable"   // the job's request cannot be parsed
 	NotEligible Verdict = "not-eligible" // slurmctld would not start the job even on an empty cluster
 	Nowhere     Verdict = "nowhere"      // no node would be eligible for the job even if all slices were free
 	OnOffer     Verdict = "on-offer"     // slurmctld can start the job in its next scheduling cycle
-	Planned     Verdict = "planned"      // the job's slices will be offered shortly
-	First       Verdict = "first"        // the job is the first that must wait, and its slices are reserved
-	Behind      Verdict = "behind"       // the job's slices are free, but an earlier job will get them
+	Planned     Verdict = "planned"      // the plan contains the job's slices, but no agent offers the slices yet
+	First       Verdict = "first"        // the job is the first that must wait, and slices are reserved for the job
+	Behind      Verdict = "behind"       // the job's slices are free, but an earlier job will get these slices
 	Lacks       Verdict = "lacks"        // the job's slices are free on nodes where the job lacks other resources
 	NoRoom      Verdict = "no-room"      // the job's slices are not free
 )
 
-// Explanation is the result of Explain, which describes one job.
+// Explanation describes why one job waits, or the state of a job that does not wait.
 type Explanation struct {
-	Job     uint32  `json:"job"`
-	State   string  `json:"state"`
-	Reason  string  `json:"reason"`          // the pending reason that slurmctld shows
-	Sized   string  `json:"sized,omitempty"` // the profile that Caelum chose if the user requested none
-	Verdict Verdict `json:"verdict"`
+	Job    uint32 `json:"job"`
+	State  string `json:"state"`
+	Reason string `json:"reason"`          // slurmctld's reason why the job is pending
+	Sized  string `json:"sized,omitempty"` // the profile that Caelum chose, if the user named no profile
+	// InsteadOf is the smaller profile that the job would request without its time limit. InsteadOf is empty if the
+	// time limit makes no difference. TimeLimit is the job's time limit in seconds, or 0 if the job has no time limit.
+	InsteadOf string  `json:"instead_of,omitempty"`
+	TimeLimit int     `json:"time_limit,omitempty"`
+	Verdict   Verdict `json:"verdict"`
 	// Text is the explanation as a sentence for users.
 	Text string `json:"text"`
 	// Place is the job's position among the Of jobs that wait for slices. 0 means that the job does not wait for
 	// slices.
 	Place int `json:"place,omitempty"`
 	Of    int `json:"of,omitempty"`
-	// Larger is the profile of the slice that the plan gives to the job, or for which the job waits, if this profile is
-	// larger than the requested one. RunTime is the expected run time on this slice in seconds, or 0 if unknown.
+	// Larger is the profile of the slice that the job gets or waits for, and is empty unless the profile is larger than
+	// the requested profile. RunTime is the expected run time on the slice of profile Larger, in seconds, or 0 if
+	// unknown.
 	Larger  string  `json:"larger,omitempty"`
 	RunTime float64 `json:"run_time,omitempty"`
 	// On lists the nodes on which the job's slices exist, are planned or are reserved.
 	On []string `json:"on,omitempty"`
-	// At is the time, in Unix seconds, at which the job can start if the jobs that occupy its slices end as expected. 0
+	// At is the time, in Unix seconds, at which the job can start if the jobs that occupy the slices end as expected. 0
 	// means that the time is unknown.
 	At int64 `json:"at,omitempty"`
 	// Before is the id of the waiting job that gets the free GPU units first.
 	Before uint32 `json:"before,omitempty"`
-	// BackUntil is the time, in Unix seconds, until which the job is planned after all other jobs, because slurmctld
-	// did not start it while its slices were offered. 0 means that the job keeps its position, or that no agent has
-	// published such a time.
+	// BackUntil is the time, in Unix seconds, until which the agents plan the job after all other jobs, because
+	// slurmctld did not start the job while the job's slices were offered. 0 means that the job keeps its position, or
+	// that no agent has published BackUntil.
 	BackUntil int64 `json:"back_until,omitempty"`
 	// Held is true if job_submit.lua or an agent holds the job. An agent will release the job.
 	Held bool `json:"held,omitempty"`
 }
 
-// set sets the verdict and the text. It always returns true, as the result of callers that have found an explanation.
+// set sets the verdict and the text. The result is always true, so that a caller can end with `return e.set(...)` to
+// report that an explanation applies.
 func (e *Explanation) set(v Verdict, format string, args ...any) bool {
 	e.Verdict, e.Text = v, fmt.Sprintf(format, args...)
 	return true
 }
 
-// Explain returns the reason why the job with this id waits, according to the plan that the agents make from the same
-// snapshot. The error is slurm.ErrNoJob if the snapshot does not contain the job.
+// Explain returns the reason why the job id waits, according to the plan that the agents make from an equal snapshot.
+// The error is slurm.ErrNoJob if the snapshot does not contain the job.
 func Explain(snapshot Snapshot, settings Settings, id uint32) (Explanation, error) {
 	k := slices.IndexFunc(snapshot.Queue.All, func(j slurm.Job) bool { return j.ID == id })
 	if k < 0 {
 		return Explanation{}, fmt.Errorf("job %d: %w", id, slurm.ErrNoJob)
 	}
 	j := snapshot.Queue.All[k]
-	e := Explanation{Job: id, State: j.State, Reason: j.Reason, Sized: tags.Value(j.AdminComment, tags.Size)}
+	e := Explanation{
+		Job: id, State: j.State, Reason: j.Reason, Sized: tags.Value(j.AdminComment, tags.Size),
+		InsteadOf: tags.Value(j.AdminComment, tags.InsteadOf), TimeLimit: int(j.TimeLimit.Seconds()),
+	}
 	if e.explainState(j) {
 		return e, nil
 	}
 	at := slices.IndexFunc(snapshot.Queue.Waiting, func(w slurm.Waiting) bool { return w.ID == id })
-	if at < 0 { // the job was pending when its record was read, but no longer when the queue was read
-		e.set(Started, "the job is starting, or has been cancelled")
+	if at < 0 { // the job was pending when its record was read, but not when the queue was read
+		e.set(Started, "the job is starting, or the job has been cancelled")
 		return e, nil
 	}
 	w := snapshot.Queue.Waiting[at]

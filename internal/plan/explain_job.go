@@ -9,8 +9,9 @@ import (
 	"caelum/internal/slurm"
 )
 
-// The functions in this file explain jobs without a plan. The job has started or ended, or slurmctld would not start it
-// even if its slices were offered. Each function returns false if its explanation does not apply.
+// The functions in this file explain jobs for which no plan is needed: jobs that have started or ended, and jobs that
+// slurmctld would not start even if their slices were offered. Each function returns false if its explanation does not
+// apply to the job.
 
 // explainState explains a job that is not pending.
 func (e *Explanation) explainState(j slurm.Job) bool {
@@ -20,12 +21,12 @@ func (e *Explanation) explainState(j slurm.Job) bool {
 	}
 	switch {
 	case j.Holds() && wants == "":
-		return e.set(Started, "the job has started on %s; it requested no slice of a known size", nodes)
+		return e.set(Started, "the job has started on %s; its request contains no MIG profile", nodes)
 	case j.Holds():
 		return e.set(
 			Started,
-			"the job has started on %s and requested %s, which Slurm accounts for; "+
-				"`caelum job %d` on the node shows its slices, which can be larger",
+			"the job has started on %s; Slurm accounts for the requested %s; "+
+				"`caelum job %d` on the node shows the job's slices, which can be larger than requested",
 			nodes,
 			wants,
 			j.ID,
@@ -44,7 +45,7 @@ func (e *Explanation) explainNotEligible(s Snapshot, w slurm.Waiting) bool {
 		e.explainOtherReason(s, w)
 }
 
-// explainEndedComponents explains a het job component that cannot start because another component of the job has ended.
+// explainEndedComponents explains a component of a het job that cannot start because another component has ended.
 func (e *Explanation) explainEndedComponents(s Snapshot, w slurm.Waiting) bool {
 	if w.HetJob == 0 {
 		return false
@@ -57,7 +58,7 @@ func (e *Explanation) explainEndedComponents(s Snapshot, w slurm.Waiting) bool {
 	return e.set(
 		NotEligible,
 		"the job can never start: slurmctld starts the components of het job %d together, and %s ended; "+
-			"cancel the het job with `scancel %d` and submit it again",
+			"cancel the het job with `scancel %d` and submit the het job again",
 		w.HetJob,
 		components(ended),
 		w.HetJob,
@@ -74,19 +75,19 @@ func (e *Explanation) explainRequest(s Snapshot, w slurm.Waiting) bool {
 	case e.Held:
 		return e.set(
 			NotEligible,
-			"the job named no profile, and no slice was available when it started: "+
-				"an agent assigns a profile and releases the job%s",
+			"the job named no profile, and no slice was available when the job started: "+
+				"an agent will assign a profile to the job and release the job%s",
 			notBefore(w, s.At),
 		)
 	case w.HetJob != 0:
 		return e.set(
 			NoSlice,
-			"the job requests no slice of a known size, but all components of het job %d start together, "+
+			"the job's request contains no MIG profile, but all components of het job %d start together, "+
 				"and another component may wait for a slice",
 			w.HetJob,
 		)
 	}
-	return e.set(NoSlice, "the job requests no slice of a known size, so it does not wait for a slice")
+	return e.set(NoSlice, "the job's request contains no MIG profile, so the job does not wait for a slice")
 }
 
 // explainHold explains a held job that no agent would currently release.
@@ -96,8 +97,9 @@ func (e *Explanation) explainHold(s Snapshot, w slurm.Waiting) bool {
 	case e.Held && other != nil:
 		return e.set(
 			NotEligible,
-			"Caelum holds the job because it starts together with job %d, which slurmctld would not start now: %s. "+
-				"Caelum releases the job when all components of het job %d can start and their slices are on offer",
+			"Caelum holds the job: the job starts together with job %[1]d, and slurmctld would not start job %[1]d "+
+				"now: %[2]s. Caelum will release the job when all components of het job %[3]d can start "+
+				"and their slices are on offer",
 			other.ID,
 			other.Reason,
 			w.HetJob,
@@ -107,41 +109,42 @@ func (e *Explanation) explainHold(s Snapshot, w slurm.Waiting) bool {
 	case e.Held:
 		return e.set(
 			NotEligible,
-			"the job is held; an agent releases it when its slices are on offer%s",
+			"the job is held; an agent will release the job when the job's slices are on offer%s",
 			notBefore(w, s.At),
 		)
 	}
 	return e.set(
 		NotEligible,
-		"the job is held (%s): the user or administrator who held it must release it",
+		"the job is held (%s): the user or administrator who held the job must release the job",
 		w.Reason,
 	)
 }
 
-// explainOtherReason explains a job that slurmctld would not start for a reason other than slices. It also explains a
-// component of a het job if that is true for another component.
+// explainOtherReason explains a job that slurmctld would not start for a reason other than slices. If the job is a
+// component of a het job, the reason can apply to another component.
 func (e *Explanation) explainOtherReason(s Snapshot, w slurm.Waiting) bool {
 	lacking, other := eligible.LacksLicense(s.Queue, w), unreadyComponent(s, w)
 	switch {
 	case lacking != "":
 		return e.set(
 			NotEligible,
-			"the job requests licences (%s), but too few %s licences are free; "+
-				"no slice is reserved for the job until enough are free",
+			"the job requests licences (%[1]s), but too few %[2]s licences are free; "+
+				"Caelum reserves no slices for the job until enough %[2]s licences are free",
 			w.Licenses,
 			lacking,
 		)
 	case !s.ready(w):
 		return e.set(
 			NotEligible,
-			"slurmctld would not start the job now even if its slices were free: %s%s",
+			"slurmctld would not start the job now even if the job's slices were free: %s%s",
 			w.Reason,
 			notBefore(w, s.At),
 		)
 	case other != nil:
 		return e.set(
 			NotEligible,
-			"the job starts together with job %d, which slurmctld would not start now even if its slices were free: %s",
+			"the job starts together with job %[1]d, and slurmctld would not start job %[1]d now "+
+				"even if slices were free: %[2]s",
 			other.ID,
 			other.Reason,
 		)
@@ -183,8 +186,8 @@ func (v *View) ineligibleNodes(w slurm.Waiting, nodes []slurm.Node) string {
 	return strings.Join(all, "; ")
 }
 
-// unreadyComponent returns another component of w's het job that could not start even if it had its slices. Such a
-// component prevents w from starting. The result is nil if there is no such component.
+// unreadyComponent returns another component of w's het job that could not start even with its slices. While the
+// returned component cannot start, w cannot start either. The result is nil if all other components could start.
 func unreadyComponent(snapshot Snapshot, w slurm.Waiting) *slurm.Waiting {
 	for k := range snapshot.Queue.Waiting {
 		o := &snapshot.Queue.Waiting[k]
@@ -208,8 +211,8 @@ func components(ids []uint32) string {
 	return "jobs " + strings.Join(text, ", ") + " have"
 }
 
-// notBefore returns a phrase with the earliest time at which slurmctld would start a job, or an empty string if this
-// time has passed.
+// notBefore returns a phrase with the job's earliest start time in slurmctld, or an empty string if the start time has
+// passed.
 func notBefore(w slurm.Waiting, now time.Time) string {
 	if !w.Job.Eligible.After(now) {
 		return ""

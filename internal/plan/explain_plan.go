@@ -13,15 +13,15 @@ import (
 	"caelum/internal/slurm"
 )
 
-// explainByPlan explains a job that could start if its slices were offered. The explanation follows from the plan.
-// wants lists the job's slices as text.
+// explainByPlan explains, from the plan, a job that could start if its slices were offered. wants lists the job's
+// slices as text.
 func (e *Explanation) explainByPlan(snapshot Snapshot, settings Settings, w slurm.Waiting, wants string) {
 	back := backOf(snapshot.Nodes)
 	snapshot = behind(snapshot, func(w slurm.Waiting) bool { return snapshot.At.Before(back[entry(w)]) })
 	v := New(snapshot, settings, nil)
 	k := e.setPlace(v, w.ID)
 	if k < 0 {
-		e.set(Nowhere, "no eligible node: %s", v.ineligibleNodes(w, snapshot.Nodes))
+		e.set(Nowhere, "no node is eligible for the job: %s", v.ineligibleNodes(w, snapshot.Nodes))
 		return
 	}
 	leader, together := offer.Components(v.Jobs, k)
@@ -31,8 +31,8 @@ func (e *Explanation) explainByPlan(snapshot Snapshot, settings Settings, w slur
 	if until := back[entry(w)]; snapshot.At.Before(until) {
 		e.BackUntil = until.Unix()
 		e.Text += fmt.Sprintf(
-			"; the job's slices were on offer for %d minutes, but slurmctld did not start the job: "+
-				"until %s the agents plan the job after all other jobs",
+			"; the job's slices were on offer for %d minutes, but slurmctld did not start the job. "+
+				"Until %s, the agents plan the job after all other jobs",
 			int(patience.Minutes()),
 			clock(e.BackUntil),
 		)
@@ -40,15 +40,15 @@ func (e *Explanation) explainByPlan(snapshot Snapshot, settings Settings, w slur
 	if het := hetInFront(snapshot, w); e.Verdict == OnOffer && het != 0 {
 		e.Before = het
 		e.Text += fmt.Sprintf(
-			"; but het job %d is earlier in the queue, and slurmctld starts the jobs behind a het job "+
-				"only by backfill, and only on nodes that the components of the het job cannot use",
+			"; but het job %d is earlier in the queue. slurmctld starts the jobs behind a het job "+
+				"only by backfill, and only on nodes that no component of the het job can use",
 			het,
 		)
 	}
 }
 
-// addUnplanned names the nodes that no plan includes because they have no agent that publishes offers, if the job waits
-// for space.
+// addUnplanned adds to the explanation of a job that waits for space the names of the nodes whose agents publish no
+// offers. No plan includes these nodes.
 func (e *Explanation) addUnplanned(v *View, nodes []slurm.Node) {
 	if e.Verdict != First && e.Verdict != Behind && e.Verdict != NoRoom {
 		return
@@ -62,14 +62,15 @@ func (e *Explanation) addUnplanned(v *View, nodes []slurm.Node) {
 	}
 	if len(names) > 0 {
 		e.Text += fmt.Sprintf(
-			"; no slice can be offered on %s, because no agent publishes offers there (run `caelum doctor` there)",
+			"; no slice can be offered on %[1]s, because no agent publishes offers there "+
+				"(run `caelum doctor` on %[1]s)",
 			strings.Join(names, ", "),
 		)
 	}
 }
 
-// setPlace sets the position of the job among the jobs that wait for slices. It returns the job's index in the view, or
-// -1 if the job does not wait for slices.
+// setPlace sets the position of the job among the jobs that wait for slices, and returns the job's index in the view.
+// The result is -1 if the job does not wait for slices.
 func (e *Explanation) setPlace(v *View, id uint32) (k int) {
 	k = -1
 	seen := map[uint32]bool{}
@@ -85,8 +86,8 @@ func (e *Explanation) setPlace(v *View, id uint32) (k int) {
 	return k
 }
 
-// hetInFront returns the id of the first het job that precedes w in the queue and shares a partition with w. It returns
-// 0 if there is no such het job.
+// hetInFront returns the id of the first het job that precedes w in the queue and shares a partition with w, or 0 if no
+// het job does.
 func hetInFront(snapshot Snapshot, w slurm.Waiting) uint32 {
 	for _, o := range eligible.InOrder(snapshot.Queue) {
 		common := slices.ContainsFunc(o.Partitions(), func(p string) bool { return slices.Contains(w.Partitions(), p) })
@@ -110,28 +111,28 @@ type inPlan struct {
 	wants    string       // the job's slices, as text
 }
 
-// explain selects the explanation for one of these cases: the job is planned, the job is the first that must wait, the
-// job's slices are lent to other jobs, or the job waits for other jobs or resources.
+// explain distinguishes four cases: the job is planned, the job is the first that must wait, the job's slices are lent
+// to other jobs, or the job waits for other jobs or resources.
 func (x *inPlan) explain(e *Explanation) {
 	r, kept := x.plan.Reserved, x.plan.Kept
 	switch spots := x.plan.Spots[x.k]; {
 	case spots != nil:
 		x.explainPlanned(e, spots)
 		if x.setLarger(e, spots) {
-			e.Text += fmt.Sprintf("; it gets a larger slice, %s%s", e.Larger, e.onLarger())
+			e.Text += fmt.Sprintf("; the job gets a larger slice, %s%s", e.Larger, e.onLarger())
 		}
 	case r != nil && r.Job == x.leader:
 		x.explainFirst(e, r)
 		if x.setLarger(e, r.Spots) {
-			e.Text += fmt.Sprintf("; the reserved slice is a %s%s: the job is expected to end earlier on it, "+
-				"although it starts later", e.Larger, e.onLarger())
+			e.Text += fmt.Sprintf("; the reserved slice is a %s%s. The job starts later on the larger slice, "+
+				"but is expected to end earlier", e.Larger, e.onLarger())
 		}
 	case kept != nil && kept.Job == x.leader:
 		e.On = x.On(kept.Spots)
 		e.set(
 			Lacks,
-			"the job's slices on %s are reserved, "+
-				"but lent to jobs that end before the job is expected to start there: %s",
+			"the job's slices on %s are reserved for the job, but lent to other jobs "+
+				"that end in time. The job cannot start there yet: %s",
 			strings.Join(e.On, ", "),
 			x.deferReason(x.Waiting[x.k], kept.Spots),
 		)
@@ -140,7 +141,7 @@ func (x *inPlan) explain(e *Explanation) {
 	}
 }
 
-// setLarger sets the fields of the explanation for a larger slice. It returns false if the job's slice has the
+// setLarger sets the fields of the explanation for a larger slice. The result is false if the job's slice has the
 // requested profile.
 func (x *inPlan) setLarger(e *Explanation, spots []offer.Spot) bool {
 	j := x.Jobs[x.k]
@@ -158,12 +159,13 @@ func (x *inPlan) setLarger(e *Explanation, spots []offer.Spot) bool {
 	return true
 }
 
-// onLarger returns a phrase with the expected run time on the larger slice, or an empty string if it is unknown.
+// onLarger returns a phrase with the expected run time on the larger slice, or an empty string if the run time is
+// unknown.
 func (e *Explanation) onLarger() string {
 	if e.RunTime == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", on which it is expected to run for %v", time.Duration(e.RunTime)*time.Second)
+	return fmt.Sprintf(", on which the job is expected to run for %v", time.Duration(e.RunTime)*time.Second)
 }
 
 // explainPlanned explains a job to which the plan assigns spots.
@@ -172,7 +174,13 @@ func (x *inPlan) explainPlanned(e *Explanation, spots []offer.Spot) {
 	e.On = x.On(spots)
 	nodes := strings.Join(e.On, ", ")
 	if slices.ContainsFunc(e.On, func(n string) bool { return !eligible.HasFree(x.Members[x.Member(n)], w) }) {
-		e.set(Planned, "%s will shortly be on offer for the job on %s", x.wants, nodes)
+		e.set(
+			Planned,
+			"room for %s is free on %s, and the agents plan to offer the room to this job. slurmctld cannot start the "+
+				"job until the node's agent has published the offer, which takes up to poll_interval (15 s by default)",
+			x.wants,
+			nodes,
+		)
 		return
 	}
 	if later := x.deferReason(w, spots); later != "" {
@@ -187,7 +195,7 @@ func (x *inPlan) explainPlanned(e *Explanation, spots []offer.Spot) {
 	}
 	e.set(
 		OnOffer,
-		"%s is on offer for the job on %s: slurmctld will start the job the next time it schedules",
+		"%s is on offer for the job on %s: slurmctld will start the job in its next scheduling cycle",
 		x.wants,
 		nodes,
 	)
@@ -206,21 +214,21 @@ func (x *inPlan) explainFirst(e *Explanation, r *offer.Reservation) {
 	}
 	e.On = x.On(r.Spots)
 	if e.At = x.unix(r.At); e.At == 0 {
-		e.set(First, "the job is the first that has to wait: there is no room for %s%s", wants, timeUnknown)
+		e.set(First, "the job is the first that must wait: the GPUs have no room for %s%s", wants, timeUnknown)
 		return
 	}
 	e.set(
 		First,
-		"the job is the first that has to wait: room for %s is reserved on %s from %s, "+
-			"when the jobs that now occupy it are expected to have ended",
+		"the job is the first that must wait: room for %s is reserved on %s from %s, "+
+			"the time by which the jobs in that room are expected to end",
 		wants,
 		strings.Join(e.On, ", "),
 		clock(e.At),
 	)
 }
 
-// explainWaiting explains a job that comes after the first job that must wait. The planned jobs start first, so that
-// only the remaining free units are available to this job.
+// explainWaiting explains a job behind the first job that must wait. The planned jobs start first, so only the units
+// that the planned jobs leave free are available to this job.
 func (x *inPlan) explainWaiting(e *Explanation) {
 	x.startAll(x.plan.Spots)
 	room, why := x.FindAll(x.together, nil)
@@ -232,7 +240,8 @@ func (x *inPlan) explainWaiting(e *Explanation) {
 	}
 }
 
-// explainBehind explains a job that cannot start although these spots are free, because an earlier job gets them.
+// explainBehind explains a job that cannot start although the given spots are free, because an earlier job gets the
+// spots.
 func (x *inPlan) explainBehind(e *Explanation, spots []offer.Spot) {
 	e.On = x.On(spots)
 	front, r := x.sameProfile(x.plan, x.leader, x.k, spots), x.plan.Reserved
@@ -241,23 +250,24 @@ func (x *inPlan) explainBehind(e *Explanation, spots []offer.Spot) {
 		e.Before = front.ID
 		e.set(
 			Behind,
-			"job %[1]d is earlier in the queue and waits for the same profile: "+
-				"slurmctld would start job %[1]d instead",
+			"room for %[2]s is free but not on offer: job %[1]d is earlier in the queue and requests the same "+
+				"profile, so slurmctld would use an offer for job %[1]d and not for this job",
 			front.ID,
+			x.wants,
 		)
 	case r != nil:
 		e.Before = x.Jobs[r.Job].ID
 		e.set(Behind, "the room for the job is reserved for job %d, which is earlier in the queue", e.Before)
 		if e.At = x.unix(r.At); e.At > 0 {
-			e.Text += "; the job can start there earlier only if its time limit expires before " + clock(e.At)
+			e.Text += "; this job can use that room only if the job's time limit expires before " + clock(e.At)
 		}
 	default:
-		e.set(Behind, "earlier jobs in the queue start first; the job can start after them")
+		e.set(Behind, "jobs that are earlier in the queue start first; this job can start afterwards")
 	}
 }
 
-// explainLacking explains a job for which slices are free, but only on nodes where the job lacks other resources. It
-// returns false if this explanation does not apply.
+// explainLacking explains a job for which slices are free only on nodes where the job lacks other resources.
+// explainLacking returns false if this explanation does not apply.
 func (x *inPlan) explainLacking(e *Explanation) bool {
 	j := *x.Jobs[x.k]
 	if j.DeferredNodes == nil {
@@ -269,15 +279,15 @@ func (x *inPlan) explainLacking(e *Explanation) bool {
 		return false
 	}
 	e.On = x.On(spots)
-	return e.set(Lacks, "there is room for %s on %s, but something else keeps the job from starting there: %s",
+	return e.set(Lacks, "room for %s is free on %s, but the job cannot start there yet: %s",
 		x.wants, strings.Join(e.On, ", "), x.deferReason(x.Waiting[x.k], spots))
 }
 
-// explainNoRoom explains a job whose slices are not free. why is the policy's reason.
+// explainNoRoom explains a job whose slices are not free. why is the policy's result for the job.
 func (x *inPlan) explainNoRoom(e *Explanation, why place.Choice) {
-	e.set(NoRoom, "there is no room for %s", x.wants)
+	e.set(NoRoom, "the GPUs have no room for %s", x.wants)
 	if het := x.Jobs[x.k].Het; het != 0 {
-		e.set(NoRoom, "there is no room for all components of het job %d, each on its own node", het)
+		e.set(NoRoom, "the GPUs have no room for all components of het job %d on separate nodes", het)
 	}
 	r := x.ReserveAll(x.together, why)
 	if e.At = x.unix(r.At); e.At == 0 {
@@ -286,14 +296,14 @@ func (x *inPlan) explainNoRoom(e *Explanation, why place.Choice) {
 	}
 	e.On = x.On(r.Spots)
 	e.Text += fmt.Sprintf(
-		"; there may be room on %s from %s, when the jobs that now occupy it are expected to have ended, "+
-			"but earlier jobs in the queue get it first",
+		"; room on %s is expected to become free by %s, "+
+			"but earlier jobs in the queue get that room first",
 		strings.Join(e.On, ", "),
 		clock(e.At),
 	)
 }
 
-const timeUnknown = ", and the time when there will be room is unknown"
+const timeUnknown = ", and the time at which room becomes free is unknown"
 
 // startAll makes the spots of planned jobs busy in the pool. all contains the spots of each job, in the order of the
 // queue.
@@ -305,8 +315,9 @@ func (v *View) startAll(all [][]offer.Spot) {
 	}
 }
 
-// deferReason returns the name of the first of these spots' nodes on which the job cannot start for a reason other than
-// slices, followed by that reason. It returns an empty string if there is no such node.
+// deferReason searches the nodes of the spots for the first node on which the job cannot start for a reason other than
+// slices. The result is the name of the node followed by the reason, or an empty string if the job could start on all
+// nodes of the spots.
 func (v *View) deferReason(w slurm.Waiting, spots []offer.Spot) string {
 	for _, name := range v.On(spots) {
 		m := v.Member(name)
@@ -317,9 +328,10 @@ func (v *View) deferReason(w slurm.Waiting, spots []offer.Spot) string {
 	return ""
 }
 
-// sameProfile returns a job that slurmctld would start instead of the k-th job, or nil if there is none. This is the
-// first of the earlier jobs that waits for one of the same profiles, and that could start on a node of room with the
-// slices that would be offered there. Only the first front jobs of the queue are considered.
+// sameProfile returns the first of the earlier jobs that slurmctld would start instead of the k-th job, or nil if
+// slurmctld would start the k-th job. The returned job waits for a profile that the k-th job requests, and could start
+// on a node of room with the slices that would be offered on that node. sameProfile considers only the first front jobs
+// of the queue.
 func (v *View) sameProfile(p offer.Plan, front, k int, room []offer.Spot) *offer.Job {
 	for i := range front {
 		common := slices.ContainsFunc(v.Jobs[i].Wants, func(w offer.Want) bool {
@@ -337,11 +349,11 @@ func (v *View) sameProfile(p offer.Plan, front, k int, room []offer.Spot) *offer
 	return nil
 }
 
-// never is a number of seconds that exceeds every time limit. slurmctld expects a job without a time limit to run for a
-// year.
+// never is 300 days in seconds. An expected start that is further away counts as unknown. 300 days exceed every time
+// limit, but are less than the year for which slurmctld expects a job without a time limit to run.
 const never = 300 * 24 * 3600
 
-// unix returns a time in Unix seconds, or 0 if the time is unknown.
+// unix converts a time of the plan to Unix seconds. The result is 0 if the time is unknown.
 func (v *View) unix(at float64) int64 {
 	if at-v.Now > never {
 		return 0

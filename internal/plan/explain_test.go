@@ -31,7 +31,8 @@ type explainCase struct {
 	says    []string
 }
 
-// checkExplanations checks the verdicts, and that the texts name the jobs, nodes, times and reasons.
+// checkExplanations checks the verdict of each case, and that the text names the expected jobs, nodes, times and
+// reasons.
 func checkExplanations(t *testing.T, cases []explainCase) {
 	t.Helper()
 	for _, c := range cases {
@@ -53,8 +54,8 @@ func inHetJob7(w slurm.Waiting) slurm.Waiting {
 	return w
 }
 
-// TestExplainJob checks the explanations of jobs that have started or ended, and of jobs that slurmctld would not start
-// even if their slices were free.
+// TestExplainJob checks the explanations of jobs that have started or ended. TestExplainJob also checks jobs that
+// slurmctld would not start even if their slices were free.
 func TestExplainJob(t *testing.T) {
 	full := node(t, "n1", a100(t, "7g.40gb@0"))
 	idle := node(t, "n3", a100(t))
@@ -89,7 +90,7 @@ func TestExplainJob(t *testing.T) {
 			[]string{later.Job.Eligible.Format(time.DateTime)}},
 		{"a limit", []slurm.Node{idle}, []slurm.Waiting{blocked}, nil, NotEligible, []string{"AssocGrpGRES"}},
 		{"requeued without a profile", []slurm.Node{idle}, []slurm.Waiting{unsized}, nil, NotEligible,
-			[]string{"assigns a profile", unsized.Job.Eligible.Format(time.DateTime)}},
+			[]string{"will assign a profile", unsized.Job.Eligible.Format(time.DateTime)}},
 		{"the other component has reached a limit", []slurm.Node{idle, full},
 			[]slurm.Waiting{limited, inHetJob7(waits(1, "2g.10gb", 1, 1))}, nil, NotEligible,
 			[]string{"job 7", "AssocGrpGRES"}},
@@ -133,7 +134,7 @@ func TestExplainByPlan(t *testing.T) {
 		{"a node without an agent", []slurm.Node{silent, full}, []slurm.Waiting{there}, nil, Nowhere,
 			[]string{"n3 has no agent", "n1 is not among the nodes"}},
 		{"no CPUs, behind another job", []slurm.Node{busy}, []slurm.Waiting{waits(2, "7g.40gb", 1, 1), many}, nil,
-			Lacks, []string{"n3 has 1 CPUs free, and the job needs 4"}},
+			Lacks, []string{"n3 has 1 CPUs free, but the job needs 4"}},
 		{"another job waits for the same profile on another node", []slurm.Node{half, full},
 			[]slurm.Waiting{pinned, waits(1, "3g.20gb", 1, 1)}, nil, Planned, []string{"n2"}},
 		{"a node that is down", []slurm.Node{down}, []slurm.Waiting{waits(1, "1g.5gb", 1, 1)}, nil, Nowhere,
@@ -146,14 +147,16 @@ func TestExplainByPlan(t *testing.T) {
 			NoRoom, []string{"n1", until}},
 		{"behind a job that waits for the same profile", []slurm.Node{half},
 			[]slurm.Waiting{waits(2, "3g.20gb", 2, 1), waits(1, "3g.20gb", 1, 1)}, nil, Behind, []string{"job 2"}},
+		{"slurmctld would start the earlier job", []slurm.Node{full, half},
+			[]slurm.Waiting{waits(2, "3g.20gb", 1, 2), waits(1, "3g.20gb", 1, 1)}, nil, Behind,
+			[]string{"room for 3g.20gb is free but not on offer: job 2", "for job 2 and not for this job"}},
 		{"the room is reserved", []slurm.Node{half},
 			[]slurm.Waiting{waits(2, "7g.40gb", 1, 1), waits(1, "3g.20gb", 1, 1)}, nil, Behind,
 			[]string{"job 2", until}},
 	})
 }
 
-// TestExplainHetJob checks the explanations of the components of het jobs that wait for slices, and of jobs behind such
-// components.
+// TestExplainHetJob checks the explanations of het job components that wait for slices, and of jobs behind het jobs.
 func TestExplainHetJob(t *testing.T) {
 	until := time.Unix(1e9+100, 0).Format(time.DateTime) // the time at which the busy slices of a100 end
 	full := node(t, "n1", a100(t, "7g.40gb@0"))

@@ -10,24 +10,23 @@ import (
 	"caelum/internal/slurm"
 )
 
-// backPrefix is the prefix of an entry in a node's Extra. The entry lists jobs that are planned after all other jobs,
-// because slurmctld did not start them while their slices were offered on this node. An example is
+// backPrefix is the prefix of the entry caelum-back in a node's Extra. The entry lists the jobs that slurmctld did not
+// start although their slices were offered on the node. The agents plan these jobs after all other jobs. An example is
 // "caelum-back=123_@1700000000;124_3-5@1700000100". Each item consists of the job id, the array tasks, and the time in
-// Unix seconds until which the job is planned last. Agents do not read the entry, because each agent observes the queue
-// itself. `caelum explain` reads it, because the command has not observed the queue. The list is not part of the node
-// state, because agents of earlier releases reject a node state that contains an unknown item.
+// Unix seconds until which the job is planned last. Only `caelum explain` reads the entry, because the command does not
+// observe the queue over time as the agents do. The list is not part of the node state, because agents of earlier
+// releases reject a node state that contains an unknown item.
 const backPrefix = "caelum-back="
 
 const (
 	// maxBack limits the number of jobs in a node's entry, so that Extra stays short.
 	maxBack = 32
-	// maxItem limits the length of an item in bytes, because an array's task list can be long. Longer items are left
-	// out.
+	// maxItem limits the length of an item in bytes, because an array's task list can be long. Back omits longer items.
 	maxItem = 40
 )
 
-// Back returns the text of the entry caelum-back for a node. It lists the jobs that are planned after all other jobs at
-// the time at. The text is empty if there are no such jobs.
+// Back returns the text of the entry caelum-back for a node. The text lists the jobs that are planned after all other
+// jobs at the time at, and is empty if no job is.
 func (u *Unstarted) Back(node string, at time.Time) string {
 	var all []string
 	for id, job := range u.jobs {
@@ -39,18 +38,12 @@ func (u *Unstarted) Back(node string, at time.Time) string {
 	return strings.Join(all[:min(len(all), maxBack)], ";")
 }
 
-// WithBack returns a node's Extra with this text in the entry caelum-back. The other entries remain unchanged. An empty
-// text removes the entry.
-func WithBack(extra, text string) string {
-	entries := slices.DeleteFunc(strings.Fields(extra), func(w string) bool { return strings.HasPrefix(w, backPrefix) })
-	if text != "" {
-		entries = append(entries, backPrefix+text)
-	}
-	return strings.Join(entries, " ")
-}
+// WithBack returns a node's Extra with text as the entry caelum-back. The other entries remain unchanged. An empty text
+// removes the entry.
+func WithBack(extra, text string) string { return withEntry(extra, backPrefix, text) }
 
-// backOf parses the entries of all nodes. The result maps each job (see entry) to the time until which the job is
-// planned after all other jobs. Items that cannot be parsed are left out.
+// backOf parses the entries caelum-back of all nodes. The result maps each job (see entry) to the time until which the
+// job is planned after all other jobs. backOf ignores items that it cannot parse.
 func backOf(nodes []slurm.Node) map[string]time.Time {
 	back := map[string]time.Time{}
 	for _, n := range nodes {

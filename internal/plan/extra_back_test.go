@@ -9,8 +9,9 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestExplainBack checks that `caelum explain` makes the same plan as the agents if a job is planned after all other
-// jobs. The command has not observed the queue, and reads this information from the nodes' Extra.
+// TestExplainBack checks that `caelum explain` makes the same plan as the agents if the agents plan a job after all
+// other jobs. `caelum explain` does not observe the queue over time, and reads the list of these jobs from the nodes'
+// Extra.
 func TestExplainBack(t *testing.T) {
 	shows := offering(node(t, "n1", a100(t)), "mig:7g.40gb:1")
 	stuck, other := waits(1, "7g.40gb", 1, 1), waits(2, "3g.20gb", 1, 1)
@@ -31,7 +32,7 @@ func TestExplainBack(t *testing.T) {
 	snapshot.Nodes[0].Extra = WithBack(snapshot.Nodes[0].Extra, u.Back("n1", snapshot.At))
 	snapshot.Queue.All = []slurm.Job{stuck.Job, other.Job}
 	e, err := Explain(snapshot, withReach, 1)
-	says := "until " + until.Format(time.DateTime) + " the agents plan the job after all"
+	says := "Until " + until.Format(time.DateTime) + ", the agents plan the job after all"
 	if err != nil || e.Place != 2 || e.BackUntil != until.Unix() || !strings.Contains(e.Text, says) {
 		t.Errorf("%+v %v", e, err)
 	}
@@ -45,8 +46,8 @@ func TestExplainBack(t *testing.T) {
 	}
 }
 
-// TestBackEntry checks that writing the entry does not change other entries, that the length of the entry is limited,
-// and that a reader skips items that cannot be parsed.
+// TestBackEntry checks that WithBack does not change the other entries of Extra, that the length of the entry is
+// limited, and that a reader skips items that cannot be parsed.
 func TestBackEntry(t *testing.T) {
 	extra := WithBack("rack=4 caelum=1;none caelum-back=9_@1", "7_3-5@1700000000;8_@1700000001")
 	if want := "rack=4 caelum=1;none caelum-back=7_3-5@1700000000;8_@1700000001"; extra != want ||

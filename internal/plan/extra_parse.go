@@ -13,11 +13,17 @@ import (
 	"caelum/internal/place"
 )
 
-// Parse parses a text in the format of Text. It validates the whole text, because an administrator can change it.
+// Parse parses a text in the format of Text. Parse validates the whole text, because an administrator can change a
+// node's Extra.
 func Parse(text string) (s State, err error) {
 	items := strings.Split(text, ";")
 	if items[0] != version {
-		return s, fmt.Errorf("the node's state has version %.20q; this release reads version %s", items[0], version)
+		return s, fmt.Errorf(
+			"the node's state has version %.20q, but this release reads version %s; "+
+				"install the same release on all hosts",
+			items[0],
+			version,
+		)
 	}
 	var model described
 	for items = items[1:]; len(items) > 0; {
@@ -48,20 +54,20 @@ func Parse(text string) (s State, err error) {
 			}
 			s.GPUs = append(s.GPUs, g)
 		default:
-			return s, fmt.Errorf("unknown item %.40q in the node's state", items[0])
+			return s, fmt.Errorf("the node's state contains the unknown item %.40q", items[0])
 		}
 		items = items[1:]
 	}
 	return s, nil
 }
 
-// described is a GPU model and the placements that may be offered on it.
+// described is a GPU model and the placements that may be offered on GPUs of the model.
 type described struct {
 	*mig.Model
 	offerable mig.Layout
 }
 
-// models contains exactly one *mig.Model for each description, because policies compare the pointers of GPU models.
+// models caches one *mig.Model for each description of a GPU model, because policies compare GPU models by pointer.
 var models sync.Map
 
 // maxModels limits the number of stored descriptions. A cluster has only a few GPU models, but an administrator can
@@ -160,7 +166,7 @@ func parseGPU(b described, text string) (g place.GPU, err error) {
 		}
 		i, ok := b.Placement(profile, start)
 		if !ok || !b.Fits(g.Busy|g.Idle, i) {
-			return g, fmt.Errorf("%.40q is not a placement of this GPU model or overlaps another one", part)
+			return g, fmt.Errorf("%.40q is not a placement of the GPU model, or overlaps another placement", part)
 		}
 		until := math.Inf(1)
 		if ends {

@@ -3,7 +3,6 @@ package plan
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,15 +15,15 @@ import (
 // programs.
 const prefix = "caelum="
 
-// version is the version of the format. If a node's state has another version, the other agents exclude the node from
-// their plans. The agent of that node still plans for its own node.
+// version is the version of the state's format. Agents exclude a node from their plans if the version of the node's
+// state differs from theirs. An agent never excludes its own node.
 const version = "1"
 
 // State is the node state that an agent publishes.
 type State struct {
 	GPUs  []place.GPU
 	Since time.Time // the time at which the offers last changed
-	// Private means that Text leaves out the expected ends of jobs, because every user can read the text. Planners then
+	// Private means that Text omits the expected ends of jobs, because every user can read the text. Planners then
 	// compute the ends from slurmctld's queue.
 	Private bool
 }
@@ -35,14 +34,15 @@ type State struct {
 //	board/8                                  a GPU model: units
 //	profile/1g.5gb/1/1/7/0.0.0.0/0.1.2.3     a profile: name, compute slices, units, largest number of instances,
 //	                                         engines (DEC ENC JPEG OFA; -1: unknown), starts
-//	other/7g.40gb/7/8/1/5.0.1.1/0            the same fields for a profile that is not offered
+//	other/7g.40gb/7/8/1/5.0.1.1/0            a profile that is not offered, with the fields of profile
 //	gpu/3g.20gb@0=1763790000,~1g.5gb@6,!80   a GPU: a busy placement with its end (Unix seconds; no end: unknown or
 //	                                         private), an idle placement, blocked units (hexadecimal mask)
 //	none                                     a GPU that is not managed
 //	since/1763790000                         the time of the last change to the offers (Unix seconds)
 //
-// The text also describes plain profiles that are not offered, because the largest plain profile contains the resources
-// of the whole GPU. Instances of all other profiles that are not offered are described as blocked units.
+// The text describes all plain profiles, even plain profiles that are not offered, because the largest plain profile
+// contains the resources of the whole GPU. The text describes other profiles only if they are offered. Instances of the
+// remaining profiles appear as blocked units.
 func Text(s State) string {
 	items := []string{version, "since/" + strconv.FormatInt(s.Since.Unix(), 10)}
 	last := ""
@@ -113,8 +113,8 @@ func numbers(list []int) string {
 	return strings.Join(all, ".")
 }
 
-// StateIn returns the text after the prefix of Caelum's entry in a node's Extra, or an empty string if there is no
-// entry.
+// StateIn returns the text after the prefix of Caelum's entry in a node's Extra, or an empty string if Extra has no
+// entry of Caelum.
 func StateIn(extra string) string {
 	for w := range strings.FieldsSeq(extra) {
 		if text, ok := strings.CutPrefix(w, prefix); ok {
@@ -124,12 +124,6 @@ func StateIn(extra string) string {
 	return ""
 }
 
-// WithState returns a node's Extra with this text as Caelum's entry. The other entries remain unchanged. An empty text
-// removes the entry.
-func WithState(extra, text string) string {
-	entries := slices.DeleteFunc(strings.Fields(extra), func(w string) bool { return strings.HasPrefix(w, prefix) })
-	if text != "" {
-		entries = append(entries, prefix+text)
-	}
-	return strings.Join(entries, " ")
-}
+// WithState returns a node's Extra with text as Caelum's entry. The other entries remain unchanged. An empty text
+// removes Caelum's entry.
+func WithState(extra, text string) string { return withEntry(extra, prefix, text) }

@@ -15,22 +15,23 @@ import (
 
 // maxPause is the longest time for which reservations for a user's jobs that lack CPUs or memory are suspended.
 //
-// If a job lacks CPUs or memory on a node where its slices are free, the slices are reserved only if the job is
-// expected to start within patience. While a reservation exists, jobs with longer run times cannot use the slices. The
-// expectation can be wrong, and the user who owns the job can influence it. The agent therefore adds up the time during
-// which slices were reserved for each user. When the sum exceeds patience, no slices are reserved for such jobs of the
-// user for backTime. Each further suspension is twice as long as the previous one, up to maxPause.
+// If a job lacks CPUs or memory on a node where its slices are free, the plan reserves the slices only if the job is
+// expected to start within patience. While the slices are reserved, jobs with longer run times cannot use the slices.
+// The expected start can be wrong, and the job's user can influence the expected start. The agent therefore adds up,
+// for each user, the time during which slices were reserved. When the sum exceeds patience, the plan reserves no slices
+// for the user's jobs that lack CPUs or memory, for the duration backTime. Each further suspension is twice as long as
+// the previous suspension, up to maxPause.
 const maxPause = 24 * time.Hour
 
 // occupant is a job that runs on a node.
 type occupant struct {
 	end          float64 // the time at which the job is expected to end, in seconds; +Inf if unknown
-	cpus, memory int     // the job's CPUs and memory (MiB) on the node; the same share is assumed on all its nodes
+	cpus, memory int     // CPUs and memory (MiB) on the node, assumed to be equal on all nodes of the job
 	slices       bool    // true if the job has slices
 }
 
 // occupants returns the jobs that hold CPUs and memory on each node, ordered by expected end.
-func occupants(jobs []slurm.Job, now float64) map[string][]occupant {
+func occupants(jobs []slurm.Job, now time.Time) map[string][]occupant {
 	all := map[string][]occupant{}
 	for _, j := range jobs {
 		if !j.Holds() {
@@ -39,9 +40,9 @@ func occupants(jobs []slurm.Job, now float64) map[string][]occupant {
 		nodes := max(len(j.Nodes), 1)
 		o := occupant{end: math.Inf(1), cpus: j.CPUs / nodes, memory: j.Memory / nodes}
 		o.slices = len(j.SlicesPerNode()) > 0
-		if d := tags.Expected(j); d > 0 && !j.Start.IsZero() {
-			if o.end = float64(j.Start.Unix()) + d.Seconds(); o.end <= now {
-				o.end = now + overdue
+		if at := tags.ExpectedEnd(j, 1, now); !at.IsZero() {
+			if o.end = float64(at.Unix()); !at.After(now) {
+				o.end = float64(now.Unix() + overdue)
 			}
 		}
 		for _, n := range j.Nodes {
@@ -54,10 +55,11 @@ func occupants(jobs []slurm.Job, now float64) map[string][]occupant {
 	return all
 }
 
-// setLacking determines how the plan treats a job's slices on a member (an index) where the job lacks resources other
-// than slices. Free slices are reserved if the job is expected to start there soon. Busy slices are reserved if the
-// jobs that hold slices there will release enough CPUs and memory. CPUs and memory that other jobs will release are
-// ignored, because new jobs could get them before this job starts.
+// setLacking determines how the plan treats a job's slices on a member where the job lacks resources other than slices.
+// member is an index in v.Members. The plan reserves free slices if the job is expected to start on the member soon.
+// The plan reserves busy slices if the jobs that hold slices on the member will release enough CPUs and memory.
+// setLacking ignores CPUs and memory that jobs without slices will release, because new jobs could get these CPUs and
+// this memory first.
 func (v *View) setLacking(job *offer.Job, w slurm.Waiting, member int) {
 	n := v.Members[member]
 	cpus, memory := eligible.Share(n, w)
@@ -103,7 +105,7 @@ func set(times *map[int]float64, member int, at float64) {
 	(*times)[member] = at
 }
 
-// account records for how long slices were reserved for those jobs of a user that lack resources other than slices.
+// account records how long slices were reserved for a user's jobs that lack resources other than slices.
 type account struct {
 	kept  time.Duration
 	last  time.Time     // the last time at which slices were reserved
@@ -111,7 +113,7 @@ type account struct {
 	pause time.Duration // the duration of the last suspension
 }
 
-// gap is the longest interval between two plans that is counted as reservation time.
+// gap limits how much of the time between two plans counts as reservation time.
 const gap = 2 * time.Minute
 
 // charge adds reservation time to the account of the user for whom a plan reserves slices. at is the time of the plan.

@@ -25,7 +25,7 @@ func line(text string) (name string, set map[string]string) {
 	return f[0], set
 }
 
-// jobOf parses a job, which consists of an id and properties.
+// jobOf parses a line that contains a job id and properties of the job.
 func jobOf(t *testing.T, text string) slurm.Job {
 	id, set := line(text)
 	number := func(key string) int {
@@ -170,6 +170,7 @@ func readJobs(t *testing.T, snapshot *Snapshot, input string) {
 			j.State, j.Nodes, j.Start = "RUNNING", []string{set["on"]}, snapshot.At.Add(-time.Minute)
 			if j.TimeLimit > 0 {
 				j.TimeLimit += time.Minute // the job has been running for a minute
+				j.End = j.Start.Add(j.TimeLimit)
 			}
 		} else if set["state"] != "" {
 			j.State = set["state"]
@@ -180,7 +181,8 @@ func readJobs(t *testing.T, snapshot *Snapshot, input string) {
 	}
 }
 
-// plannedFor returns the plan as text. It makes a new plan every 30 s for the given time and appends the changes.
+// plannedFor returns the plan as text. plannedFor makes a new plan every 30 s for the given time and appends the
+// changes.
 func plannedFor(snapshot Snapshot, lasting time.Duration) string {
 	var u Unstarted
 	out, last := "", ""
@@ -196,8 +198,8 @@ func plannedFor(snapshot Snapshot, lasting time.Duration) string {
 	return out
 }
 
-// planned returns the plan as text, made after the snapshot has been unchanged for the given time. The remaining time
-// of the running jobs does not change in the meantime.
+// planned makes a plan after the snapshot has been unchanged for the given time, and returns the plan as text. The
+// remaining time of the running jobs does not change meanwhile.
 func planned(u *Unstarted, snapshot Snapshot, after time.Duration) string {
 	var out strings.Builder
 	at := snapshot.At.Add(after)

@@ -13,22 +13,24 @@ import (
 	"caelum/internal/tags"
 )
 
-// Settings are the settings of a site on which plans depend. All agents, the watcher and `caelum explain` must use the
-// same settings, or else their plans differ.
+// Settings are the settings of a site on which plans depend. If the settings of the agents, the watcher and `caelum
+// explain` differ, their plans differ.
 type Settings struct {
 	Policy place.Policy
-	// Tightest means that a job never gets a larger profile than it requests.
+	// Tightest means that a job never gets a larger profile than requested.
 	Tightest bool
+	// Text contains the values of policy and sizing, as the agents publish them (WithSettings).
+	Text string
 }
 
-// These constants are the values of the configuration key sizing.
+// The configuration key sizing has one of the following values.
 const (
 	SizingAdaptive = "adaptive"
 	SizingTightest = "tightest"
 )
 
-// ParseSettings returns the settings for the values of the configuration keys policy and sizing. The error names the
-// key with an unknown value.
+// ParseSettings returns the settings for the values of the configuration keys policy and sizing. If a value is unknown,
+// the error names the key.
 func ParseSettings(policy, sizing string) (s Settings, err error) {
 	if s.Policy, err = place.ByName(policy); err != nil {
 		return s, fmt.Errorf("policy: %w", err)
@@ -37,13 +39,13 @@ func ParseSettings(policy, sizing string) (s Settings, err error) {
 	if !slices.Contains(all, sizing) {
 		return s, fmt.Errorf("sizing: %q is not %s", sizing, strings.Join(all, " or "))
 	}
-	s.Tightest = sizing == SizingTightest
+	s.Tightest, s.Text = sizing == SizingTightest, policy+","+sizing
 	return s, nil
 }
 
-// Sizes returns the larger profiles that a job may get on GPUs of these kinds instead of the profile that it requests.
-// A job has larger profiles only if Caelum chose its profile, and if it needs a single slice. The run times follow from
-// the job's busy share (predict.Slowdown).
+// Sizes returns the larger profiles that a job may get on GPUs in kinds instead of the requested profile. The result is
+// empty unless Caelum chose the job's profile and the job needs a single slice. Sizes computes the relative run times
+// from the job's busy share (predict.Slowdown).
 func Sizes(j slurm.Job, kinds []place.GPU) (all []offer.Size) {
 	requested := j.SlicesPerNode()
 	if !tags.Sized(j) || requested[0].Count != 1 || j.NumNodes > 1 || j.HetJob != 0 {
@@ -59,7 +61,7 @@ func Sizes(j slurm.Job, kinds []place.GPU) (all []offer.Size) {
 	return all
 }
 
-// appendSizes appends the profiles of a GPU that are larger than the requested profile or its equivalent.
+// appendSizes appends the profiles of a GPU that are larger than the requested profile or the equivalent profile.
 func appendSizes(all []offer.Size, g place.GPU, requested string, busy float64) []offer.Size {
 	least, ok := g.Model.EquivalentProfile(requested, g.Offerable)
 	if !ok {
@@ -92,8 +94,8 @@ func kinds(pool *place.Pool) (all []place.GPU) {
 	return all
 }
 
-// setSpeculative determines the profiles that are offered speculatively: the profiles of whole GPUs, and the profiles
-// whose last request came from a job that cannot get a larger profile, or that is too short to benefit from one. jobs
+// setSpeculative determines the profiles that may be offered speculatively. These are the profiles of whole GPUs, and
+// the profiles whose most recent job cannot get a larger profile or is too short to benefit from a larger profile. jobs
 // contains all jobs that slurmctld lists, in the order of their submission.
 func (v *View) setSpeculative(jobs []slurm.Job) {
 	v.Speculative = map[string]bool{}

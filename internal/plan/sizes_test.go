@@ -12,7 +12,7 @@ import (
 
 var withQLA, withReach = Settings{Policy: place.QLA{}}, Settings{Policy: place.Reach}
 
-// TestSizesOfJob lists the larger profiles of jobs that request 3g.20gb, with their relative run times.
+// TestSizesOfJob checks the larger profiles of jobs that request 3g.20gb, and the relative run times on these profiles.
 func TestSizesOfJob(t *testing.T) {
 	a100, h100 := a100(t), h100(t)
 	sized := tags.Size + "3g.20gb"
@@ -55,7 +55,7 @@ func TestSettings(t *testing.T) {
 	for _, c := range []struct{ policy, sizing, err string }{
 		{"lifetime", "adaptive", ""},
 		{"qla", "tightest", ""},
-		{"none", "adaptive", "policy: no placement policy"},
+		{"none", "adaptive", "policy: unknown placement policy"},
 		{"lifetime", "largest", `sizing: "largest" is not adaptive or tightest`},
 	} {
 		s, err := ParseSettings(c.policy, c.sizing)
@@ -71,22 +71,24 @@ func h100(t *testing.T) place.GPU {
 	return place.GPU{Model: b, Offerable: plain(b)}
 }
 
-// TestExplainLarger checks the explanations of a job that gets a larger slice than it requests, and of a job that waits
-// for one. In both cases, the job runs for an hour on the requested 1g.5gb and for 8m34s on a 7g.40gb.
+// TestExplainLarger checks the explanations of a job that gets a larger slice than requested, and of a job that waits
+// for a larger slice. Both jobs run for an hour on the requested 1g.5gb and for 8m34s on a 7g.40gb.
 func TestExplainLarger(t *testing.T) {
 	wants := waits(1, "1g.5gb", 1, 1)
 	wants.AdminComment = tags.Size + "1g.5gb " + tags.RunTime + "3600 " + tags.Busy + "100"
-	const runs = ", 7g.40gb, on which it is expected to run for 8m34s"
+	const runs = ", 7g.40gb, on which the job is expected to run for 8m34s"
 	checkExplanations(t, []explainCase{
 		{"an idle GPU", []slurm.Node{node(t, "n1", a100(t))}, []slurm.Waiting{wants}, nil, Planned,
-			[]string{"1g.5gb will shortly be on offer", "it gets a larger slice" + runs}},
+			[]string{"room for 1g.5gb is free on", "published the offer", "the job gets a larger slice" + runs}},
 		{"a GPU that is expected to be free in 100 s", []slurm.Node{node(t, "n1", a100(t, "4g.20gb@0"))},
 			[]slurm.Waiting{wants}, nil, First,
-			[]string{"room for 1g.5gb is reserved", "the reserved slice is a 7g.40gb", "although it starts later"}},
+			[]string{"room for 1g.5gb is reserved", "the reserved slice is a 7g.40gb",
+				"starts later on the larger slice"}},
 	})
 }
 
-// TestExplainUnplanned checks that the explanation of a job that waits for space names the nodes without an agent.
+// TestExplainUnplanned checks that the explanation of a job that waits for space names the nodes on which no agent
+// runs.
 func TestExplainUnplanned(t *testing.T) {
 	closed := slurm.Node{Name: "n2", Partitions: []string{"gpu"},
 		Gres: []slurm.GRES{{Name: "mig", Type: slurm.ClosedType, Count: 28}}}

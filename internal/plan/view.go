@@ -13,14 +13,14 @@ import (
 	"caelum/internal/tags"
 )
 
-// View is a snapshot that was converted for package offer.
+// View is a snapshot in the form that package offer needs.
 type View struct {
 	*offer.Cluster
-	// Members contains the nodes of the plan. The index of a node is the same as in the cluster.
+	// Members contains the nodes of the plan. A node has the same index in Members as in Cluster.
 	Members   []slurm.Node
-	since     []time.Time                     // for each member, the time at which its offers last changed
-	empty     *offer.Cluster                  // the same cluster with empty GPUs
-	kinds     []place.GPU                     // the GPU models; nil if jobs get the profiles that they request
+	since     []time.Time                     // for each member, the time at which the member's offers last changed
+	empty     *offer.Cluster                  // Cluster with empty GPUs
+	kinds     []place.GPU                     // the GPU models; nil if jobs get only the requested profiles
 	running   map[string][]occupant           // by node, ordered by expected end
 	paused    map[uint32]bool                 // by user id, see Snapshot
 	firstLike []int                           // for each member, the first member with the same GPUs
@@ -32,15 +32,16 @@ type View struct {
 	Waiting []slurm.Waiting
 }
 
-// making is the longest time in seconds from the start of a job in slurmctld until its slices exist. Destroying seven
-// instances and creating one takes 2 s on an A100. The remaining time passes before slurmd requests the slices.
+// making is the longest time in seconds from the start of a job in slurmctld until the job's slices exist. Destroying
+// seven instances and creating one instance takes 2 s on an A100. The remaining 3 s pass before slurmd requests the
+// slices.
 const making = 5
 
-// overdue is the number of seconds within which a job is expected to end if its time limit has already passed.
-// slurmctld looks for such jobs every 30 s.
+// overdue is the number of seconds within which a job is expected to end after its time limit has passed. slurmctld
+// searches for jobs beyond their time limits every 30 s.
 const overdue = 30
 
-// New converts a snapshot into a view. It excludes the nodes for which without returns true. If without is nil, New
+// New converts a snapshot into a view. New excludes the nodes for which without returns true. If without is nil, New
 // includes all nodes.
 func New(snapshot Snapshot, settings Settings, without func(slurm.Node) bool) *View {
 	v := &View{}
@@ -70,12 +71,12 @@ func New(snapshot Snapshot, settings Settings, without func(slurm.Node) bool) *V
 		v.kinds = kinds(v.Pool)
 	}
 	v.recent(snapshot.Queue.All)
-	v.running, v.paused = occupants(snapshot.Queue.All, v.Now), snapshot.paused
+	v.running, v.paused = occupants(snapshot.Queue.All, snapshot.At), snapshot.paused
 	v.queue(snapshot)
 	return v
 }
 
-// overrun replaces expected ends that have already passed by a time shortly after now.
+// overrun replaces expected ends that have already passed by the time now + overdue.
 func overrun(g *place.GPU, now float64) {
 	for i := range g.Ends {
 		if g.Ends[i] < now {
@@ -84,7 +85,7 @@ func overrun(g *place.GPU, now float64) {
 	}
 }
 
-// recent computes the profile weights and the mean duration from the requests of all jobs in slurmctld's list of jobs.
+// recent computes the profile weights and the mean duration from all jobs that slurmctld lists.
 func (v *View) recent(all []slurm.Job) {
 	jobs := slices.DeleteFunc(slices.Clone(all), func(j slurm.Job) bool { return len(j.SlicesPerNode()) == 0 })
 	slices.SortStableFunc(
@@ -128,7 +129,7 @@ func (v *View) queue(snapshot Snapshot) {
 				v.setNodesWithoutSlices(jobs[k], w, snapshot.Nodes)
 			}
 		}
-		if !v.feasible(jobs) { // a job that can never run would block its profile for other jobs
+		if !v.feasible(jobs) { // a job that can never run would block the requested profile for other jobs
 			continue
 		}
 		for k, j := range jobs {
@@ -155,7 +156,7 @@ func (v *View) queue(snapshot Snapshot) {
 // Plan makes the plan for the view.
 func (v *View) Plan() offer.Plan { return offer.Make(v.Cluster, v.Jobs, false) }
 
-// Member returns the index of the node with this name among the members, or -1 if the node is not a member.
+// Member returns the index of the node with the given name among the members, or -1 if the node is not a member.
 func (v *View) Member(name string) int {
 	return slices.IndexFunc(v.Members, func(n slurm.Node) bool { return n.Name == name })
 }
@@ -179,7 +180,7 @@ func (v *View) Counts(p offer.Plan, member int) map[string]int {
 	return n
 }
 
-// On returns the names of the nodes of these spots.
+// On returns the names of the nodes on which the spots are.
 func (v *View) On(spots []offer.Spot) (all []string) {
 	for m, gpus := range v.Nodes {
 		if slices.ContainsFunc(spots, func(s offer.Spot) bool { return slices.Contains(gpus, s.GPU) }) {

@@ -9,7 +9,7 @@ import (
 )
 
 // TestEndsStated checks that the expected duration is the stated duration until enough jobs have ended. If the stated
-// durations were exact, it remains the stated duration afterwards.
+// durations were exact, the expected duration must remain the stated duration.
 func TestEndsStated(t *testing.T) {
 	var e Ends
 	if total, until := e.Expect(100, 0); total != 100 || until != 100 {
@@ -40,7 +40,7 @@ func TestEndsUnknown(t *testing.T) {
 }
 
 // TestEndsLearned checks the expected duration if time limits are x times too long, where x is uniform between 1 and 6.
-// The ratio of run time to limit is then 1/x, and its mean is ln(6)/5.
+// The ratio of run time to time limit is then 1/x, whose mean is ln(6)/5.
 func TestEndsLearned(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	var e Ends
@@ -62,9 +62,8 @@ func TestEndsLearned(t *testing.T) {
 	}
 }
 
-// TestEndsAgainstDefinition compares the expected duration with the mean of all quantiles above the run time so far. It
-// also checks that the result does not change before the time that Expect returns, and that the expected end is never
-// in the past.
+// TestEndsAgainstDefinition compares the expected duration with the mean of all quantiles above the run time so far.
+// The result must not change before the time that Expect returns, and the expected end must never be in the past.
 func TestEndsAgainstDefinition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var e Ends
@@ -103,10 +102,56 @@ func TestEndsForget(t *testing.T) {
 		e.Finished(100, 10)
 	}
 	before := e.Version()
-	for range endsKept + endsQuantiles { // the quantiles are computed again after every 64 jobs
+	for range endsKept + endsQuantiles { // Ends computes the quantiles again after every 64 jobs
 		e.Finished(100, 90)
 	}
 	if total, _ := e.Expect(100, 0); math.Abs(total-90) > 1e-9 || e.Version() == before {
 		t.Errorf("%v, version %d", total, e.Version())
+	}
+}
+
+// TestExpect compares Expect with the mean of random run times, and checks that the result changes only at steps.
+func TestExpect(t *testing.T) {
+	const median = 1000.0
+	rng := rand.New(rand.NewPCG(1, 1))
+	for _, sigma := range []float64{0.05, 0.4, 1} {
+		high := median * math.Exp(quantile90*sigma)
+		for _, ran := range []float64{0, 500, 1000, 1500} {
+			total, until := Expect(median, high, ran)
+			if total < until || until <= ran {
+				t.Fatalf("sigma %v, after %v s: %v s, valid until %v s", sigma, ran, total, until)
+			}
+			if same, to := Expect(median, high, (ran+until)/2); same != total || to != until {
+				t.Errorf("sigma %v, between %v and %v s: %v s, want %v s", sigma, ran, until, same, total)
+			}
+			step, sum, count := 0.0, 0.0, 0.0 // the step at or before ran
+			for to := median * math.Exp(-sigma); to <= ran; to *= max(math.Exp(sigma/2), leastStep) {
+				step = to
+			}
+			for range 200000 {
+				if x := median * math.Exp(sigma*rng.NormFloat64()); x > step {
+					sum, count = sum+x, count+1
+				}
+			}
+			if mean := max(sum/count, until); count > 1000 && math.Abs(total/mean-1) > 0.02 {
+				t.Errorf("sigma %v, after %v s: %.0f s, longer run times: mean %.0f s", sigma, ran, total, mean)
+			}
+		}
+	}
+}
+
+// TestExpectLimits checks that Expect ends and returns a number that is larger than the run time so far for any input.
+func TestExpectLimits(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		seconds := rapid.Float64Range(1, 1e9).Draw(t, "seconds")
+		high := rapid.OneOf(rapid.Just(0.0), rapid.Float64Range(1, 1e9)).Draw(t, "high")
+		ran := rapid.Float64Range(0, 1e10).Draw(t, "ran")
+		total, until := Expect(seconds, high, ran)
+		if !(until > ran && total >= until) || math.IsNaN(total) {
+			t.Errorf("%v s, valid until %v s", total, until)
+		}
+	})
+	if total, _ := Expect(0, 0, 100); total != 0 {
+		t.Errorf("without an expected run time: %v s", total)
 	}
 }

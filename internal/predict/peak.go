@@ -7,11 +7,10 @@ import (
 	"slices"
 )
 
-// memory computes the memory need, which is the larger of two peaks plus a margin. One is the peak of the last complete
-// run, and the other is the second highest peak in the window. The need is at least the memory that later incomplete
-// runs used, and it exceeds the slice of every run that was killed for lack of memory. A single high peak may be
-// accidental, so it is ignored once another complete run follows. A peak that occurred twice is used while it remains
-// in the window.
+// memory computes the memory need, which is the larger of two peaks plus a margin: the peak of the last complete run,
+// and the second highest peak in the window. The memory need is at least the memory that later incomplete runs used,
+// and exceeds the slice of every run that was killed for lack of memory. A single high peak may be accidental, and does
+// not count once another complete run follows. A peak that occurred twice counts while the peak remains in the window.
 func (n *Need) memory(runs []attempt, site Site) {
 	var peaks []float64 // the peaks of complete runs
 	open := 0.0         // the highest peak after the last complete run
@@ -43,7 +42,7 @@ func (n *Need) memory(runs []attempt, site Site) {
 	}
 }
 
-// second returns the second largest number, or 0 if there are fewer than two numbers.
+// second returns the second largest number, or 0 if the list has fewer than two numbers.
 func second(of []float64) float64 {
 	if len(of) < 2 {
 		return 0
@@ -52,9 +51,9 @@ func second(of []float64) float64 {
 	return sorted[len(sorted)-2]
 }
 
-// scatter returns the margin as a share of the peak. The margin is half of the change of the peak between consecutive
-// runs, at the site's quantile of all changes, and at most the site's margin. Two additional changes as large as the
-// site's margin are assumed, so that the margin is large after few runs.
+// scatter returns the margin as a share of the peak. The margin is half of the site's quantile of the changes of the
+// peak between consecutive runs, and at most the site's margin. scatter adds two changes as large as the site's margin
+// to the changes, so that the margin is large after few runs.
 func scatter(peaks []float64, site Site) float64 {
 	half := []float64{site.Margin, site.Margin}
 	for k := 1; k < len(peaks); k++ {
@@ -64,10 +63,10 @@ func scatter(peaks []float64, site Site) float64 {
 	return min(site.Margin, half[int(site.quantile()*float64(len(half)-1))])
 }
 
-// tooLittle returns the memory in MiB of the largest slice that was too small, or 0 if no slice was. The evidence is
-// the runs that were killed, or possibly killed, for lack of memory. Two groups of such runs are considered: all runs
-// after the last complete run, and the second largest slice of the earlier runs in the window. An earlier run that was
-// only possibly killed is considered only if the next complete run had a larger slice.
+// tooLittle returns the memory in MiB of the largest slice that was too small, or 0 if no slice was too small. A slice
+// was too small if a run was killed, or possibly killed, for lack of memory on the slice. tooLittle considers all
+// killed runs after the last complete run, and the second largest slice of the earlier killed runs in the window. An
+// earlier run that was only possibly killed counts only if the next complete run had a larger slice.
 func tooLittle(runs []attempt) (most float64) {
 	var short []float64
 	doubt := 0.0
@@ -89,7 +88,7 @@ func tooLittle(runs []attempt) (most float64) {
 	return max(most, second(short))
 }
 
-// whyLarger returns the sentence for Need.Why if runs with too little memory determine the need.
+// whyLarger returns the sentence for Need.Why if runs that had too little memory determine the need.
 func whyLarger(runs []attempt) string {
 	var last attempt // the last run with too little memory that followed the last complete run
 	for _, r := range runs {
@@ -102,14 +101,15 @@ func whyLarger(runs []attempt) string {
 	}
 	switch {
 	case last.short:
-		return "a run failed with its slice's memory nearly full: the job needs a larger slice"
+		return "a run failed when the memory of its slice was nearly full: the job needs a larger slice"
 	case last.doubtful:
 		return "a run failed, possibly for lack of memory: the job gets a larger slice until a run completes"
 	}
 	return "runs failed on smaller slices more than once, probably for lack of memory"
 }
 
-// whyPeak returns the sentence for Need.Why if a peak determines the need. peak is in MiB, and margin is a share of it.
+// whyPeak returns the sentence for Need.Why if a peak determines the need. peak is in MiB, and margin is a share of
+// peak.
 func whyPeak(runs []attempt, complete int, peak, margin float64) string {
 	switch {
 	case len(runs) == 0:

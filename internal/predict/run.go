@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Run is one run of a job on one node. It describes the slices of the run and their usage.
+// Run is one run of a job on one node, with the slices of the run and their usage.
 type Run struct {
 	Job     uint32
 	Restart int // how often the job had been requeued before this run
@@ -32,14 +32,13 @@ type Run struct {
 	// over time, for the slice with the highest usage.
 	Samples                     int
 	PeakMiB, MedianMiB, HighMiB float64
-	// Util is the mean share of the slice's compute capacity that was busy, from 0 to 1. It is -1 if the GPU does not
+	// Util is the mean share of the slice's compute capacity that was busy, from 0 to 1, or -1 if the GPU does not
 	// report utilisation.
 	Util float64
-	// Processes is the largest number of processes that any sample found on one slice. It is 0 if the number is
-	// unknown.
+	// Processes is the largest number of processes that any sample found on one slice, or 0 if the number is unknown.
 	Processes int
 
-	// State is the state of the job in Slurm, such as COMPLETED or FAILED. It is empty as long as the state is unknown.
+	// State is the state of the job in Slurm, such as COMPLETED or FAILED, and is empty while the state is unknown.
 	// Exit is the exit status of the batch script.
 	State string
 	Exit  int
@@ -48,8 +47,8 @@ type Run struct {
 // tagRun is the prefix of a run's summary in a job's accounting record.
 const tagRun = "caelum:run="
 
-// errSummary is returned for a summary that cannot be parsed.
-var errSummary = errors.New("not a summary of a run")
+// errSummary is the error for a summary that cannot be parsed.
+var errSummary = errors.New("the text is not a summary of a run")
 
 // Summary returns the run as text without spaces for the job's accounting record:
 //
@@ -57,8 +56,8 @@ var errSummary = errors.New("not a summary of a run")
 //	samples=3590
 //
 // The summary is one line. For two slices, the profile is followed by x2. The second run of a requeued job has
-// restart=1. Unknown values are left out, and so are the fields of Run that the accounting record already contains.
-// sacctmgr converts the text to lower case (22.05.8), so Summaries ignores case.
+// restart=1. Summary omits unknown values, and the fields of Run that the accounting record already contains. sacctmgr
+// converts the text to lower case (22.05.8), so Summaries ignores case.
 func (r Run) Summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s%s,%s", tagRun, r.Node, r.Profile)
@@ -83,7 +82,7 @@ func (r Run) Summary() string {
 }
 
 // Summaries parses the summaries in a job's accounting record, which may also contain other text. A field that a
-// summary does not contain is zero. Summaries that cannot be parsed are left out.
+// summary does not contain is zero. Summaries ignores malformed summaries.
 func Summaries(record string) (runs []Run) {
 	for _, word := range strings.Fields(record) {
 		if text, ok := strings.CutPrefix(word, tagRun); ok {
@@ -137,7 +136,7 @@ func parseSummary(text string) (Run, error) {
 			r.Samples, err = strconv.Atoi(value)
 		case "restart":
 			r.Restart, err = strconv.Atoi(value)
-		} // ignores fields of later versions
+		} // ignore fields of later versions
 		if err != nil {
 			return Run{}, errSummary
 		}
@@ -159,7 +158,7 @@ func measure(text, unit string) (float64, error) {
 	return v, nil
 }
 
-// WithSummary adds a run's summary to a job's accounting record. An earlier summary of the same run is replaced.
+// WithSummary adds a run's summary to a job's accounting record, and replaces an earlier summary of the same run.
 func WithSummary(record string, r Run) string {
 	words := strings.Split(record, " ")
 	words = slices.DeleteFunc(words, func(w string) bool {

@@ -7,11 +7,11 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// timeWindow is the number of complete runs that determine the expected run time and compute slices. The window is
-// larger than that for memory, because an outdated run time does less harm than an outdated memory peak.
+// timeWindow is the number of complete runs that determine the expected run time and compute slices. timeWindow is
+// larger than the window for memory, because an outdated run time does less harm than an outdated memory peak.
 const timeWindow = 20
 
-// These constants describe the scatter of run times that is assumed before any runs exist. priorSigma is the standard
+// priorSigma and priorRuns describe the assumed scatter of run times before any runs exist. priorSigma is the standard
 // deviation of the logarithm of the run time. priorRuns is the number of runs that have the same weight as this
 // assumption.
 const (
@@ -19,12 +19,12 @@ const (
 	priorRuns  = 2
 )
 
-// time computes the expected run time of the next run. It is the median of the run times in the window, each scaled to
-// the slice of the last run. Low and High are the bounds of Student's prediction interval, computed from the logarithms
-// of the run times. The run times of runs that reached their time limit are used only if no run ended by itself.
+// time computes the expected run time of the next run: the median of the run times in the window, each scaled to the
+// slice of the last run. Low and High are the bounds of Student's prediction interval, computed from the logarithms of
+// the run times. Runs that reached their time limit count only if no run ended by itself.
 func (n *Need) time(runs []attempt) {
 	ended := func(r attempt) bool { return r.State == "COMPLETED" }
-	if !slices.ContainsFunc(runs, ended) {
+	if n.Ended = slices.ContainsFunc(runs, ended); !n.Ended {
 		ended = func(r attempt) bool { return r.complete }
 	}
 	runs = slices.DeleteFunc(slices.Clone(runs), func(r attempt) bool { return r.Seconds <= 0 || !ended(r) })
@@ -48,8 +48,8 @@ func (n *Need) time(runs []attempt) {
 	n.Seconds, n.Low, n.High = math.Exp(middle), math.Exp(middle-off), math.Exp(middle+off)
 }
 
-// scale returns the factor by which the run time changes if the number of compute slices changes. It returns 1 if one
-// of the numbers is unknown.
+// scale returns the factor by which the run time changes if the number of compute slices changes. The result is 1 if
+// from or to is unknown.
 func (n Need) scale(from, to float64) float64 {
 	if from <= 0 || to <= 0 {
 		return 1
@@ -57,8 +57,50 @@ func (n Need) scale(from, to float64) float64 {
 	return takes(n.Busy, to) / takes(n.Busy, from)
 }
 
-// Takes returns Seconds, Low and High for a slice with this number of compute slices.
+// Takes returns Seconds, Low and High for a slice with the given number of compute slices.
 func (n Need) Takes(compute int) (seconds, low, high float64) {
 	f := n.scale(float64(n.Compute), float64(compute))
 	return f * n.Seconds, f * n.Low, f * n.High
+}
+
+// unknownSigma is the standard deviation of the logarithm of a run time whose 90% quantile is unknown.
+const unknownSigma = 0.4
+
+// Expect returns the expected total run time, in seconds, of a job that has run for ran seconds. The run time is
+// assumed to be lognormally distributed. seconds is the median of the run time. high is the 90% quantile of the run
+// time, or 0 if unknown. The result is the mean of the run times that are longer than a step. The first step is 0, the
+// second is one standard deviation below the median, and the last is at most ran. total therefore changes only a few
+// times during a run. until is the next step, in seconds. total is never less than until.
+func Expect(seconds, high, ran float64) (total, until float64) {
+	sigma := unknownSigma
+	if high > 0 {
+		sigma = math.Log(max(high/seconds, 1)) / quantile90
+	}
+	step, until := 0.0, seconds*math.Exp(-sigma)
+	if !(until > 0) || math.IsInf(ran, 1) {
+		return seconds, seconds
+	}
+	for until <= ran {
+		step, until = until, until*max(math.Exp(sigma/2), leastStep)
+	}
+	return max(meanAbove(step, seconds, sigma), until), until
+}
+
+const (
+	quantile90 = 1.2816 // the 90% quantile of the standard normal distribution
+	leastStep  = 1.1    // the ratio of two steps if the run times of a job are almost equal
+)
+
+// meanAbove returns the mean of the values above a bound, for a lognormal distribution with the given median and sigma.
+// The result is 0 if the share of the values above the bound is too small for a float64.
+func meanAbove(bound, median, sigma float64) float64 {
+	if sigma == 0 {
+		return median
+	}
+	z := math.Log(bound/median) / sigma
+	above := func(x float64) float64 { return math.Erfc(x/math.Sqrt2) / 2 }
+	if above(z) == 0 {
+		return 0
+	}
+	return median * math.Exp(sigma*sigma/2) * above(z-sigma) / above(z)
 }

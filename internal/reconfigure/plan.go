@@ -13,11 +13,12 @@ import (
 // NoJob is the value of Step.Job for an idle instance.
 const NoJob = -1
 
-// Plan is a list of instances to destroy and to create, in order. A Plan is only a value. [Plan.Apply] applies it to a
-// copy of a pool.
+// Plan is a list of instances to destroy and to create, in order. A Plan changes no GPU. [Plan.Apply] applies a plan to
+// a copy of a pool.
 //
-// A job that is moved occurs in two steps. Its instance is destroyed at the source, and an instance is created or taken
-// at the target. Both steps contain the job, as an index in the caller's list. Every state between two steps is legal.
+// A job that is moved occurs in two steps. The first step destroys the job's instance at the source, and the second
+// step creates or takes an instance at the target. Both steps contain the job, as an index in the caller's list. Every
+// state between two steps is legal.
 type Plan []Step
 
 // Step is one change of one GPU.
@@ -25,7 +26,7 @@ type Step struct {
 	Do Action
 	place.Spot
 	Model *mig.Model // the model of the GPU; Apply rejects a plan for another GPU model
-	Job   int        // the job that holds the instance, or [NoJob] if it is idle
+	Job   int        // the job that holds the instance, or [NoJob] if the instance is idle
 }
 
 // Action is the kind of a step.
@@ -68,8 +69,8 @@ func (p Plan) String() string {
 	return strings.Join(steps, "; ")
 }
 
-// Stops returns the jobs that the plan stops, in ascending order. These include jobs that are moved, and jobs that are
-// stopped for another job.
+// Stops returns the jobs that the plan stops, in ascending order. The result includes jobs that are moved, and jobs
+// that are stopped for another job.
 func (p Plan) Stops() []int {
 	var jobs []int
 	for _, s := range p {
@@ -81,9 +82,9 @@ func (p Plan) Stops() []int {
 	return slices.Compact(jobs)
 }
 
-// Apply applies the plan to a copy of the pool. If the GPUs differ from those for which the plan was made, the error
-// contains the first impossible step. A job that is moved keeps its expected end. If the job starts again from its
-// beginning, the caller must correct this end. For any other instance that becomes busy, the end is unknown.
+// Apply applies the plan to a copy of the pool. If the GPUs have changed since the plan was made, the error contains
+// the first impossible step. A job that is moved keeps its expected end. If the job starts again from its beginning,
+// the caller must correct the expected end. For any other instance that becomes busy, the end is unknown.
 func (p Plan) Apply(pool *place.Pool) (*place.Pool, error) {
 	gpus := gpusOf(pool)
 	ends := map[int]float64{} // by job
@@ -97,11 +98,11 @@ func (p Plan) Apply(pool *place.Pool) (*place.Pool, error) {
 
 func (s Step) apply(gpus []place.GPU, ends map[int]float64) error {
 	if s.GPU < 0 || s.GPU >= len(gpus) {
-		return fmt.Errorf("there is no GPU %d, only %d GPUs", s.GPU, len(gpus))
+		return fmt.Errorf("GPU %d does not exist; the node has %d GPUs", s.GPU, len(gpus))
 	}
 	g := &gpus[s.GPU]
 	if s.Model == nil || g.Model != s.Model {
-		return fmt.Errorf("the plan was made for another model than that of GPU %d", s.GPU)
+		return fmt.Errorf("the plan was made for another GPU model than the model of GPU %d", s.GPU)
 	}
 	if s.Placement < 0 || s.Placement >= len(s.Model.Placements) {
 		return fmt.Errorf("%s has no placement %d", s.Model.Name, s.Placement)
@@ -115,10 +116,10 @@ func (s Step) apply(gpus []place.GPU, ends map[int]float64) error {
 	}
 	if s.Do == Create {
 		if !g.Model.Open(g.Busy|g.Idle, g.Blocked).Has(i) {
-			return fmt.Errorf("%s: no room beside %s", s, g.Model.List(g.Busy|g.Idle))
+			return fmt.Errorf("%s: the instance does not fit beside %s", s, g.Model.List(g.Busy|g.Idle))
 		}
 	} else if !from.Has(i) {
-		return fmt.Errorf("%s: there is no such instance", s)
+		return fmt.Errorf("%s: the instance does not exist", s)
 	}
 	switch s.Do {
 	case Destroy, Leave:
@@ -158,7 +159,7 @@ func Serve(pool *place.Pool, at place.Spot, job int) Plan {
 	return serve(nil, pool.GPU(at.GPU), at, job)
 }
 
-// serve appends the steps to a plan after which the placement of at is busy on g.
+// serve appends to a plan the steps after which the placement of at is busy on g.
 func serve(p Plan, g place.GPU, at place.Spot, job int) Plan {
 	if g.Idle.Has(at.Placement) {
 		return append(p, Step{Take, at, g.Model, job})

@@ -290,12 +290,12 @@ func TestOpenErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{pipe, "/dev/null"} {
-		if _, err := Open(path, quiet); err == nil || !strings.Contains(err.Error(), "name a file") {
+		if _, err := Open(path, quiet); err == nil || !strings.Contains(err.Error(), "specify a file") {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
 	typed := filepath.Join(dir, "none", "repo.db")
-	if _, err := OpenAsItIs(typed); err == nil || !strings.Contains(err.Error(), "check that its directory exists") ||
+	if _, err := OpenAsItIs(typed); err == nil || !strings.Contains(err.Error(), "parent directory exists") ||
 		!strings.Contains(err.Error(), typed) {
 		t.Errorf("%v", err)
 	}

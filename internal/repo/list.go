@@ -34,6 +34,12 @@ func (r *Repo) Scripts() ([]Script, error) {
 		ORDER BY last DESC, key, uid`)
 }
 
+// Runs returns the number of runs in the repository.
+func (r *Repo) Runs() (n int, err error) {
+	err = r.read(func(q *sql.DB) error { return q.QueryRow("SELECT count(*) FROM run").Scan(&n) })
+	return n, err
+}
+
 // Job lists the runs of a job, oldest first.
 func (r *Repo) Job(id uint32) ([]predict.Run, error) {
 	runs, err := r.runs("job = ?", id)
@@ -77,6 +83,13 @@ func (r *Repo) forget(key string, uid int64, before time.Time) (n int, err error
 			ON CONFLICT (key, uid) DO UPDATE SET before = max(before, excluded.before)`, key, uid, before.Unix())
 		if err != nil {
 			return err
+		}
+		if key != "" || uid != allUsers {
+			const notes = "DELETE FROM meta WHERE name LIKE 'key %' AND ?1 IN ('', substr(name, -length(?1))) " +
+				"AND (?2 = -1 OR name LIKE 'key ' || ?2 || ':%')"
+			if _, err := tx.Exec(notes, key, uid); err != nil {
+				return err
+			}
 		}
 		n, err = deleted(tx, "start < ?1 AND ?2 IN ('', key) AND ?3 IN (-1, uid)", before.Unix(), key, uid)
 		return err

@@ -3,6 +3,7 @@ package repo
 import (
 	"database/sql"
 	"errors"
+	"fmt"
 	"time"
 
 	"caelum/internal/predict"
@@ -127,6 +128,10 @@ func (r *Repo) Note(name string) (value string, err error) {
 	})
 	return value, err
 }
+
+// KeyNote returns the name of the note about a key of a user. Forgetting the runs of the key, or of the user, also
+// removes this note.
+func KeyNote(uid uint32, key string) string { return fmt.Sprintf("key %d:%s", uid, key) }
 
 // SetNote stores a note under this name.
 func (r *Repo) SetNote(name, value string) error {

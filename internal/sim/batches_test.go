@@ -28,9 +28,10 @@ var plainModels = func() (all []*mig.Model) {
 	return all
 }()
 
-// drawNeeds returns a random job. The job needs a profile of one of the GPU models, or shares of any GPU model. It has
-// one to three slices and may run slower on some profiles. The speeds and sizes have few different values, so that
-// several subsets often have the same throughput. The durations differ greatly, so that a policy may hold a job.
+// drawNeeds returns a random job. The job needs a profile of one of the GPU models, or a share of a GPU of any model.
+// The job has one to three slices and may run slower on some profiles. The speeds and sizes have few different values,
+// so that several subsets often have the same throughput. The durations differ greatly, so that a policy may hold a
+// job.
 func drawNeeds(t *rapid.T, models []*mig.Model, submit float64) trace.Job {
 	j := trace.Job{Submit: submit, Slices: max(0, rapid.IntRange(-6, 3).Draw(t, "slices"))}
 	j.Duration = rapid.SampledFrom([]float64{1, 2, 5, 50, 500}).Draw(t, "duration")
@@ -50,7 +51,8 @@ func drawNeeds(t *rapid.T, models []*mig.Model, submit float64) trace.Job {
 	return j
 }
 
-// occupy creates random instances on the GPUs and the jobs that hold them. Two GPUs often have the same instances.
+// occupy creates random instances on the GPUs, and the jobs that hold the instances. Two GPUs often have the same
+// instances.
 func occupy(t *rapid.T, s *simulation) {
 	c := s.room.(*cut)
 	for k, b := range s.GPUs {
@@ -260,9 +262,10 @@ func TestBatchesAreTheBest(t *testing.T) {
 	})
 }
 
-// TestBatchesByHand simulates cases whose results were computed by hand. While one job uses the whole GPU, other jobs
-// arrive. Then three jobs that use 7/8 of the GPU start instead of two jobs that use all of it, because 7/8 x 3 > 1 x
-// 2. The three jobs include the 4g.20gb instead of the 3g.20gb, which was submitted later.
+// TestBatchesByHand checks cases whose results were computed by hand. While one job uses the whole GPU, other jobs
+// arrive. When the GPU is free, three jobs that use 7/8 of the GPU must start instead of two jobs that use the whole
+// GPU, because 7/8 x 3 > 1 x 2. The three jobs must include the 4g.20gb instead of the 3g.20gb, which was submitted
+// later.
 func TestBatchesByHand(t *testing.T) {
 	jobs := []trace.Job{
 		{ID: "whole", Submit: 0, Duration: 100, Profile: "7g.40gb"},
@@ -273,7 +276,7 @@ func TestBatchesByHand(t *testing.T) {
 		{ID: "one", Submit: 5, Duration: 30, Profile: "1g.5gb"},
 	}
 	slow := slices.Clone(jobs)
-	// On its profile, this job runs for 20 s. The throughput is 7/8 x 2.5 with the 4g.20gb, and 7/8 x 3 with the
+	// The 4g.20gb job runs for 20 s on its profile. The throughput is 7/8 x 2.5 with the 4g.20gb, and 7/8 x 3 with the
 	// 3g.20gb.
 	slow[2].Speed = map[string]float64{"4g.20gb": 0.5}
 	many := slices.Repeat(jobs[1:2], 8) // seven jobs that need a whole GPU, and a small job
@@ -292,8 +295,8 @@ func TestBatchesByHand(t *testing.T) {
 	}{
 		{"three rather than two", 1, jobs, "whole 0:0, four 0:100, two 0:100, one 0:100, three 0:110, next 0:130"},
 		{"a slow job", 1, slow, "whole 0:0, three 0:100, two 0:100, one 0:100, four 0:110, next 0:130"},
-		// At first, 7/8 of GPU 0 are free, but only the first seven jobs are in the window. Later, using the whole GPU
-		// leads to a higher throughput.
+		// At first, 7/8 of GPU 0 are free, but only the first seven jobs are in the window. Later, a job that uses the
+		// whole GPU has a higher throughput.
 		{"the eighth", 2, append([]trace.Job{{ID: "little", Duration: 5, Profile: "1g.5gb"}, jobs[0]}, many...),
 			"little 0:0, whole 1:0, next 0:5, next 0:15, next 0:25, next 0:35, next 0:45, next 0:55, " +
 				"next 0:65, small 0:75"},
@@ -326,8 +329,8 @@ func TestBatchesByHand(t *testing.T) {
 	}
 }
 
-// TestBatchesOverlapNothing checks that every job that can start does so once, with all its slices on one GPU. Slices
-// must not overlap, and idle instances must be reused.
+// TestBatchesOverlapNothing checks that every job that can start starts exactly once, with all its slices on one GPU.
+// Slices must not overlap, and idle instances must be reused.
 func TestBatchesOverlapNothing(t *testing.T) {
 	policies(t, func(t *testing.T, p place.Policy) {
 		rapid.Check(t, func(t *rapid.T) {
@@ -391,7 +394,7 @@ func TestBatchesNeedAPolicy(t *testing.T) {
 	for _, c := range []Config{{GPUs: models}, {GPUs: models, Static: []mig.Layout{whole}}} {
 		c.Discipline = Batches
 		if _, err := Run(c, slices.Values([]trace.Job{})); err == nil ||
-			!strings.HasPrefix(err.Error(), "batches require GPUs that are cut on demand") {
+			!strings.HasPrefix(err.Error(), "the discipline batches requires a policy") {
 			t.Errorf("%v", err)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"caelum/internal/trace"
 )
 
-// Pattern is a list of fixed layouts. The first GPU gets the first layout, the second GPU the second, and so on. After
-// the last layout, the assignment starts again with the first.
+// Pattern is a list of fixed layouts. The first GPU gets the first layout, the second GPU gets the second layout, and
+// so on. If the cluster has more GPUs than the pattern has layouts, the pattern repeats.
 type Pattern []mig.Layout
 
 // Deal returns the layout of each of n GPUs.
@@ -51,7 +51,7 @@ func (p Pattern) Names(b *mig.Model) string {
 }
 
 // ParsePattern parses the format of Names. A layout may have a repetition count, as in 7g.40gb / 3 x (4g.20gb 3g.20gb).
-// The error contains the layout that the GPU model does not support.
+// If the GPU model does not support a layout, the error contains the layout.
 func ParsePattern(b *mig.Model, text string) (Pattern, error) {
 	var p Pattern
 	for _, part := range strings.Split(text, "/") {
@@ -59,7 +59,7 @@ func ParsePattern(b *mig.Model, text string) (Pattern, error) {
 		if n, rest, ok := strings.Cut(inner, " x ("); ok && strings.HasSuffix(rest, ")") {
 			var err error
 			if times, err = strconv.Atoi(n); err != nil || times < 1 || times > 1000 {
-				return nil, fmt.Errorf("%q: give a number from 1 to 1000 before x", inner)
+				return nil, fmt.Errorf("%q: the number before x must be from 1 to 1000", inner)
 			}
 			inner = strings.TrimSuffix(rest, ")")
 		}
@@ -69,17 +69,17 @@ func ParsePattern(b *mig.Model, text string) (Pattern, error) {
 			return l != 0 && slices.Equal(slices.Sorted(slices.Values(strings.Fields((Pattern{l}).Names(b)))), names)
 		})
 		if k < 0 {
-			return nil, fmt.Errorf("%s cannot be cut into %q", b.Name, inner)
+			return nil, fmt.Errorf("the GPU model %s does not support the layout %q", b.Name, inner)
 		}
 		p = append(p, slices.Repeat(Pattern{b.Layouts()[k]}, times)...)
 	}
 	return p, nil
 }
 
-// BestStatic returns the pattern of fixed layouts with the best result that it finds for the jobs. An administrator who
-// knew the workload in advance could reach this result with fixed layouts. better reports whether result a is better
-// than result b. All GPUs must have the same GPU model. The search is not exhaustive. It tries the following patterns,
-// but leaves out patterns that cannot hold every job:
+// BestStatic searches for the pattern of fixed layouts with the best result for the jobs. The result is an estimate of
+// the best result that fixed layouts can have if the administrator knows the workload in advance. better reports
+// whether result a is better than result b. All GPUs must have the same GPU model. The search is not exhaustive.
+// BestStatic tries the following patterns, and skips patterns that cannot hold every job:
 //
 //   - whole GPUs
 //   - every maximal layout L with a different set of profiles
@@ -92,7 +92,7 @@ func BestStatic(c Config, jobs iter.Seq[trace.Job], better func(a, b *Result) bo
 	model := c.GPUs[0]
 	if !Alike(c.GPUs) {
 		return nil, errors.New("couldn't search for the best fixed layouts: " +
-			"the GPUs are of several GPU models; give one model at a time")
+			"the GPUs have several GPU models; specify GPUs of one model")
 	}
 	c.Observer = nil
 	s := &search{c: c, jobs: jobs, better: better, needs: map[string]bool{}}
@@ -139,12 +139,12 @@ func BestStatic(c Config, jobs iter.Seq[trace.Job], better func(a, b *Result) bo
 		}
 	}
 	if s.best == nil && s.err == nil {
-		s.err = fmt.Errorf("no pattern of fixed layouts can hold every job")
+		s.err = fmt.Errorf("couldn't search for the best fixed layouts: no pattern can hold every job")
 	}
 	return s.pattern, s.err
 }
 
-// found is a layout and the best result among the patterns that contain the layout.
+// found is a layout and the best result of all patterns that contain the layout.
 type found struct {
 	layout mig.Layout
 	result *Result
@@ -162,8 +162,8 @@ type search struct {
 	best    *Result
 }
 
-// evaluate simulates the jobs with a pattern, and records the pattern if it is the best so far. It returns nil if the
-// pattern cannot hold all jobs.
+// evaluate simulates the jobs with a pattern, and records the pattern if no earlier pattern has a better result.
+// evaluate returns nil if the pattern cannot hold all jobs.
 func (s *search) evaluate(p Pattern) *Result {
 	b := s.c.GPUs[0]
 	for name := range s.needs {
@@ -200,12 +200,13 @@ func holds(b *mig.Model, l mig.Layout, profile string) bool {
 	return false
 }
 
-// enough reports whether an instance of the profile has contains the units and compute slices of the profile needs.
+// enough reports whether the profile has provides at least as many units and compute slices as the profile needs.
 func enough(has, needs mig.Profile) bool {
 	return needs.Size <= has.Size && needs.Compute <= has.Compute
 }
 
-// contents returns the maximal layouts except the whole GPU. Of several layouts with the same profiles, it returns one.
+// contents returns the maximal layouts except the whole GPU. Of several layouts with the same profiles, contents
+// returns only the first.
 func contents(b *mig.Model, whole mig.Layout) (all []mig.Layout) {
 	seen := map[string]bool{}
 	for _, l := range b.Maximal() {
@@ -217,8 +218,8 @@ func contents(b *mig.Model, whole mig.Layout) (all []mig.Layout) {
 	return all
 }
 
-// Whole returns the layout with a single instance that uses the whole GPU. It returns false if the GPU model has no
-// profile for such an instance.
+// Whole returns the layout with a single instance that uses the whole GPU. The result is false if the GPU model has no
+// profile of a whole GPU.
 func Whole(b *mig.Model) (mig.Layout, bool) {
 	i := slices.IndexFunc(b.Placements, func(p mig.Placement) bool { return p.Size == b.Grid })
 	if i < 0 {

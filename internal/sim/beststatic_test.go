@@ -34,11 +34,11 @@ func TestPatternsAreRead(t *testing.T) {
 func TestNoSuchPattern(t *testing.T) {
 	b := gpus(t, "A100-40GB", 1)[0]
 	for text, want := range map[string]string{
-		"":                     `A100-40GB cannot be cut into ""`,
-		"7g.40gb /":            `A100-40GB cannot be cut into ""`,
-		"4g.20gb 4g.20gb":      `A100-40GB cannot be cut into "4g.20gb 4g.20gb"`,
-		"7g.40gb / 0 x (none)": `"0 x (none)": give a number from 1 to 1000 before x`,
-		"9g.90gb":              `A100-40GB cannot be cut into "9g.90gb"`,
+		"":                     `the GPU model A100-40GB does not support the layout ""`,
+		"7g.40gb /":            `the GPU model A100-40GB does not support the layout ""`,
+		"4g.20gb 4g.20gb":      `the GPU model A100-40GB does not support the layout "4g.20gb 4g.20gb"`,
+		"7g.40gb / 0 x (none)": `"0 x (none)": the number before x must be from 1 to 1000`,
+		"9g.90gb":              `the GPU model A100-40GB does not support the layout "9g.90gb"`,
 	} {
 		if _, err := ParsePattern(b, text); err == nil || err.Error() != want {
 			t.Errorf("%q: %v, want %s", text, err, want)

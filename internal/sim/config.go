@@ -15,39 +15,44 @@ type Config struct {
 	GPUs []*mig.Model // the model of each GPU
 
 	// Nodes contains the number of GPUs of each node, in the order of GPUs. The slices of a job are on one node, or on
-	// as many nodes as the job requests. If Nodes is nil, a job may use all GPUs. The reference (see Policy), which may
-	// move all jobs, ignores Nodes.
+	// as many nodes as the job requests. If Nodes is nil, a job may use all GPUs. The reference that moves jobs (see
+	// Policy) ignores Nodes.
 	Nodes []int
 
-	// Policy is a policy that cuts slices on demand, and Static contains fixed layouts. At most one of them is set. If
-	// neither is set, the simulation uses the reference, which may move all running jobs at any time without cost.
+	// Policy is the policy that places slices on demand. Static contains fixed layouts. At most one of the two fields
+	// may be set. If both fields are nil, the simulation uses the reference, which may move all running jobs at any
+	// time without cost.
 	Policy place.Policy
 	Static []mig.Layout // the layout of each GPU
 
 	Discipline Discipline
 
-	// Offers means that the policy is applied as in production: agents publish offers, and slurmctld allocates them.
-	// Otherwise the policy places jobs directly when a job is submitted or ends. Offers requires FIFO or EASY.
+	// Offers means that jobs start as in production: agents publish offers, and slurmctld allocates the offered slices.
+	// Without Offers, the policy places jobs directly when a job is submitted or ends. Offers requires FIFO or EASY.
 	Offers bool
 
-	// Sizing determines which profile a job with Speed gets. Speeds returns the speed on a profile that the planner
-	// expects, relative to a whole GPU. If Speeds is nil, the planner knows the true speeds.
+	// Sizing determines which profile a job with Speed gets. Speeds returns the speed that the planner expects on a
+	// profile, relative to a whole GPU. If Speeds is nil, the planner knows the true speeds.
 	Sizing Sizing
 	Speeds func(j trace.Job, profile string) float64
 
 	Observer Observer // may be nil
 
-	// Stay means that jobs hold their slices until the end of the simulation. Durations are then ignored, and the
-	// accepted share is a share of the units.
+	// Stay means that jobs hold their slices until the end of the simulation. With Stay, the simulation ignores
+	// durations, and the accepted share is a share of the units.
 	Stay bool
 
-	// Create and Destroy are the times in seconds that it takes to create and to destroy an instance. If one of them is
-	// not 0, the instances of ended jobs remain for reuse until their units are needed.
+	// Create and Destroy are the times, in seconds, for the creation and the destruction of an instance. If Create or
+	// Destroy is not 0, the instances of ended jobs remain for reuse until their units are needed.
 	Create, Destroy float64
 
-	// Said returns the estimated run time of a job in seconds, or +Inf if it is unknown. If Said is nil, the estimate
-	// is the true duration.
+	// Said returns the estimated run time of a job in seconds, or +Inf if the run time is unknown. If Said is nil, the
+	// estimate is the true duration.
 	Said func(trace.Job) float64
+	// High returns the 90% quantile of the run time of a job in seconds, or 0 if the estimate is a time limit. If High
+	// returns a quantile, Said returns the median, and the simulation computes the expected end of a running job with
+	// predict.Expect, as the agents do. High may be nil.
+	High func(trace.Job) float64
 	// Learn is true if the simulation corrects each estimate with the ratios of the run times of ended jobs to their
 	// estimates. Agents do not correct estimates.
 	Learn bool
@@ -61,14 +66,14 @@ type Config struct {
 type Discipline int
 
 const (
-	FIFO Discipline = iota // jobs start in the order of submission, so that no job overtakes another
-	// EASY reserves the earliest possible start for the head of the queue. Other jobs may start if they do not delay
-	// the head.
+	FIFO Discipline = iota // jobs start strictly in the order of submission
+	// EASY reserves the earliest possible start for the head of the queue. Other jobs may start without delaying the
+	// head.
 	EASY
 	Loss     // no queue: a job that cannot start at its submission is rejected
-	Skip     // jobs start in the order of submission, except that jobs that do not fit are skipped
+	Skip     // jobs start in the order of submission, but a job that does not fit delays no other job
 	Smallest // the smallest job that fits starts first
-	Batches  // the subset of the first jobs that makes the best use of one GPU starts (DynaP)
+	Batches  // of the first waiting jobs, the subset with the highest throughput on a GPU starts (DynaP)
 )
 
 func (c *Config) check() error {
@@ -81,28 +86,30 @@ func (c *Config) check() error {
 		}
 	}
 	if c.Policy != nil && c.Static != nil {
-		return fmt.Errorf("a policy and fixed layouts cannot be combined; give one of them")
+		return fmt.Errorf("a policy and fixed layouts cannot be combined; specify a policy or fixed layouts")
 	}
 	all := 0
 	for _, n := range c.Nodes {
 		all += n
 	}
 	if c.Nodes != nil && (slices.Min(c.Nodes) < 1 || all != len(c.GPUs)) {
-		return fmt.Errorf("the nodes have %v GPUs, but the cluster has %d: the numbers must add up and be at least 1",
+		return fmt.Errorf("the nodes have %v GPUs, but the cluster has %d GPUs; "+
+			"each number must be at least 1, and the sums must be equal",
 			c.Nodes, len(c.GPUs))
 	}
 	if c.Offers && (c.Policy == nil || c.Discipline != FIFO && c.Discipline != EASY) {
-		return fmt.Errorf("offers require a policy that cuts slices on demand, and a FIFO or EASY queue")
+		return fmt.Errorf("offers require a placement policy and a FIFO or EASY queue")
 	}
 	if c.Sizing == Adaptive && (c.Policy == nil || c.Discipline != FIFO && c.Discipline != EASY) {
-		return fmt.Errorf("adaptive sizes require a policy that cuts slices on demand, and a FIFO or EASY queue")
+		return fmt.Errorf("adaptive sizes require a placement policy and a FIFO or EASY queue")
 	}
 	if c.Memory != nil && c.Stay {
-		return fmt.Errorf("memory prediction requires jobs that end")
+		return fmt.Errorf("memory predictions require jobs that end")
 	}
 	if !(c.Create >= 0 && c.Destroy >= 0 && c.Create+c.Destroy < math.Inf(1)) {
 		return fmt.Errorf(
-			"creating an instance takes %v s and destroying it %v s: give finite times of at least 0",
+			"creating an instance takes %v s and destroying an instance takes %v s; "+
+				"the times must be finite and at least 0",
 			c.Create,
 			c.Destroy,
 		)
@@ -111,11 +118,11 @@ func (c *Config) check() error {
 		return fmt.Errorf("the reference that moves all jobs supports only a single GPU model")
 	}
 	if c.Discipline == Batches && c.Policy == nil {
-		return fmt.Errorf("batches require GPUs that are cut on demand: give a policy, " +
-			"not fixed layouts or the reference that moves all jobs")
+		return fmt.Errorf("the discipline batches requires a policy, " +
+			"not fixed layouts and not the reference that moves all jobs")
 	}
 	if c.Static != nil && len(c.Static) != len(c.GPUs) {
-		return fmt.Errorf("%d fixed layouts for %d GPUs: give one for each GPU", len(c.Static), len(c.GPUs))
+		return fmt.Errorf("%d fixed layouts for %d GPUs; specify one layout for each GPU", len(c.Static), len(c.GPUs))
 	}
 	return nil
 }

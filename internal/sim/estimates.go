@@ -10,20 +10,20 @@ import (
 	"caelum/internal/trace"
 )
 
-// Limits returns a function that returns random time limits similar to those that users set. They are uniformly
-// distributed between from and to times the true duration.
+// Limits returns a function that returns a random time limit for a job, similar to users' time limits. The limits are
+// uniformly distributed between from and to times the true duration.
 func Limits(from, to float64, seed uint64) func(trace.Job) float64 {
 	return func(j trace.Job) float64 { return j.Duration * (from + (to-from)*chance(seed, j).Float64()) }
 }
 
-// Predictions returns a function that returns the random estimates of a predictor. An estimate is the true duration
-// with a lognormal error. sigma is the standard deviation of its logarithm.
+// Predictions returns a function that returns a random prediction of a job's run time. A prediction is the true
+// duration with a lognormal error. sigma is the standard deviation of the logarithm of the error.
 func Predictions(sigma float64, seed uint64) func(trace.Job) float64 {
 	return func(j trace.Job) float64 { return j.Duration * math.Exp(sigma*chance(seed, j).NormFloat64()) }
 }
 
-// chance returns a random source that depends only on the seed and the job. In every run, a job therefore has the same
-// random numbers.
+// chance returns a random source that depends only on the seed and the job. A job therefore has the same random numbers
+// in every run.
 func chance(seed uint64, j trace.Job) *rand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(j.ID))
@@ -33,14 +33,40 @@ func chance(seed uint64, j trace.Job) *rand.Rand {
 
 // foresight computes the expected ends of running jobs.
 type foresight struct {
-	learned *predict.Ends // nil if estimates are not corrected
+	corrected *predict.Ends // nil if the simulation does not correct estimates
 }
 
-// total returns the expected run time, in seconds, of a job with this estimate that has run for ran seconds. until is
-// the run time up to which the result remains valid.
-func (f foresight) total(estimate, ran float64) (total, until float64) {
-	if f.learned == nil {
-		return estimate, estimate
+// version returns a number that changes whenever the results of total for a running job may have changed.
+func (f foresight) version() int {
+	if f.corrected == nil {
+		return 0
 	}
-	return f.learned.Expect(estimate, ran)
+	return f.corrected.Version()
+}
+
+// runTime returns the expected run time, in seconds, of a waiting job on the requested profile.
+func (f foresight) runTime(j *job) float64 {
+	if f.corrected == nil {
+		return j.estimate
+	}
+	total, _ := f.corrected.Expect(j.estimate, 0)
+	return total
+}
+
+// total returns the expected run time, in seconds, of a job that has run for ran seconds. takes is the run time on the
+// job's slice, divided by the run time on the requested profile. until is the run time up to which the result remains
+// valid.
+func (f foresight) total(j *job, takes, ran float64) (total, until float64) {
+	estimate := j.estimate * takes
+	switch {
+	case f.corrected != nil:
+		return f.corrected.Expect(estimate, ran)
+	case j.high > 0:
+		total, until = predict.Expect(estimate, j.high*takes, ran)
+		if j.Limit > 0 {
+			total = min(total, j.Limit)
+		}
+		return total, until
+	}
+	return estimate, estimate
 }

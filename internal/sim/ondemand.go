@@ -8,7 +8,7 @@ import (
 	"caelum/internal/place"
 )
 
-// cut implements the interface room for GPUs on which a policy creates slices on demand.
+// cut is the room of GPUs on which a policy places slices on demand.
 type cut struct {
 	s *simulation
 	offer.Cluster
@@ -16,7 +16,7 @@ type cut struct {
 	free    int
 	frag    float64      // the sum of the fragmentation of all GPUs
 	done    []float64    // for each GPU, the time at which its pending creations and destructions will be completed
-	decided []place.Spot // the spots of the next job, or nil if the policy must choose them
+	decided []place.Spot // the spots of the next job, or nil if the policy must choose the spots
 }
 
 func newCut(s *simulation) *cut {
@@ -32,13 +32,13 @@ func newCut(s *simulation) *cut {
 		c.Policy = unheld{s.Policy}
 	}
 	for k := range gpus {
-		c.frag += c.Pool.Node(k).Frag // above 0 if the model allows only one instance of a profile
+		c.frag += c.Pool.Node(k).Frag // above 0 on an empty GPU if the model limits a profile to one instance
 	}
 	return c
 }
 
 // unheld is a policy that never holds a job. If the embedded policy would hold a job, unheld chooses the placement of
-// [place.Lifetime] instead. With the discipline Loss, a held job would be rejected although there is room for it.
+// [place.Lifetime] instead. With the discipline Loss, the simulation would reject a held job although the job fits.
 type unheld struct{ place.Policy }
 
 // Choose implements [place.Policy].
@@ -59,7 +59,7 @@ func (c *cut) place(k int, r *reservation) (bool, *reservation) {
 	if c.decided = nil; spots == nil {
 		c.foresee()
 		c.gather(k)
-		j.offer.RunTime, _ = s.total(j.estimate, 0)
+		j.offer.RunTime = s.runTime(j)
 		spots, why = c.Find(&j.offer, r.onCut())
 	}
 	if spots == nil {
@@ -76,12 +76,12 @@ func (c *cut) place(k int, r *reservation) (bool, *reservation) {
 	return true, nil
 }
 
-// start assigns these spots to a job and starts the job.
+// start assigns the spots to a job and starts the job.
 func (c *cut) start(j *job, spots []place.Spot) {
 	s := c.s
 	got := s.profile(spots[0])
 	j.spots = spots
-	total, until := s.total(s.estimateGot(j), 0)
+	total, until := s.total(j, s.takes(j), 0)
 	takes := 0.0
 	for _, at := range spots {
 		takes = max(takes, c.account(at))
@@ -135,15 +135,16 @@ func (c *cut) gather(k int) {
 
 // foresee updates the expected ends of the running jobs.
 func (c *cut) foresee() {
-	if !c.inputs.Ends && c.s.Discipline != EASY || c.s.learned == nil {
+	constant := c.s.corrected == nil && c.s.High == nil
+	if constant || !c.inputs.Ends && c.s.Discipline != EASY {
 		return
 	}
-	version := c.s.learned.Version()
+	version := c.s.version()
 	for _, j := range c.s.running {
 		if j.version == version && c.s.now < j.until {
 			continue
 		}
-		total, until := c.s.total(c.s.estimateGot(j), c.s.now-j.started)
+		total, until := c.s.total(j, c.s.takes(j), c.s.now-j.started)
 		j.expected, j.until, j.version = j.started+total, j.started+until, version
 		c.expect(j)
 	}
@@ -166,8 +167,8 @@ func (c *cut) leave(j *job) {
 	c.free += j.units
 }
 
-// account counts a reuse, or the creation and destructions, for a slice. It returns the time until the slice is ready,
-// in seconds. A GPU performs only one of these operations at a time.
+// account counts a reuse, or the creation and destructions, for a slice, and returns the time in seconds until the
+// slice is ready. A GPU performs only one creation or destruction at a time.
 func (c *cut) account(spot place.Spot) (takes float64) {
 	before := c.Pool.GPU(spot.GPU)
 	if before.Idle.Has(spot.Placement) {

@@ -21,11 +21,12 @@ import (
 type job struct {
 	trace.Job
 	profiles    []string // the requested profile on each GPU model of kinds, or an empty string
-	asksFor     string   // the first of profiles that is not empty
+	asksFor     string   // the first nonempty element of profiles
 	asks        string   // all profiles, joined
 	size        int      // units of the profile asksFor
 	units       int      // units of all slices that the job holds
 	estimate    float64  // estimated run time in seconds; +Inf: unknown
+	high        float64  // 90% quantile of the run time in seconds; 0: unknown
 	runs        float64  // true run time in seconds, on the job's slice or on the profile asksFor
 	needs       string   // asksFor at submission; asksFor may be larger after the job ran out of memory
 	unitSeconds float64  // units times run time, for the requested profiles at submission
@@ -36,12 +37,12 @@ type job struct {
 
 	offer offer.Job // the job in the form that package offer uses
 
-	peak        float64 // the peak memory in MiB; 0 if the job never needs more than it requests
-	failShare   float64 // the share of the run after which the job fails if it has less memory than peak
+	peak        float64 // the peak memory in MiB; 0 if the requested memory is always sufficient
+	failShare   float64 // the share of the run after which the job fails if memory is less than peak
 	memory      float64 // memory in MiB of the smallest slice of the last run
 	outOfMemory bool    // true if memory is less than peak
 
-	// expected is the expected end of a running job. It remains valid until the time until.
+	// expected is the expected end of a running job. The expected end remains valid until the time until.
 	expected, until float64
 	version         int // the version of predict.Ends when expected was computed
 
@@ -73,12 +74,12 @@ type simulation struct {
 	result  Result
 }
 
-// ErrNever is returned if a job cannot start even after all other jobs have ended. The reason is that no GPU can hold
-// the job, or that the policy rejects it.
+// ErrNever means that a job cannot start even after all other jobs have ended. Either no GPU can hold the job, or the
+// policy rejects the job.
 var ErrNever = errors.New("can never start")
 
-// Run simulates the jobs, which must be sorted by submission. It returns an error if the configuration is invalid or if
-// a job can never start. In the second case, the error contains the ID of the job.
+// Run simulates the jobs, which must be sorted by submission. Run returns an error if the configuration is invalid or a
+// job can never start. The error for a job that can never start wraps ErrNever and contains the ID of the job.
 func Run(c Config, jobs iter.Seq[trace.Job]) (*Result, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -98,7 +99,7 @@ func Run(c Config, jobs iter.Seq[trace.Job]) (*Result, error) {
 func newSimulation(c Config) *simulation {
 	s := &simulation{Config: c}
 	if c.Learn {
-		s.learned = &predict.Ends{}
+		s.corrected = &predict.Ends{}
 	}
 	s.kinds = Kinds(s.GPUs)
 	if s.perNode = s.Nodes != nil; !s.perNode {
@@ -134,17 +135,17 @@ func (s *simulation) submitAll(jobs iter.Seq[trace.Job]) error {
 // submit advances the time to the submission of a job, and adds the job to the queue.
 func (s *simulation) submit(t trace.Job) error {
 	if !(math.Abs(t.Submit) < math.Inf(1)) {
-		return fmt.Errorf("job %s: the time of submission is %v s; it must be finite", t.ID, t.Submit)
+		return fmt.Errorf("job %s: the submission time is %v s, but must be finite", t.ID, t.Submit)
 	}
 	if t.Submit < s.now {
 		return fmt.Errorf("job %s is submitted before the previous job; sort the jobs by submission", t.ID)
 	}
 	if !(t.Duration >= 0) || math.IsInf(t.Duration, 1) {
-		return fmt.Errorf("job %s: the duration is %v s; it must be finite and at least 0", t.ID, t.Duration)
+		return fmt.Errorf("job %s: the duration is %v s, but must be finite and at least 0", t.ID, t.Duration)
 	}
 	s.until(t.Submit)
 	s.advance(t.Submit)
-	j, err := s.newJob(t) // Config.Speeds may depend on the runs that the Observer has seen
+	j, err := s.newJob(t) // Config.Speeds may depend on the runs that the Observer has received
 	if err != nil {
 		return err
 	}
@@ -161,7 +162,7 @@ func (s *simulation) submit(t trace.Job) error {
 	return nil
 }
 
-// newJob converts a job of the workload, and determines the profile that it needs on each GPU model.
+// newJob converts a job of the workload, and determines the profile that the job needs on each GPU model.
 func (s *simulation) newJob(t trace.Job) (*job, error) {
 	j := &job{Job: t, since: t.Submit}
 	if s.Stay {
@@ -198,6 +199,9 @@ func (s *simulation) settle(j *job) {
 	case j.Duration > 0:
 		j.estimate *= j.runs / j.Duration
 	}
+	if s.High != nil && !s.Stay {
+		j.high = s.High(j.Job)
+	}
 	nodes, each := 1, j.slices()
 	if s.perNode {
 		nodes, each = j.Spread()
@@ -213,7 +217,7 @@ func (s *simulation) settle(j *job) {
 		Wants:     []offer.Want{want},
 		Nodes:     nodes,
 		RunTime:   j.estimate,
-		Learned:   s.Said == nil || s.Learn,
+		Learned:   s.Said == nil || s.Learn || j.high > 0,
 		TimeLimit: j.estimate,
 	}
 }
@@ -247,15 +251,15 @@ func (s *simulation) until(then float64) {
 	}
 }
 
-// end frees the slices of a job that has ended. It requeues the job if the job ran out of memory.
+// end frees the slices of a job that has ended, and requeues the job if the job ran out of memory.
 func (s *simulation) end(j *job) {
 	s.room.leave(j)
 	s.result.ended(j)
 	switch {
 	case j.outOfMemory:
 		s.requeue(j)
-	case s.learned != nil:
-		s.learned.Finished(s.estimateGot(j), j.runs)
+	case s.corrected != nil:
+		s.corrected.Finished(j.estimate*s.takes(j), j.runs)
 	}
 }
 
@@ -264,8 +268,8 @@ func (s *simulation) advance(to float64) {
 	s.now = to
 }
 
-// start records that a job has slices. The slices are ready after takes seconds. memory is the memory of the smallest
-// slice, in MiB.
+// start records that a job has slices, which are ready after takes seconds. memory is the memory of the smallest slice,
+// in MiB.
 func (s *simulation) start(j *job, takes float64, memory float64) {
 	j.started = s.now + takes
 	j.waited += j.started - j.since
@@ -284,6 +288,5 @@ func (s *simulation) start(j *job, takes float64, memory float64) {
 // request returns a waiting job in the form that policies use. If the cluster has several GPU models, the request
 // contains the profile for the first model with a suitable profile.
 func (s *simulation) request(j *job) place.Request {
-	total, _ := s.total(j.estimate, 0)
-	return place.Request{Profile: j.asksFor, Duration: total}
+	return place.Request{Profile: j.asksFor, Duration: s.runTime(j)}
 }

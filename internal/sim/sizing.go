@@ -11,9 +11,10 @@ import (
 type Sizing int
 
 const (
-	// Tightest gives each job the profile that it requests, which is the smallest one that satisfies its need.
+	// Tightest gives each job the requested profile, which is the smallest sufficient profile.
 	Tightest Sizing = iota
-	// Adaptive may give a job a larger profile, as package offer decides. It requires a policy, and FIFO or EASY.
+	// Adaptive may give a job a larger profile, which package offer chooses. Adaptive requires a policy, and FIFO or
+	// EASY.
 	Adaptive
 )
 
@@ -39,7 +40,7 @@ func (s *simulation) sizes(j *job) (all []offer.Size) {
 	return all
 }
 
-// expected returns a job with the speeds that the planner expects.
+// expected returns a copy of the job with the speeds that the planner expects.
 func (s *simulation) expected(j trace.Job) trace.Job {
 	if s.Speeds == nil || j.Speed == nil {
 		return j
@@ -52,11 +53,11 @@ func (s *simulation) expected(j trace.Job) trace.Job {
 	return j
 }
 
-// startPlanned starts the jobs that package offer's plan starts now. It is used instead of turn if jobs get adaptive
-// sizes.
+// startPlanned starts the jobs that package offer's plan starts now. If jobs get adaptive sizes, startPlanned replaces
+// turn.
 func (c *cut) startPlanned() {
 	s := c.s
-	c.Speculative = map[string]bool{} // there are no offers
+	c.Speculative = map[string]bool{} // no speculative offers
 	plan := c.plan()
 	for k := len(plan.Spots) - 1; k >= 0; k-- {
 		if plan.Spots[k] == nil {
@@ -76,16 +77,17 @@ func (c *cut) plan() offer.Plan {
 	var jobs []*offer.Job
 	for k := range s.queue.len() {
 		j := s.queue.at(k)
-		j.offer.RunTime, _ = s.total(j.estimate, 0)
+		j.offer.RunTime = s.runTime(j)
 		jobs = append(jobs, &j.offer)
 	}
 	return offer.Make(&c.Cluster, jobs, s.Discipline == FIFO)
 }
 
-// estimateGot returns the estimated run time of a running job on the slice that it got, in seconds.
-func (s *simulation) estimateGot(j *job) float64 {
-	if len(j.spots) == 0 {
-		return j.estimate
+// takes returns the estimated run time of a running job on the job's slice, divided by the run time on the requested
+// profile. The result is 1 if the estimate is a time limit, because time limits do not depend on the slice.
+func (s *simulation) takes(j *job) float64 {
+	if len(j.spots) == 0 || !j.offer.Learned {
+		return 1
 	}
-	return j.estimate * j.offer.Wants[0].Takes(s.profile(j.spots[0]).Name)
+	return j.offer.Wants[0].Takes(s.profile(j.spots[0]).Name)
 }

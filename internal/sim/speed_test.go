@@ -9,8 +9,8 @@ import (
 	"caelum/internal/trace"
 )
 
-// TestNoSpeedWithoutMeasurement checks that a job with measurements for some profiles runs only on these profiles. The
-// simulation assumes no speed for other profiles, even if their slices are large enough.
+// TestNoSpeedWithoutMeasurement checks that a job whose speed was measured on some profiles runs only on these
+// profiles. The simulation must assume no speed for other profiles, even if their slices are large enough.
 func TestNoSpeedWithoutMeasurement(t *testing.T) {
 	cluster := gpus(t, "A100-40GB", 1)
 	speed := map[string]float64{"1g.5gb": 0.25, "3g.20gb": 0.5, "7g.40gb": 1}
@@ -48,7 +48,7 @@ func TestNoSpeedWithoutMeasurement(t *testing.T) {
 	named := trace.Job{ID: "named", Duration: 100, Profile: "1g.10gb", Speed: speed}
 	_, err = Run(Config{GPUs: cluster, Policy: policy(t, "best-fit")}, slices.Values([]trace.Job{named}))
 	if err == nil {
-		t.Error("a job started on a profile that it was not measured on")
+		t.Error("a job started on a profile without a measurement")
 	}
 }
 
@@ -59,8 +59,8 @@ func (f ranTest) Ran(s Span)                             { f(s) }
 func (ranTest) Passed(_, _ float64, _, _ int, _ float64) {}
 func (ranTest) Waited(string, float64)                   {}
 
-// TestSpeedsAfterEarlierRuns checks that all runs that started before the submission of a job are observed before the
-// planner looks up the speeds of this job. The speeds can then be learned from these runs.
+// TestSpeedsAfterEarlierRuns checks that the Observer receives all runs that started before the submission of a job
+// before the planner looks up the job's speeds. An Observer can therefore learn the speeds from these runs.
 func TestSpeedsAfterEarlierRuns(t *testing.T) {
 	speed := map[string]float64{"7g.40gb": 1}
 	jobs := []trace.Job{

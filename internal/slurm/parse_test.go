@@ -52,7 +52,7 @@ var lineParsers = map[string]func(string) (string, error){
 		return strings.Join(list, " "), err
 	},
 	"limit": func(line string) (string, error) {
-		limit, err := parseLimit(line)
+		limit, err := ParseLimit(line)
 		return limit.String(), err
 	},
 }

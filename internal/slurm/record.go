@@ -37,7 +37,7 @@ var jobFields = []field{
 	{"requeue", func(j *Job, s string) error { return flag(&j.Requeue, s) }},
 	{"oversubscribe", func(j *Job, s string) error { j.Exclusive = s == "NO"; return nil }},
 	{"exclusive", func(j *Job, s string) error { return j.exclusive(s) }}, // must follow oversubscribe
-	{"timelimit", func(j *Job, s string) (err error) { j.TimeLimit, err = parseLimit(s); return err }},
+	{"timelimit", func(j *Job, s string) (err error) { j.TimeLimit, err = ParseLimit(s); return err }},
 	{"submittime", func(j *Job, s string) (err error) { j.Submit, err = parseTime(s); return err }},
 	{"eligibletime", func(j *Job, s string) (err error) { j.Eligible, err = parseTime(s); return err }},
 	{"starttime", func(j *Job, s string) (err error) { j.Start, err = parseTime(s); return err }},

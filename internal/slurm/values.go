@@ -42,8 +42,8 @@ func parseTime(s string) (time.Time, error) {
 	return time.Unix(n, 0), nil
 }
 
-// parseLimit parses a time limit that squeue prints in the form [D-][H:]MM:SS. It returns 0 if there is no limit.
-func parseLimit(s string) (time.Duration, error) {
+// ParseLimit parses a time limit that squeue prints in the form [D-][H:]MM:SS. It returns 0 if there is no limit.
+func ParseLimit(s string) (time.Duration, error) {
 	if isNull(s) || s == "UNLIMITED" || s == "NOT_SET" || s == "Partition_Limit" {
 		return 0, nil
 	}

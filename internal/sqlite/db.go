@@ -17,30 +17,31 @@ import (
 type Kind struct {
 	Name   string   // the name of the database in error messages, such as "ledger"
 	Schema []string // the SQL statements of each version; PRAGMA user_version is the number of applied versions
-	Tables []string // the tables that every database of this kind has
+	Tables []string // the tables that every database of the kind has
 	// Options are connection options of go-sqlite3, such as "_busy_timeout=5000".
 	Options string
 	// Damaged is the remedy for a damaged file, and Foreign is the remedy for a database of another program.
 	Damaged, Foreign string
-	// Busy converts the error that SQLite returns if another process holds a lock. If Busy is nil, the error is not
-	// converted.
+	// Busy converts the error that SQLite returns if another process holds a lock. If Busy is nil, the error remains
+	// unchanged.
 	Busy func(text string) error
 }
 
-// DB is an open database. Several goroutines may call its methods, and several processes may open the same file.
+// DB is an open database. Several goroutines may call the methods of a DB, and several processes may open the same
+// file.
 type DB struct {
 	kind Kind
 	path string
 	sql  *sql.DB
 }
 
-// checkpointPages limits the -wal file, in pages of 4 KiB. When the file has this number of pages, SQLite writes them
-// into the database and starts the -wal file from its beginning. Ledgers and repositories have fewer than 64 pages, so
-// a larger -wal file would only waste disk space.
+// checkpointPages limits the -wal file, in pages of 4 KiB. When the -wal file has checkpointPages pages, SQLite writes
+// the pages into the database and restarts the -wal file. Ledgers and repositories have fewer than 64 pages, so a
+// larger -wal file would only waste disk space.
 const checkpointPages = 64
 
-// Open opens the database at path, or creates it with mode 0600. The directory must exist. If the error is ErrDamaged,
-// ErrForeign or ErrNewer, Open has not changed the file.
+// Open opens the database at path, or creates the database with mode 0600. The directory must exist. If the error is
+// ErrDamaged, ErrForeign or ErrNewer, Open has not changed the file.
 func Open(path string, kind Kind) (*DB, error) {
 	d := &DB{kind: kind, path: path}
 	// SQLite would create the file with a mode that depends on the umask. The -wal and -shm files get the mode of the
@@ -66,8 +67,8 @@ func Open(path string, kind Kind) (*DB, error) {
 	d.sql.SetMaxOpenConns(1)
 	err = d.migrate()
 	if err == nil {
-		// These statements change the file. They are executed only after migrate has checked the file. The default
-		// limit of SQLite for the -wal file is 4 MiB.
+		// Both PRAGMA statements change the file, and therefore follow migrate, which checks the file. SQLite's default
+		// limit for the -wal file is 4 MiB.
 		_, err = d.sql.Exec(fmt.Sprintf("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = %d", checkpointPages))
 	}
 	if err == nil {
@@ -80,11 +81,12 @@ func Open(path string, kind Kind) (*DB, error) {
 	return d, nil
 }
 
-// checkHeader returns an error if f is not a regular file, or if it is not empty and does not begin like an SQLite
-// database. SQLite itself would treat a file of less than one page as an empty database and overwrite it.
+// checkHeader returns an error if f is not a regular file. checkHeader also returns an error if f is not empty and does
+// not begin with the header of an SQLite database. SQLite treats a file of less than one page as an empty database and
+// overwrites the file.
 func checkHeader(f *os.File) error {
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return cmp.Or(err, errors.New("it is not a regular file; name a file"))
+		return cmp.Or(err, errors.New("the path is not a regular file; specify a file"))
 	}
 	const magic = "SQLite format 3\x00"
 	head := make([]byte, len(magic))
@@ -97,8 +99,8 @@ func checkHeader(f *os.File) error {
 	return ErrDamaged
 }
 
-// migrate updates the schema to the latest version. It uses one transaction, because another process may migrate the
-// database at the same time.
+// migrate updates the schema to the latest version in one transaction, because another process may migrate the database
+// at the same time.
 func (d *DB) migrate() error {
 	return d.Do(func(tx *sql.Tx) error {
 		version, err := d.kind.version(tx)
@@ -115,8 +117,9 @@ func (d *DB) migrate() error {
 	})
 }
 
-// version returns the number of entries of k.Schema that have been applied to a database. It returns ErrDamaged if the
-// database is damaged, ErrForeign if it is neither empty nor of this kind, and ErrNewer if it has a later version.
+// version returns the number of entries of k.Schema that have been applied to a database. The error is ErrDamaged for a
+// damaged database, ErrForeign for a database that is neither empty nor of kind k, and ErrNewer for a database of a
+// later version.
 func (k Kind) version(tx *sql.Tx) (version int, err error) {
 	var health string
 	const check = "SELECT (SELECT * FROM pragma_quick_check LIMIT 1), (SELECT * FROM pragma_user_version)"
@@ -137,7 +140,7 @@ func (k Kind) version(tx *sql.Tx) (version int, err error) {
 		return 0, ErrForeign
 	case version > len(k.Schema):
 		return 0, fmt.Errorf(
-			"%w: its schema is version %d, but this release supports at most version %d; "+
+			"%w: the schema has version %d, but this release supports at most version %d; "+
 				"install the newer release again",
 			ErrNewer, version, len(k.Schema),
 		)
@@ -172,7 +175,7 @@ func (d *DB) Exec(text string, args ...any) error {
 // Read runs f, which must not change the database.
 func (d *DB) Read(f func(*sql.DB) error) error { return d.explain(f(d.sql)) }
 
-// List returns the rows of a query, each converted by row. It must be called inside Do or Read, which add the name of
+// List returns the rows of a query, each converted by row. Callers call List inside Do or Read, which add the name of
 // the database and the remedy to the error.
 func List[T any](q interface {
 	Query(text string, args ...any) (*sql.Rows, error)

@@ -10,23 +10,23 @@ import (
 	"github.com/mattn/go-sqlite3"
 )
 
-// These errors are the reasons why Open rejects a file.
+// Open rejects a file with ErrDamaged, ErrForeign or ErrNewer.
 var (
-	ErrDamaged = errors.New("its contents are damaged")
-	ErrForeign = errors.New("it is another program's database")
-	ErrNewer   = errors.New("it was written by a newer release")
+	ErrDamaged = errors.New("the contents of the file are damaged")
+	ErrForeign = errors.New("the file is another program's database")
+	ErrNewer   = errors.New("the file was written by a newer release")
 )
 
 // remedies contains the remedies for SQLite errors that an administrator can correct.
 var remedies = map[sqlite3.ErrNo]string{
 	sqlite3.ErrReadonly: "make the file and its file system writable",
 	sqlite3.ErrPerm:     "make the file and its file system writable",
-	sqlite3.ErrCantOpen: "check that its directory exists and is writable, and that it is a regular file",
+	sqlite3.ErrCantOpen: "check that the parent directory exists and is writable, and that the file is a regular file",
 	sqlite3.ErrIoErr:    "check the kernel's messages about the disk with `dmesg`",
 }
 
-// Explain returns err with the name and path of the database, and with a remedy. It does not change an error that
-// already contains this information. If the disk is full, the result wraps syscall.ENOSPC.
+// Explain returns err with the name and path of the database, and with a remedy. Explain does not change an error that
+// already contains the name of the database. If the disk is full, the result wraps syscall.ENOSPC.
 func (k Kind) Explain(path string, err error) error {
 	var e sqlite3.Error
 	var done *explained
@@ -47,12 +47,12 @@ func (k Kind) Explain(path string, err error) error {
 		if k.Busy != nil {
 			err = k.Busy(err.Error())
 		}
-		return k.withRemedy(path, err, "another process holds it: `fuser "+path+"`")
+		return k.withRemedy(path, err, "another process has locked the file; find the process with `fuser "+path+"`")
 	}
 	return k.withRemedy(path, err, remedies[e.Code])
 }
 
-// ExplainFile is like Explain, but for an error of the file system from opening or examining the file itself.
+// ExplainFile explains an error of the file system from opening or examining the file, in the same way as Explain.
 func (k Kind) ExplainFile(path string, err error) error {
 	var file *os.PathError
 	switch {
@@ -61,7 +61,7 @@ func (k Kind) ExplainFile(path string, err error) error {
 	case errors.As(err, &file):
 		remedy := remedies[sqlite3.ErrCantOpen]
 		if errors.Is(file, os.ErrPermission) {
-			remedy += fmt.Sprintf(" (only root and the owner of the %s can open it)", k.Name)
+			remedy += fmt.Sprintf(" (only root and the owner of the %s can open the file)", k.Name)
 		}
 		return k.withRemedy(path, file.Err, remedy)
 	}
@@ -76,7 +76,7 @@ type explained struct {
 	err  error
 }
 
-// withRemedy returns err with the name and path of the database and, if it is not empty, the remedy.
+// withRemedy returns err with the name and path of the database and, if remedy is not empty, the remedy.
 func (k Kind) withRemedy(path string, err error, remedy string) error {
 	text := fmt.Sprintf("%s %s: %v", k.Name, path, err)
 	if remedy != "" {

@@ -2,35 +2,47 @@ package tags
 
 import (
 	"cmp"
+	"math"
 	"strconv"
+	"strings"
 	"time"
 
+	"caelum/internal/predict"
 	"caelum/internal/slurm"
 )
 
-// Sized reports whether Caelum chose the job's profile. In this case, an equivalent profile of another GPU model may
-// replace it.
+// Sized reports whether Caelum chose the job's profile. An equivalent profile of another GPU model may then replace the
+// chosen profile.
 func Sized(j slurm.Job) bool {
 	mig := j.SlicesPerNode()
 	return len(mig) == 1 && Has(j.AdminComment, Size+mig[0].Type)
 }
 
-// Learned returns the run time of the job that earlier runs predict, or 0 if there is no prediction. The result never
-// exceeds the job's time limit.
+// Learned returns the run time that was predicted from earlier runs of the job, or 0 without a prediction. The result
+// never exceeds the job's time limit.
 func Learned(j slurm.Job) time.Duration {
-	seconds, err := strconv.ParseUint(Value(j.AdminComment, RunTime), 10, 31)
-	if err != nil {
-		return 0
+	seconds, _ := learned(j)
+	if at := time.Duration(seconds) * time.Second; j.TimeLimit <= 0 || at < j.TimeLimit {
+		return at
 	}
-	learned := time.Duration(seconds) * time.Second
-	if j.TimeLimit > 0 {
-		return min(learned, j.TimeLimit)
-	}
-	return learned
+	return j.TimeLimit
 }
 
-// BusyShare returns the share of the job's run time on one compute slice for which the job keeps that slice busy, from
-// 0 to 1. ok is false if the job has no valid tag Busy.
+// learned returns the learned run time and its 90% quantile in seconds. Both results are 0 if the tag RunTime is
+// missing or invalid. high is 0 if the tag contains no quantile.
+func learned(j slurm.Job) (seconds, high uint64) {
+	middle, most, both := strings.Cut(Value(j.AdminComment, RunTime), "-")
+	seconds, err := strconv.ParseUint(middle, 10, 31)
+	if err == nil && both {
+		high, err = strconv.ParseUint(most, 10, 31)
+	}
+	if err != nil || both && high < seconds {
+		return 0, 0
+	}
+	return seconds, high
+}
+
+// BusyShare returns the job's busy share, from 0 to 1. ok is false if the job has no valid tag Busy.
 func BusyShare(j slurm.Job) (share float64, ok bool) {
 	text := Value(j.AdminComment, Busy)
 	percent, err := strconv.ParseUint(text, 10, 8)
@@ -40,18 +52,27 @@ func BusyShare(j slurm.Job) (share float64, ok bool) {
 	return float64(percent) / 100, true
 }
 
-// Expected returns the expected run time of the job. This is the learned run time, or else the time limit, or 0 if both
-// are unknown.
+// Expected returns the expected run time of the job: the learned run time, or else the time limit, or 0 if both are
+// unknown.
 func Expected(j slurm.Job) time.Duration { return cmp.Or(Learned(j), j.TimeLimit) }
 
-// ExpectedEnd returns the expected end of a running job according to its earlier runs. If there are no earlier runs, or
-// the job has already run for longer than they predict, the result is the end of the time limit. It is the zero time if
-// the job has no time limit. takes is the run time on the slice that the job has,
-// divided by the run time on the profile that the job requests.
+// ExpectedEnd returns the expected end of a running job. predict.Expect computes the expected end from the learned run
+// time. The result is never later than the end of the time limit. Without a learned run time, the result is the end of
+// the time limit, or the zero time if the job has no time limit. takes is the run time on the job's slice, divided by
+// the run time on the requested profile.
 func ExpectedEnd(j slurm.Job, takes float64, now time.Time) time.Time {
-	learned := time.Duration(float64(Learned(j)) * takes)
-	if end := j.Start.Add(learned); end.After(now) && !j.Start.IsZero() && learned > 0 {
-		return end
+	seconds, high := learned(j)
+	if seconds == 0 || j.Start.IsZero() {
+		return j.End
 	}
-	return j.End
+	total, _ := predict.Expect(float64(seconds)*takes, float64(high)*takes, now.Sub(j.Start).Seconds())
+	end := j.Start.Add(time.Duration(min(total, maxRunTime)) * time.Second)
+	if !j.End.IsZero() && j.End.Before(end) {
+		return j.End
+	}
+	return end
 }
+
+// maxRunTime limits expected run times to 68 years, in seconds, so that a time.Duration can represent an expected run
+// time.
+const maxRunTime = math.MaxInt32

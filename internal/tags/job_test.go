@@ -7,8 +7,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestLearned checks that the learned run time is at most the time limit, and that an invalid value is treated as
-// unknown.
+// TestLearned checks that the learned run time is at most the time limit, and that Learned returns 0 for an invalid
+// value.
 func TestLearned(t *testing.T) {
 	for _, c := range []struct {
 		comment           string
@@ -21,6 +21,12 @@ func TestLearned(t *testing.T) {
 		{"caelum:runs=600", 0, 10 * time.Minute, 10 * time.Minute},
 		{"caelum:runs=7200", time.Hour, time.Hour, time.Hour},
 		{"caelum:runs=-1", time.Hour, 0, time.Hour},
+		{"caelum:runs=600-900", time.Hour, 10 * time.Minute, 10 * time.Minute},
+		{"caelum:runs=600-599", time.Hour, 0, time.Hour},
+		{"caelum:runs=600-", time.Hour, 0, time.Hour},
+		{"caelum:runs=-900", time.Hour, 0, time.Hour},
+		{"caelum:runs=600-900-1", time.Hour, 0, time.Hour},
+		{"caelum:runs=600-99999999999", time.Hour, 0, time.Hour},
 		{"caelum:runs=99999999999999999999", time.Hour, 0, time.Hour},
 		{"caelum:runs=", time.Hour, 0, time.Hour},
 	} {
@@ -61,5 +67,43 @@ func TestBusyShare(t *testing.T) {
 		if share, ok := BusyShare(slurm.Job{AdminComment: c.comment}); share != c.share || ok != c.ok {
 			t.Errorf("%q: %v, %v", c.comment, share, ok)
 		}
+	}
+}
+
+// TestExpectedEnd checks the expected end of a running job with and without a learned run time and a time limit.
+func TestExpectedEnd(t *testing.T) {
+	start := time.Unix(1e9, 0)
+	for _, c := range []struct {
+		comment    string
+		limit, ran time.Duration
+		takes      float64
+		want       time.Duration // after the start; 0: unknown
+	}{
+		{"", time.Hour, time.Minute, 1, time.Hour},
+		{"", 0, time.Minute, 1, 0},
+		{"caelum:runs=600-600", time.Hour, time.Minute, 1, 10 * time.Minute},
+		{"caelum:runs=600-600", time.Hour, time.Minute, 0.5, 5 * time.Minute},
+		{"caelum:runs=600-600", time.Hour, time.Minute, 10, time.Hour},
+		{"caelum:runs=600-600", time.Hour, 10 * time.Minute, 1, 11 * time.Minute},
+		{"caelum:runs=600-600", time.Hour, 2 * time.Hour, 1, time.Hour},
+		{"caelum:runs=600-1002", 0, 0, 1, 650 * time.Second},                                 // sigma 0.4
+		{"caelum:runs=600", 0, 0, 1, 650 * time.Second},                                      // the same by default
+		{"caelum:runs=600-1002", 0, 10 * time.Minute, 1, 852 * time.Second},                  // 600 e^0.08 x 2 Phi(0.4)
+		{"caelum:runs=2147483647-2147483647", 0, time.Minute, 1e9, maxRunTime * time.Second}, // a time that is too long
+	} {
+		j := slurm.Job{AdminComment: c.comment, TimeLimit: c.limit, Start: start}
+		if c.limit > 0 {
+			j.End = start.Add(c.limit)
+		}
+		end, want := ExpectedEnd(j, c.takes, start.Add(c.ran)), time.Time{}
+		if c.want > 0 {
+			want = start.Add(c.want)
+		}
+		if off := end.Sub(want).Abs(); off > 2*time.Second {
+			t.Errorf("%q, limit %v, after %v: %v, want %v", c.comment, c.limit, c.ran, end, want)
+		}
+	}
+	if end := ExpectedEnd(slurm.Job{AdminComment: "caelum:runs=600"}, 1, start); !end.IsZero() {
+		t.Errorf("without a start: %v", end)
 	}
 }

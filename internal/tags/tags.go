@@ -11,30 +11,32 @@ package tags
 
 import "strings"
 
-// These are the tags that Caelum writes into a job's admin_comment, in addition to texts of other tools. Only
-// administrators and job_submit.lua can write this field: slurmctld does not allow users to change it, neither at
-// submission nor later.
+// Caelum writes the following tags into a job's admin_comment, which may also contain texts of other tools. Only
+// administrators and job_submit.lua can write admin_comment: slurmctld does not allow users to change admin_comment,
+// neither at submission nor later.
 const (
-	// Held marks a job that job_submit.lua has held at submission, and that an agent must release. A hold without this
-	// tag was set by a user or an administrator.
+	// Held marks a job that job_submit.lua has held at submission, and that an agent must release. A user or an
+	// administrator set a hold without the tag Held.
 	Held = "caelum:held"
-	// Released replaces Held when an agent has released the job. Any later hold was set by a user or an administrator.
+	// Released replaces Held when an agent has released the job. A user or an administrator set any later hold.
 	Released = "caelum:released"
 	// Size is followed by the profile that Caelum chose for a job without a profile.
 	Size = "caelum:sized="
-	// RunTime is followed by the expected run time of the job, in seconds.
+	// InsteadOf is followed by the smaller profile that the job would request without its time limit.
+	InsteadOf = "caelum:instead-of="
+	// RunTime is followed by the expected run time of the job in seconds. A hyphen and the 90% quantile of the run time
+	// may follow.
 	RunTime = "caelum:runs="
-	// Busy is followed by the share of the job's run time on one compute slice for which the job keeps that slice busy,
-	// in percent: a whole number from 0 to 100.
+	// Busy is followed by the job's busy share in percent, a whole number from 0 to 100.
 	Busy = "caelum:busy="
-	// Key is followed by the job's key, 16 hexadecimal digits.
+	// Key is followed by the job key, which has 16 hexadecimal digits.
 	Key = "caelum:key="
 	// Fingerprint is followed by the script fingerprint, which has 16 hexadecimal digits.
 	Fingerprint = "caelum:work="
 	// Requeued is followed by the number of times that the job was requeued because its slice was not available.
 	Requeued = "caelum:requeued="
-	// NoRoom is followed by the slices that were not available, and by the node. An agent writes this tag when it gives
-	// up on a job and leaves it held.
+	// NoRoom is followed by the slices that were not available, and by the node. An agent writes the tag NoRoom when
+	// the agent stops requeuing a job and leaves the job held.
 	NoRoom = "caelum:no-room="
 )
 
@@ -48,7 +50,7 @@ func Has(comment, word string) bool {
 	return false
 }
 
-// Value returns the value of the first tag with this prefix, or an empty string if there is none.
+// Value returns the value of the first tag that begins with prefix, or an empty string if no tag does.
 func Value(comment, prefix string) string {
 	for _, w := range strings.Fields(comment) {
 		if rest, ok := strings.CutPrefix(w, prefix); ok {
@@ -58,8 +60,8 @@ func Value(comment, prefix string) string {
 	return ""
 }
 
-// Remove returns the comment without the tag. With each occurrence, it also removes one adjacent blank. It changes
-// nothing else, because the field may contain structured text of other tools.
+// Remove returns the comment without the tag. With each occurrence of the tag, Remove also removes one adjacent blank.
+// Remove changes nothing else, because the comment may contain structured text of other tools.
 func Remove(comment, word string) string {
 	parts := strings.Split(comment, " ")
 	kept := parts[:0]
@@ -71,8 +73,8 @@ func Remove(comment, word string) string {
 	return strings.Join(kept, " ")
 }
 
-// Replace returns the comment without the tag old and with the tag new at its end. An empty string means that there is
-// no tag.
+// Replace returns the comment without the tag old and with the tag new at the end. If old or new is empty, Replace
+// removes or adds no tag.
 func Replace(comment, old, new string) string {
 	if old != "" {
 		comment = Remove(comment, old)

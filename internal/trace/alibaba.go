@@ -11,11 +11,11 @@ import (
 // pod is a row of the pod lists of Alibaba's gpu-v2023 trace (openb_pod_list_*.csv).
 type pod struct {
 	name             string
-	gpus, milli      float64 // gpus is a number of GPUs, and milli is thousandths of each GPU
+	gpus, milli      float64 // number of GPUs; thousandths of each GPU
 	created, deleted float64 // seconds
 }
 
-// readPods parses a pod list. It returns an error if two pods have the same name.
+// readPods parses a pod list. The result is an error if two pods have the same name.
 func readPods(file string, r io.Reader) ([]pod, error) {
 	t, err := openTable(file, r, commas, "name", "num_gpu", "gpu_milli", "creation_time", "deletion_time")
 	if err != nil {
@@ -33,10 +33,10 @@ func readPods(file string, r io.Reader) ([]pod, error) {
 		}
 		p.gpus, p.milli, p.created, p.deleted = n[0], n[1], n[2], n[3]
 		if p.gpus != math.Trunc(p.gpus) {
-			return t.bad(fmt.Errorf("num_gpu is %v: it must be a whole number", p.gpus))
+			return t.bad(fmt.Errorf("num_gpu is %v, but must be a whole number", p.gpus))
 		}
 		if p.milli > 1000 {
-			return t.bad(fmt.Errorf("gpu_milli is %v: it must be at most 1000", p.milli))
+			return t.bad(fmt.Errorf("gpu_milli is %v, but must be at most 1000", p.milli))
 		}
 		all = append(all, p)
 		return nil
@@ -49,8 +49,8 @@ func readPods(file string, r io.Reader) ([]pod, error) {
 
 // Alibaba parses a pod list of Alibaba's gpu-v2023 trace. Each pod becomes a job that needs its share of one GPU's
 // compute and memory, is submitted when the pod was created, and runs until the pod was deleted. Alibaba leaves out
-// pods without a GPU or with several GPUs, and pods that were deleted before they were created. It also leaves out pods
-// whose creation time is an outlier, because a few services were created long before all other pods.
+// pods without a GPU, pods with several GPUs, and pods that were deleted before they were created. Alibaba also leaves
+// out pods whose creation time is an outlier, because a few services were created long before all other pods.
 func Alibaba(file string, r io.Reader) (*Workload, error) {
 	pods, err := readPods(file, r)
 	if err != nil {
@@ -79,8 +79,8 @@ func Alibaba(file string, r io.Reader) (*Workload, error) {
 	return w, nil
 }
 
-// grmuProfiles contains the profiles of an A100-40GB and their shares of a GPU according to GRMU, which are compute
-// slices times units, divided by 7 x 8.
+// grmuProfiles contains the profiles of an A100-40GB and their shares of a GPU according to GRMU. The share of a
+// profile is the product of its compute slices and units, divided by 7 x 8.
 var grmuProfiles = []struct {
 	name  string
 	share float64
@@ -93,7 +93,7 @@ var grmuProfiles = []struct {
 	{"7g.40gb", 1},
 }
 
-// withoutOutliers returns the pods except those whose creation time is an outlier. This is a time more than 1.5
+// withoutOutliers returns the pods without the pods whose creation time is an outlier. An outlier is more than 1.5
 // interquartile ranges before the first quartile or after the third quartile.
 func (w *Workload) withoutOutliers(pods []pod) []pod {
 	var times []float64
@@ -111,10 +111,9 @@ func (w *Workload) withoutOutliers(pods []pod) []pod {
 	return kept
 }
 
-// GRMU parses a pod list in the same way as the GRMU paper (arXiv 2502.01909). It leaves out outliers, pods with
-// several GPUs, and pods that were deleted before they were created. The request of a pod is divided by the largest
-// request of all pods, and is then replaced by the profile with the nearest share. The share of a pod without a GPU is
-// 0.
+// GRMU parses a pod list with the method of the GRMU paper (arXiv 2502.01909). GRMU leaves out outliers, pods with
+// several GPUs, and pods that were deleted before they were created. GRMU divides the request of each pod by the
+// largest request of all pods, and chooses the profile with the nearest share. The share of a pod without a GPU is 0.
 func GRMU(file string, r io.Reader) (*Workload, error) {
 	pods, err := readPods(file, r)
 	if err != nil {

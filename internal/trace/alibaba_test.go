@@ -116,21 +116,21 @@ func TestMalformed(t *testing.T) {
 	good := podLine("a", 1, 500, 100, 200)
 	const range1e12 = "is not a number from 0 to 1e12"
 	for _, c := range []struct{ text, want string }{ // want is the beginning of the error; $ marks the end of the error
-		{"", "pods.csv:1: the file is empty; the first line names the columns"},
+		{"", "pods.csv:1: the file is empty; the first line must contain the column names"},
 		{podHead, "pods.csv:1: no pods"},
 		{
 			"name,num_gpu\n",
-			"pods.csv:1: no column gpu_milli, creation_time, deletion_time; the columns are name, num_gpu",
+			"pods.csv:1: the table lacks column gpu_milli, creation_time, deletion_time; the columns are name, num_gpu",
 		},
 		{"name,name\n", "pods.csv:1: column \"name\" appears twice"},
 		{podHead + good + good, "pods.csv:3: pod a is already on line 2"},
-		{podHead + good + podLine("", 1, 500, 100, 200), "pods.csv:3: a pod without a name"},
-		{podHead + good + "b,1,2\n", "pods.csv:3: 3 values for 11 columns"},
+		{podHead + good + podLine("", 1, 500, 100, 200), "pods.csv:3: the pod has no name"},
+		{podHead + good + "b,1,2\n", "pods.csv:3: the line has 3 values, but the table has 11 columns"},
 		{podHead + podLine("a", 1, 500, "soon", 200), `pods.csv:2: creation_time: "soon" ` + range1e12},
 		{podHead + podLine("a", 1, 500, "NaN", 200), `pods.csv:2: creation_time: "NaN" ` + range1e12},
 		{podHead + podLine("a", 1, 500, -1, 200), `pods.csv:2: creation_time: "-1" ` + range1e12},
 		{podHead + podLine("a", 1, 500, 1, "1e999"), `pods.csv:2: deletion_time: "1e999" ` + range1e12},
-		{podHead + podLine("a", 1, 1500, 1, 2), "pods.csv:2: gpu_milli is 1500: it must be at most 1000"},
+		{podHead + podLine("a", 1, 1500, 1, 2), "pods.csv:2: gpu_milli is 1500, but must be at most 1000"},
 		{podHead + podLine("a", 1, 500, 1, "1e308"), `pods.csv:2: deletion_time: "1e308" ` + range1e12},
 		{
 			podHead + podLine("a", 1, 500, strings.Repeat("9", 1000), 2),
@@ -138,15 +138,15 @@ func TestMalformed(t *testing.T) {
 		},
 		{
 			podHead + good + "b,4000,8192,0.5,500,,LS,Running,100,200,\n",
-			"pods.csv:3: num_gpu is 0.5: it must be a whole number",
+			"pods.csv:3: num_gpu is 0.5, but must be a whole number",
 		},
 		{podHead + good + "\"b,1\n" + good + good, `pods.csv:3: extraneous or missing " in quoted-field`},
-		{"\x00\x01\x02", "pods.csv:1: the file is not UTF-8 text; unpack or convert it first"},
+		{"\x00\x01\x02", "pods.csv:1: the file is not UTF-8 text; unpack or convert the file first"},
 		{podHead + good + "\x00", "pods.csv:3: the file is not UTF-8 text"},
 		{
 			strings.Repeat("x", 1000) + "\n",
-			"pods.csv:1: no column name, num_gpu, gpu_milli, creation_time, deletion_time; the columns are " +
-				strings.Repeat("x", 300) + "$",
+			"pods.csv:1: the table lacks column name, num_gpu, gpu_milli, creation_time, deletion_time; " +
+				"the columns are " + strings.Repeat("x", 300) + "$",
 		},
 	} {
 		_, err := Alibaba("pods.csv", strings.NewReader(c.text))

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// MISO returns a workload made from the measurements that were published with the MISO paper (arXiv 2207.11428). They
-// consist of a list of training jobs (model with batch size, number of iterations), and the duration of an iteration of
-// each model on each profile of an A100-40GB. A job can run only on the profiles for which there is a measurement,
-// because the other profiles have too little memory. The list contains no submission times. The times between
-// submissions are therefore random and exponentially distributed. Their mean in seconds is the parameter every. If
-// every is 0, all jobs are submitted at the same time.
+// MISO returns a workload made from the measurements that were published with the MISO paper (arXiv 2207.11428). The
+// measurements consist of a list of training jobs (model with batch size, number of iterations), and the duration of an
+// iteration of each model on each profile of an A100-40GB. A job can run only on the profiles with a measurement,
+// because the other profiles have too little memory. The list contains no submission times. MISO therefore draws
+// exponentially distributed times between submissions, whose mean in seconds is every. If every is 0, all jobs are
+// submitted at the same time.
 func MISO(
 	jobsFile string,
 	jobs io.Reader,
@@ -45,7 +45,7 @@ func MISO(
 		name, batch, _ := strings.Cut(t.text("model"), "_train")
 		m, ok := models[name+" "+batch]
 		if !ok {
-			return t.bad(fmt.Errorf("%s has no model %.60q with batch %.60q", stepsFile, name, batch))
+			return t.bad(fmt.Errorf("%s contains no model %.60q with batch size %.60q", stepsFile, name, batch))
 		}
 		w.Jobs = append(w.Jobs, Job{ID: id, Submit: at, Duration: iterations * m.step, Speed: m.speed})
 		at += every * rng.ExpFloat64()
@@ -57,8 +57,8 @@ func MISO(
 	return w, err
 }
 
-// model is a training model with a batch size. It contains the duration in seconds of an iteration on a whole GPU, and
-// the speed on each profile relative to the whole GPU.
+// model is a training model with a batch size, with the duration in seconds of an iteration on a whole GPU, and the
+// speed on each profile relative to the whole GPU.
 type model struct {
 	step  float64
 	speed map[string]float64
@@ -85,7 +85,7 @@ func readSteps(file string, r io.Reader) (map[string]model, error) {
 				return err
 			}
 			if s == 0 {
-				return t.bad(fmt.Errorf("%s is 0; it must be the duration of an iteration in seconds", column))
+				return t.bad(fmt.Errorf("%s is 0, but must be the duration of an iteration in seconds", column))
 			}
 			m.speed[p] = m.step / s
 		}

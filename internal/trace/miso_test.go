@@ -36,12 +36,15 @@ func TestMISOMalformed(t *testing.T) {
 		{misoHead, stepsHead + step, "jobs:1: no jobs"},
 		{misoHead + job, stepsHead, "steps:1: no models"},
 		{misoHead + job + job, stepsHead + step, "jobs:3: job 0 is already on line 2"},
-		{misoHead + job[1:], stepsHead + step, "jobs:2: a job without a name"},
+		{misoHead + job[1:], stepsHead + step, "jobs:2: the job has no name"},
 		{
 			misoHead + "0,bert_train8,120,346,1000\n", stepsHead + step,
-			`jobs:2: steps has no model "bert" with batch "8"`,
+			`jobs:2: steps contains no model "bert" with batch size "8"`,
 		},
-		{misoHead + "0,bert,120,346,1000\n", stepsHead + step, `jobs:2: steps has no model "bert" with batch ""`},
+		{
+			misoHead + "0,bert,120,346,1000\n", stepsHead + step,
+			`jobs:2: steps contains no model "bert" with batch size ""`,
+		},
 		{
 			misoHead + "0,bert_train6,120,346,NaN\n", stepsHead + step,
 			`jobs:2: num_iters: "NaN" is not a number from 0 to 1e12`,
@@ -49,11 +52,11 @@ func TestMISOMalformed(t *testing.T) {
 		{misoHead + job, stepsHead + step + step, "steps:3: model bert 6 is already on line 2"},
 		{
 			misoHead + job, stepsHead + "bert,6,0,0.2,1\n",
-			"steps:2: 7g.40gb_mean_s is 0; it must be the duration of an iteration in seconds",
+			"steps:2: 7g.40gb_mean_s is 0, but must be the duration of an iteration in seconds",
 		},
 		{
 			misoHead + job, stepsHead + "bert,6,0.1,0.2,0\n",
-			"steps:2: 1g.5gb_mean_s is 0; it must be the duration of an iteration in seconds",
+			"steps:2: 1g.5gb_mean_s is 0, but must be the duration of an iteration in seconds",
 		},
 		{misoHead + job, stepsHead + "bert,6,,0.2,1\n", `steps:2: 7g.40gb_mean_s: "" is not a number from 0 to 1e12`},
 		{
@@ -70,7 +73,7 @@ func TestMISOMalformed(t *testing.T) {
 }
 
 // TestOnlyMeasuredProfiles checks that a job never runs on a profile without a measurement, even if the job requests
-// this profile.
+// the profile.
 func TestOnlyMeasuredProfiles(t *testing.T) {
 	a100, err := mig.ModelByName("A100-40GB")
 	if err != nil {

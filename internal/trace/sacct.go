@@ -12,34 +12,34 @@ import (
 	"time"
 )
 
-// SacctColumns contains the columns that sacct must print. The command is `sacct -a -P -o` followed by these columns,
-// separated by commas. The option -X must not be used, because only steps contain the GPU usage (gres/gpumem and
-// gres/gpuutil in TRESUsageInMax, if Slurm was built with NVML).
+// SacctColumns contains the columns that sacct must print. The command is `sacct -a -P -o` followed by the columns,
+// separated by commas. The command must not contain the option -X, because only the records of steps contain the GPU
+// usage (gres/gpumem and gres/gpuutil in TRESUsageInMax, if Slurm was built with NVML).
 var SacctColumns = []string{
 	"JobID", "State", "Submit", "Eligible", "Start", "End", "ElapsedRaw", "TimelimitRaw", "AllocTRES",
 	"TRESUsageInMax",
 }
 
 // Sacct parses a site's own jobs in the output of sacct -P. If a job's allocation contains a profile (gres/mig:2g.10gb,
-// or gres/gpu:a100_2g.10gb with Slurm's own MIG support), the job needs its allocation. Otherwise, it needs the
-// smallest profile that is sufficient for the highest memory usage and utilisation of its steps. If this usage is
-// missing, Sacct assumes that the job needs a whole GPU.
+// or gres/gpu:a100_2g.10gb with Slurm's own MIG support), the job needs its allocation. Otherwise, the job needs the
+// smallest profile that is sufficient for the highest memory usage and utilisation of the job's steps. If the record
+// contains no usage, Sacct assumes that the job needs a whole GPU.
 //
-// The submission time is the time at which the job became eligible, so that only waits that Slurm caused are included.
-// A job that began before it was eligible did not wait. The duration is the measured run time. Every task of an array
-// and every component of a het job is a separate job. A job with several GPUs needs the same number of slices. If they
-// were not allocated by profile, the job needs whole GPUs, because the usage of a step is the sum over its GPUs. Times
-// are seconds since 1970 (SLURM_TIME_FORMAT=%s) or in sacct's default format.
+// The submission time is the time at which the job became eligible, so that waits include only the time for which Slurm
+// is responsible. The wait of a job that began before its eligible time is 0. The duration is the measured run time.
+// Every task of an array and every component of a het job is a separate job. A job with several GPUs needs as many
+// slices as GPUs. If the GPUs were not allocated by profile, the job needs whole GPUs, because the usage of a step is
+// the sum over its GPUs. Times are seconds since 1970 (SLURM_TIME_FORMAT=%s) or in sacct's default format.
 //
-// Sacct leaves out jobs without a GPU, and jobs that never started or are still running. It also leaves out jobs with
-// slices of several profiles, or of a profile that AllocTRES does not contain.
+// Sacct leaves out jobs without a GPU, jobs that never started, and jobs that are still running. Sacct also leaves out
+// jobs with slices of several profiles, and jobs whose AllocTRES does not contain the profile of their slices.
 func Sacct(file string, r io.Reader) (*Workload, error) {
 	t, err := openTable(file, r, bars, "JobID", "State", "Submit", "Start", "ElapsedRaw", "AllocTRES")
 	if err != nil {
 		return nil, err
 	}
 	w := &Workload{}
-	at := map[string]int{} // for each job, its index in Jobs, or -1 if it was left out
+	at := map[string]int{} // for each job, the job's index in Jobs, or -1 if the job was left out
 	err = t.each(func() error {
 		id, step, isStep := strings.Cut(t.text("JobID"), ".")
 		if id == "" {
@@ -90,7 +90,7 @@ func Sacct(file string, r io.Reader) (*Workload, error) {
 	return w, nil
 }
 
-// sacctJob parses the line of a job. If why is not empty, it is the reason why the job is left out.
+// sacctJob parses the line of a job. If why is not empty, why is the reason for leaving out the job.
 func (t *table) sacctJob(id string) (j Job, why string, err error) {
 	given, err := allocated(t.text("AllocTRES"))
 	start, state := t.text("Start"), firstWord(t.text("State"))
@@ -140,10 +140,10 @@ func firstWord(s string) string {
 	return s
 }
 
-// never reports whether s is a text that sacct prints if there is no time.
+// never reports whether s is a text that sacct prints in place of a missing time.
 func never(s string) bool { return s == "" || s == "Unknown" || s == "None" || s == "0" }
 
-// moment parses a time. It returns seconds since 1970.
+// moment parses a time and returns the seconds since 1970.
 func moment(s string) (float64, error) {
 	if n, err := number(s); err == nil {
 		return n, nil
@@ -173,7 +173,7 @@ type allocation struct {
 func allocated(tres string) (a allocation, err error) {
 	slots, models, unnamed := 0, 0, 0 // gres/gpu; gres/gpu with a model; gres/mig without a profile
 	cut := map[string]int{}           // slices by profile: gres/mig:1g.5gb
-	own := map[string]int{}           // the same with Slurm's own MIG support: gres/gpu:a100_1g.5gb
+	own := map[string]int{}           // slices by profile with Slurm's own MIG support: gres/gpu:a100_1g.5gb
 	for _, item := range strings.Split(tres, ",") {
 		name, value, _ := strings.Cut(item, "=")
 		name, kind, _ := strings.Cut(name, ":")
@@ -201,7 +201,7 @@ func allocated(tres string) (a allocation, err error) {
 		}
 	}
 	profiles := own
-	if len(cut) > 0 { // gres/gpu is a number of slots in this case
+	if len(cut) > 0 { // with gres/mig, the count of gres/gpu is a number of slots
 		profiles = cut
 	}
 	for a.profile, a.gpus = range profiles {
@@ -217,7 +217,8 @@ func allocated(tres string) (a allocation, err error) {
 	return a, nil
 }
 
-// uses adds the usage of a step to the job: its memory and utilisation become at least those of the step.
+// uses adds the usage of a step to the job. Afterwards, the job's memory and utilisation are at least the memory and
+// utilisation of the step.
 func (j *Job) uses(tres string) error {
 	for _, item := range strings.Split(tres, ",") {
 		name, value, _ := strings.Cut(item, "=")
@@ -244,7 +245,7 @@ func amount(s string) (float64, error) {
 	digits := strings.TrimRight(s, "KMGTP")
 	x, err := strconv.ParseFloat(digits, 64)
 	if err != nil || x < 0 || x-x != 0 || len(s)-len(digits) > 1 {
-		return 0, fmt.Errorf("%.60q is not an amount", s)
+		return 0, fmt.Errorf("%.60q is not an amount such as 1234, 512K or 9.5G", s)
 	}
 	if unit := s[len(digits):]; unit != "" {
 		for range 1 + strings.Index("KMGTP", unit) {

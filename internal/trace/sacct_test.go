@@ -83,7 +83,7 @@ func TestAllocated(t *testing.T) {
 		{"gres/gpu:a100=2,gres/gpu=2", allocation{gpus: 2}},
 		{"gres/gpu:a100=2,gres/gpu:h100=1", allocation{gpus: 3}}, // AccountingStorageTRES without gres/gpu
 		{"gres/gpu=1,gres/mig:2g.10gb=1,gres/mig=1", allocation{gpus: 1, profile: "2g.10gb"}},
-		// In this case, gres/gpu is a number of slots.
+		// With gres/mig, the count of gres/gpu is a number of slots.
 		{"gres/gpu:a100=2,gres/gpu=2,gres/mig:2g.10gb=2,node=1", allocation{gpus: 2, profile: "2g.10gb", nodes: 1}},
 		{"gres/mig:1g.10gb+me=3,gres/mig:2g.10gb=0", allocation{gpus: 3, profile: "1g.10gb+me"}},
 		{"gres/mig:closed=3", allocation{}},
@@ -137,13 +137,14 @@ func TestSacctMalformed(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{
 			"7|COMPLETED|1000\n",
-			"jobs:1: no column JobID, State, Submit, Start, ElapsedRaw, AllocTRES; the columns are 7, COMPLETED, 1000",
+			"jobs:1: the table lacks column JobID, State, Submit, Start, ElapsedRaw, AllocTRES; " +
+				"the columns are 7, COMPLETED, 1000",
 		},
 		{sacctHead + good + good, "jobs:3: job 7 is already on line 2; leave -D (--duplicates) out"},
 		{sacctHead + "7.batch" + good[1:], "jobs:2: the record of step batch precedes the record of its job 7"},
 		{sacctHead + good[1:], "jobs:2: no JobID"},
-		{sacctHead + "\n" + good + "8|COMP\"LETED\n", "jobs:4: 2 values for 10 columns"},
-		{sacctHead + good + "8|COMPLETED\n", "jobs:3: 2 values for 10 columns"},
+		{sacctHead + "\n" + good + "8|COMP\"LETED\n", "jobs:4: the line has 2 values, but the table has 10 columns"},
+		{sacctHead + good + "8|COMPLETED\n", "jobs:3: the line has 2 values, but the table has 10 columns"},
 		{sacctHead + strings.Replace(good, "1010", "soon", 1), `jobs:2: column Eligible: "soon"` + notTime},
 		{sacctHead + strings.Replace(good, "1040", "2026-13-01T00:00:00", 1),
 			`jobs:2: column Start: "2026-13-01T00:00:00"` + notTime},
@@ -167,7 +168,7 @@ func TestSacctMalformed(t *testing.T) {
 		{sacctHead + strings.Replace(good, "gpu=1", "gpu", 1), "jobs:2: column AllocTRES: gres/gpu is not a count"},
 		{
 			sacctHead + good + "7.0|COMPLETED|||||||cpu=1|gres/gpumem=many\n",
-			`jobs:3: column TRESUsageInMax: "many" is not an amount`,
+			`jobs:3: column TRESUsageInMax: "many" is not an amount such as 1234, 512K or 9.5G`,
 		},
 	} {
 		_, err := Sacct("jobs", strings.NewReader(c.text))

@@ -12,14 +12,14 @@ import (
 	"strings"
 )
 
-// table parses a file that consists of a line of column names and of rows.
+// table parses a file that consists of a line of column names and rows of values.
 type table struct {
 	file    string
 	read    rows
 	columns map[string]int
 	row     []string
 	line    int
-	seen    map[string]int // for each name, its line number
+	seen    map[string]int // the line number of each name
 }
 
 // rows returns the next row and its line number. The row remains valid until the next call.
@@ -60,8 +60,8 @@ func bars(text *bufio.Reader) rows {
 	}
 }
 
-// openTable reads the column names. All wanted columns must exist, in any order. Other columns are ignored, and empty
-// lines are skipped.
+// openTable reads the column names. The columns in want must exist, in any order. openTable ignores other columns and
+// skips empty lines.
 func openTable(file string, r io.Reader, split func(*bufio.Reader) rows, want ...string) (*table, error) {
 	text := bufio.NewReader(r)
 	start, _ := text.Peek(512) // a read error occurs again at the next read
@@ -69,7 +69,7 @@ func openTable(file string, r io.Reader, split func(*bufio.Reader) rows, want ..
 		return nil, &LineError{
 			file,
 			1 + bytes.Count(before, []byte("\n")),
-			errors.New("the file is not UTF-8 text; unpack or convert it first"),
+			errors.New("the file is not UTF-8 text; unpack or convert the file first"),
 		}
 	}
 	if bytes.HasPrefix(start, []byte("\ufeff")) {
@@ -79,7 +79,7 @@ func openTable(file string, r io.Reader, split func(*bufio.Reader) rows, want ..
 	if more, err := t.next(); err != nil {
 		return nil, err
 	} else if !more {
-		return nil, &LineError{file, 1, errors.New("the file is empty; the first line names the columns")}
+		return nil, &LineError{file, 1, errors.New("the file is empty; the first line must contain the column names")}
 	}
 	for k, name := range t.row {
 		if _, twice := t.columns[name]; twice {
@@ -95,7 +95,11 @@ func openTable(file string, r io.Reader, split func(*bufio.Reader) rows, want ..
 	}
 	if missing != nil {
 		return nil, t.bad(
-			fmt.Errorf("no column %s; the columns are %.300s", strings.Join(missing, ", "), strings.Join(t.row, ", ")),
+			fmt.Errorf(
+				"the table lacks column %s; the columns are %.300s",
+				strings.Join(missing, ", "),
+				strings.Join(t.row, ", "),
+			),
 		)
 	}
 	return t, nil
@@ -108,7 +112,7 @@ func (t *table) each(do func() error) error {
 			return err
 		}
 		if len(t.row) != len(t.columns) {
-			return t.bad(fmt.Errorf("%d values for %d columns", len(t.row), len(t.columns)))
+			return t.bad(fmt.Errorf("the line has %d values, but the table has %d columns", len(t.row), len(t.columns)))
 		}
 		if err := do(); err != nil {
 			return err
@@ -119,7 +123,7 @@ func (t *table) each(do func() error) error {
 // once checks that the row has a name, and that no earlier row has the same name.
 func (t *table) once(kind, name, advice string) error {
 	if name == "" {
-		return t.bad(fmt.Errorf("a %s without a name", kind))
+		return t.bad(fmt.Errorf("the %s has no name", kind))
 	}
 	if first, twice := t.seen[name]; twice {
 		return t.bad(fmt.Errorf("%s %.60s is already on line %d%s", kind, name, first, advice))
@@ -128,7 +132,7 @@ func (t *table) once(kind, name, advice string) error {
 	return nil
 }
 
-// next reads the next row. It returns false at the end of the file.
+// next reads the next row. The result is false at the end of the file.
 func (t *table) next() (bool, error) {
 	row, line, err := t.read()
 	if errors.Is(err, io.EOF) {
@@ -144,7 +148,7 @@ func (t *table) next() (bool, error) {
 // bad adds the file and the line of the current row to an error.
 func (t *table) bad(err error) error { return &LineError{t.file, t.line, err} }
 
-// has reports whether the table has a column with this name.
+// has reports whether the table has the column.
 func (t *table) has(column string) bool { _, ok := t.columns[column]; return ok }
 
 func (t *table) text(column string) string { return t.row[t.columns[column]] }
@@ -170,8 +174,8 @@ func (t *table) numbers(columns ...string) ([]float64, error) {
 	return all, nil
 }
 
-// number parses a number from 0 to 1e12. In seconds, 1e12 is about 30,000 years. Because of this limit, the sum over
-// all rows of a file is finite.
+// number parses a number from 0 to 1e12. 1e12 seconds are about 30,000 years. Because of the limit of 1e12, the sum
+// over all rows of a file is finite.
 func number(s string) (float64, error) {
 	x, err := strconv.ParseFloat(s, 64)
 	if err != nil || !(x >= 0 && x <= 1e12) {

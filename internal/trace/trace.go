@@ -16,8 +16,8 @@ type Job struct {
 	Duration float64 // run time in seconds; if Speed is set, the run time on a whole GPU
 	Limit    float64 // the time limit in seconds, or 0 if unknown
 
-	// Profile is the profile of the GPU instance that the job needs. If Profile is empty, the job needs the following
-	// shares of a GPU's compute and memory, from 0 to 1, and MemoryMiB.
+	// Profile is the profile of the GPU instance that the job needs. If Profile is empty, the job needs the shares
+	// Compute and Memory of a GPU, from 0 to 1, and MemoryMiB.
 	Profile         string
 	Compute, Memory float64
 	MemoryMiB       float64
@@ -34,8 +34,8 @@ type Job struct {
 	Waited float64 // the real wait in seconds, or 0 if unknown
 }
 
-// Spread returns the number of nodes on which the job has its slices, and the number of slices per node. The number of
-// nodes is the requested number, or the next larger number by which the number of slices is divisible.
+// Spread returns the number of nodes for the job's slices, and the number of slices per node. The number of nodes is
+// the requested number, or the next larger number by which the number of slices is divisible.
 func (j Job) Spread() (nodes, each int) {
 	n := max(j.Slices, 1)
 	nodes = min(max(j.Nodes, 1), n)
@@ -45,8 +45,9 @@ func (j Job) Spread() (nodes, each int) {
 	return nodes, n / nodes
 }
 
-// On returns the profile that the job needs on a GPU model. This is the job's Profile or, if it is empty, the smallest
-// profile that satisfies the job's shares and memory. On returns false if the GPU model has no such profile.
+// On returns the profile that the job needs on a GPU model: the job's Profile or, if Profile is empty, the smallest
+// profile that satisfies the job's shares and memory. The second result is false if the GPU model has no suitable
+// profile.
 func (j Job) On(b *mig.Model) (string, bool) {
 	if j.Profile != "" {
 		_, ok := b.ProfileIndex(j.Profile)
@@ -71,15 +72,15 @@ func (j Job) On(b *mig.Model) (string, bool) {
 	return best.Name, true
 }
 
-// RunsOn reports whether the job can run on a profile. It returns false if Speed is set but has no entry for the
-// profile: the job was then not measured on this profile, perhaps because of too little memory, and its speed is
-// unknown.
+// RunsOn reports whether the job can run on a profile. If Speed is set but has no entry for the profile, the result is
+// false, because the job's speed on the profile was not measured. A measurement may be missing because the profile has
+// too little memory.
 func (j Job) RunsOn(profile string) bool {
 	s := j.SpeedOn(profile)
 	return s > 0 && s >= j.Slowest
 }
 
-// SpeedOn returns the job's speed on a profile, relative to a whole GPU. It returns 1 if Speed is nil, and 0 for a
+// SpeedOn returns the job's speed on a profile, relative to a whole GPU. The result is 1 if Speed is nil, and 0 for a
 // profile without an entry in Speed.
 func (j Job) SpeedOn(profile string) float64 {
 	if j.Speed == nil {
@@ -88,7 +89,7 @@ func (j Job) SpeedOn(profile string) float64 {
 	return j.Speed[profile]
 }
 
-// Takes returns the run time in seconds on a profile. The job must be able to run on this profile.
+// Takes returns the run time in seconds on a profile. The job must be able to run on the profile.
 func (j Job) Takes(profile string) float64 { return j.Duration / j.SpeedOn(profile) }
 
 // Workload is the result of a reader.
@@ -96,18 +97,18 @@ type Workload struct {
 	Jobs []Job // sorted by submission time
 	Left []Left
 	// Assumed is the number of jobs that are assumed to need whole GPUs because their usage was not measured. Several
-	// is the number of jobs with several GPUs, for which only the total usage is known.
+	// is the number of jobs with several GPUs, whose usage is known only as a total.
 	Assumed, Several int
 }
 
-// Left is a reason for leaving out jobs, and the number of such jobs in a file.
+// Left is a reason for leaving out jobs, and the number of jobs in a file that were left out for the reason.
 type Left struct {
 	Reason string `json:"reason"`
 	Jobs   int    `json:"jobs"`
 }
 
-// Only removes the jobs that can never run on these nodes. nodes contains the GPU models of each node. If anywhere is
-// true, a job may use GPUs of any node, and nodes contains a single node with all GPUs.
+// Only removes the jobs that can never run on the given nodes. nodes contains the GPU models of each node. If anywhere
+// is true, a job may use GPUs of any node, and nodes contains a single node with all GPUs.
 func (w *Workload) Only(nodes [][]*mig.Model, anywhere bool) {
 	kinds := kindsOf(nodes)
 	kept := w.Jobs[:0:0]
@@ -142,7 +143,8 @@ func kindsOf(nodes [][]*mig.Model) (kinds []kind) {
 	return kinds
 }
 
-// impossible returns the reason why the job can never run on nodes of these kinds, or an empty string if it can.
+// impossible returns the reason why the job can never run on nodes of the given kinds, or an empty string if the job
+// can run.
 func (j Job) impossible(kinds []kind, anywhere bool) string {
 	spread, each := 1, max(j.Slices, 1)
 	if !anywhere {
@@ -166,7 +168,7 @@ func (j Job) impossible(kinds []kind, anywhere bool) string {
 	case !any:
 		return "no GPU has a suitable profile"
 	case enough < spread:
-		return "it needs more GPUs than the cluster has"
+		return "the job needs more GPUs than the cluster has"
 	}
 	return ""
 }
@@ -185,7 +187,7 @@ func (w *Workload) leave(reason string, jobs int) {
 }
 
 // settle sorts the jobs by submission time, and shifts all times so that the first submission is at time 0. Jobs with
-// equal times remain in the order of the file.
+// equal submission times remain in the order of the file.
 func (w *Workload) settle() {
 	slices.SortStableFunc(w.Jobs, func(a, b Job) int { return cmp.Compare(a.Submit, b.Submit) })
 	if len(w.Jobs) == 0 {

@@ -11,7 +11,7 @@ import (
 )
 
 // rounds is the number of times that benchAgainst runs each of the two builds. The builds alternate, so that other load
-// of the machine affects both of them.
+// on the machine affects both builds.
 const rounds = 4
 
 // alone is the number of jobs that serveAlone runs.
@@ -27,15 +27,15 @@ func serveAlone(ctx context.Context, c *cluster.Cluster) error {
 	return gone(ctx, c, time.Second)
 }
 
-// benchAgainst compares this build with the build in the directory other. It measures sbatch and a step with the plugin
-// of each build, and prologs with the agent of each build.
+// benchAgainst compares this build with the build in the directory other. benchAgainst measures sbatch and a step with
+// the plugin of each build, and prologs with the agent of each build.
 func benchAgainst(ctx context.Context, other string) error {
 	other, err := filepath.Abs(other)
 	if err != nil {
 		return err
 	}
 	plugin := filepath.Join(other, "spank_caelum.so")
-	fmt.Printf("The first value of each pair is this build, the second is %s.\n", other)
+	fmt.Printf("In each pair, the first value is from this build, and the second value is from %s.\n", other)
 	return errors.Join(benchPlugin(ctx, plugin), prologsAgainst(ctx, other))
 }
 
@@ -57,7 +57,7 @@ func prologsAgainst(ctx context.Context, other string) (err error) {
 	}
 	for _, way := range []struct {
 		name string
-		each int // prologs of each build per round
+		each int // number of prologs of each build per round
 		run  func(context.Context, *cluster.Cluster) error
 	}{
 		{"one job after another", alone, serveAlone},

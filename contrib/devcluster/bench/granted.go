@@ -66,9 +66,9 @@ func (r *speedRun) report(ctx context.Context) (string, error) {
 	return text + lines, err
 }
 
-// granted returns the profile of each job's slice. It returns an error if a job did not complete, if Slurm allocated
-// another profile than the job requested, or if a job, the agent's summary of its run, and the rules of the
-// configuration disagree about the slice.
+// granted returns the profile of each job's slice. granted returns an error if a job did not complete, or if Slurm did
+// not allocate the requested profile. The job's output, the agent's summary of the run and the rules of the
+// configuration must agree about the slice.
 func (r *speedRun) granted(ctx context.Context) ([]string, error) {
 	ran, err := r.ran()
 	if err != nil {
@@ -97,7 +97,7 @@ func (r *speedRun) granted(ctx context.Context) ([]string, error) {
 		if len(wrong) == 0 {
 			return all, nil
 		}
-		if time.Now().After(end) { // agents write the summaries a few seconds after the end of a job
+		if time.Now().After(end) { // the agent writes the summary of a run a few seconds after the end of the job
 			return all, fmt.Errorf("%d of %d jobs: %s", len(wrong), len(r.ids), strings.Join(wrong, "\n"))
 		}
 	}
@@ -112,22 +112,22 @@ var (
 // string.
 func (r *speedRun) disagrees(k int, ran string, record []string) string {
 	if len(record) != 4 || record[1] != "COMPLETED" {
-		return fmt.Sprintf("its record is %q", record)
+		return fmt.Sprintf("the job's record in slurmdbd is %q", record)
 	}
 	if m := allocatedMIG.FindAllStringSubmatch(record[2], -1); len(m) != 1 || m[0][1] != r.asked[k] || m[0][2] != "1" {
-		return fmt.Sprintf("it requested %s, but was allocated %s", r.asked[k], record[2])
+		return fmt.Sprintf("the job requested %s, but Slurm allocated %s", r.asked[k], record[2])
 	}
 	if r.sizing == "" && ran == r.asked[k] {
 		return ""
 	}
 	if m := summarized.FindStringSubmatch(record[3]); m == nil || m[1] != ran {
-		return fmt.Sprintf("it ran on %s, but its record contains %q", ran, record[3])
+		return fmt.Sprintf("the job ran on %s, but its record in slurmdbd contains %q", ran, record[3])
 	}
 	p, _ := r.board.ProfileIndex(ran)
 	q, _ := r.board.ProfileIndex(r.asked[k])
 	has, needs := r.board.Profiles[p], r.board.Profiles[q]
 	if ran != r.asked[k] && (r.sizing != "adaptive" || has.Size < needs.Size || has.Compute <= needs.Compute) {
-		return fmt.Sprintf("it requested %s, but ran on %s", r.asked[k], ran)
+		return fmt.Sprintf("the job requested %s, but ran on %s", r.asked[k], ran)
 	}
 	return ""
 }
@@ -153,8 +153,8 @@ func (r *speedRun) ran() (map[string]string, error) {
 	return all, nil
 }
 
-// agents returns a line with the number of the agents' writes. It returns an error if an agent or the watcher logged an
-// error, or a message about a defect.
+// agents returns a line with the number of the agents' writes. agents returns an error if an agent or the watcher
+// logged an error or a message about a defect.
 func (r *speedRun) agents() (string, error) {
 	writes := 0
 	units := []string{"watcher"}

@@ -38,21 +38,21 @@ type options struct {
 
 func (o *options) flags() {
 	flag.StringVar(&o.paired.command, "paired", "", "measure this command inside a cluster: sbatch or srun")
-	flag.StringVar(&o.paired.with, "with", "", "arguments of the command with the plugin")
-	flag.StringVar(&o.paired.without, "without", "", "arguments of the command without the plugin")
-	flag.StringVar(&o.paired.conf, "conf", "/etc/slurm", "folder of slurm.conf without the plugin")
-	flag.IntVar(&o.pairs, "waits", 100, "measure waits with this number of pairs of jobs; 0: omit")
-	flag.BoolVar(&o.onlyWaits, "only-waits", false, "measure only -waits")
+	flag.StringVar(&o.paired.with, "with", "", "-paired: arguments of the command with the plugin")
+	flag.StringVar(&o.paired.without, "without", "", "-paired: arguments of the command without the plugin")
+	flag.StringVar(&o.paired.conf, "conf", "/etc/slurm", "-paired: directory of the slurm.conf without the plugin")
+	flag.IntVar(&o.pairs, "waits", 100, "number of pairs of jobs for the measurement of waits; 0: omit")
+	flag.BoolVar(&o.onlyWaits, "only-waits", false, "run only the measurement of -waits")
 	flag.IntVar(&o.rpcs, "rpcs", 0, "measure only the requests of this number of nodes to slurmctld; 0: omit")
 	flag.IntVar(&o.submissions, "submissions", 0, "measure only the cost of this number of submissions for slurmctld: "+
-		"without job_submit.lua, with it, and with a large decision table")
+		"without job_submit.lua, with job_submit.lua, and with a large decision table")
 	flag.StringVar(&o.against, "against", "",
-		"measure only the difference from the build in this folder (build/ of another checkout)")
+		"measure only the difference from the build in this directory (build/ of another checkout)")
 	s := &o.scenarios
 	s.nodes, s.gpus = 4, 4
 	flag.IntVar(&s.jobs, "ways", 0, "run only a trace of this number of jobs with whole GPUs, fixed layouts and Caelum")
 	flag.Uint64Var(&s.seed, "ways-seed", 1, "-ways: seed of the trace")
-	flag.Float64Var(&s.load, "ways-load", 0.85, "-ways: mean share of all units that the jobs request")
+	flag.Float64Var(&s.load, "ways-load", 0.85, "-ways: mean share of the units that the jobs use")
 	flag.Float64Var(&s.mean, "ways-mean", 20, "-ways: mean duration of the jobs in seconds")
 	flag.BoolVar(&s.mixed, "ways-mixed", false, "-ways: use two nodes of A100-40GB and two of H100-80GB")
 	flag.IntVar(&o.speeds, "ways-speeds", 0,
@@ -101,7 +101,7 @@ func main() {
 	}
 }
 
-// up starts a cluster whose agents use this text as caelum.yaml. down stops the cluster.
+// up starts a cluster whose agents use the text config as caelum.yaml. down stops the cluster.
 func up(ctx context.Context, config string, o cluster.Options) (c *cluster.Cluster, down func() error, err error) {
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
@@ -131,7 +131,7 @@ func bench(ctx context.Context) (err error) {
 	if _, _, err := c.Exec(ctx, "root", "sdiag", "--reset"); err != nil {
 		return err
 	}
-	fmt.Printf("The agent, over %d leases; the driver has no delays:\n", leases)
+	fmt.Printf("Duration of the prologs' requests to the agent, over %d leases; the driver has no delays:\n", leases)
 	if err := prologs(ctx, c); err != nil {
 		return err
 	}
@@ -141,7 +141,8 @@ func bench(ctx context.Context) (err error) {
 	if _, stderr, err := c.ExecNode(ctx, "n1", "root", "nvml-emulator", "latency", "realistic"); err != nil {
 		return fmt.Errorf("latency: %w: %s", err, stderr)
 	}
-	fmt.Printf("\nThe agent, over %d leases; the driver has the delays of an A100:\n", leases)
+	fmt.Printf("\nDuration of the prologs' requests to the agent, over %d leases; "+
+		"the driver has the delays of an A100:\n", leases)
 	return prologs(ctx, c)
 }
 
@@ -189,7 +190,7 @@ func prologs(ctx context.Context, c *cluster.Cluster) error {
 	return nil
 }
 
-// quantiles returns the median and the 99th percentile of one field. all is the result of served.
+// quantiles returns the median and the 99th percentile of a field. all is the result of served.
 func quantiles(all []map[string]float64, field string) (p50, p99 float64) {
 	var v []float64
 	for _, line := range all {
@@ -222,7 +223,7 @@ func served(c *cluster.Cluster) ([]map[string]float64, error) {
 	return all, nil
 }
 
-// publication prints slurmctld's statistics of the requests with which the agents publish.
+// publication prints slurmctld's statistics about the requests with which the agents publish.
 func publication(ctx context.Context, c *cluster.Cluster) error {
 	out, _, err := c.Exec(ctx, "root", "sdiag")
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// report prints the results of one scenario. It uses the times in slurmctld's log, which are in milliseconds.
+// report prints the results of one scenario. The times come from slurmctld's log and have a resolution of one
+// millisecond.
 func (s scenarios) report(ctx context.Context, scenario string, c *cluster.Cluster, work []*submission) error {
 	log, err := c.Log("slurmctld")
 	if err != nil {
@@ -43,7 +44,7 @@ func (s scenarios) report(ctx context.Context, scenario string, c *cluster.Clust
 	)
 	if scenario == "caelum" {
 		fmt.Printf(
-			"  %-8s of %d jobs whose profile was offered or that started within %.1f s, it was offered for %d: "+
+			"  %-8s of %d jobs that had an offered profile or started within %.1f s, %d had an offered profile: "+
 				"%.1f%%\n",
 			"", o.prompt, atOnce, o.found, 100*float64(o.found)/float64(o.prompt),
 		)
@@ -116,8 +117,8 @@ func (o *outcome) add(j *submission, t times) {
 	}
 }
 
-// atOnce is the longest wait, in seconds, of a job that could start when it was submitted. It includes one publication
-// of an agent and slurmctld's next two scheduling cycles.
+// atOnce is the longest wait, in seconds, of a job whose slice was free at its submission. The wait includes one
+// publication of an agent and slurmctld's next two scheduling cycles.
 const atOnce = 2.5
 
 // cost prints the cost of the scenario for slurmctld, from sdiag.

@@ -17,16 +17,17 @@ import (
 
 const (
 	sbatchPairs = 200
-	srunPairs   = 400 // a high number, because a step involves four daemons and its start time varies
+	srunPairs   = 400 // many pairs are necessary, because a step involves four daemons and its start time varies
 	warmUp      = 10
 )
 
 // otherConf is the directory of the second configuration.
 const otherConf = "/etc/slurm/other"
 
-// benchPlugin measures the cost of the plugin for sbatch and for a step. The plugin is loaded by sbatch, srun and
-// slurmstepd. For a step, benchPlugin first compares two equal nodes with the plugin. The difference between them is
-// the noise of the measurement. Then, one of the nodes runs without the plugin, or with the plugin at the path other.
+// benchPlugin measures the cost of the plugin for sbatch and for a step. sbatch, srun and slurmstepd load the plugin.
+// For a step, benchPlugin first compares two equal nodes with the plugin. The difference between the equal nodes is the
+// noise of the measurement. In the second comparison, one node runs without the plugin, or with the plugin at the path
+// other.
 func benchPlugin(ctx context.Context, other string) (err error) {
 	c, err := cluster.Start(ctx, cluster.Options{Nodes: 2, GPUs: 1})
 	if err != nil {
@@ -52,7 +53,7 @@ func benchPlugin(ctx context.Context, other string) (err error) {
 	if other != "" {
 		second = "with the other plugin"
 	}
-	fmt.Printf("\nThe plugin, over alternating pairs of a command with the plugin and %s:\n", second)
+	fmt.Printf("\nCost of the plugin, over alternating pairs of a command with the plugin and %s:\n", second)
 	const sbatch = "-H -o /dev/null --wrap true"
 	if err := pair(ctx, c, "sbatch", sbatch, sbatch, otherConf); err != nil {
 		return err
@@ -60,7 +61,7 @@ func benchPlugin(ctx context.Context, other string) (err error) {
 	if err := pair(ctx, c, "srun", jobs[0], jobs[1], "/etc/slurm"); err != nil {
 		return err
 	}
-	fmt.Println("  ... the last line is srun with the plugin on both nodes; now " + second + " on one:")
+	fmt.Println("  ... previous line: both nodes run with the plugin; next line: one node runs " + second)
 	if _, stderr, err := c.ExecNode(ctx, "n2", "root", "mount", "--bind", otherConf+"/plugstack.conf",
 		"/etc/slurm/plugstack.conf"); err != nil {
 		return fmt.Errorf("mount: %w: %s", err, stderr)
@@ -82,8 +83,8 @@ func pair(ctx context.Context, c *cluster.Cluster, command, with, without, conf 
 	return nil
 }
 
-// otherPlugin creates a second configuration that differs only in the plugin. If other is empty, the second
-// configuration has no plugin, and otherwise the plugin at the path other.
+// otherPlugin creates a second configuration that differs only in the plugin. The second configuration has the plugin
+// at the path other, or no plugin if other is empty.
 func otherPlugin(ctx context.Context, c *cluster.Cluster, other string) error {
 	const script = `mkdir "$1" && cp /etc/slurm/*.conf "$1" &&
 echo "PlugStackConfig=$1/plugstack.conf" >>"$1/slurm.conf" &&
@@ -94,10 +95,11 @@ echo "PlugStackConfig=$1/plugstack.conf" >>"$1/slurm.conf" &&
 	return nil
 }
 
-// pairing is a command that is measured with two configurations: /etc/slurm and another directory.
+// pairing describes a command that measure runs with two configurations: /etc/slurm and the directory conf.
 type pairing struct{ command, with, without, conf string }
 
-// measure must run inside the cluster. It runs the two commands of each pair in random order.
+// measure runs the two commands of each pair in random order, and prints the difference of their durations. measure
+// must run inside the cluster.
 func (p pairing) measure() error {
 	pairs := sbatchPairs
 	if p.command == "srun" {

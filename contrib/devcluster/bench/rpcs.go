@@ -15,9 +15,9 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// benchRPCs measures the requests of agents and watcher to slurmctld. The cluster has the given number of nodes with
-// one GPU each. The watcher runs, and the agents poll every minute. benchRPCs measures two minutes at rest, and one
-// minute with two short jobs per second.
+// benchRPCs measures the requests of the agents and the watcher to slurmctld. The cluster has the given number of nodes
+// with one GPU each. The watcher runs, and the agents poll every minute. benchRPCs measures for two minutes without
+// jobs, and for one minute with two short jobs per second.
 func benchRPCs(ctx context.Context, nodes int) (err error) {
 	c, down, err := up(
 		ctx,
@@ -28,8 +28,8 @@ func benchRPCs(ctx context.Context, nodes int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, down()) }()
-	time.Sleep(30 * time.Second) // until all agents have published and have read each other's offers
-	fmt.Printf("\nThe requests of %d nodes to slurmctld:\n", nodes)
+	time.Sleep(30 * time.Second) // every agent publishes and reads the offers of all nodes within 30 s
+	fmt.Printf("\nRequests of %d nodes to slurmctld:\n", nodes)
 	if err := asked(ctx, c, "at rest, two minutes", 2*time.Minute, nil); err != nil {
 		return err
 	}
@@ -59,8 +59,8 @@ var rpcLine = regexp.MustCompile(
 	`(?m)^\s+(REQUEST_\S+|MESSAGE_\S+)\s+\(\s*\d+\) count:(\d+)\s+ave_time:(\d+)\s+total_time:(\d+)`,
 )
 
-// asked prints slurmctld's statistics of the requests that it received in a period of length d. If do is not nil, asked
-// calls do repeatedly during this period.
+// asked prints slurmctld's statistics about the requests of a period of length d. If do is not nil, asked calls do
+// repeatedly during the period.
 func asked(ctx context.Context, c *cluster.Cluster, what string, d time.Duration, do func() error) error {
 	if _, stderr, err := c.Exec(ctx, "root", "sdiag", "--reset"); err != nil {
 		return fmt.Errorf("%w: %s", err, stderr)
@@ -96,13 +96,13 @@ func asked(ctx context.Context, c *cluster.Cluster, what string, d time.Duration
 	}
 	slices.SortFunc(all, func(a, b kind) int { return cmp.Compare(b.total, a.total) })
 	fmt.Printf(
-		"  %s: %.1f requests a second, %.2f%% of slurmctld's time\n",
+		"  %s: %.1f requests per second, %.2f%% of slurmctld's time\n",
 		what,
 		float64(count)/took,
 		float64(total)/1e4/took,
 	)
 	for _, k := range all[:min(len(all), 8)] {
-		fmt.Printf("    %-32s %6.2f a second, %6d us each\n", k.name, float64(k.count)/took, k.mean)
+		fmt.Printf("    %-32s %6.2f per second, %6d us each\n", k.name, float64(k.count)/took, k.mean)
 	}
 	return nil
 }

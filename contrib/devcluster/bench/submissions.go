@@ -27,10 +27,10 @@ var submitWays = []struct {
 	{fmt.Sprintf("with %d learned lines", learnedLines), "lua", learnedLines},
 }
 
-// benchSubmissions measures slurmctld's cost of a submission in each configuration with slurmctld's own statistics
-// (sdiag). Each round contains all configurations in random order. The jobs are submitted with a hold and are cancelled
-// afterwards. The scripts have the maximum length that job_submit.lua hashes. The agent polls once an hour, so that it
-// does not read the queue during the measurement.
+// benchSubmissions measures slurmctld's time for a submission in each configuration, with slurmctld's own statistics
+// (sdiag). Each round runs all configurations in random order. benchSubmissions submits held jobs and cancels them
+// after each measurement. The scripts have the maximum length that job_submit.lua hashes. The agent polls only once an
+// hour, and does not read the queue during the measurement.
 func benchSubmissions(ctx context.Context, each int) (err error) {
 	c, down, err := up(ctx, "poll_interval: 1h\n", cluster.Options{Nodes: 1, GPUs: 1})
 	if err != nil {
@@ -46,7 +46,7 @@ func benchSubmissions(ctx context.Context, each int) (err error) {
 			if err := s.prepare(ctx, way.plugin, way.learned); err != nil {
 				return err
 			}
-			if _, err := s.submit(ctx, 3); err != nil { // the first submission also includes reading the table
+			if _, err := s.submit(ctx, 3); err != nil { // the first submission makes job_submit.lua read the table
 				return err
 			}
 			us, err := s.submit(ctx, each/submissionRounds)
@@ -68,7 +68,7 @@ func benchSubmissions(ctx context.Context, each int) (err error) {
 		}
 	}
 	fmt.Printf(
-		"\nThe cost of a submission for slurmctld, %d in each configuration in %d rounds "+
+		"\nslurmctld's time for a submission, %d submissions in each configuration in %d rounds "+
 			"(us, medians of the rounds' means):\n",
 		each,
 		submissionRounds,
@@ -83,7 +83,7 @@ func benchSubmissions(ctx context.Context, each int) (err error) {
 	low, high := interval(reads)
 	fmt.Printf(
 		"  %-28s %7.0f more, once (95%% interval %.0f to %.0f)\n",
-		"reading such a table",
+		"reading the large table",
 		median(reads),
 		low,
 		high,
@@ -98,7 +98,7 @@ func compare(a, b []float64) {
 		diff = append(diff, a[i]-b[i])
 	}
 	low, high := interval(diff)
-	fmt.Printf(", %+.0f compared with the line above (95%% interval %+.0f to %+.0f)", median(diff), low, high)
+	fmt.Printf(", %+.0f compared with the previous line (95%% interval %+.0f to %+.0f)", median(diff), low, high)
 }
 
 // submitter is a cluster whose slurmctld runs with or without job_submit.lua.
@@ -134,8 +134,8 @@ func (s *submitter) prepare(ctx context.Context, plugin string, learned int) err
 	return err
 }
 
-// table writes a decision table of the next generation with the given number of learned lines. The lines apply to other
-// scripts, with equal numbers of each kind.
+// table writes a decision table of the next generation with the given number of learned lines. The lines match no
+// submitted script. The table contains equal numbers of each kind of line.
 func (s *submitter) table(ctx context.Context, learned int) error {
 	s.generation++
 	var b strings.Builder
@@ -158,7 +158,7 @@ func (s *submitter) table(ctx context.Context, learned int) error {
 	return err
 }
 
-// submit submits held jobs and cancels them. It returns slurmctld's mean time for a submission in microseconds.
+// submit submits and cancels held jobs, and returns slurmctld's mean time for a submission in microseconds.
 func (s *submitter) submit(ctx context.Context, jobs int) (float64, error) {
 	if _, err := s.root(ctx, "", "sdiag --reset"); err != nil {
 		return 0, err

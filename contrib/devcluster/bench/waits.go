@@ -15,15 +15,15 @@ import (
 
 // benchWaits measures the time from the submission to the start of a batch job on an idle cluster, according to
 // slurmctld's log. The profile of the job is alternately on offer and not on offer. Each job is submitted at a random
-// time within slurmctld's cycle of one second. The first measurement is with the watcher and with agents that poll once
-// an hour. The second measurement is without a watcher, and with agents that poll every 15 seconds. It takes long, so
-// it uses a tenth of the jobs.
+// time within slurmctld's cycle of one second. The first measurement uses a watcher, and agents that poll once an hour.
+// The second measurement uses no watcher, and agents that poll every 15 seconds. The second measurement is slow, and
+// uses a tenth of the jobs.
 func benchWaits(ctx context.Context, pairs int) error {
 	if pairs == 0 {
 		return nil
 	}
 	fmt.Printf(
-		"\nFrom submission to start, %d jobs whose profile is offered and %d whose profile is not, in turn:\n",
+		"\nTime from submission to start, %d jobs with an offered profile and %d jobs with another profile:\n",
 		pairs,
 		pairs,
 	)
@@ -51,16 +51,16 @@ func waits(ctx context.Context, pairs int, name, config string) (err error) {
 	return nil
 }
 
-// waitTimes contains the seconds from the submission to the start of jobs, separately for jobs whose profile was on
-// offer and was not on offer. For jobs of the second kind, it also contains the seconds until the publication of the
-// offer.
+// waitTimes contains the seconds from the submission to the start of jobs. Jobs whose profile was on offer and jobs
+// whose profile was not on offer have separate lists. For profiles that were not on offer, waitTimes also contains the
+// seconds until the publication of the offer.
 type waitTimes struct {
 	offered, other, published []float64
-	found                     int // jobs of the first kind whose profile slurmctld showed
+	found                     int // jobs with an offered profile for which slurmctld showed the offer
 }
 
-// measure submits a job of each kind. The agent offers an idle GPU as small slices, because small slices are requested
-// twice as often.
+// measure submits a job with an offered profile and a job with another profile. The agent offers an idle GPU as small
+// slices, because the jobs request small slices twice as often.
 func (w *waitTimes) measure(ctx context.Context, c *cluster.Cluster) error {
 	for k, profile := range []string{"1g.5gb", "1g.5gb", "7g.40gb"} {
 		time.Sleep(time.Duration(rand.IntN(1000)) * time.Millisecond)
@@ -86,7 +86,7 @@ func (w *waitTimes) measure(ctx context.Context, c *cluster.Cluster) error {
 			return err
 		}
 		switch k {
-		case 0: // the whole GPU was used and released before, as in the case of an offered profile
+		case 0: // an earlier job has used and released the whole GPU, as for an offered profile
 			w.offered = append(w.offered, waited)
 		case 2:
 			w.other, w.published = append(w.other, waited), append(w.published, publishing)
@@ -123,7 +123,7 @@ func gone(ctx context.Context, c *cluster.Cluster, every time.Duration) error {
 }
 
 // started returns a job's wait until its start, in seconds, according to slurmctld's log. If the profile was not on
-// offer at the submission, it also returns the wait until the profile was on offer.
+// offer at the submission, started also returns the wait until the profile was on offer.
 func started(c *cluster.Cluster, id, profile string) (start, published float64, err error) {
 	log, err := c.Log("slurmctld")
 	if err != nil {

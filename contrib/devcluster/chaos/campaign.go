@@ -33,14 +33,14 @@ type campaign struct {
 	broken    []*breaking        // all faults, in the order in which they started
 	last      snapshot
 	total     map[string]int  // of gres/mig, by node
-	unadopted map[string]bool // nodes that have lost their ledger, and still have instances that were not adopted
+	unadopted map[string]bool // nodes that have lost their ledger and have instances that are not adopted
 
 	work      sync.WaitGroup
 	clients   context.Context // the context of the srun processes of the round
 	releasing atomic.Int32    // the number of held jobs that will be released
 }
 
-// cause is an action of the campaign on a job, and the end of a run that this action explains.
+// cause is an action of the campaign on a job. An action explains how a run of the job ended.
 type cause struct {
 	at       time.Time
 	end, why string
@@ -53,10 +53,10 @@ type counts struct {
 	ends                               map[string]int
 }
 
-// errNothing is returned by a fault that found nothing to break.
-var errNothing = errors.New("nothing to break")
+// errNothing means that a fault found no target.
+var errNothing = errors.New("the fault found no target")
 
-// newCampaign starts a cluster and returns a campaign on this cluster.
+// newCampaign starts a cluster and returns a campaign on the new cluster.
 func newCampaign(ctx context.Context, o options) (*campaign, error) {
 	script, err := cluster.Script()
 	if err != nil {
@@ -90,8 +90,7 @@ func newCampaign(ctx context.Context, o options) (*campaign, error) {
 	return c, nil
 }
 
-// prepare creates the users' files, and small file systems for the lease files. It also reads each node's total of
-// gres/mig.
+// prepare creates the users' files and small file systems for the lease files, and reads each node's total of gres/mig.
 func (c *campaign) prepare() error {
 	for _, user := range users {
 		if err := os.WriteFile(filepath.Join(c.cluster.Dir, "home", user, "worker"), []byte(worker),
@@ -146,24 +145,24 @@ func (c *campaign) remember(j job) {
 	c.jobs[j.name] = j
 }
 
-// cause records an action of the campaign on a job, and the end of a run that this action explains. It must be called
-// before the action.
+// cause records an action of the campaign on a job, and the end of a run that the action explains. The caller calls
+// cause before the action.
 func (c *campaign) cause(name, end, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.causes[name] = append(c.causes[name], cause{time.Now(), end, why})
 }
 
-// active reports whether a fault of the given part existed at any time between from and to, on the given node or on all
-// nodes.
+// active reports whether a fault of the given part existed at any time between from and to. The fault must affect the
+// given node or all nodes.
 func (c *campaign) active(part, node string, from, to time.Time) bool {
 	return slices.ContainsFunc(c.faultsIn(from, to), func(b *breaking) bool {
 		return slices.Contains(strings.Fields(b.part), part) && (node == "" || b.node == "" || b.node == node)
 	})
 }
 
-// had reports whether the named fault existed at any time between from and to. If the fault affects only one node, this
-// must be the given node.
+// had reports whether the named fault existed at any time between from and to. A fault of a single node counts only if
+// it affected the given node.
 func (c *campaign) had(name, node string, from, to time.Time) bool {
 	return slices.ContainsFunc(
 		c.faultsIn(from, to),
@@ -190,7 +189,7 @@ func (c *campaign) latest() snapshot {
 	return c.last
 }
 
-// watch reads snapshots until ctx ends, and checks each of them.
+// watch reads and checks snapshots until ctx ends.
 func (c *campaign) watch(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -218,15 +217,15 @@ func (c *campaign) watch(ctx context.Context) error {
 		c.mu.Unlock()
 	}
 	if err := cmd.Wait(); ctx.Err() == nil {
-		return fmt.Errorf("the observer ended: %w", err)
+		return fmt.Errorf("the command observe ended: %w", err)
 	}
 	return nil
 }
 
-// srunLimit is the time within which every srun must end after the end of the last job.
+// srunLimit is the maximum time between the end of the last job and the end of every srun.
 const srunLimit = 5 * time.Second
 
-// round runs a storm and its calm, and then checks the quiet cluster. When it returns, all jobs of the round have
+// round runs a storm and its calm, and then checks the quiet cluster. When round returns, all jobs of the round have
 // ended.
 func (c *campaign) round(seed uint64) error {
 	began := time.Now()
@@ -240,16 +239,16 @@ func (c *campaign) round(seed uint64) error {
 		c.background(func() { c.actAs(storm, user, rand.New(rand.NewPCG(seed, uint64(k)+1))) })
 	}
 	c.breakThings(storm, rand.New(rand.NewPCG(seed, 100)))
-	c.time.add("the storm is over")
+	c.time.add("the storm ended")
 	if err := c.mend(); err != nil {
 		return err
 	}
 	calm := time.Now()
-	c.time.add("every fault is mended")
+	c.time.add("every fault was repaired")
 	if err := c.calm(calm); err != nil {
 		return err
 	}
-	// If slurmctld was unreachable when a job ended, the srun of this job may never end.
+	// If slurmctld was unreachable at the end of a job, the srun of the job may never end.
 	time.AfterFunc(srunLimit, endClients)
 	c.work.Wait()
 	c.quiet()
@@ -259,7 +258,7 @@ func (c *campaign) round(seed uint64) error {
 	return c.ctx.Err()
 }
 
-// breakThings starts faults until ctx ends. When it returns, each fault either has ended or must be ended by mend.
+// breakThings starts faults until ctx ends. When breakThings returns, mend must end the faults that have not ended.
 func (c *campaign) breakThings(ctx context.Context, rng *rand.Rand) {
 	var each sync.WaitGroup
 	defer each.Wait()
@@ -293,10 +292,10 @@ func (c *campaign) breakThings(ctx context.Context, rng *rand.Rand) {
 			return
 		}
 	}
-	<-ctx.Done() // the campaign has no faults
+	<-ctx.Done() // the options exclude all faults
 }
 
-// run begins a fault, and ends it after the given time.
+// run begins a fault, and ends the fault after the given time.
 func (b *breaking) run(ctx context.Context, lasts time.Duration) {
 	b.from = time.Now()
 	b.mu.Lock()
@@ -325,5 +324,5 @@ func (b *breaking) run(ctx context.Context, lasts time.Duration) {
 	b.to = time.Now()
 	b.counts.faults[b.name]++
 	b.mu.Unlock()
-	b.time.add("fault %s is over %s", where, b.note)
+	b.time.add("fault %s ended %s", where, b.note)
 }

@@ -16,7 +16,8 @@ import (
 
 const second = int64(time.Second)
 
-// node returns a node with one GPU. The instance MIG-a of job 1 is at 0, and the idle instance MIG-b is at 4.
+// node returns a node with one GPU. Job 1 holds the instance MIG-a, which starts at unit 0. The idle instance MIG-b
+// starts at unit 4.
 func node() nodeState {
 	return nodeState{
 		GPUs: []gpu{
@@ -37,7 +38,7 @@ func procs() []proc {
 	return []proc{{PID: 100, Job: "1", Node: "n1", UUIDs: []string{"MIG-a"}, Name: "cuda-process"}}
 }
 
-// TestSliceWatch checks that sliceWatch detects each way in which two jobs can have the same slice. It must report no
+// TestSliceWatch checks that sliceWatch detects each way in which two jobs can share a slice. sliceWatch must report no
 // finding for a correct node.
 func TestSliceWatch(t *testing.T) {
 	for _, c := range []struct {
@@ -57,7 +58,7 @@ func TestSliceWatch(t *testing.T) {
 			"leased to job 2"},
 		{"another user's file", func(n *nodeState, _ *[]proc) { n.Caps[0].UID = 20002 }, "owner 20002"},
 		{"a file open to all", func(n *nodeState, _ *[]proc) { n.Caps[0].Mode = 0o444 }, "mode 444"},
-		{"the environment of a job that is over", func(_ *nodeState, p *[]proc) {
+		{"the environment of an ended job", func(_ *nodeState, p *[]proc) {
 			*p = append(*p, proc{PID: 200, Job: "2", Node: "n1", UUIDs: []string{"MIG-a"}})
 		}, ""},
 		{"two environments", func(n *nodeState, p *[]proc) {
@@ -81,8 +82,8 @@ func TestSliceWatch(t *testing.T) {
 	}
 }
 
-// TestSuspicionMustLast checks that a short suspicion is not reported as a finding, because it can result from the
-// order of the reads.
+// TestSuspicionMustLast checks that sliceWatch does not report a short suspicion as a finding. A short suspicion can
+// result from the order of the reads.
 func TestSuspicionMustLast(t *testing.T) {
 	w := newSliceWatch(func(format string, args ...any) { t.Errorf(format, args...) })
 	n := node()
@@ -132,7 +133,7 @@ func TestLeftovers(t *testing.T) {
 	}
 	n = nodeState{GPUs: node().GPUs, Caps: []capFile{{GPU: 0, GI: 1, Mode: 0o400}}}
 	if all := n.leftovers("n1", false); all != nil {
-		t.Errorf("of a clean node: %v", all)
+		t.Errorf("leftovers of a clean node: %v", all)
 	}
 	known := map[place]string{{0, 1, "3g.20gb"}: "idle", {0, 3, "1g.5gb"}: "idle"}
 	text = fmt.Sprint(n.unknown("n1", known))
@@ -143,8 +144,8 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestComplaints checks that files without an instance are not reported as findings if a process was killed while it
-// was creating an instance.
+// TestComplaints checks capability files without an instance. complaints must ignore such files only if a process was
+// killed during the creation of an instance.
 func TestComplaints(t *testing.T) {
 	const file, other = "/dev/nvidia-caps/nvidia-cap49: this file belongs to no instance\n", "GPU 0: units overlap\n"
 	for _, c := range []struct {
@@ -158,8 +159,8 @@ func TestComplaints(t *testing.T) {
 	}
 }
 
-// TestMiscounts checks that miscounts reports a wrong total, slices that are counted as used although no job has them,
-// and free slices that differ from the offers.
+// TestMiscounts checks that miscounts reports a wrong total, slices that count as used although no job holds them, and
+// free slices that differ from the offers.
 func TestMiscounts(t *testing.T) {
 	offered := make([]struct{ Profile string }, 7)
 	for k := range offered {
@@ -187,20 +188,20 @@ func TestMiscounts(t *testing.T) {
 		recounted bool
 		sound     bool
 	}{
-		"sound":                            {counts(7, 0, 49), plain, false, true},
-		"another sum":                      {counts(7, 0, 55), plain, false, false},
-		"used by no job":                   {counts(7, 1, 49), plain, true, false},
-		"more used than there are":         {counts(7, 8, 49), plain, true, false},
-		"less free than offered":           {counts(6, 0, 50), plain, false, false},
-		"more free than offered":           {counts(8, 0, 48), plain, false, false},
-		"a reported excess":                {counts(9, 2, 47), said, true, true},
-		"an excess without a cause":        {counts(9, 2, 47), said, false, false},
-		"an excess other than reported":    {counts(8, 1, 48), said, true, false},
-		"an excess that blocks slices":     {counts(7, 2, 49), said, true, false},
-		"the filler, after a restart":      {closedUsed(6), plain, true, true},
-		"the filler, without a restart":    {closedUsed(6), plain, false, false},
-		"so much filler that slices wait":  {closedUsed(50), plain, true, false},
-		"an excess reported as short by 1": {counts(8, 2, 48), short, true, true},
+		"sound":                                 {counts(7, 0, 49), plain, false, true},
+		"another sum":                           {counts(7, 0, 55), plain, false, false},
+		"used by no job":                        {counts(7, 1, 49), plain, true, false},
+		"more used than the total":              {counts(7, 8, 49), plain, true, false},
+		"less free than offered":                {counts(6, 0, 50), plain, false, false},
+		"more free than offered":                {counts(8, 0, 48), plain, false, false},
+		"a reported excess":                     {counts(9, 2, 47), said, true, true},
+		"an excess without a cause":             {counts(9, 2, 47), said, false, false},
+		"an excess other than reported":         {counts(8, 1, 48), said, true, false},
+		"an excess that blocks slices":          {counts(7, 2, 49), said, true, false},
+		"the filler, after a restart":           {closedUsed(6), plain, true, true},
+		"the filler, without a restart":         {closedUsed(6), plain, false, false},
+		"so much filler that offers do not fit": {closedUsed(50), plain, true, false},
+		"an excess reported as short by 1":      {counts(8, 2, 48), short, true, true},
 	} {
 		if all := miscounts(c.look, 56, c.status, c.recounted); (len(all) == 0) != c.sound {
 			t.Errorf("%s: %q", what, all)
@@ -230,8 +231,8 @@ func TestConfiguredTotals(t *testing.T) {
 	}
 }
 
-// TestExplainedEnds checks which causes explain the end of a run. Only two kinds do: an action on the job, and a fault
-// that existed on the node at that time and can cause such an end.
+// TestExplainedEnds checks which causes explain the end of a run: an action on the job, and a fault on the run's node
+// that existed at the time of the end and can cause that final state.
 func TestExplainedEnds(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(1e9+int64(s), 0) }
 	c := &campaign{
@@ -252,9 +253,9 @@ func TestExplainedEnds(t *testing.T) {
 		want                    string
 	}{
 		{"cancelled", "batch", "CANCELLED", "n1", 95, 101, "its user"},
-		{"failed while it was to be cancelled", "batch", "FAILED", "n1", 95, 101, ""},
-		{"cancelled before its user did", "batch", "CANCELLED", "n1", 80, 90, ""},
-		{"cancelled while it was requeued", "requeued", "CANCELLED", "n1", 95, 97, "its user"},
+		{"failed when the user cancelled the job", "batch", "FAILED", "n1", 95, 101, ""},
+		{"cancelled before the user's request", "batch", "CANCELLED", "n1", 80, 90, ""},
+		{"cancelled during the requeue", "requeued", "CANCELLED", "n1", 95, 97, "its user"},
 		{"cancelled, and requeued much later", "requeued", "CANCELLED", "n1", 80, 90, ""},
 		{"on the node of a fault", "batch", "FAILED", "n1", 195, 205, "fault lost"},
 		{"on another node", "batch", "FAILED", "n2", 195, 205, ""},
@@ -272,8 +273,7 @@ func TestExplainedEnds(t *testing.T) {
 	}
 }
 
-// TestLaunchedBefore checks that launchedBefore detects that slurmctld was killed between two launches with the same
-// id.
+// TestLaunchedBefore checks that launchedBefore detects a kill of slurmctld between two launches with one job id.
 func TestLaunchedBefore(t *testing.T) {
 	dir := t.TempDir()
 	const text = "[2026-11-23T02:38:07.736] launch task StepId=555.0 request from UID:20001\n" +
@@ -302,7 +302,7 @@ func TestLaunchedBefore(t *testing.T) {
 	}
 }
 
-// TestSharedNodes checks that a fault on the nodes of one component explains the end of the other components of a het
+// TestSharedNodes checks that a fault on the node of one component explains the end of the other components of a het
 // job.
 func TestSharedNodes(t *testing.T) {
 	c := &campaign{jobs: map[string]job{"set": {kind: "het"}, "array": {kind: "array"}}}
@@ -319,8 +319,7 @@ func TestSharedNodes(t *testing.T) {
 	}
 }
 
-// TestQueue parses slurmctld's answers. It checks that runnable returns true only for jobs that wait for nothing but
-// slices.
+// TestQueue parses slurmctld's answers, and checks that runnable returns true only for jobs that wait only for slices.
 func TestQueue(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.Local)
 	line := func(id, rest string) string {
@@ -380,7 +379,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestDrawRepeats checks that a seed always leads to the same jobs, and that the exclusion of a kind does not change
+// TestDrawRepeats checks that a seed always produces the same jobs, and that the exclusion of a kind does not change
 // the other jobs.
 func TestDrawRepeats(t *testing.T) {
 	jobs := func(kinds []string) (all []job) {
@@ -400,14 +399,14 @@ func TestDrawRepeats(t *testing.T) {
 		kinds[all[k].kind] = true
 		if left := all[k].kind == "array" || all[k].kind == "het"; !left && !slices.Equal(j.args, all[k].args) ||
 			left && j.kind != "slice" {
-			t.Errorf("%d: %v, and %v without arrays and het jobs", k, all[k].args, j.args)
+			t.Errorf("submission %d is %v, but %v without arrays and het jobs", k, all[k].args, j.args)
 		}
 	}
 	if len(kinds) != len(jobKinds) {
-		t.Errorf("%d kinds of %d were drawn", len(kinds), len(jobKinds))
+		t.Errorf("drew %d of %d kinds", len(kinds), len(jobKinds))
 	}
 	if _, err := choose(allKinds(), []string{"no-such"}, nil); err == nil {
-		t.Error("an unknown kind is accepted")
+		t.Error("choose accepted an unknown kind")
 	}
 }
 
@@ -426,19 +425,18 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// TestLost checks that a job without a process is treated as lost by Slurm only after a fault of one of Slurm's
-// daemons.
+// TestLost checks that lost returns true for a job without a process only after a fault of one of Slurm's daemons.
 func TestLost(t *testing.T) {
 	at := time.Now().Add(-time.Minute)
 	j := queued{raw: "1", state: "RUNNING", on: []string{"n1"}, started: at}
 	killed := &breaking{fault: fault{part: "slurmctld"}, from: at.Add(time.Second), to: at.Add(2 * time.Second)}
 	if c := (&campaign{broken: []*breaking{killed}}); !c.lost(j) {
-		t.Error("a job that slurmctld did not end does not count as lost")
+		t.Error("lost returned false for a job that slurmctld did not end")
 	}
 	if c := (&campaign{broken: []*breaking{killed}, last: snapshot{Procs: procs()}}); c.lost(j) {
-		t.Error("a job with a process counts as lost")
+		t.Error("lost returned true for a job with a process")
 	}
 	if c := (&campaign{}); c.lost(j) {
-		t.Error("a job counts as lost without a fault")
+		t.Error("lost returned true without a fault")
 	}
 }

@@ -14,7 +14,7 @@ import (
 // jobRun is one run of a job according to sacct.
 type jobRun struct {
 	id, name, state, exit string
-	start, end            time.Time // start is zero if the run never started
+	start, end            time.Time // start is the zero time if the run never started
 	nodes                 []string
 	noGPU                 bool // the job requested GPUs but was allocated none
 }
@@ -43,7 +43,7 @@ func parseRuns(text string) (all []jobRun) {
 	return all
 }
 
-// expand expands host lists such as n1 and n[1-2]. These are the forms that sacct uses for the nodes of a devcluster.
+// expand expands host lists such as n1 and n[1-2]. sacct uses only these two forms for the nodes of a devcluster.
 func expand(list string) (all []string) {
 	list = strings.NewReplacer("n[", "", "]", "", "n", "").Replace(list)
 	for _, part := range strings.Split(list, ",") {
@@ -56,20 +56,19 @@ func expand(list string) (all []string) {
 	return all
 }
 
-// around extends the interval of a run at both ends. A fault within the extended interval may have affected the run:
-// slurmctld detects the loss of a launch or a node with a delay, and sacct prints times in whole seconds.
+// around extends the interval of a run at both ends. A fault within the extended interval may have affected the run,
+// because slurmctld detects the loss of a launch or a node with a delay, and sacct prints times in whole seconds.
 const around = 12 * time.Second
 
-// If a run fails within the time stillborn after its start, the cause may be a fault that existed at most the time
-// aftermath before the run. After a node or slurmd has failed during a run, slurmd 22.05.8 may run no prolog for the
-// job's next run, and slurmctld 22.05.8 may allocate no GRES to that run.
+// A run that fails within stillborn after its start may have failed because of an earlier fault. The fault may have
+// ended up to aftermath before the run. If a node or slurmd fails during a run, slurmd 22.05.8 may skip the prolog of
+// the job's next run, and slurmctld 22.05.8 may allocate no GRES to the next run.
 const (
 	stillborn = 2 * time.Second
 	aftermath = 40 * time.Second
 )
 
-// judgeEnds checks every run of the round's jobs in sacct. If the run did not end as COMPLETED, its end must be
-// explained.
+// judgeEnds checks every run of the round's jobs in sacct. Every final state other than COMPLETED needs an explanation.
 func (c *campaign) judgeEnds(began time.Time) {
 	var runs []jobRun
 	for range 15 { // slurmdbd's records may be a few seconds old
@@ -115,9 +114,8 @@ func (c *campaign) judgeEnds(began time.Time) {
 	}
 }
 
-// launchedBefore reports whether a slurmd of the run had already launched an earlier run with the same id, and
-// slurmctld was killed between the two launches. slurmctld 22.05.8 may then forget the earlier run and use its id
-// again.
+// launchedBefore reports whether slurmctld was killed between two launches with one job id on a node of the run. A
+// killed slurmctld 22.05.8 may forget the earlier run and assign its job id again.
 func (c *campaign) launchedBefore(r jobRun) bool {
 	for _, node := range r.nodes {
 		log, err := c.cluster.Log("slurmd-" + node)
@@ -135,7 +133,7 @@ func (c *campaign) launchedBefore(r jobRun) bool {
 }
 
 // launches returns the times at which slurmd launched a batch script or a first step of the job, according to slurmd's
-// log. Since 25.11, the log contains JobId= (_rpc_batch_job in req.c).
+// log. Since Slurm 25.11, the log lines contain JobId= (_rpc_batch_job in req.c).
 func launches(log, id string) (at []time.Time) {
 	said := regexp.MustCompile(
 		`(?m)^\[(\S+)\] (?:Launching batch (?:job |JobId=)` + id + ` for|launch task StepId=` + id + `\.0 )`,
@@ -170,7 +168,8 @@ func (c *campaign) ofRound(r jobRun, began time.Time) bool {
 	return ours && (r.end.IsZero() || r.end.After(began.Add(-time.Second)))
 }
 
-// explain returns the action of the campaign that explains the end of a run, or an empty string if there is none.
+// explain returns the action of the campaign that explains the end of a run, or an empty string if no action explains
+// the end.
 func (c *campaign) explain(r jobRun) string {
 	c.mu.Lock()
 	j, causes := c.jobs[r.name], slices.Clone(c.causes[r.name])
@@ -182,8 +181,8 @@ func (c *campaign) explain(r jobRun) string {
 		return "slurmctld had been restarted, and allocated no GRES to the job"
 	}
 	if (r.state == "FAILED" || r.state == "REQUEUED") && c.launchedBefore(r) {
-		return "slurmctld was killed before it had saved an earlier run with this id, which slurmd still knew: " +
-			"slurmd did not run the prolog or the job"
+		return "slurmctld was killed before it saved an earlier run with this id. slurmd still knew the earlier " +
+			"run, and did not run the prolog or the job"
 	}
 	from := r.start
 	if from.IsZero() {
@@ -206,17 +205,17 @@ func (c *campaign) explain(r jobRun) string {
 	return ""
 }
 
-// requested returns the request of a user or of the campaign that explains the end of a run, or an empty string if
-// there is none.
+// requested returns the request of a user or of the campaign that explains the end of a run, or an empty string if no
+// request explains the end.
 func requested(causes []cause, r jobRun) string {
 	const late = 2 * time.Second // sacct prints times in whole seconds
-	// If a user cancels a job that is being requeued, the run gets the state CANCELLED, but its end remains the time of
-	// the requeue (22.05.8).
+	// If a user cancels a job during a requeue, slurmctld 22.05.8 changes the state of the run to CANCELLED. The end
+	// time of the run remains the time of the requeue.
 	requeued := slices.ContainsFunc(causes, func(c cause) bool {
 		return c.end == "REQUEUED" && c.at.Sub(r.end).Abs() <= late
 	})
 	for _, one := range causes {
-		// Slurm also requeues a job that has ended, until slurmctld removes it.
+		// Users can requeue an ended job until slurmctld removes its record.
 		anyTime := r.state == "REQUEUED" || r.state == "CANCELLED" && requeued
 		if one.end == r.state && (anyTime || one.at.Before(r.end.Add(late))) {
 			return one.why
@@ -225,7 +224,7 @@ func requested(causes []cause, r jobRun) string {
 	return ""
 }
 
-// sharedNodes returns the nodes whose faults can end a run. These include the nodes of other components of a het job,
+// sharedNodes returns the nodes whose faults can end a run. The nodes of all components of a het job are included,
 // because slurmctld ends all components when the first component ends.
 func (c *campaign) sharedNodes(r jobRun, runs []jobRun) []string {
 	c.mu.Lock()

@@ -13,16 +13,16 @@ import (
 // fault is a kind of fault.
 type fault struct {
 	name, does string
-	// part contains the parts of the cluster that the fault affects, separated by spaces. The parts are slurmctld,
-	// slurmdbd, munged and watcher, and on each node agent, slurmd, node, gpu, ledger and leases. Each part has at most
-	// one fault at a time.
+	// part contains the parts of the cluster that the fault affects, separated by spaces. The parts of the cluster are
+	// slurmctld, slurmdbd, munged and watcher. The parts of each node are agent, slurmd, node, gpu, ledger and leases.
+	// Each part has at most one fault at a time.
 	part string
-	// begin breaks the part. end mends it, unless end is nil. It is called after a time between shortest and longest,
-	// in seconds.
+	// begin injects the fault. end repairs the fault, and is nil for a fault that needs no repair. The campaign calls
+	// end after a random time between shortest and longest, in seconds.
 	begin, end        func(*breaking) error
 	shortest, longest float64
-	// ends contains the sacct states of runs that the fault explains. These are the runs on its node, or all runs if
-	// the part belongs to no node.
+	// ends contains the final states in sacct that the fault explains. A fault of a node explains only the ends of runs
+	// on that node.
 	ends []string
 }
 
@@ -33,14 +33,14 @@ type breaking struct {
 	node     string // empty for a part without a node
 	rng      *rand.Rand
 	from, to time.Time // to is zero while the fault lasts
-	failed   bool      // end has returned an error, and mend must call it again
-	note     string    // data for end, for example an instance or the name of an error
+	failed   bool      // the function end returned an error, and mend must call it again
+	note     string    // data for the function end, for example an instance or the name of an error
 }
 
 // perNode contains the parts that exist on each node.
 var perNode = []string{"agent", "slurmd", "node", "gpu", "ledger", "leases"}
 
-// parts returns the parts for which no other fault may begin while this fault exists.
+// parts returns the parts in which no other fault may begin while b exists.
 func (b *breaking) parts() (all []string) {
 	for _, part := range strings.Fields(b.part) {
 		if b.node != "" {
@@ -54,7 +54,7 @@ func (b *breaking) parts() (all []string) {
 // perNode reports whether the fault affects only one node.
 func (f fault) perNode() bool { return slices.Contains(perNode, strings.Fields(f.part)[0]) }
 
-// faults contains the kinds of faults. The faults that belong to a seed depend on this order.
+// faults contains the kinds of faults. The order of the kinds determines the faults of a seed.
 var faults = slices.Concat(daemonFaults, adminFaults, diskFaults, hardwareFaults)
 
 // allKinds returns the names of all kinds of faults, jobs and users' actions.
@@ -74,11 +74,11 @@ func allKinds() (all []string) {
 func printKinds(out io.Writer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	defer w.Flush()
-	fmt.Fprintln(w, "FAULT\tWHAT IT DOES")
+	fmt.Fprintln(w, "FAULT\tEFFECT")
 	for _, f := range faults {
 		fmt.Fprintf(w, "%s\t%s\n", f.name, f.does)
 	}
-	fmt.Fprintln(w, "\t\nJOB\tWHAT IT IS")
+	fmt.Fprintln(w, "\t\nJOB\tDESCRIPTION")
 	for _, k := range jobKinds {
 		fmt.Fprintf(w, "%s\t%s\n", k.name, k.does)
 	}
@@ -87,7 +87,7 @@ func printKinds(out io.Writer) {
 	}
 }
 
-// unit returns the name, in the devcluster, of the daemon that the fault affects.
+// unit returns the devcluster's name of the daemon that the fault affects.
 func (b *breaking) unit() string {
 	if b.node == "" {
 		return b.part
@@ -102,11 +102,11 @@ func restart(b *breaking) error { return b.cluster.RestartUnit(b.unit()) }
 func start(b *breaking) error   { return b.startUnit(b.unit()) }
 func end(b *breaking) error     { return b.cluster.StopUnit(b.unit()) }
 
-// startUnit starts a daemon. It may need several attempts, because slurmd ends if it does not reach slurmctld, and
-// because the keeper of a killed daemon may still be running.
+// startUnit starts a daemon in up to five attempts. An attempt fails if slurmd does not reach slurmctld, or if the
+// keeper of a killed daemon is still running.
 func (c *campaign) startUnit(unit string) (err error) {
 	for range 5 {
-		if err = c.cluster.StartUnit(unit); err == nil || strings.Contains(err.Error(), "runs already") {
+		if err = c.cluster.StartUnit(unit); err == nil || strings.Contains(err.Error(), "is already running") {
 			return nil
 		}
 		time.Sleep(time.Second)
@@ -116,23 +116,28 @@ func (c *campaign) startUnit(unit string) (err error) {
 
 const slurmctldKill = "slurmctld-kill"
 
-// daemonFaults contains the faults that kill, stop or restart daemons. A fault of one of Caelum's own daemons never
-// explains the end of a job.
+// daemonFaults contains the faults that kill, stop or restart daemons. A fault of Caelum's own daemons never explains
+// the end of a job.
 var daemonFaults = []fault{
-	{name: "agent-kill", does: "SIGKILL to an agent, which its keeper starts again", part: "agent", begin: kill},
+	{
+		name:  "agent-kill",
+		does:  "sends SIGKILL to an agent; the agent's keeper starts a new agent",
+		part:  "agent",
+		begin: kill,
+	},
 	{
 		name:     "agent-stop",
-		does:     "SIGSTOP to an agent for 1 to 12 s",
+		does:     "stops an agent with SIGSTOP for 1 to 12 s",
 		part:     "agent",
 		begin:    stop,
 		end:      resume,
 		shortest: 1,
 		longest:  12,
 	},
-	{name: "agent-restart", does: "an agent is restarted", part: "agent", begin: restart},
+	{name: "agent-restart", does: "restarts an agent", part: "agent", begin: restart},
 	{
 		name:    "slurmd-kill",
-		does:    "SIGKILL to a slurmd, which is started again after 0 to 5 s",
+		does:    "sends SIGKILL to a slurmd, and starts a new slurmd after 0 to 5 s",
 		part:    "slurmd",
 		begin:   kill,
 		end:     start,
@@ -141,7 +146,7 @@ var daemonFaults = []fault{
 	},
 	{
 		name:     "slurmd-stop",
-		does:     "SIGSTOP to a slurmd for 1 to 8 s",
+		does:     "stops a slurmd with SIGSTOP for 1 to 8 s",
 		part:     "slurmd",
 		begin:    stop,
 		end:      resume,
@@ -150,14 +155,14 @@ var daemonFaults = []fault{
 	},
 	{
 		name:  "slurmd-restart",
-		does:  "a slurmd is restarted",
+		does:  "restarts a slurmd",
 		part:  "slurmd",
 		begin: restart,
 		ends:  []string{"REQUEUED", "NODE_FAIL", "FAILED"},
 	},
 	{
 		name:    slurmctldKill,
-		does:    "SIGKILL to slurmctld, which is started again after 0 to 6 s",
+		does:    "sends SIGKILL to slurmctld, and starts a new slurmctld after 0 to 6 s",
 		part:    "slurmctld",
 		begin:   kill,
 		end:     start,
@@ -166,7 +171,7 @@ var daemonFaults = []fault{
 	},
 	{
 		name:     "slurmctld-stop",
-		does:     "SIGSTOP to slurmctld for 1 to 8 s",
+		does:     "stops slurmctld with SIGSTOP for 1 to 8 s",
 		part:     "slurmctld",
 		begin:    stop,
 		end:      resume,
@@ -182,7 +187,7 @@ var daemonFaults = []fault{
 	},
 	{
 		name:     "slurmdbd-away",
-		does:     "slurmdbd is stopped for 1 to 5 s",
+		does:     "stops slurmdbd for 1 to 5 s",
 		part:     "slurmdbd",
 		begin:    end,
 		end:      start,
@@ -190,10 +195,15 @@ var daemonFaults = []fault{
 		longest:  5,
 	},
 	{name: "munged-restart", does: "munged restarted", part: "munged", begin: restart},
-	{name: "watcher-kill", does: "SIGKILL to the watcher, which its keeper starts again", part: "watcher", begin: kill},
+	{
+		name:  "watcher-kill",
+		does:  "sends SIGKILL to the watcher; the watcher's keeper starts a new watcher",
+		part:  "watcher",
+		begin: kill,
+	},
 	{
 		name:     "watcher-stop",
-		does:     "SIGSTOP to the watcher for 2 to 10 s",
+		does:     "stops the watcher with SIGSTOP for 2 to 10 s",
 		part:     "watcher",
 		begin:    stop,
 		end:      resume,
@@ -202,7 +212,7 @@ var daemonFaults = []fault{
 	},
 	{
 		name:  "slurmd-and-agent",
-		does:  "slurmd and the agent of a node are restarted together",
+		does:  "restarts slurmd and the agent of a node at the same time",
 		part:  "agent slurmd ledger",
 		begin: restartBoth,
 		ends:  []string{"REQUEUED", "NODE_FAIL", "FAILED"},
@@ -228,10 +238,11 @@ var adminFaults = []fault{
 		ends:  []string{"REQUEUED"},
 		begin: func(b *breaking) error { return b.root("", "scontrol", "reconfigure") },
 	},
-	{name: "drain", does: "a node is drained for 2 to 15 s", part: "node", shortest: 2, longest: 15,
+	{name: "drain", does: "drains a node for 2 to 15 s", part: "node", shortest: 2, longest: 15,
 		begin: func(b *breaking) error { return b.nodeState("drain") },
 		end:   func(b *breaking) error { return b.nodeState("resume") }},
-	{name: "down", does: "a node is set down for 1 to 6 s, which ends its jobs", part: "node", shortest: 1, longest: 6,
+	{name: "down", does: "sets a node to DOWN for 1 to 6 s, which ends the node's jobs", part: "node",
+		shortest: 1, longest: 6,
 		begin: func(b *breaking) error { return b.nodeState("down") },
 		end:   func(b *breaking) error { return b.nodeState("resume") },
 		ends:  []string{"REQUEUED", "NODE_FAIL", "CANCELLED", "FAILED"}},
@@ -240,7 +251,7 @@ var adminFaults = []fault{
 func (b *breaking) nodeState(state string) error {
 	err := b.root("", "scontrol", "update", "nodename="+b.node, "state="+state, "reason=chaos")
 	if state == "resume" && err != nil && strings.Contains(err.Error(), "Invalid node state") {
-		return nil // fails if slurmd's registration has already resumed the DOWN node (ReturnToService=2)
+		return nil // slurmd's registration has already resumed the DOWN node (ReturnToService=2)
 	}
 	return err
 }

@@ -12,7 +12,7 @@ import (
 var diskFaults = []fault{
 	{
 		name:     "ledger-full",
-		does:     "the disk of an agent's ledger is full for 1 to 10 s",
+		does:     "fills the disk of an agent's ledger for 1 to 10 s",
 		part:     "ledger",
 		shortest: 1,
 		longest:  10,
@@ -21,7 +21,7 @@ var diskFaults = []fault{
 	},
 	{
 		name:     "leases-full",
-		does:     "the disk of the lease files is full for 1 to 10 s",
+		does:     "fills the disk of the lease files for 1 to 10 s",
 		part:     "leases",
 		shortest: 1,
 		longest:  10,
@@ -30,7 +30,7 @@ var diskFaults = []fault{
 	},
 	{
 		name:  "ledger-lost",
-		does:  "an agent's ledger is removed while the agent is stopped; then root adopts the foreign instances",
+		does:  "removes an agent's ledger while the agent is stopped, and adopts the foreign instances as root",
 		part:  "ledger agent slurmd",
 		ends:  sentBack,
 		begin: loseLedger,
@@ -38,8 +38,8 @@ var diskFaults = []fault{
 	},
 	{
 		name: "ledger-damaged",
-		does: "an agent's ledger is overwritten while the agent is stopped, and moved away after a failed start; " +
-			"then the same as ledger-lost",
+		does: "overwrites an agent's ledger while the agent is stopped, moves the ledger away after a failed start, " +
+			"and adopts the foreign instances as root",
 		part:  "ledger agent slurmd",
 		ends:  sentBack,
 		begin: damageLedger,
@@ -76,7 +76,7 @@ func damageLedger(b *breaking) error {
 		return err
 	}
 	if b.cluster.StartUnit(unit) == nil {
-		b.found.add(&b.time, ruleTools, "an agent starts with a damaged ledger")
+		b.found.add(&b.time, ruleTools, "an agent started with a damaged ledger")
 	}
 	if err := b.cluster.StopUnit(unit); err != nil {
 		return err
@@ -88,8 +88,9 @@ func damageLedger(b *breaking) error {
 	return b.startUnit(unit)
 }
 
-// adopt adopts the foreign instances of the node as root. The agent adopts no instance while a job without a lease is
-// on the node, or while a monitoring program has a handle on the instance. In these cases, adoptRest tries again later.
+// adopt adopts the foreign instances of the node as root. The agent refuses to adopt an instance while a job without a
+// lease is on the node, or while a monitoring program has a handle on the instance. After a refusal, adoptRest tries
+// again later.
 func adopt(b *breaking) error {
 	b.mu.Lock()
 	b.unadopted[b.node] = true
@@ -114,7 +115,7 @@ func (c *campaign) adoptRest() {
 	}
 }
 
-// makeForeign creates an instance in the same way as an administrator with nvidia-smi.
+// makeForeign creates an instance as an administrator does with nvidia-smi.
 func makeForeign(b *breaking) error {
 	gpu := fmt.Sprint(b.rng.IntN(b.o.gpus))
 	out, stderr, err := b.cluster.ExecNode(
@@ -134,8 +135,8 @@ func makeForeign(b *breaking) error {
 	return nil
 }
 
-// removeForeign removes the instance that makeForeign has created. The agent detects the change within a minute,
-// because it reads the GPUs once a minute.
+// removeForeign removes the instance that makeForeign has created. The agent reads the GPUs once a minute, and detects
+// the change at that time.
 func removeForeign(b *breaking) error {
 	if b.note == "" {
 		return nil
@@ -146,10 +147,10 @@ func removeForeign(b *breaking) error {
 	return b.cluster.RestartUnit("agent-" + b.node)
 }
 
-// agentStatus contains those fields of `caelum status --json` that the campaign uses.
+// agentStatus contains the fields of `caelum status --json` that the campaign uses.
 type agentStatus struct {
 	GPUs   []agentGPU
-	Excess map[string]int // number of slices of each profile that slurmctld counts as used although no job has them
+	Excess map[string]int // by profile: the slices that slurmctld counts as used although no job holds them
 	Short  map[string]int `json:"excess_short"` // the part of Excess that does not fit into the totals
 }
 
@@ -165,12 +166,12 @@ type agentGPU struct {
 
 const killedInCall = "killed-in-call"
 
-// hardwareFaults contains the faults of the emulated driver and GPUs. If the agent cannot create a slice, it requeues
-// the job.
+// hardwareFaults contains the faults of the emulated driver and GPUs. If the agent cannot create a slice, the agent
+// requeues the job.
 var hardwareFaults = []fault{
 	{
 		name:     "create-fails",
-		does:     "the next one to three creations of an instance fail",
+		does:     "makes the next one to three creations of an instance fail",
 		part:     "gpu",
 		shortest: 3,
 		longest:  10,
@@ -188,7 +189,7 @@ var hardwareFaults = []fault{
 	},
 	{
 		name:     "create-fails-late",
-		does:     "the next creation of an instance fails, although the instance is created",
+		does:     "creates the next instance, but returns an error for the creation",
 		part:     "gpu",
 		shortest: 3,
 		longest:  10,
@@ -198,7 +199,7 @@ var hardwareFaults = []fault{
 	},
 	{
 		name:     "compute-fails",
-		does:     "the next one or two creations of a compute instance fail",
+		does:     "makes the next one or two creations of a compute instance fail",
 		part:     "gpu",
 		shortest: 3,
 		longest:  10,
@@ -210,7 +211,7 @@ var hardwareFaults = []fault{
 	},
 	{
 		name:     "destroy-fails",
-		does:     "the next one to five removals of an instance fail",
+		does:     "makes the next one to five removals of an instance fail",
 		part:     "gpu",
 		shortest: 3,
 		longest:  10,
@@ -222,7 +223,7 @@ var hardwareFaults = []fault{
 	},
 	{
 		name:     killedInCall,
-		does:     "the agent is killed during its next creation or removal of an instance",
+		does:     "kills the agent during its next creation or removal of an instance",
 		part:     "gpu",
 		shortest: 3,
 		longest:  10,
@@ -237,7 +238,7 @@ var hardwareFaults = []fault{
 	},
 	{
 		name:     "slow-driver",
-		does:     "for 4 to 12 s, the driver's calls take as long as on real GPUs, or creations take 3 s",
+		does:     "slows the driver for 4 to 12 s: calls take as long as on real GPUs, or creations take 3 s",
 		part:     "gpu",
 		shortest: 4,
 		longest:  12,
@@ -251,7 +252,7 @@ var hardwareFaults = []fault{
 	},
 	{
 		name:     "gpu-lost",
-		does:     "a GPU falls off the bus for 2 to 10 s; then its agent is restarted",
+		does:     "makes a GPU fall off the bus for 2 to 10 s, and restarts the GPU's agent",
 		part:     "gpu agent",
 		shortest: 2,
 		longest:  10,
@@ -269,7 +270,7 @@ var hardwareFaults = []fault{
 	},
 	{
 		name:     "handle-held",
-		does:     "a monitor keeps a handle of an instance for 3 to 12 s",
+		does:     "keeps a handle of an instance open for 3 to 12 s, as a monitoring program does",
 		part:     "gpu",
 		shortest: 3,
 		longest:  12,
@@ -279,7 +280,7 @@ var hardwareFaults = []fault{
 	},
 	{
 		name:     "foreign",
-		does:     "an administrator makes an instance, and removes it after 4 to 12 s",
+		does:     "creates a foreign instance, and removes the instance after 4 to 12 s",
 		part:     "gpu agent",
 		shortest: 4,
 		longest:  12,
@@ -287,15 +288,15 @@ var hardwareFaults = []fault{
 		begin:    makeForeign,
 		end:      removeForeign,
 	},
-	{name: "idle-removed", does: "an administrator removes an idle instance", part: "gpu",
+	{name: "idle-removed", does: "removes an idle instance, as an administrator can", part: "gpu",
 		begin: func(b *breaking) error {
 			return b.onInstance("destroy", func(in instance, used bool) bool { return !used })
 		}},
 }
 
-// sentBack contains the possible states of a run whose slice could not be created. This also happens after a ledger is
-// lost, if slurmctld had started the job on an offer that needs the space of an idle instance: the instance is foreign
-// until root adopts it, and the agent cannot destroy it.
+// sentBack contains the possible states of a run whose slice the agent could not create. The loss of a ledger can also
+// prevent the creation. An idle instance is foreign after the loss, until root adopts the instance. The agent cannot
+// destroy a foreign instance, but an earlier offer may need the space of that instance.
 var sentBack = []string{"REQUEUED"}
 
 func pick(rng *rand.Rand, of ...string) string { return of[rng.IntN(len(of))] }
@@ -311,8 +312,8 @@ func (b *breaking) emulator(args ...string) error {
 	return b.root(b.node, append([]string{"nvml-emulator"}, args...)...)
 }
 
-// onTheSame runs a command on the instance that the fault has chosen, if this instance still exists. The agent may have
-// destroyed it since then, or shortly before the fault began.
+// onTheSame runs a command on the instance that the fault has chosen. If the agent has destroyed the instance,
+// onTheSame does nothing.
 func (b *breaking) onTheSame(command string) error {
 	err := b.onInstance(command, nil)
 	if err != nil && strings.Contains(err.Error(), "has no instance") {
@@ -321,8 +322,8 @@ func (b *breaking) onTheSame(command string) error {
 	return err
 }
 
-// onInstance runs a command of the emulator on an instance of the node. Later calls for the same fault use the same
-// instance.
+// onInstance runs a command of the emulator on an instance of the node. Later calls for b use the instance of the first
+// call.
 func (b *breaking) onInstance(command string, want func(in instance, used bool) bool) error {
 	if b.note == "" {
 		s := b.latest()

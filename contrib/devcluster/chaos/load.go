@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// worker is the script that jobs run on each of their nodes. It starts a CUDA process on each of the job's slices, and
-// records each process in ran.log.
+// worker is the script that jobs run on each of their nodes. worker starts a CUDA process on each of the job's slices,
+// and records each process in ran.log.
 const worker = `#!/bin/bash
 # worker SECONDS
 [[ -n ${CUDA_VISIBLE_DEVICES-} ]] || { echo "job $SLURM_JOB_ID sees no device"; exit 41; }
@@ -24,7 +24,7 @@ exit $status
 // profiles contains the profiles of the default GPU model.
 var profiles = []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 
-// jobKinds contains the kinds of jobs. The jobs that belong to a seed depend on this order. The probability of a kind
+// jobKinds contains the kinds of jobs. The order of the kinds determines the jobs of a seed. The probability of a kind
 // is its weight divided by the sum of all weights.
 var jobKinds = []struct {
 	name   string
@@ -34,11 +34,11 @@ var jobKinds = []struct {
 	{"slice", 24, "one slice, requested by profile"},
 	{"memory", 8, "--gres=gpu:1 with --mig-mem, or with --mig=off for a whole GPU"},
 	{"several", 10, "two slices on one node"},
-	{"array", 8, "an array of two to five tasks, sometimes with a limit of simultaneous tasks"},
+	{"array", 8, "an array of two to five tasks, sometimes with a limit on simultaneous tasks"},
 	{"nodes", 8, "one or two slices on each of two nodes"},
-	{"het", 6, "a het job of two components"},
+	{"het", 6, "a het job with two components"},
 	{"srun", 8, "srun without a batch job, on one or two nodes"},
-	{"named", 6, "a job that names its node, which Caelum holds until its slice is on offer"},
+	{"named", 6, "a job that requests a node by name; Caelum holds the job until the agent offers its slice"},
 	{"exclusive", 3, "--exclusive"},
 	{"depends", 6, "a job that waits for the end of another job"},
 	{"begin", 4, "--begin=now+N"},
@@ -57,7 +57,7 @@ var userKinds = []struct {
 	{"requeue", "a user requeues and holds a running job, and releases the job after its credential has expired"},
 }
 
-// job is a submission. Its unique name identifies it in slurmctld and in sacct.
+// job is a submission. The unique job name identifies the submission in slurmctld and in sacct.
 type job struct {
 	name, kind, user string
 	args             []string // the command that submits the job
@@ -89,16 +89,17 @@ func draw(rng *rand.Rand, kinds []string, user string, n int, earlier []string) 
 	return j
 }
 
-// variant contains the random properties of a submission, except for its kind. These are the run time in seconds, the
-// option for the time limit, one of all profiles, one of the small profiles, and two numbers from which the options of
-// the kind are derived.
+// variant contains the random properties of a submission, except for its kind: the run time in seconds, the option for
+// the time limit, one of all profiles, one of the small profiles, and two numbers that determine the options of the
+// kind.
 type variant struct {
 	seconds, limit string
 	profile, small string
 	choice, count  int
 }
 
-// drawVariant draws all random numbers for every kind, so that the exclusion of a kind does not change the other jobs.
+// drawVariant draws all random numbers for every kind. The exclusion of a kind therefore does not change the other
+// jobs.
 func drawVariant(rng *rand.Rand) (v variant) {
 	v.seconds = fmt.Sprintf("%.1f", 0.3+rng.ExpFloat64()*3)
 	v.limit = fmt.Sprintf("--time=%d", 3+rng.IntN(5))
@@ -110,7 +111,7 @@ func drawVariant(rng *rand.Rand) (v variant) {
 
 func gres(profile string, n int) string { return fmt.Sprintf("--gres=mig:%s:%d", profile, n) }
 
-// batch returns the options of a batch job of this kind, and the command that it runs.
+// batch returns the options of a batch job of the given kind, and the command that the job runs.
 func (v variant) batch(kind string, earlier []string) (options []string, run string) {
 	run = "./worker " + v.seconds
 	slice := gres(v.profile, 1)
@@ -154,7 +155,7 @@ func (v variant) batch(kind string, earlier []string) (options []string, run str
 	}
 }
 
-// drawKind chooses a kind of job by its weight. If the kind is excluded, it returns the kind of jobs with one slice.
+// drawKind chooses a kind of job by its weight. If the chosen kind is excluded, drawKind returns "slice".
 func drawKind(rng *rand.Rand, kinds []string) string {
 	sum := 0
 	for _, k := range jobKinds {

@@ -52,12 +52,12 @@ func main() {
 	}
 }
 
-// parse parses the command line. list is true if the program must only print the kinds.
+// parse parses the command line. If list is true, the program prints the kinds and exits.
 func parse(args []string) (o options, list bool, err error) {
 	f := flag.NewFlagSet("chaos", flag.ExitOnError)
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the random jobs, faults and pauses")
-	seconds := f.Int("seconds", 300, "duration in seconds; the last round may end two minutes earlier or later")
-	storm := f.Int("storm", 35, "seconds of jobs and faults in each round")
+	seconds := f.Int("seconds", 300, "duration in seconds; the campaign may end two minutes earlier or later")
+	storm := f.Int("storm", 35, "duration of the jobs and faults in each round, in seconds")
 	f.IntVar(&o.nodes, "nodes", 2, "number of nodes")
 	f.IntVar(&o.gpus, "gpus", 2, "number of emulated GPUs of each node")
 	f.StringVar(&o.board, "board", "A100-40GB", "GPU model, as for devcluster up")
@@ -66,12 +66,12 @@ func parse(args []string) (o options, list bool, err error) {
 	f.StringVar(&o.keep, "keep", os.TempDir(), "folder for the logs of a cluster with findings")
 	only := f.String("only", "", "use only these kinds of faults and jobs, separated by commas")
 	without := f.String("without", "", "exclude these kinds of faults and jobs")
-	ignore := f.String("ignore", "", "regular expression; matching findings are only written to the timeline")
+	ignore := f.String("ignore", "", "regular expression; matching findings appear only in the timeline")
 	f.BoolVar(&o.verbose, "v", false, "print each event of the timeline immediately")
 	f.BoolVar(&list, "list", false, "print the kinds of faults and jobs")
 	f.Parse(args)
 	if f.NArg() > 0 {
-		return o, false, fmt.Errorf("unknown argument %q; see -help", f.Arg(0))
+		return o, false, fmt.Errorf("unknown argument %q; run with -help to print the options", f.Arg(0))
 	}
 	o.length, o.storm = time.Duration(*seconds)*time.Second, time.Duration(*storm)*time.Second
 	if *ignore != "" {
@@ -87,12 +87,11 @@ func split(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// choose returns those kinds of all that are in only and not in without. If only is empty, it returns all kinds that
-// are not in without.
+// choose returns the kinds of all that are in only and not in without. An empty only selects all kinds.
 func choose(all, only, without []string) ([]string, error) {
 	for _, name := range append(slices.Clone(only), without...) {
 		if !slices.Contains(all, name) {
-			return nil, fmt.Errorf("no kind %q; -list prints the kinds", name)
+			return nil, fmt.Errorf("unknown kind %q; run with -list to print the kinds", name)
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(name string) bool {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// mend restores every part of the cluster. This includes the parts whose faults could not be ended earlier.
+// mend repairs every part of the cluster, and ends all remaining faults.
 func (c *campaign) mend() error {
 	units := []string{"munged", "slurmdbd", "slurmctld", "watcher"}
 	for _, node := range c.nodes() {
@@ -40,11 +40,11 @@ func (c *campaign) mend() error {
 	return nil
 }
 
-// calmLimit is the time within which all jobs of a storm must end after all faults were mended.
+// calmLimit is the maximum time between the repair of all faults and the end of all jobs of a storm.
 const calmLimit = 3 * time.Minute
 
-// calm waits until no jobs are left, and checks the waits of pending jobs. It cancels the jobs that can never start,
-// and the jobs that have not ended within calmLimit.
+// calm waits until all jobs have ended, and checks the waits of pending jobs. calm cancels the jobs that can never
+// start, and the jobs that have not ended within calmLimit.
 func (c *campaign) calm(began time.Time) error {
 	w := &waitWatch{campaign: c, since: map[string]time.Time{}, completing: map[string]time.Time{}}
 	failed := 0
@@ -61,7 +61,7 @@ func (c *campaign) calm(began time.Time) error {
 			c.resumeForgotten(q)
 			if time.Since(began) > lostAfter {
 				c.cancelEach(slices.DeleteFunc(q.live(), func(j queued) bool { return !c.lost(j) }),
-					"slurmctld shows the job as running, but it has no process")
+					"slurmctld shows the job as running, but the job has no process")
 			}
 			w.check(q, c.latest())
 			left := slices.DeleteFunc(q.live(), q.never)
@@ -70,11 +70,11 @@ func (c *campaign) calm(began time.Time) error {
 			}
 			if time.Since(began) > calmLimit {
 				for _, j := range left {
-					c.time.add("job %s (%s) is %s (%s) %v after every fault was mended", j.id, j.name, j.state,
+					c.time.add("job %s (%s) is %s (%s) %v after every fault was repaired", j.id, j.name, j.state,
 						j.reason, calmLimit)
 				}
-				c.found.add(&c.time, ruleWaits, "%d jobs are left %v after every fault was mended: %s", len(left),
-					calmLimit, names(left))
+				c.found.add(&c.time, ruleWaits, "%d jobs have not ended %v after every fault was repaired: %s",
+					len(left), calmLimit, names(left))
 				break
 			}
 		}
@@ -85,12 +85,12 @@ func (c *campaign) calm(began time.Time) error {
 	return c.cancelRest()
 }
 
-// lostAfter is the time after the end of the storm by which every running job must have a process.
+// lostAfter is the time after the end of the storm at which every running job must have a process.
 const lostAfter = 25 * time.Second
 
-// lost reports whether Slurm has lost a job: slurmctld shows the job as running, the job has no process, and one of
-// Slurm's own daemons had a fault. slurmctld 22.05.8 does not end such a job before its time limit. The causes are that
-// slurmd was killed during the prolog, or that slurmctld was killed before it had saved the end of the job.
+// lost reports whether Slurm has lost a job. slurmctld shows a lost job as running, the job has no process, and one of
+// Slurm's own daemons had a fault. slurmctld 22.05.8 ends a lost job only at its time limit. Slurm loses a job if
+// slurmd is killed during the prolog, or if slurmctld is killed before it saves the end of the job.
 func (c *campaign) lost(j queued) bool {
 	alive := slices.ContainsFunc(c.latest().Procs, func(p proc) bool { return p.Job == j.raw })
 	return j.state == "RUNNING" && !alive && slices.ContainsFunc(j.on, func(node string) bool {
@@ -99,9 +99,9 @@ func (c *campaign) lost(j queued) bool {
 	})
 }
 
-// resumeForgotten resumes nodes that are drained because slurmctld was killed before it had saved its state, as an
-// administrator must do. Such a slurmctld has forgotten that the campaign resumed the node, or uses the ids of its last
-// jobs again ("Duplicate jobid").
+// resumeForgotten resumes nodes that are drained because a kill made slurmctld lose its last state. After the loss of
+// its last state, slurmctld may show a node as drained that the campaign had resumed. slurmctld may also assign the ids
+// of its last jobs again, and drain a node for "Duplicate jobid". In both cases an administrator must resume the node.
 func (c *campaign) resumeForgotten(q queue) {
 	for _, node := range c.nodes() {
 		if l := q.nodes[node]; len(l.States) == 0 || up(l) || !c.active("slurmctld", "", time.Time{}, time.Now()) {
@@ -112,7 +112,7 @@ func (c *campaign) resumeForgotten(q queue) {
 		if !duplicate && !strings.Contains(record, " Reason=chaos ") {
 			continue
 		}
-		c.time.add("resumed %s, which slurmctld had drained after it lost its last state", node)
+		c.time.add("resumed %s, which slurmctld had drained after the loss of its last state", node)
 		if duplicate {
 			b := &breaking{
 				campaign: c,
@@ -150,7 +150,7 @@ func (c *campaign) cancelRest() error {
 func (c *campaign) cancelEach(jobs []queued, why string) {
 	for _, j := range jobs {
 		c.cause(j.name, "CANCELLED", why)
-		c.time.add("job %s (%s) is %s (%s) and is cancelled: %s", j.id, j.name, j.state, j.reason, why)
+		c.time.add("cancelled job %s (%s), which was %s (%s): %s", j.id, j.name, j.state, j.reason, why)
 		if err := c.root("", "scancel", j.id); err != nil {
 			c.time.add("%v", err)
 		}

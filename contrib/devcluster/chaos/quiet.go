@@ -11,13 +11,13 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// quietLimit is the time within which the cluster must be clean after the end of all jobs.
+// quietLimit is the maximum time between the end of all jobs and a cluster without remains of jobs.
 const quietLimit = 30 * time.Second
 
 // left is an item that must not exist in a quiet cluster, and the rule that it violates.
 type left struct{ rule, text string }
 
-// quiet waits until all remains of jobs have disappeared. Items that still exist after quietLimit are findings.
+// quiet waits until all remains of jobs have disappeared. Remains that still exist after quietLimit are findings.
 func (c *campaign) quiet() {
 	var all []left
 	for began := time.Now(); ; {
@@ -25,7 +25,7 @@ func (c *campaign) quiet() {
 		c.adoptRest()
 		all = c.leftovers(began)
 		if len(all) == 0 || c.ctx.Err() != nil {
-			c.time.add("the cluster is quiet after %v", time.Since(began).Round(time.Second))
+			c.time.add("the cluster became quiet after %v", time.Since(began).Round(time.Second))
 			return
 		}
 		if time.Since(began) > quietLimit {
@@ -37,8 +37,8 @@ func (c *campaign) quiet() {
 	}
 }
 
-// leftovers returns the differences from a clean cluster. It ignores snapshots from before began, which is the time at
-// which the wait for a quiet cluster began.
+// leftovers returns the differences from a clean cluster. Snapshots from before began, the start of the wait for a
+// quiet cluster, are ignored.
 func (c *campaign) leftovers(began time.Time) (all []left) {
 	q, err := c.readQueue()
 	if err != nil {
@@ -49,10 +49,11 @@ func (c *campaign) leftovers(began time.Time) (all []left) {
 	}
 	s := c.latest()
 	if s.At < began.UnixNano() {
-		return append(all, left{ruleTools, "there is no snapshot"})
+		return append(all, left{ruleTools, "no snapshot was read"})
 	}
 	for _, p := range s.Procs {
-		all = append(all, left{ruleLeft, fmt.Sprintf("process %d (%s) of job %s on %s", p.PID, p.Name, p.Job, p.Node)})
+		all = append(all, left{ruleLeft, fmt.Sprintf("process %d (%s) of job %s still runs on %s",
+			p.PID, p.Name, p.Job, p.Node)})
 	}
 	for _, node := range c.nodes() {
 		killed := c.had(killedInCall, node, time.Time{}, time.Now())
@@ -72,8 +73,9 @@ func (c *campaign) leftovers(began time.Time) (all []left) {
 }
 
 // complaints returns the lines of `nvml-emulator check` as findings. The emulator creates the capability files of an
-// instance before the instance itself. If a process is killed between these steps, the files remain until the next
-// instance is created at the same place. If killed is true, complaints ignores such files.
+// instance before the instance itself. If a process is killed between these two steps, the files remain until the next
+// instance is created at the same placement. If killed is true, complaints ignores capability files without an
+// instance.
 func complaints(node, text string, killed bool) (all []left) {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" &&
@@ -84,16 +86,17 @@ func complaints(node, text string, killed bool) (all []left) {
 	return all
 }
 
-// leftovers returns the files and handles on a node that belong to a job. For killed, see complaints.
+// leftovers returns the files and handles on a node that belong to a job. The parameter killed is the parameter of
+// complaints.
 func (n nodeState) leftovers(node string, killed bool) (all []left) {
 	say := func(format string, args ...any) {
 		all = append(all, left{ruleLeft, node + ": " + fmt.Sprintf(format, args...)})
 	}
 	for _, l := range n.Leases {
-		say("the lease file of job %s", l.Job)
+		say("the lease file of job %s still exists", l.Job)
 	}
 	for _, name := range n.Other {
-		say("the file %s is among the lease files", name)
+		say("the directory of the lease files contains the file %s", name)
 	}
 	for _, f := range n.Caps {
 		_, exists := n.instance(func(gpu int, in instance) bool { return gpu == f.GPU && in.GI == f.GI })
@@ -102,7 +105,7 @@ func (n nodeState) leftovers(node string, killed bool) (all []left) {
 		}
 	}
 	for _, c := range n.Clients {
-		say("process %d on instance %d of GPU %d", c.PID, c.GI, c.GPU)
+		say("process %d still uses instance %d of GPU %d", c.PID, c.GI, c.GPU)
 	}
 	return all
 }
@@ -176,7 +179,8 @@ func (s agentStatus) instances() map[place]string {
 	return known
 }
 
-// counted returns the faults of a node in slurmctld: the node is not up, or its counts of gres/mig are wrong.
+// counted returns the findings about a node in slurmctld's state: the node is not up, or its counts of gres/mig are
+// wrong.
 func (c *campaign) counted(node string, l oracle.Snapshot, status agentStatus) (all []left) {
 	if !up(l) {
 		_, why, _ := strings.Cut(c.tell("", "scontrol", "-o", "show", "node", node), " Reason=")
@@ -189,12 +193,12 @@ func (c *campaign) counted(node string, l oracle.Snapshot, status agentStatus) (
 	return all
 }
 
-// miscounts checks slurmctld's counts on a node without jobs. Their sum must be the sum in slurm.conf, the free count
-// of each profile must be equal to the agent's offer, and no slice may be used. There are exceptions for errors of
-// slurmctld (22.05.8). After slurmctld has started or read its configuration, it counts the slices of a job on several
-// nodes once for each node, and counts the whole total of closed for an --exclusive job. At the end of the job, it
-// subtracts only the allocated slices, so that an excess remains. In this case, the agent must report the excess of a
-// profile, and all offered slices must be free in slurmctld.
+// miscounts checks slurmctld's counts on a node without jobs. The sum of the counts must be the sum in slurm.conf, the
+// free count of each profile must be equal to the agent's offer, and no slice may count as used. Errors of slurmctld
+// 22.05.8 are exempt. After a start or a reconfiguration, slurmctld counts the slices of a job on several nodes once
+// for each node, and counts the whole total of closed for an --exclusive job. When the job ends, slurmctld subtracts
+// only the allocated slices, and an excess remains. The agent must report the excess of each profile, and all offered
+// slices must be free in slurmctld.
 func miscounts(l oracle.Snapshot, configured int, status agentStatus, recounted bool) (all []string) {
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	total, allUsed, allFree := 0, 0, 0
@@ -203,23 +207,25 @@ func miscounts(l oracle.Snapshot, configured int, status agentStatus, recounted 
 		total, allUsed = total+n, allUsed+used
 		if profile == closed {
 			if used > 0 && !recounted {
-				say("%d of closed are counted as used without a job", used)
+				say("slurmctld counts %d of closed as used without a job", used)
 			}
 			continue
 		}
 		if said := status.Excess[profile]; used > 0 && !recounted || used != said {
-			say("%d %s are counted as used without a job, but the agent reports an excess of %d", used, profile, said)
+			say("slurmctld counts %d %s as used without a job, but the agent reports an excess of %d",
+				used, profile, said)
 		}
 		allFree += n - used
 		if n-used != status.offered(profile)-status.Short[profile] {
-			say("%d of %d %s are used, but the agent offers %d", used, n, profile, status.offered(profile))
+			say("slurmctld counts %d of %d %s as used, but the agent offers %d",
+				used, n, profile, status.offered(profile))
 		}
 	}
 	if allFree > total-allUsed {
-		say("%d slices are free, but only %d of the total of gres/mig", allFree, total-allUsed)
+		say("%d slices are free, but the total of gres/mig leaves only %d", allFree, total-allUsed)
 	}
 	if total != configured {
-		say("the total of gres/mig is %d, but %d in slurm.conf: %v", total, configured, l.Total)
+		say("the total of gres/mig is %d, but slurm.conf sets %d: %v", total, configured, l.Total)
 	}
 	slices.Sort(all)
 	return all

@@ -17,7 +17,7 @@ func (f *findings) adder(l *timeline, rule string) func(string, ...any) {
 	return func(format string, args ...any) { f.add(l, rule, format, args...) }
 }
 
-// run runs campaigns until the time is over. After a campaign with findings, the next campaign uses a new cluster. run
+// run runs campaigns for the time in o. After a campaign with findings, the next campaign uses a new cluster. run
 // returns the number of findings.
 func run(ctx context.Context, o options) (found int, err error) {
 	end := time.Now().Add(o.length)
@@ -105,8 +105,8 @@ func tally(n map[string]int) string {
 	return strings.Join(all, ", ")
 }
 
-// report prints each finding, with the timeline before it and the command that repeats the campaign, and saves the
-// logs.
+// report prints each finding, the timeline before the first finding, and the command that repeats the campaign. report
+// also saves the logs.
 func (c *campaign) report(broken error) {
 	all := c.found.list()
 	if len(all) == 0 && (broken == nil || c.ctx.Err() != nil) {
@@ -124,17 +124,17 @@ func (c *campaign) report(broken error) {
 	if len(all) > 0 {
 		last = all[0].at
 	}
-	fmt.Println("\nthe faults of the round:")
+	fmt.Println("\nfaults of the round:")
 	for _, e := range c.time.round(last) {
 		fmt.Println("   ", e)
 	}
-	fmt.Println("\nthe timeline of the 30 s before the first finding:")
+	fmt.Println("\ntimeline of the 30 s before the first finding:")
 	for _, e := range c.time.around(last, 30*time.Second, time.Second) {
 		fmt.Println("   ", e)
 	}
 	for _, f := range all {
 		if id := ofJob.FindStringSubmatch(f.text); id != nil {
-			fmt.Printf("\nthe lines of the daemons' logs about job %s:\n", id[1])
+			fmt.Printf("\nlines about job %s in the daemons' logs:\n", id[1])
 			c.printLogs(id[1])
 		}
 	}
@@ -150,7 +150,7 @@ var ofJob = regexp.MustCompile(`\bjob (\d+)`)
 // mostLines is the maximum number of lines about a job that are printed from one log.
 const mostLines = 30
 
-// printLogs prints the lines about a job in the daemons' logs, up to mostLines from each log.
+// printLogs prints the lines of the daemons' logs about a job, at most mostLines from each log.
 func (c *campaign) printLogs(job string) {
 	names := regexp.MustCompile(`(?i)\b(job|jobid|job_id|stepid)[:= "]*"?` + job + `\b`)
 	logs, _ := filepath.Glob(filepath.Join(c.cluster.Dir, "log", "*.log"))
@@ -166,7 +166,8 @@ func (c *campaign) printLogs(job string) {
 	}
 }
 
-// keepLogs copies the logs of the daemons and emulators, and the timeline, and returns their directory.
+// keepLogs copies the logs of the daemons and emulators and the timeline into a directory, and returns the path of the
+// directory.
 func (c *campaign) keepLogs() (string, error) {
 	if err := os.MkdirAll(c.o.keep, 0o755); err != nil {
 		return "", err

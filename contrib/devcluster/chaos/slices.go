@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// used reports whether an instance is in use. This is the case if a lease file contains it, or if the driver shows a
-// process or a handle on it.
+// used reports whether a lease file contains the instance, or the driver shows a process or a handle on the instance.
 func (n nodeState) used(gpu int, in instance) bool {
 	return in.Held || slices.ContainsFunc(n.Clients, func(c client) bool { return c.GPU == gpu && c.GI == in.GI }) ||
 		slices.ContainsFunc(
@@ -29,7 +28,7 @@ func (n nodeState) instance(is func(gpu int, in instance) bool) (found instance,
 	return instance{}, false
 }
 
-// sliceWatch checks in each snapshot that no slice has two jobs. It reports each finding only once.
+// sliceWatch checks in each snapshot that no slice has two jobs. sliceWatch reports each finding only once.
 type sliceWatch struct {
 	report func(format string, args ...any)
 	since  map[string]int64 // for each suspicion, by its text, the time at which it was first observed
@@ -39,8 +38,9 @@ func newSliceWatch(report func(string, ...any)) *sliceWatch {
 	return &sliceWatch{report: report, since: map[string]int64{}}
 }
 
-// lasting is the minimum duration of a suspicion that may result from the order of the reads. The parts of a snapshot
-// are read one after another, and a killed process exists until its parent has reaped it.
+// lasting is the duration after which a suspicion becomes a finding. A shorter suspicion may result from the order of
+// the reads, because the parts of a snapshot are read one after another. A killed process also exists until its parent
+// has reaped it.
 const lasting = int64(2 * time.Second)
 
 func (w *sliceWatch) check(s snapshot) {
@@ -66,20 +66,22 @@ func (w *sliceWatch) check(s snapshot) {
 			w.since[text] = s.At
 		} else if s.At-w.since[text] >= lasting {
 			w.report("%s, for %v", text, time.Duration(s.At-w.since[text]).Round(time.Second))
-			w.since[text] = 1 << 62 // so that the finding is reported only once
+			w.since[text] = 1 << 62 // prevents a second report of the finding
 		}
 	}
 }
 
-// leasedTwice returns slices that two lease files contain. The agent writes a lease file completely before it renames
-// the file to its final name. A snapshot reads the files of a node within milliseconds. A slice is assigned to another
-// job only in a prolog, which takes longer.
+// leasedTwice returns slices that two lease files contain. The order of the reads cannot produce a false result. The
+// agent writes a lease file completely before it renames the file to its final name, and a snapshot reads the files of
+// a node within milliseconds. The agent assigns a slice to another job only in a prolog, which takes longer than a
+// snapshot.
 func leasedTwice(n nodeState) (all []string) {
 	for i, a := range n.Leases {
 		for _, b := range n.Leases[i+1:] {
 			for _, uuid := range a.UUIDs {
 				if slices.Contains(b.UUIDs, uuid) {
-					all = append(all, fmt.Sprintf("the lease files of jobs %s and %s name %s", a.Job, b.Job, uuid))
+					all = append(all,
+						fmt.Sprintf("the lease files of jobs %s and %s both contain %s", a.Job, b.Job, uuid))
 				}
 			}
 		}
@@ -87,8 +89,7 @@ func leasedTwice(n nodeState) (all []string) {
 	return all
 }
 
-// usedTwice returns instances on which processes of two jobs have a context, according to the same answer of the
-// driver.
+// usedTwice returns instances on which processes of two jobs have a context according to one answer of the driver.
 func usedTwice(n nodeState, procs []proc) (all []string) {
 	for i, a := range n.Clients {
 		for _, b := range n.Clients[i+1:] {
@@ -133,7 +134,8 @@ func openToOthers(n nodeState) (all []string) {
 				(c.UID != 0 && c.UID != l.UID || c.Mode&0o077 != 0) {
 				all = append(
 					all,
-					fmt.Sprintf("%s of job %s, user %d, has owner %d and mode %o", c.Name, l.Job, l.UID, c.UID, c.Mode),
+					fmt.Sprintf("the file %s of job %s (user %d) has the owner %d and the mode %o",
+						c.Name, l.Job, l.UID, c.UID, c.Mode),
 				)
 			}
 		}
@@ -141,9 +143,9 @@ func openToOthers(n nodeState) (all []string) {
 	return all
 }
 
-// seenTwice returns processes of two jobs on a node whose CUDA_VISIBLE_DEVICES contain the same slice. Jobs without a
-// lease file are ignored. They have ended or not yet begun, and a leftover process may still have an old environment
-// without using the slice.
+// seenTwice returns processes of two jobs on a node whose CUDA_VISIBLE_DEVICES contain a common slice. Jobs without a
+// lease file are ignored, because a job without a lease file has ended or has not begun. A leftover process of an ended
+// job keeps its environment even if it does not use the slice.
 func seenTwice(node string, n nodeState, procs []proc) (all []string) {
 	first := map[string]proc{}
 	for _, p := range procs {
@@ -156,7 +158,7 @@ func seenTwice(node string, n nodeState, procs []proc) (all []string) {
 				all = append(
 					all,
 					fmt.Sprintf(
-						"%s is in the environment of %s (%d) of job %s and of %s (%d) of job %s",
+						"%s is in the environments of process %s (%d) of job %s and of process %s (%d) of job %s",
 						uuid,
 						q.Name,
 						q.PID,

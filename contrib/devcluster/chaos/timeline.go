@@ -34,7 +34,7 @@ func (l *timeline) add(format string, args ...any) {
 	}
 }
 
-// around returns the events within the given duration before and after the time at.
+// around returns the events from the duration before until the duration after the time at.
 func (l *timeline) around(at time.Time, before, after time.Duration) (some []event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,19 +63,19 @@ func (l *timeline) round(at time.Time) (some []event) {
 	return some
 }
 
-// finding describes an invariant that was broken.
+// finding describes a violation of a rule.
 type finding struct {
 	at   time.Time
 	rule string
 	text string
 }
 
-// The rules. Their numbers are those in README.md.
+// The names of the rules begin with their numbers in README.md.
 const (
 	ruleTwice  = "1 slice with two jobs"
 	ruleLeft   = "2 remains of jobs"
 	ruleCounts = "3 counts"
-	ruleWaits  = "4 waits although there is room"
+	ruleWaits  = "4 waits although the GPUs have room"
 	ruleEnds   = "5 unexplained end"
 	ruleNodes  = "6 node not up"
 	ruleTools  = "7 command failed"

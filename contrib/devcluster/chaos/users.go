@@ -11,9 +11,10 @@ import (
 // users are the users of the devcluster.
 var users = []string{"user1", "user2"}
 
-// heldFor is the time for which a requeued job is held. credSeconds is the value of cred_expire in slurm.conf. If a job
-// starts again in the second in which the credential of its first run expires, slurmd 22.05.8 may skip the prolog.
-// heldFor is several seconds longer than that lifetime, so that no job starts in that second.
+// heldFor is the time for which a requeued job is held. credSeconds is the value of cred_expire in slurm.conf, the
+// lifetime of a job credential. slurmd 22.05.8 may skip the prolog of a requeued job that starts in the second in which
+// the credential of its first run expires. heldFor is several seconds longer than credSeconds, so no job starts in that
+// second.
 const heldFor, credSeconds = 24 * time.Second, 15
 
 // credExpires is the line of slurm.conf that sets the lifetime of job credentials.
@@ -52,8 +53,8 @@ func (c *campaign) number() int {
 	return c.submitted
 }
 
-// submit submits a job and returns its id, or "" if the id is unknown. An interactive job continues to run in the
-// background.
+// submit submits a job and returns its id, or "" if the id is unknown. The client of an interactive job continues to
+// run in the background.
 func (c *campaign) submit(ctx context.Context, j job) string {
 	if ctx.Err() != nil {
 		return ""
@@ -68,7 +69,7 @@ func (c *campaign) submit(ctx context.Context, j job) string {
 			_, stderr, err := c.cluster.Exec(c.clients, j.user, j.args...)
 			if err != nil {
 				c.time.add(
-					"srun %s ended after %v: %v: %s",
+					"the srun of job %s ended after %v: %v: %s",
 					j.name,
 					time.Since(began).Round(time.Second),
 					err,
@@ -83,7 +84,7 @@ func (c *campaign) submit(ctx context.Context, j job) string {
 	if err != nil {
 		c.time.add("%s of %s failed: %v: %s", j.args[0], j.name, err, lastLine(stderr))
 		if !c.active("slurmctld", "", began.Add(-5*time.Second), time.Now()) {
-			c.found.add(&c.time, ruleTools, "%s of %s was refused: %s", j.args[0], j.name, lastLine(stderr))
+			c.found.add(&c.time, ruleTools, "the %s of job %s failed: %s", j.args[0], j.name, lastLine(stderr))
 		}
 		return ""
 	}
@@ -115,10 +116,10 @@ func (c *campaign) act(ctx context.Context, user, id, name, kind string, variant
 		what := []string{"TimeLimit=10", "Name=" + name, "Comment=changed", "Nice=5"}[variant]
 		do("scontrol", "update", "jobid="+id, what)
 	case "cancel":
-		c.cause(name, "CANCELLED", "its user cancelled it")
+		c.cause(name, "CANCELLED", "its user cancelled the job")
 		do("scancel", id)
 	case "requeue":
-		c.cause(name, "REQUEUED", "its user requeued it")
+		c.cause(name, "REQUEUED", "its user requeued the job")
 		if do("scontrol", "requeuehold", id) {
 			c.releaseAfter(heldFor, user, id)
 		}
@@ -135,7 +136,7 @@ func (c *campaign) releaseAfter(d time.Duration, user, id string) {
 	})
 }
 
-// insist runs a command up to five times until it succeeds, because slurmctld may be down.
+// insist runs a command up to five times until the command succeeds. A command fails while slurmctld is down.
 func (c *campaign) insist(user string, args ...string) {
 	for range 5 {
 		_, stderr, err := c.cluster.Exec(c.ctx, user, args...)
@@ -146,7 +147,7 @@ func (c *campaign) insist(user string, args ...string) {
 	}
 }
 
-// sleep waits for the given time. It returns false if ctx ended first.
+// sleep waits for the given time. sleep returns false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -10,21 +10,22 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// patience is the time for which a job may wait without a correct explanation although there is room for it.
+// patience is the time for which a job may wait without a correct explanation although the GPUs have room for its
+// slices.
 const patience = time.Minute
 
 // waitWatch checks why jobs wait while no fault is active.
 type waitWatch struct {
 	*campaign
-	// since is the time from which there has been room for a job in every snapshot.
+	// since is the time since which every snapshot has shown room for a job.
 	since map[string]time.Time
-	// completing is the time from which a node has been COMPLETING in every snapshot.
+	// completing is the time since which every snapshot has shown a node as COMPLETING.
 	completing map[string]time.Time
 }
 
-// completes is the maximum time for which a node may be COMPLETING while the waits are checked. If slurmctld has missed
-// the end of an epilog, it asks slurmd again after 95 s. Until then, slurmctld expects the node to become free soon,
-// and its backfill reserves other nodes for the first jobs in the queue.
+// completes is the maximum time for which a node may be COMPLETING while the waits are checked. If slurmctld misses the
+// end of an epilog, slurmctld asks slurmd again after 95 s. Before the second request, slurmctld expects the node to
+// become free soon, and backfill reserves other nodes for the first jobs in the queue.
 const completes = 10 * time.Second
 
 func (w *waitWatch) check(q queue, s snapshot) {
@@ -46,7 +47,7 @@ func (w *waitWatch) check(q queue, s snapshot) {
 			w.found.add(
 				&w.time,
 				ruleWaits,
-				"job %s (%s, %s) has waited for %v although there is room: %s",
+				"job %s (%s, %s) has waited for %v although the GPUs have room: %s",
 				j.id,
 				j.name,
 				j.reason,
@@ -137,9 +138,8 @@ func up(l oracle.Snapshot) bool {
 
 func idle(l oracle.Snapshot) bool { return slices.Contains(l.States, "IDLE") }
 
-// counted reports whether slurmctld counts gres/mig on a node as used. As long as this count is
-// above 0, even without a job, slurmctld starts no --exclusive job there (_verify_node_state in
-// job_test.c of cons_common, 22.05.8).
+// counted reports whether slurmctld counts gres/mig on a node as used. slurmctld 22.05.8 starts no --exclusive job on a
+// node with a used count above 0, even if no job holds the slices (_verify_node_state in job_test.c of cons_common).
 func counted(l oracle.Snapshot) bool {
 	for _, n := range l.Used {
 		if n > 0 {
@@ -155,13 +155,13 @@ type explanation struct {
 	Before        uint32
 }
 
-// explained checks the explanation of a job that waits although there is room. The explanation is correct if another
-// runnable job is ahead of this job in the queue; the wait of that other job is checked separately. explained returns a
+// explained checks the explanation of a job that waits although the GPUs have room. An explanation is correct if it
+// names a runnable job that is ahead in the queue. The wait of the named job is checked separately. explained returns a
 // description of the error, or "" if the explanation is correct.
 func (w *waitWatch) explained(q queue, j queued) string {
 	out, stderr, err := w.cluster.Exec(w.ctx, "root", "caelum", "explain", j.raw, "--json")
 	if err != nil {
-		return fmt.Sprintf("couldn't explain it: %v: %s", err, lastLine(stderr))
+		return fmt.Sprintf("couldn't run caelum explain: %v: %s", err, lastLine(stderr))
 	}
 	var e explanation
 	if err := json.Unmarshal([]byte(out), &e); err != nil {

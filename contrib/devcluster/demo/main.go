@@ -1,5 +1,6 @@
-// Command demo implements `make demo`. It starts a private Slurm cluster with two nodes of two emulated A100-40GB each
-// and submits 24 jobs whose scripts request only --gres=gpu:1. Then it prints a table with the slice of each job.
+// Command demo implements `make demo`. The program starts a private Slurm cluster of two nodes with two emulated
+// A100-40GB each, and submits 24 jobs whose scripts request only --gres=gpu:1. At the end, the program prints a table
+// with the slice of each job.
 package main
 
 import (
@@ -77,7 +78,7 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	fmt.Printf(
-		"%s submitted %d jobs. Their only option is \"#SBATCH --gres=gpu:1\". One of the nodes now:\n\n",
+		"%s submitted %d jobs. The only option of each script is \"#SBATCH --gres=gpu:1\". Status of n1:\n\n",
 		user,
 		len(ids),
 	)
@@ -101,7 +102,7 @@ func batch(w script) string {
 func writeDecisions(ctx context.Context, c *cluster.Cluster) error {
 	old, _, err := c.Exec(ctx, "root", "cat", "/etc/caelum/decisions")
 	if err != nil {
-		return fmt.Errorf("read the decision table: %w", err)
+		return fmt.Errorf("couldn't read the decision table: %w", err)
 	}
 	_, rest, _ := strings.Cut(old, "\n")
 	table := "caelum-decisions 1 2\n" + rest
@@ -123,7 +124,7 @@ func writeDecisions(ctx context.Context, c *cluster.Cluster) error {
 	)
 	cmd.Stdin = strings.NewReader(table)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("write the decision table: %w: %s", err, out)
+		return fmt.Errorf("couldn't write the decision table: %w: %s", err, out)
 	}
 	return nil
 }
@@ -176,7 +177,7 @@ func wait(ctx context.Context, c *cluster.Cluster, ids []string) ([]job, error) 
 		out, stderr, err := c.Exec(ctx, user, "sacct", "-X", "-n", "-P", "-j", strings.Join(ids, ","),
 			"-o", "JobID,JobName,State,NodeList,Submit,Start,AllocTRES")
 		if err != nil {
-			return nil, fmt.Errorf("sacct: %w: %s", err, stderr)
+			return nil, fmt.Errorf("couldn't read the jobs with sacct: %w: %s", err, stderr)
 		}
 		jobs, ended := parse(c, out)
 		if len(jobs) == len(ids) && ended == len(ids) {
@@ -184,7 +185,8 @@ func wait(ctx context.Context, c *cluster.Cluster, ids []string) ([]job, error) 
 		}
 		if time.Now().After(deadline) {
 			queue, _, _ := c.Exec(ctx, "root", "squeue")
-			return nil, fmt.Errorf("%d of %d jobs have ended after 4 minutes:\n%s", ended, len(ids), queue)
+			return nil, fmt.Errorf("only %d of %d jobs ended within 4 minutes; the queue is:\n%s",
+				ended, len(ids), queue)
 		}
 		select {
 		case <-ctx.Done():
@@ -228,7 +230,7 @@ func gresOnly(tres string) string {
 	return strings.Join(some, " ")
 }
 
-// ran parses the line that cuda-process printed into the job's output file.
+// ran parses the line of cuda-process in the job's output file.
 func ran(c *cluster.Cluster, id string) map[string]string {
 	words := map[string]string{}
 	text, _ := os.ReadFile(filepath.Join(c.Dir, "home", user, "slurm-"+id+".out"))
@@ -240,8 +242,8 @@ func ran(c *cluster.Cluster, id string) map[string]string {
 	return words
 }
 
-// report prints the table. It returns an error if a job did not complete on a slice of at least the expected profile,
-// or if slurmctld did not count the expected profile.
+// report prints the table. report returns an error if a job did not complete, if the slice of a job is smaller than the
+// expected profile, or if slurmctld did not count the expected profile.
 func report(c *cluster.Cluster, jobs []job) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "JOB\tNAME\tSTATE\tPROFILE\tNODE\tGPU\tSTART UNIT\tWAITED\tSACCT ALLOCTRES")
@@ -279,8 +281,9 @@ func report(c *cluster.Cluster, jobs []job) error {
 		return fmt.Errorf("%d of %d jobs did not complete on a slice of the expected profile", bad, len(jobs))
 	}
 	fmt.Printf(
-		"\nEach of the %d jobs requested the profile that the decision table assigns to it (AllocTRES), "+
-			"and ran on a slice of this profile or a larger one. %q is not in the table and got the default.\n",
+		"\nEach of the %d jobs requested the profile from the decision table (AllocTRES) "+
+			"and ran on a slice of this profile or of a larger profile. The jobs %q are not in the table and "+
+			"requested the default profile.\n",
 		len(jobs),
 		"unknown",
 	)

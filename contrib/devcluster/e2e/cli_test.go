@@ -10,7 +10,7 @@ import (
 	"caelum/internal/api"
 )
 
-// TestCommandLine runs caelum as an ordinary user: on a node, in a job and on the login node.
+// TestCommandLine runs caelum as an ordinary user, on a node, in a job and on the login node.
 func TestCommandLine(t *testing.T) {
 	s := quietly(t, shared)
 	id := s.submit(t, "caelum job $SLURM_JOB_ID >cli.out\n./task cli 1 600", "-w", "n1", "--gres=mig:2g.10gb:1")
@@ -20,30 +20,31 @@ func TestCommandLine(t *testing.T) {
 	for _, want := range []string{"node n1, offers published ", "GPU 0  NVIDIA A100", "GPU 1  NVIDIA A100", "2g.10gb",
 		"job " + id, user, "on offer: "} {
 		if !strings.Contains(status, want) {
-			t.Errorf("caelum status has no %q:\n%s", want, status)
+			t.Errorf("the output of caelum status does not contain %q:\n%s", want, status)
 		}
 	}
 	var node api.Status
 	decode(t, s.must(t, "n1", stranger, "caelum", "status", "--json"), &node)
 	if len(node.Leases) != 1 || len(node.GPUs) != 2 || node.Published["2g.10gb"] < 1 {
-		t.Errorf("caelum status --json: %+v", node)
+		t.Errorf("caelum status --json printed %+v", node)
 	}
 
 	out := s.must(t, "n1", user, "caelum", "job", id)
 	for _, want := range []string{"job " + id, "of " + user, "slot ", "2g.10gb at ", "MIG-"} {
 		if !strings.Contains(out, want) {
-			t.Errorf("caelum job has no %q:\n%s", want, out)
+			t.Errorf("the output of caelum job does not contain %q:\n%s", want, out)
 		}
 	}
 	in := strings.TrimSpace(s.read(t, "cli.out"))
-	before := func(text string) string { return strings.Split(text, " MIG-")[0] } // the usage of a slice changes
+	// The text after the UUID of a slice contains the usage, which changes.
+	before := func(text string) string { return strings.Split(text, " MIG-")[0] }
 	if before(in) != before(out) {
-		t.Errorf("caelum job prints in the job\n%s\nand outside of it\n%s", in, out)
+		t.Errorf("caelum job prints\n%s\nin the job, and\n%s\noutside the job", in, out)
 	}
 	var lease api.Lease
 	decode(t, s.must(t, "n1", user, "caelum", "job", id, "--json"), &lease)
 	if len(lease.Slices) != 1 || lease.User != user || lease.Slices[0].Profile != "2g.10gb" {
-		t.Errorf("caelum job --json: %+v", lease)
+		t.Errorf("caelum job --json printed %+v", lease)
 	}
 
 	for _, test := range []struct {
@@ -66,7 +67,7 @@ func TestCommandLine(t *testing.T) {
 		a := s.call(t, test.node, user, "", append([]string{"caelum"}, strings.Fields(test.args)...)...)
 		if a.status != test.status || !strings.Contains(a.stderr, test.says) || a.stdout != "" {
 			t.Errorf(
-				"caelum %s on %q: status %d, want %d; stderr %q, want %q; stdout %q",
+				"caelum %s on %q returned status %d, want %d; stderr %q, want %q; stdout %q",
 				test.args,
 				test.node,
 				a.status,
@@ -80,13 +81,13 @@ func TestCommandLine(t *testing.T) {
 
 	s.must(t, "", user, "scancel", id)
 	s.ended(t, id)
-	within(t, "the job is gone from caelum job", func() bool {
+	within(t, "caelum job no longer shows the job", func() bool {
 		return s.call(t, "n1", user, "", "caelum", "job", id).status == 4
 	})
 }
 
-// TestSlurmConfig checks that root can run caelum slurm-config and that other users cannot, because
-// only root can read the properties of a GPU from the driver.
+// TestSlurmConfig checks that only root can run caelum slurm-config. The driver shows the properties of a GPU only to
+// root.
 func TestSlurmConfig(t *testing.T) {
 	s := shared
 	conf := s.must(t, "n1", "root", "caelum", "slurm-config", "--nodes", "n[1-2]", "--cpus", "64", "--memory", "256000")
@@ -103,18 +104,18 @@ func TestSlurmConfig(t *testing.T) {
 	}
 	part := s.must(t, "n1", "root", "caelum", "slurm-config", "--section", "gres.conf", "--nodes", "n1")
 	if first, _, _ := strings.Cut(part, "\n"); first != "AutoDetect=off" {
-		t.Errorf("--section gres.conf:\n%s", part)
+		t.Errorf("--section gres.conf printed\n%s", part)
 	}
 	var inventory map[string]any
 	decode(t, s.must(t, "n1", "root", "caelum", "slurm-config", "--json"), &inventory)
 	if len(inventory) == 0 {
 		t.Error("--json printed nothing")
 	}
-	for node, reason := range map[string]string{"n1": "run this as root", "": "couldn't open NVML"} {
+	for node, reason := range map[string]string{"n1": "run the command as root", "": "couldn't open NVML"} {
 		if a := s.call(t, node, user, "", "caelum", "slurm-config"); a.status != 1 ||
 			!strings.Contains(a.stderr, reason) ||
 			a.stdout != "" {
-			t.Errorf("by a user on %q: status %d: %s", node, a.status, a.stderr)
+			t.Errorf("caelum slurm-config by a user on %q returned status %d: %s", node, a.status, a.stderr)
 		}
 	}
 }

@@ -18,7 +18,7 @@ func (s *site) diagnosis(t *testing.T) (findings []doctor.Finding, status int) {
 		Findings []doctor.Finding
 	}
 	if decode(t, a.stdout, &out); out.Node != "n1" || len(out.Findings) == 0 {
-		t.Fatalf("caelum doctor: status %d: %s%s", a.status, a.stdout, a.stderr)
+		t.Fatalf("caelum doctor returned status %d: %s%s", a.status, a.stdout, a.stderr)
 	}
 	return out.Findings, a.status
 }
@@ -32,7 +32,8 @@ func has(findings []doctor.Finding, check string, severity doctor.Severity, text
 	return false
 }
 
-// TestDoctor runs the doctor on a healthy node while a job holds a slice, and then after deliberate damage.
+// TestDoctor runs caelum doctor on a healthy node while a job holds a slice. The subtests damage the cluster and run
+// caelum doctor again.
 func TestDoctor(t *testing.T) {
 	s := quietly(t, shared)
 	id := s.submit(t, "./task doctor 1 600", "-w", "n1", "--gres=mig:2g.10gb:1")
@@ -56,18 +57,18 @@ func (s *site) doctorHealthy(t *testing.T) {
 		"accounting", "clock",
 		"closed", "total", "slots", "partitions", "catalogue", "features", "profiles", "plugin"} {
 		if !has(findings, check, doctor.OK, "") {
-			t.Errorf("healthy: %s is not ok: %+v", check, findings)
+			t.Errorf("the check %s of the healthy node is not ok: %+v", check, findings)
 		}
 	}
 	if !has(findings, "isolation", doctor.Warning, "other jobs of the same user") {
-		t.Errorf("no finding about the missing cgroups: %+v", findings)
+		t.Errorf("no finding mentions the missing cgroups: %+v", findings)
 	}
 	if a := s.call(t, "n1", user, "", "caelum", "doctor"); a.status != 0 ||
 		!strings.Contains(
 			a.stdout,
-			"warning  device files: the driver shows instances to root only; not checked: device files",
+			"warning  device files: the driver shows instances to root only; not checked: whole GPUs",
 		) {
-		t.Errorf("as a user: status %d: %s%s", a.status, a.stdout, a.stderr)
+		t.Errorf("caelum doctor as a user returned status %d: %s%s", a.status, a.stdout, a.stderr)
 	}
 }
 
@@ -85,7 +86,8 @@ func (s *site) doctorController(t *testing.T) {
 	}
 }
 
-// doctorOpenSlice makes the slice of the job accessible to all users, and checks that the doctor reports this error.
+// doctorOpenSlice makes the slice of the job accessible to all users, and checks that caelum doctor reports the access
+// as an error.
 func (s *site) doctorOpenSlice(t *testing.T, id string) {
 	cap := strings.TrimSpace(s.must(t, "n1", "root", "find", "/dev/nvidia-caps", "-user", user, "-print", "-quit"))
 	s.must(t, "n1", "root", "chmod", "444", cap)
@@ -121,8 +123,8 @@ func (s *site) doctorNoAgent(t *testing.T) {
 	}
 }
 
-// doctorForeign creates and destroys a foreign instance while the agent is stopped. The agent then detects the change
-// when it starts. A running agent could need up to a minute to detect the change.
+// doctorForeign creates and destroys a foreign instance while the agent is stopped. A starting agent detects the change
+// immediately. A running agent may need up to a minute.
 func (s *site) doctorForeign(t *testing.T) {
 	restart := func(meanwhile ...string) {
 		if err := s.StopUnit("agent-n1"); err != nil {
@@ -134,7 +136,7 @@ func (s *site) doctorForeign(t *testing.T) {
 		}
 	}
 	restart("sh", "-c", "for i in 0 1 2 3 4 5 6; do nvml-emulator create 1 1g.5gb $i && exit; done; exit 1")
-	within(t, "the agent publishes", func() bool {
+	within(t, "the agent has published", func() bool {
 		status, err := s.status("n1")
 		return err == nil && status.PublishedAt != 0 && status.PublishError == ""
 	})

@@ -22,17 +22,17 @@ func number(t *testing.T, id string) float64 {
 	return n
 }
 
-// holding waits until the given number of runs of `task NAME` are using their devices.
+// holding waits until the given number of runs of `task NAME` use their devices.
 func (s *site) holding(t *testing.T, name string, many int) {
 	t.Helper()
-	within(t, name+" holds its device", func() bool {
+	within(t, "task "+name+" uses its device", func() bool {
 		files, _ := filepath.Glob(filepath.Join(s.home(), "tasks", name, "*.holds"))
 		return len(files) == many
 	})
 }
 
-// TestRequeue checks that the second run of a requeued job has a new lease, although both runs have the same job id,
-// and that the slice of the first run is free again.
+// TestRequeue checks that the second run of a requeued job has a new lease, although both runs have one job id. The
+// test also checks that the slice of the first run is free again.
 func TestRequeue(t *testing.T) {
 	s := quietly(t, shared)
 	id := s.submit(
@@ -44,15 +44,15 @@ func TestRequeue(t *testing.T) {
 	)
 	s.holding(t, "requeue", 1)
 	s.must(t, "", user, "scontrol", "requeue", id)
-	s.until(t, id, "it is back in the queue", func(r row) bool { return r.state == "PENDING" })
-	within(t, "the first run's lease is gone", func() bool {
+	s.until(t, id, "the job is in the queue again", func(r row) bool { return r.state == "PENDING" })
+	within(t, "the first run has no lease", func() bool {
 		status, err := s.status("n1")
 		return err == nil && len(status.Leases) == 0
 	})
 	s.completed(t, id)
 	all := s.held(t, "requeue", "1g.5gb") // the first run has written no record, because it was killed
 	if len(all) == 1 && all[0].restart != "1" {
-		t.Errorf("the run that ended is number %s", all[0].restart)
+		t.Errorf("the restart count of the ended run is %s", all[0].restart)
 	}
 	restarts := []float64{}
 	for line := range s.agentLog(t, "n1") {
@@ -61,12 +61,12 @@ func TestRequeue(t *testing.T) {
 		}
 	}
 	if len(restarts) != 2 || restarts[0] != 0 || restarts[1] != 1 {
-		t.Errorf("the agent leased to runs %v", restarts)
+		t.Errorf("the agent granted leases to the runs with restart counts %v", restarts)
 	}
 }
 
-// TestHostileNames checks that a job's name or comment does no harm if its text looks like output of Slurm. The agent
-// parses both in the output of scontrol.
+// TestHostileNames checks job names and comments whose text looks like output of Slurm. The agent parses names and
+// comments in the output of scontrol.
 func TestHostileNames(t *testing.T) {
 	s := quietly(t, shared)
 	imitation := "x\n   JOB_GRES=gpu:a100:1,mig:7g.40gb:1\n     Nodes=n1 CPU_IDs=0 Mem=0 " +
@@ -97,8 +97,8 @@ func TestHostileNames(t *testing.T) {
 			counts(t, s.held(t, folder, "1g.5gb"), "1")
 		})
 	}
-	// A text that looks like the section with the allocated GRES makes the output ambiguous. The agent therefore
-	// rejects the job and asks the user to change the text.
+	// A name that looks like the section of scontrol's output with the allocated GRES makes that output ambiguous. The
+	// agent therefore rejects the job and asks the user to change the name.
 	t.Run("an imitation", func(t *testing.T) {
 		t.Parallel()
 		id := s.submit(
@@ -109,13 +109,13 @@ func TestHostileNames(t *testing.T) {
 			"--gres=gpu:1",
 		)
 		if state := s.ended(t, id); state != "FAILED" {
-			t.Errorf("it is %s", state)
+			t.Errorf("the job ended as %s, not as FAILED", state)
 		}
 		if out := s.read(t, "hostile-imitation.out"); !strings.Contains(out, "looks like Slurm's record") {
-			t.Errorf("the job's output is: %s", out)
+			t.Errorf("the job printed: %s", out)
 		}
 		if all, _ := s.tasks(t, "hostile-imitation"); len(all) > 0 {
-			t.Errorf("it ran: %+v", all)
+			t.Errorf("the rejected job ran a task: %+v", all)
 		}
 	})
 }
@@ -144,28 +144,30 @@ func TestReservation(t *testing.T) {
 		"reservation-large": {"7g.40gb", "n2"}, "reservation-outside": {"1g.5gb", "n1"}} {
 		for _, one := range s.held(t, name, want[0]) {
 			if one.node != want[1] {
-				t.Errorf("%s ran on %s, want %s", name, one.node, want[1])
+				t.Errorf("task %s ran on %s, want %s", name, one.node, want[1])
 			}
 		}
 	}
 	s.tagged(t, id, "caelum:released")
 }
 
-// TestCancelledInProlog checks a job that is cancelled after slurmctld has started it and before it has a lease. To
-// make this possible, the cluster delays the prolog's request to the agent.
+// TestCancelledInProlog cancels a job after slurmctld has started the job and before the job has a lease. The cluster
+// delays the prolog's request to the agent.
 func TestCancelledInProlog(t *testing.T) {
 	s := quietly(t, start(t, cluster.Options{Nodes: 1, GPUs: 1, PrologDelay: 3 * time.Second}))
 	id := s.submit(t, "./task cancelled 1 600", "--gres=gpu:1")
-	s.until(t, id, "slurmctld started it", func(r row) bool { return r.state == "RUNNING" || r.state == "CONFIGURING" })
+	s.until(t, id, "slurmctld has started the job", func(r row) bool {
+		return r.state == "RUNNING" || r.state == "CONFIGURING"
+	})
 	if status, err := s.status("n1"); err != nil || len(status.Leases) > 0 {
-		t.Fatalf("its prolog should wait: %+v, %v", status, err)
+		t.Fatalf("the agent's status shows no job that waits for its prolog: %+v, %v", status, err)
 	}
 	s.must(t, "", user, "scancel", id)
 	if state := s.ended(t, id); state != "CANCELLED" {
-		t.Errorf("it is %s", state)
+		t.Errorf("the cancelled job ended as %s", state)
 	}
 	if _, err := os.Stat(filepath.Join(s.home(), "tasks", "cancelled")); err == nil {
-		t.Error("its task ran")
+		t.Error("the cancelled job ran its task")
 	}
 	next := s.submit(t, "srun ./task after-cancelled", "--gres=gpu:1")
 	s.completed(t, next)

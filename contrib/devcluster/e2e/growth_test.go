@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// growth is the environment of a job to which the plugin has added its variables for JAX and TensorFlow.
+// growth contains the variables for JAX and TensorFlow that the plugin adds to the environment of a job.
 const growth = "TF_FORCE_GPU_ALLOW_GROWTH=true XLA_PYTHON_CLIENT_PREALLOCATE=false"
 
-// TestMemoryGrowth checks the variables that prevent JAX and TensorFlow from reserving GPU memory. Each job records
-// them in its batch script and in a step of the script.
+// TestMemoryGrowth checks the variables that prevent JAX and TensorFlow from reserving GPU memory. Each job records the
+// variables in its batch script and in a step of the script.
 func TestMemoryGrowth(t *testing.T) {
 	s := quietly(t, shared)
 	check := func(t *testing.T, name, want string, options ...string) {
@@ -20,7 +20,7 @@ func TestMemoryGrowth(t *testing.T) {
 		script := "for run in '' srun; do echo $($run env | grep -E '^(XLA|TF)_' | sort); done >" + file
 		s.completed(t, s.submit(t, script, options...))
 		if got := s.read(t, file); got != want+"\n"+want+"\n" {
-			t.Errorf("batch script and step have\n%s, want twice\n%s", got, want)
+			t.Errorf("the batch script and the step have the variables\n%s, want two lines\n%s", got, want)
 		}
 	}
 

@@ -11,35 +11,35 @@ import (
 	"caelum/internal/predict"
 )
 
-// learnt is the command of a script with two lines in the decision table: 2g.10gb for the user, and 1g.10gb for all
+// learnt is the command of a script that has two lines in the decision table: 2g.10gb for the user, and 1g.10gb for all
 // users.
 const learnt = "./task learnt"
 
-// uid is the user id of user, which is the same in every devcluster (lib/init.sh).
+// uid is the user id of user. Every devcluster assigns the same user ids (lib/init.sh).
 const uid = 20001
 
-// learnedLines returns the two lines of the decision table for that script.
+// learnedLines returns the two lines of the decision table for the script learnt.
 func learnedLines() string {
 	work := fingerprint(learnt)
 	return fmt.Sprintf("user %d:%s 2g.10gb 60 40\nsite %s 1g.10gb\n", uid, work, work)
 }
 
-// fingerprint returns the script fingerprint of a job that submit submits with --gres=gpu:1.
+// fingerprint returns the script fingerprint of a job that the method submit submits with --gres=gpu:1.
 func fingerprint(script string) string {
 	return predict.Fingerprint(predict.KeyInput{Script: "#!/bin/bash\n" + script + "\n", GPUs: 1, Nodes: 1})
 }
 
-// profileLines returns the lines of the cluster's first decision table that list the profiles and their memory.
+// profileLines returns the lines of the cluster's initial decision table that list the profiles and their memory.
 func (s *site) profileLines() (string, error) {
 	out, stderr, err := s.Exec(context.Background(), "root", "grep", "^profile ", "/etc/caelum/decisions")
 	if err != nil {
-		return "", fmt.Errorf("read the decision table: %w: %s", err, stderr)
+		return "", fmt.Errorf("couldn't read the decision table: %w: %s", err, stderr)
 	}
 	return out, nil
 }
 
-// TestMemoryWish checks that, with --mig-mem, a job gets the smallest slice that has the requested memory, whichever
-// command submits the job.
+// TestMemoryWish checks that a job with --mig-mem gets the smallest slice with at least the requested memory. The test
+// submits jobs with sbatch, srun and salloc.
 func TestMemoryWish(t *testing.T) {
 	s := quietly(t, shared)
 	for _, c := range []struct {
@@ -85,19 +85,19 @@ func TestLearned(t *testing.T) {
 	s.tagged(t, id, "caelum:sized=1g.10gb")
 	s.must(t, "", "root", "scancel", id)
 
-	// A request for less memory than the job needs is accepted with a warning.
+	// job_submit.lua accepts a request for less memory than the job needs, and prints a warning.
 	less := s.sbatch(t, learnt, "--hold", "--gres=gpu:1", "--mig-mem=4G")
 	id = strings.TrimSpace(less.stdout)
-	if want := "caelum: --mig-mem=4G selects 1g.5gb, but according to its earlier runs this job needs " +
+	if want := "caelum: --mig-mem=4G selects 1g.5gb, but earlier runs of this job indicate " +
 		"2g.10gb"; less.status != 0 ||
 		!strings.Contains(less.stderr, want) {
-		t.Errorf("status %d, stderr %q, want %q", less.status, less.stderr, want)
+		t.Errorf("sbatch returned status %d and stderr %q, want %q", less.status, less.stderr, want)
 	}
 	s.tagged(t, id, "caelum:sized=1g.5gb")
 	// An update of the job does not change the requested memory.
 	s.must(t, "", user, "scontrol", "update", "job="+id, "gres=gpu:2")
 	if tres := s.requested(t, id); tres != "gpu:2,mig:1g.5gb:2" {
-		t.Errorf("changed to two GPUs: %s", tres)
+		t.Errorf("the job requests %s after the change to two GPUs", tres)
 	}
 	s.must(t, "", user, "scancel", id)
 }
@@ -107,12 +107,12 @@ func TestWishesThatAreRefused(t *testing.T) {
 		says    string
 		command []string
 	}{
-		{"--mig-mem=64G: no MIG profile has that much memory; the profiles have, in MiB: 1g.5gb 4864, ",
+		{"--mig-mem=64G: no MIG profile has enough memory; the profiles have, in MiB: 1g.5gb 4864, ",
 			[]string{"sbatch", "--gres=gpu:1", "--mig-mem=64G"}},
 		{"--mig-mem: couldn't read '8GB'", []string{"sbatch", "--gres=gpu:1", "--mig-mem=8GB"}},
 		{"--mig-mem: couldn't read '8G;id'", []string{"env", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_mig_mem=8G;id",
 			"sbatch", "--gres=gpu:1"}},
-		{"--mig=1g.5gb and --mig-mem=8G do not agree, because 1g.5gb has 4864 MiB",
+		{"--mig=1g.5gb and --mig-mem=8G contradict each other, because 1g.5gb has 4864 MiB",
 			[]string{"sbatch", "--gres=gpu:1", "--mig=1g.5gb", "--mig-mem=8G"}},
 	} {
 		a := shared.call(t, "", user, "", append(c.command, "--wrap", "true")...)

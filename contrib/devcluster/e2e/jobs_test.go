@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestKindsOfJob runs all kinds of jobs at the same time. It checks that each job gets the expected slices and that no
-// job gets a slice of another job.
+// TestKindsOfJob runs all kinds of jobs at the same time. Each job must get the expected slices, and no job may get a
+// slice of another job.
 func TestKindsOfJob(t *testing.T) {
 	s := quietly(t, shared)
 	hold := s.holds(t)
@@ -76,7 +76,7 @@ func TestKindsOfJob(t *testing.T) {
 			counts(t, all, test.gpus)
 			for _, one := range all {
 				if test.node != "" && one.node != test.node {
-					t.Errorf("it ran on %s, want %s", one.node, test.node)
+					t.Errorf("the task ran on %s, want %s", one.node, test.node)
 				}
 			}
 			if test.tres != "" {
@@ -92,8 +92,8 @@ func TestKindsOfJob(t *testing.T) {
 	t.Cleanup(func() { hold.check(t) })
 }
 
-// TestHetAlone checks that a het job starts on an idle cluster. One node has room for all components, but slurmctld
-// runs each component on a different node.
+// TestHetAlone checks that a het job starts on an idle cluster. slurmctld runs each component on a different node,
+// although one node has room for all components.
 func TestHetAlone(t *testing.T) {
 	s := quietly(t, shared)
 	for k, c := range []struct {
@@ -113,7 +113,7 @@ func TestHetAlone(t *testing.T) {
 		s.completed(t, parts("het", id)...)
 		apart(t, s.held(t, name, strings.Fields(c.profiles)...))
 	}
-	// A component without slices also uses a node, namely the first node on which it can run.
+	// A component without slices also uses a node: the first node on which it can run.
 	for _, options := range []string{"-n1 : --gres=gpu:1", "--gres=gpu:1 : -n1"} {
 		id := s.submit(t, "true", strings.Fields(options)...)
 		id, _, _ = strings.Cut(id, ";")
@@ -147,7 +147,7 @@ func (s *site) accounted(t *testing.T, id, want string) {
 // tagged checks that a job's admin_comment contains a tag.
 func (s *site) tagged(t *testing.T, id, word string) {
 	t.Helper()
-	within(t, "job "+id+" has the word "+word, func() bool {
+	within(t, "job "+id+" has the tag "+word, func() bool {
 		return strings.Contains(" "+s.field(t, id, "AdminComment")+" ", " "+word+" ")
 	})
 }
@@ -162,6 +162,6 @@ func TestUnknownProfileIsRefusedWithTheList(t *testing.T) {
 		}
 	}
 	if a := shared.sbatch(t, "true", "--gres=mig:closed:1"); a.status == 0 {
-		t.Error("a job asked for what is closed, and was accepted")
+		t.Error("slurmctld accepted a job that requests the type closed")
 	}
 }

@@ -13,11 +13,11 @@ func TestLimitOnGPUsHolds(t *testing.T) {
 	s.must(t, "", "root", "sacctmgr", "-i", "add", "user", user, "account=narrow")
 	first := s.submit(t, "./task limit-first 1 4", "-A", "narrow", "--gres=gpu:1")
 	second := s.submit(t, "./task limit-second", "-A", "narrow", "--gres=gpu:1")
-	s.until(t, first, "it runs", func(r row) bool { return r.state == "RUNNING" })
+	s.until(t, first, "the job runs", func(r row) bool { return r.state == "RUNNING" })
 	s.until(
 		t,
 		second,
-		"it waits for the limit",
+		"the job waits for the limit",
 		func(r row) bool { return r.state == "PENDING" && r.reason == "AssocGrpGRES" },
 	)
 	s.completed(t, first, second)
@@ -38,8 +38,8 @@ func TestBillingFollowsTheSizes(t *testing.T) {
 	}
 }
 
-// TestExclusive checks that an --exclusive job, to which Slurm allocates every GRES of the node, gets only the slices
-// that it requested.
+// TestExclusive checks that an --exclusive job gets only the slices that it requested, although Slurm allocates every
+// GRES of the node to the job.
 func TestExclusive(t *testing.T) {
 	s := quietly(t, shared)
 	t.Run("without a GPU", func(t *testing.T) {
@@ -53,20 +53,20 @@ func TestExclusive(t *testing.T) {
 		env := "\n" + s.read(t, "exclusive.env")
 		for _, unwanted := range []string{"MIG-", "\nSLURM_GPUS_ON_NODE="} {
 			if strings.Contains(env, unwanted) {
-				t.Errorf("its environment has %q:\n%s", unwanted, env)
+				t.Errorf("the environment of the job contains %q:\n%s", unwanted, env)
 			}
 		}
 		if !strings.Contains(env, "\nCUDA_VISIBLE_DEVICES=NoDevFiles\n") {
-			t.Errorf("it may see devices:\n%s", env)
+			t.Errorf("CUDA_VISIBLE_DEVICES is not NoDevFiles in the environment of the job:\n%s", env)
 		}
 		if comment := s.field(t, id, "AdminComment"); comment != "" {
-			t.Errorf("it is marked: %s", comment)
+			t.Errorf("the admin_comment of the job contains a tag of Caelum: %s", comment)
 		}
 		for _, node := range s.nodes {
 			for line := range s.agentLog(t, node) {
 				message, _ := line["msg"].(string)
 				if job, _ := line["job"].(float64); job == number(t, id) && strings.HasPrefix(message, "leased") {
-					t.Errorf("a slice was leased: %v", line)
+					t.Errorf("the agent granted a lease: %v", line)
 				}
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// sharedLeases replays an agent's log. It returns the number of leases, and a line for each leased slice that
+// sharedLeases replays an agent's log. sharedLeases returns the number of leases, and a line for each leased slice that
 // overlapped a slice of another job.
 func sharedLeases(log string) (leases int, problems []string) {
 	type unit struct {
@@ -70,7 +70,8 @@ func sharedDevices(log string) (problems []string) {
 			if other := holder[device]; other != "" {
 				problems = append(
 					problems,
-					fmt.Sprintf("process %s is on GPU instance %s together with %s", said["pid"], device, other),
+					fmt.Sprintf("process %s uses GPU instance %s at the same time as process %s",
+						said["pid"], device, other),
 				)
 			}
 			holder[device] = said["pid"]
@@ -102,7 +103,7 @@ func (s *site) agentLog(t *testing.T, node string) func(func(map[string]any) boo
 	return entries(log)
 }
 
-// agentSaid returns the last lines of an agent's log, without the lines about publishing.
+// agentSaid returns the last lines of an agent's log, except the lines about publishing.
 func agentSaid(log string) string {
 	var lines []string
 	for line := range strings.Lines(log) {
@@ -120,17 +121,17 @@ func TestSearchesFind(t *testing.T) {
 `, `{"msg":"released","job":7}
 `
 	if n, problems := sharedLeases(first + second); n != 2 || len(problems) != 1 {
-		t.Errorf("two leases of one unit: %d leases, %q", n, problems)
+		t.Errorf("two leases of one unit give %d leases and the problems %q", n, problems)
 	}
 	if n, problems := sharedLeases(first + released + second); n != 2 || len(problems) != 0 {
-		t.Errorf("one lease after the other: %d leases, %q", n, problems)
+		t.Errorf("two consecutive leases give %d leases and the problems %q", n, problems)
 	}
 	const a, b, end = "1 process-start gpu=0 gi=7 pid=11\n", "2 process-start gpu=0 gi=7 pid=12\n",
 		"2 process-gone gpu=0 gi=7 pid=11\n"
 	if problems := sharedDevices(a + b); len(problems) != 1 {
-		t.Errorf("two processes on one instance: %q", problems)
+		t.Errorf("two processes on one instance give the problems %q", problems)
 	}
 	if problems := sharedDevices(a + end + b); len(problems) != 0 {
-		t.Errorf("one process after the other: %q", problems)
+		t.Errorf("two consecutive processes give the problems %q", problems)
 	}
 }

@@ -13,8 +13,8 @@ import (
 )
 
 var (
-	build   = flag.String("build", "", "folder of the binaries, by default build/ of the repository")
-	rewrite = flag.Bool("rewrite", false, "write docs/script-matrix.md as measured")
+	build   = flag.String("build", "", "directory of the binaries (default: build/ of the repository)")
+	rewrite = flag.Bool("rewrite", false, "write the measured results to docs/script-matrix.md")
 )
 
 // shared is the cluster for all tests that need no special slurm.conf.
@@ -24,15 +24,15 @@ var shared *site
 // for the CPU.
 const parallel = "16"
 
-// conf contains the lines that are added to slurm.conf.
+// conf contains the additional lines of slurm.conf.
 var conf = []string{
 	"AccountingStorageEnforce=limits",
-	// A pending het job blocks all jobs after it until the next backfill cycle. This also happens without Caelum. The
-	// default interval of backfill is 30 s.
+	// With and without Caelum, a pending het job blocks all later jobs until the next backfill cycle. The default
+	// interval of backfill is 30 s.
 	"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1",
-	// slurmctld starts a requeued job only after this time (by default 120 s) and one second. The test must not shorten
-	// the wait with `scontrol update StartTime=now`. Until the credential of the first run expires, slurmd runs no
-	// prolog for the next run (slurm_cred_jobid_cached in slurm_cred.c, 22.05.8), and a job without a prolog has no
+	// slurmctld starts a requeued job one second after cred_expire (default: 120 s) at the earliest. The tests must not
+	// shorten the wait with `scontrol update StartTime=now`. Before the credential of the first run expires, slurmd
+	// runs no prolog for the next run (slurm_cred_jobid_cached in slurm_cred.c, 22.05.8). A job without a prolog has no
 	// lease.
 	"AuthInfo=cred_expire=" + credExpire,
 	// salloc's shell runs on the job's node.
@@ -43,7 +43,7 @@ var conf = []string{
 
 const credExpire = "5"
 
-// billingWeights are the weights with which a partition bills slices by size.
+// billingWeights contains weights that make a partition bill slices by size.
 const billingWeights = "GRES/mig:1g.5gb=5,GRES/mig:2g.10gb=20"
 
 func TestMain(m *testing.M) {

@@ -18,7 +18,8 @@ type spelling struct {
 	name     string
 	one, two []string
 	// step is the option with which a step of the two-GPU job requests one GPU. A step inherits a count per job. On
-	// stock Slurm (22.05.8), two steps with `srun --gres=gpu:1` in a job with --gpus=2 therefore run one after another.
+	// Slurm 22.05.8 without Caelum, two steps with `srun --gres=gpu:1` in a job with --gpus=2 therefore run one after
+	// another.
 	step string
 }
 
@@ -43,8 +44,8 @@ type form struct {
 	two    bool     // the job has two tasks, each with a GPU
 	extra  []string // options of the job
 	script string   // TASK is replaced with the task, STEP with the step option of the spelling
-	// direct is the script that a direct srun runs. If direct is "", srun runs the task itself. The steps of the script
-	// run at the same time as the step of the script itself, so they need --overlap.
+	// direct is the script that a direct srun runs. If direct is "", srun runs the task itself. The steps that the
+	// script starts need --overlap, because they run at the same time as the step of the script.
 	direct string
 	// bind is an option that assigns a different GPU to each of the two tasks of a direct srun.
 	bind string
@@ -77,7 +78,7 @@ type cell struct {
 	form     form
 }
 
-// name returns a name for the cell that can also be the name of a directory.
+// name returns a name for the cell. The name is also a valid name of a directory.
 func (c cell) name() string {
 	return strings.NewReplacer(" ", "_", "=", "_", ":", "_").Replace(c.mode + "_" + c.spelling.name + "_" + c.form.name)
 }
@@ -106,7 +107,8 @@ type outcome struct {
 
 // TestScriptMatrix submits every cell to stock Slurm and to Slurm with Caelum. Every job that stock Slurm runs must
 // also run with Caelum, and each task must have a different device. If stock Slurm rejects a job, Slurm with Caelum may
-// reject it with the same message. SLURM_GPUS_ON_NODE must have the same value on both.
+// reject the job with the message of stock Slurm. SLURM_GPUS_ON_NODE must have the same value on stock Slurm and with
+// Caelum.
 func TestScriptMatrix(t *testing.T) {
 	s := quietly(t, shared)
 	stock := start(t, cluster.Options{Nodes: 2, GPUs: 2, NoAgent: true, Conf: conf})
@@ -137,15 +139,17 @@ func compare(t *testing.T, c cell, want, got outcome) {
 	t.Helper()
 	if got.refusal != "" {
 		if got.refusal != want.refusal {
-			t.Errorf("refused with\n%s\nstock Slurm: %q, %d tasks", got.refusal, want.refusal, len(want.tasks))
+			t.Errorf("slurmctld refused the job:\n%s\nstock Slurm answered %q and ran %d tasks",
+				got.refusal, want.refusal, len(want.tasks))
 		}
 		return
 	}
 	if want.refusal == "" && !slices.Equal(got.gpus, want.gpus) {
-		t.Errorf("SLURM_GPUS_ON_NODE is %q, on stock Slurm %q", got.gpus, want.gpus)
+		t.Errorf("SLURM_GPUS_ON_NODE is %q with Caelum, and %q on stock Slurm", got.gpus, want.gpus)
 	}
 	if len(got.tasks) != c.tasks() || len(want.tasks) != c.tasks() && want.refusal == "" {
-		t.Errorf("%d tasks ran, on stock Slurm %d, want %d\n%s", len(got.tasks), len(want.tasks), c.tasks(), got.errors)
+		t.Errorf("%d tasks ran with Caelum, and %d tasks ran on stock Slurm, want %d\n%s",
+			len(got.tasks), len(want.tasks), c.tasks(), got.errors)
 	}
 	for _, one := range got.tasks {
 		if !one.met || one.profile != "1g.5gb" || one.visible != one.uuid {
@@ -178,7 +182,7 @@ func said(stderr string) string {
 		case line == "", strings.Contains(line, "queued and waiting"), strings.Contains(line, "has been allocated"),
 			strings.Contains(line, "Granted job allocation"), strings.Contains(line, "Relinquishing"),
 			strings.Contains(line, "has been revoked"),
-			// Slurm 26.05 prints these messages even if no daemon is slow.
+			// Slurm 26.05 prints the following messages even if no daemon is slow.
 			strings.Contains(line, "Pending job allocation"), strings.Contains(line, "are ready for job"),
 			strings.Contains(line, "Waiting for resource configuration"):
 			continue
@@ -211,8 +215,8 @@ func runSrun(t *testing.T, s *site, c cell) string {
 	return said(s.call(t, "", user, "", append(args, "./"+c.name())...).stderr)
 }
 
-// runSalloc runs the script on the login node, as `salloc ... ./script` does. A script without srun runs in the shell
-// that salloc without a command opens on the job's node.
+// runSalloc runs a script with srun on the login node, as `salloc ... ./script` does. A script without srun runs in the
+// shell that salloc without a command opens on the job's node.
 func runSalloc(t *testing.T, s *site, c cell) string {
 	s.script(t, c.name(), c.fill(c.form.script))
 	args := append([]string{"salloc"}, c.options()...)

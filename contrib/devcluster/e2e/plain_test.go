@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestUnmanagedPartition checks that jobs do no harm in a partition that Caelum does not manage. job_submit.lua does
-// not change these jobs, so they request GPUs or slots but no profile. The jobs must not drain a node, and must not get
-// a slice that slurmctld has not counted. In this test, the agents' default profile is the largest profile.
+// TestUnmanagedPartition submits jobs to a partition that Caelum does not manage. job_submit.lua does not change jobs
+// in an unmanaged partition, so the jobs request GPUs or slots but no profile. The jobs must not drain a node, and must
+// not get a slice that slurmctld has not counted. In this test, the agents' default profile is the largest profile.
 func TestUnmanagedPartition(t *testing.T) {
 	s := quietly(t, shared)
 
@@ -27,20 +27,21 @@ func TestUnmanagedPartition(t *testing.T) {
 		s.completed(t, id)
 	})
 
-	// slurmctld has counted no slice for these jobs, so the agent creates no slice. A job that cannot be requeued
-	// fails. A batch job is requeued, the agent sets its profile, and the job starts two minutes later.
+	// slurmctld has counted no slice for jobs that request only GPUs, so the agent creates no slice. A job that cannot
+	// be requeued fails. The agent requeues a batch job and sets the profile of the job. The job starts two minutes
+	// later.
 	t.Run("with GPUs", func(t *testing.T) {
 		told := s.call(t, "", user, "", "srun", "-p", "plain", "--gres=gpu:1", "-w", "n1", "./task", "plain-told")
-		if told.status == 0 || !strings.Contains(told.stderr, "no slice; request one (--gres=gpu:1,mig:7g.40gb:1)") {
+		if told.status == 0 || !strings.Contains(told.stderr, "no slice; request slices (--gres=gpu:1,mig:7g.40gb:1)") {
 			t.Errorf("srun: status %d: %s", told.status, told.stderr)
 		}
 		id := s.submit(t, "srun ./task plain-requeued", "-p", "plain", "--gres=gpu:1", "-w", "n1")
-		s.until(t, id, "it is back in the queue", func(r row) bool {
+		s.until(t, id, "the job is in the queue again", func(r row) bool {
 			return r.state == "PENDING" && strings.Contains(s.field(t, id, "AdminComment"), "caelum:requeued=1")
 		})
 		within(
 			t,
-			"it has a size",
+			"the job requests a profile",
 			func() bool { return strings.Contains(s.field(t, id, "TresPerNode"), "mig:7g.40gb:1") },
 		)
 		s.completed(t, id)

@@ -15,8 +15,8 @@ import (
 	"caelum/internal/api"
 )
 
-// quietly returns the site. At the end of the test, it waits until nothing of the test's jobs remains, and checks the
-// logs.
+// quietly returns the site. At the end of the test, a cleanup waits until the cluster contains no remains of the test's
+// jobs, and checks the logs.
 func quietly(t *testing.T, s *site) *site {
 	t.Helper()
 	t.Cleanup(func() {
@@ -28,7 +28,7 @@ func quietly(t *testing.T, s *site) *site {
 			time.Sleep(200 * time.Millisecond)
 		}
 		if left != "" {
-			t.Errorf("this is left:\n%s", left)
+			t.Errorf("the jobs of the test left these remains:\n%s", left)
 		}
 		leases := 0
 		for _, node := range s.nodes {
@@ -45,19 +45,17 @@ func quietly(t *testing.T, s *site) *site {
 				t.Errorf("%s: %s", node, problem)
 			}
 			if t.Failed() {
-				t.Logf("the agent of %s said:\n%s", node, agentSaid(log))
+				t.Logf("last lines in the log of %s's agent:\n%s", node, agentSaid(log))
 			}
 		}
 		if leases == 0 {
-			t.Error("the agents' logs show no lease: these checks are blind")
+			t.Error("the agents' logs contain no lease, so the checks of the logs prove nothing")
 		}
 	})
 	return s
 }
 
-// leftovers lists what remains of jobs: jobs, leases, lease files, drained nodes, and instances that the agent does not
-// own.
-// own.
+// leftovers lists the remains of jobs: jobs, leases, lease files, drained nodes, and instances that are not idle.
 func (s *site) leftovers() string {
 	var left []string
 	say := func(what, text string) {

@@ -15,15 +15,16 @@ import (
 	"caelum/internal/slurm"
 )
 
-// report is the content of docs/script-matrix.md, or of the page for another release.
+// report is the content of docs/script-matrix.md or of the page for another release.
 type report struct {
 	mu      sync.Mutex
 	cells   map[string]string
-	refused []string // Slurm's messages; the index of a message is the number of its footnote
+	refused []string // Slurm's messages, in the order of their footnotes
 	failed  bool
 }
 
-// releaseOfPage is the release of Slurm that docs/script-matrix.md shows. Each other release has a separate page.
+// releaseOfPage is the release of Slurm that docs/script-matrix.md shows. Every other release of Slurm has a separate
+// page.
 const releaseOfPage = "22.05"
 
 // release returns the installed release of Slurm, for example 24.11.
@@ -53,10 +54,10 @@ func (r *report) page(t *testing.T) (path, text string) {
 
 const reportHead = `# The script matrix
 
-This page shows the results of unchanged scripts with Caelum. Each row of a table is a way to
-request a GPU. Each column is a way in which the job then uses the GPU. The test submits every
-combination to a Slurm with Caelum and to the same Slurm without Caelum (stock Slurm). This command
-writes the page:
+This page shows how unchanged scripts run with Caelum. Each row of a table is a way to request a
+GPU, and each column is a way to start the program that uses the GPU. The test submits a job for
+every combination to stock Slurm, which is Slurm without Caelum, and to Slurm with Caelum. The
+following command writes the page:
 
     go test -tags e2e ./contrib/devcluster/e2e -run TestScriptMatrix -rewrite
 
@@ -64,25 +65,24 @@ Without ` + "`-rewrite`" + `, the test compares its results with this page.
 
 | cell | meaning |
 |---|---|
-| ok | The job ran. Each task saw exactly one MIG device, of the default profile, and no other task held that device. SLURM_GPUS_ON_NODE had the same value as on stock Slurm. |
-| ok 2 | The same. SLURM_GPUS_ON_NODE was 2. In a cell without a number it was 1. |
-| (1), (2), ... | Stock Slurm and Slurm with Caelum both refused the job, with the same message: see [Slurm's messages](#slurms-messages). |
+| ok | The job ran. Each task saw exactly one MIG device, the device had the default profile, and no other task held the device. SLURM_GPUS_ON_NODE was 1 on stock Slurm and with Caelum. |
+| ok 2 | The job ran as in a cell with "ok", but SLURM_GPUS_ON_NODE was 2 on stock Slurm and with Caelum. |
+| (1), (2), ... | Stock Slurm and Slurm with Caelum both refused the job with an identical message. The number refers to the list of [Slurm's messages](#slurms-messages). |
 
-Columns:
+The columns have the following meanings:
 
-- *no srun*: the script starts the program without srun. A direct srun starts the program itself.
-  For salloc, this column shows salloc without a command, with
-  LaunchParameters=use_interactive_step. In all other columns salloc gets the script as its command,
-  and the script runs on the login node.
-- *srun*, *srun --gres=gpu:1*, *srun --gpus=1*: the script starts the program with this srun
-  command. A direct srun starts the script, and the srun command in the script also has --overlap.
-- *two steps*: the job has two tasks and two GPUs (--gres=gpu:2, --gpus=2, ...). Its script starts
-  two steps at the same time with ` + "`srun --exact -n1 --gres=gpu:1`" + `. If the job requests a number of
-  GPUs for the whole job, the steps use ` + "`srun --exact -n1 --gpus=1`" + ` instead. Both steps hold their
-  devices at the same time. With a direct srun, the job's two tasks are bound with
-  --gpu-bind=single:1 instead.
-- *--cpus-per-gpu*, *--mem-per-gpu*: the job has this option, and its script starts the program with
-  a plain srun.
+- *no srun*: the script starts the program without srun. A direct srun starts the program instead of
+  the script. salloc runs without a command and with LaunchParameters=use_interactive_step. In all
+  other columns, salloc runs the script as its command on the login node.
+- *srun*, *srun --gres=gpu:1*, *srun --gpus=1*: the script starts the program with the srun command
+  in the title of the column. A direct srun starts the script, and the srun command in the script
+  also has the option --overlap.
+- *two steps*: the job has two tasks and two GPUs (--gres=gpu:2, --gpus=2, ...). The script starts
+  two steps at the same time with ` + "`srun --exact -n1 --gres=gpu:1`" + `. If the job requests GPUs for the
+  whole job, the steps use ` + "`srun --exact -n1 --gpus=1`" + ` instead. Both steps hold their devices at the
+  same time. With a direct srun, the option --gpu-bind=single:1 binds the job's two tasks instead.
+- *--cpus-per-gpu*, *--mem-per-gpu*: the job has the option in the title of the column, and the
+  script starts the program with srun without options.
 `
 
 // note records the result of a cell.
@@ -101,7 +101,7 @@ func (r *report) note(c cell, want, got outcome, failed bool) {
 		}
 		text = got.refusal
 	case want.refusal != "":
-		text = "ok (stock Slurm refuses it)"
+		text = "ok (stock Slurm refuses the job)"
 	case !slices.Equal(slices.Compact(slices.Clone(got.gpus)), []string{"1"}):
 		text = "ok " + strings.Join(slices.Compact(slices.Clone(got.gpus)), ",")
 	}
@@ -136,8 +136,8 @@ func (r *report) String() string {
 	return b.String()
 }
 
-// finish writes the report if the flag -rewrite is set, and otherwise compares the report with the existing file. If
-// only some of the cells were run, finish does nothing.
+// finish writes the report if the flag -rewrite is set. Without -rewrite, finish compares the report with the existing
+// file. If the test did not run all cells, finish does nothing.
 func (r *report) finish(t *testing.T) {
 	if r.failed || len(r.cells) < len(modes)*len(spellings)*len(forms) {
 		return
@@ -152,7 +152,7 @@ func (r *report) finish(t *testing.T) {
 	existing, err := os.ReadFile(file)
 	if err != nil || string(existing) != text {
 		t.Errorf(
-			"%s is not what was measured (%v); look at what -rewrite changes:\n%s",
+			"%s does not equal the test results (%v); review the changes that -rewrite makes; results:\n%s",
 			filepath.Base(file),
 			err,
 			text,

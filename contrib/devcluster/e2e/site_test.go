@@ -24,11 +24,10 @@ import (
 // user is the user who submits the jobs, and stranger is another ordinary user.
 const user, stranger = "user1", "user2"
 
-// limit is the time limit for every condition. It is generous, because only a test that hangs
-// reaches it.
+// limit is the time limit for every condition. The limit is generous, because only a hanging test reaches the limit.
 const limit = 150 * time.Second
 
-// site is a cluster together with the last output of squeue for this cluster.
+// site is a cluster and the last output of the cluster's squeue.
 type site struct {
 	*cluster.Cluster
 	stock bool
@@ -90,13 +89,13 @@ func (s *site) close() error {
 }
 
 // prepare writes a decision table for the shared cluster. The table assigns a small profile to every job, so that many
-// jobs can run at the same time. max_nodes is 1, which is smaller than the number of nodes of a job with -N 2.
+// jobs can run at the same time. max_nodes is 1, so that a job with -N 2 exceeds max_nodes.
 func (s *site) prepare() error {
 	return s.writeTable("partition billed\nmax_nodes 1\ndefault 1g.5gb\n" + learnedLines())
 }
 
-// writeTable replaces the decision table of the cluster. lines are added to the lines for the partition gpu and for the
-// profiles.
+// writeTable replaces the decision table of the cluster. The new table contains the lines for the partition gpu and for
+// the profiles, and the given lines.
 func (s *site) writeTable(lines string) error {
 	listed, err := s.profileLines()
 	if err != nil {
@@ -112,7 +111,7 @@ func (s *site) writeTable(lines string) error {
 	)
 	cmd.Stdin = strings.NewReader("caelum-decisions 1 2\npartition gpu\n" + listed + lines)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("write the decision table: %w: %s", err, out)
+		return fmt.Errorf("couldn't write the decision table: %w: %s", err, out)
 	}
 	return nil
 }
@@ -155,11 +154,11 @@ func (s *site) watch() {
 			s.mu.Unlock()
 			next = map[string]row{}
 		}
-		_ = cmd.Wait() // the error is ignored, because it only means that the command was stopped
+		_ = cmd.Wait() // the error only means that close stopped the command
 	}()
 }
 
-// row returns a job's line in an output of squeue that began after the call of row.
+// row returns a job's line in the output of a squeue that started after the call of row.
 func (s *site) row(t *testing.T, id string) (r row, ok bool) {
 	t.Helper()
 	s.mu.Lock()
@@ -169,7 +168,7 @@ func (s *site) row(t *testing.T, id string) (r row, ok bool) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		r, ok = s.queue[id]
-		return s.reads > first+1 // the next run of squeue may have begun before this call
+		return s.reads > first+1 // the next run of squeue may have begun before the call of row
 	})
 	return r, ok
 }
@@ -188,7 +187,7 @@ func (s *site) until(t *testing.T, id, what string, holds func(row) bool) row {
 		}
 		if time.Now().After(end) {
 			t.Fatalf(
-				"job %s, not in time: %s; it is %+v\n%s",
+				"the condition of job %s did not become true in time: %s; squeue shows %+v\n%s",
 				id,
 				what,
 				r,
@@ -201,7 +200,7 @@ func (s *site) until(t *testing.T, id, what string, holds func(row) bool) row {
 // ended waits for the end of a job and returns its state.
 func (s *site) ended(t *testing.T, id string) string {
 	t.Helper()
-	return s.until(t, id, "it ends", func(r row) bool {
+	return s.until(t, id, "the job has ended", func(r row) bool {
 		switch r.state {
 		case "PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "REQUEUED":
 			return false
@@ -210,13 +209,13 @@ func (s *site) ended(t *testing.T, id string) string {
 	}).state
 }
 
-// completed waits for the end of jobs and fails if a job did not complete.
+// completed waits for the end of jobs, and fails the test if the state of a job is not COMPLETED.
 func (s *site) completed(t *testing.T, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
 		if state := s.ended(t, id); state != "COMPLETED" {
 			out, _ := os.ReadFile(filepath.Join(s.home(), "slurm-"+id+".out"))
-			t.Fatalf("job %s is %s; its output:\n%s", id, state, out)
+			t.Fatalf("job %s ended as %s; its output is:\n%s", id, state, out)
 		}
 	}
 }
@@ -226,7 +225,7 @@ func within(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(limit); !holds(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not in time: %s", what)
+			t.Fatalf("the condition did not become true in time: %s", what)
 		}
 	}
 }
@@ -237,11 +236,11 @@ type answer struct {
 	status         int
 }
 
-// call runs a command as the user who on a node, or on the login node if node is empty. stdin is the text of the
+// call runs a command as the user who, on a node or, if node is empty, on the login node. stdin is the text of the
 // command's standard input.
 func (s *site) call(t *testing.T, node, who, stdin string, args ...string) answer {
 	t.Helper()
-	// t.Context() cannot be used, because it is canceled before a cleanup runs.
+	// Cleanups also use call, and t.Context() is canceled before a cleanup runs.
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	cmd := s.Command(ctx, node, who, args...)
@@ -257,7 +256,8 @@ func (s *site) call(t *testing.T, node, who, stdin string, args ...string) answe
 	return answer{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
-// must runs a command that must succeed, and returns its output without leading and trailing spaces.
+// must runs a command, fails the test if the command fails, and returns the command's output without leading and
+// trailing spaces.
 func (s *site) must(t *testing.T, node, who string, args ...string) string {
 	t.Helper()
 	a := s.call(t, node, who, "", args...)
@@ -298,7 +298,7 @@ func (s *site) requested(t *testing.T, id string) string {
 	return list.String()
 }
 
-// field returns the value of one attribute in the output of `scontrol show job`, up to the end of the line.
+// field returns the value of an attribute in the output of `scontrol show job`, up to the end of the line.
 func (s *site) field(t *testing.T, id, name string) string {
 	t.Helper()
 	for line := range strings.Lines(s.must(t, "", "root", "scontrol", "-d", "show", "job", id)) {

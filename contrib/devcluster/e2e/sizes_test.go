@@ -11,8 +11,8 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// adaptive starts a cluster with one GPU, whose agents may give a job a larger slice than it requests. According to the
-// decision table, each of the scripts needs 1g.5gb and runs for ten minutes, and its run time is almost inversely
+// adaptive starts a cluster with one GPU. The agents may give a job a larger slice than the job requests. According to
+// the decision table, each script needs 1g.5gb and runs for ten minutes, and its run time is almost inversely
 // proportional to the compute slices.
 func adaptive(t *testing.T, scripts ...string) *site {
 	t.Helper()
@@ -32,8 +32,8 @@ func adaptive(t *testing.T, scripts ...string) *site {
 	return s
 }
 
-// TestLargerSlice checks a job whose line in the decision table contains 1g.5gb. It gets the whole idle GPU. Slurm
-// shows 1g.5gb, and the summary of the run shows 7g.40gb. A second run after a requeue gets the whole GPU again.
+// TestLargerSlice checks a job whose line in the decision table contains 1g.5gb. The job gets the whole idle GPU. Slurm
+// shows 1g.5gb, and the summary of the run shows 7g.40gb. After a requeue, the second run also gets the whole GPU.
 func TestLargerSlice(t *testing.T) {
 	const first, again = "./task larger", "./task again 1 $((SLURM_RESTART_COUNT ? 0 : 600))"
 	s := adaptive(t, first, again)
@@ -48,15 +48,15 @@ func TestLargerSlice(t *testing.T) {
 	})
 
 	id = s.submit(t, again, "--gres=gpu:1", "--requeue")
-	s.until(t, id, "it runs", func(r row) bool { return r.state == "RUNNING" })
+	s.until(t, id, "the job runs", func(r row) bool { return r.state == "RUNNING" })
 	s.must(t, "", user, "scontrol", "requeue", id)
 	s.completed(t, id)
 	if tasks := s.held(t, "again", "7g.40gb"); tasks[0].restart != "1" {
-		t.Errorf("the requeued job left the records %+v", tasks)
+		t.Errorf("the records of the requeued job are %+v", tasks)
 	}
 }
 
-// TestNamedProfileStays checks that a job whose user names a profile gets this profile on an idle GPU, although the
+// TestNamedProfileStays checks that a job gets the profile that its user names, although the GPU is idle and the
 // decision table contains a line for the script.
 func TestNamedProfileStays(t *testing.T) {
 	const script = "./task named-$SLURM_JOB_NAME"
@@ -73,7 +73,7 @@ func TestNamedProfileStays(t *testing.T) {
 }
 
 // TestLargerSlicesOfAnArray checks that each task of an array gets a larger slice than the requested profile, and that
-// Slurm shows the requested profile for each task. The second task may have to wait for the first.
+// Slurm shows the requested profile for each task. The second task may have to wait for the end of the first task.
 func TestLargerSlicesOfAnArray(t *testing.T) {
 	const script = "./task array"
 	s := adaptive(t, script)
@@ -81,7 +81,7 @@ func TestLargerSlicesOfAnArray(t *testing.T) {
 	s.completed(t, id+"_1", id+"_2")
 	all, problems := s.tasks(t, "array")
 	if len(all) != 2 || all[0].profile == "1g.5gb" || all[1].profile == "1g.5gb" {
-		t.Errorf("the tasks held %+v\n%s", all, problems)
+		t.Errorf("the records of the tasks are %+v\n%s", all, problems)
 	}
 	for _, one := range []string{id + "_1", id + "_2"} {
 		s.accounted(t, one, "gres/mig:1g.5gb=1")

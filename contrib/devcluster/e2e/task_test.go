@@ -18,8 +18,8 @@ type task struct {
 	uuid, gpu, profile, start      string // the device
 }
 
-// tasks returns the records of the runs of `task NAME`, in the order of jobs, steps and tasks. It also returns the
-// problems in these records.
+// tasks returns the records of the runs of `task NAME`, in the order of jobs, steps and tasks, and the problems in the
+// records.
 func (s *site) tasks(t *testing.T, name string) (all []task, problems string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(s.home(), "tasks", name, "*.task"))
@@ -47,8 +47,8 @@ func (s *site) tasks(t *testing.T, name string) (all []task, problems string) {
 	return all, problems
 }
 
-// held checks that there was one run of `task NAME` for each of the profiles, and that each run used exactly one device
-// of its profile. It returns the records of the runs.
+// held checks that `task NAME` ran once for each of the profiles, and that each run used exactly one device of its
+// profile. held returns the records of the runs.
 func (s *site) held(t *testing.T, name string, profiles ...string) []task {
 	t.Helper()
 	all, problems := s.tasks(t, name)
@@ -56,13 +56,13 @@ func (s *site) held(t *testing.T, name string, profiles ...string) []task {
 	for _, one := range all {
 		got = append(got, one.profile)
 		if !one.met || one.uuid == "" || one.visible != one.uuid {
-			t.Errorf("task %s of step %s: %+v", one.proc, one.step, one)
+			t.Errorf("task %s of step %s has the wrong record %+v", one.proc, one.step, one)
 		}
 	}
 	slices.Sort(got)
 	slices.Sort(profiles)
 	if !slices.Equal(got, profiles) {
-		t.Errorf("the tasks held %q, want %q\n%s", got, profiles, problems)
+		t.Errorf("the tasks used the profiles %q, want %q\n%s", got, profiles, problems)
 	}
 	return all
 }
@@ -74,13 +74,13 @@ func apart(t *testing.T, all []task) {
 	for _, one := range all {
 		device := one.node + " " + one.uuid
 		if seen[device] {
-			t.Errorf("two tasks held %s", device)
+			t.Errorf("two tasks used the device %s", device)
 		}
 		seen[device] = true
 	}
 }
 
-// counts checks SLURM_GPUS_ON_NODE of every task.
+// counts checks that SLURM_GPUS_ON_NODE has the expected value in every task.
 func counts(t *testing.T, all []task, want string) {
 	t.Helper()
 	for _, one := range all {

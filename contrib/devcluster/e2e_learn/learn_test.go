@@ -23,8 +23,8 @@ import (
 	"caelum/internal/tags"
 )
 
-// TestMain takes the place of the nodes' agents if the binary is called with "inside FOLDER ID...". The binary must run
-// inside the cluster for this, because Slurm's commands work only there.
+// TestMain records runs in place of the nodes' agents if the first argument is "inside". The arguments "inside
+// DIRECTORY ID..." start the test binary inside the cluster, because Slurm's commands work only inside the cluster.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 3 && os.Args[1] == "inside" {
 		if err := record(os.Args[2], os.Args[3:]); err != nil {
@@ -38,8 +38,8 @@ func TestMain(m *testing.M) {
 
 const names = "tr\nain'\"; |x"
 
-// record writes the measurements of the jobs' runs into the jobs' records, as agents do. It also writes them to a
-// separate repository, the file nodes.db in the directory folder.
+// record writes the measurements of the jobs' runs into the jobs' records, as agents do. record also writes the
+// measurements to a separate repository, the file nodes.db in the directory folder.
 func record(folder string, ids []string) error {
 	r, err := repo.Open(filepath.Join(folder, "nodes.db"), func(text string) { fmt.Fprintln(os.Stderr, text) })
 	if err != nil {
@@ -93,16 +93,16 @@ func recordJob(r *repo.Repo, dbd *slurm.Client, id uint32) error {
 		return err
 	}
 	if got := again[len(again)-1].Text; !strings.EqualFold(got, text) {
-		return fmt.Errorf("the comment is %q instead of %q", got, text)
+		return fmt.Errorf("the comment is %q, want %q", got, text)
 	}
 	if len(again) != len(records) || len(again) > 1 && len(predict.Summaries(again[0].Text)) != 0 {
-		return errors.New("an earlier run's record was written")
+		return errors.New("the accounting client changed the record of an earlier run")
 	}
 	return nil
 }
 
-// beside writes text into a record that already contains another tool's text with capital letters. If sacctmgr would
-// change the other text (until 22.05), the record must remain unchanged.
+// beside writes text into a record that already contains another tool's text with capital letters. Up to Slurm 22.05,
+// sacctmgr changes capital letters, and the record must remain unchanged.
 func beside(ctx context.Context, dbd *slurm.Client, rec slurm.Record, text string) error {
 	out, err := exec.CommandContext(ctx, "sacctmgr", "-V").Output()
 	if err != nil {
@@ -114,7 +114,7 @@ func beside(ctx context.Context, dbd *slurm.Client, rec slurm.Record, text strin
 	}
 	err = dbd.SetAccounting(ctx, rec, slurm.SystemComment, "JS1:H4sI "+text)
 	if release.KeepsCase() != (err == nil) || err != nil && !errors.Is(err, slurm.ErrSpoils) {
-		return fmt.Errorf("beside another tool's text on %s: %w", release, err)
+		return fmt.Errorf("SetAccounting with another tool's text on %s returned %w", release, err)
 	}
 	return nil
 }
@@ -155,7 +155,7 @@ func (s site) until(want string, args ...string) {
 	}
 }
 
-// start starts a cluster whose agents have this configuration, and stops it at the end of the test.
+// start starts a cluster whose agents have the given configuration, and stops the cluster at the end of the test.
 func start(t *testing.T, config string, o cluster.Options) site {
 	t.Helper()
 	o.AgentConfig = filepath.Join(t.TempDir(), "caelum.yaml")
@@ -172,7 +172,7 @@ func start(t *testing.T, config string, o cluster.Options) site {
 	return site{t, c}
 }
 
-// write makes an executable file in a user's home and returns its path.
+// write creates an executable file in a user's home directory, and returns the path of the file.
 func (s site) write(user, name, text string) string {
 	s.Helper()
 	path := filepath.Join(s.Dir, "home", user, name)
@@ -182,9 +182,8 @@ func (s site) write(user, name, text string) string {
 	return path
 }
 
-// TestLearned checks that a host that reads the runs from slurmdbd makes the same predictions as
-// hosts that record the runs themselves. It also checks that users' predictions use only their own
-// runs.
+// TestLearned checks that a host that reads the runs from slurmdbd makes the same predictions as hosts that record the
+// runs themselves. The test also checks that a user's predictions use only the user's own runs.
 func TestLearned(t *testing.T) {
 	s := start(t, "accounting_field: none\npoll_interval: 1s\n",
 		cluster.Options{Conf: []string{"AuthInfo=cred_expire=5"}})
@@ -195,25 +194,27 @@ func TestLearned(t *testing.T) {
 	}
 	s.record(folder, ended, running)
 
-	off := filepath.Join(folder, "learn.yaml") // unlike the agents of this cluster, a sync uses an accounting field
+	// The sync uses an accounting field, but the agents of the cluster have accounting_field: none.
+	off := filepath.Join(folder, "learn.yaml")
 	if err := os.WriteFile(off, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
+	// The 16 runs are ten array tasks, two runs of a requeued job, a run on two nodes, and two components.
 	var synced struct{ Runs, New int }
 	if err := json.Unmarshal([]byte(s.must("root", "caelum", "repo", "sync", "--config", off, "--json")),
 		&synced); err != nil ||
 		synced.New != 16 {
-		t.Fatalf("%+v %v", synced, err) // ten tasks, two runs of a requeued job, one on two nodes, two components
+		t.Fatalf("caelum repo sync returned %+v, want 16 new runs: %v", synced, err)
 	}
 	if s.must("root", "caelum", "repo", "sync", "--config", off, "--json") == "" {
-		t.Error("nothing printed")
+		t.Error("the second caelum repo sync printed nothing")
 	}
 	nodes := s.must("root", "caelum", "repo", "export", "--repo", filepath.Join(folder, "nodes.db"))
 	if host := s.must("root", "caelum", "repo", "export", "--config", off); host != nodes {
-		t.Errorf("the nodes saw\n%sslurmdbd made\n%s", nodes, host)
+		t.Errorf("the nodes recorded\n%sbut the host read from slurmdbd\n%s", nodes, host)
 	}
 
-	// The next job with the same key as the array gets the learned profile.
+	// The next job with the job key of the array must get the learned profile.
 	s.must("root", "scancel", running)
 	s.must("root", "caelum", "repo", "decisions", "--config", off)
 	next := s.submit("--gres=gpu:1", "--wrap=sleep 1")
@@ -222,7 +223,7 @@ func TestLearned(t *testing.T) {
 		tres,
 		"gres/mig:1g.10gb=1",
 	) {
-		t.Errorf("it was given %s", tres)
+		t.Errorf("the job with the key of the array got %s", tres)
 	}
 	if text := s.must("root", "caelum", "predict", next, "--config", off); !strings.Contains(
 		text,
@@ -230,11 +231,47 @@ func TestLearned(t *testing.T) {
 	) {
 		t.Error(text)
 	}
+	s.limits(off)
 	s.usersLearn(next)
 }
 
-// firstRuns runs an array, a requeued job, a job on two nodes and a het job. It returns the ids of the ended jobs, and
-// a job that is running.
+// limits checks the profiles of jobs with time limits. The recorded runs took 60 s on the whole GPU. This means
+// 191 s on 1g.10gb, 115 s on 2g.10gb, 89 s on 3g.20gb and, rounded up, 61 s on 7g.40gb, because the busy share is
+// unknown. The 90% quantile is about a tenth longer.
+func (s site) limits(config string) {
+	s.Helper()
+	for _, c := range []struct{ what, limit, option, request, requests string }{
+		{"a sufficient limit", "4", "--mig=auto", "1g.10gb", ""},
+		{"a limit that 1g.10gb misses", "3", "--mig=auto", "2g.10gb", "2g.10gb"},
+		{"a shorter one", "2", "--mig=auto", "3g.20gb", "3g.20gb"},
+		{"a limit that is too short even for the whole GPU", "1", "--mig=auto", "1g.10gb", ""},
+		{"no limit", "0", "--mig=auto", "1g.10gb", ""},
+		{"a named profile", "3", "--mig=1g.5gb", "1g.5gb", "2g.10gb"},
+	} {
+		job := s.submit("--gres=gpu:1", "--hold", "--time="+c.limit, c.option, "--wrap=sleep 1")
+		record := s.must("root", "scontrol", "show", "job", job)
+		raised := c.option == "--mig=auto" && c.requests != ""
+		if !strings.Contains(record, "mig:"+c.request+":1") ||
+			strings.Contains(record, tags.InsteadOf+"1g.10gb") != raised {
+			s.Errorf("%s:\n%s", c.what, record)
+		}
+		predicted := s.must("root", "caelum", "predict", job, "--config", config)
+		if !strings.Contains(predicted, "profile 1g.10gb of") ||
+			strings.Contains(predicted, "named its profile") != (c.option != "--mig=auto") ||
+			strings.Contains(predicted, "because of the time limit") != (c.requests != "") ||
+			c.requests != "" && !strings.Contains(predicted, "requests "+c.requests+": larger") {
+			s.Errorf("%s:\n%s", c.what, predicted)
+		}
+		explained := s.must("root", "caelum", "explain", job)
+		if strings.Contains(explained, "because of the time limit") != raised {
+			s.Errorf("%s:\n%s", c.what, explained)
+		}
+		s.must("root", "scancel", job)
+	}
+}
+
+// firstRuns runs an array, a requeued job, a job on two nodes and a het job. firstRuns returns the ids of the ended
+// jobs and the id of a running job.
 func (s site) firstRuns() (ended []string, running string) {
 	s.Helper()
 	array := s.submit("--gres=gpu:1", "--array=0-9", "--wrap=sleep 1")
@@ -252,13 +289,13 @@ func (s site) firstRuns() (ended []string, running string) {
 	)
 	if len(ended) != 14 || !slices.Contains(ended, array) || !slices.Contains(ended, wide) ||
 		!slices.Contains(ended, het) {
-		s.Fatalf("these jobs have ended: %v", ended)
+		s.Fatalf("sacct shows the ended jobs %v, want 14 jobs", ended)
 	}
 	return ended, running
 }
 
-// record runs this test program in the cluster to record the ended jobs. The program must return an
-// error for a running job.
+// record runs the test binary in the cluster to record the ended jobs. The binary must return an error for a running
+// job.
 func (s site) record(folder string, ended []string, running string) {
 	s.Helper()
 	self, err := os.Executable()
@@ -268,12 +305,12 @@ func (s site) record(folder string, ended []string, running string) {
 	s.must("root", append([]string{self, "inside", folder}, ended...)...)
 	if _, stderr, err := s.Exec(s.Context(), "root", self, "inside", s.TempDir(), running); err == nil ||
 		!strings.Contains(stderr, slurm.ErrJobState.Error()) {
-		s.Errorf("a job that runs was written: %v %s", err, stderr)
+		s.Errorf("the test binary wrote the record of a running job: %v %s", err, stderr)
 	}
 }
 
-// usersLearn checks the predictions and decision tables that users get from the runs of user1. The
-// parameter job is the id of one of these runs.
+// usersLearn checks the predictions and decision tables that users get from the runs of user1. The parameter job is the
+// id of a job of user1.
 func (s site) usersLearn(job string) {
 	s.Helper()
 	as := func(user string, args ...string) string {
@@ -287,24 +324,24 @@ func (s site) usersLearn(job string) {
 		s.Error(text)
 	}
 	if runs := as("user1", "repo", "export"); strings.Count(runs, "\n") != 16 {
-		s.Errorf("user1's own runs:\n%s", runs)
+		s.Errorf("user1's list of runs is wrong:\n%s", runs)
 	}
 	if text := as("user2", "repo", "export"); text != "" {
-		s.Errorf("user2 has runs:\n%s", text)
+		s.Errorf("user2's list contains runs of user1:\n%s", text)
 	}
 	if _, stderr, err := s.Exec(s.Context(), "user2", "caelum", "predict", job, "--config",
 		filepath.Join(s.Dir, "home", "user2", "learn.yaml")); err == nil ||
 		!strings.Contains(stderr, "belongs to another user") {
-		s.Errorf("user2 of user1's job: %v %s", err, stderr)
+		s.Errorf("caelum returned no error about user1's job to user2: %v %s", err, stderr)
 	}
-	// A user other than root can write a table that the user owns, even if the table belongs to
-	// another group. The watcher does this.
+	// Like the watcher, a user other than root must be able to write a table that the user owns, even if the table
+	// belongs to another group.
 	home := filepath.Join(s.Dir, "home", "user1")
 	table, own := filepath.Join(home, "decisions"), filepath.Join(home, "own.db")
 	s.must("root", "sh", "-c", "sed '/^# What stands/,$d' /etc/caelum/decisions > "+table+" && chown user1:root "+table)
 	as("user1", "repo", "sync", "--repo", own)
 	as("user1", "repo", "decisions", "--repo", own, "--table", table)
 	if text := s.must("user1", "cat", table); !strings.Contains(text, " 1g.10gb") {
-		s.Errorf("user1's table:\n%s", text)
+		s.Errorf("user1's decision table is wrong:\n%s", text)
 	}
 }

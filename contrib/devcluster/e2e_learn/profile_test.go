@@ -12,8 +12,8 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// batched is a script that is twice as fast on 2g.10gb as on 1g.5gb, and uses 500 MiB for each sample of a batch. It
-// first allocates 4,500 MiB, which fit on 1g.5gb, and then the rest.
+// batched is a script that is twice as fast on 2g.10gb as on 1g.5gb, and uses 500 MiB for each sample of a batch. The
+// script allocates 4,500 MiB, which fit on 1g.5gb, before the rest of its memory.
 const batched = `#!/bin/sh
 #SBATCH --gres=gpu:1
 #SBATCH --time=10
@@ -40,8 +40,8 @@ type profiled struct {
 	}
 }
 
-// TestProfileJob checks that the table shows the correct measurements of a user's script on each profile, that a second
-// run shows the same table, and that an interrupted run leaves no job.
+// TestProfileJob checks that the table of caelum profile-job shows the correct measurements of a user's script on each
+// profile, that a second call shows the same table, and that an interrupted call leaves no job.
 func TestProfileJob(t *testing.T) {
 	s := start(t, "poll_interval: 1s\nsample_interval: 200ms\n", cluster.Options{Nodes: 1, GPUs: 1})
 	out := filepath.Join(s.Dir, "home", "user1", "runs.jsonl")
@@ -73,7 +73,7 @@ func TestProfileJob(t *testing.T) {
 	}
 }
 
-// measured checks the runs of batched and the verdicts.
+// measured checks the runs of the script batched and the verdicts.
 func (s site) measured(p profiled) {
 	s.Helper()
 	for i, want := range []struct {
@@ -95,7 +95,7 @@ func (s site) measured(p profiled) {
 		}
 		tres, name := sacct("AllocTRES"), sacct("JobName")
 		if !strings.Contains(tres, "gres/mig:"+want.profile+"=1") || strings.TrimSpace(name) != "batched" {
-			s.Errorf("job %d is %q with %s", r.Job, name, tres)
+			s.Errorf("job %d has the name %q and the GRES %s", r.Job, name, tres)
 		}
 	}
 	if small, large := p.Runs[0], p.Runs[1]; small.Speed >= 0.9 || large.Speed != 1 ||

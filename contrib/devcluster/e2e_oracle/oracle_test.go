@@ -16,12 +16,12 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// pause is the delay between the agent's read and write in the test cases that need such a delay.
+// pause is the delay between the agent's reads and writes in the test cases with a delay.
 const pause = 100 * time.Millisecond
 
 // TestOffersCanBeCarved checks the central guarantee of Caelum: an agent can create all slices that it offers. The 4 s
-// prolog extends the time between the start of a job in slurmctld and its lease. With the pause, the data of every read
-// is outdated when the agent uses it.
+// prolog extends the time between a job's start in slurmctld and its lease. The pause makes the data of every read
+// outdated when the agent uses the data.
 func TestOffersCanBeCarved(t *testing.T) {
 	for _, v := range []struct {
 		name    string
@@ -29,7 +29,7 @@ func TestOffersCanBeCarved(t *testing.T) {
 		pause   time.Duration
 		jobs    int
 		seconds float64       // the time over which the jobs are submitted
-		away    time.Duration // slurmctld is stopped for this time during the submissions
+		away    time.Duration // the time for which slurmctld is stopped during the submissions
 		boards  string
 	}{
 		{"plain", 0, 0, 150, 40, 0, "A100-40GB"},
@@ -69,21 +69,21 @@ func TestOffersCanBeCarved(t *testing.T) {
 				t.Errorf("%d findings: %s", len(report.Findings), strings.Join(report.Rules(), ", "))
 			}
 			least := l.jobs * 3 / 4
-			if v.away > 0 { // submissions fail while slurmctld is stopped
+			if v.away > 0 { // some submissions have failed, because slurmctld was stopped
 				least = l.jobs / 4
 			}
 			if report.Writes == 0 || report.Snapshots == 0 || report.Seen == 0 || report.Starts < least {
-				t.Errorf("too few events for a check: %d jobs submitted", l.jobs)
+				t.Errorf("the run contains too few events for a check; the load submitted %d jobs", l.jobs)
 			}
 			if !unlike && v.away == 0 && report.Larger == 0 {
 				t.Error("no job got a larger slice than slurmctld allocated")
 			}
 			if v.prolog > 0 && report.Waits == 0 {
-				t.Error("no write was made while a job waited for its prolog: the delay had no effect")
+				t.Error("no agent wrote while a job waited for its prolog, so the delay had no effect")
 			}
 			onH100 := func(st oracle.Start) bool { return st.Node == "n2" && st.Profiles["2g.10gb"] > 0 }
 			if unlike && !slices.ContainsFunc(run.Starts, onH100) {
-				t.Error("no job for a 2g.10gb ran on the H100 node")
+				t.Error("no job that requested 2g.10gb ran on the H100 node")
 			}
 			s.endedWell(run)
 		})
@@ -133,7 +133,7 @@ func away(t *testing.T) time.Duration {
 	return d
 }
 
-// run collects and reads the record of the run. The runs of jobs may reach slurmdbd a few seconds late.
+// run collects and reads the record of the run. The records of jobs may reach slurmdbd a few seconds late.
 func (s *site) run(name, snapshots string) oracle.Run {
 	s.t.Helper()
 	dir := s.t.TempDir()
@@ -151,7 +151,7 @@ func (s *site) run(name, snapshots string) oracle.Run {
 			break
 		}
 		if time.Now().After(end) {
-			s.t.Fatalf("the logs of the run do not agree: %v", err)
+			s.t.Fatalf("the logs of the run contradict each other: %v", err)
 		}
 	}
 	for n := 1; n <= nodes; n++ {
@@ -167,12 +167,13 @@ func (s *site) run(name, snapshots string) oracle.Run {
 	return run
 }
 
-// endedWell checks that no node was drained, and that every job completed or was cancelled by the load.
+// endedWell checks that no node is drained, and that every job completed or was cancelled by the load.
 func (s *site) endedWell(run oracle.Run) {
 	s.t.Helper()
 	for _, state := range strings.Fields(s.must("", "root", "sinfo", "-h", "-N", "-p", "plain", "-o", "%T")) {
-		if state != "idle" && state != "planned" { // PLANNED can remain after a job that backfill had planned
-			s.t.Errorf("a node is %s at the end", state)
+		// The state PLANNED can remain after the start of a job that backfill has planned.
+		if state != "idle" && state != "planned" {
+			s.t.Errorf("the state of a node is %s at the end", state)
 		}
 	}
 	text, err := os.ReadFile(filepath.Join(s.Dir, "home", user, "cancelled"))
@@ -184,7 +185,7 @@ func (s *site) endedWell(run oracle.Run) {
 		id := strconv.FormatUint(uint64(st.Job), 10)
 		if st.State != "COMPLETED" && st.State != "REQUEUED" && !slices.Contains(cancelled, id) {
 			out, _ := os.ReadFile(filepath.Join(s.Dir, "home", user, "slurm-"+id+".out"))
-			s.t.Errorf("job %s on %s is %s: %s", id, st.Node, st.State, out)
+			s.t.Errorf("job %s on %s ended as %s: %s", id, st.Node, st.State, out)
 		}
 	}
 }

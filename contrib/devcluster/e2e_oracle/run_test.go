@@ -17,8 +17,8 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// nodes is the number of nodes of a cluster, gpus is the number of GPUs per node, and atLeast is
-// the minimum number of jobs. ORACLE_CLUSTER=4x4x300 sets all three.
+// nodes is the number of nodes of a cluster, gpus is the number of GPUs per node, and atLeast is the minimum number of
+// jobs. ORACLE_CLUSTER=4x4x300 sets all three numbers.
 var nodes, gpus, atLeast = size()
 
 func size() (nodes, gpus, jobs int) {
@@ -32,7 +32,7 @@ func size() (nodes, gpus, jobs int) {
 type site struct {
 	t *testing.T
 	*cluster.Cluster
-	boards []string // the GPU models of the nodes; the last one applies to all further nodes
+	boards []string // the GPU models of the nodes; the last model applies to all further nodes
 }
 
 func start(t *testing.T, o cluster.Options) *site {
@@ -42,8 +42,8 @@ func start(t *testing.T, o cluster.Options) *site {
 		t.Fatal(err)
 	}
 	o.Nodes, o.GPUs, o.AgentConfig = nodes, gpus, filepath.Join(filepath.Dir(script), "caelum.yaml")
-	// In 22.05, a requeued job waits until the credential of its first run has expired. By default, this takes two
-	// minutes.
+	// In Slurm 22.05, a requeued job waits until the credential of its first run has expired. The default lifetime of a
+	// credential is two minutes.
 	o.Conf = append(o.Conf, fmt.Sprintf("AuthInfo=cred_expire=%d", credSeconds))
 	c, err := cluster.Start(t.Context(), o)
 	if err != nil {
@@ -57,7 +57,7 @@ func start(t *testing.T, o cluster.Options) *site {
 	return &site{t, c, strings.Split(o.Board, ",")}
 }
 
-// must runs a command in the cluster and returns its output.
+// must runs a command in the cluster, ends the test if the command fails, and returns the command's output.
 func (s *site) must(node, as string, args ...string) string {
 	s.t.Helper()
 	out, stderr, err := s.ExecNode(s.t.Context(), node, as, args...)
@@ -86,7 +86,7 @@ func (s *site) prepare(l *load) {
 	)
 	cmd.Stdin = strings.NewReader("caelum-decisions 1 2\n" + rest + strings.Join(l.keys, "\n") + "\n")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		s.t.Fatalf("write the decision table: %v: %s", err, out)
+		s.t.Fatalf("couldn't write the decision table: %v: %s", err, out)
 	}
 }
 
@@ -97,7 +97,7 @@ func (s *site) write(path, text string) {
 	}
 }
 
-// watch takes snapshots of slurmctld until stop is called. stop returns their text.
+// watch takes snapshots of slurmctld until stop is called. stop returns the text of the snapshots.
 func (s *site) watch() (stop func() string) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
@@ -121,7 +121,7 @@ func (s *site) watch() (stop func() string) {
 	}
 }
 
-// submit runs the script of the load and waits until no job is left.
+// submit runs the script of the load, and waits until all jobs have ended.
 func (s *site) submit(l *load, limit time.Duration) {
 	s.t.Helper()
 	end := time.Now().Add(limit)
@@ -149,7 +149,7 @@ func (s *site) submit(l *load, limit time.Duration) {
 					"status",
 				)
 			}
-			s.t.Errorf("jobs are left after %v:\n%s", limit, left)
+			s.t.Errorf("some jobs have not ended after %v:\n%s", limit, left)
 			s.must("", "root", "scancel", "--user="+user)
 			end = end.Add(time.Minute)
 		}
@@ -157,9 +157,9 @@ func (s *site) submit(l *load, limit time.Duration) {
 	}
 }
 
-// stopController stops slurmctld after the given time and restarts it after the time away. It does not use SIGKILL,
-// because a killed slurmctld loses the state of its last seconds, reuses job ids, and drains nodes for "Duplicate
-// jobid" (22.05.8, with or without Caelum).
+// stopController stops slurmctld after the given time, and restarts slurmctld after the time away. stopController does
+// not use SIGKILL. With or without Caelum, a killed slurmctld 22.05.8 loses the state of its last seconds, reuses job
+// ids, and drains nodes for "Duplicate jobid".
 func (s *site) stopController(after, away time.Duration) {
 	s.t.Helper()
 	done := make(chan error, 1)
@@ -202,8 +202,8 @@ func (s *site) collect(dir, snapshots string) {
 	)
 }
 
-// logs copies the logs of the agents and slurmctld to a directory. The agents must have ended before the call.
-// Otherwise they could write to slurmctld between the copies, and the logs would disagree.
+// logs copies the logs of the agents and slurmctld to a directory. The agents must have ended before the call. A
+// running agent can write to slurmctld between the copies, so that the logs disagree.
 func (s *site) logs(dir string) {
 	s.t.Helper()
 	names := map[string]string{"slurmctld": "slurmctld"}

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// These expressions match the lines of slurmctld for the start of a job (by the main scheduler, by backfill, or
-// immediately for srun and salloc) and for a change of a node's GRES. slurmctld logs each line under the lock of the
-// change, so the times of the lines are exact. Since 26.05, backfill logs its line only with DebugFlags=Hetjob, and
-// with a prefix (_start_job in backfill.c).
+// The expressions match slurmctld's log lines about a job's start (by the main scheduler, by backfill, or immediately
+// for srun and salloc), and about a change of a node's GRES. slurmctld logs each line while it holds the lock for the
+// change, so the times of the lines are exact. Since Slurm 26.05, backfill logs its line only with DebugFlags=Hetjob,
+// and with a prefix (_start_job in backfill.c).
 var (
 	startLine = regexp.MustCompile(
 		`^\[(\S+)\] (?:sched: Allocate JobId=(\S+) NodeList=(\S+) |` +
@@ -24,7 +24,7 @@ var (
 	)
 	submitted = regexp.MustCompile(`^\[(\S+)\] _slurm_rpc_submit_batch_job: JobId=(\d+) `)
 	setLine   = regexp.MustCompile(`^\[(\S+)\] _update_node_gres: nodes (\S+) gres set to: (\S+)$`)
-	rawID     = regexp.MustCompile(`\((\d+)\)$`) // an array task: 4_1(6) is job 6
+	rawID     = regexp.MustCompile(`\((\d+)\)$`) // slurmctld logs an array task as 4_1(6); its job id is 6
 	hostRange = regexp.MustCompile(`^([^\[\],]*)\[([0-9,-]+)\]$`)
 )
 
@@ -42,8 +42,8 @@ type Controller struct {
 	Submits map[uint32]int64
 }
 
-// ReadController parses slurmctld's log (SlurmctldDebug=verbose, LogTimeFormat=iso8601_ms). The times in the log
-// contain no time zone, so the caller passes the zone.
+// ReadController parses slurmctld's log (SlurmctldDebug=verbose, LogTimeFormat=iso8601_ms). zone is the time zone of
+// the log, because the times in the log contain no time zone.
 func ReadController(r io.Reader, zone *time.Location) (c Controller, err error) {
 	c.Submits = map[uint32]int64{}
 	s := bufio.NewScanner(r)
@@ -71,7 +71,7 @@ func ReadController(r io.Reader, zone *time.Location) (c Controller, err error) 
 			continue
 		}
 		id, list := m[2]+m[4]+m[6], m[3]+m[5]+m[7]
-		if list == "(null)" { // an allocation of srun or salloc that was not granted immediately
+		if list == "(null)" { // slurmctld did not start the srun or salloc immediately
 			continue
 		}
 		if raw := rawID.FindStringSubmatch(id); raw != nil {
@@ -79,7 +79,7 @@ func ReadController(r io.Reader, zone *time.Location) (c Controller, err error) 
 		}
 		job, err := strconv.ParseUint(id, 10, 32)
 		if err != nil {
-			return c, fmt.Errorf("slurmctld's log: %w in %.200s", err, s.Text())
+			return c, fmt.Errorf("couldn't parse slurmctld's log: %w in %.200s", err, s.Text())
 		}
 		at, err := stamp(m[1], zone)
 		if err != nil {
@@ -98,7 +98,7 @@ func stamp(text string, zone *time.Location) (int64, error) {
 	return t.UnixNano(), nil
 }
 
-// hosts expands host lists such as n1 and n[1-3,5]. slurmctld uses no other form for the nodes of a devcluster.
+// hosts expands host lists such as n1 and n[1-3,5]. slurmctld uses only these two forms for the nodes of a devcluster.
 func hosts(list string) []string {
 	m := hostRange.FindStringSubmatch(list)
 	if m == nil {
@@ -133,14 +133,14 @@ type Record struct {
 	Sized      bool           // job_submit.lua chose the profile
 }
 
-// ReadAccounting parses sacct's output. It omits runs that never started.
+// ReadAccounting parses sacct's output. ReadAccounting omits runs that never started.
 func ReadAccounting(r io.Reader) ([]Record, error) {
 	var all []Record
 	s := bufio.NewScanner(r)
 	for s.Scan() {
 		f := strings.Split(s.Text(), "|")
 		if len(f) != 7 {
-			return nil, fmt.Errorf("sacct: %q has %d fields, not 7", s.Text(), len(f))
+			return nil, fmt.Errorf("sacct's line %q has %d fields, not 7", s.Text(), len(f))
 		}
 		start, err := strconv.ParseInt(f[2], 10, 64)
 		if err != nil || f[5] == "" { // Unknown or None
@@ -173,8 +173,8 @@ func ReadAccounting(r io.Reader) ([]Record, error) {
 	return all, s.Err()
 }
 
-// Account joins slurmctld's log with the accounting. The log contains the exact times, and the
-// accounting contains the allocated GRES. Both list the runs of a job in the order of their starts.
+// Account joins slurmctld's log with the accounting. The log contains the exact times, and the accounting contains the
+// allocated GRES. Both sources list the runs of a job in the order of their starts.
 func Account(starts []Allocation, records []Record) ([]Start, error) {
 	runs := map[uint32][]Record{}
 	for _, rec := range records {
@@ -188,7 +188,7 @@ func Account(starts []Allocation, records []Record) ([]Start, error) {
 	for _, a := range starts {
 		if len(runs[a.Job]) == 0 {
 			return nil, fmt.Errorf(
-				"job %d started at %v according to slurmctld's log, but sacct does not show such a run",
+				"job %d started at %v according to slurmctld's log, but sacct shows no run with that start time",
 				a.Job,
 				time.Unix(0, a.At),
 			)

@@ -14,7 +14,8 @@ type Hardware struct {
 	Processes []Process
 }
 
-// Instance describes a GPU instance. UUID is the UUID of its compute instance, or empty if it had no compute instance.
+// Instance describes a GPU instance. UUID is the UUID of its compute instance, or empty if the GPU instance had no
+// compute instance.
 type Instance struct {
 	GPU, GI     int
 	Profile     string
@@ -45,15 +46,15 @@ func ReadHardware(r io.Reader) (Hardware, error) {
 	return h.Hardware, s.Err()
 }
 
-// hardwareReader is the state of ReadHardware between two lines. It contains the indices of the
-// existing instances, by GPU and id, and of the running processes, by pid.
+// hardwareReader is the state of ReadHardware between two lines. The state contains the indices of the existing
+// instances, by GPU and id, and the indices of the running processes, by pid.
 type hardwareReader struct {
 	Hardware
 	instances map[[2]int]int
 	processes map[int]int
 }
 
-// add adds the event of a line, which consists of the time, the event and key=value words. It ignores failed calls.
+// add adds the event of a line, which consists of the time, the event and key=value words. Failed calls are ignored.
 func (h *hardwareReader) add(words []string) error {
 	if len(words) < 2 {
 		return nil
@@ -98,7 +99,7 @@ func (h *hardwareReader) add(words []string) error {
 			delete(h.processes, pid)
 		}
 	case "reset", "lose":
-		return fmt.Errorf("%s of GPU %d: the oracle does not support this event", event, gpu)
+		return fmt.Errorf("the oracle does not support the event %s of GPU %d", event, gpu)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Never is the end time of an event that has not ended.
+// Never is the end time of an interval that has not ended.
 const Never = math.MaxInt64
 
 // Journal is the content of an agent's log (log_format: json).
@@ -32,15 +32,14 @@ type Write struct {
 	Gres  string
 	Total map[string]int // of gres/mig by type, including closed
 	Used  map[string]int
-	// Read is the time at which the agent read slurmctld's state for this write. At and Done are the start and the end
+	// Read is the time at which the agent read slurmctld's state for the write. At and Done are the start and the end
 	// of the write.
 	Read, At, Done int64
-	// Failed is true if the write returned an error. It is then unknown whether slurmctld
-	// applied the write.
+	// Failed is true if the write returned an error. slurmctld may have applied a failed write.
 	Failed bool
 }
 
-// Lease describes a slice that a job held between the times From and To. This interval includes the time in which
+// Lease describes a slice that a job held between the times From and To. The interval includes the time in which
 // leftover processes used the slice.
 type Lease struct {
 	Job      uint32
@@ -74,8 +73,8 @@ type line struct {
 	Now                                       map[string]int
 }
 
-// ReadJournal parses an agent's log. It ignores lines that are not JSON, because the devcluster's supervisor writes
-// them. It returns an error for a line of a known kind that it cannot parse.
+// ReadJournal parses an agent's log. Lines that are not JSON come from the devcluster's keeper and are ignored. A
+// malformed line of a known kind is an error.
 func ReadJournal(r io.Reader) (Journal, error) {
 	j := journalReader{open: map[uint32][]int{}, inUse: map[string]int{}}
 	s := bufio.NewScanner(r)
@@ -85,20 +84,20 @@ func ReadJournal(r io.Reader) (Journal, error) {
 			continue
 		}
 		if err := j.add(s.Bytes()); err != nil {
-			return j.Journal, fmt.Errorf("agent's log: %w in %.200s", err, s.Text())
+			return j.Journal, fmt.Errorf("couldn't parse the agent's log: %w in %.200s", err, s.Text())
 		}
 	}
 	return j.Journal, s.Err()
 }
 
-// journalReader is the state of ReadJournal between two lines. It stores leases as indices of Journal.Leases.
+// journalReader is the state of ReadJournal between two lines. Leases are indices of Journal.Leases.
 type journalReader struct {
 	Journal
 	open  map[uint32][]int // by job
 	inUse map[string]int   // leases with leftover processes, by "GPU profile at start"
 }
 
-// add adds the event of a line to the journal. It ignores lines of unknown kinds.
+// add adds the event of a line to the journal. Lines of unknown kinds are ignored.
 func (j *journalReader) add(text []byte) error {
 	var l line
 	if err := json.Unmarshal(text, &l); err != nil {
@@ -140,7 +139,7 @@ func (j *journalReader) add(text []byte) error {
 
 func (j *journalReader) written(l line, at int64) error {
 	if l.Read == 0 || l.At == 0 {
-		return errors.New("a write without its times")
+		return errors.New("the line of a write contains no times")
 	}
 	// slurmctld may have applied a failed write, so the checks treat it like any other write.
 	failed := l.Done == 0
@@ -170,7 +169,7 @@ func (j *journalReader) leased(l line, at int64) error {
 	return nil
 }
 
-// released ends the leases of a job, except for those with leftover processes.
+// released ends the leases of a job, except for the leases whose slices have leftover processes.
 func (j *journalReader) released(job uint32, at int64) {
 	for _, k := range j.open[job] {
 		if !slices.Contains(slices.Collect(maps.Values(j.inUse)), k) {

@@ -17,10 +17,10 @@ type check struct {
 // closedType is the type of gres/mig that fills the node's total.
 const closedType = "closed"
 
-// offered checks that the agent could create all slices of an offer that was valid from t0 to t1 at the same time.
-// Slices that are leased or in use remain in their places. There must also be room for each run that slurmctld has
-// started and that has no lease yet. If a run started between t0 and t1, it is unknown whether the offer still contains
-// its slices. offered assumes that the offer contains them.
+// offered checks an offer that was valid from t0 to t1. The agent must have been able to create all slices of the offer
+// at the same time, without moving the slices that are leased or in use. The GPUs must also have room for each run that
+// slurmctld has started and that has no lease yet. The record does not show whether the offer contains the slices of a
+// run that started between t0 and t1. offered assumes that the offer contains the slices of the run.
 func (j *check) offered(t0, t1 int64, free map[string]int) (present []Interval, want map[string]int, ok bool) {
 	want = map[string]int{}
 	for p, n := range free {
@@ -60,8 +60,8 @@ func (j *check) offered(t0, t1 int64, free map[string]int) (present []Interval, 
 	return present, want, j.gpus.Pack(present, want)
 }
 
-// answered returns the time at which a run got its lease, and the time at which the agent rejected
-// its request. A time is Never if the event did not occur.
+// answered returns the time at which a run got its lease, and the time at which the agent rejected the request of the
+// run. A time is Never if the event did not occur.
 func (j *check) answered(s Start) (leased, refused int64) {
 	leased, refused = Never, Never
 	until := j.next(s)
@@ -93,9 +93,9 @@ func (j *check) interval(l Lease) Interval {
 	return Interval{l.GPU, l.Start, j.gpus.kinds[l.Profile].size, l.Profile}
 }
 
-// writes checks that all writes have the same total and only existing types, and that a write of the phase "lower"
-// raises no type. It also checks that the agent can create the free slices of a write whichever of them slurmctld
-// allocates.
+// writes checks that all writes have the same total and contain only existing types, and that a write of the phase
+// "lower" raises no type. writes also checks that the agent can create every combination of slices that slurmctld can
+// allocate after a write.
 func (j *check) writes() {
 	name, n := j.node.Name, -1
 	j.GaveUp += j.node.GaveUp
@@ -107,7 +107,8 @@ func (j *check) writes() {
 		for p, total := range w.Total {
 			sum += total
 			if p != closedType && total > 0 && !j.gpus.Has(p) {
-				j.add("profile", name, w.At, "%s:%d was written, but the GPU model has no such profile", p, total)
+				j.add("profile", name, w.At, "the agent wrote %s:%d, but the GPU model does not have this profile",
+					p, total)
 			}
 			free[p] = max(total-w.Used[p], 0)
 		}
@@ -115,21 +116,21 @@ func (j *check) writes() {
 			n = sum
 		}
 		if sum != n {
-			j.add("total", name, w.At, "the total is %d, but was %d before", sum, n)
+			j.add("total", name, w.At, "the total is %d, but the total of the previous write was %d", sum, n)
 		}
 		switch w.Phase {
 		case "lower":
 			j.Lowered++
 			for p, total := range w.Total {
 				if p != closedType && before != nil && total > before[p] {
-					j.add("phase", name, w.At, "%s rises from %d to %d in a write of the phase lower", p, before[p],
-						total)
+					j.add("phase", name, w.At, "the count of %s rises from %d to %d in a write of the phase lower",
+						p, before[p], total)
 				}
 			}
 		case "raise":
 			j.Raised++
 		default:
-			j.add("phase", name, w.At, "a write of the phase %q", w.Phase)
+			j.add("phase", name, w.At, "a write has the unknown phase %q", w.Phase)
 		}
 		before = w.Total
 		waits := j.Waits
@@ -138,7 +139,7 @@ func (j *check) writes() {
 				"offer",
 				name,
 				w.At,
-				"%s writes %s free with %d runs not leased yet: %s cannot be carved beside %v",
+				"%s writes %s free with %d runs not leased yet: the agent cannot carve %s in addition to %v",
 				w.Phase,
 				list(free),
 				j.Waits-waits,
@@ -149,7 +150,7 @@ func (j *check) writes() {
 	}
 }
 
-// snapshots checks for each snapshot that the agent could create all slices that slurmctld could allocate at that time.
+// snapshots checks for each snapshot that the agent was able to create all slices that were free in slurmctld.
 func (j *check) snapshots() {
 	waits := j.Waits // j.Waits contains only the waits of writes
 	defer func() { j.Waits = waits }()
@@ -171,7 +172,7 @@ func (j *check) snapshots() {
 				"snapshot",
 				j.node.Name,
 				l.From,
-				"slurmctld has %s free: with the runs not leased yet %s cannot be carved beside %v",
+				"slurmctld has %s free: with the runs not leased yet, the agent cannot carve %s in addition to %v",
 				list(free),
 				list(want),
 				present,
@@ -180,9 +181,10 @@ func (j *check) snapshots() {
 	}
 }
 
-// offeredWithin checks an offer that was valid at an unknown time between from and to. It reports a finding only if the
-// slices of the offer could not be created at any of these times. On a busy machine, an answer of slurmctld can be very
-// late. By then, the agent may have raised the offer, and a job may have started on the new slices.
+// offeredWithin checks an offer that was valid at an unknown time between from and to. offeredWithin returns false only
+// if the agent was at no time in the interval able to create the slices of the offer. On a busy machine, an answer of
+// slurmctld can be late. Before the answer arrives, the agent may have raised the offer, and a job may have started on
+// the new slices.
 func (j *check) offeredWithin(from, to int64, free map[string]int) (present []Interval, want map[string]int, ok bool) {
 	if present, want, ok = j.offered(from, to, free); ok {
 		return present, want, true
@@ -205,8 +207,8 @@ func (j *check) offeredWithin(from, to int64, free map[string]int) (present []In
 	return present, want, false
 }
 
-// logged checks that slurmctld and the agent logged the same writes, so that the other checks cover every write. Writes
-// that close all types are exempt, because they may come from `caelumd close`, which does not log its writes.
+// logged checks that slurmctld and the agent logged the same writes, so that the other checks cover every write. A
+// write that closes all types is exempt, because it may come from `caelumd close`, which does not log its writes.
 func (j *check) logged() {
 	name := j.node.Name
 	missing := slices.Clone(j.node.Writes)
@@ -229,19 +231,19 @@ func (j *check) logged() {
 			}
 		}
 		if open > 0 {
-			j.add("logged", name, s.At, "slurmctld logged a write of %s, but no agent did", s.Gres)
+			j.add("logged", name, s.At, "slurmctld logged a write of %s, but no agent logged this write", s.Gres)
 		}
 	}
 	for _, w := range missing {
 		if w.Failed {
 			continue
 		}
-		j.add("logged", name, w.At, "the agent logged a write of %s, but slurmctld did not", w.Gres)
+		j.add("logged", name, w.At, "the agent logged a write of %s, but slurmctld did not log this write", w.Gres)
 	}
 }
 
-// excesses checks that the agent found no excess, because slurmctld's used counts were correct throughout the run. An
-// agent that found an excess raises its totals, and may not withdraw this raise before a job starts.
+// excesses checks that the agent found no excess. slurmctld's used counts were correct throughout the run. An agent
+// that wrongly finds an excess raises its totals, and may not lower the totals before a job starts.
 func (j *check) excesses() {
 	for _, e := range j.node.Excesses {
 		j.add("excess", j.node.Name, e.At, "the agent found an excess of %s", list(e.Counts))

@@ -48,9 +48,9 @@ type Start struct {
 	At       int64
 	End      int64 // the time when the run entered COMPLETING, rounded down to the second
 	State    string
-	Requeued bool           // this is not the first run of the job
-	Profiles map[string]int // the allocated gres/mig on this node, by type
-	// Sized is true if job_submit.lua chose the profile. The agent may then lease a larger slice.
+	Requeued bool           // true if an earlier run of the job exists
+	Profiles map[string]int // the allocated gres/mig on the node, by type
+	// Sized is true if job_submit.lua chose the profile. For a sized job, the agent may lease a larger slice.
 	Sized bool
 }
 
@@ -60,7 +60,7 @@ type Set struct {
 	At         int64
 }
 
-// Snapshot is the state of a node in slurmctld at an unknown time between From and To.
+// Snapshot is the state of a node in slurmctld at a time between From and To.
 type Snapshot struct {
 	Node        string
 	From, To    int64
@@ -75,7 +75,7 @@ type Seen struct {
 	UUID string
 }
 
-// Finding describes a rule that was broken.
+// Finding describes a violation of a rule.
 type Finding struct {
 	Rule, Node string
 	At         int64
@@ -90,19 +90,18 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s %s %s: %s", f.Rule, f.Node, at, f.Text)
 }
 
-// Report is the result of Check. A run passes if Findings is empty. The counts must also show that
-// the run contained enough events.
+// Report is the result of Check. A run passes if Findings is empty and the counts show that the run contained enough
+// events.
 type Report struct {
 	Writes, Lowered, Raised int
 	Snapshots, Shut         int // Shut: snapshots of a node on which slurmctld started no jobs
-	Starts, Leases, Refused int // Refused is the number of runs that ended before their prolog requested a lease
-	Larger                  int // runs with a larger slice than slurmctld allocated
+	Starts, Leases, Refused int // Refused is the number of runs that ended before their prologs requested leases
+	Larger                  int // the number of runs with a larger slice than slurmctld allocated
 	Created, Destroyed      int
 	Processes, Seen         int
-	// Waits is the number of runs that slurmctld had started and that had no lease yet, summed
-	// over the writes.
+	// Waits is the sum over all writes of the number of runs that slurmctld had started and that had no lease yet.
 	Waits    int
-	GaveUp   int // the number of passes that only lowered counts, because jobs continued to start
+	GaveUp   int // the number of passes that did not raise counts, because jobs kept starting
 	Findings []Finding
 }
 
@@ -110,7 +109,7 @@ func (r *Report) add(rule, node string, at int64, format string, args ...any) {
 	r.Findings = append(r.Findings, Finding{rule, node, at, fmt.Sprintf(format, args...)})
 }
 
-// Rules returns the names of the broken rules, sorted and without duplicates.
+// Rules returns the names of the violated rules, sorted and without duplicates.
 func (r *Report) Rules() []string {
 	var all []string
 	for _, f := range r.Findings {
@@ -125,7 +124,7 @@ func (r *Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(
 		&b,
-		"writes %d (lowered %d, raised %d), snapshots %d (%d of them of a node that could start no job)\n",
+		"writes %d (lowered %d, raised %d), snapshots %d (%d while slurmctld could start no job on the node)\n",
 		r.Writes,
 		r.Lowered,
 		r.Raised,
@@ -135,7 +134,7 @@ func (r *Report) String() string {
 	fmt.Fprintf(
 		&b,
 		"starts %d, slices leased %d (%d larger than allocated), instances created %d and destroyed %d, runs that "+
-			"ended before their prolog's request %d\n",
+			"ended before their prologs requested leases %d\n",
 		r.Starts,
 		r.Leases,
 		r.Larger,
@@ -145,7 +144,7 @@ func (r *Report) String() string {
 	)
 	fmt.Fprintf(
 		&b,
-		"runs started and not yet leased, over all writes %d; passes that gave up %d; processes %d, devices seen "+
+		"started runs without a lease, summed over all writes %d; passes that gave up %d; processes %d, devices seen "+
 			"by jobs %d\n",
 		r.Waits,
 		r.GaveUp,
@@ -159,7 +158,7 @@ func (r *Report) String() string {
 	return b.String()
 }
 
-// Check applies all rules to a run. It returns an error only for an unknown GPU model.
+// Check applies all rules to a run. Check returns an error only for an unknown GPU model.
 func Check(run Run) (*Report, error) {
 	r := &Report{Seen: len(run.Seen), Starts: len(run.Starts)}
 	for _, n := range run.Nodes {

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// recorded returns testdata/run, the record of 24 jobs with a 4 s prolog on two nodes of two A100-40GB, reduced to the
-// lines that the oracle reads. At the time of the record, agents did not log the time of the read on which a write is
-// based. The record assumes that the read was 0.3 s before the write.
+// recorded returns testdata/run, the record of 24 jobs with a 4 s prolog on two nodes with two A100-40GB each. The
+// record contains only the lines that the oracle reads. The recorded agents did not log the time of the read before a
+// write. The record assumes that each read was 0.3 s before its write.
 func recorded(t *testing.T) fstest.MapFS {
 	t.Helper()
 	files := fstest.MapFS{}
@@ -64,7 +64,7 @@ func TestRecordedRunIsSound(t *testing.T) {
 	}
 }
 
-// edit describes a forgery. It replaces the first occurrence of old that follows the text in after.
+// edit describes a forgery: it replaces the first occurrence of old that follows the text in after.
 type edit struct{ file, after, old, new string }
 
 func (e edit) apply(t *testing.T, files fstest.MapFS) {
@@ -83,18 +83,18 @@ func (e edit) apply(t *testing.T, files fstest.MapFS) {
 	files[e.file] = &fstest.MapFile{Data: []byte(text[:at] + e.new + text[at+len(e.old):])}
 }
 
-// At 57:34.074 n1 writes one free 2g.10gb. At that time slurmctld has started jobs with 3g.20gb x2, 2g.10gb, 1g.10gb
-// and 1g.5gb x2 on n1, and none of them has a lease. Only one of the units is then free.
+// At 57:34.074, n1 writes one free 2g.10gb. At that time, slurmctld has started jobs with 3g.20gb x2, 2g.10gb, 1g.10gb
+// and 1g.5gb x2 on n1, and none of these jobs has a lease. The started jobs leave only one unit of the GPUs free.
 const (
 	waitingWrite = `"at":1795237054074225312`
 	waitingSet   = "[2026-11-21T04:57:34.076]"
 )
 
-// At 57:42.694 2g.10gb x2, 1g.10gb and 1g.5gb are leased on GPU 1 of n1, and n1 writes one free 1g.5gb and one free
-// 4g.20gb.
+// At 57:42.694, jobs hold leases for 2g.10gb x2, 1g.10gb and 1g.5gb on GPU 1 of n1, and n1 writes one free 1g.5gb and
+// one free 4g.20gb.
 const leasedWrite = `no slice: the job is ending","node":"n1","time":"2026-11-21T04:57:42.647`
 
-// Job 1 has leased a 3g.20gb. This is a larger slice than a 2g.10gb, and a smaller slice than a 4g.20gb.
+// Job 1 has leased a 3g.20gb slice, which is larger than a 2g.10gb slice and smaller than a 4g.20gb slice.
 const (
 	chosenJob     = "1|COMPLETED|1795237051|1795237058|1|billing=1,cpu=1,gres/gpu=1,"
 	chosenLine    = chosenJob + "gres/mig:3g.20gb=1,gres/mig=1,node=1"
@@ -113,7 +113,8 @@ const (
 		`"time":"2026-11-21T04:57:38.153Z"}` + "\n"
 )
 
-// TestForgeries changes one detail of the record in each case. The oracle must report the change and its consequences.
+// TestForgeries changes one detail of the record in each test case. The oracle must report the change and its
+// consequences.
 func TestForgeries(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -138,11 +139,11 @@ func TestForgeries(t *testing.T) {
 				"mig:1g.10gb:1,mig:2g.10gb:1,mig:3g.20gb:2", "mig:1g.10gb:1,mig:2g.10gb:1,mig:3g.20gb:1",
 			},
 		}, "offer"},
-		{"an offer that does not fit beside the leases", []edit{
+		{"an offer that does not fit in addition to the leases", []edit{
 			{"n1.agent", leasedWrite, "mig:7g.40gb:0,mig:closed:48", "mig:7g.40gb:1,mig:closed:47"},
 			{"slurmctld", "04:57:42.69", "mig:7g.40gb:0,mig:closed:48", "mig:7g.40gb:1,mig:closed:47"},
 		}, "offer"},
-		{"slurmctld has more free than was written", []edit{
+		{"slurmctld has more free slices than the agent wrote", []edit{
 			{"looks", "1795237054", "mig:3g.20gb:2", "mig:3g.20gb:4"},
 		}, "snapshot"},
 		{"slurmctld has a used count that is too low", []edit{
@@ -174,7 +175,7 @@ func TestForgeries(t *testing.T) {
 			{"n1.agent", waitingWrite, `"msg":"published"`, `"msg":"couldn't write the offers"`},
 			{"n1.agent", waitingWrite, `"done":`, `"was":`},
 		}, ""},
-		{"an agent that found an excess", []edit{
+		{"an agent that wrongly found an excess", []edit{
 			{"n1.agent", "", releasedLine, releasedLine + `{"before":null,"level":"warning","msg":"slurmctld counts ` +
 				`slices as used that no job holds; raised the totals by the same number","node":"n1",` +
 				`"now":{"4g.20gb":1},"time":"2026-11-21T04:57:38.2Z"}` + "\n"},
@@ -198,10 +199,10 @@ func TestForgeries(t *testing.T) {
 			{"slurmctld", "", "Allocate JobId=23 ", "something JobId=23 "},
 			{"sacct", "", "23|COMPLETED|1795237067", "23|PENDING|Unknown"},
 		}, "carved"},
-		{"a job refused for lack of room", []edit{
+		{"a job that the agent refused for lack of room", []edit{
 			{"n1.agent", "", "no slice: the job is ending", "no slice: no room on n1 for 1g.10gb:1"},
 		}, "carved"},
-		{"an instance made over another", []edit{
+		{"an instance that overlaps another instance", []edit{
 			{"n1.emulator", "", "1795237055991298773", "1795237055990000000 create-gi gpu=1 gi=12 " +
 				"profile=1g.5gb start=5 size=1 uuid=- rc=SUCCESS ci=- pid=-\n" +
 				"1795237057990000000 destroy-gi gpu=1 gi=12 " +
@@ -256,9 +257,9 @@ func TestForgeries(t *testing.T) {
 	}
 }
 
-// TestStartBetweenReadAndWrite checks the case in which a job starts after the agent has read the used counts and
-// before the agent's write. The write then seems to leave the job's slice free. The oracle must accept this, even if
-// the job gets its lease before the write and ends within the same second.
+// TestStartBetweenReadAndWrite starts a job after the agent's read of the used counts and before the agent's write. The
+// write seems to leave the job's slice free. The oracle must accept the write, even if the job gets its lease before
+// the write and ends within the same second.
 func TestStartBetweenReadAndWrite(t *testing.T) {
 	const second = int64(time.Second)
 	begin, write := 10*second+300e6, 10*second+500e6
@@ -301,7 +302,7 @@ func TestStartBetweenReadAndWrite(t *testing.T) {
 	if err != nil || len(r.Findings) > 0 {
 		t.Errorf("%v %v", err, r)
 	}
-	run.Nodes[0].Writes[0].Read = begin + 2e6 // now after the job's start, so 4g.20gb is offered again
+	run.Nodes[0].Writes[0].Read = begin + 2e6 // after the job's start, so the write offers the job's slice again
 	if r, err = Check(run); err != nil || strings.Join(r.Rules(), " ") != "offer" {
 		t.Errorf("%v %v", err, r)
 	}
@@ -310,10 +311,10 @@ func TestStartBetweenReadAndWrite(t *testing.T) {
 // TestUnreadable checks that Read returns an error for a record that contradicts itself.
 func TestUnreadable(t *testing.T) {
 	for name, e := range map[string]edit{
-		"a start that is not in the accounting": {"sacct", "", "23|COMPLETED|1795237067", "23|PENDING|Unknown"},
-		"a run that slurmctld did not start":    {"slurmctld", "", "Allocate JobId=23 ", "something JobId=23 "},
-		"a start at another time":               {"sacct", "", "23|COMPLETED|1795237067", "23|COMPLETED|1795237017"},
-		"a truncated line of the agent":         {"n1.agent", waitingWrite, `mig:closed`, "\n"},
+		"a start without a record in sacct":  {"sacct", "", "23|COMPLETED|1795237067", "23|PENDING|Unknown"},
+		"a run that slurmctld did not start": {"slurmctld", "", "Allocate JobId=23 ", "something JobId=23 "},
+		"a start at another time":            {"sacct", "", "23|COMPLETED|1795237067", "23|COMPLETED|1795237017"},
+		"a truncated line of the agent":      {"n1.agent", waitingWrite, `mig:closed`, "\n"},
 		"a GPU that fell off the bus": {
 			"n1.emulator", "", "1795237055991298773",
 			"1795237055990000000 lose gpu=0 gi=- rc=SUCCESS\n1795237055991298773",
@@ -365,8 +366,8 @@ func TestLinesOfSlurmctld(t *testing.T) {
 	}
 }
 
-// TestDelays checks that a delay begins with the offer, or with the submission if that is later. Requeued runs and jobs
-// without a submission are left out.
+// TestDelays checks that a delay begins with the offer or with a later submission, and that Delays ignores requeued
+// runs and jobs without a submission.
 func TestDelays(t *testing.T) {
 	const second = int64(time.Second)
 	one := map[string]int{"1g.5gb": 1}

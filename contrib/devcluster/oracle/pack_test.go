@@ -7,8 +7,8 @@ import (
 	"caelum/internal/mig"
 )
 
-// TestPackAgainstLayouts checks that on an empty GPU, Pack accepts a multiset of profiles if and only if some layout
-// contains it. The layouts come from package mig, which shares no code with Pack.
+// TestPackAgainstLayouts checks that Pack accepts a multiset of profiles on an empty GPU if and only if a layout
+// contains the multiset. The layouts come from package mig, which shares no code with Pack.
 func TestPackAgainstLayouts(t *testing.T) {
 	for _, name := range []string{"A100-40GB", "A30-24GB"} {
 		b, err := mig.ModelByName(name)
@@ -46,7 +46,7 @@ func TestPackAgainstLayouts(t *testing.T) {
 		}
 		try(0, map[string]int{})
 		if tried < len(possible) || len(possible) < 10 {
-			t.Errorf("%s: %d multisets tried, %d possible", name, tried, len(possible))
+			t.Errorf("%s: tried %d multisets, but the layouts contain %d", name, tried, len(possible))
 		}
 	}
 }
@@ -68,7 +68,7 @@ func TestPackBesideInstances(t *testing.T) {
 		{nil, "7g.40gb 7g.40gb 1g.5gb", false},
 		{[]Interval{at(0, 0, "1g.5gb")}, "7g.40gb", true},
 		{[]Interval{at(0, 0, "1g.5gb"), at(1, 6, "1g.5gb")}, "7g.40gb", false},
-		{[]Interval{at(0, 3, "1g.5gb"), at(1, 3, "1g.5gb")}, "4g.20gb", false}, // a 4g.20gb starts at 0 only
+		{[]Interval{at(0, 3, "1g.5gb"), at(1, 3, "1g.5gb")}, "4g.20gb", false}, // a 4g.20gb can start only at 0
 		{[]Interval{at(0, 3, "1g.5gb"), at(1, 3, "1g.5gb")}, "3g.20gb 3g.20gb", true},
 		{[]Interval{at(0, 0, "3g.20gb"), at(0, 4, "3g.20gb"), at(1, 0, "7g.40gb")}, "1g.5gb", false},
 		{[]Interval{at(0, 0, "7g.40gb"), at(0, 4, "1g.5gb")}, "", false}, // the instances overlap
@@ -86,7 +86,7 @@ func TestPackBesideInstances(t *testing.T) {
 	}
 }
 
-// TestOwn checks that Own returns the same profile as package mig's EquivalentProfile, which the agents use.
+// TestOwn compares the results of Own with the results of package mig's EquivalentProfile, which the agents use.
 func TestOwn(t *testing.T) {
 	names := map[string]bool{}
 	for _, b := range mig.Models() {
@@ -107,12 +107,12 @@ func TestOwn(t *testing.T) {
 		for name := range names {
 			want, _ := b.EquivalentProfile(name, all)
 			if got := g.Own(name); got != want {
-				t.Errorf("%s on %s is %q, but %q for the agents", name, b.Name, got, want)
+				t.Errorf("Own returns %q for %s on %s, not %q", got, name, b.Name, want)
 			}
 			asked++
 		}
 	}
 	if asked < 100 {
-		t.Errorf("only %d profiles compared", asked)
+		t.Errorf("the test compared only %d profiles", asked)
 	}
 }

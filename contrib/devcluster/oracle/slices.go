@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// carved checks that the lease of every run contains exactly the slices that slurmctld allocated, or equivalent
-// profiles if the GPU model lacks a profile, and that there are no other leases. If job_submit.lua chose the profile of
-// a run, the single slice of the run may be larger.
+// carved checks that the lease of every run contains exactly the slices that slurmctld allocated, and that no other
+// leases exist. For a profile that the GPU model does not have, the lease must contain the equivalent profile. If
+// job_submit.lua chose the profile of a run, the single slice of the run may be larger than allocated.
 func (j *check) carved() {
 	name := j.node.Name
 	j.Leases += len(j.node.Leases)
@@ -38,21 +38,22 @@ func (j *check) carved() {
 		case s.Sized && j.larger(got, want):
 			j.Larger++
 		case len(got) > 0:
-			j.add("carved", name, s.At, "job %d was allocated %s but leased %s", s.Job, list(want), list(got))
+			j.add("carved", name, s.At, "slurmctld allocated %s to job %d, but the job leased %s",
+				list(want), s.Job, list(got))
 		default:
 			j.refused(s, until, want)
 		}
 	}
 	for k, l := range j.node.Leases {
 		if !claimed[k] {
-			j.add("carved", name, l.From, "job %d was leased %v, but slurmctld had not started it", l.Job,
+			j.add("carved", name, l.From, "job %d leased %v, but slurmctld had not started the job", l.Job,
 				j.interval(l))
 		}
 	}
 }
 
-// larger reports whether each multiset contains a single slice, and whether the slice of got has at least as many units
-// as the slice of want, and more compute slices.
+// larger reports whether got and want each contain a single slice, and the slice of got has at least as many units and
+// more compute slices than the slice of want.
 func (j *check) larger(got, want map[string]int) bool {
 	if len(got) != 1 || len(want) != 1 {
 		return false
@@ -66,9 +67,9 @@ func (j *check) larger(got, want map[string]int) bool {
 	return false
 }
 
-// refused checks a run that has no lease although slurmctld had allocated the slices want to it. The run must have been
-// ending: either the agent rejected its request for that reason, or the run ended before its prolog called the agent.
-// until is the start of the job's next run.
+// refused checks a run to which slurmctld had allocated the slices want, but which has no lease. The run must have been
+// ending. Either the agent rejected the request because the job was ending, or the run ended before its prolog called
+// the agent. until is the start of the job's next run.
 func (j *check) refused(s Start, until int64, want map[string]int) {
 	var reasons []string
 	for _, r := range j.node.Refusals {
@@ -82,10 +83,11 @@ func (j *check) refused(s Start, until int64, want map[string]int) {
 		len(reasons) == 0 && stopped:
 		j.Refused++
 	case len(reasons) > 0:
-		j.add("carved", s.Node, s.At, "job %d was allocated %s but refused: %s", s.Job, list(want),
-			strings.Join(reasons, "; "))
+		j.add("carved", s.Node, s.At, "slurmctld allocated %s to job %d, but the agent refused the job: %s",
+			list(want), s.Job, strings.Join(reasons, "; "))
 	default:
-		j.add("carved", s.Node, s.At, "job %d (%s) was allocated %s but has no lease", s.Job, s.State, list(want))
+		j.add("carved", s.Node, s.At, "slurmctld allocated %s to job %d (%s), but the job has no lease",
+			list(want), s.Job, s.State)
 	}
 }
 
@@ -100,7 +102,7 @@ func (j *check) heldTwice() {
 		}
 		for _, y := range j.node.Instances[a+1:] {
 			if x.interval().overlaps(y.interval()) && x.Born < y.Died && y.Born < x.Died {
-				j.add("overlap", name, y.Born, "%v was made while %v existed", y.interval(), x.interval())
+				j.add("overlap", name, y.Born, "%v was created while %v existed", y.interval(), x.interval())
 			}
 		}
 	}
@@ -127,7 +129,7 @@ func (j *check) heldTwice() {
 				"instance",
 				name,
 				x.From,
-				"job %d holds %v, %s, which did not exist throughout the lease",
+				"job %d holds %v (UUID %s), which did not exist throughout the lease",
 				x.Job,
 				j.interval(x),
 				x.UUID,
@@ -138,15 +140,15 @@ func (j *check) heldTwice() {
 
 func (in Instance) interval() Interval { return Interval{in.GPU, in.Start, in.Size, in.Profile} }
 
-// processes checks that a process uses an instance only while exactly one job holds it, and that a job finds only the
-// slices of its lease in its environment.
+// processes checks that a process uses an instance only while exactly one job holds the instance, and that a job finds
+// only the slices of its lease in its environment.
 func (j *check) processes() {
 	name := j.node.Name
 	j.Processes += len(j.node.Processes)
 	for _, p := range j.node.Processes {
 		var holders []string
 		for _, l := range j.node.Leases {
-			// The end of a killed process is logged late.
+			// The emulator logs the end of a killed process late.
 			if l.UUID == p.UUID && l.From <= p.From && (p.To <= l.To || p.Killed && p.From < l.To) {
 				holders = append(holders, fmt.Sprint(l.Job))
 			}
@@ -156,7 +158,7 @@ func (j *check) processes() {
 				"process",
 				name,
 				p.From,
-				"process %d used %s on GPU %d at %d; jobs that held it throughout: [%s]",
+				"process %d used %s on GPU %d at %d; jobs that held the slice throughout: [%s]",
 				p.PID,
 				p.UUID,
 				p.GPU,
@@ -168,13 +170,15 @@ func (j *check) processes() {
 	for _, s := range j.run.Seen {
 		if s.Node == name &&
 			!slices.ContainsFunc(j.node.Leases, func(l Lease) bool { return l.Job == s.Job && l.UUID == s.UUID }) {
-			j.add("seen", name, 0, "job %d found %s in its environment, which is not in its lease", s.Job, s.UUID)
+			j.add("seen", name, 0,
+				"job %d found %s in its environment, but the job's lease does not contain the slice",
+				s.Job, s.UUID)
 		}
 	}
 }
 
-// accounted checks that the agent's status at the end contains exactly the instances on the GPUs, and that all of them
-// are idle.
+// accounted checks that the agent's final status contains exactly the instances on the GPUs, and that all instances are
+// idle.
 func (j *check) accounted() {
 	if j.node.Final == nil {
 		return
@@ -193,16 +197,16 @@ func (j *check) accounted() {
 			continue
 		}
 		if !known[in.interval()] {
-			j.add("end", name, in.Born, "%v is on the GPU, but the agent does not show it", in.interval())
+			j.add("end", name, in.Born, "%v is on the GPU, but not in the agent's status", in.interval())
 		}
 		delete(known, in.interval())
 	}
 	for in := range known {
-		j.add("end", name, 0, "the agent shows %v, which is not on the GPU", in)
+		j.add("end", name, 0, "the agent's status contains %v, which is not on the GPU", in)
 	}
 	for _, l := range j.node.Leases {
 		if l.To == Never {
-			j.add("end", name, l.From, "job %d still holds %v", l.Job, j.interval(l))
+			j.add("end", name, l.From, "job %d still held %v after all jobs had ended", l.Job, j.interval(l))
 		}
 	}
 }

@@ -3,10 +3,9 @@
 --
 --   lua sha256.lua <tables, native or polynomial> <bytes> <rounds>
 --
--- "tables" works in every version of Lua. It stores words as doubles, and computes xor, and, and
--- majority from sums of bits that are spread out to base 4. "native" needs the operators of Lua 5.3
--- and later. The program prints the digest of a text of <bytes> bytes "x", and then the median time
--- of a round in microseconds.
+-- "tables" works in every version of Lua. "tables" stores words as doubles, and computes xor, and, and majority from
+-- sums of bits that are spread out to base 4. "native" needs the operators of Lua 5.3 and later. The program prints the
+-- digest of a text of <bytes> bytes "x", and the median time of a round in microseconds.
 
 local floor, byte, char, rep = math.floor, string.byte, string.char, string.rep
 
@@ -115,7 +114,7 @@ function hashes.tables()
   end
 end
 
--- The operators are a syntax error in Lua 5.1 and 5.2.
+-- In Lua 5.1 and 5.2, the bit operators are syntax errors.
 local NATIVE = [[
 local K, H, padded, hex = ...
 return function(text)

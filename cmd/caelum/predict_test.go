@@ -1,0 +1,64 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"caelum/internal/learn"
+	"caelum/internal/predict"
+)
+
+// TestPredictNamed checks that the output says that a job keeps the profile that it named, even if the profile is
+// unknown because only slurmdbd still has the job.
+func TestPredictNamed(t *testing.T) {
+	for _, c := range []struct {
+		job  namedJob
+		want string
+	}{
+		{namedJob{named: true, requested: "2g.10gb"}, "named its profile (2g.10gb), which Caelum does not change"},
+		{namedJob{named: true}, "the job named its profile (unknown), "},
+		{namedJob{requested: "2g.10gb"}, ""},
+	} {
+		var p predicted
+		p.setRequest(c.job, learn.Prediction{}, learn.Table{})
+		var b strings.Builder
+		if err := printPrediction(&b, p); err != nil || strings.Contains(b.String(), "named") != (c.want != "") ||
+			!strings.Contains(b.String(), c.want) {
+			t.Errorf("%+v: %v\n%s", c.job, err, b.String())
+		}
+	}
+}
+
+// TestTimeLimit checks the forms of --time. Slurm rounds seconds up to minutes.
+func TestTimeLimit(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"": 0, "0": 0, "90": 90 * time.Minute, "30:00": 30 * time.Minute, "00:30": time.Minute,
+		"1:00:00": time.Hour, "2-01:00:00": 49 * time.Hour, "UNLIMITED": 0,
+	} {
+		if got, err := timeLimit(text); err != nil || got != want {
+			t.Errorf("%q: %v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"-1", "1h", "1-12", "1-12:30", "16777216", "9e9", "1-1-1:00:00", "1:2:3:4"} {
+		if got, err := timeLimit(text); err == nil {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
+// TestInTimeWithoutTable checks that a time limit also applies to the GPU model of --board.
+func TestInTimeWithoutTable(t *testing.T) {
+	b, err := modelNamed("a100-40")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := learn.Prediction{
+		Choice:   learn.Choice{Profile: "1g.5gb", Model: b, Seconds: 3600, High: 4500},
+		Need:     predict.Need{Ended: true},
+		Complete: true,
+	}
+	if got := (learn.Table{}).InTime(p, 44*time.Minute); got != "3g.20gb" {
+		t.Errorf("%s", got)
+	}
+}

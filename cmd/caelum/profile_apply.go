@@ -1,0 +1,55 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"caelum/internal/learn"
+	"caelum/internal/predict"
+	"caelum/internal/repo"
+)
+
+// applyChoice stores DynaP's choice in the repository for the key of the measured script. The user who wrote the file
+// of measurements could change it. The key and its user therefore come from the repository, which must contain the same
+// run: a completed run of the job on the chosen profile.
+func (o profileJobOptions) applyChoice(w io.Writer, j evaluation) error {
+	if len(j.Verdicts) != 1 {
+		return usageError{errors.New("--apply requires one batch size: add --batch")}
+	}
+	v := j.Verdicts[0]
+	at := slices.IndexFunc(j.Runs, func(m result) bool {
+		return m.Profile == v.Choice && m.Batch == v.Batch && m.completed() && m.Job != 0
+	})
+	if v.Choice == "" || at < 0 {
+		return fmt.Errorf("%s contains no choice of DynaP with a job id: measure the script with --batches and --steps",
+			o.from)
+	}
+	r, _, err := o.open(true)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	job := j.Runs[at].Job
+	runs, err := r.Job(job)
+	if err != nil {
+		return err
+	}
+	k := slices.IndexFunc(runs, func(n predict.Run) bool {
+		return n.Profile == v.Choice && n.State == "COMPLETED" && n.Key != "" && n.Fingerprint != ""
+	})
+	if k < 0 {
+		return fmt.Errorf("the repository has no completed run of job %d on %s; run `caelum repo sync` first",
+			job, printable(v.Choice))
+	}
+	of := repo.JobKeys{Key: runs[k].Key, UID: runs[k].UID}
+	m := learn.Measured{Profile: v.Choice, Batch: v.Batch, Job: job, At: time.Now().Unix()}
+	if err := learn.SetMeasured(r, of, m); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "%s is now the profile of the key %s of user %s (batch %d); run `caelum repo decisions`\n",
+		printable(v.Choice), of.Key, printable(runs[k].User), v.Batch)
+	return err
+}
