@@ -1,34 +1,35 @@
-# Builds, tests and installs Caelum. The most important targets:
+# The Makefile builds, tests and installs Caelum. The most important targets:
 #
-#   make demo    runs 24 unchanged scripts on a private two-node Slurm with emulated GPUs, and prints their slices
+#   make demo    runs 24 unchanged scripts on a private Slurm cluster with emulated GPUs, and prints their slices
 #   make test    runs every check: lint, unit tests, the plugin's harness, tests on a real Slurm, five minutes of chaos
-#   make check   runs the checks that need no Slurm; make test includes them
-#   make test-matrix    runs the tests that depend on Slurm on three releases of Slurm (RELEASES)
-#   make mixed   runs Caelum on nodes that are of an older release of Slurm than slurmctld, and upgrades them under jobs
+#   make check   runs the checks that need no Slurm cluster; make test includes make check
+#   make test-matrix    runs the tests that depend on Slurm, on three releases of Slurm or on RELEASES
+#   make mixed   runs Caelum on nodes of an older release of Slurm than slurmctld, and upgrades the nodes while jobs run
 #
 # make demo and make test install missing Debian packages and Go modules. Go 1.26 must already be installed.
 
 B       := $(CURDIR)/build
 GO      ?= go
 PREFIX  ?= /usr
-# go-nvml's bindings contain calls that NVIDIA has deprecated, so these warnings are turned off.
+# The bindings of go-nvml call functions that NVIDIA has deprecated. The C flag disables the warnings about deprecated
+# functions.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
-# The version is that of the tag, v1.2.3 or v1.2.3-rc1, with the number of commits since then. A checkout without a tag
-# has version 0.0.0 and the number of all its commits.
+# VERSION consists of the last tag, such as v1.2.3 or v1.2.3-rc1, and the number of commits since that tag. Without a
+# tag, VERSION consists of 0.0.0 and the number of all commits.
 VERSION ?= $(shell (git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || \
 	echo v0.0.0-$$(git rev-list --count HEAD)-g$$(git describe --always --dirty --match none)) | sed 's/^v//')
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
-# Of everything whose contents depend on a date.
+# SOURCE_DATE_EPOCH is the date for all files whose contents depend on a date.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 LDFLAGS := -X caelum/internal/version.Version=$(VERSION) -X caelum/internal/version.Commit=$(COMMIT)
 
-# With SLURM=24.11, a target runs in a root directory with that release of Slurm (contrib/devcluster/README.md).
+# With SLURM=24.11, make runs a target in a root directory with Slurm 24.11 (contrib/devcluster/README.md).
 ifdef SLURM
 .PHONY: all demo test check bench chaos unit e2e units release-test
 all demo test check bench chaos unit e2e units release-test:
 	contrib/devcluster/release $(SLURM) make $@ $(MAKEOVERRIDES) SLURM=
 
-# The plugin for that release, into the same directory as the packages for this machine's release.
+# Builds the package of the plugin for the release SLURM, in the directory of the packages for this machine's release.
 .PHONY: packages
 packages:
 	mkdir -p $(B)/packages
@@ -41,7 +42,7 @@ else
 all: $(B)/caelumd $(B)/caelum plugin emulator
 
 prerequisites:
-	@command -v $(GO) >/dev/null || { echo "couldn't find $(GO): install Go 1.26, or set GO to its path"; exit 1; }
+	@command -v $(GO) >/dev/null || { echo "couldn't find $(GO); install Go 1.26, or set GO to its path"; exit 1; }
 	@contrib/devcluster/prerequisites
 
 $(B)/caelumd $(B)/caelum: $(B)/%: FORCE
@@ -53,7 +54,7 @@ plugin:
 emulator:
 	$(MAKE) -C contrib/nvml-emulator B=$(B)
 
-# The manual pages, from the help texts, and what the shells complete.
+# Generates the manual pages from the help texts, and the completion scripts for the shells.
 .PHONY: manual
 manual: $(B)/caelumd $(B)/caelum
 	rm -rf $(B)/man $(B)/completions
@@ -63,8 +64,9 @@ manual: $(B)/caelumd $(B)/caelum
 	for program in caelum caelumd; do for shell in bash zsh fish; do \
 		$(B)/$$program completion $$shell >$(B)/completions/$$program.$$shell || exit 1; done; done
 
-# RELEASES are releases of Slurm: those that test-matrix tests, or those for which packages and release build a plugin in
-# addition to this machine's release.
+# RELEASES contains releases of Slurm. The target test-matrix tests Caelum on every release in RELEASES. The targets
+# test-packages and release also build a plugin for each release in RELEASES, in addition to the plugin for this
+# machine's release.
 ifeq ($(origin RELEASES),undefined)
 MATRIX   := 22.05 24.11 26.05
 RELEASES := 24.11
@@ -72,12 +74,12 @@ else
 MATRIX   := $(RELEASES)
 endif
 
-# Makes the files of a release (CONTRIBUTING.md, "Make a release").
+# Creates the files of a release of Caelum (CONTRIBUTING.md, "Make a release").
 .PHONY: release
 release:
 	contrib/packages/release $(RELEASES)
 
-# deb and rpm packages in build/packages (contrib/packages/README.md).
+# Builds deb and rpm packages in build/packages (contrib/packages/README.md).
 PACKAGES ?= caelum caelum-spank caelum-controller
 .PHONY: packages
 packages: prerequisites
@@ -86,8 +88,8 @@ packages: prerequisites
 	VERSION=$(VERSION) SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) \
 		contrib/packages/build "$(SLURM_CFLAGS)" $(PACKAGES)
 
-# Contents, lintian, rpmlint, installation in fresh roots of Debian, and upgrade under jobs and a booted systemd
-# (contrib/packages/README.md).
+# Checks the contents of the packages, runs lintian and rpmlint, installs the packages in fresh Debian root directories,
+# and upgrades the packages while jobs run under a booted systemd (contrib/packages/README.md).
 .PHONY: test-packages
 test-packages: prerequisites
 	for tool in lintian rpmlint rpm cpio debootstrap; do command -v $$tool >/dev/null || \
@@ -101,15 +103,15 @@ demo: prerequisites
 	$(MAKE) all
 	$(GO) run ./contrib/devcluster/demo
 
-# A killed slurmctld 22.05.8 forgets runs, with or without Caelum. The test therefore excludes the fault slurmctld-kill.
+# A killed slurmctld 22.05.8 forgets runs, with or without Caelum. make test therefore excludes the fault
+# slurmctld-kill.
 test: prerequisites
 	$(MAKE) all
 	$(MAKE) check e2e CAELUM_KILLS=2 HOLD_SEEDS=10
 	$(MAKE) chaos CHAOS="-without slurmctld-kill"
 
-# Tests everything that depends on the release of Slurm, on each of these releases. Each release
-# needs a root directory with a Debian suite. The first call of the target creates these
-# directories.
+# Tests everything that depends on the release of Slurm, on each release in MATRIX. Each release needs a root directory
+# with a Debian suite. The first call of test-matrix creates the root directories.
 test-matrix:
 	for release in $(MATRIX); do $(MAKE) release-test SLURM=$$release || exit 1; done
 
@@ -120,7 +122,7 @@ release-test: prerequisites
 	$(MAKE) e2e
 	$(MAKE) chaos CHAOS="-without slurmctld-kill"
 
-# Tests a slurmctld whose nodes are of an older release, as during a rolling upgrade of Slurm.
+# Tests Caelum on nodes with an older release of Slurm than slurmctld, as during a rolling upgrade of Slurm.
 CONTROLLER ?= 26.05
 OLDER      ?= 24.11
 mixed:
@@ -130,9 +132,9 @@ mixed:
 		go test -count=1 -tags e2e -run 'OlderNodes|Upgrade|NothingIsLeftBehind' \
 		./contrib/devcluster/e2e_mixed ./contrib/devcluster/cluster
 
-# Runs random jobs under random faults and checks invariants (contrib/devcluster/README.md, "Chaos"). CHAOS adds options,
-# for example CHAOS="-without idle-removed -v". `go run` is not used, because it does not return the program's exit
-# status.
+# Runs random jobs under random faults and checks invariants (contrib/devcluster/README.md, "Chaos"). CHAOS adds
+# options, for example CHAOS="-without idle-removed -v". `go run` does not return the exit status of the program, so the
+# target builds and runs the program.
 SECONDS ?= 300
 SEED    ?= 1
 CHAOS   ?=
@@ -147,20 +149,19 @@ bench: prerequisites
 	$(GO) build -trimpath -buildvcs=false -o $(B)/devcluster-bench ./contrib/devcluster/bench
 	$(B)/devcluster-bench
 
-# Simulates the predictions from earlier runs and simple rules, and compares them. docs/results.md
-# contains the figures. MISO is the path of a file with the step times that were published with the
-# MISO paper.
+# Compares predictions from earlier runs with simple rules, in a simulation. docs/results.md contains the figures. MISO
+# is the path of a file that contains the step times from the MISO paper.
 MISO ?=
 learn:
 	$(GO) run ./contrib/learn population
 	$(GO) run ./contrib/learn runtimes
 	if test -n "$(MISO)"; then $(GO) run ./contrib/learn miso "$(MISO)"; fi
 
-# Fuzzes the readers of untrusted input and the plans (docs/results.md, "Fuzzing"). Each fuzz target
-# runs for FUZZTIME seconds. The unit tests also run the inputs for which fuzzing has found faults.
+# Fuzzes the readers of untrusted input and the plans (docs/results.md, "Fuzzing"). Each fuzz target runs for FUZZTIME
+# seconds. The unit tests also run the inputs with which fuzzing found faults.
 FUZZTIME ?= 3600
 fuzz: prerequisites
-	@command -v clang >/dev/null || { echo "couldn't find clang: run apt-get install clang"; exit 1; }
+	@command -v clang >/dev/null || { echo "couldn't find clang; run apt-get install clang"; exit 1; }
 	for f in internal/api:FuzzServer internal/agent:FuzzAgent internal/agent:FuzzRecords contrib/job_submit:FuzzTable contrib/job_submit:FuzzSubmit contrib/job_submit:FuzzModify \
 		internal/mig:FuzzParse internal/reconfigure:FuzzPlan internal/trace:FuzzSacct internal/predict:FuzzSummaries; do \
 		$(GO) test ./$${f%:*} -run '^$$' -fuzz "^$${f#*:}\$$" -parallel=1 -fuzztime=$(FUZZTIME)s -fuzzminimizetime=50x || exit 1; done
@@ -169,15 +170,13 @@ fuzz: prerequisites
 
 check: lint unit
 
-# Runs the tests with the race detector, except in packages that start no goroutines (internal/lint
-# checks the list). In those packages the race detector
-# has nothing to find and makes the tests up to ten times slower. -vet=off is given because the
-# target lint runs vet for all packages. Some tests mostly wait, so
-# twice as many packages run at the same time as there are cores.
+# Runs the tests with the race detector, except in the packages in PURE, which start no goroutines (internal/lint checks
+# the list). The race detector finds nothing in a package without goroutines, and makes the tests of the package up to
+# ten times slower. With -vet=off, the tests do not repeat the vet run of the target lint. Because some tests mostly
+# wait, make unit tests twice as many packages in parallel as the machine has cores.
 #
-# CAELUM_KILLS is the number of kills at each failpoint (internal/agent, TestKill), and HOLD_SEEDS
-# the number of simulated sites with offers (internal/sim, TestHoldsPay). `make test` uses larger
-# numbers.
+# CAELUM_KILLS is the number of kills at each failpoint (internal/agent, TestKill). HOLD_SEEDS is the number of
+# simulated sites with offers (internal/sim, TestHoldsPay). `make test` uses larger numbers.
 PURE := cmd/caelum docs internal/config internal/decisions internal/doctor internal/eligible internal/inventory internal/learn \
 	internal/ledger internal/lint internal/mig internal/offer internal/place internal/place/placetest internal/plan \
 	internal/predict internal/reconfigure internal/report internal/sim internal/sqlite internal/tags internal/trace \
@@ -190,12 +189,13 @@ unit:
 	$(GOTEST) -race $(filter-out $(PURE:%=caelum/%),$(TESTED))
 	$(GOTEST) $(PURE:%=./%)
 
-# Tests Caelum on a real Slurm, with Debian's slurmctld, slurmd, slurmdbd, MariaDB and munge. Only the GPUs are emulated.
+# Tests Caelum on a real Slurm cluster, with Debian's slurmctld, slurmd, slurmdbd, MariaDB and munge. Only the GPUs are
+# emulated.
 e2e:
 	$(GO) test -count=1 -tags e2e -timeout 40m ./contrib/devcluster/...
 
-# Tests only the shipped unit files: checks them with systemd-analyze, and runs jobs under a private
-# systemd. The target e2e includes these tests.
+# Tests only the shipped unit files: systemd-analyze checks the unit files, and jobs run under a private systemd. The
+# target e2e includes the tests of the unit files.
 units: prerequisites
 	$(MAKE) all
 	$(GO) test -count=1 -v -tags e2e ./contrib/devcluster/e2e_units
@@ -203,18 +203,18 @@ units: prerequisites
 SHELL_SCRIPTS := contrib/git-hooks/commit-msg $(addprefix contrib/packages/,build fresh installation release) $(wildcard contrib/packages/scripts/*) \
 	$(addprefix contrib/devcluster/,devcluster prerequisites release machine/boot) $(wildcard contrib/devcluster/lib/*.sh)
 lint:
-	@test -z "$$(gofmt -l cmd internal spank contrib docs)" || { gofmt -l cmd internal spank contrib docs; echo "run gofmt -w on these files"; exit 1; }
+	@test -z "$$(gofmt -l cmd internal spank contrib docs)" || { gofmt -l cmd internal spank contrib docs; echo "run gofmt -w on the listed files"; exit 1; }
 	$(GO) vet -tags e2e ./...
 	$(GO) tool staticcheck -tags e2e ./...
 	find spank contrib -name "*.[ch]" | xargs clang-format --dry-run --Werror
 	shellcheck -S warning .ci/run $(SHELL_SCRIPTS)
 	luacheck --no-color -q contrib/job_submit.lua contrib/job_submit
 
-# PLUGINDIR is the directory from which this host's Slurm loads plugins. The plugin expects its Go object in the same
-# directory.
+# PLUGINDIR is the directory from which this host's Slurm loads plugins. The SPANK plugin loads its Go object from
+# PLUGINDIR.
 PLUGINDIR ?= $(shell scontrol show config 2>/dev/null | sed -n 's/^PluginDir *= *//p')
 install: all
-	@test -n "$(PLUGINDIR)" || { echo "couldn't read PluginDir from Slurm: run make install PLUGINDIR=DIR, for example /usr/lib/x86_64-linux-gnu/slurm-wlm"; exit 1; }
+	@test -n "$(PLUGINDIR)" || { echo "couldn't read PluginDir from Slurm; run make install PLUGINDIR=DIR, for example /usr/lib/x86_64-linux-gnu/slurm-wlm"; exit 1; }
 	install -D -m 0755 $(B)/caelumd $(DESTDIR)$(PREFIX)/sbin/caelumd
 	install -D -m 0755 $(B)/caelum $(DESTDIR)$(PREFIX)/bin/caelum
 	install -D -m 0644 -t $(DESTDIR)$(PLUGINDIR) $(B)/spank_caelum.so $(B)/libcaelum_spank.so

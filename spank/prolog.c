@@ -1,7 +1,7 @@
 /*
- * Runs the prolog and epilog of a job on this node. No other code opens the Go object. Slurm runs prolog and epilog
- * in a process that it forks and execs only for this purpose ("slurmstepd spank prolog"). The threads and signal
- * handlers of the Go runtime therefore affect no other code, and end with this process.
+ * Runs the prolog and the epilog of a job on the node. Only prolog.c opens the Go object. Slurm forks and execs a
+ * separate process for each prolog and epilog ("slurmstepd spank prolog"). The threads and signal handlers of the Go
+ * runtime therefore affect no other code, and end with the process.
  */
 #include "config.h"
 #include "drain.h"
@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 /*
- * How many seconds an epilog waits for the agent. The time is short because the node starts no job while it is
- * COMPLETING.
+ * The number of seconds for which an epilog waits for the agent. The time is short, because a node that is
+ * COMPLETING starts no job.
  */
 #define EPILOG_WAIT 5
 
@@ -39,7 +39,7 @@ static const char *node(void)
 
 /*
  * Writes the path of the Go object, which is the value of job_object= or a file in the plugin's directory. Returns 0,
- * or -1 if there is no such path.
+ * or -1 if the path is unknown or too long.
  */
 static int find_object(const struct config *config, char *path, size_t size)
 {
@@ -56,8 +56,8 @@ static int find_object(const struct config *config, char *path, size_t size)
 }
 
 /*
- * Opens the Go object and returns the given function in it. On an error, returns NULL with the reason in message. The
- * object remains open, because a Go runtime cannot be unloaded.
+ * Opens the Go object and returns the function with the given name. On an error, returns NULL with the reason in
+ * message. The Go object remains open, because a process cannot unload a Go runtime.
  */
 static caelum_job_f *find_function(const struct config *config, const char *function, char *message, size_t size)
 {
@@ -68,7 +68,7 @@ static caelum_job_f *find_function(const struct config *config, const char *func
 	caelum_job_f *f = NULL;
 
 	if (spank_context() != S_CTX_JOB_SCRIPT) {
-		snprintf(message, size, "couldn't open the Go object: this is not Slurm's process for prologs; report this");
+		snprintf(message, size, "couldn't open the Go object: this is not Slurm's process for prologs; report this error");
 		goto done;
 	}
 	if (find_object(config, path, sizeof(path)) < 0) {
@@ -78,7 +78,7 @@ static caelum_job_f *find_function(const struct config *config, const char *func
 	}
 	/*
 	 * An object in the plugin's directory needs no check, because slurmd, which also runs as root, has loaded the
-	 * plugin from the same directory.
+	 * plugin from that directory.
 	 */
 	if (config->job_object && !(trusted = trusted_path(path, message, size)))
 		goto done;
@@ -102,7 +102,7 @@ done:
 	return f;
 }
 
-/* Fills job with the data from Slurm. Returns false on an error, with the reason in message. */
+/* Fills job with the data that Slurm provides. Returns false on an error, with the reason in message. */
 static bool describe(spank_t sp, const struct config *config, struct caelum_job *job, char *message, size_t size)
 {
 	uid_t uid;
@@ -121,7 +121,7 @@ static bool describe(spank_t sp, const struct config *config, struct caelum_job 
 	if ((rc = spank_get_item(sp, S_JOB_ID, &job->id)) != ESPANK_SUCCESS ||
 	    (rc = spank_get_item(sp, S_JOB_UID, &uid)) != ESPANK_SUCCESS ||
 	    (rc = spank_get_item(sp, S_JOB_GID, &gid)) != ESPANK_SUCCESS) {
-		snprintf(message, size, "couldn't get the job's id and owner from Slurm: %s; report this", spank_strerror(rc));
+		snprintf(message, size, "couldn't get the job's id and owner from Slurm: %s; report this error", spank_strerror(rc));
 		return false;
 	}
 	job->uid = uid;
@@ -130,8 +130,8 @@ static bool describe(spank_t sp, const struct config *config, struct caelum_job 
 }
 
 /*
- * Returns the value of an option, or "" if the option is absent or its value is invalid. By setting the environment,
- * a user can bypass the check at submission. An invalid value is therefore logged and ignored. It must not make the
+ * Returns the value of an option, or "" if the option is absent or has an invalid value. A user can bypass the check at
+ * submission by setting the environment. argument therefore logs and ignores an invalid value, which must not make the
  * prolog fail.
  */
 static char *argument(spank_t sp, struct spank_option *option, bool (*valid)(const char *), uint32_t job)
@@ -207,8 +207,8 @@ static bool has_lease(const struct config *config, uint32_t job)
 }
 
 /*
- * Never fails, because a -1 would drain the node. If the release fails, the agent later releases the lease of the
- * ended job.
+ * Never fails, because a -1 would drain the node. If the request to the agent fails, the agent later releases the lease
+ * of the ended job.
  */
 int caelum_epilog(spank_t sp, int ac, char **av)
 {
@@ -219,8 +219,8 @@ int caelum_epilog(spank_t sp, int ac, char **av)
 	int rv = -1;
 
 	/*
-	 * An invalid argument in plugstack.conf must not prevent a job from releasing its slices. The valid arguments
-	 * still apply.
+	 * An invalid argument in plugstack.conf must not prevent the release of the job's slices. The epilog uses the
+	 * valid arguments.
 	 */
 	config_parse(&config, ac, av, message, sizeof(message));
 	if (!config_managed(&config)) {

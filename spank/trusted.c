@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 
 /*
- * Checks one component of path. *shared is true if the directory above is sticky and writable by others. check sets
- * *shared for the next component.
+ * Checks one component of path. *shared is true if the directory above is sticky and writable by other users. check
+ * sets *shared for the next component.
  */
 static bool check(const char *path, const char *component, bool last, bool *shared, char *why, size_t size)
 {
@@ -17,7 +17,7 @@ static bool check(const char *path, const char *component, bool last, bool *shar
 
 	*shared = false;
 	if (lstat(component, &st) < 0 || S_ISLNK(st.st_mode)) {
-		snprintf(why, size, "couldn't use %s: %s is being changed; try again", path, component);
+		snprintf(why, size, "couldn't use %s: another process is changing %s; try again", path, component);
 		return false;
 	}
 	if (st.st_uid != 0) {
@@ -26,8 +26,8 @@ static bool check(const char *path, const char *component, bool last, bool *shar
 	}
 	if (under && !S_ISDIR(st.st_mode)) {
 		snprintf(why, size,
-			 "couldn't use %s: it is in a directory where every user may make files; "
-			 "move it into a directory of root",
+			 "couldn't use %s: the file is in a directory where every user may create files; "
+			 "move the file to a directory that belongs to root",
 			 path);
 		return false;
 	}

@@ -76,8 +76,8 @@ func readBoards(t *testing.T) []boardTable {
 	return all
 }
 
-// TestEveryBoard checks for every GPU model that the emulator reports the values of the table in all three versions of
-// the profile info. It also checks that the emulator allows each placement.
+// TestEveryBoard checks for every GPU model that the emulator reports the values of models.txt in all three versions of
+// the profile info. TestEveryBoard also checks that the emulator allows each placement.
 func TestEveryBoard(t *testing.T) {
 	for _, b := range readBoards(t) {
 		t.Run(b.name, func(t *testing.T) {
@@ -121,7 +121,7 @@ func checkProfile(m *machine, d nvml.Device, b boardTable, p boardProfile, enum 
 		m.Errorf("%s: %+v", p.name, info)
 	}
 	if info.MemorySizeMB == 0 || info.MultiprocessorCount == 0 {
-		m.Errorf("%s: a dash of the table has no approximation: %+v", p.name, info)
+		m.Errorf("%s: the emulator has no approximation for a dash in the table: %+v", p.name, info)
 	}
 	v2, ret := d.GetGpuInstanceProfileInfoV(enum).V2()
 	m.want(ret, nvml.SUCCESS, "V2")
@@ -182,8 +182,8 @@ func (m *machine) checkMigDevice(d nvml.Device, p boardProfile, info nvml.GpuIns
 	}
 }
 
-// giID returns the id of a GPU instance. It uses the published ids of GPU models with 4, 8 and 12 units instead of the
-// emulator's formula.
+// giID returns the id of a GPU instance. giID uses the published ids of GPU models with 4, 8 and 12 units instead of
+// the emulator's formula.
 func giID(grid, start, size int) int {
 	ids := map[int]map[int][]int{
 		4:  {4: {0}, 2: {1, 2}, 1: {3, 4, 5, 6}},

@@ -30,7 +30,7 @@ func run(m *testing.M) int {
 		panic(err)
 	}
 	defer os.RemoveAll(dir)
-	// Users other than root run cuda-process from this directory.
+	// Users other than root run cuda-process from the directory of the build.
 	if err := os.Chmod(dir, 0o755); err != nil {
 		panic(err)
 	}
@@ -43,7 +43,7 @@ func run(m *testing.M) int {
 }
 
 // sources opens the source files of the build, so that go test does not use a cached result after a change of the C
-// code. For its cache, go test considers only the files that the test itself opens, and not the files that make opens.
+// code. The cache of go test considers only files that the test itself opens, and not files that make opens.
 var sources = sync.OnceFunc(func() {
 	names, err := filepath.Glob("src/*")
 	if err != nil || len(names) == 0 {
@@ -71,7 +71,7 @@ func newMachine(t *testing.T, init ...string) *machine {
 	t.Helper()
 	sources()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root, which alone may change instances")
+		t.Skip("needs root, because only root may change instances")
 	}
 	dir, err := os.MkdirTemp(built, "machine-")
 	if err != nil {
@@ -140,7 +140,7 @@ func (m *machine) device(i int) nvml.Device {
 	return d
 }
 
-// profile returns the profile with a name such as 1g.5gb among the profiles that the device reports.
+// profile returns the profile that the device reports under the given name, for example 1g.5gb.
 func (m *machine) profile(d nvml.Device, name string) nvml.GpuInstanceProfileInfo {
 	m.Helper()
 	for i := range nvml.GPU_INSTANCE_PROFILE_COUNT {
@@ -177,7 +177,7 @@ func (m *machine) place(d nvml.Device, name string, start int) (nvml.GpuInstance
 	return d.CreateGpuInstanceWithPlacement(&info, &at)
 }
 
-// carve creates a GPU instance and a compute instance of its full size. It returns both and the MIG UUID.
+// carve creates a GPU instance and a compute instance of the full size. carve returns both instances and the MIG UUID.
 func (m *machine) carve(d nvml.Device, name string, start int) (nvml.GpuInstance, nvml.ComputeInstance, string) {
 	m.Helper()
 	gi, ret := m.place(d, name, start)

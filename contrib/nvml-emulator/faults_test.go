@@ -42,7 +42,7 @@ func TestFaults(t *testing.T) {
 		_, ret := m.placeByID(m.device(1), 19, 2)
 		m.want(ret, nvml.ERROR_UNKNOWN, "create")
 		_, ret = m.device(1).GetGpuInstanceById(9)
-		m.want(ret, nvml.SUCCESS, "what it left behind")
+		m.want(ret, nvml.SUCCESS, "the instance that the failed create left behind")
 	})
 	t.Run("until cleared, and in calls that change nothing", func(t *testing.T) {
 		m.ctl("fault", "add", "--call", "MEMORY", "--times", "0", "--error", "UNKNOWN")
@@ -115,8 +115,8 @@ func TestDrift(t *testing.T) {
 	m.profile(d, "1g.23gb")
 }
 
-// TestLatency checks that a call takes at least its latency. It checks only this lower bound, because the additional
-// time depends on the machine. The emulator sleeps, and a sleep never ends early.
+// TestLatency checks that a call takes at least its latency. TestLatency checks no upper bound, because the additional
+// time depends on the machine.
 func TestLatency(t *testing.T) {
 	m := newMachine(t, "--board", "A100-40GB")
 	d := m.device(0)

@@ -81,7 +81,7 @@ func TestLifeOfASlice(t *testing.T) {
 
 	m.want(gi.Destroy(), nvml.ERROR_IN_USE, "destroy a GPU instance that has a compute instance")
 	m.want(ci.Destroy(), nvml.SUCCESS, "destroy the compute instance")
-	m.want(ci.Destroy(), nvml.ERROR_INVALID_ARGUMENT, "destroy it again")
+	m.want(ci.Destroy(), nvml.ERROR_INVALID_ARGUMENT, "destroy the compute instance again")
 	_, ret = mig.GetUUID()
 	m.want(ret, nvml.ERROR_INVALID_ARGUMENT, "a stale MIG handle")
 	_, ret = m.DeviceGetHandleByUUID(uuid)
@@ -198,7 +198,7 @@ func TestForeignInstances(t *testing.T) {
 	empty, _ := d.GetGpuInstanceById(4)
 	m.want(empty.Destroy(), nvml.ERROR_IN_USE, "destroy a held GPU instance")
 	m.ctl("unhold", "0", "4")
-	m.want(empty.Destroy(), nvml.SUCCESS, "destroy it when nobody holds it")
+	m.want(empty.Destroy(), nvml.SUCCESS, "destroy a GPU instance without clients")
 }
 
 func TestUUIDs(t *testing.T) {
@@ -238,7 +238,7 @@ func TestMigMode(t *testing.T) {
 			t.Errorf("an instance still exists after a reset: %v", ret)
 		}
 	})
-	t.Run("Hopper: at once", func(t *testing.T) {
+	t.Run("Hopper: immediate", func(t *testing.T) {
 		m := newMachine(t, "--board", "H100-80GB", "--mig", "off")
 		d := m.device(0)
 		if n, ret := d.GetMaxMigDeviceCount(); ret != nvml.SUCCESS || n != 0 {

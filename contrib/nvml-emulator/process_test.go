@@ -73,7 +73,7 @@ func TestProcess(t *testing.T) {
 		t.Errorf("reset of a GPU in use: exit status %d\n%s", status, out)
 	}
 
-	// Other processes can share the device if they do not use --exclusive.
+	// Processes without --exclusive can share the device.
 	out, status := m.exit(m.cuda(uuid, "--memory", "300"))
 	if status != 0 {
 		t.Errorf("a second process: exit status %d\n%s", status, out)
@@ -83,8 +83,8 @@ func TestProcess(t *testing.T) {
 		t.Errorf("--exclusive: exit status %d\n%s", status, out)
 	}
 
-	// After kill -9 the process is no longer a client, even before its parent has reaped it. With WNOWAIT the process
-	// remains a zombie.
+	// After kill -9, the process is no longer a client, even before the parent has reaped the process. With WNOWAIT,
+	// the process remains a zombie.
 	cmd.Process.Signal(syscall.SIGKILL)
 	if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
 		t.Fatal(err)
@@ -147,7 +147,7 @@ func TestOutOfMemory(t *testing.T) {
 		}
 	}
 	if out, status := m.exit(m.cuda(uuid, "--memory", "4864")); status != 0 {
-		t.Errorf("exactly the memory there is: exit status %d\n%s", status, out)
+		t.Errorf("a process that uses all memory: exit status %d\n%s", status, out)
 	}
 	// Two processes that share a slice share its memory.
 	m.running(m.cuda(uuid, "--memory", "0", "--seconds", "3600", "--print"))
@@ -198,8 +198,8 @@ func TestProcessIsRefused(t *testing.T) {
 	}
 }
 
-// devRoot returns a new directory in which device files can be opened. It does not use t.TempDir, because many systems
-// mount /tmp with the option nodev.
+// devRoot returns a new directory in which processes can open device files. devRoot does not use t.TempDir, because
+// many systems mount /tmp with the option nodev.
 func devRoot(t *testing.T) string {
 	t.Helper()
 	for _, dir := range []string{built, "/var/tmp"} {
@@ -221,8 +221,8 @@ func devRoot(t *testing.T) string {
 	panic("unreachable")
 }
 
-// TestDeviceFiles checks that the owner and mode of the capability files determine which users can use a slice. The
-// driver creates the files with mode 0444, and the agent can change the mode later.
+// TestDeviceFiles checks that the owner and the mode of the capability files determine which users can use a slice. The
+// driver creates capability files with mode 0444, and the agent may change the mode.
 func TestDeviceFiles(t *testing.T) {
 	root := devRoot(t)
 	m := newMachine(t, "--board", "A100-40GB", "--gpus", "2", "--dev-root", root)
@@ -280,8 +280,8 @@ func TestDeviceFiles(t *testing.T) {
 	}
 }
 
-// TestPermission checks calls that NVML's documentation marks with "requires privileged user". These calls must fail
-// for users other than root.
+// TestPermission checks that the calls that NVML's documentation marks with "requires privileged user" fail for users
+// other than root.
 func TestPermission(t *testing.T) {
 	m := newMachine(t, "--board", "A100-40GB")
 	d := m.device(0)
@@ -290,7 +290,7 @@ func TestPermission(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	same, root, nobody := ^uintptr(0), uintptr(0), uintptr(65534)
-	// The raw system call changes only the current thread, in which the calls below run.
+	// The raw system call changes only the current thread, which also makes the NVML calls.
 	syscall.RawSyscall(syscall.SYS_SETRESUID, same, nobody, same)
 	defer syscall.RawSyscall(syscall.SYS_SETRESUID, same, root, same)
 	_, ret := d.CreateGpuInstance(&info)

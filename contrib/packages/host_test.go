@@ -14,12 +14,12 @@ import (
 	"caelum/internal/api"
 )
 
-// hold is the script of a job that uses its slice until the file end.NAME exists. It fails if it loses the slice.
+// hold is the script of a job that uses a slice until the file end.NAME exists. If the job loses the slice, hold fails.
 const hold = `#!/bin/bash
 cuda-process --memory 1000 --seconds 3600 &
 device=$!
 until [[ -e end.$1 ]]; do
-    kill -0 $device || { echo "lost the slice"; exit 1; }
+    kill -0 $device || { echo "the job lost its slice"; exit 1; }
     sleep 0.5
 done
 kill $device
@@ -28,7 +28,7 @@ kill $device
 // short contains the arguments of sbatch for a job that ends soon.
 const short = "--wrap 'cuda-process --memory 1000 --seconds 0.1 --print'"
 
-// submitInterval is the interval between short jobs during a replacement of the packages. The jobs run one after
+// submitInterval is the interval between short jobs during a replacement of the packages. The short jobs run one after
 // another.
 const submitInterval = 300 * time.Millisecond
 
@@ -126,8 +126,8 @@ func (h *host) leases() map[string]string {
 	return all
 }
 
-// replace runs a command of dpkg that replaces the packages, and submits jobs while the command runs. The jobs must
-// complete, the daemons must be running again afterwards, and slurmd must not be restarted.
+// replace runs a dpkg command that replaces the packages, and submits jobs while the command runs. replace checks that
+// the jobs complete, that the daemons run afterwards, and that the command did not restart slurmd.
 func (h *host) replace(command string) {
 	h.t.Helper()
 	pids := map[string]string{}
@@ -180,7 +180,7 @@ func (h *host) pause() time.Duration {
 	return time.Duration(at[1]-at[0]) * time.Microsecond
 }
 
-// refused checks that a command of dpkg fails, that its output contains the text, and that no daemon is restarted.
+// refused checks that a dpkg command fails, that the output contains the text, and that no daemon was restarted.
 func (h *host) refused(text, command string) {
 	h.t.Helper()
 	agent := h.Property("caelumd", "MainPID")
@@ -204,8 +204,8 @@ func (h *host) audit() {
 	}
 }
 
-// serves checks that the agent has the version, and that the jobs that have not ended are running and have the same
-// leases as before. It also checks that a new step gets its job's slice, and that a new job gets a slice.
+// serves checks that the agent has the given version, and that all jobs that have not ended are running with unchanged
+// leases. serves also checks that a new step gets the slice of its job, and that a new job gets a slice.
 func (h *host) serves(version string, before map[string]string) {
 	h.t.Helper()
 	h.Within("the agent publishes", func() bool {
@@ -240,7 +240,7 @@ func (h *host) step(job string, before map[string]string) {
 	}
 }
 
-// completes ends the next n jobs. These jobs must complete, and their leases must end.
+// completes ends the next n jobs, and checks that the n jobs complete and that their leases end.
 func (h *host) completes(n int, before map[string]string) {
 	h.t.Helper()
 	last := min(h.ended+n, len(h.jobs))

@@ -48,7 +48,7 @@ func output(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// file returns the path of the only package in dir whose name begins with name and a separator and ends with suffix.
+// file returns the path of the only package in dir with the given package name and the given suffix.
 func file(t *testing.T, dir, name, suffix string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, name+`[_\-][0-9]*`+suffix))
@@ -62,8 +62,8 @@ func file(t *testing.T, dir, name, suffix string) string {
 	return path
 }
 
-// TestContents compares the control fields, files, owners and modes of each package with testdata. All manual pages of
-// commands appear as one line, because TestManPages in cmd/caelum checks that each command has a page.
+// TestContents compares the control fields, files, owners and modes of each package with testdata. One line represents
+// all manual pages of commands, because TestManPages in cmd/caelum checks that each command has a page.
 func TestContents(t *testing.T) {
 	all, release := names(t)
 	for _, name := range all {
@@ -95,18 +95,18 @@ func TestContents(t *testing.T) {
 			}
 		}
 		if want, err := os.ReadFile(golden); err != nil || string(want) != text {
-			t.Errorf("%s differs from %s (%v); -update rewrites it. Now:\n%s", name, golden, err, text)
+			t.Errorf("%s differs from %s (%v); -update rewrites the file. Contents:\n%s", name, golden, err, text)
 		}
 	}
 }
 
-// glibcLimit is the newest release of glibc that the programs may need. EL 9 has this release, and Debian 12 has 2.36.
+// glibcLimit is the newest glibc release that the programs may need. EL 9 has glibc 2.34, and Debian 12 has glibc 2.36.
 const glibcLimit = "2.34"
 
 var symbol = regexp.MustCompile(`GLIBC_([0-9.]+)`)
 
-// TestGlibc checks the versions of glibc's symbols that the files need. The plugin's files may need any version that
-// exists on the system of their Slurm release, because they are built on that system.
+// TestGlibc checks the versions of glibc's symbols that the files need. The plugin may need any glibc version of the
+// system that contains its Slurm release, because the plugin is built on that system.
 func TestGlibc(t *testing.T) {
 	all, _ := names(t)
 	for _, name := range all {
@@ -148,7 +148,7 @@ func compare(a, b string) int {
 	return slices.Compare(numbers(a), numbers(b))
 }
 
-// TestLint runs lintian and rpmlint. rpmlint.toml contains the reasons why some messages are ignored.
+// TestLint runs lintian and rpmlint. rpmlint.toml lists the accepted messages with reasons.
 func TestLint(t *testing.T) {
 	debs, _ := filepath.Glob(filepath.Join(built, "*.deb"))
 	rpms, _ := filepath.Glob(filepath.Join(built, "*.rpm"))
@@ -164,7 +164,8 @@ func TestLint(t *testing.T) {
 }
 
 // relativeCpio makes cpio extract all files below the current directory. rpmlint 2.4 extracts a package with plain
-// cpio, and nfpm 2.45 writes absolute names. Without relativeCpio, rpmlint would install the package on this machine.
+// cpio, and nfpm 2.45 writes absolute names. Without relativeCpio, rpmlint would overwrite files of the machine that
+// runs the test.
 func relativeCpio(t *testing.T) {
 	t.Helper()
 	cpio, err := exec.LookPath("cpio")
@@ -179,7 +180,7 @@ func relativeCpio(t *testing.T) {
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-// build builds packages into dir, with a version or headers that differ from those of `make packages`.
+// build builds packages into dir, with another version or other headers than `make packages`.
 func build(t *testing.T, dir, version, cflags string, packages ...string) {
 	t.Helper()
 	cmd := exec.Command("./build", append([]string{cflags}, packages...)...)

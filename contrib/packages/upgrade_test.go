@@ -12,8 +12,8 @@ import (
 	"caelum/contrib/devcluster/machine"
 )
 
-// gpus is the number of A100s, which have room for 21 slices. holders is the number of jobs that hold a slice during
-// the upgrade. One slice remains for new jobs.
+// gpus is the number of A100s, which have space for 21 slices. holders is the number of jobs that hold a slice during
+// the upgrade. New jobs use the remaining slice.
 const (
 	gpus    = 3
 	holders = 7*gpus - 1
@@ -22,11 +22,12 @@ const (
 // next is the version of the later release.
 const next = "9999.0"
 
-// TestUpgradeUnderJobs upgrades and downgrades the packages under a booted systemd while jobs hold slices. It also
-// tries to install an earlier release, which must fail. Then it removes the packages and installs them again.
+// TestUpgradeUnderJobs upgrades and downgrades the packages under a booted systemd while jobs hold slices.
+// TestUpgradeUnderJobs also tries to install an earlier release, which must fail. Finally, TestUpgradeUnderJobs removes
+// the packages and installs the packages again.
 func TestUpgradeUnderJobs(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root: it boots systemd")
+		t.Skip("needs root, because the test boots systemd")
 	}
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o755); err != nil {
@@ -40,7 +41,7 @@ func TestUpgradeUnderJobs(t *testing.T) {
 		t.Fatalf("release %s: %d jobs have leases", first, len(before))
 	}
 
-	// If caelum.yaml has been changed, dpkg asks which version to install, and fails without an answer.
+	// If the administrator has changed caelum.yaml, dpkg asks which version to install, and fails without an answer.
 	h.refused("conffile prompt", "dpkg -i /packages/next/*.deb </dev/null")
 	h.serves(first, before)
 	h.replace("dpkg --force-confold --configure -a")
@@ -63,9 +64,9 @@ func TestUpgradeUnderJobs(t *testing.T) {
 	h.installAgain(first)
 }
 
-// releases writes the packages of this build to dir, those of a later release to dir/next, and a package of an earlier
-// release with older schemas to dir/old. It returns the packages' names. The later release contains different programs
-// and a different caelum.yaml.
+// releases writes the packages of the current build to dir, the packages of a later release to dir/next, and a package
+// of an earlier release with older schemas to dir/old. releases returns the names of the packages. The later release
+// contains different programs and a different caelum.yaml.
 func releases(t *testing.T, dir string) []string {
 	t.Helper()
 	all, _ := names(t)

@@ -17,8 +17,8 @@ import (
 // hangs limits the run time of bpf_check, so that the test fails if the plugin hangs.
 const hangs = 20 * time.Second
 
-// scope creates the v2 cgroups of a slurmstepd.scope with the given number of jobs, each with one step. It returns the
-// path of the scope, or an empty string if there is no cgroup v2 hierarchy in which the test may write.
+// scope creates the v2 cgroups of a slurmstepd.scope with the given number of jobs, each with one step. scope returns
+// the path of the scope, or an empty string if the test may not write to a cgroup v2 hierarchy.
 func scope(t *testing.T, jobs int) string {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mounts")
@@ -58,7 +58,7 @@ func scope(t *testing.T, jobs int) string {
 	return path
 }
 
-// openStep opens the cgroup of a new step. It returns nil if the test cannot create cgroups.
+// openStep opens the cgroup of a new step. openStep returns nil if the test cannot create cgroups.
 func openStep(t *testing.T) *os.File {
 	t.Helper()
 	path := scope(t, 1)
@@ -72,13 +72,14 @@ func openStep(t *testing.T) *os.File {
 	return f
 }
 
-// attrOf matches the declaration of a variable of two types: union bpf_attr, which the kernel reads completely, and
-// struct bpf_prog_info, which the kernel fills.
+// attrOf matches declarations of variables of the types union bpf_attr, which the kernel reads completely, and struct
+// bpf_prog_info, which the kernel fills.
 var attrOf = regexp.MustCompile(`(?m)^\s*(?:static )?(?:union bpf_attr|struct bpf_prog_info) \w+\s*[;=,].*`)
 
-// TestAttributesCleared checks that each variable of these types is declared with CLEARED. An initializer of a union
-// need not clear the bytes beyond the named member, and gcc 15 does not clear them. The kernel then rejects the command
-// with EINVAL. To detect this with every gcc, bpf_check is compiled in such a way that uninitialized bytes are never 0.
+// TestAttributesCleared checks that each variable that attrOf matches is declared with CLEARED. An initializer of a
+// union may not clear the bytes beyond the named member: gcc 15 does not, and the kernel then rejects the command with
+// EINVAL. The build of bpf_check sets uninitialized bytes to a pattern, so that the test detects uncleared bytes with
+// every gcc.
 func TestAttributesCleared(t *testing.T) {
 	for _, path := range []string{"../bpf.c", "c/bpf_check.c"} {
 		text, err := os.ReadFile(path)
@@ -86,12 +87,12 @@ func TestAttributesCleared(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, found := range attrOf.FindAllString(string(text), -1) {
-			t.Errorf("%s: %s: declare it with CLEARED", path, strings.TrimSpace(found))
+			t.Errorf("%s: %s: declare the variable with CLEARED", path, strings.TrimSpace(found))
 		}
 	}
 }
 
-// bpfScope creates a scope and returns its path. It skips the test if the machine does not allow BPF programs.
+// bpfScope creates a scope and returns its path. bpfScope skips the test if the machine does not allow BPF programs.
 func bpfScope(t *testing.T, jobs int) string {
 	t.Helper()
 	program(t, "bpf_check")
@@ -149,8 +150,8 @@ func checkAccess(t *testing.T, path string, jobs int) {
 // device returns the device that checkAccess assigns to a job.
 func device(job int) string { return []string{"1:9", "1:8"}[job%2] }
 
-// TestScopeLocked checks that the plugin does not wait for the lock of the scope. Every user can take this lock until
-// the first task has started. Afterwards, users must not be able to lock the scope.
+// TestScopeLocked checks that the plugin does not wait for the lock of the scope. Before the first task starts, every
+// user can lock the scope. Afterwards, users must not be able to lock the scope.
 func TestScopeLocked(t *testing.T) {
 	path := bpfScope(t, 2)
 	dir, err := os.Open(path)
@@ -173,8 +174,8 @@ func TestScopeLocked(t *testing.T) {
 	}
 }
 
-// TestFirstTasks checks tasks that start at the same time on a node without a program. They must all use the same
-// program, and each job must get its device.
+// TestFirstTasks checks tasks that start at the same time on a node without a program. All tasks must use one program,
+// and each job must be able to open its device.
 func TestFirstTasks(t *testing.T) {
 	const jobs = 12
 	bpfScope(t, 1) // skips the test if the machine does not allow BPF programs
@@ -194,8 +195,8 @@ func TestFirstTasks(t *testing.T) {
 	}
 }
 
-// TestStrayProgram checks the case in which an earlier task was killed after it had attached a second program. This
-// program denies the devices of every job, so the next task must remove it.
+// TestStrayProgram checks that the next task removes the program of a task that was killed after the task had attached
+// a second program. A second program denies the devices of every job.
 func TestStrayProgram(t *testing.T) {
 	path := bpfScope(t, 2)
 	for range 3 {

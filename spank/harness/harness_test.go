@@ -33,7 +33,7 @@ func (a *agent) note(format string, args ...any) string {
 	defer a.mu.Unlock()
 	line := fmt.Sprintf(format, args...)
 	// A waiting plugin repeats its request, and the number of repetitions depends on timing. The log therefore contains
-	// only the first request.
+	// a repeated request once.
 	if !slices.Contains(a.log, line) {
 		a.log = append(a.log, line)
 	}
@@ -112,7 +112,7 @@ func (n *node) setAgent(mode string) {
 
 func (n *node) leasePath() string { return filepath.Join(n.dir, "jobs", "12") }
 
-// put writes a file of the agent. If text is empty, it removes the file.
+// put writes a file of the agent. If text is empty, put removes the file.
 func (n *node) put(path, text string) {
 	os.Remove(path)
 	if text == "" {
@@ -160,10 +160,10 @@ func (n *node) runScript(script string, words []string, cgroup *os.File) string 
 // TestPlugin runs the scripts in testdata/plugin, which contain these commands:
 //
 //	agent MODE        sets the agent's behaviour: ok, later (503), broken (500), hang, down
-//	lease [uid=N]     writes the job's lease file, or removes the file if there is no text
-//	devices           writes the device list, or removes the file if there is no text
+//	lease [uid=N]     writes the text to the job's lease file; without a text, removes the file
+//	devices           writes the text to the device list; without a text, removes the file
 //	file              prints whether the lease file exists
-//	run [words]       runs a script with these arguments of the plugin in plugstack.conf; "unmanaged" sets a run
+//	run [words]       runs a script; words are the plugin's arguments in plugstack.conf, but "unmanaged" sets a run
 //	                  directory that does not exist, and "step" runs the script in a step's cgroup
 func TestPlugin(t *testing.T) {
 	program(t, "harness")
@@ -213,8 +213,8 @@ func TestPlugin(t *testing.T) {
 	})
 }
 
-// TestNoThreadNoSignal checks that the code that runs in Slurm's own processes starts no threads and changes no signal
-// handlers. This includes loading the plugin.
+// TestNoThreadNoSignal checks that the plugin's code in Slurm's long-lived processes, including the loading of the
+// plugin, starts no threads and changes no signal handlers.
 func TestNoThreadNoSignal(t *testing.T) {
 	program(t, "harness")
 	if os.Getuid() != 0 {
@@ -244,7 +244,7 @@ census`
 	out := n.runScript(script, words, nil)
 	if want := "threads 1, signals changed 0"; strings.Count(out, want) != 2 ||
 		!strings.Contains(out, "set CUDA_VISIBLE_DEVICES=MIG-") {
-		t.Errorf("want %q before and after:\n%s", want, out)
+		t.Errorf("want %q before and after the callbacks:\n%s", want, out)
 	}
 	// The census must detect the Go runtime after a prolog has opened the Go object.
 	out = n.runScript("context job_script\nprocess SLURM_JOB_GPUS=0\ncall job_prolog\ncensus", words, nil)

@@ -64,7 +64,8 @@ func TestPluginNeedsNothingButLibc(t *testing.T) {
 }
 
 // TestClientLibraryIsNotNeeded checks that the plugin requires only functions that Slurm provides to every plugin. The
-// plugin uses Slurm's client library through weak symbols, so that it can also be loaded without this library.
+// plugin uses Slurm's client library through weak symbols, so that a process without the client library can load the
+// plugin.
 func TestClientLibraryIsNotNeeded(t *testing.T) {
 	out, err := exec.Command("nm", "-D", "--undefined-only", "-f", "posix", program(t, "spank_caelum.so")).Output()
 	if err != nil {
@@ -82,13 +83,13 @@ func TestClientLibraryIsNotNeeded(t *testing.T) {
 		}
 	}
 	if weak == 0 {
-		t.Error("the plugin uses no function of the client library: the test has read the wrong file")
+		t.Error("the test found no function of the client library: the test may have read the wrong file")
 	}
 }
 
-// banned contains the packages that the Go object must not import, with the reason for each.
+// banned maps each package that the Go object must not import to the reason.
 var banned = map[string]string{
-	"os/exec":                          "children of a prolog are killed when it returns",
+	"os/exec":                          "Slurm kills the child processes of a prolog when the prolog returns",
 	"os/signal":                        "Slurm handles the signals of the process",
 	"github.com/NVIDIA/go-nvml":        "only the agent uses NVML, which also requires lazy binding",
 	"github.com/mattn/go-sqlite3":      "only the agent uses the ledger",
@@ -96,7 +97,7 @@ var banned = map[string]string{
 	"github.com/sirupsen/logrus":       "the plugin logs with slurm_error",
 	"caelum/internal/ledger":           "only the agent uses the ledger",
 	"caelum/internal/gpu":              "only the agent uses the hardware",
-	"github.com/coreos/go-systemd/v22": "a prolog talks to the agent only",
+	"github.com/coreos/go-systemd/v22": "a prolog communicates only with the agent",
 }
 
 func TestGoObjectImports(t *testing.T) {
@@ -106,7 +107,7 @@ func TestGoObjectImports(t *testing.T) {
 	}
 	deps := strings.Fields(string(out))
 	if !slices.Contains(deps, "caelum/internal/api") {
-		t.Fatal("the list of packages does not contain internal/api: it is not the Go object's list")
+		t.Fatal("the list of packages does not contain internal/api: the list is not the list of the Go object")
 	}
 	for _, d := range deps {
 		for b, why := range banned {

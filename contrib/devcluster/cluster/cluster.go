@@ -21,27 +21,27 @@ type Options struct {
 	// Nodes is the number of nodes and GPUs the number of GPUs per node. Both default to 2.
 	Nodes, GPUs int
 	// Board is the name of a GPU model in internal/mig/models.txt, by default A100-40GB. Board can also be a
-	// comma-separated list of models. Node i then gets the i-th model, and all further nodes get the last model.
+	// comma-separated list of models. Node i gets the i-th model of a list, and nodes beyond the end of the list get
+	// the last model.
 	Board string
 	// Build is the directory of the binaries, by default build/ in the repository.
 	Build string
-	// NodeRoot is the root directory of another release of Slurm, which the nodes run. By default, the nodes run the
-	// same release as the controller.
+	// NodeRoot is the root directory with the release of Slurm that the nodes run. By default, the nodes run the
+	// controller's release.
 	NodeRoot string
 	// AgentConfig is the path of the nodes' caelum.yaml, by default etc/caelum.yaml in the repository.
 	AgentConfig string
-	// AgentEnv contains variables ("NAME=value") that are added to the agents' environment.
+	// AgentEnv contains additional variables ("NAME=value") of the agents' environment.
 	AgentEnv []string
-	// JobSubmit is the path of the job_submit.lua, by default contrib/job_submit.lua in the repository.
+	// JobSubmit is the path of slurmctld's job_submit.lua, by default contrib/job_submit.lua in the repository.
 	JobSubmit string
-	// NoAgent starts the cluster without Caelum. The slots exist, but there is no agent, no plugin and no
+	// NoAgent starts the cluster without Caelum: the slots exist, but the cluster has no agent, no plugin and no
 	// job_submit.lua.
 	NoAgent bool
-	// PrologDelay is the time by which each job's prolog is delayed before it sends its request to the agent. It is a
-	// whole number of seconds.
+	// PrologDelay is the delay of each job's prolog before its request to the agent, in whole seconds.
 	PrologDelay time.Duration
-	// Cgroup is "v1" or "v2". Jobs then run in cgroups of that version with ConstrainDevices=yes. By default, jobs have
-	// no cgroups.
+	// Cgroup is the version of the jobs' cgroups, "v1" or "v2", with ConstrainDevices=yes. By default, jobs have no
+	// cgroups.
 	Cgroup string
 	// KeepDeviceFiles emulates the driver's module option NVreg_ModifyDeviceFiles=0.
 	KeepDeviceFiles bool
@@ -86,7 +86,7 @@ func (o Options) args() []string {
 	return args
 }
 
-// Cluster is a running cluster. Several goroutines can use its methods at the same time.
+// Cluster is a running cluster. Several goroutines can call its methods at the same time.
 type Cluster struct {
 	// Dir is the cluster's directory. The daemons write their logs to Dir/log/*.log. Dir/home/user1 is the home
 	// directory of user1.
@@ -95,8 +95,8 @@ type Cluster struct {
 	script string
 }
 
-// Start starts a cluster. It returns when slurmctld answers, every node is idle and slurmdbd has registered the
-// cluster. If Start returns an error, no process of the cluster is left, and the error contains the last lines of the
+// Start starts a cluster, and returns when slurmctld answers, every node is idle and slurmdbd has registered the
+// cluster. If the start fails, Start ends all processes of the cluster, and the error contains the last lines of the
 // logs. If ctx is canceled before Start returns, Start stops the cluster and returns an error.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	script, err := Script()
@@ -104,7 +104,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, script, o.args()...)
-	// The script stops the cluster when it is interrupted, but not when it is killed.
+	// The script devcluster stops the cluster after SIGINT, but not after SIGKILL.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = time.Minute
 	stdout, stderr, err := run(cmd)
@@ -130,9 +130,9 @@ func (c *Cluster) ExecNode(ctx context.Context, node, user string, args ...strin
 	return c.exec(ctx, node, user, args)
 }
 
-// Command returns the command that Exec runs, for callers that need its stdin, or its output before it ends. An empty
-// node means the login node. When the caller kills the returned command, SIGTERM is sent to the command inside the
-// cluster.
+// Command returns the command that Exec runs, for callers that need the command's stdin, or its output before the
+// command ends. An empty node means the login node. If the caller kills the returned command, the command inside the
+// cluster receives SIGTERM.
 func (c *Cluster) Command(ctx context.Context, node, user string, args ...string) *exec.Cmd {
 	full := []string{"exec", "--dir", c.Dir, "--user", user}
 	if node != "" {
@@ -155,12 +155,12 @@ func (c *Cluster) StopUnit(unit string) error { return c.do("stop", unit) }
 // RestartUnit restarts a daemon and returns when the daemon answers.
 func (c *Cluster) RestartUnit(unit string) error { return c.do("restart", unit) }
 
-// KillUnit sends a signal to a daemon. The name of the signal has no prefix SIG. If the signal ends an agent, the agent
-// is restarted, as with systemd. Other daemons stay down until StartUnit is called.
+// KillUnit sends a signal to a daemon. The name of the signal has no prefix SIG. If the signal ends an agent, the
+// agent's keeper restarts the agent, as systemd does. A killed Slurm daemon stays down until StartUnit is called.
 func (c *Cluster) KillUnit(unit, signal string) error { return c.do("kill", "--signal", signal, unit) }
 
-// Upgrade replaces the programs of a node of Options.NodeRoot by those of the controller. Running processes, including
-// the node's daemons, use the old programs until they are restarted.
+// Upgrade replaces the programs of a node with Options.NodeRoot by the controller's programs. Running processes,
+// including the node's daemons, use the old programs until a restart.
 func (c *Cluster) Upgrade(node string) error { return c.do("upgrade", node) }
 
 // Log returns the log of a daemon.
@@ -198,7 +198,7 @@ func Script() (string, error) {
 		}
 		if dir == filepath.Dir(dir) {
 			return "", errors.New(
-				"no contrib/devcluster/devcluster above the working directory: run it in the repository",
+				"couldn't find contrib/devcluster/devcluster; change to a directory of the repository",
 			)
 		}
 	}

@@ -14,8 +14,7 @@ import (
 	"time"
 )
 
-// within waits until the condition is true. The time limit is generous, because only a broken test
-// reaches it.
+// within waits until the condition is true. The time limit is generous, because only a failing test reaches the limit.
 func within(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !holds(); time.Sleep(100 * time.Millisecond) {
@@ -69,7 +68,7 @@ func TestTypedJobStartsWhenItsTypeIsOffered(t *testing.T) {
 	first := submit("--gres=gpu:1,mig:1g.5gb:1")
 	second := submit("--gres=gpu:1,mig:1g.5gb:1")
 	if got := state(first); got != "PENDING" {
-		t.Fatalf("no slice is offered, but job %s is %s", first, got)
+		t.Fatalf("no slice is offered, but the state of job %s is %s", first, got)
 	}
 	must(
 		t,
@@ -82,11 +81,11 @@ func TestTypedJobStartsWhenItsTypeIsOffered(t *testing.T) {
 		"gres=gpu:a100:14,mig:1g.5gb:1,mig:1g.10gb:0,mig:2g.10gb:0,"+
 			"mig:3g.20gb:0,mig:4g.20gb:0,mig:7g.40gb:0,mig:closed:55",
 	)
-	within(t, "both jobs run, one after the other", func() bool { return state(second) == "COMPLETED" })
+	within(t, "the second job has completed", func() bool { return state(second) == "COMPLETED" })
 
 	output, err := os.ReadFile(filepath.Join(c.Dir, "home", "user1", "slurm-"+first+".out"))
 	if err != nil || string(output) != "n2\nslot 0\n" {
-		t.Errorf("the job's output, in its user's home: %q, %v", output, err)
+		t.Errorf("the job's output in the user's home directory is %q, %v", output, err)
 	}
 	within(t, "sacct shows the slice and the account", func() bool {
 		line := must(t, c, "", "user1", "sacct", "-nPX", "-j", first, "-o", "account,state,alloctres")
@@ -108,23 +107,23 @@ func TestCommandsRunAsOnARealCluster(t *testing.T) {
 		{"n1", "root", "cat /etc/slurm/slurmdbd.conf", ""},
 	} {
 		if got := must(t, c, test.node, test.user, "bash", "-c", test.command+"; true"); got != test.want {
-			t.Errorf("%s on %q as %s: %q, want %q", test.command, test.node, test.user, got, test.want)
+			t.Errorf("%s on %q as %s printed %q, want %q", test.command, test.node, test.user, got, test.want)
 		}
 	}
 
 	var exit *exec.ExitError
 	if _, _, err := c.Exec(t.Context(), "user1", "bash", "-c", "exit 7"); !errors.As(err, &exit) ||
 		exit.ExitCode() != 7 {
-		t.Errorf("a command's exit status 7 arrives as %v", err)
+		t.Errorf("a command with exit status 7 returned %v", err)
 	}
 	cmd := c.Command(t.Context(), "n1", "user1", "cat")
 	cmd.Stdin = strings.NewReader("two  blanks, $HOME, * and \"quotes\"")
 	if out, err := cmd.Output(); err != nil || string(out) != "two  blanks, $HOME, * and \"quotes\"" {
-		t.Errorf("stdin to stdout: %q, %v", out, err)
+		t.Errorf("a command that copies stdin to stdout printed %q, %v", out, err)
 	}
 	if got := must(t, c, "", "user1", "printf", "%s|", "two  blanks", "", "$HOME",
 		"*"); got != "two  blanks||$HOME|*|" {
-		t.Errorf("arguments arrive as %q", got)
+		t.Errorf("a command printed its arguments as %q", got)
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -138,7 +137,7 @@ func TestCommandsRunAsOnARealCluster(t *testing.T) {
 	}
 	within(t, "a command runs on a node", sleeps)
 	cancel()
-	within(t, "the command ends when its exec is killed", func() bool { return !sleeps() })
+	within(t, "the command has ended after the kill of its exec", func() bool { return !sleeps() })
 }
 
 func TestDaemonsAreStoppedKilledAndStarted(t *testing.T) {
@@ -148,9 +147,9 @@ func TestDaemonsAreStoppedKilledAndStarted(t *testing.T) {
 	if err := c.KillUnit("slurmctld", "KILL"); err != nil {
 		t.Fatal(err)
 	}
-	within(t, "a killed slurmctld stays down", func() bool { return !ping() })
+	within(t, "the killed slurmctld does not answer", func() bool { return !ping() })
 	if err := c.StartUnit("slurmctld"); err != nil || !ping() {
-		t.Fatalf("slurmctld does not answer after start has returned: %v", err)
+		t.Fatalf("slurmctld does not answer after the return of StartUnit: %v", err)
 	}
 	for _, unit := range []string{"slurmdbd", "slurmd-n1"} {
 		if err := c.RestartUnit(unit); err != nil {
@@ -162,7 +161,7 @@ func TestDaemonsAreStoppedKilledAndStarted(t *testing.T) {
 	})
 	for _, unit := range []string{"agent-n1", "slurmd-n2", "sshd"} {
 		if err := c.RestartUnit(unit); err == nil {
-			t.Errorf("restarted %s, which this cluster does not have", unit)
+			t.Errorf("RestartUnit returned no error for %s, which the cluster does not have", unit)
 		}
 	}
 }
@@ -171,7 +170,7 @@ func TestTwoClustersRunSideBySide(t *testing.T) {
 	a := start(t, Options{NoAgent: true, Nodes: 1, Board: "A30-24GB"})
 	b := start(t, Options{NoAgent: true, Nodes: 2, Board: "H100-80GB,A30-24GB"})
 
-	// Since 23.11, a registration of a node removes the types whose count is 0.
+	// Since Slurm 23.11, a registration of a node removes the types whose count is 0.
 	gres := func(c *Cluster, node string) string {
 		list, err := slurm.ParseGRES(must(t, c, "", "user1", "sinfo", "-h", "-n", node, "-p", "plain", "-o", "%G"))
 		if err != nil {
@@ -193,6 +192,6 @@ func TestTwoClustersRunSideBySide(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := gres(b, "n2"); got != a30 {
-		t.Errorf("the other cluster after one is down: %s", got)
+		t.Errorf("after the stop of the first cluster, the second cluster printed %s", got)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 func TestNothingIsLeftBehind(t *testing.T) {
 	t.Run("after down", leftAfterDown)
-	t.Run("after kill -9 of the supervisor", leftAfterKill)
+	t.Run("after SIGKILL to init", leftAfterKill)
 	t.Run("after an up that fails", leftAfterFailedUp)
 	t.Run("after an up that is interrupted", leftAfterInterruptedUp)
 	t.Run("after down of an up that was killed", leftAfterKilledUp)
@@ -25,7 +25,7 @@ func leftAfterDown(t *testing.T) {
 	c := start(t, Options{NoAgent: true, NodeRoot: os.Getenv("CAELUM_NODE_ROOT")})
 	namespace := namespaceOf(t, c.Dir)
 	if !inUse(t, namespace) {
-		t.Fatal("the test cannot find the processes of a running cluster")
+		t.Fatal("inUse found no process of a running cluster")
 	}
 	if err := c.Stop(); err != nil {
 		t.Fatal(err)
@@ -62,11 +62,11 @@ func leftAfterInterruptedUp(t *testing.T) {
 		_, err := Start(ctx, Options{Dir: dir, NoAgent: true})
 		ended <- err
 	}()
-	within(t, "the supervisor is there", func() bool { return exists(filepath.Join(dir, "init.pid")) })
+	within(t, "init.pid exists", func() bool { return exists(filepath.Join(dir, "init.pid")) })
 	namespace := namespaceOf(t, dir)
 	cancel()
 	if err := <-ended; err == nil {
-		t.Fatal("start succeeded although it was interrupted")
+		t.Fatal("the interrupted Start returned no error")
 	}
 	checkGone(t, dir, namespace)
 }
@@ -81,7 +81,7 @@ func leftAfterKilledUp(t *testing.T) {
 	if err := up.Start(); err != nil {
 		t.Fatal(err)
 	}
-	within(t, "the supervisor is there", func() bool { return exists(filepath.Join(dir, "init.pid")) })
+	within(t, "init.pid exists", func() bool { return exists(filepath.Join(dir, "init.pid")) })
 	namespace := namespaceOf(t, dir)
 	if err := up.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -93,8 +93,8 @@ func leftAfterKilledUp(t *testing.T) {
 	checkGone(t, dir, namespace)
 }
 
-// emptyDir returns a new directory. It does not use t.TempDir(), because the cluster's users cannot access the parent
-// directory of t.TempDir().
+// emptyDir returns a new directory. The cluster's users cannot access the parent directory of t.TempDir(), so emptyDir
+// creates a directory with os.MkdirTemp.
 func emptyDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "devcluster-test.")
@@ -131,13 +131,13 @@ func namespaceOf(t *testing.T, dir string) string {
 	return name
 }
 
-// inUse reports whether a process is in the PID namespace or will create its children there. A zombie is in no
-// namespace.
+// inUse reports whether a process is in the PID namespace or creates its children in the PID namespace. A zombie is in
+// no namespace.
 func inUse(t *testing.T, namespace string) bool {
 	t.Helper()
 	links, err := filepath.Glob("/proc/[0-9]*/ns/pid*")
 	if err != nil || len(links) == 0 {
-		t.Fatalf("no processes in /proc: %v", err)
+		t.Fatalf("couldn't find processes in /proc: %v", err)
 	}
 	for _, link := range links {
 		if name, err := os.Readlink(link); err == nil && name == namespace {
@@ -147,14 +147,14 @@ func inUse(t *testing.T, namespace string) bool {
 	return false
 }
 
-// checkGone fails if a cluster has left behind a process, its directory, or a mount in any namespace.
+// checkGone fails the test if a process, the directory, or a mount in any namespace of a stopped cluster still exists.
 func checkGone(t *testing.T, dir, namespace string) {
 	t.Helper()
 	if exists(dir) {
-		t.Errorf("the folder %s is left", dir)
+		t.Errorf("the directory %s still exists", dir)
 	}
 	if namespace != "" {
-		within(t, "the last process ends", func() bool { return !inUse(t, namespace) })
+		within(t, "the last process has ended", func() bool { return !inUse(t, namespace) })
 	}
 	tables, err := filepath.Glob("/proc/[0-9]*/mountinfo")
 	if err != nil {
@@ -162,7 +162,7 @@ func checkGone(t *testing.T, dir, namespace string) {
 	}
 	for _, table := range tables {
 		if data, err := os.ReadFile(table); err == nil && strings.Contains(string(data), dir) {
-			t.Errorf("a mount of %s is left in %s", dir, table)
+			t.Errorf("a mount of %s still exists in %s", dir, table)
 		}
 	}
 }

@@ -11,10 +11,11 @@ import (
 	"time"
 )
 
-// These tests check only how devcluster runs the agent and the plugin. Therefore both are stubs (testdata).
+// The tests of this file check how devcluster runs the agent and the plugin. testdata contains stubs of the agent and
+// the plugin.
 
-// stubs creates a build directory from testdata/build and the stub plugin, which must be compiled for the installed
-// Slurm.
+// stubs creates a build directory from testdata/build and the stub plugin, which stubs compiles for the installed
+// release of Slurm.
 func stubs(t *testing.T) Options {
 	t.Helper()
 	build := emptyDir(t)
@@ -25,7 +26,7 @@ func stubs(t *testing.T) Options {
 	if err := os.CopyFS(build, os.DirFS("testdata/build")); err != nil {
 		t.Fatal(err)
 	}
-	// `caelum slurm-config` on emulated GPUs writes the configuration files, so that the tests use real ones.
+	// The real `caelum slurm-config` and the emulator generate the configuration files of the cluster.
 	for _, name := range []string{"caelum", "nvml-emulator", "libnvidia-ml.so.1"} {
 		data, err := os.ReadFile(filepath.Join("..", "..", "..", "build", name))
 		if err != nil {
@@ -66,12 +67,12 @@ func TestAgentIsSupervised(t *testing.T) {
 	}
 
 	if got := notes("n1"); got != "start" {
-		t.Fatalf("the agent of n1 after up: %q", got)
+		t.Fatalf("after up, the agent of n1 wrote %q", got)
 	}
 	if err := c.KillUnit("agent-n1", "KILL"); err != nil {
 		t.Fatal(err)
 	}
-	within(t, "offers are closed and the agent starts again", func() bool { return notes("n1") == "start close start" })
+	within(t, "the keeper has restarted the agent", func() bool { return notes("n1") == "start close start" })
 	if err := c.StopUnit("agent-n1"); err != nil {
 		t.Fatal(err)
 	}
@@ -82,10 +83,10 @@ func TestAgentIsSupervised(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := notes("n1"); got != "start close start close start" {
-		t.Errorf("an agent that was started again: %q", got)
+		t.Errorf("after a second start, the agent wrote %q", got)
 	}
 	if got := notes("n2"); got != "start" {
-		t.Errorf("the agent of the other node: %q", got)
+		t.Errorf("the agent of the other node wrote %q", got)
 	}
 
 	for _, node := range []string{"n1", "n2"} {
@@ -101,12 +102,12 @@ func TestAgentIsSupervised(t *testing.T) {
 	}
 	const submit = "id=$(sbatch --parsable -H --wrap true); squeue -h -j $id -o %k"
 	if got := must(t, c, "", "user1", "bash", "-c", submit); got != "submitted under caelum-decisions 1 1" {
-		t.Errorf("job_submit.lua and the decision table: %q", got)
+		t.Errorf("the comment that job_submit.lua sets is %q", got)
 	}
 }
 
 func TestPrologIsDelayed(t *testing.T) {
-	// The delay is longer than any test may take. A test therefore does not need to measure times.
+	// The delay is longer than the time limit of any test. The test therefore does not need to measure times.
 	const delay = 1000
 	plugin, none := stubs(t), Options{NoAgent: true}
 	for name, o := range map[string]Options{"before the plugin": plugin, "without a plugin": none} {
@@ -114,24 +115,24 @@ func TestPrologIsDelayed(t *testing.T) {
 			o.Nodes, o.PrologDelay = 1, delay*time.Second
 			c := start(t, o)
 			id := must(t, c, "", "user1", "sbatch", "--parsable", "--wrap", "true")
-			within(t, "the job has its node", func() bool {
+			within(t, "slurmctld has started the job", func() bool {
 				return must(t, c, "", "user1", "squeue", "-h", "-j", id, "-o", "%N") == "n1"
 			})
 			sleeps := func() error {
 				_, _, err := c.Exec(t.Context(), "root", "pgrep", "-f", "^sleep 1000$")
 				return err
 			}
-			within(t, "its prolog sleeps", func() bool { return sleeps() == nil })
+			within(t, "the prolog of the job sleeps", func() bool { return sleeps() == nil })
 			if _, _, err := c.ExecNode(t.Context(), "n1", "root", "test", "-e", "/run/plugin-prolog"); err == nil {
 				t.Error("the plugin's prolog ran before the delay")
 			}
 			must(t, c, "", "root", "pkill", "-f", "^sleep 1000$")
-			within(t, "the job ends once its prolog does", func() bool {
+			within(t, "the job has ended after the end of its prolog", func() bool {
 				return must(t, c, "", "user1", "squeue", "-h", "-t", "all", "-j", id, "-o", "%T") == "COMPLETED"
 			})
 			_, _, err := c.ExecNode(t.Context(), "n1", "root", "test", "-e", "/run/plugin-prolog")
 			if ran := err == nil; ran != (name == "before the plugin") {
-				t.Errorf("the plugin's prolog ran: %v", ran)
+				t.Errorf("the plugin's prolog ran: %v, want %v", ran, !ran)
 			}
 		})
 	}

@@ -1,9 +1,9 @@
-// Package clustertest starts a devcluster for an end-to-end test. Its functions run commands as a user, wait for a
-// condition, and check the cluster at the end.
+// Package clustertest starts a devcluster for an end-to-end test. The functions of the package run commands as a user,
+// wait for conditions, and check the cluster at the end of the test.
 //
 // Three environment variables configure the tests. FAULTS_KEEP is a directory for the daemons' logs of failed tests.
 // FAULTS_BUILD is the directory of the binaries (default: build/ in the repository). FAULTS_POLL is the agents'
-// poll_interval (default: 1s, as in the devcluster; the default of the agent is 15s).
+// poll_interval. The default of FAULTS_POLL is 1s, as in the devcluster. The default of the agent is 15s.
 package clustertest
 
 import (
@@ -26,11 +26,11 @@ import (
 // User submits the jobs of most tests. Stranger is another user without privileges.
 const User, Stranger = "user1", "user2"
 
-// Limit is the time limit for every condition. It is generous, because only a broken test reaches
-// it.
+// Limit is the time limit for every condition. The limit is generous, because only a failing test reaches the limit.
 const Limit = 60 * time.Second
 
-// hold is a shell script. `hold NAME` uses its device until the file end.NAME exists, and fails if it loses the device.
+// hold is a shell script. `hold NAME` uses its device until the file end.NAME exists, and fails if the process on the
+// device ends early.
 const hold = `#!/bin/bash
 cuda-process --exclusive --seconds 3600 &
 device=$!
@@ -41,14 +41,14 @@ done
 kill $device
 `
 
-// conf configures the scheduler so that slurmctld starts a job at most one second after the job becomes startable.
+// conf configures the scheduler so that slurmctld starts a job at most one second after the job can start.
 var conf = []string{
 	"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1",
 }
 
-// QueueOrder is a line for Options.Conf. With this line, each job has a lower priority than all jobs that were
-// submitted before it, and a nice value lowers the priority further. priority/basic is the default until 23.02. The
-// later default, priority/multifactor, gives all jobs priority 1 if the site sets no weights.
+// QueueOrder is a line for Options.Conf. With priority/basic, each job has a lower priority than all earlier jobs, and
+// a nice value lowers the priority of the job further. priority/basic is Slurm's default up to 23.02. The default of
+// later releases, priority/multifactor, gives all jobs priority 1 if the site sets no weights.
 const QueueOrder = "PriorityType=priority/basic"
 
 // Site is a running cluster. Its methods end the test if a command or a wait fails.
@@ -59,7 +59,8 @@ type Site struct {
 	t *testing.T
 }
 
-// Start starts a cluster and stops it at the end of the test. The test runs in parallel with other tests (t.Parallel).
+// Start starts a cluster, and stops the cluster at the end of the test. The test runs in parallel with other tests
+// (t.Parallel).
 func Start(t *testing.T, o cluster.Options) *Site {
 	t.Helper()
 	t.Parallel()
@@ -131,8 +132,8 @@ func (s *Site) explain() {
 	}
 }
 
-// TresPerNode returns a request in the spelling of 23.11 and later: earlier releases print gres:NAME instead of
-// gres/NAME.
+// TresPerNode returns a request in the spelling of Slurm 23.11 and later releases. Earlier releases print gres:NAME
+// instead of gres/NAME.
 func TresPerNode(text string) string { return strings.ReplaceAll(text, "gres:", "gres/") }
 
 // Release returns the release of slurmctld.
@@ -156,14 +157,14 @@ func (s *Site) Write(name, text string) {
 	}
 }
 
-// Try runs a command as root and returns its output and error output, even if the command fails.
+// Try runs a command as root, and returns the command's standard output and standard error, even if the command fails.
 func (s *Site) Try(node string, args ...string) string {
 	out, stderr, _ := s.ExecNode(context.Background(), node, "root", args...)
 	return strings.TrimSpace(out + stderr)
 }
 
-// Must runs a command that must succeed, and returns its output without leading and trailing
-// spaces.
+// Must runs a command, ends the test if the command fails, and returns the command's output without leading and
+// trailing spaces.
 func (s *Site) Must(node, who string, args ...string) string {
 	s.t.Helper()
 	out, stderr, err := s.ExecNode(s.t.Context(), node, who, args...)
@@ -182,7 +183,7 @@ func (s *Site) Submit(command string, options ...string) string {
 // End creates the file end.NAME, which ends the runs of `hold NAME`.
 func (s *Site) End(name string) { s.t.Helper(); s.Write("end."+name, "") }
 
-// Within waits until a condition is true, at most for Limit.
+// Within waits until a condition is true. If the condition is not true within Limit, Within ends the test.
 func (s *Site) Within(what string, holds func() bool) {
 	s.t.Helper()
 	for end := time.Now().Add(Limit); !holds(); time.Sleep(100 * time.Millisecond) {
@@ -192,7 +193,7 @@ func (s *Site) Within(what string, holds func() bool) {
 	}
 }
 
-// State returns a job's state in squeue. If slurmctld does not answer, it returns squeue's error.
+// State returns a job's state in squeue. If slurmctld does not answer, State returns squeue's error.
 func (s *Site) State(id string) string {
 	return s.Try("", "squeue", "-h", "-t", "all", "-j", id, "-o", "%T")
 }
@@ -204,7 +205,7 @@ func (s *Site) Lives(id string) string {
 	switch state {
 	case "FAILED", "CANCELLED", "NODE_FAIL", "TIMEOUT", "OUT_OF_MEMORY", "BOOT_FAIL":
 		out, _ := os.ReadFile(filepath.Join(s.Home(), "slurm-"+id+".out"))
-		s.t.Fatalf("job %s is %s; its output:\n%s", id, state, out)
+		s.t.Fatalf("job %s ended as %s; its output is:\n%s", id, state, out)
 	}
 	return state
 }
@@ -217,7 +218,7 @@ func (s *Site) Running(ids ...string) {
 	}
 }
 
-// Completed waits until all jobs have completed, each in its first run.
+// Completed waits until all jobs have completed. Each job must have completed in its first run.
 func (s *Site) Completed(ids ...string) {
 	s.t.Helper()
 	for _, id := range ids {
@@ -225,7 +226,7 @@ func (s *Site) Completed(ids ...string) {
 			return s.Lives(id) == "COMPLETED"
 		})
 		if job := s.Must("", "root", "scontrol", "show", "job", id); !strings.Contains(job, " Restarts=0 ") {
-			s.t.Errorf("job %s was started more than once:\n%s", id, job)
+			s.t.Errorf("slurmctld started job %s more than once:\n%s", id, job)
 		}
 	}
 }
@@ -239,7 +240,7 @@ func (s *Site) Status(node string) (status api.Status, err error) {
 	return status, json.Unmarshal([]byte(out), &status)
 }
 
-// Slice returns the slice of a job, which must have exactly one.
+// Slice returns the slice of a job. The job must hold exactly one slice.
 func (s *Site) Slice(node, id string) (slice api.Slice) {
 	s.t.Helper()
 	s.Within("caelum job "+id, func() bool {
@@ -252,13 +253,13 @@ func (s *Site) Slice(node, id string) (slice api.Slice) {
 			s.t.Fatalf("job %s holds %+v", id, lease)
 		}
 		slice = lease.Slices[0]
-		slice.Use = nil // the use changes with every reading
+		slice.Use = nil // the use differs between two readings
 		return true
 	})
 	return slice
 }
 
-// NoneDrained fails if a node has a reason in slurmctld.
+// NoneDrained fails the test if a node has a reason in slurmctld.
 func (s *Site) NoneDrained() {
 	s.t.Helper()
 	for _, node := range s.Nodes {
@@ -268,7 +269,7 @@ func (s *Site) NoneDrained() {
 	}
 }
 
-// NothingLeft waits until no job and no lease is left and every instance is idle.
+// NothingLeft waits until the queue is empty, no agent has a lease, and every instance is idle.
 func (s *Site) NothingLeft() {
 	s.t.Helper()
 	var left string
@@ -278,7 +279,7 @@ func (s *Site) NothingLeft() {
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
-	s.t.Errorf("left at the end:\n%s", left)
+	s.t.Errorf("the jobs of the test left these remains:\n%s", left)
 }
 
 func (s *Site) leftovers() string {

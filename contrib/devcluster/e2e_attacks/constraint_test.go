@@ -14,16 +14,16 @@ import (
 	"caelum/internal/slurm"
 )
 
-// The nodes named huge are never up. Like badly configured catalogue nodes, they have more resources than the real
-// nodes.
+// The nodes huge[1-2] are never up. Like badly configured catalogue nodes, the nodes huge[1-2] have more resources than
+// the real nodes.
 const (
 	huge = "NodeName=huge[1-2] NodeAddr=127.0.0.1 Port=1 State=DOWN CPUs=256 Sockets=128 CoresPerSocket=1 " +
 		"ThreadsPerCore=2 RealMemory=256000 TmpDisk=100000 Gres=gpu:a100:14,mig:7g.40gb:2"
 	hugePartition = "PartitionName=huge Nodes=huge[1-2] MaxTime=INFINITE State=UP"
 )
 
-// TestConstraints checks jobs of a user that request resources that only catalogue nodes have. slurmctld accepts these
-// jobs and never starts them. No slices may be reserved for these jobs while another user's job waits.
+// TestConstraints submits jobs that request resources that only catalogue nodes have. slurmctld accepts the jobs, but
+// never starts them. The agents must not reserve slices for the jobs while another user's job waits.
 func TestConstraints(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 2, GPUs: 2, Conf: []string{huge, hugePartition}})
 	for node, features := range map[string]string{"n1": "fast", "n2": "big", "mig-catalog[1-2]": "fast,big"} {
@@ -57,12 +57,12 @@ func TestConstraints(t *testing.T) {
 			job := slices.Concat([]string{"sbatch", "--parsable", "-N2"}, wholeNode, attack, []string{"--wrap", "true"})
 			id, stderr, err := s.Exec(t.Context(), attacker, job...)
 			if err != nil {
-				t.Logf("%s: %s", name, strings.TrimSpace(stderr)) // slurmctld has rejected the attack
+				t.Logf("%s: %s", name, strings.TrimSpace(stderr)) // slurmctld rejected the attack
 				continue
 			}
 			attackers = append(attackers, strings.TrimSpace(id))
 		}
-		time.Sleep(2 * time.Second) // wait until every agent has read these jobs
+		time.Sleep(2 * time.Second) // within two seconds, every agent has read the jobs
 		t.Run(name, func(t *testing.T) { served(t, s, another...) })
 		for _, id := range attackers {
 			if state := s.State(id); state != "PENDING" {
@@ -70,13 +70,13 @@ func TestConstraints(t *testing.T) {
 			}
 		}
 		s.Must("", "root", "bash", "-c", "scancel -f $(squeue -h -o %A) 2>/dev/null; true")
-		s.Within("the cluster is empty", func() bool { return s.Try("", "squeue", "-h") == "" })
+		s.Within("the queue is empty", func() bool { return s.Try("", "squeue", "-h") == "" })
 	}
 	s.NoneDrained()
 }
 
-// TestConstraintsAsSlurm checks that the evaluator and slurmctld agree on whether a node meets a constraint, for each
-// expression and each set of features.
+// TestConstraintsAsSlurm compares Caelum's evaluation of constraints with slurmctld's evaluation, for each expression
+// and each set of node features.
 func TestConstraintsAsSlurm(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	s.Must("", "root", "scontrol", "update", "nodename=mig-catalog1", "AvailableFeatures=a,b,c", "ActiveFeatures=a,b,c")
@@ -95,8 +95,7 @@ func TestConstraintsAsSlurm(t *testing.T) {
 			"[a|b]", "[a]", "x&[a|b]",
 			"[a|b]&c", "c&[a|b]&x", "a*1", "(a|b)*1", "(a&b)*1",
 		} {
-			// In 22.05.8, sbatch --test-only ignores counts and brackets. The test
-			// therefore runs the job.
+			// In Slurm 22.05.8, sbatch --test-only ignores counts and brackets. The test therefore runs the job.
 			_, stderr, err := s.Exec(
 				t.Context(), attacker, "srun", "-I10", "-p", "plain", "-N1", "-n1", "-C", text, "true",
 			)
@@ -105,7 +104,8 @@ func TestConstraintsAsSlurm(t *testing.T) {
 			}
 			here := eligible.LacksFeatures(slurm.ParseConstraint(text), features, 1)
 			if (err == nil) != (here == "") {
-				t.Errorf("%s on %v: slurmctld: %v %s; here: %q", text, features, err, strings.TrimSpace(stderr), here)
+				t.Errorf("for %s on %v, slurmctld returned %v %s, but Caelum returned %q",
+					text, features, err, strings.TrimSpace(stderr), here)
 			}
 			if err == nil {
 				met++
@@ -113,6 +113,6 @@ func TestConstraintsAsSlurm(t *testing.T) {
 		}
 	}
 	if met < 50 {
-		t.Errorf("slurmctld took only %d of the expressions", met)
+		t.Errorf("slurmctld accepted only %d of the expressions", met)
 	}
 }

@@ -37,10 +37,10 @@ done`)
 		n, _ := strconv.Atoi(m[1])
 		requests += n
 	}
-	// Once a minute, the agent compares its state with that of slurmctld. The comparison needs about ten requests and
-	// may happen during the test.
+	// Once a minute, the agent compares its state with slurmctld's state. The comparison needs about ten requests, and
+	// may run during the test.
 	if requests > 40 {
 		t.Errorf("300 datagrams of a user caused %d requests to slurmctld", requests)
 	}
-	t.Logf("%d requests to slurmctld", requests)
+	t.Logf("slurmctld received %d requests", requests)
 }

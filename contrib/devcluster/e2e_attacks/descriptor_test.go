@@ -19,14 +19,14 @@ import (
 	"caelum/internal/api"
 )
 
-// asHolder is an environment variable. If it is set, this test binary is the attacker's program. The program opens as
-// many capability files as possible and keeps the descriptors open in the way that the value of asHolder selects. It
-// writes their number to the file "held" and does not end.
+// asHolder is an environment variable. If the variable is set, the test binary is the attacker's program. The program
+// opens as many capability files as possible, and keeps the descriptors open in the way that the value of asHolder
+// selects. The program writes the number of descriptors to the file "held" and does not end.
 const asHolder = "ATTACK_HOLD"
 
-// The ways in which the program keeps descriptors open. They can be in the process's own table, or in flight in a
-// socket that the process has open. The job can also send them to a process outside the job, or two processes can
-// constantly send them to each other.
+// The constants select the way in which the attacker's program keeps descriptors open. A process has the descriptors in
+// its own table, or in flight in a socket that the process has open. The job can also send the descriptors to a process
+// outside the job, or two processes can constantly send the descriptors to each other.
 const (
 	inTable  = "table"
 	inFlight = "flight"
@@ -75,7 +75,7 @@ func holdDescriptors() int {
 	return 0
 }
 
-// send sends descriptors through a socket and closes them.
+// send sends descriptors through a socket, and closes its own copies.
 func send(socket int, fds []int) error {
 	err := unix.Sendmsg(socket, []byte{0}, unix.UnixRights(fds...), nil, 0)
 	for _, fd := range fds {
@@ -99,7 +99,7 @@ func receive(socket int) (fds []int) {
 	return fds
 }
 
-// received waits for a process that connects to a socket of this name and sends descriptors.
+// received listens on a socket at path, waits for a process that sends descriptors, and returns the descriptors.
 func received(path string) []int {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil || unix.Bind(fd, &unix.SockaddrUnix{Name: path}) != nil || unix.Listen(fd, 1) != nil {
@@ -112,12 +112,11 @@ func received(path string) []int {
 	return receive(from)
 }
 
-// swapSocket is an environment variable. Its value is the number of a socket's descriptor. The
-// second process of a swap receives the descriptors of the capability files through this socket.
+// swapSocket is an environment variable. Its value is the descriptor number of a socket. The second process of a swap
+// receives the descriptors of the capability files through the socket.
 const swapSocket = "ATTACK_SWAP"
 
-// swap starts a second process. The two processes send the descriptors to each other until one of
-// them is killed.
+// swap starts a second process. The two processes send the descriptors to each other until one process is killed.
 func swap(held []int) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
@@ -132,7 +131,7 @@ func swap(held []int) {
 	pass(pair[0])
 }
 
-// pass sends every descriptor that it receives back through the same socket.
+// pass sends every received descriptor back through the socket.
 func pass(socket int) {
 	for fds := receive(socket); len(fds) > 0; fds = receive(socket) {
 		time.Sleep(300 * time.Microsecond)
@@ -142,9 +141,9 @@ func pass(socket int) {
 	}
 }
 
-// openable starts a cluster in which the capability files can be opened. The emulator's own device numbers have no
-// driver. The capability files therefore get the device numbers of the kernel's virtual terminals, which can be opened.
-// Their minors (up to 63) include the minors of this test's instances (30, 31 and so on).
+// openable starts a cluster in which processes can open the capability files. The emulator's own device numbers have no
+// driver. The capability files therefore get the device numbers of the kernel's virtual terminals. The minors of the
+// virtual terminals (up to 63) include the minors of the test's instances (30, 31 and so on).
 func openable(t *testing.T, o cluster.Options) *clustertest.Site {
 	t.Helper()
 	o.Nodes, o.GPUs, o.KeepDeviceFiles = 1, 1, true
@@ -168,7 +167,8 @@ func openable(t *testing.T, o cluster.Options) *clustertest.Site {
 	return s
 }
 
-// holder waits for the attacker's program and returns its pid. The program must have at least one descriptor open.
+// holder waits for the attacker's program, and returns the pid of the program. The program must have at least one
+// descriptor open.
 func holder(t *testing.T, s *clustertest.Site) (pid string) {
 	t.Helper()
 	var n int
@@ -180,7 +180,7 @@ func holder(t *testing.T, s *clustertest.Site) (pid string) {
 		return err == nil
 	})
 	if n < 2 {
-		t.Fatalf("the attacker could open %d capability files: nothing was tried", n)
+		t.Fatalf("the attacker opened %d capability files, so the test proves nothing", n)
 	}
 	return pid
 }
@@ -202,14 +202,13 @@ func instance(t *testing.T, s *clustertest.Site, job string) (found api.Instance
 	return found
 }
 
-// victimJob submits a job of the victim that occupies a slice for a while.
+// victimJob submits a job of the victim that occupies a slice for some time.
 func victimJob(s *clustertest.Site) (id string) {
 	out := s.Must("", victim, "sbatch", "--parsable", "--gres=mig:2g.10gb:1", "--wrap", "sleep 600")
 	return strings.TrimSpace(out)
 }
 
-// note returns the state and the note of an instance in the agent's status. The instance is given by its GPU instance
-// id.
+// note returns the state and the note of an instance in the agent's status. gi is the GPU instance id.
 func note(s *clustertest.Site, gi int) (state, text string) {
 	out := s.Try("n1", "caelum", "status", "--json")
 	var status struct {
@@ -231,8 +230,8 @@ func note(s *clustertest.Site, gi int) (state, text string) {
 	return "", ""
 }
 
-// TestDescriptorOutlivesLease checks a job that opens the capability files of its slice and leaves behind a process
-// with these descriptors. Until that process has ended, the next user's jobs must get instances with other device
+// TestDescriptorOutlivesLease checks a job that opens the capability files of its slice, and leaves a process that
+// keeps the descriptors open. As long as the process runs, jobs of other users must get instances with other device
 // numbers.
 func TestDescriptorOutlivesLease(t *testing.T) {
 	s := openable(t, cluster.Options{})
@@ -251,7 +250,7 @@ func TestDescriptorOutlivesLease(t *testing.T) {
 	s.Running(first)
 	if got := instance(t, s, first); got.GI == mine.GI {
 		t.Errorf(
-			"the victim's job %s got GPU instance %d, whose capability files process %s of the attacker still holds",
+			"the victim's job %s got GPU instance %d, but process %s of the attacker still has the files open",
 			first,
 			got.GI,
 			pid,
@@ -259,22 +258,22 @@ func TestDescriptorOutlivesLease(t *testing.T) {
 	}
 	state, text := note(s, mine.GI)
 	if want := "pid " + pid + ", uid 20001, \"holder\""; state != api.StateStuck || !strings.Contains(text, want) {
-		t.Errorf("the instance is %q: %q, and not set aside for %s", state, text, want)
+		t.Errorf("the agent shows the instance as %q (%q), not as set aside because of %s", state, text, want)
 	}
 	if log, err := s.Log("agent-n1"); err != nil || !strings.Contains(log, "was set aside: held open by pid "+pid) {
-		t.Errorf("the agent's log does not name process %s (%v)", pid, err)
+		t.Errorf("the agent's log does not contain process %s (%v)", pid, err)
 	}
 	s.Must("n1", "root", "kill", "-KILL", pid)
-	s.Within("the instance is free again", func() bool {
+	s.Within("the instance is idle again", func() bool {
 		state, _ := note(s, mine.GI)
 		return state != api.StateStuck
 	})
 	s.NoneDrained()
 }
 
-// TestHolderOutsideJob checks a job that sends its slice's descriptors to processes outside the job. These processes
-// keep the descriptors open after the end of the job. With ConstrainDevices=yes, the agent ends any process that has
-// such a descriptor open, so that all slices are available to the other user's jobs.
+// TestHolderOutsideJob checks a job that sends its slice's descriptors to processes outside the job. The processes keep
+// the descriptors open after the end of the job. With ConstrainDevices=yes, the agent must end every process that has a
+// descriptor of the slice open, so that all slices are available to other users.
 func TestHolderOutsideJob(t *testing.T) {
 	for _, way := range []string{outside, swapped} {
 		t.Run(way, func(t *testing.T) {
@@ -296,13 +295,13 @@ func TestHolderOutsideJob(t *testing.T) {
 			}
 			if way == outside {
 				if log, err := s.Log("agent-n1"); err != nil ||
-					!strings.Contains(log, "ended a process on a slice that it may not use: pid "+pid) {
+					!strings.Contains(log, "ended a process that may not use the slice: pid "+pid) {
 					t.Errorf("the agent's log does not name process %s (%v)", pid, err)
 				}
 				select {
 				case <-ended:
 				case <-time.After(clustertest.Limit):
-					t.Error("the process was not ended")
+					t.Error("the agent did not end the process")
 				}
 			}
 			s.NoneDrained()
@@ -311,7 +310,7 @@ func TestHolderOutsideJob(t *testing.T) {
 }
 
 // TestDescriptorsInFlight checks that a process with descriptors in flight cannot block a slice for other users. The
-// agent cannot see which files such descriptors refer to, and every process can have such descriptors.
+// agent cannot see the files of descriptors in flight, and every process can have descriptors in flight.
 func TestDescriptorsInFlight(t *testing.T) {
 	s := openable(t, cluster.Options{})
 	s.Write(
@@ -328,9 +327,9 @@ func TestDescriptorsInFlight(t *testing.T) {
 	s.NoneDrained()
 }
 
-// TestDescriptorOfNewInstance checks the files of a new instance with NVreg_ModifyDeviceFiles=1. The driver then
-// creates these files with access for all users. If a user opens them before the agent restricts the access, the next
-// job of another user must not get that instance, and the first user must not be able to use it.
+// TestDescriptorOfNewInstance checks the capability files of a new instance with NVreg_ModifyDeviceFiles=1, which the
+// driver creates with access for all users. A user opens the files before the agent restricts the access. The next job
+// of another user must not get the instance, and the first user must not be able to use the instance.
 func TestDescriptorOfNewInstance(t *testing.T) {
 	s := openable(t, cluster.Options{})
 	first := victimJob(s)
@@ -338,7 +337,8 @@ func TestDescriptorOfNewInstance(t *testing.T) {
 	before := instance(t, s, first)
 	s.Must("", victim, "scancel", first)
 	s.Within("the slice is idle", func() bool { state, _ := note(s, before.GI); return state == api.StateIdle })
-	whole := s.Submit("true", "--gres=mig:7g.40gb:1") // the instance is then re-created
+	// For a 7g.40gb job, the agent destroys the idle instance. A later job makes the agent create a new instance.
+	whole := s.Submit("true", "--gres=mig:7g.40gb:1")
 	s.Completed(whole)
 	s.Must(
 		"n1",
@@ -356,7 +356,7 @@ func TestDescriptorOfNewInstance(t *testing.T) {
 	s.Running(next)
 	if got := instance(t, s, next); got.GI == before.GI {
 		t.Errorf(
-			"the victim's job got GPU instance %d, whose capability files process %s of the attacker holds",
+			"the victim's job got GPU instance %d, but process %s of the attacker has its capability files open",
 			got.GI,
 			pid,
 		)
@@ -366,8 +366,8 @@ func TestDescriptorOfNewInstance(t *testing.T) {
 	s.NoneDrained()
 }
 
-// TestStrangerOnSlice checks that the agent ends another user's process on a job's slice, or that it only reports the
-// process if so configured.
+// TestStrangerOnSlice checks that the agent ends another user's process on a job's slice. With foreign_processes:
+// report, the agent must only report the process.
 func TestStrangerOnSlice(t *testing.T) {
 	for cgroup, why := range map[string]string{"": "of a user other than the job's", "v1": "of no job",
 		"v2": "of no job"} {
@@ -375,7 +375,7 @@ func TestStrangerOnSlice(t *testing.T) {
 	}
 }
 
-// configure edits the configuration of n1's agent with a sed script and restarts the agent.
+// configure edits the configuration of n1's agent with a sed script, and restarts the agent.
 func configure(t *testing.T, s *clustertest.Site, edit string) {
 	t.Helper()
 	if err := s.StopUnit("agent-n1"); err != nil {
@@ -393,43 +393,43 @@ func strangerOnSlice(t *testing.T, cgroup, why string) {
 	job := s.Submit("./hold keep", "--gres=mig:2g.10gb:1")
 	s.Running(job)
 	mine := instance(t, s, job)
-	// The command simulates descriptors from another source, because all users can open the files while the process
-	// starts.
+	// The command gives all users access to the capability files while the stranger's process starts. The stranger thus
+	// has descriptors as if from another source.
 	s.Must("n1", "root", "sh", "-c", "chmod 444 $(find /dev/nvidia-caps -user "+attacker+")")
 	ended := make(chan error, 1)
 	stranger := s.Command(t.Context(), "n1", victim, "env", "CUDA_VISIBLE_DEVICES="+mine.UUID,
 		"cuda-process", "--seconds", "3600")
 	go func() { ended <- stranger.Run() }()
-	// One process belongs to the job, and the other process to the stranger.
-	s.Within("the agent sees two processes", func() bool {
+	// The slice has a process of the job and a process of the stranger.
+	s.Within("the agent shows two processes", func() bool {
 		slice := api.Lease{}
 		json.Unmarshal([]byte(s.Try("n1", "caelum", "job", job, "--json")), &slice)
 		return len(slice.Slices) == 1 && slice.Slices[0].Use != nil && slice.Slices[0].Use.Processes == 2
 	})
 	s.Must("n1", "root", "sh", "-c", "chmod 400 $(find /dev/nvidia-caps -user "+attacker+")")
-	time.Sleep(2 * time.Second) // two more samples
+	time.Sleep(2 * time.Second) // within two seconds, the agent takes two more samples
 	want := `uid 20002, "cuda-process", ` + why
 	if state, text := note(s, mine.GI); state != api.StateLeased || !strings.Contains(text, want) ||
 		strings.Count(text, "pid ") != 1 {
-		t.Fatalf("status says %q, %q of a process of user 20002 on a slice of user 20001's job, not %q",
+		t.Fatalf("the status shows %q, %q for a process of user 20002 on a slice of user 20001's job, not %q",
 			state, text, want)
 	}
 	log, err := s.Log("agent-n1")
 	if n := strings.Count(log, "a process outside the job uses its slice: "); err != nil || n != 1 {
-		t.Errorf("the log names the stranger %d times, %v", n, err)
+		t.Errorf("the log contains %d lines about the stranger, want 1 (%v)", n, err)
 	}
 	if len(ended) > 0 {
-		t.Error("the stranger was ended")
+		t.Error("the agent ended the stranger's process")
 	}
 
 	configure(t, s, "/^foreign_processes/ d")
 	select {
 	case <-ended:
 	case <-time.After(clustertest.Limit):
-		t.Fatal("the stranger was not ended")
+		t.Fatal("the agent did not end the stranger's process")
 	}
 	if s.State(job) != "RUNNING" {
-		t.Errorf("the job is %s", s.State(job))
+		t.Errorf("the state of the job is %s, not RUNNING", s.State(job))
 	}
 	s.End("keep")
 	s.Completed(job)

@@ -12,8 +12,8 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// slowScontrol replaces scontrol on a node. It requests the job's record from slurmctld only after the attack, as if
-// slurmctld were busy. By then, the agent has already run squeue.
+// slowScontrol replaces scontrol on a node. The replacement requests the job's record from slurmctld only after the
+// attack, as if slurmctld were busy. The agent runs squeue before the attack.
 const slowScontrol = `#!/bin/bash
 if [[ "$*" == *"show job"* && ! -e HOME/attacked ]]; then
     : >HOME/asking
@@ -25,8 +25,8 @@ fi
 exec /run/scontrol "$@"
 `
 
-// TestDrainByShrinkingJob checks that no node is drained if a user shrinks a job between the agent's two requests about
-// that job, so that the outputs of squeue and scontrol disagree.
+// TestDrainByShrinkingJob checks that no node is drained if a user shrinks a job between the agent's calls of squeue
+// and scontrol. In this attack, the outputs of squeue and scontrol disagree about the job.
 func TestDrainByShrinkingJob(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 2, GPUs: 1})
 	s.Write("scontrol", strings.ReplaceAll(slowScontrol, "HOME", s.Home()))
@@ -35,13 +35,13 @@ func TestDrainByShrinkingJob(t *testing.T) {
 		s.Must(node, "root", "mount", "--bind", filepath.Join(s.Home(), "scontrol"), "/usr/bin/scontrol")
 	}
 	id := s.Submit("sleep 1", "-N2", "--gres=gpu:1")
-	s.Within("the agent asks for the job", func() bool {
+	s.Within("the agent requests the record of the job", func() bool {
 		_, err := os.Stat(filepath.Join(s.Home(), "asking"))
 		return err == nil
 	})
 	s.Must("", attacker, "scontrol", "update", "job="+id, "NumNodes=1")
 	s.Write("attacked", "")
-	s.Within("the job ends", func() bool {
+	s.Within("the job has ended", func() bool {
 		s.NoneDrained()
 		state := s.State(id)
 		return t.Failed() || state == "COMPLETED" || state == "FAILED" || state == "CANCELLED"

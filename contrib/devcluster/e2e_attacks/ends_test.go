@@ -11,8 +11,8 @@ import (
 	"caelum/internal/plan"
 )
 
-// TestEndsPrivate checks a site where slurmctld hides other users' jobs. A node's record then does not show when these
-// jobs end. The agent must still learn these times and reserve a GPU from the end of the jobs.
+// TestEndsPrivate checks a site where slurmctld hides other users' jobs. A node's record must not show the end times of
+// hidden jobs. The agents must still know the end times, and reserve a GPU from the end of the jobs.
 func TestEndsPrivate(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, Conf: []string{"PrivateData=jobs"}})
 	job := occupy(s, "--time=10")
@@ -28,9 +28,9 @@ func TestEndsPrivate(t *testing.T) {
 	})
 	extra := s.Must("", attacker, "bash", "-c", "scontrol show node n1 | sed -n 's/^ *Extra=//p'")
 	if state, err := plan.Parse(plan.StateIn(extra)); err != nil || state.GPUs[0].Busy == 0 {
-		t.Errorf("the node publishes %q: %v", extra, err)
+		t.Errorf("the Extra field of the node contains %q: %v", extra, err)
 	} else if state.GPUs[0].Ends != nil {
-		t.Errorf("a user sees when another user's job ends: %s", extra)
+		t.Errorf("a user sees the end time of another user's job: %s", extra)
 	}
 	s.Must("", "root", "scancel", job, waiting)
 	s.NothingLeft()

@@ -12,9 +12,9 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// TestScopeLock checks a job that locks the directories of all cgroups that it can open. Other users' tasks must still
-// start, with and without slices. Slurm itself locks the scope of all slurmstepds for each step that it starts (22.05,
-// cgroup_v2.c).
+// TestScopeLock checks a job that locks the directories of all cgroups that the job can open. Other users' tasks must
+// still start, with and without slices. Slurm 22.05 locks the scope of all slurmstepds when it starts a step
+// (cgroup_v2.c).
 func TestScopeLock(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, Cgroup: "v2"})
 	s.Write("lock", `#!/bin/bash
@@ -25,21 +25,21 @@ wait
 sleep 3600
 `)
 	lock := s.Must("", attacker, "sbatch", "--parsable", "lock")
-	s.Within("the locks are tried", func() bool {
+	s.Within("the attacker has tried to lock the directories", func() bool {
 		_, err := os.Stat(filepath.Join(s.Home(), "tried"))
 		return err == nil
 	})
 	if _, err := os.Stat(filepath.Join(s.Home(), "locked")); err != nil {
-		t.Error("the attacker got no lock at all, not even that of the root's directory: nothing was tried")
+		t.Error("the attacker got no lock, so the test proves nothing")
 	}
 	for _, options := range []string{"--gres=gpu:1,mig:1g.5gb:1", "--gres=none"} {
 		job := s.Must("", victim, "sbatch", "--parsable", options, "--wrap", "srun true")
-		s.Within("job "+job+" with "+options+" ends while the lock is held", func() bool {
+		s.Within("job "+job+" with "+options+" has ended during the lock", func() bool {
 			return s.Lives(job) == "COMPLETED"
 		})
 	}
 	if state := s.State(lock); !strings.Contains(state, "RUNNING") {
-		t.Errorf("the job that holds the lock is %s: nothing was tried", state)
+		t.Errorf("the state of the job that holds the lock is %s, so the test proves nothing", state)
 	}
 	s.Must("", "root", "scancel", lock)
 	s.NoneDrained()

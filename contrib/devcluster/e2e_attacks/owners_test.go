@@ -23,9 +23,9 @@ __attribute__((constructor)) static void own(void)
 }
 `
 
-// TestConfigurationOfAnother checks that the agent, which runs as root, does not load a library that the owner of
-// /etc/caelum has set in caelum.yaml. At sites where the watcher wrote the decision table to this directory, the owner
-// was SlurmUser.
+// TestConfigurationOfAnother checks that the agent, which runs as root, does not load a library that another owner of
+// /etc/caelum has set in caelum.yaml. SlurmUser owns /etc/caelum at sites where the watcher wrote the decision table to
+// /etc/caelum.
 func TestConfigurationOfAnother(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	home := s.Home()
@@ -45,26 +45,26 @@ func TestConfigurationOfAnother(t *testing.T) {
 		"echo nvml_library: "+home+"/evil.so >/etc/caelum/new && mv -f /etc/caelum/new /etc/caelum/caelum.yaml",
 	)
 	restart := func(what string) {
-		s.RestartUnit("agent-n1") // returns an error, because the agent does not start
+		s.RestartUnit("agent-n1") // the error means that the agent does not start
 		if text, err := os.ReadFile(marker); err == nil {
 			t.Errorf("%s: the attacker's library ran in the agent: %s", what, text)
 			os.Remove(marker)
 		}
 	}
-	restart("caelum.yaml in a directory of the attacker's")
-	s.Within("the agent logs why it does not start", func() bool {
+	restart("caelum.yaml in a directory that the attacker owns")
+	s.Within("the agent has logged the reason for its end", func() bool {
 		log, _ := s.Log("agent-n1")
 		return strings.Contains(log, "couldn't use /etc/caelum/caelum.yaml: /etc/caelum belongs to "+attacker)
 	})
 
-	// The next configuration is root's own file, but it names a library that the attacker can change.
+	// The next configuration file belongs to root, but names a library that the attacker can change.
 	s.StopUnit("agent-n1")
 	s.Must("n1", "root", "chown", "root:root", "/etc/caelum", "/etc/caelum/caelum.yaml")
-	restart("library of the attacker's")
+	restart("library that the attacker owns")
 
 	s.StopUnit("agent-n1")
 	s.Must("n1", "root", "mv", "/run/good.yaml", "/etc/caelum/caelum.yaml")
 	if err := s.RestartUnit("agent-n1"); err != nil {
-		t.Errorf("with root's own configuration: %v", err)
+		t.Errorf("the agent did not start with root's configuration: %v", err)
 	}
 }

@@ -13,14 +13,15 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// wholeGPU requests a profile that is offered only if an agent plans it for a job.
+// wholeGPU contains the options of a job for a whole GPU. An agent offers a whole GPU only if the plan contains a job
+// for it.
 var wholeGPU = []string{"-p", "gpu", "--gres=gpu:1", "--mig=7g.40gb", "-t", "10"}
 
-// another requests a profile that the attackers do not request. If the victim requested the same profile as the
-// attackers, slurmctld would allocate the slices that are offered for the attackers' jobs to the victim.
+// another contains the options of a job with a profile that the attackers do not request. slurmctld may allocate the
+// slices that are offered for the attackers' jobs to any job with the attackers' profile.
 var another = []string{"-p", "gpu", "--gres=gpu:1", "--mig=3g.20gb", "-t", "10"}
 
-// wholeNode requests all GPUs of a node.
+// wholeNode contains the options of a job that requests all GPUs of a node.
 var wholeNode = []string{"-p", "gpu", "--gres=gpu:2", "--mig=7g.40gb", "-t", "10"}
 
 // TestPlanner checks that another user's jobs get the idle GPUs while a user has pending jobs that
@@ -31,7 +32,7 @@ func TestPlanner(t *testing.T) {
 		"PartitionName=cpu Nodes=n3,c[1-300] MaxTime=INFINITE State=UP",
 		"SelectTypeParameters=CR_Core_Memory", "DefMemPerCPU=100", clustertest.QueueOrder,
 	}})
-	if err := s.StopUnit("agent-n3"); err != nil { // n3 is a node without Caelum
+	if err := s.StopUnit("agent-n3"); err != nil { // the test uses n3 as a node without Caelum
 		t.Fatal(err)
 	}
 	for _, attack := range []struct {
@@ -43,7 +44,7 @@ func TestPlanner(t *testing.T) {
 	} {
 		t.Run(attack.name, func(t *testing.T) { attack.run(t, s) })
 		s.Must("", "root", "bash", "-c", "scancel -f $(squeue -h -o %A) 2>/dev/null; true")
-		s.Within("the cluster is empty", func() bool { return s.Try("", "squeue", "-h") == "" })
+		s.Within("the queue is empty", func() bool { return s.Try("", "squeue", "-h") == "" })
 		s.NoneDrained()
 	}
 }
@@ -57,13 +58,13 @@ func served(t *testing.T, s *clustertest.Site, options ...string) {
 		slices.Concat([]string{"sbatch", "--parsable"}, options, []string{"--wrap", "sleep 600"})...)
 	for end := time.Now().Add(20 * time.Second); s.State(id) != "RUNNING"; time.Sleep(200 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("job %s does not get the GPU that is idle:\n%s", id, s.Try("", "caelum", "explain", id))
+			t.Fatalf("job %s did not get the idle GPU:\n%s", id, s.Try("", "caelum", "explain", id))
 		}
 	}
 }
 
 // hetOfManyNodes submits het jobs with a component that requests more nodes than are up. The agents must continue to
-// publish. The victim's job is ahead of the het jobs in the queue, because slurmctld starts the jobs after a het job
+// publish. The victim's job is ahead of the het jobs in the queue, because slurmctld starts jobs that follow a het job
 // only in its backfill cycle.
 func hetOfManyNodes(t *testing.T, s *clustertest.Site) {
 	for range 3 {
@@ -72,7 +73,7 @@ func hetOfManyNodes(t *testing.T, s *clustertest.Site) {
 			"cpu", "-N", "290", "-t", "10", "--wrap", "true",
 		)
 	}
-	time.Sleep(2 * time.Second) // wait until every agent has read these jobs
+	time.Sleep(2 * time.Second) // within two seconds, every agent has read the jobs
 	served(t, s, wholeGPU...)
 	for _, node := range s.Nodes[:2] {
 		if status, err := s.Status(node); err != nil || status.PublishError != "" {
@@ -81,8 +82,8 @@ func hetOfManyNodes(t *testing.T, s *clustertest.Site) {
 	}
 }
 
-// unmetDependency submits jobs that name a node and depend on a job that never runs. Such jobs are held until their
-// slices are offered.
+// unmetDependency submits jobs that name a node and depend on a job that never runs. Caelum holds jobs that name a node
+// until their slices are offered.
 func unmetDependency(t *testing.T, s *clustertest.Site) {
 	never := s.Submit("true", "-p", "plain", "--hold")
 	var attack []string
@@ -96,13 +97,13 @@ func unmetDependency(t *testing.T, s *clustertest.Site) {
 	served(t, s, another...)
 	for _, id := range attack {
 		if job := s.Try("", "scontrol", "show", "job", id); !strings.Contains(job, "caelum:held") {
-			t.Errorf("a job that waits for another was released:\n%s", job)
+			t.Errorf("an agent released a job with an unmet dependency:\n%s", job)
 		}
 	}
 }
 
-// lacksMemory submits a job without GPUs that uses most of the nodes' memory. Other jobs of the
-// same user request all GPUs and the same amount of memory.
+// lacksMemory submits a job without GPUs that uses most of the nodes' memory. Other jobs of the user request all GPUs
+// and as much memory as the first job.
 func lacksMemory(t *testing.T, s *clustertest.Site) {
 	s.Running(s.Submit("sleep 600", "-p", "plain", "-w", "n1,n2", "-N2", "-n2", "--mem=200000"))
 	for _, nodes := range [][]string{{"-N2"}, {"-N1", "-N1"}} {
@@ -114,8 +115,8 @@ func lacksMemory(t *testing.T, s *clustertest.Site) {
 	}
 }
 
-// namesNodes submits jobs that name a node. These jobs are held, and slurmctld shows no priority for held jobs. The
-// agents must not plan them before the jobs of other users.
+// namesNodes submits jobs that name a node. Caelum holds jobs that name a node, and slurmctld shows no priority for
+// held jobs. The agents must not plan the held jobs before the jobs of other users.
 func namesNodes(t *testing.T, s *clustertest.Site) {
 	var first []string
 	for k := range 4 {
@@ -136,7 +137,7 @@ func namesNodes(t *testing.T, s *clustertest.Site) {
 	for end := time.Now().Add(20 * time.Second); s.State(id) != "RUNNING"; time.Sleep(200 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf(
-				"job %s waits behind jobs of lower priority that name the node:\n%s",
+				"job %s waits behind jobs that have a lower priority and name the node:\n%s",
 				id,
 				s.Try("", "squeue", "-o", "%i %u %j %T %r %Q %N"),
 			)

@@ -12,7 +12,7 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// hangUps connects to the agent's socket and closes the connection repeatedly until the socket's queue is full.
+// hangUps repeatedly connects to the agent's socket and closes the connection, until the socket's queue is full.
 const hangUps = `
 	my $agent = pack_sockaddr_un("/run/caelum/caelumd.sock");
 	while (1) {
@@ -22,18 +22,18 @@ const hangUps = `
 	$!{EAGAIN} or die "connect: $!";`
 
 // TestSocketQueue checks that a user who fills the queue of the users' socket cannot block root's calls. The test stops
-// the agent, so that the agent accepts no connections. Root's calls, such as those of the prolog, have a separate queue
-// and must succeed.
+// the agent, so that the agent accepts no connections. Root's calls, such as the calls of the prolog, have a separate
+// queue and must succeed.
 func TestSocketQueue(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
-	s.Must("n1", "root", "caelum", "status") // check that the agent is listening
+	s.Must("n1", "root", "caelum", "status") // fails if the agent is not listening
 	if err := s.KillUnit("agent-n1", "STOP"); err != nil {
 		t.Fatal(err)
 	}
 	s.Must("n1", attacker, "perl", "-Mstrict", "-MSocket=:DEFAULT,SOCK_NONBLOCK", "-e", hangUps)
 	refused := make(chan string, 1)
 	go func() {
-		// Unlike the prolog, this command tries its call only once.
+		// Unlike the prolog, caelum status sends its request only once.
 		out, text, err := s.ExecNode(context.WithoutCancel(t.Context()), "n1", "root", "caelum", "status", "--json")
 		if err != nil {
 			refused <- out + text
@@ -42,7 +42,7 @@ func TestSocketQueue(t *testing.T) {
 	}()
 	select {
 	case text := <-refused:
-		t.Errorf("root's call ended while the agent was stopped: %s", text)
+		t.Errorf("root's caelum status ended while the agent was stopped: %s", text)
 	case <-time.After(2 * time.Second):
 	}
 	job := s.Must("", victim, "sbatch", "--parsable", "--gres=gpu:1,mig:1g.5gb:1", "--wrap",
@@ -51,7 +51,7 @@ func TestSocketQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text, failed := <-refused; failed {
-		t.Errorf("root's call failed: %s", strings.TrimSpace(text))
+		t.Errorf("root's caelum status failed: %s", strings.TrimSpace(text))
 	}
 	s.Completed(job)
 	s.NoneDrained()

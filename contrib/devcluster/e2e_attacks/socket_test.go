@@ -13,12 +13,12 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// occupy submits a job of the victim with a slice and a name, and waits until it runs.
+// occupy submits a job of the victim that has a slice and a name, and waits until the job runs.
 func occupy(s *clustertest.Site, options ...string) string {
 	args := append([]string{"sbatch", "--parsable", "--job-name=thesis", "--gres=gpu:1,mig:2g.10gb:1"}, options...)
 	job := s.Must("", victim, append(args, "--wrap", "cuda-process --exclusive --memory 1234 --seconds 3600")...)
 	s.Running(job)
-	s.Within("the agent sees what the job uses", func() bool {
+	s.Within("the agent shows the memory of the job", func() bool {
 		return strings.Contains(s.Try("n1", "caelum", "status", "--json"), `"peak_mib": 1`)
 	})
 	return job
@@ -30,28 +30,28 @@ func TestSocketPrivate(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, Conf: []string{"PrivateData=jobs"}})
 	job := occupy(s)
 	if got := s.Must("", attacker, "squeue", "-h"); got != "" {
-		t.Fatalf("slurmctld itself shows users: %s", got)
+		t.Fatalf("slurmctld shows jobs to other users: %s", got)
 	}
 	seen := s.Must("n1", attacker, "caelum", "status", "--json") + s.Must("n1", attacker, "caelum", "status")
 	for _, secret := range []string{"thesis", victim, "research", `"job": ` + job, "job " + job, "peak_mib",
 		"in use, "} {
 		if strings.Contains(seen, secret) {
-			t.Errorf("another user sees %q:\n%s", secret, seen)
+			t.Errorf("the output for another user contains %q:\n%s", secret, seen)
 		}
 	}
 	if !strings.Contains(seen, "2g.10gb") {
-		t.Errorf("the slice itself is not drawn:\n%s", seen)
+		t.Errorf("the output for another user does not show the slice:\n%s", seen)
 	}
 	_, hidden, err := s.ExecNode(t.Context(), "n1", attacker, "caelum", "job", job)
 	_, none, _ := s.ExecNode(t.Context(), "n1", attacker, "caelum", "job", "4711")
 	if err == nil || hidden != strings.ReplaceAll(none, "4711", job) {
-		t.Errorf("caelum job: %v, %q, and for a job that is not there %q", err, hidden, none)
+		t.Errorf("caelum job returned %v and %q, but printed %q for a job that does not exist", err, hidden, none)
 	}
 	for _, who := range []string{victim, "root"} {
 		for _, args := range [][]string{{"caelum", "status", "--json"}, {"caelum", "job", job, "--json"}} {
 			if got := s.Must("n1", who, args...); !strings.Contains(got, "thesis") ||
 				!strings.Contains(got, "peak_mib") {
-				t.Errorf("%s does not see the job in %q:\n%s", who, args, got)
+				t.Errorf("the output of %q for %s does not contain the job:\n%s", args, who, got)
 			}
 		}
 	}
@@ -59,8 +59,8 @@ func TestSocketPrivate(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestSocketUse checks a site where slurmctld shows all jobs. Other users then see a job in the drawing, but they do
-// not see how much memory the job uses.
+// TestSocketUse checks a site where slurmctld shows all jobs. caelum status must show a job to other users, but not the
+// memory that the job uses.
 func TestSocketUse(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	job := occupy(s)
@@ -70,14 +70,14 @@ func TestSocketUse(t *testing.T) {
 		"n1", attacker, "caelum", "job", job, "--json",
 	)
 	if !strings.Contains(seen, "thesis") || strings.Contains(seen, "peak_mib") || strings.Contains(seen, `"work"`) {
-		t.Errorf("another user sees:\n%s", seen)
+		t.Errorf("the output for another user is wrong:\n%s", seen)
 	}
 	s.Must("", "root", "scancel", job)
 	s.NothingLeft()
 }
 
-// TestSocketFlood checks that the agent answers at a limited rate if a user calls it as fast as
-// possible, and that other users' jobs still start and end.
+// TestSocketFlood sends requests to the agent as fast as possible. The agent must answer at a limited rate, and other
+// users' jobs must still start and end.
 func TestSocketFlood(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	const seconds, loops = 10, 12
@@ -100,12 +100,12 @@ wait`, loops, seconds)))
 	}
 	seen := <-out
 	served, refused := strings.Count(seen, `"node": "n1"`), strings.Count(seen, "too many calls")
-	// The agent answers 50 calls immediately and then 10 per second. The start of the loops
-	// also takes some time.
+	// The agent answers the first 50 requests immediately, and later requests at a rate of 10 per second. The start of
+	// the loops also takes some time.
 	if served > 50+10*3*seconds || refused == 0 {
-		t.Errorf("%d calls were answered and %d refused in %d s", served, refused, seconds)
+		t.Errorf("the agent answered %d requests and refused %d requests in %d s", served, refused, seconds)
 	}
-	t.Logf("%d calls answered, %d refused", served, refused)
+	t.Logf("the agent answered %d requests and refused %d requests", served, refused)
 	s.NoneDrained()
 	s.NothingLeft()
 }

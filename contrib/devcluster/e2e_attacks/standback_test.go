@@ -13,15 +13,15 @@ import (
 )
 
 // TestStandsBack checks a job that requests more memory than any real node has. slurmctld accepts the job, because a
-// node that is down has that much memory. The agents cannot detect the excessive request, because for --mem=0 squeue
-// shows the memory of a different node. The slices of the job are offered for three minutes. Then another user's job
-// gets these slices, and caelum explain shows the reason.
+// node that is down has enough memory. The agents cannot detect the excessive request, because squeue shows the memory
+// of a different node for --mem=0. The agents offer the slices of the job for three minutes. Afterwards, another user's
+// job must get the slices, and caelum explain must show the reason.
 func TestStandsBack(t *testing.T) {
 	bigger := strings.Replace(huge, "RealMemory=256000", "RealMemory=512000", 1)
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1, Conf: []string{bigger, hugePartition}})
 	began := time.Now()
 	stuck := s.Submit("true", slices.Concat(wholeGPU, []string{"-p", "gpu,huge", "--mem=300000"})...)
-	s.Within("its slice is on offer", func() bool {
+	s.Within("the slice of the job is offered", func() bool {
 		return strings.Contains(s.Try("", "caelum", "explain", stuck), "on offer")
 	})
 	id := s.Must(
@@ -30,17 +30,17 @@ func TestStandsBack(t *testing.T) {
 		slices.Concat([]string{"sbatch", "--parsable"}, another, []string{"--wrap", "sleep 600"})...)
 	for s.State(id) != "RUNNING" {
 		if time.Since(began) > 4*time.Minute {
-			t.Fatalf("job %s does not get the GPU that is idle:\n%s", id, s.Try("", "caelum", "explain", stuck))
+			t.Fatalf("job %s did not get the idle GPU:\n%s", id, s.Try("", "caelum", "explain", stuck))
 		}
 		time.Sleep(time.Second)
 	}
-	t.Logf("another job has the GPU after %v", time.Since(began).Round(time.Second))
+	t.Logf("another job got the GPU after %v", time.Since(began).Round(time.Second))
 	text := s.Try("", "caelum", "explain", stuck)
 	if !strings.Contains(text, "the agents plan the job after all other jobs") {
 		t.Errorf("caelum explain prints:\n%s", text)
 	}
 	if state := s.State(stuck); state != "PENDING" {
-		t.Errorf("the attacker's job is %s", state)
+		t.Errorf("the state of the attacker's job is %s, not PENDING", state)
 	}
 	s.NoneDrained()
 }

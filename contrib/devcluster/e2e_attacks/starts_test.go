@@ -12,12 +12,12 @@ import (
 )
 
 // TestSlicesWithoutGPU checks a job that requests slices without a GPU in a partition that job_submit.lua does not
-// manage. The job's name makes its record ambiguous, and slurmd runs no prolog for such a job. The node's slices must
-// stay available to other users.
+// manage. The job's name makes its record ambiguous, and slurmd runs no prolog for a job without a GPU. The node's
+// slices must remain available to other users.
 func TestSlicesWithoutGPU(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	s.Completed(s.Submit("true", "--gres=gpu:1", "--mig=1g.5gb"))
-	s.Within("1g.5gb is on offer", func() bool {
+	s.Within("n1 offers 1g.5gb", func() bool {
 		return regexp.MustCompile(`mig:1g.5gb:[1-9]`).
 			MatchString(s.Must("", "root", "sinfo", "-h", "-p", "plain", "-O", "Gres:300"))
 	})
@@ -55,9 +55,9 @@ func TestSlicesWithoutGPU(t *testing.T) {
 	s.Completed(whole)
 }
 
-// TestUnreadableRequest checks that job_submit.lua rejects GRES entries that cannot be parsed and have the count 0, in
-// submissions and in updates. slurmctld itself stores the text of such an entry and starts the job. The agents cannot
-// parse such a request, so they would not count the job's slices before the job has a lease.
+// TestUnreadableRequest checks that job_submit.lua rejects malformed GRES entries with the count 0, in submissions and
+// in updates. slurmctld stores the text of a malformed entry and starts the job. The agents cannot parse a malformed
+// entry, and cannot count the job's slices before the job has a lease.
 func TestUnreadableRequest(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	for _, text := range []string{"mig:x(:0", "gpu:x y:0", "mig:-x:0"} {
@@ -79,7 +79,7 @@ func TestUnreadableRequest(t *testing.T) {
 			asked,
 			text,
 		) {
-			t.Errorf("an update leaves %s", asked)
+			t.Errorf("the job requests %s after an update", asked)
 		}
 		s.Must("", attacker, "scancel", id)
 	}

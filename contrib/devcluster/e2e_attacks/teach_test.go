@@ -24,8 +24,8 @@ import (
 
 const script = "#!/bin/bash\ncuda-process --memory 15000 --seconds 1\n"
 
-// school is a cluster whose run repository the test fills with `caelum repo import`. A synchronization from slurmdbd
-// has the same effect.
+// school is a cluster. The test fills the repository of earlier runs with `caelum repo import`, which has the effect of
+// a synchronization from slurmdbd.
 type school struct {
 	*clustertest.Site
 	t    *testing.T
@@ -63,7 +63,7 @@ func (s school) uid(user string) uint32 {
 	return uint32(n)
 }
 
-// learn adds runs to the repository and updates the decision table from them.
+// learn adds runs to the repository, and updates the decision table from the runs.
 func (s school) learn(config string, runs []repo.Line) {
 	s.t.Helper()
 	var text bytes.Buffer
@@ -87,7 +87,7 @@ func (s school) learn(config string, runs []repo.Line) {
 	s.t.Log(s.Must("", "root", "caelum", "repo", "decisions", "--repo", s.repo, "--config", yaml))
 }
 
-// many returns n runs of one script of a user with the same peak memory. start is the time of the first run.
+// many returns n runs of one script of a user. All runs have the peak memory peak. start is the time of the first run.
 func many(n int, uid uint32, key, work string, peak float64, start int64) (runs []repo.Line) {
 	for i := range n {
 		runs = append(
@@ -106,12 +106,12 @@ func many(n int, uid uint32, key, work string, peak float64, start int64) (runs 
 	return runs
 }
 
-// 15,000 MiB need a slice with 19,968 MiB, because of the safety margin. The smallest slice has enough memory for 100
+// Because of the safety margin, 15,000 MiB need a slice with 19,968 MiB. The smallest slice has enough memory for 100
 // MiB.
 const needed, crafted = ",gres/mig:3g.20gb:1", ",gres/mig:1g.5gb:1"
 
-// TestCollidingKey checks an attacker who knows the victim's script and crafts a script with the
-// same key. The attacker runs this script earlier and more often than the victim runs hers. The
+// TestCollidingKey checks an attacker who knows the victim's script and crafts a script with the job key of the
+// victim's script. The attacker runs the crafted script earlier and more often than the victim runs her own script. The
 // victim must get the profile that her own runs need.
 func TestCollidingKey(t *testing.T) {
 	s := open(t)
@@ -129,15 +129,15 @@ func TestCollidingKey(t *testing.T) {
 	const then = 1_700_000_000
 	s.learn("", append(many(130, uid, key, other, 100, then), many(10, s.uid(victim), key, work, 15000, then+1000)...))
 	if _, _, tres := s.ask(victim, "train.sh", script); !strings.HasSuffix(tres, needed) {
-		t.Errorf("the victim is given %s", tres)
+		t.Errorf("the victim's job got %s", tres)
 	}
 	if _, _, tres := s.ask(attacker, "mine.sh", text); !strings.HasSuffix(tres, crafted) {
-		t.Errorf("the attacker is given %s", tres)
+		t.Errorf("the attacker's job got %s", tres)
 	}
 }
 
-// TestSharedByOne checks a site that shares profiles between users. The runs of a single user must not determine the
-// profile of other users' jobs with the same script, however many runs there are.
+// TestSharedByOne checks a site that shares profiles between users. Any number of runs of a single user must not
+// determine the profile of other users' jobs with the same script.
 func TestSharedByOne(t *testing.T) {
 	s := open(t)
 	_, work, before := s.ask(victim, "train.sh", script)
@@ -145,14 +145,14 @@ func TestSharedByOne(t *testing.T) {
 	mine := many(130, s.uid(attacker), "00000000000000aa", work, 100, then+1000)
 	s.learn(share, mine)
 	if _, _, tres := s.ask(victim, "train.sh", script); tres != before {
-		t.Errorf("one user's runs change what another is given from %s to %s", before, tres)
+		t.Errorf("one user's runs changed the profile of another user's job from %s to %s", before, tres)
 	}
 	for uid := range uint32(3) {
 		mine = append(mine, many(10, 4000+uid, fmt.Sprintf("00000000000000b%d", uid), work, 15000, then)...)
 	}
 	s.learn(share, mine)
 	if _, _, tres := s.ask(victim, "train.sh", script); !strings.HasSuffix(tres, needed) {
-		t.Errorf("three of four users need a 3g.20gb, and another is given %s", tres)
+		t.Errorf("three of four users need a 3g.20gb, but the job of another user got %s", tres)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestEvictedLines(t *testing.T) {
 	}
 	s.learn("", runs)
 	if _, _, tres := s.ask(victim, "train.sh", script); !strings.HasSuffix(tres, needed) {
-		t.Errorf("the victim is given %s", tres)
+		t.Errorf("the victim's job got %s", tres)
 	}
 }
 
@@ -189,10 +189,10 @@ func TestTagsAreNotTheUsers(t *testing.T) {
 	id := s.Submit("true", "--hold", "--gres=gpu:1", "--comment="+forged)
 	before := s.tags(id)
 	if _, _, err := s.Exec(t.Context(), attacker, "scontrol", "update", "job="+id, "AdminComment="+forged); err == nil {
-		t.Error("an update passes")
+		t.Error("slurmctld accepted an update of AdminComment by a user")
 	}
 	s.Must("", attacker, "scancel", id)
-	s.Within("accounting of job "+id, func() bool {
+	s.Within("sacct shows job "+id, func() bool {
 		return strings.Contains(s.Try("", "sacct", "-X", "-n", "-j", id, "-o", "State%20"), "CANCELLED")
 	})
 	for _, set := range []string{"AdminComment", "SystemComment"} {
@@ -213,7 +213,7 @@ func TestTagsAreNotTheUsers(t *testing.T) {
 			record,
 			"0123456789abcdef",
 		) {
-			t.Errorf("slurmdbd has the %s %q", set, record)
+			t.Errorf("slurmdbd has %s=%q", set, record)
 		}
 	}
 	if after := s.tags(id); after != before || strings.Contains(after, "0123456789abcdef") {
@@ -228,7 +228,7 @@ func (s school) tags(id string) string {
 	return comment
 }
 
-// These are the constants of the hash in contrib/job_submit/KEY.md.
+// The constants define the hash in contrib/job_submit/KEY.md.
 const (
 	prime = 4294967291
 	base1 = 1000003
@@ -245,15 +245,15 @@ func (p part) and(o part) part {
 	return part{p.text + o.text, (p.h1 + o.h1) % prime, (p.h2 + o.h2) % prime}
 }
 
-// A script that collide creates consists of collisionHead, eight blocks of letters, and collisionTail.
+// A script from the function collide consists of collisionHead, eight blocks of letters, and collisionTail.
 const (
 	collisionHead = "#!/bin/bash\nexit 0\n#"
 	collisionTail = "\n"
 	blockSize     = 6 // letters
 )
 
-// collide creates a script with the given key by the generalized birthday attack. Two joining steps match the first
-// number of the hash, and the third step matches the second number.
+// collide creates a script with the given key by a generalized birthday attack. Two joining steps match the first
+// number of the hash, and a third step matches the second number.
 func collide(t *testing.T, key string, of func(script string) string) string {
 	t.Helper()
 	const near = 1 << 15
@@ -265,7 +265,7 @@ func collide(t *testing.T, key string, of func(script string) string) string {
 	for k := range pairs {
 		a := blocks(random, weight[2*k*blockSize:(2*k+1)*blockSize])
 		b := blocks(random, weight[(2*k+1)*blockSize:(2*k+2)*blockSize])
-		if k == 0 { // the lists must sum to the missing amount, so it is subtracted from the first list
+		if k == 0 { // the lists must sum to the missing amount, which the first list therefore subtracts
 			for i := range a {
 				a[i].h1 = (a[i].h1 + zero.h1 + prime - target.h1) % prime
 				a[i].h2 = (a[i].h2 + zero.h2 + prime - target.h2) % prime
@@ -279,7 +279,7 @@ func collide(t *testing.T, key string, of func(script string) string) string {
 			return script
 		}
 	}
-	t.Fatal("no collision found")
+	t.Fatal("collide found no collision")
 	return ""
 }
 
@@ -293,9 +293,8 @@ func numbers(t *testing.T, key string) part {
 	return part{h1: k >> 32, h2: k & 0xffffffff}
 }
 
-// weights returns the hash of the script whose letters are all "a", and the weight of each
-// position. The weight is the increase of the hash if the letter at this position is replaced with
-// the next letter of the alphabet.
+// weights returns the hash of the script whose letters are all "a", and the weight of each position. The weight of a
+// position is the increase of the hash if the next letter of the alphabet replaces the letter at that position.
 func weights(t *testing.T, of func(script string) string) (zero part, weight [8 * blockSize]part) {
 	t.Helper()
 	plain := []byte(collisionHead + strings.Repeat("a", 8*blockSize) + collisionTail)
@@ -309,8 +308,7 @@ func weights(t *testing.T, of func(script string) string) (zero part, weight [8 
 	return zero, weight
 }
 
-// blocks returns random blocks of letters, each with the increase of the hash that it causes
-// according to the weights.
+// blocks returns random blocks of letters, each with the increase of the hash according to the weights.
 func blocks(random *rand.Rand, weight []part) []part {
 	all := make([]part, 1<<17)
 	for n := range all {

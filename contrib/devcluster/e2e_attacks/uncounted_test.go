@@ -12,9 +12,9 @@ import (
 	"caelum/internal/api"
 )
 
-// TestUncountedSlice checks jobs that request GPUs but no slices. A user moves such a job into the managed partition,
-// or submits it to a partition that job_submit.lua does not manage. In both cases, the job must not get a slice that
-// slurmctld has not counted, so that limits and billing include all slices of a job.
+// TestUncountedSlice checks jobs that request GPUs but no slices. A user moves the job into the managed partition, or
+// submits the job to a partition that job_submit.lua does not manage. In both cases, the job must not get a slice that
+// slurmctld has not counted. Otherwise, limits and billing do not include the slice.
 func TestUncountedSlice(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	for _, attack := range []struct {
@@ -27,24 +27,25 @@ func TestUncountedSlice(t *testing.T) {
 		{"unmanaged", "Partition=plain", []string{"-p", "plain", "--gres=gpu:2", "--no-requeue"}},
 	} {
 		id := s.Submit("sleep 600", append(attack.options, "--hold")...)
-		// job_submit.lua may reject the update. The update then does not change the job.
+		// job_submit.lua may reject the update. A rejected update does not change the job.
 		_, stderr, err := s.Exec(t.Context(), attacker, "scontrol", "update", "job="+id, attack.update)
 		s.Must("", attacker, "scontrol", "release", id)
 		held, job := decided(t, s, id)
-		t.Logf("%s: %v %s; the job holds %d slices", attack.name, err, strings.TrimSpace(stderr), len(held))
+		t.Logf("%s: scontrol returned %v %s, and the job holds %d slices",
+			attack.name, err, strings.TrimSpace(stderr), len(held))
 		for _, slice := range held {
 			if !strings.Contains(job, "gres/mig:"+slice.Profile+"=") {
 				t.Errorf("%s: the job holds %+v, which slurmctld has not counted:\n%s", attack.name, slice, job)
 			}
 		}
 		s.Must("", attacker, "scancel", id)
-		s.Within("the node is empty", func() bool { return s.Try("", "squeue", "-h") == "" })
+		s.Within("the queue is empty", func() bool { return s.Try("", "squeue", "-h") == "" })
 	}
 	s.NoneDrained()
 }
 
-// decided waits until a job holds slices, was requeued, has failed, or waits because of a limit on slices. It returns
-// the job's slices and slurmctld's record of the job.
+// decided waits until a job holds slices, was requeued, has failed, or waits because of a limit on slices. decided
+// returns the job's slices and slurmctld's record of the job.
 func decided(t *testing.T, s *clustertest.Site, id string) (held []api.Slice, job string) {
 	s.Within("job "+id+" is decided", func() bool {
 		job = s.Must("", "root", "scontrol", "show", "job", id)

@@ -13,16 +13,16 @@ import (
 )
 
 // TestUntypedSlice checks jobs that request a slice without a profile, at submission or by an update, in a partition
-// that Caelum does not manage. slurmctld checks the limits against the request and chooses a profile afterwards, so a
-// limit on that profile does not apply to the job. The limits in this test allow the user no slice of any profile. The
-// user must not get a slice, even if job_submit.lua did not check the job.
+// that Caelum does not manage. slurmctld checks the limits before it chooses a profile, so a limit on the chosen
+// profile does not apply to the job. The limits in this test allow the user no slice of any profile. The user must not
+// get a slice, even if job_submit.lua did not check the job.
 func TestUntypedSlice(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		lua  string // replaces job_submit.lua
 	}{
-		{"seen by job_submit.lua", ""},
-		{"not seen", `function slurm_job_submit() return slurm.SUCCESS end
+		{"checked by job_submit.lua", ""},
+		{"not checked", `function slurm_job_submit() return slurm.SUCCESS end
 function slurm_job_modify() return slurm.SUCCESS end
 return slurm.SUCCESS
 `},
@@ -40,8 +40,8 @@ return slurm.SUCCESS
 	}
 }
 
-// untyped submits a job with each of the requests. If unseen is true, job_submit.lua does not check the jobs. slurmctld
-// then accepts most requests, because it rejects only a mix of typed and untyped slices.
+// untyped submits a job with each request. If unseen is true, job_submit.lua does not check the jobs. Without
+// job_submit.lua, slurmctld rejects only a mix of typed and untyped slices.
 func untyped(t *testing.T, s *clustertest.Site, unseen bool) {
 	var none []string
 	for _, profile := range []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"} {
@@ -70,7 +70,7 @@ func untyped(t *testing.T, s *clustertest.Site, unseen bool) {
 			t.Errorf("%s: the job holds %+v:\n%s", name, held, job)
 		}
 		s.Must("", attacker, "scancel", id)
-		s.Within("the node is empty", func() bool { return s.Try("", "squeue", "-h") == "" })
+		s.Within("the queue is empty", func() bool { return s.Try("", "squeue", "-h") == "" })
 	}
 	attack("--gres=gpu:1,mig:1", "")
 	attack("--gres=gpu:1,mig", "")
@@ -81,7 +81,7 @@ func untyped(t *testing.T, s *clustertest.Site, unseen bool) {
 	attack("--gres=gpu:1,mig:1g.5gb:1", "TresPerNode=gres/gpu:1,gres/mig:1")
 	attack("--gres=gpu:1", "Gres=gpu:1,mig")
 	if unseen && started < 4 {
-		t.Errorf("only %d jobs came to the agent", started)
+		t.Errorf("the agent received requests for only %d jobs", started)
 	}
 	s.NoneDrained()
 }

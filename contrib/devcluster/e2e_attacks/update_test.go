@@ -14,8 +14,8 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// limited starts a cluster whose slurmctld enforces limits. The limits allow the attacker no slice
-// of a whole GPU.
+// limited starts a cluster whose slurmctld enforces limits. The limits allow the attacker no slice with the size of a
+// whole GPU.
 func limited(t *testing.T) *clustertest.Site {
 	t.Helper()
 	s := clustertest.Start(t, cluster.Options{Nodes: 2, GPUs: 2, Conf: []string{"AccountingStorageEnforce=limits"}})
@@ -23,9 +23,9 @@ func limited(t *testing.T) *clustertest.Site {
 	return s
 }
 
-// TestUpdatedJobKeepsItsSlices checks jobs that a user holds, updates and releases. The updates
-// remove the job's slices or move the job between partitions. The job must either not run, or run
-// on a slice that slurmctld counts. The limit on slices of whole GPUs must apply.
+// TestUpdatedJobKeepsItsSlices checks jobs that a user holds, updates and releases. The updates remove a job's slices
+// or move the job between partitions. If the job runs, slurmctld must count the job's slices. The limit on slices with
+// the size of a whole GPU must apply.
 func TestUpdatedJobKeepsItsSlices(t *testing.T) {
 	s := limited(t)
 	client := buildClient(t, s)
@@ -67,7 +67,7 @@ func TestUpdatedJobKeepsItsSlices(t *testing.T) {
 			_, stderr, err := s.Exec(t.Context(), attacker, args...)
 			t.Logf("%s: %s: %v %s", c.name, update, err, strings.TrimSpace(stderr))
 		}
-		if s.Try("", "squeue", "-h", "-j", id, "-o", "%P") == "plain" { // slurmctld has rejected the attack
+		if s.Try("", "squeue", "-h", "-j", id, "-o", "%P") == "plain" { // slurmctld rejected the attack
 			s.Must("", attacker, "scancel", id)
 			continue
 		}
@@ -91,7 +91,7 @@ func buildClient(t *testing.T, s *clustertest.Site) string {
 }
 
 // settle waits until a released job has started or waits because of the limit. If the job runs, slurmctld must count
-// its slice. A job without a GPU may already have failed, because its script finds no device.
+// the job's slice. A job without a GPU may already have failed, because its script finds no device.
 func settle(t *testing.T, s *clustertest.Site, name, id string) {
 	t.Helper()
 	end := time.Now().Add(clustertest.Limit)
@@ -115,7 +115,7 @@ func settle(t *testing.T, s *clustertest.Site, name, id string) {
 	})
 	if !strings.Contains(counted, "gres/") {
 		if asked := s.Must("", "root", "scontrol", "-d", "show", "job", id); strings.Contains(asked, "GRES=gpu") {
-			t.Errorf("%s: slurmctld counts %s of\n%s", name, counted, asked)
+			t.Errorf("%s: slurmctld counts %s for the job\n%s", name, counted, asked)
 		}
 		return // the job has no GPU
 	}
@@ -123,6 +123,6 @@ func settle(t *testing.T, s *clustertest.Site, name, id string) {
 	number := s.Must("", "root", "squeue", "-h", "-j", id, "-o", "%A")
 	slice := s.Slice(node, number)
 	if want := "gres/mig:" + slice.Profile + "=1"; !strings.Contains(counted, want) || slice.Profile == "7g.40gb" {
-		t.Errorf("%s: the job has a %s, and slurmctld counts %s", name, slice.Profile, counted)
+		t.Errorf("%s: the job has a %s slice, but slurmctld counts %s", name, slice.Profile, counted)
 	}
 }

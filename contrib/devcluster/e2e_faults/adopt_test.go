@@ -10,8 +10,8 @@ import (
 	"caelum/internal/api"
 )
 
-// TestAdoptAfterLostLedger checks that root can make the agent adopt the idle instances after the loss of the ledger.
-// Other users must not be able to do this.
+// TestAdoptAfterLostLedger checks that only root can make the agent adopt the idle instances after the loss of the
+// ledger.
 func TestAdoptAfterLostLedger(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 1, AgentConfig: tightest})
 	s.Completed(s.Submit("cuda-process --exclusive --seconds 0.5", "--gres=mig:3g.20gb:1"))
@@ -34,10 +34,10 @@ func TestAdoptAfterLostLedger(t *testing.T) {
 	}
 	t.Log(s.Must("n1", "root", "caelum", "adopt", "--all"))
 	if foreign, idle := s.instances(api.StateForeign), s.instances(api.StateIdle); foreign != 0 || idle != 1 {
-		t.Errorf("%d instances are foreign and %d idle, want 0 and 1", foreign, idle)
+		t.Errorf("%d instances are foreign and %d are idle, want 0 and 1", foreign, idle)
 	}
 	if now := s.Slice("n1", keep); now != slice {
-		t.Errorf("the running job held %+v and holds %+v", slice, now)
+		t.Errorf("the running job held %+v before, and holds %+v now", slice, now)
 	}
 	s.End("keep")
 	s.Completed(keep)
@@ -45,7 +45,7 @@ func TestAdoptAfterLostLedger(t *testing.T) {
 	s.NothingLeft()
 }
 
-// instances returns the number of n1's instances that are in a state.
+// instances returns the number of n1's instances that are in the given state.
 func (s *site) instances(state string) (n int) {
 	s.t.Helper()
 	status, err := s.Status("n1")

@@ -15,8 +15,9 @@ import (
 )
 
 // TestBadInput checks the effects of bad input while a job runs. Users submit invalid requests. The test damages the
-// configuration, the decision table, the ledger and the lease file, as an administrator might do by mistake. It also
-// fills the disks. Every error must name a remedy, the remedy must work, and the job must keep its slice until it ends.
+// configuration, the decision table, the ledger and the lease file, as an administrator can do by mistake. The test
+// also fills the disks. Every error must name a remedy, the remedy must work, and the job must keep its slice until the
+// job ends.
 func TestBadInput(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1, Board: "A100-40GB,A30-24GB"})
 	keep := s.Submit("./hold keep", "--gres=mig:2g.10gb:1", "--job-name=keep")
@@ -35,11 +36,11 @@ func TestBadInput(t *testing.T) {
 			in.t = t
 			part.run(&in, keep)
 			if state := in.State(keep); state != "RUNNING" {
-				t.Fatalf("the job that ran is %s", state)
+				t.Fatalf("the running job ended as %s", state)
 			}
 			if now := in.Slice("n1", keep); now.UUID != slice.UUID || now.Slot != slice.Slot ||
 				now.Start != slice.Start {
-				t.Errorf("the running job held %+v and holds %+v", slice, now)
+				t.Errorf("the running job held %+v before, and holds %+v now", slice, now)
 			}
 			in.NoneDrained()
 		})
@@ -49,21 +50,21 @@ func TestBadInput(t *testing.T) {
 	s.NoneDrained()
 }
 
-// badRequests submits requests for profiles that no GPU model has, for profiles that only another
-// GPU model has, and for text that is not a profile.
+// badRequests submits requests for unknown profiles, for a profile that only another GPU model has, and for text that
+// is not a profile.
 func badRequests(s *site, _ string) {
 	for _, c := range []struct{ options, says string }{
-		{"--gres=mig:nonsense:1", "there is no MIG profile nonsense here; the profiles are 1g.5gb,"},
-		{"--gres=mig:1g.24gb:1", "there is no MIG profile 1g.24gb here"},
-		{"--gres=mig:closed:1", "there is no MIG profile closed"},
+		{"--gres=mig:nonsense:1", "the MIG profile nonsense does not exist; the profiles are 1g.5gb,"},
+		{"--gres=mig:1g.24gb:1", "the MIG profile 1g.24gb does not exist"},
+		{"--gres=mig:closed:1", "the MIG profile closed does not exist"},
 		{"--gres=mig:1g.5gb:-1", ""},
 		{"--gres=mig:1g.5gb:99999999999999999999", ""},
 		{"--gres=mig:1g.5gb:2,gpu:1", "names 2 slices and 1 GPU per node"},
-		{"--gres=gpu:1 --mig=9g.99gb", "--mig: there is no MIG profile 9g.99gb here"},
+		{"--gres=gpu:1 --mig=9g.99gb", "--mig: the MIG profile 9g.99gb does not exist"},
 		{"--gres=gpu:1 --mig=$(id)", "--mig: couldn't read '$(id)': give a profile such as 1g.5gb, auto, or off"},
 		{"--gres=gpu:1 --mig-mem=$(id)", "--mig-mem: couldn't read '$(id)': write the memory of a slice as in 8G"},
 		{"--gres=gpu:1 --mig=" + strings.Repeat("x", 5000), "--mig: couldn't read"},
-		{"-p plain --gres=gpu:1,mig:nonsense:1", ""}, // Caelum does not manage this partition
+		{"-p plain --gres=gpu:1,mig:nonsense:1", ""}, // Caelum does not manage the partition plain
 	} {
 		_, stderr, err := s.Exec(
 			s.t.Context(),
@@ -73,20 +74,21 @@ func badRequests(s *site, _ string) {
 			s.t.Errorf("sbatch %.80s: %v, %s", c.options, err, stderr)
 		}
 	}
-	// The other GPU model has the profile. The job runs on the node with that model and never starts on the first node.
+	// Only the GPU model of the second node has the profile 2g.12gb. A job for 2g.12gb must run on the second
+	// node. A job that names the first node is held.
 	a30 := s.Submit("cuda-process --exclusive --seconds 0", "--gres=mig:2g.12gb:1")
 	never := s.Submit("true", "--gres=mig:2g.12gb:1", "-w", "n1")
 	s.Completed(a30)
 	if on := s.Must("", "root", "squeue", "-h", "-t", "all", "-j", a30, "-o", "%N"); on != "n2" {
-		s.t.Errorf("the A30's profile ran on %s", on)
+		s.t.Errorf("the job with the A30's profile ran on %s", on)
 	}
 	if why := s.Must("", "root", "squeue", "-h", "-j", never, "-o", "%T %r"); why != "PENDING JobHeldUser" {
-		s.t.Errorf("a profile that its node has not: %s", why)
+		s.t.Errorf("the job that names the node without the profile is %s, want PENDING JobHeldUser", why)
 	}
 	s.Must("", user, "scancel", never)
 }
 
-// table overwrites the decision table in place, as an editor does, instead of renaming a new file.
+// table overwrites the decision table in place, as some editors do. Caelum's own programs rename a new file.
 func (s *site) table(text string) {
 	s.t.Helper()
 	cmd := s.Command(s.t.Context(), "", "root", "sh", "-c", "cat > /etc/caelum/decisions")
@@ -96,7 +98,7 @@ func (s *site) table(text string) {
 	}
 }
 
-// submits runs sbatch with the option --hold for a job with a GPU. It returns the job's GRES, or the error.
+// submits runs sbatch --hold for a job with a GPU, and returns the job's GRES or the error.
 func (s *site) submits() string {
 	s.t.Helper()
 	out, stderr, err := s.Exec(s.t.Context(), user, "sbatch", "--parsable", "--hold", "--gres=gpu:1", "--wrap", "true")
@@ -134,14 +136,14 @@ func badTable(s *site, _ string) {
 		given(fmt.Sprint("damage ", i), "1g.5gb")
 	}
 	s.Must("", "root", "rm", "/etc/caelum/decisions")
-	given("no table any more", "1g.5gb")
+	given("text that is not a table", "1g.5gb")
 	log, _ := s.Log("slurmctld")
-	// Two consecutive tables of the eight have the same error, which is logged only once.
-	if n := strings.Count(log, "the last good table stays in force"); n != 7 {
-		s.t.Errorf("slurmctld has logged %d of 7 reasons", n)
+	// Two consecutive tables of the eight damaged tables have one error in common, which slurmctld logs only once.
+	if n := strings.Count(log, "the last valid table remains in use"); n != 7 {
+		s.t.Errorf("slurmctld logged %d of 7 errors in the table", n)
 	}
-	// If the table is damaged when slurmctld starts, job_submit.lua has no table. Until the table is complete, it
-	// rejects only jobs with GPUs. The complete table may have the same generation as the damaged table.
+	// If the table is damaged when slurmctld starts, job_submit.lua has no table. Without a table, job_submit.lua
+	// rejects only jobs with GPUs. The repaired table may have the generation of the damaged table.
 	s.table(generation(106, small)[:len(small)-9])
 	if err := s.RestartUnit("slurmctld"); err != nil {
 		s.t.Fatal(err)
@@ -150,7 +152,7 @@ func badTable(s *site, _ string) {
 		got,
 		"refused until slurmctld can read /etc/caelum/decisions; please tell your administrator",
 	) {
-		s.t.Errorf("without any table: %s", got)
+		s.t.Errorf("without a table, sbatch printed: %s", got)
 	}
 	s.Completed(s.Submit("true", "-p", "plain"))
 	s.table(generation(106, small))
@@ -158,7 +160,7 @@ func badTable(s *site, _ string) {
 	s.table(generation(107, good))
 }
 
-// badNames checks that users' names reach terminals and logs only as plain text.
+// badNames checks that the names that users choose reach terminals and logs only as plain text.
 func badNames(s *site, _ string) {
 	const forged = "x\x1b]0;title\x07\x1b[2J\xc2\x9b31m\r\n" + `{"level":"error","msg":"forged","job":1}` +
 		"\ntime=\"2026\" level=error msg=forged\nerror: caelum: prolog: forged"
@@ -174,13 +176,13 @@ func badNames(s *site, _ string) {
 			}
 		}
 		if strings.Contains(out, "\nerror: ") || strings.Contains(out, "\ntime=") {
-			s.t.Errorf("caelum %v prints lines of the user's: %s", args, out)
+			s.t.Errorf("caelum %v prints lines from the user's name: %s", args, out)
 		}
 	}
 	s.End("named")
 	s.Completed(id)
-	// The name has 64 KiB. Either Slurm's commands reject the name, or slurmctld truncates it. In both cases the next
-	// job must run.
+	// The name has 64 KiB. Slurm's commands may reject the name, or slurmctld may truncate the name. In both cases, the
+	// next job must run.
 	s.Exec(
 		s.t.Context(),
 		user,
@@ -200,14 +202,14 @@ func badNames(s *site, _ string) {
 			if strings.HasPrefix(line, "time=") || strings.HasPrefix(line, "error:") ||
 				strings.HasPrefix(line, `{"level":"error","msg":"forged"`) ||
 				strings.ContainsRune(line, 0x1b) {
-				s.t.Errorf("%s has a line of the user's: %q", unit, line)
+				s.t.Errorf("the log of %s contains a line from the user's name: %q", unit, line)
 			}
 		}
 	}
 }
 
-// callers opens 3000 connections and sends half a header on each of them. Then it sends 300 requests to end another
-// user's lease.
+// callers sends 300 requests to end another user's lease. The script also opens 3000 connections, and sends half a
+// header on each connection.
 const callers = `ulimit -n 4096; exec perl -MIO::Socket::UNIX -e '
 	$SIG{PIPE} = "IGNORE"; $| = 1;
 	sub call { IO::Socket::UNIX->new(Peer => "/run/caelum/caelumd.sock") }
@@ -223,7 +225,7 @@ const callers = `ulimit -n 4096; exec perl -MIO::Socket::UNIX -e '
 		select undef, undef, undef, 0.05; push @more, @new; splice @more, 0, 400 if @more > 400
 	}' "$0"`
 
-// badCallers checks that a user who floods the socket does not delay prologs and causes only one line in the log.
+// badCallers checks that a user who floods the socket does not delay prologs, and causes only one log line.
 func badCallers(s *site, keep string) {
 	cmd := s.Command(s.t.Context(), "n1", stranger, "bash", "-c", callers, keep)
 	out, err := cmd.StdoutPipe()
@@ -236,12 +238,12 @@ func badCallers(s *site, keep string) {
 	defer func() {
 		cmd.Process.Signal(os.Interrupt)
 		s.Try("n1", "pkill", "-u", stranger, "perl")
-		cmd.Wait() // the error is ignored, because it only means that the command was stopped
+		cmd.Wait() // the error only means that the test stopped the command
 	}()
 	var line [200]byte
 	n, err := out.Read(line[:])
 	if said := string(line[:n]); err != nil || !regexp.MustCompile(`^403=\d+ 429=\d+ held=3000`).MatchString(said) {
-		s.t.Fatalf("the callers printed %q, %v", said, err)
+		s.t.Fatalf("the program callers printed %q, %v", said, err)
 	}
 	var ids []string
 	for range 4 {
@@ -250,12 +252,12 @@ func badCallers(s *site, keep string) {
 	s.Completed(ids...)
 	log, _ := s.Log("agent-n1")
 	if n := strings.Count(log, "lease change refused: caller is not root"); n != 1 {
-		s.t.Errorf("the log has %d lines about 300 refused calls", n)
+		s.t.Errorf("the log has %d lines about 300 refused requests, want 1", n)
 	}
 }
 
-// badLeaseFile damages the lease file of a running job. The job's next step must get an error. After the file is
-// removed and the agent is restarted, the file must be back.
+// badLeaseFile damages the lease file of a running job. The job's next step must get an error. If root removes the
+// damaged file and restarts the agent, the agent must write the lease file again.
 func badLeaseFile(s *site, keep string) {
 	path := "/run/caelum/jobs/" + keep
 	step := func() string {
@@ -272,29 +274,30 @@ func badLeaseFile(s *site, keep string) {
 	}
 	want := s.Slice("n1", keep).UUID
 	if got := step(); !strings.HasPrefix(got, want) {
-		s.t.Fatalf("a step of the job sees %s", got)
+		s.t.Fatalf("a step of the job has CUDA_VISIBLE_DEVICES=%s", got)
 	}
 	s.Must("n1", "root", "truncate", "-s", "40", path)
 	if got := step(); !strings.Contains(got, "caelum: task: ") || !strings.Contains(got, path) ||
 		strings.Contains(got, want) {
-		s.t.Errorf("with half a lease file: %s", got)
+		s.t.Errorf("with half a lease file, a step printed: %s", got)
 	}
 	s.Must("n1", "root", "rm", path)
 	if err := s.RestartUnit("agent-n1"); err != nil {
 		s.t.Fatal(err)
 	}
 	if got := step(); !strings.HasPrefix(got, want) {
-		s.t.Errorf("after the remedy a step sees %s", got)
+		s.t.Errorf("after the remedy, a step has CUDA_VISIBLE_DEVICES=%s", got)
 	}
 }
 
-// fullDisks checks that the prolog waits while a disk is full, and that the job starts when there is free space again.
+// fullDisks checks that the prolog waits while a disk is full, and that the job starts when the disk has free space
+// again.
 func fullDisks(s *site, _ string) {
 	waits := func(where, says string) string {
 		s.t.Helper()
 		id := s.Submit("cuda-process --exclusive --seconds 0", "--gres=mig:1g.10gb:1")
-		s.Within("slurmctld starts the job", func() bool { return s.Lives(id) != "PENDING" })
-		s.Within("the prolog meets the full disk at "+where, func() bool {
+		s.Within("slurmctld has started the job", func() bool { return s.Lives(id) != "PENDING" })
+		s.Within("a lease fails because the disk at "+where+" is full", func() bool {
 			answer := s.Try(
 				"n1",
 				"perl",
@@ -310,7 +313,7 @@ func fullDisks(s *site, _ string) {
 				strings.Contains(answer, says)
 		})
 		if state := s.Lives(id); state == "PENDING" || state == "COMPLETED" {
-			s.t.Errorf("with %s full the job is %s", where, state)
+			s.t.Errorf("the job is %s while the disk at %s is full", state, where)
 		}
 		return id
 	}
@@ -332,13 +335,13 @@ func fullDisks(s *site, _ string) {
 	}
 }
 
-// offered reports whether slurmctld has any offer of n1.
+// offered reports whether slurmctld has an offer of n1.
 func (s *site) offered() bool {
 	return regexp.MustCompile(`mig:[^,(]*b:[1-9]`).
 		MatchString(s.Must("", "root", "sinfo", "-h", "-p", "plain", "-n", "n1", "-O", "Gres:300"))
 }
 
-// startFails starts the agent of n1. The agent must log the given errors and end, and its offers must then be closed.
+// startFails starts the agent of n1. The agent must log the given errors and end, and the offers of n1 must be closed.
 func (s *site) startFails(says ...string) {
 	s.t.Helper()
 	if err := s.StartUnit("agent-n1"); err == nil {
@@ -350,19 +353,19 @@ func (s *site) startFails(says ...string) {
 	log, _ := s.Log("agent-n1")
 	for _, part := range says {
 		if !strings.Contains(log, part) {
-			s.t.Errorf("the agent's log does not say %q", part)
+			s.t.Errorf("the agent's log does not contain %q", part)
 		}
 	}
 	if s.offered() {
 		s.t.Errorf(
-			"there is no agent and this is on offer: %s",
+			"the agent has ended, but slurmctld has these offers: %s",
 			s.Try("", "sinfo", "-h", "-p", "plain", "-n", "n1", "-O", "Gres:300"),
 		)
 	}
 }
 
-// badConfiguration checks that the next start of the agent detects a mistake in caelum.yaml and that the offers are
-// still closed.
+// badConfiguration checks that the next start of the agent detects a mistake in caelum.yaml, and that the offers are
+// closed.
 func badConfiguration(s *site, _ string) {
 	const path = "/etc/caelum/caelum.yaml"
 	s.Must("n1", "root", "cp", path, "/etc/caelum/good")
@@ -372,7 +375,7 @@ func badConfiguration(s *site, _ string) {
 		s.t.Fatal(err)
 	}
 	if s.offered() {
-		s.t.Error("the offers are not closed after a stop with a broken configuration")
+		s.t.Error("the offers are not closed after a stop with an invalid configuration")
 	}
 	s.startFails(`unknown key "poll_intervall"; the keys are accounting_field`,
 		"closing the offers of n1 with the default configuration")
@@ -391,13 +394,13 @@ func badLedger(s *site, _ string) {
 		s.t.Fatal(err)
 	}
 	s.Must("n1", "root", "bash", "-c", "head -c 20000 /dev/urandom > "+path)
-	s.startFails("ledger " + path + ": its contents are damaged; move it away")
+	s.startFails("ledger " + path + ": the contents of the file are damaged; move it away")
 	s.Must("n1", "root", "bash", "-c", "mkdir /var/lib/caelum/old && mv "+path+"* /var/lib/caelum/old")
 	if err := s.StartUnit("agent-n1"); err != nil {
 		s.t.Fatal(err)
 	}
-	// Without the ledger, the agent cannot distinguish its own idle instances from foreign instances. The administrator
-	// removes the idle instances.
+	// Without the ledger, the agent cannot distinguish its own idle instances from foreign instances. The test removes
+	// the idle instances, as an administrator does.
 	status, err := s.Status("n1")
 	if err != nil {
 		s.t.Fatal(err)

@@ -9,8 +9,7 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// TestRestartsInCgroups checks that, in a cluster with cgroups, slurmd still runs and confines GPU
-// jobs after a restart.
+// TestRestartsInCgroups checks that a restarted slurmd in a cluster with cgroups runs and confines GPU jobs.
 func TestRestartsInCgroups(t *testing.T) {
 	for _, version := range []string{"v1", "v2"} {
 		t.Run(version, func(t *testing.T) {
@@ -24,12 +23,12 @@ func TestRestartsInCgroups(t *testing.T) {
 			}
 			s.Completed(s.Submit(job, "--gres=mig:1g.5gb:1"))
 			if said := s.Try("n1", "caelum", "doctor"); !strings.Contains(said, "ok       isolation:") {
-				t.Errorf("doctor prints although jobs are confined:\n%s", said)
+				t.Errorf("caelum doctor printed a finding although Slurm confines jobs:\n%s", said)
 			}
 			s.End("keep")
 			s.Completed(keep)
 			if here := s.Must("n1", "root", "cat", "/proc/self/cgroup"); strings.Contains(here, "/..") {
-				t.Errorf("a command is outside the cluster's cgroups:\n%s", here)
+				t.Errorf("a command of devcluster exec is outside the cluster's cgroups:\n%s", here)
 			}
 			s.NoneDrained()
 			s.NothingLeft()

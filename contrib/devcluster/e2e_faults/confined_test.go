@@ -14,9 +14,9 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// TestOtherJobOfTheUser checks that, if Slurm confines devices, a job cannot open the slices of other jobs of the same
-// user, although the user owns the capability files of these slices. A job with a slice and a job without a slice try
-// to open them while other jobs start and end.
+// TestOtherJobOfTheUser checks that a job cannot open the slices of other jobs of its user if Slurm confines devices.
+// The user owns the capability files of all slices of the user's jobs. A job with a slice and a job without a slice try
+// to open the capability files while other jobs start and end.
 func TestOtherJobOfTheUser(t *testing.T) {
 	for _, version := range []string{"v1", "v2"} {
 		t.Run(version, func(t *testing.T) {
@@ -29,8 +29,8 @@ func TestOtherJobOfTheUser(t *testing.T) {
 			for range 12 {
 				churn = append(churn, s.Submit("cuda-process --exclusive --seconds 0.3", "--gres=mig:1g.5gb:1"))
 			}
-			// The test uses both a batch script and steps, because Slurm denies their access to devices in different
-			// cgroups.
+			// The test uses a batch script and steps, because Slurm denies the batch script and the steps access to
+			// devices in different cgroups.
 			try := fmt.Sprintf("%s=%d ./stranger >", asStranger, opens/3)
 			s.Write("try", "#!/bin/bash\n"+try+"$1.batch && srun -n1 bash -c '"+try+"'$1.step\n")
 			tries := map[string]string{
@@ -45,7 +45,7 @@ func TestOtherJobOfTheUser(t *testing.T) {
 			}
 			s.Completed(churn...)
 			if now := s.Slice("n1", keep); now != slice {
-				t.Errorf("the running job held %+v and holds %+v", slice, now)
+				t.Errorf("the running job held %+v before, and holds %+v now", slice, now)
 			}
 			s.End("keep")
 			s.Completed(keep)
@@ -54,8 +54,7 @@ func TestOtherJobOfTheUser(t *testing.T) {
 	}
 }
 
-// judgeOther checks the result of a job's attempts. The job must have opened no files except the two files of its own
-// slice.
+// judgeOther checks the result of a job's attempts. The job must have opened only the two files of its own slice.
 func (s *site) judgeOther(name string, hasSlice bool) {
 	s.t.Helper()
 	data, err := os.ReadFile(filepath.Join(s.Home(), name))
@@ -70,11 +69,11 @@ func (s *site) judgeOther(name string, hasSlice bool) {
 	slices.Sort(got.Own)
 	own := slices.Compact(got.Own)
 	if hasSlice != (len(own) == 2) || !hasSlice && len(own) != 0 {
-		s.t.Errorf("%s: opened %q, which are not its own slice's two files", name, own)
+		s.t.Errorf("%s opened %q, want the two files of its own slice", name, own)
 	}
 	if len(got.Opened) > 0 || got.Refused < opens/3 || len(got.Other) > 0 {
 		s.t.Errorf(
-			"%s: %d opens of other jobs' slices got through, %d were refused: %.300q %q",
+			"%s: %d opens of other jobs' slices succeeded, and %d failed: %.300q %q",
 			name,
 			len(got.Opened),
 			got.Refused,
@@ -83,24 +82,24 @@ func (s *site) judgeOther(name string, hasSlice bool) {
 		)
 	}
 	s.t.Logf(
-		"%s: %d opens of other jobs' slices refused (%d by the cgroup), %d got through",
+		"%s: %d opens of other jobs' slices failed (%d because of the cgroup), and %d succeeded",
 		name,
 		got.Refused,
 		got.ByCgroup,
 		len(got.Opened),
 	)
 	if got.ByCgroup == 0 {
-		s.t.Errorf("%s: no open was refused by the cgroup: the files' owner alone was in the way", name)
+		s.t.Errorf("%s: the cgroup denied no open, so only the owner and mode of the files prevented the opens", name)
 	}
 }
 
-// TestBoundTasksUnderConstrainDevices checks that each task sees its own slice, although with ConstrainDevices=yes
-// Slurm numbers the devices of a step from 0.
+// TestBoundTasksUnderConstrainDevices checks that each task sees its own slice. With ConstrainDevices=yes, Slurm
+// numbers the devices of a step from 0.
 func TestBoundTasksUnderConstrainDevices(t *testing.T) {
 	for _, version := range []string{"v1", "v2"} {
 		t.Run(version, func(t *testing.T) {
 			s := start(t, cluster.Options{Nodes: 1, GPUs: 1, Cgroup: version})
-			// Slots 0 and 1 are in use, so that the numbers within the step differ from the slots.
+			// Two jobs use slots 0 and 1, so that the device numbers within the step differ from the slots.
 			keep := []string{
 				s.Submit("./hold keep", "--gres=mig:1g.5gb:1"),
 				s.Submit("./hold keep", "--gres=mig:1g.5gb:1"),
@@ -135,7 +134,7 @@ func TestBoundTasksUnderConstrainDevices(t *testing.T) {
 					}
 				}
 				if len(seen) != c.tasks || len(distinct) != max(c.each, c.tasks) {
-					t.Errorf("%s: %d tasks see %d slices:\n%s", c.name, len(seen), len(distinct), out)
+					t.Errorf("%s: %d tasks have %d slices:\n%s", c.name, len(seen), len(distinct), out)
 				}
 			}
 			s.End("keep")

@@ -12,29 +12,30 @@ import (
 	"caelum/internal/doctor"
 )
 
-// TestDrift checks a driver that renames 1g.5gb to 1g.6gb between two starts of the agent, while a job runs on such a
-// slice. Then the test applies the remedy that `caelum doctor` prints.
+// TestDrift checks a driver that renames 1g.5gb to 1g.6gb between two starts of the agent, while a job holds a 1g.5gb
+// slice. The test also applies the remedy that `caelum doctor` prints.
 func TestDrift(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 1, KeepDeviceFiles: true, AgentConfig: tightest})
 	keep := s.Submit("./hold keep", "--gres=mig:1g.5gb:1")
 	s.Running(keep)
 	before := s.Slice("n1", keep)
 	if s.findings("", doctor.Error) {
-		t.Error("caelum doctor finds errors before there is any")
+		t.Error("caelum doctor found an error before the driver changed")
 	}
 
 	s.withoutAgent(func() {
 		s.Must("n1", "root", "nvml-emulator", "drift", "--profile", "1g.5gb", "--name", "1g.6gb", "--memory", "5888")
 	})
 	s.Within(
-		"the agent publishes the new name",
+		"the agent has published the new name",
 		func() bool { return s.published("n1") && s.planned("n1")["1g.6gb"] > 0 },
 	)
-	// slurmctld lists the new name after the type closed. This order must not make the agent write repeatedly.
+	// slurmctld lists the new name after the type closed. The order of the types must not make the agent write
+	// repeatedly.
 	s.writesNothing("n1")
 	now := s.Slice("n1", keep)
 	if now.UUID != before.UUID || now.Start != before.Start || now.Profile != "1g.6gb" || now.MemoryMiB != 5888 {
-		t.Errorf("the running job held %+v and holds %+v", before, now)
+		t.Errorf("the running job held %+v before, and holds %+v now", before, now)
 	}
 	s.driftReported()
 	s.oldName()
@@ -57,7 +58,7 @@ func (s *site) withoutAgent(do func()) {
 	}
 }
 
-// driftReported checks that the change is reported in three places.
+// driftReported checks that the agent's log, slurmctld's node and caelum doctor report the change.
 func (s *site) driftReported() {
 	s.t.Helper()
 	const said = "which its driver does not report"
@@ -66,7 +67,7 @@ func (s *site) driftReported() {
 		s.t.Fatal(err)
 	}
 	if !strings.Contains(log, "slurm.conf gives n1 1g.5gb, "+said) {
-		s.t.Error("the agent's log does not name the old profile")
+		s.t.Error("the agent's log does not contain the old profile")
 	}
 	if shown := s.Must("n1", "root", "caelum", "status"); !strings.Contains(
 		shown,
@@ -81,8 +82,8 @@ func (s *site) driftReported() {
 	}
 }
 
-// oldName checks a job that requested the old name. If the job starts on the node, it must get an equivalent profile.
-// The agent does not offer the old name, so only an administrator can make such a job start.
+// oldName checks a job that requested the old name. If the job starts on the node, the job must get an equivalent
+// profile. The agent does not offer the old name, so only an administrator can start the job.
 func (s *site) oldName() {
 	s.t.Helper()
 	var old string
@@ -90,50 +91,50 @@ func (s *site) oldName() {
 		s.Must("", "root", "bash", "-c", `gres=$(scontrol show node n1 | sed -n 's/^ *Gres=//p'); `+
 			`scontrol update nodename=n1 gres="${gres/1g.5gb:0/1g.5gb:2}"`)
 		old = s.Submit("./hold old", "--gres=mig:1g.5gb:1")
-		s.Within("slurmctld has started it", func() bool { return s.State(old) != "PENDING" })
+		s.Within("slurmctld has started the job", func() bool { return s.State(old) != "PENDING" })
 	})
 	s.Running(old)
 	if has := s.Slice("n1", old); has.Profile != "1g.6gb" || has.AdvertisedAs != "1g.5gb" {
-		s.t.Errorf("the job with the old name has %+v", has)
+		s.t.Errorf("the job with the old name holds %+v", has)
 	}
 	s.End("old")
 	s.Completed(old)
 }
 
-// driftRemedied applies the remedy that the doctor prints, and checks that the remedy works.
+// driftRemedied applies the remedy that caelum doctor prints, and checks that the remedy works.
 func (s *site) driftRemedied() {
 	s.t.Helper()
 	lines := s.Must("n1", "root", "caelum", "slurm-config", "--nodes", "n1", "--catalogue", "1", "--section", "nodes")
 	if !strings.Contains(lines, "mig:1g.6gb:0") || strings.Contains(lines, "1g.5gb") {
-		s.t.Fatalf("caelum slurm-config:\n%s", lines)
+		s.t.Fatalf("caelum slurm-config printed:\n%s", lines)
 	}
 	s.Must("", "root", "sed", "-i", "s/1g[.]5gb/1g.6gb/g", "/etc/slurm/slurm.conf")
 	s.Must("", "root", "sed", "-i", "1s/.*/caelum-decisions 1 2/; s/1g[.]5gb/1g.6gb/", "/etc/caelum/decisions")
 	if err := s.RestartUnit("slurmctld"); err != nil {
 		s.t.Fatal(err)
 	}
-	s.Within("the agent publishes again", func() bool { return s.published("n1") && s.planned("n1")["1g.6gb"] > 0 })
+	s.Within("the agent has published again", func() bool { return s.published("n1") && s.planned("n1")["1g.6gb"] > 0 })
 	if s.findings("1g.5gb", doctor.Error) || s.findings("1g.6gb", doctor.Error) ||
 		s.findings("AccountingStorageTRES", doctor.Warning) {
-		s.t.Errorf("caelum doctor, afterwards:\n%s", s.Try("n1", "caelum", "doctor"))
+		s.t.Errorf("after the remedy, caelum doctor printed:\n%s", s.Try("n1", "caelum", "doctor"))
 	}
 	if _, refused, err := s.Exec(s.t.Context(), user, "sbatch", "--gres=mig:1g.5gb:1", "--wrap", "true"); err == nil ||
-		!strings.Contains(refused, "there is no MIG profile 1g.5gb here; the profiles are 1g.6gb, ") {
-		s.t.Errorf("the old name at submission: %q, %v", refused, err)
+		!strings.Contains(refused, "the MIG profile 1g.5gb does not exist; the profiles are 1g.6gb, ") {
+		s.t.Errorf("sbatch with the old name printed %q, %v", refused, err)
 	}
 	s.Completed(s.Submit("cuda-process --exclusive", "--gres=mig:1g.6gb:1"))
 }
 
-// writesNothing checks that the agent writes nothing in two passes in which the queue does not change.
+// writesNothing checks that the agent writes nothing during two passes without a change of the queue.
 func (s *site) writesNothing(node string) {
 	s.t.Helper()
 	before, then := s.writes(node), time.Now()
-	s.Within("two more passes", func() bool {
+	s.Within("the agent has run two more passes", func() bool {
 		status, err := s.Status(node)
 		return err == nil && status.PublishedAt > then.Unix()+1
 	})
 	if n := s.writes(node) - before; n > 0 {
-		s.t.Errorf("%s: the node was written %d times, and nothing had changed", node, n)
+		s.t.Errorf("the agent of %s wrote to slurmctld %d times without a change", node, n)
 	}
 }
 
@@ -147,7 +148,7 @@ func (s *site) writes(node string) int {
 	return strings.Count(log, `"msg":"published"`)
 }
 
-// findings reports whether caelum doctor on n1 has a finding of this severity with the given text.
+// findings reports whether caelum doctor on n1 prints a finding with the given severity and text.
 func (s *site) findings(says string, severity doctor.Severity) bool {
 	s.t.Helper()
 	text, stderr, _ := s.ExecNode(s.t.Context(), "n1", "root", "caelum", "doctor", "--json")

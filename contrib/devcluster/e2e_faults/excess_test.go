@@ -16,9 +16,9 @@ import (
 // waitFor is a job script that starts no process on its slice and ends when the file end.NAME exists.
 const waitFor = "until [ -e $HOME/end.%s ]; do sleep 0.2; done"
 
-// TestExcess checks the case in which slurmctld counts the slices of a job on two nodes twice on each node. A
-// reconfiguration or a restart of slurmctld while the job runs causes this error. A job for one of the empty GPUs must
-// still start, both while the first job runs and after its end.
+// TestExcess makes slurmctld count the slices of a job on two nodes twice on each node. A reconfiguration or a restart
+// of slurmctld while the job runs causes the wrong counts. A job for an empty GPU must still start, while the job on
+// two nodes runs and after its end.
 func TestExcess(t *testing.T) {
 	t.Run("reconfigure", func(t *testing.T) {
 		s, pair := jobOnTwoNodes(t)
@@ -40,8 +40,8 @@ func TestExcess(t *testing.T) {
 	})
 }
 
-// jobOnTwoNodes starts a cluster of two nodes with three GPUs each. It also starts a job that occupies two GPUs of each
-// node until the file end.pair exists.
+// jobOnTwoNodes starts a cluster of two nodes with three GPUs each, and a job that occupies two GPUs of each node until
+// the file end.pair exists.
 func jobOnTwoNodes(t *testing.T) (s *site, pair string) {
 	s = start(t, cluster.Options{Nodes: 2, GPUs: 3, KeepDeviceFiles: true})
 	pair = s.Submit(fmt.Sprintf(waitFor, "pair"), "-N2", "--gres=mig:7g.40gb:2")
@@ -49,9 +49,9 @@ func jobOnTwoNodes(t *testing.T) (s *site, pair string) {
 	return s, pair
 }
 
-// onceOrTwice checks the cluster after a reconfiguration since 23.11. slurmctld then starts again with its saved state.
-// It usually counts the job's slices once, and rarely twice. In both cases, the third GPU of a node must be available
-// during the job, and all GPUs must be available after it.
+// onceOrTwice checks the cluster after a reconfiguration of Slurm 23.11 or later, which restarts slurmctld with its
+// saved state. The restarted slurmctld usually counts the job's slices once, and rarely twice. In both cases, the third
+// GPU of a node must be available during the job, and all GPUs must be available after the job.
 func onceOrTwice(s *site, pair string) {
 	third := s.Submit("./hold third", "-w", "n1", "--gres=mig:7g.40gb:1")
 	s.Running(third)
@@ -66,8 +66,8 @@ func onceOrTwice(s *site, pair string) {
 	s.NothingLeft()
 }
 
-// excess checks the cluster from the time when slurmctld counts the slices of the job pair twice on
-// each node until the excess is cleared.
+// excess checks the cluster while slurmctld counts the slices of the job pair twice on each node, and clears the
+// excess.
 func excess(t *testing.T, s *site, pair string) {
 	third := s.Submit("./hold third", "-w", "n1", "--gres=mig:7g.40gb:1")
 	s.Running(third)
@@ -86,23 +86,24 @@ func excess(t *testing.T, s *site, pair string) {
 	first := s.Submit(fmt.Sprintf(waitFor, "first"), "-w", "n1", "--gres=mig:7g.40gb:2")
 	s.Running(first)
 	if status := s.Try("n1", "caelum", "status"); !strings.Contains(status, shown) {
-		t.Errorf("after the job the status of n1 does not show the excess:\n%s", status)
+		t.Errorf("after the end of the job, the status of n1 does not show the excess:\n%s", status)
 	}
-	s.Within("two passes without a write", func() bool {
+	s.Within("the agent has run two passes without a write", func() bool {
 		before := s.writes("n1")
 		time.Sleep(2500 * time.Millisecond)
 		return s.writes("n1") == before
 	})
 
-	// A restart while no job runs on two nodes clears the excess. Every GPU of n1 is in use, so n1 offers nothing.
+	// If no job runs on two nodes, a restart of slurmctld clears the excess. Jobs use every GPU of n1, so n1 has no
+	// offers.
 	if err := s.RestartUnit("slurmctld"); err != nil {
 		t.Fatal(err)
 	}
-	s.Within("the excess is gone", func() bool {
+	s.Within("the status of n1 shows no excess", func() bool {
 		return s.published("n1") && !strings.Contains(s.Try("n1", "caelum", "status"), "that no job holds")
 	})
 	if n := s.planned("n1"); len(n) != 0 {
-		t.Errorf("offered although jobs are on all GPUs: %v", n)
+		t.Errorf("n1 offers %v although jobs use all GPUs", n)
 	}
 	waits := s.Submit("./hold waits", "-w", "n1", "--gres=mig:7g.40gb:1")
 	s.End("third")

@@ -13,7 +13,7 @@ import (
 	"caelum/internal/api"
 )
 
-// TestByHand creates an instance without the agent, and removes the instance of a running job.
+// TestByHand creates an instance without the agent, and removes the instance of a running job without the agent.
 func TestByHand(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2})
 	// The job uses no device, because the driver does not remove an instance in use.
@@ -33,9 +33,9 @@ func TestByHand(t *testing.T) {
 	s.Must("n1", "root", "nvml-emulator", "create", fmt.Sprint(other), "3g.20gb", "4")
 
 	foreign := s.foreignOn(other)
-	s.Within("the removed instance is reported with its job", func() bool { return s.reported(robbed) })
+	s.Within("the agent has logged the removed instance and its job", func() bool { return s.reported(robbed) })
 
-	// There is not enough room for all of these jobs, so some of them must wait.
+	// The GPUs do not have room for all of the following jobs, so some jobs must wait.
 	ids := []string{}
 	for range 10 {
 		ids = append(ids, s.Submit("./hold fill", "--gres=mig:1g.5gb:1"))
@@ -50,26 +50,26 @@ func TestByHand(t *testing.T) {
 	s.Completed(append(ids, robbed)...)
 	s.Running(large)
 	if got := s.Slice("n1", large); got.GPU == other {
-		t.Errorf("a whole GPU was leased where a foreign instance is: %+v", got)
+		t.Errorf("the agent leased a GPU that contains a foreign instance: %+v", got)
 	}
 	s.End("large")
 	s.Completed(large)
 	if shown := s.Must("n1", "root", "nvml-emulator", "show"); !strings.Contains(shown, foreign.UUID) {
-		t.Errorf("the foreign instance %s is gone:\n%s", foreign.UUID, shown)
+		t.Errorf("the foreign instance %s no longer exists:\n%s", foreign.UUID, shown)
 	}
 	s.NoneDrained()
 
 	s.Must("n1", "root", "nvml-emulator", "destroy", strconv.Itoa(other), strconv.Itoa(foreign.GI))
-	if err := s.RestartUnit("agent-n1"); err != nil { // the agent reads the GPUs at its start and then once a minute
+	if err := s.RestartUnit("agent-n1"); err != nil { // an agent reads the GPUs at its start and once a minute
 		t.Fatal(err)
 	}
 	s.NothingLeft()
 }
 
-// foreignOn waits until the agent of n1 has noticed a foreign instance on a GPU.
+// foreignOn waits until the agent of n1 shows a foreign instance on a GPU, and returns the instance.
 func (s *site) foreignOn(gpu int) (foreign api.Instance) {
 	s.t.Helper()
-	s.Within("the foreign instance is noticed", func() bool {
+	s.Within("the agent shows the foreign instance", func() bool {
 		status, err := s.Status("n1")
 		if err != nil {
 			return false
@@ -96,7 +96,7 @@ func (s *site) avoids(gpu int, foreign api.Instance) {
 	}
 	for _, p := range status.GPUs[gpu].Offers {
 		if overlaps(p.Start, p.Size) {
-			s.t.Fatalf("%s at %d is offered, but overlaps the foreign instance %s at %d",
+			s.t.Fatalf("the offered %s at %d overlaps the foreign instance %s at %d",
 				p.Profile, p.Start, foreign.Profile, foreign.Start)
 		}
 	}

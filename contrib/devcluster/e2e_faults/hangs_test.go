@@ -15,12 +15,12 @@ import (
 	"caelum/internal/plan"
 )
 
-// onOfferOn returns a profile that one node offers and the other node does not offer. A job with this profile starts on
-// the first node without naming it.
+// onOfferOn returns a profile that one node offers and the other node does not offer. A job that requests the returned
+// profile starts on the first node without the option -w.
 func (s *site) onOfferOn(node, other string) string {
 	s.t.Helper()
 	var profile string
-	s.Within("something is on offer on "+node+" alone", func() bool {
+	s.Within("only "+node+" offers a profile", func() bool {
 		here, err1 := s.Status(node)
 		there, err2 := s.Status(other)
 		if err1 != nil || err2 != nil {
@@ -47,12 +47,12 @@ func (s *site) onOfferOn(node, other string) string {
 // started waits until slurmctld has started a job on a node.
 func (s *site) started(id, node string) {
 	s.t.Helper()
-	s.Within("slurmctld starts job "+id+" on "+node, func() bool {
+	s.Within("slurmctld has started job "+id+" on "+node, func() bool {
 		return s.Try("", "squeue", "-h", "-j", id, "-o", "%N") == node
 	})
 }
 
-// explained waits until `caelum explain` prints the given verdict. The user runs this command on the login node.
+// explained waits until `caelum explain` prints the given verdict. The user runs `caelum explain` on the login node.
 func (s *site) explained(id, verdict string) {
 	s.t.Helper()
 	var e plan.Explanation
@@ -61,14 +61,14 @@ func (s *site) explained(id, verdict string) {
 			s.t.Fatal(err)
 		}
 		if time.Now().After(end) {
-			s.t.Fatalf("job %s is explained as %+v, not as %s", id, e, verdict)
+			s.t.Fatalf("caelum explain prints %+v for job %s, not the verdict %s", e, id, verdict)
 		}
 	}
 	s.t.Logf("job %s: %s", id, e.Text)
 }
 
-// hang returns the time for which prologs wait for an agent. The test suspends the agent for a time that depends on it.
-// FAULTS_HANG=60s selects the plugin's default.
+// hang returns the time for which prologs wait for an agent. The duration of the agent's suspension depends on the
+// result of hang. FAULTS_HANG=60s selects the plugin's default.
 func hang(t *testing.T) (patience time.Duration) {
 	text := os.Getenv("FAULTS_HANG")
 	if text == "" {
@@ -81,9 +81,9 @@ func hang(t *testing.T) (patience time.Duration) {
 	return d
 }
 
-// TestAgentHangs suspends an agent, first for half of the time for which prologs wait, and then for one and a half
-// times that time. In the meantime, the other node must run jobs, including those that were planned for the node of the
-// suspended agent.
+// TestAgentHangs suspends an agent for half of the time for which prologs wait, and later for one and a half times the
+// time for which prologs wait. During the suspensions, the other node must run jobs, including the jobs that were
+// planned for the node of the suspended agent.
 func TestAgentHangs(t *testing.T) {
 	wait := hang(t)
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1, AgentConfig: tightest})
@@ -94,7 +94,7 @@ func TestAgentHangs(t *testing.T) {
 	s.NothingLeft()
 }
 
-// hangsBriefly suspends the agent of n1 for half of the time for which prologs wait. It checks that the prolog waits
+// hangsBriefly suspends the agent of n1 for half of the time for which prologs wait, and checks that the prolog waits
 // and that no node is drained.
 func (s *site) hangsBriefly(wait time.Duration) {
 	s.t.Helper()
@@ -105,12 +105,12 @@ func (s *site) hangsBriefly(wait time.Duration) {
 	s.started(first, "n1")
 	s.Completed(s.Submit("cuda-process", "--gres=mig:7g.40gb:1"))
 	s.t.Logf(
-		"a whole GPU on the other node: %v after the agent of one has stopped answering",
+		"a job got a whole GPU of n2 %v after the agent of n1 had stopped answering",
 		time.Since(began).Round(100*time.Millisecond),
 	)
 	time.Sleep(time.Until(began.Add(wait / 2)))
 	if s.drained() {
-		s.t.Errorf("n1 has drained after %v", time.Since(began))
+		s.t.Errorf("n1 was drained after %v", time.Since(began))
 	}
 	s.signalAgent("CONT")
 	s.Running(first)
@@ -120,7 +120,7 @@ func (s *site) hangsBriefly(wait time.Duration) {
 	s.NoneDrained()
 }
 
-// hangsLong suspends the agent of n1 for longer than prologs wait. It checks that the node is drained and the job is
+// hangsLong suspends the agent of n1 for longer than prologs wait, and checks that the node is drained and the job is
 // requeued.
 func (s *site) hangsLong(wait time.Duration) {
 	s.t.Helper()
@@ -132,25 +132,25 @@ func (s *site) hangsLong(wait time.Duration) {
 	other := s.Submit("cuda-process", "--gres=mig:7g.40gb:1") // a profile that n1 does not offer
 	for end := began.Add(wait * 3); !s.drained(); time.Sleep(time.Second) {
 		if time.Now().After(end) {
-			s.t.Fatal("n1 does not drain")
+			s.t.Fatal("n1 was not drained")
 		}
 	}
 	s.t.Logf(
-		"n1 drained %v after its agent had stopped: %s",
+		"n1 was drained %v after its agent had stopped: %s",
 		time.Since(began).Round(time.Second),
 		s.Must("", "root", "sinfo", "-hR", "-p", "plain", "-n", "n1", "-o", "%E"),
 	)
 	s.Completed(other)
 	time.Sleep(time.Until(began.Add(wait * 3 / 2)))
 	s.signalAgent("CONT")
-	s.Within("the job is back in the queue", func() bool { return s.State(second) == "PENDING" })
+	s.Within("the job is in the queue again", func() bool { return s.State(second) == "PENDING" })
 	s.Must("", "root", "scontrol", "update", "nodename=n1", "state=resume")
 	s.Must("", "root", "scancel", second)
 	s.Completed(s.Submit("cuda-process", "--gres=mig:"+profile+":1"))
 	s.NoneDrained()
 }
 
-// drained reports whether n1 drains or has drained.
+// drained reports whether n1 is DRAINING or DRAINED.
 func (s *site) drained() bool {
 	s.t.Helper()
 	return strings.Contains(s.Must("", "root", "sinfo", "-h", "-p", "plain", "-n", "n1", "-o", "%T"), "drain")
@@ -164,8 +164,8 @@ func (s *site) signalAgent(name string) {
 	}
 }
 
-// TestNodeLost makes a node fail permanently. The node's daemons then no longer answer, and its offers are not closed.
-// The jobs that ran on this node or were planned for it must run on another node.
+// TestNodeLost makes a node fail permanently. The daemons of the failed node do not answer, and the offers of the node
+// are not closed. The jobs that ran on the failed node or were planned for it must run on another node.
 func TestNodeLost(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1, Conf: []string{"SlurmdTimeout=5"}})
 	first := s.Submit("./hold first", "--gres=mig:7g.40gb:1", "--requeue")

@@ -13,10 +13,10 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// wholeGPU requests a whole GPU.
+// wholeGPU contains the options of a job that requests a whole GPU.
 var wholeGPU = []string{"-p", "gpu", "--gres=gpu:1", "--mig=7g.40gb", "-t", "10"}
 
-// het submits a het job of two components with a whole GPU each, and returns the ids of the components.
+// het submits a het job with two components, which request a whole GPU each, and returns the ids of the components.
 func (s *site) het(options ...string) (leader, other string) {
 	args := append([]string{"sbatch", "--parsable"}, options...)
 	args = append(append(append(args, wholeGPU...), ":"), wholeGPU...)
@@ -28,7 +28,7 @@ func (s *site) het(options ...string) (leader, other string) {
 	return leader, strconv.Itoa(id + 1)
 }
 
-// component returns the state of one component. For the id of the first component, squeue lists both.
+// component returns the state of a component. For the id of the first component, squeue lists both components.
 func (s *site) component(id string) string {
 	for line := range strings.Lines(s.Try("", "squeue", "-h", "-t", "all", "-o", "%A %T")) {
 		if f := strings.Fields(line); len(f) == 2 && f[0] == id {
@@ -47,23 +47,23 @@ func (s *site) bothRun(leader, other string) {
 }
 
 // TestIncompleteHetJob checks a het job with one component that is held or has ended. The other component must not
-// block an idle GPU that another user needs, and `caelum explain` must show why the component does not start. If a
-// component is held, the het job must start after the component is released.
+// block an idle GPU that another user needs, and `caelum explain` must show why the other component does not start. If
+// the held component is released, the het job must start.
 func TestIncompleteHetJob(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1})
-	t.Run("held in part", func(t *testing.T) {
+	t.Run("one component is held", func(t *testing.T) {
 		leader, other := s.het("-H")
 		s.Must("", user, "scontrol", "release", other)
 		s.othersRun(t)
 		if text := s.Try("", "caelum", "explain", other); !strings.Contains(text, "starts together with job "+leader) {
-			t.Errorf("explain prints for the released component:\n%s", text)
+			t.Errorf("caelum explain prints for the released component:\n%s", text)
 		}
 		s.Must("", user, "scontrol", "release", leader+"+0")
 		s.bothRun(leader, other)
 		s.Must("", user, "scancel", leader)
 	})
 	t.Run("a node failed", func(t *testing.T) {
-		s.Within("the cluster is empty", func() bool { return s.Try("", "squeue", "-h") == "" })
+		s.Within("the queue is empty", func() bool { return s.Try("", "squeue", "-h") == "" })
 		leader, other := s.het("--requeue")
 		s.bothRun(leader, other)
 		node := s.Nodes[0]
@@ -71,15 +71,15 @@ func TestIncompleteHetJob(t *testing.T) {
 			node = s.Nodes[1]
 		}
 		s.Must("", "root", "scontrol", "update", "nodename="+node, "state=down", "reason=test")
-		s.Within("one component waits and the other has ended", func() bool {
-			if s.component(other) == "RUNNING" { // 26.05 does not end the other component
+		s.Within("one component waits and the other component has ended", func() bool {
+			if s.component(other) == "RUNNING" { // Slurm 26.05 does not end the other component
 				s.Try("", "scancel", leader+"+1")
 			}
 			ended := []string{"FAILED", "CANCELLED"}
 			return s.component(leader) == "PENDING" && slices.Contains(ended, s.component(other))
 		})
 		s.Try("", "scontrol", "update", "nodename="+node, "state=resume")
-		// Slurm 22.05 does not start a requeued job until at least two minutes later.
+		// Slurm 22.05 does not start a requeued job for at least two minutes.
 		s.Must("", "root", "scontrol", "update", "job="+leader+"+0", "starttime=now")
 		s.Within(
 			"the nodes are up",
@@ -88,17 +88,17 @@ func TestIncompleteHetJob(t *testing.T) {
 		s.othersRun(t)
 		text := s.Try("", "caelum", "explain", leader)
 		if !strings.Contains(text, "can never start") || !strings.Contains(text, "job "+other+" has ended") {
-			t.Errorf("explain prints for the remaining component:\n%s", text)
+			t.Errorf("caelum explain prints for the remaining component:\n%s", text)
 		}
 		s.Must("", "root", "scancel", leader)
 	})
-	s.Within("the cluster is empty", func() bool { return s.Try("", "squeue", "-h") == "" })
+	s.Within("the queue is empty", func() bool { return s.Try("", "squeue", "-h") == "" })
 	s.NothingLeft()
 }
 
-// TestHetPriorities checks a het job whose components have different priorities, because the user released them one
-// after another. Jobs with priorities between those of the components must be able to run on every GPU, and the het job
-// must start after these jobs.
+// TestHetPriorities checks a het job whose components have different priorities, because the user released the
+// components one after another. Jobs with priorities between the priorities of the components must be able to run on
+// every GPU, and the het job must start after the other jobs.
 func TestHetPriorities(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1, Conf: []string{clustertest.QueueOrder}})
 	leader, other := s.het("-H")
@@ -118,23 +118,23 @@ func TestHetPriorities(t *testing.T) {
 		return s.component(leader) == "RUNNING" && s.component(other) == "RUNNING"
 	})
 	if together != len(s.Nodes) {
-		t.Errorf("%d jobs ran together on %d GPUs", together, len(s.Nodes))
+		t.Errorf("%d whole-GPU jobs ran at the same time on %d GPUs", together, len(s.Nodes))
 	}
 	for _, id := range ids {
 		if state := s.State(id); state == "PENDING" {
-			t.Errorf("job %s, submitted before the het job was released, started after it", id)
+			t.Errorf("job %s was submitted before the release of the het job, but started after the het job", id)
 		}
 	}
 	s.Must("", user, "scancel", leader)
-	s.Within("the cluster is empty", func() bool { return s.Try("", "squeue", "-h") == "" })
+	s.Within("the queue is empty", func() bool { return s.Try("", "squeue", "-h") == "" })
 	s.NothingLeft()
 }
 
-// othersRun submits a job of another user for every GPU of the cluster. When all these jobs are running, othersRun ends
-// them.
+// othersRun submits a job of another user for every GPU of the cluster. When all jobs of the other user are running,
+// othersRun ends the jobs.
 func (s *site) othersRun(t *testing.T) {
 	t.Helper()
-	time.Sleep(3 * time.Second) // wait until slurmctld and every agent have processed the queue
+	time.Sleep(3 * time.Second) // within three seconds, slurmctld and every agent have processed the queue
 	var ids []string
 	for range s.Nodes {
 		ids = append(
@@ -166,5 +166,5 @@ func (s *site) othersRun(t *testing.T) {
 		}
 	}
 	s.Must("", "root", append([]string{"scancel"}, ids...)...)
-	s.Within("these jobs have ended", func() bool { return s.Try("", "squeue", "-h", "-u", stranger) == "" })
+	s.Within("the other user's jobs have ended", func() bool { return s.Try("", "squeue", "-h", "-u", stranger) == "" })
 }

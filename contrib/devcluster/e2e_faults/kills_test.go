@@ -10,11 +10,11 @@ import (
 	"caelum/internal/failpoint"
 )
 
-// TestAgentKilled kills the agent repeatedly between two of its effects. Each agent that the supervisor starts is
-// killed at the same point. In the meantime, one job runs, and other jobs start, run and end. Each of these other jobs
+// TestAgentKilled kills the agent repeatedly between two of its persistent effects. Each agent that the keeper starts
+// is killed at the same failpoint. Meanwhile, one job runs, and other jobs start, run and end. Each of the other jobs
 // waits in its prolog.
 func TestAgentKilled(t *testing.T) {
-	// If the failpoint has a count, each agent can make some progress before it is killed.
+	// A failpoint with a count lets each agent make some progress before the kill.
 	for _, point := range []string{
 		failpoint.Created + ":2", failpoint.Destroyed, failpoint.GrantOpened + ":2", failpoint.Granted + ":2",
 		failpoint.Released + ":2", failpoint.Lowered + ":3",
@@ -25,13 +25,13 @@ func TestAgentKilled(t *testing.T) {
 			s.Running(keep)
 			slice := s.Slice("n1", keep)
 			ids := []string{}
-			// The larger profiles need units that are occupied by small idle slices.
+			// Small idle slices occupy units that the larger profiles need.
 			for _, profile := range []string{"1g.5gb", "1g.5gb", "1g.5gb", "1g.5gb", "3g.20gb", "1g.5gb", "1g.10gb"} {
 				ids = append(ids, s.Submit("cuda-process --exclusive --seconds 1", "--gres=mig:"+profile+":1"))
 			}
 			s.Completed(ids...)
 			if now := s.Slice("n1", keep); now != slice {
-				t.Errorf("the running job held %+v and holds %+v", slice, now)
+				t.Errorf("the running job held %+v before, and holds %+v now", slice, now)
 			}
 			s.End("keep")
 			s.Completed(keep)
@@ -43,7 +43,7 @@ func TestAgentKilled(t *testing.T) {
 			}
 			kills := strings.Count(log, "ended with status 137")
 			if kills == 0 {
-				t.Error("the agent was never killed: nothing was shown")
+				t.Error("the agent was never killed, so the test proves nothing")
 			}
 			t.Logf("%d kills, %d jobs", kills, len(ids)+1)
 		})

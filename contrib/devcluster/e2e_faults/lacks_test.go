@@ -10,9 +10,9 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// TestLacksSomethingElse checks a job that cannot start because memory or a licence is not available. While it waits,
-// another user's job that ends early enough must be able to use the idle GPU. The first job must start as soon as the
-// memory or licence is available.
+// TestLacksSomethingElse checks a job that cannot start because memory or a licence is not available. While the job
+// waits, a short job of another user must be able to use the idle GPU. The waiting job must start as soon as the memory
+// or licence is available.
 func TestLacksSomethingElse(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2, Conf: []string{
 		"SelectTypeParameters=CR_Core_Memory", "DefMemPerCPU=100", "Licenses=matlab:1",
@@ -21,38 +21,38 @@ func TestLacksSomethingElse(t *testing.T) {
 		hog := s.Submit("sleep 600", "-p", "plain", "--mem=200000", "-t", "3")
 		s.Running(hog)
 		lacks := s.Submit("sleep 600", "-p", "gpu", "--gres=gpu:2", "--mig=7g.40gb", "--mem=200000", "-t", "10")
-		time.Sleep(2 * time.Second) // wait until every agent has read this job
+		time.Sleep(2 * time.Second) // within two seconds, every agent has read the job
 		s.runs(t, stranger, "-p", "gpu", "--gres=gpu:1", "--mig=3g.20gb", "-t", "1")
 		if text := s.Try("", "caelum", "explain", lacks); !strings.Contains(text, "memory free") {
-			t.Errorf("explain prints for the job that lacks memory:\n%s", text)
+			t.Errorf("caelum explain prints for the job that lacks memory:\n%s", text)
 		}
 		s.Must("", user, "scancel", hog)
 		s.Running(lacks)
 		s.Must("", user, "scancel", lacks)
 	})
 	t.Run("licence", func(t *testing.T) {
-		s.Within("the cluster is empty", func() bool { return s.Try("", "squeue", "-h") == "" })
+		s.Within("the queue is empty", func() bool { return s.Try("", "squeue", "-h") == "" })
 		holder := s.Submit("sleep 600", "-p", "plain", "-L", "matlab:1", "-t", "10")
 		first := s.Submit("sleep 600", append(wholeGPU, "--mem=100")...)
 		s.Running(holder, first)
-		// The slices of the job that lacks the licence would fill the idle GPU.
+		// The job that lacks the licence requests all slices of the idle GPU.
 		lacks := s.Submit(
 			"sleep 600", "-p", "gpu", "--gres=gpu:2", "--mig=3g.20gb", "--mem=100", "-t", "1", "-L", "matlab:1",
 		)
 		time.Sleep(2 * time.Second)
 		s.runs(t, stranger, "-p", "gpu", "--gres=gpu:1", "--mig=4g.20gb", "-t", "1")
 		if text := s.Try("", "caelum", "explain", lacks); !strings.Contains(text, "matlab") {
-			t.Errorf("explain prints for the job that lacks a licence:\n%s", text)
+			t.Errorf("caelum explain prints for the job that lacks a licence:\n%s", text)
 		}
 		s.Must("", user, "scancel", holder)
 		s.Running(lacks)
 		s.Must("", user, "scancel", lacks, first)
 	})
-	s.Within("the cluster is empty", func() bool { return s.Try("", "squeue", "-h") == "" })
+	s.Within("the queue is empty", func() bool { return s.Try("", "squeue", "-h") == "" })
 	s.NothingLeft()
 }
 
-// runs submits a job of a user with a slice, waits until the job is running, and ends it.
+// runs submits a job with a slice as a user, waits until the job is running, and ends the job.
 func (s *site) runs(t *testing.T, who string, options ...string) {
 	t.Helper()
 	args := append(append([]string{"sbatch", "--parsable", "--mem=100"}, options...), "--wrap", "sleep 600")

@@ -15,9 +15,9 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// TestRecovery kills the agent with SIGKILL at random times under a load of short jobs. The number of kills is
-// FAULTS_KILLS, by default 5. The test measures the time from the kill until the next agent has finished a pass and
-// slurmctld has the offers that this agent published.
+// TestRecovery kills the agent with SIGKILL at random times under a load of short jobs. FAULTS_KILLS is the number of
+// kills (default: 5). The test measures the time from the kill until the next agent has finished a pass and slurmctld
+// has the offers of the next agent.
 func TestRecovery(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2})
 	keep := s.Submit("./hold keep", "--gres=mig:2g.10gb:1")
@@ -51,17 +51,17 @@ func TestRecovery(t *testing.T) {
 		if err := s.KillUnit("agent-n1", "KILL"); err != nil {
 			t.Fatal(err)
 		}
-		s.Within("the offers are right after a kill", func() bool { return s.published("n1") })
+		s.Within("the offers are correct after a kill", func() bool { return s.published("n1") })
 		took = append(took, time.Since(began))
 	}
-	took.print(t, "the agent killed under load: offers right again, from its death")
+	took.print(t, "time from a kill of the agent under load to correct offers")
 
 	if now := s.Slice("n1", keep); now != slice {
-		t.Errorf("the running job held %+v and holds %+v", slice, now)
+		t.Errorf("the running job held %+v before, and holds %+v now", slice, now)
 	}
 	s.End("keep")
 	s.Completed(keep)
-	s.Within("every job ends", func() bool { return s.Try("", "squeue", "-h") == "" })
+	s.Within("every job has ended", func() bool { return s.Try("", "squeue", "-h") == "" })
 	s.completedOnce(arrays, len(arrays)*each)
 	s.NoneDrained()
 	s.NothingLeft()
@@ -70,17 +70,17 @@ func TestRecovery(t *testing.T) {
 		t.Fatal(err)
 	}
 	if kills := strings.Count(log, "ended with status 137"); kills != len(took) {
-		t.Errorf("%d kills were sent and the agent died of %d", len(took), kills)
+		t.Errorf("the test killed the agent %d times, but the log shows %d kills", len(took), kills)
 	}
 	t.Logf("%d jobs", len(arrays)*each+1)
 }
 
-// completedOnce waits until sacct shows the end of every job of these arrays, and checks that each
-// of the n jobs ran once and completed.
+// completedOnce waits until sacct shows the end of every job of the arrays, and checks that each of the n jobs ran once
+// and completed.
 func (s *site) completedOnce(arrays []string, n int) {
 	s.t.Helper()
 	ends := []string{}
-	s.Within("sacct knows every end", func() bool {
+	s.Within("sacct shows the end of every job", func() bool {
 		// -D shows every run of a requeued job.
 		ends = strings.Fields(s.Must("", "root", "sacct", "-nPXD", "-o", "state", "-j", strings.Join(arrays, ",")))
 		return len(ends) >= n && !slices.Contains(ends, "RUNNING") && !slices.Contains(ends, "PENDING")
@@ -90,8 +90,8 @@ func (s *site) completedOnce(arrays []string, n int) {
 	}
 }
 
-// published reports whether the node's agent has finished a pass since its start, and slurmctld has
-// the offers that the agent published.
+// published reports whether the node's agent has finished a pass since its start and slurmctld has the offers that the
+// agent published.
 func (s *site) published(node string) bool {
 	status, err := s.Status(node)
 	if err != nil || status.PublishedAt == 0 || status.PublishError != "" {

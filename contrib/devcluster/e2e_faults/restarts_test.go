@@ -15,8 +15,9 @@ import (
 )
 
 // TestRestarts stops Slurm's daemons while a job runs on each node, shortly after the submission of another job for n1.
-// The times are measured on n2, where no job starts. The offers of n2 are correct as soon as n2 has offers and the
-// constant total, if both remain so. At the end, slurmctld and the agent must agree on the offers.
+// The test measures times on n2, where no job starts. The offers of n2 are correct from the time at which n2
+// permanently has offers and the constant total. At the end of the test, slurmctld and the agent must agree on the
+// offers.
 func TestRestarts(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 2})
 	w := s.watch()
@@ -33,9 +34,9 @@ func TestRestarts(t *testing.T) {
 	total := sum(w.since("n2", time.Now().Add(-time.Second))[0].Total)
 	faults := s.restarts()
 	took, disturbed, ids := map[string]times{}, map[string]int{}, []string{}
-	defer func() { // needed even if a later round fails
+	defer func() { // prints the times even if a later round fails
 		for _, fault := range faults {
-			took[fault.name].print(t, fmt.Sprintf("%s, offers right again after (%d times they were seen wrong)",
+			took[fault.name].print(t, fmt.Sprintf("%s: time to correct offers (wrong offers seen %d times)",
 				fault.name, disturbed[fault.name]))
 		}
 	}()
@@ -60,18 +61,19 @@ func TestRestarts(t *testing.T) {
 	}
 	for _, node := range s.Nodes {
 		if now := s.Slice(node, keep[node]); now != slice[node] {
-			t.Errorf("the job of %s held %+v and holds %+v", node, slice[node], now)
+			t.Errorf("the job on %s held %+v before, and holds %+v now", node, slice[node], now)
 		}
 	}
 	s.End("keep")
-	// The other jobs were checked in their rounds, because slurmctld purges a job 300 s after its end.
+	// Each round has checked its own job, because slurmctld purges a job 300 s after its end.
 	s.Completed(keep["n1"], keep["n2"])
 	ids = append(ids, keep["n1"], keep["n2"])
-	s.Within("sacct knows every end", func() bool { return s.accounted(ids) })
+	s.Within("sacct shows the end of every job", func() bool { return s.accounted(ids) })
 	s.NoneDrained()
 	s.NothingLeft()
-	// The next check shows that the snapshots detect a change. A restart of slurmctld is not sufficient for this
-	// purpose, because the agents often publish before the first snapshot.
+	// At least one snapshot must show the effect of scontrol reconfigure, which proves that the snapshots detect a
+	// change. A restart of slurmctld cannot prove the detection, because the agents often publish before the first
+	// snapshot.
 	if disturbed["scontrol reconfigure"] == 0 {
 		t.Error("no snapshot shows a change of the offers by scontrol reconfigure")
 	}
@@ -104,7 +106,7 @@ func (s *site) restarts() []fault {
 			_, _, err := s.Exec(s.t.Context(), "root", "scontrol", "reconfigure")
 			return err
 		}},
-		{"slurmdbd away for 3 s", func() error {
+		{"stop of slurmdbd for 3 s", func() error {
 			if err := s.StopUnit("slurmdbd"); err != nil {
 				return err
 			}
@@ -114,9 +116,8 @@ func (s *site) restarts() []fault {
 	}
 }
 
-// offersAfter causes a fault and waits until the offers of n2 are correct, that is, until n2 has offers and the given
-// total. It returns the time from the end of the fault until then. seen reports whether a snapshot showed incorrect
-// offers.
+// offersAfter causes a fault, and waits until n2 has offers and the given total. after is the time between the end of
+// the fault and the end of the wait. seen reports whether a snapshot showed wrong offers.
 func (s *site) offersAfter(w *watch, fault fault, total int) (after time.Duration, seen bool) {
 	s.t.Helper()
 	began := time.Now()
@@ -125,13 +126,13 @@ func (s *site) offersAfter(w *watch, fault fault, total int) (after time.Duratio
 	}
 	back := time.Now()
 	right := func(l oracle.Snapshot) bool { return len(offers(l)) > 0 && sum(l.Total) == total }
-	s.Within("the offers of n2 are right after "+fault.name, func() bool {
+	s.Within("the offers of n2 are correct after "+fault.name, func() bool {
 		snapshots := w.since("n2", began)
 		if len(snapshots) == 0 {
 			return false
 		}
-		// slurmd registers shortly after its start. The offers must therefore be correct in all snapshots of two
-		// seconds.
+		// slurmd registers shortly after its start. The offers must therefore be correct in all snapshots of a period
+		// of two seconds.
 		end := snapshots[len(snapshots)-1].To
 		from := end
 		for _, l := range slices.Backward(snapshots) {

@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// atLeastOne returns the value of an environment variable, or otherwise if the variable is not set. The value must be a
-// number of at least 1.
+// atLeastOne returns the value of an environment variable. If the variable is not set, atLeastOne returns otherwise.
+// The value must be a number of at least 1.
 func atLeastOne(t *testing.T, name string, otherwise int) int {
 	text := os.Getenv(name)
 	if text == "" {
@@ -39,7 +39,7 @@ func atLeastOne(t *testing.T, name string, otherwise int) int {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		t.Fatalf("%s=%s is no number above 0", name, text)
+		t.Fatalf("%s=%s is not a whole number above 0", name, text)
 	}
 	return n
 }

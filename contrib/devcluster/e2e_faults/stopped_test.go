@@ -12,8 +12,8 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// TestAgentStopped stops the agent permanently while one job runs and another job is in its prolog. In this test, a
-// prolog waits for 6 s instead of 60 s.
+// TestAgentStopped stops the agent permanently while one job runs and another job is in its prolog. The option wait=6
+// makes a prolog wait for 6 s instead of 60 s.
 func TestAgentStopped(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 1, PrologDelay: 3 * time.Second})
 	s.Must("", "root", "sed", "-i", "s/spank_caelum.so.*/& wait=6/", "/etc/slurm/plugstack.conf")
@@ -38,21 +38,21 @@ func TestAgentStopped(t *testing.T) {
 	}
 	s.closed(w, began, stopped)
 
-	s.Within("the prolog gives up and the node drains", s.drained)
-	// By then, Slurm has also drained the node for a reason of its own, which must not replace the plugin's reason.
-	s.Within("the job is back in the queue", func() bool { return s.State(starting) == "PENDING" })
+	s.Within("the prolog has given up and drained the node", s.drained)
+	// Slurm also drains the node, for a reason of its own. Slurm's reason must not replace the plugin's reason.
+	s.Within("the job is in the queue again", func() bool { return s.State(starting) == "PENDING" })
 	reason := s.Must("", "root", "sinfo", "-hR", "-p", "plain", "-n", "n1", "-o", "%E")
 	t.Logf("the node's reason: %s", reason)
 	if !strings.HasPrefix(reason, "caelum: job "+starting+": ") ||
 		!strings.Contains(reason, "systemctl status caelumd") ||
 		!strings.Contains(reason, "state=resume") {
-		t.Errorf("the reason %q does not say what to do", reason)
+		t.Errorf("the node's reason %q does not contain the remedy", reason)
 	}
 	if slices.ContainsFunc(w.since("n1", stopped), offered) {
-		t.Error("something was on offer without an agent")
+		t.Error("n1 had offers without an agent")
 	}
 	if state := s.State(run); state != "RUNNING" {
-		t.Errorf("the running job is %s", state)
+		t.Errorf("the running job ended as %s", state)
 	}
 	s.End("run")
 	s.Completed(run)
@@ -62,7 +62,7 @@ func TestAgentStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out := s.Try("n1", "caelum", "job", run); !strings.Contains(out, "holds no slice") {
-		s.Within("the slice of the job that ended meanwhile is free", func() bool {
+		s.Within("the slice of the ended job is free", func() bool {
 			return strings.Contains(s.Try("n1", "caelum", "job", run), "holds no slice")
 		})
 	}
@@ -75,17 +75,17 @@ func TestAgentStopped(t *testing.T) {
 
 func offered(l oracle.Snapshot) bool { return len(offers(l)) > 0 }
 
-// closed checks that n1 offers nothing after the agent and the command of ExecStopPost have ended.
+// closed checks that n1 has no offers after the agent and the command of ExecStopPost= have ended.
 func (s *site) closed(w *watch, began, stopped time.Time) {
 	s.t.Helper()
-	s.Within("two snapshots of slurmctld", func() bool { return len(w.since("n1", stopped)) > 1 })
+	s.Within("slurmctld has two new snapshots", func() bool { return len(w.since("n1", stopped)) > 1 })
 	if after := w.since("n1", stopped); slices.ContainsFunc(after, offered) {
-		s.t.Errorf("the agent and its ExecStopPost have ended, and this is on offer: %v", offers(after[0]))
+		s.t.Errorf("the agent and the command of ExecStopPost= have ended, but n1 offers %v", offers(after[0]))
 	}
 	if during := w.since("n1", began); len(during) > 0 {
 		i := slices.IndexFunc(during, func(l oracle.Snapshot) bool { return !offered(l) })
 		s.t.Logf(
-			"offers closed %v after the agent was told to stop; agent and ExecStopPost ended after %v",
+			"the offers were closed %v after the stop of the agent; the agent and ExecStopPost= ended after %v",
 			time.Unix(0, during[i].To).Sub(began).Round(10*time.Millisecond),
 			stopped.Sub(began).Round(10*time.Millisecond),
 		)

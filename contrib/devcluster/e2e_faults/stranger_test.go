@@ -21,14 +21,14 @@ import (
 	"caelum/internal/gpu"
 )
 
-// asStranger is an environment variable. If it is set, this test binary acts as a program with which a user attacks
-// other users' slices. The value is the number of attempts to open files.
+// asStranger is an environment variable. If the variable is set, the test binary acts as a program with which a user
+// attacks other users' slices. The value of the variable is the number of attempts to open files.
 const asStranger = "FAULTS_OPENS"
 
 // attempts contains the results of the attacks.
 type attempts struct {
-	Refused  int      // failed opens: EACCES because of the file's owner and mode, EPERM because of the devices cgroup
-	ByCgroup int      // failed opens that the cgroup denied
+	Refused  int      // failed opens: EACCES (owner and mode of the file) and EPERM (devices cgroup)
+	ByCgroup int      // failed opens that the devices cgroup denied
 	Gone     int      // the file was removed between the listing and the open
 	Opened   []string // permitted opens: success, or ENXIO because the file has no driver
 	Own      []string // opened files that belong to the job's own slice
@@ -38,12 +38,12 @@ type attempts struct {
 
 const opens = 1500
 
-// monitor is the capability file for monitoring MIG, to which the driver gives all users access. It belongs to no
-// slice.
+// monitor is the capability file for monitoring MIG. The file belongs to no slice, and the driver gives all users
+// access to the file.
 const monitor = "/dev/nvidia-caps/nvidia-cap2"
 
-// beStranger repeatedly opens every capability file of the node. It also sends requests to the agent to change other
-// users' leases.
+// beStranger repeatedly opens every capability file of the node, and requests changes of other users' leases from the
+// agent.
 func beStranger() int {
 	var wanted int
 	fmt.Sscan(os.Getenv(asStranger), &wanted)
@@ -85,7 +85,8 @@ func beStranger() int {
 	return 0
 }
 
-// ownFiles returns the capability files of the job in which this process runs, if the job has a slice.
+// ownFiles returns the capability files of the slice of the job in which the program runs. A job without a slice has no
+// files.
 func ownFiles(agent *api.Client) (files []string) {
 	status, err := agent.Status(context.Background())
 	if err != nil {
@@ -103,13 +104,13 @@ func ownFiles(agent *api.Client) (files []string) {
 	return files
 }
 
-// askForChanges sends requests for a lease for itself and for the end of every existing lease.
+// askForChanges requests a lease, and the end of every existing lease.
 func (got *attempts) askForChanges(agent *api.Client) {
 	ctx := context.Background()
 	status, err := agent.Status(ctx)
 	var limited *api.Error
 	if errors.As(err, &limited) && limited.Code == http.StatusTooManyRequests {
-		return // an error is ignored, because the next round repeats the requests
+		return // the next round repeats the requests
 	}
 	if err != nil {
 		got.Other = append(got.Other, err.Error())
@@ -143,7 +144,7 @@ func (got *attempts) askForChanges(agent *api.Client) {
 	note(err)
 }
 
-// copyStranger copies this test's program to the user's home directory.
+// copyStranger copies the test binary to the user's home directory.
 func (s *site) copyStranger() {
 	s.t.Helper()
 	self, err := os.Executable()
@@ -160,7 +161,7 @@ func (s *site) copyStranger() {
 	}
 }
 
-// be runs the program of beStranger on n1 as a user.
+// be runs beStranger on n1 as a user.
 func (s *site) be(who string, opens int) (got attempts) {
 	s.t.Helper()
 	out := s.Must("n1", who, "env", fmt.Sprintf("%s=%d", asStranger, opens), filepath.Join(s.Home(), "stranger"))
@@ -170,19 +171,20 @@ func (s *site) be(who string, opens int) (got attempts) {
 	return got
 }
 
-// TestStranger starts and ends jobs of one user. It checks that another user on the same node can open none of their
-// slices and change none of their leases.
+// TestStranger starts and ends jobs of one user, and checks that another user on the node of the jobs can neither open
+// their slices nor change their leases.
 func TestStranger(t *testing.T) {
-	// The documentation recommends this setting. No user can then access a capability file before it belongs to a job.
+	// The documentation recommends KeepDeviceFiles (NVreg_ModifyDeviceFiles=0), with which no user can access a
+	// capability file before the file belongs to a job.
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2, KeepDeviceFiles: true})
 	s.copyStranger()
 	keep := s.Submit("./hold keep", "--gres=mig:2g.10gb:1")
 	s.Running(keep)
 	slice := s.Slice("n1", keep)
 
-	// The next check shows that the program detects a successful open. The program opens the files of its own slice.
+	// The program must detect a successful open. The program therefore first opens the files of its own slice.
 	if own := s.be(user, 1); len(own.Opened) == 0 {
-		t.Fatalf("the owner of a slice opens none of its files: %+v", own)
+		t.Fatalf("the owner of a slice opened no file of the slice: %+v", own)
 	}
 
 	before := len(s.leased())
@@ -199,11 +201,11 @@ func TestStranger(t *testing.T) {
 	s.Completed(churn...)
 	total.check(t)
 	if came == 0 {
-		t.Error("no lease came while the stranger tried")
+		t.Error("the agent granted no lease during the attacks")
 	}
-	t.Logf("%d leases came meanwhile", came)
+	t.Logf("the agent granted %d leases during the attacks", came)
 	if now := s.Slice("n1", keep); now != slice {
-		t.Errorf("the running job held %+v and holds %+v", slice, now)
+		t.Errorf("the running job held %+v before, and holds %+v now", slice, now)
 	}
 	s.End("keep")
 	s.Completed(keep)
@@ -223,11 +225,11 @@ func (s *site) shortJobs() (ids []string) {
 	return ids
 }
 
-// check fails if an open or a change succeeded, or if there was no request for a change.
+// check fails the test if an open or a change succeeded, or if the program requested no change.
 func (got *attempts) check(t *testing.T) {
 	t.Helper()
 	if len(got.Opened) > 0 {
-		t.Errorf("%d opens succeeded, and %d were refused: %.300q", len(got.Opened), got.Refused, got.Opened)
+		t.Errorf("%d opens succeeded, and %d failed: %.300q", len(got.Opened), got.Refused, got.Opened)
 	}
 	refused := 0
 	for _, status := range got.Changes {
@@ -236,13 +238,13 @@ func (got *attempts) check(t *testing.T) {
 		}
 	}
 	if refused != len(got.Changes) || refused == 0 || len(got.Other) > 0 {
-		t.Errorf("the socket refused %d of %d changes; %q", refused, len(got.Changes), got.Other)
+		t.Errorf("the agent refused only %d of %d changes: %q", refused, len(got.Changes), got.Other)
 	}
-	t.Logf("by another user: %d of %d opens got through, %d of %d changes were refused by the socket",
+	t.Logf("%d of %d opens by another user succeeded, and the agent refused %d of %d changes",
 		len(got.Opened), got.Refused+len(got.Opened), refused, len(got.Changes))
 }
 
-// leased returns the log lines about leases of the agent of n1.
+// leased returns the lines about leases in the log of n1's agent.
 func (s *site) leased() (lines []string) {
 	s.t.Helper()
 	log, err := s.Log("agent-n1")

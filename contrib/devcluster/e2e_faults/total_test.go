@@ -12,9 +12,9 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestSlurmdAndAgentRestarted checks a restart of the agent immediately after slurmd's registration. While slices are
-// offered, the registration has reset closed to the count in slurm.conf. After the agent's end and after its start, the
-// sum of gres/mig must be the sum in slurm.conf.
+// TestSlurmdAndAgentRestarted restarts the agent immediately after slurmd's registration. The registration has reset
+// closed to the count in slurm.conf although slices are offered. After the agent's end and after its start, the sum of
+// gres/mig must be the sum in slurm.conf.
 func TestSlurmdAndAgentRestarted(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2, KeepDeviceFiles: true})
 	keep := s.Submit("./hold keep", "--gres=mig:1g.5gb:1")
@@ -22,10 +22,10 @@ func TestSlurmdAndAgentRestarted(t *testing.T) {
 	s.Within("offers", func() bool { return s.published("n1") && len(s.planned("n1")) > 0 })
 	const n = 56 // four times the slots of two A100s
 	if got := s.migSum(); got != n {
-		t.Fatalf("gres/mig adds up to %d, want %d", got, n)
+		t.Fatalf("the sum of gres/mig is %d, want %d", got, n)
 	}
 
-	// The suspended agent cannot correct the filler before it is killed, because its next pass is after the
+	// The test suspends the agent until the kill, so that the agent cannot correct the count of closed after the
 	// registration.
 	if err := s.KillUnit("agent-n1", "STOP"); err != nil {
 		t.Fatal(err)
@@ -37,15 +37,15 @@ func TestSlurmdAndAgentRestarted(t *testing.T) {
 	if err := s.KillUnit("agent-n1", "KILL"); err != nil {
 		t.Fatal(err)
 	}
-	s.Within("the next agent has offers", func() bool { return s.published("n1") && len(s.planned("n1")) > 0 })
+	s.Within("the new agent has published offers", func() bool { return s.published("n1") && len(s.planned("n1")) > 0 })
 	if got := s.migSum(); got != n {
-		t.Errorf("gres/mig adds up to %d, want %d", got, n)
+		t.Errorf("the sum of gres/mig is %d, want %d", got, n)
 	}
 	if s.findings("", doctor.Error) {
 		t.Errorf("caelum doctor:\n%s", s.Try("n1", "caelum", "doctor"))
 	}
 
-	// The doctor compares the sum with slurm.conf, regardless of which program has written the sum.
+	// caelum doctor compares the sum with slurm.conf, regardless of the program that wrote the sum.
 	if err := s.StopUnit("agent-n1"); err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestSlurmdAndAgentRestarted(t *testing.T) {
 	if err := s.StartUnit("agent-n1"); err != nil {
 		t.Fatal(err)
 	}
-	s.Within("the sum is right", func() bool { return s.published("n1") && s.migSum() == n })
+	s.Within("the sum of gres/mig is correct", func() bool { return s.published("n1") && s.migSum() == n })
 	if err := s.RestartUnit("slurmd-n1"); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func (s *site) migSum() (sum int) {
 	s.t.Helper()
 	m := nodeGres.FindStringSubmatch(s.Must("", "root", "scontrol", "show", "node", "n1"))
 	if m == nil {
-		s.t.Fatal("scontrol shows no Gres of n1")
+		s.t.Fatal("scontrol shows no Gres for n1")
 	}
 	list, err := slurm.ParseGRES(m[1])
 	if err != nil {

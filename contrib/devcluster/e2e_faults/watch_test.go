@@ -17,8 +17,7 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// watch takes snapshots of slurmctld's nodes about seven times a second. While slurmctld is down, there are no
-// snapshots.
+// watch takes snapshots of slurmctld's nodes about seven times a second, except while slurmctld is down.
 type watch struct {
 	mu        sync.Mutex
 	snapshots map[string][]oracle.Snapshot // by node
@@ -33,7 +32,7 @@ func (s *site) watch() *watch {
 	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.StdoutPipe()
 	if err == nil {
-		_, err = cmd.StdinPipe() // when its stdin is closed, the script ends
+		_, err = cmd.StdinPipe() // the script ends when its stdin is closed
 	}
 	if err == nil {
 		err = cmd.Start()
@@ -61,7 +60,7 @@ func (s *site) watch() *watch {
 			}
 			look.Reset()
 		}
-		_ = cmd.Wait() // the error is ignored, because it only means that the command was stopped
+		_ = cmd.Wait() // the error only means that the test stopped the command
 	}()
 	s.t.Cleanup(func() { cancel(); <-over })
 	return w
@@ -90,10 +89,10 @@ func offers(l oracle.Snapshot) map[string]int {
 	return free
 }
 
-// settled waits until a node's offers have been non-empty and unchanged for a second.
+// settled waits until a node's offers have been non-empty and unchanged for one second, and returns the offers.
 func (w *watch) settled(s *site, node string) (now map[string]int) {
 	s.t.Helper()
-	s.Within("the offers of "+node+" stay", func() bool {
+	s.Within("the offers of "+node+" have not changed for one second", func() bool {
 		snapshots := w.since(node, time.Now().Add(-1500*time.Millisecond))
 		if len(snapshots) < 4 {
 			return false
@@ -105,19 +104,19 @@ func (w *watch) settled(s *site, node string) (now map[string]int) {
 	return now
 }
 
-// times are measured times that are printed but not checked.
+// times contains measured times, which the tests print but do not check.
 type times []time.Duration
 
 func (all times) print(t *testing.T, what string) {
 	t.Helper()
 	if len(all) == 0 {
-		t.Errorf("%s: nothing was measured", what)
+		t.Errorf("%s: the test measured no time", what)
 		return
 	}
 	slices.Sort(all)
 	round := func(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }
 	t.Logf(
-		"%s: median %v, p99 %v, worst %v of %d",
+		"%s: median %v, p99 %v, maximum %v of %d measurements",
 		what,
 		round(all[len(all)/2]),
 		round(all[(99*len(all)+99)/100-1]),

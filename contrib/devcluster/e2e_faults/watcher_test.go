@@ -9,14 +9,14 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// prompt is the maximum time until a job starts. It is well below one minute, which is the interval at which an agent
-// compares GPU, ledger and slurmctld in any case.
+// prompt is the maximum time between the submission and the start of a job. prompt is well below one minute, the
+// interval at which an agent also compares GPU, ledger and slurmctld without a notification.
 const prompt = 25 * time.Second
 
-// TestWatcher uses agents that poll the queue only once an hour. Jobs whose slices are not offered must still start
-// promptly, because the watcher notifies the agents of each submission. The test submits jobs on one node, a job that
-// is held until its slice can be created, and a job on two nodes. It then submits a job
-// after it has killed the watcher, and more jobs after it has restarted slurmctld.
+// TestWatcher uses agents that poll the queue only once an hour. The watcher notifies the agents of each submission, so
+// jobs whose slices are not offered must start promptly. The test submits jobs on one node, a job that is held until
+// its slice can be created, and a job on two nodes. The test also submits a job after a kill of the watcher, and a job
+// after a restart of slurmctld.
 func TestWatcher(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 2, AgentConfig: "testdata/watched.yaml"})
 	starts := func(what string, options ...string) {
@@ -35,7 +35,7 @@ func TestWatcher(t *testing.T) {
 		starts("two whole GPUs, of which idle nodes offer parts", "--gres=mig:7g.40gb:2")
 		starts("halves instead", "--gres=mig:3g.20gb:4")
 	}
-	starts("on a node that it names", "-w", "n2", "--gres=mig:7g.40gb:2")
+	starts("on a node that the job names", "-w", "n2", "--gres=mig:7g.40gb:2")
 	starts("on two nodes", "-N", "2", "--gres=mig:7g.40gb:2")
 	if err := s.KillUnit("watcher", "KILL"); err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ type site struct {
 	*clustertest.Site
 	t          *testing.T
 	old, fresh slurm.Release
-	confined   bool // the jobs' devices are confined by cgroups
+	confined   bool // cgroups confine the jobs' devices
 }
 
 // onEach runs a test on two clusters: without cgroups, and with cgroups that confine the jobs' devices.
@@ -43,11 +43,11 @@ func start(t *testing.T, cgroup string) *site {
 	t.Helper()
 	root := os.Getenv("CAELUM_NODE_ROOT")
 	if root == "" {
-		t.Skip("CAELUM_NODE_ROOT is not set: run make mixed")
+		t.Skip("CAELUM_NODE_ROOT is not set; run make mixed")
 	}
 	s := &site{t: t, confined: cgroup != "", Site: clustertest.Start(t, cluster.Options{
 		Nodes: 2, GPUs: 2, NodeRoot: root, Cgroup: cgroup,
-		// A requeued job waits one second longer than this time, which is 120 s by default.
+		// A requeued job waits one second longer than cred_expire (default: 120 s).
 		Conf: []string{"AuthInfo=cred_expire=5"},
 	})}
 	s.fresh, s.old = s.Release(), s.slurmd("n1")
@@ -60,7 +60,7 @@ func start(t *testing.T, cgroup string) *site {
 	return s
 }
 
-// slurmd returns the release of the slurmd that is installed on a node.
+// slurmd returns the release of a node's installed slurmd.
 func (s *site) slurmd(node string) slurm.Release {
 	s.t.Helper()
 	release, err := slurm.ParseRelease(s.Must(node, "root", "slurmd", "-V"))
@@ -70,7 +70,7 @@ func (s *site) slurmd(node string) slurm.Release {
 	return release
 }
 
-// registered waits until slurmctld shows this release of the node's slurmd.
+// registered waits until slurmctld shows the given release of the node's slurmd.
 func (s *site) registered(node string, release slurm.Release) {
 	s.t.Helper()
 	s.Within(node+" has registered with slurmd "+release.String(), func() bool {
@@ -96,7 +96,7 @@ func (s *site) output(id string) string {
 	return string(out)
 }
 
-// accounted waits until sacct shows that the job has completed with this TRES.
+// accounted waits until sacct shows that the job has completed with the given TRES.
 func (s *site) accounted(id, tres string) {
 	s.t.Helper()
 	s.Within("sacct shows job "+id+" with "+tres, func() bool {
@@ -118,16 +118,16 @@ func (s *site) diagnosis(node string) []doctor.Finding {
 	if node == "" {
 		args = append(args, "--controller")
 	}
-	// The status is 1, because the emulated driver and the missing cgroups are errors.
+	// The exit status is 1, because caelum doctor reports the emulated driver and the missing cgroups as errors.
 	stdout, stderr, _ := s.ExecNode(s.t.Context(), node, "root", args...)
 	var out struct{ Findings []doctor.Finding }
 	if err := json.Unmarshal([]byte(stdout), &out); err != nil {
-		s.t.Fatalf("caelum doctor on %q: %v: %s%s", node, err, stdout, stderr)
+		s.t.Fatalf("caelum doctor on %q returned %v: %s%s", node, err, stdout, stderr)
 	}
 	return out.Findings
 }
 
-// healthy fails if one of these checks of caelum doctor is not ok.
+// healthy fails the test if the result of one of the given checks of caelum doctor is not ok.
 func (s *site) healthy(node string, checks ...string) {
 	s.t.Helper()
 	if s.confined && node != "" {
@@ -138,12 +138,12 @@ func (s *site) healthy(node string, checks ...string) {
 		if !slices.ContainsFunc(findings, func(f doctor.Finding) bool {
 			return f.Check == check && f.Severity == doctor.OK
 		}) {
-			s.t.Errorf("caelum doctor on %q: %s is not ok: %+v", node, check, findings)
+			s.t.Errorf("the check %s of caelum doctor on %q is not ok: %+v", check, node, findings)
 		}
 	}
 }
 
-// pluginRefused fails if caelum doctor does not report that the plugin is too new for the node's last slurmd.
+// pluginRefused fails the test if caelum doctor does not report that the plugin is too new for the node's last slurmd.
 func (s *site) pluginRefused(node string) {
 	s.t.Helper()
 	findings := s.diagnosis(node)
@@ -151,12 +151,12 @@ func (s *site) pluginRefused(node string) {
 		return f.Check == "plugin" && f.Severity == doctor.Error &&
 			strings.Contains(f.Text, "was built for Slurm "+s.fresh.String()+", but slurmd "+s.old.String())
 	}) {
-		s.t.Errorf("caelum doctor on %s does not report the plugin: %+v", node, findings)
+		s.t.Errorf("caelum doctor on %s does not report the new plugin: %+v", node, findings)
 	}
 }
 
 // TestOlderNodes runs jobs and restarts daemons while the nodes are of an older release than slurmctld. The srun of a
-// node starts each step, because an srun that is newer than slurmd can fail, with or without Caelum.
+// node starts each step. An srun that is newer than slurmd can fail, with or without Caelum.
 func TestOlderNodes(t *testing.T) {
 	onEach(t, func(s *site) {
 		s.jobs()
@@ -184,7 +184,7 @@ func (s *site) jobs() {
 // show is the command of a step that prints the node and the slice of each task.
 const show = "srun sh -c 'echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES'"
 
-// showed checks that the tasks of a job with the step show had slices on the given number of nodes.
+// showed checks the output of a job that ran show. The tasks must have had slices on the given number of nodes.
 func (s *site) showed(id string, nodes int) {
 	s.t.Helper()
 	out := s.output(id)
@@ -229,7 +229,7 @@ func (s *site) restarts() {
 	for _, unit := range []string{"slurmd-n1", "slurmctld", "agent-n1"} {
 		s.do(s.RestartUnit(unit))
 		if now := s.Slice("n1", id); now != slice {
-			s.t.Errorf("after the restart of %s, job %s holds %+v instead of %+v", unit, id, now, slice)
+			s.t.Errorf("after the restart of %s, job %s holds %+v, want %+v", unit, id, now, slice)
 		}
 		other := s.Submit("cuda-process --exclusive --seconds 0", "-w", "n1", "--gres=mig:1g.5gb:1")
 		s.Completed(other)
@@ -248,7 +248,7 @@ func (s *site) commands() {
 	s.Running(runs)
 	waits := s.Submit("true", "-w", "n1", "--gres=mig:7g.40gb:2,gpu:2")
 	for _, node := range []string{"", "n1"} {
-		s.Within("job "+waits+" is explained as the first that waits", func() bool {
+		s.Within("caelum explain shows job "+waits+" as the first waiting job", func() bool {
 			var e plan.Explanation
 			err := json.Unmarshal([]byte(s.Must(node, "root", "caelum", "explain", waits, "--json")), &e)
 			return err == nil && e.Verdict == "first"
@@ -263,8 +263,8 @@ func (s *site) commands() {
 	s.Completed(runs, waits)
 }
 
-// TestUpgrade upgrades the nodes one after another while jobs run on them. A job that runs during the upgrade keeps its
-// slice. The new slurmd releases the slice, even if the job ended while no slurmd was running.
+// TestUpgrade upgrades the nodes one after another while jobs run. A job that runs during the upgrade must keep its
+// slice. If a job ends while no slurmd runs, the new slurmd must release the job's slice.
 func TestUpgrade(t *testing.T) {
 	onEach(t, func(s *site) {
 		for _, node := range s.Nodes {
@@ -293,10 +293,10 @@ func (s *site) upgrade(node string) {
 	s.do(s.RestartUnit("agent-" + node))
 
 	if now := s.Slice(node, keep); now != slice {
-		s.t.Errorf("job %s held %+v and holds %+v", keep, slice, now)
+		s.t.Errorf("job %s held %+v before, and holds %+v now", keep, slice, now)
 	}
 	if got := s.stepDevices(node, keep); got != slice.UUID {
-		s.t.Errorf("a step of job %s has %s, not %s", keep, got, slice.UUID)
+		s.t.Errorf("a step of job %s has the slice %s, want %s", keep, got, slice.UUID)
 	}
 	next := s.Submit("srun printenv CUDA_VISIBLE_DEVICES", "-w", node, "--gres=mig:1g.5gb:1")
 	both := s.Submit("printenv CUDA_VISIBLE_DEVICES", "-N2", "--gres=mig:1g.5gb:1")

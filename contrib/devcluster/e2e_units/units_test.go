@@ -22,15 +22,15 @@ func TestExposure(t *testing.T) {
 			"--threshold="+strconv.Itoa(most), "../../../etc/"+unit+".service").
 			CombinedOutput()
 		if err != nil {
-			t.Errorf("%s is rated above %d/10: %v\n%s", unit, most, err, out)
+			t.Errorf("the exposure level of %s is above %d/10: %v\n%s", unit, most, err, out)
 		}
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 		t.Log(lines[len(lines)-1])
 	}
 }
 
-// TestUnits runs jobs while the agent and the watcher run under the shipped units. It checks all functions that a
-// restriction of the units could prevent.
+// TestUnits runs jobs while systemd runs the agent and the watcher with the shipped units. The test uses all functions
+// that a restriction of the units can prevent.
 func TestUnits(t *testing.T) {
 	m := machine.Boot(t, machine.Options{})
 	order(t, m)
@@ -40,8 +40,8 @@ func TestUnits(t *testing.T) {
 		"until test -e end; do sleep 0.2; done; srun --overlap cuda-process --memory 1000 --seconds 0.1 --print",
 	)
 	m.Within("job "+job+" runs", func() bool { return m.State(job) == "RUNNING" })
-	// squeue shows RUNNING even while the prolog is running.
-	m.Within("the job's user owns the two capability files of her slice", func() bool {
+	// The test waits for the capability files, because squeue shows RUNNING even while the prolog is running.
+	m.Within("the job's user owns the two capability files of the slice", func() bool {
 		return len(strings.Fields(m.Try("find", "/dev/nvidia-caps", "-user", "20001", "-perm", "0400"))) == 2
 	})
 	m.Within(
@@ -56,9 +56,9 @@ func TestUnits(t *testing.T) {
 	}
 	owners(t, m, job)
 
-	// After the agent is killed, its offers are closed, a new agent starts, and the job keeps its slice.
+	// After a kill of the agent, systemd must close the offers and start a new agent, and the job must keep its slice.
 	m.Must("systemctl", "kill", "--signal=KILL", "caelumd")
-	m.Within("systemd starts the agent again", func() bool {
+	m.Within("systemd has restarted the agent", func() bool {
 		return m.Property("caelumd", "NRestarts") == "1" && m.Property("caelumd", "ActiveState") == "active"
 	})
 	m.Within("the agent answers", func() bool { return strings.Contains(m.Try("caelum", "status"), "job "+job) })
@@ -66,29 +66,29 @@ func TestUnits(t *testing.T) {
 	m.Within("job "+job+" ends", func() bool { return m.State(job) != "RUNNING" && m.State(job) != "COMPLETING" })
 	if state, out := m.State(job), m.Must("cat", "/home/user1/slurm-"+job+".out"); state != "COMPLETED" ||
 		!strings.Contains(out, "uuid=MIG-") {
-		t.Errorf("the job is %s and printed %s", state, out)
+		t.Errorf("the job ended as %s and printed %s", state, out)
 	}
 
-	// The watcher detects submissions, and reads the queue as SlurmUser.
+	// The watcher must detect submissions, and read the queue as SlurmUser.
 	if log := m.Must("journalctl", "--no-pager", "-u", "caelum-watch"); strings.Contains(log, "level=error") ||
 		!strings.Contains(log, "watching") {
 		t.Errorf("the watcher: %s", log)
 	}
 	if log := m.Must("journalctl", "--no-pager", "-u", "caelumd"); strings.Contains(log, "ermission denied") ||
 		strings.Contains(log, "not permitted") {
-		t.Errorf("the agent lacks a permission: %s", log)
+		t.Errorf("the agent's log shows a missing permission: %s", log)
 	}
 
-	// After the agent is stopped permanently, no slice is offered.
+	// After a stop of the agent, slurmctld must have no offers.
 	m.Must("systemctl", "stop", "caelumd")
 	gres := m.Must("scontrol", "-d", "show", "node", "n1")
 	for _, offered := range []string{"mig:1g.5gb:0", "mig:7g.40gb:0"} {
 		if !strings.Contains(gres, offered) {
-			t.Errorf("the agent is stopped, and %s is not in:\n%s", offered, gres)
+			t.Errorf("after the stop of the agent, %s is not in the node's Gres:\n%s", offered, gres)
 		}
 	}
 	if result := m.Property("caelumd", "Result"); result != "success" {
-		t.Errorf("the agent's last result is %s", result)
+		t.Errorf("the Result of the agent's unit is %s", result)
 	}
 }
 
@@ -96,7 +96,7 @@ func TestUnits(t *testing.T) {
 func order(t *testing.T, m *machine.Machine) {
 	t.Helper()
 	if before := m.Property("caelumd", "Before"); !slices.Contains(strings.Fields(before), "slurmd.service") {
-		t.Errorf("caelumd is ordered before %s", before)
+		t.Errorf("caelumd.service has Before=%s", before)
 	}
 	ready, err := strconv.Atoi(m.Property("caelumd", "ActiveEnterTimestampMonotonic"))
 	if err != nil {
@@ -140,7 +140,7 @@ func TestRestrictions(t *testing.T) {
 			if out, err := under(t, m, unit, command); err == nil {
 				t.Errorf("%s may %s: %s", unit, command, out)
 			}
-			m.Must("sh", "-c", command) // the command works without the unit's restrictions
+			m.Must("sh", "-c", command) // without the unit's restrictions, the command must succeed
 		}
 	}
 	for unit, commands := range map[string][]string{
@@ -158,7 +158,7 @@ func TestRestrictions(t *testing.T) {
 	}
 }
 
-// under runs a shell command once with the settings of a unit, in place of the unit's daemon.
+// under runs a shell command with the settings of a unit, in place of the unit's daemon.
 func under(t *testing.T, m *machine.Machine, unit, command string) (string, error) {
 	name := "try-" + unit
 	text := m.Must(

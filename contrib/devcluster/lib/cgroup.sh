@@ -1,8 +1,9 @@
-# The cgroups of a devcluster, for --cgroup v1 and v2. init.sh, devcluster and machine/boot source this file.
+# Functions for the cgroups of a devcluster with --cgroup v1 or v2. init.sh, devcluster and machine/boot source
+# cgroup.sh.
 #
-# Slurm names a job's cgroup by node and job, so two clusters on one machine would use the same cgroups. Each cluster
-# therefore has its own cgroup in every hierarchy, and a cgroup namespace in which this cgroup is the root. Slurm finds
-# the hierarchies at the usual paths, and the machine's cgroups are not changed.
+# Slurm derives the name of a job's cgroup from the node name and the job id, which can be the same in two clusters.
+# Each cluster therefore has its own cgroup in every hierarchy, and a cgroup namespace with that cgroup as its root.
+# Slurm finds the hierarchies at the usual paths, and does not change the machine's cgroups.
 # shellcheck shell=bash
 
 readonly CGROUPS=/sys/fs/cgroup
@@ -31,7 +32,7 @@ cgroup_dirs() {
     fi
 }
 
-# enter_cgroups VERSION NAME: creates the cluster's cgroups and moves this process there.
+# enter_cgroups VERSION NAME: creates the cluster's cgroups, and moves this process into the new cgroups.
 enter_cgroups() {
     local dir
     mount_cgroups "$1"
@@ -41,8 +42,8 @@ enter_cgroups() {
     done
 }
 
-# own_cgroups VERSION: mounts the hierarchies again, because mounts that are older than the new cgroup namespace show
-# the machine's cgroups.
+# own_cgroups VERSION: mounts the hierarchies again. A mount that is older than the cgroup namespace still shows the
+# machine's cgroups.
 own_cgroups() {
     umount -R "$CGROUPS"
     mount_cgroups "$1"
@@ -58,7 +59,7 @@ join_cgroups() {
 }
 
 # own_cgroup NAME: moves this process to a new cgroup of version 2, as systemd does for each service. slurmd 24.11 moves
-# all other processes out of its cgroup, and fails if one of these processes has just ended.
+# all other processes out of its cgroup, and fails if one of the other processes has just ended.
 own_cgroup() {
     mkdir "$CGROUPS/$1"
     echo "$BASHPID" >"$CGROUPS/$1/cgroup.procs"

@@ -1,10 +1,10 @@
-# Functions that all scripts of the devcluster share: paths, messages, and the reliable identification of processes.
+# Functions that all scripts of the devcluster use: paths, messages, and the reliable identification of processes.
 # shellcheck shell=bash
 
 readonly RUN=/run/devcluster            # exists only inside the namespaces
 readonly UNITS=$RUN/units               # the files of the daemons' keepers (unit.sh)
 readonly HOLDERS=$RUN/holders           # nN: the pid of the process that keeps the node's namespaces alive
-readonly BUILD=$RUN/build               # the binaries, readable for users wherever the checkout is
+readonly BUILD=$RUN/build               # the binaries, at a path that all users can read
 readonly ROOT_BUILD=/var/cache/caelum-build # the binaries in a root directory of --node-root
 readonly UNIFIED=/etc/slurm/unified.so   # exists only with --cgroup v2: hides hierarchies of version 1 (unified.c)
 readonly SLURMSTEPD=/etc/slurm/slurmstepd # exists only with --prolog-delay or --cgroup v2
@@ -18,13 +18,13 @@ die() {
 
 # load_options DIR: sets the options of `up` as variables.
 load_options() {
-    [[ -f $1/options ]] || die "$1 is not the folder of a devcluster (it contains no file \"options\")"
+    [[ -f $1/options ]] || die "$1 is not the directory of a devcluster: the file \"options\" is missing"
     # shellcheck disable=SC1091
     source "$1/options"
 }
 
-# process_of DIR: prints the pid of the cluster's init, or fails if init has ended. It also compares the start time
-# (field 22 of /proc/PID/stat), because another process may have the same pid by now.
+# process_of DIR: prints the pid of the cluster's init, or fails if init has ended. process_of also compares the start
+# time (field 22 of /proc/PID/stat), because the kernel may have assigned the pid to another process.
 process_of() {
     local pid started state now
     [[ -s $1/init.pid ]] && read -r pid started <"$1/init.pid" || return 1
@@ -42,7 +42,7 @@ process_stat() {
     echo "${fields[0]} ${fields[19]}"
 }
 
-# watched: succeeds if the agents' configuration sets a wake_port. The cluster then has a watcher.
+# watched: succeeds if the agents' configuration sets a wake_port. A cluster with a wake_port has a watcher.
 watched() { [[ $AGENT == yes ]] && grep -q '^wake_port: *[1-9]' "$AGENT_CONFIG"; }
 
 node_names() {
@@ -50,15 +50,14 @@ node_names() {
     for ((i = 1; i <= NODES; i++)); do echo "n$i"; done
 }
 
-# nsenter_node nN: sets NSENTER to the words that, in front of a command, run this command on the node.
+# nsenter_node nN: sets NSENTER to the words of a prefix that runs a command on the node.
 nsenter_node() {
     [[ -s $HOLDERS/$1 ]] || die "the cluster has no node $1"
     NSENTER=(nsenter --target="$(<"$HOLDERS/$1")" --mount --uts --)
 }
 
-# install_driver: makes the dynamic loader find the emulator's libnvidia-ml.so.1 in the same way as that of an installed
-# driver, so that no program needs LD_LIBRARY_PATH. With -X, ldconfig writes no links. ldconfig writes /etc/ld.so.cache
-# and another cache, for which the tmpfs is mounted.
+# install_driver: adds the emulator's libnvidia-ml.so.1 to the configuration of the dynamic loader, so that no program
+# needs LD_LIBRARY_PATH. With -X, ldconfig writes no links. The tmpfs receives ldconfig's auxiliary cache.
 install_driver() {
     [[ $AGENT == yes ]] || return 0
     printf '%s\n' "$EMULATOR" "$BUILD" >/etc/ld.so.conf.d/00-devcluster.conf
@@ -66,8 +65,8 @@ install_driver() {
     ldconfig -X
 }
 
-# wait_for SECONDS COMMAND...: repeats the command until it succeeds. It fails if the command has not succeeded within
-# SECONDS.
+# wait_for SECONDS COMMAND...: repeats the command until the command succeeds. wait_for fails if the command has not
+# succeeded within SECONDS.
 wait_for() {
     local end=$((SECONDS + $1))
     shift

@@ -1,14 +1,14 @@
 #!/bin/bash
 # enter.sh NODE USER COMMAND ARGUMENTS...: runs a command as a user on a node, or on the login node if NODE is empty.
-# The command runs in the user's home directory with a new environment. It is killed when its `devcluster exec` ends.
-# nsenter(1) has already joined the cluster's namespaces.
+# The command runs in the user's home directory, with a new environment. When `devcluster exec` ends, the kernel sends
+# SIGTERM to the command. `devcluster exec` starts enter.sh with nsenter(1) in the cluster's namespaces.
 set -euo pipefail
 source "$(dirname "$(realpath "$0")")/common.sh"
 node=$1
 user=$2
 shift 2
 
-IFS=: read -r _ _ uid gid _ home shell < <(getent passwd "$user") || die "no user $user in the cluster"
+IFS=: read -r _ _ uid gid _ home shell < <(getent passwd "$user") || die "the cluster has no user $user"
 NSENTER=()
 [[ -z $node ]] || nsenter_node "$node"
 exec "${NSENTER[@]}" \

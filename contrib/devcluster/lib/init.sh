@@ -1,5 +1,5 @@
 #!/bin/bash
-# init.sh is PID 1 of a devcluster. It sets up the private namespaces, starts the daemons in order, and then reaps
+# init.sh is PID 1 of a devcluster. The script sets up the private namespaces, starts the daemons in order, and reaps
 # processes until it is killed. `devcluster up` starts init.sh with unshare(1) in new mount, PID, UTS, IPC and network
 # namespaces, in which the host's /proc is still mounted. `up` reads the standard output of init.sh until the line
 # "ready" or the end of the output.
@@ -10,8 +10,8 @@ source "$here/cgroup.sh"
 source "$here/slurm-conf.sh"
 DIR=$1
 
-# record_self: writes the pid of this process to init.pid. init.sh calls record_self first, so that `devcluster down`
-# can end the cluster even if `up` fails later. The host's /proc is still mounted and shows the pid in the host's
+# record_self: writes the pid of init.sh to init.pid. init.sh calls record_self first, so that `devcluster down` can end
+# the cluster even if `up` fails later. The host's /proc is still mounted at that time, and shows the pid in the host's
 # namespace.
 record_self() {
     local line pid fields
@@ -26,15 +26,14 @@ private_mounts() {
     mount -t tmpfs -o mode=1777 tmpfs /dev/shm
     mount -t tmpfs -o mode=755 tmpfs /run
     mkdir -p "$UNITS" "$HOLDERS" "$BUILD" /run/munge /run/mysqld
-    ln -s mysqld /run/mariadbd # the client library of Debian unstable expects the socket there
+    ln -s mysqld /run/mariadbd # the MariaDB client library of Debian unstable looks for the socket in /run/mariadbd
     if [[ -d $BUILD_DIR ]]; then
         mount --bind -o ro "$BUILD_DIR" "$BUILD"
         setpriv --reuid=nobody --regid=nogroup --clear-groups test -r "$BUILD" -a -x "$BUILD" ||
-            die "users cannot read $BUILD_DIR: chmod it"
+            die "users cannot read $BUILD_DIR; run chmod -R a+rX $BUILD_DIR"
     fi
-    # The controller's files are on a tmpfs. The upper layer of an overlay needs extended attributes, and the root file
-    # system of a container, which is often itself an overlay, does not support them. In addition, a database on a tmpfs
-    # needs no fsync.
+    # The controller's files are on a tmpfs for two reasons. The upper layer of an overlay needs extended attributes,
+    # which the root file system of a container often does not support. A database on a tmpfs needs no fsync.
     mount -t tmpfs -o mode=700 tmpfs "$DIR/ctl"
     private_copy /etc
     private_copy /var/lib
@@ -43,7 +42,7 @@ private_mounts() {
     mount -t tmpfs -o mode=755 tmpfs /etc/caelum
 }
 
-# private_copy FOLDER: mounts an overlay on the directory, so that changes are visible only in the namespace.
+# private_copy DIRECTORY: mounts an overlay on the directory, so that changes are visible only in the mount namespace.
 private_copy() {
     local layer=$DIR/ctl/layers${1//\//-}
     mkdir -p "$layer/upper" "$layer/work"
@@ -52,9 +51,9 @@ private_copy() {
 }
 
 # private_network: sets up the loopback interface and the host names. Slurm's daemons call getaddrinfo(3) for the
-# wildcard address with AI_ADDRCONFIG. The call finds no address if 127.0.0.1 is the machine's only address, and
-# slurmdbd then ends with "Unable to resolve (null)". lo therefore gets an additional address from the range for
-# documentation.
+# wildcard address with AI_ADDRCONFIG. If 127.0.0.1 is the machine's only address, the call finds no address, and
+# slurmdbd ends with "Unable to resolve (null)". The interface lo therefore gets an additional address from the range
+# for documentation.
 private_network() {
     local node
     ip link set lo up
@@ -86,16 +85,16 @@ make_munge_key() {
     chown -R munge:munge /etc/munge /run/munge /var/lib/munge
 }
 
-# make_wake_key: creates the key for the notifications from the watcher to the agents. Nodes copy the key from DIR,
-# because each node has its own /etc/caelum.
+# make_wake_key: creates the key for the notifications from the watcher to the agents. Each node has its own
+# /etc/caelum, and copies the key from DIR.
 make_wake_key() {
     (umask 077 && head -c 32 /dev/urandom >"$DIR/wake.key")
     install -m 400 "$DIR/wake.key" /etc/caelum/wake.key
 }
 
-# make_database: creates MariaDB's data directory. It sets TMPDIR because the names of temporary tables contain the
-# process id, which repeats in every PID namespace. Without TMPDIR, two clusters that start at the same time would use
-# the same files.
+# make_database: creates MariaDB's data directory. The names of MariaDB's temporary tables contain the process id, which
+# repeats in every PID namespace. Each cluster therefore sets its own TMPDIR. Without TMPDIR, two clusters that start at
+# the same time use the same files.
 make_database() {
     chown mysql:mysql /run/mysqld
     chmod 711 "$DIR/ctl"
@@ -105,15 +104,14 @@ make_database() {
         --skip-name-resolve >"$DIR/log/mariadb-install-db.log" 2>&1
 }
 
-# make_node nN: creates the namespaces of a node and starts a process that keeps them alive. If the namespaces were
-# bound to files with unshare --mount=FILE, no process would be needed, but unshare then sometimes fails with EINVAL
-# (observed on Linux 6.18).
+# make_node nN: creates the namespaces of a node, and starts a process that keeps the namespaces alive. `unshare
+# --mount=FILE` can keep a namespace alive without a process, but sometimes fails with EINVAL (observed on Linux 6.18).
 make_node() {
     local answer='' ready
     exec {ready}< <(exec unshare --mount --uts "$here/node.sh" "$DIR" "$1" 2>"$DIR/log/node-$1.log")
     echo $! >"$HOLDERS/$1"
     read -r answer <&"$ready" || true
-    [[ $answer == ready ]] || { echo "couldn't make node $1: see node-$1.log" >&2; return 1; }
+    [[ $answer == ready ]] || { echo "couldn't create node $1; see node-$1.log" >&2; return 1; }
 }
 
 start() {
@@ -126,7 +124,7 @@ fill_accounting() {
     sacctmgr -i add user user1,user2 account=research cluster=caelum
 }
 
-# cluster_registered: succeeds if slurmdbd has slurmctld's address. slurmctld can answer before it has registered.
+# cluster_registered: succeeds if slurmctld has registered with slurmdbd. slurmctld can answer before its registration.
 cluster_registered() {
     sacctmgr -nP show cluster format=ControlPort | grep -q '^[1-9]'
 }
@@ -148,7 +146,7 @@ start_daemons() {
     make_database & jobs+=($!)
     for node in $(node_names); do make_node "$node" & jobs+=($!); done
     start munged
-    for job in "${jobs[@]}"; do wait "$job" || die "couldn't make the database or a node: see $DIR/log"; done
+    for job in "${jobs[@]}"; do wait "$job" || die "couldn't create the database or a node; see $DIR/log"; done
 
     start mariadbd
     # If slurmdbd 24.11 creates its database itself, its next query fails with libmariadb 11.8.9.
@@ -160,11 +158,12 @@ start_daemons() {
     jobs=()
     for node in $(node_names); do start_node "$node" & jobs+=($!); done
     for job in "${jobs[@]}"; do wait "$job"; done
-    wait_for 30 nodes_idle || { echo "the nodes do not become idle" >&2; sinfo -N >&2; return 1; }
-    wait_for 30 cluster_registered || { echo "slurmctld is not registered with slurmdbd" >&2; return 1; }
+    wait_for 30 nodes_idle || { echo "a node did not become idle within 30 s" >&2; sinfo -N >&2; return 1; }
+    wait_for 30 cluster_registered || { echo "slurmctld did not register with slurmdbd within 30 s" >&2; return 1; }
 }
 
-# main is a function so that bash reads the whole file first. The file can then be edited while the cluster runs.
+# bash reads the whole file before it runs the function main. Changes to the file therefore do not affect a running
+# cluster.
 main() {
     load_options "$DIR"
     if [[ ${1-} != inside ]]; then
@@ -183,8 +182,8 @@ main() {
     echo ready
     exec >&2
 
-    # bash reaps the orphaned processes of daemons. The kernel delivers to PID 1 only SIGKILL and the signals that it
-    # handles.
+    # bash reaps the orphaned processes of daemons. From inside the PID namespace, PID 1 receives only the signals for
+    # which it has a handler.
     trap 'exit 0' TERM INT
     sleep infinity &
     wait

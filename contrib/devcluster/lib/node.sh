@@ -1,7 +1,7 @@
 #!/bin/bash
-# node.sh sets up the mount and UTS namespaces of one node and keeps them alive until it is killed. init.sh starts
-# node.sh in the new namespaces. The node writes to its own tmpfs, and does not see files of the controller or of other
-# nodes.
+# node.sh sets up the mount and UTS namespaces of one node, and keeps both namespaces alive until it is killed. init.sh
+# starts node.sh in the new namespaces. The node writes to its own tmpfs, and does not see files of the controller or of
+# other nodes.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 repository=$(realpath "$here/../../..") # for root.sh
@@ -12,7 +12,7 @@ DIR=$1
 NODE=$2
 load_options "$DIR"
 
-# private_run: mounts a new /run with munge's socket and the binaries. The node's /run/caelum appears as
+# private_run: mounts a new /run that contains munge's socket and the binaries. The node's /run/caelum appears as
 # /run/devcluster/caelum-nN on the controller, so that unit.sh can wait for the agent's socket.
 private_run() {
     local new=$RUN/run-$NODE shared=$RUN/caelum-$NODE
@@ -28,8 +28,8 @@ private_run() {
     mount --no-mtab --move "$new" /run
 }
 
-# private_dev: mounts a new /dev. The machine has only one devtmpfs. On this devtmpfs, all nodes would share /dev/caelum
-# and /dev/nvidia-caps, and these directories would remain after the end of the cluster.
+# private_dev: mounts a new /dev for the node's own /dev/caelum and /dev/nvidia-caps. The machine has only one devtmpfs,
+# so directories on the devtmpfs are common to all nodes and remain after the end of the cluster.
 private_dev() {
     local new=/run/dev name
     mkdir "$new"
@@ -80,7 +80,7 @@ make_slots() {
     for ((i = 0; i < $(slots_of "$NODE"); i++)); do mknod -m 444 "/dev/caelum/slot$i" c 42 "$i"; done
 }
 
-# main is a function so that bash reads the whole file before the node moves to another root directory.
+# bash reads the whole file before it runs the function main, because the node may move to another root directory.
 main() {
     hostname "$NODE"
     [[ $AGENT == no ]] || mkdir -p "$RUN/caelum-$NODE"

@@ -1,11 +1,11 @@
-# Functions for the root directory of a node with --node-root. node.sh and upgrade.sh source this file and run in the
+# Functions for the root directory of a node with --node-root. node.sh and upgrade.sh source root.sh, and run in the
 # node's namespaces.
 # shellcheck shell=bash disable=SC2154 # the scripts that source this file set $repository
 
-readonly FIRST_ROOT=$RUN/root # on such a node: the controller's root directory
+readonly FIRST_ROOT=$RUN/root # where a node with --node-root mounts the controller's root directory
 
-# leave_first_root: moves the node from the controller's root directory to that of --node-root. The binaries of the new
-# root directory are mounted over those of the controller.
+# leave_first_root: moves the node from the controller's root directory to the root directory of --node-root. The
+# binaries of the new root directory are mounted over the controller's binaries.
 leave_first_root() {
     mkdir -p "$FIRST_ROOT"
     mount --bind / "$FIRST_ROOT"
@@ -15,13 +15,13 @@ leave_first_root() {
 
 # return_to_first_root: reverses leave_first_root.
 return_to_first_root() {
-    umount -l "$BUILD" # the agent may still use these binaries
+    umount -l "$BUILD" # the agent may still use the mounted binaries
     enter_root "$FIRST_ROOT"
     umount -l "$FIRST_ROOT"
 }
 
-# enter_root ROOT: makes ROOT the root directory of the node's mount namespace and of all processes in it. The node uses
-# an overlay, so that nothing changes in ROOT. The configuration, the state, the devices and the users remain the same.
+# enter_root ROOT: makes ROOT the root directory of the node's mount namespace and of all processes in the namespace.
+# The node uses an overlay, so that ROOT does not change. The node keeps its configuration, state, devices and users.
 # Running processes continue to use the files that they have opened or mapped, as after an upgrade of packages.
 enter_root() {
     local scratch=$DIR/ctl new=$DIR/ctl/root path # DIR/ctl is empty on a node

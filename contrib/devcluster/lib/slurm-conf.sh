@@ -1,9 +1,9 @@
-# Functions for the configuration of a devcluster. init.sh, which writes the configuration, and node.sh source this
-# file.
+# Functions for the configuration of a devcluster. init.sh, which writes the configuration, and node.sh source
+# slurm-conf.sh.
 # shellcheck shell=bash
 
-# board_of nN: prints the GPU model of a node. If --board is a list, node N gets the N-th model. All further nodes get
-# the last model.
+# board_of nN: prints the GPU model of a node. If --board is a list, node N gets the N-th model. Nodes beyond the end of
+# the list get the last model.
 board_of() {
     local boards i=${1#n}
     IFS=, read -ra boards <<<"$BOARD"
@@ -12,7 +12,7 @@ board_of() {
 }
 
 # slurm_config nN SECTION: prints a section of `caelum slurm-config` for emulated GPUs like those of the node. The
-# cluster thus has the configuration that an administrator would use.
+# cluster therefore uses the configuration that `caelum slurm-config` generates for administrators.
 slurm_config() {
     local scratch=$RUN/slurm-config/$1
     (
@@ -35,15 +35,15 @@ slots_of() {
     gres_of "$1" | tr ',' '\n' | awk -F : '$1 == "gpu" { n += $3 } END { print n }'
 }
 
-# every_accounted: prints the AccountingStorageTRES of all nodes, without duplicates.
+# every_accounted: prints the AccountingStorageTRES for the GPU models of all nodes, without duplicates.
 every_accounted() {
     local node
     for node in $(node_names); do slurm_config "$node" slurm.conf | sed -n 's/^AccountingStorageTRES=//p'; done |
         tr ',' '\n' | awk '!seen[$0]++' | paste -sd ,
 }
 
-# address_of nN: prints the node's own address on the loopback interface. A datagram to this address reaches only the
-# agent of this node.
+# address_of nN: prints the node's own address on the loopback interface. A datagram to the node's own address reaches
+# only the agent of that node.
 address_of() { echo "127.0.1.${1#n}"; }
 
 # mig_slurm_conf: prints the lines of slurm.conf that Caelum needs.
@@ -52,7 +52,7 @@ mig_slurm_conf() {
     slurm_config n1 slurm.conf | grep -v -e '^AccountingStorageTRES=' -e '^JobSubmitPlugins='
     echo "AccountingStorageTRES=$(every_accounted)"
     [[ ! -e /etc/slurm/job_submit.lua ]] || echo "JobSubmitPlugins=lua"
-    # Each node has more CPUs and memory than the machine (config_overrides), so that only the GPUs limit the number of
+    # With config_overrides, each node has more CPUs and memory than the machine. Only the GPUs limit the number of
     # running jobs.
     for node in $(node_names); do
         echo "NodeName=$node NodeAddr=$(address_of "$node") Port=$((7000 + ${node#n})) CPUs=64 RealMemory=256000 Gres=$(gres_of "$node")"
@@ -62,7 +62,7 @@ mig_slurm_conf() {
         slurm_config "$node" nodes | sed -n "s/^NodeName=mig-catalog[^ ]*/NodeName=mig-catalog${node#n}/p"
     done
     echo "PartitionName=gpu Default=YES Nodes=n[1-$NODES],mig-catalog[1-$NODES] MaxTime=INFINITE State=UP"
-    # The partition plain contains the same nodes, but Caelum does not manage it.
+    # The partition plain contains the same nodes, but Caelum does not manage the partition.
     echo "PartitionName=plain Nodes=n[1-$NODES] MaxTime=INFINITE State=UP"
 }
 
@@ -117,7 +117,7 @@ StorageLoc=slurm_acct_db
 END
 }
 
-# decisions: prints the first decision table. The table contains no keys, so every request gets the default profile.
+# decisions: prints the first decision table. The table contains no job keys, so every job gets the default profile.
 decisions() {
     local node
     slurm_config n1 decisions | grep -vE '^(profile|model) '
@@ -125,7 +125,7 @@ decisions() {
 }
 
 # slurmstepd LINE: writes the script that slurmd starts instead of slurmstepd (option -d of slurmd). The script runs
-# LINE first.
+# LINE before slurmstepd.
 slurmstepd() {
     local preload=
     [[ $CGROUP != v2 ]] || preload="export LD_PRELOAD=$UNIFIED"
@@ -133,11 +133,11 @@ slurmstepd() {
     chmod 755 "$SLURMSTEPD"
 }
 
-# prolog_delay: extends the time between the start of a job in slurmctld and its lease. Without a delay, this time is a few
-# milliseconds. The SPANK prolog runs before the site's Prolog, so no setting in slurm.conf can delay it. slurmd runs
-# the SPANK prolog as "slurmstepd spank prolog", and the option -d of slurmd selects another program as slurmstepd.
-# Without a plugin, slurmd runs no SPANK prolog, and the site's Prolog contains the delay. A test can kill the sleep
-# process to end the delay.
+# prolog_delay: extends the time between a job's start in slurmctld and its lease. Without a delay, the lease follows
+# the start within a few milliseconds. The SPANK prolog runs before the site's Prolog, so no setting in slurm.conf can
+# delay the SPANK prolog. slurmd runs the SPANK prolog as "slurmstepd spank prolog", and the option -d of slurmd selects
+# another program as slurmstepd. Without a plugin, slurmd runs no SPANK prolog, and the site's Prolog contains the
+# delay. A test can end the delay by killing the sleep process.
 prolog_delay() {
     if [[ -s /etc/slurm/plugstack.conf ]]; then
         slurmstepd "[ \"\$1 \$2\" != 'spank prolog' ] || sleep $PROLOG_DELAY"

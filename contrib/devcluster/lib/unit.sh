@@ -1,12 +1,13 @@
 #!/bin/bash
-# unit.sh starts and stops the daemons of a devcluster. Each daemon runs under a keeper, which replaces systemd. unit.sh
-# runs in the controller's namespaces.
+# unit.sh starts and stops the daemons of a devcluster. Each daemon runs under a keeper, a process that replaces
+# systemd. unit.sh runs in the controller's namespaces.
 #
 #   unit.sh DIR start|stop|restart UNIT      unit.sh DIR kill UNIT SIGNAL      unit.sh DIR list
 # UNIT is munged, mariadbd, slurmdbd, slurmctld, watcher, slurmd-nN or agent-nN.
 #
-# Files for each unit: the keeper locks UNIT.lock until the keeper ends. UNIT.pid contains the daemon's pid. UNIT.ended
-# exists if a daemon has ended since the start. UNIT.wanted exists as long as the unit is to run.
+# Each unit has four files. The keeper holds a lock on UNIT.lock until the keeper ends. UNIT.pid contains the daemon's
+# pid. UNIT.ended exists if a daemon has ended since the start of the unit. UNIT.wanted exists until the unit is
+# stopped.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 source "$here/common.sh"
@@ -26,8 +27,8 @@ daemon() {
         ;;
     slurmdbd) exec slurmdbd -D ;;
     slurmctld)
-        # slurmctld 26.05 saves the usage of the associations for the first time 300 s after its start. If it was killed
-        # before that time, it refuses to start again.
+        # slurmctld 26.05 saves the usage of the associations for the first time 300 s after its start. A slurmctld that
+        # was killed before the first save refuses to start again.
         local ignore=()
         [[ -e $DIR/ctl/slurmctld/assoc_usage ]] || ignore=(-i)
         exec slurmctld -D "${ignore[@]}"
@@ -55,11 +56,11 @@ exec_in_node() {
     exec "${NSENTER[@]}" "$@"
 }
 
-# restarts UNIT: succeeds if the keeper restarts the daemon. Caelum's units set Restart=; Debian's units of Slurm do
-# not.
+# restarts UNIT: succeeds if the keeper restarts the daemon after its end. Caelum's units set Restart=, but Debian's
+# Slurm units do not.
 restarts() { [[ $1 == agent-* || $1 == watcher ]]; }
 
-# after_end UNIT: runs the command of ExecStopPost= in the agent's unit.
+# after_end UNIT: runs the command that ExecStopPost= contains in the agent's unit file.
 after_end() {
     [[ $1 != agent-* ]] || (exec_in_node "${1#agent-}" caelumd close) || true
 }
@@ -85,8 +86,8 @@ keep() {
 }
 
 # output_of UNIT: prints the path of the file for the daemon's standard output and standard error. Slurm's daemons write
-# their log to another file, because their lines on standard error contain no times (22.05). Their standard error
-# contains only errors from before the log is open.
+# their log to a separate file, because Slurm 22.05 writes no times to standard error. The standard error of Slurm's
+# daemons contains only errors from before the log is open.
 output_of() {
     case $1 in
     slurm*) echo "$DIR/log/$1.err" ;;
@@ -98,19 +99,19 @@ output_of() {
 kept() { ! flock -n "$UNITS/$1.lock" true; }
 
 start() {
-    ! kept "$1" || die "$1 runs already"
+    ! kept "$1" || die "$1 is already running"
     rm -f "$UNITS/$1.pid" "$UNITS/$1.ended" "$(agent_socket "$1")"
     : >"$UNITS/$1.wanted"
     setsid "$here/unit.sh" "$DIR" keep "$1" </dev/null >>"$(output_of "$1")" 2>&1 &
-    wait_for 60 answers_or_ended "$1" || die "$1 does not answer: see $DIR/log"
-    [[ ! -e $UNITS/$1.ended ]] || die "$1 ended during its start: see $(output_of "$1")"
+    wait_for 60 answers_or_ended "$1" || die "$1 did not answer within 60 s; see $DIR/log"
+    [[ ! -e $UNITS/$1.ended ]] || die "$1 ended during its start; see $(output_of "$1")"
 }
 
 answers_or_ended() {
     [[ -e $UNITS/$1.ended ]] || { [[ -e $UNITS/$1.pid ]] && answers "$1"; }
 }
 
-# answers UNIT: succeeds if the daemon can be used.
+# answers UNIT: succeeds if the daemon answers requests.
 answers() {
     case $1 in
     munged) munge -n ;;
@@ -131,8 +132,8 @@ stop() {
     local pid='' asked='' end=$((SECONDS + 60))
     rm -f "$UNITS/$1.wanted"
     until flock -w 0.1 "$UNITS/$1.lock" true; do
-        ((SECONDS < end)) || die "$1 does not end"
-        # The keeper may be restarting the daemon, so the loop sends the signal once to each pid.
+        ((SECONDS < end)) || die "$1 did not end within 60 s of SIGTERM"
+        # The keeper may be restarting the daemon, so stop sends SIGTERM once to each new pid.
         { read -r pid <"$UNITS/$1.pid"; } 2>/dev/null || continue
         [[ $pid == "$asked" ]] || kill -s TERM "$pid" || true
         asked=$pid
@@ -150,28 +151,28 @@ list() {
     for path in "$UNITS"/*.lock; do
         unit=$(basename "$path" .lock)
         if [[ -s $UNITS/$unit.pid ]]; then
-            printf '%-12s running, pid %s inside\n' "$unit" "$(<"$UNITS/$unit.pid")"
+            printf '%-12s running, pid %s in the cluster\n' "$unit" "$(<"$UNITS/$unit.pid")"
         else
             printf '%-12s not running\n' "$unit"
         fi
     done
 }
 
-# check_unit UNIT: ends with an error if the cluster does not have the unit.
+# check_unit UNIT: ends unit.sh with an error if the cluster does not have the unit.
 check_unit() {
     case $1 in
     munged | mariadbd | slurmdbd | slurmctld) return 0 ;;
-    watcher) watched || die "this cluster has no watcher: its caelum.yaml has no wake_port" && return 0 ;;
-    agent-*) [[ $AGENT == yes ]] || die "this cluster runs without agents" ;;&
-    # There is no pipe here: grep -q ends at the first match, and with pipefail the SIGPIPE of node_names could make the
-    # pipe fail.
+    watcher) watched || die "the cluster has no watcher: its caelum.yaml does not set wake_port" && return 0 ;;
+    agent-*) [[ $AGENT == yes ]] || die "the cluster has no agents: devcluster up was run with --no-agent" ;;&
+    # A pipe from node_names to grep -q can fail: grep -q ends at the first match, node_names gets SIGPIPE, and pipefail
+    # reports the signal. grep therefore reads from a process substitution.
     agent-* | slurmd-*) grep -qx -- "${1#*-}" < <(node_names) && return 0 ;;
     esac
     die "the cluster has no unit $1"
 }
 
-# main is a function so that bash reads the whole file before a keeper waits. The file can then be edited while the
-# keeper runs.
+# bash reads the whole file before it runs the function main. Changes to the file therefore do not affect a running
+# keeper.
 main() {
     [[ $1 == list ]] || check_unit "${2-}"
     case $1 in

@@ -1,14 +1,14 @@
 #!/bin/bash
-# upgrade.sh DIR nN: replaces the programs of a node of --node-root by those of the controller, as an upgrade of its
-# packages does. The script runs in the controller's namespaces, and then a second time in the node's. Running processes
-# are not restarted.
+# upgrade.sh DIR nN: replaces the programs of a node with --node-root by the controller's programs, as an upgrade of
+# packages does. The script runs first in the controller's namespaces, and then in the node's namespaces. upgrade.sh
+# does not restart running processes.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 repository=$(realpath "$here/../../..")
 source "$here/common.sh"
 source "$here/root.sh"
 
-# main is a function so that bash reads the whole file before the node moves to another root directory.
+# bash reads the whole file before it runs the function main, because the node moves to another root directory.
 main() {
     DIR=$1
     load_options "$DIR"

@@ -17,7 +17,7 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// limit is the maximum time to wait for a condition. Only a test that hangs reaches it.
+// limit is the maximum time to wait for a condition. Only a hanging test reaches the limit.
 const limit = 60 * time.Second
 
 // Machine is a running systemd in its own namespaces.
@@ -27,20 +27,20 @@ type Machine struct {
 	boot    *exec.Cmd
 	ended   chan struct{} // closed when boot has ended
 	console bytes.Buffer
-	pid     int // the pid of the machine's PID 1 outside its namespace
+	pid     int // the pid of the machine's PID 1 in the test's PID namespace
 }
 
 // Options describes a machine.
 type Options struct {
 	GPUs int // the number of emulated A100s with 40 GB, 1 by default
 	// Packages is a directory of Caelum's deb packages, or empty. dpkg installs the packages before the boot, in place
-	// of the files of build/. In this case, systemd starts neither slurmd nor a daemon of Caelum. The directory and its
-	// subdirectories appear as /packages in the machine.
+	// of the files of build/. With packages, systemd starts neither slurmd nor a daemon of Caelum. The directory and
+	// its subdirectories appear as /packages in the machine.
 	Packages string
 }
 
-// Boot boots a machine, and removes it at the end of the test. Without packages, Boot waits until the node accepts jobs
-// and its agent offers slices.
+// Boot boots a machine, and removes the machine at the end of the test. Without packages, Boot waits until the node
+// accepts jobs and its agent offers slices.
 func Boot(t *testing.T, o Options) *Machine {
 	t.Helper()
 	script, err := cluster.Script()
@@ -85,17 +85,17 @@ func Boot(t *testing.T, o Options) *Machine {
 func (m *Machine) Serving() {
 	m.t.Helper()
 	m.Within(
-		"the node serves",
+		"the node accepts jobs",
 		func() bool { return strings.HasPrefix(m.Try("sinfo", "-h", "-n", "n1", "-o", "%T"), "idle") },
 	)
 	m.Within(
-		"the agent publishes",
+		"the agent offers slices",
 		func() bool { return regexp.MustCompile(`on offer: \d+g\.`).MatchString(m.Try("caelum", "status")) },
 	)
 }
 
-// remove ends the machine and removes its directory and its cgroup. After a failure, it logs the journal and the
-// console.
+// remove ends the machine, and removes the machine's directory and cgroup. After a failure of the test, remove logs the
+// journal and the console.
 func (m *Machine) remove(cgroupScript string) {
 	if m.t.Failed() {
 		m.t.Log(m.Try("systemctl", "--no-pager", "--plain", "list-units", "--state=failed,activating"))
@@ -106,7 +106,7 @@ func (m *Machine) remove(cgroupScript string) {
 			),
 		)
 	}
-	m.boot.Process.Kill() // --kill-child ends PID 1, and with it all processes of the machine
+	m.boot.Process.Kill() // --kill-child ends PID 1, and the kernel then ends all processes of the machine
 	<-m.ended
 	if m.t.Failed() {
 		m.t.Logf("the console:\n%s", m.console.String())
@@ -117,7 +117,7 @@ func (m *Machine) remove(cgroupScript string) {
 		filepath.Base(m.dir),
 	)
 	if out, err := exec.Command("bash", "-c", remove).CombinedOutput(); err != nil {
-		m.t.Errorf("the cgroup of %s is left: %v: %s", m.dir, err, out)
+		m.t.Errorf("couldn't remove the cgroup of %s: %v: %s", m.dir, err, out)
 	}
 	os.RemoveAll(m.dir)
 }
@@ -137,7 +137,7 @@ func (m *Machine) Try(args ...string) string {
 	return string(out)
 }
 
-// Must returns the output of a command, which must succeed.
+// Must returns the output of a command, and ends the test if the command fails.
 func (m *Machine) Must(args ...string) string {
 	m.t.Helper()
 	out, err := m.Command(args...).CombinedOutput()
@@ -152,7 +152,7 @@ func (m *Machine) Within(what string, holds func() bool) {
 	m.t.Helper()
 	for end := time.Now().Add(limit); !holds(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {
-			m.t.Fatalf("not in time: %s", what)
+			m.t.Fatalf("the condition did not become true in time: %s", what)
 		}
 	}
 }
@@ -166,12 +166,12 @@ func (m *Machine) User(command string) string {
 	)
 }
 
-// State returns the state of a job, as squeue shows it.
+// State returns the state of a job in squeue.
 func (m *Machine) State(job string) string {
 	return strings.TrimSpace(m.Try("squeue", "-h", "-t", "all", "-j", job, "-o", "%T"))
 }
 
-// Property returns a property of a unit.
+// Property returns the value of a property of a systemd unit.
 func (m *Machine) Property(unit, name string) string {
 	return m.Must("systemctl", "show", "--property="+name, "--value", unit)
 }

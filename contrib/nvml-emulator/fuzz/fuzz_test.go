@@ -1,5 +1,5 @@
-// Package fuzz contains inputs for fuzzing the emulator's state file. Fuzzing has found most of the inputs; the others
-// contain valid machines. The test runs the fuzz target on every file of testdata with gcc's sanitizers. `make fuzz`
+// Package fuzz contains inputs for fuzzing the emulator's state file. Fuzzing found most of the inputs. Some inputs
+// contain valid machines. The test runs the fuzz target on every file in testdata with gcc's sanitizers. `make fuzz`
 // searches for more inputs.
 package fuzz
 
@@ -12,14 +12,13 @@ import (
 
 func TestStateCases(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root, which alone may change instances")
+		t.Skip("needs root, because only root may change instances")
 	}
 	cases, err := filepath.Glob("testdata/state/*")
 	if err != nil || len(cases) == 0 {
 		t.Fatalf("no cases (%v)", err)
 	}
-	// The cache of go test depends only on the files that the test itself opens. The test therefore opens the source
-	// files.
+	// The cache of go test considers only files that the test itself opens. The test therefore opens the source files.
 	for _, pattern := range []string{"Makefile", "c/*", "../src/*", "../../../internal/mig/models.txt"} {
 		names, _ := filepath.Glob(pattern)
 		if len(names) == 0 {

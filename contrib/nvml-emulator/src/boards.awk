@@ -1,7 +1,7 @@
-# This program generates the C table of GPU models from internal/mig/models.txt. The head of that file describes the
-# columns.
+# This program generates the C table of GPU models from internal/mig/models.txt. The comment at the top of models.txt
+# describes the columns.
 #
-# A dash is an unpublished number. The emulator needs a number and uses an approximation:
+# A dash stands for an unpublished number. The emulator uses an approximation of each unpublished number:
 #   memory          1000 MiB for each GB of the profile's name (published values are between 998 and 1014)
 #   SMs             the smallest number per compute slice of any known profile of the GPU model
 #   CE, DEC...      the number of the first profile (1g) for each compute slice

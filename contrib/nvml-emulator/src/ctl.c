@@ -11,10 +11,10 @@ static const struct command {
 } commands[] = {
     {"init", "--board BOARD [--gpus N] [--board BOARD ...] [--dev-root DIR|none] [--proc-root DIR]\n"
              "            [--modify-device-files 0|1] [--mig on|off] [--seed N]",
-     "Create a new machine. It replaces the machine in the state file, if there is one. Each --board begins a group of GPUs\n"
-     "of one model, and --gpus sets their number (1). --dev-root is the folder of the device files (/dev). --proc-root is\n"
-     "the folder of the driver's /proc files (default: none are made). --modify-device-files 0 corresponds to the driver's\n"
-     "NVreg_ModifyDeviceFiles=0: the driver neither makes nor removes capability files (1). The UUIDs depend on the seed\n"
+     "Create a new machine, and replace the machine in the state file. Each --board begins a group of GPUs of one model,\n"
+     "and --gpus sets the number of GPUs (1). --dev-root is the directory of the device files (/dev). --proc-root is the\n"
+     "directory of the driver's /proc files (default: no /proc files). --modify-device-files 0 corresponds to the driver's\n"
+     "NVreg_ModifyDeviceFiles=0: the driver neither creates nor removes capability files (1). The UUIDs depend on the seed\n"
      "(random). GPU models:",
      cmd_init},
     {"show", "[--json]", "Draw the GPUs, and list their instances and clients.", cmd_show},
@@ -23,16 +23,17 @@ static const struct command {
      "START, the driver chooses the placement. Prints the id and the UUID.",
      cmd_create},
     {"destroy", "GPU GI", "Destroy an instance and its compute instances.", cmd_destroy},
-    {"hold", "GPU GI", "Make an artificial client hold the instance: destroying the instance fails with IN_USE.", cmd_hold},
-    {"unhold", "GPU GI", "Remove the artificial client of `hold`.", cmd_hold},
+    {"hold", "GPU GI", "Make a simulated client hold the instance: destroying the instance fails with IN_USE.", cmd_hold},
+    {"unhold", "GPU GI", "Remove the simulated client of `hold`.", cmd_hold},
     {"latency", "[--board BOARD|--gpu N] --call CALL MS | [--board BOARD|--gpu N] realistic|off",
-     "Set the duration of calls: MS milliseconds for CALL (0 removes its setting), the durations measured on real GPUs\n"
+     "Set the duration of calls: MS milliseconds for CALL (0 removes the setting), the durations measured on real GPUs\n"
      "(realistic), or no delay (off). Calls:",
      cmd_latency},
     {"fault", "add --call CALL [--gpu N] [--nth K] [--times M] (--error ERR [--after] | --kill before|torn|after) | list | clear",
-     "Make the Kth CALL from now (1), and the M-1 calls after it, fail with ERR, in any process. --after: the call fails\n"
-     "after the change is made (a failed create leaves an instance behind). --kill: the calling process is killed before the\n"
-     "change, while writing it (which undoes it), or after the change and before the log. --times 0: until `fault clear`.",
+     "Make the Kth CALL from now (1), and the following M-1 calls, fail with ERR in any process. --after: the call makes\n"
+     "the change and then fails (a failed create leaves an instance behind). --kill: the calling process is killed before\n"
+     "the change, during the change (which has no effect), or after the change and before the log. --times 0: the fault\n"
+     "continues until `fault clear`.",
      cmd_fault},
     {"lose", "GPU", "Make the GPU fall off the bus: Xid 79, then every call returns GPU_IS_LOST.", cmd_lose},
     {"find", "GPU", "Bring a lost GPU back, with its instances.", cmd_lose},
@@ -48,7 +49,7 @@ static const struct command {
      "Make the driver report another name or memory size for a profile, as new driver releases do. Without --name and\n"
      "--memory: restore the original.",
      cmd_drift},
-    {"uuid", "fresh|repeat", "Set whether a new instance at a used place gets a new MIG UUID or the same as before.", cmd_uuid},
+    {"uuid", "fresh|repeat", "Give a new instance a new MIG UUID, or repeat the UUID of the last instance at its place.", cmd_uuid},
     {"check", "", "Check that the state obeys the rules of the hardware and that the device files match the state.", cmd_check},
     {"log", "[--path]", "Print the event log, or its path.", cmd_log},
     {"lock", "SECONDS", "Hold the lock of the state for some seconds (for tests that kill the holder of the lock).", cmd_lock},
@@ -56,7 +57,7 @@ static const struct command {
 
 #define NCOMMANDS (sizeof commands / sizeof commands[0])
 
-static const char statuses[] = "Exit status: 0 success; 1 refused, or a broken rule (check); 2 wrong usage; 3 the state cannot be read.\n"
+static const char statuses[] = "Exit status: 0 success; 1 request refused, or rule violated (check); 2 wrong usage; 3 state unreadable.\n"
                                "The state file is $NVML_EMULATOR_STATE, or " EMU_DEFAULT_STATE ".\n";
 
 static void help_command(const struct command *c)

@@ -1,5 +1,5 @@
 /*
- * This file implements the subcommand check. It reports violations of the rules that the library enforces, and
+ * This file implements the subcommand check, which reports violations of the rules that the library enforces, and
  * differences between the device files and the state.
  */
 #include <stdarg.h>
@@ -59,7 +59,7 @@ static void check_gpu(const struct state *st, unsigned gpu)
         if (!gi->used)
             continue;
         if (gi->profile >= b->nprofiles) {
-            complain("GPU %u GI %u: no such profile", gpu, i);
+            complain("GPU %u GI %u: the GPU model does not have the instance's profile", gpu, i);
             continue;
         }
         const struct profile *p = &b->profiles[gi->profile];

@@ -1,5 +1,5 @@
 /*
- * This file implements the subcommands init, latency, fault, drift and uuid. They create the emulated machine and
+ * This file implements the subcommands init, latency, fault, drift and uuid, which create the emulated machine and
  * configure its faults.
  */
 #include <getopt.h>
@@ -56,7 +56,7 @@ int cmd_init(int argc, char **argv)
     unsigned count[EMU_MAX_GPUS] = {0}, kind[EMU_MAX_GPUS] = {0}, groups = 0;
     strcpy(st.dev_root, "/dev");
     if (getrandom(&st.seed, sizeof st.seed, 0) != sizeof st.seed)
-        ctl_fail(EXIT_REFUSED, "couldn't get random numbers; give a --seed");
+        ctl_fail(EXIT_REFUSED, "couldn't read random numbers; set --seed");
     for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (o) {
         case 'b':
@@ -69,7 +69,7 @@ int cmd_init(int argc, char **argv)
             break;
         case 'g':
             if (!pending)
-                ctl_fail(EXIT_USAGE, "--gpus must follow the --board that it applies to");
+                ctl_fail(EXIT_USAGE, "--gpus must follow the --board whose number of GPUs it sets");
             count[groups - 1] = ctl_number(optarg, "--gpus", EMU_MAX_GPUS);
             pending = 0;
             break;
@@ -121,7 +121,7 @@ int cmd_init(int argc, char **argv)
     return ctl_done(&t);
 }
 
-/* selected reports whether --board or --gpu selects the GPU. If neither option is used, every GPU is selected. */
+/* selected reports whether --board or --gpu selects the GPU. Without --board and --gpu, every GPU is selected. */
 static bool selected(const struct txn *t, unsigned gpu, int board, const char *number)
 {
     if (board >= 0)
@@ -150,7 +150,7 @@ int cmd_latency(int argc, char **argv)
     bool realistic = strcmp(what, "realistic") == 0, off = strcmp(what, "off") == 0;
     unsigned ms = call >= 0 ? ctl_number(what, "milliseconds", 600000) : 0;
     if (call < 0 && !realistic && !off)
-        ctl_fail(EXIT_USAGE, "%s: must be realistic or off, or a number of milliseconds with --call", what);
+        ctl_fail(EXIT_USAGE, "latency must be realistic, off, or a number of milliseconds with --call, not %s", what);
     struct txn t;
     ctl_begin(&t, TXN_WRITE);
     for (unsigned i = 0; i < t.st->ngpus; i++) {
@@ -246,7 +246,7 @@ int cmd_fault(int argc, char **argv)
     if (call < 0 || (f.rc < 0) == !f.crash || f.nth == 0)
         ctl_fail(EXIT_USAGE, "fault add needs --call, and one of --error and --kill; see nvml-emulator fault --help");
     if (f.crash && !changes_state(call))
-        ctl_fail(EXIT_USAGE, "--kill is for calls that change something: CREATE_GI, DESTROY_GI, CREATE_CI, DESTROY_CI, SET_MIG_MODE");
+        ctl_fail(EXIT_USAGE, "--kill requires a call that changes the state: CREATE_GI, DESTROY_GI, CREATE_CI, DESTROY_CI or SET_MIG_MODE");
     f.call = (uint8_t)call;
     if (f.crash) { /* the call continues until the point at which the process is killed */
         f.after = 1;

@@ -1,6 +1,6 @@
 /*
- * cuda-process uses the driver in the same way as a CUDA program. It opens the MIG device in CUDA_VISIBLE_DEVICES,
- * and allocates memory on this device according to a curve. Any user can run it.
+ * cuda-process simulates a CUDA program. The process opens the MIG device in CUDA_VISIBLE_DEVICES, and allocates memory
+ * on the MIG device according to a curve. Any user may run cuda-process.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -31,13 +31,13 @@ enum {
 static const char usage[] =
     "Usage: cuda-process [--memory MIB | --curve S:MIB,S:MIB,...] [--util SHARE] [--seconds S] [--expect PROFILE] [--exclusive]\n"
     "                    [--print]\n\n"
-    "Hold the MIG device of CUDA_VISIBLE_DEVICES and some of its memory for S seconds. The default is the end of the\n"
-    "curve, or 0. The memory between two points of a curve is linear. --util: keep this share of the device's SMs busy,\n"
-    "0 to 1. --expect: fail unless the device has this profile. --exclusive: fail if another process holds the device.\n"
-    "--print: print a line about the device.\n\n"
+    "Hold the MIG device in CUDA_VISIBLE_DEVICES, and some memory of the device, for S seconds. The default of S is the\n"
+    "end of the curve, or 0. Between two points, the curve is linear. --util: keep this share (0 to 1) of the device's\n"
+    "SMs busy. --expect: fail unless the device has this profile. --exclusive: fail if another process holds the\n"
+    "device. --print: print a line about the device.\n\n"
     "Exit status: 0 success; 1 CUDA failed (out of memory, device removed); 2 wrong usage; 3 CUDA_VISIBLE_DEVICES is not\n"
     "exactly one MIG device that this user may open; 4 another process holds the device (--exclusive); 5 the device does\n"
-    "not have the profile of --expect. A process that gets a signal ends with that signal.\n";
+    "not have the profile of --expect. A signal ends the process as usual.\n";
 
 static struct curve curve = {.n = 1};
 static double seconds = -1, util;
@@ -174,7 +174,7 @@ static void acquire(void)
                          .gi = (uint8_t)gi,
                          .ci = (uint8_t)ci};
     if (me.start_time == 0)
-        fail(EXIT_NO_DEVICE, "no CUDA driver: the emulator identifies processes by /proc, which cannot be read here");
+        fail(EXIT_NO_DEVICE, "no CUDA driver: the emulator identifies processes with /proc, which this process cannot read");
     *slot = me;
     struct event e = EVENT("process-start");
     e.gpu = (int)gpu, e.gi = (int)gi, e.ci = (int)ci, e.pid = (int)me.pid;
@@ -221,7 +221,7 @@ static void leave(struct txn *t, const char *why, nvmlReturn_t rc)
     commit(t);
 }
 
-/* use sets this process's memory. It ends the process if the device no longer exists or has too little memory. */
+/* use sets the memory of the process. If the device no longer exists or has too little memory, use ends the process. */
 static void use(unsigned mib)
 {
     struct txn t;
@@ -232,7 +232,7 @@ static void use(unsigned mib)
         txn_end(&t);
         begin(&t, TXN_WRITE);
         leave(&t, "process-exit", NVML_ERROR_GPU_IS_LOST);
-        fail(EXIT_CUDA, "CUDA error: the device is gone");
+        fail(EXIT_CUDA, "CUDA error: the device no longer exists");
     }
     if (mib == me.memory_mib) {
         txn_end(&t);

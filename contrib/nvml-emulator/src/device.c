@@ -12,7 +12,7 @@
 
 #include "rules.h"
 
-/* The largest minor of a capability file is 3 + 135*16. The other device files use much larger minors. */
+/* The largest minor number of a capability file is 3 + 135*16. The other device files use larger minor numbers. */
 #define MINOR_GPU 60000
 #define MINOR_CTL 60255
 
@@ -21,7 +21,7 @@ static int make_node(const char *path, unsigned minor, mode_t mode)
     unlink(path);
     if (mknod(path, S_IFCHR | mode, makedev(EMU_MAJOR, minor)) != 0)
         return -1;
-    return chmod(path, mode); /* mknod applied the umask */
+    return chmod(path, mode); /* mknod applies the umask */
 }
 
 static bool ours(const char *path)
@@ -51,7 +51,7 @@ int device_setup(const struct state *st, char *error, size_t size)
     char path[512];
     snprintf(path, sizeof path, "%s/nvidiactl", st->dev_root);
     if (access(path, F_OK) == 0 && !ours(path)) {
-        snprintf(error, size, "%s belongs to a real driver; choose another folder with --dev-root", path);
+        snprintf(error, size, "%s belongs to a real driver; choose another directory with --dev-root", path);
         return -1;
     }
     char caps[300];
@@ -70,8 +70,8 @@ int device_setup(const struct state *st, char *error, size_t size)
             goto fail;
     }
     /*
-     * These are the two capabilities of the driver itself. cap1 allows changes of the MIG configuration, and cap2
-     * allows monitoring.
+     * The driver has two capabilities that belong to no instance. cap1 allows changes of the MIG configuration, and
+     * cap2 allows monitoring.
      */
     for (unsigned i = 1; i <= 2; i++) {
         snprintf(path, sizeof path, "%s/nvidia-cap%u", caps, i);
@@ -80,7 +80,7 @@ int device_setup(const struct state *st, char *error, size_t size)
     }
     return 0;
 fail:
-    snprintf(error, size, "%s: %s (device files need root; use --dev-root none for a machine without them)", what, strerror(errno));
+    snprintf(error, size, "couldn't create %s: %s; run as root, or use --dev-root none", what, strerror(errno));
     return -1;
 }
 
@@ -111,7 +111,7 @@ bool device_may_open(const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
-        return errno == ENXIO; /* a process with access gets ENXIO, because there is no driver */
+        return errno == ENXIO; /* a process with access gets ENXIO, because the device has no driver */
     close(fd);
     return true;
 }

@@ -67,7 +67,7 @@ static enum txn_error open_locked(struct txn *t, const char *path, int flags, in
     t->fd = open(path, flags | O_CLOEXEC, 0666);
     if (t->fd < 0) {
         if (errno == ENOENT)
-            return fail(t, TXN_MISSING, "%s does not exist; make it with: nvml-emulator init", path);
+            return fail(t, TXN_MISSING, "%s does not exist; create the state with: nvml-emulator init", path);
         return fail(t, TXN_DENIED, "%s: %s", path, strerror(errno));
     }
     while (flock(t->fd, lock) != 0)
@@ -88,7 +88,7 @@ static bool read_copy(struct txn *t, int slot)
     return t->copy->seq != 0 && t->copy->sum == checksum(t->copy);
 }
 
-/* put_log writes the pending log lines of the state to their place in the log file. */
+/* put_log writes the pending log lines of the state to the end of the log file. */
 static int put_log(struct txn *t, bool repair)
 {
     char path[600];
@@ -109,8 +109,7 @@ static int put_log(struct txn *t, bool repair)
     }
     struct state *st = t->st;
     int rc = 0;
-    /* If the log ends before the place of the pending lines, another program has truncated the log. In this case
-     * put_log writes nothing. */
+    /* If the log ends before log_off, another program has truncated the log, and put_log writes nothing. */
     bool cut_short = (uint64_t)sb.st_size >= st->log_off && (uint64_t)sb.st_size < st->log_off + st->log_len;
     if (st->log_len && (!repair || cut_short) &&
         pwrite(fd, st->log, st->log_len, (off_t)st->log_off) != (ssize_t)st->log_len) {
@@ -133,11 +132,11 @@ enum txn_error txn_begin(struct txn *t, const char *path, enum txn_mode mode)
         return rc;
     struct header h;
     if (pread(t->fd, &h, sizeof h, 0) != (ssize_t)sizeof h || memcmp(h.magic, magic, sizeof magic) != 0)
-        return fail(t, TXN_DAMAGED, "%s is not a state of the NVML emulator; make a new one with: nvml-emulator init", path);
+        return fail(t, TXN_DAMAGED, "%s is not a state file of the NVML emulator; create a new state with: nvml-emulator init", path);
     if (h.version != EMU_VERSION || h.size != sizeof(struct state))
         return fail(t, TXN_WRONG_VERSION,
-                    "%s was made by another version of the NVML emulator (format %u, %u bytes; this one reads format %u, %zu bytes); "
-                    "make a new one with: nvml-emulator init",
+                    "%s belongs to another version of the NVML emulator (format %u, %u bytes; this version reads format %u, "
+                    "%zu bytes); create a new state with: nvml-emulator init",
                     path, h.version, h.size, EMU_VERSION, sizeof(struct state));
     uint64_t seq[2] = {0, 0};
     for (int i = 0; i < 2; i++)
@@ -145,9 +144,9 @@ enum txn_error txn_begin(struct txn *t, const char *path, enum txn_mode mode)
             seq[i] = 0;
     int newer = seq[1] > seq[0];
     if (!read_copy(t, newer) && !read_copy(t, !newer))
-        return fail(t, TXN_DAMAGED, "%s is damaged (no copy of the state has a valid checksum); make a new one with: nvml-emulator init", path);
+        return fail(t, TXN_DAMAGED, "%s is damaged (no copy of the state has a valid checksum); create a new state with: nvml-emulator init", path);
     if (!state_sane(t->st))
-        return fail(t, TXN_DAMAGED, "%s is not valid for this build; make a new one with: nvml-emulator init", path);
+        return fail(t, TXN_DAMAGED, "%s contains an invalid state for this build; create a new state with: nvml-emulator init", path);
     if (mode == TXN_WRITE) {
         if (put_log(t, true) != 0) {
             txn_end(t);
@@ -189,7 +188,7 @@ void txn_log(struct txn *t, const char *fmt, ...)
     int n = vsnprintf(st->log + st->log_len, room, fmt, ap);
     va_end(ap);
     if (n < 0 || (size_t)n >= room) {
-        fprintf(stderr, "nvml-emulator: log line dropped: the buffer is full\n");
+        fprintf(stderr, "nvml-emulator: log line dropped: the log buffer of the transaction is full\n");
         memset(st->log + st->log_len, 0, room);
         return;
     }

@@ -1,7 +1,7 @@
 /*
- * Runs lease_parse with arbitrary bytes, and devices_parse with texts that begin like a device list. There is exactly
- * one valid text for each lease. An accepted lease is therefore formatted again, and the result must be equal to the
- * input. Build this program with libFuzzer, or with -DREPLAY to process each file once.
+ * Runs lease_parse with arbitrary bytes, and devices_parse with texts that begin like a device list. Each lease has
+ * exactly one valid text. The program therefore formats each accepted lease, and the result must be equal to the input.
+ * With -DREPLAY instead of libFuzzer, the program processes each given file once.
  */
 #include "../../devices.h"
 #include "../../lease.h"
@@ -18,14 +18,14 @@ static char again[2 * TEXT_MAX];
 #define must(condition) \
 	do { \
 		if (!(condition)) { \
-			fprintf(stderr, "lease_fuzz.c:%d: not so: %s\n", __LINE__, #condition); \
+			fprintf(stderr, "lease_fuzz.c:%d: check failed: %s\n", __LINE__, #condition); \
 			abort(); \
 		} \
 	} while (0)
 
 /*
- * Parses a copy whose memory has exactly this length, so that the sanitizer detects reads past the end. Before that,
- * all bytes of the lease are set to before, which must not affect the result.
+ * Parses a copy of the data in memory of exactly size bytes, so that the sanitizer detects reads past the end. First
+ * sets all bytes of the lease to before, which must not affect the result.
  */
 static int parse(struct lease *lease, const uint8_t *data, size_t size, uint8_t before)
 {
@@ -63,8 +63,8 @@ static void must_be_again(const uint8_t *data, size_t size, size_t n)
 }
 
 /*
- * Checks the value of CUDA_VISIBLE_DEVICES. It must contain each slice exactly once, and nothing else. A buffer that
- * is too small must cause an error.
+ * Checks that the value of CUDA_VISIBLE_DEVICES contains each slice exactly once, and nothing else. A buffer that is
+ * too small must cause an error.
  */
 static void check_translation(const struct lease *lease)
 {
@@ -99,7 +99,7 @@ static void check_translation(const struct lease *lease)
 	}
 }
 
-/* Checks devices_parse, which parses the list of the devices that need a lease. */
+/* Checks devices_parse, which parses the device list. */
 static void check_devices(const uint8_t *data, size_t size)
 {
 	static struct devices devices;

@@ -1,4 +1,4 @@
--- Shows that slurmctld runs the file it was given, beside a readable decision table.
+-- The comment of each job shows that slurmctld runs this file of --job-submit and that the decision table is readable.
 function slurm_job_submit(job_desc, part_list, submit_uid)
     local line = io.open("/etc/caelum/decisions"):read("*l")
     job_desc.comment = "submitted under " .. line

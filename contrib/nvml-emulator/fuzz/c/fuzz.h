@@ -8,12 +8,12 @@
 #define must(condition) \
     do { \
         if (!(condition)) { \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+            fprintf(stderr, "%s:%d: check failed: %s\n", __FILE__, __LINE__, #condition); \
             abort(); \
         } \
     } while (0)
 
-/* fuzz_process runs body as an emulated process, which may exit or be killed. It returns the exit status. */
+/* fuzz_process runs body as an emulated process, which may exit or be killed. fuzz_process returns the exit status. */
 int fuzz_process(int (*body)(void *), void *argument);
 
 /* ctl_main is the main function of ctl.c. */
