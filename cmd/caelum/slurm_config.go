@@ -78,7 +78,11 @@ func runSlurmConfig(w io.Writer, g *globals, o slurmConfigOptions) error {
 		return err
 	}
 	defer hw.Close()
-	inv, err := inventory.Read(hw, cfg.Profiles)
+	whole, err := cfg.Whole()
+	if err != nil {
+		return err
+	}
+	inv, err := inventory.Read(hw, cfg.Profiles, whole)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"caelum/internal/failpoint"
 	"caelum/internal/gpu"
 	"caelum/internal/ledger"
+	"caelum/internal/mig"
 	"caelum/internal/offer"
 )
 
@@ -75,7 +76,7 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	}
 	failpoint.Hit(failpoint.CreateIntended)
 	asked := time.Now()
-	made, err := a.hw.Create(s.GPU, profile, pl.Start)
+	made, err := a.make(s.GPU, profile, pl.Start)
 	add(&t.driver, asked)
 	if err != nil {
 		return nil, errors.Join(err, a.cleanUp(intent, s))
@@ -97,6 +98,23 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 		return nil, errors.Join(closed, a.setAside(s.GPU, in, false))
 	}
 	return in, nil
+}
+
+// make creates an instance with the driver. Before a switch of the MIG mode, make restricts the GPU's device file to
+// root, because the driver refuses the switch while a process has the device file open.
+func (a *Agent) make(g int, profile string, start int) (gpu.Instance, error) {
+	if profile != mig.Full {
+		return a.hw.Create(g, profile, start)
+	}
+	minor := a.cards[g].Minor
+	if err := a.caps.Make(minor, fullInstance); err != nil {
+		return gpu.Instance{}, err
+	}
+	made, err := a.hw.Create(g, profile, start)
+	if err != nil {
+		err = errors.Join(err, a.caps.Share(minor))
+	}
+	return made, err
 }
 
 // cleanUp settles the intent of a failed create, which may have left a GPU instance. The intent must remain in the
@@ -180,6 +198,11 @@ func (a *Agent) destroy(g int, in *instance, t *spent) error {
 		return errors.Join(err, a.ledger.SetStuck(c.UUID, in.GI, true), a.ledger.Failed(intent))
 	}
 	failpoint.Hit(failpoint.Destroyed)
+	if in.GI == gpu.FullGI {
+		if err := a.caps.Share(c.Minor); err != nil {
+			return err // the intent remains, and the next comparison shares the device file
+		}
+	}
 	if err := a.ledger.Destroyed(intent, c.UUID, in.GI); err != nil {
 		return err
 	}

@@ -15,8 +15,12 @@ type Device struct{ Major, Minor uint32 }
 
 func (d Device) String() string { return fmt.Sprintf("%d:%d", d.Major, d.Minor) }
 
-// Devices returns the capabilities of an instance. minor is the minor number of its GPU.
+// Devices returns the device numbers of Files.
 func (c Caps) Devices(minor int, in Instance) ([]Device, error) {
+	if in.GI == FullGI {
+		d, err := c.Device(minor)
+		return []Device{d}, err
+	}
 	major, err := c.major()
 	if err != nil {
 		return nil, err

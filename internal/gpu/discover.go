@@ -58,13 +58,11 @@ func (n *NVML) discover(i int, d *device) GPU {
 		g.Problem = "this GPU does not support MIG"
 	case ret != nvml.SUCCESS:
 		g.Problem = fmt.Sprintf("couldn't read the MIG mode: %s", nvml.ErrorString(ret))
-	case current != nvml.DEVICE_MIG_ENABLE && pending == nvml.DEVICE_MIG_ENABLE:
+	case current != pending:
 		g.Problem = fmt.Sprintf(
 			"a change of the MIG mode is pending; reset the GPU with `nvidia-smi --gpu-reset -i %d` or reboot the node",
 			i,
 		)
-	case current != nvml.DEVICE_MIG_ENABLE:
-		g.Problem = fmt.Sprintf("MIG mode is off; turn it on with `nvidia-smi -i %d -mig 1`", i)
 	}
 	if g.Problem != "" {
 		return g
@@ -72,9 +70,27 @@ func (n *NVML) discover(i int, d *device) GPU {
 	model, err := d.model(g.Name)
 	if err != nil {
 		g.Problem = err.Error()
+		return g
 	}
-	g.Model = model
+	g.Model, d.uuid, d.grid = model, g.UUID, model.Grid
+	g.Reset = n.resets(dev)
+	if memory, ret := dev.GetMemoryInfo(); ret == nvml.SUCCESS {
+		g.MemoryMiB = memory.Total >> 20
+	}
+	if g.Full = current != nvml.DEVICE_MIG_ENABLE; g.Full {
+		g.Problem = fmt.Sprintf("MIG mode is off; turn it on with `nvidia-smi -i %d -mig 1`", i)
+	}
 	return g
+}
+
+// resets reports whether the driver must reset the GPU to switch the MIG mode. The result is true for Ampere and older
+// GPUs, and if the driver does not report the architecture (NVIDIA MIG User Guide, "Enable MIG Mode").
+func (n *NVML) resets(dev nvml.Device) bool {
+	if n.lib.Extensions().LookupSymbol("nvmlDeviceGetArchitecture") != nil {
+		return true
+	}
+	arch, ret := dev.GetArchitecture()
+	return ret != nvml.SUCCESS || arch < nvml.DEVICE_ARCH_HOPPER || arch == nvml.DEVICE_ARCH_UNKNOWN
 }
 
 // model returns a GPU model with the profiles and placements that the driver reports. The driver's data take precedence

@@ -11,6 +11,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
+	"caelum/internal/mig"
 	"caelum/internal/trust"
 )
 
@@ -23,6 +24,8 @@ type NVML struct {
 // device is the handle of a GPU and the profiles that Create needs. A device in NVML.devices never changes.
 type device struct {
 	handle   nvml.Device
+	uuid     string
+	grid     int // units
 	profiles map[string]nvml.GpuInstanceProfileInfo
 	names    map[uint32]string
 }
@@ -57,6 +60,11 @@ func (n *NVML) Instances(gpu int) ([]Instance, error) {
 	d, err := n.device(gpu)
 	if err != nil {
 		return nil, err
+	}
+	if full, err := d.isFull(); err != nil {
+		return nil, fmt.Errorf("GPU %d: %w", gpu, err)
+	} else if full {
+		return []Instance{d.full()}, nil
 	}
 	uuids, err := migUUIDs(d.handle)
 	if err != nil {
@@ -170,6 +178,9 @@ func (n *NVML) Create(gpu int, profile string, start int) (Instance, error) {
 }
 
 func (d *device) create(profile string, start int) (Instance, error) {
+	if profile == mig.Full {
+		return d.full(), d.switchTo(nvml.DEVICE_MIG_DISABLE)
+	}
 	info, ok := d.profiles[profile]
 	if !ok {
 		return Instance{}, fmt.Errorf("profile %w", ErrNotFound)
@@ -233,6 +244,12 @@ func (n *NVML) Destroy(gpu, gi int) error {
 	if err != nil {
 		return err
 	}
+	if gi == FullGI {
+		if err := d.switchTo(nvml.DEVICE_MIG_ENABLE); err != nil {
+			return fmt.Errorf("GPU %d: %w", gpu, err)
+		}
+		return nil
+	}
 	handle, ret := d.handle.GetGpuInstanceById(gi)
 	err = check(ret, "open the GPU instance")
 	if err == nil {
@@ -269,7 +286,8 @@ func (n *NVML) Processes(gpu, gi int) ([]int, error) {
 	}
 	var pids []int
 	for _, p := range all {
-		if int(p.GpuInstanceId) == gi {
+		// The driver reports the id 0xffffffff for a process on a GPU whose MIG mode is off (nvml.h).
+		if int(int32(p.GpuInstanceId)) == gi {
 			pids = append(pids, int(p.Pid))
 		}
 	}

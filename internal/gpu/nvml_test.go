@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -129,8 +130,115 @@ func TestMIGModeOff(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	node.Emulator(t, "init", "--board", "A100-40GB", "--gpus", "1", "--mig", "off", "--dev-root", node.Dev)
 	gpus, err := node.GPUs()
-	if err != nil || gpus[0].Model != nil || gpus[0].Problem == "" {
+	if err != nil || !gpus[0].Full || gpus[0].Problem == "" {
 		t.Fatalf("%+v, %v", gpus, err)
+	}
+	if g := gpus[0].Managed(mig.Whole{Switch: true}); g.Model != nil || g.Problem == "" {
+		t.Errorf("a GPU that needs a reset: %+v", g)
+	}
+	if g := gpus[0].Managed(mig.Whole{Switch: true, Reset: true}); g.Model.Full() == 0 || g.Problem != "" {
+		t.Errorf("a GPU that may be reset: %+v", g)
+	}
+}
+
+// TestFull switches the MIG mode of a GPU off and on as an instance of the profile full.
+func TestFull(t *testing.T) {
+	node := gputest.New(t, "H100-80GB", 2)
+	if _, err := node.GPUs(); err != nil {
+		t.Fatal(err)
+	}
+	in, err := node.Create(1, mig.Full, 0)
+	if err != nil || in.GI != gpu.FullGI || in.Size != 8 || !strings.HasPrefix(in.UUID, "GPU-") {
+		t.Fatalf("%+v, %v", in, err)
+	}
+	if all, err := node.Instances(1); err != nil || !reflect.DeepEqual(all, []gpu.Instance{in}) {
+		t.Errorf("instances of a full GPU: %+v, %v", all, err)
+	}
+	if all, err := node.Instances(0); err != nil || len(all) > 0 {
+		t.Errorf("instances of the other GPU: %+v, %v", all, err)
+	}
+	if pids, err := node.Processes(1, in.GI); err != nil || len(pids) > 0 {
+		t.Errorf("processes of a full GPU: %v, %v", pids, err)
+	}
+	m, err := node.Meter(1, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if use, err := m.Read(); err != nil || use.Processes != 0 {
+		t.Errorf("usage of a full GPU: %+v, %v", use, err)
+	}
+	if _, err := node.Create(1, "1g.10gb", 0); err == nil {
+		t.Error("a slice was created on a full GPU")
+	}
+	if err := node.Destroy(1, in.GI); err != nil {
+		t.Fatal(err)
+	}
+	if there, err := node.Exists(1, in); err != nil || there {
+		t.Errorf("exists after the switch: %v, %v", there, err)
+	}
+	if _, err := node.Create(1, "1g.10gb", 0); err != nil {
+		t.Error(err)
+	}
+	// The driver refuses a switch while instances exist, and no switch may remain pending.
+	if _, err := node.Create(1, mig.Full, 0); !errors.Is(err, gpu.ErrInUse) {
+		t.Errorf("switching beside an instance: %v", err)
+	}
+	if g := node.Discover(1); g.Problem != "" || g.Full {
+		t.Errorf("after a refused switch: %+v", g)
+	}
+}
+
+// TestSwitchNeedsReset checks the error on a GPU whose switch the driver does not carry out without a reset.
+func TestSwitchNeedsReset(t *testing.T) {
+	node := gputest.New(t, "A100-40GB", 1)
+	if _, err := node.GPUs(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := node.Create(0, mig.Full, 0); err == nil {
+		t.Fatal("the MIG mode was switched without a reset")
+	}
+	if g := node.Discover(0); g.Problem != "" {
+		t.Errorf("a switch is pending: %s", g.Problem)
+	}
+}
+
+// TestDeviceFile checks the owner and mode of a GPU's device file.
+func TestDeviceFile(t *testing.T) {
+	node := gputest.New(t, "H100-80GB", 1)
+	caps := gpu.Caps{Dev: node.Dev, Proc: node.Proc}
+	full := gpu.Instance{GI: gpu.FullGI, Profile: mig.Full}
+	check := func(what string, uid, mode uint32) {
+		t.Helper()
+		var st unix.Stat_t
+		if err := unix.Stat(caps.DeviceFile(0), &st); err != nil {
+			t.Fatal(err)
+		}
+		if st.Uid != uid || st.Mode&0o777 != mode {
+			t.Errorf("%s: owner %d and mode %#o, want %d and %#o", what, st.Uid, st.Mode&0o777, uid, mode)
+		}
+	}
+	for _, step := range []struct {
+		what      string
+		do        func() error
+		uid, mode uint32
+	}{
+		{"idle", func() error { return caps.Make(0, full) }, 0, 0o600},
+		{"leased", func() error { return caps.Open(0, full, 20001) }, 20001, 0o600},
+		{"released", func() error { return caps.Close(0, full) }, 0, 0o600},
+		{"MIG mode on", func() error { return caps.Share(0) }, 0, 0o666},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatal(err)
+		}
+		check(step.what, step.uid, step.mode)
+	}
+	if files := caps.Files(0, full); len(files) != 1 || files[0] != caps.DeviceFile(0) {
+		t.Errorf("files of a full GPU: %v", files)
+	}
+	d, err := caps.Device(0)
+	if own, err2 := caps.Devices(0, full); err != nil || err2 != nil || !reflect.DeepEqual(own, []gpu.Device{d}) {
+		t.Errorf("devices of a full GPU: %v, %v, %v", own, err, err2)
 	}
 }
 

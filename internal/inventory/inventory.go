@@ -54,14 +54,14 @@ type Model struct {
 }
 
 // Read reads the inventory from the hardware. profiles contains the profiles that the site offers. If it is empty, the
-// site offers every plain profile (mig.Plain).
-func Read(hw gpu.Hardware, profiles []string) (Inventory, error) {
+// site offers every plain profile (mig.Plain). whole determines the GPUs that also have the profile mig.Full.
+func Read(hw gpu.Hardware, profiles []string, whole mig.Whole) (Inventory, error) {
 	var inv Inventory
 	found, err := hw.GPUs()
 	if err != nil {
 		return inv, err
 	}
-	gpus, names, err := Divide(found, profiles)
+	gpus, names, err := Divide(found, profiles, whole)
 	if err != nil {
 		return inv, err
 	}
@@ -147,21 +147,22 @@ type GPU struct {
 }
 
 // Divide assigns offerable placements and slots to each discovered GPU. It also returns the profiles that the site
-// offers, from small to large. These are the profiles in named or, if named is empty, every plain profile. Divide
-// returns an error if no GPU has a named profile.
-func Divide(found []gpu.GPU, named []string) ([]GPU, []string, error) {
+// offers, from small to large. These are the profiles in named or, if named is empty, every plain profile, and the
+// profile mig.Full on the GPUs on which whole allows it. Divide returns an error if no GPU has a named profile.
+func Divide(found []gpu.GPU, named []string, whole mig.Whole) ([]GPU, []string, error) {
 	var gpus []GPU
 	var profiles []string
 	size := map[string]int{}
 	slots := 0
 	for _, g := range found {
+		g = g.Managed(whole)
 		c := GPU{GPU: g}
 		if g.Problem != "" {
 			gpus = append(gpus, c)
 			continue
 		}
 		for i, p := range g.Model.Profiles {
-			if len(named) > 0 && !slices.Contains(named, p.Name) || len(named) == 0 && !mig.Plain(p) {
+			if !offers(p, named, g.Index < whole.Fixed) {
 				continue
 			}
 			c.Offerable |= g.Model.OfProfile(i)
@@ -187,6 +188,20 @@ func Divide(found []gpu.GPU, named []string) ([]GPU, []string, error) {
 	}
 	slices.SortStableFunc(profiles, func(x, y string) int { return size[x] - size[y] })
 	return gpus, profiles, nil
+}
+
+// offers reports whether the site offers a profile on a GPU that has the profile. If only is true, the GPU has no
+// slices.
+func offers(p mig.Profile, named []string, only bool) bool {
+	switch {
+	case p.Name == mig.Full:
+		return true
+	case only:
+		return false
+	case len(named) > 0:
+		return slices.Contains(named, p.Name)
+	}
+	return mig.Plain(p)
 }
 
 // namesOf returns the profiles that the driver reports, without duplicates.

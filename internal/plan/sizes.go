@@ -73,7 +73,7 @@ func appendSizes(all []offer.Size, g place.GPU, requested string, busy float64) 
 		p := &g.Model.Profiles[i]
 		known := slices.ContainsFunc(all, func(s offer.Size) bool { return s.Profile == p.Name })
 		if known || i == k || p.Name == requested || p.Size < from.Size || p.Compute <= from.Compute ||
-			!mig.Plain(*p) || g.Model.OfProfile(i)&g.Offerable == 0 {
+			!mig.Plain(*p) || p.Name == mig.Full || g.Model.OfProfile(i)&g.Offerable == 0 {
 			continue
 		}
 		all = append(all, offer.Size{Profile: p.Name, Takes: predict.Slowdown(busy, p.Compute, from.Compute)})

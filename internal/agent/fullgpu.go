@@ -1,0 +1,104 @@
+package agent
+
+import (
+	"context"
+	"errors"
+
+	"caelum/internal/gpu"
+	"caelum/internal/mig"
+)
+
+// A GPU whose MIG mode is off holds one instance of the profile mig.Full (package gpu). The agent creates, leases and
+// destroys this instance like all other instances, with intents in the ledger. There are three differences:
+//
+//   - The device file of the GPU (/dev/nvidiaN) gives access to the instance. While MIG mode is on, all users may open
+//     the device file. While MIG mode is off, only root or the job's user may open the device file.
+//   - If jobs are confined by a devices cgroup, a job can open only the device files of its own GPUs.
+//   - The agent adopts a foreign instance of mig.Full without `caelum adopt`, because MIG mode can be off after a boot.
+
+// full reports whether a GPU of the node may be full.
+func (n *node) full() bool {
+	for _, c := range n.cards {
+		if c.mayBeFull() {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *card) mayBeFull() bool { return c.Model != nil && c.Model.Full() != 0 }
+
+// fullInstance is the instance of a GPU whose MIG mode is off, for the methods of gpu.Caps.
+var fullInstance = gpu.Instance{GI: gpu.FullGI, Profile: mig.Full}
+
+// possible returns the devices of every instance that the GPU can have.
+func (a *Agent) possible(c *card) ([]gpu.Device, error) {
+	all, err := a.caps.Possible(c.Minor)
+	if err != nil || !a.full() {
+		return all, err
+	}
+	d, err := a.caps.Device(c.Minor)
+	return append(all, d), err
+}
+
+// shareDevices allows all users to open the device files of the GPUs whose MIG mode is on. An agent may have ended
+// between a switch of the MIG mode and the change of the device file.
+func (a *Agent) shareDevices(cards []*card) {
+	for _, c := range cards {
+		a.mu.Lock()
+		full := c.isFull()
+		a.mu.Unlock()
+		if !c.mayBeFull() || full {
+			continue
+		}
+		if err := a.caps.Share(c.Minor); err != nil {
+			a.log.WithError(err).WithField("gpu", c.Index).
+				Error("couldn't allow all users to open the device file of a GPU whose MIG mode is on")
+		}
+	}
+}
+
+// isFull reports whether the MIG mode of the GPU is off. The caller holds the agent's lock.
+func (c *card) isFull() bool {
+	for _, in := range c.ours {
+		if in.GI == gpu.FullGI {
+			return true
+		}
+	}
+	for _, f := range c.foreign {
+		if f.GI == gpu.FullGI {
+			return true
+		}
+	}
+	return false
+}
+
+// adoptFull adopts the GPUs whose MIG mode another program has switched off, or whose MIG mode was off when the node
+// was booted. The agent adopts a GPU only if no job can be using the GPU (see Adopt).
+func (a *Agent) adoptFull(ctx context.Context) error {
+	found := map[int]gpu.Instance{}
+	a.mu.Lock()
+	for g, c := range a.cards {
+		for _, f := range c.foreign {
+			if f.GI == gpu.FullGI && c.mayBeFull() && c.Problem == "" {
+				found[g] = f
+			}
+		}
+	}
+	a.mu.Unlock()
+	if len(found) == 0 {
+		return nil
+	}
+	if err := a.allJobsLeased(ctx); err != nil {
+		return nil // a later comparison tries again
+	}
+	var all error
+	for g, f := range found {
+		reason, err := a.adoptForeign(g, a.cards[g], f)
+		if reason != "" {
+			a.log.WithField("gpu", g).Warn("MIG mode is off, and the agent does not offer the GPU: " + reason)
+		}
+		all = errors.Join(all, err)
+	}
+	return all
+}
