@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"caelum/internal/api"
@@ -62,7 +63,9 @@ func (a *Agent) ownDevices(l api.Lease) ([]gpu.Device, error) {
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, d)
+			if !slices.Contains(all, d) { // several slices of the lease may be on one GPU
+				all = append(all, d)
+			}
 		}
 	}
 	return all, nil

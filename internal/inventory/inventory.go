@@ -117,10 +117,11 @@ func offered(gpus []GPU, names []string, name string) Offered {
 	return o
 }
 
-// largest returns the largest profile in names that the GPU model has. names is sorted from small to large.
+// largest returns the largest profile in names that the GPU model has, except mig.Full. names is sorted from small to
+// large.
 func largest(b *mig.Model, names []string) (last string) {
 	for _, name := range names {
-		if _, ok := b.ProfileIndex(name); ok {
+		if _, ok := b.ProfileIndex(name); ok && name != mig.Full {
 			last = name
 		}
 	}
