@@ -1,6 +1,6 @@
 /*
- * This file implements the subcommands create, destroy, hold, lose, xid, mig-mode and reset, which emulate actions of
- * an administrator or a monitoring program, and hardware events.
+ * This file implements the subcommands create, destroy, hold, unhold, lose, find, xid, mig-mode and reset, which
+ * emulate actions of an administrator or a monitoring program, and hardware events. The file also implements lock.
  */
 #include <stdio.h>
 #include <stdlib.h>

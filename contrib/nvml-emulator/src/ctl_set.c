@@ -69,7 +69,7 @@ int cmd_init(int argc, char **argv)
             break;
         case 'g':
             if (!pending)
-                ctl_fail(EXIT_USAGE, "--gpus must follow the --board whose number of GPUs it sets");
+                ctl_fail(EXIT_USAGE, "--gpus must follow a --board, and sets the number of GPUs of this model");
             count[groups - 1] = ctl_number(optarg, "--gpus", EMU_MAX_GPUS);
             pending = 0;
             break;
