@@ -143,7 +143,7 @@ int cmd_mig_mode(int argc, char **argv)
     if (g->mig_pending == g->mig)
         return end_with(&t, &e, NVML_SUCCESS, argv[0]);
     if (!rules_board(g)->live_mode) {
-        printf("pending until `nvml-emulator reset %u`\n", gpu);
+        printf("the change is pending until `nvml-emulator reset %u`\n", gpu);
         return end_with(&t, &e, NVML_SUCCESS, argv[0]);
     }
     for (int i = 0; i < EMU_MAX_GI; i++)

@@ -37,7 +37,7 @@ static const char usage[] =
     "process uses the device. --print: print a line about the device.\n\n"
     "Exit status: 0 success; 1 CUDA failed (out of memory, device removed); 2 wrong usage; 3 CUDA_VISIBLE_DEVICES is not\n"
     "exactly one MIG device that this user may open; 4 another process uses the device (--exclusive); 5 the device does\n"
-    "not have the profile of --expect. A signal ends the process as usual.\n";
+    "not have the profile of --expect. SIGTERM, SIGINT and SIGHUP end the process.\n";
 
 static struct curve curve = {.n = 1};
 static double seconds = -1, util;

@@ -37,7 +37,7 @@ struct ci_state {
 struct gi_state { /* the index is the instance id */
     uint64_t serial;
     uint8_t used, profile /* index into board.profiles */, start, size;
-    uint8_t held; /* a simulated client holds the instance (nvml-emulator hold) */
+    uint8_t held; /* a simulated client uses the instance (nvml-emulator hold) */
     uint8_t pad[3];
     struct ci_state ci[EMU_MAX_CI];
 };
