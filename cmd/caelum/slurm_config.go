@@ -119,7 +119,8 @@ func renderSlurmConfig(w io.Writer, o slurmConfigOptions, cfg config.Config, inv
 	}
 	data := map[string]any{
 		"Nodes": o.nodes, "Partition": o.partition, "Catalogue": o.catalogue, "CPUs": o.cpus, "Memory": o.memory,
-		"Inventory": inv, "Default": def, "Full": full, "Whole": inv.Most[at].Whole, "Dev": cfg.DeviceDir, "RunDir": cfg.RunDir,
+		"Inventory": inv, "Default": def, "Full": full, "Whole": inv.Most[at].Whole,
+		"Dev": cfg.DeviceDir, "RunDir": cfg.RunDir,
 	}
 	for i, name := range sections {
 		if o.section != "" && o.section != name {

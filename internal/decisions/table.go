@@ -23,7 +23,8 @@ const (
 // Table is the content of a decision table.
 type Table struct {
 	Partitions []string // the partitions whose jobs get slices
-	// Full contains, by partition, the profile of jobs that request several GPUs. Other partitions have no such profile.
+	// Full contains, by partition, the profile of jobs that request several GPUs. Partitions that are not in Full have
+	// no such profile.
 	Full     map[string]string
 	Profiles []Profile
 	Default  string // the profile of a job without earlier runs
