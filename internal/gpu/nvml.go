@@ -24,6 +24,8 @@ type NVML struct {
 // device is the handle of a GPU and the profiles that Create needs. A device in NVML.devices never changes.
 type device struct {
 	handle   nvml.Device
+	name     string // the device name
+	named    bool   // the driver has reported the names of profiles
 	uuid     string
 	grid     int // units
 	profiles map[string]nvml.GpuInstanceProfileInfo

@@ -426,3 +426,28 @@ func TestOpenNVMLOfOthers(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestProfilesWithMIGModeOff checks that a GPU has the same profiles whether MIG mode is on or off. The emulated driver
+// reports no names while MIG mode is off.
+func TestProfilesWithMIGModeOff(t *testing.T) {
+	for _, want := range mig.Models() {
+		node := gputest.New(t, want.Name, 1)
+		on, err := node.GPUs()
+		if err != nil {
+			t.Fatal(err)
+		}
+		node.Emulator(t, "init", "--board", want.Name, "--gpus", "1", "--mig", "off", "--dev-root", node.Dev)
+		off, err := node.GPUs()
+		if err != nil || !off[0].Full {
+			t.Fatalf("%s: %+v, %v", want.Name, off, err)
+		}
+		both := mig.Whole{Switch: true, Reset: true}
+		was, is := on[0].Managed(both).Model, off[0].Managed(both).Model
+		for i, p := range was.Profiles {
+			q := is.Profiles[i]
+			if p.Name != q.Name || p.ID != q.ID || p.Size != q.Size || !slices.Equal(p.Starts, q.Starts) {
+				t.Errorf("%s: profile %+v with MIG mode on and %+v with MIG mode off", want.Name, p, q)
+			}
+		}
+	}
+}
