@@ -21,6 +21,9 @@ type card struct {
 	// foreign contains the instances that other programs created. The units of foreign instances are occupied, and the
 	// agent never changes foreign instances.
 	foreign []gpu.Instance
+	// held is the reason why the agent cannot switch MIG mode off, or an empty string. While held is not empty, the GPU
+	// is not offered as a full GPU.
+	held string
 	// unlisted is true if the driver did not list the GPU's processes at the last attempt.
 	unlisted bool
 	// asked receives the result of the running discovery. Only a goroutine that holds the lock hardware may use asked.

@@ -8,7 +8,6 @@ import (
 	"caelum/internal/failpoint"
 	"caelum/internal/gpu"
 	"caelum/internal/ledger"
-	"caelum/internal/mig"
 	"caelum/internal/offer"
 )
 
@@ -98,23 +97,6 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 		return nil, errors.Join(closed, a.setAside(s.GPU, in, false))
 	}
 	return in, nil
-}
-
-// make creates an instance with the driver. Before a switch of the MIG mode, make restricts the GPU's device file to
-// root, because the driver refuses the switch while a process has the device file open.
-func (a *Agent) make(g int, profile string, start int) (gpu.Instance, error) {
-	if profile != mig.Full {
-		return a.hw.Create(g, profile, start)
-	}
-	minor := a.cards[g].Minor
-	if err := a.caps.Make(minor, fullInstance); err != nil {
-		return gpu.Instance{}, err
-	}
-	made, err := a.hw.Create(g, profile, start)
-	if err != nil {
-		err = errors.Join(err, a.caps.Share(minor))
-	}
-	return made, err
 }
 
 // cleanUp settles the intent of a failed create, which may have left a GPU instance. The intent must remain in the

@@ -3,8 +3,10 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"caelum/internal/gpu"
+	"caelum/internal/ledger"
 	"caelum/internal/mig"
 )
 
@@ -101,4 +103,89 @@ func (a *Agent) adoptFull(ctx context.Context) error {
 		all = errors.Join(all, err)
 	}
 	return all
+}
+
+// make creates an instance with the driver. The caller holds the card's hardware lock.
+func (a *Agent) make(g int, profile string, start int) (gpu.Instance, error) {
+	if profile == mig.Full {
+		return a.makeFull(g)
+	}
+	return a.hw.Create(g, profile, start)
+}
+
+// makeFull switches the MIG mode of a GPU off. The driver refuses the switch while a process uses the GPU. makeFull
+// therefore first restricts the GPU's device file to root, so that no further process of a user can open the file. If a
+// process still has the file open, the GPU is not offered as a full GPU until the process has closed the file.
+func (a *Agent) makeFull(g int) (made gpu.Instance, err error) {
+	c := a.cards[g]
+	if err := a.caps.Make(c.Minor, fullInstance); err != nil {
+		return made, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.caps.Share(c.Minor))
+		}
+	}()
+	if held, err := a.holdersOfGPU(g); err != nil {
+		return made, err
+	} else if len(held) > 0 {
+		a.holdBack(g, "held open by "+describe(held))
+		return made, fmt.Errorf("couldn't switch MIG mode off on GPU %d: %w", g, gpu.ErrInUse)
+	}
+	made, err = a.hw.Create(g, mig.Full, 0)
+	if errors.Is(err, gpu.ErrInUse) {
+		a.holdBack(g, "the driver refuses to switch MIG mode off: "+a.users(c))
+	}
+	return made, err
+}
+
+// holdersOfGPU ends the processes that have the device file of a GPU open, if the agent may end them, and returns the
+// other processes that have the file open, except processes of root.
+func (a *Agent) holdersOfGPU(g int) ([]gpu.Process, error) {
+	in := &instance{Instance: ledger.Instance{GPU: a.cards[g].UUID, GI: gpu.FullGI, Profile: mig.Full}}
+	found, err := a.clear([]placed{{g, in}}, clearRounds)
+	return found[in], err
+}
+
+// users describes the processes that have the device file of a GPU open, including processes of root.
+func (a *Agent) users(c *card) string {
+	d, err := a.caps.Device(c.Minor)
+	if err == nil {
+		var held gpu.Held
+		if held, err = a.procs.ScanRoot([]gpu.Device{d}); err == nil && len(held.Open[d]) > 0 {
+			return "the GPU is held open by " + describe(held.Open[d])
+		}
+	}
+	return "the GPU is in use; stop its monitoring programs, for example nvidia-persistenced and DCGM"
+}
+
+// holdBack records the reason why the agent cannot switch the MIG mode of a GPU off.
+func (a *Agent) holdBack(g int, reason string) {
+	c := a.cards[g]
+	a.mu.Lock()
+	same := c.held == reason
+	c.held = reason
+	a.version++
+	a.mu.Unlock()
+	if !same {
+		a.log.WithField("gpu", g).Warn("the GPU cannot become a full GPU: " + reason)
+	}
+}
+
+// retryHeld makes a GPU available as a full GPU again if no process of a user has its device file open. The next switch
+// shows whether the driver still refuses the switch. The caller holds the card's hardware lock.
+func (a *Agent) retryHeld(g int, c *card) {
+	a.mu.Lock()
+	held := c.held
+	a.mu.Unlock()
+	if held == "" {
+		return
+	}
+	if found, err := a.holdersOfGPU(g); err != nil || len(found) > 0 {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c.held = ""
+	a.version++
 }

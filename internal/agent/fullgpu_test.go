@@ -151,3 +151,43 @@ func TestFullGone(t *testing.T) {
 		t.Errorf("%+v, device file %s", s, w.file(s.GPU))
 	}
 }
+
+// TestFullHeldOpen checks that a GPU does not become full while a process of a user has its device file open. The job
+// waits, other GPUs become full, and the GPU is available again after the process has closed the file.
+func TestFullHeldOpen(t *testing.T) {
+	w := heldIn(t, newH100s(t, 2))
+	end := w.process(madeUp, 20002, [2]string{w.agent.caps.DeviceFile(0), ""})
+	id := w.submit(job(2, "full:2"))
+	w.publish()
+	w.fake.Tick()
+	w.prologs.Wait()
+	if got := w.agent.leaseOf(id); got != nil && got.Error == "" {
+		t.Fatalf("leased %+v", got)
+	}
+	status, err := w.agent.Status(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if note := status.GPUs[0].Held; !strings.Contains(note, "held open by") || !strings.Contains(note, "9999999") {
+		t.Errorf("the status of the GPU that is held open: %q", note)
+	}
+	if got := w.world.file(0); got != "0 0666" {
+		t.Errorf("device file of the GPU whose MIG mode is on: %s", got)
+	}
+	w.fake.Cancel(id)
+	w.fake.RunEpilogs()
+	one := w.lease(w.startNow("full:1"))
+	if one.Slices[0].GPU != 1 {
+		t.Errorf("%+v", one)
+	}
+	if got := w.lease(w.startNow("1g.10gb:1")); got.Slices[0].GPU != 0 {
+		t.Errorf("%+v", got)
+	}
+	end()
+	if err := w.agent.compareGPUs(); err != nil {
+		t.Fatal(err)
+	}
+	if status, err = w.agent.Status(context.Background()); err != nil || status.GPUs[0].Held != "" {
+		t.Errorf("status %+v, %v", status.GPUs[0], err)
+	}
+}

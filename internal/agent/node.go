@@ -122,6 +122,9 @@ func (n *node) view() []place.GPU {
 			continue
 		}
 		gpus[i] = c.existing()
+		if c.held != "" && !c.isFull() {
+			gpus[i].Offerable &^= c.Model.Full()
+		}
 		for p, in := range c.ours {
 			if gpus[i].Busy.Has(p) {
 				gpus[i].Expect(p, n.endOf(in.Job, in.Profile))

@@ -148,6 +148,7 @@ func (a *Agent) repair(g int, c *card) error {
 		}
 	}
 	a.retryStuck(g, c)
+	a.retryHeld(g, c)
 	if found, err = a.hw.Instances(g); err != nil {
 		return err
 	}

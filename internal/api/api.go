@@ -126,6 +126,8 @@ type GPU struct {
 	Offers    []Placement `json:"offers"`
 	// Problem is the reason why the agent does not manage the GPU. It is empty if the agent manages the GPU.
 	Problem string `json:"problem,omitempty"`
+	// Held is the reason why the agent cannot switch MIG mode off. It is empty if the agent can switch MIG mode off.
+	Held string `json:"held,omitempty"`
 	// Unlisted is true if the driver could not list the GPU's processes at the last attempt. In this case, the agent
 	// does not reuse idle instances.
 	Unlisted bool `json:"processes_unlisted,omitempty"`

@@ -62,7 +62,12 @@ type Held struct {
 }
 
 // Scan reads the descriptor tables of all processes, except the processes of root.
-func (s *Processes) Scan(devices []Device) (Held, error) {
+func (s *Processes) Scan(devices []Device) (Held, error) { return s.scanAll(devices, false) }
+
+// ScanRoot is like Scan, but also reads the descriptor tables of the processes of root.
+func (s *Processes) ScanRoot(devices []Device) (Held, error) { return s.scanAll(devices, true) }
+
+func (s *Processes) scanAll(devices []Device, root bool) (Held, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	proc, err := os.Open(s.Proc)
@@ -85,7 +90,7 @@ func (s *Processes) Scan(devices []Device) (Held, error) {
 	found := make([]Held, parts)
 	var done sync.WaitGroup
 	for k := range parts {
-		done.Go(func() { found[k] = s.scan(pids[len(pids)*k/parts:len(pids)*(k+1)/parts], devices) })
+		done.Go(func() { found[k] = s.scan(pids[len(pids)*k/parts:len(pids)*(k+1)/parts], devices, root) })
 	}
 	done.Wait()
 	all := found[0]
@@ -108,7 +113,7 @@ type result struct {
 
 // scan reads processes one after another in a goroutine. If the goroutine hangs, scan abandons the goroutine and starts
 // a new goroutine.
-func (s *Processes) scan(pids []int, devices []Device) Held {
+func (s *Processes) scan(pids []int, devices []Device, root bool) Held {
 	held := Held{Open: map[Device][]Process{}, Unread: map[uint32]string{}}
 	spent := map[uint32]int{}
 	add := func(r result) {
@@ -122,7 +127,7 @@ func (s *Processes) scan(pids []int, devices []Device) Held {
 	}
 	for len(pids) > 0 {
 		c := &scan{
-			s: s, limit: cmp.Or(s.Limit, scanLimit), devices: devices, spent: maps.Clone(spent),
+			s: s, limit: cmp.Or(s.Limit, scanLimit), devices: devices, root: root, spent: maps.Clone(spent),
 			results: make(chan result), left: make(chan struct{}),
 		}
 		go c.run(pids)
@@ -157,6 +162,7 @@ type scan struct {
 	s        *Processes
 	limit    int
 	devices  []Device
+	root     bool           // also read the processes of root
 	spent    map[uint32]int // by real user id
 	results  chan result
 	left     chan struct{} // closed when the run is abandoned
@@ -186,7 +192,7 @@ func (c *scan) process(pid int) (r result) {
 		return r
 	}
 	p, err := c.s.read(pid)
-	if err != nil || p.Root() {
+	if err != nil || p.Root() && !c.root {
 		return r
 	}
 	r.Process, r.cost = p, processCost
