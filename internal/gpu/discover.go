@@ -138,7 +138,8 @@ func (d *device) model(name string, names map[uint32]string) (*mig.Model, error)
 		}
 		p := mig.Profile{
 			Name: cmp.Or(names[info.Id], fmt.Sprintf("profile-%d", info.Id)), ID: int(info.Id),
-			Compute: int(info.SliceCount), MemoryMiB: info.MemorySizeMB, SM: int(info.MultiprocessorCount), CE: int(info.CopyEngineCount),
+			Compute: int(info.SliceCount), MemoryMiB: info.MemorySizeMB,
+			SM: int(info.MultiprocessorCount), CE: int(info.CopyEngineCount),
 			DEC: int(info.DecoderCount), ENC: int(info.EncoderCount),
 			JPEG: int(info.JpegCount), OFA: int(info.OfaCount),
 		}
