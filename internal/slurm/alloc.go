@@ -26,8 +26,8 @@ var (
 // parseAllocation parses the section in the details of one job that holds the given nodes.
 //
 // The record of every job that holds nodes contains this section once. A user can write text that looks like such a
-// section, before or after the real section, but cannot remove the real one. If there is only one section, it is
-// therefore real. If there are several, parseAllocation returns ErrAmbiguous.
+// section, before or after the real section, but cannot remove the real section. A section that occurs only once is
+// therefore real. If the output contains several sections, parseAllocation returns ErrAmbiguous.
 func parseAllocation(out string, nodes []string) (map[string]GRESList, error) {
 	switch n := strings.Count(out, allocHead); {
 	case n == 0:
@@ -71,9 +71,9 @@ var (
 	startLine = regexp.MustCompile(`\n   StartTime=(\S*) `)
 )
 
-// checkRun compares the details of a job with the job's record from squeue. It returns ErrChanging if they describe
-// different runs. As in parseAllocation, a user can add such a line but cannot remove one, so a line that occurs only
-// once is real.
+// checkRun compares the details of a job with the job's record from squeue. checkRun returns ErrChanging if the details
+// and the record describe different runs. A user can add a line that looks like a JobState or StartTime line, but
+// cannot remove the real line. A line that occurs only once is therefore real.
 func checkRun(out string, j Job) error {
 	state, start := stateLine.FindAllStringSubmatch(out, 2), startLine.FindAllStringSubmatch(out, 2)
 	switch {

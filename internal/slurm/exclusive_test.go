@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestExclusive checks that the column exclusive is used since 26.05, where the column oversubscribe is NO even for
-// jobs that share nodes.
+// TestExclusive checks that the column exclusive overrides the column oversubscribe. Since 26.05, oversubscribe is NO
+// even for jobs that share nodes.
 func TestExclusive(t *testing.T) {
 	for _, tc := range []struct {
 		release, oversubscribe, exclusive string
