@@ -17,7 +17,7 @@ import (
 type Kind struct {
 	Name   string   // the name of the database in error messages, such as "ledger"
 	Schema []string // the SQL statements of each version; PRAGMA user_version is the number of applied versions
-	Tables []string // the tables that every database of the kind has
+	Tables []string // the tables that every database of this kind contains
 	// Options are connection options of go-sqlite3, such as "_busy_timeout=5000".
 	Options string
 	// Damaged is the remedy for a damaged file, and Foreign is the remedy for a database of another program.
