@@ -23,8 +23,8 @@ type observation struct {
 	stored bool         // true if the observation is in the repository
 }
 
-// minObserved is the minimum duration of a run whose peak is recorded. A job needs about this time before it begins to
-// use its GPU.
+// minObserved is the minimum duration of a run whose peak is recorded. A job needs about one second before the job
+// begins to use its GPU.
 const minObserved = time.Second
 
 // run returns the run and its usage. end is the time at which the run ended.
