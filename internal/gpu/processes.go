@@ -201,7 +201,7 @@ func (s *Processes) killTracer(p Process) {
 	if tid <= 0 {
 		return
 	}
-	pid := s.statusOf(tid, "Tgid:") // TracerPid is the id of a thread, not of a process
+	pid := s.statusOf(tid, "Tgid:") // TracerPid is the id of a thread; Tgid is the id of its process
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return
