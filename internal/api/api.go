@@ -76,7 +76,7 @@ type Lease struct {
 	// Error is empty or a message. task_init prints the message, and the task does not start.
 	Error string `json:"error,omitempty"`
 	// Since is the time at which the lease was granted. End is the time at which Slurm will end the job at the latest,
-	// or 0 if the job has no time limit. Both are in Unix seconds.
+	// or 0 if the job has no time limit. Since and End are in Unix seconds.
 	Since int64 `json:"since"`
 	End   int64 `json:"end,omitempty"`
 }
@@ -117,8 +117,8 @@ type GPU struct {
 	Index int    `json:"index"`
 	UUID  string `json:"uuid"`
 	Model string `json:"model"`
-	// Type is the Type of the GPU's slots in gres.conf. Grid is the number of placement units. Both are unset if the
-	// agent does not know the GPU model.
+	// Type is the Type of the GPU's slots in gres.conf. Grid is the number of placement units. Type and Grid are unset
+	// if the agent does not support the GPU model.
 	Type      string      `json:"type"`
 	Grid      int         `json:"grid"`
 	Slots     []int       `json:"slots"`
@@ -142,8 +142,8 @@ type Placement struct {
 	Size  int    `json:"size"`
 }
 
-// Reservation describes the slices on a node that are reserved for a waiting job. Another job may use these slices if
-// this job ends before the expected start of the waiting job.
+// Reservation describes the slices on a node that are reserved for a waiting job. Other jobs may use these slices if
+// they end before the expected start of the waiting job.
 type Reservation struct {
 	Job    uint32          `json:"job"`
 	At     int64           `json:"at"` // expected start of the job in Unix seconds
@@ -173,7 +173,7 @@ const (
 	StatePromised = "promised" // reserved by the pending lease of a job that is starting
 	StateIdle     = "idle"
 	StateForeign  = "foreign" // created by another program
-	StateStuck    = "stuck"   // not reused: a process that belongs to no job uses it, or its removal failed
+	StateStuck    = "stuck"   // not reused, because a process without a job uses the instance or its removal failed
 )
 
 // Problem is the body of every reply with a status other than 200.

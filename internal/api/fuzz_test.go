@@ -20,8 +20,8 @@ import (
 	"caelum/internal/api/apitest"
 )
 
-// recorder is a handler that returns all kinds of answers of an agent. It records the number of calls, and any call
-// that the server should have rejected.
+// recorder is a handler that returns all kinds of answers of an agent. recorder records the number of calls, and any
+// call that the server should have rejected.
 type recorder struct {
 	mu            sync.Mutex
 	asked, others int

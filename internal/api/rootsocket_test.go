@@ -67,7 +67,7 @@ func TestFullQueue(t *testing.T) {
 	}
 }
 
-// TestRootSocket checks that users get no answer on the socket for root. The mode of the socket prevents them from
+// TestRootSocket checks that users get no answer on the socket for root. The mode of the socket prevents users from
 // connecting. If a user connected before the mode was set, the server must close the connection.
 func TestRootSocket(t *testing.T) {
 	asRoot(t)

@@ -17,17 +17,17 @@ import (
 // because the prolog of a job waits for the job's slices.
 const (
 	headTimeout  = 5 * time.Second  // the time to receive the header of a call
-	callTimeout  = 10 * time.Second // the time to receive the whole call, and between two calls
+	callTimeout  = 10 * time.Second // the time to receive the whole call, and the time between two calls
 	writeTimeout = 10 * time.Second // the time until the caller has read the answer
 )
 
-// Handler serves the calls. If it returns an *Error, the server replies with the code of this error. For any other
-// error, the server replies with the result of CodeOf. For Lease, 503 (see NotNow) means "call again later", and any
-// other status except 200 drains the node.
+// Handler serves the calls. If a method returns an *Error, the server replies with the code of this error. For any
+// other error, the server replies with the result of CodeOf. For Lease, 503 (see NotNow) means "call again later", and
+// any other status except 200 drains the node.
 //
-// Release releases the job's lease if the lease's restart count is at most restart. A lower count must match too,
-// because slurmctld increments the restart count for a requeue before the epilog of the ended run: in Slurm 22.05, the
-// prolog of a run had the count 0, and the epilog of the same run had the count 1.
+// Release releases the job's lease if the lease's restart count is at most restart. The lease may have a lower count,
+// because slurmctld increments the restart count for a requeue before the epilog of the ended run. For example, in
+// Slurm 22.05, the prolog of a run had the count 0, and the epilog of the same run had the count 1.
 type Handler interface {
 	Lease(ctx context.Context, job uint32, r LeaseRequest) (*Lease, error)
 	Release(ctx context.Context, job uint32, restart int) error
@@ -211,9 +211,10 @@ func answer(w http.ResponseWriter, body any, err error) {
 }
 
 // CodeOf returns the HTTP status for an error of a Handler. With status 503, the prolog repeats the call. With status
-// 500, the prolog drains the node. Only a defect of the node itself may drain the node, so that a Handler must return
-// an *Error for every other failure. For a full disk, CodeOf returns 503. The prolog then repeats the call until an
-// administrator frees disk space. If the prolog gives up earlier, the error of the prolog contains the message.
+// 500, the prolog fails, and Slurm drains the node. Only a defect of the node itself may drain the node, so that a
+// Handler must return an *Error for every other failure. For a full disk, CodeOf returns 503. The prolog then repeats
+// the call until an administrator frees disk space. If the prolog gives up earlier, the error of the prolog contains
+// the message.
 func CodeOf(err error) int {
 	var e *Error
 	switch {

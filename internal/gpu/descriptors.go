@@ -57,7 +57,8 @@ const hangLimit = 2 * time.Second
 type Held struct {
 	// Open contains, for each device, the processes with an open descriptor.
 	Open map[Device][]Process
-	// Unread maps the real user id of each process whose descriptors were not all read to the reason.
+	// Unread contains the reason for each real user id with a process whose descriptors the scan did not read
+	// completely.
 	Unread map[uint32]string
 }
 

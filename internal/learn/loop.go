@@ -46,7 +46,7 @@ func (l *Loop) Run(ctx context.Context) {
 		case err != nil && !l.failing:
 			l.Log.WithError(err).Warn("couldn't learn from earlier runs; the previously learned lines remain valid")
 		case err != nil:
-			l.Log.WithError(err).Debug("still couldn't learn from earlier runs")
+			l.Log.WithError(err).Debug("couldn't learn from earlier runs again")
 		}
 		l.failing = err != nil
 	}

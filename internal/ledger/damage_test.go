@@ -15,7 +15,7 @@ import (
 	"caelum/internal/api"
 )
 
-// made creates a ledger with 40 leases, closes it, and returns its path.
+// made creates a ledger with 40 leases, closes the ledger, and returns the path of the file.
 func made(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "state", "ledger.db")

@@ -37,9 +37,9 @@ var kind = sqlite.Kind{
 	Busy:    func(text string) error { return api.NotNow(text) },
 }
 
-// Open opens or creates the ledger at path. If the directory does not exist, Open creates it with mode 0700. Open
-// returns an error and does not change the file if the file is damaged, belongs to another program, or was written by a
-// newer release.
+// Open opens or creates the ledger at path. If the directory does not exist, Open creates the directory with mode 0700.
+// Open returns an error and does not change the file if the file is damaged, belongs to another program, or was written
+// by a newer release.
 func Open(path string) (*Ledger, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("couldn't create the ledger's directory: %w", err)

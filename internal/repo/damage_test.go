@@ -135,7 +135,7 @@ func TestSetAside(t *testing.T) {
 				t.Fatalf("OpenAsItIs: %v, error %v", r, err)
 			}
 			if now, err := os.ReadFile(path); err != nil || string(now) != string(before) {
-				t.Fatalf("it was touched: %v", err)
+				t.Fatalf("OpenAsItIs changed the file: %v", err)
 			}
 			reported := ""
 			r, err := Open(path, func(text string) { reported += text })
@@ -261,7 +261,7 @@ func TestSetAsideOnce(t *testing.T) {
 	}
 }
 
-// TestNewer checks that Open rejects a repository of a newer release and does not change it.
+// TestNewer checks that Open rejects a repository of a newer release and does not change the file.
 func TestNewer(t *testing.T) {
 	path := whole(t)
 	edit(t, path, "PRAGMA user_version = 99")
@@ -270,7 +270,7 @@ func TestNewer(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if now, err := os.ReadFile(path); err != nil || string(now) != string(before) {
-		t.Errorf("it was touched: %v", err)
+		t.Errorf("Open changed the file: %v", err)
 	}
 	if entries, _ := filepath.Glob(path + "*"); len(entries) > 3 {
 		t.Errorf("%v", entries)

@@ -106,8 +106,8 @@ func deleted(tx *sql.Tx, where string, args ...any) (int, error) {
 	return int(n), err
 }
 
-// These constants limit the runs in a repository: keepOfKey is the number of runs of each key of a user, keepFor is the
-// age of a run, and keepInAll is the number of all runs (about 100 MB).
+// These constants limit the runs in a repository: keepOfKey limits the number of runs of each key of a user, keepFor
+// limits the age of a run, and keepInAll limits the number of all runs (about 100 MB).
 const (
 	keepOfKey = 128
 	keepFor   = 400 * 24 * time.Hour

@@ -74,10 +74,11 @@ type Repo struct {
 	file    os.FileInfo // identifies the file of db at its last use
 }
 
-// Open opens the repository at path, or creates it. Only the owner can read a new repository. If the file is damaged or
-// is the database of another program, Open renames the file to <path>.damaged-<time>, creates a new repository, and
-// calls report with a message about the damage. If the file is a repository of a newer release, Open returns an error
-// and does not change the file. If the directory does not exist, Open creates a directory that only the owner can read.
+// Open opens the repository at path, or creates a new repository. Only the owner can read a new repository. If the file
+// is damaged or is the database of another program, Open renames the file to <path>.damaged-<time>, creates a new
+// repository, and calls report with a message about the damage. If the file is a repository of a newer release, Open
+// returns an error and does not change the file. If the directory does not exist, Open creates a directory that only
+// the owner can read.
 func Open(path string, report func(string)) (*Repo, error) {
 	return opened(&Repo{path: path, report: report})
 }

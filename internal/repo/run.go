@@ -88,7 +88,7 @@ func newAdder(tx *sql.Tx) (a adder, err error) {
 	if a.insert, err = tx.Prepare(insert); err == nil {
 		a.complete, err = tx.Prepare(complete)
 	}
-	return a, err // the statements are closed when the transaction ends
+	return a, err // the end of the transaction closes the statements
 }
 
 func (a *adder) add(n predict.Run) error {
@@ -108,11 +108,11 @@ func (a *adder) add(n predict.Run) error {
 	return err
 }
 
-// errInvalid is returned for a run that could not be restored from its summary in slurmdbd.
+// errInvalid is the error for a run that could not be restored from its summary in slurmdbd.
 var errInvalid = errors.New("is invalid; nothing was recorded")
 
-// fromSummary returns the run in the form that its summary describes, with names of limited length. As a result, a run
-// that was observed on this node is equal to the same run read from slurmdbd.
+// fromSummary returns the run in the form that its summary describes, with names of limited length. A run that the
+// agent observed is therefore equal to the same run from slurmdbd.
 func fromSummary(n predict.Run) (predict.Run, error) {
 	summaries := predict.Summaries(n.Summary())
 	if len(summaries) != 1 || n.Job == 0 || !IsHash(n.Key) || !IsHash(n.Fingerprint) {
@@ -133,7 +133,7 @@ func IsHash(s string) bool {
 // textBytes is the maximum length of a stored name.
 const textBytes = 256
 
-// text returns a name in the form in which it is stored. slurmdbd replaces a double quote with ` (22.05.8).
+// text returns a name in the form that the repository stores. slurmdbd replaces a double quote with ` (22.05.8).
 func text(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s[:min(len(s), textBytes)], "?"), `"`, "`")
 }

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// AccountingField is a field of a job's accounting record that administrators may write, but the job's user may not.
+// AccountingField is a field of a job's accounting record that administrators can write and the job's user cannot
+// write.
 type AccountingField string
 
 const (
@@ -97,10 +98,10 @@ func exitStatus(s string) (int, error) {
 	return n, nil
 }
 
-// Records returns the runs of all users' jobs that waited or ran between from and to. The field Text of each Record contains the
-// text of the given field. The period should be about a day, because slurmdbd reads all records before slurmdbd
-// answers. If slurmdbd.conf hides other users' jobs, a caller who is not an operator gets only the caller's own jobs.
-// Errors: ErrNoAccounting.
+// Records returns the runs of all users' jobs that waited or ran between from and to. The field Text of each Record
+// contains the text of the accounting field. The period should be about a day, because slurmdbd reads all records
+// before slurmdbd answers. If slurmdbd.conf hides other users' jobs, a caller who is not an operator gets only the
+// caller's own jobs. Errors: ErrNoAccounting.
 func (c *Client) Records(ctx context.Context, field AccountingField, from, to time.Time) ([]Record, error) {
 	return c.records(ctx, field, "-S", uts(from), "-E", uts(to))
 }

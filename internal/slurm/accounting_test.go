@@ -83,7 +83,8 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// TestRecordsOf checks that the runs of one job are returned in order, without the runs of other tasks in its array.
+// TestRecordsOf checks that the runs of one job are returned in order, without the runs of other tasks of the same
+// array.
 func TestRecordsOf(t *testing.T) {
 	c, calls := stage(t, accounted(sacctLines[4], sacctLines[3], sacctLines[2]), accounted(sacctLines[2]))
 	got, err := c.RecordsOf(context.Background(), AdminComment, 8)
@@ -134,7 +135,7 @@ func TestRecordsSpoilt(t *testing.T) {
 	}
 }
 
-// TestNames checks that newlines and quotes are parsed as part of a name. A name that looks like the end of a field
+// TestNames checks that Names returns newlines and quotes as part of a name. A name that looks like the end of a field
 // must cause an error, and must never change the name of another job.
 func TestNames(t *testing.T) {
 	c, _ := stage(t, accounted("1|we`ird\n;name", "2|train", "3|"), accounted("1|x|\n2|forged", "2|train"))

@@ -15,7 +15,7 @@ import (
 //	  Nodes=n2 CPU_IDs=2-3 Mem=0 GRES=gpu:a100:1(IDX:5)
 //	MinCPUsNode=1 MinMemoryNode=0 MinTmpDiskNode=0
 //
-// slurmctld writes the whole section. Consecutive nodes with the same GRES are written as a hostlist.
+// slurmctld writes the whole section. slurmctld writes consecutive nodes with the same GRES as a hostlist.
 const allocHead = "\n   JOB_GRES="
 
 var (
@@ -64,7 +64,7 @@ func parseAllocation(out string, nodes []string) (map[string]GRESList, error) {
 	return nil, fmt.Errorf("scontrol shows an allocation without an end")
 }
 
-// These lines distinguish the runs of a job. scontrol prints each of them exactly once for every job
+// These lines distinguish the runs of a job. scontrol prints each of these lines exactly once for every job
 // (docs/slurm-releases.md, "Commands and their output").
 var (
 	stateLine = regexp.MustCompile(`\n   JobState=(\S*) `)

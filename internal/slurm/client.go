@@ -31,8 +31,8 @@ type Options struct {
 	Run func(ctx context.Context, env []string, name string, args ...string) (stdout, stderr string, err error)
 }
 
-// Client sends requests to slurmctld or, if a method's comment mentions it, to slurmdbd. Several goroutines may use one
-// Client.
+// Client sends requests to slurmctld and slurmdbd. Only the methods in accounting.go send requests to slurmdbd. Several
+// goroutines may use one Client.
 type Client struct {
 	scontrol, squeue    string
 	sacctPath, sacctmgr string

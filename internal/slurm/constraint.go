@@ -20,7 +20,8 @@ type Constraint struct {
 	// Every node must satisfy all groups in Always, and one of the groups in AnyOf, which are the alternatives in
 	// brackets.
 	Always, AnyOf []FeatureGroup
-	// Nodes is the largest count (*n), which is the number of nodes with the feature that the job needs.
+	// Nodes is the largest count (*n) in the expression. A count is the number of nodes with the feature that the job
+	// requests.
 	Nodes int
 	// Problem is the reason why the expression cannot be evaluated for a single node. Problem is empty if the
 	// expression can be evaluated.
@@ -67,8 +68,8 @@ func ParseConstraint(text string) Constraint {
 func (c Constraint) String() string { return c.Text }
 
 // constraintParser parses an expression from left to right. rest is the text that has not been parsed yet. The parser
-// accepts fewer expressions than slurmctld: it returns an error for parts that slurmctld ignores or that releases
-// interpret differently.
+// accepts fewer expressions than slurmctld. For parts that slurmctld ignores or that releases interpret differently,
+// the parser returns an error.
 type constraintParser struct {
 	rest     string
 	c        *Constraint

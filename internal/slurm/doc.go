@@ -1,4 +1,5 @@
-// Package slurm reads and writes slurmctld through scontrol and squeue, and slurmdbd through sacct and sacctmgr.
+// Package slurm reads and changes the data of slurmctld with scontrol and squeue, and the data of slurmdbd with sacct
+// and sacctmgr.
 //
 // The package runs the commands with argument arrays, a fixed environment and a time limit, and never through a shell.
 // The package treats the output of the commands as hostile, because users can write parts of the output. Slurm 22.05.8
@@ -15,9 +16,9 @@
 //     random for each call. The package passes the separator in the environment, because all users can read the
 //     arguments of squeue. A user who writes a job's text cannot know the separator. No text can therefore imitate the
 //     end of a field.
-//   - Only `scontrol -d show job` prints the GRES of a job on each node. The package parses only this section of the
-//     output. The job must hold its nodes both before and after the request, and the output must contain exactly one
-//     such section (alloc.go).
+//   - Only `scontrol -d show job` prints the GRES of a job on each node. The package parses only the section of the
+//     output that contains these GRES. The job must hold its nodes both before and after the request, and the output
+//     must contain exactly one such section (alloc.go).
 //
 // squeue's field tres-alloc cannot replace this section. The field contains gres/mig only if slurmdbd is running and
 // AccountingStorageTRES contains gres/mig. slurmctld does not accept gres/mig in AccountingStorageTRES without

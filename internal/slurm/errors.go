@@ -13,7 +13,7 @@ import (
 
 var (
 	// ErrUnreachable means that slurmctld or munge did not answer. The caller may repeat the call. If the call was a
-	// write, slurmctld may or may not have executed it.
+	// write, slurmctld may or may not have executed the write.
 	ErrUnreachable = errors.New("slurmctld cannot be reached")
 	// ErrNoJob means that slurmctld has no record of the job. slurmctld removes ended jobs after MinJobAge (300 s by
 	// default).

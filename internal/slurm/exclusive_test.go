@@ -31,8 +31,8 @@ func TestExclusive(t *testing.T) {
 	}
 }
 
-// twoPartitions2605 is a part of the output of 26.05 for the partitions in twoPartitions, according to
-// api/partition_info.c.
+// twoPartitions2605 is a part of the output of `scontrol show partition` (26.05) for the partitions in twoPartitions
+// and two further partitions, according to api/partition_info.c.
 const twoPartitions2605 = `PartitionName=gpu
    AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL
    Default=YES QoS=N/A

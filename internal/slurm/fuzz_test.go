@@ -63,7 +63,7 @@ func FuzzHosts(f *testing.F) {
 	})
 }
 
-// FuzzQueue checks that users' texts are parsed unchanged, and that they never change another field.
+// FuzzQueue checks that parseJobs returns users' texts unchanged, and that users' texts never change another field.
 func FuzzQueue(f *testing.F) {
 	f.Add("plain", "acc", "c")
 	f.Add("x\n7|~|7|~|N/A|~|", "a|~|b", "|")

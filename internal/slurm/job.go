@@ -25,8 +25,8 @@ type Job struct {
 	State, Reason string
 	Priority      uint64
 	// Restarts is the number of requeues. Restarts increases when the job is requeued, not when the job starts again.
-	// If a requeue ends a run, the value in the epilog of this run is therefore one higher than in its prolog
-	// (22.05.8).
+	// If a requeue ends a run, the value in the epilog of this run is therefore one higher than the value in the prolog
+	// of this run (22.05.8).
 	Restarts int
 	// Batch is true if the job was submitted with sbatch, Requeue if Slurm may requeue the job, and Exclusive if the
 	// job requests whole nodes.
@@ -51,22 +51,23 @@ type Job struct {
 	// These fields contain the requested GRES: PerNode for --gres and --gpus-per-node, PerJob for --gpus, PerTask for
 	// --gpus-per-task, and PerSocket for --gpus-per-socket.
 	PerNode, PerJob, PerTask, PerSocket GRESList
-	// Tasks is the number of tasks, or 0 if it was not requested.
+	// Tasks is the requested number of tasks, or 0 if the job requests no number of tasks.
 	Tasks int
-	// CPUs is the number of CPUs that the job has on all nodes together, or the minimum that it requests.
+	// CPUs is the number of CPUs of the job on all nodes together. While the job is pending, CPUs is the requested
+	// minimum.
 	CPUs int
 	// LastSchedEval is the time at which slurmctld last evaluated the job. slurmctld may have evaluated the job without
 	// an attempt to start the job. While Reason is Priority, slurmctld may have skipped the job because of an earlier
 	// job (22.05, _schedule).
 	LastSchedEval time.Time
 	// Dependency contains the unfulfilled dependencies as slurmctld prints them ("afterany:1(unfulfilled)"). While the
-	// job is held, Reason does not show them.
+	// job is held, Reason does not show the dependencies.
 	Dependency string
-	// Nice is the job's nice value, which lowers its priority. Unlike the priority, which is 0 for a held job, the nice
-	// value is shown even while the job is held.
+	// Nice is the job's nice value, which lowers the job's priority. For a held job, slurmctld shows the nice value,
+	// but shows the priority as 0.
 	Nice int64
-	// Memory is the memory in MiB that the job has on all nodes together, or the minimum that it requests. Memory is 0
-	// if unknown.
+	// Memory is the memory of the job on all nodes together, in MiB. While the job is pending, Memory is the requested
+	// minimum. Memory is 0 if unknown.
 	Memory int
 
 	// Licenses contains the requested licences of the cluster as slurmctld prints them ("matlab:2,ansys:1").

@@ -14,15 +14,15 @@ import (
 // Node is slurmctld's record of a node.
 type Node struct {
 	Name string
-	// Asked is the time at which the request was sent. The answer therefore contains all earlier changes.
+	// Asked is the time at which the request was sent. The answer contains all changes before this time.
 	Asked time.Time
 	// States contains the base state and its flags: IDLE, MIXED, DOWN; DRAIN, COMPLETING, NOT_RESPONDING, INVALID_REG,
 	// ...
 	States     []string
 	Reason     string
 	Partitions []string
-	// Gres contains the totals of the node, and GresUsed contains the part that slurmctld counts as used. slurmctld
-	// loses some of the used counts when it restarts.
+	// Gres contains the totals of the node, and GresUsed contains the part that slurmctld counts as used. A restart of
+	// slurmctld can reset some of the used counts.
 	Gres, GresUsed GRESList
 	// MIGTotal is the node's count of gres/mig in slurm.conf, according to CfgTRES. Neither `scontrol update` nor the
 	// registration of slurmd changes CfgTRES (22.05.8). If AccountingStorageTRES does not contain gres/mig, MIGTotal is
@@ -42,16 +42,17 @@ type Node struct {
 	// Addr is NodeAddr, which is a name or an address.
 	Addr string
 	// CPUs is the number of CPUs that slurmctld can allocate, and CPUsFree is the number of these CPUs that are not
-	// allocated. Both are 0 if unknown.
+	// allocated. CPUs and CPUsFree are 0 if unknown.
 	CPUs, CPUsFree int
 	// Memory is the memory in MiB that slurmctld can allocate, and MemoryFree is the part that is not allocated. If
-	// memory is not a consumable resource, MemoryFree is equal to Memory. Both are 0 if unknown.
+	// memory is not a consumable resource, MemoryFree is equal to Memory. Memory and MemoryFree are 0 if unknown.
 	Memory, MemoryFree int
 	// TmpDisk is in MiB. Sockets, CoresPerSocket and ThreadsPerCore are 0 if unknown.
 	TmpDisk, Sockets, CoresPerSocket, ThreadsPerCore int
 	// Reservations contains the active reservations that include the node. Only [Client.Nodes] sets this field.
 	Reservations []Reservation
-	// Weight determines the order of the nodes. Among suitable nodes, slurmctld prefers those with the lowest weight.
+	// Weight determines the order of the nodes. Among suitable nodes, slurmctld prefers the nodes with the lowest
+	// weight.
 	Weight int
 	// Extra is a text that an administrator or a program has set. Since 22.05, Extra contains no newlines.
 	Extra string

@@ -16,8 +16,8 @@ const connecting = 900 * time.Millisecond
 
 // commandOnce is like command, but for requests that must not reach a slurmctld that starts later. If slurmctld does
 // not accept connections, Slurm's commands retry every second for 9 s (MessageTimeout=10), and could reach the next
-// slurmctld. commandOnce therefore kills a command that has no connection, because such a command has not sent its
-// request. commandOnce waits for a command that has a connection, because slurmctld may still execute the request.
+// slurmctld. commandOnce therefore kills a command that has no connection. Such a command has not sent its request.
+// commandOnce waits for a command that has a connection, because slurmctld may still execute the request.
 func commandOnce(ctx context.Context, env []string, name string, args ...string) (string, string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env, cmd.Dir = env, "/"

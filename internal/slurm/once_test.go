@@ -30,8 +30,8 @@ func playSlowly() {
 	}
 }
 
-// TestUpdateRunsOnce checks an update of a node while slurmctld does not listen. The update must end before scontrol
-// can retry.
+// TestUpdateRunsOnce checks an update of a node while slurmctld does not accept connections. The update must end before
+// scontrol can retry.
 func TestUpdateRunsOnce(t *testing.T) {
 	ctx := context.Background()
 	gres := []GRES{{"mig", "closed", 1}}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// twoPartitions is a part of the output of 22.05.8 for two partitions.
+// twoPartitions is a part of the output of `scontrol show partition` (22.05.8) for two partitions.
 const twoPartitions = `PartitionName=gpu
    AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL
    Default=YES QoS=N/A

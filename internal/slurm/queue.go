@@ -68,9 +68,9 @@ type Queue struct {
 	Licenses map[string]int
 }
 
-// On returns the jobs that may be on a node: running, starting, suspended or completing. A job on several nodes that is
-// completing only on other nodes is not in the result, because slurmctld shows only the nodes that are still
-// completing.
+// On returns the jobs that may be on a node: running, starting, suspended or completing. For a completing job on
+// several nodes, slurmctld shows only the nodes that are still completing. The result therefore does not contain a job
+// that is completing only on other nodes.
 func (q Queue) On(node string) []Job { return On(q.All, node) }
 
 // On is like [Queue.On], but considers only the given jobs.

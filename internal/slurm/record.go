@@ -142,7 +142,7 @@ func newSeparator() string {
 	return "|" + hex.EncodeToString(b[:]) + "|"
 }
 
-// jobFormat returns the value of SQUEUE_FORMAT2 for jobFields. The width 0 means that values are not truncated.
+// jobFormat returns the value of SQUEUE_FORMAT2 for jobFields. With the width 0, squeue does not truncate values.
 func jobFormat(sep string) string {
 	cols := make([]string, len(jobFields))
 	for i, f := range jobFields {

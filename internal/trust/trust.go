@@ -18,16 +18,16 @@ import (
 // the resolved path. The caller must use this path, because other users may be able to change the links in the original
 // path at any time.
 //
-// Path accepts a directory to which others may write only if three conditions are met: the directory has the sticky bit
-// (/tmp), it belongs to root or one of owners, and the next component is a directory of such an owner. The kernel does
-// not allow other users to remove or rename such a component, and directories cannot be hard links. Path therefore
-// rejects a file directly in /tmp.
+// Path rejects a directory to which others may write, unless three conditions are met: the directory has the sticky bit
+// (/tmp), the directory belongs to root or one of owners, and the next component is a directory that belongs to root or
+// one of owners. The kernel does not allow other users to remove or rename such a component, and directories cannot be
+// hard links. Path therefore rejects a file directly in /tmp.
 //
 // If an access control list grants write access to other users, the file mode shows write access of the group. Path
 // therefore also rejects such a file.
 //
-// The error contains the component that is not acceptable, and the command that corrects it. If the file does not
-// exist, the error wraps fs.ErrNotExist.
+// The error contains the component that is not acceptable, and a command that corrects the problem. If the file does
+// not exist, the error wraps fs.ErrNotExist.
 func Path(path string, owners ...int) (string, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {

@@ -59,7 +59,7 @@ type Monitor struct {
 	tookOver   bool          // true if takeOver has read the stored observations; used by one goroutine
 	waiting    atomic.Int64  // the number of summaries that are not yet stored in slurmdbd
 	dbdFailed  atomic.Bool   // true if a failure of slurmdbd has been logged
-	spoils     sync.Once     // limits the message that another tool uses the accounting field to one
+	spoils     sync.Once     // logs the message about another tool's text only once
 }
 
 // NewMonitor returns a Monitor without a repository. Such a Monitor shows the usage of jobs, but does not store the

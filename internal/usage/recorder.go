@@ -31,9 +31,10 @@ func backoff(tries int) time.Duration {
 	return d - rand.N(d/2)
 }
 
-// recorder reads from slurmdbd how runs ended, and writes their summaries into slurmdbd, one call at a time. A summary
-// counts as recorded only after a later call has read the summary from slurmdbd. The reason is that the agents of two
-// nodes may write the field of the same job at the same time, and slurmdbd stores only the last text.
+// recorder reads the state and exit status of ended runs from slurmdbd, and writes the summaries of the runs into
+// slurmdbd, one call at a time. A summary counts as recorded only after a later call has read the summary from
+// slurmdbd. The reason is that the agents of two nodes may write the field of the same job at the same time, and
+// slurmdbd stores only the last text.
 func (m *Monitor) recorder(ctx context.Context) {
 	wait := firstPause // the outbox may contain runs that ended before this agent started
 	for {
@@ -105,7 +106,7 @@ func (m *Monitor) record(ctx context.Context, p Pending) error {
 	if p.Run.State == "" {
 		p.Run.State, p.Run.Exit = own.State, own.Exit
 		if _, err := m.repo.Add(p.Run); err != nil {
-			return postpone(false, fmt.Errorf("couldn't store how the run ended: %w", err))
+			return postpone(false, fmt.Errorf("couldn't store the end of the run: %w", err))
 		}
 	}
 	switch {

@@ -98,7 +98,7 @@ func (s *Sampler) read(u *sliceUsage) (gpu.Use, error) {
 	return s.meters[u].Read()
 }
 
-// heldSlice is a slice, the job that holds it, and the job's user.
+// heldSlice is a slice, the job that holds the slice, and the job's user.
 type heldSlice struct {
 	*sliceUsage
 	job, uid uint32

@@ -41,7 +41,7 @@ func (m *Monitor) takeOver() bool {
 		if err != nil {
 			m.Log.WithError(err).
 				WithField("job", l.Job).
-				Warn("couldn't continue an earlier agent's observation of a job; started a new one")
+				Warn("couldn't continue an earlier agent's observation of a job; started a new observation")
 			m.reportRepository(m.repo.Dismiss(l.Job, l.Restart))
 			continue
 		}
@@ -141,7 +141,7 @@ func (m *Monitor) Flush(all bool) {
 	}
 }
 
-// reportRepository logs an error of the repository, but only once until the repository works again.
+// reportRepository logs the first error of the repository, and no further error until the repository works again.
 func (m *Monitor) reportRepository(err error) {
 	if failed := err != nil; m.repoFailed.Swap(failed) != failed && failed {
 		m.Log.WithError(err).

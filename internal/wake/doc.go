@@ -1,7 +1,8 @@
 // Package wake sends and receives notifications. A notification is a UDP datagram that makes the receiver read the
 // queue, and contains no information about the queue. The watcher sends notifications to the agents, and agents send
 // notifications to the watcher. Agents and the watcher receive notifications on the UDP port wake_port of their host
-// (Listener). If wake_address is set, they receive notifications only on this address. Notifications may be lost.
+// (Listener). If wake_address is set, the Listener receives notifications only on this address. Notifications may be
+// lost.
 //
 // A datagram contains the sender's name, the receiver's name and a time, with an HMAC-SHA256 under the site's key. A
 // receiver accepts a datagram only once, and only if all of the following conditions are met:

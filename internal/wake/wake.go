@@ -72,8 +72,8 @@ type Listener struct {
 }
 
 // Listen receives datagrams until ctx ends, and calls react after accepting datagrams. react reports whether the
-// reaction had an effect. All datagrams that arrive during a call or a pause together cause one further call. The error
-// is the reason why Listen cannot start or continue.
+// reaction had an effect. All datagrams that arrive during a call of react or during a pause together cause one further
+// call. The error is the reason why Listen cannot start or continue.
 func (l *Listener) Listen(ctx context.Context, react func() (changed bool)) error {
 	packets, err := net.ListenPacket("udp", net.JoinHostPort(l.Address, strconv.Itoa(l.Port)))
 	if err != nil {

@@ -188,8 +188,8 @@ func (w *Watcher) notify(n slurm.Node) {
 	log.Debug("agent notified")
 }
 
-// makeFile creates the trigger file if it does not exist. Only the owner of the file, who must be slurmctld's user, may
-// write to it.
+// makeFile creates the trigger file if it does not exist. Only the owner of the file may write to the file. The owner
+// must be slurmctld's user.
 func (w *Watcher) makeFile() error {
 	f, err := os.OpenFile(w.cfg.TriggerFile, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

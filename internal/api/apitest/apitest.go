@@ -1,4 +1,4 @@
-// Package apitest sends bytes to an API server as any user, and parses the answers strictly. Only tests import it.
+// Package apitest sends bytes to an API server as any user, and parses the answers strictly. Only tests import apitest.
 package apitest
 
 import (

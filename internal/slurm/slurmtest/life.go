@@ -89,8 +89,8 @@ func (f *Fake) requeue(j *job) {
 	j.Start = j.Eligible
 }
 
-// RunEpilogs runs the epilogs of all COMPLETING jobs, node by node, lowest job id first. After its epilog, a node is
-// free for other jobs.
+// RunEpilogs runs the epilogs of all COMPLETING jobs, node by node, lowest job id first. After the epilog on a node,
+// other jobs can start on this node.
 func (f *Fake) RunEpilogs() {
 	for {
 		f.mu.Lock()
@@ -166,9 +166,9 @@ func (f *Fake) Configure(name string, gres slurm.GRESList) error {
 }
 
 // Recount simulates a restart of slurmctld, or a scontrol reconfigure, after which slurmctld counts the slices of each
-// running job several times, as it does for a job on several nodes. The parameter nodes is the number of times. Only
-// types whose count in slurm.conf is 0 are affected. When a job ends, slurmctld subtracts the slices of the job only
-// once, and still counts the excess as used.
+// running job several times, as slurmctld does for a job on several nodes. The parameter nodes is the number of times.
+// Only types whose count in slurm.conf is 0 are affected. When a job ends, slurmctld subtracts the slices of the job
+// only once, and still counts the excess as used.
 func (f *Fake) Recount(nodes int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

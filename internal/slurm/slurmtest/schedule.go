@@ -109,7 +109,7 @@ func (f *Fake) possible(j *job) bool {
 	return len(all) >= j.NumNodes
 }
 
-// place returns the job's GRES on each node, the names of its nodes, and whether the job can start now.
+// place returns the job's GRES on each node, the names of these nodes, and whether the job can start now.
 func (f *Fake) place(j *job) (map[string]slurm.GRESList, []string, bool) {
 	alloc := make(map[string]slurm.GRESList)
 	var names []string
