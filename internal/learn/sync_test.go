@@ -175,9 +175,9 @@ func TestSyncIgnores(t *testing.T) {
 		"a start that the job did not have": func(r *slurm.Record) {
 			r.Start, r.End = r.Start.Add(2*time.Hour), r.End.Add(2*time.Hour)
 		},
-		"a job that still runs":  func(r *slurm.Record) { r.End = time.Time{} },
-		"a job that never began": func(r *slurm.Record) { r.Start = time.Time{} },
-		"half a summary":         func(r *slurm.Record) { r.Text = good.Summary()[:30] },
+		"a job that still runs":    func(r *slurm.Record) { r.End = time.Time{} },
+		"a job that never started": func(r *slurm.Record) { r.Start = time.Time{} },
+		"half a summary":           func(r *slurm.Record) { r.Text = good.Summary()[:30] },
 		"the text of another tool": func(r *slurm.Record) {
 			r.Text = "js1:h4siaaaa caelum:run=forged caelum:run= caelum:run=,,,at=1,ran=1s"
 		},

@@ -254,7 +254,7 @@ func TestWriteKeepsOwnerAndMode(t *testing.T) {
 		t.Errorf("%v %v %v", was, now, err)
 	}
 	if target, err := os.Readlink(link); err != nil || target != path {
-		t.Errorf("the link: %s %v", target, err)
+		t.Errorf("the symbolic link refers to %s, %v", target, err)
 	}
 	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 1 {
 		t.Errorf("other files in the directory: %v %v", left, err)
@@ -364,7 +364,7 @@ func TestModels(t *testing.T) {
 // could redirect the write with a symbolic link.
 func TestReplaceInADirectoryOfAnother(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("needs root: it gives a directory away")
+		t.Skip("needs root to change the owner of a directory")
 	}
 	dir := t.TempDir()
 	path := filepath.Join(dir, "decisions")

@@ -86,7 +86,7 @@ func TestRefused(t *testing.T) {
 			// In a database of another program, only the journal mode (bytes 18 and 19) may change.
 			if after, _ := os.ReadFile(path); len(before) > 100 && !bytes.Equal(before[100:4096], after[100:4096]) ||
 				len(before) != len(after) {
-				t.Error("the file was changed")
+				t.Error("Open changed the file")
 			}
 		})
 	}
@@ -152,7 +152,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	leases, err := l.Leases()
 	if err != nil || len(leases) != int(last)-1 {
-		t.Errorf("%d leases of %d, %v", len(leases), last-1, err)
+		t.Errorf("%d leases, want %d, %v", len(leases), last-1, err)
 	}
 	l.Close()
 	l = open(t, path)

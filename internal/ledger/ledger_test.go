@@ -42,7 +42,7 @@ func TestLifeOfASlice(t *testing.T) {
 			t.Fatalf("intents %v, instances %v, leases %v", a, b, c)
 		}
 		if len(b) > 0 && b[0].Job != job {
-			t.Fatalf("instance held by %d, want %d", b[0].Job, job)
+			t.Fatalf("job %d holds the instance, want job %d", b[0].Job, job)
 		}
 	}
 	ok := func(err error) {

@@ -189,7 +189,7 @@ func TestDamagedInUse(t *testing.T) {
 			}
 		}, false},
 		{"replaced", replaced, false},
-		{"gone, with its folder", func(t *testing.T, path string) { os.RemoveAll(filepath.Dir(path)) }, false},
+		{"removed, with its directory", func(t *testing.T, path string) { os.RemoveAll(filepath.Dir(path)) }, false},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			path := filepath.Join(filepath.Dir(whole(t)), "repo.db")

@@ -46,7 +46,7 @@ func TestPostpone(t *testing.T) {
 	check(t, r.Ended(n, end))
 	check(t, r.Postpone(n, end.Add(time.Minute), true))
 	if due, err := r.Due(end, 10); err != nil || len(due) != 0 {
-		t.Errorf("postponed, but due: %+v %v", due, err)
+		t.Errorf("a postponed run is due: %+v %v", due, err)
 	}
 	if next, some, err := r.Next(); err != nil || !some || !next.Equal(end.Add(time.Minute)) {
 		t.Errorf("next at %v %v %v", next, some, err)

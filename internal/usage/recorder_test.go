@@ -200,7 +200,7 @@ func TestRecorderRetries(t *testing.T) {
 		}
 	}
 	if wait := m.recordDue(ctx); wait != firstPause || d.Calls != 1 {
-		t.Errorf("%d calls without a pause to a slurmdbd that does not answer, the next after %v", d.Calls, wait)
+		t.Errorf("%d calls to an unreachable slurmdbd without a pause, then a pause of %v", d.Calls, wait)
 	}
 	for range 30 {
 		m.recordDue(ctx)
