@@ -22,8 +22,8 @@ const (
 )
 
 // Handler serves the calls. If a method returns an *Error, the server replies with the code of this error. For any
-// other error, the server replies with the result of CodeOf. For Lease, 503 (see NotNow) means "call again later", and
-// any other status except 200 drains the node.
+// other error, the server replies with the result of CodeOf. For Lease, 503 (see NotNow) means "call again later".
+// After any other status except 200, the prolog fails, and Slurm drains the node.
 //
 // Release releases the job's lease if the lease's restart count is at most restart. The lease may have a lower count,
 // because slurmctld increments the restart count for a requeue before the epilog of the ended run. For example, in

@@ -244,7 +244,7 @@ func TestHoldersLimit(t *testing.T) {
 	}
 }
 
-// fakeProcess writes the files of an emulated process under /proc.
+// fakeProcess writes the files of an emulated process into the directory proc.
 func fakeProcess(t *testing.T, proc string, pid int, uids string, fds map[string][2]string) {
 	t.Helper()
 	dir := filepath.Join(proc, fmt.Sprint(pid))

@@ -64,7 +64,7 @@ func VersionAt(path string) (int, error) { return kind.VersionAt(path) }
 // time. The errors of all methods contain a remedy.
 //
 // A damaged repository requires no decision by an administrator, because a sync can read the runs again from slurmdbd.
-// Open sets a damaged repository aside and creates a new one.
+// Open sets a damaged repository aside and creates a new repository.
 type Repo struct {
 	path    string
 	report  func(string) // nil if a file that is not a repository must not be changed

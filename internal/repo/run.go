@@ -215,7 +215,7 @@ func (r *Repo) runs(where string, args ...any) ([]predict.Run, error) {
 }
 
 // JobKeys contains the job key, the script fingerprint and the user of a job, which together identify the job's earlier
-// runs. A field is empty if it is unknown.
+// runs. A field with an unknown value is empty.
 type JobKeys struct {
 	Key, Fingerprint string
 	UID              uint32

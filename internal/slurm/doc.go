@@ -48,8 +48,8 @@
 //	alloc.go         the GRES of a job on each node (`scontrol -d show job`); detects imitations in users' texts
 //	node.go          a node: request, `scontrol -d show node`, valid names; nodes whose slurmd has not registered
 //	nodes.go         all nodes in one request, with their reservations
-//	partitions.go    partitions, and which of them allocate whole nodes
-//	reservations.go  active reservations, and which of them exclude other jobs
+//	partitions.go    partitions; detects partitions that allocate whole nodes
+//	reservations.go  active reservations; detects reservations that exclude other jobs
 //	licenses.go      free licences
 //	config.go        `scontrol show config`: version, slurmctld's hosts, SlurmUser, PrivateData, device cgroups
 //

@@ -26,7 +26,7 @@ var (
 	// ErrAmbiguous means that a text of the job looks like the section in which scontrol prints the job's allocation.
 	// Such a text does not occur by accident.
 	ErrAmbiguous = errors.New("the job's name or comment contains text that looks like an allocation")
-	// ErrChanging means that the job started, ended or was requeued during each attempt to read it. The caller may
+	// ErrChanging means that the job started, ended or was requeued during each attempt to read the job. The caller may
 	// repeat the call.
 	ErrChanging = errors.New("the job changes too fast to be read")
 	// ErrCommand means that a command of Slurm does not exist or cannot be run. Only a defect of the host can cause

@@ -36,8 +36,8 @@ type DB struct {
 }
 
 // checkpointPages limits the -wal file, in pages of 4 KiB. When the -wal file has checkpointPages pages, SQLite writes
-// the pages into the database and restarts the -wal file. Ledgers and repositories have fewer than 64 pages, so a
-// larger -wal file would only waste disk space.
+// the pages into the database and restarts the -wal file. A larger -wal file would only occupy disk space. With
+// SQLite's default limit, a ledger and a repository of 40 KiB each had -wal files of up to 4 MiB.
 const checkpointPages = 64
 
 // Open opens the database at path, or creates the database with mode 0600. The directory must exist. If the error is

@@ -21,7 +21,7 @@
 //
 // Files:
 //
-//	wake.go      Sender, Listener; why a datagram is rejected; limits of reactions (burst, every) and pauses
+//	wake.go      Sender, Listener; the reasons for rejecting datagrams; limits of reactions (burst, every) and pauses
 //	datagram.go  the format of a datagram (magic, maxLength), its MAC, the accepted difference of clocks (window)
 //	key.go       the key file: its owner, mode and length (minKey, maxKey); the errors and their remedies
 package wake

@@ -8,7 +8,7 @@
 // Files:
 //
 //	watch.go          Config; trigger file, reading of slurmctld, sending; pauses (retry, slowdown, maxPause)
-//	notifications.go  the notification set: the nodes to notify; when the watcher notifies a node again
+//	notifications.go  the notification set: the nodes to notify; the conditions for a further notification
 //
 // # The notification set
 //
