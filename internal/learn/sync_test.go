@@ -120,7 +120,7 @@ func add(t *testing.T, r *repo.Repo, runs ...predict.Run) {
 }
 
 // requeued returns an emulated slurmdbd with a requeued job, and the job's two runs. Only the job's last record
-// contains their summaries, as in a record that the agents have written.
+// contains the summaries of both runs, as after the writes of the agents.
 func requeued() (*dbd, []predict.Run) {
 	later := began.Add(30 * time.Hour)
 	first, second := seen(8, "GPU1", began.Add(2*time.Second)), seen(8, "gpu2", later)

@@ -257,7 +257,7 @@ func TestSetAsideOnce(t *testing.T) {
 	aside, _ := filepath.Glob(path + ".damaged-*T??????.???")
 	scripts, err := open(t, path).Scripts()
 	if err != nil || len(scripts) != 1 || scripts[0].Runs != 8 || len(aside) != 1 {
-		t.Errorf("%+v %v, set aside %v", scripts, err, aside)
+		t.Errorf("scripts %+v, error %v, files that were set aside %v", scripts, err, aside)
 	}
 }
 
