@@ -88,7 +88,7 @@ func (c Caps) Prepare() error {
 	return nil
 }
 
-// Files returns the paths of the capability files of an instance. minor is the minor number of its GPU.
+// Files returns the paths of the capability files of an instance. minor is the minor number of the instance's GPU.
 func (c Caps) Files(minor int, in Instance) []string {
 	var paths []string
 	for _, cp := range c.of(minor, in) {
