@@ -19,7 +19,7 @@ import (
 )
 
 // An open descriptor of a capability file remains valid after the file's owner and mode have changed, and the devices
-// cgroup checks only calls of open(). The device number of a capability depends only on the GPU and the GPU instance
+// cgroup restricts only calls of open(). The device number of a capability depends only on the GPU and the GPU instance
 // id. A descriptor therefore also gives access to the next instance that has the same GPU instance id.
 //
 // A scan considers only the descriptors in the descriptor tables of processes. The kernel does not show which files are
@@ -47,7 +47,7 @@ const scanLimit = 200_000
 const processCost = 10
 
 // maxScanners limits the number of CPUs that one scan uses. A scan also uses at most about a quarter of the node's
-// CPUs, because the prologs of other jobs need CPUs too.
+// CPUs, because the prologs of other jobs also need CPUs.
 const maxScanners = 4
 
 // hangLimit is the time without progress after which a scan skips a process.
@@ -57,7 +57,8 @@ const hangLimit = 2 * time.Second
 type Held struct {
 	// Open contains, for each device, the processes with an open descriptor.
 	Open map[Device][]Process
-	// Unread maps the real user id of each process whose descriptors were not all read to the reason.
+	// Unread contains the reason for each real user id with a process whose descriptors the scan did not read
+	// completely.
 	Unread map[uint32]string
 }
 
@@ -108,7 +109,7 @@ type result struct {
 	Process
 	cost   int // the cost as a number of descriptors
 	open   []Device
-	unread string // why some descriptors of the process were not read
+	unread string // the reason why some descriptors of the process were not read
 }
 
 // scan reads processes one after another in a goroutine. If the goroutine hangs, scan abandons the goroutine and starts
@@ -238,7 +239,7 @@ func (c *scan) tables(r *result, dir string) {
 	}
 }
 
-// kernelThread reports whether a process is a kernel thread or has ended, and therefore has no program and only one
+// kernelThread reports whether a process is a kernel thread or has ended. Such a process has no program and only one
 // task. A large node has thousands of kernel threads, and kernelThread is much faster than reading the status of each
 // process.
 func kernelThread(dir string) bool {

@@ -60,7 +60,7 @@ func (n *NVML) Meter(gpu int, in Instance) (Meter, error) {
 	m.metrics = &nvml.GpmMetricsGetType{}
 	for _, buffer := range []*nvml.GpmSample{&m.before, &m.now} {
 		sample, ret := n.lib.GpmSampleAlloc()
-		if err := check(ret, "make a buffer for the GPU's counters"); err != nil {
+		if err := check(ret, "allocate a buffer for the GPU's counters"); err != nil {
 			m.Close()
 			return nil, err
 		}

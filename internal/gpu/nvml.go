@@ -297,8 +297,8 @@ func (n *NVML) Processes(gpu, gi int) ([]int, error) {
 }
 
 // retryInUse repeats a call for about 1.3 s while the call returns ErrInUse. After a job has ended, about one destroy
-// in 40 returns ErrInUse at first. A create returns ErrInUse while a profiler has a channel open. If a call does not
-// succeed within about a second, the call does not succeed later either.
+// in 40 returns ErrInUse at first. A create returns ErrInUse while a profiler has a channel open. If the call still
+// returns ErrInUse after 1.3 s, a process or a monitoring program uses the instance.
 func retryInUse(call func() error) error {
 	wait := 10 * time.Millisecond
 	for {

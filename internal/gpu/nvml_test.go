@@ -43,7 +43,7 @@ func TestDiscoveryFindsEveryModel(t *testing.T) {
 				)
 			}
 			if g, w := len(got.Maximal()), len(want.Maximal()); g != w {
-				t.Errorf("%d maximal layouts, the table has %d", g, w)
+				t.Errorf("%d maximal layouts, want %d as in the table of package mig", g, w)
 			}
 			for _, p := range want.Placements {
 				name := want.Profiles[p.Profile].Name
@@ -65,7 +65,7 @@ func TestCreateAndDestroy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a.GI != 2 || a.Start != 4 || a.Size != 4 || len(a.CIs) != 1 || a.UUID == "" {
-		t.Errorf("made %+v", a)
+		t.Errorf("Create returned %+v", a)
 	}
 	list, err := node.Instances(1)
 	if err != nil || len(list) != 1 || list[0].UUID != a.UUID || list[0].Profile != "3g.20gb" {
@@ -75,10 +75,10 @@ func TestCreateAndDestroy(t *testing.T) {
 		t.Errorf("GPU 0 has %+v, %v", other, err)
 	}
 	if _, err := node.Create(1, "2g.10gb", 4); !errors.Is(err, gpu.ErrNoRoom) {
-		t.Errorf("a taken placement: %v", err)
+		t.Errorf("an occupied placement: %v", err)
 	}
 	if _, err := node.Create(1, "2g.10gb", 3); !errors.Is(err, gpu.ErrNotFound) {
-		t.Errorf("a start that is none: %v", err)
+		t.Errorf("an invalid start: %v", err)
 	}
 	if _, err := node.Create(1, "9g.90gb", 0); !errors.Is(err, gpu.ErrNotFound) {
 		t.Errorf("an unknown profile: %v", err)
@@ -99,10 +99,10 @@ func TestFaults(t *testing.T) {
 	// If the driver cannot create the compute instance, no GPU instance may remain.
 	node.Emulator(t, "fault", "add", "--call", "CREATE_CI", "--nth", "1", "--error", "UNKNOWN")
 	if _, err := node.Create(0, "1g.5gb", 0); err == nil {
-		t.Error("created although its compute instance failed")
+		t.Error("no error although the driver cannot create the compute instance")
 	}
 	if list, err := node.Instances(0); err != nil || len(list) != 0 {
-		t.Errorf("left behind: %+v, %v", list, err)
+		t.Errorf("remaining instances: %+v, %v", list, err)
 	}
 	node.Emulator(t, "fault", "clear")
 
@@ -113,7 +113,7 @@ func TestFaults(t *testing.T) {
 	}
 	node.Emulator(t, "hold", "0", strconv.Itoa(in.GI))
 	if err := node.Destroy(0, in.GI); !errors.Is(err, gpu.ErrInUse) {
-		t.Errorf("destroyed while held: %v", err)
+		t.Errorf("destroying an instance in use: %v", err)
 	}
 	node.Emulator(t, "unhold", "0", strconv.Itoa(in.GI))
 	if err := node.Destroy(0, in.GI); err != nil {
@@ -287,8 +287,8 @@ func TestCaps(t *testing.T) {
 	check(12345)
 }
 
-// TestCapsKeepsModprobeOut checks that Close sets DeviceFileModify to 0. Otherwise, nvidia-modprobe would make the
-// capability files readable by all users.
+// TestCapsKeepsModprobeOut checks that Close sets DeviceFileModify to 0. If the value stayed 1, nvidia-modprobe would
+// make the capability files readable by all users.
 func TestCapsKeepsModprobeOut(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	in := create2g(t, node)
@@ -308,7 +308,7 @@ func TestCapsKeepsModprobeOut(t *testing.T) {
 		return lines
 	}
 	if got := modify(); !slices.Equal(got, []string{"DeviceFileModify: 1", "DeviceFileModify: 1"}) {
-		t.Fatalf("as the driver makes them: %q", got)
+		t.Fatalf("before Close: %q", got)
 	}
 	if err := caps.Close(0, in); err != nil {
 		t.Fatal(err)
@@ -339,13 +339,13 @@ func TestCapsMakesFiles(t *testing.T) {
 	caps := gpu.Caps{Dev: node.Dev, Proc: node.Proc}
 	file := caps.Files(0, in)[0]
 	if _, err := os.Lstat(file); !os.IsNotExist(err) {
-		t.Fatalf("the driver made %s (%v)", file, err)
+		t.Fatalf("the driver created %s (%v)", file, err)
 	}
 	if err := caps.Close(0, in); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(file); !os.IsNotExist(err) {
-		t.Errorf("Close made %s (%v)", file, err)
+		t.Errorf("Close created %s (%v)", file, err)
 	}
 	if err := caps.Make(0, in); err != nil {
 		t.Fatal(err)
@@ -366,7 +366,7 @@ func TestCapDevices(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	caps := gpu.Caps{Dev: node.Dev, Proc: node.Proc}
 	got, err := caps.Devices(1, gpu.Instance{GI: 12, CIs: []int{0}})
-	if err != nil || fmt.Sprint(got) != "[60:246 60:247]" { // the GI has 3 + 135 + 9*12, and the CI has the next number
+	if err != nil || fmt.Sprint(got) != "[60:246 60:247]" { // GI: 3 + 135 + 9*12; CI: the next number
 		t.Errorf("%v, %v", got, err)
 	}
 	all, err := caps.Possible(1)
@@ -412,7 +412,7 @@ func TestCapFiles(t *testing.T) {
 // TestOpenNVMLOfOthers checks that root does not load a library that other users can change.
 func TestOpenNVMLOfOthers(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("needs root: it makes a file of another user")
+		t.Skip("needs root, because OpenNVML checks the path only for root")
 	}
 	path := filepath.Join(t.TempDir(), "libnvidia-ml.so.1")
 	if err := os.WriteFile(path, nil, 0o777); err != nil {
