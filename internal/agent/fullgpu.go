@@ -165,6 +165,9 @@ func (a *Agent) holdBack(g int, reason string) {
 	a.mu.Lock()
 	same := c.held == reason
 	c.held = reason
+	if c.withoutFull == nil {
+		c.withoutFull = c.Model.Select(func(p mig.Profile) bool { return p.Name != mig.Full })
+	}
 	a.version++
 	a.mu.Unlock()
 	if !same {

@@ -177,8 +177,8 @@ func TestFullHeldOpen(t *testing.T) {
 	w.fake.Cancel(id)
 	w.fake.RunEpilogs()
 	one := w.lease(w.startNow("full:1"))
-	if one.Slices[0].GPU != 1 {
-		t.Errorf("%+v", one)
+	if len(one.Slices) != 1 || one.Slices[0].GPU != 1 {
+		t.Fatalf("%+v", one)
 	}
 	if got := w.lease(w.startNow("1g.10gb:1")); got.Slices[0].GPU != 0 {
 		t.Errorf("%+v", got)

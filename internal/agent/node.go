@@ -123,7 +123,7 @@ func (n *node) view() []place.GPU {
 		}
 		gpus[i] = c.existing()
 		if c.held != "" && !c.isFull() {
-			gpus[i].Offerable &^= c.Model.Full()
+			gpus[i].Model, gpus[i].Offerable = c.withoutFull, c.Offerable&^c.Model.Full()
 		}
 		for p, in := range c.ours {
 			if gpus[i].Busy.Has(p) {
