@@ -99,7 +99,8 @@ func TestFullGPUs(t *testing.T) {
 	for _, version := range []string{"", "v1", "v2"} {
 		t.Run(cmp.Or(version, "none"), func(t *testing.T) {
 			s := start(t, cluster.Options{Cgroup: version, KeepDeviceFiles: version == ""})
-			full := s.Submit("./devices >full.out; srun -n1 ./devices >step.out; until [ -e end.full ]; do sleep 0.2; done", "--gres=gpu:3")
+			const wait = "until [ -e end.full ]; do sleep 0.2; done"
+			full := s.Submit("./devices >full.out; srun -n1 ./devices >step.out; "+wait, "--gres=gpu:3")
 			s.Running(full)
 			visible, opened := s.output("full.out")
 			files, uuids := s.files(full)
@@ -166,7 +167,8 @@ func TestFullSpellings(t *testing.T) {
 			t.Errorf("%v: job %s did not run", options, id)
 		}
 		for _, run := range runs {
-			if visible, _ := s.output("spelling.out." + run); len(visible) != 2 || !strings.HasPrefix(visible[1], "GPU-") {
+			visible, _ := s.output("spelling.out." + run)
+			if len(visible) != 2 || !strings.HasPrefix(visible[1], "GPU-") {
 				t.Errorf("%v: job %s sees %v", options, run, visible)
 			}
 		}
