@@ -73,10 +73,15 @@ func newCampaign(ctx context.Context, o options) (*campaign, error) {
 	}
 	c.time.print, c.found.ignore = o.verbose, o.ignore
 	c.counts.faults, c.counts.ends = map[string]int{}, map[string]int{}
+	config, err := o.agentConfig(filepath.Join(here, "chaos", "caelum.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(config)
 	c.cluster, err = cluster.Start(
 		ctx,
 		cluster.Options{Nodes: o.nodes, GPUs: o.gpus, Board: o.board, Build: o.build, Cgroup: o.cgroup,
-			AgentConfig: filepath.Join(here, "chaos", "caelum.yaml"),
+			AgentConfig: config,
 			Conf: []string{credExpires, "Licenses=chaos:2", "SlurmdTimeout=30",
 				"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0," +
 					"bf_continue,bf_hetjob_prio=min,bf_interval=1"}},
@@ -88,6 +93,23 @@ func newCampaign(ctx context.Context, o options) (*campaign, error) {
 		return nil, errors.Join(err, c.cluster.Stop())
 	}
 	return c, nil
+}
+
+// agentConfig writes the agents' configuration into a temporary file. base is the configuration without full GPUs.
+func (o options) agentConfig(base string) (path string, err error) {
+	text, err := os.ReadFile(base)
+	if err != nil {
+		return "", err
+	}
+	f, err := os.CreateTemp("", "chaos-*.yaml")
+	if err != nil {
+		return "", err
+	}
+	if o.full {
+		text = append(text, "whole_gpus: reset\n"...)
+	}
+	_, err = f.Write(text)
+	return f.Name(), errors.Join(err, f.Close())
 }
 
 // prepare creates the users' files and small file systems for the lease files, and reads each node's total of gres/mig.

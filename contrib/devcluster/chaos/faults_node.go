@@ -125,7 +125,7 @@ func makeForeign(b *breaking) error {
 		"nvml-emulator",
 		"create",
 		gpu,
-		pick(b.rng, "1g.5gb", "2g.10gb", "3g.20gb"),
+		pick(b.rng, profiles[0], profiles[min(2, len(profiles)-1)], profiles[min(3, len(profiles)-1)]),
 	)
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, lastLine(stderr))
@@ -341,5 +341,12 @@ func (b *breaking) onInstance(command string, want func(in instance, used bool) 
 		}
 		b.note = some[b.rng.IntN(len(some))]
 	}
-	return b.emulator(append([]string{command}, strings.Fields(b.note)...)...)
+	words := strings.Fields(b.note)
+	if words[1] == fmt.Sprint(fullGI) {
+		if command != "destroy" {
+			return errNothing
+		}
+		return b.emulator("mig-mode", words[0], "on") // as `nvidia-smi -mig 1` does
+	}
+	return b.emulator(append([]string{command}, words...)...)
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+
+	"caelum/internal/mig"
 )
 
 // worker is the script that jobs run on each of their nodes. worker starts a CUDA process on each of the job's slices,
@@ -21,16 +23,34 @@ for pid in "${pids[@]}"; do wait "$pid" || { status=$?; echo "cuda-process on $S
 exit $status
 `
 
-// profiles contains the profiles of the default GPU model.
-var profiles = []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
+// profiles contains the plain profiles of the GPU model, from small to large.
+var profiles []string
 
-// jobKinds contains the kinds of jobs. The order of the kinds determines the jobs of a seed. The probability of a kind
-// is its weight divided by the sum of all weights.
-var jobKinds = []struct {
+// profilesOf returns the plain profiles of the first GPU model in a list of models.
+func profilesOf(boards string) (names []string, err error) {
+	board, _, _ := strings.Cut(boards, ",")
+	b, err := mig.ModelByName(board)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range b.Profiles {
+		if mig.Plain(p) {
+			names = append(names, p.Name)
+		}
+	}
+	return names, nil
+}
+
+// jobKind is a kind of jobs.
+type jobKind struct {
 	name   string
 	weight int
 	does   string
-}{
+}
+
+// jobKinds contains the kinds of jobs. The order of the kinds determines the jobs of a seed. The probability of a kind
+// is its weight divided by the sum of all weights.
+var jobKinds = []jobKind{
 	{"slice", 24, "one slice, requested by profile"},
 	{"memory", 8, "--gres=gpu:1 with --mig-mem, or with --mig=off for a whole GPU"},
 	{"several", 10, "two slices on one node"},
@@ -46,6 +66,9 @@ var jobKinds = []struct {
 	{"plain", 5, "a job without a GPU"},
 	{"unlimited", 4, "a job without a time limit"},
 }
+
+// fullKind is the kind of jobs that -full adds.
+var fullKind = jobKind{"full", 20, "an unchanged script with two GPUs, which gets full GPUs, or --mig=off"}
 
 // userKinds contains the actions of users on the jobs that they have submitted.
 var userKinds = []struct {
@@ -104,7 +127,7 @@ func drawVariant(rng *rand.Rand) (v variant) {
 	v.seconds = fmt.Sprintf("%.1f", 0.3+rng.ExpFloat64()*3)
 	v.limit = fmt.Sprintf("--time=%d", 3+rng.IntN(5))
 	v.profile = profiles[rng.IntN(len(profiles))]
-	v.small = profiles[rng.IntN(4)]
+	v.small = profiles[rng.IntN(min(4, len(profiles)))]
 	v.choice, v.count = rng.IntN(100), 2+rng.IntN(4)
 	return v
 }
@@ -121,6 +144,11 @@ func (v variant) batch(kind string, earlier []string) (options []string, run str
 			return []string{"--gres=gpu:1", "--mig=off"}, run
 		}
 		return []string{"--gres=gpu:1", fmt.Sprintf("--mig-mem=%dG", 2+v.choice%16)}, run
+	case "full":
+		if v.choice < 30 {
+			return []string{"--gres=gpu:1", "--mig=off"}, run
+		}
+		return []string{"--gres=gpu:2"}, run
 	case "several":
 		return []string{gres(v.small, 2)}, run
 	case "array":
@@ -132,7 +160,7 @@ func (v variant) batch(kind string, earlier []string) (options []string, run str
 	case "nodes":
 		profile := v.small
 		if v.choice < 25 {
-			profile = "7g.40gb"
+			profile = profiles[len(profiles)-1]
 		}
 		return []string{"-N2", "--ntasks-per-node=1", gres(profile, 1+v.choice%2)}, "srun " + run
 	case "named":

@@ -19,6 +19,7 @@ type options struct {
 	length, storm time.Duration
 	nodes, gpus   int
 	board         string
+	full          bool // jobs use full GPUs beside slices
 	build, cgroup string
 	keep          string
 	kinds         []string // the kinds of faults and jobs that may occur
@@ -61,6 +62,7 @@ func parse(args []string) (o options, list bool, err error) {
 	f.IntVar(&o.nodes, "nodes", 2, "number of nodes")
 	f.IntVar(&o.gpus, "gpus", 2, "number of emulated GPUs of each node")
 	f.StringVar(&o.board, "board", "A100-40GB", "GPU model, as for devcluster up")
+	f.BoolVar(&o.full, "full", false, "run jobs with full GPUs beside jobs with slices; the default of -board is H100-80GB")
 	f.StringVar(&o.build, "build", "", "folder of the binaries (default: build/ of the repository)")
 	f.StringVar(&o.cgroup, "cgroup", "", "v1 or v2: run jobs in cgroups, with ConstrainDevices=yes")
 	f.StringVar(&o.keep, "keep", os.TempDir(), "folder for the logs of a cluster with findings")
@@ -73,6 +75,15 @@ func parse(args []string) (o options, list bool, err error) {
 	if f.NArg() > 0 {
 		return o, false, fmt.Errorf("unknown argument %q; run with -help to print the options", f.Arg(0))
 	}
+	if o.full {
+		jobKinds = append(jobKinds, fullKind)
+		if !given(f, "board") {
+			o.board = "H100-80GB"
+		}
+	}
+	if profiles, err = profilesOf(o.board); err != nil {
+		return o, false, err
+	}
 	o.length, o.storm = time.Duration(*seconds)*time.Second, time.Duration(*storm)*time.Second
 	if *ignore != "" {
 		if o.ignore, err = regexp.Compile(*ignore); err != nil {
@@ -81,6 +92,12 @@ func parse(args []string) (o options, list bool, err error) {
 	}
 	o.kinds, err = choose(allKinds(), split(*only), split(*without))
 	return o, list, err
+}
+
+// given reports whether the command line contains a flag.
+func given(f *flag.FlagSet, name string) (found bool) {
+	f.Visit(func(g *flag.Flag) { found = found || g.Name == name })
+	return found
 }
 
 func split(list string) []string {

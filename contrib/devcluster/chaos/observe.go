@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"caelum/internal/mig"
 )
 
 // snapshot is the state of the cluster according to the hardware, the files and the processes. The campaign reads
@@ -118,12 +120,22 @@ func readNode(root string) nodeState {
 		}
 	}
 	n.Caps = readCaps(root)
+	for g := range n.GPUs {
+		var st syscall.Stat_t
+		name := fmt.Sprintf("nvidia%d", g)
+		if syscall.Stat(root+"/dev/"+name, &st) == nil {
+			n.Caps = append(n.Caps, capFile{GPU: g, GI: fullGI, Name: name, UID: int(st.Uid), Mode: st.Mode & 0o777})
+		}
+	}
 	return n
 }
 
 // shown is the output of `nvml-emulator show --json`.
 type shown struct {
 	GPUs []struct {
+		UUID      string
+		Grid      int
+		MIG       bool
 		Lost      bool
 		Instances []struct {
 			instance
@@ -151,10 +163,16 @@ func readHardware(root string) (n nodeState) {
 			}
 			one.Instances = append(one.Instances, in.instance)
 		}
+		if !g.MIG {
+			one.Instances = append(one.Instances, instance{GI: fullGI, Profile: mig.Full, Size: g.Grid, UUID: g.UUID})
+		}
 		n.GPUs = append(n.GPUs, one)
 	}
 	return n
 }
+
+// fullGI is the id of the instance by which a snapshot represents a GPU whose MIG mode is off.
+const fullGI = -1
 
 func parseLease(name, text string) leaseFile {
 	l := leaseFile{Job: name, UID: -1}

@@ -125,7 +125,8 @@ func strangers(n nodeState, procs []proc) (all []string) {
 	return all
 }
 
-// openToOthers returns capability files that users other than the owner of the lease can open.
+// openToOthers returns capability files, and device files of full GPUs, that users other than the owner of the lease
+// can open.
 func openToOthers(n nodeState) (all []string) {
 	for _, c := range n.Caps {
 		in, ok := n.instance(func(gpu int, in instance) bool { return gpu == c.GPU && in.GI == c.GI })
@@ -151,7 +152,7 @@ func seenTwice(node string, n nodeState, procs []proc) (all []string) {
 	for _, p := range procs {
 		for _, uuid := range p.UUIDs {
 			leased := slices.ContainsFunc(n.Leases, func(l leaseFile) bool { return l.Job == p.Job })
-			if p.Node != node || !leased || !strings.HasPrefix(uuid, "MIG-") {
+			if p.Node != node || !leased || !strings.HasPrefix(uuid, "MIG-") && !strings.HasPrefix(uuid, "GPU-") {
 				continue
 			}
 			if q, ok := first[uuid]; ok && q.Job != p.Job {
