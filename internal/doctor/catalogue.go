@@ -129,8 +129,7 @@ func difference(list, other []string) []string {
 // renewConfig is the remedy if slurm.conf or the decision table contains other profiles than the driver.
 const renewConfig = "drain the node and wait until it is empty; replace the lines in slurm.conf and in the decision " +
 	"table by the output of `caelum slurm-config`; restart slurmctld; cancel the jobs that wait for an old profile, " +
-	"or " +
-	"change their profile with `scontrol update job=ID gres=...`"
+	"or change their profile with `scontrol update job=ID gres=...`"
 
 // profiles compares the profiles in slurm.conf with the profiles of the driver, because a new release of the driver can
 // rename profiles.

@@ -105,8 +105,7 @@ func owners(f *Facts) []Finding {
 		reason = strings.TrimPrefix(reason, "couldn't use ")
 		if strings.Contains(next, "chown") {
 			next += "`; if the watcher writes the decision table, move the table to /var/lib/caelum-watch and " +
-				"create a " +
-				"symbolic link to the table at `/etc/caelum/decisions"
+				"create a symbolic link to the table at `/etc/caelum/decisions"
 		}
 		found = append(found, fault(
 			reason+": root's processes read or load this path, so a user who can change the path can become root",

@@ -164,8 +164,7 @@ func isolation(f *Facts) []Finding {
 		return []Finding{warning(
 			own+"Slurm confines no tasks to a devices cgroup (TaskPlugin does not include task/cgroup)",
 			trust+"set TaskPlugin=task/cgroup in slurm.conf and ConstrainDevices=yes in cgroup.conf, and restart "+
-				"every "+
-				"slurmd and caelumd",
+				"every slurmd and caelumd",
 		)}
 	case !f.Config.RelativeIndex():
 		return []Finding{warning(
