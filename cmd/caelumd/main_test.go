@@ -15,8 +15,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"caelumd": main})
 }
 
-// TestScripts runs testdata/*.txtar. The scripts check the messages of an agent that cannot start,
-// on a node with an emulated A100 and without slurmctld.
+// TestScripts runs testdata/*.txtar. The scripts check the error messages of an agent that cannot start, on a node with
+// an emulated A100 and without slurmctld.
 func TestScripts(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	testscript.Run(t, testscript.Params{
@@ -25,8 +25,8 @@ func TestScripts(t *testing.T) {
 			env.Setenv("NVML_EMULATOR_STATE", node.State)
 			env.Setenv("NVML", filepath.Join(node.Build(), "libnvidia-ml.so.1"))
 			env.Setenv("DEV", node.Dev)
-			// Slurm's commands fail immediately if slurm.conf is invalid. If it does not exist, they try for several
-			// seconds to get a configuration.
+			// If slurm.conf is invalid, Slurm's commands fail immediately. If slurm.conf does not exist, Slurm's
+			// commands try for several seconds to get a configuration.
 			conf := filepath.Join(env.WorkDir, "slurm.conf")
 			env.Setenv("SLURM_CONF", conf)
 			return os.WriteFile(conf, []byte("none\n"), 0o644)
@@ -42,11 +42,11 @@ func refused(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	err := ts.Exec("caelumd", "--config", args[0])
 	if e, ok := err.(interface{ ExitCode() int }); !ok || e.ExitCode() != 1 {
-		ts.Fatalf("caelumd ended with %v, want exit status 1", err)
+		ts.Fatalf("caelumd returned %v, want exit status 1", err)
 	}
 	text := ts.ReadFile("stderr")
 	if strings.Count(text, "\n") != 1 || !strings.HasSuffix(text, "\n") || !strings.Contains(text, args[1]) {
-		ts.Fatalf("want one line with %q, got %q", args[1], text)
+		ts.Fatalf("caelumd printed %q, want one line with %q", text, args[1])
 	}
 }
 
