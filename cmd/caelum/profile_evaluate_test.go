@@ -68,11 +68,11 @@ func TestVerdicts(t *testing.T) {
 	}{
 		{
 			trained, 32, predict.Goal{Lambda: 0.5, Deadline: 0.2},
-			"batch 32: 2g.10gb is the tightest profile that is large enough; DynaP's choice is 7g.40gb, F = 0.000",
+			"batch 32: the tightest profile is 2g.10gb; DynaP's choice is 7g.40gb, F = 0.000",
 		},
 		{
 			trained, 32, predict.Goal{Deadline: 0.1},
-			"batch 32: 2g.10gb is the tightest profile that is large enough; " +
+			"batch 32: the tightest profile is 2g.10gb; " +
 				"no profile meets the deadline of 0.1 s per step: the shortest step takes 0.16 s, on 7g.40gb",
 		},
 		{trained, 16, predict.Goal{}, "batch 16: no run completed, so the tightest profile is unknown"},
@@ -83,7 +83,7 @@ func TestVerdicts(t *testing.T) {
 				one("2g.10gb", "COMPLETED"),
 				one("3g.20gb", "CANCELLED"),
 			},
-			0, predict.Goal{}, "2g.10gb is the tightest profile that is large enough",
+			0, predict.Goal{}, "the tightest profile is 2g.10gb",
 		},
 		{
 			[]measurement{one("1g.5gb", "FAILED")},
@@ -91,11 +91,11 @@ func TestVerdicts(t *testing.T) {
 		},
 		{
 			[]measurement{{Profile: "1g.5gb", Batch: 4, Seconds: 10, State: "COMPLETED"}},
-			4, predict.Goal{Deadline: 1}, "batch 4: 1g.5gb is the tightest profile that is large enough",
+			4, predict.Goal{Deadline: 1}, "batch 4: the tightest profile is 1g.5gb",
 		},
 		{
 			[]measurement{{Profile: "1g.5gb", Batch: 4, Steps: 10, State: "COMPLETED"}},
-			4, predict.Goal{}, "batch 4: 1g.5gb is the tightest profile that is large enough",
+			4, predict.Goal{}, "batch 4: the tightest profile is 1g.5gb",
 		},
 	} {
 		got := evaluate(model(t), c.runs, c.batch, c.goal)

@@ -138,7 +138,7 @@ func profiles(f *Facts) []Finding {
 	if stale := f.Agent.Stale; len(stale) > 0 {
 		found = append(found, fault(
 			fmt.Sprintf(
-				"slurm.conf gives %s %s, which its driver does not report (it reports %s): jobs that request "+
+				"slurm.conf gives %s %s, which its driver does not report (the driver reports %s): jobs that request "+
 					"such a slice wait forever",
 				f.Node.Name, strings.Join(stale, ", "), strings.Join(f.Agent.Profiles, ", "),
 			),

@@ -256,7 +256,7 @@ var cases = []struct {
 	{
 		"profiles",
 		Error,
-		"slurm.conf gives n1 1g.23gb, which its driver does not report (it reports 1g.5gb)",
+		"slurm.conf gives n1 1g.23gb, which its driver does not report (the driver reports 1g.5gb)",
 		func(f *Facts) { f.Agent.Stale = []string{"1g.23gb"} },
 	},
 	{"profiles", Error, "no catalogue node has 1g.6gb, which n1 has", func(f *Facts) {
