@@ -35,10 +35,11 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// refused CONFIG PATTERN checks that the agent ends with exit status 1 and prints one line that contains PATTERN.
+// refused implements the command "refused CONFIG TEXT" of the scripts. The agent must end with exit status 1 and print
+// exactly one line, which contains TEXT.
 func refused(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
-		ts.Fatalf("usage: refused CONFIG PATTERN")
+		ts.Fatalf("usage: refused CONFIG TEXT")
 	}
 	err := ts.Exec("caelumd", "--config", args[0])
 	if e, ok := err.(interface{ ExitCode() int }); !ok || e.ExitCode() != 1 {
@@ -50,7 +51,8 @@ func refused(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// expand FILE replaces the environment variables in a file with their values.
+// expand implements the command "expand FILE" of the scripts. expand replaces the environment variables in FILE by
+// their values.
 func expand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: expand FILE")
