@@ -27,7 +27,8 @@ prints the part of the plan that concerns the job. explain runs on every host on
 scontrol work.
 
 If slurm.conf hides the jobs of other users (PrivateData=jobs), run explain as a Slurm operator.
-Otherwise slurmctld omits these jobs, and the plan of explain can differ from the plan of the agents.`,
+Otherwise slurmctld omits these jobs, and the plan of explain can differ from the plan of the
+agents.`,
 		Example: `  caelum explain 4711
   caelum explain 4711_3      # a task of an array
   caelum explain 4711+1      # a component of a het job

@@ -25,9 +25,9 @@ func newLayouts(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "layouts BOARD",
 		Short: "Count and draw the layouts of a GPU model",
-		Long: `layouts counts the layouts of a GPU and draws the maximal layouts. A layout is maximal if no instance
-can be added. In a drawing, a cell is a unit, and a dot is a free unit. Layouts with the largest
-instances come first.
+		Long: `layouts counts the layouts of a GPU and draws the maximal layouts. A layout is maximal if no
+instance can be added. In a drawing, a cell is a unit, and a dot is a free unit. Layouts with the
+largest instances come first.
 
 ` + measuresHelp + `
 A maximal layout has REACH 1 and CC 0.

@@ -57,13 +57,13 @@ command line. place prints the placement of each slice, and one of these words:
   reclaim  idle instances, which place lists, must be destroyed before the slice can be carved
 place uses the agents' default policy unless --policy specifies another policy.
 
-A drawing has the form |cell|cell|...| and needs quotes in a shell. A cell is the name of a profile, a
-dot for a free unit, or # for a blocked unit. The width of a cell does not matter. An idle instance
-is an instance that no job holds. A --board that no --gpu follows describes one empty GPU.
+A drawing has the form |cell|cell|...| and needs quotes in a shell. A cell is the name of a profile,
+a dot for a free unit, or # for a blocked unit. The width of a cell does not matter. An idle
+instance is an instance that no job holds. A --board that no --gpu follows describes one empty GPU.
 
 ` + measuresHelp + `
-For several GPUs, REACH is the product of the GPUs' values, CC is the sum, and FRAG is the mean. Idle
-instances count as free units.
+For several GPUs, REACH is the product of the GPUs' values, CC is the sum, and FRAG is the mean.
+Idle instances count as free units.
 
 The policies lifetime, scarcity and qla also consider the ends of running jobs and the run times of
 the requesting jobs. For each instance of the preceding --gpu, from left to right, --ends specifies

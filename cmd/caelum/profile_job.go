@@ -36,8 +36,8 @@ func newProfileJob(g *globals) *cobra.Command {
 		Use:   "profile-job [--sbatch OPTION]... (SCRIPT [ARGUMENT...] | --from FILE)",
 		Short: "Run a batch script on each profile, and compare speed and memory",
 		Long: `profile-job submits a batch script once for each profile and batch size, as the calling user, and
-waits until all jobs have ended. For each job, profile-job prints the run time, the memory usage, and
-the speed relative to the largest profile.
+waits until all jobs have ended. For each job, profile-job prints the run time, the memory usage,
+and the speed relative to the largest profile.
 
 The script or --sbatch must request a GPU on each node (--gres=gpu:1). The script must not be an
 array job. The jobs may run at the same time. With --sbatch=--dependency=singleton, the jobs run one

@@ -36,10 +36,10 @@ func newRepoImport(o *repoOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "import [FILE]",
 		Short: "Add the runs of an export",
-		Long: `import reads the output of "caelum repo export" from a file or from standard input, and adds the runs
-to the repository. If the repository already contains a run, import adds only the missing values of
-the run. import skips runs that "caelum repo forget" deleted. If a line is invalid, import reports
-this line and adds no runs.`,
+		Long: `import reads the output of "caelum repo export" from a file or from standard input, and adds the
+runs to the repository. If the repository already contains a run, import adds only the missing
+values of the run. import skips runs that "caelum repo forget" deleted. If a line is invalid, import
+reports this line and adds no runs.`,
 		Example: `  caelum repo import runs.jsonl`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -90,8 +90,8 @@ func newRepoSync(g *globals, o *repoOptions) *cobra.Command {
 		Long: `sync reads the summaries of runs from the job records in slurmdbd. Each query covers at least one
 day. For a new repository, sync reads the records of the last 400 days. Each later sync begins with
 the records of the hour before the end of the previous sync. Once a day, sync reads the records of
-the last 30 days, because an agent that cannot write a summary tries again for up to 30 days. If sync
-fails, the next sync continues at the point of the failure.
+the last 30 days, because an agent that cannot write a summary tries again for up to 30 days. If
+sync fails, the next sync continues at the point of the failure.
 
 Run sync as root or as a Slurm operator, because slurm.conf and slurmdbd.conf can hide the jobs of
 other users from ordinary users.`,

@@ -22,14 +22,15 @@ func newStatus(g *globals) *cobra.Command {
 		Use:   "status",
 		Short: "Show the GPUs of this node: instances, jobs and offers",
 		Long: `status draws each GPU as a row of units. For each GPU, status lists the instances, the jobs that
-hold the instances, the usage of the slices, and the free slices that slurmctld may allocate to jobs.
+hold the instances, the usage of the slices, and the free slices that slurmctld may allocate to
+jobs.
 
 Before the GPUs, status lists the slices that are reserved for the first waiting job. Other jobs can
 use these slices if they end before the reservation begins.
 
 status shows the usage of a job only to the job's user, root and SlurmUser. If jobs are private
-(PrivateData=jobs in slurm.conf, or an MCS plugin with privatedata), status shows the slices of a job
-to other users, but does not show the job.`,
+(PrivateData=jobs in slurm.conf, or an MCS plugin with privatedata), status shows the slices of a
+job to other users, but does not show the job.`,
 		Example: `  caelum status
   caelum status --json | jq '.gpus[].instances'`,
 		Args: cobra.NoArgs,

@@ -45,7 +45,8 @@ func command() *cobra.Command {
 		Use:   "caelumd",
 		Short: "Node agent of Caelum: creates MIG slices for Slurm jobs",
 		Long: `caelumd runs as root on every GPU node. The daemon carves MIG slices for the jobs that slurmctld
-starts on the node, releases the slices when the jobs end, and publishes the free slices as gres/mig.
+starts on the node, releases the slices when the jobs end, and publishes the free slices as
+gres/mig.
 
 EXIT STATUS
   0  a signal stopped caelumd (SIGTERM, SIGINT)
