@@ -184,7 +184,7 @@ func leases(ctx context.Context, g *globals) (jobs []string) {
 	return jobs
 }
 
-// listJobs reads slurmctld's jobs. Tests replace it.
+// listJobs reads slurmctld's jobs. Tests replace listJobs.
 var listJobs = func(ctx context.Context) ([]slurm.Job, error) {
 	return slurm.New(slurm.Options{Timeout: completeTimeout}).Jobs(ctx)
 }

@@ -68,12 +68,13 @@ agents.`,
 		},
 	}
 	cmd.Flags().StringVar(&path, "config", config.DefaultPath,
-		"the agent's configuration file, from which explain reads policy and sizing; without it, the defaults apply")
+		"the agent's configuration file, from which explain reads policy and sizing; without the file, the defaults "+
+			"apply")
 	return cmd
 }
 
-// slurmTimeout limits the total time of all calls that a command makes to slurmctld and slurmdbd. It is four times
-// slurm.DefaultTimeout, the limit of a single call.
+// slurmTimeout limits the total time of all calls that a command makes to slurmctld and slurmdbd. slurmTimeout is four
+// times slurm.DefaultTimeout, the limit of a single call.
 const slurmTimeout = time.Minute
 
 func printExplanation(w io.Writer, e plan.Explanation) error {

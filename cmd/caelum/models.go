@@ -16,10 +16,10 @@ import (
 // GPU models and profiles by name, read drawings, and print tables.
 
 // tablesHelp is the part of the help texts that explains the names of GPU models.
-const tablesHelp = `The command needs neither an agent nor a GPU, because it uses Caelum's tables of GPU models. "caelum
-profiles" lists the models. BOARD is the name of a GPU model, or the beginning of a name that
-matches only one model (A30, h200). To get the profiles that the driver of a node reports, run
-"caelum slurm-config" on the node.`
+const tablesHelp = `The command needs neither an agent nor a GPU, because the command uses Caelum's tables of GPU
+models. "caelum profiles" lists the models. BOARD is the name of a GPU model, or the beginning of a
+name that matches only one model (A30, h200). To get the profiles that the driver of a node reports,
+run "caelum slurm-config" on the node.`
 
 // profilesHelp is the description of the flag --profiles.
 const profilesHelp = "profiles to use; \"all\" means every profile; default: the profiles without variants (+me, ...)"

@@ -153,7 +153,7 @@ func cancelled(why error, jobs []measurement) error {
 	}
 	if err != nil {
 		return fmt.Errorf(
-			"%w; couldn't cancel the jobs %s: %w: %.200s; cancel them with scancel",
+			"%w; couldn't cancel the jobs %s: %w: %.200s; cancel these jobs with scancel",
 			why, strings.Join(ids, " "), err, text,
 		)
 	}

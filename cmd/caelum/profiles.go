@@ -16,7 +16,7 @@ func newProfiles(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "profiles [BOARD]",
 		Short: "List the profiles of a GPU model, with the units at which they may start",
-		Long: `profiles lists the profiles of a GPU model. For each profile, it prints the number of compute
+		Long: `profiles lists the profiles of a GPU model. For each profile, profiles prints the number of compute
 slices, the number of units (the cells of a drawing), the memory, the maximum number of simultaneous
 instances, and the units at which an instance may start. Without BOARD, profiles lists the GPU
 models.

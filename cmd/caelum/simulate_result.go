@@ -167,7 +167,7 @@ func asItWas(jobs []trace.Job) run {
 // leftOut returns a text that lists the numbers of omitted jobs and the reasons, or "" if no jobs were omitted.
 func leftOut(all []trace.Left) (text string) {
 	for _, l := range all {
-		text += fmt.Sprintf("; left out: %d, %s", l.Jobs, l.Reason)
+		text += fmt.Sprintf("; omitted %s: %s", plural(l.Jobs, "job"), l.Reason)
 	}
 	return text
 }
@@ -187,7 +187,7 @@ func (s simulation) facts() []string {
 		setting += ", sizing " + s.Sizing
 	}
 	if s.Create+s.Destroy > 0 {
-		setting += fmt.Sprintf(", %v s to create an instance and %v s to destroy it", s.Create, s.Destroy)
+		setting += fmt.Sprintf(", %v s to create an instance and %v s to destroy an instance", s.Create, s.Destroy)
 	}
 	if s.Memory != nil {
 		setting += fmt.Sprintf(", memory predicted with an error of %v and a margin of %v",
@@ -200,14 +200,14 @@ func (s simulation) facts() []string {
 	}
 	all := []string{setting, "jobs by profile: " + strings.Join(needs, ", ")}
 	for _, l := range s.LeftOut {
-		all = append(all, fmt.Sprintf("left out: %d, %s", l.Jobs, l.Reason))
+		all = append(all, fmt.Sprintf("omitted %s: %s", plural(l.Jobs, "job"), l.Reason))
 	}
 	if s.Assumed > 0 {
-		all = append(all, fmt.Sprintf("assumed to need a whole GPU: %d, usage not recorded", s.Assumed))
+		all = append(all, fmt.Sprintf("assumed a whole GPU for %s without recorded usage", plural(s.Assumed, "job")))
 	}
 	if s.Several > 0 {
-		const several = "assumed to need whole GPUs: %d, usage recorded only as a sum over several GPUs"
-		all = append(all, fmt.Sprintf(several, s.Several))
+		const several = "assumed whole GPUs for %s with usage recorded only as a sum over several GPUs"
+		all = append(all, fmt.Sprintf(several, plural(s.Several, "job")))
 	}
 	return all
 }

@@ -97,7 +97,8 @@ func serve(path string) error {
 		return err
 	}
 	if os.Geteuid() != 0 {
-		return errors.New("must run as root, because it creates GPU instances and device files")
+		return errors.New("the agent must run as root to create GPU instances and device files; start the agent " +
+			"with systemd")
 	}
 	for _, path := range []string{
 		filepath.Join(cfg.RunDir, "caelumd.sock"),

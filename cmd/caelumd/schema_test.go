@@ -13,7 +13,7 @@ import (
 )
 
 // TestSchema compares the databases of this release with the lines of other releases. The ledger is open during the
-// comparison, as it is while the agent runs.
+// comparison, as while the agent runs.
 func TestSchema(t *testing.T) {
 	dir := t.TempDir()
 	config := filepath.Join(dir, "caelum.yaml")

@@ -55,8 +55,8 @@ type Config struct {
 // slice that another job holds, or keeps a released slice open.
 const (
 	ForeignReport     = "report"           // only report the process in the log and in `caelum status`
-	ForeignKillOthers = "kill-other-users" // also end the process if it can harm another user
-	ForeignKill       = "kill"             // also end the process if it belongs to the job's user
+	ForeignKillOthers = "kill-other-users" // also end the process if the process can harm another user
+	ForeignKill       = "kill"             // also end the process if the process belongs to the job's user
 )
 
 // DefaultPath is the path of the configuration file if a command does not specify another path.

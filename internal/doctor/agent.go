@@ -124,7 +124,7 @@ func deviceFiles(f *Facts) []Finding {
 			))
 		case c.Mode.Perm()&0o077 != 0:
 			found = append(found, fault(
-				fmt.Sprintf("%s %s has mode %04o: other users can open it", c.Path, whose, c.Mode.Perm()),
+				fmt.Sprintf("%s %s has mode %04o: other users can open the slice", c.Path, whose, c.Mode.Perm()),
 				repair,
 			))
 		}

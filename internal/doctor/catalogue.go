@@ -51,7 +51,8 @@ func catalogue(f *Facts) []Finding {
 	case !exists:
 		found = append(
 			found,
-			fault("there is no catalogue node: slurmctld rejects jobs whose slice is not on offer at their submission",
+			fault("slurm.conf contains no catalogue node: slurmctld rejects jobs whose slice is not on offer at "+
+				"their submission",
 				"put the mig-catalog lines of `caelum slurm-config` into slurm.conf and restart slurmctld"),
 		)
 	case !reached:

@@ -34,7 +34,7 @@ func fault(text, next string) Finding   { return Finding{Severity: Error, Text: 
 func warning(text, next string) Finding { return Finding{Severity: Warning, Text: text, Next: next} }
 func note(text string) Finding          { return Finding{Severity: Info, Text: text} }
 
-// findingIf returns a list that contains only f if the condition is true. Otherwise, it returns nil.
+// findingIf returns a list that contains only f if the condition is true. Otherwise, findingIf returns nil.
 func findingIf(f Finding, condition bool) []Finding {
 	if !condition {
 		return nil
@@ -182,8 +182,8 @@ func checks() []check {
 	}
 }
 
-// Examine evaluates the facts. It returns a finding for each source that could not be read, followed by the findings of
-// each check, in a fixed order.
+// Examine evaluates the facts. Examine returns a finding for each source that could not be read, followed by the
+// findings of each check, in a fixed order.
 func Examine(f *Facts) []Finding {
 	var found []Finding
 	skipped := map[Source][]string{}

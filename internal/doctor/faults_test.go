@@ -221,7 +221,7 @@ var cases = []struct {
 	},
 	{"slots", Error, "hold only 6 slices", func(f *Facts) { f.Agent.GPUs[0].Slots = f.Agent.GPUs[0].Slots[1:] }},
 	{"partitions", Warning, "plain has OverSubscribe=EXCLUSIVE", func(f *Facts) { f.Partitions[1].Exclusive = true }},
-	{"catalogue", Error, "there is no catalogue node", func(f *Facts) { f.Nodes = f.Nodes[:1] }},
+	{"catalogue", Error, "slurm.conf contains no catalogue node", func(f *Facts) { f.Nodes = f.Nodes[:1] }},
 	{
 		"catalogue",
 		Error,
@@ -419,7 +419,7 @@ func TestEachFault(t *testing.T) {
 		}
 		for _, g := range Examine(f) {
 			if (g.Severity == Error || g.Severity == Warning) == (g.Next == "") {
-				t.Errorf("a finding must have a remedy if and only if it is an error or a warning: %+v", g)
+				t.Errorf("errors and warnings must have a remedy, and other findings must have none: %+v", g)
 			}
 			if (g.Severity == Error || g.Severity == Warning) && g.Check != c.check {
 				t.Errorf("the fault %q of check %q causes another finding: %+v", c.says, c.check, g)

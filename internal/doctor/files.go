@@ -34,8 +34,8 @@ type WrongFile struct {
 	Mode, Right fs.FileMode
 }
 
-// agentFiles returns the paths of the files and directories that the agent creates, with their modes. Root must own all
-// of them. Some of them may not exist.
+// agentFiles returns the paths of the files and directories that the agent creates, with their modes. Root must own
+// these files. Some of the files may not exist.
 func agentFiles(cfg config.Config, runDir string) map[string]fs.FileMode {
 	return map[string]fs.FileMode{
 		runDir:                                   0o755,
@@ -69,7 +69,7 @@ func (f *Facts) readOwners(ctx context.Context, host Host) {
 	for path, right := range agentFiles(host.Config, host.RunDir) {
 		info, err := os.Stat(path)
 		if err != nil {
-			continue // the file does not exist yet, or this user cannot see it
+			continue // the file does not exist yet, or this user has no access to the file's directory
 		}
 		owner := info.Sys().(*syscall.Stat_t).Uid
 		if owner != 0 || info.Mode().Perm() != right {

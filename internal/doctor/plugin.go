@@ -48,7 +48,8 @@ func plugin(f *Facts) []Finding {
 	}
 	if p.File == "" {
 		return []Finding{fault(
-			fmt.Sprintf("%s names %s, which does not exist or cannot be read (PluginDir is %s)",
+			fmt.Sprintf("%s names %s, which does not exist or cannot be read (PluginDir is %s): Slurm cannot load the "+
+				"plugin",
 				p.Plugstack, p.Path, f.Config.Values["PluginDir"]),
 			installPlugin,
 		)}
@@ -81,7 +82,8 @@ func (f *Facts) pluginRelease() []Finding {
 		loads, runs = f.Config.Version(), "Slurm "+f.Config.Version()+" runs"
 	}
 	if p.Problem != "" {
-		return []Finding{fault(fmt.Sprintf("%s is not a Slurm plugin: %s", p.File, p.Problem), installPlugin)}
+		return []Finding{fault(fmt.Sprintf("%s is not a Slurm plugin: %s; Slurm cannot load the "+
+			"file", p.File, p.Problem), installPlugin)}
 	}
 	built := release(p.Version)
 	return findingIf(
@@ -121,7 +123,7 @@ func majorMinor(version string) string {
 	return strings.Join(parts[:min(2, len(parts))], ".")
 }
 
-// stackLine is one line of plugstack.conf. It consists of an option, a path and further words.
+// stackLine is one line of plugstack.conf: an option, a path and further words.
 type stackLine struct {
 	option, path string
 	words        []string

@@ -73,7 +73,7 @@ func backfill(f *Facts) []Finding {
 // hetPriority checks bf_hetjob_prio. If the components of a het job have different priorities, backfill reserves nodes
 // for the first component. On the remaining nodes, backfill starts jobs whose priority is between the priorities of the
 // components. In a measurement with 22.05.8, only one job at a time ran on four idle GPUs. With priority/basic, the
-// components get different priorities if the agent releases them one after another.
+// components get different priorities if the agent releases the components one after another.
 func hetPriority(f *Facts) []Finding {
 	return findingIf(
 		warning(
@@ -179,7 +179,10 @@ func isolation(f *Facts) []Finding {
 	case f.Confinement.Cgroup == 1 || f.Confinement.Program:
 		return nil
 	case f.Confinement.Problem != "":
-		return []Finding{warning(f.Confinement.Problem, "run `caelum doctor` as root")}
+		return []Finding{warning(
+			f.Confinement.Problem+", so it is unknown whether other jobs of the same user can open a job's slice",
+			"run `caelum doctor` as root",
+		)}
 	case f.Confinement.Tasks:
 		return []Finding{warning(
 			own+"tasks run, but the plugin's BPF program is not attached to the cgroup that contains all steps",

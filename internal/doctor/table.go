@@ -130,7 +130,7 @@ func (f *Facts) tablePartition(name string, nodes int) []Finding {
 				"may get no slices", t.Path, name),
 			changeTable+t.Path,
 		)}
-	case nodes == 0 && slices.Contains(f.Node.Partitions, name): // the check "catalogue" reports this
+	case nodes == 0 && slices.Contains(f.Node.Partitions, name): // the check "catalogue" reports this fault
 		return nil
 	case nodes == 0:
 		return []Finding{fault(

@@ -137,7 +137,7 @@ func mostOf(b *mig.Model, set mig.Layout) int {
 	return most
 }
 
-// GPU is a GPU of the node and the placements that the site offers on it.
+// GPU is a GPU of the node, with the placements and slots that the site offers.
 type GPU struct {
 	gpu.GPU
 	// Offerable contains the placements of all profiles that the site offers.

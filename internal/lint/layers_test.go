@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// layers contains the packages in order. A package may import only packages that come before it.
+// layers contains the packages in order. A package may import only the packages that precede the package in this order.
 var layers = []string{
 	"internal/version", "internal/failpoint", "internal/trust", "internal/sqlite", "internal/mig", "internal/place",
 	"internal/reconfigure", "internal/offer", "internal/predict", "internal/decisions", "internal/ledger",
@@ -65,7 +65,7 @@ var spankBans = map[string]string{
 	"github.com/NVIDIA/go-nvml": "the package needs lazy binding and opens the driver in Slurm's process",
 	"github.com/mattn":          "a prolog needs no database",
 	"github.com/spf13":          "only the agent reads the configuration",
-	"github.com/sirupsen":       "messages go to Slurm's own log",
+	"github.com/sirupsen":       "the Go object writes messages to Slurm's log",
 	"os/signal":                 "the package installs signal handlers in Slurm's process",
 	"os/exec":                   "Slurm ends the child processes of a prolog when the prolog returns",
 }

@@ -17,7 +17,7 @@ var harmless = map[string]string{
 }
 
 // withoutRace returns the packages that `make unit` tests without the race detector. The variable PURE in the Makefile
-// contains them.
+// contains these packages.
 func withoutRace(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("../../Makefile")

@@ -33,7 +33,7 @@ func TestPage(t *testing.T) {
 		t,
 		Page{
 			Title: `jobs of <us> & "them"`,
-			Facts: []string{"2 jobs on 2 GPUs", "left out: 1, no GPU"},
+			Facts: []string{"2 jobs on 2 GPUs", "omitted 1 job: no GPU"},
 			Grids: []int{8, 8},
 			Policies: []Policy{
 				{Name: "(as it was)", MeanWait: 12345.6, LongestWait: 2e4},
@@ -53,7 +53,7 @@ func TestPage(t *testing.T) {
 	)
 	for _, want := range []string{
 		"<h1>jobs of &lt;us&gt; &amp; &#34;them&#34;</h1>",
-		"left out: 1, no GPU",
+		"omitted 1 job: no GPU",
 		"<td>12,346<td>",
 		"<td>62.5%<td>0.00<td>2",
 		"job &lt;script&gt;alert(1)&lt;/script&gt;: 1g.5gb, 50 s",
