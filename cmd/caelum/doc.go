@@ -1,6 +1,6 @@
 // Command caelum is the command-line client of Caelum. The command shows the state of a node's agent, explains why jobs
 // wait, prints the configuration that Slurm needs, and calculates and simulates partitions of GPUs. Only caelumd
-// creates and destroys GPU instances and changes nodes in slurmctld. caelum does neither.
+// creates and destroys GPU instances and changes nodes in slurmctld.
 //
 // Files:
 //

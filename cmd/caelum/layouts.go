@@ -77,14 +77,14 @@ func runLayouts(w io.Writer, g *globals, o layoutsOptions, name string) error {
 	return nil
 }
 
-// found contains the layouts of a GPU model that contain the layout from.
+// found contains all layouts of a GPU model that include the layout from.
 type found struct {
 	from    *mig.Node
-	layouts []*mig.Node // the layouts that contain from, sorted by largestFirst
+	layouts []*mig.Node // the layouts that include from, sorted by largestFirst
 	maximal []*mig.Node // the maximal layouts among layouts, in the same order
 }
 
-// enumerate returns the layouts in t that contain the layout contained.
+// enumerate returns the layouts in t that include the layout contained.
 func enumerate(t *mig.Table, contained mig.Layout) found {
 	f := found{from: t.Node(contained)}
 	for k := range t.Nodes() {

@@ -121,7 +121,7 @@ func ruler(b *mig.Model) string {
 	return s.String() + " "
 }
 
-// measures returns the measures of a layout as columns, under measuresHead.
+// measures returns the measures of a layout as columns for the heading measuresHead.
 func measures(n *mig.Node) string {
 	return fmt.Sprintf("%5d  %2d  %.2f", n.Reach, n.CC, n.Frag)
 }

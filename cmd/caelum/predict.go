@@ -115,7 +115,7 @@ type predicted struct {
 	Runs      []repo.Line `json:"runs"`
 	runs      []predict.Run
 	noScript  bool
-	anyModel  bool // at least one GPU model is known
+	anyModel  bool // true if at least one GPU model is known
 }
 
 // profileTime is an expected run time on a profile, in seconds.

@@ -24,7 +24,7 @@ type namedJob struct {
 	limit     time.Duration // the time limit; 0 if the time limit is unknown or the job has no time limit
 	requested string        // the profile in the job's request
 	insteadOf string        // the smaller profile that the job would have requested without its time limit
-	named     bool          // the user named the profile in the request, so Caelum does not change the profile
+	named     bool          // true if the user named the profile; Caelum then does not change the profile
 }
 
 // job returns the job that the command line specifies. With --key, job sets only the field Key of JobKeys. jobOfKey

@@ -59,7 +59,7 @@ func evaluate(b *mig.Model, runs []measurement, batch int, g predict.Goal) evalu
 	return j
 }
 
-// resultOf calculates the result of m, which is one of runs.
+// resultOf calculates the result of m, which is an element of runs.
 func resultOf(b *mig.Model, m measurement, runs []measurement) result {
 	s := result{measurement: m, OutOfMemory: m.outOfMemory(), Latency: m.latency(), Throughput: m.throughput()}
 	same := completedWith(b, runs, m.Batch)

@@ -15,7 +15,8 @@ import (
 	"caelum/internal/tags"
 )
 
-// measurement is one run of a script on one profile. Its JSON form is a line of --out and --from.
+// measurement is one run of a script on one profile. Each line of the files of --out and --from is the JSON form of a
+// measurement.
 type measurement struct {
 	Profile string  `json:"profile"`
 	Batch   int     `json:"batch,omitempty"` // 0 if the script has no batch size

@@ -93,12 +93,12 @@ func (o profileJobOptions) submit(ctx context.Context, m measurement, script []s
 	cmd := exec.Command("sbatch", append(args, script...)...)
 	cmd.Env = environment
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that Ctrl-C in the terminal does not reach sbatch
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C in the terminal then does not reach sbatch
 	text, err := cmd.Output()
 	if err != nil {
 		return 0, fmt.Errorf("couldn't submit the job for %s: sbatch: %w", m.label(), err)
 	}
-	id, _, _ := strings.Cut(strings.TrimSpace(string(text)), ";") // the cluster's name may follow
+	id, _, _ := strings.Cut(strings.TrimSpace(string(text)), ";") // sbatch may print the cluster's name after the id
 	n, err := strconv.ParseUint(id, 10, 32)
 	if err != nil || n == 0 {
 		return 0, fmt.Errorf("sbatch for %s printed %.40q instead of a job id", m.label(), text)

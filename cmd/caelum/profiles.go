@@ -52,7 +52,7 @@ models.
 // modelEntry is the JSON form of a GPU model.
 type modelEntry struct {
 	Board    string         `json:"board"`
-	Device   string         `json:"device"` // NVML's name
+	Device   string         `json:"device"` // the name in NVML
 	Type     string         `json:"type"`   // the Type in gres.conf
 	Units    int            `json:"units"`
 	Compute  int            `json:"compute"` // the number of compute slices
@@ -63,7 +63,7 @@ type modelEntry struct {
 // profileEntry is the JSON form of a profile. Unknown values are omitted.
 type profileEntry struct {
 	Name      string `json:"name"`
-	ID        int    `json:"id"` // NVML's GPU instance profile id
+	ID        int    `json:"id"` // the GPU instance profile id in NVML
 	Compute   int    `json:"compute"`
 	Units     int    `json:"units"`
 	MemoryMiB uint64 `json:"memory_mib,omitempty"`

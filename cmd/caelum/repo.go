@@ -106,7 +106,7 @@ func (o repoOptions) ownOnly(cfg config.Config) bool {
 
 // mayUse reports whether the caller may read and write a file, or may create the file if the file does not exist.
 func mayUse(path string) bool {
-	const readAndWrite = 6 // access(2)
+	const readAndWrite = 6 // R_OK and W_OK of access(2)
 	if err := syscall.Access(path, readAndWrite); !errors.Is(err, os.ErrNotExist) {
 		return err == nil
 	}

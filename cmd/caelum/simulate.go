@@ -38,7 +38,7 @@ type simulateOptions struct {
 	queue, ends              string
 	offers                   bool
 	sizing                   string
-	speeds                   bool // the jobs of the workload have speeds
+	speeds                   bool // true if the jobs of the workload have speeds
 	static                   string
 	memoryError              float64
 	memoryMargin             float64

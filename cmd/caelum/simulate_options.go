@@ -49,7 +49,7 @@ func (o simulateOptions) checkFlags(f *pflag.FlagSet) error {
 	return nil
 }
 
-// config returns the configuration of the simulation. The field for the policy is not set.
+// config returns the configuration of the simulation. config does not set the field Policy.
 func (o simulateOptions) config() (c sim.Config, err error) {
 	if c.GPUs, c.Nodes, err = o.cluster(); err != nil {
 		return c, err
@@ -210,7 +210,7 @@ func (o simulateOptions) expected() (seconds func(trace.Job) float64, learn bool
 		if value == "" {
 			return nil, false, nil
 		}
-	case "limits", "corrected": // the agents do not correct limits
+	case "limits", "corrected": // only corrected, because the agents do not correct time limits
 		learn = kind == "corrected"
 		if value == "" {
 			return ownLimits, learn, nil

@@ -28,13 +28,13 @@ type simulation struct {
 	// profile determines the profile of a job.
 	Needs    map[string]int `json:"needs"`
 	GPUs     int            `json:"gpus"`
-	Cluster  string         `json:"cluster"` // --gpus
+	Cluster  string         `json:"cluster"` // the value of --gpus
 	PerNode  int            `json:"per_node,omitempty"`
 	Queue    string         `json:"queue"`
 	Offers   bool           `json:"offers,omitempty"`
 	Ends     string         `json:"ends"`
-	Sizing   string         `json:"sizing,omitempty"` // for workloads whose jobs have speeds
-	Create   float64        `json:"create,omitempty"` // seconds, like Destroy
+	Sizing   string         `json:"sizing,omitempty"` // only for workloads whose jobs have speeds
+	Create   float64        `json:"create,omitempty"` // the time to create an instance
 	Destroy  float64        `json:"destroy,omitempty"`
 	Memory   *sim.Memory    `json:"memory,omitempty"`
 	Policies []run          `json:"policies"`
@@ -111,10 +111,10 @@ type run struct {
 	P99Wait     float64 `json:"p99_wait"`
 	LongestWait float64 `json:"longest_wait"`
 	Turnaround  float64 `json:"mean_turnaround,omitempty"`
-	Makespan    float64 `json:"makespan,omitempty"` // 0 in the row with the actual waits, like the next two fields
+	Makespan    float64 `json:"makespan,omitempty"` // Makespan, Utilisation and Frag are 0 in the row with the actual waits
 	Utilisation float64 `json:"utilisation,omitempty"`
 	Frag        float64 `json:"fragmentation,omitempty"`
-	Accepted    float64 `json:"accepted"` // share of the requested unit-seconds
+	Accepted    float64 `json:"accepted"` // the accepted share of the requested unit-seconds
 	Worst       float64 `json:"worst_profile"`
 	Created     int     `json:"created"`
 	Destroyed   int     `json:"destroyed"`

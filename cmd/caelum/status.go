@@ -110,7 +110,7 @@ func printNotes(w io.Writer, s *api.Status) {
 	}
 }
 
-// printGPUStatus prints a GPU with its instances and offers. leases contains the leases of the node by job.
+// printGPUStatus prints a GPU with its instances and offers. leases maps the job ids of the node to leases.
 func printGPUStatus(w io.Writer, g api.GPU, leases map[uint32]api.Lease) error {
 	fmt.Fprintf(w, "\nGPU %d  %s\n", g.Index, g.Model)
 	if g.Problem != "" {

@@ -173,7 +173,7 @@ func watchQueue(path string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		go loop.Run(ctx) // runs concurrently, because a slow slurmdbd must not delay notifications
+		go loop.Run(ctx) // the loop runs concurrently, because a slow slurmdbd must not delay notifications
 	}
 	return w.Run(ctx)
 }

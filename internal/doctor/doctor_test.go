@@ -78,7 +78,7 @@ func TestUnreadSources(t *testing.T) {
 		f := healthy()
 		f.Missing[source] = gap
 		if source == Slurmctld {
-			f.Missing[OwnNode] = gap // as Read sets it
+			f.Missing[OwnNode] = gap // Read also adds both entries
 		}
 		found := Examine(f)
 		want := "the source cannot be read"

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	goWidth  = 120 // columns of a line of Go, with tab stops every tabWidth columns
+	goWidth  = 120 // the maximum width of a Go line, with tab stops every tabWidth columns
 	tabWidth = 4
 )
 

@@ -21,7 +21,7 @@ var mapped = []string{
 	"contrib/devcluster/bench", "contrib/devcluster/chaos", "contrib/devcluster/cluster", "contrib/devcluster/oracle",
 }
 
-// entry matches the beginning of a line that describes a file.
+// entry matches the beginning of a line of a package comment that describes a file.
 var entry = regexp.MustCompile(`(?m)^//\t(\w+\.go) `)
 
 func TestFileMaps(t *testing.T) {

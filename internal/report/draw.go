@@ -13,8 +13,8 @@ import (
 // width to the width of the window.
 const (
 	pageWidth = 960
-	left      = 150 // left margin, for labels
-	right     = 48  // right margin
+	left      = 150 // the left margin, which contains the labels
+	right     = 48  // the right margin
 )
 
 // colours contains the colours of Okabe and Ito, which colour-blind readers can distinguish. The colours are visible on
