@@ -19,7 +19,7 @@ type placeOptions struct {
 	profiles []string
 	compare  bool
 
-	given                    []given // the values of --board, --gpu, --idle and --ends, in the order of the command line
+	given                    []given // --board, --gpu, --idle and --ends in the order of the command line
 	boards, gpus, idle, ends flagInOrder
 }
 

@@ -111,7 +111,7 @@ type run struct {
 	P99Wait     float64 `json:"p99_wait"`
 	LongestWait float64 `json:"longest_wait"`
 	Turnaround  float64 `json:"mean_turnaround,omitempty"`
-	Makespan    float64 `json:"makespan,omitempty"` // Makespan, Utilisation and Frag are 0 in the row with the actual waits
+	Makespan    float64 `json:"makespan,omitempty"` // 0 for the actual waits, as are Utilisation and Frag
 	Utilisation float64 `json:"utilisation,omitempty"`
 	Frag        float64 `json:"fragmentation,omitempty"`
 	Accepted    float64 `json:"accepted"` // the accepted share of the requested unit-seconds
