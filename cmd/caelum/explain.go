@@ -156,7 +156,7 @@ func jobID(text string) (uint32, error) {
 	id, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || id == 0 {
 		return 0, usageError{
-			fmt.Errorf("%q is not a job id; specify a number (`squeue --format=%%A` prints the number of an array "+
+			fmt.Errorf("%q is not a job id; specify a number (`squeue --format=%%A` prints the job id of an array "+
 				"task)",
 				text),
 		}
