@@ -21,19 +21,19 @@ func newAdopt(g *globals) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "adopt (--all | UUID...)",
-		Short: "Put foreign instances under the agent's control, for example after its ledger was lost",
-		Long: `adopt puts foreign instances under the control of this node's agent, as idle instances. The agent
-then leases them to jobs, or destroys them to make room for other instances.
+		Short: "Convert foreign instances to idle instances of the agent, for example after a loss of the ledger",
+		Long: `adopt converts foreign instances on this node to idle instances of the agent. The agent then leases
+the instances to jobs, or destroys them to make room for other instances.
 
-An instance stays foreign while a process uses it or has its device files open, or if it has no
-compute instance that spans the whole GPU instance. adopt prints the reason. adopt does not adopt
-any instance while a job with GPUs but without a lease is on the node. Only root may run adopt.`,
-		Example: `  caelum status                                          # which instances are foreign
+An instance stays foreign while a process uses the instance or has its device files open, and if no
+compute instance spans the whole GPU instance. adopt prints the reason. While a job with GPUs but
+without a lease is on the node, adopt converts no instance. Only root may run adopt.`,
+		Example: `  caelum status                                          # shows the foreign instances
   caelum adopt MIG-245f354f-cce2-5f35-9789-eedcaa3128c2
   caelum adopt --all`,
 		Args: func(_ *cobra.Command, uuids []string) error {
 			if all == (len(uuids) > 0) {
-				return errors.New("name the instances' UUIDs, or use --all")
+				return errors.New("specify the UUIDs of instances, or --all")
 			}
 			return nil
 		},

@@ -20,15 +20,14 @@ import (
 	"caelum/internal/slurm"
 )
 
-// completeTimeout limits the calls that complete a word, because the user's shell waits for them.
+// completeTimeout limits each call that completes a word, because the user's shell waits for the result.
 const completeTimeout = 2 * time.Second
 
-// values returns the values that a word of a command line can have. A tab separates a value from its description.
+// values returns the possible values of a word of the command line. A tab separates each value from its description.
 type values func(cmd *cobra.Command, args []string) []string
 
 // complete registers the shell completions for the values of flags and arguments. A flag has the same values in all
-// commands. The shell completes the names of files for the other flags, and for the arguments of profile-job and of
-// repo import.
+// commands. For the other flags and for the arguments of profile-job and repo import, the shell completes file names.
 func complete(root *cobra.Command, g *globals) {
 	flags := map[string]cobra.CompletionFunc{
 		"board":    single(modelNames),
@@ -51,7 +50,7 @@ func complete(root *cobra.Command, g *globals) {
 	}
 	for _, cmd := range allBelow(root) {
 		for name, f := range flags {
-			// gpus is a number in predict, and the cluster in simulate.
+			// In predict, --gpus is a number, which needs no completion. In simulate, --gpus describes the cluster.
 			if flag := cmd.Flags().Lookup(name); flag != nil && flag.Value.Type() != "int" {
 				cobra.CheckErr(cmd.RegisterFlagCompletionFunc(name, f))
 			}
@@ -73,14 +72,14 @@ func allBelow(cmd *cobra.Command) (all []*cobra.Command) {
 	return all
 }
 
-// single completes a flag or an argument with one of the values.
+// single returns a completion with the values of f, for a flag or for each argument.
 func single(f values) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return f(cmd, args), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// first is like single, for a command that takes one argument.
+// first is like single, but only for the first argument of a command.
 func first(f values) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -90,7 +89,8 @@ func first(f values) cobra.CompletionFunc {
 	}
 }
 
-// several completes the last value of a list with commas.
+// several returns a completion for the last value of a comma-separated list. The completion omits the values that are
+// already in the list.
 func several(f values) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		before := word[:strings.LastIndexByte(word, ',')+1]
@@ -114,7 +114,7 @@ func modelNames(*cobra.Command, []string) []string {
 	return names
 }
 
-// modelsOfCluster returns the beginnings of BOARD:COUNT.
+// modelsOfCluster returns the first part of BOARD:COUNT, including the colon, for each GPU model.
 func modelsOfCluster(cmd *cobra.Command, args []string) []string {
 	names := modelNames(cmd, args)
 	for i := range names {
@@ -123,7 +123,8 @@ func modelsOfCluster(cmd *cobra.Command, args []string) []string {
 	return names
 }
 
-// profiles returns the profiles of the GPU models that the command line names so far, or those of all models.
+// profiles returns the profiles of the GPU models on the command line, or of all GPU models if the command line names
+// no GPU model.
 func profiles(cmd *cobra.Command, args []string) []string {
 	var models []*mig.Model
 	for _, name := range namedModels(cmd, args) {
@@ -169,7 +170,7 @@ func namedModels(cmd *cobra.Command, args []string) (names []string) {
 	return names
 }
 
-// leases returns the jobs that hold slices on this node. It returns none if the agent does not answer.
+// leases returns the jobs that hold slices on this node. If the agent does not answer, leases returns nil.
 func leases(ctx context.Context, g *globals) (jobs []string) {
 	ctx, cancel := context.WithTimeout(ctx, completeTimeout)
 	defer cancel()
@@ -183,13 +184,13 @@ func leases(ctx context.Context, g *globals) (jobs []string) {
 	return jobs
 }
 
-// listJobs reads slurmctld's jobs. Tests replace it.
+// listJobs reads slurmctld's jobs. Tests replace listJobs.
 var listJobs = func(ctx context.Context) ([]slurm.Job, error) {
 	return slurm.New(slurm.Options{Timeout: completeTimeout}).Jobs(ctx)
 }
 
-// queue returns slurmctld's jobs in a state, or in any state if state is empty. There are none if slurmctld does not
-// answer.
+// queue returns values with slurmctld's jobs in the given state, or in any state if state is empty. If slurmctld does
+// not answer, the values are nil.
 func queue(state string) values {
 	return func(cmd *cobra.Command, _ []string) (ids []string) {
 		jobs, err := listJobs(cmd.Context())
@@ -205,8 +206,8 @@ func queue(state string) values {
 	}
 }
 
-// keys returns the keys with runs in the repository, or the caller's own keys if the caller may not read it. There are
-// none if the repository cannot be opened.
+// keys returns the job keys with runs in the repository, or the caller's own job keys if the caller may not read the
+// repository. If the repository cannot be opened, keys returns nil.
 func keys(cmd *cobra.Command, _ []string) (all []string) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
 	defer cancel()
@@ -230,7 +231,7 @@ func keys(cmd *cobra.Command, _ []string) (all []string) {
 	return all
 }
 
-// unchanged opens the repository like read, but neither creates a file nor sets a damaged one aside.
+// unchanged opens the repository like read, but does not create the file, and does not move a damaged file aside.
 func (o repoOptions) unchanged(ctx context.Context, cfg config.Config) (*repo.Repo, error) {
 	if o.ownOnly(cfg) {
 		return ownRuns(ctx, cfg)
@@ -242,7 +243,8 @@ func (o repoOptions) unchanged(ctx context.Context, cfg config.Config) (*repo.Re
 	return repo.OpenAsItIs(path)
 }
 
-// described returns a value with the name and the user of its job, which the shell shows beside the value.
+// described returns a value with a description, which the shell shows beside the value. The description contains the
+// name and the user of a job.
 func described(value, name, user string) string {
 	return value + "\t" + printable(name+" of "+user)
 }

@@ -18,7 +18,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// completed returns the values that cobra's __complete prints for the last argument, and the number of its directive.
+// completed returns the values and the number of the directive that cobra's __complete prints for the last argument.
 func completed(t *testing.T, args ...string) (all []string, directive string) {
 	t.Helper()
 	var out bytes.Buffer
@@ -34,11 +34,11 @@ func completed(t *testing.T, args ...string) (all []string, directive string) {
 	return lines[:last:last], strings.TrimPrefix(lines[last], ":")
 }
 
-// Directives of cobra, as __complete prints them.
+// The following constants are directives of cobra in the form in which __complete prints them.
 const (
 	files       = "0"
 	noFiles     = "4"
-	listNoFiles = "6" // noFiles, and no space after the value
+	listNoFiles = "6" // like noFiles, and the shell adds no space after the value
 )
 
 func TestComplete(t *testing.T) {
@@ -76,10 +76,10 @@ func TestComplete(t *testing.T) {
 		words := strings.Split(c.line, " ")
 		words[len(words)-1] = strings.TrimPrefix(words[len(words)-1], "|")
 		got, directive := completed(t, words...)
-		// __complete prints functions' values with another beginning too; the shell filters them.
+		// __complete also prints values that do not begin with the word. The shell omits these values.
 		got = slices.DeleteFunc(got, func(v string) bool { return !strings.HasPrefix(v, words[len(words)-1]) })
 		if !slices.Equal(got, c.want) || directive != c.directive {
-			t.Errorf("%s: %q, directive %s; want %q, %s", c.line, got, directive, c.want, c.directive)
+			t.Errorf("%s: got %q, directive %s; want %q, %s", c.line, got, directive, c.want, c.directive)
 		}
 	}
 }
@@ -97,22 +97,22 @@ func TestCompleteJobs(t *testing.T) {
 		"explain": {"8\twait of user2"},
 	} {
 		if got, directive := completed(t, command, ""); !slices.Equal(got, want) || directive != noFiles {
-			t.Errorf("%s: %q, directive %s; want %q", command, got, directive, want)
+			t.Errorf("%s: got %q, directive %s; want %q", command, got, directive, want)
 		}
 		if got, _ := completed(t, command, "7", ""); len(got) > 0 {
-			t.Errorf("%s: %q after a job", command, got)
+			t.Errorf("%s: got %q for a second job, want no values", command, got)
 		}
 	}
 	listJobs = func(context.Context) ([]slurm.Job, error) { return nil, errors.New("no slurmctld") }
 	if got, directive := completed(t, "explain", ""); len(got) > 0 || directive != noFiles {
-		t.Errorf("without slurmctld: %q, directive %s", got, directive)
+		t.Errorf("without slurmctld: got %q, directive %s; want no values, %s", got, directive, noFiles)
 	}
 }
 
 func TestCompleteLeases(t *testing.T) {
 	dir := t.TempDir()
 	if got, directive := completed(t, "--run-dir", dir, "job", ""); len(got) > 0 || directive != noFiles {
-		t.Errorf("without an agent: %q, directive %s", got, directive)
+		t.Errorf("without an agent: got %q, directive %s; want no values, %s", got, directive, noFiles)
 	}
 	l, err := api.Listen(dir)
 	if err != nil {
@@ -127,16 +127,16 @@ func TestCompleteLeases(t *testing.T) {
 	}
 	got, _ := completed(t, "--run-dir", dir, "job", "")
 	if len(got) != len(status.Leases) || !strings.HasPrefix(got[0], "7\ttrain") {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want job 7 with the name train", got)
 	}
 }
 
-// TestCompleteKeys also checks that a completion changes no file.
+// TestCompleteKeys tests the completion of job keys. A completion must not create or change a file.
 func TestCompleteKeys(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo.db")
 	line := []string{"repo", "show", "--repo", path, ""}
 	if got, _ := completed(t, line...); len(got) > 0 {
-		t.Errorf("without a repository: %q", got)
+		t.Errorf("without a repository: got %q, want no values", got)
 	}
 	if _, err := os.Stat(path); err == nil {
 		t.Error("the completion created a repository")
@@ -145,10 +145,10 @@ func TestCompleteKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, _ := completed(t, line...); len(got) > 0 {
-		t.Errorf("of a damaged repository: %q", got)
+		t.Errorf("with a damaged repository: got %q, want no values", got)
 	}
 	if left, err := filepath.Glob(path + "*"); len(left) != 1 || err != nil {
-		t.Errorf("the completion made %q (%v)", left, err)
+		t.Errorf("the completion created files: %q (%v)", left, err)
 	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func TestCompleteKeys(t *testing.T) {
 	r.Close()
 	for _, line := range [][]string{line, {"predict", "--repo", path, "--key", ""}} {
 		if got, _ := completed(t, line...); !slices.Equal(got, []string{"16e6c08ad68451a8\ttrain of user1"}) {
-			t.Errorf("%q: %q", line, got)
+			t.Errorf("%q: got %q, want the key of user1", line, got)
 		}
 	}
 }

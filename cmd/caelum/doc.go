@@ -1,6 +1,6 @@
-// Command caelum is the command-line client of Caelum. It shows the state of a node's agent, explains why jobs wait,
-// prints the configuration that Slurm needs, and calculates and simulates partitions of GPUs. It never creates or
-// destroys a GPU instance and never changes a node in slurmctld: caelumd does both.
+// Command caelum is the command-line client of Caelum. The command shows the state of a node's agent, explains why jobs
+// wait, prints the configuration that Slurm needs, and calculates and simulates partitions of GPUs. Only caelumd
+// creates and destroys GPU instances and changes nodes in slurmctld.
 //
 // Files:
 //
@@ -24,7 +24,7 @@
 //
 //	predict.go              caelum predict: calculates and prints the prediction of a job
 //	predict_job.go          caelum predict: finds the job by its id, key or script
-//	repo.go                 caelum repo: opens the repository and the decision table; a user's own runs without it
+//	repo.go                 caelum repo: opens the repository and the table; reads a user's own runs from slurmdbd
 //	repo_list.go            caelum repo list and show; prints runs
 //	repo_maintain.go        caelum repo export, import, sync and decisions (dbdTimeout 5 minutes)
 //	repo_forget.go          caelum repo forget

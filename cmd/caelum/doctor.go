@@ -24,13 +24,14 @@ func newDoctor(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check this node for problems, and print how to solve them",
-		Long: `doctor checks the agent and its GPUs, slurm.conf as slurmctld has read it, this node and the
-catalogue in slurmctld, the files of the SPANK plugin, and the permissions of the slices' device
-files. It changes nothing.
+		Long: `doctor checks the agent and its GPUs, the configuration that slurmctld has loaded, this node and the
+catalogue nodes in slurmctld, the files of the SPANK plugin, and the owners and modes of the slices'
+device files. doctor makes no changes.
 
 Run doctor as root on a GPU node. On slurmctld's host, which has the decision table, use
---controller. If doctor cannot carry out a check, it reports the check as not checked. The exit
-status is 1 if doctor found an error. Otherwise the exit status is 0, even if there are warnings.`,
+--controller. If doctor cannot carry out a check, doctor reports the check as "not checked". If
+doctor finds an error, the exit status is 1. Otherwise, the exit status is 0, even if doctor finds
+warnings.`,
 		Example: `  caelum doctor
   caelum doctor --controller
   caelum doctor --json | jq '.findings[] | select(.severity == "error")'`,
@@ -38,8 +39,8 @@ status is 1 if doctor found an error. Otherwise the exit status is 0, even if th
 		RunE: func(cmd *cobra.Command, _ []string) error { return runDoctor(cmd, g, o) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.config, "config", config.DefaultPath, "the agent's configuration")
-	f.BoolVar(&o.controller, "controller", false, "this is slurmctld's host: omit the checks of GPU nodes")
+	f.StringVar(&o.config, "config", config.DefaultPath, "the agent's configuration file")
+	f.BoolVar(&o.controller, "controller", false, "omit the checks of GPU nodes, because this is slurmctld's host")
 	f.StringVar(&o.decisions, "decisions", "/etc/caelum/decisions", "the decision table that job_submit.lua reads")
 	return cmd
 }
@@ -49,7 +50,7 @@ func runDoctor(cmd *cobra.Command, g *globals, o doctorOptions) error {
 	if err != nil {
 		return err
 	}
-	// Unless --run-dir is given, the agent's socket is in the run_dir of caelum.yaml.
+	// If the command line does not contain --run-dir, the agent's socket is in the run_dir of caelum.yaml.
 	runDir := cfg.RunDir
 	if cmd.Flags().Changed("run-dir") {
 		runDir = g.runDir

@@ -23,11 +23,12 @@ func newExplain(g *globals) *cobra.Command {
 		Use:   "explain ID",
 		Short: "Explain why a job waits: no free slice, reserved slices, or another reason",
 		Long: `explain reads the nodes and the queue from slurmctld, computes the same plan as the agents, and
-prints the part of the plan that concerns the job. It runs on every host on which squeue and
+prints the part of the plan that concerns the job. explain runs on every host on which squeue and
 scontrol work.
 
-If slurm.conf hides other users' jobs (PrivateData=jobs), run explain as a Slurm operator. For
-other users slurmctld omits these jobs, and the plan can differ from the plan of the agents.`,
+If slurm.conf hides the jobs of other users (PrivateData=jobs), run explain as a Slurm operator.
+Otherwise slurmctld omits these jobs, and the plan of explain can differ from the plan of the
+agents.`,
 		Example: `  caelum explain 4711
   caelum explain 4711_3      # a task of an array
   caelum explain 4711+1      # a component of a het job
@@ -59,19 +60,21 @@ other users slurmctld omits these jobs, and the plan can differ from the plan of
 				return printJSON(cmd.OutOrStdout(), e)
 			}
 			if all := plan.DifferentSettings(snapshot.Nodes, settings.Text); len(all) > 0 {
-				fmt.Fprintf(os.Stderr, "caelum: this host has the policy and sizing %s, but other nodes have other "+
-					"ones, so the explanation can be wrong: %s\n", settings.Text, printable(strings.Join(all, "; ")))
+				fmt.Fprintf(os.Stderr, "caelum: this host has the policy and sizing %s, but other nodes have a "+
+					"different policy or sizing, so the explanation can be wrong: %s\n",
+					settings.Text, printable(strings.Join(all, "; ")))
 			}
 			return printExplanation(cmd.OutOrStdout(), e)
 		},
 	}
 	cmd.Flags().StringVar(&path, "config", config.DefaultPath,
-		"caelumd's configuration, for the keys policy and sizing; without this file their defaults")
+		"the agent's configuration file, from which explain reads policy and sizing; without the file, the defaults "+
+			"apply")
 	return cmd
 }
 
-// slurmTimeout limits the total time of all calls that a command makes to slurmctld and slurmdbd. It is four times
-// slurm.DefaultTimeout, the limit of a single call.
+// slurmTimeout limits the total time of all calls that a command makes to slurmctld and slurmdbd. slurmTimeout is four
+// times slurm.DefaultTimeout, the limit of a single call.
 const slurmTimeout = time.Minute
 
 func printExplanation(w io.Writer, e plan.Explanation) error {
@@ -86,9 +89,9 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 	if e.Sized != "" && err == nil {
 		_, err = fmt.Fprintf(
 			w,
-			"the job named no profile, so Caelum chose %s. The choice depends on --mig-mem or --mig=off if "+
-				"the job sets one of them, otherwise on the job's earlier runs (see `caelum predict %d`) or the "+
-				"default profile\n",
+			"the job named no profile, so Caelum chose %s. If the job sets --mig-mem or --mig=off, the choice "+
+				"depends on this option. Otherwise, the choice depends on the job's earlier runs (see `caelum "+
+				"predict %d`), or is the default profile\n",
 			printable(e.Sized), e.Job,
 		)
 	}
@@ -109,7 +112,8 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 	return err
 }
 
-// limitText returns a time limit in seconds in Slurm's form, or a phrase if the job itself names no limit.
+// limitText returns a time limit, which is given in seconds, in Slurm's form. If the job has no time limit of its own,
+// limitText returns "the partition".
 func limitText(seconds int) string {
 	if seconds == 0 {
 		return "the partition"
@@ -129,10 +133,9 @@ func find(jobs []slurm.Job, text string) uint32 {
 	return id
 }
 
-// jobRef parses a job id from the command line. For a task of an array (12_3), jobRef returns the
-// array's id and the number of the task. For a component of a het job (12+1), jobRef returns the
-// component's own id (13 in this example), because the components of a het job have consecutive
-// ids.
+// jobRef parses a job id from the command line. For a task of an array (12_3), jobRef returns the id of the array and
+// the number of the task. For a component of a het job (12+1), jobRef returns the id of the component (13 in this
+// example), because the components of a het job have consecutive ids.
 func jobRef(text string) (id uint32, task string, err error) {
 	text, task, isTask := strings.Cut(text, "_")
 	text, component, isComponent := strings.Cut(text, "+")
@@ -153,7 +156,9 @@ func jobID(text string) (uint32, error) {
 	id, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || id == 0 {
 		return 0, usageError{
-			fmt.Errorf("%q is not a job id: write a number (`squeue --format=%%A` prints it for array tasks)", text),
+			fmt.Errorf("%q is not a job id; specify a number (`squeue --format=%%A` prints the job id of an array "+
+				"task)",
+				text),
 		}
 	}
 	return uint32(id), nil

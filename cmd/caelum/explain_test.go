@@ -7,8 +7,8 @@ import (
 	"caelum/internal/plan"
 )
 
-// TestExplainedPlace checks that the first line contains the position of the job in the queue if the job waits for
-// slices.
+// TestExplainedPlace tests the first line of the output. If the job waits for slices, the line must contain the
+// position of the job in the queue.
 func TestExplainedPlace(t *testing.T) {
 	for want, e := range map[string]plan.Explanation{
 		"job 7, PENDING, is number 2 of 3 jobs that wait for slices": {Place: 2, Of: 3},
@@ -21,12 +21,12 @@ func TestExplainedPlace(t *testing.T) {
 			t.Fatal(err)
 		}
 		if first, _, _ := strings.Cut(b.String(), "\n"); first != want {
-			t.Errorf("%q, want %q", first, want)
+			t.Errorf("the first line is %q, want %q", first, want)
 		}
 	}
 }
 
-// TestExplainedLimit checks the line of a job whose profile is larger because of a time limit.
+// TestExplainedLimit tests the output for a job whose profile is larger because of a time limit.
 func TestExplainedLimit(t *testing.T) {
 	for seconds, want := range map[int]string{
 		3600:  "3g.20gb is larger than 1g.5gb because of the time limit of 01:00:00: ",
@@ -36,7 +36,7 @@ func TestExplainedLimit(t *testing.T) {
 		e := plan.Explanation{Job: 7, State: "PENDING", Sized: "3g.20gb", InsteadOf: "1g.5gb", TimeLimit: seconds}
 		var b strings.Builder
 		if err := printExplanation(&b, e); err != nil || !strings.Contains(b.String(), want) {
-			t.Errorf("%d s: %v\n%s", seconds, err, b.String())
+			t.Errorf("time limit of %d s: the output does not contain %q (%v):\n%s", seconds, want, err, b.String())
 		}
 	}
 }

@@ -13,12 +13,12 @@ import (
 	"caelum/internal/gpu/gputest"
 )
 
-// reproducible matches the transcripts of commands whose output is the same on every machine with two A100-40GB,
-// because these commands call neither an agent nor Slurm.
+// reproducible matches commands that call neither an agent nor Slurm. On a machine with two A100-40GB, the output of
+// these commands is always the same.
 var reproducible = regexp.MustCompile(`^\$ caelum (profiles|layouts|place|simulate|slurm-config) `)
 
-// transcripts finds the indented blocks of a page that begin with a reproducible command. It
-// returns the commands in these blocks with their outputs.
+// transcripts finds the indented blocks of a page that begin with a reproducible command. typed contains the commands
+// of these blocks, and printed contains the outputs of the commands.
 func transcripts(page string) (typed, printed []string) {
 	lines := strings.Split(page, "\n")
 	for k := 0; k < len(lines); k++ {
@@ -38,8 +38,8 @@ func transcripts(page string) (typed, printed []string) {
 	return typed, printed
 }
 
-// TestPagesShowWhatIsPrinted checks that the transcripts in the pages for administrators match the
-// output of the commands.
+// TestPagesShowWhatIsPrinted checks that the transcripts in the pages for administrators match the output of the
+// commands.
 func TestPagesShowWhatIsPrinted(t *testing.T) {
 	dir := t.TempDir()
 	var typed, printed []string
@@ -56,7 +56,8 @@ func TestPagesShowWhatIsPrinted(t *testing.T) {
 	}
 	for k := range typed {
 		name := filepath.Join(dir, fmt.Sprintf("%s-%d.txtar", strings.Fields(typed[k])[1], k+1))
-		// The exit status is ignored, because it is 1 if there is no room for a request.
+		// The script ignores the exit status of the command, because `caelum place` ends with exit status 1 if a
+		// request cannot be placed.
 		script := "exec sh typed\ncmp stdout printed\n-- typed --\n" + typed[k] + "\ntrue\n-- printed --\n" + printed[k]
 		if err := os.WriteFile(name, []byte(script), 0o600); err != nil {
 			t.Fatal(err)

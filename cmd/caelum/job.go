@@ -19,7 +19,7 @@ func newJob(g *globals) *cobra.Command {
 		Long: `job lists the slices that a job holds on this node: the slot of gres/gpu, the GPU, the
 placement, the memory, the UUID of the MIG device, and the usage.`,
 		Example: `  caelum job 4711
-  srun --jobid 4711 --overlap caelum job 4711     # by the job's owner, from a login node`,
+  srun --jobid 4711 --overlap caelum job 4711     # for the job's owner, from a login node`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := jobID(args[0])

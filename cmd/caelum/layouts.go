@@ -25,8 +25,9 @@ func newLayouts(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "layouts BOARD",
 		Short: "Count and draw the layouts of a GPU model",
-		Long: `layouts counts the layouts of a GPU and draws the maximal ones, to which no instance can be
-added. A cell is a unit, and a dot is a free unit. Layouts with the largest instances come first.
+		Long: `layouts counts the layouts of a GPU and draws the maximal layouts. A layout is maximal if no
+instance can be added. In a drawing, a cell is a unit, and a dot is a free unit. Layouts with the
+largest instances come first.
 
 ` + measuresHelp + `
 A maximal layout has REACH 1 and CC 0.
@@ -37,7 +38,7 @@ A maximal layout has REACH 1 and CC 0.
   caelum layouts A100-40GB --all-layouts --measures --profiles 1g.5gb,3g.20gb,7g.40gb`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return errors.New("name one GPU model; `caelum profiles` lists the GPU models")
+				return errors.New("specify one GPU model; `caelum profiles` lists the GPU models")
 			}
 			return nil
 		},
@@ -46,8 +47,8 @@ A maximal layout has REACH 1 and CC 0.
 	f := cmd.Flags()
 	f.StringSliceVar(&o.profiles, "profiles", nil, profilesHelp)
 	f.StringVar(&o.containing, "containing", "",
-		"count and draw only layouts that contain this drawing: |name|.|#|... (# is a blocked unit)")
-	f.BoolVar(&o.all, "all-layouts", false, "draw all layouts, not only the maximal ones")
+		"count and draw only layouts that contain the layout in this drawing: |name|.|#|... (# is a blocked unit)")
+	f.BoolVar(&o.all, "all-layouts", false, "draw all layouts, not only the maximal layouts")
 	f.BoolVar(&o.measures, "measures", false, "print REACH, CC and FRAG of each layout")
 	return cmd
 }
@@ -76,14 +77,14 @@ func runLayouts(w io.Writer, g *globals, o layoutsOptions, name string) error {
 	return nil
 }
 
-// found holds the layouts of a GPU model that contain a given layout.
+// found contains all layouts of a GPU model that include the layout from.
 type found struct {
 	from    *mig.Node
-	layouts []*mig.Node // the layouts that contain from, sorted by largestFirst
-	maximal []*mig.Node // the maximal layouts among all, in the same order
+	layouts []*mig.Node // the layouts that include from, sorted by largestFirst
+	maximal []*mig.Node // the maximal layouts among layouts, in the same order
 }
 
-// enumerate returns the layouts in t that contain the layout contained.
+// enumerate returns the layouts in t that include the layout contained.
 func enumerate(t *mig.Table, contained mig.Layout) found {
 	f := found{from: t.Node(contained)}
 	for k := range t.Nodes() {
@@ -109,12 +110,13 @@ func (f found) shown(o layoutsOptions) []*mig.Node {
 
 func (f found) print(w io.Writer, o layoutsOptions) {
 	b := f.from.Table().Model
-	fmt.Fprintf(w, "%s, cut into %s\n", b.Name, strings.Join(profileNames(b), " "))
+	fmt.Fprintf(w, "%s with the profiles %s\n", b.Name, strings.Join(profileNames(b), " "))
 	if o.containing == "" {
 		fmt.Fprintf(w, "%s, %d of them maximal\n\n", plural(len(f.layouts), "layout"), len(f.maximal))
 	} else {
-		fmt.Fprintf(w, "%s\n%d of %d layouts contain this; %d of %d maximal ones\n\n", drawNode(f.from).Drawing,
-			len(f.layouts), len(f.from.Table().Nodes()), len(f.maximal), f.from.Table().Node(0).Reach)
+		fmt.Fprintf(w, "%s\n%d of %d layouts contain this layout; %d of %d maximal layouts contain this layout\n\n",
+			drawNode(f.from).Drawing, len(f.layouts), len(f.from.Table().Nodes()), len(f.maximal),
+			f.from.Table().Node(0).Reach)
 	}
 	head := ruler(b)
 	if o.measures {

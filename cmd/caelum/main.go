@@ -20,7 +20,7 @@ import (
 	"caelum/internal/version"
 )
 
-// Exit statuses, the same for every command.
+// The following exit statuses have the same meaning in every command.
 const (
 	exitFailure = 1
 	exitUsage   = 2
@@ -34,10 +34,10 @@ EXIT STATUS
   1  the command failed; the reason is on standard error
   2  wrong usage
   3  the agent of this node does not answer
-  4  the job does not exist, it holds no slice on this node, or the repository has no such run`
+  4  the job does not exist or holds no slice on this node, or the repository has no such run`
 
-// callTimeout limits the duration of a call to the agent. The agent answers these calls from
-// memory, so it takes longer only if it hangs.
+// callTimeout limits the duration of a call to the agent. The agent answers these calls from its memory, so a working
+// agent needs much less time.
 const callTimeout = 10 * time.Second
 
 func main() {
@@ -48,7 +48,7 @@ func main() {
 	}
 }
 
-// usageError is an error in the command line. Its exit status is exitUsage.
+// usageError is an error in the command line. The command then ends with exitUsage.
 type usageError struct{ error }
 
 func exitCode(_ *cobra.Command, err error) int {
@@ -116,8 +116,8 @@ configuration that Slurm needs, and calculates how a GPU can be partitioned.
 	return cmd
 }
 
-// finish completes all subcommands of cmd, at every depth. It adds the exit statuses to their help, and converts errors
-// in their arguments to usageError.
+// finish adds the exit statuses to the help of all subcommands of cmd, at every depth. finish also makes errors in the
+// arguments of these subcommands a usageError.
 func finish(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		finish(sub)
@@ -135,8 +135,8 @@ func finish(cmd *cobra.Command) {
 
 var errNoAgent = errors.New("the agent does not answer")
 
-// ask calls the agent of this node and waits for its answer for at most callTimeout. If the agent
-// does not answer, the error wraps errNoAgent.
+// ask calls the agent of this node and waits at most callTimeout for the answer. If the agent does not answer, the
+// error wraps errNoAgent.
 func ask[T any](g *globals, call func(context.Context, *api.Client) (T, error)) (T, error) {
 	return askWithin(g, callTimeout, call)
 }
@@ -150,16 +150,16 @@ func askWithin[T any](g *globals, limit time.Duration, call func(context.Context
 	var answer *api.Error
 	if err != nil && !errors.As(err, &answer) {
 		err = fmt.Errorf(
-			"%w on %s (%s); is caelumd running here? try `systemctl status caelumd`; for a job on another node run "+
-				"`srun --jobid ID --overlap caelum job ID`",
+			"%w on %s (%s); run `systemctl status caelumd` to see whether caelumd runs on this node; for a job on "+
+				"another node, run `srun --jobid ID --overlap caelum job ID`",
 			errNoAgent, client.Socket(), api.Reason(err),
 		)
 	}
 	return v, err
 }
 
-// printJSON writes v as indented JSON. It also escapes the unprintable characters above 0x7e. encoding/json does not
-// escape them, and they can control a terminal.
+// printJSON writes v as indented JSON. printJSON also escapes the unprintable characters above 0x7e, because
+// encoding/json does not escape these characters, and these characters can control a terminal.
 func printJSON(w io.Writer, v any) error {
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
@@ -179,7 +179,7 @@ func printJSON(w io.Writer, v any) error {
 	return err
 }
 
-// plural returns a number with its noun: "1 job", "2 jobs".
+// plural returns a number and a noun, for example "1 job" or "2 jobs".
 func plural(n int, noun string) string {
 	if n != 1 {
 		noun += "s"

@@ -20,10 +20,10 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"caelum": main})
 }
 
-var update = flag.Bool("update", false, "rewrite the expected outputs in testdata")
+var update = flag.Bool("update", false, "rewrite the expected outputs in testdata and the pages in docs/reference")
 
-// TestScripts runs the scripts in testdata/*.txtar. They test the commands with an agent that has a
-// fixed state, and with two emulated A100s.
+// TestScripts runs the scripts in testdata/*.txtar. The scripts test the commands with an agent that has a constant
+// state, and with two emulated A100 GPUs.
 func TestScripts(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 2)
 	testscript.Run(t, testscript.Params{
@@ -50,7 +50,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// status N COMMAND runs COMMAND, which must end with exit status N. `! exec` does not check the value of the status.
+// status implements the command "status N COMMAND" of the scripts. status runs COMMAND, which must end with exit status
+// N. The command `! exec` would not check the value of the exit status.
 func status(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: status N command [argument...]")
@@ -69,7 +70,8 @@ func status(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// expand FILE replaces the environment variables in a file with their values.
+// expand implements the command "expand FILE" of the scripts. expand replaces the environment variables in FILE by
+// their values.
 func expand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: expand FILE")
@@ -114,7 +116,7 @@ func (fixed) Job(_ context.Context, id uint32) (*api.Lease, error) {
 	return &lease, nil
 }
 
-// Adopt adopts only the instance MIG-9.
+// Adopt adopts only the instance MIG-9. A request without UUIDs also returns MIG-8, which Adopt does not adopt.
 func (fixed) Adopt(_ context.Context, req api.AdoptRequest) ([]api.Adoption, error) {
 	nine := api.Adoption{
 		Instance: api.Instance{
@@ -192,19 +194,19 @@ func (fixed) Status(context.Context) (*api.Status, error) {
 	}, nil
 }
 
-// TestFind checks that find accepts job ids in the format of squeue, including array tasks and components of het jobs.
+// TestFind tests that find accepts job ids in the format of squeue, including array tasks and components of het jobs.
 func TestFind(t *testing.T) {
 	jobs := []slurm.Job{{ID: 7}, {ID: 12, ArrayJob: 12, ArrayTask: "3-5"}, {ID: 14, ArrayJob: 12, ArrayTask: "2"}}
 	for text, want := range map[string]uint32{"7": 7, "12": 12, "12_2": 14, "12_9": 12, "8": 8, "7+0": 7, "5+2": 7} {
 		if got := find(jobs, text); got != want {
-			t.Errorf("%s is %d, want %d", text, got, want)
+			t.Errorf("find(%q) returned %d, want %d", text, got, want)
 		}
 	}
 	for _, text := range []string{
 		"", "x", "12_", "12_x", "_2", "0", "-1", "12_2_3", "12+", "12+x", "+1", "12+1_2", "12_2+1", "12+1+1",
 	} {
 		if _, _, err := jobRef(text); err == nil {
-			t.Errorf("%q is accepted as a job id", text)
+			t.Errorf("jobRef accepts %q as a job id", text)
 		}
 	}
 }

@@ -19,12 +19,12 @@ type placeOptions struct {
 	profiles []string
 	compare  bool
 
-	given                    []given // --board, --gpu, --idle and --ends, in the order of the command line
+	given                    []given // --board, --gpu, --idle and --ends in the order of the command line
 	boards, gpus, idle, ends flagInOrder
 }
 
-// flagInOrder is a flag whose meaning depends on the flags before it. For example, a --board sets the model of the
-// --gpu flags after it.
+// flagInOrder is a flag whose meaning depends on the preceding flags. For example, --board sets the GPU model of the
+// --gpu flags that follow.
 type flagInOrder struct {
 	name, takes string
 	all         *[]given
@@ -51,29 +51,30 @@ func newPlace(g *globals) *cobra.Command {
 		Use:   "place PROFILE[:TIME]...",
 		Short: "Show where a policy places slices on GPUs that you draw",
 		Long: `place places one slice of each PROFILE, one after the other, on GPUs that are drawn on the
-command line. It prints the placement of each slice and how the slice is acquired:
-  reuse    an idle instance of the profile is at the placement
-  carve    the units of the placement are free
-  reclaim  idle instances have to be destroyed first; place lists them
-place uses the agents' default policy, unless --policy names another policy.
+command line. place prints the placement of each slice, and one of these words:
+  reuse    the slice is an idle instance of the profile
+  carve    the units of the placement are free, so the slice can be carved
+  reclaim  idle instances, which place lists, must be destroyed before the slice can be carved
+place uses the agents' default policy unless --policy specifies another policy.
 
-A drawing is |cell|cell|...|, in quotes for the shell. A cell is a profile's name, a dot for a free
-unit, or # for a blocked unit. The width of a cell does not matter. An idle instance is an instance
-that no job holds. If no --gpu follows a --board, the --board stands for one empty GPU.
+A drawing has the form |cell|cell|...| and needs quotes in a shell. A cell is the name of a profile,
+a dot for a free unit, or # for a blocked unit. The width of a cell does not matter. An idle
+instance is an instance that no job holds. A --board that no --gpu follows describes one empty GPU.
 
 ` + measuresHelp + `
-For several GPUs, REACH is the product, CC the sum, and FRAG the mean. Idle instances count as free
-space.
+For several GPUs, REACH is the product of the GPUs' values, CC is the sum, and FRAG is the mean.
+Idle instances count as free units.
 
-The policies lifetime, scarcity and qla also consider when running jobs end and how long the
-requested slices will be held. --ends specifies, for the preceding --gpu, the time until each
-instance ends, from left to right. PROFILE:TIME specifies how long the job holds the slice. Times
-are written as 90s, 30m or 2h, and ? is an unknown time. A missing time is also unknown. Policies
-assume that an unknown time is very long. The requests form a queue. qla may hold the first request
-although a placement is free; the other requests then wait behind it.
+The policies lifetime, scarcity and qla also consider the ends of running jobs and the run times of
+the requesting jobs. For each instance of the preceding --gpu, from left to right, --ends specifies
+the time until the end of the job that holds the instance. In PROFILE:TIME, TIME is the run time of
+the job that requests the slice. A time has the form 90s, 30m or 2h. A time that is missing or is ?
+is unknown, and the policies assume that an unknown time is very long. The requests form a queue.
+qla may hold the first request although a placement is free. The other requests then wait until the
+first request is placed.
 
-The exit status is 1 if a request cannot be placed. With --compare it is 1 if no policy can
-place all requests.
+If a request cannot be placed, the exit status is 1. With --compare, the exit status is 1 only if no
+policy can place all requests.
 
 ` + tablesHelp,
 		Example: `  caelum place --board A100-40GB 1g.5gb 4g.20gb
@@ -84,14 +85,14 @@ place all requests.
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New(
-					"no profile given; name a profile, as in `caelum place --board A100-40GB 1g.5gb 3g.20gb`",
+					"no profile specified; specify a profile, as in `caelum place --board A100-40GB 1g.5gb 3g.20gb`",
 				)
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.compare && cmd.Flags().Changed("policy") {
-				return usageError{errors.New("--compare shows every policy: omit --policy")}
+				return usageError{errors.New("--compare shows every policy; omit --policy")}
 			}
 			return runPlace(cmd.OutOrStdout(), g, o, args)
 		},
@@ -106,10 +107,10 @@ func (o *placeOptions) addFlags(f *pflag.FlagSet) {
 	o.idle = flagInOrder{"--idle", "DRAWING", &o.given}
 	o.ends = flagInOrder{"--ends", "TIME,...", &o.given}
 	f.Var(&o.boards, "board", "the GPU model of the --gpu flags that follow")
-	f.Var(&o.gpus, "gpu", "a GPU: a drawing of the instances that jobs hold")
+	f.Var(&o.gpus, "gpu", "a drawing of the instances that jobs hold on one GPU")
 	f.Var(&o.idle, "idle", "a drawing of the idle instances of the preceding --gpu")
-	f.Var(&o.ends, "ends", "times until the instances of the preceding --gpu end, as in 2h,10m,?")
-	f.StringVar(&o.policy, "policy", place.DefaultPolicy, "one of "+strings.Join(place.Names(), ", "))
+	f.Var(&o.ends, "ends", "the times until the jobs on the preceding --gpu end, as in 2h,10m,?")
+	f.StringVar(&o.policy, "policy", place.DefaultPolicy, "the policy: "+strings.Join(place.Names(), ", "))
 	f.BoolVar(&o.compare, "compare", false, "show all policies side by side")
 	f.StringSliceVar(&o.profiles, "profiles", nil, profilesHelp)
 }
@@ -143,13 +144,13 @@ func runPlace(w io.Writer, g *globals, o placeOptions, args []string) error {
 type step struct {
 	profile     string
 	placed      bool
-	gpu         int // index of the GPU
-	index       int // of the placement, in its GPU model's Placements
+	gpu         int // the index of the GPU
+	index       int // the index of the placement in the Placements of the GPU model
 	acquisition place.Acquisition
 	gone        mig.Layout // the idle instances that were destroyed to make room
 	left        place.GPU  // the GPU after the placement
-	room        bool       // not placed: a placement was free, but the policy does not use it
-	held        string     // not placed: why the request is held
+	room        bool       // true if the request was not placed, and the policy does not use a free placement
+	held        string     // the reason why the policy holds the request; empty if the policy does not hold the request
 }
 
 // trial contains the results of a policy for all requests.
@@ -160,8 +161,8 @@ type trial struct {
 	steps  []step
 }
 
-// placeAll places the requests one after the other. For each request, the policy also considers the
-// later ones.
+// placeAll places the requests one after the other. For each request, the policy also considers the requests that
+// follow.
 func placeAll(policy place.Policy, name string, gpus []place.GPU, waiting []place.Request) trial {
 	t := trial{policy: name, before: gpus}
 	pool := place.NewPool(gpus)
@@ -174,7 +175,7 @@ func placeAll(policy place.Policy, name string, gpus []place.GPU, waiting []plac
 	for k, r := range waiting {
 		s := step{profile: r.Profile}
 		if held {
-			s.held = "waits behind the held request"
+			s.held = "waits until the held request is placed"
 			t.steps = append(t.steps, s)
 			continue
 		}
@@ -188,7 +189,7 @@ func placeAll(policy place.Policy, name string, gpus []place.GPU, waiting []plac
 		} else if held = c.Verdict == place.Hold; held {
 			b := pool.GPU(c.GPU).Model
 			free := time.Duration(pool.FreeAt(c.GPU, c.Placement) * float64(time.Second))
-			s.held = fmt.Sprintf("held although there is room: %s of GPU %d becomes free in %v",
+			s.held = fmt.Sprintf("held although a placement is free: %s of GPU %d becomes free in %v",
 				b.Label(c.Placement), c.GPU, free)
 		} else {
 			s.room = hasRoom(pool, r.Profile)
@@ -201,7 +202,7 @@ func placeAll(policy place.Policy, name string, gpus []place.GPU, waiting []plac
 	return t
 }
 
-// hasRoom reports whether a placement of the profile is open on some GPU, regardless of the policy.
+// hasRoom reports whether a GPU has an open placement of the profile, regardless of the policy.
 func hasRoom(pool *place.Pool, profile string) bool {
 	for k := range pool.Len() {
 		g := pool.GPU(k)
@@ -214,8 +215,8 @@ func hasRoom(pool *place.Pool, profile string) bool {
 
 func node(g place.GPU) *mig.Node { return g.Model.TableBeside(g.Blocked).Node(g.Busy) }
 
-// noRoom returns an error that names the held requests and the requests for which there was no
-// placement. It returns nil if all requests were placed.
+// noRoom returns an error that names the held requests and the requests without a placement. If the policy placed all
+// requests, noRoom returns nil.
 func (t trial) noRoom() error {
 	var unplaced, held []string
 	for k, s := range t.steps {

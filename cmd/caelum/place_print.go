@@ -30,18 +30,19 @@ func (t trial) print(w io.Writer) {
 	}
 }
 
-// why returns the reason for which a request was not placed.
+// why returns the reason why the policy did not place the request.
 func (s step) why(policy string) string {
 	switch {
 	case s.held != "":
 		return s.held
 	case s.room:
-		return "no room that " + policy + " uses"
+		return "no placement that " + policy + " uses is free"
 	}
 	return "no room"
 }
 
-// how returns how the slice is acquired. For reclaim it lists the instances that are destroyed.
+// how returns the acquisition of the slice: reuse, carve or reclaim. For reclaim, how also lists the instances that are
+// destroyed.
 func (s step) how() string {
 	if s.acquisition == place.Reclaim {
 		return "reclaim " + s.left.Model.List(s.gone)
@@ -52,7 +53,8 @@ func (s step) how() string {
 // start returns the first unit of the placement.
 func (s step) start() int { return s.left.Model.Placements[s.index].Start }
 
-// printGPUs draws each GPU. It prints the name of the GPU model before the first GPU and before each change of model.
+// printGPUs draws each GPU. printGPUs prints the name of the GPU model before the first GPU, and before each GPU whose
+// model differs from the model of the preceding GPU.
 func printGPUs(w io.Writer, gpus []place.GPU) {
 	var model *mig.Model
 	for k, g := range gpus {
@@ -71,8 +73,8 @@ func printGPU(w io.Writer, k int, g place.GPU) {
 	}
 }
 
-// compare places the requests with every policy and prints one line for each policy. It returns an error if no policy
-// places all requests.
+// compare places the requests with every policy and prints one line for each policy. If no policy places all requests,
+// compare returns an error.
 func compare(w io.Writer, g *globals, gpus []place.GPU, requests []place.Request) error {
 	var trials []trial
 	failed := 0
@@ -107,7 +109,8 @@ func compare(w io.Writer, g *globals, gpus []place.GPU, requests []place.Request
 func printTrials(w io.Writer, trials []trial) {
 	fmt.Fprintln(w, "the GPUs before:")
 	printGPUs(w, trials[0].before)
-	fmt.Fprintln(w, "\nGPU@start of each request (-: no room, hold: waits for a better placement), and the result:")
+	fmt.Fprintln(w, "\nGPU@start of each request (-: no room, hold: waits for a better placement), and all GPUs "+
+		"afterwards:")
 	head, right := []string{"POLICY"}, []bool{false}
 	for _, s := range trials[0].steps {
 		head, right = append(head, s.profile), append(right, false)
@@ -131,9 +134,8 @@ func printTrials(w io.Writer, trials []trial) {
 	rows(w, right, table)
 }
 
-// left returns the measures REACH, CC and FRAG of all GPUs together. The common REACH is the
-// product of the values of the GPUs, because each maximal layout of one GPU can be combined with
-// each maximal layout of the others.
+// left returns the measures REACH, CC and FRAG of all GPUs together. REACH is the product of the GPUs' values, because
+// each maximal layout of one GPU can be combined with each maximal layout of every other GPU.
 func left(gpus []place.GPU) []string {
 	reach, cc, frag := 1.0, 0, 0.0
 	for _, g := range gpus {
@@ -166,7 +168,7 @@ type stepEntry struct {
 	Acquisition string          `json:"means,omitempty"`
 	Reclaimed   []api.Placement `json:"reclaimed,omitempty"`
 	Left        *gpuEntry       `json:"left,omitempty"` // the GPU after the placement
-	Why         string          `json:"why,omitempty"`  // not placed
+	Why         string          `json:"why,omitempty"`  // the reason why the request was not placed
 }
 
 // gpuEntry is the JSON form of a place.GPU.

@@ -20,11 +20,11 @@ func readGPUs(o placeOptions) ([]place.GPU, error) {
 	var whole []*mig.Model
 	boards := map[string]*mig.Model{}
 	var model *mig.Model
-	bare := false // the last --board has no --gpu yet
+	bare := false // true if no --gpu has followed the last --board
 	for _, f := range o.given {
 		if f.flag != "--board" && model == nil {
 			return nil, usageError{
-				fmt.Errorf("%s %s: put --board before it; `caelum profiles` lists the GPU models", f.flag, f.value),
+				fmt.Errorf("put --board before %s %s; `caelum profiles` lists the GPU models", f.flag, f.value),
 			}
 		}
 		if bare && f.flag != "--gpu" {
@@ -62,13 +62,14 @@ func readGPUs(o placeOptions) ([]place.GPU, error) {
 	}
 	if gpus == nil {
 		return nil, usageError{
-			errors.New("no GPU given; `--board A100-40GB` is one empty A100, --help explains how to draw other GPUs"),
+			errors.New("no GPU specified; `--board A100-40GB` specifies one empty A100, and --help explains the " +
+				"drawings of other GPUs"),
 		}
 	}
 	return gpus, checkProfiles(o.profiles, whole...)
 }
 
-// addIdle adds the idle instances of a drawing to g. They must fit beside the instances that jobs hold.
+// addIdle adds the idle instances of a drawing to g. The idle instances must fit beside the instances that jobs hold.
 func addIdle(g *place.GPU, drawing string) error {
 	idle, blocked, err := readDrawing("--idle", g.Model, drawing)
 	if err != nil {
@@ -78,7 +79,7 @@ func addIdle(g *place.GPU, drawing string) error {
 	busy := b.DrawBeside(g.Busy, g.Blocked)
 	switch {
 	case blocked != 0:
-		return usageError{fmt.Errorf("--idle %s: draw blocked units (#) in --gpu", drawing)}
+		return usageError{fmt.Errorf("--idle %s contains blocked units (#); draw blocked units in --gpu", drawing)}
 	case g.Idle != 0:
 		return usageError{
 			fmt.Errorf("--idle %s: this GPU already has an --idle; draw all its idle instances in one --idle", drawing),
@@ -88,7 +89,7 @@ func addIdle(g *place.GPU, drawing string) error {
 	case !b.Legal(g.Busy | idle):
 		return usageError{
 			fmt.Errorf(
-				"--idle %s: together with %s it exceeds the instance limits or engines of %s",
+				"--idle %s: together with %s, these instances exceed the instance limits or the engines of %s",
 				drawing, busy, b.Name,
 			),
 		}
@@ -107,7 +108,7 @@ func addEnds(g *place.GPU, list string) error {
 	case len(times) != g.Busy.Count():
 		return usageError{
 			fmt.Errorf(
-				"--ends %s: %s for %s, %s",
+				"--ends %s contains %s for %s, %s; specify one time for each instance, or ? if the time is unknown",
 				list,
 				plural(len(times), "time"),
 				plural(g.Busy.Count(), "instance"),
@@ -128,20 +129,21 @@ func addEnds(g *place.GPU, list string) error {
 	return nil
 }
 
-// seconds parses a duration such as 90s and returns it in seconds. For "?" it returns +Inf.
+// seconds parses a duration such as 90s and returns the duration in seconds. For "?", seconds returns +Inf.
 func seconds(text string) (float64, error) {
 	if text == "?" {
 		return math.Inf(1), nil
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d < 0 {
-		return 0, fmt.Errorf("%q is not a time; write 90s, 30m or 2h, or ? if unknown", text)
+		return 0, fmt.Errorf("%q is not a time; specify a time such as 90s, 30m or 2h, or ? if the time is "+
+			"unknown", text)
 	}
 	return d.Seconds(), nil
 }
 
-// readRequests parses arguments of the form PROFILE[:TIME]. At least one of the GPUs must have the
-// profile.
+// readRequests parses arguments of the form PROFILE[:TIME]. If none of the GPUs has the profile, readRequests returns
+// an error.
 func readRequests(gpus []place.GPU, args []string) ([]place.Request, error) {
 	var models []*mig.Model
 	for _, g := range gpus {
@@ -160,7 +162,7 @@ func readRequests(gpus []place.GPU, args []string) ([]place.Request, error) {
 		if !slices.ContainsFunc(models, func(b *mig.Model) bool { _, ok := b.ProfileIndex(profile); return ok }) {
 			return nil, usageError{
 				fmt.Errorf(
-					"no profile %q here: %s (--profiles adds variants)",
+					"no GPU has the profile %q: %s; use --profiles to add variants",
 					profile, strings.Join(everyProfile(models), "; "),
 				),
 			}

@@ -20,8 +20,8 @@ import (
 	"caelum/internal/repo"
 )
 
-// predictOptions are the flags of caelum predict. Most of these flags describe the job of --script,
-// like the options of sbatch.
+// predictOptions contains the flags of caelum predict. Like the options of sbatch, most of these flags describe the job
+// of --script.
 type predictOptions struct {
 	repoOptions
 	key, script, user, account, jobName string
@@ -34,17 +34,18 @@ func newPredict(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "predict (ID | --key KEY | --script FILE)",
 		Short: "Predict the profile of a job from earlier runs",
-		Long: `predict calculates what a job needs from the earlier runs in this host's repository. It prints
-the profile that the job would request, and the runs on which the prediction is based. Beside idle
-GPUs, the job may get a larger slice.
+		Long: `predict calculates the memory, the run time and the profile of a job from the earlier runs in this
+host's repository. predict prints the profile that the job would request, and the runs on which the
+prediction is based. If GPUs are idle, the job may get a larger slice.
 
-If the job could reach its time limit on the profile, it requests a larger one. predict prints both.
-If a job named its profile, it keeps this profile, and the prediction applies only to jobs that name
-none.
+If the job could reach its time limit on this profile, the job requests a larger profile. predict
+then prints both profiles. If the user named a profile for the job, Caelum does not change this
+profile, and the prediction applies only to jobs without a named profile.
 
-Name the job by its id (if slurmctld or slurmdbd knows the job), by its key or by a batch script.
-With --script, also specify the options of the submission, because they are part of the job's key.
-Include the options in #SBATCH lines, because predict does not read these lines.`,
+Specify the job by its id (if slurmctld or slurmdbd has a record of the job), by its key, or by a
+batch script. With --script, also specify the options of the submission, because the job's key
+depends on these options. Repeat the options of #SBATCH lines, because predict does not read these
+lines.`,
 		Example: `  caelum predict 4711
   caelum predict --key 16e6c08ad68451a8 --user user1 --json
   caelum predict --script train.sh --gpus 1 --account research --user user1`,
@@ -55,21 +56,22 @@ Include the options in #SBATCH lines, because predict does not read these lines.
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.config, "config", config.DefaultPath,
-		"caelumd's configuration, for the keys repo, table, margin, share, share_users and max_slowdown")
-	f.StringVar(&o.path, "repo", "", "the repository; default: the configuration's repo")
-	f.StringVar(&o.table, "table", "", "the decision table; default: the configuration's table")
-	f.StringVar(&o.board, "board", "", "predict for this GPU model, not for the models in the decision table")
+		"the configuration file with the keys repo, table, margin, share, share_users and max_slowdown")
+	f.StringVar(&o.path, "repo", "", "the repository; default: the key repo of the configuration file")
+	f.StringVar(&o.table, "table", "", "the decision table; default: the key table of the configuration file")
+	f.StringVar(&o.board, "board", "", "the GPU model; default: the GPU models in the decision table")
 	f.StringVar(&o.key, "key", "", "the job's key: 16 hexadecimal digits")
 	f.StringVar(&o.script, "script", "", "the batch script")
 	f.StringVar(&o.user, "user", "",
 		"name or id of the job's user; default: the only user with runs of the key, otherwise the calling user")
-	f.StringVar(&o.account, "account", "", "the job's account, even if it is the user's default")
+	f.StringVar(&o.account, "account", "", "the job's account, which is required even if it is the user's default "+
+		"account")
 	f.StringVar(&o.jobName, "job-name", "", "the job's name; default: the name of the script, as with sbatch")
 	f.StringVar(&o.limit, "time", "", "the job's time limit: minutes or [D-]HH:MM:SS; default: no limit")
 	f.IntVar(&o.gpus, "gpus", 1, "number of GPUs on each node")
 	f.IntVar(&o.nodes, "nodes", 1, "number of nodes")
-	f.IntVar(&o.tasks, "ntasks", 0, "number of tasks, if the job sets it")
-	f.IntVar(&o.cpus, "cpus-per-task", 0, "CPUs per task, if the job sets it")
+	f.IntVar(&o.tasks, "ntasks", 0, "number of tasks, if the job sets this number")
+	f.IntVar(&o.cpus, "cpus-per-task", 0, "CPUs per task, if the job sets this number")
 	return cmd
 }
 
@@ -77,21 +79,22 @@ Include the options in #SBATCH lines, because predict does not read these lines.
 type predicted struct {
 	Key         string        `json:"key,omitempty"`
 	Fingerprint string        `json:"work,omitempty"` // script fingerprint
-	Level       predict.Level `json:"level"`          // the runs used: key, user or site; empty if there are none
-	// Profile is the predicted profile, or the default if no profile has enough memory. Profile
-	// is empty if no GPU model is known.
+	Level       predict.Level `json:"level"`          // the origin of the runs: key, user or site; empty without runs
+	// Profile is the predicted profile, or the default profile if no profile has enough memory. If no GPU model is
+	// known, Profile is empty.
 	Profile string `json:"profile,omitempty"`
 	Default string `json:"default,omitempty"` // the decision table's default profile
-	// Source is the origin of the runs, and SourceRuns is their number.
+	// Source is the repository or slurmdbd, from which predict reads runs. SourceRuns is the number of all runs in
+	// Source.
 	Source     string `json:"source"`
 	SourceRuns int    `json:"source_runs"`
-	// TimeLimit is the time limit of the job in seconds, or 0 if it is unknown or the job has none. Requests is the
-	// profile that a job with this limit requests, if it is larger than Profile.
+	// TimeLimit is the time limit of the job in seconds, or 0 if the time limit is unknown or the job has no time
+	// limit. If a job with this time limit requests a larger profile than Profile, Requests is this larger profile.
 	TimeLimit int    `json:"time_limit,omitempty"`
 	Requests  string `json:"requests,omitempty"`
-	// Named is the profile that the job named itself, so that the prediction does not apply to this job.
+	// Named is the profile that the user named for the job. The prediction then does not apply to this job.
 	Named string `json:"named,omitempty"`
-	// Measured is the choice of profile-job from which Profile was taken.
+	// Measured is the choice of profile-job that determines Profile, or nil.
 	Measured *learn.Measured `json:"measured,omitempty"`
 	// Own is the profile in an administrator's line of the decision table, which overrides Profile.
 	Own        string  `json:"own,omitempty"`
@@ -99,9 +102,10 @@ type predicted struct {
 	NeededMiB  float64 `json:"needed_mib,omitempty"`
 	HighestMiB float64 `json:"highest_mib,omitempty"`
 	Seconds    float64 `json:"seconds,omitempty"`
-	// On lists the expected run time on each profile of Board that has enough memory, smallest profile first.
+	// On contains the expected run time on each profile of Board that has enough memory, from the smallest profile to
+	// the largest.
 	On []profileTime `json:"on,omitempty"`
-	// Busy is the job's busy share in percent. BusyKnown is false if no run shows this share.
+	// Busy is the job's busy share in percent. If no run shows the busy share, BusyKnown is false.
 	Busy      int         `json:"busy,omitempty"`
 	BusyKnown bool        `json:"busy_known,omitempty"`
 	Low       float64     `json:"seconds_low,omitempty"`
@@ -111,7 +115,7 @@ type predicted struct {
 	Runs      []repo.Line `json:"runs"`
 	runs      []predict.Run
 	noScript  bool
-	anyModel  bool // at least one GPU model is known
+	anyModel  bool // true if at least one GPU model is known
 }
 
 // profileTime is an expected run time on a profile, in seconds.
@@ -120,7 +124,7 @@ type profileTime struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// timesOn returns the expected run times on the profiles of a GPU model that have enough memory for a need.
+// timesOn returns the expected run times on the profiles of b that have enough memory for need.
 func timesOn(need predict.Need, b *mig.Model) (all []profileTime) {
 	for k := range b.Profiles {
 		if p := &b.Profiles[k]; mig.Plain(*p) && p.Memory() >= need.PeakMiB {
@@ -154,7 +158,8 @@ func runPredict(ctx context.Context, w io.Writer, g *globals, o predictOptions, 
 		}
 	}
 	if job.UID != uint32(os.Getuid()) && o.ownOnly(cfg) {
-		return errors.New("the job belongs to another user, and you can read only your own runs; ask an administrator")
+		return errors.New("the job belongs to another user, but you may read only your own runs; ask an " +
+			"administrator to run this command")
 	}
 	given, err := t.Predict(r, job, cfg.Site())
 	if err != nil {
@@ -172,7 +177,7 @@ func runPredict(ctx context.Context, w io.Writer, g *globals, o predictOptions, 
 	return printPrediction(w, p)
 }
 
-// newPredicted returns the output for a job and its prediction.
+// newPredicted returns the output for a job and the job's prediction.
 func newPredicted(job repo.JobKeys, given learn.Prediction, t learn.Table) predicted {
 	p := predicted{
 		Key:         job.Key,
@@ -224,7 +229,7 @@ func (p *predicted) setSource(o repoOptions, cfg config.Config, r *repo.Repo) (e
 	if synced, err := learn.HasSynced(r); err != nil || synced {
 		return err
 	}
-	p.Source += ", which lacks runs on other nodes (`caelum repo sync` has never read slurmdbd)"
+	p.Source += ", which does not contain runs on other nodes (`caelum repo sync` has never read slurmdbd)"
 	return nil
 }
 
@@ -242,19 +247,19 @@ func printPrediction(w io.Writer, p predicted) error {
 			"regardless of earlier runs\n", p.Own)
 	}
 	if p.Level == predict.Unknown && p.noScript {
-		fmt.Fprintln(w, "jobs without a script (srun, salloc) are not predicted, because their program is unknown")
+		fmt.Fprintln(w, "predict cannot predict jobs without a script (srun, salloc), because their program is unknown")
 	}
 	if p.Level == predict.Unknown {
 		printLarger(w, p)
-		_, err := fmt.Fprintf(w, "no earlier run shows what the job needs, so it gets the default%s\n",
-			parenthesized(p.Default))
+		_, err := fmt.Fprintf(w, "no earlier run shows the memory that the job needs, so the job gets the default "+
+			"profile%s\n", parenthesized(p.Default))
 		return err
 	}
 	switch {
 	case p.Profile != "":
 		fmt.Fprintf(w, "profile %s of %s\n", p.Profile, p.Board)
 	case !p.anyModel:
-		fmt.Fprintln(w, "there is no decision table here: use --board to see the profile")
+		fmt.Fprintln(w, "this host has no decision table; use --board to see the profile")
 	default:
 		fmt.Fprintln(w, "no profile has enough memory")
 	}
@@ -266,7 +271,7 @@ func printPrediction(w io.Writer, p predicted) error {
 	printLarger(w, p)
 	fmt.Fprintf(
 		w,
-		"needs %.0f MiB, from %d of %d runs %s; their highest peak is %.0f MiB\n",
+		"needs %.0f MiB, according to %d of %d runs %s; %.0f MiB without the safety margin\n",
 		p.NeededMiB, p.Used, len(p.runs), levelNames[p.Level], p.HighestMiB,
 	)
 	if p.Why != "" {
@@ -285,11 +290,11 @@ func printPrediction(w io.Writer, p predicted) error {
 			all = append(all, fmt.Sprintf("%s %s", t.Profile, inSeconds(t.Seconds)))
 		}
 		fmt.Fprintf(w, "expected run time on each profile with enough memory: %s\n", strings.Join(all, ", "))
-		known := "no run shows it, so this is an assumption"
+		known := "an assumption, because no run shows the busy share"
 		if p.BusyKnown {
 			known = "from earlier runs"
 		}
-		fmt.Fprintf(w, "busy share of one compute slice: %d%% (%s)\n", p.Busy, known)
+		fmt.Fprintf(w, "busy share: %d%% (%s)\n", p.Busy, known)
 	}
 	return printRuns(w, p.runs)
 }
@@ -311,7 +316,8 @@ func printJob(w io.Writer, p predicted) {
 // printLarger prints the profile that the job requests because of its time limit.
 func printLarger(w io.Writer, p predicted) {
 	if p.Requests != "" {
-		fmt.Fprintf(w, "requests %s: larger because of the time limit of %s\n", p.Requests, clockTime(p.TimeLimit))
+		fmt.Fprintf(w, "requests the larger profile %s because of the time limit of %s\n", p.Requests,
+			clockTime(p.TimeLimit))
 	}
 }
 

@@ -17,24 +17,26 @@ import (
 	"caelum/internal/tags"
 )
 
-// namedJob is the job that the command line names. The fields except for JobKeys are known only for a job that is named
-// by its id, or from flags.
+// namedJob is the job that the command line specifies. For a job that --key or --script specifies, only the fields
+// JobKeys and limit are known.
 type namedJob struct {
 	repo.JobKeys
-	limit     time.Duration // time limit; 0 if unknown or if the job has none
+	limit     time.Duration // the time limit; 0 if the time limit is unknown or the job has no time limit
 	requested string        // the profile in the job's request
 	insteadOf string        // the smaller profile that the job would have requested without its time limit
-	named     bool          // the user named the profile in the request, so Caelum does not change the profile
+	named     bool          // true if the user named the profile; Caelum then does not change the profile
 }
 
-// job returns the job that the command line names. With --key, of the keys only the job key is set; see jobOfKey.
+// job returns the job that the command line specifies. With --key, job sets only the field Key of JobKeys. jobOfKey
+// sets the other fields.
 func (o predictOptions) job(ctx context.Context, args []string) (j namedJob, err error) {
 	if j.limit, err = timeLimit(o.limit); err != nil {
 		return j, usageError{err}
 	}
 	if len(args) == 1 && o.key == "" && o.script == "" {
 		if o.limit != "" {
-			return j, usageError{errors.New("--time describes the job of --script or --key; a job has its own limit")}
+			return j, usageError{errors.New("--time applies only to --script and --key, because a submitted job has " +
+				"a time limit; omit --time")}
 		}
 		id, _, err := jobRef(args[0]) // all tasks of an array have the same key
 		if err != nil {
@@ -46,20 +48,21 @@ func (o predictOptions) job(ctx context.Context, args []string) (j namedJob, err
 	return j, err
 }
 
-// timeLimit parses a time limit in minutes, or in the form [D-]HH:MM:SS. Like Slurm, it rounds seconds up to minutes.
+// timeLimit parses a time limit in minutes, or in the form [D-]HH:MM:SS. Like Slurm, timeLimit rounds seconds up to
+// minutes.
 func timeLimit(text string) (time.Duration, error) {
 	if minutes, err := strconv.ParseUint(text, 10, 24); err == nil {
 		return time.Duration(minutes) * time.Minute, nil
 	}
 	limit, err := slurm.ParseLimit(text)
 	if err != nil || strings.Contains(text, "-") && strings.Count(text, ":") != 2 {
-		return 0, fmt.Errorf("--time %.40q is not a time limit: write minutes or [D-]HH:MM:SS", text)
+		return 0, fmt.Errorf("--time %.40q is not a time limit; specify minutes or [D-]HH:MM:SS", text)
 	}
 	return (limit + time.Minute - time.Second).Truncate(time.Minute), nil
 }
 
-// jobKeys returns the key, the script fingerprint and the user of the job of --key or --script. With --key only the key
-// is set.
+// jobKeys returns the job key, the script fingerprint and the user of the job of --script. For --key, jobKeys returns
+// only the job key.
 func (o predictOptions) jobKeys(args []string) (repo.JobKeys, error) {
 	given := len(args)
 	for _, s := range []string{o.key, o.script} {
@@ -69,14 +72,15 @@ func (o predictOptions) jobKeys(args []string) (repo.JobKeys, error) {
 	}
 	switch {
 	case given != 1:
-		return repo.JobKeys{}, usageError{errors.New("use exactly one of these: a job id, --key or --script")}
+		return repo.JobKeys{}, usageError{errors.New("specify exactly one of a job id, --key and --script")}
 	case o.key != "":
 		return repo.JobKeys{Key: o.key}, checkKey(o.key)
 	}
 	return o.keysOfScript()
 }
 
-// keysOfScript calculates the key and the script fingerprint of the job of --script as job_submit.lua does.
+// keysOfScript calculates the job key and the script fingerprint of the job of --script in the same way as
+// job_submit.lua.
 func (o predictOptions) keysOfScript() (repo.JobKeys, error) {
 	script, err := os.ReadFile(o.script)
 	if err != nil {
@@ -88,12 +92,13 @@ func (o predictOptions) keysOfScript() (repo.JobKeys, error) {
 	}
 	if o.account == "" {
 		return repo.JobKeys{}, usageError{
-			errors.New("--account is missing: a job's key includes the account, even if it is the user's default"),
+			errors.New("--account is missing; specify the account even if it is the user's default account, because " +
+				"the job's key depends on the account"),
 		}
 	}
 	if o.gpus < 1 || o.nodes < 1 || o.tasks < 0 || o.cpus < 0 {
 		return repo.JobKeys{}, usageError{
-			errors.New("--gpus and --nodes must be at least 1, --ntasks and --cpus-per-task at least 0"),
+			errors.New("--gpus and --nodes must be at least 1, and --ntasks and --cpus-per-task must be at least 0"),
 		}
 	}
 	in := predict.KeyInput{
@@ -112,8 +117,8 @@ func (o predictOptions) keysOfScript() (repo.JobKeys, error) {
 	return repo.JobKeys{Key: predict.Key(in), Fingerprint: predict.Fingerprint(in), UID: uid}, nil
 }
 
-// jobOfKey returns the key of --key, the user to whom the key belongs, and the script fingerprint
-// of the key's newest run.
+// jobOfKey returns the job key of --key, the user to whom the job key belongs, and the script fingerprint of the newest
+// run with this job key.
 func (o predictOptions) jobOfKey(r *repo.Repo) (repo.JobKeys, error) {
 	uid, err := o.keyOwner(r, o.key)
 	if err != nil {
@@ -127,9 +132,9 @@ func (o predictOptions) jobOfKey(r *repo.Repo) (repo.JobKeys, error) {
 	return job, err
 }
 
-// keyOwner returns the id of the user to whom the key belongs. This is the user of --user if the
-// flag is given. Otherwise it is the only user with runs of the key, or the caller if there are no
-// such runs or several such users.
+// keyOwner returns the id of the user to whom the job key belongs: the user of --user, or otherwise the only user with
+// runs of the key. If no user has runs of the key, keyOwner returns the caller's id. If several users have runs of the
+// key, keyOwner returns an error.
 func (o predictOptions) keyOwner(r *repo.Repo, key string) (uint32, error) {
 	if o.user != "" {
 		return userID(o.user)
@@ -139,14 +144,15 @@ func (o predictOptions) keyOwner(r *repo.Repo, key string) (uint32, error) {
 	case err != nil:
 		return 0, err
 	case len(owners) > 1:
-		return 0, usageError{fmt.Errorf("%d users have runs of the key %s: add --user", len(owners), key)}
+		return 0, usageError{fmt.Errorf("%d users have runs of the key %s; specify the user with --user", len(owners),
+			key)}
 	case len(owners) == 1:
 		return owners[0], nil
 	}
 	return uint32(os.Getuid()), nil
 }
 
-// userID returns the id of the user with this name or id. For an empty name it returns the caller's id.
+// userID returns the id of the user with the given name or id. If name is empty, userID returns the caller's id.
 func userID(name string) (uint32, error) {
 	if name == "" {
 		return uint32(os.Getuid()), nil
@@ -162,8 +168,8 @@ func userID(name string) (uint32, error) {
 	return uint32(id), err
 }
 
-// jobOf returns a job by its id. It reads the job from slurmctld, or from slurmdbd if slurmctld no longer has the job.
-// slurmdbd's record contains neither the request nor the time limit.
+// jobOf returns a job by its id. jobOf reads the job from slurmctld, or from slurmdbd if slurmctld no longer has the
+// job. jobOf takes neither the request nor the time limit from slurmdbd's record.
 func jobOf(ctx context.Context, ctl *slurm.Client, id uint32) (namedJob, error) {
 	j, err := ctl.Job(ctx, id)
 	if errors.Is(err, slurm.ErrNoJob) {

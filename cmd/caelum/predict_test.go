@@ -9,8 +9,8 @@ import (
 	"caelum/internal/predict"
 )
 
-// TestPredictNamed checks that the output says that a job keeps the profile that it named, even if the profile is
-// unknown because only slurmdbd still has the job.
+// TestPredictNamed tests the output for a job for which the user named a profile. The output must contain the profile,
+// or "unknown" if only slurmdbd still has a record of the job.
 func TestPredictNamed(t *testing.T) {
 	for _, c := range []struct {
 		job  namedJob
@@ -25,29 +25,29 @@ func TestPredictNamed(t *testing.T) {
 		var b strings.Builder
 		if err := printPrediction(&b, p); err != nil || strings.Contains(b.String(), "named") != (c.want != "") ||
 			!strings.Contains(b.String(), c.want) {
-			t.Errorf("%+v: %v\n%s", c.job, err, b.String())
+			t.Errorf("%+v: the output does not match %q (%v):\n%s", c.job, c.want, err, b.String())
 		}
 	}
 }
 
-// TestTimeLimit checks the forms of --time. Slurm rounds seconds up to minutes.
+// TestTimeLimit tests the forms of --time. Like Slurm, timeLimit must round seconds up to minutes.
 func TestTimeLimit(t *testing.T) {
 	for text, want := range map[string]time.Duration{
 		"": 0, "0": 0, "90": 90 * time.Minute, "30:00": 30 * time.Minute, "00:30": time.Minute,
 		"1:00:00": time.Hour, "2-01:00:00": 49 * time.Hour, "UNLIMITED": 0,
 	} {
 		if got, err := timeLimit(text); err != nil || got != want {
-			t.Errorf("%q: %v, %v", text, got, err)
+			t.Errorf("timeLimit(%q) returned %v, %v; want %v", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"-1", "1h", "1-12", "1-12:30", "16777216", "9e9", "1-1-1:00:00", "1:2:3:4"} {
 		if got, err := timeLimit(text); err == nil {
-			t.Errorf("%q: %v", text, got)
+			t.Errorf("timeLimit(%q) returned %v, want an error", text, got)
 		}
 	}
 }
 
-// TestInTimeWithoutTable checks that a time limit also applies to the GPU model of --board.
+// TestInTimeWithoutTable tests that, with --board and without a decision table, a time limit selects a larger profile.
 func TestInTimeWithoutTable(t *testing.T) {
 	b, err := modelNamed("a100-40")
 	if err != nil {
@@ -59,6 +59,6 @@ func TestInTimeWithoutTable(t *testing.T) {
 		Complete: true,
 	}
 	if got := (learn.Table{}).InTime(p, 44*time.Minute); got != "3g.20gb" {
-		t.Errorf("%s", got)
+		t.Errorf("InTime returned %s, want 3g.20gb", got)
 	}
 }

@@ -12,20 +12,20 @@ import (
 	"caelum/internal/repo"
 )
 
-// applyChoice stores DynaP's choice in the repository for the key of the measured script. The user who wrote the file
-// of measurements could change it. The key and its user therefore come from the repository, which must contain the same
-// run: a completed run of the job on the chosen profile.
+// applyChoice stores DynaP's choice in the repository for the job key of the measured script. The user who wrote the
+// file of measurements could have changed the file. applyChoice therefore takes the job key and its user from the
+// repository, which must contain a completed run of the measured job on the chosen profile.
 func (o profileJobOptions) applyChoice(w io.Writer, j evaluation) error {
 	if len(j.Verdicts) != 1 {
-		return usageError{errors.New("--apply requires one batch size: add --batch")}
+		return usageError{errors.New("--apply requires exactly one batch size; specify it with --batch")}
 	}
 	v := j.Verdicts[0]
 	at := slices.IndexFunc(j.Runs, func(m result) bool {
 		return m.Profile == v.Choice && m.Batch == v.Batch && m.completed() && m.Job != 0
 	})
 	if v.Choice == "" || at < 0 {
-		return fmt.Errorf("%s contains no choice of DynaP with a job id: measure the script with --batches and --steps",
-			o.from)
+		return fmt.Errorf("DynaP chooses no profile from the measurements in %s; measure the script with --batches "+
+			"and --steps", o.from)
 	}
 	r, _, err := o.open(true)
 	if err != nil {
@@ -49,7 +49,8 @@ func (o profileJobOptions) applyChoice(w io.Writer, j evaluation) error {
 	if err := learn.SetMeasured(r, of, m); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(w, "%s is now the profile of the key %s of user %s (batch %d); run `caelum repo decisions`\n",
+	_, err = fmt.Fprintf(w, "stored %s as the profile of the key %s of user %s (batch %d); to update the decision "+
+		"table, run `caelum repo decisions`\n",
 		printable(v.Choice), of.Key, printable(runs[k].User), v.Batch)
 	return err
 }

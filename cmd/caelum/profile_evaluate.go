@@ -19,12 +19,12 @@ type evaluation struct {
 	Verdicts []verdict `json:"verdicts"`
 }
 
-// result is a measurement with the values that are calculated from it.
+// result is a measurement and the values that profile-job calculates from the measurement.
 type result struct {
 	measurement
 	OutOfMemory bool `json:"out_of_memory,omitempty"`
-	// Speed is relative to the largest profile on which the script completed with the same
-	// batch size and number of steps. 0 means unknown.
+	// Speed is relative to the largest profile on which the script completed with the same batch size and the same
+	// number of steps. If the speed is unknown, Speed is 0.
 	Speed      float64 `json:"speed,omitempty"`
 	Latency    float64 `json:"latency,omitempty"`    // seconds per step
 	Throughput float64 `json:"throughput,omitempty"` // samples per second
@@ -35,12 +35,12 @@ type verdict struct {
 	Batch    int     `json:"batch,omitempty"`
 	Tightest string  `json:"tightest,omitempty"` // the smallest profile on which the script completed
 	Choice   string  `json:"choice,omitempty"`   // the profile that DynaP chooses
-	F        float64 `json:"f,omitempty"`        // DynaP's measure of Choice; higher is better
-	Late     string  `json:"late,omitempty"`     // why no profile meets the deadline
+	F        float64 `json:"f,omitempty"`        // the value of DynaP for Choice; a higher value is better
+	Late     string  `json:"late,omitempty"`     // the reason why no profile meets the deadline
 }
 
 // evaluate calculates the results and verdicts for one batch size, or for all batch sizes if batch is 0. The GPU model
-// must have the profiles of all measurements.
+// b must have the profiles of all measurements.
 func evaluate(b *mig.Model, runs []measurement, batch int, g predict.Goal) evaluation {
 	j := evaluation{Board: b.Name}
 	var batches []int
@@ -59,7 +59,7 @@ func evaluate(b *mig.Model, runs []measurement, batch int, g predict.Goal) evalu
 	return j
 }
 
-// resultOf calculates the result of m, which is one of runs.
+// resultOf calculates the result of m, which is an element of runs.
 func resultOf(b *mig.Model, m measurement, runs []measurement) result {
 	s := result{measurement: m, OutOfMemory: m.outOfMemory(), Latency: m.latency(), Throughput: m.throughput()}
 	same := completedWith(b, runs, m.Batch)
@@ -70,7 +70,7 @@ func resultOf(b *mig.Model, m measurement, runs []measurement) result {
 	return s
 }
 
-// completedWith returns the completed runs with a batch size, sorted by profile from small to large.
+// completedWith returns the completed runs with the given batch size, sorted by profile from small to large.
 func completedWith(b *mig.Model, runs []measurement, batch int) (done []measurement) {
 	for _, m := range runs {
 		if m.Batch == batch && m.completed() {
@@ -86,7 +86,7 @@ func completedWith(b *mig.Model, runs []measurement, batch int) (done []measurem
 	return done
 }
 
-// decide returns the verdict for a batch size.
+// decide returns the verdict for the given batch size.
 func decide(b *mig.Model, runs []measurement, batch int, g predict.Goal) verdict {
 	v := verdict{Batch: batch}
 	done := completedWith(b, runs, batch)
@@ -156,8 +156,8 @@ func printEvaluation(w io.Writer, j evaluation) error {
 	return nil
 }
 
-// short formats a number for a table. Numbers of at least 100 have no decimals, and smaller numbers
-// have three significant digits. It returns "-" for 0, which means unknown.
+// short formats a number for a table. Numbers of at least 100 have no decimals, and smaller numbers have three
+// significant digits. The number 0 means unknown, and short returns "-".
 func short(v float64) string {
 	switch {
 	case v == 0:
@@ -176,7 +176,7 @@ func (v verdict) String() string {
 	if v.Tightest == "" {
 		return text + "no run completed, so the tightest profile is unknown"
 	}
-	text += v.Tightest + " is the tightest profile that is large enough"
+	text += "the tightest profile is " + v.Tightest
 	switch {
 	case v.Choice != "":
 		text += fmt.Sprintf("; DynaP's choice is %s, F = %.3f", v.Choice, v.F)

@@ -20,8 +20,8 @@ func model(t *testing.T) *mig.Model {
 	return b
 }
 
-// trained contains the measurements of a training script. With batch size 32 the script runs out of
-// memory on the smallest profile.
+// trained contains the measurements of a training script. With batch size 32, the script runs out of memory on the
+// smallest profile.
 var trained = []measurement{
 	{Profile: "7g.40gb", Batch: 8, Steps: 1000, Seconds: 80, State: "COMPLETED"},
 	{Profile: "1g.5gb", Batch: 8, Steps: 1000, Seconds: 200, State: "COMPLETED"},
@@ -43,16 +43,16 @@ func TestEvaluate(t *testing.T) {
 		t.Errorf("a failed run has a latency or a throughput: %+v", s)
 	}
 	if s := got.Runs[4]; s.Latency != 0.32 || s.Throughput != 100 {
-		t.Errorf("%+v", s)
+		t.Errorf("%s: got %+v, want latency 0.32 and throughput 100", s.label(), s)
 	}
-	// Steps with batch size 8 are shorter than steps with batch size 32. The difference is
-	// largest on 2g.10gb. On 1g.5gb, 8 is the largest batch size for which the memory suffices.
+	// Steps with batch size 8 are shorter than steps with batch size 32. The relative difference is largest on 2g.10gb.
+	// On 1g.5gb, only batch size 8 completed.
 	want := []verdict{
 		{Batch: 8, Tightest: "1g.5gb", Choice: "2g.10gb", F: (0.32 - 0.1) / 0.32},
 		{Batch: 32, Tightest: "2g.10gb", Choice: "2g.10gb"},
 	}
 	if !reflect.DeepEqual(got.Verdicts, want) {
-		t.Errorf("%+v, want %+v", got.Verdicts, want)
+		t.Errorf("evaluate returned the verdicts %+v, want %+v", got.Verdicts, want)
 	}
 }
 
@@ -68,11 +68,11 @@ func TestVerdicts(t *testing.T) {
 	}{
 		{
 			trained, 32, predict.Goal{Lambda: 0.5, Deadline: 0.2},
-			"batch 32: 2g.10gb is the tightest profile that is large enough; DynaP's choice is 7g.40gb, F = 0.000",
+			"batch 32: the tightest profile is 2g.10gb; DynaP's choice is 7g.40gb, F = 0.000",
 		},
 		{
 			trained, 32, predict.Goal{Deadline: 0.1},
-			"batch 32: 2g.10gb is the tightest profile that is large enough; " +
+			"batch 32: the tightest profile is 2g.10gb; " +
 				"no profile meets the deadline of 0.1 s per step: the shortest step takes 0.16 s, on 7g.40gb",
 		},
 		{trained, 16, predict.Goal{}, "batch 16: no run completed, so the tightest profile is unknown"},
@@ -83,7 +83,7 @@ func TestVerdicts(t *testing.T) {
 				one("2g.10gb", "COMPLETED"),
 				one("3g.20gb", "CANCELLED"),
 			},
-			0, predict.Goal{}, "2g.10gb is the tightest profile that is large enough",
+			0, predict.Goal{}, "the tightest profile is 2g.10gb",
 		},
 		{
 			[]measurement{one("1g.5gb", "FAILED")},
@@ -91,22 +91,22 @@ func TestVerdicts(t *testing.T) {
 		},
 		{
 			[]measurement{{Profile: "1g.5gb", Batch: 4, Seconds: 10, State: "COMPLETED"}},
-			4, predict.Goal{Deadline: 1}, "batch 4: 1g.5gb is the tightest profile that is large enough",
+			4, predict.Goal{Deadline: 1}, "batch 4: the tightest profile is 1g.5gb",
 		},
 		{
 			[]measurement{{Profile: "1g.5gb", Batch: 4, Steps: 10, State: "COMPLETED"}},
-			4, predict.Goal{}, "batch 4: 1g.5gb is the tightest profile that is large enough",
+			4, predict.Goal{}, "batch 4: the tightest profile is 1g.5gb",
 		},
 	} {
 		got := evaluate(model(t), c.runs, c.batch, c.goal)
 		if len(got.Verdicts) != 1 || got.Verdicts[0].String() != c.want {
-			t.Errorf("%v\nwant %s", got.Verdicts, c.want)
+			t.Errorf("evaluate returned the verdicts %v\nwant %s", got.Verdicts, c.want)
 		}
 	}
 }
 
-// TestEnded checks that a measurement uses the summaries of the agents, with the maximum over all nodes. If there are
-// no summaries after a minute, it uses the times in the job's record.
+// TestEnded tests that a measurement contains the maximum of the summaries of all nodes. If slurmdbd has no summary
+// after a minute, the measurement must contain the elapsed time of the job.
 func TestEnded(t *testing.T) {
 	begin := time.Unix(1700000000, 0)
 	r := slurm.Record{
@@ -138,16 +138,16 @@ func TestEnded(t *testing.T) {
 		r.Text = c.text
 		got, over, err := m.ended(r, c.now, time.Minute)
 		if err != nil || over != c.over || got.Seconds != c.seconds || got.PeakMiB != c.peak || got.Util != c.util {
-			t.Errorf("%q: %+v, %v, %v", c.text, got, over, err)
+			t.Errorf("with the summaries %q, ended returned %+v, %v, %v; want %+v", c.text, got, over, err, c)
 		}
 	}
 	r.Comment = ""
 	if _, _, err := m.ended(r, soon, time.Minute); err == nil {
-		t.Error("a job without a slice has a result")
+		t.Error("ended returned no error for a job without a slice")
 	}
 	r.End = time.Time{}
 	if _, over, err := m.ended(r, late, time.Minute); over || err != nil {
-		t.Errorf("a running job: %v, %v", over, err)
+		t.Errorf("for a running job, ended returned %v, %v", over, err)
 	}
 }
 
@@ -164,7 +164,7 @@ func TestReadMeasurements(t *testing.T) {
 		{"7g.40gb", 8, 10, 2, 900, 0.5, "FAILED", 7},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("readMeasurements returned %+v, %v; want %+v", got, err, want)
 	}
 	for _, bad := range []string{
 		"",
@@ -181,10 +181,10 @@ func TestReadMeasurements(t *testing.T) {
 	} {
 		if _, err := readMeasurements(strings.NewReader(good + "\n" + bad + "\n" + good)); err == nil ||
 			!strings.Contains(err.Error(), "line 2: ") {
-			t.Errorf("%s: %v", bad, err)
+			t.Errorf("with the line %s, readMeasurements returned the error %v, want an error for line 2", bad, err)
 		}
 	}
 	if _, err := readMeasurements(strings.NewReader("")); err == nil {
-		t.Error("an empty file is accepted")
+		t.Error("readMeasurements returned no error for an empty file")
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"caelum/internal/predict"
 )
 
-// profileJobOptions are the flags of caelum profile-job. They select the measurements and determine how these are
-// compared.
+// profileJobOptions contains the flags of caelum profile-job. The flags select the measurements and the method of their
+// comparison.
 type profileJobOptions struct {
 	repoOptions
 	sbatch, profiles []string
@@ -35,12 +35,12 @@ func newProfileJob(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "profile-job [--sbatch OPTION]... (SCRIPT [ARGUMENT...] | --from FILE)",
 		Short: "Run a batch script on each profile, and compare speed and memory",
-		Long: `profile-job submits a batch script once for each profile and batch size, as the calling user,
-and waits until all jobs have ended. For each job it prints the run time, the memory usage, and
-the speed compared with the largest profile.
+		Long: `profile-job submits a batch script once for each profile and batch size, as the calling user, and
+waits until all jobs have ended. For each job, profile-job prints the run time, the memory usage,
+and the speed relative to the largest profile.
 
 The script or --sbatch must request a GPU on each node (--gres=gpu:1). The script must not be an
-array job. The jobs may run at the same time. With --sbatch=--dependency=singleton, they run one
+array job. The jobs may run at the same time. With --sbatch=--dependency=singleton, the jobs run one
 after the other. Ctrl-C cancels the jobs that have not ended.
 
 With --batches, the environment of the script contains the batch size in CAELUM_BATCH and the number
@@ -51,7 +51,7 @@ to the largest batch size that fits on the profile.
 
 With --from and --apply, DynaP's choice for one batch size becomes the profile of later jobs with
 the same key, until a run of the key is killed for lack of memory. The administrator runs this
-command on the host with the repository, and then "caelum repo decisions".`,
+command on the host that contains the repository, and then runs "caelum repo decisions".`,
 		Example: `  caelum profile-job --sbatch=--gres=gpu:1 --profiles 1g.5gb,2g.10gb,7g.40gb train.sh
   caelum profile-job --batches 8,16,32 --steps 1000 --deadline 0.2 --out train.jsonl train.sh --epochs 1
   caelum profile-job --from train.jsonl --lambda 1
@@ -68,13 +68,13 @@ command on the host with the repository, and then "caelum repo decisions".`,
 	f := cmd.Flags()
 	f.SetInterspersed(false) // flags after the script are arguments of the script
 	f.StringVar(&o.config, "config", config.DefaultPath,
-		"caelumd's configuration, for the keys table and accounting_field")
-	f.StringVar(&o.table, "table", "", "the decision table; default: the configuration's table")
+		"the configuration file with the keys table and accounting_field")
+	f.StringVar(&o.table, "table", "", "the decision table; default: the key table of the configuration file")
 	f.StringVar(&o.board, "board", "",
-		"the GPU model; default: the first model with these profiles, in the decision table or else in Caelum's tables")
+		"the GPU model; default: the first model with these profiles in the decision table, or in Caelum's tables")
 	f.StringArrayVar(&o.sbatch, "sbatch", nil, "an option for sbatch; can be repeated")
 	f.StringSliceVar(&o.profiles, "profiles", nil,
-		"profiles to measure; default: all profiles of the GPU model, without variants")
+		"profiles to measure; default: all profiles of the GPU model except variants")
 	f.IntSliceVar(&o.batches, "batches", nil, "batch sizes to measure")
 	f.IntVar(&o.steps, "steps", 0, "number of steps that the script runs")
 	f.Float64Var(&o.lambda, "lambda", 0.5, "weight of the step time relative to the throughput, from 0 to 1")
@@ -82,39 +82,39 @@ command on the host with the repository, and then "caelum repo decisions".`,
 	f.StringVar(&o.out, "out", "", "write the measurements to this file, one JSON object per line")
 	f.StringVar(&o.from, "from", "", "evaluate the measurements in this file, and submit no jobs")
 	f.BoolVar(&o.apply, "apply", false,
-		"with --from: let DynaP's choice become the profile of the script's key, on the host with the repository")
-	f.StringVar(&o.path, "repo", "", "with --apply: the repository; default: the configuration's repo")
+		"with --from: store DynaP's choice in the repository of this host as the profile of the script's key")
+	f.StringVar(&o.path, "repo", "", "with --apply: the repository; default: the key repo of the configuration file")
 	f.IntVar(&o.batch, "batch", 0, "with --from: evaluate only this batch size")
 	return cmd
 }
 
-// check returns an error if flags contradict each other.
+// check returns an error if a flag has an invalid value or if flags contradict each other.
 func (o profileJobOptions) check(args []string) error {
 	bad := func(format string, a ...any) error { return usageError{fmt.Errorf(format, a...)} }
 	switch {
 	case (o.from == "") == (len(args) == 0):
-		return bad("name either a batch script, or a file of measurements with --from")
+		return bad("specify either a batch script, or a file of measurements with --from")
 	case o.from != "" && (len(o.sbatch)+len(o.profiles)+len(o.batches)+o.steps > 0 || o.out != ""):
-		return bad("--from submits no jobs: --sbatch, --profiles, --batches, --steps and --out require a script")
+		return bad("--from submits no jobs; omit --sbatch, --profiles, --batches, --steps and --out")
 	case o.apply && o.from == "":
-		return bad("--apply requires --from: first measure the script as its user, with --out")
+		return bad("--apply requires --from; first measure the script as its user, with --out")
 	case o.from == "" && o.batch != 0:
-		return bad("--batch requires --from; for a script use --batches")
+		return bad("--batch requires --from; use --batches for a script")
 	case !(o.lambda >= 0 && o.lambda <= 1):
 		return bad("--lambda %v is not between 0 and 1", o.lambda)
 	case !(o.deadline >= 0):
-		return bad("--deadline %v: write a number of seconds, at least 0", o.deadline)
+		return bad("--deadline %v is not a number of seconds of at least 0", o.deadline)
 	case o.steps < 0 || o.batch < 0:
 		return bad("--steps and --batch must not be negative")
 	}
 	for _, n := range o.batches {
 		if n < 1 {
-			return bad("--batches: %d is not a batch size; write a number of at least 1", n)
+			return bad("--batches: %d is not a batch size; specify a number of at least 1", n)
 		}
 	}
 	for _, s := range o.sbatch {
 		if !strings.HasPrefix(s, "-") {
-			return bad("--sbatch %s is not an option of sbatch: write it as in --sbatch=--gres=gpu:1", s)
+			return bad("--sbatch %s is not an option of sbatch; specify an option as in --sbatch=--gres=gpu:1", s)
 		}
 	}
 	return nil
@@ -147,7 +147,7 @@ func runProfileJob(ctx context.Context, w io.Writer, g *globals, o profileJobOpt
 		}
 	}
 	if o.batch > 0 && !slices.ContainsFunc(runs, func(m measurement) bool { return m.Batch == o.batch }) {
-		return fmt.Errorf("%s has no measurement with batch size %d", o.from, o.batch)
+		return fmt.Errorf("%s contains no measurement with batch size %d", o.from, o.batch)
 	}
 	j := evaluate(b, runs, o.batch, predict.Goal{Lambda: o.lambda, Deadline: o.deadline})
 	if o.apply {
@@ -159,8 +159,8 @@ func runProfileJob(ctx context.Context, w io.Writer, g *globals, o profileJobOpt
 	return printEvaluation(w, j)
 }
 
-// defaultProfiles sets the profiles if --profiles is not given: all profiles without variants of the model of --board,
-// or of the GPU model to which the decision table's default profile belongs.
+// defaultProfiles sets the profiles if the command line does not contain --profiles. The profiles are all profiles
+// except variants of the GPU model of --board, or of the first GPU model in the decision table.
 func (o *profileJobOptions) defaultProfiles(cfg config.Config) error {
 	if len(o.profiles) > 0 {
 		return nil
@@ -174,13 +174,13 @@ func (o *profileJobOptions) defaultProfiles(cfg config.Config) error {
 		return fmt.Errorf("use --profiles or --board: %w", err)
 	}
 	return usageError{
-		errors.New("use --profiles or --board, because there is no decision table here"),
+		errors.New("use --profiles or --board, because this host has no decision table"),
 	}
 }
 
-// modelWith returns the GPU model of --board, or an error if that model does not have all of the profiles. Without
-// --board, it returns the first model that has all of the profiles. It searches the models of the decision table
-// first, and then all models.
+// modelWith returns the GPU model of --board, or an error if this GPU model does not have all of the profiles. Without
+// --board, modelWith returns the first GPU model that has all of the profiles. modelWith searches the GPU models of the
+// decision table first, and then all GPU models.
 func (o profileJobOptions) modelWith(cfg config.Config, profiles []string) (*mig.Model, error) {
 	var candidates []*mig.Model
 	if o.board != "" {
@@ -190,8 +190,7 @@ func (o profileJobOptions) modelWith(cfg config.Config, profiles []string) (*mig
 		}
 		candidates = append(candidates, b)
 	} else {
-		// If the decision table cannot be read, only the names of the profiles determine
-		// the model.
+		// If the decision table cannot be read, only the names of the profiles determine the GPU model.
 		known, err := o.decisions(cfg)
 		if err != nil && o.table != "" {
 			return nil, err

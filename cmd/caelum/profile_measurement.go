@@ -15,19 +15,20 @@ import (
 	"caelum/internal/tags"
 )
 
-// measurement is one run of a script on one profile. Its JSON form is a line of --out and --from.
+// measurement is one run of a script on one profile. Each line of the files of --out and --from is the JSON form of a
+// measurement.
 type measurement struct {
 	Profile string  `json:"profile"`
-	Batch   int     `json:"batch,omitempty"` // 0: the script has no batch size
-	Steps   int     `json:"steps,omitempty"` // 0: not known
+	Batch   int     `json:"batch,omitempty"` // 0 if the script has no batch size
+	Steps   int     `json:"steps,omitempty"` // 0 if the number of steps is unknown
 	Seconds float64 `json:"seconds"`
-	PeakMiB float64 `json:"peak_mib,omitempty"` // of one slice; 0: not known
-	Util    float64 `json:"util"`               // from 0 to 1; -1: not known
+	PeakMiB float64 `json:"peak_mib,omitempty"` // the peak memory of one slice; 0 if the peak is unknown
+	Util    float64 `json:"util"`               // from 0 to 1; -1 if the utilisation is unknown
 	State   string  `json:"state"`              // the job's state in Slurm
 	Job     uint32  `json:"job,omitempty"`
 }
 
-// label names the profile and the batch size in messages.
+// label returns the profile and the batch size for messages.
 func (m measurement) label() string {
 	if m.Batch == 0 {
 		return m.Profile
@@ -37,13 +38,13 @@ func (m measurement) label() string {
 
 func (m measurement) completed() bool { return m.State == "COMPLETED" }
 
-// outOfMemory reports whether the run failed because its slice had too little memory. It uses the
-// same rule as the predictions.
+// outOfMemory reports whether the run failed because its slice had too little memory. outOfMemory uses the same rule as
+// the predictions.
 func (m measurement) outOfMemory() bool {
 	return predict.Run{Profile: m.Profile, PeakMiB: m.PeakMiB, State: m.State}.OutOfMemory()
 }
 
-// latency returns the duration of a step in seconds, or 0 if it is unknown.
+// latency returns the duration of a step in seconds, or 0 if the duration is unknown.
 func (m measurement) latency() float64 {
 	if m.Steps == 0 || !m.completed() {
 		return 0
@@ -51,7 +52,7 @@ func (m measurement) latency() float64 {
 	return m.Seconds / float64(m.Steps)
 }
 
-// throughput returns the samples per second, or 0 if they are unknown.
+// throughput returns the number of samples per second, or 0 if this number is unknown.
 func (m measurement) throughput() float64 {
 	if m.latency() == 0 {
 		return 0
@@ -59,16 +60,16 @@ func (m measurement) throughput() float64 {
 	return float64(m.Batch) / m.latency()
 }
 
-// ended returns m with the results from slurmdbd's record of its job. It returns false if the job has not ended. It
-// also returns false if the summary of a node is missing and the job ended less than wait ago. The run time is the time
-// for which the job held its slices, or the elapsed time of the job if there are no summaries.
+// ended returns m with the results from slurmdbd's record of m's job. ended returns false if the job has not ended, or
+// if the summary of a node is missing and the job ended less than wait ago. The run time is the time for which the job
+// held its slices. If the record contains no summary, the run time is the elapsed time of the job.
 func (m measurement) ended(r slurm.Record, now time.Time, wait time.Duration) (measurement, bool, error) {
 	if r.End.IsZero() {
 		return m, false, nil
 	}
 	if tags.Value(r.Comment, tags.Key) == "" {
 		return m, true, fmt.Errorf(
-			"job %d got no slice: the script or --sbatch must request a GPU (--gres=gpu:1) "+
+			"job %d got no slice; in the script or with --sbatch, request a GPU (--gres=gpu:1) "+
 				"in a partition that Caelum manages",
 			m.Job,
 		)
@@ -104,8 +105,8 @@ func measurementsOf(path string) ([]measurement, error) {
 	return runs, nil
 }
 
-// readMeasurements reads measurements in the format of --out. An error contains the number of the
-// invalid line.
+// readMeasurements reads measurements in the format of --out. If a line is invalid, the error contains the number of
+// the line.
 func readMeasurements(from io.Reader) (runs []measurement, err error) {
 	lines := bufio.NewScanner(from)
 	for n := 1; lines.Scan(); n++ {
@@ -116,7 +117,7 @@ func readMeasurements(from io.Reader) (runs []measurement, err error) {
 		runs = append(runs, m)
 	}
 	if lines.Err() == nil && len(runs) == 0 {
-		return nil, errors.New("no measurements; `caelum profile-job --out` writes them")
+		return nil, errors.New("the file contains no measurements; `caelum profile-job --out` writes measurements")
 	}
 	return runs, lines.Err()
 }
@@ -128,15 +129,15 @@ func parseMeasurement(text []byte) (measurement, error) {
 	err := d.Decode(&m)
 	switch {
 	case err != nil:
-		return m, fmt.Errorf("not a measurement as `caelum profile-job --out` writes it: %w", err)
+		return m, fmt.Errorf("the line is not a measurement of `caelum profile-job --out`: %w", err)
 	case d.More():
 		return m, errors.New("unexpected text after the measurement")
 	case m.Profile == "" || m.State == "":
 		return m, errors.New("profile or state is missing; state is a job state of Slurm, such as COMPLETED")
 	case m.Seconds < 0 || m.completed() && m.Seconds == 0 || m.PeakMiB < 0 || m.Batch < 0 || m.Steps < 0 ||
 		m.Util > 1 || m.Util < 0 && m.Util != -1:
-		return m, errors.New("a value is out of range: seconds must be above 0, peak_mib, batch and steps " +
-			"at least 0, and util from 0 to 1 or -1")
+		return m, errors.New("a value is out of range; seconds must be above 0, peak_mib, batch and steps must be " +
+			"at least 0, and util must be from 0 to 1 or -1")
 	}
 	return m, nil
 }

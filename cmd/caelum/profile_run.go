@@ -20,13 +20,13 @@ import (
 const (
 	// pollInterval is the pause between two queries to slurmdbd about a job.
 	pollInterval = 5 * time.Second
-	// summaryWait limits the time from a job's end until the agents have written its summaries into slurmdbd. After
-	// that time, missing summaries are ignored.
+	// summaryWait limits the time from a job's end until the agents have written the job's summaries into slurmdbd.
+	// After this time, profile-job no longer waits for missing summaries.
 	summaryWait = time.Minute
 )
 
-// measure submits the script for each batch size and profile, and waits until all jobs have ended. After an error it
-// cancels the jobs that have not ended.
+// measure submits the script for each batch size and profile, and waits until all jobs have ended. After an error,
+// measure cancels the jobs that have not ended.
 func (o profileJobOptions) measure(
 	ctx context.Context,
 	cfg config.Config,
@@ -76,8 +76,8 @@ func (o profileJobOptions) measure(
 
 var errInterrupted = errors.New("interrupted")
 
-// submit submits the script and returns the job's id. Ctrl-C does not interrupt sbatch: without the id, the job could
-// not be cancelled. submit disables requeues, because a requeued job would be two runs.
+// submit submits the script and returns the job's id. Ctrl-C does not interrupt sbatch, because profile-job could not
+// cancel a job without knowing the job's id. submit disables requeues, because a requeued job has several runs.
 func (o profileJobOptions) submit(ctx context.Context, m measurement, script []string) (uint32, error) {
 	if ctx.Err() != nil {
 		return 0, errInterrupted
@@ -85,19 +85,20 @@ func (o profileJobOptions) submit(ctx context.Context, m measurement, script []s
 	args := append(o.sbatch[:len(o.sbatch):len(o.sbatch)], "--parsable", "--no-requeue", "--mig="+m.Profile)
 	environment := os.Environ()
 	if m.Batch > 0 {
-		// With --export=ALL,NAME=VALUE, slurmd 26.05 would fetch the user's environment through su(1) (sbatch.c).
+		// submit does not use --export=ALL,NAME=VALUE, because slurmd 26.05 would then get the user's environment
+		// through su(1) (sbatch.c).
 		args = append(args, "--export=ALL")
 		environment = append(environment, fmt.Sprint("CAELUM_BATCH=", m.Batch), fmt.Sprint("CAELUM_STEPS=", m.Steps))
 	}
 	cmd := exec.Command("sbatch", append(args, script...)...)
 	cmd.Env = environment
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that Ctrl-C in the terminal does not reach sbatch
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C in the terminal then does not reach sbatch
 	text, err := cmd.Output()
 	if err != nil {
-		return 0, fmt.Errorf("sbatch for %s: %w", m.label(), err)
+		return 0, fmt.Errorf("couldn't submit the job for %s: sbatch: %w", m.label(), err)
 	}
-	id, _, _ := strings.Cut(strings.TrimSpace(string(text)), ";") // the cluster's name may follow
+	id, _, _ := strings.Cut(strings.TrimSpace(string(text)), ";") // sbatch may print the cluster's name after the id
 	n, err := strconv.ParseUint(id, 10, 32)
 	if err != nil || n == 0 {
 		return 0, fmt.Errorf("sbatch for %s printed %.40q instead of a job id", m.label(), text)
@@ -123,7 +124,7 @@ func await(ctx context.Context, cfg config.Config, m measurement) (measurement, 
 			if done, over, err := m.ended(records[len(records)-1], time.Now(), wait); over || err != nil {
 				return done, err
 			}
-		case errors.Is(err, slurm.ErrNoJob): // slurmdbd does not know a new job immediately
+		case errors.Is(err, slurm.ErrNoJob): // slurmdbd gets the record of a new job with a delay
 		case errors.Is(err, slurm.ErrNoAccounting):
 			if !warned {
 				fmt.Fprintln(os.Stderr, "caelum: "+printable(err.Error())+"; trying again")
@@ -140,8 +141,7 @@ func await(ctx context.Context, cfg config.Config, m measurement) (measurement, 
 	}
 }
 
-// cancelled cancels the jobs. It returns an error that wraps why and contains the ids of the
-// cancelled jobs.
+// cancelled cancels the jobs, and returns an error that wraps why and contains the ids of the jobs.
 func cancelled(why error, jobs []measurement) error {
 	var ids []string
 	for _, m := range jobs {
@@ -149,11 +149,11 @@ func cancelled(why error, jobs []measurement) error {
 	}
 	text, err := scancel(ids)
 	if ended := new(exec.ExitError); errors.As(err, &ended) && !ended.Exited() {
-		text, err = scancel(ids) // a signal to the process group can arrive before scancel has its own group
+		text, err = scancel(ids) // a signal to the process group may have arrived before scancel had its own group
 	}
 	if err != nil {
 		return fmt.Errorf(
-			"%w; couldn't cancel the jobs %s: %w: %.200s; cancel them with scancel",
+			"%w; couldn't cancel the jobs %s: %w: %.200s; cancel these jobs with scancel",
 			why, strings.Join(ids, " "), err, text,
 		)
 	}

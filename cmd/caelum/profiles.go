@@ -16,9 +16,10 @@ func newProfiles(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "profiles [BOARD]",
 		Short: "List the profiles of a GPU model, with the units at which they may start",
-		Long: `profiles lists the profiles of a GPU model: compute slices, units (the cells of a drawing),
-memory, the maximum number of instances at a time, and the units at which an instance may start.
-Without BOARD it lists the GPU models.
+		Long: `profiles lists the profiles of a GPU model. For each profile, profiles prints the number of compute
+slices, the number of units (the cells of a drawing), the memory, the maximum number of simultaneous
+instances, and the units at which an instance may start. Without BOARD, profiles lists the GPU
+models.
 
 ` + tablesHelp,
 		Example: `  caelum profiles
@@ -51,18 +52,18 @@ Without BOARD it lists the GPU models.
 // modelEntry is the JSON form of a GPU model.
 type modelEntry struct {
 	Board    string         `json:"board"`
-	Device   string         `json:"device"` // NVML's name
-	Type     string         `json:"type"`   // in gres.conf
+	Device   string         `json:"device"` // the name in NVML
+	Type     string         `json:"type"`   // the Type in gres.conf
 	Units    int            `json:"units"`
-	Compute  int            `json:"compute"` // slices
-	Reset    bool           `json:"reset"`   // changing the MIG mode needs a reset of the GPU
+	Compute  int            `json:"compute"` // the number of compute slices
+	Reset    bool           `json:"reset"`   // true if a change of the MIG mode requires a reset of the GPU
 	Profiles []profileEntry `json:"profiles,omitempty"`
 }
 
 // profileEntry is the JSON form of a profile. Unknown values are omitted.
 type profileEntry struct {
 	Name      string `json:"name"`
-	ID        int    `json:"id"` // NVML's GPU instance profile id
+	ID        int    `json:"id"` // the GPU instance profile id in NVML
 	Compute   int    `json:"compute"`
 	Units     int    `json:"units"`
 	MemoryMiB uint64 `json:"memory_mib,omitempty"`
@@ -100,8 +101,8 @@ func modelJSON(b *mig.Model, profiles bool) modelEntry {
 	return e
 }
 
-// computeSlices returns the number of compute slices of a GPU. The largest profile of the GPU has
-// the same number.
+// computeSlices returns the number of compute slices of a GPU, which is the number of compute slices of the GPU's
+// largest profile.
 func computeSlices(b *mig.Model) int {
 	n := 0
 	for _, p := range b.Profiles {

@@ -13,8 +13,8 @@ import (
 
 const referenceDir = "../../docs/reference"
 
-// TestReference checks that the pages in docs/reference, one for each command, match the help
-// texts. The flag -update rewrites the pages.
+// TestReference checks that the pages in docs/reference match the help texts. Each command has one page. The flag
+// -update rewrites the pages.
 func TestReference(t *testing.T) {
 	pages := map[string]string{"README.md": referenceIndex(newRoot())}
 	for _, cmd := range documented(newRoot()) {
@@ -29,7 +29,9 @@ func TestReference(t *testing.T) {
 			continue
 		}
 		if !*update {
-			t.Errorf("%s belongs to no command", path)
+			t.Errorf("no command has the page %s; remove the page with: go test ./cmd/caelum -run TestReference "+
+				"-update",
+				path)
 		} else if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
@@ -47,8 +49,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// documented returns the commands that have a page. These are all commands except those that cobra
-// adds.
+// documented returns the commands that have a page: all commands except help and completion, which cobra adds.
 func documented(cmd *cobra.Command) (all []*cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		if sub.Name() != "help" && sub.Name() != "completion" {
@@ -84,8 +85,9 @@ func referencePage(t *testing.T, cmd *cobra.Command) string {
 // referenceIndex returns the list of all commands.
 func referenceIndex(root *cobra.Command) string {
 	var page strings.Builder
-	page.WriteString("# Commands\n\nThe help text of each command of `caelum`. The agent's own commands are in\n" +
-		"[install](../install.md) and [troubleshoot](../troubleshoot.md).\n\n| command | purpose |\n|---|---|\n")
+	page.WriteString("# Commands\n\nEach page contains the help text of one command of `caelum`. " +
+		"[Install](../install.md) and\n[troubleshoot](../troubleshoot.md) describe the commands of `caelumd`.\n\n| " +
+		"command | purpose |\n|---|---|\n")
 	for _, cmd := range documented(root) {
 		fmt.Fprintf(&page, "| [%s](%s) | %s |\n", cmd.CommandPath(), referenceName(cmd), cmd.Short)
 	}

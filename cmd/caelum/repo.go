@@ -20,7 +20,7 @@ import (
 	"caelum/internal/trust"
 )
 
-// repoOptions are the flags that name the configuration, the repository, the decision table and the GPU model.
+// repoOptions contains the flags that specify the configuration, the repository, the decision table and the GPU model.
 type repoOptions struct {
 	config, path, table, board string
 }
@@ -30,9 +30,9 @@ func newRepo(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "repo",
 		Short: "Show and maintain the repository of earlier runs",
-		Long: `repo shows and maintains the repository of earlier runs, with the slice and the usage of each run.
-The agent of a node records the runs on that node. "caelum repo sync" copies the runs of the whole
-cluster from slurmdbd into the repository of the local host.`,
+		Long: `repo shows and maintains the repository of earlier runs. The repository contains the slice and the
+usage of each run. The agent of a node records the runs on its node. "caelum repo sync" copies the
+runs of the whole cluster from slurmdbd into the repository of the local host.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return fmt.Errorf("there is no command %q; see caelum repo --help", args[0])
@@ -43,9 +43,9 @@ cluster from slurmdbd into the repository of the local host.`,
 	}
 	f := cmd.PersistentFlags()
 	f.StringVar(&o.config, "config", config.DefaultPath,
-		"caelumd's configuration, for the keys repo, table, accounting_field, margin, share and max_slowdown")
-	f.StringVar(&o.path, "repo", "", "the repository; default: the configuration's repo")
-	f.StringVar(&o.table, "table", "", "the decision table; default: the configuration's table")
+		"the configuration file with the keys repo, table, accounting_field, margin, share and max_slowdown")
+	f.StringVar(&o.path, "repo", "", "the repository; default: the key repo of the configuration file")
+	f.StringVar(&o.table, "table", "", "the decision table; default: the key table of the configuration file")
 	cmd.AddCommand(
 		newRepoList(g, &o),
 		newRepoShow(g, &o),
@@ -58,9 +58,9 @@ cluster from slurmdbd into the repository of the local host.`,
 	return cmd
 }
 
-// open reads the configuration and opens the repository. If the file is not a repository, open renames the file if
-// its path comes from caelum.yaml, and leaves the file unchanged if its path comes from --repo. If the repository
-// does not exist, open creates one, or returns an error if mustExist is set.
+// open reads the configuration and opens the repository. If the file is not a repository, open renames a file from
+// caelum.yaml, and does not change a file from --repo. If the repository does not exist, open creates the repository,
+// or returns an error if mustExist is true.
 func (o repoOptions) open(mustExist bool) (*repo.Repo, config.Config, error) {
 	cfg, err := config.Load(o.config)
 	if err != nil {
@@ -74,7 +74,8 @@ func (o repoOptions) open(mustExist bool) (*repo.Repo, config.Config, error) {
 		return nil, cfg, err // opening a repository writes to its directory
 	}
 	if _, err := os.Stat(path); mustExist && errors.Is(err, fs.ErrNotExist) {
-		return nil, cfg, fmt.Errorf("there is no repository %s: `caelum repo sync` creates one", path)
+		return nil, cfg, fmt.Errorf("the repository %s does not exist; run `caelum repo sync` to create the repository",
+			path)
 	}
 	r, err := open(path)
 	if err != nil {
@@ -83,9 +84,8 @@ func (o repoOptions) open(mustExist bool) (*repo.Repo, config.Config, error) {
 	return r, cfg, nil
 }
 
-// read opens the repository for a command that does not change it. Ordinary users have no
-// permission to read the repository, and login nodes have no repository. In these cases, read
-// returns the caller's own runs from slurmdbd.
+// read opens the repository for a command that does not change the repository. Ordinary users may not read the
+// repository, and login nodes have no repository. In these cases, read returns the caller's own runs from slurmdbd.
 func (o repoOptions) read(ctx context.Context) (*repo.Repo, config.Config, error) {
 	cfg, err := config.Load(o.config)
 	if err != nil {
@@ -104,17 +104,17 @@ func (o repoOptions) ownOnly(cfg config.Config) bool {
 	return o.path == "" && os.Getuid() != 0 && !mayUse(cfg.Repo)
 }
 
-// mayUse reports whether the caller may read and write a file, or create it if it does not exist.
+// mayUse reports whether the caller may read and write a file, or may create the file if the file does not exist.
 func mayUse(path string) bool {
-	const readAndWrite = 6 // access(2)
+	const readAndWrite = 6 // R_OK and W_OK of access(2)
 	if err := syscall.Access(path, readAndWrite); !errors.Is(err, os.ErrNotExist) {
 		return err == nil
 	}
 	return syscall.Access(filepath.Dir(path), readAndWrite) == nil
 }
 
-// ownRuns returns a temporary repository with the caller's own runs from slurmdbd. The repository disappears when this
-// process ends.
+// ownRuns returns a temporary repository with the caller's own runs from slurmdbd. The kernel deletes the repository
+// when this process ends.
 func ownRuns(ctx context.Context, cfg config.Config) (*repo.Repo, error) {
 	field, err := cfg.Field()
 	if err != nil {
@@ -124,7 +124,7 @@ func ownRuns(ctx context.Context, cfg config.Config) (*repo.Repo, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir) // the open repository remains usable
+	defer os.RemoveAll(dir) // the open file remains usable after its removal
 	r, err := repo.OpenAsItIs(filepath.Join(dir, "own.db"))
 	if err != nil {
 		return nil, err
@@ -134,7 +134,8 @@ func ownRuns(ctx context.Context, cfg config.Config) (*repo.Repo, error) {
 		r.Close()
 		return nil, err
 	}
-	fmt.Fprintln(os.Stderr, "caelum: you may not read the repository of this host; using your own runs from slurmdbd")
+	fmt.Fprintln(os.Stderr, "caelum: you may not read the repository of this host; this output contains only your own "+
+		"runs from slurmdbd")
 	return r, nil
 }
 
@@ -143,8 +144,9 @@ func openOwn(path string) (*repo.Repo, error) {
 	return repo.Open(path, func(text string) { fmt.Fprintln(os.Stderr, "caelum: "+printable(text)) })
 }
 
-// decisions returns the GPU models and the default profile for predictions: the model of --board, otherwise those of
-// the decision table. Without both, the result contains no GPU model, and only memory and run time can be predicted.
+// decisions returns the GPU models and the default profile for predictions: the GPU model of --board, or otherwise the
+// GPU models and the default profile of the decision table. Without --board and without a decision table, the result
+// contains no GPU model, and caelum can predict only memory and run time.
 func (o repoOptions) decisions(cfg config.Config) (learn.Table, error) {
 	if o.board != "" {
 		b, err := modelNamed(o.board)
@@ -172,8 +174,9 @@ var errNoRun = errors.New("the repository has no run")
 func checkKey(key string) error {
 	if key == "" || !repo.IsHash(key) {
 		return usageError{
-			fmt.Errorf("%q is not a key: a key is 16 hexadecimal digits, "+
-				"after caelum:key= in a job's AdminComment", key),
+			fmt.Errorf("%q is not a job key; specify the 16 hexadecimal digits after caelum:key= in a job's "+
+				"AdminComment",
+				key),
 		}
 	}
 	return nil

@@ -17,10 +17,11 @@ func newRepoForget(o *repoOptions) *cobra.Command {
 	var f forgetOptions
 	cmd := &cobra.Command{
 		Use:   "forget (--key KEY [--user USER] | --user USER | --before TIME)",
-		Short: "Forget the runs of a key or a user, or all runs before a time",
-		Long: `forget deletes the runs of a key or of a user that began before now, or all runs that began before a
-time. "caelum repo sync" and "caelum repo import" do not add these runs again, but add later runs.
-forget changes only this repository. The runs remain in other repositories and in slurmdbd.`,
+		Short: "Delete the runs of a key or a user, or all runs before a time",
+		Long: `forget deletes the runs of a key or of a user that have already begun, or all runs that began before
+a time. "caelum repo sync" and "caelum repo import" do not add these runs again, but add runs that
+begin later. forget changes only this repository. The runs remain in other repositories and in
+slurmdbd.`,
 		Example: `  caelum repo forget --key 16e6c08ad68451a8   # the script has changed
   caelum repo forget --before 2026-01-01`,
 		Args: cobra.NoArgs,
@@ -38,24 +39,24 @@ forget changes only this repository. The runs remain in other repositories and i
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s forgotten\n", plural(n, "run"))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "deleted %s\n", plural(n, "run"))
 			return err
 		},
 	}
 	cmd.Flags().StringVar(&f.key, "key", "",
-		"forget the runs with this key: those of all users, or of the user in --user")
-	cmd.Flags().StringVar(&f.user, "user", "", "forget the runs of this user, given by name or id")
+		"delete the runs with this key, of all users or only of the user in --user")
+	cmd.Flags().StringVar(&f.user, "user", "", "delete the runs of the user with this name or id")
 	cmd.Flags().StringVar(&f.before, "before", "",
-		"forget the runs that began before this time: 2026-11-21, or 2026-11-21T04:57:35")
+		"delete the runs that began before this time: 2026-11-21, or 2026-11-21T04:57:35")
 	return cmd
 }
 
-// check returns the time of --before, or the zero time without that flag. It returns an error if the flags select no
-// runs.
+// check returns the time of --before, or the zero time without --before. check returns an error if the combination or
+// the value of the flags is invalid.
 func (f forgetOptions) check() (time.Time, error) {
 	switch {
 	case (f.key != "" || f.user != "") == (f.before != ""):
-		return time.Time{}, usageError{errors.New("use --key, --user or both, or --before")}
+		return time.Time{}, usageError{errors.New("specify --key, --user or both, or specify only --before")}
 	case f.key != "":
 		return time.Time{}, checkKey(f.key)
 	case f.before == "":
@@ -63,12 +64,13 @@ func (f forgetOptions) check() (time.Time, error) {
 	}
 	before, err := readTime(f.before)
 	if err == nil && before.After(time.Now()) {
-		err = usageError{fmt.Errorf("--before %s is in the future: runs until then would be ignored", f.before)}
+		err = usageError{fmt.Errorf("--before %s is in the future; specify a time in the past, because the repository "+
+			"would reject new runs until the specified time", f.before)}
 	}
 	return before, err
 }
 
-// forget removes the runs that the flags select, and returns their number. before is the time of --before.
+// forget deletes the runs that the flags select, and returns the number of these runs. before is the time of --before.
 func (f forgetOptions) forget(r *repo.Repo, before time.Time) (int, error) {
 	switch now := time.Now(); {
 	case f.key != "":
@@ -79,7 +81,7 @@ func (f forgetOptions) forget(r *repo.Repo, before time.Time) (int, error) {
 	return r.ForgetBefore(before)
 }
 
-// usersNamed returns the ids of the users that have runs under this name. If name is a number, the result also contains
+// usersNamed returns the ids of the users with this name that have runs. If name is a number, the result also contains
 // this number as an id.
 func usersNamed(r *repo.Repo, name string) ([]uint32, error) {
 	uids, err := r.Users(name)
@@ -92,8 +94,8 @@ func usersNamed(r *repo.Repo, name string) ([]uint32, error) {
 	return uids, err
 }
 
-// forgetKey removes the runs of a key that began before now, and returns their number. It removes the runs of the given
-// user, or of all users if user is empty.
+// forgetKey deletes the runs of a key that began before now, and returns the number of these runs. The runs belong to
+// the given user, or to any user if user is empty.
 func forgetKey(r *repo.Repo, key, user string, now time.Time) (all int, err error) {
 	if user == "" {
 		return r.ForgetKey(key, now)
@@ -112,7 +114,8 @@ func forgetKey(r *repo.Repo, key, user string, now time.Time) (all int, err erro
 	return all, nil
 }
 
-// forgetUser removes the runs of a user, given by name or id, that began before now. It returns their number.
+// forgetUser deletes the runs of a user that began before now, and returns the number of these runs. name is the user's
+// name or id.
 func forgetUser(r *repo.Repo, name string, now time.Time) (all int, err error) {
 	uids, err := usersNamed(r, name)
 	if err != nil {

@@ -38,10 +38,10 @@ func newRepoList(g *globals, o *repoOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the keys: user, number of runs, highest peak, predicted profile",
-		Long: `list prints one line for each key of a user. The key with the most recent run comes first. PEAK
-is the highest memory usage of one slice in any run. PROFILE is the profile that the next run
-would get, on the GPU model of the decision table's default profile. TIME is the expected run
-time.`,
+		Long: `list prints one line for each key of a user. The first line shows the key with the most recent run.
+PEAK is the highest memory usage of one slice in any run. PROFILE is the profile that the next run
+would request. PROFILE refers to the GPU model of --board, or to the GPU model of the decision
+table's default profile. TIME is the expected run time.`,
 		Example: `  caelum repo list | head
   caelum repo list --json | jq '.[] | select(.user == "user1")'`,
 		Args: cobra.NoArgs,
@@ -49,7 +49,7 @@ time.`,
 			return runRepoList(cmd.Context(), cmd.OutOrStdout(), g, o)
 		},
 	}
-	cmd.Flags().StringVar(&o.board, "board", "", "predict for this GPU model, not for the models in the decision table")
+	cmd.Flags().StringVar(&o.board, "board", "", "the GPU model; default: the GPU models in the decision table")
 	return cmd
 }
 
@@ -81,7 +81,7 @@ func runRepoList(ctx context.Context, w io.Writer, g *globals, o *repoOptions) e
 	return printList(w, all)
 }
 
-// newListed returns the line of a key with its prediction.
+// newListed returns the line of a key and the key's prediction.
 func newListed(s repo.Script, given learn.Prediction) listed {
 	l := listed{
 		Key:         s.Key,
@@ -155,9 +155,9 @@ func newRepoShow(g *globals, o *repoOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show KEY",
 		Short: "Show the runs of a key, oldest first",
-		Long: `show prints the slice and the usage of the newest 64 runs of a key. Predictions are based on these
-runs, except for runs without a script, and use only the runs of the job's own user. If several
-users have runs of the key, show prints one table for each user.`,
+		Long: `show prints the slice and the usage of the newest 64 runs of a key. If several users have runs of
+the key, show prints one table for each user. The prediction for a job uses these runs, except the
+runs of other users and the runs without a script.`,
 		Example: `  caelum repo show 16e6c08ad68451a8`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -17,8 +17,8 @@ func newRepoExport(o *repoOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "export",
 		Short: "Print all runs, one JSON object on each line",
-		Long: `export prints all runs of the repository, oldest first. Repositories with the same runs have the
-same export. "caelum repo import" reads the output.`,
+		Long: `export prints all runs of the repository, oldest first. If two repositories contain the same runs,
+their exports are equal. "caelum repo import" reads the output.`,
 		Example: `  caelum repo export > runs.jsonl`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -35,10 +35,11 @@ same export. "caelum repo import" reads the output.`,
 func newRepoImport(o *repoOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "import [FILE]",
-		Short: "Add the runs of an export: all of them, or none",
-		Long: `import reads the output of "caelum repo export" from a file or from standard input. It adds missing
-values to runs that the repository already has, and skips forgotten runs. If a line is invalid,
-import reports this line and adds no runs.`,
+		Short: "Add the runs of an export",
+		Long: `import reads the output of "caelum repo export" from a file or from standard input, and adds the
+runs to the repository. If the repository already contains a run, import adds only the missing
+values of the run. import skips runs that "caelum repo forget" deleted. If a line is invalid, import
+reports this line and adds no runs.`,
 		Example: `  caelum repo import runs.jsonl`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -73,10 +74,12 @@ func readTime(text string) (time.Time, error) {
 			return t, nil
 		}
 	}
-	return time.Time{}, usageError{fmt.Errorf("%q is not a time: write 2026-11-21 or 2026-11-21T04:57:35", text)}
+	return time.Time{}, usageError{
+		fmt.Errorf("%q is not a time; specify a time such as 2026-11-21 or 2026-11-21T04:57:35", text),
+	}
 }
 
-// dbdTimeout limits one query to slurmdbd, which returns the jobs of at least a day.
+// dbdTimeout limits one query to slurmdbd. The limit is long, because a query returns the jobs of at least one day.
 const dbdTimeout = 5 * time.Minute
 
 func newRepoSync(g *globals, o *repoOptions) *cobra.Command {
@@ -84,14 +87,14 @@ func newRepoSync(g *globals, o *repoOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sync",
 		Short: "Read the summaries of earlier runs from slurmdbd into the repository",
-		Long: `sync reads the summaries of runs from the job records of slurmdbd, at least a day at a time. For a
-new repository, sync reads the records of the last 400 days. Each later sync starts one hour before
-the end of the previous sync. Once a day, sync reads the records of the last 30 days, because agents
-retry for up to 30 days to write a summary. sync can be run at any time. After a failure, the next
-sync continues at the point of the failure.
+		Long: `sync reads the summaries of runs from the job records in slurmdbd. Each query covers at least one
+day. For a new repository, sync reads the records of the last 400 days. Each later sync begins with
+the records of the hour before the end of the previous sync. Once a day, sync reads the records of
+the last 30 days, because an agent that cannot write a summary tries again for up to 30 days. If
+sync fails, the next sync continues at the point of the failure.
 
-Run sync as root or as a Slurm operator, because slurm.conf and slurmdbd.conf can hide other users'
-jobs from ordinary users.`,
+Run sync as root or as a Slurm operator, because slurm.conf and slurmdbd.conf can hide the jobs of
+other users from ordinary users.`,
 		Example: `  caelum repo sync
   caelum repo sync --since 2026-01-01`,
 		Args: cobra.NoArgs,
@@ -100,7 +103,7 @@ jobs from ordinary users.`,
 		},
 	}
 	cmd.Flags().StringVar(&since, "since", "",
-		"read all records since this time again: 2026-11-21, or 2026-11-21T04:57:35")
+		"read all records since this time again, for example 2026-11-21 or 2026-11-21T04:57:35")
 	return cmd
 }
 
@@ -137,15 +140,16 @@ func newRepoDecisions(g *globals, o *repoOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "decisions",
 		Short: "Write the learned lines to the decision table",
-		Long: `decisions writes learned lines into the decision table. It writes a line for a key, or for a user's
-script fingerprint, if a job would get a different profile or expected run time without this line.
-With share: true, decisions also writes lines for script fingerprints of all users. decisions does
-not change the administrator's lines, which are above the line "# What stands below ...".
+		Long: `decisions writes learned lines into the decision table. decisions writes a line for a key, or for a
+user's script fingerprint, if a job would get a different profile or expected run time without this
+line. With share: true, decisions also writes lines for script fingerprints that apply to all users.
+decisions does not change the administrator's lines, which are above the line "# What stands below
+...".
 
-If the learned lines have changed, decisions increments the table's generation, writes a new table
-and renames it over the old one. Otherwise decisions does not write the table. job_submit.lua reads at most 20,000 lines
-and 1 MiB. If there are more learned lines, decisions omits the oldest lines of the users with the
-most lines.`,
+If the learned lines have changed, decisions increments the generation of the table and atomically
+replaces the table. Otherwise, decisions does not change the table. job_submit.lua accepts at most
+20,000 lines and 1 MiB. If the table would be larger, decisions omits the oldest lines of the users
+with the most lines.`,
 		Example: `  caelum repo sync && caelum repo decisions`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runRepoDecisions(cmd.OutOrStdout(), g, o) },
@@ -175,7 +179,7 @@ func runRepoDecisions(w io.Writer, g *globals, o *repoOptions) error {
 		_, err = fmt.Fprintf(w, "%s chosen by profile-job\n", plural(done.Measured, "profile"))
 	}
 	if err == nil && done.LeftOut > 0 {
-		_, err = fmt.Fprintf(w, "%s omitted: the table is full\n", plural(done.LeftOut, "learned line"))
+		_, err = fmt.Fprintf(w, "%s omitted, because the table is full\n", plural(done.LeftOut, "learned line"))
 	}
 	return err
 }

@@ -38,7 +38,7 @@ type simulateOptions struct {
 	queue, ends              string
 	offers                   bool
 	sizing                   string
-	speeds                   bool // the jobs of the workload have speeds
+	speeds                   bool // true if the jobs of the workload have speeds
 	static                   string
 	memoryError              float64
 	memoryMargin             float64
@@ -53,96 +53,99 @@ func newSimulate(g *globals) *cobra.Command {
 		Use:   "simulate",
 		Short: "Simulate a workload on a cluster under several policies",
 		Long: `simulate runs a workload on a simulated cluster of GPUs, under one policy after the other, and
-prints how long the jobs would have waited. The policies use the same code as the agents.
+prints the waiting times of the jobs under each policy. simulate uses the same code for the policies
+as the agents.
 
 WORKLOADS, exactly one of these
   --churn MIX       synthetic jobs: Poisson arrivals, exponential durations, one slice for each
                     job, and the profiles of an A100-40GB (--jobs, --load, --mean, --seed). MIX
                     is uniform6, skew-small, bimodal or four-equal
   --alibaba FILE    a pod list of Alibaba's gpu-v2023 trace (openb_pod_list_*.csv). The jobs are
-                    the pods with one GPU. Each job needs the smallest profile that holds its
-                    share of a GPU
-  --grmu FILE       the same list, with the profiles that the GRMU paper (arXiv 2502.01909)
-                    assigns to the pods
+                    the pods with one GPU. Each job needs the smallest profile that is at least as
+                    large as the pod's share of a GPU
+  --grmu FILE       a pod list as for --alibaba, with the profiles that the GRMU paper (arXiv
+                    2502.01909) assigns to the pods
   --miso FILE       the training jobs of the MISO paper (arXiv 2207.11428, jobs_100.csv), with
                     the step times measured on each profile (--miso-steps
-                    a100_40gb_mig_step_time.csv). A job needs the smallest profile on which it
-                    fits and is not slower than --slowdown, and runs at the measured speed. The
+                    a100_40gb_mig_step_time.csv). A job needs the smallest profile on which the job
+                    fits and is not slower than --slowdown. The job runs at the measured speed. The
                     mean time between two submissions is --every
   --from-sacct      the jobs of this site, as sacct reports them (--since, --until). A job needs
-                    the profile of the slices that it had. A job without slices needs the
-                    smallest profile that holds the memory and utilisation in its accounting
-                    record (gres/gpumem, gres/gpuutil). Without these values, it needs a whole GPU
-  --sacct FILE      the same from a file: the output of sacct -a -P, without -D, with the
-                    columns
+                    the profile of the slices that the job had. A job without slices needs the
+                    smallest profile that is sufficient for the memory and utilisation in the
+                    job's accounting record (gres/gpumem, gres/gpuutil). Without these values, the
+                    job needs a whole GPU
+  --sacct FILE      the jobs in a file, as for --from-sacct. The file contains the output of
+                    sacct -a -P, without -D, with the columns
                     ` + strings.Join(trace.SacctColumns, ",") + `
 
 POLICIES, any number of these
   first-fit, best-fit, driver, reach, mcc, mecc, fgd, fragaware, grmu, lifetime, scarcity, qla
                     slices are carved when a job starts, at the placement that the policy
-                    chooses. fragaware=SHARE sets the load from which a GPU counts as busy
-                    (0.4). grmu=SHARE sets the share of the GPUs that whole-GPU instances may
-                    take (0.3)
+                    chooses. fragaware=SHARE sets the load at which a GPU counts as busy (default:
+                    0.4). grmu=SHARE sets the largest share of the GPUs that may have whole-GPU
+                    instances (default: 0.3)
   whole             every job gets a whole GPU
   static            all GPUs are partitioned before the first job, into the layouts of --static
                     or into the best layouts that a search finds for this workload. The best
-                    layouts have the shortest mean time from submission to end or, without a
-                    queue, the most accepted work. A job gets the smallest free slice that is
-                    large enough
-  moved             the reference: running jobs may be moved at any time without any cost. With
-                    --queue fifo, no policy can be better, unless jobs run slower on smaller
-                    slices (--miso)
+                    layouts have the shortest mean time from submission to end. Without a queue,
+                    the best layouts have the most accepted work. A job gets the smallest free
+                    slice that is large enough
+  moved             a reference for comparison, which moves running jobs at any time without any
+                    cost. With --queue fifo, no policy can be better, unless jobs run slower on
+                    smaller slices (--miso)
 
 QUEUES
-  fifo              in the order of submission: no job starts before an earlier job
+  fifo              jobs start in the order of submission. No job starts before an earlier job
   easy              the first job that cannot start gets a reservation. Other jobs may start if
                     they do not delay this job
-  skip              in the order of submission, skipping jobs that do not fit. Large jobs may
-                    wait indefinitely
+  skip              jobs start in the order of submission, except for jobs that do not fit. Large
+                    jobs may wait indefinitely
   smallest          the smallest job that fits starts first
-  batches           simulate considers the first 7 waiting jobs (as many as instances fit on the
-                    GPU), and starts the group of these jobs that uses one GPU best (DynaP). Jobs
-                    may wait indefinitely. A job whose slices do not fit together on one GPU never
-                    starts. The policies whole, static and moved do not support this queue
+  batches           simulate considers the first 7 waiting jobs (the largest number of instances
+                    on a GPU), and starts the group of these jobs that uses one GPU best (DynaP).
+                    Jobs may wait indefinitely. A job whose slices do not fit together on one GPU
+                    never starts. The policies whole, static and moved do not support this queue
   none              a job that cannot start at its submission is rejected
 
 ENDS, the run times that the policies expect
   exact             the actual run times
-  limits            the jobs' own time limits, as the agents use them. A job without a limit is
-                    expected to run for a very long time
+  limits            the time limits of the jobs, without a correction, as in the agents. The
+                    policies expect a job without a time limit to run for a very long time
   limits=A-B        a time limit of A to B times the actual run time
-  corrected         the jobs' own time limits, corrected by the ratio of run time to time limit
-                    of the jobs that have ended. The agents do not correct limits
-  corrected=A-B     a time limit of A to B times the actual run time, corrected in the same way
-  error=S           a prediction with a lognormal error of S, corrected in the same way
+  corrected         the time limits of the jobs, corrected by the ratio of run time to time limit
+                    of the jobs that have ended. The agents do not correct time limits
+  corrected=A-B     a time limit of A to B times the actual run time, corrected like corrected
+  error=S           a prediction with a lognormal error of S, corrected like corrected
 
 OFFERS
   With --offers, policies act as in production. The agents publish offers 0.1 s after an event. At
-  its next whole second, slurmctld allocates the offered slices to jobs, without information about
-  the policy. ON OFFER is a share of the jobs that could have started at their submission: the share
-  whose profile was on offer at that time. Without --offers, policies place jobs directly when a job
-  is submitted or ends. --offers makes no difference to whole, static and moved.
+  the next whole second, slurmctld allocates the offered slices to jobs, without information about
+  the policy. ON OFFER refers to the jobs that could have started at their submission, and is the
+  share of these jobs whose profile was on offer at that time. Without --offers, policies place jobs
+  directly when a job is submitted or ends. --offers does not change the results of whole, static and
+  moved.
 
 SIZING, for workloads whose jobs have speeds (--miso)
-  adaptive          as in production: a job may get a larger slice than it requests. Requires
-                    --queue fifo or easy. The policies whole, static and moved ignore it
-  tightest          each job gets the profile that it requests
+  adaptive          a job may get a larger slice than the job requests, as in production. Requires
+                    --queue fifo or easy. The policies whole, static and moved ignore adaptive
+  tightest          each job gets the profile that the job requests
 
 MEMORY
-  With --memory-error, jobs request the smallest profile that holds their predicted memory. A job
-  with too little memory runs out of memory at a random time during its run. The job is then
-  requeued, and two minutes later it requests the next larger profile. REQUEUED is the number of
-  these requeues. LOST is the share of the busy time that these failed runs used. If the workload
-  does not contain the peak memory of a job, simulate chooses a random peak within the profile that
-  the job needs.
+  With --memory-error, jobs request the smallest profile that has at least their predicted memory. A
+  job with too little memory runs out of memory at a random time during its run. The job is then
+  requeued, and requests the next larger profile two minutes later. REQUEUED is the number of these
+  requeues. LOST is the share of the busy time that these failed runs used. If the workload does not
+  contain the peak memory of a job, simulate chooses a random peak within the memory of the profile
+  that the job needs.
 
 OUTPUT
   Waits are in seconds. Percentiles have three significant digits. TURNAROUND is the mean time from
   submission to end, for workloads whose jobs run slower on smaller slices or are requeued. UTIL is
   the share of all units (an A100 has eight) that jobs needed, from the first submission to the last
-  end. FRAG is the mean fragmentation of the GPUs, from 0 to 1. CUT is the number of instances that
-  were created. ACCEPTED is the accepted share of the requested work, in units times time. WORST is
-  the share of started jobs for the profile with the lowest share.`,
+  end. FRAG is the mean fragmentation of the GPUs, from 0 to 1. CUT is the number of created
+  instances. ACCEPTED is the accepted share of the requested work, where work is the product of
+  units and time. WORST is the share of started jobs of the profile with the lowest such share.`,
 		Example: `  caelum simulate --churn uniform6 --gpus A100-40GB:16 --policies best-fit,lifetime,qla
   caelum simulate --alibaba openb_pod_list_gpushare100.csv --gpus A100-40GB:20 \
     --profiles 1g.5gb,2g.10gb,3g.20gb,4g.20gb,7g.40gb --policies whole,static,qla,moved
@@ -163,7 +166,7 @@ OUTPUT
 func (o *simulateOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.churn, "churn", "", "synthetic workload of this mix")
 	f.StringVar(&o.alibaba, "alibaba", "", "pod list of Alibaba's gpu-v2023 trace")
-	f.StringVar(&o.grmu, "grmu", "", "the same list, with GRMU's profiles")
+	f.StringVar(&o.grmu, "grmu", "", "pod list of Alibaba's gpu-v2023 trace, with GRMU's profiles")
 	f.StringVar(&o.miso, "miso", "", "list of jobs of the MISO paper")
 	f.StringVar(&o.misoSteps, "miso-steps", "", "--miso: the step times on each profile")
 	f.DurationVar(&o.every, "every", time.Minute, "--miso: mean time between two submissions")
@@ -179,26 +182,27 @@ func (o *simulateOptions) addFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.mean, "mean", time.Hour, "--churn: mean run time of the jobs")
 	f.Uint64Var(&o.seed, "seed", 1, "--churn, --miso, --ends and --memory-error: seed of the random numbers")
 	f.StringSliceVar(&o.gpus, "gpus", []string{"A100-40GB:16"}, "the cluster: BOARD:COUNT,...")
-	f.IntVar(&o.perNode, "per-node", 0, "GPUs of one model in each node. All slices of a job are on one node, "+
-		"or on as many nodes as the job requested; 0: on any GPUs")
+	f.IntVar(&o.perNode, "per-node", 0, "number of GPUs in each node, all of one model. All slices of a job are on "+
+		"one node, or on as many nodes as the job requested; 0: the slices of a job can be on any GPUs")
 	f.StringSliceVar(&o.profiles, "profiles", nil, profilesHelp)
 	f.StringSliceVar(&o.policies, "policies", nil,
-		"policies to compare; default whole, static, reach, lifetime (the agents') and qla, without static if there "+
-			"are several GPU models, without whole and static with --queue batches")
-	f.StringVar(&o.static, "static", "", "layouts of the policy static, assigned to the GPUs in turn, "+
-		"instead of the best layouts: '7g.40gb / 4g.20gb 3g.20gb'")
+		"policies to compare; default: whole, static, reach, lifetime (the agents' default) and qla; the default "+
+			"omits static with several GPU models, and omits whole and static with --queue batches")
+	f.StringVar(&o.static, "static", "", "layouts of the policy static, which simulate assigns to the GPUs in turn, "+
+		"for example '7g.40gb / 4g.20gb 3g.20gb'; default: the best layouts")
 	f.StringVar(&o.queue, "queue", "fifo", "fifo, easy, skip, smallest, batches or none")
 	f.BoolVar(&o.offers, "offers", false,
 		"policies act through offers to slurmctld, as in production; requires --queue fifo or easy")
 	f.StringVar(&o.sizing, "sizing", "", "adaptive or tightest; default: adaptive with --queue fifo or easy")
 	f.StringVar(&o.ends, "ends", "exact", "exact, limits, limits=A-B, corrected, corrected=A-B or error=S")
 	f.Float64Var(&o.memoryError, "memory-error", 0,
-		"jobs request a predicted memory with this lognormal error; 0: jobs request the memory that they need")
+		"jobs request a predicted amount of memory with this lognormal error; 0: jobs request the memory that they "+
+			"need")
 	f.Float64Var(&o.memoryMargin, "memory-margin", 0.1, "--memory-error: margin, as a share of the prediction")
 	f.BoolVar(&o.stay, "stay", false,
-		"jobs never end: durations are ignored, and ACCEPTED counts units, not units times time; requires --queue none")
+		"jobs never end, and ACCEPTED is the accepted share of the requested units; requires --queue none")
 	f.DurationVar(&o.create, "create", 0, "time to create an instance (on an A100: 160ms to 240ms); "+
-		"if this or --destroy is not 0, instances remain when their jobs end")
+		"if --create or --destroy is not 0, instances remain when their jobs end")
 	f.DurationVar(&o.destroy, "destroy", 0, "time to destroy an instance (on an A100: 200ms to 220ms)")
 	f.StringVar(&o.report, "report", "", "also write a self-contained HTML page with drawings to this file")
 	f.BoolVar(&o.csv, "csv", false, "print comma-separated values")
@@ -206,7 +210,7 @@ func (o *simulateOptions) addFlags(f *pflag.FlagSet) {
 
 func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 	if g.json && o.csv {
-		return usageError{errors.New("--json and --csv cannot be combined; choose one")}
+		return usageError{errors.New("--json and --csv cannot be combined; omit one of these flags")}
 	}
 	c, err := o.config()
 	if err != nil {
@@ -253,8 +257,8 @@ func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 	return err
 }
 
-// fitting returns the workload without the jobs that cannot run on the cluster. It returns an error if no job is left,
-// or if an option needs data that the jobs do not have.
+// fitting returns the workload without the jobs that cannot run on the cluster. If no job remains, or if an option
+// needs data that the jobs do not have, fitting returns an error.
 func (o simulateOptions) fitting(c sim.Config) (*trace.Workload, error) {
 	workload, err := o.workload(len(c.GPUs))
 	if err != nil {
@@ -268,7 +272,8 @@ func (o simulateOptions) fitting(c sim.Config) (*trace.Workload, error) {
 	case (o.ends == "limits" || o.ends == "corrected") && !slices.ContainsFunc(workload.Jobs, limited):
 		return nil, usageError{fmt.Errorf("--ends %s: the jobs of this workload have no time limits", o.ends)}
 	case o.recorded() && o.queue == "none":
-		return nil, usageError{errors.New("--queue none: jobs from sacct have waited in a queue; choose another queue")}
+		return nil, usageError{errors.New("--queue none does not support jobs from sacct, because these jobs have " +
+			"waited in a queue; choose another queue")}
 	}
 	return workload, nil
 }
@@ -331,7 +336,8 @@ func (o simulateOptions) runPolicy(c sim.Config, name string, jobs iter.Seq[trac
 	return out, nil
 }
 
-// pattern returns the layouts of the policy static: those of --static, or the best that sim.BestStatic finds.
+// pattern returns the layouts of the policy static: the layouts of --static, or the best layouts that sim.BestStatic
+// finds.
 func (o simulateOptions) pattern(c sim.Config, jobs iter.Seq[trace.Job]) (sim.Pattern, error) {
 	if o.static != "" {
 		return sim.ParsePattern(c.GPUs[0], o.static)

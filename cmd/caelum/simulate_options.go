@@ -27,11 +27,11 @@ var disciplines = map[string]sim.Discipline{
 	"none":     sim.Loss,
 }
 
-// mostGPUs limits the size of the simulated cluster. The largest publicly known clusters have tens
-// of thousands of GPUs.
+// mostGPUs limits the size of the simulated cluster. The value exceeds the size of the largest publicly known clusters,
+// which have tens of thousands of GPUs.
 const mostGPUs = 100000
 
-// checkFlags returns an error if a flag is given without another flag that it needs.
+// checkFlags returns an error if the command line contains a flag but not the other flag that this flag requires.
 func (o simulateOptions) checkFlags(f *pflag.FlagSet) error {
 	for name, requires := range map[string]struct {
 		flag  string
@@ -49,7 +49,7 @@ func (o simulateOptions) checkFlags(f *pflag.FlagSet) error {
 	return nil
 }
 
-// config returns the configuration of the simulation. The field for the policy is not set.
+// config returns the configuration of the simulation. config does not set the field Policy.
 func (o simulateOptions) config() (c sim.Config, err error) {
 	if c.GPUs, c.Nodes, err = o.cluster(); err != nil {
 		return c, err
@@ -67,7 +67,7 @@ func (o simulateOptions) config() (c sim.Config, err error) {
 	case o.create < 0 || o.destroy < 0:
 		return c, usageError{errors.New("--create and --destroy must not be negative")}
 	case o.perNode < 0:
-		return c, usageError{errors.New("--per-node must not be negative (0: nodes are ignored)")}
+		return c, usageError{errors.New("--per-node must not be negative (0: the slices of a job can be on any GPUs)")}
 	}
 	if err := o.checkSizing(c.Discipline); err != nil {
 		return c, err
@@ -93,7 +93,7 @@ func (o simulateOptions) checkSizing(queue sim.Discipline) error {
 		}
 		return nil
 	}
-	return usageError{fmt.Errorf("--sizing %s: write adaptive or tightest", o.sizing)}
+	return usageError{fmt.Errorf("--sizing %s: unknown sizing; specify adaptive or tightest", o.sizing)}
 }
 
 // adaptive reports whether jobs may get larger slices than they request.
@@ -101,8 +101,8 @@ func (o simulateOptions) adaptive(queue sim.Discipline) bool {
 	return o.sizing != plan.SizingTightest && (queue == sim.FIFO || queue == sim.EASY)
 }
 
-// cluster parses --gpus. It returns the model of each GPU, with the profiles of --profiles only, and the number of GPUs
-// of each node, or nil without --per-node.
+// cluster parses --gpus. gpus contains the model of each GPU, which has only the profiles of --profiles. nodes contains
+// the number of GPUs of each node, or is nil without --per-node.
 func (o simulateOptions) cluster() (gpus []*mig.Model, nodes []int, err error) {
 	var whole []*mig.Model
 	boards := map[string]*mig.Model{}
@@ -111,7 +111,8 @@ func (o simulateOptions) cluster() (gpus []*mig.Model, nodes []int, err error) {
 		n, err := strconv.Atoi(count)
 		if !ok || err != nil || n < 1 || len(gpus)+n > mostGPUs {
 			return nil, nil, usageError{
-				fmt.Errorf("--gpus %s: write BOARD:COUNT, as in A100-40GB:16; at most %d in all", item, mostGPUs),
+				fmt.Errorf("--gpus %s: specify BOARD:COUNT, as in A100-40GB:16, with at most %d GPUs in total", item,
+					mostGPUs),
 			}
 		}
 		b, err := modelNamed(name)
@@ -130,16 +131,18 @@ func (o simulateOptions) cluster() (gpus []*mig.Model, nodes []int, err error) {
 	return gpus, nodes, checkProfiles(o.profiles, whole...)
 }
 
-// memory returns the model of memory predictions for --memory-error, or nil without that option.
+// memory returns the model of memory predictions for --memory-error, or nil without --memory-error.
 func (o simulateOptions) memory() (*sim.Memory, error) {
 	switch e, m := o.memoryError, o.memoryMargin; {
 	case !(e >= 0 && e < 10 && m >= 0 && m < 100):
 		return nil, usageError{
-			errors.New("--memory-error must be at least 0 and below 10, --memory-margin at least 0 and below 100"),
+			errors.New("--memory-error must be at least 0 and below 10, and --memory-margin must be at least 0 and " +
+				"below 100"),
 		}
 	case e > 0 && o.stay:
 		return nil, usageError{
-			errors.New("--stay: jobs do not run, so they cannot run out of memory; omit --memory-error"),
+			errors.New("--stay and --memory-error cannot be combined, because jobs that never end cannot run out of " +
+				"memory; omit --memory-error"),
 		}
 	case e > 0:
 		return &sim.Memory{Error: e, Margin: m, Seed: o.seed}, nil
@@ -147,8 +150,8 @@ func (o simulateOptions) memory() (*sim.Memory, error) {
 	return nil, nil
 }
 
-// checkPolicies returns the policies to simulate: those of --policies, or the default policies. It returns an error if
-// a policy cannot be simulated with the other options.
+// checkPolicies returns the policies to simulate: the policies of --policies, or the default policies. If the other
+// options do not support a policy, checkPolicies returns an error.
 func (o simulateOptions) checkPolicies(gpus []*mig.Model) ([]string, error) {
 	alike := sim.Alike(gpus)
 	if o.static != "" {
@@ -168,7 +171,7 @@ func (o simulateOptions) checkPolicies(gpus []*mig.Model) ([]string, error) {
 	case o.policies == nil:
 		return []string{"whole", "static", "reach", "lifetime", "qla"}, nil
 	case len(o.policies) == 0:
-		return nil, usageError{errors.New("--policies is empty; --help lists the policies")}
+		return nil, usageError{errors.New("--policies is empty; specify policies from the list in --help")}
 	}
 	for _, name := range o.policies {
 		if batches && slices.Contains([]string{"whole", "static", "moved"}, name) {
@@ -187,19 +190,19 @@ func (o simulateOptions) checkPolicies(gpus []*mig.Model) ([]string, error) {
 			}
 		default:
 			if _, err := place.ByName(name); err != nil {
-				return nil, usageError{fmt.Errorf("--policies: %w (besides whole, static and moved)", err)}
+				return nil, usageError{fmt.Errorf("--policies: %w; further policies are whole, static and moved", err)}
 			}
 		}
 	}
 	return o.policies, nil
 }
 
-// ownLimits returns the time limit of a job in seconds, or +Inf if the job had no limit.
+// ownLimits returns the time limit of a job in seconds, or +Inf if the job had no time limit.
 func ownLimits(j trace.Job) float64 { return cmp.Or(j.Limit, math.Inf(1)) }
 
-// expected parses --ends. It returns a function that returns the run time that the policies expect
-// for a job, in seconds. A nil function means that the policies expect the actual run time. learn
-// reports whether the simulation corrects the expected run time with the run times of earlier jobs.
+// expected parses --ends. The function seconds returns the run time that the policies expect for a job, in seconds. If
+// seconds is nil, the policies expect the actual run time. learn reports whether the simulation corrects the expected
+// run time by the run times of earlier jobs.
 func (o simulateOptions) expected() (seconds func(trace.Job) float64, learn bool, err error) {
 	kind, value, _ := strings.Cut(o.ends, "=")
 	switch kind {
@@ -207,7 +210,7 @@ func (o simulateOptions) expected() (seconds func(trace.Job) float64, learn bool
 		if value == "" {
 			return nil, false, nil
 		}
-	case "limits", "corrected": // the agents do not correct limits
+	case "limits", "corrected": // only corrected, because the agents do not correct time limits
 		learn = kind == "corrected"
 		if value == "" {
 			return ownLimits, learn, nil
@@ -224,5 +227,5 @@ func (o simulateOptions) expected() (seconds func(trace.Job) float64, learn bool
 		}
 	}
 	const forms = "exact, limits, limits=1-6, corrected, corrected=1-6 or error=0.3"
-	return nil, false, usageError{fmt.Errorf("--ends %s: write %s", o.ends, forms)}
+	return nil, false, usageError{fmt.Errorf("--ends %s: specify %s", o.ends, forms)}
 }

@@ -39,8 +39,8 @@ func (s simulation) print(w io.Writer) {
 	}
 }
 
-// column is a column of the table. The row with the actual waits of the jobs shows a value only in
-// columns whose actual is set.
+// column is a column of the table. The row with the actual waits of the jobs shows a value only in columns whose field
+// actual is true.
 type column struct {
 	head   string
 	actual bool

@@ -19,32 +19,31 @@ type simulation struct {
 	Workload string       `json:"workload"`
 	Jobs     int          `json:"jobs"`
 	LeftOut  []trace.Left `json:"left_out,omitempty"`
-	// Assumed is the number of jobs that are assumed to need a whole GPU because their usage
-	// was not recorded.
+	// Assumed is the number of jobs that simulate assumes to need a whole GPU, because their usage was not recorded.
 	Assumed int `json:"assumed_whole,omitempty"`
-	// Several is the number of jobs that are assumed to need whole GPUs because their recorded
-	// usage is the sum over several GPUs.
+	// Several is the number of jobs that simulate assumes to need whole GPUs, because their recorded usage is the sum
+	// over several GPUs.
 	Several int `json:"several_whole,omitempty"`
-	// Needs is the number of jobs for each profile that jobs need. The profile of a job is
-	// determined on the first GPU model that has a suitable one.
+	// Needs contains, for each profile, the number of jobs that need the profile. The first GPU model with a suitable
+	// profile determines the profile of a job.
 	Needs    map[string]int `json:"needs"`
 	GPUs     int            `json:"gpus"`
-	Cluster  string         `json:"cluster"` // --gpus
+	Cluster  string         `json:"cluster"` // the value of --gpus
 	PerNode  int            `json:"per_node,omitempty"`
 	Queue    string         `json:"queue"`
 	Offers   bool           `json:"offers,omitempty"`
 	Ends     string         `json:"ends"`
-	Sizing   string         `json:"sizing,omitempty"` // for workloads whose jobs have speeds
-	Create   float64        `json:"create,omitempty"` // seconds, like Destroy
+	Sizing   string         `json:"sizing,omitempty"` // only for workloads whose jobs have speeds
+	Create   float64        `json:"create,omitempty"` // the time to create an instance
 	Destroy  float64        `json:"destroy,omitempty"`
 	Memory   *sim.Memory    `json:"memory,omitempty"`
 	Policies []run          `json:"policies"`
 
-	slower bool // jobs can run longer than necessary: on a smaller slice, or after a requeue
+	slower bool // true if jobs can run longer than necessary, because of a smaller slice or a requeue
 }
 
-// newSimulation returns the output without the results of the policies. The output contains the actual waits, if they
-// are known.
+// newSimulation returns the output without the results of the policies. If the workload contains the actual waits, the
+// output contains these waits.
 func newSimulation(o simulateOptions, c sim.Config, workload *trace.Workload) simulation {
 	s := simulation{
 		Workload: o.describe(),
@@ -75,8 +74,8 @@ func newSimulation(o simulateOptions, c sim.Config, workload *trace.Workload) si
 	return s
 }
 
-// needs returns the number of jobs for each profile that jobs need. The profile of a job is
-// determined on the first GPU model that has a suitable one.
+// needs returns, for each profile, the number of jobs that need the profile. The first GPU model with a suitable
+// profile determines the profile of a job.
 func needs(jobs []trace.Job, gpus []*mig.Model) map[string]int {
 	count := map[string]int{}
 	kinds := sim.Kinds(gpus)
@@ -91,31 +90,31 @@ func needs(jobs []trace.Job, gpus []*mig.Model) map[string]int {
 	return count
 }
 
-// loss reports whether the simulation has no queue, so that jobs are rejected.
+// loss reports whether the simulation has no queue and rejects jobs that cannot start at their submission.
 func (s simulation) loss() bool { return s.Queue == "none" }
 
 // run is the result of one policy.
 type run struct {
 	Policy string `json:"policy"`
-	// Never names a job that can never start. If there is such a job, the other figures are 0.
+	// Never describes a job that can never start. If Never is not empty, the figures are 0.
 	Never       string  `json:"never,omitempty"`
-	Layouts     string  `json:"layouts,omitempty"` // static only
+	Layouts     string  `json:"layouts,omitempty"` // only for the policy static
 	Started     int     `json:"started"`
 	Refused     int     `json:"refused"`
 	Requeued    int     `json:"requeued"`
 	Lost        float64 `json:"lost,omitempty"`
-	Prompt      int     `json:"prompt,omitempty"` // jobs that could start when they were submitted
-	Found       int     `json:"found,omitempty"`  // of these, jobs whose slices were offered
+	Prompt      int     `json:"prompt,omitempty"` // the number of jobs that could have started at their submission
+	Found       int     `json:"found,omitempty"`  // the number of jobs in Prompt whose slices were on offer
 	MeanWait    float64 `json:"mean_wait"`
 	MedianWait  float64 `json:"median_wait"`
 	P95Wait     float64 `json:"p95_wait"`
 	P99Wait     float64 `json:"p99_wait"`
 	LongestWait float64 `json:"longest_wait"`
 	Turnaround  float64 `json:"mean_turnaround,omitempty"`
-	Makespan    float64 `json:"makespan,omitempty"` // 0 in the row with the actual waits, like the next two fields
+	Makespan    float64 `json:"makespan,omitempty"` // 0 for the actual waits, as are Utilisation and Frag
 	Utilisation float64 `json:"utilisation,omitempty"`
 	Frag        float64 `json:"fragmentation,omitempty"`
-	Accepted    float64 `json:"accepted"` // share of the requested unit-seconds
+	Accepted    float64 `json:"accepted"` // the accepted share of the requested unit-seconds
 	Worst       float64 `json:"worst_profile"`
 	Created     int     `json:"created"`
 	Destroyed   int     `json:"destroyed"`
@@ -165,10 +164,10 @@ func asItWas(jobs []trace.Job) run {
 	return newRun(reality, "", &r)
 }
 
-// leftOut lists the jobs that were left out, with the reasons. It returns "" if there are none.
+// leftOut returns a text that lists the numbers of omitted jobs and the reasons, or "" if no jobs were omitted.
 func leftOut(all []trace.Left) (text string) {
 	for _, l := range all {
-		text += fmt.Sprintf("; left out: %d, %s", l.Jobs, l.Reason)
+		text += fmt.Sprintf("; omitted %s: %s", plural(l.Jobs, "job"), l.Reason)
 	}
 	return text
 }
@@ -188,7 +187,7 @@ func (s simulation) facts() []string {
 		setting += ", sizing " + s.Sizing
 	}
 	if s.Create+s.Destroy > 0 {
-		setting += fmt.Sprintf(", %v s to create an instance and %v s to destroy it", s.Create, s.Destroy)
+		setting += fmt.Sprintf(", %v s to create an instance and %v s to destroy an instance", s.Create, s.Destroy)
 	}
 	if s.Memory != nil {
 		setting += fmt.Sprintf(", memory predicted with an error of %v and a margin of %v",
@@ -201,14 +200,14 @@ func (s simulation) facts() []string {
 	}
 	all := []string{setting, "jobs by profile: " + strings.Join(needs, ", ")}
 	for _, l := range s.LeftOut {
-		all = append(all, fmt.Sprintf("left out: %d, %s", l.Jobs, l.Reason))
+		all = append(all, fmt.Sprintf("omitted %s: %s", plural(l.Jobs, "job"), l.Reason))
 	}
 	if s.Assumed > 0 {
-		all = append(all, fmt.Sprintf("assumed to need a whole GPU: %d, usage not recorded", s.Assumed))
+		all = append(all, fmt.Sprintf("assumed a whole GPU for %s without recorded usage", plural(s.Assumed, "job")))
 	}
 	if s.Several > 0 {
-		const several = "assumed to need whole GPUs: %d, usage recorded only as a sum over several GPUs"
-		all = append(all, fmt.Sprintf(several, s.Several))
+		const several = "assumed whole GPUs for %s with usage recorded only as a sum over several GPUs"
+		all = append(all, fmt.Sprintf(several, plural(s.Several, "job")))
 	}
 	return all
 }

@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// TestLimitsAreNotCorrected checks that, with --ends limits, policies use the time limits without a correction, as the
-// agents do. First, 40 jobs run for a hundredth of their limits. Then a job with a limit of ten minutes uses half of
-// the GPU for a minute, and a second job waits for the whole GPU. A third, small job with a limit of five minutes
-// starts immediately, because the first job is expected to run for more than five minutes. With corrected limits, the
-// first job would be expected to end earlier, and the third job would wait.
+// TestLimitsAreNotCorrected tests that, with --ends limits, policies use the time limits without a correction, like the
+// agents. First, 40 jobs run for a hundredth of their time limits. Job 41, which has a time limit of ten minutes, then
+// uses half of the GPU for one minute. Job 42 waits for the whole GPU. Job 43, which is small and has a time limit of
+// five minutes, must start immediately, because the policy expects job 41 to run for more than five minutes. With
+// corrected limits, the policy expects job 41 to end earlier, and job 43 must wait.
 func TestLimitsAreNotCorrected(t *testing.T) {
 	var file strings.Builder
 	fmt.Fprintln(&file, "JobID|State|Submit|Start|ElapsedRaw|TimelimitRaw|AllocTRES")
@@ -50,10 +50,10 @@ func TestLimitsAreNotCorrected(t *testing.T) {
 		}
 		return got.Policies[1].LongestWait
 	}
-	if got := longest("limits"); got != 59 { // the wait of the whole-GPU job; the small job did not wait
-		t.Errorf("limits: the longest wait is %v s, want 59", got)
+	if got := longest("limits"); got != 59 { // the wait of job 42; job 43 does not wait
+		t.Errorf("with --ends limits, the longest wait is %v s, want 59", got)
 	}
-	if got := longest("corrected"); got != 158 { // the wait of the small job, which starts last
-		t.Errorf("corrected: the longest wait is %v s, want 158", got)
+	if got := longest("corrected"); got != 158 { // the wait of job 43, which starts last
+		t.Errorf("with --ends corrected, the longest wait is %v s, want 158", got)
 	}
 }

@@ -13,7 +13,8 @@ import (
 	"caelum/internal/trace"
 )
 
-// workload returns the jobs to simulate, which it generates or reads as the flags determine.
+// workload returns the jobs to simulate. Depending on the flags, workload generates the jobs or reads the jobs from a
+// file or from sacct.
 func (o simulateOptions) workload(gpus int) (*trace.Workload, error) {
 	var given []string
 	for _, s := range []string{o.churn, o.alibaba, o.grmu, o.sacct, o.miso} {
@@ -52,11 +53,11 @@ func (o simulateOptions) workload(gpus int) (*trace.Workload, error) {
 	return trace.Alibaba(given[0], f)
 }
 
-// readMISO reads the jobs of --miso and their step times.
+// readMISO reads the jobs of --miso and the step times of --miso-steps.
 func (o simulateOptions) readMISO(jobs io.Reader) (*trace.Workload, error) {
 	switch {
 	case o.misoSteps == "":
-		return nil, usageError{errors.New("--miso: name the file of step times with --miso-steps")}
+		return nil, usageError{errors.New("--miso requires --miso-steps; specify the file of step times")}
 	case o.every < 0 || !(o.slowdown >= 1 || o.slowdown == 0):
 		return nil, usageError{
 			errors.New("--every must not be negative, and --slowdown must be at least 1 (0: no limit)"),
@@ -97,9 +98,9 @@ func (o simulateOptions) askSacct() (*trace.Workload, error) {
 		return nil, fmt.Errorf("couldn't run sacct: %w; use --sacct to read the output of sacct on another host", err)
 	}
 	workload, err := trace.Sacct("sacct", out)
-	io.Copy(io.Discard, out) // after an error, because sacct does not end until all of its output is read
+	io.Copy(io.Discard, out) // after an error, simulate must read the remaining output, because sacct ends only then
 	if failed := cmd.Wait(); failed != nil {
-		return nil, fmt.Errorf("sacct: %w: %s", failed, strings.TrimSpace(stderr.String()))
+		return nil, fmt.Errorf("couldn't read jobs from sacct: %w: %s", failed, strings.TrimSpace(stderr.String()))
 	}
 	return workload, err
 }

@@ -40,9 +40,10 @@ func newSlurmConfig(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "slurm-config",
 		Short: "Print the configuration that Slurm needs for nodes like this one",
-		Long: `slurm-config reads the profiles of this node's GPUs from NVML. It prints the lines for slurm.conf,
-gres.conf, plugstack.conf and the decision table, and changes no files. Run the command once for
-each kind of GPU node. With --json, the command prints only the slots and the numbers of slices.`,
+		Long: `slurm-config reads the profiles of this node's GPUs from NVML, and prints the lines for slurm.conf,
+gres.conf, plugstack.conf and the decision table. slurm-config does not change any file. Run
+slurm-config once for each kind of GPU node. With --json, slurm-config prints only the slots, the
+profiles and the numbers of slices.`,
 		Example: `  caelum slurm-config --nodes 'gpu[01-16]' --partition gpu --catalogue 4
   caelum slurm-config --nodes 'gpu[01-16]' --section gres.conf`,
 		Args: cobra.NoArgs,
@@ -52,13 +53,15 @@ each kind of GPU node. With --json, the command prints only the slots and the nu
 	host, _, _ = strings.Cut(host, ".")
 	f := cmd.Flags()
 	f.StringVar(&o.config, "config", config.DefaultPath,
-		"caelumd's configuration, for the profiles and the NVML library")
+		"the configuration file with the keys profiles, default_profile and nvml_library")
 	f.StringVar(&o.nodes, "nodes", host, "NodeName expression for the nodes with the same GPUs")
 	f.StringVar(&o.partition, "partition", "gpu", "partition whose jobs get slices")
 	f.IntVar(&o.catalogue, "catalogue", 2,
-		"number of catalogue nodes; jobs that request more nodes are submitted held")
-	f.IntVar(&o.cpus, "cpus", runtime.NumCPU(), "CPUs of a catalogue node: the number of CPUs of the largest node")
-	f.IntVar(&o.memory, "memory", memoryMiB(), "RealMemory of a catalogue node in MiB: the memory of the largest node")
+		"number of catalogue nodes; job_submit.lua holds jobs that request more nodes")
+	f.IntVar(&o.cpus, "cpus", runtime.NumCPU(), "CPUs of a catalogue node, which must equal the CPUs of the largest "+
+		"node")
+	f.IntVar(&o.memory, "memory", memoryMiB(),
+		"RealMemory of a catalogue node in MiB, which must equal the memory of the largest node")
 	f.StringVar(&o.section, "section", "",
 		"print only this section, without its heading: "+strings.Join(sections, ", "))
 	return cmd
@@ -88,10 +91,11 @@ func runSlurmConfig(w io.Writer, g *globals, o slurmConfigOptions) error {
 		return err
 	}
 	for _, p := range inv.Problems {
-		fmt.Fprintln(os.Stderr, "caelum: left out: "+p)
+		fmt.Fprintln(os.Stderr, "caelum: omitted: "+p)
 	}
 	if len(inv.Slots) == 0 {
-		return fmt.Errorf("none of this node's GPUs can be managed")
+		return fmt.Errorf("the agent can manage none of this node's GPUs; run `nvidia-smi -L` to see the GPUs, and " +
+			"enable MIG mode")
 	}
 	if g.json {
 		return printJSON(w, inv)
@@ -141,8 +145,8 @@ func renderSlurmConfig(w io.Writer, o slurmConfigOptions, cfg config.Config, inv
 	return nil
 }
 
-// gresOf returns the value of Gres= for a node. A catalogue node has the maximum count of each
-// profile. On a real node all slices are closed until its agent publishes.
+// gresOf returns the value of Gres= for a node. A catalogue node has the maximum count of each profile. On a real node,
+// all slices are closed until the node's agent publishes.
 func gresOf(inv inventory.Inventory, catalogue bool) string {
 	var parts []string
 	for _, s := range inv.Slots {
@@ -170,7 +174,7 @@ func tresOf(inv inventory.Inventory) string {
 	return strings.Join(parts, ",")
 }
 
-// slotLines returns the lines of gres.conf for the slots: one line for each sequence of GPUs of the same Type.
+// slotLines returns the lines of gres.conf for the slots. Each line describes consecutive GPUs of the same Type.
 func slotLines(nodes, dev string, inv inventory.Inventory) string {
 	var b strings.Builder
 	first := 0
@@ -185,7 +189,7 @@ func slotLines(nodes, dev string, inv inventory.Inventory) string {
 	return b.String()
 }
 
-// memoryMiB returns the memory of this machine in MiB, or 1 if it is unknown.
+// memoryMiB returns the memory of this machine in MiB, or 1 if the memory is unknown.
 func memoryMiB() int {
 	f, err := os.Open("/proc/meminfo")
 	if err != nil {

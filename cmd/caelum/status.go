@@ -20,16 +20,17 @@ import (
 func newStatus(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "Show the GPUs of this node: instances, the jobs that hold them, and offers",
+		Short: "Show the GPUs of this node: instances, jobs and offers",
 		Long: `status draws each GPU as a row of units. For each GPU, status lists the instances, the jobs that
-hold them, the usage of the slices, and the free slices that slurmctld may now allocate to jobs.
+hold the instances, the usage of the slices, and the free slices that slurmctld may allocate to
+jobs.
 
-Slices that are reserved for the first waiting job are listed before the GPUs. Other jobs can
+Before the GPUs, status lists the slices that are reserved for the first waiting job. Other jobs can
 use these slices if they end before the reservation begins.
 
-Only a job's owner, root and SlurmUser can see the usage of the job. If jobs are private
-(PrivateData=jobs in slurm.conf, or an MCS plugin with privatedata), other users can see the slices
-of a job, but not which job holds them.`,
+status shows the usage of a job only to the job's user, root and SlurmUser. If jobs are private
+(PrivateData=jobs in slurm.conf, or an MCS plugin with privatedata), status shows the slices of a
+job to other users, but does not show the job.`,
 		Example: `  caelum status
   caelum status --json | jq '.gpus[].instances'`,
 		Args: cobra.NoArgs,
@@ -50,7 +51,7 @@ of a job, but not which job holds them.`,
 }
 
 func printStatus(w io.Writer, s *api.Status, now time.Time) error {
-	published := "nothing published yet"
+	published := "no offers published yet"
 	if s.PublishedAt != 0 {
 		published = fmt.Sprintf("offers published %s ago", now.Sub(time.Unix(s.PublishedAt, 0)).Round(time.Second))
 	}
@@ -75,14 +76,14 @@ func printNotes(w io.Writer, s *api.Status) {
 		fmt.Fprintf(w, "cannot publish: %s\n", printable(s.PublishError))
 	}
 	if s.Closed != "" {
-		fmt.Fprintf(w, "nothing is offered, because slurmctld starts no jobs here: the node is %s\n",
+		fmt.Fprintf(w, "no slices are offered, because slurmctld starts no jobs on this node in the state %s\n",
 			printable(s.Closed))
 	}
 	if len(s.Stale) > 0 {
 		fmt.Fprintf(
 			w,
-			"slurm.conf has %s, which this node's driver does not report (it reports %s): "+
-				"jobs that request such a slice never start here; see `caelum doctor`\n",
+			"slurm.conf has %s, which this node's driver does not report (the driver reports %s): "+
+				"jobs that request such a slice never start on this node; see `caelum doctor`\n",
 			strings.Join(s.Stale, ", "), strings.Join(s.Profiles, ", "),
 		)
 	}
@@ -92,7 +93,7 @@ func printNotes(w io.Writer, s *api.Status) {
 			fmt.Fprintf(w, "the agent cannot raise the node's total of gres/mig to compensate for %s, "+
 				"so jobs wait although slices are free; see `caelum doctor`\n", counts(s.ExcessShort))
 		} else {
-			fmt.Fprintln(w, "the published totals are raised by the same number, "+
+			fmt.Fprintln(w, "the agent has raised the published totals by the same number, "+
 				"so only --exclusive jobs may have to wait; see `caelum doctor`")
 		}
 	}
@@ -109,7 +110,7 @@ func printNotes(w io.Writer, s *api.Status) {
 	}
 }
 
-// printGPUStatus prints a GPU with its instances and offers. leases contains the leases of the node by job.
+// printGPUStatus prints a GPU with its instances and offers. leases maps the job ids of the node to leases.
 func printGPUStatus(w io.Writer, g api.GPU, leases map[uint32]api.Lease) error {
 	fmt.Fprintf(w, "\nGPU %d  %s\n", g.Index, g.Model)
 	if g.Problem != "" {
@@ -135,14 +136,14 @@ func printGPUStatus(w io.Writer, g api.GPU, leases map[uint32]api.Lease) error {
 	}
 	if g.Unlisted {
 		fmt.Fprintln(w,
-			"  the driver does not list processes, so idle slices are destroyed and re-created for each job")
+			"  the driver does not list processes, so the agent destroys and re-creates idle slices for each job")
 	}
 	_, err := fmt.Fprintf(w, "  on offer: %s\n", offers(g.Offers))
 	return err
 }
 
-// holder returns the job that holds an instance, with its user and usage, or the state of the instance, as table cells.
-// lease is the job's lease.
+// holder returns table cells with the job that holds an instance, the job's user and the usage. If no job holds the
+// instance, the cells contain the state of the instance. lease is the job's lease.
 func holder(in api.Instance, lease api.Lease) string {
 	switch {
 	case in.Job == 0 && in.State == api.StatePromised:
@@ -161,8 +162,8 @@ func holder(in api.Instance, lease api.Lease) string {
 	return text
 }
 
-// inUse returns the usage of a slice as a table cell that begins with a tab. It returns "" if use
-// is nil, because the slice has not been sampled or the caller may not see its usage.
+// inUse returns the usage of a slice as a table cell that begins with a tab. If u is nil, because the agent has not
+// sampled the slice or the caller may not see the usage, inUse returns "".
 func inUse(u *api.Use) string {
 	if u == nil {
 		return ""
@@ -181,7 +182,7 @@ func inUse(u *api.Use) string {
 	return text
 }
 
-// printable replaces each unprintable character with "?", so that names that users chose cannot control the terminal.
+// printable replaces each unprintable character by "?", so that names that users chose cannot control the terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -191,7 +192,7 @@ func printable(s string) string {
 	}, s)
 }
 
-// counts formats the number of slices of each profile, sorted by name: "1g.5gb x2, 7g.40gb x1".
+// counts formats the number of slices of each profile, sorted by name, for example "1g.5gb x2, 7g.40gb x1".
 func counts(of map[string]int) string {
 	var names []string
 	for _, profile := range slices.Sorted(maps.Keys(of)) {
@@ -200,8 +201,8 @@ func counts(of map[string]int) string {
 	return strings.Join(names, ", ")
 }
 
-// offers formats placements as profiles with their counts: "1g.5gb x2, 2g.10gb". Without placements it returns
-// "nothing".
+// offers formats placements as profiles with their counts, for example "1g.5gb x2, 2g.10gb". If list is empty, offers
+// returns "nothing".
 func offers(list []api.Placement) string {
 	if len(list) == 0 {
 		return "nothing"

@@ -1,6 +1,7 @@
-// Command caelumd is the agent of a GPU node. It owns the MIG instances of the node's GPUs and leases slices to Slurm
-// jobs. As "caelumd watch" it is the watcher on slurmctld's host, and "caelumd close" withdraws the offers of a node.
-// The command only reads the configuration and connects the parts; the agent itself is in package agent.
+// Command caelumd is the agent of a GPU node. The agent manages the MIG instances of the node's GPUs and leases slices
+// to Slurm jobs. "caelumd watch" is the watcher on slurmctld's host, and "caelumd close" withdraws the offers of a
+// node. This package only reads the configuration, and creates and connects the parts. Package agent implements the
+// agent.
 package main
 
 import (
@@ -43,8 +44,9 @@ func command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "caelumd",
 		Short: "Node agent of Caelum: creates MIG slices for Slurm jobs",
-		Long: `caelumd runs as root on every GPU node. It carves MIG slices for the jobs that slurmctld starts
-on the node, releases them when the jobs end, and publishes the free slices as gres/mig.
+		Long: `caelumd runs as root on every GPU node. The daemon carves MIG slices for the jobs that slurmctld
+starts on the node, releases the slices when the jobs end, and publishes the free slices as
+gres/mig.
 
 EXIT STATUS
   0  a signal stopped caelumd (SIGTERM, SIGINT)
@@ -60,13 +62,13 @@ EXIT STATUS
 		Use:   "watch",
 		Short: "Notify the agents of changes in the queue; runs on slurmctld's host",
 		Long: `watch reads the nodes and the queue after each submission that job_submit.lua processes and after
-each publication of an agent. It notifies the nodes that have to change their offers or release a
-job. A notification is a datagram that makes an agent read the queue immediately. It contains no
-other instruction. Without watch, agents read the queue every poll_interval. With learn: true, watch
-also updates the decision table every minute.
+each publication of an agent. watch then notifies the nodes that have to change their offers or
+release a job. A notification is a datagram that makes an agent read the queue immediately. The
+datagram contains no other instruction. Without watch, agents read the queue every poll_interval.
+With learn: true, watch also updates the decision table every minute.
 
-Run watch as slurmctld's user. It needs the same wake_port in its caelum.yaml as the nodes, and
-the wake key in a file that this user owns.
+Run watch as slurmctld's user. On slurmctld's host, caelum.yaml must contain the same wake_port as
+on the nodes, and slurmctld's user must own the file of the wake key.
 
 EXIT STATUS
   0  a signal stopped watch (SIGTERM, SIGINT)
@@ -76,9 +78,9 @@ EXIT STATUS
 	}, &cobra.Command{
 		Use:   "close",
 		Short: "Withdraw all offers of this node, after the agent has stopped",
-		Long: `close sets the node's gres/mig counts to 0 in slurmctld, so that no more jobs start on its
-slices. Running jobs are not affected. close needs no agent. It is the ExecStopPost command of
-caelumd.service.
+		Long: `close sets the counts of gres/mig of this node to 0 in slurmctld, so that slurmctld starts no more
+jobs on the node's slices. Running jobs are not affected. close does not need a running agent.
+caelumd.service runs close as its ExecStopPost command.
 
 EXIT STATUS
   0  the offers are withdrawn
@@ -95,7 +97,8 @@ func serve(path string) error {
 		return err
 	}
 	if os.Geteuid() != 0 {
-		return errors.New("must run as root, because it creates GPU instances and device files")
+		return errors.New("the agent must run as root to create GPU instances and device files; start the agent " +
+			"with systemd")
 	}
 	for _, path := range []string{
 		filepath.Join(cfg.RunDir, "caelumd.sock"),
@@ -127,9 +130,9 @@ func serve(path string) error {
 
 func logger(cfg config.Config) *logrus.Logger {
 	log := logrus.New()
-	level, _ := logrus.ParseLevel(cfg.LogLevel) // checked by LoadConfig
+	level, _ := logrus.ParseLevel(cfg.LogLevel) // config.Load has checked the level
 	log.SetLevel(level)
-	// With colours, logrus would not quote names that users chose.
+	// If colours are enabled, logrus does not quote names that users chose.
 	log.SetFormatter(&logrus.TextFormatter{DisableColors: true})
 	if cfg.LogFormat == "json" {
 		log.SetFormatter(&logrus.JSONFormatter{TimestampFormat: time.RFC3339Nano})
@@ -143,7 +146,7 @@ func watchQueue(path string) error {
 		return err
 	}
 	if cfg.WakePort == 0 {
-		return fmt.Errorf("%s: wake_port is not set; set it to the same port as on the nodes", path)
+		return fmt.Errorf("%s: wake_port is not set; set wake_port to the same port as on the nodes", path)
 	}
 	settings, err := cfg.Planning()
 	if err != nil {
@@ -152,7 +155,7 @@ func watchQueue(path string) error {
 	log := logger(cfg).WithField("watcher", cfg.Node)
 	key, err := wake.ReadKey(cfg.WakeKey, uint32(os.Geteuid()))
 	if err != nil {
-		log.WithError(err).Error("the wake port was not opened; agents are not notified of submissions")
+		log.WithError(err).Error("the wake port was not opened; agents receive no notifications of submissions")
 	}
 	w := watch.New(watch.Config{
 		TriggerFile: cfg.PokeFile,
@@ -170,15 +173,15 @@ func watchQueue(path string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		go loop.Run(ctx) // runs concurrently, because a slow slurmdbd must not delay notifications
+		go loop.Run(ctx) // the loop runs concurrently, because a slow slurmdbd must not delay notifications
 	}
 	return w.Run(ctx)
 }
 
-// dbdTimeout limits one query to slurmdbd, which returns the jobs of at least a day.
+// dbdTimeout limits one query to slurmdbd. The limit is long, because a query returns the jobs of at least one day.
 const dbdTimeout = 5 * time.Minute
 
-// learning returns the object whose loop updates the decision table.
+// learning returns the loop that updates the repository and the decision table.
 func learning(cfg config.Config) (*learn.Loop, error) {
 	field, err := cfg.Field()
 	if err != nil {
@@ -195,9 +198,9 @@ func learning(cfg config.Config) (*learn.Loop, error) {
 	}, nil
 }
 
-// closeOffers withdraws the offers of this node. If the configuration is invalid, it uses the defaults and the node
-// name in the ledger: the agent cannot run with this configuration, and no job may start on slices that no agent
-// manages.
+// closeOffers withdraws the offers of this node. If the configuration is invalid, closeOffers uses the defaults and the
+// node name in the ledger. The offers must be withdrawn in this case too, because the agent cannot run with an invalid
+// configuration, and no job may start on slices that no agent manages.
 func closeOffers(path string) error {
 	cfg, err := config.Load(path)
 	if err != nil {
@@ -212,8 +215,8 @@ func closeOffers(path string) error {
 	return agent.CloseOffers(ctx, slurm.New(slurm.Options{}), cfg.Node, total)
 }
 
-// known returns a note that the agent wrote into its ledger, such as the node's constant total of
-// gres/mig. It returns "" if there is no such note or the ledger cannot be read.
+// known returns a note that the agent wrote into its ledger, such as the node's constant total of gres/mig. known
+// returns "" if the ledger does not contain the note or cannot be read.
 func known(stateDir, note string) string {
 	path := filepath.Join(stateDir, "ledger.db")
 	if _, err := os.Stat(path); err != nil {

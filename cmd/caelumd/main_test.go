@@ -15,8 +15,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"caelumd": main})
 }
 
-// TestScripts runs testdata/*.txtar. The scripts check the messages of an agent that cannot start,
-// on a node with an emulated A100 and without slurmctld.
+// TestScripts runs testdata/*.txtar. The scripts check the error messages of an agent that cannot start, on a node with
+// an emulated A100 and without slurmctld.
 func TestScripts(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	testscript.Run(t, testscript.Params{
@@ -25,8 +25,8 @@ func TestScripts(t *testing.T) {
 			env.Setenv("NVML_EMULATOR_STATE", node.State)
 			env.Setenv("NVML", filepath.Join(node.Build(), "libnvidia-ml.so.1"))
 			env.Setenv("DEV", node.Dev)
-			// Slurm's commands fail immediately if slurm.conf is invalid. If it does not exist, they try for several
-			// seconds to get a configuration.
+			// If slurm.conf is invalid, Slurm's commands fail immediately. If slurm.conf does not exist, Slurm's
+			// commands try for several seconds to get a configuration.
 			conf := filepath.Join(env.WorkDir, "slurm.conf")
 			env.Setenv("SLURM_CONF", conf)
 			return os.WriteFile(conf, []byte("none\n"), 0o644)
@@ -35,22 +35,24 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// refused CONFIG PATTERN checks that the agent ends with exit status 1 and prints one line that contains PATTERN.
+// refused implements the command "refused CONFIG TEXT" of the scripts. The agent must end with exit status 1 and print
+// exactly one line, which contains TEXT.
 func refused(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
-		ts.Fatalf("usage: refused CONFIG PATTERN")
+		ts.Fatalf("usage: refused CONFIG TEXT")
 	}
 	err := ts.Exec("caelumd", "--config", args[0])
 	if e, ok := err.(interface{ ExitCode() int }); !ok || e.ExitCode() != 1 {
-		ts.Fatalf("caelumd ended with %v, want exit status 1", err)
+		ts.Fatalf("caelumd returned %v, want exit status 1", err)
 	}
 	text := ts.ReadFile("stderr")
 	if strings.Count(text, "\n") != 1 || !strings.HasSuffix(text, "\n") || !strings.Contains(text, args[1]) {
-		ts.Fatalf("want one line with %q, got %q", args[1], text)
+		ts.Fatalf("caelumd printed %q, want one line with %q", text, args[1])
 	}
 }
 
-// expand FILE replaces the environment variables in a file with their values.
+// expand implements the command "expand FILE" of the scripts. expand replaces the environment variables in FILE by
+// their values.
 func expand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: expand FILE")

@@ -17,21 +17,22 @@ import (
 	"caelum/internal/sqlite"
 )
 
-// newSchema returns the command with which a package checks, before it replaces this release by another one, that the
-// other release can read the databases.
+// newSchema returns the command schema. Before a Debian or RPM package replaces this release by another release, the
+// package uses schema to check that the other release can read the databases.
 func newSchema(path *string) *cobra.Command {
 	var supported string
 	cmd := &cobra.Command{
 		Use:   "schema",
-		Short: "Show the versions of the database schemas, or compare them with another release's",
-		Long: `schema prints the versions of the database schemas that this release of Caelum uses. A package
-contains the line that its own release prints. Before the package replaces an installed release, it
-runs the installed "caelumd schema --supported LINE", which compares LINE with the databases on this
-host. schema does not change the databases, and works while the agent runs.
+		Short: "Show the versions of the database schemas, or compare them with another release",
+		Long: `schema prints the versions of the database schemas that this release of Caelum uses. Each Debian
+or RPM package contains the line that the package's own release prints. Before the package replaces
+an installed release, the package runs "caelumd schema --supported LINE" of the installed release.
+This command compares LINE with the databases on this host. schema does not change the databases,
+and works while the agent runs.
 
 EXIT STATUS
-  0  without --supported, or if each database has a version of LINE or an older one
-  1  a database has a newer version or cannot be read; the reason is on standard error`,
+  0  no --supported, or no database has a newer version than LINE
+  1  a database has a newer version than LINE or cannot be read; the reason is on standard error`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if supported != "" {
@@ -44,7 +45,7 @@ EXIT STATUS
 	return cmd
 }
 
-// database describes a database that caelumd keeps: the ledger or the repository.
+// database describes a database of caelumd: the ledger or the repository.
 type database struct {
 	name      string
 	path      func(config.Config) string
@@ -70,9 +71,9 @@ func printSchemas(w io.Writer) error {
 	return err
 }
 
-// checkSchemas returns an error if a database on this host has a newer schema than supported, a line of printSchemas. A
-// damaged database causes no error, because no release can use it. If the configuration is invalid, the default paths
-// apply.
+// checkSchemas returns an error if a database on this host has a newer schema version than supported, which is a line
+// of printSchemas. A damaged database causes no error, because no release can use a damaged database. If the
+// configuration is invalid, checkSchemas uses the default paths.
 func checkSchemas(path, supported string) error {
 	cfg, err := config.Load(path)
 	if err != nil {
@@ -83,7 +84,8 @@ func checkSchemas(path, supported string) error {
 	for word := range strings.SplitSeq(supported, ",") {
 		name, number, _ := strings.Cut(word, "=")
 		if limits[name], err = strconv.Atoi(number); err != nil {
-			return fmt.Errorf("--supported: %q has no version; use the line that the other release prints", word)
+			return fmt.Errorf("--supported: %q has no version; specify the line that `caelumd schema` of the other "+
+				"release prints", word)
 		}
 	}
 	for _, d := range databases {
@@ -95,7 +97,7 @@ func checkSchemas(path, supported string) error {
 		case has > limits[d.name]:
 			return fmt.Errorf(
 				"the %s %s has schema version %d, but the other release supports at most version %d; "+
-					"keep this release, or drain the node and move the file away",
+					"keep this release, or drain the node and move the file to another directory",
 				d.name, file, has, limits[d.name],
 			)
 		}

@@ -12,7 +12,8 @@ import (
 	"caelum/internal/repo"
 )
 
-// TestSchema compares databases of this release, one of which is open, with the lines of other releases.
+// TestSchema compares the databases of this release with the lines of other releases. The ledger is open during the
+// comparison, as while the agent runs.
 func TestSchema(t *testing.T) {
 	dir := t.TempDir()
 	config := filepath.Join(dir, "caelum.yaml")
@@ -23,16 +24,16 @@ func TestSchema(t *testing.T) {
 	own, err := run(t, "schema")
 	own = strings.TrimSpace(own)
 	if want := fmt.Sprintf("ledger=%d,repository=%d", ledger.Supports(), repo.Supports()); err != nil || own != want {
-		t.Fatalf("%q, %v; want %q", own, err, want)
+		t.Fatalf("schema returned %q, %v; want %q", own, err, want)
 	}
 	check := func(line, want string) {
 		t.Helper()
 		_, err := run(t, "schema", "--config", config, "--supported", line)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("--supported %s: %v, want %q", line, err, want)
+			t.Errorf("schema --supported %s returned the error %v, want %q", line, err, want)
 		}
 	}
-	check("ledger=0,repository=0", "") // there are no databases yet
+	check("ledger=0,repository=0", "") // no database exists yet
 	l, err := ledger.Open(filepath.Join(dir, "ledger.db"))
 	if err != nil {
 		t.Fatal(err)

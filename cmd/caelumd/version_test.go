@@ -8,7 +8,8 @@ import (
 	"caelum/internal/version"
 )
 
-// run runs caelumd with these arguments in this process and returns its standard output.
+// run runs caelumd with the given arguments in this process, and returns the standard output and the error of the
+// command.
 func run(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -23,9 +24,9 @@ func TestVersion(t *testing.T) {
 	out, err := run(t, "version", "--json")
 	var got version.Build
 	if err != nil || json.Unmarshal([]byte(out), &got) != nil || got != version.Current() {
-		t.Errorf("%q, %v", out, err)
+		t.Errorf("version --json returned %q, %v", out, err)
 	}
 	if out, err := run(t, "--version"); err != nil || out != "caelumd version "+version.Version+"\n" {
-		t.Errorf("%q, %v", out, err)
+		t.Errorf("--version returned %q, %v", out, err)
 	}
 }

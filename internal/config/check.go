@@ -11,7 +11,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// check returns an error for the first invalid value. The error contains the key, the value and the valid values.
+// check returns an error for the first invalid value, or nil. The error contains the key, the value and the valid
+// values.
 func (c Config) check() error {
 	for _, check := range []func() error{
 		c.checkNode, c.checkPaths, c.checkPlanning, c.checkIntervals, c.checkWatcher, c.checkUsage, c.checkLog,
@@ -26,10 +27,12 @@ func (c Config) check() error {
 // checkNode checks the node's name.
 func (c Config) checkNode() error {
 	if c.Node == "" {
-		return errors.New("node: is empty and the host has no name; set it to this node's NodeName in slurm.conf")
+		return errors.New("node: the value is empty and the host has no name; set node to this node's NodeName in " +
+			"slurm.conf")
 	}
 	if !slurm.ValidNode(c.Node) {
-		return fmt.Errorf("node: %q is not the name of one node; set it to this node's NodeName in slurm.conf", c.Node)
+		return fmt.Errorf("node: %q is not the name of one node; set node to this node's NodeName in "+
+			"slurm.conf", c.Node)
 	}
 	return nil
 }
@@ -59,27 +62,28 @@ func (c Config) checkPlanning() error {
 	}
 	if c.DefaultProfile != "" && len(c.Profiles) > 0 && !slices.Contains(c.Profiles, c.DefaultProfile) {
 		return fmt.Errorf(
-			"default_profile: %q is not among profiles (%s)", c.DefaultProfile, strings.Join(c.Profiles, ", "))
+			"default_profile: the list profiles (%[2]s) does not contain %[1]q",
+			c.DefaultProfile, strings.Join(c.Profiles, ", "))
 	}
 	return nil
 }
 
-// checkIntervals checks the times between two polls of slurmctld and between two samples of a slice.
+// checkIntervals checks the interval of polls of slurmctld and the interval of samples of a slice.
 func (c Config) checkIntervals() error {
 	if c.PollInterval < 100*time.Millisecond || c.PollInterval > time.Hour {
-		return fmt.Errorf("poll_interval: %v is not between 100ms and 1h (write it like 15s)", c.PollInterval)
+		return fmt.Errorf("poll_interval: %v is not between 100ms and 1h (example: 15s)", c.PollInterval)
 	}
 	if s := c.SampleInterval; s != 0 && (s < 200*time.Millisecond || s > time.Minute) {
 		return fmt.Errorf(
-			"sample_interval: %v is not between 200ms and 1m (write it like 1s; 0 turns sampling off)", s)
+			"sample_interval: %v is neither 0 (no samples) nor between 200ms and 1m (example: 1s)", s)
 	}
 	return nil
 }
 
-// checkWatcher checks the port and the address for notifications of the watcher.
+// checkWatcher checks the port and the address on which the agent receives notifications.
 func (c Config) checkWatcher() error {
 	if c.WakePort < 0 || c.WakePort > 65535 {
-		return fmt.Errorf("wake_port: %d is not a UDP port (0: no watcher)", c.WakePort)
+		return fmt.Errorf("wake_port: %d is neither a UDP port nor 0 (no watcher)", c.WakePort)
 	}
 	if c.WakeAddress != "" && net.ParseIP(c.WakeAddress) == nil {
 		return fmt.Errorf(
@@ -88,7 +92,7 @@ func (c Config) checkWatcher() error {
 	return nil
 }
 
-// checkUsage checks the settings for foreign processes on slices, for accounting and for predictions.
+// checkUsage checks the settings for foreign processes, for accounting and for predictions.
 func (c Config) checkUsage() error {
 	if f := c.Foreign; !slices.Contains([]string{ForeignReport, ForeignKillOthers, ForeignKill}, f) {
 		return fmt.Errorf("foreign_processes: %q is not report, kill-other-users or kill", f)
@@ -97,15 +101,16 @@ func (c Config) checkUsage() error {
 		return fmt.Errorf("accounting_field: %q is not AdminComment, SystemComment or none", f)
 	}
 	if !(c.Margin >= 0 && c.Margin <= 10) {
-		return fmt.Errorf("margin: %v is not between 0 and 10 (0.1: 10 %% more than the measured peak)", c.Margin)
+		return fmt.Errorf("margin: %v is not between 0 and 10 (0.1 means 10 %% more than the observed peak memory)",
+			c.Margin)
 	}
 	if c.ShareUsers < 1 || c.ShareUsers > 1000 {
 		return fmt.Errorf("share_users: %d is not between 1 and 1000 "+
-			"(3: a script's size is shared once three users have run it)", c.ShareUsers)
+			"(3 means that other users get a script's profile after three users have run the script)", c.ShareUsers)
 	}
 	if c.MaxSlowdown != 0 && !(c.MaxSlowdown >= 1 && c.MaxSlowdown <= 1000) {
-		return fmt.Errorf("max_slowdown: %v is not between 1 and 1000 "+
-			"(1.5: up to 50 %% longer than on the whole GPU; 0: only memory counts)", c.MaxSlowdown)
+		return fmt.Errorf("max_slowdown: %v is neither 0 (only the memory determines the profile) nor between 1 and "+
+			"1000 (1.5 means a run time up to 50 %% longer than on the whole GPU)", c.MaxSlowdown)
 	}
 	return nil
 }

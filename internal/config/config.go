@@ -53,18 +53,18 @@ type Config struct {
 	LogFormat       string        `mapstructure:"log_format"`
 }
 
-// These constants are the values of foreign_processes. They select the action if a process uses the slice of another
-// job, or keeps a slice open after its job has ended.
+// The following constants are the values of foreign_processes. The value selects the agent's action if a process uses a
+// slice that another job holds, or keeps a released slice open.
 const (
 	ForeignReport     = "report"           // only report the process in the log and in `caelum status`
-	ForeignKillOthers = "kill-other-users" // also end the process if it can harm another user
-	ForeignKill       = "kill"             // also end the process if it belongs to the job's user
+	ForeignKillOthers = "kill-other-users" // also end the process if the process can harm another user
+	ForeignKill       = "kill"             // also end the process if the process belongs to the job's user
 )
 
 // DefaultPath is the path of the configuration file if a command does not specify another path.
 const DefaultPath = "/etc/caelum/caelum.yaml"
 
-// Defaults returns the configuration that applies without a file.
+// Defaults returns the configuration that applies if the file does not exist.
 func Defaults() Config {
 	c, _ := parse(viper.New()) // the defaults are valid
 	return c
@@ -123,8 +123,8 @@ func LoadOwn(path string) (Config, error) {
 	return Load(path)
 }
 
-// trusted returns the resolved path of the file. If path is DefaultPath and the file does not exist, it returns path.
-// It returns an error if users other than root and owners can change the file.
+// trusted returns the resolved path of the file, or an error if users other than root and owners can change the file.
+// If path is DefaultPath and the file does not exist, trusted returns path.
 func trusted(path string, owners ...int) (string, error) {
 	resolved, err := trust.Path(path, owners...)
 	if path == DefaultPath && errors.Is(err, os.ErrNotExist) {
@@ -138,7 +138,7 @@ func load(path string, uid int) (Config, error) {
 	if uid == 0 {
 		var err error
 		if file, err = trusted(path); errors.Is(err, os.ErrNotExist) {
-			file = path // reading this path causes the same error for all users
+			file = path // ReadInConfig then returns the same error as for a user other than root
 		} else if err != nil {
 			return Config{}, err
 		}
@@ -156,7 +156,7 @@ func load(path string, uid int) (Config, error) {
 	return c, nil
 }
 
-// oneLine returns the text of an error, with each control character replaced by a space.
+// oneLine returns the text of an error in which a space replaces each control character.
 func oneLine(err error) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -198,15 +198,16 @@ func (c Config) Whole() (mig.Whole, error) {
 // Planning returns the settings for plans.
 func (c Config) Planning() (plan.Settings, error) { return plan.ParseSettings(c.Policy, c.Sizing) }
 
-// NoField is the value of accounting_field that disables summaries: the agent then neither writes into slurmdbd nor
-// learns from its records.
+// NoField is the value of accounting_field that disables summaries. With NoField, Caelum neither writes summaries into
+// slurmdbd nor reads summaries from slurmdbd.
 const NoField = "none"
 
-// Field returns the field of a job's accounting record that contains the summaries of its runs. It returns an error if
-// accounting_field is NoField.
+// Field returns the field of a job's accounting record that contains the summaries of the job's runs. Field returns an
+// error if accounting_field is NoField.
 func (c Config) Field() (slurm.AccountingField, error) {
 	if c.AccountingField == NoField {
-		return "", errors.New("accounting_field is none: runs are neither written into slurmdbd nor read from it")
+		return "", errors.New("accounting_field is none, so slurmdbd contains no summaries of runs; set " +
+			"accounting_field to AdminComment or SystemComment")
 	}
 	return slurm.AccountingField(c.AccountingField), nil
 }

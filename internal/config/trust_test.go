@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// TestConfigOfOthers loads a configuration file that an ordinary user could change. A process that runs as root must
-// reject this file, because the file contains the path of a library to load.
+// TestConfigOfOthers loads configuration files that an ordinary user can change. A process that runs as root must
+// reject these files, because the configuration contains the path of a library that the process loads.
 func TestConfigOfOthers(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("needs root: it makes files of another user")
+		t.Skip("this test needs root, because it creates files of another user")
 	}
 	const user = 20001
 	path := filepath.Join(t.TempDir(), "caelum.yaml")
@@ -22,7 +22,7 @@ func TestConfigOfOthers(t *testing.T) {
 	}
 	write()
 	if c, err := Load(path); err != nil || c.NVMLLibrary != "/tmp/evil.so" {
-		t.Fatalf("root's own file: %+v, %v", c, err)
+		t.Fatalf("Load of root's own file returned %+v, %v", c, err)
 	}
 	for name, spoil := range map[string]func() error{
 		"belongs to uid 20001": func() error { return os.Chown(path, user, user) },
@@ -44,10 +44,10 @@ func TestConfigOfOthers(t *testing.T) {
 		if c, err := Load(path); err == nil || !strings.Contains(err.Error(), name) ||
 			!strings.Contains(err.Error(), "couldn't use "+path) ||
 			c.NVMLLibrary != "" {
-			t.Errorf("want %q, got %v", name, err)
+			t.Errorf("Load returned %v, want an error with %q", err, name)
 		}
 		if _, err := load(path, user); err != nil {
-			t.Errorf("a command that a user runs refuses the file: %v", err)
+			t.Errorf("load rejected the file for a user other than root: %v", err)
 		}
 		path = was
 		if err := os.Chown(path, 0, 0); err != nil {
@@ -58,6 +58,6 @@ func TestConfigOfOthers(t *testing.T) {
 		}
 	}
 	if _, err := LoadOwn(filepath.Join(t.TempDir(), "none.yaml")); err == nil {
-		t.Error("a file that does not exist was loaded")
+		t.Error("LoadOwn returned no error for a file that does not exist")
 	}
 }

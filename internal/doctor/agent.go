@@ -12,12 +12,13 @@ func publishing(f *Facts) []Finding {
 	case f.Agent.PublishError != "":
 		return []Finding{fault(
 			"the agent cannot publish: "+f.Agent.PublishError,
-			"see `journalctl -u caelumd`; the agent tries again by itself",
+			"find and remove the cause (see `journalctl -u caelumd`); the agent then publishes without a restart",
 		)}
 	case f.Agent.PublishedAt == 0:
 		return []Finding{warning(
-			"the agent has published nothing yet",
-			"run `caelum doctor` again in a few seconds; then see `journalctl -u caelumd`",
+			"the agent has published nothing yet: this node offers no slices",
+			"run `caelum doctor` again in a few seconds; if the warning remains, find the cause with "+
+				"`journalctl -u caelumd`",
 		)}
 	}
 	return nil
@@ -28,26 +29,25 @@ func gpus(f *Facts) []Finding {
 	for _, g := range f.Agent.GPUs {
 		if g.Problem != "" {
 			found = append(found, warning(
-				fmt.Sprintf("GPU %d is not managed: %s", g.Index, g.Problem),
-				"drain the node and do what the message says; the agent checks the GPU again every minute",
+				fmt.Sprintf("GPU %d is not managed: %s. Jobs get no slices of this GPU", g.Index, g.Problem),
+				"drain the node and follow this message; the agent checks the GPU again every minute",
 			))
 		}
 	}
 	if len(found) == len(f.Agent.GPUs) {
 		found = append(found, fault(
 			"the agent manages no GPU: this node offers no slices",
-			"see `nvidia-smi -L` and `journalctl -u caelumd`",
+			"find the cause with `nvidia-smi -L` and `journalctl -u caelumd`, and remove the cause",
 		))
 	}
 	for _, g := range f.Agent.GPUs {
 		if g.Unlisted {
 			found = append(
 				found,
-				warning(fmt.Sprintf("the driver does not list the processes on GPU %d, so idle slices are destroyed "+
-					"and re-created for each job, which takes a few tenths of a second. The agent cannot find "+
-					"processes that use another job's slice", g.Index),
-					"see the error in `journalctl -u caelumd`; this warning ends when the driver lists processes "+
-						"again"),
+				warning(fmt.Sprintf("the driver does not list the processes on GPU %d, so the agent destroys and "+
+					"re-creates an idle slice for each job, which takes a few tenths of a second. The agent cannot "+
+					"find processes that use another job's slice", g.Index),
+					"find the driver's error in `journalctl -u caelumd`, and remove the cause of the error"),
 			)
 		}
 	}
@@ -63,17 +63,17 @@ func instances(f *Facts) []Finding {
 			case api.StateStuck:
 				if in.Note != "" {
 					found = append(found, warning(name+" is stuck: "+in.Note+"; its units are not offered",
-						"end these processes; the agent checks again every 2 s"))
+						"end these processes; the agent checks the instance again every 2 s"))
 					continue
 				}
 				found = append(found, warning(
-					name+" is stuck: the agent could not destroy it; its units are not offered",
-					"find and end the process that uses it (`nvidia-smi`, `fuser /dev/nvidia*`); the agent tries "+
-						"again every minute",
+					name+" is stuck: the agent could not destroy the instance; its units are not offered",
+					"find the process that uses the instance (`nvidia-smi`, `fuser /dev/nvidia*`), and end the "+
+						"process; the agent tries again every minute",
 				))
 			case api.StateForeign:
 				found = append(found, warning(
-					name+" is foreign: the agent's ledger does not contain it; its units are not offered",
+					name+" is foreign: the agent's ledger does not contain the instance; its units are not offered",
 					fmt.Sprintf(
 						"if the ledger was lost, run `caelum adopt %s`; to remove the instance, run "+
 							"`nvidia-smi mig -dci -gi %d -i %d` and then `nvidia-smi mig -dgi -gi %d -i %d`",
@@ -92,20 +92,21 @@ type CapFile struct {
 	Missing bool
 	Mode    fs.FileMode
 	Owner   uint32
-	// Job is the job that holds the instance, or 0. User is the user who may open the file, which is the job's user or
-	// root.
+	// Job is the job that holds the instance, or 0 if no job holds the instance. User is the only user who may open the
+	// file: the job's user, or root if no job holds the instance.
 	Job, User uint32
 }
 
 func deviceFiles(f *Facts) []Finding {
 	var found []Finding
 	for _, c := range f.Files {
-		whose, repair := "of a slice that no job holds", "run `systemctl restart caelumd`, which closes the file; "+
-			"find out what changed it (if nvidia-modprobe resets modes, the driver's DeviceFileModify must be 0)"
+		whose, repair := "of a slice that no job holds", "run `systemctl restart caelumd`, which restricts the file "+
+			"to root; find the program that changed the file (nvidia-modprobe changes the file only if the driver's "+
+			"DeviceFileModify is not 0)"
 		if c.Job != 0 {
 			whose = fmt.Sprintf("of job %d (user %d)", c.Job, c.User)
 			repair = fmt.Sprintf(
-				"run `chown %d:root %s && chmod go= %s`, and find out what changed the file",
+				"run `chown %d:root %s && chmod go= %s`, and find the program that changed the file",
 				c.User, c.Path, c.Path,
 			)
 		}
@@ -113,14 +114,17 @@ func deviceFiles(f *Facts) []Finding {
 		case c.Missing && c.Job != 0:
 			found = append(found, fault(
 				fmt.Sprintf("%s %s is missing: the job cannot use its slice", c.Path, whose),
-				"find out what removed the file, and start the job again",
+				"find the program that removed the file, and submit the job again",
 			))
 		case c.Missing: // only root can open a missing file
 		case c.Owner != c.User:
-			found = append(found, fault(fmt.Sprintf("%s %s belongs to user %d", c.Path, whose, c.Owner), repair))
+			found = append(found, fault(
+				fmt.Sprintf("%s %s belongs to user %d: the wrong user has access to the slice", c.Path, whose, c.Owner),
+				repair,
+			))
 		case c.Mode.Perm()&0o077 != 0:
 			found = append(found, fault(
-				fmt.Sprintf("%s %s has mode %04o: other users can open it", c.Path, whose, c.Mode.Perm()),
+				fmt.Sprintf("%s %s has mode %04o: other users can open the slice", c.Path, whose, c.Mode.Perm()),
 				repair,
 			))
 		}
@@ -128,9 +132,10 @@ func deviceFiles(f *Facts) []Finding {
 	return found
 }
 
-// steady returns the instances that are equal in two replies of the agent, by instanceKey. The capability files are
-// read between the two replies, so they belong to these instances. Instances in the states promised and foreign are
-// left out, because the agent has not set the owners of their files.
+// steady returns the instances that are equal in two replies of the agent. The keys of the map are instanceKeys. Read
+// reads the capability files between the two replies, so the owners and modes of the files belong to the returned
+// instances. steady returns only leased, idle and stuck instances, because the agent has not set the owners of the
+// files of other instances.
 func steady(before, after api.Status) map[string]api.Instance {
 	states := map[string]api.Instance{}
 	for _, g := range before.GPUs {

@@ -8,8 +8,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// isCatalogue reports whether n is a catalogue node. This is a node other than this node that has profiles of gres/mig,
-// but no gres/mig:closed.
+// isCatalogue reports whether n is a catalogue node. A catalogue node is not f.Node, and has profiles of gres/mig but
+// no gres/mig:closed.
 func (f *Facts) isCatalogue(n slurm.Node) bool {
 	return n.Name != f.Node.Name && n.Gres.Total("mig") > 0 && !slices.ContainsFunc(n.Gres, isClosed)
 }
@@ -36,12 +36,12 @@ func catalogue(f *Facts) []Finding {
 		if !n.Is("DOWN") {
 			found = append(found, fault(
 				fmt.Sprintf(
-					"catalogue node %s is %s instead of DOWN: slurmctld may send jobs to it",
+					"catalogue node %s is %s instead of DOWN: slurmctld may allocate the catalogue node to jobs",
 					n.Name, strings.Join(n.States, "+"),
 				),
 				fmt.Sprintf(
 					"run `scontrol update nodename=%s state=down reason=\"MIG catalogue\"`; "+
-						"its line in slurm.conf needs Port=1 and State=DOWN",
+						"the node's line in slurm.conf must contain Port=1 and State=DOWN",
 					n.Name,
 				),
 			))
@@ -51,7 +51,8 @@ func catalogue(f *Facts) []Finding {
 	case !exists:
 		found = append(
 			found,
-			fault("there is no catalogue node: jobs whose slice is not on offer at their submission are refused",
+			fault("slurm.conf contains no catalogue node: slurmctld rejects jobs whose slice is not on offer at "+
+				"their submission",
 				"put the mig-catalog lines of `caelum slurm-config` into slurm.conf and restart slurmctld"),
 		)
 	case !reached:
@@ -59,7 +60,7 @@ func catalogue(f *Facts) []Finding {
 			found,
 			fault(fmt.Sprintf(
 				"no partition of %s (%s) has a catalogue node: "+
-					"jobs whose slice is not on offer at their submission are refused",
+					"slurmctld rejects jobs whose slice is not on offer at their submission",
 				f.Node.Name, strings.Join(f.Node.Partitions, ", "),
 			), "add the catalogue nodes to the partition's Nodes= in slurm.conf"+reconfigure),
 		)
@@ -67,13 +68,13 @@ func catalogue(f *Facts) []Finding {
 	return found
 }
 
-// features compares the features of the catalogue nodes with those of the real nodes. While no node offers a slice of
-// the requested profile, slurmctld accepts a request with a constraint only if a catalogue node satisfies the
+// features compares the features of the catalogue nodes with the features of the real nodes. While no node offers a
+// slice of the requested profile, slurmctld accepts a request with a constraint only if a catalogue node satisfies the
 // constraint.
 func features(f *Facts) []Finding {
 	catalogue := f.catalogueNodes()
 	if len(catalogue) == 0 {
-		return []Finding{note("there is no catalogue node to compare this node's features with")}
+		return []Finding{note("no catalogue node shares a partition with this node, so features are not compared")}
 	}
 	const next = "in slurm.conf, give the catalogue nodes the Features= of the real nodes" + reconfigure
 	var found []Finding
@@ -86,8 +87,8 @@ func features(f *Facts) []Finding {
 	if len(missing) > 0 {
 		found = append(found, warning(
 			fmt.Sprintf(
-				"no catalogue node has all features of %s (the closest lacks %s): jobs that request these "+
-					"features are refused while their slices are not on offer",
+				"no catalogue node has all features of %s (the closest lacks %s): slurmctld rejects jobs that "+
+					"request these features while the jobs' slices are not on offer",
 				f.Node.Name, strings.Join(missing, ", "),
 			),
 			next,
@@ -104,7 +105,7 @@ func features(f *Facts) []Finding {
 			found = append(found, warning(
 				fmt.Sprintf(
 					"catalogue node %s has the features %s, which no real node has: jobs that request these "+
-						"features wait forever instead of being refused",
+						"features wait forever instead of being rejected",
 					n.Name, strings.Join(extra, ", "),
 				),
 				next,
@@ -113,7 +114,7 @@ func features(f *Facts) []Finding {
 			return !f.isCatalogue(r) && len(difference(n.Features, r.Features)) == 0
 		}) {
 			found = append(found, warning(fmt.Sprintf("catalogue node %s has the features %s, and no real node has "+
-				"all of them: jobs that request them together wait forever instead of being refused",
+				"all of them: jobs that request all of these features wait forever instead of being rejected",
 				n.Name, strings.Join(n.Features, ", ")),
 				"in slurm.conf, give each catalogue node the Features= of one kind of real node"+reconfigure))
 		}
@@ -126,19 +127,19 @@ func difference(list, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
 }
 
-// renewConfig is the remedy if slurm.conf or the decision table contains profiles that differ from those of the driver.
-const renewConfig = "put the lines that `caelum slurm-config` prints now into slurm.conf (with the node drained and " +
-	"empty; restart slurmctld) and into the decision table; cancel jobs that wait for an old name, or use " +
-	"`scontrol update job=ID gres=...`"
+// renewConfig is the remedy if slurm.conf or the decision table contains other profiles than the driver.
+const renewConfig = "drain the node and wait until it is empty; replace the lines in slurm.conf and in the decision " +
+	"table by the output of `caelum slurm-config`; restart slurmctld; cancel the jobs that wait for an old profile, " +
+	"or change their profile with `scontrol update job=ID gres=...`"
 
-// profiles compares the profiles in slurm.conf with those of the driver, because a new release of the driver can rename
-// profiles.
+// profiles compares the profiles in slurm.conf with the profiles of the driver, because a new release of the driver can
+// rename profiles.
 func profiles(f *Facts) []Finding {
 	var found []Finding
 	if stale := f.Agent.Stale; len(stale) > 0 {
 		found = append(found, fault(
 			fmt.Sprintf(
-				"slurm.conf gives %s %s, which its driver does not report (it reports %s): jobs that request "+
+				"slurm.conf gives %s %s, which its driver does not report (the driver reports %s): jobs that request "+
 					"such a slice wait forever",
 				f.Node.Name, strings.Join(stale, ", "), strings.Join(f.Agent.Profiles, ", "),
 			),
@@ -153,8 +154,8 @@ func profiles(f *Facts) []Finding {
 	if lacks := difference(f.Agent.Profiles, known); len(catalogue) > 0 && len(lacks) > 0 {
 		found = append(found, fault(
 			fmt.Sprintf(
-				"no catalogue node has %s, which %s has: jobs that request such a slice are refused while it is "+
-					"not on offer",
+				"no catalogue node has %s, which %s has: slurmctld rejects jobs that request such a slice while "+
+					"no such slice is on offer",
 				strings.Join(lacks, ", "), f.Node.Name,
 			),
 			renewConfig,
@@ -172,7 +173,8 @@ func profiles(f *Facts) []Finding {
 						"and limits cannot refer to them",
 					strings.Join(lacks, ", "),
 				),
-				"put the AccountingStorageTRES of `caelum slurm-config` into slurm.conf and restart slurmctld",
+				"set AccountingStorageTRES in slurm.conf to the value that `caelum slurm-config` prints, and restart "+
+					"slurmctld",
 			))
 		}
 	}

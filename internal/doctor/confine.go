@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Confinement describes how this host isolates two jobs of the same user. Program, Tasks and Problem are only set for
+// Confinement describes how this host isolates two jobs of the same user. Program, Tasks and Problem are set only for
 // cgroups of version 2.
 type Confinement struct {
-	// Cgroup is the version of the cgroups that control access to devices, or 0 if there are none.
+	// Cgroup is the version of the cgroups that control access to devices, or 0 if the host has no such cgroups.
 	Cgroup int
 	// Program is true if the plugin's BPF program is attached to the cgroup that contains all steps.
 	Program bool
@@ -29,8 +29,8 @@ type Confinement struct {
 // programName is the name of the plugin's BPF program (spank/bpf.c).
 const programName = "caelum"
 
-// readConfinement reads the cgroups below mountpoint. slice is the CgroupSlice in cgroup.conf, which exists since
-// 25.11.
+// readConfinement reads the cgroups below mountpoint. slice is the CgroupSlice in cgroup.conf, a parameter that exists
+// since Slurm 25.11.
 func readConfinement(mountpoint, slice, node string) Confinement {
 	mountpoint = cmp.Or(mountpoint, "/sys/fs/cgroup")
 	slice = cmp.Or(slice, "system.slice")
@@ -55,7 +55,8 @@ func readScope(slice, node string) Confinement {
 			continue
 		}
 		defer dir.Close()
-		// The paths are <job>/<step>/user/task_<i>. slurmstepd creates no task for the step "extern" of a job.
+		// The paths are <job>/<step>/user/task_<i>. The step "extern" of a job also has such a directory, but
+		// slurmstepd creates no task in this step.
 		tasks, _ := filepath.Glob(filepath.Join(path, "*", "step_*", "user", "task_*"))
 		c.Tasks = slices.ContainsFunc(tasks, func(task string) bool {
 			return filepath.Base(filepath.Dir(filepath.Dir(task))) != "step_extern"
@@ -73,8 +74,8 @@ func readScope(slice, node string) Confinement {
 // maxPrograms is equal to BPF_CGROUP_MAX_PROGS in the kernel.
 const maxPrograms = 64
 
-// devicePrograms returns the names of the cgroup device BPF programs that are attached to a cgroup. The kernel allows
-// only root to make this query.
+// devicePrograms returns the names of the device BPF programs that are attached to a cgroup. The kernel answers this
+// query only for root.
 func devicePrograms(cgroup *os.File) ([]string, error) {
 	var ids [maxPrograms]uint32
 	query := struct {
@@ -90,7 +91,7 @@ func devicePrograms(cgroup *os.File) ([]string, error) {
 	for _, id := range ids[:min(query.count, maxPrograms)] {
 		name, err := nameOfProgram(id)
 		if err == unix.ENOENT {
-			continue // the program may have been detached in the meantime
+			continue // slurmd or the plugin may have detached the program after the first query
 		} else if err != nil {
 			return names, err
 		}
@@ -107,7 +108,7 @@ func nameOfProgram(id uint32) (string, error) {
 		return "", err
 	}
 	defer unix.Close(fd)
-	var info struct { // the first fields of struct bpf_prog_info
+	var info struct { // name and the preceding 64 bytes of struct bpf_prog_info
 		_    [64]byte
 		name [16]byte
 	}

@@ -12,7 +12,7 @@ import (
 
 func TestReadConfinement(t *testing.T) {
 	if c := readConfinement(t.TempDir(), "", "n1"); c != (Confinement{}) {
-		t.Errorf("an empty folder: %+v", c)
+		t.Errorf("an empty directory: got %+v, want no cgroups", c)
 	}
 	v1 := t.TempDir()
 	if err := os.Mkdir(v1+"/devices", 0o755); err != nil {
@@ -22,11 +22,11 @@ func TestReadConfinement(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c := readConfinement(v1, "", "n1"); c != (Confinement{Cgroup: 1}) {
-		t.Errorf("a hierarchy of version 1: %+v", c)
+		t.Errorf("a hierarchy of version 1: got %+v, want version 1", c)
 	}
 }
 
-// cgroup2 creates a cgroup of version 2 that contains the path below, and returns its path.
+// cgroup2 creates a cgroup of version 2 with the subdirectory below, and returns the cgroup's path.
 func cgroup2(t *testing.T, below string) string {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mounts")
@@ -41,7 +41,7 @@ func cgroup2(t *testing.T, below string) string {
 	}
 	path, err := os.MkdirTemp(root, "caelum-test.")
 	if root == "" || err != nil || os.Getuid() != 0 {
-		t.Skip("needs root and cgroup v2")
+		t.Skip("this test needs root and cgroup v2")
 	}
 	if err := os.MkdirAll(filepath.Join(path, below), 0o755); err != nil {
 		t.Fatal(err)
@@ -56,7 +56,7 @@ func cgroup2(t *testing.T, below string) string {
 	return path
 }
 
-// attach attaches a device BPF program to a cgroup. The program allows every access.
+// attach attaches a device BPF program with the given name to a cgroup. The program allows every access.
 func attach(t *testing.T, cgroup, name string) {
 	t.Helper()
 	insn := [2]uint64{0x1_0000_00b7, unix.BPF_JMP | unix.BPF_EXIT} // r0 = 1
@@ -97,7 +97,7 @@ func attach(t *testing.T, cgroup, name string) {
 	}
 }
 
-// TestReadScope checks that readScope considers only programs that are attached to the scope of this node's steps.
+// TestReadScope tests that readScope considers only tasks and programs in the cgroup that contains this node's steps.
 func TestReadScope(t *testing.T) {
 	const none = "not known yet"
 	const unconfined = "BPF program is not attached"
@@ -106,16 +106,16 @@ func TestReadScope(t *testing.T) {
 	}{
 		{"slurmd has not started", "system.slice/other.scope", "", none},
 		{"no job", "system.slice/slurmstepd.scope/system", "", none},
-		{"a job without a task", "system.slice/slurmstepd.scope/job_1/step_extern/user/task_special", "", none},
-		{"tasks and no program", "system.slice/slurmstepd.scope/job_1/step_batch/user/task_0", "", unconfined},
+		{"a job without tasks", "system.slice/slurmstepd.scope/job_1/step_extern/user/task_special", "", none},
+		{"tasks without a program", "system.slice/slurmstepd.scope/job_1/step_batch/user/task_0", "", unconfined},
 		{
 			"tasks and only Slurm's program",
 			"system.slice/slurmstepd.scope/job_1/step_0/user/task_0",
 			"Slurm_Cgroup_v2",
 			unconfined,
 		},
-		{"tasks and the program", "system.slice/slurmstepd.scope/job_1/step_0/user/task_0", programName, ""},
-		{"the program and no task", "system.slice/n1_slurmstepd.scope/system", programName, ""},
+		{"tasks with the plugin's program", "system.slice/slurmstepd.scope/job_1/step_0/user/task_0", programName, ""},
+		{"the plugin's program without tasks", "system.slice/n1_slurmstepd.scope/system", programName, ""},
 		{"tasks in CgroupSlice", "slurm.slice/slurmstepd.scope/job_1/step_0/user/task_0", "", unconfined},
 		{"another node's scope", "system.slice/n2_slurmstepd.scope/job_1/step_0/user/task_0", "", none},
 	} {
@@ -134,7 +134,7 @@ func TestReadScope(t *testing.T) {
 			found := isolation(f)
 			if c.says == "" && len(found) > 0 ||
 				c.says != "" && (len(found) != 1 || !strings.Contains(found[0].Text, c.says)) {
-				t.Errorf("%+v: %+v, want %q", f.Confinement, found, c.says)
+				t.Errorf("for %+v, isolation returned %+v, want %q", f.Confinement, found, c.says)
 			}
 		})
 	}

@@ -1,9 +1,9 @@
 // Package doctor checks the installation of Caelum on a node: Slurm's configuration, the node and the catalogue in
-// slurmctld, the plugin's files, the agent, and the device files of slices. On slurmctld's host, it checks the decision
-// table.
+// slurmctld, the plugin's files, the agent, and the device files of slices. On slurmctld's host, the package checks the
+// decision table.
 //
-// Read collects the facts, and Examine evaluates them, so that every check is a function of values. The package changes
-// nothing. A check never passes if a fact that it needs could not be read.
+// Read collects the facts, and Examine evaluates the facts, so that every check is a function of values. The package
+// makes no changes. If a fact that a check needs could not be read, the check never passes.
 //
 // Files:
 //
@@ -17,7 +17,7 @@
 //	release.go    slurmctld's release, and parameters of later releases with which Caelum does not work
 //	slurmconf.go  slurm.conf: PrologFlags, timeouts, scheduler, GresTypes, accounting, clocks, isolation of jobs
 //	node.go       the node in slurmctld: state, gres/mig:closed, total N, excess, slots, exclusive partitions
-//	catalogue.go  catalogue nodes: state, partitions, features; the profiles in slurm.conf and of the driver
+//	catalogue.go  catalogue nodes: state, partitions, features; compares the profiles of slurm.conf and of the driver
 //	limits.go     limits on gres/gpu in slurmdbd, which limit the number of slices
 //	settings.go   the settings policy and sizing of the agents, which must be the same on all hosts
 //	table.go      the decision table: readable, partitions, profiles, max_nodes

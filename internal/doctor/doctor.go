@@ -9,11 +9,11 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Severity is the severity of a finding. It is OK, Info (no action is necessary), Warning (the system works but needs
-// attention) or Error.
+// Severity is the severity of a finding: OK, Info (no action is necessary), Warning (the node works but needs
+// attention) or Error (a function of the node does not work).
 type Severity string
 
-// These constants are the severities of findings.
+// OK, Info, Warning and Error are the severities of findings.
 const (
 	OK      Severity = "ok"
 	Info    Severity = "info"
@@ -26,7 +26,7 @@ type Finding struct {
 	Check    string   `json:"check"`
 	Severity Severity `json:"severity"`
 	Text     string   `json:"text"`
-	// Next is the remedy. It is empty for OK and Info.
+	// Next is the remedy. Next is empty if the severity is OK or Info.
 	Next string `json:"next,omitempty"`
 }
 
@@ -34,7 +34,7 @@ func fault(text, next string) Finding   { return Finding{Severity: Error, Text: 
 func warning(text, next string) Finding { return Finding{Severity: Warning, Text: text, Next: next} }
 func note(text string) Finding          { return Finding{Severity: Info, Text: text} }
 
-// findingIf returns only the finding f if the condition is true, and otherwise no finding.
+// findingIf returns a list that contains only f if the condition is true. Otherwise, findingIf returns nil.
 func findingIf(f Finding, condition bool) []Finding {
 	if !condition {
 		return nil
@@ -45,7 +45,7 @@ func findingIf(f Finding, condition bool) []Finding {
 // Source is a source of facts.
 type Source string
 
-// These constants are the sources of facts. Each source may depend on earlier sources.
+// The following constants are the sources of facts. A source may depend on the sources above it.
 const (
 	Slurmctld Source = "slurmctld"
 	OwnNode   Source = "node"
@@ -59,22 +59,24 @@ const (
 
 var sources = []Source{Slurmctld, OwnNode, Agent, Plugstack, Devices, Module, Decisions, Slurmdbd}
 
-// nodeSources contains the sources that do not exist on slurmctld's host.
+// nodeSources contains the sources that exist only on GPU nodes.
 var nodeSources = []Source{OwnNode, Agent, Plugstack, Devices, Module}
 
 // Facts contains the values that Examine evaluates.
 type Facts struct {
-	// Missing contains a finding for each source that could not be read. All fields from such a source are zero.
+	// Missing contains a finding for each source that could not be read. The fields of such a source are zero.
 	Missing map[Source]Finding
 
-	// Controller is true on slurmctld's host. Examine then skips the checks that need one of nodeSources.
+	// Controller is true if this host runs slurmctld and is not a GPU node. Examine then skips the checks that need one
+	// of nodeSources.
 	Controller bool
 
-	// RunDir is the agent's run directory. If it is not the default directory, the plugin needs the argument run_dir.
+	// RunDir is the agent's run directory. If RunDir is not the default directory, the plugin needs the argument
+	// run_dir.
 	RunDir string
 
-	// The following fields are read from slurmctld. Asked and Answered are the times of this host's clock before and
-	// after the request for Config.
+	// The following fields are read from slurmctld. Asked and Answered are the times on this host's clock immediately
+	// before and after the request for Config.
 	Config          slurm.Config
 	Asked, Answered time.Time
 	Nodes           []slurm.Node
@@ -91,20 +93,20 @@ type Facts struct {
 	Table  Table
 	Wake   Wake
 
-	// Owners contains the files of root that other users can change.
+	// Owners contains the faults of the files that root's processes read, load or write.
 	Owners Files
 	// Unmanaged contains the device files of GPUs that the agent does not manage.
 	Unmanaged []UnmanagedGPU
 
-	// Settings contains this host's policy and sizing, like plan.Settings.Text.
+	// Settings contains this host's policy and sizing in the form of plan.Settings.Text.
 	Settings string
 
 	// Limits contains the limits on gres/gpu in slurmdbd.
 	Limits []string
 }
 
-// check is one check and the sources that it needs. okText is the text of the OK finding if run returns no findings. It
-// is empty if all findings of the check are only informative.
+// check is one check and the sources that it needs. If run returns no findings, Examine adds an OK finding with okText.
+// okText is empty if the check returns only findings with the severity Info.
 type check struct {
 	name   string
 	okText string
@@ -120,7 +122,7 @@ func checks() []check {
 		{"instances", "no instance is stuck or foreign", []Source{Agent}, instances},
 		{"device files", "only the user of a slice's job can open the slice", []Source{Agent, Devices}, deviceFiles},
 		{"prolog", "PrologFlags includes Alloc and does not include RunInJob", ctld, prologFlags},
-		{"batch start", "BatchStartTimeout is longer than a prolog may wait", ctld, batchStart},
+		{"batch start", "BatchStartTimeout is longer than the maximum wait of a prolog", ctld, batchStart},
 		{"select", "SelectType can allocate parts of a node", ctld, selectType},
 		{"backfill", "SchedulerParameters includes bf_continue", ctld, backfill},
 		{"het jobs", "SchedulerParameters includes bf_hetjob_prio=min", ctld, hetPriority},
@@ -130,18 +132,23 @@ func checks() []check {
 		{"clock", "the clocks of slurmctld and this host agree", ctld, clock},
 		{"node", "slurmctld can start jobs on this node", node, nodeState},
 		{"closed", "the node has gres/mig:closed", node, closed},
-		{"total", "the sum of gres/mig equals that in slurm.conf, and is at least four times the slots", node, total},
-		{"used", "every slice that slurmctld counts as used is held by a job", append(node, Agent), excess},
-		{"slots", "gres/gpu is the number of slices that the GPUs can hold", append(node, Agent), slots},
-		{"partitions", "no partition of this node allocates whole nodes only", node, exclusive},
+		{
+			"total",
+			"the sum of gres/mig equals the sum in slurm.conf and is at least four times the number of slots",
+			node,
+			total,
+		},
+		{"used", "a job holds every slice that slurmctld counts as used", append(node, Agent), excess},
+		{"slots", "the count of gres/gpu equals the largest number of slices on the GPUs", append(node, Agent), slots},
+		{"partitions", "every partition of this node can allocate parts of the node", node, exclusive},
 		{
 			"catalogue",
 			"the catalogue nodes are down, as intended, and share a partition with this node",
 			node,
 			catalogue,
 		},
-		{"features", "the features of the catalogue match those of the nodes", node, features},
-		{"profiles", "slurm.conf has the profiles that the driver reports", append(node, Agent), profiles},
+		{"features", "the features of the catalogue nodes match the features of the real nodes", node, features},
+		{"profiles", "slurm.conf contains the profiles that the driver reports", append(node, Agent), profiles},
 		{
 			"decision table",
 			"job_submit.lua can read the table, and the table agrees with slurm.conf",
@@ -150,33 +157,33 @@ func checks() []check {
 		},
 		{
 			"plugin",
-			"plugstack.conf requires the plugin, and the plugin fits this slurmd",
+			"plugstack.conf requires the plugin, and the plugin was built for the release of this slurmd",
 			[]Source{Slurmctld, Plugstack},
 			plugin,
 		},
 		{"isolation", "no other user and no other job can open a job's slice", node, isolation},
 		{
 			"driver",
-			"ModifyDeviceFiles is 0, and the device files that clients need exist",
+			"ModifyDeviceFiles is 0, and the device files that GPU programs need exist",
 			[]Source{Module},
 			driver,
 		},
-		{"plan settings", "all agents have the policy and the sizing of this host", ctld, planSettings},
-		{"wake key", "only its daemon can read the key, or no wake port is set", ctld, wakeKey},
+		{"plan settings", "all agents have the same policy and sizing as this host", ctld, planSettings},
+		{"wake key", "only Caelum's daemon can read the key, or no wake port is set", ctld, wakeKey},
 		{
 			"whole GPUs",
-			"no job can open a GPU that Slurm did not allocate to it",
+			"no job can open a GPU that Slurm did not allocate to the job",
 			[]Source{Slurmctld, Agent, Devices},
 			wholeGPUs,
 		},
 		{"owners", "only root can change the files that root's processes read, load and write", nil, owners},
-		{"memory", "the driver scrubs freed GPU memory", []Source{Module}, scrubbing},
+		{"memory", "the driver overwrites freed GPU memory", []Source{Module}, scrubbing},
 		{"limits", "", []Source{Slurmctld, Slurmdbd}, limits},
 	}
 }
 
-// Examine evaluates the facts. It returns a finding for each source that could not be read, followed by the findings of
-// each check, in a fixed order.
+// Examine evaluates the facts. Examine returns a finding for each source that could not be read, followed by the
+// findings of each check, in a fixed order.
 func Examine(f *Facts) []Finding {
 	var found []Finding
 	skipped := map[Source][]string{}
@@ -187,7 +194,7 @@ func Examine(f *Facts) []Finding {
 			continue
 		}
 		if s, missing := f.firstMissing(c.needs); missing {
-			if c.name != string(s) { // the finding already has this name
+			if c.name != string(s) { // the finding for the missing source already has the name of this check
 				skipped[s] = append(skipped[s], c.name)
 			}
 			continue
@@ -221,7 +228,8 @@ func (f *Facts) lacks(s Source) bool {
 	return missing
 }
 
-// firstMissing returns the first of the given sources that could not be read, or false if all of them could be read.
+// firstMissing returns the first source of needs that could not be read, and true. If all sources of needs could be
+// read, the second result is false.
 func (f *Facts) firstMissing(needs []Source) (Source, bool) {
 	for _, s := range needs {
 		if f.lacks(s) {

@@ -21,17 +21,17 @@ func TestHealthy(t *testing.T) {
 			t.Errorf("%+v", g)
 		}
 	}
-	if sound != len(checks())-1 { // limits has only informative findings
-		t.Errorf("%d of %d checks passed", sound, len(checks()))
+	if sound != len(checks())-1 { // the check limits has no OK finding
+		t.Errorf("%d checks passed, want %d", sound, len(checks())-1)
 	}
 }
 
-// TestController checks that, on slurmctld's host, the checks of GPU nodes are skipped and all other checks are made.
+// TestController tests that, on slurmctld's host, Examine skips the checks of GPU nodes and makes all other checks.
 func TestController(t *testing.T) {
 	f := healthy()
 	f.Controller, f.Node, f.Agent, f.Plugin, f.Files = true, slurm.Node{}, api.Status{}, Plugin{}, nil
 	for _, s := range nodeSources {
-		f.Missing[s] = fault("it is not here", "nothing")
+		f.Missing[s] = fault("the source is missing", "add the source")
 	}
 	f.Table.MaxNodes = 2
 	found := Examine(f)
@@ -46,8 +46,8 @@ func TestController(t *testing.T) {
 	}
 }
 
-// TestNoFault checks that the doctor reports no fault if a broken GPU explains the number of slots, or if a file does
-// not exist.
+// TestNoFault tests that Examine reports no error if an unusable GPU explains the number of slots, if the capability
+// file of an idle slice does not exist, or if Slurm runs without the backfill scheduler.
 func TestNoFault(t *testing.T) {
 	f := healthy()
 	f.Agent.GPUs = append(f.Agent.GPUs, api.GPU{Index: 1, Problem: "the GPU is lost"})
@@ -59,10 +59,10 @@ func TestNoFault(t *testing.T) {
 	}
 }
 
-// TestUnreadSources checks that a finding lists the checks whose source is missing, except for the check with the name
-// of the source, and that none of these checks passes.
+// TestUnreadSources tests that the finding for a missing source lists the checks that need the source, except the check
+// with the name of the source. None of these checks may have a finding of its own.
 func TestUnreadSources(t *testing.T) {
-	gap := fault("it cannot be read", "repair it")
+	gap := fault("the source cannot be read", "repair the source")
 	for source, skipped := range map[Source]string{
 		Slurmctld: "prolog, batch start, select, backfill, het jobs, gres types, accounting, release, clock, " +
 			"node, closed, total, used, slots, partitions, catalogue, features, profiles, decision table, " +
@@ -78,21 +78,21 @@ func TestUnreadSources(t *testing.T) {
 		f := healthy()
 		f.Missing[source] = gap
 		if source == Slurmctld {
-			f.Missing[OwnNode] = gap // as Read sets it
+			f.Missing[OwnNode] = gap // Read also adds both entries
 		}
 		found := Examine(f)
-		want := "it cannot be read"
+		want := "the source cannot be read"
 		if skipped != "" {
 			want += "; not checked: " + skipped
 		}
 		if found[0].Text != want ||
 			found[0].Check != string(source) ||
 			Count(found, Error) != 1 {
-			t.Errorf("%s: %+v, want first %q", source, found, want)
+			t.Errorf("without source %s: got %+v, want the first text %q and one error", source, found, want)
 		}
 		for _, g := range found[1:] {
 			if g.Check == string(source) || slices.Contains(strings.Split(skipped, ", "), g.Check) {
-				t.Errorf("without %s: %+v", source, g)
+				t.Errorf("without source %s, a check that needs the source has a finding: %+v", source, g)
 			}
 		}
 	}
@@ -113,11 +113,12 @@ func TestSteady(t *testing.T) {
 		{api.Instance{GI: 8, State: "leased", Job: 7}, false},
 	} {
 		if got := steady(status(leased), status(c.after)); (len(got) == 1) != c.kept {
-			t.Errorf("%+v: kept %v", c.after, slices.Collect(maps.Keys(got)))
+			t.Errorf("after %+v, steady returned the instances %v, want an instance: %v", c.after,
+				slices.Collect(maps.Keys(got)), c.kept)
 		}
 	}
 	foreign := api.Instance{GI: 7, State: "foreign"}
 	if got := steady(status(foreign), status(foreign)); len(got) != 0 {
-		t.Errorf("kept %v", got)
+		t.Errorf("steady returned the foreign instance: %v", got)
 	}
 }

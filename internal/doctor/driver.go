@@ -7,19 +7,20 @@ import (
 	"strings"
 )
 
-// Driver describes the parameters of NVIDIA's kernel module, and its device files.
+// Driver describes the parameters and the device files of NVIDIA's kernel module.
 type Driver struct {
 	// Modifies is true if NVreg_ModifyDeviceFiles is not 0 (the default is 1). nvidia-modprobe may then create device
 	// files and set their owner and mode.
 	Modifies bool
-	// Missing contains the device files that every client of the GPUs needs but that do not exist.
+	// Missing contains the device files that every GPU program needs and that do not exist.
 	Missing []string
 	// Unscrubbed is true if freed GPU memory retains its contents.
 	Unscrubbed bool
 }
 
-// readDriver reads the line "ModifyDeviceFiles: 1" in PROC/driver/nvidia/params (os-registry.c and nv-caps.c of the
-// open kernel modules 595.45.04). It also checks that dev contains nvidiactl and one device file for each of the GPUs.
+// readDriver reads the line "ModifyDeviceFiles: 1" in PROC/driver/nvidia/params, where PROC is proc (source:
+// os-registry.c and nv-caps.c of the open kernel modules 595.45.04). readDriver also checks whether the directory dev
+// contains nvidiactl and one device file for each of the GPUs.
 func readDriver(proc, dev string, gpus int) (Driver, error) {
 	path := filepath.Join(proc, "driver/nvidia/params")
 	data, err := os.ReadFile(path)
@@ -33,12 +34,12 @@ func readDriver(proc, dev string, gpus int) (Driver, error) {
 		}
 	}
 	if !found {
-		return d, fmt.Errorf("%s has no line ModifyDeviceFiles", path)
+		return d, fmt.Errorf("couldn't find the line ModifyDeviceFiles in %s", path)
 	}
 	if _, err := os.Stat(filepath.Join(dev, "nvidiactl")); err != nil {
 		d.Missing = append(d.Missing, filepath.Join(dev, "nvidiactl"))
 	}
-	// The minor number of a GPU may differ from its index, so only the number of files is compared.
+	// The minor number of a GPU may differ from the GPU's index, so readDriver compares only the number of files.
 	files, _ := filepath.Glob(filepath.Join(dev, "nvidia[0-9]*"))
 	for n := len(files); n < gpus; n++ {
 		d.Missing = append(d.Missing, filepath.Join(dev, "nvidia<N>"))
@@ -47,16 +48,15 @@ func readDriver(proc, dev string, gpus int) (Driver, error) {
 }
 
 // driver checks NVreg_ModifyDeviceFiles. If the parameter is 1, nvidia-modprobe creates the capability files of a new
-// instance with access for all users. All users can then open the files until the agent has written DeviceFileModify: 0
-// for them.
+// instance with access for all users. All users can open these files until the agent has restricted the files.
 func driver(f *Facts) []Finding {
 	const made = "the driver's ModifyDeviceFiles is "
 	switch {
 	case f.Driver.Modifies:
 		return []Finding{modifies(
 			f,
-			made+"1: nvidia-modprobe, which is setuid root, makes a new slice's device files readable by all "+
-				"users, until the agent restricts their permissions a few milliseconds later",
+			made+"1: nvidia-modprobe, which is setuid root, makes the device files of a new slice readable by all "+
+				"users, and the agent restricts the files a few milliseconds later",
 			"put `options nvidia NVreg_ModifyDeviceFiles=0` into /etc/modprobe.d/caelum.conf; put "+
 				"`c /dev/nvidiactl 0666 root root - 195:255` and, for each GPU, "+
 				"`c /dev/nvidia0 0666 root root - 195:0` into /etc/tmpfiles.d/nvidia.conf; reboot the node",
@@ -67,7 +67,7 @@ func driver(f *Facts) []Finding {
 				strings.Join(f.Driver.Missing, ", "),
 			"add a line for each missing file to /etc/tmpfiles.d/nvidia.conf "+
 				"(`c /dev/nvidiactl 0666 root root - 195:255`, `c /dev/nvidia0 0666 root root - 195:0`), then "+
-				"`systemd-tmpfiles --create nvidia.conf`",
+				"run `systemd-tmpfiles --create nvidia.conf`",
 		)}
 	}
 	return nil

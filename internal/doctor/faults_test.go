@@ -31,7 +31,7 @@ func healthyConfig() slurm.Config {
 	}}
 }
 
-// healthyNodes returns this node, which has an A100, and its catalogue node.
+// healthyNodes returns this node, which has an A100, and a catalogue node.
 func healthyNodes() []slurm.Node {
 	return []slurm.Node{
 		{
@@ -101,15 +101,15 @@ func set(key, value string) func(*Facts) {
 	return func(f *Facts) { f.Config.Values[key] = value }
 }
 
-// cases contains an entry for each fault. An entry consists of the check that reports the fault, a part of the
-// finding's text, and a function that adds the fault to a healthy node.
+// cases contains an entry for each fault. An entry consists of the check that reports the fault, the severity of the
+// finding, a part of the finding's text, and a function that adds the fault to a healthy node.
 var cases = []struct {
 	check    string
 	severity Severity
 	says     string
 	change   func(*Facts)
 }{
-	{"plan settings", Warning, "lifetime,adaptive, but other nodes have different ones: n1 (lifetime,tightest). The",
+	{"plan settings", Warning, "but other nodes have a different policy or sizing: n1 (lifetime,tightest). The",
 		func(f *Facts) { f.Nodes[0].Extra = "caelum=1 caelum-plan=lifetime,tightest" }},
 	{
 		"agent",
@@ -121,7 +121,7 @@ var cases = []struct {
 	{"gpus", Warning, "GPU 1 is not managed: MIG mode is off", func(f *Facts) {
 		f.Agent.GPUs = append(f.Agent.GPUs, api.GPU{Index: 1, Problem: "MIG mode is off"})
 	}},
-	{"gpus", Warning, "does not list the processes on GPU 0, so idle slices are destroyed and re-created for each job",
+	{"gpus", Warning, "does not list the processes on GPU 0, so the agent destroys and re-creates an idle slice",
 		func(f *Facts) { f.Agent.GPUs[0].Unlisted = true }},
 	{"gpus", Error, "manages no GPU", func(f *Facts) { f.Agent.GPUs[0].Problem = "the GPU is lost" }},
 	{"gpus", Error, "manages no GPU", func(f *Facts) { f.Agent.GPUs = nil; f.Node.Gres[0].Count = 0 }},
@@ -162,7 +162,7 @@ var cases = []struct {
 	{"gres types", Error, "does not include mig", set("GresTypes", "gpu")},
 	{"gres types", Error, "does not include gpu", set("GresTypes", "mig")},
 	{"accounting", Warning, "does not include gres/mig", set("AccountingStorageTRES", "cpu,gres/mig:1g.5gb")},
-	{"accounting", Info, "no slurmdbd", set("AccountingStorageType", "accounting_storage/none")},
+	{"accounting", Info, "without slurmdbd", set("AccountingStorageType", "accounting_storage/none")},
 	{"clock", Warning, "differ by 1m0s", func(f *Facts) { f.Config.AsOf = noon.Add(-time.Minute) }},
 	{"clock", Warning, "differ by 59s", func(f *Facts) { f.Config.AsOf = noon.Add(time.Minute) }},
 	{"clock", Warning, "not compared", func(f *Facts) { f.Config.AsOf = time.Time{} }},
@@ -172,7 +172,7 @@ var cases = []struct {
 		"n1 is DRAIN (Prolog error)",
 		func(f *Facts) { f.Node.States, f.Node.Reason = []string{"IDLE", "DRAIN"}, "Prolog error" },
 	},
-	{"closed", Error, "no gres/mig:closed", func(f *Facts) { f.Node.Gres[2].Type = "other" }},
+	{"closed", Error, "record of n1 has no gres/mig:closed", func(f *Facts) { f.Node.Gres[2].Type = "other" }},
 	{
 		"total",
 		Error,
@@ -197,7 +197,7 @@ var cases = []struct {
 		"adds up to 22 on n1, and slurm.conf has 28: slurmctld drains",
 		func(f *Facts) { f.Node.Gres[2].Count = 18 },
 	},
-	{"total", Info, "not compared with slurm.conf", func(f *Facts) { f.Node.MIGTotal = 0 }},
+	{"total", Info, "the sum is not compared with slurm.conf", func(f *Facts) { f.Node.MIGTotal = 0 }},
 	{
 		"total",
 		Warning,
@@ -221,7 +221,7 @@ var cases = []struct {
 	},
 	{"slots", Error, "hold only 6 slices", func(f *Facts) { f.Agent.GPUs[0].Slots = f.Agent.GPUs[0].Slots[1:] }},
 	{"partitions", Warning, "plain has OverSubscribe=EXCLUSIVE", func(f *Facts) { f.Partitions[1].Exclusive = true }},
-	{"catalogue", Error, "there is no catalogue node", func(f *Facts) { f.Nodes = f.Nodes[:1] }},
+	{"catalogue", Error, "slurm.conf contains no catalogue node", func(f *Facts) { f.Nodes = f.Nodes[:1] }},
 	{
 		"catalogue",
 		Error,
@@ -256,7 +256,7 @@ var cases = []struct {
 	{
 		"profiles",
 		Error,
-		"slurm.conf gives n1 1g.23gb, which its driver does not report (it reports 1g.5gb)",
+		"slurm.conf gives n1 1g.23gb, which its driver does not report (the driver reports 1g.5gb)",
 		func(f *Facts) { f.Agent.Stale = []string{"1g.23gb"} },
 	},
 	{"profiles", Error, "no catalogue node has 1g.6gb, which n1 has", func(f *Facts) {
@@ -283,7 +283,7 @@ var cases = []struct {
 	{
 		"decision table",
 		Error,
-		"max_nodes is 2 in /etc/caelum/decisions and the catalogue of partition gpu has size 1",
+		"max_nodes is 2 in /etc/caelum/decisions, but the number of catalogue nodes in partition gpu is 1: slurmctld",
 		func(f *Facts) { f.Table.MaxNodes = 2 },
 	},
 	{
@@ -292,7 +292,7 @@ var cases = []struct {
 		"partition elsewhere of /etc/caelum/decisions has no catalogue node",
 		func(f *Facts) { f.Table.Partitions = []string{"elsewhere", "gpu"} },
 	},
-	{"decision table", Info, "held first", func(f *Facts) { f.Nodes = append(f.Nodes, f.Nodes[1]) }},
+	{"decision table", Info, "job_submit.lua holds jobs", func(f *Facts) { f.Nodes = append(f.Nodes, f.Nodes[1]) }},
 	{
 		"decision table",
 		Error,
@@ -300,7 +300,7 @@ var cases = []struct {
 		func(f *Facts) { f.Table.Profiles = append(f.Table.Profiles, decisions.Profile{Name: "1g.6gb"}) },
 	},
 	{"decision table", Warning, "has key lines without a user ID (3)", func(f *Facts) { f.Table.OldKeys = 3 }},
-	{"decision table", Warning, "jobs with --mig-mem are refused", func(f *Facts) { f.Table.Profiles[0].MiB = 0 }},
+	{"decision table", Warning, "rejects jobs with --mig-mem", func(f *Facts) { f.Table.Profiles[0].MiB = 0 }},
 	{"decision table", Warning, "the catalogue has 2g.10gb, which /etc/caelum/decisions does not list", func(f *Facts) {
 		f.Nodes[1].Gres = append(f.Nodes[1].Gres, slurm.GRES{Name: "mig", Type: "2g.10gb", Count: 3})
 	}},
@@ -346,7 +346,7 @@ var cases = []struct {
 	{"plugin", Error, "not a Slurm plugin: bad magic", func(f *Facts) {
 		f.Plugin.Version, f.Plugin.Problem = 0, "bad magic"
 	}},
-	{"plugin", Error, "every prolog fails", func(f *Facts) { f.Plugin.ObjectFound = false }},
+	{"plugin", Error, "the prolog of each job with slices fails", func(f *Facts) { f.Plugin.ObjectFound = false }},
 	{
 		"plugin",
 		Error,
@@ -373,13 +373,13 @@ var cases = []struct {
 	{
 		"wake key",
 		Warning,
-		"the wake port is not opened",
+		"the wake port is not open",
 		func(f *Facts) { f.Wake = Wake{Port: 6873, Path: "/etc/caelum/wake.key", Err: fs.ErrNotExist} },
 	},
 	{
 		"limits",
 		Info,
-		"gres/gpu=4; they are not enforced",
+		"gres/gpu=4; Slurm does not enforce these limits",
 		func(f *Facts) { f.Limits = []string{"account research GrpTRES gres/gpu=4"} },
 	},
 	{
@@ -413,21 +413,22 @@ func TestEachFault(t *testing.T) {
 			return g.Check == c.check && g.Severity == c.severity && strings.Contains(g.Text, c.says)
 		})
 		if i < 0 {
-			t.Errorf("no %s of %s with %q in %+v", c.severity, c.check, c.says, Examine(f))
+			t.Errorf("no finding of check %q has the severity %s and the text %q: %+v", c.check, c.severity, c.says,
+				Examine(f))
 			continue
 		}
 		for _, g := range Examine(f) {
 			if (g.Severity == Error || g.Severity == Warning) == (g.Next == "") {
-				t.Errorf("%+v: what to do belongs to errors and warnings", g)
+				t.Errorf("errors and warnings must have a remedy, and other findings must have none: %+v", g)
 			}
 			if (g.Severity == Error || g.Severity == Warning) && g.Check != c.check {
-				t.Errorf("%q of %s is also found by %+v", c.says, c.check, g)
+				t.Errorf("the fault %q of check %q causes another finding: %+v", c.says, c.check, g)
 			}
 		}
 	}
 }
 
-// TestEachCheckCanFail checks that cases contains at least one entry for each check.
+// TestEachCheckCanFail tests that cases contains at least one entry for each check.
 func TestEachCheckCanFail(t *testing.T) {
 	can := map[string]bool{}
 	for _, c := range cases {
@@ -435,7 +436,7 @@ func TestEachCheckCanFail(t *testing.T) {
 	}
 	for _, c := range checks() {
 		if !can[c.name] {
-			t.Errorf("no case for %s", c.name)
+			t.Errorf("cases has no entry for the check %q", c.name)
 		}
 	}
 }

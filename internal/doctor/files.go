@@ -18,23 +18,24 @@ import (
 
 // Files describes the faults of the files on this host that root's processes read, load or write.
 type Files struct {
-	// Untrusted contains the errors of package trust. Each describes a path that users other than root can change.
+	// Untrusted contains the errors of package trust. Each error describes a path that users other than root can
+	// change.
 	Untrusted []string
-	// Wrong contains the agent's files whose owner or mode has been changed.
+	// Wrong contains the agent's files whose owner or mode differs from the owner or mode that the agent sets.
 	Wrong []WrongFile
-	// Unit is the DevicePolicy of the loaded caelumd.service. It is empty if systemd does not know this unit.
+	// Unit is the DevicePolicy of the loaded caelumd.service. Unit is empty if systemd has not loaded this unit.
 	Unit string
 }
 
-// WrongFile is a file of the agent with a changed owner or mode. Right is the mode that the agent has set.
+// WrongFile is a file of the agent with a changed owner or mode. Right is the mode that the agent sets.
 type WrongFile struct {
 	Path        string
 	Owner       uint32
 	Mode, Right fs.FileMode
 }
 
-// agentFiles returns the paths that the agent creates, and their modes. All of them belong to root. Some of them may
-// not exist.
+// agentFiles returns the paths of the files and directories that the agent creates, with their modes. Root must own
+// these files. Some of the files may not exist.
 func agentFiles(cfg config.Config, runDir string) map[string]fs.FileMode {
 	return map[string]fs.FileMode{
 		runDir:                                   0o755,
@@ -68,7 +69,7 @@ func (f *Facts) readOwners(ctx context.Context, host Host) {
 	for path, right := range agentFiles(host.Config, host.RunDir) {
 		info, err := os.Stat(path)
 		if err != nil {
-			continue // the file does not exist yet, or this user cannot see it
+			continue // the file does not exist yet, or this user has no access to the file's directory
 		}
 		owner := info.Sys().(*syscall.Stat_t).Uid
 		if owner != 0 || info.Mode().Perm() != right {
@@ -78,8 +79,9 @@ func (f *Facts) readOwners(ctx context.Context, host Host) {
 	f.Owners.Unit = devicePolicy(ctx)
 }
 
-// devicePolicy returns the DevicePolicy of the loaded caelumd.service. The value in the shipped unit differs from
-// systemd's default. The result therefore shows whether the restrictions of the shipped unit are loaded.
+// devicePolicy returns the DevicePolicy of the loaded caelumd.service, or an empty string if systemd has not loaded
+// this unit. The value in the shipped unit differs from systemd's default. The result therefore shows whether systemd
+// has loaded the restrictions of the shipped unit.
 func devicePolicy(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -102,28 +104,33 @@ func owners(f *Facts) []Finding {
 		reason, next, _ := strings.Cut(refusal, "; ")
 		reason = strings.TrimPrefix(reason, "couldn't use ")
 		if strings.Contains(next, "chown") {
-			next += "`; the decision table that SlurmUser's watcher writes belongs in /var/lib/caelum-watch, with a " +
-				"link to it at `/etc/caelum/decisions"
+			next += "`; if the watcher writes the decision table, move the table to /var/lib/caelum-watch and " +
+				"create a symbolic link to the table at `/etc/caelum/decisions"
 		}
 		found = append(found, fault(
-			reason+": root's processes read or load it, so a user who can change it can become root",
+			reason+": root's processes read or load this path, so a user who can change the path can become root",
 			"`"+next+"`",
 		))
 	}
 	for _, w := range f.Owners.Wrong {
 		found = append(found, fault(
 			fmt.Sprintf(
-				"%s belongs to uid %d with mode %04o instead of root with %04o",
+				"%s belongs to uid %d with mode %04o instead of root with %04o: other users may have access to the "+
+					"agent's data, or Caelum's programs may lack access",
 				w.Path, w.Owner, w.Mode, w.Right,
 			),
-			fmt.Sprintf("run `chown root %s && chmod %04o %[1]s`, and find out what changed it", w.Path, w.Right),
+			fmt.Sprintf(
+				"run `chown root %s && chmod %04o %[1]s`, and find the program that changed the owner or the mode",
+				w.Path, w.Right,
+			),
 		))
 	}
 	if f.Owners.Unit != "" && f.Owners.Unit != "closed" {
 		found = append(found, warning(
-			"caelumd.service has DevicePolicy="+f.Owners.Unit+": it lacks the restrictions of the shipped unit",
+			"caelumd.service has DevicePolicy="+f.Owners.Unit+": the agent runs without the restrictions of the "+
+				"shipped unit",
 			"install etc/caelumd.service of this release, then run `systemctl daemon-reload` and `systemctl restart "+
-				"caelumd`; make local changes with `systemctl edit caelumd`",
+				"caelumd`; make local changes only with `systemctl edit caelumd`",
 		))
 	}
 	return found

@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// TestReadOwners checks that Read detects a changed mode of two files: one of the agent's files, and the library in
-// caelum.yaml.
+// TestReadOwners tests that readOwners detects changed modes of two files: a directory of the agent, and the library
+// that caelum.yaml names.
 func TestReadOwners(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("needs root: the agent's files are root's")
+		t.Skip("this test needs root, because the agent's files belong to root")
 	}
 	dir := t.TempDir()
 	jobs, library := filepath.Join(dir, "run", "jobs"), filepath.Join(dir, "libnvidia-ml.so.1")
@@ -37,7 +37,7 @@ func TestReadOwners(t *testing.T) {
 		return f.Owners
 	}
 	if got := read(); len(got.Wrong) != 0 || len(got.Untrusted) != 0 {
-		t.Errorf("as the agent makes them: %+v", got)
+		t.Errorf("readOwners reported files with the owners and modes that the agent sets: %+v", got)
 	}
 	if err := os.Chmod(jobs, 0o755); err != nil {
 		t.Fatal(err)
@@ -47,16 +47,16 @@ func TestReadOwners(t *testing.T) {
 	}
 	got := read()
 	if want := (WrongFile{jobs, 0, 0o755, 0o700}); !slices.Contains(got.Wrong, want) || len(got.Wrong) != 1 {
-		t.Errorf("jobs/ is open: %+v", got.Wrong)
+		t.Errorf("jobs has mode 0755: got %+v, want only %+v", got.Wrong, want)
 	}
 	want := "couldn't use " + library + ": " + library + " is writable by group and others; chmod go-w " + library
 	if !slices.Contains(got.Untrusted, want) {
-		t.Errorf("the library is open: %q", got.Untrusted)
+		t.Errorf("all users can change the library: got %q, want %q", got.Untrusted, want)
 	}
 }
 
-// TestWholeGPUsWithoutConstrainDevices checks a GPU without MIG on a host without a devices cgroup. The doctor must
-// report the GPU if jobs can open it, and must not report it if only root can open it.
+// TestWholeGPUsWithoutConstrainDevices tests unmanaged GPUs on a host without a devices cgroup. wholeGPUs must report a
+// GPU that jobs can open, and must not report a GPU that only root can open.
 func TestWholeGPUsWithoutConstrainDevices(t *testing.T) {
 	f := healthy()
 	f.Config.Values["ConstrainDevices"] = "no"
@@ -67,7 +67,7 @@ func TestWholeGPUsWithoutConstrainDevices(t *testing.T) {
 	if len(found) != 1 ||
 		!strings.HasPrefix(
 			found[0].Text,
-			"GPU 1 is not cut into slices and /dev/nvidia1 has mode 0666: no devices cgroup confines jobs here",
+			"GPU 1 is not managed, and /dev/nvidia1 has mode 0666: no devices cgroup confines jobs here",
 		) {
 		t.Errorf("%+v", found)
 	}

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// limitsTimeout limits the run time of sacctmgr, which otherwise retries an unreachable slurmdbd for a longer time.
+// limitsTimeout limits the run time of sacctmgr. If slurmdbd is unreachable, sacctmgr retries for longer than
+// limitsTimeout.
 const limitsTimeout = 5 * time.Second
 
 // readLimits returns the limits on gres/gpu according to sacctmgr.
@@ -27,7 +28,7 @@ func readLimits(ctx context.Context) ([]string, error) {
 		cmd.WaitDelay = time.Second
 		out, err := cmd.Output()
 		if err != nil {
-			return nil, fmt.Errorf("sacctmgr show %s: %w", args[2], err)
+			return nil, fmt.Errorf("couldn't run sacctmgr show %s: %w", args[2], err)
 		}
 		_, format, _ := strings.Cut(args[3], "=")
 		all = append(all, parseLimits(args[2], strings.Split(format, ","), string(out))...)
@@ -44,13 +45,13 @@ func limits(f *Facts) []Finding {
 		[]string{"limits", "safe", "all"},
 		func(w string) bool { return f.Config.Has("AccountingStorageEnforce", w) },
 	) {
-		text += "; they are not enforced, because AccountingStorageEnforce does not include limits"
+		text += "; Slurm does not enforce these limits, because AccountingStorageEnforce does not include limits"
 	}
 	return []Finding{note(text)}
 }
 
-// parseLimits returns the limits on gres/gpu in the output of sacctmgr -nP. They have the form "account research
-// GrpTRES gres/gpu=4".
+// parseLimits returns the limits on gres/gpu in the output of sacctmgr -nP. A returned limit has the form "account
+// research GrpTRES gres/gpu=4".
 func parseLimits(kind string, columns []string, out string) []string {
 	var all []string
 	for line := range strings.Lines(out) {

@@ -11,8 +11,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-const slurmConfig = "put the lines that `caelum slurm-config` prints into slurm.conf and gres.conf, with the node " +
-	"drained and empty, and restart slurmctld and slurmd"
+const slurmConfig = "drain the node and wait until it is empty; put the lines that `caelum slurm-config` prints into " +
+	"slurm.conf and gres.conf; restart slurmctld and slurmd"
 
 func nodeState(f *Facts) []Finding {
 	var bad []string
@@ -26,7 +26,8 @@ func nodeState(f *Facts) []Finding {
 	if f.Node.Reason != "" {
 		reason = " (" + f.Node.Reason + ")"
 	}
-	return findingIf(warning(fmt.Sprintf("%s is %s%s: no job starts here", f.Node.Name, strings.Join(bad, "+"), reason),
+	return findingIf(warning(
+		fmt.Sprintf("%s is %s%s: slurmctld starts no jobs on this node", f.Node.Name, strings.Join(bad, "+"), reason),
 		fmt.Sprintf("remove the cause, then run `scontrol update nodename=%s state=resume`", f.Node.Name),
 	), len(bad) > 0)
 }
@@ -36,7 +37,8 @@ func isClosed(g slurm.GRES) bool { return g.Name == "mig" && g.Type == "closed" 
 func closed(f *Facts) []Finding {
 	return findingIf(
 		fault(
-			fmt.Sprintf("%s has no gres/mig:closed in slurmctld: the agent publishes nothing", f.Node.Name),
+			fmt.Sprintf("slurmctld's record of %s has no gres/mig:closed: the agent cannot publish "+
+				"offers", f.Node.Name),
 			slurmConfig,
 		),
 		!slices.ContainsFunc(f.Node.Gres, isClosed),
@@ -55,25 +57,26 @@ func total(f *Facts) []Finding {
 			"the agent cannot publish all of its offers",
 			cmp.Or(configured, mig), f.Node.Name, gpus, inventory.Total(gpus)), slurmConfig)}
 	case configured == 0:
-		return []Finding{note(fmt.Sprintf("gres/mig adds up to %d on %s; not compared with slurm.conf, "+
+		return []Finding{note(fmt.Sprintf("gres/mig adds up to %d on %s; the sum is not compared with slurm.conf, "+
 			"because AccountingStorageTRES does not include gres/mig", mig, f.Node.Name))}
 	case mig == configured:
 		return nil
 	case closed == configured: // slurmd has registered again since the agent's last pass
 		return []Finding{warning(fmt.Sprintf(
 			"gres/mig adds up to %d on %s, and slurm.conf has %d: "+
-				"slurmd has restarted, and the agent has not published since",
+				"slurmd has restarted, and the agent has not published offers since then",
 			mig, f.Node.Name, configured,
-		), "run `caelum doctor` again after the agent's poll_interval; then see `journalctl -u caelumd`")}
+		), "run `caelum doctor` again after the agent's poll_interval; if the warning remains, find the cause with "+
+			"`journalctl -u caelumd`")}
 	}
 	return []Finding{fault(fmt.Sprintf("gres/mig adds up to %d on %s, and slurm.conf has %d: "+
-		"slurmctld drains the node when its slurmd restarts",
+		"slurmctld drains the node when the node's slurmd restarts",
 		mig, f.Node.Name, configured),
-		"run `systemctl restart caelumd`; if the sum is still wrong, see `journalctl -u caelumd`")}
+		"run `systemctl restart caelumd`; if the error remains, find the cause with `journalctl -u caelumd`")}
 }
 
-// excess reports slices that slurmctld counts as used although no job has them. An update of the node does not correct
-// this count.
+// excess reports slices that slurmctld counts as used although no job holds the slices. An update of the node's counts
+// does not clear the excess.
 func excess(f *Facts) []Finding {
 	if len(f.Agent.Excess) == 0 {
 		return nil
@@ -86,18 +89,19 @@ func excess(f *Facts) []Finding {
 		return strings.Join(all, ", ")
 	}
 	text := fmt.Sprintf(
-		"slurmctld counts slices of %s as used that no job holds: %s (at its restart and at `scontrol reconfigure` it "+
-			"counts the slices of a job on several nodes once for each of these nodes)",
+		"slurmctld counts slices of %s as used that no job holds: %s (after its restart or `scontrol reconfigure`, "+
+			"slurmctld counts the slices of a job on several nodes once for each of these nodes)",
 		f.Node.Name, list(f.Agent.Excess),
 	)
-	const clear = "to clear that count, restart slurmctld while no job on several nodes runs here"
+	const clear = "to clear the surplus, restart slurmctld while no job that uses several nodes runs on this node"
 	if len(f.Agent.ExcessShort) > 0 {
 		return []Finding{fault(text+"; the agent cannot raise the total of gres/mig to compensate for "+
 			list(f.Agent.ExcessShort)+": jobs wait although slices are free", clear)}
 	}
 	return []Finding{warning(
-		text+"; the agent has raised its totals by the same number",
-		"no action is necessary unless --exclusive jobs must run here; "+clear,
+		text+"; the agent has raised the totals of these profiles by the same numbers, but --exclusive jobs cannot "+
+			"start on this node",
+		"no action is necessary unless --exclusive jobs must run on this node; "+clear,
 	)}
 }
 
@@ -112,15 +116,15 @@ func slots(f *Facts) []Finding {
 	case has < can:
 		return []Finding{fault(
 			fmt.Sprintf(
-				"gres/gpu is %d on %s, and its GPUs hold up to %d slices: some slices can never be allocated",
+				"gres/gpu is %d on %s, and the GPUs hold up to %d slices: slurmctld can never allocate some slices",
 				has, f.Node.Name, can,
 			),
 			slurmConfig,
 		)}
-	case has > can && !broken: // if a broken GPU explains the missing slots, slurm.conf need not be changed
+	case has > can && !broken: // if the missing slots belong to an unusable GPU, slurm.conf may be correct
 		return []Finding{fault(
 			fmt.Sprintf(
-				"gres/gpu is %d on %s, and its GPUs hold only %d slices: slurmctld starts jobs that cannot get "+
+				"gres/gpu is %d on %s, and the GPUs hold only %d slices: slurmctld starts jobs that cannot get "+
 					"slices",
 				has, f.Node.Name, can,
 			),
@@ -136,8 +140,8 @@ func exclusive(f *Facts) []Finding {
 		if p.Exclusive && slices.Contains(f.Node.Partitions, p.Name) {
 			found = append(found, warning(
 				fmt.Sprintf(
-					"partition %s has OverSubscribe=EXCLUSIVE: each of its jobs occupies the whole node %s, even "+
-						"if it requests a slice",
+					"partition %s has OverSubscribe=EXCLUSIVE: each job of the partition occupies the whole node %s, "+
+						"even if the job requests only a slice",
 					p.Name, f.Node.Name,
 				),
 				fmt.Sprintf(

@@ -14,12 +14,13 @@ import (
 
 const pluginName, objectName = "spank_caelum.so", "libcaelum_spank.so"
 
-// Plugin describes the SPANK plugin: its line in plugstack.conf, and its files.
+// Plugin describes the line of the SPANK plugin in plugstack.conf, and the plugin's files.
 type Plugin struct {
 	// Plugstack is the path of plugstack.conf.
 	Plugstack string
-	// Named is true if plugstack.conf, or a file that it includes, has a line for the plugin. Path is the path in this
-	// line, Args contains its arguments of the form key=value, and Required is true if the line begins with "required".
+	// Named is true if plugstack.conf or an included file has a line for the plugin. Path is the path in this line,
+	// Args contains the line's arguments of the form key=value, and Required is true if the line begins with
+	// "required".
 	Named, Required bool
 	Path            string
 	Args            map[string]string
@@ -42,12 +43,13 @@ func plugin(f *Facts) []Finding {
 	if !p.Named {
 		return []Finding{fault(
 			p.Plugstack+" does not name "+pluginName+": jobs start without slices",
-			"add the line `required "+pluginName+"`",
+			"add the line `required "+pluginName+"` to "+p.Plugstack,
 		)}
 	}
 	if p.File == "" {
 		return []Finding{fault(
-			fmt.Sprintf("%s names %s, which does not exist (PluginDir is %s)",
+			fmt.Sprintf("%s names %s, which does not exist or cannot be read (PluginDir is %s): Slurm cannot load the "+
+				"plugin",
 				p.Plugstack, p.Path, f.Config.Values["PluginDir"]),
 			installPlugin,
 		)}
@@ -55,20 +57,24 @@ func plugin(f *Facts) []Finding {
 	var found []Finding
 	if !p.Required {
 		found = append(found, fault(
-			p.Plugstack+" marks the plugin as optional: a job that cannot get its slice would run without it "+
-				"instead of being stopped",
-			"write `required` instead",
+			p.Plugstack+" marks the plugin as optional: a job that cannot get its slice runs without the slice "+
+				"instead of failing",
+			"replace `optional` by `required` in the plugin's line",
 		))
 	}
 	found = append(found, f.pluginRelease()...)
 	if !p.ObjectFound {
-		found = append(found, fault(p.Object+" does not exist: every prolog fails", installPlugin))
+		found = append(found, fault(
+			p.Object+", which the plugin loads, does not exist: the prolog of each job with slices fails, and Slurm "+
+				"drains the node",
+			installPlugin,
+		))
 	}
 	return append(found, f.pluginRunDir()...)
 }
 
-// pluginRelease reports that slurmd does not load the plugin because the plugin was built for another release. slurmd
-// may be of an older release than slurmctld.
+// pluginRelease reports a plugin that was built for another release, because slurmd does not load such a plugin. slurmd
+// may have an older release than slurmctld.
 func (f *Facts) pluginRelease() []Finding {
 	p := f.Plugin
 	loads, runs := f.Node.Version, "slurmd "+f.Node.Version+" runs here"
@@ -76,19 +82,21 @@ func (f *Facts) pluginRelease() []Finding {
 		loads, runs = f.Config.Version(), "Slurm "+f.Config.Version()+" runs"
 	}
 	if p.Problem != "" {
-		return []Finding{fault(fmt.Sprintf("%s is not a Slurm plugin: %s", p.File, p.Problem), installPlugin)}
+		return []Finding{fault(fmt.Sprintf("%s is not a Slurm plugin: %s; Slurm cannot load the "+
+			"file", p.File, p.Problem), installPlugin)}
 	}
 	built := release(p.Version)
 	return findingIf(
 		fault(
-			fmt.Sprintf("%s was built for Slurm %s, but %s: Slurm does not load it", p.File, built, runs),
+			fmt.Sprintf("%s was built for Slurm %s, but %s: Slurm does not load the plugin", p.File, built, runs),
 			installPlugin,
 		),
 		built != majorMinor(loads),
 	)
 }
 
-// pluginRunDir compares the plugin's run_dir with the agent's run_dir, which is empty if it is unknown.
+// pluginRunDir compares the plugin's run_dir with the agent's run_dir. If f.RunDir is empty, the agent's run_dir is
+// unknown, and pluginRunDir returns no finding.
 func (f *Facts) pluginRunDir() []Finding {
 	dir, ok := f.Plugin.Args["run_dir"]
 	if !ok {
@@ -96,7 +104,8 @@ func (f *Facts) pluginRunDir() []Finding {
 	}
 	return findingIf(
 		fault(
-			fmt.Sprintf("the plugin looks for the agent in %s, but the agent's run_dir is %s", dir, f.RunDir),
+			fmt.Sprintf("the plugin looks for the agent in %s, but the agent's run_dir is %s: jobs get no slices", dir,
+				f.RunDir),
 			"set run_dir= in "+f.Plugin.Plugstack+" and run_dir: in caelum.yaml to the same directory",
 		),
 		f.RunDir != "" && filepath.Clean(dir) != filepath.Clean(f.RunDir),
@@ -143,8 +152,8 @@ func pairs(words []string) map[string]string {
 	return m
 }
 
-// pluginVersion reads the exported unsigned int plugin_version of a shared object. When Slurm loads a plugin, it
-// compares this number with its own version.
+// pluginVersion reads the exported unsigned int plugin_version of a shared object. When Slurm loads a plugin, Slurm
+// compares plugin_version with its own version.
 func pluginVersion(r io.ReaderAt) (uint32, error) {
 	file, err := elf.NewFile(r)
 	if err != nil {
@@ -171,8 +180,9 @@ func pluginVersion(r io.ReaderAt) (uint32, error) {
 	return 0, fmt.Errorf("the file exports no plugin_version")
 }
 
-// readPlugin finds plugstack.conf in the same way as Slurm (plugstack.c, 22.05.8): at the path PlugStackConfig if this
-// is set, and otherwise in the directory of slurm.conf. A configless slurmd has slurm.conf in its cache.
+// readPlugin finds plugstack.conf in the same way as Slurm (plugstack.c, 22.05.8). The file's path is PlugStackConfig
+// if this parameter is set. Otherwise, the file is in the directory of slurm.conf. In a configless cluster, slurmd
+// stores slurm.conf in /run/slurm/conf.
 func (f *Facts) readPlugin() {
 	var paths []string
 	if path := f.Config.Values["PlugStackConfig"]; path != "" {
@@ -195,20 +205,23 @@ func (f *Facts) readPlugin() {
 			f.Plugin.resolve(f.Config.Values["PluginDir"])
 			return
 		} else if !errors.Is(err, fs.ErrNotExist) {
-			f.Missing[Plugstack] = fault(err.Error(), "make the file readable")
+			f.Missing[Plugstack] = fault(
+				fmt.Sprintf("plugstack.conf cannot be read (%v), so the plugin cannot be checked", err),
+				"make the file readable for this user, or run `caelum doctor` as root",
+			)
 			return
 		}
 	}
 	f.Missing[Plugstack] = fault(
-		"there is no plugstack.conf (searched: "+strings.Join(paths, ", ")+")",
-		"create it, with the line `required "+pluginName+"`, on every host of the cluster",
+		"there is no plugstack.conf (searched: "+strings.Join(paths, ", ")+"): jobs start without slices",
+		"on every host of the cluster, create plugstack.conf with the line `required "+pluginName+"`",
 	)
 }
 
-// maxIncludes limits the depth of includes, because files may include each other.
+// maxIncludes limits the depth of nested includes, because files may include each other.
 const maxIncludes = 8
 
-// find searches the file at path, and the files that it includes, for the plugin's line.
+// find searches the file at path and its included files for the plugin's line.
 func (p *Plugin) find(path string, depth int) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -234,7 +247,7 @@ func (p *Plugin) find(path string, depth int) error {
 	return nil
 }
 
-// resolve finds the files of the plugin. pluginDir may be a list of directories that are separated by colons.
+// resolve finds the files of the plugin. pluginDir is a directory, or a list of directories with colons as separators.
 func (p *Plugin) resolve(pluginDir string) {
 	candidates := []string{p.Path}
 	if !filepath.IsAbs(p.Path) {

@@ -23,7 +23,7 @@ const defaultRunDir = api.DefaultRunDir
 type Host struct {
 	// Config is the agent's configuration.
 	Config config.Config
-	// RunDir is the directory with the agent's socket.
+	// RunDir is the directory of the agent's sockets.
 	RunDir string
 	// Controller is true if this host runs slurmctld and is not a GPU node.
 	Controller bool
@@ -31,11 +31,12 @@ type Host struct {
 	Decisions string
 }
 
-// agentTimeout limits the duration of a request to the agent, which replies from memory.
+// agentTimeout limits the duration of a request to the agent. The agent replies from its memory, so a working agent
+// replies well before agentTimeout.
 const agentTimeout = 10 * time.Second
 
-// Read collects the facts. Errors are only reported as entries in Facts.Missing, for the sources that could not be
-// read.
+// Read collects the facts. If a source could not be read, Read adds a finding to Facts.Missing. Read reports errors in
+// no other way.
 func Read(ctx context.Context, host Host, ctl *slurm.Client) *Facts {
 	f := &Facts{Missing: map[Source]Finding{}, RunDir: host.RunDir, Controller: host.Controller}
 	client := api.NewClient(host.RunDir)
@@ -65,20 +66,21 @@ func Read(ctx context.Context, host Host, ctl *slurm.Client) *Facts {
 func (f *Facts) readAgent(ctx context.Context, client *api.Client) {
 	if s, err := status(ctx, client); err != nil {
 		f.Missing[Agent] = fault(
-			fmt.Sprintf("the agent does not answer on %s (%s)", client.Socket(), api.Reason(err)),
-			"run `systemctl status caelumd`, then `systemctl start caelumd`",
+			fmt.Sprintf("the agent does not answer on %s (%s): jobs cannot get slices of this node", client.Socket(),
+				api.Reason(err)),
+			"run `systemctl status caelumd` to see why the agent stopped, then `systemctl start caelumd`",
 		)
 	} else {
 		f.Agent = *s
 	}
 }
 
-// readModule reads the parameters of the driver's kernel module. If they cannot be read, it only records the error. On
-// a machine without the driver, the checks of the agent report the consequences.
+// readModule reads the parameters of the driver's kernel module. If the parameters cannot be read, the finding has the
+// severity Info, because the checks of the agent report the consequences of a missing driver.
 func (f *Facts) readModule(host Host) {
 	var err error
 	if f.Driver, err = readDriver("/proc", host.Config.DeviceDir, len(f.Agent.GPUs)); err != nil {
-		f.Missing[Module] = note(fmt.Sprintf("the driver's parameters cannot be read (%v)", err))
+		f.Missing[Module] = note(fmt.Sprintf("the parameters of the driver cannot be read (%v)", err))
 	}
 }
 
@@ -90,18 +92,18 @@ func (f *Facts) readDecisions(host Host) {
 	}
 	if errors.Is(err, fs.ErrNotExist) && !host.Controller {
 		f.Missing[Decisions] = note(
-			"the table is not on this host; run `caelum doctor --controller` on slurmctld's host to check it",
+			"the table is not on this host; to check the table, run `caelum doctor --controller` on slurmctld's host",
 		)
 		return
 	}
 	f.Missing[Decisions] = fault(
 		fmt.Sprintf("%v: job_submit.lua refuses every request for GPUs after slurmctld restarts", err),
-		"create it with the output of `caelum slurm-config --section decisions` on a GPU node",
+		"run `caelum slurm-config --section decisions` on a GPU node, and write the output to this path",
 	)
 }
 
-// readSlurmdbd reads the limits in slurmdbd. If slurmctld did not reply, readSlurmdbd does not run sacctmgr, which
-// would probably exceed its time limit.
+// readSlurmdbd reads the limits in slurmdbd. If slurmctld did not reply, readSlurmdbd does not run sacctmgr, because
+// sacctmgr would probably reach limitsTimeout.
 func (f *Facts) readSlurmdbd(ctx context.Context) {
 	if f.lacks(Slurmctld) || f.Config.Values["AccountingStorageType"] != slurmdbd {
 		return
@@ -130,7 +132,7 @@ func (f *Facts) readSlurmctld(ctx context.Context, host Host, ctl *slurm.Client)
 	if err = errors.Join(err, errNodes, errPartitions); err != nil {
 		f.Missing[Slurmctld] = fault(
 			fmt.Sprintf("slurmctld cannot be queried: %v", err),
-			"see `scontrol ping` and `munge -n | unmunge`",
+			"find the cause with `scontrol ping` and `munge -n | unmunge`",
 		)
 		f.Missing[OwnNode] = Finding{}
 		return
@@ -146,13 +148,13 @@ func (f *Facts) readSlurmctld(ctx context.Context, host Host, ctl *slurm.Client)
 		}
 	}
 	f.Missing[OwnNode] = fault(
-		"slurmctld has no node "+name,
+		"slurmctld has no node "+name+", so the agent of this host cannot publish offers",
 		"set `node:` in caelum.yaml to this host's NodeName, or add the node to slurm.conf",
 	)
 }
 
-// readFiles reads the capability files between two requests to the agent, so that a job that starts or ends in the
-// meantime causes no finding. The driver lists instances only for root.
+// readFiles reads the owners and modes of the capability files between two requests to the agent, so that a job that
+// starts or ends between the requests causes no finding. The driver lists instances only for root.
 func (f *Facts) readFiles(ctx context.Context, host Host, client *api.Client) {
 	if os.Geteuid() != 0 {
 		f.Missing[Devices] = warning("the driver shows instances to root only", "run `caelum doctor` as root")
@@ -164,22 +166,22 @@ func (f *Facts) readFiles(ctx context.Context, host Host, client *api.Client) {
 	files, err := capFiles(host.Config)
 	if err != nil {
 		f.Missing[Devices] = fault(
-			fmt.Sprintf("the instances' device files cannot be compared: %v", err),
-			"run `nvidia-smi -L`",
+			fmt.Sprintf("the device files of the instances cannot be read: %v", err),
+			"find the cause with `nvidia-smi -L`",
 		)
 		return
 	}
 	if f.Unmanaged, err = readUnmanaged(host.Config, f.unmanaged()); err != nil {
 		f.Missing[Devices] = fault(
-			fmt.Sprintf("the GPUs' device files cannot be compared: %v", err),
-			"run `nvidia-smi -L`",
+			fmt.Sprintf("the device files of the GPUs cannot be read: %v", err),
+			"find the cause with `nvidia-smi -L`",
 		)
 		return
 	}
 	again, err := status(ctx, client)
 	if err != nil {
 		f.Missing[Devices] = fault(
-			fmt.Sprintf("the agent stopped answering during the check: %v", api.Reason(err)),
+			fmt.Sprintf("the agent answered the first request but not the second: %v", api.Reason(err)),
 			"run `caelum doctor` again",
 		)
 		return
@@ -200,7 +202,8 @@ func (f *Facts) readFiles(ctx context.Context, host Host, client *api.Client) {
 	}
 }
 
-// capFiles returns the capability files of all instances with their current owners and modes, by instanceKey.
+// capFiles returns the capability files of all instances with their current owners and modes. The keys of the map are
+// instanceKeys.
 func capFiles(cfg config.Config) (map[string][]CapFile, error) {
 	hw, err := gpu.OpenNVML(cfg.NVMLLibrary)
 	if err != nil {

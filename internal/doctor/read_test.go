@@ -48,7 +48,7 @@ func TestPlugstackThroughIncludes(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	if p.resolve(lib); p.File != "" {
-		t.Errorf("an absolute path was looked for in PluginDir: %+v", p)
+		t.Errorf("resolve searched PluginDir for a plugin with an absolute path: %+v", p)
 	}
 }
 
@@ -89,17 +89,17 @@ func TestPluginVersionNeedsTheSymbol(t *testing.T) {
 	}
 	defer self.Close()
 	if v, err := pluginVersion(self); err == nil {
-		t.Errorf("this test is a plugin of %s", release(v))
+		t.Errorf("pluginVersion returned %s for an executable without the symbol", release(v))
 	}
 	if v, err := pluginVersion(strings.NewReader("text")); err == nil {
-		t.Errorf("a text is a plugin of %s", release(v))
+		t.Errorf("pluginVersion returned %s for a text file", release(v))
 	}
 	if got := release(22<<16 | 5<<8 | 8); got != "22.05" || majorMinor("22.05.8") != got || majorMinor("24") != "24" {
-		t.Errorf("%s, %s", got, majorMinor("22.05.8"))
+		t.Errorf("release returned %s, and majorMinor returned %s and %s", got, majorMinor("22.05.8"), majorMinor("24"))
 	}
 }
 
-// TestLimitsOnGPUs checks the parsing of associations in the output of sacctmgr -nP (22.05.8).
+// TestLimitsOnGPUs tests the parsing of associations and QOS in the output of sacctmgr -nP (22.05.8).
 func TestLimitsOnGPUs(t *testing.T) {
 	got := parseLimits("assoc", []string{"Account", "User", "GrpTRES", "MaxTRES"},
 		"root|||\nresearch||cpu=10,gres/gpu=4,gres/mig:1g.5gb=3|\nresearch|user1||gres/gpu:a100=1\nodd\n")
@@ -119,7 +119,7 @@ func TestLimitsOnGPUs(t *testing.T) {
 func TestReadDriver(t *testing.T) {
 	proc, dev := t.TempDir(), t.TempDir()
 	if _, err := readDriver(proc, dev, 1); err == nil {
-		t.Error("no driver, and no error")
+		t.Error("readDriver returned no error without a driver")
 	}
 	params := filepath.Join(proc, "driver/nvidia/params")
 	write(t, params, "ResmanDebugLevel: 4294967295\nModifyDeviceFiles: 1\nDeviceFileUID: 0\n")
@@ -138,14 +138,14 @@ func TestReadDriver(t *testing.T) {
 	}
 	write(t, params, "ResmanDebugLevel: 1\n")
 	if d, err := readDriver(proc, dev, 2); err == nil {
-		t.Errorf("%+v of a driver without the parameter", d)
+		t.Errorf("readDriver returned no error without the parameter: %+v", d)
 	}
 }
 
 func TestReadTable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "decisions")
 	if _, err := readTable(path); err == nil {
-		t.Error("no table, and no error")
+		t.Error("readTable returned no error without a table")
 	}
 	write(t, path, "caelum-decisions 1 7\npartition gpu\nprofile 1g.5gb 4864\ndefault 1g.5gb\n")
 	if got, err := readTable(path); err != nil || got.Problem != "" || got.Default != "1g.5gb" ||

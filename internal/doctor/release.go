@@ -11,8 +11,9 @@ func supported(f *Facts) []Finding {
 	r, err := f.Config.Release()
 	if err != nil {
 		return []Finding{warning(
-			fmt.Sprintf("slurmctld's release cannot be read: %v", err),
-			"compare `slurmctld -V` with docs/slurm-releases.md",
+			fmt.Sprintf("slurmctld's release cannot be read (%v), so it is unknown whether Caelum supports the release",
+				err),
+			"compare the output of `slurmctld -V` with docs/slurm-releases.md",
 		)}
 	}
 	var found []Finding
@@ -20,26 +21,26 @@ func supported(f *Facts) []Finding {
 	case r.Compare(slurm.OldestRelease) < 0:
 		found = append(found, fault(
 			fmt.Sprintf("slurmctld is Slurm %v, and Caelum needs %v or later", r, slurm.OldestRelease),
-			"upgrade Slurm",
+			fmt.Sprintf("upgrade Slurm to %v or later", slurm.OldestRelease),
 		))
 	case r.Compare(slurm.NewestRelease) > 0:
 		found = append(found, warning(
-			fmt.Sprintf("slurmctld is Slurm %v, and this version of Caelum was written for releases up to %v",
+			fmt.Sprintf("slurmctld is Slurm %v, and this version of Caelum supports only releases up to %v",
 				r, slurm.NewestRelease),
-			"use a later version of Caelum, or test this release with the procedure of docs/slurm-releases.md",
+			"use a later version of Caelum, or test Slurm's release with the procedure in docs/slurm-releases.md",
 		))
 	}
 	if r.ReadsExtraAsJSON() && f.Config.Has("SchedulerParameters", "extra_constraints") {
 		found = append(found, fault(
-			"SchedulerParameters includes extra_constraints, so slurmctld accepts only JSON in a node's Extra: it "+
-				"refuses every publication of the agents, and no slice is offered",
+			"SchedulerParameters includes extra_constraints, so slurmctld accepts only JSON in a node's Extra: "+
+				"slurmctld rejects every publication of the agents, and no slice is offered",
 			"remove extra_constraints from SchedulerParameters in slurm.conf"+reconfigure,
 		))
 	}
 	if r.ExpeditesRequeues() && f.Config.Has("SlurmctldParameters", "enable_expedited_requeue") {
 		found = append(found, warning(
-			"SlurmctldParameters includes enable_expedited_requeue: the agents offer nothing to a job that was "+
-				"submitted with `sbatch --requeue=expedite` and is waiting for its next run",
+			"SlurmctldParameters includes enable_expedited_requeue: the agents offer no slices to a job that was "+
+				"submitted with `sbatch --requeue=expedite` and waits for its next run",
 			"remove enable_expedited_requeue from SlurmctldParameters in slurm.conf"+reconfigure,
 		))
 	}

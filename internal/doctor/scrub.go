@@ -5,12 +5,13 @@ import (
 	"strings"
 )
 
-// scrubKey is the registry key with which NVIDIA's driver does not overwrite freed GPU memory (nvrm_registry.h of the
-// open kernel modules). By default, the driver overwrites memory before another process can use it.
+// scrubKey is the registry key that makes NVIDIA's driver skip the overwriting of freed GPU memory (nvrm_registry.h of
+// the open kernel modules). By default, the driver overwrites freed memory before another process can use the memory.
 const scrubKey = "RMDisableScrubOnFree"
 
-// unscrubbed reports whether scrubbing is disabled by the driver's parameters. RegistryDwords and
-// RegistryDwordsPerDevice in /proc/driver/nvidia/params have the form "KEY=NUMBER;KEY=NUMBER", in quotation marks.
+// unscrubbed reports whether the driver's parameters disable the overwriting of freed memory. params is the text of
+// /proc/driver/nvidia/params, in which RegistryDwords and RegistryDwordsPerDevice have the form
+// "KEY=NUMBER;KEY=NUMBER", including the quotation marks.
 func unscrubbed(params string) bool {
 	for line := range strings.Lines(params) {
 		name, value, _ := strings.Cut(line, ":")
@@ -32,17 +33,18 @@ func unscrubbed(params string) bool {
 
 func scrubbing(f *Facts) []Finding {
 	return findingIf(fault(
-		"the driver's parameter "+scrubKey+" is set: jobs can read what earlier jobs left in GPU memory",
+		"the driver's parameter "+scrubKey+" is set: jobs can read data of earlier jobs in GPU memory",
 		"remove "+scrubKey+" from NVreg_RegistryDwords in /etc/modprobe.d, then reboot the node"), f.Driver.Unscrubbed)
 }
 
 // modifies returns the finding for NVreg_ModifyDeviceFiles=1. Without a devices cgroup, jobs of all users can open the
-// files of a new slice before the agent restricts access. An open descriptor remains usable afterwards.
+// files of a new slice before the agent restricts the files. A descriptor that was opened before the restriction
+// remains usable.
 func modifies(f *Facts, text, next string) Finding {
 	if !f.lacks(Slurmctld) && !f.Config.RelativeIndex() {
 		return fault(
-			text+"; ConstrainDevices is not yes in cgroup.conf, so any process can open them before that and keep "+
-				"them open",
+			text+"; ConstrainDevices is not yes in cgroup.conf, so any process can open the files during these "+
+				"milliseconds and keep the files open",
 			next,
 		)
 	}

@@ -23,7 +23,8 @@ func TestUnscrubbed(t *testing.T) {
 	}
 }
 
-// TestModifiedDeviceFiles checks that ModifyDeviceFiles=1 is an error without a devices cgroup, and a warning with one.
+// TestModifiedDeviceFiles tests that ModifyDeviceFiles=1 is an error without a devices cgroup and a warning with a
+// devices cgroup.
 func TestModifiedDeviceFiles(t *testing.T) {
 	for constrain, want := range map[string]Severity{"yes": Warning, "no": Error} {
 		f := healthy()

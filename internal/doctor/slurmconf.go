@@ -12,22 +12,23 @@ const reconfigure = ", then run `scontrol reconfigure`"
 func prologFlags(f *Facts) []Finding {
 	if f.Config.Has("PrologFlags", "RunInJob") {
 		return []Finding{fault(
-			"PrologFlags in slurm.conf includes RunInJob, so Slurm runs no SPANK prologs: no job would get its "+
-				"slice, and the agent publishes nothing",
-			"remove it; restart slurmctld and every slurmd, and then caelumd",
+			"PrologFlags in slurm.conf includes RunInJob, so Slurm runs no SPANK prologs: the agent publishes no "+
+				"offers, because no job could get a slice",
+			"remove RunInJob from PrologFlags; restart slurmctld and every slurmd, and then every caelumd",
 		)}
 	}
 	return findingIf(
 		fault(
-			"PrologFlags in slurm.conf does not include Alloc: a job on several nodes gets slices only on those nodes "+
-				"where it runs a step",
+			"PrologFlags in slurm.conf does not include Alloc: a job on several nodes gets slices only on the nodes "+
+				"on which the job runs a step",
 			"add Alloc to PrologFlags and restart slurmctld and every slurmd",
 		),
 		!f.Config.Has("PrologFlags", "Alloc"),
 	)
 }
 
-// defaultWait is the time in seconds for which a prolog waits for the agent if plugstack.conf does not contain wait=.
+// defaultWait is the time in seconds for which a prolog waits for the agent if the plugin's line in plugstack.conf does
+// not contain wait=.
 const defaultWait = 60
 
 func batchStart(f *Facts) []Finding {
@@ -41,8 +42,8 @@ func batchStart(f *Facts) []Finding {
 	return findingIf(
 		fault(
 			fmt.Sprintf(
-				"BatchStartTimeout is %q, and a prolog may wait %d s for the agent to restart; slurmctld "+
-					"would treat the job's start as failed",
+				"BatchStartTimeout is %q, and a prolog may wait %d s for the agent: slurmctld treats the start of a "+
+					"waiting job as failed",
 				text, wait,
 			),
 			fmt.Sprintf("set BatchStartTimeout=%d in slurm.conf", 2*wait)+reconfigure,
@@ -53,7 +54,7 @@ func batchStart(f *Facts) []Finding {
 
 func selectType(f *Facts) []Finding {
 	return findingIf(fault(
-		"SelectType=select/linear allocates whole nodes: two jobs never share this node's GPUs",
+		"SelectType=select/linear allocates whole nodes: two jobs can never use the GPUs of one node at the same time",
 		"set SelectType=select/cons_tres in slurm.conf and restart slurmctld and every slurmd",
 	), f.Config.Values["SelectType"] == "select/linear")
 }
@@ -61,8 +62,8 @@ func selectType(f *Facts) []Finding {
 func backfill(f *Facts) []Finding {
 	return findingIf(
 		warning(
-			"SchedulerParameters does not include bf_continue: each time an agent publishes, backfill stops and "+
-				"starts over",
+			"SchedulerParameters does not include bf_continue: each time an agent publishes offers, the backfill "+
+				"scheduler starts again with the first job",
 			"add bf_continue to SchedulerParameters in slurm.conf"+reconfigure,
 		),
 		f.Config.Values["SchedulerType"] == "sched/backfill" && !f.Config.Has("SchedulerParameters", "bf_continue"),
@@ -70,14 +71,14 @@ func backfill(f *Facts) []Finding {
 }
 
 // hetPriority checks bf_hetjob_prio. If the components of a het job have different priorities, backfill reserves nodes
-// for the first component, and starts jobs whose priority is between those of the components on the remaining nodes. In
-// a measurement with 22.05.8, only one job at a time ran on four idle GPUs. With priority/basic, the components get
-// different priorities if they are released one after another.
+// for the first component. On the remaining nodes, backfill starts jobs whose priority is between the priorities of the
+// components. In a measurement with 22.05.8, only one job at a time ran on four idle GPUs. With priority/basic, the
+// components get different priorities if the agent releases the components one after another.
 func hetPriority(f *Facts) []Finding {
 	return findingIf(
 		warning(
 			"SchedulerParameters does not include bf_hetjob_prio=min: backfill can keep nodes idle for a "+
-				"heterogeneous job whose components have different priorities",
+				"heterogeneous job if the job's components have different priorities",
 			"add bf_hetjob_prio=min to SchedulerParameters in slurm.conf"+reconfigure,
 		),
 		f.Config.Values["SchedulerType"] == "sched/backfill" &&
@@ -90,8 +91,8 @@ func gresTypes(f *Facts) []Finding {
 	for _, name := range []string{"gpu", "mig"} {
 		if !f.Config.Has("GresTypes", name) {
 			found = append(found, fault(
-				"GresTypes in slurm.conf does not include "+name,
-				"set GresTypes=gpu,mig and restart slurmctld and every slurmd",
+				"GresTypes in slurm.conf does not include "+name+": Slurm cannot allocate slices",
+				"add "+name+" to GresTypes in slurm.conf, and restart slurmctld and every slurmd",
 			))
 		}
 	}
@@ -103,31 +104,33 @@ const slurmdbd = "accounting_storage/slurmdbd"
 // accounting checks AccountingStorageTRES. Without slurmdbd, slurmctld accepts no GRES in this parameter (22.05.8).
 func accounting(f *Facts) []Finding {
 	if f.Config.Values["AccountingStorageType"] != slurmdbd {
-		return []Finding{note("there is no slurmdbd: sacct does not show slices, and limits cannot refer to them")}
+		return []Finding{note("Slurm runs without slurmdbd: sacct does not show slices, and limits on slices are not " +
+			"possible")}
 	}
 	return findingIf(
 		warning(
 			"AccountingStorageTRES does not include gres/mig: sacct does not show slices, and limits cannot refer "+
-				"to them",
-			"put the AccountingStorageTRES of `caelum slurm-config` into slurm.conf and restart slurmctld",
+				"to slices",
+			"set AccountingStorageTRES in slurm.conf to the value that `caelum slurm-config` prints, and restart "+
+				"slurmctld",
 		),
 		!f.Config.Has("AccountingStorageTRES", "gres/mig"),
 	)
 }
 
-// maxSkew is the largest accepted difference between the clocks. It is much smaller than munge's limit (a credential is
-// valid for 300 s), and much larger than the delay that a busy slurmctld adds.
+// maxSkew is the largest accepted difference between the clocks. maxSkew is much smaller than munge's limit (a
+// credential is valid for 300 s) and much larger than the delay that a busy slurmctld adds.
 const maxSkew = 30 * time.Second
 
-// clock compares the clocks of slurmctld and of this host. It cannot detect a difference above munge's limit, because
-// slurmctld then rejects every request.
+// clock compares the clocks of slurmctld and of this host. clock cannot detect a difference above munge's limit,
+// because slurmctld rejects every request if the difference is above this limit.
 func clock(f *Facts) []Finding {
 	at := f.Config.AsOf
 	if at.IsZero() {
 		return []Finding{warning(
-			"scontrol does not show when slurmctld answered, so the clocks of slurmctld and this host are not "+
-				"compared",
-			"compare `date` on both hosts",
+			"scontrol does not show the time at which slurmctld answered, so the clocks of slurmctld and this host "+
+				"are not compared",
+			"run `date` on both hosts, and compare the times",
 		)}
 	}
 	var skew time.Duration
@@ -144,47 +147,51 @@ func clock(f *Facts) []Finding {
 					"rejects credentials, and all prolog requests and publications fail",
 				skew.Round(time.Second),
 			),
-			"see `timedatectl` on both hosts",
+			"run `timedatectl` on both hosts, and set up clock synchronisation where it is missing",
 		),
 		skew > maxSkew,
 	)
 }
 
-// isolation checks that a job cannot open the slice of another job of the same user. The owners of the device files
+// isolation checks whether a job can open the slice of another job of the same user. The owners of the device files
 // isolate users from each other. If Slurm uses a devices cgroup, the plugin isolates the jobs of one user from each
 // other.
 func isolation(f *Facts) []Finding {
 	const own = "other users cannot open a job's slice, but other jobs of the same user on this node can: "
-	const trust = "no action is necessary if users may trust their own jobs; otherwise "
+	const trust = "no action is necessary if the jobs of one user need no isolation from each other; otherwise "
 	switch {
 	case !f.Config.Has("TaskPlugin", "task/cgroup") && !f.Config.Has("TaskPlugin", "cgroup"):
 		return []Finding{warning(
-			own+"tasks are not confined by a devices cgroup (TaskPlugin does not include task/cgroup)",
-			trust+"set TaskPlugin=task/cgroup, and ConstrainDevices=yes in cgroup.conf",
+			own+"Slurm confines no tasks to a devices cgroup (TaskPlugin does not include task/cgroup)",
+			trust+"set TaskPlugin=task/cgroup in slurm.conf and ConstrainDevices=yes in cgroup.conf, and restart "+
+				"every slurmd and caelumd",
 		)}
 	case !f.Config.RelativeIndex():
 		return []Finding{warning(
-			own+"tasks are not confined by a devices cgroup (ConstrainDevices is not yes)",
-			trust+"set ConstrainDevices=yes in cgroup.conf",
+			own+"Slurm confines no tasks to a devices cgroup (ConstrainDevices is not yes)",
+			trust+"set ConstrainDevices=yes in cgroup.conf, and restart every slurmd and caelumd",
 		)}
 	case f.Confinement.Cgroup == 0:
 		return []Finding{warning(
-			own+"this host has no devices cgroup where Slurm looks for it",
-			trust+"check CgroupMountpoint in cgroup.conf",
+			own+"this host has no devices cgroup at the path that Slurm uses",
+			trust+"mount the cgroup file system, or correct CgroupMountpoint in cgroup.conf",
 		)}
 	case f.Confinement.Cgroup == 1 || f.Confinement.Program:
 		return nil
 	case f.Confinement.Problem != "":
-		return []Finding{warning(f.Confinement.Problem, "run `caelum doctor` as root")}
+		return []Finding{warning(
+			f.Confinement.Problem+", so it is unknown whether other jobs of the same user can open a job's slice",
+			"run `caelum doctor` as root",
+		)}
 	case f.Confinement.Tasks:
 		return []Finding{warning(
 			own+"tasks run, but the plugin's BPF program is not attached to the cgroup that contains all steps",
-			trust+"see slurmd's log for the reason (`caelum: task: ... BPF`); if the kernel is too old, use a newer "+
-				"kernel (6.18 is known to work) or cgroup v1",
+			trust+"find the reason in slurmd's log (`caelum: task: ... BPF`); if the kernel is too old, use a newer "+
+				"kernel (Linux 6.18 works) or cgroup v1",
 		)}
 	}
 	return []Finding{note(
-		"it is not known yet whether other jobs of the same user can open a job's slice: the plugin attaches its BPF " +
-			"program when the first task after a boot starts; run `caelum doctor` again while a job runs",
+		"it is not known yet whether other jobs of the same user can open a job's slice, because the plugin attaches " +
+			"its BPF program when the first task after a boot starts; run `caelum doctor` again while a job runs",
 	)}
 }

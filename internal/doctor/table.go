@@ -15,19 +15,19 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Table describes the file of the decision table on this host, and its contents.
+// Table describes the file of the decision table on this host, and the contents of the file.
 type Table struct {
 	decisions.Table
 	Path  string
 	Mode  fs.FileMode
 	Owner uint32
-	// Problem is the reason why job_submit.lua rejects the table. It is empty for an accepted table.
+	// Problem is the reason why job_submit.lua rejects the table. Problem is empty if job_submit.lua accepts the table.
 	Problem string
 }
 
 func readTable(path string) (Table, error) {
-	// The remedies replace the file at this path. They must not replace a symbolic link to the table that the watcher
-	// writes.
+	// The remedies replace the file at t.Path. The remedies must not replace a symbolic link to the table that the
+	// watcher writes.
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return Table{}, err
@@ -47,8 +47,9 @@ func readTable(path string) (Table, error) {
 	return t, nil
 }
 
-// readableBy reports whether slurmctld, running as this user, can read the file. This is the case if the user is root,
-// if the user owns the file and its mode allows the owner to read it, or if all users can read the file.
+// readableBy reports whether slurmctld can read the file if slurmctld runs as the user name. The user must be root, or
+// the mode must allow reading by the owner (if the user owns the file) or by all users. readableBy ignores read access
+// of the group.
 func (t Table) readableBy(name string) bool {
 	if t.Mode.Perm()&0o004 != 0 {
 		return true
@@ -81,15 +82,15 @@ func decisionTable(f *Facts) []Finding {
 	found = append(found, t.compareProfiles(slices.Compact(served))...)
 	if t.OldKeys > 0 {
 		found = append(found, warning(
-			fmt.Sprintf("%s has key lines without a user ID (%d), which have no effect: a key applies to one user only",
-				t.Path, t.OldKeys),
-			"write them as `key <user id>:<key> <profile>`, or let `caelum repo decisions` write the table",
+			fmt.Sprintf("%s has key lines without a user ID (%d), which have no effect, because a key applies to "+
+				"exactly one user", t.Path, t.OldKeys),
+			"rewrite these lines as `key <user id>:<key> <profile>`, or write the table with `caelum repo decisions`",
 		))
 	}
 	if !slices.ContainsFunc(t.Profiles, func(p decisions.Profile) bool { return p.MiB > 0 }) {
 		found = append(found, warning(
-			t.Path+" does not say how much memory profiles have: jobs with --mig-mem are refused",
-			"take the profile lines from `caelum slurm-config --section decisions`; "+changeTable+t.Path,
+			t.Path+" does not contain the memory of any profile: job_submit.lua rejects jobs with --mig-mem",
+			"use the profile lines of `caelum slurm-config --section decisions`: "+changeTable+t.Path,
 		))
 	}
 	return found
@@ -100,13 +101,14 @@ func (t Table) unusable(slurmUser string) []Finding {
 	switch {
 	case t.Problem != "":
 		return []Finding{fault(
-			t.Path+": "+t.Problem+": job_submit.lua keeps the last good table, and refuses every request for GPUs "+
-				"after slurmctld restarts",
+			t.Path+": "+t.Problem+": job_submit.lua uses the last valid table until slurmctld restarts, and then "+
+				"refuses every request for GPUs",
 			changeTable+t.Path,
 		)}
 	case !t.readableBy(slurmUser):
 		return []Finding{fault(
-			fmt.Sprintf("slurmctld runs as %s and cannot read %s (mode %04o)", slurmUser, t.Path, t.Mode.Perm()),
+			fmt.Sprintf("slurmctld runs as %s and cannot read %s (mode %04o): job_submit.lua cannot use the table",
+				slurmUser, t.Path, t.Mode.Perm()),
 			"run `chmod 644 "+t.Path+"`",
 		)}
 	case len(t.Partitions) == 0:
@@ -119,46 +121,49 @@ func (t Table) unusable(slurmUser string) []Finding {
 // the partition.
 func (f *Facts) tablePartition(name string, nodes int) []Finding {
 	t := f.Table
-	sizes := fmt.Sprintf("max_nodes is %d in %s and the catalogue of partition %s has size %d: jobs for more nodes "+
-		"than ", t.MaxNodes, t.Path, name, nodes)
+	sizes := fmt.Sprintf("max_nodes is %d in %s, but the number of catalogue nodes in partition %s is %d: ",
+		t.MaxNodes, t.Path, name, nodes)
 	switch {
 	case !slices.ContainsFunc(f.Partitions, func(p slurm.Partition) bool { return p.Name == name }):
 		return []Finding{warning(
-			fmt.Sprintf("%s names the partition %s, which slurm.conf does not have", t.Path, name),
+			fmt.Sprintf("%s names the partition %s, which slurm.conf does not have, so jobs of the intended partition "+
+				"may get no slices", t.Path, name),
 			changeTable+t.Path,
 		)}
-	case nodes == 0 && slices.Contains(f.Node.Partitions, name): // the check "catalogue" reports this
+	case nodes == 0 && slices.Contains(f.Node.Partitions, name): // the check "catalogue" reports this fault
 		return nil
 	case nodes == 0:
 		return []Finding{fault(
-			fmt.Sprintf("partition %s of %s has no catalogue node: jobs whose slice is not on offer at their "+
-				"submission are refused", name, t.Path),
+			fmt.Sprintf("partition %s of %s has no catalogue node: slurmctld rejects jobs whose slice is not on offer "+
+				"at their submission", name, t.Path),
 			"add the catalogue nodes to the partition's Nodes= in slurm.conf"+reconfigure,
 		)}
 	case nodes < t.MaxNodes:
 		return []Finding{fault(
-			sizes+"the catalogue has are refused instead of held",
-			fmt.Sprintf("%s%s with max_nodes %d, or add catalogue nodes to slurm.conf", changeTable, t.Path, nodes),
+			sizes+"slurmctld rejects jobs for more nodes than the catalogue has, instead of holding them",
+			fmt.Sprintf("set max_nodes to %d: %s%s; or add catalogue nodes to slurm.conf", nodes, changeTable, t.Path),
 		)}
 	case nodes > t.MaxNodes:
-		return []Finding{note(sizes + "max_nodes are held first, which is not necessary")}
+		return []Finding{note(sizes + "job_submit.lua holds jobs for more than max_nodes nodes, which is not " +
+			"necessary")}
 	}
 	return nil
 }
 
-// compareProfiles compares the profiles in the table with those in the catalogue of the table's partitions.
+// compareProfiles compares the profiles in the table with served, the profiles in the catalogue of the table's
+// partitions.
 func (t Table) compareProfiles(served []string) (found []Finding) {
 	if lacks := difference(t.Names(), served); len(served) > 0 && len(lacks) > 0 {
 		found = append(found, fault(
-			fmt.Sprintf("%s lists %s, which no catalogue node of its partitions has: jobs that are given such a "+
-				"slice are refused", t.Path, strings.Join(lacks, ", ")),
+			fmt.Sprintf("%s lists %s, which no catalogue node of its partitions has: slurmctld rejects jobs with "+
+				"such a profile while no such slice is on offer", t.Path, strings.Join(lacks, ", ")),
 			renewConfig,
 		))
 	}
 	if lacks := difference(served, t.Names()); len(lacks) > 0 {
 		found = append(found, warning(
-			fmt.Sprintf("the catalogue has %s, which %s does not list: jobs that request such a slice by name are "+
-				"refused", strings.Join(lacks, ", "), t.Path),
+			fmt.Sprintf("the catalogue has %s, which %s does not list: job_submit.lua rejects jobs that request such "+
+				"a profile", strings.Join(lacks, ", "), t.Path),
 			renewConfig,
 		))
 	}

@@ -57,35 +57,35 @@ func (f *Facts) unmanaged() map[int]bool {
 	return indices
 }
 
-// wholeGPUs reports GPUs without slices that every process may open. The agent cannot restrict access to their device
-// files, because a site may assign such a GPU to jobs with its own gres.conf, and because the driver's daemons and
-// monitoring programs also open these files.
+// wholeGPUs reports the GPUs without slices that every process may open. The agent does not restrict access to the
+// device files of these GPUs, because a site may let Slurm allocate such a GPU (gres.conf), and because the driver's
+// daemons and monitoring programs also open these files.
 func wholeGPUs(f *Facts) []Finding {
 	var found []Finding
 	for _, g := range f.Unmanaged {
 		if g.Mode.Perm()&0o066 == 0 {
 			continue
 		}
-		denied := "no devices cgroup confines jobs here (ConstrainDevices=yes in cgroup.conf, " +
-			"TaskPlugin=task/cgroup), and"
+		denied := "no devices cgroup confines jobs here (ConstrainDevices=yes in cgroup.conf and " +
+			"TaskPlugin=task/cgroup are not set), and"
 		if f.Config.RelativeIndex() {
 			denied = "unless gres.conf names the file,"
 		}
 		found = append(found, warning(
 			fmt.Sprintf(
-				"GPU %d is not cut into slices and %s has mode %04o: %s every job on this node can use the whole "+
-					"GPU without requesting it from Slurm",
+				"GPU %d is not managed, and %s has mode %04o: %s every job on this node can use the whole "+
+					"GPU without a request to Slurm",
 				g.Index, g.Path, g.Mode.Perm(), denied,
 			),
-			strings.Join([]string{"one of: turn MIG mode on, so that Caelum manages the GPU",
+			strings.Join([]string{"choose one remedy: enable MIG mode, so that Caelum manages the GPU",
 				fmt.Sprintf(
-					"put `Name=gpu Type=whole File=%s` into gres.conf and set ConstrainDevices=yes in "+
-						"cgroup.conf, so that Slurm gives the GPU to one job and denies it to all other jobs",
+					"or put `Name=gpu Type=whole File=%s` into gres.conf and set ConstrainDevices=yes in "+
+						"cgroup.conf, so that Slurm allocates the GPU to one job and denies other jobs access",
 					g.Path,
 				),
 				fmt.Sprintf(
-					"put `z %s 0600 root root -` into /etc/tmpfiles.d/nvidia.conf and set "+
-						"NVreg_ModifyDeviceFiles=0, if no job may use the GPU",
+					"or, if no job may use the GPU, put `z %s 0600 root root -` into /etc/tmpfiles.d/nvidia.conf "+
+						"and set NVreg_ModifyDeviceFiles=0",
 					g.Path,
 				)}, "; "),
 		))

@@ -13,7 +13,7 @@ import (
 type Wake struct {
 	Port int // 0 if no wake port is set
 	Path string
-	// Info describes the key file, and Err is the error of reading it.
+	// Info describes the key file. Err is the error that occurred when Info was read.
 	Info fs.FileInfo
 	Err  error
 }
@@ -23,8 +23,8 @@ func readWake(cfg config.Config) Wake {
 	return Wake{Port: cfg.WakePort, Path: cfg.WakeKey, Info: info, Err: err}
 }
 
-// wakeKey checks the path, owner and mode of the key file in the same way as the agent and the watcher. It does not
-// read the key, because the agent and the watcher log errors in the key itself.
+// wakeKey checks the path, owner and mode of the key file in the same way as the agent and the watcher. wakeKey does
+// not read the key, because the agent and the watcher log an invalid key.
 func wakeKey(f *Facts) []Finding {
 	if f.Wake.Port == 0 {
 		return nil
@@ -39,17 +39,17 @@ func wakeKey(f *Facts) []Finding {
 	}
 	if err != nil {
 		return []Finding{warning(
-			"the wake port is not opened, so jobs wait up to poll_interval longer: "+err.Error(),
-			"create the key with `(umask 077; head -c 32 /dev/urandom >"+f.Wake.Path+")`, put the same file on "+
-				"slurmctld's host (owner SlurmUser) and on every GPU node (owner root) with mode 0400, and restart "+
+			"the wake port is not open, so jobs wait up to poll_interval longer: "+err.Error(),
+			"create the key with `(umask 077; head -c 32 /dev/urandom >"+f.Wake.Path+")`; copy the key to "+
+				"slurmctld's host (owner SlurmUser) and to every GPU node (owner root) with mode 0400; restart "+
 				"caelumd and caelum-watch",
 		)}
 	}
 	return nil
 }
 
-// wakeOwners returns the users who may own the key file. These are SlurmUser and, on a host where the agent reads the
-// file, root.
+// wakeOwners returns the users who may own the key file. On a host that is not a GPU node, only SlurmUser may own the
+// file. On a GPU node, or if SlurmUser is unknown, root may own the file too.
 func wakeOwners(c slurm.Config, controller bool) (owners []uint32) {
 	uid, known := c.SlurmUser()
 	if !controller || !known {

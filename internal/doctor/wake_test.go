@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestWakeKey checks that the doctor warns if a wake port is set but there is no key file that only its daemon can
-// read. The remedy must contain the command that creates the key.
+// TestWakeKey tests that the check "wake key" returns a warning if a wake port is set and the key file is missing or
+// has the wrong owner or mode. The remedy must contain the command that creates the key.
 func TestWakeKey(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "wake.key")
 	me := strconv.Itoa(os.Geteuid())
@@ -33,13 +33,13 @@ func TestWakeKey(t *testing.T) {
 		}
 	}
 	want("no port", judge(0, me), "ok:")
-	want("no key", judge(6873, me), "warning: the wake port is not opened")
+	want("no key", judge(6873, me), "warning: the wake port is not open")
 	want("no key", judge(6873, me), "head -c 32 /dev/urandom >"+path)
 	if err := os.WriteFile(path, []byte(strings.Repeat("k", 32)), 0o400); err != nil {
 		t.Fatal(err)
 	}
-	want("right", judge(6873, me), "ok:")
-	want("another's", judge(6873, "4711"), "chown 4711")
+	want("right owner and mode", judge(6873, me), "ok:")
+	want("wrong owner", judge(6873, "4711"), "chown 4711")
 	os.Chmod(path, 0o404)
-	want("open to others", judge(6873, me), "chmod 400")
+	want("readable by others", judge(6873, me), "chmod 400")
 }

@@ -1,6 +1,6 @@
 // Package inventory describes a node's GPUs in Slurm's terms: the slots of gres/gpu, the profiles that the site offers,
-// and N, the constant total of gres/mig. The agent uses this description, and `caelum slurm-config` prints it as lines
-// for slurm.conf. The package uses the hardware only to discover the GPUs.
+// and N, the constant total of gres/mig. The agent uses this description, and `caelum slurm-config` converts this
+// description to lines for slurm.conf. The package uses the hardware only to discover the GPUs.
 //
 // Files:
 //
@@ -18,16 +18,16 @@ import (
 
 // Inventory describes a node's GPUs in Slurm's terms.
 type Inventory struct {
-	// Slots contains the number of gres/gpu slots of each type, in the order of their device files.
+	// Slots contains the number of gres/gpu slots of each type, in the order of the slots' device files.
 	Slots []TypedCount `json:"slots"`
-	// Most contains, for each profile, the largest number of instances that the node can hold, from the smallest
-	// profile to the largest.
+	// Most contains, for each profile, the largest number of instances that the node can hold. The profiles are sorted
+	// from small to large.
 	Most []Offered `json:"most"`
 	// Models contains the GPU models of the node, each with the profiles that the GPU model can offer.
 	Models []Model `json:"models"`
 	// Total is N, the constant total of gres/mig.
 	Total int `json:"total"`
-	// Problems contains the GPUs that cannot be managed, each with the reason.
+	// Problems contains a line for each GPU that cannot be managed, with the reason.
 	Problems []string `json:"problems,omitempty"`
 }
 
@@ -40,10 +40,11 @@ type TypedCount struct {
 // Offered is a profile that a node can offer.
 type Offered struct {
 	TypedCount
-	// MemoryMiB is the memory of an instance in MiB. If it differs between the node's GPU models, MemoryMiB is the
-	// smallest value.
+	// MemoryMiB is the memory of an instance in MiB. If the node's GPU models have different sizes, MemoryMiB is the
+	// smallest size.
 	MemoryMiB int `json:"memory_mib"`
-	// Whole is the largest profile that the site offers on the same GPU model, which is the whole GPU.
+	// Whole is the largest profile that the site offers on the first GPU model with this profile. If the site offers
+	// all profiles, Whole is the whole GPU.
 	Whole string `json:"whole"`
 }
 
@@ -53,8 +54,8 @@ type Model struct {
 	Profiles []string `json:"profiles"` // from small to large
 }
 
-// Read reads the inventory from the hardware. profiles contains the profiles that the site offers. If it is empty, the
-// site offers every plain profile (mig.Plain). whole determines the GPUs that also have the profile mig.Full.
+// Read reads the inventory from the hardware. profiles contains the profiles that the site offers. If profiles is
+// empty, the site offers every plain profile (mig.Plain). whole determines the GPUs that also have the profile mig.Full.
 func Read(hw gpu.Hardware, profiles []string, whole mig.Whole) (Inventory, error) {
 	var inv Inventory
 	found, err := hw.GPUs()
@@ -137,7 +138,7 @@ func mostOf(b *mig.Model, set mig.Layout) int {
 	return most
 }
 
-// GPU is a GPU of the node and the placements that the site offers on it.
+// GPU is a GPU of the node, with the placements and slots that the site offers.
 type GPU struct {
 	gpu.GPU
 	// Offerable contains the placements of all profiles that the site offers.
@@ -147,9 +148,10 @@ type GPU struct {
 	Slots []int
 }
 
-// Divide assigns offerable placements and slots to each discovered GPU. It also returns the profiles that the site
-// offers, from small to large. These are the profiles in named or, if named is empty, every plain profile, and the
-// profile mig.Full on the GPUs on which whole allows it. Divide returns an error if no GPU has a named profile.
+// Divide assigns offerable placements and slots to each discovered GPU. The second result contains the profiles that
+// the site offers, from small to large: the profiles in named, or every plain profile if named is empty. If whole allows
+// the profile mig.Full on a GPU, the site also offers mig.Full. Divide returns an error if named contains a profile that
+// no GPU has.
 func Divide(found []gpu.GPU, named []string, whole mig.Whole) ([]GPU, []string, error) {
 	var gpus []GPU
 	var profiles []string
@@ -181,7 +183,7 @@ func Divide(found []gpu.GPU, named []string, whole mig.Whole) ([]GPU, []string, 
 	for _, name := range named {
 		if known := namesOf(found); len(known) > 0 && !slices.Contains(known, name) {
 			return nil, nil, fmt.Errorf(
-				"profiles: no GPU of this node has the profile %q; the node's profiles are %s",
+				"profiles: no GPU of this node has the profile %q; choose among the node's profiles: %s",
 				name,
 				strings.Join(known, ", "),
 			)
@@ -221,7 +223,7 @@ func namesOf(found []gpu.GPU) []string {
 	return all
 }
 
-// Total returns N, the constant total of gres/mig on a node with this number of slots. Used slices and offers together
-// are at most twice the number of instances that the node can hold. The other half is for slices that slurmctld still
-// counts as used although their jobs have ended.
+// Total returns N, the constant total of gres/mig on a node with the given number of slots. Slices in use and offered
+// slices together need at most half of N. The other half covers slices that slurmctld still counts as used after their
+// jobs have ended.
 func Total(slots int) int { return 4 * slots }

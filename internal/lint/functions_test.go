@@ -12,7 +12,8 @@ import (
 // functionLines is the maximum number of lines of a function, so that a function fits on a screen.
 const functionLines = 60
 
-// TestFunctionLines checks that no function has more than functionLines lines, without the lines inside its data.
+// TestFunctionLines checks that no function has more than functionLines lines. The lines inside the function's data do
+// not count.
 func TestFunctionLines(t *testing.T) {
 	for _, p := range list(t) {
 		for _, name := range files(t, p) {
@@ -40,8 +41,8 @@ func inside(set *token.FileSet, n ast.Node) int {
 	return set.Position(n.End()).Line - set.Position(n.Pos()).Line
 }
 
-// dataLines returns the number of lines within multi-line strings and within composite literals
-// without functions, such as the rows of a table.
+// dataLines returns the number of lines inside multi-line strings and inside composite literals without functions, such
+// as the rows of a table.
 func dataLines(set *token.FileSet, root ast.Node) (n int) {
 	ast.Inspect(root, func(node ast.Node) bool {
 		switch node := node.(type) {

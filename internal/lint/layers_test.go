@@ -1,5 +1,5 @@
-// Package lint checks rules of the code that no linter can check, for example which packages a package may import. It
-// contains only tests.
+// Package lint checks rules of the code that the usual linters do not check, for example which packages a package may
+// import. The package contains only tests.
 package lint
 
 import (
@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// layers contains the packages in order. A package may import only packages that come before it.
+// layers contains the packages in order. A package may import only the packages that precede the package in this order.
 var layers = []string{
 	"internal/version", "internal/failpoint", "internal/trust", "internal/sqlite", "internal/mig", "internal/place",
 	"internal/reconfigure", "internal/offer", "internal/predict", "internal/decisions", "internal/ledger",
@@ -24,7 +24,8 @@ var layers = []string{
 
 // leaves contains the packages that may not import any other package of Caelum, with the reason for each.
 var leaves = map[string]string{
-	"internal/slurm": "it is a client and parser of slurmctld; eligible, offer and plan decide, and tags interprets",
+	"internal/slurm": "the package only queries slurmctld and parses the output; eligible, offer and plan make " +
+		"decisions",
 }
 
 // exceptions contains the permitted imports that violate the order, with the reason for each.
@@ -32,8 +33,8 @@ var exceptions = map[[2]string]string{
 	{"internal/ledger", "internal/api"}: "the ledger stores a lease in the form that the socket transmits",
 }
 
-// pure contains the packages without I/O that make decisions both in production and in simulations. Their decisions
-// must depend only on their input values.
+// pure contains the packages without I/O that make decisions both in production and in simulations, with a description
+// of the decisions. These decisions must depend only on the input values.
 var pure = map[string]string{
 	"internal/mig":         "geometry",
 	"internal/place":       "placement",
@@ -44,7 +45,8 @@ var pure = map[string]string{
 	"internal/eligible":    "eligibility",
 }
 
-// forbidden contains the imports that pure packages must not have, with the reason for each.
+// forbidden contains the imports that pure packages must not have, each with the thing that a pure package must not
+// use.
 var forbidden = map[string]string{
 	"os":           "I/O",
 	"net":          "I/O",
@@ -57,15 +59,15 @@ var forbidden = map[string]string{
 	"context":      "waiting",
 }
 
-// spankBans contains the imports that the Go object in Slurm's prolog must not have, with the
+// spankBans contains the packages that the Go object in Slurm's prolog must not import directly or indirectly, with the
 // reason for each.
 var spankBans = map[string]string{
-	"github.com/NVIDIA/go-nvml": "it needs lazy binding and opens the driver in Slurm's process",
+	"github.com/NVIDIA/go-nvml": "the package needs lazy binding and opens the driver in Slurm's process",
 	"github.com/mattn":          "a prolog needs no database",
 	"github.com/spf13":          "only the agent reads the configuration",
-	"github.com/sirupsen":       "messages go to Slurm's own log",
-	"os/signal":                 "it installs handlers in Slurm's process",
-	"os/exec":                   "children of the prolog are killed when it returns",
+	"github.com/sirupsen":       "the Go object writes messages to Slurm's log",
+	"os/signal":                 "the package installs signal handlers in Slurm's process",
+	"os/exec":                   "Slurm ends the child processes of a prolog when the prolog returns",
 }
 
 type pkg struct {
@@ -97,7 +99,7 @@ func list(t *testing.T) []pkg {
 		all = append(all, p)
 	}
 	if err := cmd.Wait(); err != nil || len(all) < 10 {
-		t.Fatalf("go list: %v, %d packages", err, len(all))
+		t.Fatalf("go list returned %d packages and the error %v", len(all), err)
 	}
 	return all
 }
@@ -109,17 +111,18 @@ func problems(p pkg) (broken []string) {
 		name, ours := strings.CutPrefix(imported, "caelum/")
 		if why, banned := forbidden[imported]; banned && pure[p.ImportPath] != "" {
 			broken = append(broken,
-				fmt.Sprintf("%s imports %s: %s is pure, no %s", p.ImportPath, imported, pure[p.ImportPath], why))
+				fmt.Sprintf("%s (%s) imports %s, but a pure package must not use %s",
+					p.ImportPath, pure[p.ImportPath], imported, why))
 		}
 		if !ours || at < 0 || exceptions[[2]string{p.ImportPath, name}] != "" {
 			continue
 		}
 		if why := leaves[p.ImportPath]; why != "" {
-			broken = append(broken, fmt.Sprintf("%s imports %s: %s", p.ImportPath, name, why))
+			broken = append(broken, fmt.Sprintf("%s must not import %s: %s", p.ImportPath, name, why))
 		}
 		if k := slices.Index(layers, name); k < 0 || k >= at {
 			broken = append(broken,
-				fmt.Sprintf("%s imports %s, which does not come before it in layers", p.ImportPath, name))
+				fmt.Sprintf("%s imports %s, which does not precede %[1]s in the list layers", p.ImportPath, name))
 		}
 	}
 	return broken
@@ -133,7 +136,8 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// TestForbiddenImports checks that the rules reject imports that would mix reading, deciding and acting.
+// TestForbiddenImports tests that problems rejects imports with which a package would both read data and make
+// decisions, or both make decisions and change data.
 func TestForbiddenImports(t *testing.T) {
 	for _, c := range [][2]string{
 		{"internal/slurm", "caelum/internal/mig"},
@@ -149,7 +153,7 @@ func TestForbiddenImports(t *testing.T) {
 		{"internal/plan", "caelum/internal/agent"},
 	} {
 		if problems(pkg{ImportPath: c[0], Imports: []string{c[1]}}) == nil {
-			t.Errorf("%s may import %s", c[0], c[1])
+			t.Errorf("problems accepts the import of %s by %s", c[1], c[0])
 		}
 	}
 	if p := problems(pkg{ImportPath: "internal/plan", Imports: []string{"caelum/internal/eligible"}}); p != nil {
@@ -167,22 +171,22 @@ func TestSpankObject(t *testing.T) {
 		for _, dep := range p.Deps {
 			for ban, why := range spankBans {
 				if dep == ban || strings.HasPrefix(dep, ban+"/") {
-					t.Errorf("spank/job reaches %s: %s", dep, why)
+					t.Errorf("spank/job must not depend on %s: %s", dep, why)
 				}
 			}
 		}
 	}
 	if !seen {
-		t.Fatal("no package spank/job")
+		t.Fatal("go list did not return the package spank/job")
 	}
 }
 
-// TestCommandLineWithoutAgent checks that the command caelum does not import the agent. Its subcommands read files or
-// call an agent, and need neither NVML's samplers nor the agent's ledger.
+// TestCommandLineWithoutAgent checks that the program caelum does not depend on the package agent. The commands of
+// caelum read files or call an agent, and need neither NVML's samplers nor the agent's ledger.
 func TestCommandLineWithoutAgent(t *testing.T) {
 	for _, p := range list(t) {
 		if p.ImportPath == "cmd/caelum" && slices.Contains(p.Deps, "caelum/internal/agent") {
-			t.Error("cmd/caelum reaches internal/agent")
+			t.Error("cmd/caelum must not depend on internal/agent")
 		}
 	}
 }

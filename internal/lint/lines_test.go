@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	goWidth  = 120 // columns of a line of Go, with tab stops every tabWidth columns
+	goWidth  = 120 // the maximum width of a Go line, with tab stops every tabWidth columns
 	tabWidth = 4
 )
 
@@ -28,12 +28,13 @@ func files(t *testing.T, p pkg) []string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(p.Dir, "*.go"))
 	if err != nil || len(names) == 0 {
-		t.Fatalf("%s: no files (%v)", p.ImportPath, err)
+		t.Fatalf("couldn't find the Go files of %s (%v)", p.ImportPath, err)
 	}
 	return names
 }
 
-// TestGoLines checks that the lines of Go files have at most goWidth columns, except for rows of tables in raw strings.
+// TestGoLines checks that the lines of Go files have at most goWidth columns. Rows of tables in raw strings may be
+// longer.
 func TestGoLines(t *testing.T) {
 	for _, p := range list(t) {
 		for _, name := range files(t, p) {

@@ -21,7 +21,7 @@ var mapped = []string{
 	"contrib/devcluster/bench", "contrib/devcluster/chaos", "contrib/devcluster/cluster", "contrib/devcluster/oracle",
 }
 
-// entry matches the beginning of a line that describes a file.
+// entry matches the beginning of a line of a package comment that describes a file.
 var entry = regexp.MustCompile(`(?m)^//\t(\w+\.go) `)
 
 func TestFileMaps(t *testing.T) {
@@ -36,7 +36,7 @@ func TestFileMaps(t *testing.T) {
 		}
 		paths, err := filepath.Glob(filepath.Join("../..", dir, "*.go"))
 		if err != nil || len(paths) == 0 {
-			t.Fatalf("%s: no files (%v)", dir, err)
+			t.Fatalf("couldn't find the Go files of %s (%v)", dir, err)
 		}
 		var files []string
 		for _, path := range paths {
@@ -46,7 +46,7 @@ func TestFileMaps(t *testing.T) {
 			}
 			files = append(files, name)
 			if !slices.Contains(named, name) {
-				t.Errorf("%s/doc.go does not say what %s is for; add a line", dir, name)
+				t.Errorf("%s/doc.go does not describe %s; add a line", dir, name)
 			}
 		}
 		for k, name := range named {

@@ -12,12 +12,12 @@ import (
 
 // harmless contains the files whose goroutines need no race detector, with the reason for each.
 var harmless = map[string]string{
-	"cmd/caelum/main_test.go":     "it serves a fixed state, and internal/api tests the server with the race detector",
-	"cmd/caelum/complete_test.go": "as main_test.go",
+	"cmd/caelum/main_test.go":     "the state is constant, and internal/api tests the server with the race detector",
+	"cmd/caelum/complete_test.go": "the state is constant, and internal/api tests the server with the race detector",
 }
 
 // withoutRace returns the packages that `make unit` tests without the race detector. The variable PURE in the Makefile
-// contains them.
+// contains these packages.
 func withoutRace(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("../../Makefile")
@@ -32,8 +32,8 @@ func withoutRace(t *testing.T) []string {
 	return strings.Fields(value)
 }
 
-// goroutines returns the positions at which a file starts goroutines. Goroutines are started by go statements and by
-// calls to a method named Go, such as that of sync.WaitGroup.
+// goroutines returns the positions at which a file starts goroutines. A file starts a goroutine by a go statement or by
+// a call of a method named Go, such as the method Go of sync.WaitGroup.
 func goroutines(t *testing.T, path string, src any) (at []string) {
 	t.Helper()
 	fset := token.NewFileSet()
@@ -58,7 +58,7 @@ func goroutines(t *testing.T, path string, src any) (at []string) {
 	return at
 }
 
-// TestPackagesWithoutRace checks that packages that start goroutines are tested with the race detector.
+// TestPackagesWithoutRace checks that `make unit` tests packages that start goroutines with the race detector.
 func TestPackagesWithoutRace(t *testing.T) {
 	for _, p := range withoutRace(t) {
 		files, err := filepath.Glob("../../" + p + "/*.go")
@@ -82,6 +82,6 @@ func TestGoroutines(t *testing.T) {
 		func h() { var w sync.WaitGroup; w.Go(g); w.Wait() }
 		func g() {}`
 	if at := goroutines(t, "p.go", src); len(at) != 2 {
-		t.Errorf("goroutines start at %v", at)
+		t.Errorf("goroutines returned the positions %v, want two positions", at)
 	}
 }

@@ -1,6 +1,6 @@
-// Package man writes manual pages. It writes one page for each command of a program, from the command's help text, and
-// one for caelum.yaml, from the table of keys in docs/configure.md. Only tests import the package. The build runs these
-// tests to write the pages, so that the installed programs do not contain this code. The package never runs a command.
+// Package man writes manual pages. The package converts the help text of each command to a page, and converts the table
+// of keys in docs/configure.md to the page caelum.yaml(5). Only tests import the package. The build runs these tests to
+// write the pages, so that the installed programs do not contain this code. The package never runs a command.
 //
 // Files:
 //
@@ -20,16 +20,17 @@ import (
 )
 
 // Commands writes the manual pages of root and of all its commands into dir. section is the section of the manual, such
-// as "1". Commands changes the texts of the commands. The date of the pages is SOURCE_DATE_EPOCH or, if this is not
-// set, today.
+// as "1". Commands changes the texts of the commands. The pages contain the date SOURCE_DATE_EPOCH, or the current date
+// if this environment variable is not set.
 func Commands(root *cobra.Command, dir, section string) error {
 	prepare(root)
 	header := doc.GenManHeader{Section: section, Source: "Caelum " + version.Version, Manual: "Caelum"}
 	return doc.GenManTree(root, &header, dir)
 }
 
-// prepare converts the help texts of cmd and of all its subcommands to Markdown, which cobra's package doc expects. It
-// removes cobra's own commands, because they have no page.
+// prepare converts the help texts of cmd and of all its subcommands to Markdown, because cobra's package doc expects
+// Markdown. prepare also removes the commands help and completion, which cobra adds, because these commands need no
+// page.
 func prepare(cmd *cobra.Command) {
 	cmd.DisableAutoGenTag = true
 	cmd.Root().CompletionOptions.DisableDefaultCmd = true
@@ -40,11 +41,12 @@ func prepare(cmd *cobra.Command) {
 	}
 }
 
-// heading matches a line of a help text that begins a section: EXIT STATUS, or ENDS with an explanation.
+// heading matches the heading of a section in a help text: capital letters, which a comma and an explanation may
+// follow.
 var heading = regexp.MustCompile(`^([A-Z][A-Z ]+)(, .*)?$`)
 
-// markdown converts a help text to Markdown. Lines that begin with two blanks retain their columns, a line in capital
-// letters is a heading, and all other lines are paragraphs.
+// markdown converts a help text to Markdown. A line that begins with two spaces retains its columns. A line that
+// matches heading becomes a heading. All other lines become paragraphs.
 func markdown(help string) string {
 	var b strings.Builder
 	columns := false // true if the previous line retains its columns
@@ -66,12 +68,13 @@ func markdown(help string) string {
 	return b.String()
 }
 
-// escape escapes the characters of a line that Markdown would interpret.
+// escape puts a backslash before each character of a line that Markdown would interpret.
 func escape(line string) string {
 	return strings.NewReplacer("_", `\_`, "*", `\*`, "<", `\<`, "|", `\|`).Replace(line)
 }
 
-// link matches a link in Markdown. A manual page cannot show its target.
+// link matches a link in Markdown. Configuration replaces a link by the link's text, because a manual page cannot show
+// the target.
 var link = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
 
 // Configuration returns the manual page caelum.yaml(5). page is the text of docs/configure.md, whose first table
@@ -80,15 +83,15 @@ func Configuration(page string) ([]byte, error) {
 	_, table, found := strings.Cut(page, "\n| key | default | meaning |\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	if !found {
-		return nil, fmt.Errorf("docs/configure.md has no table of keys")
+		return nil, fmt.Errorf("couldn't find the table of keys in docs/configure.md")
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%% \"CAELUM.YAML\" \"5\" \"\" \"Caelum %s\" \"Caelum\"\n", version.Version)
 	b.WriteString("# NAME\ncaelum.yaml - the configuration of Caelum's agent and of its watcher\n\n" +
 		"# SYNOPSIS\n/etc/caelum/caelum.yaml\n\n" +
-		"# DESCRIPTION\ncaelumd reads this YAML file at its start. It refuses a file that contains an unknown key, " +
-		"or that a user other than root can change. A key that is not in the file has its default. The file may " +
-		"be missing.\n\n# KEYS\n")
+		"# DESCRIPTION\ncaelumd reads this YAML file when caelumd starts. caelumd does not start if the file " +
+		"contains an unknown key or an invalid value, or if a user other than root can change the file. A key that " +
+		"is not in the file has its default. If the file does not exist, all keys have their defaults.\n\n# KEYS\n")
 	for row := range strings.Lines(table) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(row), "|"), "|")
 		if len(cells) != 3 || strings.HasPrefix(cells[0], "---") {

@@ -30,7 +30,7 @@ func TestCommands(t *testing.T) {
 	}
 	for cmd, want := range map[*cobra.Command]string{root: "fBx-y(8)", sub: "y does y."} {
 		if text := read(t, dir, Page(cmd, "8")); !strings.Contains(text, want) || !strings.Contains(text, "Nov 2023") {
-			t.Errorf("no %q or no date in %s", want, text)
+			t.Errorf("the page does not contain %q, or does not contain the date: %s", want, text)
 		}
 	}
 }
@@ -43,7 +43,7 @@ func TestConfiguration(t *testing.T) {
 		t.Errorf("%v: %s", err, text)
 	}
 	if _, err := Configuration("no table"); err == nil {
-		t.Error("a page without a table, and no error")
+		t.Error("Configuration returned no error for a text without a table")
 	}
 }
 

@@ -9,15 +9,16 @@ import (
 	"strings"
 )
 
-// The drawings are SVG images. Their coordinates refer to a page with a width of 960 units, which browsers scale.
+// The drawings are SVG images. The coordinates refer to a page with a width of pageWidth units. Browsers scale this
+// width to the width of the window.
 const (
 	pageWidth = 960
-	left      = 150 // left margin, for labels
-	right     = 48  // right margin
+	left      = 150 // the left margin, which contains the labels
+	right     = 48  // the right margin
 )
 
-// colours are the colours of Okabe and Ito, which colour-blind readers can distinguish. They are visible on white and
-// on black.
+// colours contains the colours of Okabe and Ito, which colour-blind readers can distinguish. The colours are visible on
+// white and on black.
 var colours = []string{"#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#7f7f7f", "#b8a800"}
 
 func colour(k int) string { return colours[k%len(colours)] }
@@ -31,7 +32,7 @@ func draw(height int, label string) *drawing {
 	return d
 }
 
-// done ends the drawing and returns it.
+// done ends the drawing and returns the complete SVG image.
 func (d *drawing) done() template.HTML {
 	d.WriteString("</svg>")
 	return template.HTML(d.String())
@@ -45,8 +46,8 @@ func (d *drawing) grid(x1, y1, x2, y2 float64) {
 	fmt.Fprintf(d, `<line class="grid" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`, x1, y1, x2, y2)
 }
 
-// time draws a time axis from 0 to end, in seconds, below a drawing, and vertical grid lines from top to bottom. It
-// returns a function that converts a time in seconds to an x coordinate.
+// time draws a time axis from 0 to end, in seconds, below a drawing, and vertical grid lines from top to bottom. The
+// returned function converts a time in seconds to an x coordinate.
 func (d *drawing) time(end, top, bottom float64) (x func(seconds float64) float64) {
 	x = func(t float64) float64 { return left + (pageWidth-left-right)*min(t, end)/end }
 	name, seconds := unit(end)
@@ -73,7 +74,8 @@ func number(x float64) string {
 // round removes the floating-point error from the value of a tick.
 func round(x float64) float64 { return math.Round(x*1e6) / 1e6 }
 
-// waits draws, for each policy, the median, mean, 95th percentile and longest wait on a logarithmic axis of seconds.
+// waits draws the median wait, the mean wait, the 95th percentile and the longest wait of each policy on a logarithmic
+// axis of seconds.
 func waits(policies []Policy) template.HTML {
 	const row, top = 34.0, 16.0
 	most := 10.0
@@ -96,7 +98,7 @@ func waits(policies []Policy) template.HTML {
 		(left+pageWidth-right)/2,
 		bottom+40,
 		"middle",
-		"wait in seconds; "+number(least)+" and less at the left edge",
+		"wait in seconds; the left edge shows waits of "+number(least)+" s or less",
 	)
 	for k, p := range policies {
 		y := top + row*(float64(k)+0.5)
@@ -118,8 +120,8 @@ func waits(policies []Policy) template.HTML {
 	return d.done()
 }
 
-// mark returns the mark for a value at a point. The sign "o" is a circle, "<" is a diamond, and "|" is a bar. The
-// tooltip of the mark contains the name and the value s, in seconds.
+// mark returns the mark of a value at the point (x, y). The sign "o" is a circle, "<" is a diamond, and "|" is a bar.
+// The tooltip of the mark contains the name and the value s, in seconds.
 func mark(x, y float64, sign, colour, name string, s float64) string {
 	title := fmt.Sprintf("<title>%s %s s</title>", name, number(math.Round(s*10)/10))
 	switch sign {
@@ -131,7 +133,8 @@ func mark(x, y float64, sign, colour, name string, s float64) string {
 	return fmt.Sprintf(`<rect x="%.1f" y="%.1f" width="4" height="18" fill="%s">%s</rect>`, x-2, y-9, colour, title)
 }
 
-// lines draws a value over time, with one line for each policy for which the value was recorded.
+// lines draws a value over time from 0 to end, in seconds. The drawing has one line for each policy with recorded
+// values. If percent is true, the value is a share, and the axis shows percentages from 0 to 100.
 func lines(policies []Policy, label string, end float64, percent bool, value func(step) float64) template.HTML {
 	const top, height = 12.0, 220.0
 	all := make([][]float64, len(policies))

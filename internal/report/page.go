@@ -14,10 +14,10 @@ import (
 // Page is the content of a page.
 type Page struct {
 	Title    string   // the workload
-	Facts    []string // lines about the cluster, the options and the omitted jobs
+	Facts    []string // lines that describe the cluster, the options and the omitted jobs
 	Policies []Policy
-	Grids    []int // number of units of each GPU
-	Loss     bool  // true if there is no queue, so that jobs that cannot start are rejected
+	Grids    []int // the number of units of each GPU
+	Loss     bool  // true if the simulation has no queue and rejects jobs that cannot start at their submission
 }
 
 // Policy is the result of one policy. Times are in seconds, and shares are from 0 to 1.
@@ -26,7 +26,7 @@ type Policy struct {
 	Started, Refused, Created                           int
 	MeanWait, MedianWait, P95Wait, P99Wait, LongestWait float64
 	Utilisation, Frag, Accepted                         float64
-	Recorded                                            *Recorder // nil if nothing was recorded
+	Recorded                                            *Recorder // nil if the simulation had no recorder
 }
 
 //go:embed page.html
@@ -39,34 +39,34 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"seconds": func(x float64) string { return number(float64(int(x + 0.5))) },
 }).Parse(pageHTML))
 
-// File is a file into which a page will be written. An older file at the same path remains until the new page is
-// complete.
+// File is the file of a page. An older file at the same path remains until Write has written the complete new page.
 type File struct {
 	path string
 	temp *os.File
 }
 
-// Create begins a page at path. It returns an error if no file can be created there.
+// Create creates a temporary file for the page at path. Create returns an error if the file cannot be created, or if
+// path is not a regular file.
 func Create(path string) (*File, error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", path)
+		return nil, fmt.Errorf("couldn't write the page: %s is not a regular file", path)
 	}
 	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if failed := (*os.PathError)(nil); errors.As(err, &failed) {
-		return nil, fmt.Errorf("%s: %w", path, failed.Err)
+		return nil, fmt.Errorf("couldn't write the page %s: %w", path, failed.Err)
 	} else if err != nil {
 		return nil, err
 	}
 	return &File{path, temp}, nil
 }
 
-// Drop discards the page. An older file at the path remains. After Write, Drop has no effect.
+// Drop discards the page. An older file at the path remains. After a successful Write, Drop has no effect.
 func (f *File) Drop() {
 	f.temp.Close()
 	os.Remove(f.temp.Name())
 }
 
-// Write writes the page and makes it readable for all users.
+// Write writes the page, makes the file readable for all users, and replaces an older file at the path.
 func (f *File) Write(p Page) error {
 	if err := errors.Join(p.Write(f.temp), f.temp.Chmod(0o644), f.temp.Close()); err != nil {
 		return err

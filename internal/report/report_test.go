@@ -33,7 +33,7 @@ func TestPage(t *testing.T) {
 		t,
 		Page{
 			Title: `jobs of <us> & "them"`,
-			Facts: []string{"2 jobs on 2 GPUs", "left out: 1, no GPU"},
+			Facts: []string{"2 jobs on 2 GPUs", "omitted 1 job: no GPU"},
 			Grids: []int{8, 8},
 			Policies: []Policy{
 				{Name: "(as it was)", MeanWait: 12345.6, LongestWait: 2e4},
@@ -53,7 +53,7 @@ func TestPage(t *testing.T) {
 	)
 	for _, want := range []string{
 		"<h1>jobs of &lt;us&gt; &amp; &#34;them&#34;</h1>",
-		"left out: 1, no GPU",
+		"omitted 1 job: no GPU",
 		"<td>12,346<td>",
 		"<td>62.5%<td>0.00<td>2",
 		"job &lt;script&gt;alert(1)&lt;/script&gt;: 1g.5gb, 50 s",
@@ -64,23 +64,23 @@ func TestPage(t *testing.T) {
 		"Slices on each GPU",
 	} {
 		if !strings.Contains(page, want) {
-			t.Errorf("the page lacks %q", want)
+			t.Errorf("the page does not contain %q", want)
 		}
 	}
 	for _, no := range []string{"<script", "NaN", "Inf", "http:", "https:", "e+0"} {
 		if strings.Contains(page, no) {
-			t.Errorf("the page has %q", no)
+			t.Errorf("the page contains %q", no)
 		}
 	}
 	if n := len(regexp.MustCompile(`class="slice"`).FindAllString(page, -1)); n != 2 {
-		t.Errorf("%d slices are drawn, want 2", n)
+		t.Errorf("the page contains %d slices, want 2", n)
 	}
 	if n := strings.Count(page, "<polyline"); n != 3 {
-		t.Errorf("%d lines are drawn, want use, queue and fragmentation", n)
+		t.Errorf("the page contains %d lines, want 3: use, queue and fragmentation", n)
 	}
 }
 
-// TestPageAtTheEdges checks a page without jobs, and a page with more GPUs and slices than can be drawn.
+// TestPageAtTheEdges tests a page without jobs, and a page with more than mostGPUs GPUs and mostSpans slices.
 func TestPageAtTheEdges(t *testing.T) {
 	empty := write(t, Page{Title: "nothing", Policies: []Policy{{Name: "qla", Recorded: &Recorder{}}}})
 	if strings.Contains(empty, "NaN") || strings.Contains(empty, "Inf") {
@@ -100,14 +100,14 @@ func TestPageAtTheEdges(t *testing.T) {
 			Policies: []Policy{{Name: "reach", Recorded: r}},
 		},
 	)
-	if !strings.Contains(page, "<summary>reach, the beginning</summary>") ||
-		!strings.Contains(page, "The first 16 of 20 GPUs.") ||
+	if !strings.Contains(page, "<summary>reach, only the beginning</summary>") ||
+		!strings.Contains(page, "The drawing shows the first 16 of 20 GPUs.") ||
 		strings.Contains(page, "How long jobs waited") {
-		t.Error("a page with very many jobs does not mention the omitted parts, or has waits without a queue")
+		t.Error("the page of a large simulation does not mention the omitted parts, or shows waits without a queue")
 	}
 }
 
-// TestMeans checks that each point of a line is the mean over the interval that it represents.
+// TestMeans tests that each point of a line is the mean of the value over the interval of the point.
 func TestMeans(t *testing.T) {
 	line := recorded().means(400, func(s step) float64 { return s.busy })
 	if line[0] != 8 || line[points/4-1] != 8 || line[points/4] != 4 || line[points-1] != 4 {
@@ -136,7 +136,7 @@ func TestTicks(t *testing.T) {
 			got[k] = round(got[k])
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("up to %v: %v, want %v", most, got, want)
+			t.Errorf("ticks(%v) returned %v, want %v", most, got, want)
 		}
 	}
 	for n, want := range map[float64]string{
@@ -147,7 +147,7 @@ func TestTicks(t *testing.T) {
 		0.125:     "0.125",
 	} {
 		if got := number(n); got != want {
-			t.Errorf("number(%v) is %s, want %s", n, got, want)
+			t.Errorf("number(%v) returned %s, want %s", n, got, want)
 		}
 	}
 }

@@ -10,17 +10,17 @@ import (
 type Recorder struct {
 	steps []step
 	spans []sim.Span
-	cut   bool // true if spans were omitted because there were more than mostSpans
+	cut   bool // true if Ran omitted spans, because the simulation had more than mostSpans
 }
 
-// step is a period in which nothing changed. Times are in seconds.
+// step is a period in which the recorded values did not change. Times are in seconds.
 type step struct {
 	from, to            float64
 	busy, waiting, frag float64
 }
 
-// mostSpans limits the number of slices on a page. With more slices, browsers would be slow, and the boxes would be too
-// small to see.
+// mostSpans limits the number of slices on a page. More slices would make browsers slow, and the boxes would be too
+// small.
 const mostSpans = 4000
 
 // Passed implements [sim.Observer].
@@ -28,7 +28,7 @@ func (r *Recorder) Passed(from, to float64, busy, waiting int, frag float64) {
 	r.steps = append(r.steps, step{from, to, float64(busy), float64(waiting), frag})
 }
 
-// Waited implements [sim.Observer]. It does nothing, because the page does not show the waits of individual jobs.
+// Waited implements [sim.Observer]. The method is empty, because the page does not show the waits of individual jobs.
 func (r *Recorder) Waited(string, float64) {}
 
 // Ran implements [sim.Observer].
@@ -43,7 +43,7 @@ func (r *Recorder) Ran(s sim.Span) {
 // points is the number of points of each line.
 const points = 400
 
-// means divides the time from 0 to end into equal parts, one for each point of a line, and returns the mean of a value
+// means divides the time from 0 to end into as many equal parts as a line has points, and returns the mean of a value
 // in each part.
 func (r *Recorder) means(end float64, value func(step) float64) []float64 {
 	all := make([]float64, points)

@@ -1,5 +1,5 @@
 // Package version contains the version of the running program. The commands named version and the status of the agent
-// show it.
+// show this version.
 //
 // Files:
 //
@@ -8,14 +8,14 @@ package version
 
 import "runtime"
 
-// Version is the release of Caelum, and Commit is the commit from which it was built. The Makefile sets both at link
-// time.
+// Version is the release of Caelum, and Commit is the commit from which the program was built. The Makefile sets both
+// variables at link time.
 var (
 	Version = "development"
 	Commit  = "unknown"
 )
 
-// Build describes a binary. The commands named version print its JSON form.
+// Build describes how a program was built. The commands named version print Build as JSON.
 type Build struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit"`

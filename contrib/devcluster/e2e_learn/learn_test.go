@@ -259,7 +259,7 @@ func (s site) limits(config string) {
 		if !strings.Contains(predicted, "profile 1g.10gb of") ||
 			strings.Contains(predicted, "named its profile") != (c.option != "--mig=auto") ||
 			strings.Contains(predicted, "because of the time limit") != (c.requests != "") ||
-			c.requests != "" && !strings.Contains(predicted, "requests "+c.requests+": larger") {
+			c.requests != "" && !strings.Contains(predicted, "requests the larger profile "+c.requests+" ") {
 			s.Errorf("%s:\n%s", c.what, predicted)
 		}
 		explained := s.must("root", "caelum", "explain", job)
