@@ -8,7 +8,7 @@
 #include "rules.h"
 
 /*
- * struct call contains the data of one call of the library. The caller sets id, and also write or root if they apply.
+ * struct call contains the data of one call of the library. The caller sets id, and also write, root or admin if they apply.
  * The functions call_* resolve the handle, begin the transaction and fill in the other fields. call_end commits and
  * ends the transaction.
  *
@@ -20,6 +20,7 @@ struct call {
     enum emu_call id;
     bool write;         /* changes instances */
     bool root;          /* "requires privileged user" in NVML's documentation */
+    bool admin;         /* requires CAP_SYS_ADMIN */
     int profile;        /* NVML's id of the new instance's profile, for the latency */
     struct event event; /* call_end logs an event that has a name */
 
@@ -30,7 +31,8 @@ struct call {
     const struct board *b;
     struct gi_state *gi;
     struct ci_state *ci;
-    nvmlReturn_t instead; /* the return code of a fault that occurs after the change */
+    nvmlReturn_t instead;    /* the return code of a fault that occurs after the change */
+    nvmlReturn_t activation; /* the activation status of a fault in a change of the MIG mode, or 0 */
     unsigned tail_ms;
 };
 

@@ -4,11 +4,15 @@
  */
 #include "lib.h"
 
+#include <linux/capability.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "faults.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static unsigned initialized;
@@ -59,16 +63,6 @@ static nvmlReturn_t begin(struct call *c, enum txn_mode mode)
     }
 }
 
-static struct fault *fault_for(struct call *c)
-{
-    for (int i = 0; i < EMU_MAX_FAULTS; i++) {
-        struct fault *f = &c->st->fault[i];
-        if (f->used && f->call == c->id && (f->gpu < 0 || f->gpu == c->gpu))
-            return f;
-    }
-    return NULL;
-}
-
 static unsigned latency(const struct call *c)
 {
     if (c->gpu < 0 || (unsigned)c->gpu >= c->st->ngpus)
@@ -82,29 +76,33 @@ static unsigned latency(const struct call *c)
     return rules_latency_ms(g, (int)c->id, profile);
 }
 
-/*
- * take_fault counts the call as an occurrence of a fault, and commits immediately. Without the commit, a fault that
- * kills its caller would not be counted and would occur again.
- */
+/* take_fault applies the call's fault. take_fault returns the error of a fault that prevents the change. */
 static nvmlReturn_t take_fault(struct call *c)
 {
-    struct fault *f = fault_for(c);
-    if (!f)
-        return NVML_SUCCESS;
-    struct fault now = *f;
-    if (f->nth > 1)
-        f->nth--;
-    else if (--f->times == 0)
-        *f = (struct fault){0};
-    if (txn_commit(&c->t) != 0)
+    struct fault now;
+    if (fault_take(&c->t, (int)c->id, c->gpu, &now) != 0)
         return NVML_ERROR_UNKNOWN;
-    if (now.nth > 1)
+    if (!now.used)
         return NVML_SUCCESS;
     c->t.crash = now.crash;
+    c->activation = (nvmlReturn_t)now.activation;
     if (!now.after)
         return (nvmlReturn_t)now.rc;
     c->instead = (nvmlReturn_t)now.rc;
     return NVML_SUCCESS;
+}
+
+/*
+ * may_call reports whether the process may make the call. The driver allows a change of the MIG mode only to processes
+ * with CAP_SYS_ADMIN (os_is_administrator in os-interface.c). The emulator allows other privileged calls to root.
+ */
+static bool may_call(const struct call *c)
+{
+    if (!c->admin)
+        return !c->root || geteuid() == 0;
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct caps[_LINUX_CAPABILITY_U32S_3];
+    return syscall(SYS_capget, &head, caps) == 0 && caps[CAP_TO_INDEX(CAP_SYS_ADMIN)].effective & CAP_TO_MASK(CAP_SYS_ADMIN);
 }
 
 static void event_place(struct call *c)
@@ -130,13 +128,13 @@ static nvmlReturn_t enter(struct call *c, uint64_t serial)
 {
     if (!lib_initialized() && c->id != CALL_INIT)
         return NVML_ERROR_UNINITIALIZED;
-    if (c->root && geteuid() != 0)
+    if (!may_call(c))
         return NVML_ERROR_NO_PERMISSION;
     nvmlReturn_t rc = begin(c, TXN_READ);
     if (rc != NVML_SUCCESS)
         return rc;
     unsigned ms = latency(c);
-    bool fault = fault_for(c) != NULL;
+    bool fault = fault_find(c->st, (int)c->id, c->gpu) != NULL;
     if (ms || fault || c->write) {
         txn_end(&c->t);
         sleep_ms(ms / 2);
