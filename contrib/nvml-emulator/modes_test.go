@@ -30,8 +30,8 @@ func TestSetMigMode(t *testing.T) {
 	success, inUse, mustReset := nvml.SUCCESS, nvml.ERROR_IN_USE, nvml.ERROR_RESET_REQUIRED
 	for _, c := range []struct {
 		name             string
-		init             string   // arguments of init
-		setup            []string // commands before the change, separated by semicolons
+		init             string   // the GPU model and other arguments of init
+		setup            []string // commands before the change
 		mode             int
 		ret, activation  nvml.Return
 		current, pending int

@@ -17,8 +17,8 @@ static const struct command {
      "directory of the driver's /proc files (default: no /proc files). --modify-device-files 0 corresponds to the driver's\n"
      "NVreg_ModifyDeviceFiles=0: the driver neither creates nor removes capability files (1). --mig is the initial MIG mode\n"
      "(on). --mode-reset applies to GPU models before Hopper, whose MIG mode changes only after a reset: the driver resets\n"
-     "the GPU itself (auto), nvidia-smi must reset the GPU (manual), or only a reboot changes the mode, as on machines with\n"
-     "passed-through GPUs (never). --nvlink connects all GPUs, or the GPUs of each group, by NVLinks (default: no NVLinks).\n"
+     "the GPU itself (auto), or nvidia-smi must reset the GPU (manual). With never, nvidia-smi cannot reset any GPU, and only\n"
+     "a reboot changes the mode, as on virtual machines with passed-through GPUs. --nvlink connects all GPUs, or the GPUs of each group, by NVLinks (default: no NVLinks).\n"
      "The UUIDs depend on the seed (random). GPU models:",
      cmd_init},
     {"show", "[--json]", "Draw the GPUs, and list their instances and clients.", cmd_show},

@@ -68,7 +68,7 @@ static const char *connect_group(struct state *st, const char *text)
     return text;
 }
 
-static void connect(struct state *st, const char *text)
+static void connect_gpus(struct state *st, const char *text)
 {
     char all[4 * EMU_MAX_GPUS] = "";
     if (strcmp(text, "all") == 0) {
@@ -159,7 +159,7 @@ int cmd_init(int argc, char **argv)
             ops_make_uuid(&st, 0, st.ngpus, g->uuid);
         }
     if (nvlink)
-        connect(&st, nvlink);
+        connect_gpus(&st, nvlink);
     make_default_folder();
     struct txn t;
     if (txn_create(&t, state_path()) != TXN_OK)

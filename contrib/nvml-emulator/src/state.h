@@ -96,7 +96,7 @@ struct fault {
 enum mode_reset {
     MODE_RESET_AUTO,   /* SET_MIG_MODE resets the GPU, unless a client has the GPU open */
     MODE_RESET_MANUAL, /* an administrator must reset the GPU */
-    MODE_RESET_NEVER,  /* nvidia-smi cannot reset the GPU either; the machine must be rebooted */
+    MODE_RESET_NEVER,  /* nvidia-smi cannot reset any GPU; the machine must be rebooted */
 };
 
 struct state {
@@ -164,6 +164,9 @@ bool state_sane(const struct state *st);
 
 /* client_live reports whether the process of the client is still running. */
 bool client_live(const struct client *c);
+
+/* client_admin reports whether the calling process has CAP_SYS_ADMIN. */
+bool client_admin(void);
 
 /* process_start_time returns field 22 of /proc/<pid>/stat, or 0 for a process that has ended or is a zombie. */
 uint64_t process_start_time(uint32_t pid);
