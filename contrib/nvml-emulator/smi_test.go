@@ -29,7 +29,7 @@ func TestResetByNvidiaSmi(t *testing.T) {
 		{"two GPUs", "", "", "-r -i 1,0", 0, "GPU 00000000:11:00.0 was successfully reset.", off},
 		{"a client", "", "hold 0", "-r -i 0", 255, "GPU 00000000:10:00.0: In use by another client", on},
 		{"the second of two GPUs has a client", "", "hold 1", "-r -i 0,1", 255, "00000000:11:00.0: In use", off},
-		{"the mode does not depend on the reset by the driver", "--mode-reset manual", "", "-r -i 0", 0, "success", off},
+		{"the driver does not reset the GPU itself", "--mode-reset manual", "", "-r -i 0", 0, "success", off},
 		{"no reset in a virtual machine", "--mode-reset never", "", "-r -i 0", 3, "Not Supported", on},
 		{"a lost GPU", "", "lose 0", "-r -i 0", 15, "GPU is lost", on},
 		{"an instance disappears", "", "create 0 1g.5gb", "-r -i 0", 0, "success", off},
@@ -43,7 +43,8 @@ func TestResetByNvidiaSmi(t *testing.T) {
 		{"the reset fails", "", "fault add --call RESET --error UNKNOWN", "-r -i 0", 255, "Unknown Error", on},
 		{"the reset fails after its effect", "", "fault add --call RESET --error UNKNOWN --after", "-r -i 0", 255,
 			"Unknown Error", off},
-		{"the GPU falls off the bus", "", "fault add --call RESET --error GPU_IS_LOST", "-r -i 0", 15, "GPU is lost", on},
+		{"the GPU falls off the bus", "", "fault add --call RESET --error GPU_IS_LOST", "-r -i 0", 15, "GPU is lost",
+			on},
 		{"killed before the reset", "", "fault add --call RESET --kill before", "-r -i 0", -1, "", on},
 		{"killed during the reset", "", "fault add --call RESET --kill torn", "-r -i 0", -1, "", on},
 		{"killed after the reset", "", "fault add --call RESET --kill after", "-r -i 0", -1, "", off},
@@ -58,7 +59,8 @@ func TestResetByNvidiaSmi(t *testing.T) {
 				m.script([]string{c.setup})
 			}
 			args := strings.Fields(strings.ReplaceAll(c.args, "UUID", uuid))
-			if out, status := m.exit(m.command("nvidia-smi", args...)); status != c.status || !strings.Contains(out, c.says) {
+			out, status := m.exit(m.command("nvidia-smi", args...))
+			if status != c.status || !strings.Contains(out, c.says) {
 				t.Errorf("exit status %d, want %d with %q:\n%s", status, c.status, c.says, out)
 			}
 			m.ctl("find", "0")
