@@ -18,8 +18,8 @@ static const struct command {
      "NVreg_ModifyDeviceFiles=0: the driver neither creates nor removes capability files (1). --mig is the initial MIG mode\n"
      "(on). --mode-reset applies to GPU models before Hopper, whose MIG mode changes only after a reset: the driver resets\n"
      "the GPU itself (auto), or nvidia-smi must reset the GPU (manual). With never, nvidia-smi cannot reset any GPU, and only\n"
-     "a reboot changes the mode, as on virtual machines with passed-through GPUs. --nvlink connects all GPUs, or the GPUs of each group, by NVLinks (default: no NVLinks).\n"
-     "The UUIDs depend on the seed (random). GPU models:",
+     "a reboot changes the mode, as on virtual machines with passed-through GPUs. --nvlink connects all GPUs, or the GPUs of\n"
+     "each group, by NVLinks (default: no NVLinks). The UUIDs depend on the seed (random). GPU models:",
      cmd_init},
     {"show", "[--json]", "Draw the GPUs, and list their instances and clients.", cmd_show},
     {"create", "GPU PROFILE [START] [--no-ci]",

@@ -39,6 +39,17 @@ static const char *pending_mode(const struct gpu_state *g)
     return g->mig_pending ? " (on after a reset)" : " (off after a reset)";
 }
 
+static void show_nvlinks(unsigned gpus)
+{
+    if (!gpus)
+        return;
+    printf("  NVLinks to GPU");
+    for (unsigned i = 0; i < EMU_MAX_GPUS; i++)
+        if (gpus >> i & 1)
+            printf(" %u", i);
+    putchar('\n');
+}
+
 static void show_processes(const struct state *st)
 {
     for (int i = 0; i < EMU_MAX_CLIENTS; i++) {
@@ -61,6 +72,7 @@ static void show_text(const struct state *st)
         printf("GPU %u %s %s MIG %s%s%s%s\n  ", i, g->board_name, uuid, g->mig ? "on" : "off", pending_mode(g),
                g->lost ? " LOST" : "", g->held ? "  held" : "");
         draw(g);
+        show_nvlinks(g->nvlink);
         if (!g->mig)
             printf("  %u of %u MiB\n", ops_used_mib(st, i, -1), rules_board(g)->total_mib);
         for (unsigned k = 0; k < EMU_MAX_GI; k++) {
