@@ -150,3 +150,31 @@ func (m *machine) holding(path string, f func(pid int)) {
 	defer cmd.Process.Signal(syscall.SIGKILL)
 	f(cmd.Process.Pid)
 }
+
+// TestNVMLClients checks --nvml-clients: a process that has initialized NVML prevents a reset, and a change of the MIG
+// mode by another process. The process can change the mode itself.
+func TestNVMLClients(t *testing.T) {
+	for _, c := range []struct {
+		option       string
+		reset        int    // the exit status of nvidia-smi
+		changeByPeer string // the result of a change by another process
+	}{{"0", 0, "Success, Success\n"}, {"1", 255, "Success, In use by another client\n"}} {
+		t.Run(c.option, func(t *testing.T) {
+			m := newMachine(t, "--board", "A100-40GB", "--dev-root", devRoot(t), "--nvml-clients", c.option)
+			m.want(m.Init(), nvml.SUCCESS, "a second Init")
+			m.want(m.Shutdown(), nvml.SUCCESS, "Shutdown")
+			if out, status := m.exit(m.command("nvidia-smi", "-r", "-i", "0")); status != c.reset {
+				t.Errorf("nvidia-smi: exit status %d\n%s", status, out)
+			}
+			if out, err := m.start("mig-off").CombinedOutput(); err != nil || string(out) != c.changeByPeer {
+				t.Errorf("a change by another process: %q, %v", out, err)
+			}
+			m.want(m.migOn(m.device(0)), nvml.SUCCESS, "SetMigMode")
+			m.wantMode(m.device(0), on, on)
+			m.want(m.Shutdown(), nvml.SUCCESS, "Shutdown")
+			if out, status := m.exit(m.command("nvidia-smi", "-r", "-i", "0")); status != 0 {
+				t.Errorf("nvidia-smi after Shutdown: exit status %d\n%s", status, out)
+			}
+		})
+	}
+}

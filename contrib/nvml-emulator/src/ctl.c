@@ -11,7 +11,7 @@ static const struct command {
 } commands[] = {
     {"init", "--board BOARD [--gpus N] [--board BOARD ...] [--dev-root DIR|none] [--proc-root DIR]\n"
              "            [--modify-device-files 0|1] [--mig on|off] [--mode-reset auto|manual|never] [--nvlink all|GPU,GPU...[;...]]\n"
-             "            [--seed N]",
+             "            [--nvml-clients 0|1] [--seed N]",
      "Create a new machine, and replace the machine in the state file. Each --board begins a group of GPUs of one model,\n"
      "and --gpus sets the number of GPUs (1). --dev-root is the directory of the device files (/dev). --proc-root is the\n"
      "directory of the driver's /proc files (default: no /proc files). --modify-device-files 0 corresponds to the driver's\n"
@@ -19,7 +19,9 @@ static const struct command {
      "(on). --mode-reset applies to GPU models before Hopper, whose MIG mode changes only after a reset: the driver resets\n"
      "the GPU itself (auto), or nvidia-smi must reset the GPU (manual). With never, nvidia-smi cannot reset any GPU, and only\n"
      "a reboot changes the mode, as on virtual machines with passed-through GPUs. --nvlink connects all GPUs, or the GPUs of\n"
-     "each group, by NVLinks (default: no NVLinks). The UUIDs depend on the seed (random). GPU models:",
+     "each group, by NVLinks (default: no NVLinks). --nvml-clients 1: a process is a client of all GPUs from nvmlInit to\n"
+     "nvmlShutdown, which prevents resets, and changes of the MIG mode by other processes (0; needs --dev-root). The UUIDs\n"
+     "depend on the seed (random). GPU models:",
      cmd_init},
     {"show", "[--json]", "Draw the GPUs, and list their instances and clients.", cmd_show},
     {"create", "GPU PROFILE [START] [--no-ci]",

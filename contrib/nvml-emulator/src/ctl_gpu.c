@@ -77,7 +77,7 @@ int cmd_mig_mode(int argc, char **argv)
     for (int i = 0; i < EMU_MAX_GI; i++)
         if (g->gi[i].used)
             return ctl_end_with(&t, &e, NVML_ERROR_IN_USE, "change the mode of a GPU that has instances");
-    if (mode_users(t.st, gpu, &users))
+    if (mode_users(t.st, gpu, 0, &users))
         return ctl_end_with(&t, &e, NVML_ERROR_IN_USE, "change the mode of a GPU that has clients");
     mode_apply(&t, gpu);
     e.mig = g->mig;
@@ -92,7 +92,7 @@ int cmd_reset(int argc, char **argv)
     ctl_begin(&t, TXN_WRITE);
     unsigned gpu = ctl_gpu(&t, argv[1]);
     struct event e = EVENT("reset");
-    nvmlReturn_t rc = mode_reset(&t, gpu);
+    nvmlReturn_t rc = mode_reset(&t, gpu, 0);
     if (rc == NVML_SUCCESS)
         t.st->gpu[gpu].lost = 0;
     e.gpu = (int)gpu, e.mig = t.st->gpu[gpu].mig;

@@ -94,6 +94,7 @@ int cmd_init(int argc, char **argv)
         {"modify-device-files", 1, 0, 'k'},
         {"mode-reset", 1, 0, 'r'},
         {"nvlink", 1, 0, 'n'},
+        {"nvml-clients", 1, 0, 'c'},
         {0},
     };
     struct state st = {0};
@@ -139,6 +140,7 @@ int cmd_init(int argc, char **argv)
             break;
         case 'r': st.mode_reset = mode_reset_by_name(optarg); break;
         case 'n': nvlink = optarg; break;
+        case 'c': st.nvml_clients = ctl_number(optarg, "--nvml-clients", 1); break;
         case 's':
             st.seed = ctl_number(optarg, "--seed", 4000000000u);
             break;

@@ -121,14 +121,13 @@ void device_gpu_path(const struct state *st, unsigned gpu, char *path, size_t si
     snprintf(path, size, "%s/nvidia%u", st->dev_root, gpu);
 }
 
-void device_hold(const struct state *st, unsigned gpu)
+int device_hold(const struct state *st, unsigned gpu)
 {
     char path[512];
     if (!st->dev_root[0])
-        return;
+        return -1;
     device_gpu_path(st, gpu, path, sizeof path);
-    if (open(path, O_PATH | O_CLOEXEC) < 0)
-        fprintf(stderr, "nvml-emulator: %s: %s\n", path, strerror(errno));
+    return device_may_open(path) ? open(path, O_PATH | O_CLOEXEC) : -1;
 }
 
 /* has_open reports whether the process has a descriptor of the file. */

@@ -34,9 +34,10 @@ void device_gpu_path(const struct state *st, unsigned gpu, char *path, size_t si
 /*
  * device_hold keeps a descriptor of the device file until the process ends, which makes the process visible in
  * /proc/<pid>/fd, like a process that uses a real GPU. The descriptor is an O_PATH descriptor, because open() of a
- * device without a driver fails. device_hold does nothing if the state has no device files.
+ * device without a driver fails. device_hold returns the descriptor, or -1 if the state has no device files or the
+ * process may not open the device file.
  */
-void device_hold(const struct state *st, unsigned gpu);
+int device_hold(const struct state *st, unsigned gpu);
 
 /*
  * device_holders writes the processes that have a descriptor of the GPU's device file to pid, and returns their number,

@@ -10,11 +10,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "device.h"
 #include "faults.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static unsigned initialized;
 static char path[512];
+static int held[EMU_MAX_GPUS]; /* descriptors of device files, with --nvml-clients 1 */
+static unsigned nheld;
 
 bool lib_initialized(void)
 {
@@ -228,6 +231,16 @@ nvmlReturn_t call_end(struct call *c, nvmlReturn_t rc)
     return rc;
 }
 
+/* hold_gpus opens the device files of all GPUs that the process may open. */
+static void hold_gpus(const struct state *st)
+{
+    for (unsigned i = 0; i < st->ngpus && st->nvml_clients; i++) {
+        int fd = device_hold(st, i);
+        if (fd >= 0)
+            held[nheld++] = fd;
+    }
+}
+
 static nvmlReturn_t init(void)
 {
     pthread_mutex_lock(&mutex);
@@ -236,12 +249,16 @@ static nvmlReturn_t init(void)
     pthread_mutex_unlock(&mutex);
     struct call c = CALL(CALL_INIT);
     nvmlReturn_t rc = call_system(&c);
-    if (rc != NVML_SUCCESS || (rc = call_end(&c, rc)) != NVML_SUCCESS)
+    if (rc != NVML_SUCCESS)
         return rc;
     pthread_mutex_lock(&mutex);
-    initialized++;
+    if (initialized++ == 0)
+        hold_gpus(c.st);
     pthread_mutex_unlock(&mutex);
-    return NVML_SUCCESS;
+    rc = call_end(&c, rc);
+    if (rc != NVML_SUCCESS)
+        nvmlShutdown();
+    return rc;
 }
 
 nvmlReturn_t nvmlInit_v2(void)
@@ -264,8 +281,9 @@ nvmlReturn_t nvmlShutdown(void)
 {
     pthread_mutex_lock(&mutex);
     bool was = initialized > 0;
-    if (was)
-        initialized--;
+    if (was && --initialized == 0)
+        while (nheld)
+            close(held[--nheld]);
     pthread_mutex_unlock(&mutex);
     return was ? NVML_SUCCESS : NVML_ERROR_UNINITIALIZED;
 }

@@ -1,4 +1,6 @@
 /* This file implements the calls for the MIG mode of a GPU. */
+#include <unistd.h>
+
 #include "lib.h"
 #include "mode.h"
 
@@ -24,7 +26,7 @@ static nvmlReturn_t reset(unsigned gpu)
     nvmlReturn_t rc = call_gpu_index(&c, gpu);
     if (rc != NVML_SUCCESS)
         return rc;
-    rc = mode_reset(&c.t, gpu);
+    rc = mode_reset(&c.t, gpu, (uint32_t)getpid());
     c.event.mig = c.g->mig;
     return call_end(&c, rc);
 }

@@ -1,5 +1,7 @@
 #include "mode.h"
 
+#include <unistd.h>
+
 #include "device.h"
 #include "ops.h"
 #include "rules.h"
@@ -12,19 +14,19 @@ static bool known(const struct mode_users *u, uint32_t pid)
     return false;
 }
 
-bool mode_users(const struct state *st, unsigned gpu, struct mode_users *u)
+bool mode_users(const struct state *st, unsigned gpu, uint32_t except, struct mode_users *u)
 {
     const unsigned max = sizeof u->pid / sizeof u->pid[0];
     uint32_t holders[sizeof u->pid / sizeof u->pid[0]];
     *u = (struct mode_users){.held = st->gpu[gpu].held};
     for (int i = 0; i < EMU_MAX_CLIENTS && u->n < max; i++) {
         const struct client *c = &st->client[i];
-        if (c->pid && c->gpu == gpu && client_live(c) && !known(u, c->pid))
+        if (c->pid && c->gpu == gpu && c->pid != except && client_live(c) && !known(u, c->pid))
             u->pid[u->n++] = c->pid;
     }
     unsigned n = device_holders(st, gpu, holders, max);
     for (unsigned i = 0; i < n && u->n < max; i++)
-        if (!known(u, holders[i]))
+        if (holders[i] != except && !known(u, holders[i]))
             u->pid[u->n++] = holders[i];
     return u->held || u->n;
 }
@@ -64,7 +66,7 @@ nvmlReturn_t mode_set(struct txn *t, unsigned gpu, bool on, nvmlReturn_t forced,
         return NVML_SUCCESS;
     else if (!rules_board(g)->live_mode && t->st->mode_reset != MODE_RESET_AUTO)
         *activation = NVML_ERROR_RESET_REQUIRED;
-    else if (mode_users(t->st, gpu, &users))
+    else if (mode_users(t->st, gpu, (uint32_t)getpid(), &users))
         *activation = NVML_ERROR_IN_USE;
     else if (rules_board(g)->live_mode)
         mode_apply(t, gpu);
@@ -73,10 +75,10 @@ nvmlReturn_t mode_set(struct txn *t, unsigned gpu, bool on, nvmlReturn_t forced,
     return NVML_SUCCESS;
 }
 
-nvmlReturn_t mode_reset(struct txn *t, unsigned gpu)
+nvmlReturn_t mode_reset(struct txn *t, unsigned gpu, uint32_t except)
 {
     struct mode_users users;
-    if (mode_users(t->st, gpu, &users))
+    if (mode_users(t->st, gpu, except, &users))
         return NVML_ERROR_IN_USE;
     ops_wipe(t, gpu);
     mode_apply(t, gpu);

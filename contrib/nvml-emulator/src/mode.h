@@ -22,14 +22,15 @@ struct mode_users {
 /*
  * mode_users finds the processes that use the GPU or one of its instances, and the processes that have the GPU's device
  * file open. mode_users reports whether there is any client. In the driver, each open descriptor of /dev/nvidia<N>
- * counts as a client, and /dev/nvidiactl does not (nv_open_device in nv.c).
+ * counts as a client, and /dev/nvidiactl does not (nv_open_device in nv.c). mode_users omits the process except, unless
+ * except is 0.
  */
-bool mode_users(const struct state *st, unsigned gpu, struct mode_users *u);
+bool mode_users(const struct state *st, unsigned gpu, uint32_t except, struct mode_users *u);
 
 /*
  * mode_set implements nvmlDeviceSetMigMode. If the MIG mode of the GPU does not become effective, *activation contains
  * the reason. forced replaces the activation status, unless forced is 0. mode_set sets *reset if the caller must now
- * reset the GPU with mode_reset, in another transaction.
+ * reset the GPU with mode_reset, in another transaction. The calling process does not prevent the change.
  */
 nvmlReturn_t mode_set(struct txn *t, unsigned gpu, bool on, nvmlReturn_t forced, nvmlReturn_t *activation, bool *reset);
 
@@ -38,9 +39,9 @@ void mode_apply(struct txn *t, unsigned gpu);
 
 /*
  * mode_reset resets a GPU: all instances disappear, and the pending MIG mode becomes the current MIG mode. If a client
- * has the GPU open, mode_reset changes nothing and returns NVML_ERROR_IN_USE.
+ * other than the process except has the GPU open, mode_reset changes nothing and returns NVML_ERROR_IN_USE.
  */
-nvmlReturn_t mode_reset(struct txn *t, unsigned gpu);
+nvmlReturn_t mode_reset(struct txn *t, unsigned gpu, uint32_t except);
 
 /*
  * mode_reboot changes the state of the GPU as a reboot of the machine does. GPUs whose MIG mode changes only after a

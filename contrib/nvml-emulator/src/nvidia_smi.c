@@ -73,9 +73,9 @@ static nvmlReturn_t attempt(struct txn *t, unsigned gpu, struct mode_users *user
         return NVML_ERROR_GPU_IS_LOST;
     if (t->st->mode_reset == MODE_RESET_NEVER)
         return NVML_ERROR_NOT_SUPPORTED;
-    nvmlReturn_t rc = mode_reset(t, gpu);
+    nvmlReturn_t rc = mode_reset(t, gpu, 0);
     if (rc == NVML_ERROR_IN_USE)
-        mode_users(t->st, gpu, users);
+        mode_users(t->st, gpu, 0, users);
     return rc == NVML_SUCCESS ? (nvmlReturn_t)fault.rc : rc;
 }
 

@@ -101,7 +101,7 @@ bool state_sane(const struct state *st)
     for (unsigned i = 0; i < st->ngpus; i++)
         if (!sane_gpu(&st->gpu[i]))
             return false;
-    if (st->mode_reset > MODE_RESET_NEVER || !sane_nvlinks(st))
+    if (st->mode_reset > MODE_RESET_NEVER || st->nvml_clients > 1 || !sane_nvlinks(st))
         return false;
     for (unsigned i = 0; i < EMU_MAX_CLIENTS; i++)
         if (st->client[i].pid && !sane_client(st, &st->client[i]))

@@ -106,6 +106,8 @@ struct state {
     char proc_root[248];        /* empty: no /proc files */
     uint32_t keep_device_files; /* NVreg_ModifyDeviceFiles=0: capability files are neither created nor removed */
     uint32_t mode_reset;        /* enum mode_reset */
+    uint32_t nvml_clients;      /* a process that has called nvmlInit is a client of all GPUs */
+    uint32_t pad0;
     struct gpu_state gpu[EMU_MAX_GPUS];
     struct client client[EMU_MAX_CLIENTS];
     struct fault fault[EMU_MAX_FAULTS];
