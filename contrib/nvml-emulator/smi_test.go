@@ -170,7 +170,10 @@ func TestNVMLClients(t *testing.T) {
 				t.Errorf("a change by another process: %q, %v", out, err)
 			}
 			m.want(m.migOn(m.device(0)), nvml.SUCCESS, "SetMigMode")
-			m.wantMode(m.device(0), on, on)
+			activation, ret := m.device(0).SetMigMode(off)
+			m.want(ret, nvml.SUCCESS, "SetMigMode")
+			m.want(activation, nvml.SUCCESS, "activation status of the own change")
+			m.wantMode(m.device(0), off, off)
 			m.want(m.Shutdown(), nvml.SUCCESS, "Shutdown")
 			if out, status := m.exit(m.command("nvidia-smi", "-r", "-i", "0")); status != 0 {
 				t.Errorf("nvidia-smi after Shutdown: exit status %d\n%s", status, out)

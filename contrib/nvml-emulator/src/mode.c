@@ -53,9 +53,9 @@ nvmlReturn_t mode_set(struct txn *t, unsigned gpu, bool on, nvmlReturn_t forced,
     *activation = NVML_SUCCESS;
     *reset = false;
     /*
-     * The driver accepts no change of the mode while instances exist (ctrl2080gpu.h, SET_PARTITIONING_MODE). The code is
-     * the code in reports of nvidia-smi ("Unable to disable MIG Mode for GPU ...: In use by another client"), because the
-     * part of the driver that returns the code is not public.
+     * The driver accepts no change of the mode while instances exist (ctrl2080gpu.h, SET_PARTITIONING_MODE). The firmware
+     * that refuses the change is not public. The emulator returns the code of refusals that users of nvidia-smi report
+     * ("Unable to disable MIG Mode for GPU ...: In use by another client"). The header also lists INVALID_STATE.
      */
     if (g->mig != on && has_instances(g))
         return NVML_ERROR_IN_USE;
