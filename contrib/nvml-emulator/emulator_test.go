@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -258,4 +259,15 @@ func (m *machine) log() []event {
 		events = append(events, e)
 	}
 	return events
+}
+
+// onThread runs f on a thread that ends afterwards, so that f can change the credentials of its thread.
+func (m *machine) onThread(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // without an unlock, the thread ends with the goroutine
+		f()
+	}()
+	<-done
 }

@@ -30,6 +30,11 @@ func helper(mode string) int {
 		_, ret := d.CreateGpuInstanceWithPlacement(&info, &nvml.GpuInstancePlacement{Start: 0, Size: 1})
 		fmt.Println(ret)
 		return 0
+	case "mig-on", "mig-off":
+		enable := map[string]int{"mig-on": nvml.DEVICE_MIG_ENABLE, "mig-off": nvml.DEVICE_MIG_DISABLE}
+		status, ret := d.SetMigMode(enable[mode])
+		fmt.Printf("%v, %v\n", ret, status)
+		return 0
 	}
 	return 2
 }

@@ -219,50 +219,6 @@ func TestUUIDs(t *testing.T) {
 	}
 }
 
-func TestMigMode(t *testing.T) {
-	t.Run("Ampere: pending until a reset", func(t *testing.T) {
-		m := newMachine(t, "--board", "A100-40GB", "--mig", "off")
-		d := m.device(0)
-		_, ret := m.placeByID(d, 19, 0)
-		m.want(ret, nvml.ERROR_NOT_SUPPORTED, "create with MIG off")
-		status, ret := d.SetMigMode(nvml.DEVICE_MIG_ENABLE)
-		m.want(ret, nvml.SUCCESS, "SetMigMode")
-		m.want(status, nvml.ERROR_RESET_REQUIRED, "activation status")
-		m.wantMode(d, 0, 1)
-		m.ctl("reset", "0")
-		m.wantMode(d, 1, 1)
-		_, ret = m.placeByID(d, 19, 0)
-		m.want(ret, nvml.SUCCESS, "create with MIG on")
-		m.ctl("reset", "0")
-		if _, ret := d.GetGpuInstanceById(7); ret != nvml.ERROR_NOT_FOUND {
-			t.Errorf("GetGpuInstanceById returned %v after a reset", ret)
-		}
-	})
-	t.Run("Hopper: immediate", func(t *testing.T) {
-		m := newMachine(t, "--board", "H100-80GB", "--mig", "off")
-		d := m.device(0)
-		if n, ret := d.GetMaxMigDeviceCount(); ret != nvml.SUCCESS || n != 0 {
-			t.Errorf("with MIG off, GetMaxMigDeviceCount returned %d and %v", n, ret)
-		}
-		status, ret := d.SetMigMode(nvml.DEVICE_MIG_ENABLE)
-		m.want(ret, nvml.SUCCESS, "SetMigMode")
-		m.want(status, nvml.SUCCESS, "activation status")
-		m.wantMode(d, 1, 1)
-		if n, _ := d.GetMaxMigDeviceCount(); n != 7 {
-			t.Errorf("GetMaxMigDeviceCount returned %d, want 7", n)
-		}
-	})
-}
-
-func (m *machine) wantMode(d nvml.Device, current, pending int) {
-	m.Helper()
-	c, p, ret := d.GetMigMode()
-	m.want(ret, nvml.SUCCESS, "GetMigMode")
-	if c != current || p != pending {
-		m.Errorf("the MIG mode is %d and the pending mode %d, want %d and %d", c, p, current, pending)
-	}
-}
-
 func (m *machine) placeByID(d nvml.Device, id uint32, start uint32) (nvml.GpuInstance, nvml.Return) {
 	return d.CreateGpuInstanceWithPlacement(
 		&nvml.GpuInstanceProfileInfo{Id: id},

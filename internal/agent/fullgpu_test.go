@@ -22,7 +22,7 @@ const (
 
 // newH100s returns a world with H100s whose MIG mode the agent may switch.
 func newH100s(t testing.TB, gpus int, options ...func(*config.Config)) *world {
-	whole := func(c *config.Config) { c.WholeGPUs = "reset" }
+	whole := func(c *config.Config) { c.WholeGPUs = "auto" }
 	return newWorldOf(t, "H100-80GB", gpus, fmt.Sprintf(closedH100, 7*gpus, 28*gpus), allH100,
 		append(options, whole)...)
 }

@@ -280,7 +280,7 @@ func newCampaign(t testing.TB) *campaign {
 func newFullCampaign(t testing.TB) *campaign {
 	wants := []string{"1g.10gb", "3g.40gb", "7g.80gb", "full", "full", "full:2"}
 	return newCampaignOf(t, "H100-80GB", fmt.Sprintf(closedH100, 14, 56), allH100, wants, config.Config{
-		DefaultProfile: "7g.80gb", WholeGPUs: "reset",
+		DefaultProfile: "7g.80gb", WholeGPUs: "auto",
 	})
 }
 

@@ -28,6 +28,9 @@ func TestDiscoveryFindsEveryModel(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := gpus[0].Model
+			if gpus[0].Reset != want.Reset {
+				t.Errorf("a change of the MIG mode needs a reset: %v, want %v", gpus[0].Reset, want.Reset)
+			}
 			if gpus[0].Problem != "" || got == nil {
 				t.Fatalf("problem: %s", gpus[0].Problem)
 			}
@@ -192,6 +195,7 @@ func TestFull(t *testing.T) {
 // TestSwitchNeedsReset checks the error on a GPU whose switch the driver does not carry out without a reset.
 func TestSwitchNeedsReset(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
+	node.Emulator(t, "init", "--board", "A100-40GB", "--mode-reset", "manual", "--dev-root", node.Dev)
 	if _, err := node.GPUs(); err != nil {
 		t.Fatal(err)
 	}

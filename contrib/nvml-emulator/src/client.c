@@ -1,11 +1,13 @@
-/* This file checks whether client processes still exist. */
+/* This file checks whether registered processes are still alive, and whether the calling process is privileged. */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "state.h"
@@ -66,4 +68,11 @@ bool client_live(const struct client *c)
     default:
         return true;
     }
+}
+
+bool client_admin(void)
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct caps[_LINUX_CAPABILITY_U32S_3];
+    return syscall(SYS_capget, &head, caps) == 0 && caps[CAP_TO_INDEX(CAP_SYS_ADMIN)].effective & CAP_TO_MASK(CAP_SYS_ADMIN);
 }

@@ -24,6 +24,7 @@ int cmd_lose(int argc, char **argv); /* also implements find */
 int cmd_xid(int argc, char **argv);
 int cmd_mig_mode(int argc, char **argv);
 int cmd_reset(int argc, char **argv);
+int cmd_reboot(int argc, char **argv);
 int cmd_create(int argc, char **argv);
 int cmd_destroy(int argc, char **argv);
 int cmd_show(int argc, char **argv);
@@ -40,6 +41,12 @@ _Noreturn void ctl_fail(int status, const char *fmt, ...) __attribute__((format(
  */
 void ctl_begin(struct txn *t, enum txn_mode mode);
 int ctl_done(struct txn *t);
+
+/*
+ * ctl_end_with logs the event, commits the transaction and returns the exit status for the return code. If the return
+ * code is an error, ctl_end_with prints that the program couldn't do what.
+ */
+int ctl_end_with(struct txn *t, struct event *e, nvmlReturn_t rc, const char *what);
 
 /*
  * ctl_number parses a number, and ctl_gpu parses the index of a GPU. If the text is invalid, both functions end the

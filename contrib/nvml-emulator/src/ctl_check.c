@@ -58,6 +58,8 @@ static void check_gpu(const struct state *st, unsigned gpu)
         }
         if (!gi->used)
             continue;
+        if (!g->mig)
+            complain("GPU %u GI %u: MIG mode is off", gpu, i);
         if (gi->profile >= b->nprofiles) {
             complain("GPU %u GI %u: the GPU model does not have the instance's profile", gpu, i);
             continue;
@@ -104,6 +106,11 @@ int cmd_check(int argc, char **argv)
         const struct client *c = &st->client[i];
         if (!client_live(c))
             continue;
+        if (c->gi == EMU_WHOLE) {
+            if (st->gpu[c->gpu].mig)
+                complain("process %u uses the whole GPU %u, but MIG mode is on", c->pid, c->gpu);
+            continue;
+        }
         const struct gi_state *gi = &st->gpu[c->gpu].gi[c->gi];
         if (!gi->used || !gi->ci[c->ci].used || gi->ci[c->ci].serial != c->ci_serial)
             complain("process %u uses GPU %u GI %u CI %u, which no longer exists", c->pid, c->gpu, c->gi, c->ci);

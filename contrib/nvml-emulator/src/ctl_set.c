@@ -39,6 +39,49 @@ static void make_default_folder(void)
         mkdir("/run/nvml-emulator", 0755);
 }
 
+static uint32_t mode_reset_by_name(const char *name)
+{
+    static const char *const names[] = {[MODE_RESET_AUTO] = "auto", [MODE_RESET_MANUAL] = "manual", [MODE_RESET_NEVER] = "never"};
+    for (uint32_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i]) == 0)
+            return i;
+    ctl_fail(EXIT_USAGE, "--mode-reset must be auto, manual or never, not %s", name);
+}
+
+/* connect_group connects the GPUs of one group of --nvlink, such as "0,1", and returns the rest of the text. */
+static const char *connect_group(struct state *st, const char *text)
+{
+    uint16_t group = 0;
+    for (;; text++) {
+        char *end;
+        unsigned long gpu = strtoul(text, &end, 10);
+        if (*text < '0' || *text > '9' || gpu >= st->ngpus)
+            ctl_fail(EXIT_USAGE, "--nvlink must be all or groups of GPUs such as \"0,1;2,3\", and the machine has %u GPUs", st->ngpus);
+        group |= (uint16_t)(1u << gpu);
+        text = end;
+        if (*text != ',')
+            break;
+    }
+    for (unsigned i = 0; i < st->ngpus; i++)
+        if (group >> i & 1)
+            st->gpu[i].nvlink |= group & (uint16_t) ~(1u << i);
+    return text;
+}
+
+static void connect_gpus(struct state *st, const char *text)
+{
+    char all[4 * EMU_MAX_GPUS] = "";
+    if (strcmp(text, "all") == 0) {
+        for (unsigned i = 0; i < st->ngpus; i++)
+            snprintf(all + strlen(all), sizeof all - strlen(all), "%s%u", i ? "," : "", i);
+        text = all;
+    }
+    while (*(text = connect_group(st, text)) == ';')
+        text++;
+    if (*text)
+        ctl_fail(EXIT_USAGE, "--nvlink: unexpected text %s", text);
+}
+
 int cmd_init(int argc, char **argv)
 {
     static const struct option options[] = {
@@ -49,9 +92,13 @@ int cmd_init(int argc, char **argv)
         {"mig", 1, 0, 'm'},
         {"seed", 1, 0, 's'},
         {"modify-device-files", 1, 0, 'k'},
+        {"mode-reset", 1, 0, 'r'},
+        {"nvlink", 1, 0, 'n'},
+        {"nvml-clients", 1, 0, 'c'},
         {0},
     };
     struct state st = {0};
+    const char *nvlink = NULL;
     int board = -1, pending = 0, mig = 1;
     unsigned count[EMU_MAX_GPUS] = {0}, kind[EMU_MAX_GPUS] = {0}, groups = 0;
     strcpy(st.dev_root, "/dev");
@@ -91,6 +138,9 @@ int cmd_init(int argc, char **argv)
                 ctl_fail(EXIT_USAGE, "--mig must be on or off");
             mig = strcmp(optarg, "on") == 0;
             break;
+        case 'r': st.mode_reset = mode_reset_by_name(optarg); break;
+        case 'n': nvlink = optarg; break;
+        case 'c': st.nvml_clients = ctl_number(optarg, "--nvml-clients", 1); break;
         case 's':
             st.seed = ctl_number(optarg, "--seed", 4000000000u);
             break;
@@ -110,6 +160,8 @@ int cmd_init(int argc, char **argv)
             g->mig = g->mig_pending = (uint8_t)mig;
             ops_make_uuid(&st, 0, st.ngpus, g->uuid);
         }
+    if (nvlink)
+        connect_gpus(&st, nvlink);
     make_default_folder();
     struct txn t;
     if (txn_create(&t, state_path()) != TXN_OK)
@@ -171,7 +223,7 @@ int cmd_latency(int argc, char **argv)
 static bool changes_state(int call)
 {
     return call == CALL_CREATE_GI || call == CALL_DESTROY_GI || call == CALL_CREATE_CI || call == CALL_DESTROY_CI ||
-           call == CALL_SET_MIG_MODE;
+           call == CALL_SET_MIG_MODE || call == CALL_RESET;
 }
 
 static void fault_list(const struct state *st)
@@ -184,9 +236,20 @@ static void fault_list(const struct state *st)
         char gpu[16] = "any";
         if (f->gpu >= 0)
             snprintf(gpu, sizeof gpu, "%d", f->gpu);
-        printf("fault: call=%s gpu=%s nth=%u times=%u error=%s%s%s\n", call_name(f->call), gpu, f->nth, f->times,
-               rc_name((nvmlReturn_t)f->rc), f->after && !f->crash ? " after" : "", crashes[f->crash]);
+        printf("fault: call=%s gpu=%s nth=%u times=%u error=%s%s%s", call_name(f->call), gpu, f->nth, f->times,
+               rc_name((nvmlReturn_t)f->rc), f->after && !f->crash && !f->activation ? " after" : "", crashes[f->crash]);
+        if (f->activation)
+            printf(" activation=%s", rc_name((nvmlReturn_t)f->activation));
+        putchar('\n');
     }
+}
+
+static nvmlReturn_t error_by_name(const char *name)
+{
+    int rc = rc_by_name(name);
+    if (rc <= 0)
+        ctl_fail(EXIT_USAGE, "unknown error %s; for example IN_USE, INSUFFICIENT_RESOURCES, GPU_IS_LOST", name);
+    return (nvmlReturn_t)rc;
 }
 
 int cmd_fault(int argc, char **argv)
@@ -199,6 +262,7 @@ int cmd_fault(int argc, char **argv)
         {"error", 1, 0, 'e'},
         {"after", 0, 0, 'a'},
         {"kill", 1, 0, 'k'},
+        {"activation", 1, 0, 'v'},
         {0},
     };
     const char *verb = argc > 1 ? argv[1] : "";
@@ -226,11 +290,8 @@ int cmd_fault(int argc, char **argv)
         case 'n': f.nth = ctl_number(optarg, "--nth", 1000000); break;
         case 't': f.times = ctl_number(optarg, "--times", 1000000); break;
         case 'a': f.after = 1; break;
-        case 'e':
-            f.rc = rc_by_name(optarg);
-            if (f.rc <= 0)
-                ctl_fail(EXIT_USAGE, "unknown error %s; for example IN_USE, INSUFFICIENT_RESOURCES, GPU_IS_LOST", optarg);
-            break;
+        case 'e': f.rc = (int)error_by_name(optarg); break;
+        case 'v': f.activation = (uint16_t)error_by_name(optarg); break;
         case 'k':
             f.crash = strcmp(optarg, "before") == 0  ? CRASH_BEFORE
                       : strcmp(optarg, "torn") == 0  ? CRASH_TORN
@@ -243,12 +304,14 @@ int cmd_fault(int argc, char **argv)
             return EXIT_USAGE;
         }
     }
-    if (call < 0 || (f.rc < 0) == !f.crash || f.nth == 0)
-        ctl_fail(EXIT_USAGE, "fault add needs --call, and one of --error and --kill; see nvml-emulator fault --help");
+    if (call < 0 || (f.rc >= 0) + (f.crash != 0) + (f.activation != 0) != 1 || f.nth == 0)
+        ctl_fail(EXIT_USAGE, "fault add needs --call, and one of --error, --kill and --activation; see nvml-emulator fault --help");
     if (f.crash && !changes_state(call))
-        ctl_fail(EXIT_USAGE, "--kill requires a call that changes the state: CREATE_GI, DESTROY_GI, CREATE_CI, DESTROY_CI or SET_MIG_MODE");
+        ctl_fail(EXIT_USAGE, "--kill requires a call that changes the state: CREATE_GI, DESTROY_GI, CREATE_CI, DESTROY_CI, SET_MIG_MODE or RESET");
+    if (f.activation && call != CALL_SET_MIG_MODE)
+        ctl_fail(EXIT_USAGE, "--activation requires --call SET_MIG_MODE");
     f.call = (uint8_t)call;
-    if (f.crash) { /* the call continues until the point at which the process is killed */
+    if (f.crash || f.activation) { /* the call continues until the point at which the process is killed, or to the end */
         f.after = 1;
         f.rc = NVML_SUCCESS;
     }

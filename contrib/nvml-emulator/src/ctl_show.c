@@ -10,6 +10,10 @@ static void draw(const struct gpu_state *g)
 {
     const struct gi_state *at[16] = {0};
     unsigned grid = rules_board(g)->grid;
+    if (!g->mig) {
+        printf("|%-*s|\n", (int)(3 * grid - 1), "whole GPU");
+        return;
+    }
     for (int i = 0; i < EMU_MAX_GI; i++)
         if (g->gi[i].used)
             at[g->gi[i].start] = &g->gi[i];
@@ -25,16 +29,52 @@ static void draw(const struct gpu_state *g)
     putchar('\n');
 }
 
+/* pending_mode returns the text for a MIG mode that is not effective yet. */
+static const char *pending_mode(const struct gpu_state *g)
+{
+    if (g->mig == g->mig_pending)
+        return "";
+    if (rules_board(g)->live_mode)
+        return g->mig_pending ? " (on is pending)" : " (off is pending)";
+    return g->mig_pending ? " (on after a reset)" : " (off after a reset)";
+}
+
+static void show_nvlinks(unsigned gpus)
+{
+    if (!gpus)
+        return;
+    printf("  NVLinks to GPU");
+    for (unsigned i = 0; i < EMU_MAX_GPUS; i++)
+        if (gpus >> i & 1)
+            printf(" %u", i);
+    putchar('\n');
+}
+
+static void show_processes(const struct state *st)
+{
+    for (int i = 0; i < EMU_MAX_CLIENTS; i++) {
+        const struct client *c = &st->client[i];
+        if (!client_live(c))
+            continue;
+        if (c->gi == EMU_WHOLE)
+            printf("process %u on GPU %u: %u MiB\n", c->pid, c->gpu, c->memory_mib);
+        else
+            printf("process %u on GPU %u GI %u CI %u: %u MiB\n", c->pid, c->gpu, c->gi, c->ci, c->memory_mib);
+    }
+}
+
 static void show_text(const struct state *st)
 {
     for (unsigned i = 0; i < st->ngpus; i++) {
         const struct gpu_state *g = &st->gpu[i];
         char uuid[UUID_TEXT];
         ops_uuid_text("GPU-", g->uuid, uuid);
-        printf("GPU %u %s %s MIG %s%s%s\n  ", i, g->board_name, uuid, g->mig ? "on" : "off",
-               g->mig != g->mig_pending ? (g->mig_pending ? " (on after a reset)" : " (off after a reset)") : "",
-               g->lost ? " LOST" : "");
+        printf("GPU %u %s %s MIG %s%s%s%s\n  ", i, g->board_name, uuid, g->mig ? "on" : "off", pending_mode(g),
+               g->lost ? " LOST" : "", g->held ? "  held" : "");
         draw(g);
+        show_nvlinks(g->nvlink);
+        if (!g->mig)
+            printf("  %u of %u MiB\n", ops_used_mib(st, i, -1), rules_board(g)->total_mib);
         for (unsigned k = 0; k < EMU_MAX_GI; k++) {
             const struct gi_state *gi = &g->gi[k];
             if (!gi->used)
@@ -49,11 +89,7 @@ static void show_text(const struct state *st)
             }
         }
     }
-    for (int i = 0; i < EMU_MAX_CLIENTS; i++)
-        if (client_live(&st->client[i])) {
-            const struct client *c = &st->client[i];
-            printf("process %u on GPU %u GI %u CI %u: %u MiB\n", c->pid, c->gpu, c->gi, c->ci, c->memory_mib);
-        }
+    show_processes(st);
     for (int i = 0; i < EMU_MAX_FAULTS; i++)
         if (st->fault[i].used) {
             printf("faults are set; see nvml-emulator fault list\n");
@@ -82,9 +118,17 @@ static void show_json(const struct state *st)
     for (unsigned i = 0; i < st->ngpus; i++) {
         const struct gpu_state *g = &st->gpu[i];
         ops_uuid_text("GPU-", g->uuid, uuid);
-        printf("%s{\"gpu\":%u,\"board\":\"%s\",\"uuid\":\"%s\",\"grid\":%u,\"mig\":%s,\"mig_pending\":%s,\"lost\":%s,\"instances\":[", sep, i,
+        printf("%s{\"gpu\":%u,\"board\":\"%s\",\"uuid\":\"%s\",\"grid\":%u,\"mig\":%s,\"mig_pending\":%s,\"lost\":%s,\"held\":%s,", sep, i,
                g->board_name, uuid, rules_board(g)->grid, g->mig ? "true" : "false", g->mig_pending ? "true" : "false",
-               g->lost ? "true" : "false");
+               g->lost ? "true" : "false", g->held ? "true" : "false");
+        printf("\"memory_mib\":%u,\"used_mib\":%u,\"nvlink\":[", rules_board(g)->total_mib, ops_used_mib(st, i, -1));
+        sep = "";
+        for (unsigned k = 0; k < st->ngpus; k++)
+            if (g->nvlink >> k & 1) {
+                printf("%s%u", sep, k);
+                sep = ",";
+            }
+        printf("],\"instances\":[");
         sep = "";
         for (unsigned k = 0; k < EMU_MAX_GI; k++) {
             const struct gi_state *gi = &g->gi[k];
@@ -110,12 +154,18 @@ static void show_json(const struct state *st)
     }
     printf("],\"processes\":[");
     sep = "";
-    for (int i = 0; i < EMU_MAX_CLIENTS; i++)
-        if (client_live(&st->client[i])) {
-            const struct client *c = &st->client[i];
-            printf("%s{\"pid\":%u,\"gpu\":%u,\"gi\":%u,\"ci\":%u,\"memory_mib\":%u}", sep, c->pid, c->gpu, c->gi, c->ci, c->memory_mib);
-            sep = ",";
-        }
+    for (int i = 0; i < EMU_MAX_CLIENTS; i++) {
+        const struct client *c = &st->client[i];
+        if (!client_live(c))
+            continue;
+        printf("%s{\"pid\":%u,\"gpu\":%u,", sep, c->pid, c->gpu);
+        if (c->gi == EMU_WHOLE)
+            printf("\"gi\":null,\"ci\":null,");
+        else
+            printf("\"gi\":%u,\"ci\":%u,", c->gi, c->ci);
+        printf("\"memory_mib\":%u}", c->memory_mib);
+        sep = ",";
+    }
     printf("]}\n");
 }
 

@@ -65,7 +65,7 @@ int device_setup(const struct state *st, char *error, size_t size)
     if (make_node(path, MINOR_CTL, 0666) != 0)
         goto fail;
     for (unsigned i = 0; i < st->ngpus; i++) {
-        snprintf(path, sizeof path, "%s/nvidia%u", st->dev_root, i);
+        device_gpu_path(st, i, path, sizeof path);
         if (make_node(path, MINOR_GPU + i, 0666) != 0)
             goto fail;
     }
@@ -114,4 +114,55 @@ bool device_may_open(const char *path)
         return errno == ENXIO; /* a process with access gets ENXIO, because the device has no driver */
     close(fd);
     return true;
+}
+
+void device_gpu_path(const struct state *st, unsigned gpu, char *path, size_t size)
+{
+    snprintf(path, size, "%s/nvidia%u", st->dev_root, gpu);
+}
+
+int device_hold(const struct state *st, unsigned gpu)
+{
+    char path[512];
+    if (!st->dev_root[0])
+        return -1;
+    device_gpu_path(st, gpu, path, sizeof path);
+    return device_may_open(path) ? open(path, O_PATH | O_CLOEXEC) : -1;
+}
+
+/* has_open reports whether the process has a descriptor of the file. */
+static bool has_open(const char *pid, const struct stat *file)
+{
+    char path[600];
+    snprintf(path, sizeof path, "/proc/%s/fd", pid);
+    DIR *d = opendir(path);
+    if (!d)
+        return false;
+    bool found = false;
+    for (struct dirent *e; !found && (e = readdir(d));) {
+        struct stat sb;
+        if (fstatat(dirfd(d), e->d_name, &sb, 0) == 0)
+            found = sb.st_dev == file->st_dev && sb.st_ino == file->st_ino;
+    }
+    closedir(d);
+    return found;
+}
+
+unsigned device_holders(const struct state *st, unsigned gpu, uint32_t *pid, unsigned max)
+{
+    char path[512];
+    struct stat file;
+    if (!st->dev_root[0])
+        return 0;
+    /* The comparison uses the inode, because several emulated machines on one computer have equal device numbers. */
+    device_gpu_path(st, gpu, path, sizeof path);
+    DIR *proc = stat(path, &file) == 0 ? opendir("/proc") : NULL;
+    if (!proc)
+        return 0;
+    unsigned n = 0;
+    for (struct dirent *e; n < max && (e = readdir(proc));)
+        if (e->d_name[0] >= '1' && e->d_name[0] <= '9' && has_open(e->d_name, &file))
+            pid[n++] = (uint32_t)strtoul(e->d_name, NULL, 10);
+    closedir(proc);
+    return n;
 }

@@ -28,6 +28,23 @@ int device_remove_cap(const struct state *st, unsigned minor);
 /* device_cap_path writes the path of the capability file. */
 void device_cap_path(const struct state *st, unsigned gpu, unsigned gi, int ci, char *path, size_t size);
 
+/* device_gpu_path writes the path of the GPU's device file. */
+void device_gpu_path(const struct state *st, unsigned gpu, char *path, size_t size);
+
+/*
+ * device_hold keeps a descriptor of the device file until the process ends, which makes the process visible in
+ * /proc/<pid>/fd, like a process that uses a real GPU. The descriptor is an O_PATH descriptor, because open() of a
+ * device without a driver fails. device_hold returns the descriptor, or -1 if the state has no device files or the
+ * process may not open the device file.
+ */
+int device_hold(const struct state *st, unsigned gpu);
+
+/*
+ * device_holders writes the processes that have a descriptor of the GPU's device file to pid, and returns their number,
+ * at most max. device_holders omits processes whose descriptors the caller may not read.
+ */
+unsigned device_holders(const struct state *st, unsigned gpu, uint32_t *pid, unsigned max);
+
 /* device_may_open reports whether the calling process may open the device file. */
 bool device_may_open(const char *path);
 

@@ -8,9 +8,9 @@
 #include "rules.h"
 
 /*
- * struct call contains the data of one call of the library. The caller sets id and, if necessary, write, root, profile
- * and event. The functions call_* resolve the handle, begin the transaction and set the other fields. call_end commits
- * and ends the transaction.
+ * struct call contains the data of one call of the library. The caller sets id, and also write, root or admin if they apply.
+ * The functions call_* resolve the handle, begin the transaction and fill in the other fields. call_end commits and
+ * ends the transaction.
  *
  * One half of the latency passes before the transaction, and the other half after the transaction. During the latency,
  * the state is not locked. If a process is killed during a slow call, the library may or may not have made the change,
@@ -18,8 +18,9 @@
  */
 struct call {
     enum emu_call id;
-    bool write;         /* the call may change instances or the MIG mode */
-    bool root;          /* only root may call ("requires privileged user" in NVML's documentation) */
+    bool write;         /* changes instances */
+    bool root;          /* "requires privileged user" in NVML's documentation */
+    bool admin;         /* requires CAP_SYS_ADMIN */
     int profile;        /* NVML's id of the new instance's profile, for the latency */
     struct event event; /* call_end logs the event if the event has a name */
 
@@ -30,7 +31,8 @@ struct call {
     const struct board *b;
     struct gi_state *gi;
     struct ci_state *ci;
-    nvmlReturn_t instead; /* the return code of a fault that occurs after the change */
+    nvmlReturn_t instead;    /* the return code of a fault that occurs after the change */
+    nvmlReturn_t activation; /* the activation status of a fault in a change of the MIG mode, or 0 */
     unsigned tail_ms;
 };
 

@@ -10,9 +10,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "device.h"
+#include "faults.h"
+
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static unsigned initialized;
 static char path[512];
+static int held[EMU_MAX_GPUS]; /* descriptors of device files, with --nvml-clients 1 */
+static unsigned nheld;
 
 bool lib_initialized(void)
 {
@@ -59,16 +64,6 @@ static nvmlReturn_t begin(struct call *c, enum txn_mode mode)
     }
 }
 
-static struct fault *fault_for(struct call *c)
-{
-    for (int i = 0; i < EMU_MAX_FAULTS; i++) {
-        struct fault *f = &c->st->fault[i];
-        if (f->used && f->call == c->id && (f->gpu < 0 || f->gpu == c->gpu))
-            return f;
-    }
-    return NULL;
-}
-
 static unsigned latency(const struct call *c)
 {
     if (c->gpu < 0 || (unsigned)c->gpu >= c->st->ngpus)
@@ -82,30 +77,29 @@ static unsigned latency(const struct call *c)
     return rules_latency_ms(g, (int)c->id, profile);
 }
 
-/*
- * take_fault counts the call for a fault, and commits the new count immediately. Without this commit, a fault that
- * kills the calling process would not be counted and would occur again. If the fault applies to this call, take_fault
- * returns the error of the fault, or prepares the call for a fault after the change.
- */
+/* take_fault applies the call's fault. take_fault returns the error of a fault that prevents the change. */
 static nvmlReturn_t take_fault(struct call *c)
 {
-    struct fault *f = fault_for(c);
-    if (!f)
-        return NVML_SUCCESS;
-    struct fault now = *f;
-    if (f->nth > 1)
-        f->nth--;
-    else if (--f->times == 0)
-        *f = (struct fault){0};
-    if (txn_commit(&c->t) != 0)
+    struct fault now;
+    if (fault_take(&c->t, (int)c->id, c->gpu, &now) != 0)
         return NVML_ERROR_UNKNOWN;
-    if (now.nth > 1)
+    if (!now.used)
         return NVML_SUCCESS;
     c->t.crash = now.crash;
+    c->activation = (nvmlReturn_t)now.activation;
     if (!now.after)
         return (nvmlReturn_t)now.rc;
     c->instead = (nvmlReturn_t)now.rc;
     return NVML_SUCCESS;
+}
+
+/*
+ * may_call reports whether the process may make the call. The driver allows a change of the MIG mode only to processes
+ * with CAP_SYS_ADMIN (os_is_administrator in os-interface.c). The emulator allows other privileged calls to root.
+ */
+static bool may_call(const struct call *c)
+{
+    return c->admin ? client_admin() : !c->root || geteuid() == 0;
 }
 
 static void event_place(struct call *c)
@@ -131,13 +125,13 @@ static nvmlReturn_t enter(struct call *c, uint64_t serial)
 {
     if (!lib_initialized() && c->id != CALL_INIT)
         return NVML_ERROR_UNINITIALIZED;
-    if (c->root && geteuid() != 0)
+    if (!may_call(c))
         return NVML_ERROR_NO_PERMISSION;
     nvmlReturn_t rc = begin(c, TXN_READ);
     if (rc != NVML_SUCCESS)
         return rc;
     unsigned ms = latency(c);
-    bool fault = fault_for(c) != NULL;
+    bool fault = fault_find(c->st, (int)c->id, c->gpu) != NULL;
     if (ms || fault || c->write) {
         txn_end(&c->t);
         sleep_ms(ms / 2);
@@ -237,6 +231,16 @@ nvmlReturn_t call_end(struct call *c, nvmlReturn_t rc)
     return rc;
 }
 
+/* hold_gpus opens the device files of all GPUs that the process may open. */
+static void hold_gpus(const struct state *st)
+{
+    for (unsigned i = 0; i < st->ngpus && st->nvml_clients; i++) {
+        int fd = device_hold(st, i);
+        if (fd >= 0)
+            held[nheld++] = fd;
+    }
+}
+
 static nvmlReturn_t init(void)
 {
     pthread_mutex_lock(&mutex);
@@ -245,12 +249,16 @@ static nvmlReturn_t init(void)
     pthread_mutex_unlock(&mutex);
     struct call c = CALL(CALL_INIT);
     nvmlReturn_t rc = call_system(&c);
-    if (rc != NVML_SUCCESS || (rc = call_end(&c, rc)) != NVML_SUCCESS)
+    if (rc != NVML_SUCCESS)
         return rc;
     pthread_mutex_lock(&mutex);
-    initialized++;
+    if (initialized++ == 0)
+        hold_gpus(c.st);
     pthread_mutex_unlock(&mutex);
-    return NVML_SUCCESS;
+    rc = call_end(&c, rc);
+    if (rc != NVML_SUCCESS)
+        nvmlShutdown();
+    return rc;
 }
 
 nvmlReturn_t nvmlInit_v2(void)
@@ -273,8 +281,9 @@ nvmlReturn_t nvmlShutdown(void)
 {
     pthread_mutex_lock(&mutex);
     bool was = initialized > 0;
-    if (was)
-        initialized--;
+    if (was && --initialized == 0)
+        while (nheld)
+            close(held[--nheld]);
     pthread_mutex_unlock(&mutex);
     return was ? NVML_SUCCESS : NVML_ERROR_UNINITIALIZED;
 }

@@ -89,12 +89,6 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
     return call_end(&c, c.st->gpu[gpu].lost ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS);
 }
 
-/* bus_of returns the PCI bus number of a GPU. Each GPU has a separate bus. */
-static unsigned bus_of(unsigned gpu)
-{
-    return 0x10 + gpu;
-}
-
 nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *pciBusId, nvmlDevice_t *device)
 {
     unsigned domain, bus, slot, function;
@@ -104,9 +98,9 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *pciBusId, nvmlDevice_t
     nvmlReturn_t rc = nvmlDeviceGetCount_v2(&count);
     if (rc != NVML_SUCCESS)
         return rc;
-    if (domain != 0 || slot != 0 || function != 0 || bus < bus_of(0) || bus >= bus_of(count))
+    if (domain != 0 || slot != 0 || function != 0 || bus < rules_bus(0) || bus >= rules_bus(count))
         return NVML_ERROR_NOT_FOUND;
-    return nvmlDeviceGetHandleByIndex_v2(bus - bus_of(0), device);
+    return nvmlDeviceGetHandleByIndex_v2(bus - rules_bus(0), device);
 }
 
 nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *pciBusId, nvmlDevice_t *device)
@@ -122,7 +116,7 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
     nvmlReturn_t rc = call_gpu(&c, device);
     if (rc != NVML_SUCCESS)
         return rc;
-    *pci = (nvmlPciInfo_t){.bus = bus_of((unsigned)c.gpu), .pciDeviceId = c.b->pci_id};
+    *pci = (nvmlPciInfo_t){.bus = rules_bus((unsigned)c.gpu), .pciDeviceId = c.b->pci_id};
     snprintf(pci->busId, sizeof pci->busId, "00000000:%02X:00.0", pci->bus);
     snprintf(pci->busIdLegacy, sizeof pci->busIdLegacy, "0000:%02X:00.0", pci->bus);
     return call_end(&c, rc);
@@ -165,6 +159,19 @@ nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minorNu
     if (rc != NVML_SUCCESS)
         return rc;
     *minorNumber = (unsigned)c.gpu;
+    return call_end(&c, rc);
+}
+
+/* models.txt distinguishes only the GPU models whose MIG mode changes without a reset, which are Hopper and later. */
+nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, nvmlDeviceArchitecture_t *arch)
+{
+    struct call c = CALL(CALL_IDENTITY);
+    if (!arch)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    nvmlReturn_t rc = call_gpu(&c, device);
+    if (rc != NVML_SUCCESS)
+        return rc;
+    *arch = c.b->live_mode ? NVML_DEVICE_ARCH_HOPPER : NVML_DEVICE_ARCH_AMPERE;
     return call_end(&c, rc);
 }
 
@@ -233,7 +240,8 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *in
 
 /*
  * For GPUs with MIG mode on and for MIG devices, nvmlDeviceGetUtilizationRates returns NOT_SUPPORTED, as the driver
- * does. For other GPUs, the utilization is 0.
+ * does. For other GPUs, the result is the utilization of the SMs that the GPU's processes report, rounded to percent.
+ * Processes do not report the use of the memory interface, which is therefore 0.
  */
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization)
 {
@@ -243,7 +251,7 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
     nvmlReturn_t rc = call_any_device(&c, device);
     if (rc != NVML_SUCCESS)
         return rc;
-    *utilization = (nvmlUtilization_t){0};
+    *utilization = (nvmlUtilization_t){.gpu = (ops_busy(c.st, (unsigned)c.gpu, EMU_WHOLE) * 100 + EMU_BUSY / 2) / EMU_BUSY};
     return call_end(&c, c.g->mig ? NVML_ERROR_NOT_SUPPORTED : NVML_SUCCESS);
 }
 
@@ -263,9 +271,13 @@ static nvmlReturn_t processes(nvmlDevice_t device, unsigned int *infoCount, nvml
             continue;
         if (n < room && v1)
             v1[n] = (nvmlProcessInfo_v1_t){.pid = p->pid, .usedGpuMemory = p->memory_mib * mib};
-        if (n < room && v2)
-            v2[n] = (nvmlProcessInfo_v2_t){
-                .pid = p->pid, .usedGpuMemory = p->memory_mib * mib, .gpuInstanceId = p->gi, .computeInstanceId = p->ci};
+        if (n < room && v2) {
+            bool whole = p->gi == EMU_WHOLE;
+            v2[n] = (nvmlProcessInfo_v2_t){.pid = p->pid,
+                                           .usedGpuMemory = p->memory_mib * mib,
+                                           .gpuInstanceId = whole ? 0xFFFFFFFF : p->gi,
+                                           .computeInstanceId = whole ? 0xFFFFFFFF : p->ci};
+        }
         n++;
     }
     *infoCount = n;

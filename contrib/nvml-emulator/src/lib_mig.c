@@ -1,44 +1,5 @@
-/* This file implements the calls for MIG mode and MIG devices. */
+/* This file implements the calls for MIG devices. */
 #include "lib.h"
-
-nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *currentMode, unsigned int *pendingMode)
-{
-    struct call c = CALL(CALL_GET_MIG_MODE);
-    if (!currentMode || !pendingMode)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    nvmlReturn_t rc = call_gpu(&c, device);
-    if (rc != NVML_SUCCESS)
-        return rc;
-    *currentMode = c.g->mig;
-    *pendingMode = c.g->mig_pending;
-    return call_end(&c, rc);
-}
-
-nvmlReturn_t nvmlDeviceSetMigMode(nvmlDevice_t device, unsigned int mode, nvmlReturn_t *activationStatus)
-{
-    struct call c = CALL(CALL_SET_MIG_MODE);
-    c.write = c.root = true;
-    c.event = EVENT("mig-mode");
-    if (!activationStatus || mode > NVML_DEVICE_MIG_ENABLE)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    nvmlReturn_t rc = call_gpu(&c, device);
-    if (rc != NVML_SUCCESS)
-        return rc;
-    c.g->mig_pending = (uint8_t)mode;
-    *activationStatus = NVML_SUCCESS;
-    if (c.g->mig == mode)
-        return call_end(&c, rc);
-    if (!c.b->live_mode) {
-        *activationStatus = NVML_ERROR_RESET_REQUIRED;
-        return call_end(&c, rc);
-    }
-    for (int i = 0; i < EMU_MAX_GI; i++)
-        if (c.g->gi[i].used)
-            *activationStatus = NVML_ERROR_IN_USE;
-    if (*activationStatus == NVML_SUCCESS)
-        c.g->mig = (uint8_t)mode;
-    return call_end(&c, rc);
-}
 
 nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *count)
 {

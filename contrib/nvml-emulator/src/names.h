@@ -6,14 +6,15 @@
 
 /*
  * EMU_CALLS contains one name for all versions and variants of a call. For example, CREATE_GI means both
- * nvmlDeviceCreateGpuInstance and nvmlDeviceCreateGpuInstanceWithPlacement.
+ * nvmlDeviceCreateGpuInstance and nvmlDeviceCreateGpuInstanceWithPlacement. RESET is not an NVML call. RESET is the
+ * reset of a GPU by nvidia-smi or by nvmlDeviceSetMigMode.
  */
 /* clang-format off */
 #define EMU_CALLS(X) \
     X(INIT) X(COUNT) X(HANDLE) X(IDENTITY) X(MEMORY) X(PROCESSES) X(UTILIZATION) X(EVENTS) \
     X(GET_MIG_MODE) X(SET_MIG_MODE) X(MIG_DEVICES) X(ATTRIBUTES) X(PROFILES) X(PLACEMENTS) X(CAPACITY) \
     X(LIST_GI) X(GI_INFO) X(CREATE_GI) X(DESTROY_GI) X(LIST_CI) X(CI_INFO) X(CREATE_CI) X(DESTROY_CI) \
-    X(GPM)
+    X(GPM) X(RESET) X(P2P)
 /* clang-format on */
 
 enum emu_call {

@@ -24,13 +24,14 @@ void ops_log(struct txn *t, const struct event *e, nvmlReturn_t rc)
     clock_gettime(CLOCK_REALTIME, &now);
     char gpu[16], gi[16], ci[16], start[16], size[16], pid[16], uuid[UUID_TEXT] = "-";
     if (e->uuid)
-        ops_uuid_text("MIG-", e->uuid, uuid);
-    const char *profile = "-";
+        ops_uuid_text(e->gi >= 0 ? "MIG-" : "GPU-", e->uuid, uuid);
+    const char *profile = "-", *mig = e->mig < 0 ? "-" : e->mig ? "on"
+                                                                : "off";
     if (e->gpu >= 0 && e->profile >= 0)
         profile = rules_name(&t->st->gpu[e->gpu], e->profile);
-    txn_log(t, "%lld%09ld %s gpu=%s gi=%s profile=%s start=%s size=%s uuid=%s rc=%s ci=%s pid=%s\n", (long long)now.tv_sec,
+    txn_log(t, "%lld%09ld %s gpu=%s gi=%s profile=%s start=%s size=%s uuid=%s rc=%s ci=%s pid=%s mig=%s\n", (long long)now.tv_sec,
             now.tv_nsec, e->name, number(e->gpu, gpu), number(e->gi, gi), profile, number(e->start, start),
-            number(e->size, size), uuid, rc_name(rc), number(e->ci, ci), number(e->pid, pid));
+            number(e->size, size), uuid, rc_name(rc), number(e->ci, ci), number(e->pid, pid), mig);
 }
 
 /* mix is the mixing step of splitmix64. The resulting UUIDs are predictable, which is acceptable for an emulator. */
@@ -75,6 +76,22 @@ bool ops_find_ci(const struct state *st, const char *uuid, unsigned *gpu, unsign
     return false;
 }
 
+int ops_find_gpu(const struct state *st, const char *uuid)
+{
+    int found = -1;
+    size_t length = strlen(uuid);
+    for (unsigned g = 0; g < st->ngpus; g++) {
+        char text[UUID_TEXT];
+        ops_uuid_text("GPU-", st->gpu[g].uuid, text);
+        if (length <= 4 || strncasecmp(text, uuid, length) != 0)
+            continue;
+        if (found >= 0)
+            return -1;
+        found = (int)g;
+    }
+    return found;
+}
+
 unsigned ops_clients(const struct state *st, unsigned gpu, int gi, int ci)
 {
     unsigned n = 0;
@@ -108,18 +125,28 @@ unsigned ops_busy(const struct state *st, unsigned gpu, unsigned gi)
     return busy < EMU_BUSY ? busy : EMU_BUSY;
 }
 
+void ops_event_client(const struct state *st, const struct client *c, struct event *e)
+{
+    const struct gpu_state *g = &st->gpu[c->gpu];
+    e->gpu = c->gpu, e->pid = (int)c->pid;
+    if (c->gi == EMU_WHOLE) {
+        e->uuid = g->uuid;
+        return;
+    }
+    const struct gi_state *gi = &g->gi[c->gi];
+    e->gi = c->gi, e->ci = c->ci;
+    if (gi->used && gi->ci[c->ci].serial == c->ci_serial)
+        e->profile = gi->profile, e->start = gi->start, e->size = gi->size, e->uuid = gi->ci[c->ci].uuid;
+}
+
 void ops_reap(struct txn *t)
 {
     for (int i = 0; i < EMU_MAX_CLIENTS; i++) {
         struct client *c = &t->st->client[i];
         if (c->pid == 0 || client_live(c))
             continue;
-        const struct gi_state *gi = &t->st->gpu[c->gpu].gi[c->gi];
         struct event e = EVENT("process-gone");
-        e.gpu = c->gpu, e.gi = c->gi, e.ci = c->ci, e.pid = (int)c->pid;
-        if (gi->used && gi->ci[c->ci].serial == c->ci_serial) {
-            e.profile = gi->profile, e.start = gi->start, e.size = gi->size, e.uuid = gi->ci[c->ci].uuid;
-        }
+        ops_event_client(t->st, c, &e);
         ops_log(t, &e, NVML_SUCCESS);
         *c = (struct client){0};
     }
@@ -225,4 +252,18 @@ void ops_wipe(struct txn *t, unsigned gpu)
         doom(t, gpu, i, -1);
         *gi = (struct gi_state){0};
     }
+}
+
+void ops_raise_xid(struct gpu_state *g, unsigned xid, unsigned gi)
+{
+    g->xid_seq++;
+    g->xid = xid;
+    g->xid_gi = gi;
+}
+
+void ops_lose(struct gpu_state *g)
+{
+    if (!g->lost)
+        ops_raise_xid(g, 79, 0xFFFFFFFF); /* Xid 79: "GPU has fallen off the bus" */
+    g->lost = 1;
 }

@@ -12,13 +12,18 @@
 struct event {
     const char *name;
     int gpu, gi, ci, profile, start, size;
-    const uint8_t *uuid;
+    const uint8_t *uuid; /* of a compute instance, or of a whole GPU if gi is -1 */
     int pid;
+    int mig; /* the MIG mode of the GPU after the event */
 };
 
-#define EVENT(n) ((struct event){.name = (n), .gpu = -1, .gi = -1, .ci = -1, .profile = -1, .start = -1, .size = -1, .pid = -1})
+#define EVENT(n) \
+    ((struct event){.name = (n), .gpu = -1, .gi = -1, .ci = -1, .profile = -1, .start = -1, .size = -1, .pid = -1, .mig = -1})
 
 void ops_log(struct txn *t, const struct event *e, nvmlReturn_t rc);
+
+/* ops_event_client sets the fields of an event that describe a client and its device. */
+void ops_event_client(const struct state *st, const struct client *c, struct event *e);
 
 /* ops_create_gi creates a GPU instance and sets *id. If start is -1, the emulated driver chooses the placement. */
 nvmlReturn_t ops_create_gi(struct txn *t, unsigned gpu, int profile, int start, unsigned *id);
@@ -34,20 +39,25 @@ nvmlReturn_t ops_destroy_ci(struct txn *t, unsigned gpu, unsigned gi, unsigned c
 /* ops_wipe removes every instance of a GPU, as a reset does. */
 void ops_wipe(struct txn *t, unsigned gpu);
 
+/* ops_raise_xid raises a critical error event. ops_lose makes the GPU fall off the bus. */
+void ops_raise_xid(struct gpu_state *g, unsigned xid, unsigned gi);
+void ops_lose(struct gpu_state *g);
+
 /* ops_reap removes the clients whose process has ended, and logs an event for each removed client. */
 void ops_reap(struct txn *t);
 
 /*
  * ops_clients returns the number of live clients of an instance. With ci -1, ops_clients counts the clients of the
- * whole GPU instance. With gi -1, ops_clients counts the clients of the whole GPU.
+ * whole GPU instance. With gi -1, ops_clients counts the clients of the GPU and of all its instances.
  */
 unsigned ops_clients(const struct state *st, unsigned gpu, int gi, int ci);
 
-/* ops_used_mib returns the memory that the live clients of the GPU instance use, in MiB. */
+/* ops_used_mib returns the memory that the live clients of the GPU instance use, in MiB. With gi -1, ops_used_mib returns
+ * the memory that all clients of the GPU use. */
 unsigned ops_used_mib(const struct state *st, unsigned gpu, int gi);
 
-/* ops_busy returns the share of the GPU instance's SMs that live clients keep busy, in units of 1/EMU_BUSY. The result
- * is at most EMU_BUSY. */
+/* ops_busy returns the share of the SMs of the GPU instance that live clients keep busy, in units of 1/EMU_BUSY. With gi
+ * EMU_WHOLE, ops_busy returns the share of the SMs of a whole GPU. The result is at most EMU_BUSY. */
 unsigned ops_busy(const struct state *st, unsigned gpu, unsigned gi);
 
 /* ops_uuid_text writes the prefix ("MIG-" or "GPU-") and the 36 characters of the UUID. */
@@ -59,5 +69,11 @@ void ops_make_uuid(const struct state *st, uint64_t a, uint64_t b, uint8_t uuid[
 
 /* ops_find_ci finds a compute instance by the text of its UUID. */
 bool ops_find_ci(const struct state *st, const char *uuid, unsigned *gpu, unsigned *gi, unsigned *ci);
+
+/*
+ * ops_find_gpu finds a GPU by the first characters of its UUID, including the prefix "GPU-". ops_find_gpu returns the
+ * index of the GPU, or -1 if no GPU or several GPUs have such a UUID.
+ */
+int ops_find_gpu(const struct state *st, const char *uuid);
 
 #endif

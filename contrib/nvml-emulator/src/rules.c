@@ -57,6 +57,11 @@ unsigned rules_cap_minor(unsigned gpu, unsigned gi, int ci)
     return 3 + 135 * gpu + 9 * gi + (ci < 0 ? 0 : 1 + (unsigned)ci);
 }
 
+unsigned rules_bus(unsigned gpu)
+{
+    return 0x10 + gpu;
+}
+
 bool rules_legal_start(const struct profile *p, unsigned start)
 {
     for (unsigned i = 0; i < p->nstarts; i++)
@@ -212,11 +217,19 @@ unsigned rules_ci_capacity(const struct gi_state *gi, unsigned gi_slices, unsign
  * to 220 ms for the destruction. An A30 needs 130 to 160 ms for the creation, and 100 to 110 ms for the destruction.
  * The shares of the GI and the CI are unpublished, so rules_latency_ms uses half of the time for each. Other GPU models
  * use the values of the A100.
+ *
+ * NVIDIA has not published the duration of a reset or of a change of the MIG mode. For a reset, rules_latency_ms uses the
+ * middle of the 5 to 10 seconds that an operator of GPUs reports (factryze.ai/glossary/gpu-reset). The values for a
+ * change of the MIG mode are assumptions.
  */
 unsigned rules_latency_ms(const struct gpu_state *g, int call, int profile)
 {
     if (g->latency_ms[call])
         return g->latency_ms[call];
+    if (g->realistic && call == CALL_RESET)
+        return 7500;
+    if (g->realistic && call == CALL_SET_MIG_MODE)
+        return rules_board(g)->live_mode ? 1000 : 100;
     if (!g->realistic || profile < 0)
         return 0;
     const struct board *b = rules_board(g);

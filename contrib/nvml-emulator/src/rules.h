@@ -37,6 +37,9 @@ unsigned rules_gi_id(unsigned grid, unsigned start, unsigned size);
  */
 unsigned rules_cap_minor(unsigned gpu, unsigned gi, int ci);
 
+/* rules_bus returns the PCI bus number of a GPU. Each GPU has a separate bus. */
+unsigned rules_bus(unsigned gpu);
+
 bool rules_legal_start(const struct profile *p, unsigned start);
 bool rules_units_free(const struct gpu_state *g, unsigned start, unsigned size);
 

@@ -42,7 +42,8 @@ static bool sane_gi(const struct gpu_state *g, unsigned id)
     return true;
 }
 
-/* sane_layout reports whether the rules allow the creation of the instances one after the other. */
+/* sane_layout reports whether the MIG mode is on if the GPU has instances, and whether the rules allow the creation of
+ * the instances one after the other. */
 static bool sane_layout(const struct gpu_state *g)
 {
     struct gpu_state before = *g;
@@ -51,7 +52,7 @@ static bool sane_layout(const struct gpu_state *g)
     for (unsigned i = 0; i < EMU_MAX_GI; i++) {
         if (!g->gi[i].used)
             continue;
-        if (!sane_gi(g, i) || !rules_units_free(&before, g->gi[i].start, g->gi[i].size) || !rules_admits(&before, g->gi[i].profile))
+        if (!g->mig || !sane_gi(g, i) || !rules_units_free(&before, g->gi[i].start, g->gi[i].size) || !rules_admits(&before, g->gi[i].profile))
             return false;
         before.gi[i].used = 1;
     }
@@ -65,10 +66,31 @@ static bool sane_gpu(const struct gpu_state *g)
     for (unsigned i = 0; i < CALL_KINDS; i++)
         if (g->latency_ms[i] > MAX_LATENCY_MS)
             return false;
+    if (g->mig > 1 || g->mig_pending > 1)
+        return false;
     for (unsigned i = 0; i < BOARD_MAX_PROFILES; i++)
         if (!memchr(g->drift[i].name, '\0', sizeof g->drift[i].name))
             return false;
     return sane_layout(g);
+}
+
+/* sane_nvlinks reports whether NVLinks connect each GPU with other GPUs of the machine, in both directions. */
+static bool sane_nvlinks(const struct state *st)
+{
+    for (unsigned i = 0; i < st->ngpus; i++)
+        for (unsigned k = 0; k < 16; k++)
+            if (st->gpu[i].nvlink >> k & 1 && (k == i || k >= st->ngpus || !(st->gpu[k].nvlink >> i & 1)))
+                return false;
+    return true;
+}
+
+static bool sane_client(const struct state *st, const struct client *c)
+{
+    if (c->gpu >= st->ngpus || c->busy > EMU_BUSY)
+        return false;
+    if (c->gi == EMU_WHOLE)
+        return c->ci == EMU_WHOLE && !st->gpu[c->gpu].mig;
+    return c->gi < EMU_MAX_GI && c->ci < EMU_MAX_CI;
 }
 
 bool state_sane(const struct state *st)
@@ -79,11 +101,11 @@ bool state_sane(const struct state *st)
     for (unsigned i = 0; i < st->ngpus; i++)
         if (!sane_gpu(&st->gpu[i]))
             return false;
-    for (unsigned i = 0; i < EMU_MAX_CLIENTS; i++) {
-        const struct client *c = &st->client[i];
-        if (c->pid && (c->gpu >= st->ngpus || c->gi >= EMU_MAX_GI || c->ci >= EMU_MAX_CI || c->busy > EMU_BUSY))
+    if (st->mode_reset > MODE_RESET_NEVER || st->nvml_clients > 1 || !sane_nvlinks(st))
+        return false;
+    for (unsigned i = 0; i < EMU_MAX_CLIENTS; i++)
+        if (st->client[i].pid && !sane_client(st, &st->client[i]))
             return false;
-    }
     for (unsigned i = 0; i < EMU_MAX_FAULTS; i++)
         if (st->fault[i].used && (st->fault[i].call >= CALL_KINDS || st->fault[i].crash > CRASH_AFTER))
             return false;

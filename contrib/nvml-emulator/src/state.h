@@ -19,14 +19,15 @@
 #include "names.h"
 
 #define EMU_DEFAULT_STATE "/run/nvml-emulator/state"
-#define EMU_VERSION 2
+#define EMU_VERSION 3
 #define EMU_MAX_GPUS 16
 #define EMU_MAX_GI 15 /* ids 0 to 14 of an 8-unit grid */
 #define EMU_MAX_CI 8
 #define EMU_MAX_CLIENTS 256
 #define EMU_MAX_FAULTS 32
 #define EMU_LOG_MAX 8192 /* bytes of log lines in one commit */
-#define EMU_BUSY 10000   /* the SM utilization of an instance whose SMs are always busy */
+#define EMU_BUSY 10000   /* the SM utilization of an instance or a GPU whose SMs are always busy */
+#define EMU_WHOLE 0xff   /* in place of an instance id: the client uses the whole GPU, without MIG */
 
 struct ci_state {
     uint64_t serial; /* unique among all instances of the machine, including destroyed instances */
@@ -49,24 +50,31 @@ struct drift { /* values of a profile that the driver reports instead of the val
 
 struct gpu_state {
     char board_name[32];
-    uint32_t board; /* index into boards */
-    uint8_t mig, mig_pending, lost, realistic;
+    uint32_t board;           /* index into boards */
+    uint8_t mig, mig_pending; /* the current MIG mode, and the MIG mode after the next activation */
+    uint8_t lost, realistic;
     uint8_t uuid[16];
     uint64_t xid_seq; /* the number of critical errors so far */
     uint32_t xid, xid_gi;
     uint32_t latency_ms[CALL_KINDS + CALL_KINDS % 2];
+    uint16_t nvlink; /* a bit for each GPU to which this GPU has NVLinks */
+    uint8_t held;    /* a simulated client holds the GPU (nvml-emulator hold) */
+    uint8_t pad[5];
     struct drift drift[BOARD_MAX_PROFILES];
     struct gi_state gi[EMU_MAX_GI];
 };
 
-/* struct client describes a process that uses an instance. */
+/*
+ * struct client describes a process that uses an instance or a whole GPU. A process that uses several GPUs has one
+ * entry for each GPU.
+ */
 struct client {
     uint64_t start_time; /* clock ticks from boot to the start; distinguishes processes that had one pid at different times */
-    uint64_t ci_serial;
-    uint32_t pid; /* 0 for a free entry */
+    uint64_t ci_serial;  /* 0 for a whole GPU */
+    uint32_t pid;        /* 0 for a free entry */
     uint32_t memory_mib;
-    uint32_t busy; /* share of the instance's SMs, in units of 1/EMU_BUSY */
-    uint8_t gpu, gi, ci, pad;
+    uint32_t busy; /* share of the SMs of the instance or the GPU, in units of 1/EMU_BUSY */
+    uint8_t gpu, gi, ci /* gi and ci are EMU_WHOLE for a whole GPU */, pad;
 };
 
 enum crash {
@@ -79,9 +87,16 @@ enum crash {
 struct fault {
     uint8_t used, call, after, crash; /* after is true if the call makes its change before it fails */
     int16_t gpu;                      /* -1 for all GPUs */
-    uint16_t pad;
-    uint32_t nth, times; /* the first call that fails (1: the next call); the number of calls that fail (0: no limit) */
+    uint16_t activation;              /* the activation status of SET_MIG_MODE, or 0 for the actual status */
+    uint32_t nth, times;              /* calls before the first failure, and calls that fail */
     int32_t rc;
+};
+
+/* enum mode_reset contains the possible behaviours of a GPU whose MIG mode changes only after a reset. */
+enum mode_reset {
+    MODE_RESET_AUTO,   /* SET_MIG_MODE resets the GPU, unless a client has the GPU open */
+    MODE_RESET_MANUAL, /* an administrator must reset the GPU */
+    MODE_RESET_NEVER,  /* nvidia-smi cannot reset any GPU; the machine must be rebooted */
 };
 
 struct state {
@@ -89,7 +104,10 @@ struct state {
     uint64_t seed, serial;
     char dev_root[256];         /* empty: no device files */
     char proc_root[248];        /* empty: no /proc files */
-    uint64_t keep_device_files; /* NVreg_ModifyDeviceFiles=0: capability files are neither created nor removed */
+    uint32_t keep_device_files; /* NVreg_ModifyDeviceFiles=0: capability files are neither created nor removed */
+    uint32_t mode_reset;        /* enum mode_reset */
+    uint32_t nvml_clients;      /* a process that has called nvmlInit is a client of all GPUs */
+    uint32_t pad0;
     struct gpu_state gpu[EMU_MAX_GPUS];
     struct client client[EMU_MAX_CLIENTS];
     struct fault fault[EMU_MAX_FAULTS];
@@ -148,6 +166,9 @@ bool state_sane(const struct state *st);
 
 /* client_live reports whether the process of the client is still running. */
 bool client_live(const struct client *c);
+
+/* client_admin reports whether the calling process has CAP_SYS_ADMIN. */
+bool client_admin(void);
 
 /* process_start_time returns field 22 of /proc/<pid>/stat, or 0 for a process that has ended or is a zombie. */
 uint64_t process_start_time(uint32_t pid);

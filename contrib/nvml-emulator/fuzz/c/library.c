@@ -135,6 +135,24 @@ static void utilization(nvmlDevice_t d)
     nvmlGpmSampleFree(sample);
 }
 
+static void modes(nvmlDevice_t d)
+{
+    unsigned current, pending, n, other;
+    nvmlReturn_t activation;
+    nvmlGpuP2PStatus_t p2p;
+    nvmlDevice_t peer;
+    if (nvmlDeviceGetMigMode(d, &current, &pending) != NVML_SUCCESS)
+        return;
+    must(current <= 1 && pending <= 1);
+    nvmlDeviceSetMigMode(d, !current, &activation);
+    nvmlDeviceSetMigMode(d, current, &activation);
+    if (nvmlDeviceGetIndex(d, &n) == NVML_SUCCESS)
+        for (other = 0; other < 16; other++)
+            if (nvmlDeviceGetHandleByIndex_v2(other, &peer) == NVML_SUCCESS &&
+                nvmlDeviceGetP2PStatus(d, peer, NVML_P2P_CAPS_INDEX_NVLINK, &p2p) == NVML_SUCCESS)
+                must(other != n);
+}
+
 static void mig_devices(nvmlDevice_t d)
 {
     unsigned n;
@@ -163,6 +181,7 @@ int use_library(void *which)
     case 0:
         identity(d);
         events(d);
+        modes(d);
         break;
     case 1: profiles(d); break;
     case 2: instances(d); break;

@@ -76,10 +76,11 @@ static void remove_files(void)
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-    static const char *const machines[4][4] = {
+    static const char *const machines[4][5] = {
         {"init --board A100-40GB --gpus 2 --dev-root none --seed 1", "create 0 3g.20gb 4", "create 1 1g.5gb 0", "create 0 1g.5gb"},
         {"init --board A30-24GB --dev-root /d --seed 1", "create 0 4g.24gb", "hold 0 0", "fault add --call CREATE_GI --error UNKNOWN"},
-        {"init --board RTX-PRO-6000-96GB --gpus 16 --dev-root /d --seed 1", "create 15 1g.24gb", "latency --call COUNT 5", "lose 3"},
+        {"init --board RTX-PRO-6000-96GB --gpus 16 --dev-root /d --nvlink 0,1;5,6 --seed 1", "create 15 1g.24gb", "latency --call COUNT 5", "lose 3",
+         "mig-mode 5 off"},
         {"init --board H100-80GB --gpus 1 --mig off --dev-root none --seed 1", "mig-mode 0 on", "create 0 7g.80gb --no-ci", "show"},
     };
     (void)argc, (void)argv;
@@ -90,7 +91,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     must(freopen("/dev/null", "w", stdout));
     must((fuzz_stderr = fopen("/dev/null", "w")));
     for (int i = 0; i < 4; i++) {
-        for (int k = 0; k < 4; k++)
+        for (int k = 0; k < 5 && machines[i][k]; k++)
             must(run(machines[i][k]) == 0);
         int fd = open(path, O_RDONLY);
         must(fd >= 0 && read(fd, bases[i], FILE_SIZE) == (ssize_t)FILE_SIZE && close(fd) == 0);
@@ -141,7 +142,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const char *const commands[] = {"show", "show --json", "check", "fault list", "create 0 1g.5gb", "create 0 1g.6gb 3 --no-ci",
                                            "destroy 0 5", "destroy 0 0", "hold 0 2", "lose 0", "find 0", "drift --profile 1g.5gb --name x",
-                                           "reset 0", "log", "check"};
+                                           "reset 0", "log", "check", "hold 0", "mig-mode 0 off", "mig-mode 5 on", "reboot",
+                                           "fault add --call SET_MIG_MODE --activation IN_USE"};
     enum txn_error rc;
     if (size < 4)
         return 0;

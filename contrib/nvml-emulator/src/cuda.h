@@ -1,0 +1,56 @@
+/* This header declares the parts of cuda-process: the devices in CUDA_VISIBLE_DEVICES, and the use of these devices. */
+#ifndef EMU_CUDA_H
+#define EMU_CUDA_H
+
+#include "state.h"
+
+enum {
+    EXIT_CUDA = 1,
+    EXIT_USAGE = 2,
+    EXIT_NO_DEVICE = 3,
+    EXIT_SHARED = 4,
+    EXIT_UNEXPECTED = 5,
+};
+
+/* cuda_fail prints a message and ends the program with the status. */
+_Noreturn void cuda_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* struct device is a compute instance, or a whole GPU with gi and ci EMU_WHOLE. */
+struct device {
+    unsigned gpu, gi, ci;
+};
+
+/*
+ * cuda_visible writes the devices that CUDA_VISIBLE_DEVICES contains to devices, and returns their number, at least 1.
+ * If the process cannot use the devices, cuda_visible ends the program with EXIT_NO_DEVICE.
+ */
+unsigned cuda_visible(const struct state *st, const char *list, struct device devices[EMU_MAX_GPUS]);
+
+/* cuda_expect_gpus ends the program with EXIT_UNEXPECTED, unless the devices are exactly n whole GPUs and the process may
+ * open the device files of no other GPU. */
+void cuda_expect_gpus(const struct state *st, const struct device *devices, unsigned count, unsigned n);
+
+/* struct wish contains the options of the program that refer to its devices. */
+struct wish {
+    const char *expect;   /* the expected profile, or NULL */
+    unsigned expect_gpus; /* the expected number of whole GPUs, or 0 */
+    bool exclusive, print;
+    double util;
+};
+
+/*
+ * cuda_acquire checks that the process may use the devices in CUDA_VISIBLE_DEVICES, and registers the process as a
+ * client of each device.
+ */
+void cuda_acquire(const struct wish *w);
+
+/*
+ * cuda_use sets the memory of the process on each of its devices. If a device no longer exists or has too little memory,
+ * cuda_use ends the process.
+ */
+void cuda_use(unsigned mib);
+
+/* cuda_leave removes the process from the clients of its devices. */
+void cuda_leave(void);
+
+#endif

@@ -1,0 +1,190 @@
+/* This file registers the process as a client of its devices, and changes the memory that the process uses. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "cuda.h"
+#include "device.h"
+#include "ops.h"
+#include "rules.h"
+
+static struct client me[EMU_MAX_GPUS]; /* the entries of the process, one for each device */
+static unsigned ndevices;
+
+static void begin(struct txn *t, enum txn_mode mode)
+{
+    if (txn_begin(t, state_path(), mode) != TXN_OK)
+        cuda_fail(EXIT_NO_DEVICE, "no CUDA driver: %s", t->error);
+}
+
+static void commit(struct txn *t)
+{
+    if (txn_commit(t) != 0)
+        cuda_fail(EXIT_CUDA, "%s", t->error);
+    txn_end(t);
+}
+
+static unsigned total_mib(const struct gpu_state *g, const struct client *c)
+{
+    return c->gi == EMU_WHOLE ? rules_board(g)->total_mib : rules_memory_mib(g, g->gi[c->gi].profile);
+}
+
+/* check_wish ends the program if the device does not agree with the options. */
+static void check_wish(const struct state *st, const struct device *d, const struct wish *w)
+{
+    const struct gpu_state *g = &st->gpu[d->gpu];
+    bool whole = d->gi == EMU_WHOLE;
+    if (w->exclusive && ops_clients(st, d->gpu, whole ? -1 : (int)d->gi, -1))
+        cuda_fail(EXIT_SHARED, "another process holds %s", getenv("CUDA_VISIBLE_DEVICES"));
+    if (!w->expect)
+        return;
+    if (whole)
+        cuda_fail(EXIT_UNEXPECTED, "GPU %u is a whole GPU, not a %s", d->gpu, w->expect);
+    const char *profile = rules_name(g, g->gi[d->gi].profile);
+    if (strcasecmp(w->expect, profile) != 0)
+        cuda_fail(EXIT_UNEXPECTED, "%s is a %s, not a %s", getenv("CUDA_VISIBLE_DEVICES"), profile, w->expect);
+}
+
+/* enter adds the process to the clients of the device. */
+static void enter(struct txn *t, const struct device *d, const struct wish *w, struct client *entry)
+{
+    struct client *slot = NULL;
+    for (int i = 0; i < EMU_MAX_CLIENTS && !slot; i++)
+        if (t->st->client[i].pid == 0)
+            slot = &t->st->client[i];
+    if (!slot)
+        cuda_fail(EXIT_CUDA, "the emulator allows at most %d clients", EMU_MAX_CLIENTS);
+    *entry = (struct client){.pid = (uint32_t)getpid(),
+                             .start_time = process_start_time((uint32_t)getpid()),
+                             .busy = (uint32_t)(w->util * EMU_BUSY + 0.5),
+                             .gpu = (uint8_t)d->gpu,
+                             .gi = (uint8_t)d->gi,
+                             .ci = (uint8_t)d->ci};
+    if (d->gi != EMU_WHOLE)
+        entry->ci_serial = t->st->gpu[d->gpu].gi[d->gi].ci[d->ci].serial;
+    if (entry->start_time == 0)
+        cuda_fail(EXIT_NO_DEVICE, "no CUDA driver: the emulator identifies processes with /proc, which this process cannot read");
+    *slot = *entry;
+    struct event e = EVENT("process-start");
+    ops_event_client(t->st, entry, &e);
+    ops_log(t, &e, NVML_SUCCESS);
+}
+
+static void print_device(const struct state *st, const struct client *c)
+{
+    const struct gpu_state *g = &st->gpu[c->gpu];
+    char uuid[UUID_TEXT];
+    if (c->gi == EMU_WHOLE) {
+        ops_uuid_text("GPU-", g->uuid, uuid);
+        printf("uuid=%s gpu=%u memory_mib=%u\n", uuid, c->gpu, total_mib(g, c));
+        return;
+    }
+    const struct gi_state *gi = &g->gi[c->gi];
+    ops_uuid_text("MIG-", gi->ci[c->ci].uuid, uuid);
+    printf("uuid=%s gpu=%u gi=%u profile=%s start=%u memory_mib=%u\n", uuid, c->gpu, c->gi, rules_name(g, gi->profile), gi->start,
+           total_mib(g, c));
+}
+
+void cuda_acquire(const struct wish *w)
+{
+    struct txn t;
+    struct device devices[EMU_MAX_GPUS];
+    begin(&t, TXN_WRITE);
+    ndevices = cuda_visible(t.st, getenv("CUDA_VISIBLE_DEVICES"), devices);
+    if (w->expect_gpus)
+        cuda_expect_gpus(t.st, devices, ndevices, w->expect_gpus);
+    for (unsigned i = 0; i < ndevices; i++)
+        check_wish(t.st, &devices[i], w);
+    for (unsigned i = 0; i < ndevices; i++) {
+        enter(&t, &devices[i], w, &me[i]);
+        if (devices[i].gi == EMU_WHOLE)
+            device_hold(t.st, devices[i].gpu);
+    }
+    if (txn_commit(&t) != 0)
+        cuda_fail(EXIT_CUDA, "%s", t.error);
+    for (unsigned i = 0; w->print && i < ndevices; i++)
+        print_device(t.st, &me[i]);
+    fflush(stdout);
+    txn_end(&t);
+}
+
+static struct client *find_entry(struct txn *t, const struct client *entry)
+{
+    for (int i = 0; i < EMU_MAX_CLIENTS; i++) {
+        struct client *c = &t->st->client[i];
+        if (c->pid == entry->pid && c->start_time == entry->start_time && c->gpu == entry->gpu)
+            return c;
+    }
+    return NULL;
+}
+
+static bool exists(const struct state *st, const struct client *entry)
+{
+    const struct gpu_state *g = &st->gpu[entry->gpu];
+    if (entry->gi == EMU_WHOLE)
+        return !g->lost && !g->mig;
+    const struct gi_state *gi = &g->gi[entry->gi];
+    return !g->lost && gi->used && gi->ci[entry->ci].serial == entry->ci_serial;
+}
+
+/* leave removes the process from the clients of all its devices. failed is the device that caused the event why, or -1.
+ * The process leaves the other devices with the event process-exit. */
+static void leave(struct txn *t, const char *why, int failed, nvmlReturn_t rc)
+{
+    for (unsigned i = 0; i < ndevices; i++) {
+        struct client *c = find_entry(t, &me[i]);
+        struct event e = EVENT(failed < 0 || failed == (int)i ? why : "process-exit");
+        ops_event_client(t->st, &me[i], &e);
+        ops_log(t, &e, rc);
+        if (c)
+            *c = (struct client){0};
+    }
+    commit(t);
+}
+
+/* grow sets the memory of the process on one device, within a transaction. */
+static void grow(struct txn *t, unsigned i, unsigned mib)
+{
+    struct client *c = find_entry(t, &me[i]);
+    unsigned total = total_mib(&t->st->gpu[me[i].gpu], &me[i]), before = me[i].memory_mib;
+    unsigned others = ops_used_mib(t->st, me[i].gpu, me[i].gi == EMU_WHOLE ? -1 : me[i].gi) - c->memory_mib;
+    if (mib > before && others + mib > total) {
+        leave(t, "process-oom", (int)i, NVML_ERROR_MEMORY);
+        cuda_fail(EXIT_CUDA,
+                  "CUDA out of memory. Tried to allocate %u MiB (%u MiB total capacity; %u MiB already allocated; %u MiB free)",
+                  mib - before, total, others + before, total - others - before);
+    }
+    c->memory_mib = mib;
+}
+
+void cuda_use(unsigned mib)
+{
+    struct txn t;
+    bool same = mib == me[0].memory_mib;
+    begin(&t, same ? TXN_READ : TXN_WRITE);
+    for (unsigned i = 0; i < ndevices; i++) {
+        if (exists(t.st, &me[i]) && find_entry(&t, &me[i]))
+            continue;
+        txn_end(&t);
+        begin(&t, TXN_WRITE);
+        leave(&t, "process-exit", -1, NVML_ERROR_GPU_IS_LOST);
+        cuda_fail(EXIT_CUDA, "CUDA error: the device no longer exists");
+    }
+    if (same) {
+        txn_end(&t);
+        return;
+    }
+    for (unsigned i = 0; i < ndevices; i++)
+        grow(&t, i, mib);
+    for (unsigned i = 0; i < ndevices; i++)
+        me[i].memory_mib = mib;
+    commit(&t);
+}
+
+void cuda_leave(void)
+{
+    struct txn t;
+    begin(&t, TXN_WRITE);
+    leave(&t, "process-exit", -1, NVML_SUCCESS);
+}
