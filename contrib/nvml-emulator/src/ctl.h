@@ -54,6 +54,10 @@ int ctl_end_with(struct txn *t, struct event *e, nvmlReturn_t rc, const char *wh
  */
 unsigned ctl_number(const char *text, const char *what, unsigned max);
 unsigned ctl_gpu(const struct txn *t, const char *text);
+
+/* ctl_board returns the index of a GPU model. If the model is unknown, ctl_board ends the program with EXIT_USAGE. */
+int ctl_board(const char *name);
+
 /*
  * ctl_gi parses the id of an instance of the GPU. If the instance does not exist, ctl_gi ends the program with
  * EXIT_REFUSED.

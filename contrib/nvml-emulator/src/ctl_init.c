@@ -1,0 +1,155 @@
+/* This file implements the subcommand init, which creates the emulated machine. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+
+#include "ctl.h"
+#include "device.h"
+#include "proc.h"
+
+/*
+ * make_default_folder creates the directory of the default state. For any other state, the user must create the
+ * directory.
+ */
+static void make_default_folder(void)
+{
+    if (strcmp(state_path(), EMU_DEFAULT_STATE) == 0)
+        mkdir("/run/nvml-emulator", 0755);
+}
+
+static uint32_t mode_reset_by_name(const char *name)
+{
+    static const char *const names[] = {[MODE_RESET_AUTO] = "auto", [MODE_RESET_MANUAL] = "manual", [MODE_RESET_NEVER] = "never"};
+    for (uint32_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i]) == 0)
+            return i;
+    ctl_fail(EXIT_USAGE, "--mode-reset must be auto, manual or never, not %s", name);
+}
+
+/* connect_group connects the GPUs of one group of --nvlink, such as "0,1", and returns the rest of the text. */
+static const char *connect_group(struct state *st, const char *text)
+{
+    uint16_t group = 0;
+    for (;; text++) {
+        char *end;
+        unsigned long gpu = strtoul(text, &end, 10);
+        if (*text < '0' || *text > '9' || gpu >= st->ngpus)
+            ctl_fail(EXIT_USAGE, "--nvlink must be all or groups of GPUs such as \"0,1;2,3\", and the machine has %u GPUs", st->ngpus);
+        group |= (uint16_t)(1u << gpu);
+        text = end;
+        if (*text != ',')
+            break;
+    }
+    for (unsigned i = 0; i < st->ngpus; i++)
+        if (group >> i & 1)
+            st->gpu[i].nvlink |= group & (uint16_t) ~(1u << i);
+    return text;
+}
+
+static void connect_gpus(struct state *st, const char *text)
+{
+    char all[4 * EMU_MAX_GPUS] = "";
+    if (strcmp(text, "all") == 0) {
+        for (unsigned i = 0; i < st->ngpus; i++)
+            snprintf(all + strlen(all), sizeof all - strlen(all), "%s%u", i ? "," : "", i);
+        text = all;
+    }
+    while (*(text = connect_group(st, text)) == ';')
+        text++;
+    if (*text)
+        ctl_fail(EXIT_USAGE, "--nvlink: unexpected text %s", text);
+}
+
+int cmd_init(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"board", 1, 0, 'b'},
+        {"gpus", 1, 0, 'g'},
+        {"dev-root", 1, 0, 'd'},
+        {"proc-root", 1, 0, 'p'},
+        {"mig", 1, 0, 'm'},
+        {"seed", 1, 0, 's'},
+        {"modify-device-files", 1, 0, 'k'},
+        {"mode-reset", 1, 0, 'r'},
+        {"nvlink", 1, 0, 'n'},
+        {"nvml-clients", 1, 0, 'c'},
+        {0},
+    };
+    struct state st = {0};
+    const char *nvlink = NULL;
+    int board = -1, pending = 0, mig = 1;
+    unsigned count[EMU_MAX_GPUS] = {0}, kind[EMU_MAX_GPUS] = {0}, groups = 0;
+    strcpy(st.dev_root, "/dev");
+    if (getrandom(&st.seed, sizeof st.seed, 0) != sizeof st.seed)
+        ctl_fail(EXIT_REFUSED, "couldn't read random numbers; set --seed");
+    for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        switch (o) {
+        case 'b':
+            if (groups == EMU_MAX_GPUS)
+                ctl_fail(EXIT_USAGE, "at most %d GPUs", EMU_MAX_GPUS);
+            board = ctl_board(optarg);
+            kind[groups] = (unsigned)board;
+            count[groups++] = 1;
+            pending = 1;
+            break;
+        case 'g':
+            if (!pending)
+                ctl_fail(EXIT_USAGE, "--gpus must follow the --board whose number of GPUs it sets");
+            count[groups - 1] = ctl_number(optarg, "--gpus", EMU_MAX_GPUS);
+            pending = 0;
+            break;
+        case 'd':
+            if (strlen(optarg) >= sizeof st.dev_root)
+                ctl_fail(EXIT_USAGE, "--dev-root is too long");
+            strcpy(st.dev_root, strcmp(optarg, "none") == 0 ? "" : optarg);
+            break;
+        case 'p':
+            if (strlen(optarg) >= sizeof st.proc_root)
+                ctl_fail(EXIT_USAGE, "--proc-root is too long");
+            strcpy(st.proc_root, optarg);
+            break;
+        case 'k':
+            st.keep_device_files = !ctl_number(optarg, "--modify-device-files", 1);
+            break;
+        case 'm':
+            if (strcmp(optarg, "on") != 0 && strcmp(optarg, "off") != 0)
+                ctl_fail(EXIT_USAGE, "--mig must be on or off");
+            mig = strcmp(optarg, "on") == 0;
+            break;
+        case 'r': st.mode_reset = mode_reset_by_name(optarg); break;
+        case 'n': nvlink = optarg; break;
+        case 'c': st.nvml_clients = ctl_number(optarg, "--nvml-clients", 1); break;
+        case 's':
+            st.seed = ctl_number(optarg, "--seed", 4000000000u);
+            break;
+        default:
+            return EXIT_USAGE;
+        }
+    }
+    if (board < 0 || optind != argc)
+        ctl_fail(EXIT_USAGE, "init needs --board; see nvml-emulator init --help");
+    for (unsigned i = 0; i < groups; i++)
+        for (unsigned k = 0; k < count[i]; k++) {
+            if (st.ngpus == EMU_MAX_GPUS)
+                ctl_fail(EXIT_USAGE, "at most %d GPUs", EMU_MAX_GPUS);
+            struct gpu_state *g = &st.gpu[st.ngpus++];
+            g->board = kind[i];
+            snprintf(g->board_name, sizeof g->board_name, "%s", boards[kind[i]].name);
+            g->mig = g->mig_pending = (uint8_t)mig;
+            ops_make_uuid(&st, 0, st.ngpus, g->uuid);
+        }
+    if (nvlink)
+        connect_gpus(&st, nvlink);
+    make_default_folder();
+    struct txn t;
+    if (txn_create(&t, state_path()) != TXN_OK)
+        ctl_fail(EXIT_STATE, "%s", t.error);
+    char error[512];
+    if (device_setup(&st, error, sizeof error) != 0 || proc_setup(&st, error, sizeof error) != 0)
+        ctl_fail(EXIT_REFUSED, "%s", error);
+    *t.st = st;
+    return ctl_done(&t);
+}
