@@ -118,10 +118,10 @@ local function read_line(t, n, line)
     local of = t.models[value] or {}
     of[#of + 1] = third
     t.models[value], named = of, third
+  elseif word == "partition" and not fourth then
+    t.partitions[value], named = third or true, third
   elseif third then
     return false
-  elseif word == "partition" then
-    t.partitions[value] = true
   elseif (word == "default" or word == "whole") and not t[word] then
     t[word], named = value, value
   elseif word == "max_nodes" and not t.max_nodes and value:find("^%d%d?%d?%d?$") then
@@ -482,14 +482,16 @@ local function with_memory(t, mib, memory)
 end
 
 -- size returns the profile of slices for which the request names no profile. The profile comes from the first available
--- source: --mig, --mig-mem, earlier runs, or the default line. size also returns whether Caelum chose the profile, and
--- a warning for the user. If no profile satisfies the options, size returns nil and the reason.
-local function size(t, job, predicted)
+-- source: --mig, --mig-mem, the profile for several GPUs, earlier runs, or the default line. size also returns whether
+-- Caelum chose the profile, and a warning for the user. If no profile satisfies the options, size returns nil and the
+-- reason. full is the result of full_of.
+local function size(t, job, predicted, full, gpus)
   local given, too_many = options(job)
   if not given then return nil, too_many end
   local mig, memory = given.mig, given.mig_mem
   if mig == "auto" then mig = nil end
-  local named = mig == "off" and t.whole or mig
+  local named = mig == "off" and (full or t.whole) or mig
+  if gpus > 1 and full then predicted = full end
   if named then
     local ok, why = known(named, t)
     if not ok then return nil, "--mig: " .. why end
@@ -542,6 +544,24 @@ local function partitions(names, parts)
   end
   for name in tostring(names):gmatch("[^,]+") do all[#all + 1] = name end
   return all
+end
+
+-- full_of returns the profile for several GPUs in the partition lines of a job's managed partitions. The result is nil
+-- if a managed partition has no such profile, because the job may start in any of its partitions. The result is also nil
+-- if the request names a GPU model without the profile.
+local function full_of(t, kinds, names, parts)
+  if type(names) == "string" and #names > MAX_NAMES then return nil end
+  local full
+  for _, name in ipairs(partitions(names, parts)) do
+    local own = t.partitions[name]
+    if own == true then return nil end
+    full = own or full
+  end
+  local of = #kinds == 1 and t.models[kinds[1]]
+  if not full or not of then return full or nil end
+  for _, name in ipairs(of) do
+    if name == full then return full end
+  end
 end
 
 -- time_limit returns the time limit of a job in seconds, or nil if the job has no limit. minutes is the limit that the
@@ -620,8 +640,8 @@ end
 -- profile, resolve also returns the choice: the profile, and the warning for the user. If the time limit requires a
 -- larger profile, the choice also contains the smaller profile (instead_of) and the run time in seconds. job contains
 -- the options --mig and --mig-mem. For typed slices, resolve ignores both options, because the job may have inherited
--- the options from another job.
-local function resolve(r, gpus, t, job, run, limit)
+-- the options from another job. full is the result of full_of.
+local function resolve(r, gpus, t, job, run, limit, full)
   local kept, added = {}, {}
   local typed, mig = false, r.node.mig
   for _, profile in ipairs(mig.types) do
@@ -647,7 +667,7 @@ local function resolve(r, gpus, t, job, run, limit)
     end
   end
   if typed then return kept, added end
-  local profile, chosen, warning = size(t, job, run.profile)
+  local profile, chosen, warning = size(t, job, run.profile, full, gpus.all)
   if not profile then return nil, chosen end
   local choice
   if chosen then
@@ -761,7 +781,8 @@ local function submit(job, parts)
   local key, fingerprint = key_and_fingerprint(job, r, gpus)
   local run = learned(t, user_id(job), key, fingerprint)
   local limit = time_limit(t, job.time_limit, job.partition, parts)
-  local kept, added, choice = resolve(r, gpus, t, job, run, limit)
+  local full = full_of(t, gpus.types, job.partition, parts)
+  local kept, added, choice = resolve(r, gpus, t, job, run, limit, full)
   if not kept then return refuse(added) end
 
   local tags = {type(job.admin_comment) == "string" and job.admin_comment or nil}
@@ -900,7 +921,8 @@ local function modify(job, record, parts)
   local own = job.time_limit
   if own == nil or own == slurm.NO_VAL then own = record.time_limit end
   local limit = time_limit(t, own, job.partition or record.partition, parts)
-  local kept, added = resolve(r, gpus, t, record, learned(t, user_id(record), key, fingerprint), limit)
+  local full = full_of(t, gpus.types, job.partition or record.partition, parts)
+  local kept, added = resolve(r, gpus, t, record, learned(t, user_id(record), key, fingerprint), limit, full)
   if not kept then return refuse(added) end
   local now = {}
   for _, text in ipairs(kept) do now[#now + 1] = text end

@@ -16,10 +16,13 @@ static bool parse_index(struct lease *lease, struct cursor *c)
 	return lease->relative || text_equals(value, length, "absolute");
 }
 
-/* Reports whether text can be one device in CUDA_VISIBLE_DEVICES. A text with a comma would be two devices. */
+/*
+ * Reports whether text can be the UUID of one MIG device or GPU in CUDA_VISIBLE_DEVICES. A text with a comma would be two
+ * devices.
+ */
 static bool valid_uuid(const char *text, size_t length)
 {
-	if (length < 5 || length >= LEASE_UUID_MAX || memcmp(text, "MIG-", 4) != 0)
+	if (length < 5 || length >= LEASE_UUID_MAX || (memcmp(text, "MIG-", 4) != 0 && memcmp(text, "GPU-", 4) != 0))
 		return false;
 	for (size_t i = 0; i < length; i++) {
 		char ch = text[i];

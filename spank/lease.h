@@ -11,7 +11,7 @@
 #define LEASE_UUID_MAX 96    /* in bytes; MIG-<uuid> has 40 bytes, and MIG-GPU-<uuid>/<gi>/<ci> has up to 51 bytes */
 #define LEASE_ERROR_MAX 1024 /* in bytes, including the terminating NUL */
 
-#define LEASE_DEVICES_MAX (2 * LEASE_SLOTS_MAX) /* each slice has a GPU instance and a compute instance */
+#define LEASE_DEVICES_MAX (3 * LEASE_SLOTS_MAX) /* each slice has a GPU instance, a compute instance and a GPU */
 
 struct lease_slot {
 	uint32_t index;

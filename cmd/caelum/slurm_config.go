@@ -16,6 +16,7 @@ import (
 	"caelum/internal/config"
 	"caelum/internal/gpu"
 	"caelum/internal/inventory"
+	"caelum/internal/mig"
 )
 
 //go:embed slurm_config.tmpl
@@ -81,7 +82,11 @@ func runSlurmConfig(w io.Writer, g *globals, o slurmConfigOptions) error {
 		return err
 	}
 	defer hw.Close()
-	inv, err := inventory.Read(hw, cfg.Profiles)
+	whole, err := cfg.Whole()
+	if err != nil {
+		return err
+	}
+	inv, err := inventory.Read(hw, cfg.Profiles, whole)
 	if err != nil {
 		return err
 	}
@@ -104,9 +109,13 @@ func renderSlurmConfig(w io.Writer, o slurmConfigOptions, cfg config.Config, inv
 	if err != nil {
 		return err
 	}
-	def := cfg.DefaultProfile
-	if def == "" {
-		def = inv.Most[len(inv.Most)-1].Type
+	def, full := cfg.DefaultProfile, ""
+	for _, p := range inv.Most {
+		if p.Type == mig.Full {
+			full = p.Type
+		} else if cfg.DefaultProfile == "" {
+			def = p.Type
+		}
 	}
 	at := slices.IndexFunc(inv.Most, func(p inventory.Offered) bool { return p.Type == def })
 	if at < 0 {
@@ -114,7 +123,8 @@ func renderSlurmConfig(w io.Writer, o slurmConfigOptions, cfg config.Config, inv
 	}
 	data := map[string]any{
 		"Nodes": o.nodes, "Partition": o.partition, "Catalogue": o.catalogue, "CPUs": o.cpus, "Memory": o.memory,
-		"Inventory": inv, "Default": def, "Whole": inv.Most[at].Whole, "Dev": cfg.DeviceDir, "RunDir": cfg.RunDir,
+		"Inventory": inv, "Default": def, "Full": full, "Whole": inv.Most[at].Whole,
+		"Dev": cfg.DeviceDir, "RunDir": cfg.RunDir,
 	}
 	for i, name := range sections {
 		if o.section != "" && o.section != name {

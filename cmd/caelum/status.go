@@ -118,6 +118,9 @@ func printGPUStatus(w io.Writer, g api.GPU, leases map[uint32]api.Lease) error {
 		return err
 	}
 	fmt.Fprintf(w, "  %s\n", g.Layout)
+	if g.Held != "" {
+		fmt.Fprintf(w, "  not available as a full GPU: %s\n", printable(g.Held))
+	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, in := range g.Instances {
 		use := holder(in, leases[in.Job])

@@ -305,6 +305,30 @@ check(submit({tres_per_node = "gres:gpu:1", spank_job_env = env(nil, "8G")}) == 
 check(submit({tres_per_node = "gres:gpu:1", spank_job_env = env("1g.5gb", "8G")}) == slurm.ERROR and said[1]:find("the memory of 1g.5gb is unknown", 1, true), "a table without memory, with --mig", said[1])
 write_table(TABLE)
 
+---------------------------------------------------------------- jobs with several GPUs
+
+-- The partition gpu has the profile full for jobs with several GPUs. The partition gpu-long has no such profile.
+write_table((TABLE:gsub("partition gpu  ", "partition gpu full ")) .. "profile full 40960\nmodel a100 full\nmodel h100 2g.10gb\n")
+for _, case in ipairs({
+  {"two GPUs", {tres_per_node = "gres:gpu:2"}, "gres:gpu:2,gres:mig:full:2", "full"},
+  {"one GPU", {tres_per_node = "gres:gpu:1"}, "gres:gpu:1,gres:mig:2g.10gb:1", "2g.10gb"},
+  {"a GPU for each of four tasks", {tres_per_task = "gres:gpu:1", num_tasks = 4, ntasks_per_node = 4}, "gres:gpu:4,gres:mig:full:4", "full"},
+  {"a GPU on each of two nodes", {tres_per_job = "gres:gpu:2", min_nodes = 2, max_nodes = 2}, "gres:gpu:1,gres:mig:2g.10gb:1", "2g.10gb"},
+  {"a model with the profile", {tres_per_node = "gres:gpu:a100:4"}, "gres:gpu:a100:4,gres:mig:full:4", "full"},
+  {"a model without the profile", {tres_per_node = "gres:gpu:h100:4"}, "gres:gpu:h100:4,gres:mig:2g.10gb:4", "2g.10gb"},
+  {"another partition", {tres_per_node = "gres:gpu:2", partition = "gpu-long"}, "gres:gpu:2,gres:mig:2g.10gb:2", "2g.10gb"},
+  {"both partitions", {tres_per_node = "gres:gpu:2", partition = "gpu,gpu-long"}, "gres:gpu:2,gres:mig:2g.10gb:2", "2g.10gb"},
+  {"an unmanaged partition beside it", {tres_per_node = "gres:gpu:2", partition = "gpu,cpu"}, "gres:gpu:2,gres:mig:full:2", "full"},
+  {"--mig=off", {tres_per_node = "gres:gpu:1", spank_job_env = env("off")}, "gres:gpu:1,gres:mig:full:1", "full"},
+  {"a profile by name", {tres_per_node = "gres:gpu:2", spank_job_env = env("1g.5gb")}, "gres:gpu:2,gres:mig:1g.5gb:2", nil},
+  {"typed slices", {tres_per_node = "gres:gpu:2,gres:mig:1g.5gb:2"}, "gres:gpu:2,gres:mig:1g.5gb:2", nil},
+  {"memory", {tres_per_node = "gres:gpu:2", spank_job_env = env(nil, "8G")}, "gres:gpu:2,gres:mig:2g.10gb:2", "2g.10gb"},
+}) do
+  local rc, job = submit(case[2])
+  check(rc == slurm.SUCCESS and job.tres_per_node == case[3] and word(job, "sized") == case[4], "several GPUs: " .. case[1], tostring(job.tres_per_node) .. " " .. tostring(job.admin_comment))
+end
+write_table(TABLE)
+
 ---------------------------------------------------------------- the key and the script fingerprint
 
 local function unescape(word)
@@ -567,6 +591,7 @@ for name, text in pairs({
   ["memory with a unit"] = TABLE .. "profile 4g.20gb 20G\n",
   ["something behind the memory"] = TABLE .. "profile 4g.20gb 19968 MiB\n",
   ["two for --mig=off"] = TABLE .. "whole 7g.40gb\nwhole 7g.40gb\n",
+  ["an unknown one for several GPUs"] = TABLE .. "partition new 7g.80gb\n",
   ["an unknown one for --mig=off"] = TABLE .. "whole 7g.80gb\n",
   ["a blank in front"] = TABLE .. " partition gpu\n",
   ["no default"] = "partition gpu\nprofile 1g.5gb\n",

@@ -71,7 +71,7 @@ func readBoards(t *testing.T) []boardTable {
 		}
 	}
 	if len(all) == 0 {
-		t.Fatal("models.txt has no board")
+		t.Fatal("models.txt contains no GPU model")
 	}
 	return all
 }
@@ -86,7 +86,7 @@ func TestEveryBoard(t *testing.T) {
 			name, ret := d.GetName()
 			m.want(ret, nvml.SUCCESS, "GetName")
 			if name != b.device {
-				t.Errorf("name %q, want %q", name, b.device)
+				t.Errorf("the name of the GPU is %q, want %q", name, b.device)
 			}
 			seen := 0
 			for enum := range nvml.GPU_INSTANCE_PROFILE_COUNT {
@@ -98,16 +98,16 @@ func TestEveryBoard(t *testing.T) {
 				seen++
 				i := slices.IndexFunc(b.profiles, func(p boardProfile) bool { return p.id == int(info.Id) })
 				if i < 0 {
-					t.Fatalf("profile id %d is not in the table", info.Id)
+					t.Fatalf("models.txt does not contain profile id %d", info.Id)
 				}
 				checkProfile(m, d, b, b.profiles[i], enum, info)
 			}
 			if seen != len(b.profiles) {
-				t.Errorf("%d profiles, want %d", seen, len(b.profiles))
+				t.Errorf("the GPU has %d profiles, want %d", seen, len(b.profiles))
 			}
 			_, ret = d.GetGpuInstanceProfileInfo(nvml.GPU_INSTANCE_PROFILE_COUNT)
 			if ret != nvml.ERROR_INVALID_ARGUMENT {
-				t.Errorf("a profile number out of range: %v", ret)
+				t.Errorf("a profile number out of range returned %v", ret)
 			}
 			m.check()
 		})
@@ -118,24 +118,24 @@ func checkProfile(m *machine, d nvml.Device, b boardTable, p boardProfile, enum 
 	m.Helper()
 	if int(info.SliceCount) != p.slices || int(info.InstanceCount) != p.limit ||
 		(p.memory != 0 && int(info.MemorySizeMB) != p.memory) {
-		m.Errorf("%s: %+v", p.name, info)
+		m.Errorf("%s: the profile info differs from models.txt: %+v", p.name, info)
 	}
 	if info.MemorySizeMB == 0 || info.MultiprocessorCount == 0 {
-		m.Errorf("%s: the emulator has no approximation for a dash in the table: %+v", p.name, info)
+		m.Errorf("%s: the emulator has no approximation for a dash in models.txt: %+v", p.name, info)
 	}
 	v2, ret := d.GetGpuInstanceProfileInfoV(enum).V2()
 	m.want(ret, nvml.SUCCESS, "V2")
 	v3, ret := d.GetGpuInstanceProfileInfoV(enum).V3()
 	m.want(ret, nvml.SUCCESS, "V3")
 	if text(v2.Name[:]) != "MIG "+p.name || text(v3.Name[:]) != "MIG "+p.name {
-		m.Errorf("names %q and %q, want MIG %s", text(v2.Name[:]), text(v3.Name[:]), p.name)
+		m.Errorf("the names of the profile are %q and %q, want MIG %s", text(v2.Name[:]), text(v3.Name[:]), p.name)
 	}
 	if v2.MemorySizeMB != info.MemorySizeMB || v3.MemorySizeMB != info.MemorySizeMB || v2.OfaCount != info.OfaCount ||
 		v3.OfaCount != info.OfaCount {
-		m.Errorf("%s: versions differ: %+v %+v %+v", p.name, info, v2, v3)
+		m.Errorf("%s: the versions of the profile info differ: %+v %+v %+v", p.name, info, v2, v3)
 	}
 	if gfx := v3.Capabilities&nvml.GPU_INSTANCE_PROFILE_CAPS_GFX != 0; gfx != strings.HasSuffix(p.name, "+gfx") {
-		m.Errorf("%s: gfx capability is %v", p.name, gfx)
+		m.Errorf("%s: the profile reports %v for the graphics capability", p.name, gfx)
 	}
 	places, ret := d.GetGpuInstancePossiblePlacements(&info)
 	m.want(ret, nvml.SUCCESS, "GetGpuInstancePossiblePlacements")
@@ -143,14 +143,14 @@ func checkProfile(m *machine, d nvml.Device, b boardTable, p boardProfile, enum 
 	for _, at := range places {
 		starts = append(starts, int(at.Start))
 		if int(at.Size) != p.size {
-			m.Errorf("%s: size %d, want %d", p.name, at.Size, p.size)
+			m.Errorf("%s: a placement has %d units, want %d", p.name, at.Size, p.size)
 		}
 		gi, ret := d.CreateGpuInstanceWithPlacement(&info, &at)
 		m.want(ret, nvml.SUCCESS, fmt.Sprintf("create %s at %d", p.name, at.Start))
 		got, ret := gi.GetInfo()
 		m.want(ret, nvml.SUCCESS, "GetInfo")
 		if int(got.Id) != giID(b.grid, int(at.Start), p.size) || got.Placement != at || got.ProfileId != info.Id {
-			m.Errorf("%s at %d: %+v", p.name, at.Start, got)
+			m.Errorf("%s at %d: the info of the instance is wrong: %+v", p.name, at.Start, got)
 		}
 		_, ret = m.fullCI(gi)
 		m.want(ret, nvml.SUCCESS, "create compute instance")
@@ -158,7 +158,7 @@ func checkProfile(m *machine, d nvml.Device, b boardTable, p boardProfile, enum 
 		m.ctl("destroy", "0", strconv.Itoa(int(got.Id)))
 	}
 	if !slices.Equal(starts, p.starts) {
-		m.Errorf("%s: starts %v, want %v", p.name, starts, p.starts)
+		m.Errorf("%s: the starts are %v, want %v", p.name, starts, p.starts)
 	}
 }
 
@@ -166,19 +166,19 @@ func (m *machine) checkMigDevice(d nvml.Device, p boardProfile, info nvml.GpuIns
 	m.Helper()
 	all := m.migDevices(d)
 	if len(all) != 1 {
-		m.Fatalf("%d MIG devices, want 1", len(all))
+		m.Fatalf("the GPU has %d MIG devices, want 1", len(all))
 	}
 	a, ret := all[0].GetAttributes()
 	m.want(ret, nvml.SUCCESS, "GetAttributes")
 	if a.MemorySizeMB != info.MemorySizeMB || int(a.GpuInstanceSliceCount) != p.slices ||
 		int(a.ComputeInstanceSliceCount) != p.slices ||
 		a.MultiprocessorCount != info.MultiprocessorCount {
-		m.Errorf("%s: attributes %+v of %+v", p.name, a, info)
+		m.Errorf("%s: the attributes %+v do not match the profile info %+v", p.name, a, info)
 	}
 	name, ret := all[0].GetName()
 	m.want(ret, nvml.SUCCESS, "GetName")
 	if !strings.HasSuffix(name, " MIG "+p.name) {
-		m.Errorf("MIG device name %q", name)
+		m.Errorf("the name of the MIG device is %q, want the suffix MIG %s", name, p.name)
 	}
 }
 

@@ -120,7 +120,7 @@ func (m *machine) ctl(args ...string) string {
 	m.Helper()
 	out, status := m.exit(m.command("nvml-emulator", args...))
 	if status != 0 {
-		m.Fatalf("nvml-emulator %s: exit status %d\n%s", strings.Join(args, " "), status, out)
+		m.Fatalf("nvml-emulator %s: exit status %d, want 0\n%s", strings.Join(args, " "), status, out)
 	}
 	return out
 }
@@ -129,7 +129,7 @@ func (m *machine) ctl(args ...string) string {
 func (m *machine) check() {
 	m.Helper()
 	if out, status := m.exit(m.command("nvml-emulator", "check")); status != 0 {
-		m.Fatalf("check: exit status %d\n%s", status, out)
+		m.Fatalf("nvml-emulator check: exit status %d, want 0\n%s", status, out)
 	}
 }
 
@@ -152,7 +152,7 @@ func (m *machine) profile(d nvml.Device, name string) nvml.GpuInstanceProfileInf
 		m.want(ret, nvml.SUCCESS, "GetGpuInstanceProfileInfo")
 		return info
 	}
-	m.Fatalf("no profile %s", name)
+	m.Fatalf("the GPU has no profile %s", name)
 	panic("unreachable")
 }
 
@@ -211,7 +211,7 @@ func (m *machine) uuidOf(d nvml.Device, gi int) string {
 			return uuid
 		}
 	}
-	m.Fatalf("no MIG device in GPU instance %d", gi)
+	m.Fatalf("GPU instance %d has no MIG device", gi)
 	panic("unreachable")
 }
 
@@ -246,12 +246,12 @@ func (m *machine) log() []event {
 		words := strings.Fields(lines.Text())
 		e := event{name: words[1], at: map[string]string{}}
 		if _, err := fmt.Sscan(words[0], &e.ns); err != nil {
-			m.Fatalf("log line %q: %v", lines.Text(), err)
+			m.Fatalf("couldn't parse the log line %q: %v", lines.Text(), err)
 		}
 		for _, w := range words[2:] {
 			key, value, ok := strings.Cut(w, "=")
 			if !ok {
-				m.Fatalf("log line %q", lines.Text())
+				m.Fatalf("couldn't parse the log line %q", lines.Text())
 			}
 			e.at[key] = value
 		}

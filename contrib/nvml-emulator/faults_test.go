@@ -12,39 +12,39 @@ func TestFaults(t *testing.T) {
 	m := newMachine(t, "--board", "A100-40GB", "--gpus", "2")
 	d := m.device(0)
 
-	t.Run("the nth call, so many times", func(t *testing.T) {
+	t.Run("second call and the call after it", func(t *testing.T) {
 		m.ctl("fault", "add", "--call", "CREATE_GI", "--nth", "2", "--times", "2", "--error", "NVML_ERROR_IN_USE")
 		for i, want := range []nvml.Return{nvml.SUCCESS, nvml.ERROR_IN_USE, nvml.ERROR_IN_USE, nvml.SUCCESS} {
 			_, ret := m.placeByID(d, 19, uint32(i))
 			m.want(ret, want, "create")
 		}
 		if out := m.ctl("fault", "list"); out != "" {
-			t.Errorf("faults left: %s", out)
+			t.Errorf("a fault remains after its last call: %s", out)
 		}
 	})
-	t.Run("on one GPU only", func(t *testing.T) {
+	t.Run("one GPU", func(t *testing.T) {
 		m.ctl("fault", "add", "--call", "CREATE_GI", "--gpu", "1", "--error", "INSUFFICIENT_RESOURCES")
 		_, ret := m.placeByID(d, 19, 5)
 		m.want(ret, nvml.SUCCESS, "create on GPU 0")
 		_, ret = m.placeByID(m.device(1), 19, 5)
 		m.want(ret, nvml.ERROR_INSUFFICIENT_RESOURCES, "create on GPU 1")
 	})
-	t.Run("a good GPU instance, then no compute instance", func(t *testing.T) {
+	t.Run("create of a compute instance", func(t *testing.T) {
 		m.ctl("fault", "add", "--call", "CREATE_CI", "--error", "UNKNOWN")
 		gi, ret := m.placeByID(m.device(1), 19, 6)
 		m.want(ret, nvml.SUCCESS, "create")
 		_, ret = m.fullCI(gi)
 		m.want(ret, nvml.ERROR_UNKNOWN, "create compute instance")
-		m.want(gi.Destroy(), nvml.SUCCESS, "undo")
+		m.want(gi.Destroy(), nvml.SUCCESS, "destroy")
 	})
-	t.Run("a failed create that leaves an instance", func(t *testing.T) {
+	t.Run("error after the creation", func(t *testing.T) {
 		m.ctl("fault", "add", "--call", "CREATE_GI", "--error", "UNKNOWN", "--after")
 		_, ret := m.placeByID(m.device(1), 19, 2)
 		m.want(ret, nvml.ERROR_UNKNOWN, "create")
 		_, ret = m.device(1).GetGpuInstanceById(9)
-		m.want(ret, nvml.SUCCESS, "the instance that the failed create left behind")
+		m.want(ret, nvml.SUCCESS, "GetGpuInstanceById of the remaining instance")
 	})
-	t.Run("until cleared, and in calls that change nothing", func(t *testing.T) {
+	t.Run("calls without a change, until the fault is cleared", func(t *testing.T) {
 		m.ctl("fault", "add", "--call", "MEMORY", "--times", "0", "--error", "UNKNOWN")
 		for range 3 {
 			_, ret := d.GetMemoryInfo()
@@ -72,13 +72,13 @@ func TestLostGPU(t *testing.T) {
 	event, ret := set.Wait(5000)
 	m.want(ret, nvml.SUCCESS, "Wait")
 	if event.EventData != 13 || event.GpuInstanceId != 3 {
-		t.Errorf("event %+v", event)
+		t.Errorf("the event is %+v, want Xid 13 of GPU instance 3", event)
 	}
 	m.ctl("lose", "1")
 	event, ret = set.Wait(5000)
 	m.want(ret, nvml.SUCCESS, "Wait")
 	if event.EventData != 79 || event.EventType != nvml.EventTypeXidCriticalError {
-		t.Errorf("event %+v", event)
+		t.Errorf("the event is %+v, want Xid 79", event)
 	}
 	_, ret = set.Wait(5000)
 	m.want(ret, nvml.ERROR_GPU_IS_LOST, "Wait on a lost GPU")
@@ -88,7 +88,7 @@ func TestLostGPU(t *testing.T) {
 	m.want(ret, nvml.ERROR_GPU_IS_LOST, "DeviceGetHandleByUUID")
 	m.want(ci.Destroy(), nvml.ERROR_GPU_IS_LOST, "destroy")
 	if _, ret := m.DeviceGetHandleByIndex(0); ret != nvml.SUCCESS {
-		t.Errorf("the other GPU: %v", ret)
+		t.Errorf("a call for the other GPU returned %v", ret)
 	}
 	m.ctl("find", "1")
 	m.want(ci.Destroy(), nvml.SUCCESS, "destroy")
@@ -103,13 +103,13 @@ func TestDrift(t *testing.T) {
 	m.ctl("drift", "--profile", "1g.23gb", "--name", "1g.24gb", "--memory", "24000")
 	info := m.profile(d, "1g.24gb")
 	if info.MemorySizeMB != 24000 {
-		t.Errorf("memory %d MiB", info.MemorySizeMB)
+		t.Errorf("the profile has %d MiB, want 24000", info.MemorySizeMB)
 	}
 	m.carve(d, "1g.24gb", 0)
 	mem, ret := m.migDevices(d)[0].GetMemoryInfo()
 	m.want(ret, nvml.SUCCESS, "GetMemoryInfo")
 	if mem.Total != 24000<<20 {
-		t.Errorf("memory of the MIG device %d", mem.Total)
+		t.Errorf("the MIG device has %d bytes, want 24000 MiB", mem.Total)
 	}
 	m.ctl("drift", "--profile", "1g.23gb")
 	m.profile(d, "1g.23gb")
@@ -125,20 +125,20 @@ func TestLatency(t *testing.T) {
 	_, ret := m.placeByID(d, 19, 0)
 	m.want(ret, nvml.SUCCESS, "create")
 	if took := time.Since(began); took < 40*time.Millisecond {
-		t.Errorf("created in %v", took)
+		t.Errorf("the call took %v, want at least 40ms", took)
 	}
 	m.ctl("latency", "off")
 	m.ctl("latency", "realistic")
 	began = time.Now()
 	gi, ci, _ := m.carve(d, "1g.5gb", 1)
 	if took := time.Since(began); took < 160*time.Millisecond {
-		t.Errorf("a 1g of an A100, made in %v", took)
+		t.Errorf("the creation of a 1g.5gb took %v, want at least 160ms", took)
 	}
 	began = time.Now()
 	m.want(ci.Destroy(), nvml.SUCCESS, "destroy")
 	m.want(gi.Destroy(), nvml.SUCCESS, "destroy")
 	if took := time.Since(began); took < 200*time.Millisecond {
-		t.Errorf("destroyed in %v", took)
+		t.Errorf("the destruction took %v, want at least 200ms", took)
 	}
 }
 
@@ -168,7 +168,7 @@ func TestWrongUsage(t *testing.T) {
 	} {
 		out, status := m.exit(m.command("nvml-emulator", strings.Fields(c.args)...))
 		if status != c.status || !strings.Contains(out, c.says) {
-			t.Errorf("nvml-emulator %s: exit status %d, want %d, with %q:\n%s", c.args, status, c.status, c.says, out)
+			t.Errorf("nvml-emulator %s: exit status %d, want %d and %q:\n%s", c.args, status, c.status, c.says, out)
 		}
 	}
 }

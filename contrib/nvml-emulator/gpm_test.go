@@ -42,7 +42,7 @@ func TestGPM(t *testing.T) {
 	support, ret := d.GpmQueryDeviceSupport()
 	m.want(ret, nvml.SUCCESS, "GpmQueryDeviceSupport")
 	if support.IsSupportedDevice != 1 {
-		t.Errorf("support: %+v", support)
+		t.Errorf("an H100 does not support GPM: %+v", support)
 	}
 	_, _, uuid := m.carve(d, "1g.10gb", 0) // GI 7
 	m.carve(d, "1g.10gb", 1)               // GI 8
@@ -57,24 +57,24 @@ func TestGPM(t *testing.T) {
 		return util
 	}
 	if util := between(7); util != 0 {
-		t.Errorf("no process: %v%%", util)
+		t.Errorf("the utilization without processes is %v%%, want 0", util)
 	}
 	m.running(m.cuda(uuid, "--util", "0.37", "--seconds", "3600", "--print"))
 	if util := between(7); math.Abs(util-37) > 0.01 {
-		t.Errorf("one process with 0.37: %v%%", util)
+		t.Errorf("the utilization is %v%%, want 37", util)
 	}
 	if util := between(8); util != 0 {
-		t.Errorf("the other instance: %v%%", util)
+		t.Errorf("the utilization of the other instance is %v%%, want 0", util)
 	}
 	m.running(m.cuda(uuid, "--util", "0.9", "--seconds", "3600", "--print"))
 	if util := between(7); util != 100 {
-		t.Errorf("0.37 and 0.9 together: %v%%", util)
+		t.Errorf("the utilization of two processes is %v%%, want 100", util)
 	}
 	if _, ret := g.metric(nvml.GPM_METRIC_DRAM_BW_UTIL); ret != nvml.ERROR_NOT_SUPPORTED {
-		t.Errorf("a metric that is not emulated: %v", ret)
+		t.Errorf("a metric that is not emulated returned %v", ret)
 	}
 
-	m.want(d.GpmMigSampleGet(9, g.two), nvml.ERROR_NOT_FOUND, "sample of an instance that is not there")
+	m.want(d.GpmMigSampleGet(9, g.two), nvml.ERROR_NOT_FOUND, "sample of a missing instance")
 	m.want(d.GpmMigSampleGet(8, g.two), nvml.SUCCESS, "sample of the other instance")
 	get := nvml.GpmMetricsGetType{NumMetrics: 1, Sample1: g.one, Sample2: g.two}
 	m.want(m.GpmMetricsGet(&get), nvml.ERROR_INVALID_ARGUMENT, "metrics of samples of two instances")
@@ -90,7 +90,7 @@ func TestNoGPM(t *testing.T) {
 		support, ret := d.GpmQueryDeviceSupport()
 		m.want(ret, nvml.SUCCESS, "GpmQueryDeviceSupport")
 		if support.IsSupportedDevice != 0 {
-			t.Errorf("%s: %+v", board, support)
+			t.Errorf("%s supports GPM: %+v", board, support)
 		}
 		m.want(d.GpmMigSampleGet(7, newGPM(m).one), nvml.ERROR_NOT_SUPPORTED, "GpmMigSampleGet on "+board)
 	}
@@ -103,13 +103,13 @@ func TestGPMArguments(t *testing.T) {
 	m.carve(d, "1g.10gb", 0)
 	g := newGPM(m)
 	get := nvml.GpmMetricsGetType{NumMetrics: 1, Sample1: g.one, Sample2: g.two}
-	m.want(m.GpmMetricsGet(&get), nvml.ERROR_INVALID_ARGUMENT, "samples that were never taken")
+	m.want(m.GpmMetricsGet(&get), nvml.ERROR_INVALID_ARGUMENT, "metrics without samples")
 	for _, s := range []nvml.GpmSample{g.one, g.two} {
 		m.want(d.GpmMigSampleGet(7, s), nvml.SUCCESS, "GpmMigSampleGet")
 	}
 	m.want(m.GpmMetricsGetV(&get).V1(), nvml.SUCCESS, "version 1")
 	get.NumMetrics = uint32(nvml.GPM_METRIC_MAX) + 1
-	m.want(m.GpmMetricsGet(&get), nvml.ERROR_INVALID_ARGUMENT, "more metrics than there is room for")
+	m.want(m.GpmMetricsGet(&get), nvml.ERROR_INVALID_ARGUMENT, "too many metrics")
 }
 
 // TestUtilOption checks that invalid values of --util lead to an error.
@@ -118,7 +118,7 @@ func TestUtilOption(t *testing.T) {
 	_, _, uuid := m.carve(m.device(0), "1g.10gb", 0)
 	for _, util := range []string{"1.1", "-0.1", "nan", "x", ""} {
 		if out, status := m.exit(m.cuda(uuid, "--util", util)); status != 2 || out == "" {
-			t.Errorf("--util %q: exit status %d\n%s", util, status, out)
+			t.Errorf("--util %q: exit status %d, want 2 and a message\n%s", util, status, out)
 		}
 	}
 }

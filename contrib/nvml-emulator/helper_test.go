@@ -8,7 +8,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// helper runs instead of the tests if a test has started the test binary as a second process. The argument of the
+// If a test has started the test binary as a second process, helper runs instead of the tests. The argument of the
 // second process is the path of the library. helper returns the exit status.
 func helper(mode string) int {
 	lib := nvml.New(nvml.WithLibraryPath(os.Args[1]))
@@ -34,7 +34,7 @@ func helper(mode string) int {
 	return 2
 }
 
-// race creates and destroys instances at random placements. race gets all information about the state from the library.
+// race creates and destroys instances at random placements. race reads the state of the GPU only through the library.
 func race(d nvml.Device) int {
 	type slice struct {
 		gi nvml.GpuInstance

@@ -10,7 +10,7 @@ import (
 func TestIdentity(t *testing.T) {
 	m := newMachine(t, "--board", "A100-40GB", "--gpus", "2", "--board", "A30-24GB", "--seed", "7")
 	if n, ret := m.DeviceGetCount(); ret != nvml.SUCCESS || n != 3 {
-		t.Fatalf("DeviceGetCount: %d, %v", n, ret)
+		t.Fatalf("DeviceGetCount returned %d and %v, want 3", n, ret)
 	}
 	uuids := map[string]bool{}
 	for i := range 3 {
@@ -23,7 +23,7 @@ func TestIdentity(t *testing.T) {
 		minor, ret := d.GetMinorNumber()
 		m.want(ret, nvml.SUCCESS, "GetMinorNumber")
 		if minor != i {
-			t.Errorf("minor %d, want %d", minor, i)
+			t.Errorf("the minor number is %d, want %d", minor, i)
 		}
 		byUUID, ret := m.DeviceGetHandleByUUID(uuid)
 		m.want(ret, nvml.SUCCESS, "DeviceGetHandleByUUID")
@@ -31,7 +31,7 @@ func TestIdentity(t *testing.T) {
 		m.want(ret, nvml.SUCCESS, "DeviceGetHandleByPciBusId")
 		for _, same := range []nvml.Device{byUUID, byBus} {
 			if index, ret := same.GetIndex(); ret != nvml.SUCCESS || index != i {
-				t.Errorf("index %d, %v; want %d", index, ret, i)
+				t.Errorf("GetIndex returned %d and %v, want %d", index, ret, i)
 			}
 		}
 	}
@@ -39,21 +39,21 @@ func TestIdentity(t *testing.T) {
 		t.Errorf("UUIDs are not unique: %v", uuids)
 	}
 	_, ret := m.DeviceGetHandleByIndex(3)
-	m.want(ret, nvml.ERROR_INVALID_ARGUMENT, "GPU 3 of 3")
+	m.want(ret, nvml.ERROR_INVALID_ARGUMENT, "index 3 of 3 GPUs")
 	_, ret = m.DeviceGetHandleByUUID("GPU-00000000-0000-0000-0000-000000000000")
-	m.want(ret, nvml.ERROR_NOT_FOUND, "an unknown UUID")
+	m.want(ret, nvml.ERROR_NOT_FOUND, "DeviceGetHandleByUUID of an unknown UUID")
 	if s := m.ErrorString(nvml.ERROR_IN_USE); !strings.Contains(s, "In use") {
-		t.Errorf("ErrorString: %q", s)
+		t.Errorf("ErrorString returned %q", s)
 	}
 	if v, ret := m.SystemGetDriverVersion(); ret != nvml.SUCCESS || v == "" {
-		t.Errorf("driver version %q, %v", v, ret)
+		t.Errorf("SystemGetDriverVersion returned %q and %v", v, ret)
 	}
 	mem, ret := m.device(0).GetMemoryInfo()
 	m.want(ret, nvml.SUCCESS, "GetMemoryInfo")
 	mem2, ret := m.device(0).GetMemoryInfo_v2()
 	m.want(ret, nvml.SUCCESS, "GetMemoryInfo_v2")
 	if mem.Total != 40960<<20 || mem2.Total != mem.Total || mem.Free != mem.Total-mem.Used {
-		t.Errorf("memory %+v, %+v", mem, mem2)
+		t.Errorf("the memory of the GPU is wrong: %+v, %+v", mem, mem2)
 	}
 }
 
@@ -63,29 +63,29 @@ func TestLifeOfASlice(t *testing.T) {
 	gi, ret := m.place(d, "3g.20gb", 4)
 	m.want(ret, nvml.SUCCESS, "create")
 	if n := len(m.migDevices(d)); n != 0 {
-		t.Errorf("a GPU instance without a compute instance shows as %d MIG devices", n)
+		t.Errorf("a GPU instance without a compute instance has %d MIG devices, want 0", n)
 	}
 	ci, ret := m.fullCI(gi)
 	m.want(ret, nvml.SUCCESS, "create compute instance")
 	all := m.migDevices(d)
 	if len(all) != 1 {
-		t.Fatalf("%d MIG devices", len(all))
+		t.Fatalf("the GPU has %d MIG devices, want 1", len(all))
 	}
 	mig := all[0]
 	uuid := m.checkMIGDevice(d, mig)
 	info, ret := ci.GetInfo()
 	m.want(ret, nvml.SUCCESS, "ComputeInstance.GetInfo")
 	if info.Placement.Size != 3 || info.Id != 0 {
-		t.Errorf("compute instance %+v", info)
+		t.Errorf("the info of the compute instance is wrong: %+v", info)
 	}
 
 	m.want(gi.Destroy(), nvml.ERROR_IN_USE, "destroy a GPU instance that has a compute instance")
 	m.want(ci.Destroy(), nvml.SUCCESS, "destroy the compute instance")
 	m.want(ci.Destroy(), nvml.ERROR_INVALID_ARGUMENT, "destroy the compute instance again")
 	_, ret = mig.GetUUID()
-	m.want(ret, nvml.ERROR_INVALID_ARGUMENT, "a stale MIG handle")
+	m.want(ret, nvml.ERROR_INVALID_ARGUMENT, "GetUUID of a destroyed MIG device")
 	_, ret = m.DeviceGetHandleByUUID(uuid)
-	m.want(ret, nvml.ERROR_NOT_FOUND, "a stale UUID")
+	m.want(ret, nvml.ERROR_NOT_FOUND, "DeviceGetHandleByUUID of a destroyed MIG device")
 	m.want(gi.Destroy(), nvml.SUCCESS, "destroy the GPU instance")
 	_, ret = d.GetGpuInstanceById(2)
 	m.want(ret, nvml.ERROR_NOT_FOUND, "GetGpuInstanceById")
@@ -97,7 +97,7 @@ func TestLifeOfASlice(t *testing.T) {
 	want := "create-gi/SUCCESS create-ci/SUCCESS destroy-gi/IN_USE destroy-ci/SUCCESS " +
 		"destroy-ci/INVALID_ARGUMENT destroy-gi/SUCCESS"
 	if got := strings.Join(names, " "); got != want {
-		t.Errorf("log:\n%s\nwant\n%s", got, want)
+		t.Errorf("the log contains\n%s\nwant\n%s", got, want)
 	}
 }
 
@@ -106,30 +106,30 @@ func TestLifeOfASlice(t *testing.T) {
 func (m *machine) checkMIGDevice(gpu, mig nvml.Device) string {
 	m.Helper()
 	if is, ret := mig.IsMigDeviceHandle(); ret != nvml.SUCCESS || !is {
-		m.Errorf("IsMigDeviceHandle: %v, %v", is, ret)
+		m.Errorf("IsMigDeviceHandle of a MIG device returned %v and %v", is, ret)
 	}
 	if is, ret := gpu.IsMigDeviceHandle(); ret != nvml.SUCCESS || is {
-		m.Errorf("IsMigDeviceHandle of the GPU: %v, %v", is, ret)
+		m.Errorf("IsMigDeviceHandle of the GPU returned %v and %v", is, ret)
 	}
 	uuid, ret := mig.GetUUID()
 	m.want(ret, nvml.SUCCESS, "GetUUID")
 	same, ret := m.DeviceGetHandleByUUID(uuid)
 	m.want(ret, nvml.SUCCESS, "DeviceGetHandleByUUID")
 	if id, ret := same.GetGpuInstanceId(); ret != nvml.SUCCESS || id != 2 {
-		m.Errorf("GPU instance id %d, %v", id, ret)
+		m.Errorf("GetGpuInstanceId returned %d and %v, want 2", id, ret)
 	}
 	if id, ret := same.GetComputeInstanceId(); ret != nvml.SUCCESS || id != 0 {
-		m.Errorf("compute instance id %d, %v", id, ret)
+		m.Errorf("GetComputeInstanceId returned %d and %v, want 0", id, ret)
 	}
 	parent, ret := mig.GetDeviceHandleFromMigDeviceHandle()
 	m.want(ret, nvml.SUCCESS, "GetDeviceHandleFromMigDeviceHandle")
 	if index, _ := parent.GetIndex(); index != 0 {
-		m.Errorf("parent is GPU %d", index)
+		m.Errorf("the MIG device belongs to GPU %d, want 0", index)
 	}
 	mem, ret := mig.GetMemoryInfo()
 	m.want(ret, nvml.SUCCESS, "GetMemoryInfo")
 	if mem.Total != 19968<<20 || mem.Used != 0 {
-		m.Errorf("memory %+v", mem)
+		m.Errorf("the memory of the MIG device is wrong: %+v", mem)
 	}
 	_, ret = mig.GetUtilizationRates()
 	m.want(ret, nvml.ERROR_NOT_SUPPORTED, "GetUtilizationRates")
@@ -149,26 +149,26 @@ func TestComputeInstances(t *testing.T) {
 	v3, ret := gi.GetComputeInstanceProfileInfoV(nvml.COMPUTE_INSTANCE_PROFILE_7_SLICE, 0).V3()
 	m.want(ret, nvml.SUCCESS, "7c, version 3")
 	if text(v2.Name[:]) != "MIG 2c.7g.40gb" || text(v3.Name[:]) != "MIG 7g.40gb" || v2.MultiprocessorCount != 28 {
-		t.Errorf("%q, %q, %d SMs", text(v2.Name[:]), text(v3.Name[:]), v2.MultiprocessorCount)
+		t.Errorf("2c is %q with %d SMs, and 7c is %q", text(v2.Name[:]), v2.MultiprocessorCount, text(v3.Name[:]))
 	}
 	places, ret := gi.GetComputeInstancePossiblePlacements(&two)
 	m.want(ret, nvml.SUCCESS, "placements")
 	if len(places) != 3 {
-		t.Errorf("placements of 2c: %v", places)
+		t.Errorf("2c has the placements %v, want 3 placements", places)
 	}
 	_, ret = gi.CreateComputeInstanceWithPlacement(&two, &nvml.ComputeInstancePlacement{Start: 2, Size: 2})
 	m.want(ret, nvml.SUCCESS, "2c at 2")
 	_, ret = gi.CreateComputeInstanceWithPlacement(&two, &nvml.ComputeInstancePlacement{Start: 2, Size: 2})
 	m.want(ret, nvml.ERROR_INSUFFICIENT_RESOURCES, "2c at 2 again")
 	if n, ret := gi.GetComputeInstanceRemainingCapacity(&two); ret != nvml.SUCCESS || n != 2 {
-		t.Errorf("remaining capacity of 2c: %d, %v", n, ret)
+		t.Errorf("the remaining capacity of 2c is %d (%v), want 2", n, ret)
 	}
 	_, ret = m.fullCI(gi)
 	m.want(ret, nvml.ERROR_INSUFFICIENT_RESOURCES, "7c beside 2c")
 	all, ret := gi.GetComputeInstances(&two)
 	m.want(ret, nvml.SUCCESS, "GetComputeInstances")
 	if len(all) != 1 {
-		t.Errorf("%d compute instances", len(all))
+		t.Errorf("the GPU instance has %d compute instances of 2c, want 1", len(all))
 	}
 	m.check()
 }
@@ -184,10 +184,10 @@ func TestForeignInstances(t *testing.T) {
 	all, ret := d.GetGpuInstances(&info)
 	m.want(ret, nvml.SUCCESS, "GetGpuInstances")
 	if len(all) != 2 || len(m.migDevices(d)) != 1 {
-		t.Errorf("%d GPU instances and %d MIG devices, want 2 and 1", len(all), len(m.migDevices(d)))
+		t.Errorf("the GPU has %d GPU instances and %d MIG devices, want 2 and 1", len(all), len(m.migDevices(d)))
 	}
 	_, ret = m.place(d, "3g.20gb", 0)
-	m.want(ret, nvml.ERROR_INSUFFICIENT_RESOURCES, "3g over a foreign instance")
+	m.want(ret, nvml.ERROR_INSUFFICIENT_RESOURCES, "create a 3g.20gb that overlaps a foreign instance")
 	gi, ret := d.GetGpuInstanceById(5)
 	m.want(ret, nvml.SUCCESS, "GetGpuInstanceById")
 	m.ctl("hold", "0", "5")
@@ -211,11 +211,11 @@ func TestUUIDs(t *testing.T) {
 		return uuid
 	}
 	if a, b := again(), again(); a == b {
-		t.Errorf("the same UUID for two instances: %s", a)
+		t.Errorf("two instances have the UUID %s", a)
 	}
 	m.ctl("uuid", "repeat")
 	if a, b := again(), again(); a != b {
-		t.Errorf("uuid repeat: %s, then %s", a, b)
+		t.Errorf("after `uuid repeat`, two instances at one place have the UUIDs %s and %s", a, b)
 	}
 }
 
@@ -235,21 +235,21 @@ func TestMigMode(t *testing.T) {
 		m.want(ret, nvml.SUCCESS, "create with MIG on")
 		m.ctl("reset", "0")
 		if _, ret := d.GetGpuInstanceById(7); ret != nvml.ERROR_NOT_FOUND {
-			t.Errorf("an instance still exists after a reset: %v", ret)
+			t.Errorf("GetGpuInstanceById returned %v after a reset", ret)
 		}
 	})
 	t.Run("Hopper: immediate", func(t *testing.T) {
 		m := newMachine(t, "--board", "H100-80GB", "--mig", "off")
 		d := m.device(0)
 		if n, ret := d.GetMaxMigDeviceCount(); ret != nvml.SUCCESS || n != 0 {
-			t.Errorf("MIG device count with MIG off: %d, %v", n, ret)
+			t.Errorf("with MIG off, GetMaxMigDeviceCount returned %d and %v", n, ret)
 		}
 		status, ret := d.SetMigMode(nvml.DEVICE_MIG_ENABLE)
 		m.want(ret, nvml.SUCCESS, "SetMigMode")
 		m.want(status, nvml.SUCCESS, "activation status")
 		m.wantMode(d, 1, 1)
 		if n, _ := d.GetMaxMigDeviceCount(); n != 7 {
-			t.Errorf("MIG device count: %d", n)
+			t.Errorf("GetMaxMigDeviceCount returned %d, want 7", n)
 		}
 	})
 }
@@ -259,7 +259,7 @@ func (m *machine) wantMode(d nvml.Device, current, pending int) {
 	c, p, ret := d.GetMigMode()
 	m.want(ret, nvml.SUCCESS, "GetMigMode")
 	if c != current || p != pending {
-		m.Errorf("MIG mode %d, pending %d; want %d and %d", c, p, current, pending)
+		m.Errorf("the MIG mode is %d and the pending mode %d, want %d and %d", c, p, current, pending)
 	}
 }
 

@@ -94,7 +94,8 @@ func TestLayouts(t *testing.T) {
 			var layouts, maximal int
 			m.walk(d, m.candidates(d, strings.Fields(c.profiles)...), nil, 0, &layouts, &maximal)
 			if layouts != c.layouts || maximal != c.maximal {
-				t.Errorf("%d layouts, %d of them maximal; want %d and %d", layouts, maximal, c.layouts, c.maximal)
+				t.Errorf("found %d layouts and %d maximal layouts, want %d and %d",
+					layouts, maximal, c.layouts, c.maximal)
 			}
 			m.check()
 		})
@@ -118,10 +119,10 @@ func TestDriverOrder(t *testing.T) {
 				starts = append(starts, got.Placement.Start)
 			}
 			if want := []uint32{6, 4, 5, 0, 1, 2, 3}; !slices.Equal(starts, want) {
-				t.Errorf("starts %v, want %v", starts, want)
+				t.Errorf("the starts are %v, want %v", starts, want)
 			}
 			if _, ret := d.CreateGpuInstance(&info); ret != nvml.ERROR_INSUFFICIENT_RESOURCES {
-				t.Errorf("an eighth: %v", ret)
+				t.Errorf("the creation of an eighth instance returned %v", ret)
 			}
 		})
 	}
@@ -138,7 +139,7 @@ func TestMediaEnginesAndLimits(t *testing.T) {
 		_, ret = m.place(d, "1g.5gb+me", 1)
 		m.want(ret, nvml.ERROR_INSUFFICIENT_RESOURCES, "a second +me")
 		_, ret = m.place(d, "1g.5gb", 1)
-		m.want(ret, nvml.SUCCESS, "a plain 1g beside it")
+		m.want(ret, nvml.SUCCESS, "a 1g.5gb beside the +me")
 	})
 	t.Run("A30: 1g+me and 2g+me share the engines", func(t *testing.T) {
 		m := newMachine(t, "--board", "A30-24GB")
@@ -149,11 +150,11 @@ func TestMediaEnginesAndLimits(t *testing.T) {
 		m.want(ret, nvml.ERROR_INSUFFICIENT_RESOURCES, "1g+me")
 		info := m.profile(d, "1g.6gb+me")
 		if n, _ := d.GetGpuInstanceRemainingCapacity(&info); n != 0 {
-			t.Errorf("remaining capacity of 1g+me is %d", n)
+			t.Errorf("the remaining capacity of 1g+me is %d, want 0", n)
 		}
 	})
 	// According to nvml.h, an instance of an ALL_ME profile prevents all profiles except the _NO_ME profiles.
-	t.Run("RTX PRO 6000: me.all leaves only -me", func(t *testing.T) {
+	t.Run("RTX PRO 6000: me.all prevents all profiles except -me", func(t *testing.T) {
 		m := newMachine(t, "--board", "RTX-PRO-6000-96GB")
 		d := m.device(0)
 		_, ret := m.place(d, "1g.24gb+me.all", 0)
@@ -193,11 +194,11 @@ func TestWrongPlacements(t *testing.T) {
 		{Start: 1, Size: 2}, {Start: 6, Size: 2}, {Start: 0, Size: 4}, {Start: 1 << 31, Size: 2},
 	} {
 		if _, ret := d.CreateGpuInstanceWithPlacement(&info, &at); ret != nvml.ERROR_INVALID_ARGUMENT {
-			t.Errorf("%+v: %v", at, ret)
+			t.Errorf("the creation at %+v returned %v", at, ret)
 		}
 	}
 	info.Id = 99
 	if _, ret := d.CreateGpuInstance(&info); ret != nvml.ERROR_INVALID_ARGUMENT {
-		t.Errorf("unknown profile id: %v", ret)
+		t.Errorf("an unknown profile id returned %v", ret)
 	}
 }

@@ -39,7 +39,7 @@ func (m *machine) running(cmd *exec.Cmd) string {
 	m.Cleanup(func() { cmd.Process.Kill() })
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		m.Fatalf("cuda-process: %v", err)
+		m.Fatalf("couldn't read the line of cuda-process: %v", err)
 	}
 	return line
 }
@@ -56,7 +56,7 @@ func TestProcess(t *testing.T) {
 	cmd := m.cuda(uuid, "--memory", "700", "--seconds", "3600", "--print")
 	line := m.running(cmd)
 	if want := fmt.Sprintf("uuid=%s gpu=0 gi=4 profile=2g.10gb start=2 memory_mib=9856\n", uuid); line != want {
-		t.Errorf("--print: %q, want %q", line, want)
+		t.Errorf("--print printed %q, want %q", line, want)
 	}
 	mig := m.migDevices(d)[0]
 	for _, where := range []nvml.Device{mig, d} {
@@ -64,23 +64,23 @@ func TestProcess(t *testing.T) {
 		m.want(ret, nvml.SUCCESS, "GetComputeRunningProcesses")
 		if len(procs) != 1 || int(procs[0].Pid) != cmd.Process.Pid || procs[0].GpuInstanceId != 4 ||
 			procs[0].ComputeInstanceId != 0 {
-			t.Errorf("processes %+v", procs)
+			t.Errorf("GetComputeRunningProcesses returned %+v", procs)
 		}
 	}
 	m.want(ci.Destroy(), nvml.ERROR_IN_USE, "destroy a compute instance in use")
 	m.want(gi.Destroy(), nvml.ERROR_IN_USE, "destroy a GPU instance in use")
 	if out, status := m.exit(m.command("nvml-emulator", "reset", "0")); status != 1 {
-		t.Errorf("reset of a GPU in use: exit status %d\n%s", status, out)
+		t.Errorf("reset of a GPU in use: exit status %d, want 1\n%s", status, out)
 	}
 
 	// Processes without --exclusive can share the device.
 	out, status := m.exit(m.cuda(uuid, "--memory", "300"))
 	if status != 0 {
-		t.Errorf("a second process: exit status %d\n%s", status, out)
+		t.Errorf("a second process: exit status %d, want 0\n%s", status, out)
 	}
 	out, status = m.exit(m.cuda(uuid, "--exclusive"))
 	if status != 4 || !strings.Contains(out, "another process") {
-		t.Errorf("--exclusive: exit status %d\n%s", status, out)
+		t.Errorf("--exclusive: exit status %d, want 4\n%s", status, out)
 	}
 
 	// After kill -9, the process is no longer a client, even before the parent has reaped the process. With WNOWAIT,
@@ -90,10 +90,10 @@ func TestProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	if procs, ret := mig.GetComputeRunningProcesses(); ret != nvml.SUCCESS || len(procs) != 0 {
-		t.Errorf("after kill -9: %+v, %v", procs, ret)
+		t.Errorf("after kill -9, GetComputeRunningProcesses returned %+v and %v", procs, ret)
 	}
 	if mem, _ := mig.GetMemoryInfo(); mem.Used != 0 {
-		t.Errorf("after kill -9 %d bytes are in use", mem.Used)
+		t.Errorf("after kill -9, %d bytes are in use", mem.Used)
 	}
 	m.want(ci.Destroy(), nvml.SUCCESS, "destroy after kill -9")
 	m.want(gi.Destroy(), nvml.SUCCESS, "destroy after kill -9")
@@ -102,7 +102,7 @@ func TestProcess(t *testing.T) {
 		return e.name == "process-gone" && e.at["pid"] == fmt.Sprint(cmd.Process.Pid) && e.at["uuid"] == uuid
 	})
 	if !gone {
-		t.Error("the log has no process-gone for the process")
+		t.Error("the log contains no process-gone event of the killed process")
 	}
 }
 
@@ -113,11 +113,11 @@ func TestManyProcesses(t *testing.T) {
 	for range 3 {
 		m.running(m.cuda(uuid, "--memory", "1000", "--seconds", "3600", "--print"))
 	}
-	// go-nvml first calls with room for one process, and gets ERROR_INSUFFICIENT_SIZE.
+	// The first call of go-nvml has room for one process, and returns ERROR_INSUFFICIENT_SIZE.
 	procs, ret := m.migDevices(d)[0].GetComputeRunningProcesses()
 	m.want(ret, nvml.SUCCESS, "GetComputeRunningProcesses")
 	if len(procs) != 3 {
-		t.Errorf("%d processes, want 3", len(procs))
+		t.Errorf("GetComputeRunningProcesses returned %d processes, want 3", len(procs))
 	}
 }
 
@@ -130,7 +130,7 @@ func TestMemoryCurve(t *testing.T) {
 		mem, ret := mig.GetMemoryInfo()
 		m.want(ret, nvml.SUCCESS, "GetMemoryInfo")
 		if mem.Used>>20 < used || mem.Used>>20 > 900 {
-			t.Fatalf("from %d to %d MiB on a curve that rises to 900", used, mem.Used>>20)
+			t.Fatalf("the memory use changed from %d to %d MiB, but the curve rises to 900", used, mem.Used>>20)
 		}
 		used = mem.Used >> 20
 	}
@@ -143,13 +143,13 @@ func TestOutOfMemory(t *testing.T) {
 	for _, args := range [][]string{{"--memory", "4865"}, {"--curve", "0:500,0.2:9000"}} {
 		out, status := m.exit(m.cuda(uuid, args...))
 		if status != 1 || !strings.Contains(out, "CUDA out of memory") {
-			t.Errorf("%v: exit status %d\n%s", args, status, out)
+			t.Errorf("%v: exit status %d, want 1 and \"CUDA out of memory\"\n%s", args, status, out)
 		}
 	}
 	if out, status := m.exit(m.cuda(uuid, "--memory", "4864")); status != 0 {
-		t.Errorf("a process that uses all memory: exit status %d\n%s", status, out)
+		t.Errorf("a process that uses all memory: exit status %d, want 0\n%s", status, out)
 	}
-	// Two processes that share a slice share its memory.
+	// The processes on a slice share the memory of the slice.
 	m.running(m.cuda(uuid, "--memory", "0", "--seconds", "3600", "--print"))
 	holder := m.cuda(uuid, "--memory", "3000", "--seconds", "3600", "--print")
 	m.running(holder)
@@ -159,7 +159,7 @@ func TestOutOfMemory(t *testing.T) {
 		used = mem.Used
 	}
 	if out, status := m.exit(m.cuda(uuid, "--memory", "2000")); status != 1 {
-		t.Errorf("2000 MiB beside 3000 of 4864: exit status %d\n%s", status, out)
+		t.Errorf("2000 MiB while 3000 of 4864 MiB are in use: exit status %d, want 1\n%s", status, out)
 	}
 	oom := 0
 	for _, e := range m.log() {
@@ -168,7 +168,7 @@ func TestOutOfMemory(t *testing.T) {
 		}
 	}
 	if oom != 3 {
-		t.Errorf("%d process-oom in the log, want 3", oom)
+		t.Errorf("the log contains %d process-oom events, want 3", oom)
 	}
 }
 
@@ -180,21 +180,21 @@ func TestProcessIsRefused(t *testing.T) {
 	for _, visible := range []string{"", "0", "0,1", a + "," + b, gpu, "MIG-00000000-0000-0000-0000-000000000000",
 		a[:12]} {
 		if out, status := m.exit(m.cuda(visible)); status != 3 || out == "" {
-			t.Errorf("CUDA_VISIBLE_DEVICES=%q: exit status %d\n%s", visible, status, out)
+			t.Errorf("CUDA_VISIBLE_DEVICES=%q: exit status %d, want 3 and a message\n%s", visible, status, out)
 		}
 	}
 	if out, status := m.exit(m.cuda(a, "--expect", "2g.10gb")); status != 5 || !strings.Contains(out, "1g.5gb") {
-		t.Errorf("--expect: exit status %d\n%s", status, out)
+		t.Errorf("--expect with another profile: exit status %d, want 5\n%s", status, out)
 	}
 	if out, status := m.exit(m.cuda(a, "--expect", "1g.5gb")); status != 0 {
-		t.Errorf("--expect: exit status %d\n%s", status, out)
+		t.Errorf("--expect: exit status %d, want 0\n%s", status, out)
 	}
 	if out, status := m.exit(m.cuda(a, "--curve", "2:1,1:5")); status != 2 {
-		t.Errorf("a curve with decreasing times: exit status %d\n%s", status, out)
+		t.Errorf("a curve with decreasing times: exit status %d, want 2\n%s", status, out)
 	}
 	m.ctl("lose", "0")
 	if out, status := m.exit(m.cuda(a)); status != 3 {
-		t.Errorf("on a lost GPU: exit status %d\n%s", status, out)
+		t.Errorf("a process on a lost GPU: exit status %d, want 3\n%s", status, out)
 	}
 }
 
@@ -217,7 +217,7 @@ func devRoot(t *testing.T) string {
 		}
 		return root
 	}
-	t.Skip("/tmp and /var/tmp are mounted with nodev")
+	t.Skip("the directory of the build and /var/tmp are on mounts with nodev")
 	panic("unreachable")
 }
 
@@ -242,23 +242,23 @@ func TestDeviceFiles(t *testing.T) {
 	}
 	var sb syscall.Stat_t
 	if err := syscall.Stat(cap(112), &sb); err != nil || sb.Rdev != 60<<8|112 {
-		t.Errorf("device number %x, %v", sb.Rdev, err)
+		t.Errorf("the device number is %x (%v)", sb.Rdev, err)
 	}
 	if out, status := m.exit(asNobody(m.cuda(uuid, "--memory", "100"))); status != 0 {
-		t.Fatalf("any user with 0444: exit status %d\n%s", status, out)
+		t.Fatalf("a user other than root, with mode 0444: exit status %d, want 0\n%s", status, out)
 	}
 	for _, closed := range []int{111, 112} {
 		if err := os.Chmod(cap(closed), 0o400); err != nil {
 			t.Fatal(err)
 		}
 		if out, status := m.exit(asNobody(m.cuda(uuid))); status != 3 || !strings.Contains(out, cap(closed)) {
-			t.Errorf("with %s closed: exit status %d\n%s", cap(closed), status, out)
+			t.Errorf("a user who may not open %s: exit status %d, want 3\n%s", cap(closed), status, out)
 		}
 		if err := os.Chown(cap(closed), 65534, 65534); err != nil {
 			t.Fatal(err)
 		}
 		if out, status := m.exit(asNobody(m.cuda(uuid))); status != 0 {
-			t.Errorf("with %s owned by the user: exit status %d\n%s", cap(closed), status, out)
+			t.Errorf("the owner of %s: exit status %d, want 0\n%s", cap(closed), status, out)
 		}
 	}
 	m.check()
@@ -266,7 +266,7 @@ func TestDeviceFiles(t *testing.T) {
 	m.want(gi.Destroy(), nvml.SUCCESS, "destroy")
 	for _, minor := range []int{111, 112} {
 		if _, err := os.Lstat(cap(minor)); !os.IsNotExist(err) {
-			t.Errorf("%s still exists without its instance: %v", cap(minor), err)
+			t.Errorf("the instance is destroyed, but Lstat of %s returned %v", cap(minor), err)
 		}
 	}
 	m.check()
@@ -276,7 +276,7 @@ func TestDeviceFiles(t *testing.T) {
 	os.Remove(cap(3))
 	if out, status := m.exit(m.command("nvml-emulator", "check")); status != 1 ||
 		!strings.Contains(out, cap(3)+" is missing") {
-		t.Errorf("check: exit status %d\n%s", status, out)
+		t.Errorf("nvml-emulator check: exit status %d, want 1 and the missing file\n%s", status, out)
 	}
 }
 
@@ -302,6 +302,6 @@ func TestPermission(t *testing.T) {
 	m.want(ci.Destroy(), nvml.ERROR_NO_PERMISSION, "ComputeInstance.Destroy")
 	m.want(gi.Destroy(), nvml.ERROR_NO_PERMISSION, "GpuInstance.Destroy")
 	if _, ret := d.GetMemoryInfo(); ret != nvml.SUCCESS {
-		t.Errorf("GetMemoryInfo: %v", ret)
+		t.Errorf("GetMemoryInfo returned %v", ret)
 	}
 }

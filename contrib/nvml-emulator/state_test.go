@@ -36,7 +36,7 @@ func (m *machine) replay() int {
 	var last int64
 	for i, e := range m.log() {
 		if e.ns < last {
-			m.Fatalf("line %d of the log goes back in time", i+1)
+			m.Fatalf("the time in line %d of the log is earlier than the time in the line before", i+1)
 		}
 		last = e.ns
 		if e.at["rc"] != "SUCCESS" {
@@ -49,24 +49,24 @@ func (m *machine) replay() int {
 			size, _ := strconv.Atoi(e.at["size"])
 			for other, s := range standing {
 				if strings.HasPrefix(other, e.at["gpu"]+"/") && start < s.end && s.start < start+size {
-					m.Fatalf("line %d: %s overlaps %s", i+1, key, other)
+					m.Fatalf("line %d of the log: %s overlaps %s", i+1, key, other)
 				}
 			}
 			standing[key] = &slice{start: start, end: start + size}
 		case "create-ci":
 			if standing[key] == nil || uuids[e.at["uuid"]] {
-				m.Fatalf("line %d: %+v", i+1, e)
+				m.Fatalf("line %d of the log: the GPU instance is missing or the UUID exists: %+v", i+1, e)
 			}
 			uuids[e.at["uuid"]] = true
 			standing[key].cis++
 		case "destroy-ci":
 			if standing[key] == nil || standing[key].cis == 0 {
-				m.Fatalf("line %d: %+v", i+1, e)
+				m.Fatalf("line %d of the log: the compute instance does not exist: %+v", i+1, e)
 			}
 			standing[key].cis--
 		case "destroy-gi":
 			if standing[key] == nil || standing[key].cis != 0 {
-				m.Fatalf("line %d: %+v", i+1, e)
+				m.Fatalf("line %d of the log: the GPU instance is missing or in use: %+v", i+1, e)
 			}
 			delete(standing, key)
 		}
@@ -97,12 +97,12 @@ func TestRacingProcesses(t *testing.T) {
 	}
 	for _, cmd := range all {
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("racer: %v", err)
+			t.Errorf("one of the racing processes failed: %v", err)
 		}
 	}
 	m.check()
 	if logged, present := m.replay(), m.instances(m.device(0)); logged != present {
-		t.Errorf("the log shows %d instances, the GPU has %d", logged, present)
+		t.Errorf("the log contains %d instances, but the GPU has %d", logged, present)
 	}
 }
 
@@ -117,7 +117,7 @@ func TestKilledHolderOfTheLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "locked\n" {
-		t.Fatalf("lock: %q, %v", line, err)
+		t.Fatalf("nvml-emulator lock printed %q (%v), want \"locked\"", line, err)
 	}
 	done := make(chan nvml.Return, 1)
 	d := make(chan nvml.Device, 1)
@@ -151,10 +151,10 @@ func TestKilledWriter(t *testing.T) {
 				t.Fatalf("the process ended with %v", cmd.ProcessState)
 			}
 			if n := m.instances(m.device(0)); n != 1+c.after {
-				t.Errorf("%d instances, want %d", n, 1+c.after)
+				t.Errorf("the GPU has %d instances, want %d", n, 1+c.after)
 			}
 			if n := m.replay(); n != 1+c.after {
-				t.Errorf("the log shows %d instances, want %d", n, 1+c.after)
+				t.Errorf("the log contains %d instances, want %d", n, 1+c.after)
 			}
 			out, err := m.start("create").CombinedOutput()
 			if want := map[int]string{0: "Success", 1: "Insufficient Resources"}[c.after]; err != nil ||
@@ -188,7 +188,7 @@ func TestDamagedState(t *testing.T) {
 			b[8] = 99
 			return b
 		}), nvml.ERROR_LIB_RM_VERSION_MISMATCH, "format 99"},
-		{"a byte in each place", damage(func(b []byte) []byte {
+		{"one byte of every 64", damage(func(b []byte) []byte {
 			for i := 4096; i < len(b); i += 64 {
 				b[i] ^= 0x40
 			}
@@ -203,7 +203,7 @@ func TestDamagedState(t *testing.T) {
 			m.want(ret, c.ret, "DeviceGetCount")
 			out, status := m.exit(m.command("nvml-emulator", "show"))
 			if status != 3 || !strings.Contains(out, c.says) || !strings.Contains(out, "nvml-emulator init") {
-				t.Errorf("show: exit status %d\n%s", status, out)
+				t.Errorf("nvml-emulator show: exit status %d, want 3, the cause and a remedy\n%s", status, out)
 			}
 		})
 	}
@@ -217,7 +217,7 @@ func TestDamagedState(t *testing.T) {
 	t.Run("recreated", func(t *testing.T) {
 		m.ctl("init", "--board", "A30-24GB", "--gpus", "2", "--dev-root", "none")
 		if n, ret := m.DeviceGetCount(); ret != nvml.SUCCESS || n != 2 {
-			t.Errorf("DeviceGetCount: %d, %v", n, ret)
+			t.Errorf("DeviceGetCount returned %d and %v, want 2", n, ret)
 		}
 	})
 }
@@ -228,7 +228,7 @@ func TestUninitialized(t *testing.T) {
 	m.want(m.Init(), nvml.SUCCESS, "a second Init")
 	m.want(m.Shutdown(), nvml.SUCCESS, "Shutdown")
 	_, ret := d.GetUUID()
-	m.want(ret, nvml.SUCCESS, "a call while the first Init counts")
+	m.want(ret, nvml.SUCCESS, "a call after two Inits and one Shutdown")
 	m.want(m.Shutdown(), nvml.SUCCESS, "Shutdown")
 	_, ret = d.GetUUID()
 	m.want(ret, nvml.ERROR_UNINITIALIZED, "a call after the last Shutdown")

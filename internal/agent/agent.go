@@ -297,7 +297,8 @@ func (a *Agent) reconciler(ctx context.Context) {
 		case <-compare:
 			compare = time.After(reconcileInterval)
 			a.learnPrivacy(ctx)
-			if err := errors.Join(a.compareGPUs(), a.Publish(ctx), a.releaseGone(ctx)); err != nil && ctx.Err() == nil {
+			err := errors.Join(a.compareGPUs(), a.adoptFull(ctx), a.Publish(ctx), a.releaseGone(ctx))
+			if err != nil && ctx.Err() == nil {
 				a.log.WithError(err).Warn("couldn't compare the GPUs, the ledger and slurmctld; trying again")
 				compare = time.After(5 * retryInterval)
 			}

@@ -4,6 +4,7 @@ import (
 	"caelum/internal/gpu"
 	"caelum/internal/inventory"
 	"caelum/internal/ledger"
+	"caelum/internal/mig"
 	"caelum/internal/place"
 	"sync"
 )
@@ -21,6 +22,12 @@ type card struct {
 	// foreign contains the instances that other programs created. The units of foreign instances are occupied, and the
 	// agent never changes foreign instances.
 	foreign []gpu.Instance
+	// held is the reason why the agent cannot switch MIG mode off, or an empty string. While held is not empty, the GPU
+	// is not offered as a full GPU.
+	held string
+	// withoutFull is the GPU model without the profile mig.Full, for the plan while held is not empty. All other
+	// placements have the same indices as in Model, because mig.Full is the last profile.
+	withoutFull *mig.Model
 	// unlisted is true if the driver did not list the GPU's processes at the last attempt.
 	unlisted bool
 	// asked receives the result of the running discovery. Only a goroutine that holds the lock hardware may use asked.

@@ -75,7 +75,7 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	}
 	failpoint.Hit(failpoint.CreateIntended)
 	asked := time.Now()
-	made, err := a.hw.Create(s.GPU, profile, pl.Start)
+	made, err := a.make(s.GPU, profile, pl.Start)
 	add(&t.driver, asked)
 	if err != nil {
 		return nil, errors.Join(err, a.cleanUp(intent, s))
@@ -180,6 +180,11 @@ func (a *Agent) destroy(g int, in *instance, t *spent) error {
 		return errors.Join(err, a.ledger.SetStuck(c.UUID, in.GI, true), a.ledger.Failed(intent))
 	}
 	failpoint.Hit(failpoint.Destroyed)
+	if in.GI == gpu.FullGI {
+		if err := a.caps.Share(c.Minor); err != nil {
+			return err // the intent remains, and the next comparison shares the device file
+		}
+	}
 	if err := a.ledger.Destroyed(intent, c.UUID, in.GI); err != nil {
 		return err
 	}

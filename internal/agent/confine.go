@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"caelum/internal/api"
@@ -30,9 +31,9 @@ func (a *Agent) confine(c slurm.Config) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "caelum-devices 1\ncgroup %s\n", cmp.Or(c.Values["CgroupMountpoint"], "/sys/fs/cgroup"))
 	for _, card := range a.cards {
-		all, err := a.caps.Possible(card.Minor)
+		all, err := a.possible(card)
 		if err != nil {
-			return fmt.Errorf("couldn't list the capabilities of GPU %d: %w", card.Index, err)
+			return fmt.Errorf("couldn't list the devices of GPU %d: %w", card.Index, err)
 		}
 		writeDevices(&b, all)
 	}
@@ -57,6 +58,15 @@ func (a *Agent) ownDevices(l api.Lease) ([]gpu.Device, error) {
 			return nil, fmt.Errorf("couldn't find the capabilities of %s: %w", s.UUID, err)
 		}
 		all = append(all, own...)
+		if a.full() && in.GI != gpu.FullGI {
+			d, err := a.caps.Device(c.Minor)
+			if err != nil {
+				return nil, err
+			}
+			if !slices.Contains(all, d) { // several slices of the lease may be on one GPU
+				all = append(all, d)
+			}
+		}
 	}
 	return all, nil
 }

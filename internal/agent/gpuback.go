@@ -29,7 +29,7 @@ func (a *Agent) takeBack(g int, c *card) error {
 	case <-time.After(patience):
 		return nil // the next comparison will receive the result
 	}
-	if found.Problem != "" {
+	if found = found.Managed(a.whole); found.Problem != "" {
 		return nil
 	}
 	if c.Model == nil || found.UUID != c.UUID || found.Minor != c.Minor ||

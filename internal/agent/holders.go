@@ -105,9 +105,11 @@ func (a *Agent) devicesOf(p placed) ([]gpu.Device, error) {
 // setAsideBeforeGrant is like setHeldAside, but for the instances of a lease. setAsideBeforeGrant waits for the given
 // search. If the search found no processes that hold the instances open, setAsideBeforeGrant returns no instances.
 // Otherwise, setAsideBeforeGrant scans again. If the agent created an instance and the driver creates capability files
-// with mode 0666, setAsideBeforeGrant always scans again.
+// with mode 0666, setAsideBeforeGrant always scans again. The same applies if the agent has switched the MIG mode of a
+// GPU off, because all users could open the device file before the switch.
 func (a *Agent) setAsideBeforeGrant(all []placed, created bool, search *search) ([]placed, error) {
-	if created && a.caps.Modifies() {
+	full := slices.ContainsFunc(all, func(p placed) bool { return p.in.GI == gpu.FullGI })
+	if created && (full || a.caps.Modifies()) {
 		return a.setHeldAside(all)
 	}
 	held, err := search.wait()

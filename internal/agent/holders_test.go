@@ -18,8 +18,10 @@ type held struct {
 	proc string
 }
 
-func newHeld(t *testing.T, gpus int) *held {
-	h := &held{newWorld(t, gpus), t.TempDir()}
+func newHeld(t *testing.T, gpus int) *held { return heldIn(t, newWorld(t, gpus)) }
+
+func heldIn(t *testing.T, w *world) *held {
+	h := &held{w, t.TempDir()}
 	h.stop()
 	h.procs = &gpu.Processes{Proc: h.proc}
 	h.start()

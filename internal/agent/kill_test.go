@@ -213,6 +213,16 @@ func (s *Server) Do(req Request, rep *Reply) error {
 // that it had before the kill. The jobs that slurmctld started after the kill must be running. CAELUM_KILLS is the
 // number of kills at each failpoint: 2 by default and in `make test`, 1 in `make check`.
 func TestKill(t *testing.T) {
+	killEverywhere(t, newCampaign, "create.half")
+}
+
+// TestKillFull is like TestKill, but with jobs that use slices and jobs that use full GPUs. TestKillFull also kills the
+// agent in the middle of a switch of the MIG mode.
+func TestKillFull(t *testing.T) {
+	killEverywhere(t, newFullCampaign, "switch.before", "switch.torn", "switch.after")
+}
+
+func killEverywhere(t *testing.T, campaign func(testing.TB) *campaign, further ...string) {
 	each := 2
 	if text := os.Getenv("CAELUM_KILLS"); text != "" {
 		n, err := strconv.Atoi(text)
@@ -222,9 +232,9 @@ func TestKill(t *testing.T) {
 		each = n
 	}
 	var recoveries []time.Duration
-	for _, point := range slices.Concat(failpoint.Points, []string{"create.half"}) {
+	for _, point := range slices.Concat(failpoint.Points, further) {
 		t.Run(point, func(t *testing.T) {
-			k := newCampaign(t)
+			k := campaign(t)
 			for range each {
 				k.killAt(point)
 			}
@@ -244,6 +254,7 @@ type campaign struct {
 	rng     *rand.Rand
 	node    *gputest.Node
 	fake    *slurmtest.Fake
+	wants   []string // the slices of the jobs, one of which a job requests
 	cfg     config.Config
 	rpcPath string
 	client  *api.Client
@@ -261,25 +272,41 @@ type campaign struct {
 }
 
 func newCampaign(t testing.TB) *campaign {
+	return newCampaignOf(t, "A100-40GB", fmt.Sprintf(closedA100, 14, 56), fullA100, soakProfiles[:], config.Config{
+		DefaultProfile: "7g.40gb",
+	})
+}
+
+func newFullCampaign(t testing.TB) *campaign {
+	wants := []string{"1g.10gb", "3g.40gb", "7g.80gb", "full", "full", "full:2"}
+	return newCampaignOf(t, "H100-80GB", fmt.Sprintf(closedH100, 14, 56), allH100, wants, config.Config{
+		DefaultProfile: "7g.80gb", WholeGPUs: "reset",
+	})
+}
+
+func newCampaignOf(
+	t testing.TB, model, closed, catalogue string, wants []string, cfg config.Config,
+) *campaign {
 	k := &campaign{
 		t:      t,
 		rng:    rand.New(rand.NewPCG(7, 7)),
-		node:   gputest.New(t, "A100-40GB", 2),
+		node:   gputest.New(t, model, 2),
+		wants:  wants,
 		leases: map[uint32]api.Lease{},
 	}
 	k.fake = slurmtest.New(
-		slurmtest.Node{Name: "n1", Partitions: []string{"gpu"}, Gres: gres(t, fmt.Sprintf(closedA100, 14, 56))},
-		slurmtest.Node{Name: "mig-catalog1", Partitions: []string{"gpu"}, Catalogue: true, Gres: gres(t, fullA100)},
+		slurmtest.Node{Name: "n1", Partitions: []string{"gpu"}, Gres: gres(t, closed)},
+		slurmtest.Node{Name: "mig-catalog1", Partitions: []string{"gpu"}, Catalogue: true, Gres: gres(t, catalogue)},
 	)
 	k.fake.Prolog(func(j slurm.Job, _ string) { k.prologs.Go(func() { k.prolog(j) }) })
 	k.fake.Epilog(func(j slurm.Job, _ string) { k.epilog(j) })
 	dir := t.TempDir()
-	k.cfg = config.Config{
-		Node: "n1", RunDir: filepath.Join(dir, "run"), StateDir: filepath.Join(dir, "state"), DeviceDir: k.node.Dev,
-		PollInterval: 20 * time.Millisecond, SampleInterval: 5 * time.Millisecond,
-		AccountingField: string(slurm.AdminComment),
-		LogLevel:        "info", LogFormat: "text", DefaultProfile: "7g.40gb",
-	}
+	k.cfg = cfg
+	k.cfg.Node, k.cfg.DeviceDir = "n1", k.node.Dev
+	k.cfg.RunDir, k.cfg.StateDir = filepath.Join(dir, "run"), filepath.Join(dir, "state")
+	k.cfg.PollInterval, k.cfg.SampleInterval = 20*time.Millisecond, 5*time.Millisecond
+	k.cfg.AccountingField = string(slurm.AdminComment)
+	k.cfg.LogLevel, k.cfg.LogFormat = "info", "text"
 	k.client = api.NewClient(k.cfg.RunDir)
 	k.rpcPath = filepath.Join(dir, "slurmctld")
 	l, err := net.Listen("unix", k.rpcPath)
@@ -379,21 +406,15 @@ func (k *campaign) killAt(point string) {
 	for _, w := range q.Waiting { // includes jobs that an agent has given up, which would never start
 		k.fake.Cancel(w.ID)
 	}
-	if point == "create.half" {
-		k.node.Emulator(
-			k.t,
-			"fault",
-			"add",
-			"--call",
-			"CREATE_CI",
-			"--nth",
-			strconv.Itoa(1+k.rng.IntN(3)),
-			"--kill",
-			"before",
-		)
+	nth := strconv.Itoa(1 + k.rng.IntN(3))
+	if when, ok := strings.CutPrefix(point, "switch."); ok {
+		k.node.Emulator(k.t, "fault", "add", "--call", "SET_MIG_MODE", "--nth", nth, "--kill", when)
+		k.start("none")
+	} else if point == "create.half" {
+		k.node.Emulator(k.t, "fault", "add", "--call", "CREATE_CI", "--nth", nth, "--kill", "before")
 		k.start("none")
 	} else {
-		k.start(fmt.Sprintf("%s:%d", point, 1+k.rng.IntN(3)))
+		k.start(point + ":" + nth)
 	}
 	hit := false
 	for step := 0; step < 4000 && !hit; step++ {
@@ -430,7 +451,11 @@ func (k *campaign) step(point string) {
 	case 0, 1:
 		if q, _ := k.fake.Queue(context.Background()); len(live) < 12 && len(q.Waiting) < 6 {
 			k.submitted++
-			j := job(1, soakProfiles[k.rng.IntN(6)])
+			want := k.wants[k.rng.IntN(len(k.wants))]
+			j := job(1, want)
+			if want == "full:2" {
+				j = job(2, want)
+			}
 			switch {
 			case strings.HasPrefix(point, "giveback") && k.rng.IntN(2) == 0:
 				j = job(1, "") // the job gets the default profile, for which there is rarely room
@@ -559,6 +584,9 @@ func (k *campaign) verify() error {
 			}
 			exists[in.UUID] = in
 		}
+		if err := k.deviceFile(g, list); err != nil {
+			return err
+		}
 	}
 	for _, g := range s.GPUs {
 		for _, in := range g.Instances {
@@ -594,6 +622,35 @@ func (k *campaign) verify() error {
 		if _, err := os.Stat(filepath.Join(k.cfg.RunDir, "jobs", fmt.Sprint(id))); err != nil {
 			return fmt.Errorf("job %d: %w", id, err)
 		}
+	}
+	return nil
+}
+
+// deviceFile checks the owner and mode of a GPU's device file: only root or the job's user may open a full GPU.
+func (k *campaign) deviceFile(g int, list []gpu.Instance) error {
+	path := gpu.Caps{Dev: k.node.Dev}.DeviceFile(g)
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	mode, want, uid := info.Mode().Perm(), os.FileMode(0o666), uint32(0)
+	if len(list) == 1 && list[0].GI == gpu.FullGI {
+		want = 0o600
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		for id, l := range k.leases {
+			if j, err := k.fake.Job(context.Background(), id); err != nil || !j.Holds() {
+				continue
+			}
+			for _, s := range l.Slices {
+				if s.UUID == list[0].UUID {
+					uid = l.UID
+				}
+			}
+		}
+	}
+	if owner := info.Sys().(*syscall.Stat_t).Uid; mode != want || owner != uid {
+		return fmt.Errorf("%s has mode %#o and owner %d, want %#o and %d", path, mode, owner, want, uid)
 	}
 	return nil
 }

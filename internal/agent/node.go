@@ -28,6 +28,7 @@ type node struct {
 	cfg      config.Config
 	profiles []string // the profiles of all GPUs that the site offers, from small to large
 	settings plan.Settings
+	whole    mig.Whole
 	now      func() time.Time
 
 	mu      sync.Mutex
@@ -61,7 +62,11 @@ func newNode(cfg config.Config, hw gpu.Hardware) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	gpus, profiles, err := inventory.Divide(found, cfg.Profiles)
+	whole, err := mig.ParseWhole(cmp.Or(cfg.WholeGPUs, "never"))
+	if err != nil {
+		return nil, fmt.Errorf("whole_gpus: %w", err)
+	}
+	gpus, profiles, err := inventory.Divide(found, cfg.Profiles, whole)
 	if err != nil {
 		return nil, err
 	}
@@ -73,6 +78,7 @@ func newNode(cfg config.Config, hw gpu.Hardware) (*node, error) {
 		cfg:      cfg,
 		profiles: profiles,
 		settings: settings,
+		whole:    whole,
 		now:      time.Now,
 		leases:   map[uint32]*api.Lease{},
 		pending:  map[uint32]*pendingLease{},
@@ -95,15 +101,17 @@ func (n *node) slotCount() int {
 }
 
 // defaultProfile returns the profile for a job that has no profile: the configured default profile, or the largest
-// profile if no default is configured. The result is empty if the node has no profiles.
+// profile of a slice if no default is configured. The result is empty if the node has no profiles.
 func (n *node) defaultProfile() string {
 	if n.cfg.DefaultProfile != "" {
 		return n.cfg.DefaultProfile
 	}
-	if len(n.profiles) == 0 {
-		return ""
+	for _, p := range slices.Backward(n.profiles) {
+		if p != mig.Full {
+			return p
+		}
 	}
-	return n.profiles[len(n.profiles)-1]
+	return ""
 }
 
 // view returns the state of the GPUs, including pending leases, as input for the planner. The caller holds n.mu.
@@ -114,6 +122,9 @@ func (n *node) view() []place.GPU {
 			continue
 		}
 		gpus[i] = c.existing()
+		if c.held != "" && !c.isFull() {
+			gpus[i].Model, gpus[i].Offerable = c.withoutFull, c.Offerable&^c.Model.Full()
+		}
 		for p, in := range c.ours {
 			if gpus[i].Busy.Has(p) {
 				gpus[i].Expect(p, n.endOf(in.Job, in.Profile))

@@ -82,7 +82,7 @@ func (n *node) nameOf(gpus []place.GPU, s offer.Spot) string {
 // inside returns the best placement of the requested profile, or of its equivalent profile, within placement i of a
 // GPU. The best placement leaves the largest number of reachable maximal layouts. If no placement fits, ok is false.
 func inside(g place.GPU, i int, w offer.Want) (best int, ok bool) {
-	top := -1
+	top := math.MinInt
 	for j := range g.Model.Placements {
 		fits := g.Model.Units(j)&^g.Model.Units(i) == 0 && g.Model.Fits(g.Busy, j)
 		if !fits || !w.Allows(g.Model.ProfileOf(j)) {
@@ -95,9 +95,9 @@ func inside(g place.GPU, i int, w offer.Want) (best int, ok bool) {
 	return best, ok
 }
 
-// pick returns the best offered placement of a profile. pick prefers the placements of idle instances. Among equal
-// placements, pick chooses the placement that leaves the largest number of reachable maximal layouts. If no offer has
-// the profile, ok is false.
+// pick returns the best offered placement of a profile. pick prefers the placements of idle instances, and avoids
+// placements for which a MIG mode must be switched. Among equal placements, pick chooses the placement that leaves the
+// largest number of reachable maximal layouts. If no offer has the profile, ok is false.
 func pick(gpus []place.GPU, p offer.Plan, profile string) (best offer.Spot, ok bool) {
 	top := -1
 	for gi, g := range gpus {
@@ -109,8 +109,11 @@ func pick(gpus []place.GPU, p offer.Plan, profile string) (best offer.Spot, ok b
 				continue
 			}
 			score := g.Model.ReachBeside(g.Busy.With(i), g.Blocked)
-			if g.Idle.Has(i) {
+			switch m, _ := g.AcquisitionOf(i); m {
+			case place.Reuse:
 				score += 1 << 20
+			case place.Switch:
+				score -= 1 << 20
 			}
 			if score > top {
 				best, top, ok = offer.Spot{GPU: gi, Placement: i}, score, true

@@ -13,6 +13,7 @@ import (
 	"caelum/internal/api"
 	"caelum/internal/gpu"
 	"caelum/internal/ledger"
+	"caelum/internal/mig"
 	"caelum/internal/slurm"
 )
 
@@ -87,6 +88,7 @@ func (a *Agent) closeIdleOn(cards []*card) {
 			a.log.WithError(err).WithField("gpu", p.gpu).Error("couldn't restrict an idle instance's files to root")
 		}
 	}
+	a.shareDevices(cards)
 	if _, err := a.setHeldAside(idle); err != nil {
 		a.log.WithError(err).Error("couldn't set aside the instances that processes hold open")
 	}
@@ -146,6 +148,7 @@ func (a *Agent) repair(g int, c *card) error {
 		}
 	}
 	a.retryStuck(g, c)
+	a.retryHeld(g, c)
 	if found, err = a.hw.Instances(g); err != nil {
 		return err
 	}
@@ -204,6 +207,9 @@ func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) er
 		}
 	}
 	switch {
+	case there == nil && i.Op == ledger.OpCreate && i.Profile == mig.Full:
+		// The driver may have recorded a switch that it has not carried out. Destroy cancels such a switch.
+		return errors.Join(a.hw.Destroy(g, gpu.FullGI), a.caps.Share(c.Minor), a.ledger.Failed(i.ID))
 	case there == nil && i.Op == ledger.OpCreate:
 		return a.ledger.Failed(i.ID)
 	case there == nil:

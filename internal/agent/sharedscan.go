@@ -14,7 +14,7 @@ type searches struct {
 	running sync.Mutex
 }
 
-// search is a scan for the processes that have one of the node's capability files open.
+// search is a scan for the processes that have one of the node's capability files open, or the device file of a GPU.
 type search struct {
 	done chan struct{}
 	held gpu.Held
@@ -53,7 +53,7 @@ func (a *Agent) search() *search {
 func (a *Agent) scanAll() (gpu.Held, error) {
 	var wanted []gpu.Device
 	for _, c := range a.cards {
-		all, err := a.caps.Possible(c.Minor)
+		all, err := a.possible(c)
 		if err != nil {
 			return gpu.Held{}, ignoreNoCapabilities(err)
 		}

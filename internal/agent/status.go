@@ -44,7 +44,8 @@ func (a *Agent) Status(context.Context) (*api.Status, error) {
 
 // statusOf returns the status of GPU i. The caller holds a.mu.
 func (a *Agent) statusOf(i int, c *card) api.GPU {
-	g := api.GPU{Index: c.Index, UUID: c.UUID, Model: c.Name, Slots: c.Slots, Problem: c.Problem, Unlisted: c.unlisted}
+	g := api.GPU{Index: c.Index, UUID: c.UUID, Model: c.Name, Slots: c.Slots, Problem: c.Problem,
+		Held: c.held, Unlisted: c.unlisted}
 	if c.Model == nil {
 		return g
 	}

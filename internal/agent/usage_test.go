@@ -437,7 +437,7 @@ func TestObservedGPULost(t *testing.T) {
 			t.Errorf("the job on GPU %d: %+v, want %d samples", g, r, want)
 		}
 	}
-	if n := strings.Count(l.log.String(), "a job's slice is gone"); n != 1 {
+	if n := strings.Count(l.log.String(), "a job's slice no longer exists"); n != 1 {
 		t.Errorf("logged %d times", n)
 	}
 }

@@ -55,14 +55,18 @@ func gres(t testing.TB, text string) slurm.GRESList {
 }
 
 func newWorld(t testing.TB, gpus int, options ...func(*config.Config)) *world {
-	w := &world{t: t, node: gputest.New(t, "A100-40GB", gpus), leases: map[uint32]api.Lease{}}
+	return newWorldOf(t, "A100-40GB", gpus, fmt.Sprintf(closedA100, 7*gpus, 28*gpus), fullA100, options...)
+}
+
+// newWorldOf is like newWorld, but with GPUs of another model. closed is the Gres of the node in slurm.conf, and
+// catalogue is the Gres of the catalogue node.
+func newWorldOf(
+	t testing.TB, model string, gpus int, closed, catalogue string, options ...func(*config.Config),
+) *world {
+	w := &world{t: t, node: gputest.New(t, model, gpus), leases: map[uint32]api.Lease{}}
 	w.fake = slurmtest.New(
-		slurmtest.Node{
-			Name:       "n1",
-			Partitions: []string{"gpu"},
-			Gres:       gres(t, fmt.Sprintf(closedA100, 7*gpus, 28*gpus)),
-		},
-		slurmtest.Node{Name: "mig-catalog1", Partitions: []string{"gpu"}, Catalogue: true, Gres: gres(t, fullA100)},
+		slurmtest.Node{Name: "n1", Partitions: []string{"gpu"}, Gres: gres(t, closed)},
+		slurmtest.Node{Name: "mig-catalog1", Partitions: []string{"gpu"}, Catalogue: true, Gres: gres(t, catalogue)},
 		slurmtest.Node{
 			Name:       "mig-catalog2",
 			Partitions: []string{"gpu"},

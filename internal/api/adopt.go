@@ -17,7 +17,7 @@ type AdoptRequest struct {
 type Adoption struct {
 	GPU int `json:"gpu"`
 	Instance
-	// Reason is the reason why the instance remains foreign. It is empty if the agent has adopted the instance.
+	// Reason is the reason why the instance remains foreign. Reason is empty if the agent has adopted the instance.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -34,7 +34,7 @@ func serveAdopt(h Handler) http.HandlerFunc {
 		}
 		adopter, ok := h.(Adopter)
 		if !ok {
-			answer(w, nil, NotFound("couldn't adopt: this agent does not support it"))
+			answer(w, nil, NotFound("couldn't adopt: this agent does not support adoption"))
 			return
 		}
 		var req AdoptRequest
@@ -47,7 +47,7 @@ func serveAdopt(h Handler) http.HandlerFunc {
 	}
 }
 
-// Adopt asks the agent to adopt foreign instances. The result contains one entry for each of these instances.
+// Adopt makes the agent adopt foreign instances. The result contains one entry for each of these instances.
 func (c *Client) Adopt(ctx context.Context, req AdoptRequest) ([]Adoption, error) {
 	var all []Adoption
 	err := c.call(ctx, http.MethodPost, "/v1/adopt", req, &all)

@@ -7,25 +7,26 @@ const DefaultRunDir = "/run/caelum"
 const SocketName = "caelumd.sock"
 
 // RootSocketName is the name, in the run directory, of the socket for root. Both sockets serve the same calls. Root
-// needs a separate socket because a Unix socket has only one queue of connections that wait to be accepted, and any
-// user can fill the queue of the socket for all users.
+// needs a separate socket because a Unix socket has only one queue of connections that the agent has not accepted yet,
+// and any user can fill the queue of the socket for all users.
 const RootSocketName = "root.sock"
 
 // LeaseRequest describes a job for which the prolog requests a lease.
 type LeaseRequest struct {
-	// Restart is SLURM_JOB_RESTART_COUNT. It distinguishes the runs of a requeued job, which have the same job id.
+	// Restart is SLURM_JOB_RESTART_COUNT, which distinguishes the runs of a requeued job. These runs have the same job
+	// id.
 	Restart   int    `json:"restart"`
 	UID       uint32 `json:"uid"`
 	GID       uint32 `json:"gid"`
 	Partition string `json:"partition,omitempty"`
 	// Slots contains the indices of gres/gpu that Slurm has bound to the job on this node (SLURM_JOB_GPUS).
 	Slots []int `json:"slots"`
-	// MIG is the value of --mig at submission: a profile, "auto", or empty if the option was not given. The value comes
-	// from the user's environment, and only its characters and length were checked.
+	// MIG is the value of --mig at submission, which is a profile or "auto". MIG is empty if the option was not given.
+	// The value comes from the user's environment, and only its characters and length were checked.
 	MIG string `json:"mig,omitempty"`
 	// Wait is the time in seconds for which the plugin will still repeat the request after status 503. When this time
-	// has passed, the agent requeues the job or writes an error into its lease file, so that the prolog succeeds. An
-	// older plugin sends no Wait, so that Wait is 0 and its prolog fails instead.
+	// has passed, the agent requeues the job or writes an error into its lease file, so that the prolog succeeds.
+	// Plugins of earlier releases send no Wait. Wait is then 0, and the prolog of such a plugin fails instead.
 	Wait float64 `json:"wait,omitempty"`
 }
 
@@ -34,8 +35,8 @@ type Slice struct {
 	Slot    int    `json:"slot"`
 	GPU     int    `json:"gpu"`
 	Profile string `json:"profile"`
-	// AdvertisedAs is the profile of another GPU model under which slurmctld counts the slice. Profile is then the
-	// equivalent profile on this GPU model. AdvertisedAs is empty if slurmctld counts the slice under Profile.
+	// AdvertisedAs is the profile of another GPU model under which slurmctld counts the slice. In this case, Profile is
+	// the equivalent profile on this GPU model. AdvertisedAs is empty if slurmctld counts the slice under Profile.
 	AdvertisedAs string `json:"as,omitempty"`
 	// Start and Size are numbers of placement units in the GPU model's grid.
 	Start     int    `json:"start"`
@@ -43,7 +44,7 @@ type Slice struct {
 	MemoryMiB uint64 `json:"memory_mib"`
 	UUID      string `json:"uuid"`
 	Reused    bool   `json:"reused,omitempty"`
-	// Use is the last usage sample, or nil if there is no sample yet. Only the replies to Job and Status contain it.
+	// Use is the last usage sample, or nil if there is no sample yet. Only the replies to Job and Status contain Use.
 	Use *Use `json:"use,omitempty"`
 }
 
@@ -51,8 +52,8 @@ type Slice struct {
 type Use struct {
 	MemoryMiB float64 `json:"memory_mib"`
 	PeakMiB   float64 `json:"peak_mib"` // the highest MemoryMiB so far
-	// Util is the share of the slice's SMs that were busy during the last second, from 0 to 1. It is -1 if the GPU does
-	// not report utilisation.
+	// Util is the share of the slice's SMs that were busy during the last second, from 0 to 1. Util is -1 if the GPU
+	// does not report utilisation.
 	Util float64 `json:"util"`
 	// Processes is the number of compute processes on the slice, or -1 if the driver does not report this number.
 	Processes int `json:"processes"`
@@ -67,7 +68,7 @@ type Lease struct {
 	User    string `json:"user,omitempty"`
 	Account string `json:"account,omitempty"`
 	// Key and Fingerprint are the job key and the script fingerprint that job_submit.lua has written into the job's
-	// admin_comment. They are empty if the admin_comment does not contain them.
+	// admin_comment. A field is empty if the admin_comment does not contain its value.
 	Key         string  `json:"key,omitempty"`
 	Fingerprint string  `json:"work,omitempty"`
 	Slots       []int   `json:"slots"`
@@ -75,7 +76,7 @@ type Lease struct {
 	// Error is empty or a message. task_init prints the message, and the task does not start.
 	Error string `json:"error,omitempty"`
 	// Since is the time at which the lease was granted. End is the time at which Slurm will end the job at the latest,
-	// or 0 if the job has no time limit. Both are in Unix seconds.
+	// or 0 if the job has no time limit. Since and End are in Unix seconds.
 	Since int64 `json:"since"`
 	End   int64 `json:"end,omitempty"`
 }
@@ -90,19 +91,19 @@ type Status struct {
 	// contains the profiles that slurm.conf lists for the node although the driver does not report them.
 	Profiles []string `json:"profiles"`
 	Stale    []string `json:"stale_profiles,omitempty"`
-	// Reserved describes the slices on this node that are reserved for the first job that must wait. It is nil if there
-	// are none.
+	// Reserved describes the slices on this node that are reserved for the first job that must wait. Reserved is nil if
+	// no slices are reserved.
 	Reserved *Reservation `json:"reserved,omitempty"`
 	// Published contains the total of each profile in slurmctld after the last successful pass.
 	Published map[string]int `json:"published"`
-	// PublishedAt is the time of that pass in Unix seconds. PublishError is the error of the last pass, or empty if the
-	// last pass succeeded.
+	// PublishedAt is the time of the last successful pass in Unix seconds. PublishError is the error of the last pass,
+	// or empty if the last pass succeeded.
 	PublishedAt  int64  `json:"published_at"`
 	PublishError string `json:"publish_error,omitempty"`
 	// Closed is the state of the node if slurmctld starts no jobs on the node in this state, so that the agent offers
-	// nothing. Otherwise, it is empty.
+	// nothing. Otherwise, Closed is empty.
 	Closed string `json:"closed,omitempty"`
-	// Excess is, for each profile, the number of slices that slurmctld counts as used although no job has them. To
+	// Excess is, for each profile, the number of slices that slurmctld counts as used although no job holds them. To
 	// compensate, the agent has increased the published totals by Excess minus ExcessShort. ExcessShort is the part of
 	// Excess that does not fit into the node's total of gres/mig.
 	Excess      map[string]int `json:"excess,omitempty"`
@@ -116,16 +117,18 @@ type GPU struct {
 	Index int    `json:"index"`
 	UUID  string `json:"uuid"`
 	Model string `json:"model"`
-	// Type is the Type of the GPU's slots in gres.conf. Grid is the number of placement units. Both are unset if the
-	// agent does not know the GPU model.
+	// Type is the Type of the GPU's slots in gres.conf. Grid is the number of placement units. Type and Grid are unset
+	// if the agent does not support the GPU model.
 	Type      string      `json:"type"`
 	Grid      int         `json:"grid"`
 	Slots     []int       `json:"slots"`
 	Layout    string      `json:"layout"`
 	Instances []Instance  `json:"instances"`
 	Offers    []Placement `json:"offers"`
-	// Problem is the reason why the agent does not manage the GPU. It is empty if the agent manages the GPU.
+	// Problem is the reason why the agent does not manage the GPU. Problem is empty if the agent manages the GPU.
 	Problem string `json:"problem,omitempty"`
+	// Held is the reason why the agent cannot switch MIG mode off. It is empty if the agent can switch MIG mode off.
+	Held string `json:"held,omitempty"`
 	// Unlisted is true if the driver could not list the GPU's processes at the last attempt. In this case, the agent
 	// does not reuse idle instances.
 	Unlisted bool `json:"processes_unlisted,omitempty"`
@@ -134,15 +137,15 @@ type GPU struct {
 // Placement is a profile at a position in a GPU's grid. Start and Size are numbers of placement units.
 type Placement struct {
 	Profile string `json:"profile"`
-	// As is the profile of another GPU model under which slurmctld counts the slice. It is empty if slurmctld counts
+	// As is the profile of another GPU model under which slurmctld counts the slice. As is empty if slurmctld counts
 	// the slice under Profile.
 	As    string `json:"as,omitempty"`
 	Start int    `json:"start"`
 	Size  int    `json:"size"`
 }
 
-// Reservation describes the slices on a node that are reserved for a waiting job. Another job may use them if it ends
-// before the expected start of the waiting job.
+// Reservation describes the slices on a node that are reserved for a waiting job. Other jobs may use these slices if
+// they end before the expected start of the waiting job.
 type Reservation struct {
 	Job    uint32          `json:"job"`
 	At     int64           `json:"at"` // expected start of the job in Unix seconds
@@ -172,7 +175,7 @@ const (
 	StatePromised = "promised" // reserved by the pending lease of a job that is starting
 	StateIdle     = "idle"
 	StateForeign  = "foreign" // created by another program
-	StateStuck    = "stuck"   // not reused: a process that belongs to no job uses it, or its removal failed
+	StateStuck    = "stuck"   // not reused, because a process without a job uses the instance or its removal failed
 )
 
 // Problem is the body of every reply with a status other than 200.

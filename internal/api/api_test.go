@@ -73,7 +73,7 @@ func TestCallsReachTheHandler(t *testing.T) {
 		t.Fatal(err)
 	}
 	if lease.Job != 12 || lease.Restart != 2 || !reflect.DeepEqual(f.asked, []LeaseRequest{want}) {
-		t.Errorf("lease %+v, asked %+v", lease, f.asked)
+		t.Errorf("lease %+v, requests %+v", lease, f.asked)
 	}
 	if f.peer != uint32(os.Getuid()) {
 		t.Errorf("peer %d, want %d", f.peer, os.Getuid())
@@ -96,13 +96,13 @@ func TestRetryRepeatsOnlyTemporaryErrors(t *testing.T) {
 	c := NewClient(serve(t, f))
 	lease := func(ctx context.Context) error { _, err := c.Lease(ctx, 1, LeaseRequest{Slots: []int{0}}); return err }
 	if err := Retry(context.Background(), lease); err != nil || len(f.asked) != 3 {
-		t.Errorf("after two 503: %v, asked %d times", err, len(f.asked))
+		t.Errorf("after two answers with status 503: %v, %d calls", err, len(f.asked))
 	}
 	f.failing = []error{errors.New("GPU 0 fell off the bus")}
 	f.asked = nil
 	var e *Error
 	if err := Retry(context.Background(), lease); !errors.As(err, &e) || e.Code != 500 || len(f.asked) != 1 {
-		t.Errorf("after a 500: %v, asked %d times", err, len(f.asked))
+		t.Errorf("after an answer with status 500: %v, %d calls", err, len(f.asked))
 	}
 }
 
@@ -143,8 +143,8 @@ func TestListenReplacesADeadSocketButNotALiveOne(t *testing.T) {
 	}
 }
 
-// TestOnlyRootChangesLeases checks, with a child process of another user, that such a user may read the status but may
-// not change leases.
+// TestOnlyRootChangesLeases starts a child process as another user, and checks that this user may read the status but
+// may not change leases.
 func TestOnlyRootChangesLeases(t *testing.T) {
 	if socket := os.Getenv("CAELUM_TEST_DIR"); socket != "" {
 		c := NewClient(socket)

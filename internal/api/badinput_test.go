@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// talk sends bytes to the agent, and returns the status and the body of the given number of answers.
+// talk sends bytes to the server, and returns the status and the body of the given number of answers.
 func talk(t *testing.T, dir, request string, answers int) (codes []int, bodies []string) {
 	t.Helper()
 	c, err := net.Dial("unix", filepath.Join(dir, SocketName))
@@ -27,7 +27,7 @@ func talk(t *testing.T, dir, request string, answers int) (codes []int, bodies [
 		t.Fatal(err)
 	}
 	defer c.Close()
-	go io.WriteString(c, request) // the error is ignored, because the agent may stop reading
+	go io.WriteString(c, request) // the test ignores the error, because the server may stop reading
 	r := bufio.NewReader(c)
 	for range answers {
 		resp, err := http.ReadResponse(r, nil)
@@ -44,8 +44,8 @@ func post(path, body string) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: caelumd\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
 }
 
-// TestMalformedRequests checks that the server rejects a malformed request, with the reason, without calling the
-// handler.
+// TestMalformedRequests checks that the server rejects malformed requests without calling the handler, and that each
+// answer contains the reason.
 func TestMalformedRequests(t *testing.T) {
 	f := &fake{}
 	dir := serve(t, f)
@@ -67,16 +67,16 @@ func TestMalformedRequests(t *testing.T) {
 		"10 MB":               {post(path, `{"partition":"`+strings.Repeat("x", 10<<20)), 400, "too large"},
 		"no body":             {post(path, ""), 400, "EOF"},
 		"half a body":         {post(path, `{"restart":0,"slots":[0`), 400, "unexpected EOF"},
-		"null":                {post(path, "null"), 400, "0 slots"},
+		"null":                {post(path, "null"), 400, "the number of slots is 0"},
 		"a list":              {post(path, "[]"), 400, unreadable},
-		"two requests in one": {post(path, `{"slots":[0]}{"slots":[1]}`), 400, "unexpected data after it"},
+		"two requests in one": {post(path, `{"slots":[0]}{"slots":[1]}`), 400, "unexpected data after the request"},
 		"a negative restart": {post(path, `{"restart":-1,"slots":[0]}`), 400,
 			"restart -1 is not between 0 and 65535"},
 		"a huge restart":          {post(path, `{"restart":65536,"slots":[0]}`), 400, "restart 65536"},
 		"a restart beyond an int": {post(path, `{"restart":99999999999999999999,"slots":[0]}`), 400, unreadable},
 		"a negative uid":          {post(path, `{"uid":-1,"slots":[0]}`), 400, unreadable},
-		"no slots":                {post(path, `{"slots":[]}`), 400, "0 slots are not between 1 and 256"},
-		"too many slots":          {post(path, `{"slots":[`+many+`]}`), 400, "257 slots"},
+		"no slots":                {post(path, `{"slots":[]}`), 400, "the number of slots is 0, not between 1 and 256"},
+		"too many slots":          {post(path, `{"slots":[`+many+`]}`), 400, "the number of slots is 257"},
 		"a slot twice":            {post(path, `{"slots":[3,3]}`), 400, "slot 3"},
 		"a negative slot":         {post(path, `{"slots":[-1]}`), 400, "slot -1"},
 		"job 0":                   {post("/v1/jobs/0/lease", `{"slots":[0]}`), 400, "a job id is a number above 0"},
@@ -125,7 +125,7 @@ func TestUnusualRequests(t *testing.T) {
 }
 
 // TestFullDiskIsTemporary checks that the server replies with status 503 if a disk is full, so that the prolog repeats
-// its call. The message must contain the path of the file.
+// the call. The message must contain the path of the file.
 func TestFullDiskIsTemporary(t *testing.T) {
 	f := &fake{
 		failing: []error{
@@ -186,8 +186,8 @@ func publicDir(t *testing.T) string {
 	return dir
 }
 
-// countOpen returns the number of connections that the agent has not closed. It reads without waiting, because a read
-// from a closed connection immediately returns the end of file.
+// countOpen returns the number of connections that the server has not closed. countOpen reads from each connection
+// without waiting. From a closed connection, a read returns the end of file immediately.
 func countOpen(t *testing.T, all []net.Conn) (n int) {
 	t.Helper()
 	for _, c := range all {
@@ -205,11 +205,11 @@ func countOpen(t *testing.T, all []net.Conn) (n int) {
 	return n
 }
 
-// TestIdleConnections opens many idle connections as other users. The limits must then reject connections of other
-// users, but never connections of root.
+// TestIdleConnections opens many idle connections as other users. The server must reject connections of other users
+// above the limits, but never connections of root.
 func TestIdleConnections(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("needs root to connect as others")
+		t.Skip("needs root to connect as other users")
 	}
 	f := &fake{}
 	dir := publicDir(t)
@@ -225,7 +225,7 @@ func TestIdleConnections(t *testing.T) {
 	served := func(after string) {
 		t.Helper()
 		if err := root.Release(context.Background(), 12, 0); err != nil {
-			t.Fatalf("root is not served after %s: %v", after, err)
+			t.Fatalf("a call of root fails after %s: %v", after, err)
 		}
 	}
 	var one, others []net.Conn
@@ -236,14 +236,14 @@ func TestIdleConnections(t *testing.T) {
 	}
 	served("1500 connections of one user")
 	if n := countOpen(t, one); n != maxPerUser {
-		t.Errorf("one user holds %d connections, want %d", n, maxPerUser)
+		t.Errorf("one user has %d open connections, want %d", n, maxPerUser)
 	}
 	for uid := range 1500 {
 		others = append(others, dialAs(t, dir, 100000+uid))
 	}
 	served("1500 connections of as many users")
 	if n := countOpen(t, others) + maxPerUser; n != maxAllUsers {
-		t.Errorf("all users hold %d connections, want %d", n, maxAllUsers)
+		t.Errorf("all users together have %d open connections, want %d", n, maxAllUsers)
 	}
 	// When a user closes connections, other users must be able to connect again.
 	for _, c := range one {
@@ -258,7 +258,7 @@ func TestIdleConnections(t *testing.T) {
 	}
 }
 
-// TestSlowClients checks that the server closes the connection of a client that does not complete its call.
+// TestSlowClients checks that the server closes the connection of a client that does not complete a call.
 func TestSlowClients(t *testing.T) {
 	for name, begun := range map[string]string{
 		"nothing":       "",
@@ -287,9 +287,9 @@ func TestSlowClients(t *testing.T) {
 			}
 			defer c.Close()
 			io.WriteString(c, begun)
-			c.SetReadDeadline(time.Now().Add(time.Minute)) // only prevents a broken test from hanging
+			c.SetReadDeadline(time.Now().Add(time.Minute)) // this deadline only prevents a broken test from hanging
 			if _, err := io.ReadAll(c); err != nil {
-				t.Errorf("the connection is not closed: %v", err)
+				t.Errorf("the server did not close the connection: %v", err)
 			}
 			if len(f.asked) > 0 {
 				t.Errorf("the handler was called: %+v", f.asked)
@@ -357,6 +357,6 @@ func TestNamespaceRootIsNotRoot(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if w.refused.Load() != 1 || w.by.Load() != 65534 || len(w.released) > 0 {
-		t.Errorf("refused %d calls, of user %d; released %v", w.refused.Load(), w.by.Load(), w.released)
+		t.Errorf("%d rejected calls, of user %d; releases %v", w.refused.Load(), w.by.Load(), w.released)
 	}
 }

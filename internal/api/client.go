@@ -23,15 +23,16 @@ const maxAnswer = 4 << 20
 // retryEvery is the pause between two attempts of Retry.
 const retryEvery = 250 * time.Millisecond
 
-// Client calls the agent of this node. It has no open connection between calls, so an idle client needs no goroutine.
+// Client calls the agent of this node. A Client has no open connection between calls, so that an idle Client needs no
+// goroutine.
 type Client struct {
 	socket string
 	http   *http.Client
 }
 
-// NewClient returns a client of the agent whose sockets are in runDir. It does not connect yet. A client that runs as
-// root connects to the socket for root. If this fails, it connects to the socket for all users, because an agent of an
-// earlier release has no socket for root.
+// NewClient returns a client of the agent whose sockets are in runDir. NewClient does not connect. A client that runs
+// as root connects to the socket for root. If the connection fails, the client connects to the socket for all users,
+// because an agent of an earlier release has no socket for root.
 func NewClient(runDir string) *Client {
 	socket := filepath.Join(runDir, SocketName)
 	dialer := net.Dialer{}
@@ -54,8 +55,7 @@ func NewClient(runDir string) *Client {
 // Socket returns the path of the agent's socket for all users. Every release of the agent creates this socket.
 func (c *Client) Socket() string { return c.socket }
 
-// Lease requests a lease for the job. It is idempotent: repeated calls with the same job and restart count return the
-// same lease.
+// Lease requests a lease for the job. Repeated calls with the same job and restart count return the same lease.
 func (c *Client) Lease(ctx context.Context, job uint32, r LeaseRequest) (*Lease, error) {
 	lease := new(Lease)
 	if err := c.call(ctx, http.MethodPost, fmt.Sprintf("/v1/jobs/%d/lease", job), r, lease); err != nil {
@@ -64,8 +64,8 @@ func (c *Client) Lease(ctx context.Context, job uint32, r LeaseRequest) (*Lease,
 	return lease, nil
 }
 
-// Release releases the job's lease if the lease's restart count is at most restart (see Handler). It also succeeds if
-// there is no such lease.
+// Release releases the job's lease if the lease's restart count is at most restart (see Handler). Release also succeeds
+// if there is no such lease.
 func (c *Client) Release(ctx context.Context, job uint32, restart int) error {
 	return c.call(ctx, http.MethodDelete, fmt.Sprintf("/v1/jobs/%d/lease?restart=%d", job, restart), nil, nil)
 }
@@ -88,9 +88,9 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 	return status, nil
 }
 
-// Retry repeats call until the call succeeds or fails with a permanent error, or ctx ends. It returns the last error of
-// the call. Temporary errors are status 503 and an unreachable agent (no socket, connection refused, or connection lost
-// while the agent restarts). All calls are idempotent, so an interrupted call may be repeated.
+// Retry repeats call until the call succeeds or fails with a permanent error, or ctx ends. Retry returns the last error
+// of the call. Temporary errors are status 503 and an unreachable agent (no socket, connection refused, or connection
+// lost while the agent restarts). All calls are idempotent, so that Retry may repeat an interrupted call.
 func Retry(ctx context.Context, call func(context.Context) error) error {
 	var last error
 	for {

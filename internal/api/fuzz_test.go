@@ -20,8 +20,8 @@ import (
 	"caelum/internal/api/apitest"
 )
 
-// recorder is a handler that returns all kinds of answers of an agent. It records the number of calls, and any call
-// that the server should have rejected.
+// recorder is a handler that returns all kinds of answers of an agent. recorder records the number of calls, and any
+// call that the server should have rejected.
 type recorder struct {
 	mu            sync.Mutex
 	asked, others int
@@ -33,10 +33,10 @@ func (r *recorder) Lease(ctx context.Context, job uint32, q LeaseRequest) (*Leas
 	defer r.mu.Unlock()
 	r.asked++
 	if Peer(ctx) != 0 || job == 0 {
-		r.bad = fmt.Sprintf("user %d asks for a lease of job %d", Peer(ctx), job)
+		r.bad = fmt.Sprintf("user %d requests a lease for job %d", Peer(ctx), job)
 	}
 	if err := q.check(); err != nil {
-		r.bad = fmt.Sprintf("%+v reaches the agent: %v", q, err)
+		r.bad = fmt.Sprintf("the server passes %+v to the handler: %v", q, err)
 	}
 	switch q.Restart % 4 {
 	case 1:
@@ -79,7 +79,7 @@ func (r *recorder) Refused(uid uint32, call string) {
 	defer r.mu.Unlock()
 	r.others++
 	if uid == 0 || strings.ContainsFunc(call, unicode.IsControl) {
-		r.bad = fmt.Sprintf("user %d is refused %q", uid, call)
+		r.bad = fmt.Sprintf("the server rejects the call %[2]q of user %[1]d", uid, call)
 	}
 }
 
@@ -112,8 +112,8 @@ var seeds = []struct {
 	{false, "GET /v1/status HTTP/1.1\r\nHost: a\r\n\r\nPOST", "/v1/jobs/1/lease", "Content-Length: 1\r\n", "{}", 0},
 }
 
-// serveAnyone starts a server on a socket to which every user can connect. It returns the handler, the error log and
-// the path of the socket.
+// serveAnyone starts a server on a socket to which every user can connect. serveAnyone returns the handler, the error
+// log and the path of the socket.
 func serveAnyone(t testing.TB) (*recorder, *lines, string) {
 	dir, err := os.MkdirTemp("", "api") // other users have no access to a directory of t.TempDir
 	if err != nil {
@@ -136,10 +136,10 @@ func serveAnyone(t testing.TB) (*recorder, *lines, string) {
 }
 
 // FuzzServer sends arbitrary requests. No handler may panic, and only valid requests of root may reach Lease and
-// Release. Every answer must be HTTP with the JSON that belongs to its status.
+// Release. Every answer must be HTTP, and its body must be the JSON for its status.
 func FuzzServer(f *testing.F) {
 	if os.Getuid() != 0 {
-		f.Skip("needs root to be another user")
+		f.Skip("needs root to connect as another user")
 	}
 	for _, s := range seeds {
 		f.Add(s.root, s.method, s.target, s.header, []byte(s.body), s.pad)
@@ -166,7 +166,7 @@ func FuzzServer(f *testing.F) {
 		if text := errs.take(); strings.Contains(text, "panic") {
 			t.Fatal(text)
 		}
-		if bytes.Contains(request, []byte("HEAD")) { // the answer has a length in its header but no body
+		if bytes.Contains(request, []byte("HEAD")) { // the answer has no body
 			return
 		}
 		answers, err := apitest.Answers(raw)

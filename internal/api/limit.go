@@ -9,7 +9,7 @@ import (
 // These constants limit how often each user may call the agent. There is no limit for root, because the prolog and the
 // epilog run as root.
 const (
-	// callBurst is the number of calls that a user can make without a pause. It is sufficient for all tasks of a job to
+	// callBurst is the number of calls that a user can make without a pause. With this number, all tasks of a job can
 	// call at the same time.
 	callBurst = 50
 	// callEvery is the interval between further calls of a user who has made callBurst calls.
@@ -23,8 +23,8 @@ const (
 // limiter limits the number of calls of each user.
 type limiter struct {
 	mu sync.Mutex
-	// due contains, for each user, the time at which the next call would be due at a rate of one call per callEvery. If
-	// this time has passed, the user needs no entry.
+	// due contains, for each user, the time at which the next call would be due at a rate of one call per callEvery.
+	// After this time, the user needs no entry.
 	due map[uint32]time.Time
 }
 
@@ -56,8 +56,8 @@ func (l *limiter) admit(uid uint32, now time.Time) bool {
 	return true
 }
 
-// limited returns a handler that passes requests to next. If a peer calls too often, it replies with status 429 without
-// reading the request.
+// limited returns a handler that passes requests to next. If a peer calls too often, the handler replies with status
+// 429 without reading the request.
 func limited(next http.Handler) http.Handler {
 	l := limiter{due: map[uint32]time.Time{}}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

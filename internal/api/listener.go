@@ -6,10 +6,10 @@ import (
 	"syscall"
 )
 
-// maxPerUser limits the open connections of one user, and maxAllUsers limits those of all users together. The second
-// limit is necessary because one user can have many ids in a user namespace. Connections of root are not limited, so
-// that users cannot block the prolog and the epilog. Each connection uses a file descriptor of the agent for at most
-// ten seconds.
+// maxPerUser limits the open connections of one user, and maxAllUsers limits the open connections of all users
+// together. The second limit is necessary because one user can have many ids in a user namespace. Connections of root
+// are not limited, so that users cannot block the prolog and the epilog. Each connection uses a file descriptor of the
+// agent for at most ten seconds.
 const (
 	maxPerUser  = 64
 	maxAllUsers = 512
@@ -67,7 +67,7 @@ func (l *listener) leave(uid uint32) {
 	}
 }
 
-// conn is a connection and the user id of its peer. When the connection is closed, leave is called.
+// conn is a connection and the user id of its peer. Close calls leave.
 type conn struct {
 	*net.UnixConn
 	uid   uint32
@@ -79,11 +79,11 @@ func (c *conn) Close() error {
 	return c.UnixConn.Close()
 }
 
-// nobody is the uid of a peer whose uid the kernel did not report. It differs from the uid of root.
+// nobody is the uid of a peer whose uid the kernel did not report. nobody differs from the uid of root.
 const nobody = ^uint32(0)
 
-// peerUID returns the uid of the process that connected, or nobody. The kernel translates ids: a process that is root
-// in a user namespace has the uid of the user who created the namespace.
+// peerUID returns the uid of the process that connected, or nobody. The kernel translates uids: for a process that is
+// root in a user namespace, the result is the uid of the user who created the namespace.
 func peerUID(c *net.UnixConn) uint32 {
 	uid := nobody
 	if raw, err := c.SyscallConn(); err == nil {

@@ -7,8 +7,8 @@ type Visibility int
 
 // These constants are the levels of visibility, from the lowest to the highest.
 const (
-	SeesOwn  Visibility = iota // the user's own jobs; other slices in use are shown without their jobs
-	SeesJobs                   // also those data of other users' jobs that squeue shows
+	SeesOwn  Visibility = iota // the user's own jobs; the jobs of other slices are hidden
+	SeesJobs                   // also the data of other users' jobs that squeue shows
 	SeesAll                    // all data
 )
 
@@ -29,8 +29,8 @@ func visibility(h Handler, uid uint32) Visibility {
 	return SeesOwn
 }
 
-// shownTo returns the part of a lease that a peer may see. It returns false if the peer may not see the lease at all.
-// As with sstat, only the owner of the job and root may see the usage of the job.
+// shownTo returns the part of a lease that a peer may see. shownTo returns false if the peer may not see the lease at
+// all. As with sstat, only the owner of the job and root may see the usage of the job.
 func (l Lease) shownTo(uid uint32, visible Visibility) (Lease, bool) {
 	switch {
 	case visible == SeesAll, l.UID == uid && uid != nobody:
@@ -47,7 +47,7 @@ func (l Lease) shownTo(uid uint32, visible Visibility) (Lease, bool) {
 }
 
 // hiddenError replaces an error message that may contain data of other users' jobs.
-const hiddenError = "the agent cannot publish its offers; tell the admin to run `caelum status` as root"
+const hiddenError = "the agent cannot publish its offers; ask an administrator to run `caelum status` as root"
 
 // shownTo returns the part of a node's status that a peer may see.
 func (s Status) shownTo(uid uint32, visible Visibility) Status {

@@ -42,7 +42,8 @@ func text(t *testing.T, v any) string {
 	return string(out)
 }
 
-// TestShownTo checks which data of bob's job alice can see at each level. She must always see all data of her own job.
+// TestShownTo checks which data of bob's job alice can see at each level. At each level, alice must see all data of her
+// own job.
 func TestShownTo(t *testing.T) {
 	whole := text(t, sharedNode())
 	for _, c := range []struct {
@@ -103,7 +104,7 @@ func (*shared) Job(_ context.Context, job uint32) (*Lease, error) {
 // lease. The limit on a user's calls must not apply to root or to other users.
 func TestPeers(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("needs root to call as others")
+		t.Skip("needs root to call as other users")
 	}
 	dir, err := os.MkdirTemp("", "caelum-api")
 	if err != nil {
@@ -144,7 +145,7 @@ func TestPeers(t *testing.T) {
 		}
 	}
 	if !strings.Contains(refused, tooManyText) {
-		t.Error("no call of the user was refused as one too many")
+		t.Error("the server rejected no call of a user who calls too often")
 	}
 	for range 3 * callBurst {
 		if got := get(0, "/v1/jobs/2"); !strings.Contains(got, "bob") {
@@ -152,7 +153,7 @@ func TestPeers(t *testing.T) {
 		}
 	}
 	if got := get(1002, "/v1/status"); !strings.Contains(got, "bob") {
-		t.Errorf("another user's call is refused too: %s", got)
+		t.Errorf("the server also rejects the call of another user: %s", got)
 	}
 }
 
@@ -177,23 +178,23 @@ func TestLimiter(t *testing.T) {
 	want := func(what string, got, want int) {
 		t.Helper()
 		if got != want {
-			t.Errorf("%s: %d calls were admitted, want %d", what, got, want)
+			t.Errorf("%s: %d calls admitted, want %d", what, got, want)
 		}
 	}
 	want("root", admitted(0, 1000), 1000)
-	want("at once", admitted(1, 1000), callBurst)
+	want("a burst", admitted(1, 1000), callBurst)
 	now = now.Add(3 * callEvery)
-	want("three later", admitted(1, 1000), 3)
+	want("after three intervals", admitted(1, 1000), 3)
 	want("another user", admitted(2, 1000), callBurst)
 	now = now.Add(time.Hour)
-	want("after a rest", admitted(1, 1000), callBurst)
+	want("after a pause", admitted(1, 1000), callBurst)
 	for uid := range uint32(maxCounted - 1) { // user 1 already has an entry
 		admitted(10+uid, 1)
 	}
 	want("further users together", admitted(20000, 30)+admitted(20001, 30), callBurst)
-	want("a user with a count", admitted(10, 1000), callBurst-1)
+	want("a user with an entry", admitted(10, 1000), callBurst-1)
 	if len(l.due) > maxCounted+1 {
-		t.Errorf("%d users have a count", len(l.due))
+		t.Errorf("%d users have an entry", len(l.due))
 	}
 	now = now.Add(time.Hour)
 	want("a new user after an hour", admitted(30000, 1000), callBurst)

@@ -20,15 +20,15 @@ const maxCount = 1<<16 - 1
 
 func badRequest(message string) error { return &Error{http.StatusBadRequest, message} }
 
-// readLeaseRequest parses the lease request of a prolog. It ignores unknown keys: during an upgrade, the plugin may be
-// newer than the agent, and an error would drain the node.
+// readLeaseRequest parses the lease request of a prolog. readLeaseRequest ignores unknown keys, because the plugin may
+// be newer than the agent during an upgrade, and an error would drain the node.
 func readLeaseRequest(w http.ResponseWriter, r *http.Request) (LeaseRequest, error) {
 	var req LeaseRequest
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest))
 	err := d.Decode(&req)
 	if err == nil {
 		if _, more := d.Token(); more != io.EOF {
-			err = errors.New("unexpected data after it")
+			err = errors.New("unexpected data after the request")
 		}
 	}
 	if err != nil {
@@ -45,14 +45,15 @@ func (r LeaseRequest) check() error {
 	}
 	if len(r.Slots) == 0 || len(r.Slots) > maxSlots {
 		return badRequest(
-			fmt.Sprintf("couldn't read the lease request: %d slots are not between 1 and %d", len(r.Slots), maxSlots),
+			fmt.Sprintf("couldn't read the lease request: the number of slots is %d, not between 1 and %d",
+				len(r.Slots), maxSlots),
 		)
 	}
 	seen := map[int]bool{}
 	for _, s := range r.Slots {
 		if s < 0 || s > maxCount || seen[s] {
 			return badRequest(fmt.Sprintf(
-				"couldn't read the lease request: slot %d is not between 0 and %d, or named twice", s, maxCount))
+				"couldn't read the lease request: slot %d is not between 0 and %d, or occurs twice", s, maxCount))
 		}
 		seen[s] = true
 	}
@@ -70,7 +71,7 @@ func readRestart(r *http.Request) (int, error) {
 func readJob(r *http.Request) (uint32, error) {
 	job, err := strconv.ParseUint(r.PathValue("id"), 10, 32)
 	if err != nil || job == 0 {
-		return 0, badRequest("a job id is a number above 0 and below 4294967296")
+		return 0, badRequest("couldn't read the job id: a job id is a number above 0 and below 4294967296")
 	}
 	return uint32(job), nil
 }

@@ -38,12 +38,12 @@ func fill(t *testing.T, path string) {
 func asRoot(t *testing.T) {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("needs root: it uses the socket for root")
+		t.Skip("needs root to use the socket for root")
 	}
 }
 
-// TestFullQueue checks that calls of root, which include those of the prolog and the epilog, are answered while the
-// queue of the users' socket is full.
+// TestFullQueue checks that the server answers calls of root while the queue of the socket for all users is full. The
+// prolog and the epilog call as root.
 func TestFullQueue(t *testing.T) {
 	asRoot(t)
 	dir := t.TempDir()
@@ -63,11 +63,11 @@ func TestFullQueue(t *testing.T) {
 	fill(t, filepath.Join(dir, SocketName))
 	if _, err := NewClient(dir).Lease(context.Background(), 12, LeaseRequest{Slots: []int{0}}); err != nil ||
 		len(f.asked) != 1 {
-		t.Errorf("lease: %v, asked %d times", err, len(f.asked))
+		t.Errorf("lease: %v, %d calls", err, len(f.asked))
 	}
 }
 
-// TestRootSocket checks that users get no answer on the socket for root. The mode of the socket prevents them from
+// TestRootSocket checks that users get no answer on the socket for root. The mode of the socket prevents users from
 // connecting. If a user connected before the mode was set, the server must close the connection.
 func TestRootSocket(t *testing.T) {
 	asRoot(t)
@@ -92,20 +92,20 @@ func TestRootSocket(t *testing.T) {
 	}
 	const request = "GET /v1/status HTTP/1.1\r\nHost: caelumd\r\nConnection: close\r\n\r\n"
 	if _, err := apitest.Send(path, 1001, []byte(request)); !errors.Is(err, syscall.EACCES) {
-		t.Errorf("a user connects: %v", err)
+		t.Errorf("a user connects to the socket for root: error %v", err)
 	}
 	os.Chmod(path, 0o666)
 	if answer, _ := apitest.Send(path, 1001, []byte(request)); len(answer) != 0 {
-		t.Errorf("a user who connected before the mode was set is answered %q", answer)
+		t.Errorf("a user who connected before the mode was set gets the answer %q", answer)
 	}
 	if answer, err := apitest.Send(path, 0, []byte(request)); err != nil ||
 		!strings.HasPrefix(string(answer), "HTTP/1.1 200") {
-		t.Errorf("root is answered %q, %v", answer, err)
+		t.Errorf("root gets the answer %q, %v", answer, err)
 	}
 }
 
-// TestRootFallsBack checks that root can call an agent of an earlier release, which has no socket for root. Either this
-// socket does not exist, or an agent that was killed has left one.
+// TestRootFallsBack checks that root can call an agent of an earlier release, which has no socket for root. In this
+// case, the socket does not exist, or a killed agent has left the socket.
 func TestRootFallsBack(t *testing.T) {
 	asRoot(t)
 	dir := serve(t, &fake{})
@@ -123,7 +123,7 @@ func TestRootFallsBack(t *testing.T) {
 	}
 	again, err := ListenRoot(dir)
 	if err != nil {
-		t.Fatal("the next agent: ", err)
+		t.Fatal("the next agent cannot create the socket: ", err)
 	}
 	again.Close()
 }

@@ -13,21 +13,21 @@ import (
 	"time"
 )
 
-// These constants limit the time for which the agent waits for a caller. Handling a call has no time limit, because the
-// prolog of a job waits for its slices.
+// These constants limit the time for which the agent waits for a caller. There is no time limit for handling a call,
+// because the prolog of a job waits for the job's slices.
 const (
 	headTimeout  = 5 * time.Second  // the time to receive the header of a call
-	callTimeout  = 10 * time.Second // the time to receive the whole call, and between two calls
+	callTimeout  = 10 * time.Second // the time to receive the whole call, and the time between two calls
 	writeTimeout = 10 * time.Second // the time until the caller has read the answer
 )
 
-// Handler serves the calls. If it returns an *Error, the server replies with the code of this error. For any other
-// error, the server replies with the result of CodeOf. For Lease, 503 (see NotNow) means "call again later", and any
-// other status except 200 drains the node.
+// Handler serves the calls. If a method returns an *Error, the server replies with the code of this error. For any
+// other error, the server replies with the result of CodeOf. For Lease, 503 (see NotNow) means "call again later".
+// After any other status except 200, the prolog fails, and Slurm drains the node.
 //
-// Release releases the job's lease if the lease's restart count is at most restart. A lower count must match too,
-// because slurmctld increments the restart count for a requeue before the epilog of the ended run: in Slurm 22.05, the
-// prolog of a run had the count 0, and the epilog of the same run had the count 1.
+// Release releases the job's lease if the lease's restart count is at most restart. The lease may have a lower count,
+// because slurmctld increments the restart count for a requeue before the epilog of the ended run. For example, in
+// Slurm 22.05, the prolog of a run had the count 0, and the epilog of the same run had the count 1.
 type Handler interface {
 	Lease(ctx context.Context, job uint32, r LeaseRequest) (*Lease, error)
 	Release(ctx context.Context, job uint32, restart int) error
@@ -41,15 +41,15 @@ type Refuser interface {
 	Refused(uid uint32, call string)
 }
 
-// Listen creates the socket for all users in runDir and listens on it. The directory must exist. Listen replaces the
-// socket of an agent that has ended, and returns an error if another agent accepts connections on that socket. For each
-// call that changes leases, the server checks the caller with SO_PEERCRED.
+// Listen creates the socket for all users in runDir and listens on the socket. The directory must exist. Listen
+// replaces the socket of an agent that has ended, and returns an error if another agent accepts connections on that
+// socket. For each call that changes leases, the server checks the caller with SO_PEERCRED.
 func Listen(runDir string) (net.Listener, error) {
 	return listen(filepath.Join(runDir, SocketName), 0o666, limits{maxPerUser, maxAllUsers})
 }
 
 // ListenRoot is like Listen, but creates the socket for root. If a user connects before the mode of the socket was set,
-// the connection is closed.
+// the listener closes the connection.
 func ListenRoot(runDir string) (net.Listener, error) {
 	return listen(filepath.Join(runDir, RootSocketName), 0o600, limits{})
 }
@@ -57,7 +57,7 @@ func ListenRoot(runDir string) (net.Listener, error) {
 func listen(path string, mode os.FileMode, users limits) (net.Listener, error) {
 	if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
 		conn.Close()
-		return nil, fmt.Errorf("couldn't listen on %s: another agent answers there; stop it first", path)
+		return nil, fmt.Errorf("couldn't listen on %s: another agent listens there; stop that agent first", path)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("couldn't replace the old socket: %w", err)
@@ -74,7 +74,7 @@ func listen(path string, mode os.FileMode, users limits) (net.Listener, error) {
 }
 
 // NewServer returns a server for h. The caller runs the server by calling Serve with the listeners of Listen and
-// ListenRoot, and stops it with Shutdown.
+// ListenRoot, and stops the server with Shutdown.
 func NewServer(h Handler) *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/jobs/{id}/lease", rootOnly(h, serveLease(h)))
@@ -166,8 +166,8 @@ func Peer(ctx context.Context) uint32 {
 	return nobody
 }
 
-// refuseUser replies with status 403 and the message if the caller is not root. It reports whether it has replied. It
-// does not read the body of the request.
+// refuseUser replies with status 403 and the message if the caller is not root, and reports whether it has replied.
+// refuseUser does not read the body of the request.
 func refuseUser(h Handler, w http.ResponseWriter, r *http.Request, message string) bool {
 	uid := Peer(r.Context())
 	if uid == 0 {
@@ -181,8 +181,8 @@ func refuseUser(h Handler, w http.ResponseWriter, r *http.Request, message strin
 	return true
 }
 
-// rootOnly returns the handler of a call that changes a job's lease. It rejects calls of users other than root before
-// it reads the job id or the body.
+// rootOnly returns the handler of a call that changes a job's lease. The handler rejects calls of users other than root
+// before reading the job id or the body.
 func rootOnly(h Handler, call jobCall) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if refuseUser(h, w, r, "only root may change leases") {
@@ -211,9 +211,10 @@ func answer(w http.ResponseWriter, body any, err error) {
 }
 
 // CodeOf returns the HTTP status for an error of a Handler. With status 503, the prolog repeats the call. With status
-// 500, it drains the node. Only a defect of the node itself may drain the node, so a Handler must return an *Error for
-// every other failure. For a full disk, CodeOf returns 503: the prolog then repeats the call until an administrator
-// frees disk space. If the prolog gives up before that, its error contains the message.
+// 500, the prolog fails, and Slurm drains the node. Only a defect of the node itself may drain the node, so that a
+// Handler must return an *Error for every other failure. For a full disk, CodeOf returns 503. The prolog then repeats
+// the call until an administrator frees disk space. If the prolog gives up earlier, the error of the prolog contains
+// the message.
 func CodeOf(err error) int {
 	var e *Error
 	switch {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/viper"
 
 	"caelum/internal/api"
+	"caelum/internal/mig"
 	"caelum/internal/place"
 	"caelum/internal/plan"
 	"caelum/internal/predict"
@@ -30,6 +31,7 @@ type Config struct {
 	NVMLLibrary     string        `mapstructure:"nvml_library"`
 	Profiles        []string      `mapstructure:"profiles"`
 	DefaultProfile  string        `mapstructure:"default_profile"`
+	WholeGPUs       string        `mapstructure:"whole_gpus"`
 	Policy          string        `mapstructure:"policy"`
 	Sizing          string        `mapstructure:"sizing"`
 	PollInterval    time.Duration `mapstructure:"poll_interval"`
@@ -80,6 +82,7 @@ func defaults() map[string]any {
 		"nvml_library":     "",
 		"profiles":         []string{},
 		"default_profile":  "",
+		"whole_gpus":       "never",
 		"policy":           place.DefaultPolicy,
 		"sizing":           plan.SizingAdaptive,
 		"poll_interval":    "15s",
@@ -181,6 +184,15 @@ func parse(v *viper.Viper) (c Config, err error) {
 		return c, err
 	}
 	return c, c.check()
+}
+
+// Whole returns the rule that determines which GPUs may be full (whole_gpus).
+func (c Config) Whole() (mig.Whole, error) {
+	w, err := mig.ParseWhole(c.WholeGPUs)
+	if err != nil {
+		return w, fmt.Errorf("whole_gpus: %w", err)
+	}
+	return w, nil
 }
 
 // Planning returns the settings for plans.

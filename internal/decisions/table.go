@@ -23,9 +23,12 @@ const (
 // Table is the content of a decision table.
 type Table struct {
 	Partitions []string // the partitions whose jobs get slices
-	Profiles   []Profile
-	Default    string // the profile of a job without earlier runs
-	Whole      string // the profile of a whole GPU
+	// Full contains, by partition, the profile of jobs that request several GPUs. Partitions that are not in Full have
+	// no such profile.
+	Full     map[string]string
+	Profiles []Profile
+	Default  string // the profile of a job without earlier runs
+	Whole    string // the profile of a whole GPU
 	// Models contains the profiles of each GPU model, from small to large, by the model's Type in gres.conf.
 	Models   map[string][]string
 	MaxNodes int // the number of catalogue nodes
@@ -101,6 +104,7 @@ func Parse(text string) (Table, error) {
 		Table: Table{
 			MaxNodes: -1,
 			Models:   map[string][]string{},
+			Full:     map[string]string{},
 			Key:      map[string]predict.Line{},
 			User:     map[string]predict.Line{},
 			Site:     map[string]predict.Line{},
@@ -157,12 +161,18 @@ func (r *reader) understand(n int, words []string) bool {
 		r.note(n, rest[0])
 		return true
 	}
+	if words[0] == "partition" && len(rest) < 2 {
+		r.Partitions = append(r.Partitions, value)
+		if len(rest) > 0 {
+			r.Full[value] = rest[0]
+			r.note(n, rest[0])
+		}
+		return true
+	}
 	if len(rest) > 0 {
 		return false
 	}
 	switch words[0] {
-	case "partition":
-		r.Partitions = append(r.Partitions, value)
 	case "default":
 		return r.name(n, &r.Default, value)
 	case "whole":

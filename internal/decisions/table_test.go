@@ -9,7 +9,7 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	const text = "caelum-decisions 1 7\n# a comment\n\npartition gpu\npartition big # and one behind a word\n" +
+	const text = "caelum-decisions 1 7\n# a comment\n\npartition gpu\npartition big 2g.10gb # and one behind a word\n" +
 		"profile 1g.5gb 4864\nprofile 1g.5gb+me\nprofile 2g.10gb 9984\n" +
 		"profile 2g.10gb 9856\nprofile 2g.10gb\ndefault 2g.10gb\nwhole 1g.5gb\n" +
 		"model a100 1g.5gb\nmodel a100  2g.10gb # as well\nmax_nodes 4\n" +
@@ -29,6 +29,7 @@ func TestParse(t *testing.T) {
 			"7:0123456789abcdef":    {Profile: "1g.5gb", Seconds: 60},
 		},
 		OldKeys: 2,
+		Full:    map[string]string{"big": "2g.10gb"},
 		User: map[string]predict.Line{
 			"1001:0123456789abcdef": {Profile: "2g.10gb", Seconds: 3600, High: 4100, Busy: -1},
 			"7:0123456789abcdef":    {Profile: "1g.5gb", Seconds: 60, High: 60, Busy: 100},
@@ -67,7 +68,8 @@ func TestNoTable(t *testing.T) {
 		head + some + "whole 1g.5gb\nwhole 1g.5gb\n":                      "line 5 is not valid",
 		head + some + "max_nodes many\n":                                  "line 4 is not valid",
 		head + some + "max_nodes 0\nmax_nodes 3\n":                        "line 5 is not valid",
-		head + some + "partition a b\n":                                   "line 4 is not valid",
+		head + some + "partition a 1g.5gb b\n":                            "line 4 is not valid",
+		head + some + "partition a full\n":                                "line 4 names a profile without",
 		head + some + "model a100\n":                                      "line 4 is not valid",
 		head + some + "model a100 1g.5gb 7\n":                             "line 4 is not valid",
 		head + some + "model a100 2g.10gb\n":                              "line 4 names a profile without",

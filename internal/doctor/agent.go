@@ -106,7 +106,7 @@ func deviceFiles(f *Facts) []Finding {
 		if c.Job != 0 {
 			whose = fmt.Sprintf("of job %d (user %d)", c.Job, c.User)
 			repair = fmt.Sprintf(
-				"run `chown %d:root %s && chmod 400 %s`, and find the program that changed the file",
+				"run `chown %d:root %s && chmod go= %s`, and find the program that changed the file",
 				c.User, c.Path, c.Path,
 			)
 		}

@@ -217,7 +217,7 @@ func capFiles(cfg config.Config) (map[string][]CapFile, error) {
 	caps := gpu.Caps{Dev: cfg.DeviceDir, Proc: "/proc"}
 	files := map[string][]CapFile{}
 	for _, g := range list {
-		if g.Problem != "" {
+		if g.Problem != "" && !g.Full {
 			continue
 		}
 		found, err := hw.Instances(g.Index)

@@ -15,8 +15,12 @@ type Device struct{ Major, Minor uint32 }
 
 func (d Device) String() string { return fmt.Sprintf("%d:%d", d.Major, d.Minor) }
 
-// Devices returns the capabilities of an instance. minor is the minor number of its GPU.
+// Devices returns the device numbers of Files.
 func (c Caps) Devices(minor int, in Instance) ([]Device, error) {
+	if in.GI == FullGI {
+		d, err := c.Device(minor)
+		return []Device{d}, err
+	}
 	major, err := c.major()
 	if err != nil {
 		return nil, err
@@ -58,8 +62,8 @@ type capability struct {
 
 // of returns the capabilities of the GI and the CIs of an instance. The driver's files under /proc contain the
 // capabilities. If the driver provides no such files, the result follows from the driver's formula (nv-caps.c of the
-// open kernel modules 595.45.04). GI M of GPU N has the minor number 3 + 135 N + 9 M. CI K of GI M has the minor number
-// of the GI + 1 + K.
+// open kernel modules 595.45.04). GI M of GPU N has the minor number 3 + 135 N + 9 M. The minor number of CI K is the
+// minor number of its GI plus 1 plus K.
 func (c Caps) of(minor int, in Instance) []capability {
 	dir := filepath.Join(c.Proc, "driver/nvidia/capabilities", fmt.Sprintf("gpu%d/mig/gi%d", minor, in.GI))
 	gi := 3 + 135*minor + 9*in.GI

@@ -33,6 +33,12 @@ func (c Caps) Close(minor int, in Instance) error { return c.own(minor, in, 0, f
 // own sets the owner and mode of an instance's files. If create is true, own creates missing files. Otherwise, own
 // ignores missing files.
 func (c Caps) own(minor int, in Instance, uid int, create bool) error {
+	if in.GI == FullGI {
+		if err := c.ownDevice(minor, uid, fullMode); err != nil {
+			return fmt.Errorf("couldn't set the owner and mode of a GPU's device file: %w", err)
+		}
+		return nil
+	}
 	for _, cp := range c.of(minor, in) {
 		if err := c.forbidModify(cp); err != nil {
 			return fmt.Errorf("couldn't prevent nvidia-modprobe from changing a capability file: %w", err)
@@ -88,8 +94,12 @@ func (c Caps) Prepare() error {
 	return nil
 }
 
-// Files returns the paths of the capability files of an instance. minor is the minor number of its GPU.
+// Files returns the paths of the files that a process must open to use an instance, and that not every process may
+// open: the capability files or, for the profile mig.Full, the GPU's device file. minor is the minor number of the GPU.
 func (c Caps) Files(minor int, in Instance) []string {
+	if in.GI == FullGI {
+		return []string{c.DeviceFile(minor)}
+	}
 	var paths []string
 	for _, cp := range c.of(minor, in) {
 		paths = append(paths, c.file(cp.minor))

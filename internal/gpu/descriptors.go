@@ -19,7 +19,7 @@ import (
 )
 
 // An open descriptor of a capability file remains valid after the file's owner and mode have changed, and the devices
-// cgroup checks only calls of open(). The device number of a capability depends only on the GPU and the GPU instance
+// cgroup restricts only calls of open(). The device number of a capability depends only on the GPU and the GPU instance
 // id. A descriptor therefore also gives access to the next instance that has the same GPU instance id.
 //
 // A scan considers only the descriptors in the descriptor tables of processes. The kernel does not show which files are
@@ -47,7 +47,7 @@ const scanLimit = 200_000
 const processCost = 10
 
 // maxScanners limits the number of CPUs that one scan uses. A scan also uses at most about a quarter of the node's
-// CPUs, because the prologs of other jobs need CPUs too.
+// CPUs, because the prologs of other jobs also need CPUs.
 const maxScanners = 4
 
 // hangLimit is the time without progress after which a scan skips a process.
@@ -57,12 +57,18 @@ const hangLimit = 2 * time.Second
 type Held struct {
 	// Open contains, for each device, the processes with an open descriptor.
 	Open map[Device][]Process
-	// Unread maps the real user id of each process whose descriptors were not all read to the reason.
+	// Unread contains the reason for each real user id with a process whose descriptors the scan did not read
+	// completely.
 	Unread map[uint32]string
 }
 
 // Scan reads the descriptor tables of all processes, except the processes of root.
-func (s *Processes) Scan(devices []Device) (Held, error) {
+func (s *Processes) Scan(devices []Device) (Held, error) { return s.scanAll(devices, false) }
+
+// ScanRoot is like Scan, but also reads the descriptor tables of the processes of root.
+func (s *Processes) ScanRoot(devices []Device) (Held, error) { return s.scanAll(devices, true) }
+
+func (s *Processes) scanAll(devices []Device, root bool) (Held, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	proc, err := os.Open(s.Proc)
@@ -85,7 +91,7 @@ func (s *Processes) Scan(devices []Device) (Held, error) {
 	found := make([]Held, parts)
 	var done sync.WaitGroup
 	for k := range parts {
-		done.Go(func() { found[k] = s.scan(pids[len(pids)*k/parts:len(pids)*(k+1)/parts], devices) })
+		done.Go(func() { found[k] = s.scan(pids[len(pids)*k/parts:len(pids)*(k+1)/parts], devices, root) })
 	}
 	done.Wait()
 	all := found[0]
@@ -103,12 +109,12 @@ type result struct {
 	Process
 	cost   int // the cost as a number of descriptors
 	open   []Device
-	unread string // why some descriptors of the process were not read
+	unread string // the reason why some descriptors of the process were not read
 }
 
 // scan reads processes one after another in a goroutine. If the goroutine hangs, scan abandons the goroutine and starts
 // a new goroutine.
-func (s *Processes) scan(pids []int, devices []Device) Held {
+func (s *Processes) scan(pids []int, devices []Device, root bool) Held {
 	held := Held{Open: map[Device][]Process{}, Unread: map[uint32]string{}}
 	spent := map[uint32]int{}
 	add := func(r result) {
@@ -122,7 +128,7 @@ func (s *Processes) scan(pids []int, devices []Device) Held {
 	}
 	for len(pids) > 0 {
 		c := &scan{
-			s: s, limit: cmp.Or(s.Limit, scanLimit), devices: devices, spent: maps.Clone(spent),
+			s: s, limit: cmp.Or(s.Limit, scanLimit), devices: devices, root: root, spent: maps.Clone(spent),
 			results: make(chan result), left: make(chan struct{}),
 		}
 		go c.run(pids)
@@ -157,6 +163,7 @@ type scan struct {
 	s        *Processes
 	limit    int
 	devices  []Device
+	root     bool           // also read the processes of root
 	spent    map[uint32]int // by real user id
 	results  chan result
 	left     chan struct{} // closed when the run is abandoned
@@ -186,7 +193,7 @@ func (c *scan) process(pid int) (r result) {
 		return r
 	}
 	p, err := c.s.read(pid)
-	if err != nil || p.Root() {
+	if err != nil || p.Root() && !c.root {
 		return r
 	}
 	r.Process, r.cost = p, processCost
@@ -232,7 +239,7 @@ func (c *scan) tables(r *result, dir string) {
 	}
 }
 
-// kernelThread reports whether a process is a kernel thread or has ended, and therefore has no program and only one
+// kernelThread reports whether a process is a kernel thread or has ended. Such a process has no program and only one
 // task. A large node has thousands of kernel threads, and kernelThread is much faster than reading the status of each
 // process.
 func kernelThread(dir string) bool {

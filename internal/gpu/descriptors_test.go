@@ -156,7 +156,7 @@ func holder(t testing.TB, way, path string, uid uint32) (pid int, end func()) {
 func node(t testing.TB, d Device) string {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("needs root: it makes device nodes and processes of another user")
+		t.Skip("needs root to create device nodes and processes of another user")
 	}
 	dir, err := os.MkdirTemp("", "holders")
 	if err != nil {
@@ -204,7 +204,7 @@ func TestHolders(t *testing.T) {
 			}
 			end()
 			if held := scanFor(t, s); contains(held.Open[full], pid) {
-				t.Errorf("still held by the process that ended: %v", held)
+				t.Errorf("the scan returns a process that has ended: %v", held)
 			}
 		})
 	}
@@ -244,7 +244,7 @@ func TestHoldersLimit(t *testing.T) {
 	}
 }
 
-// fakeProcess writes the files of an emulated process under /proc.
+// fakeProcess writes the files of an emulated process into the directory proc.
 func fakeProcess(t *testing.T, proc string, pid int, uids string, fds map[string][2]string) {
 	t.Helper()
 	dir := filepath.Join(proc, fmt.Sprint(pid))

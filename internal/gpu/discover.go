@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sort"
@@ -24,6 +25,15 @@ func (n *NVML) GPUs() ([]GPU, error) {
 		d := new(device)
 		gpus[i] = n.discover(i, d)
 		n.devices[i].Store(d)
+	}
+	// While MIG mode is off, the driver may not report the names of the profiles. The names then come from the GPUs of
+	// the same model whose MIG mode is on.
+	for i := range gpus {
+		if gpus[i].Full {
+			d := new(device)
+			gpus[i] = n.discover(i, d)
+			n.devices[i].Store(d)
+		}
 	}
 	return gpus, nil
 }
@@ -58,28 +68,65 @@ func (n *NVML) discover(i int, d *device) GPU {
 		g.Problem = "this GPU does not support MIG"
 	case ret != nvml.SUCCESS:
 		g.Problem = fmt.Sprintf("couldn't read the MIG mode: %s", nvml.ErrorString(ret))
-	case current != nvml.DEVICE_MIG_ENABLE && pending == nvml.DEVICE_MIG_ENABLE:
+	case current != pending:
 		g.Problem = fmt.Sprintf(
 			"a change of the MIG mode is pending; reset the GPU with `nvidia-smi --gpu-reset -i %d` or reboot the node",
 			i,
 		)
-	case current != nvml.DEVICE_MIG_ENABLE:
-		g.Problem = fmt.Sprintf("MIG mode is off; turn it on with `nvidia-smi -i %d -mig 1`", i)
 	}
 	if g.Problem != "" {
 		return g
 	}
-	model, err := d.model(g.Name)
+	model, err := d.model(g.Name, n.namesOf(g.Name))
 	if err != nil {
 		g.Problem = err.Error()
+		return g
 	}
-	g.Model = model
+	g.Model, d.name, d.uuid, d.grid = model, g.Name, g.UUID, model.Grid
+	g.Reset = n.resets(dev)
+	if memory, ret := dev.GetMemoryInfo(); ret == nvml.SUCCESS {
+		g.MemoryMiB = memory.Total >> 20
+	}
+	if g.Full = current != nvml.DEVICE_MIG_ENABLE; g.Full {
+		g.Problem = fmt.Sprintf("MIG mode is off; turn it on with `nvidia-smi -i %d -mig 1`", i)
+	}
 	return g
 }
 
+// resets reports whether the driver must reset the GPU to switch the MIG mode. The result is true for Ampere and older
+// GPUs, and if the driver does not report the architecture (NVIDIA MIG User Guide, "Enable MIG Mode").
+func (n *NVML) resets(dev nvml.Device) bool {
+	if n.lib.Extensions().LookupSymbol("nvmlDeviceGetArchitecture") != nil {
+		return true
+	}
+	arch, ret := dev.GetArchitecture()
+	return ret != nvml.SUCCESS || arch < nvml.DEVICE_ARCH_HOPPER || arch == nvml.DEVICE_ARCH_UNKNOWN
+}
+
+// namesOf returns the names of the profiles of a GPU model, by profile id, for drivers that do not report names while
+// MIG mode is off. The names come from another GPU of the model or, if no such GPU reported names, from the table of
+// package mig.
+func (n *NVML) namesOf(model string) map[uint32]string {
+	for i := range n.devices {
+		if d := n.devices[i].Load(); d != nil && d.name == model && d.named {
+			return d.names
+		}
+	}
+	names := map[uint32]string{}
+	for _, b := range mig.Models() {
+		if b.Device == model {
+			for _, p := range b.Profiles {
+				names[uint32(p.ID)] = p.Name
+			}
+		}
+	}
+	return names
+}
+
 // model returns a GPU model with the profiles and placements that the driver reports. The driver's data take precedence
-// over the tables of package mig, because names and memory sizes differ between driver releases.
-func (d *device) model(name string) (*mig.Model, error) {
+// over the tables of package mig, because names and memory sizes differ between driver releases. names contains the
+// names of the profiles whose names the driver does not report.
+func (d *device) model(name string, names map[uint32]string) (*mig.Model, error) {
 	d.profiles = map[string]nvml.GpuInstanceProfileInfo{}
 	d.names = map[uint32]string{}
 	var profiles []mig.Profile
@@ -90,13 +137,14 @@ func (d *device) model(name string) (*mig.Model, error) {
 			continue // the GPU model does not have the profile
 		}
 		p := mig.Profile{
-			Name: fmt.Sprintf("profile-%d", info.Id), ID: int(info.Id), Compute: int(info.SliceCount),
-			MemoryMiB: info.MemorySizeMB, SM: int(info.MultiprocessorCount), CE: int(info.CopyEngineCount),
+			Name: cmp.Or(names[info.Id], fmt.Sprintf("profile-%d", info.Id)), ID: int(info.Id),
+			Compute: int(info.SliceCount), MemoryMiB: info.MemorySizeMB,
+			SM: int(info.MultiprocessorCount), CE: int(info.CopyEngineCount),
 			DEC: int(info.DecoderCount), ENC: int(info.EncoderCount),
 			JPEG: int(info.JpegCount), OFA: int(info.OfaCount),
 		}
 		if v2, ret := d.handle.GetGpuInstanceProfileInfoV(k).V2(); ret == nvml.SUCCESS {
-			p.Name = strings.TrimPrefix(text(v2.Name[:]), "MIG ")
+			p.Name, d.named = strings.TrimPrefix(text(v2.Name[:]), "MIG "), true
 		}
 		if v3, ret := d.handle.GetGpuInstanceProfileInfoV(k).V3(); ret == nvml.SUCCESS {
 			p.Gfx = v3.Capabilities&nvml.GPU_INSTANCE_PROFILE_CAPS_GFX != 0

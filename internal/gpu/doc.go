@@ -7,8 +7,9 @@
 //	cap_devices.go  device numbers of capabilities, from /proc or the driver's formula; number of instance ids (maxGI)
 //	cap_files.go    owner and mode of capability files (Open, Make, Close); creates missing files
 //	descriptors.go  scans /proc for open capability files; limits per user, CPUs, processes that hang
-//	discover.go     the GPUs and their profiles according to the driver; why a GPU cannot be managed (Problem)
+//	discover.go     the GPUs and their profiles according to the driver; the problems of GPUs (Problem)
 //	exists.go       checks whether an instance still exists
+//	full.go         GPUs whose MIG mode is off: switches, device files
 //	gpu.go          the interface Hardware, its errors (ErrNoRoom, ErrInUse, ErrLost, ErrNotFound), GPU and Instance
 //	meter.go        a usage sample of an instance: memory, utilisation (GPM), processes
 //	nvml.go         lists, creates and destroys instances with NVML; retries while in use; error codes (check)

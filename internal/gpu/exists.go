@@ -12,6 +12,13 @@ func (n *NVML) Exists(gpu int, in Instance) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	if in.GI == FullGI {
+		full, err := d.isFull()
+		if err != nil {
+			err = fmt.Errorf("GPU %d: %w", gpu, err)
+		}
+		return full, err
+	}
 	dev, err := (&meter{uuid: in.UUID}).find(d.handle)
 	if errors.Is(err, ErrNotFound) {
 		return false, nil

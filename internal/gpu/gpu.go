@@ -34,10 +34,10 @@ type Hardware interface {
 	Exists(gpu int, in Instance) (bool, error)
 	// Create creates a GPU instance at exactly the given placement, and in the GPU instance one compute instance of the
 	// full size. If the driver cannot create the compute instance, Create destroys the GPU instance. If the destruction
-	// also fails, the error contains both failures.
+	// also fails, the error contains both failures. For the profile mig.Full, Create switches MIG mode off.
 	Create(gpu int, profile string, start int) (Instance, error)
 	// Destroy destroys a GPU instance and its compute instances. While the instance is in use, Destroy retries for
-	// about 1.3 s.
+	// about 1.3 s. For FullGI, Destroy switches MIG mode on.
 	Destroy(gpu, gi int) error
 	// Processes returns the ids of the compute processes on a GPU instance, including processes in other PID
 	// namespaces.
@@ -54,9 +54,16 @@ type GPU struct {
 	UUID  string
 	// Name is the device name according to NVML, such as "NVIDIA A100-SXM4-40GB".
 	Name string
-	// Model contains the profiles and placements that the driver reports. Model is nil if Problem is not empty.
+	// Model contains the profiles and placements that the driver reports. Model is nil if the driver reports none.
 	Model *mig.Model
-	// Problem is the reason why the GPU cannot be managed, and a remedy. Problem is empty if the GPU can be managed.
+	// Full is true if the MIG mode of the GPU is off.
+	Full bool
+	// Reset is true if the driver must reset the GPU to switch the MIG mode.
+	Reset bool
+	// MemoryMiB is the memory of the GPU in MiB.
+	MemoryMiB uint64
+	// Problem is the reason why the GPU cannot be managed, and a remedy. Problem is empty if the GPU can be managed. If
+	// Full is true, Problem says that MIG mode is off, and Model contains the profiles that the GPU would have.
 	Problem string
 }
 

@@ -60,7 +60,7 @@ func (n *NVML) Meter(gpu int, in Instance) (Meter, error) {
 	m.metrics = &nvml.GpmMetricsGetType{}
 	for _, buffer := range []*nvml.GpmSample{&m.before, &m.now} {
 		sample, ret := n.lib.GpmSampleAlloc()
-		if err := check(ret, "make a buffer for the GPU's counters"); err != nil {
+		if err := check(ret, "allocate a buffer for the GPU's counters"); err != nil {
 			m.Close()
 			return nil, err
 		}
@@ -116,6 +116,9 @@ func (m *meter) Read() (Use, error) {
 // find opens the instance's MIG device. find first tries the last known index, and then all other indices of the GPU.
 // find queries no other GPUs, because another GPU may hang.
 func (m *meter) find(parent nvml.Device) (nvml.Device, error) {
+	if m.gi == FullGI {
+		return parent, nil
+	}
 	if dev, ok, err := m.at(parent, m.index); ok || err != nil {
 		return dev, err
 	}
@@ -150,7 +153,7 @@ func (m *meter) util(parent nvml.Device) float64 {
 	if m.now == nil {
 		return -1
 	}
-	if ret := parent.GpmMigSampleGet(m.gi, m.now); ret != nvml.SUCCESS {
+	if ret := m.sample(parent); ret != nvml.SUCCESS {
 		m.counted = false
 		return -1
 	}
@@ -166,4 +169,15 @@ func (m *meter) util(parent nvml.Device) float64 {
 	}
 	m.before, m.now, m.counted = m.now, m.before, true
 	return util
+}
+
+// sample reads the counters of the instance.
+func (m *meter) sample(parent nvml.Device) nvml.Return {
+	switch {
+	case m.gi != FullGI:
+		return parent.GpmMigSampleGet(m.gi, m.now)
+	case m.n.lib.Extensions().LookupSymbol("nvmlGpmSampleGet") == nil:
+		return parent.GpmSampleGet(m.now)
+	}
+	return nvml.ERROR_NOT_SUPPORTED
 }

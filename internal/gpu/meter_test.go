@@ -75,7 +75,7 @@ func until(t testing.TB, m gpu.Meter, mib float64) gpu.Use {
 			return use
 		}
 		if use.MemoryMiB < before || use.MemoryMiB > mib {
-			t.Fatalf("%v MiB after %v, on the way to %v", use.MemoryMiB, before, mib)
+			t.Fatalf("%v MiB in use after %v MiB, want growth up to %v MiB", use.MemoryMiB, before, mib)
 		}
 		before = use.MemoryMiB
 	}
@@ -97,7 +97,7 @@ func TestMeterMemory(t *testing.T) {
 	}
 	for m, want := range map[gpu.Meter]float64{ma: 700, mb: 5000} {
 		if use, err := m.Read(); err != nil || use.MemoryMiB != want || use.Util != -1 {
-			t.Errorf("after another instance has gone: %+v, %v, want %v MiB and no utilisation", use, err, want)
+			t.Errorf("after destroying another instance: %+v, %v; want %v MiB, no utilisation", use, err, want)
 		}
 	}
 }
@@ -114,7 +114,7 @@ func TestMeterUtil(t *testing.T) {
 	}
 	end := compute(t, node, in.UUID, "--util", "0.37")
 	if use, err := m.Read(); err != nil || math.Abs(use.Util-0.37) > 1e-4 {
-		t.Errorf("one process of 0.37: %+v, %v", use, err)
+		t.Errorf("one process with the utilisation 0.37: %+v, %v", use, err)
 	}
 	// If the counters cannot be read, the meter must still report the memory. Util must then be unknown in two
 	// readings.
@@ -146,14 +146,14 @@ func TestMeterOfWhatIsGone(t *testing.T) {
 		t.Fatalf("%+v", again)
 	}
 	if _, err := m.Read(); !errors.Is(err, gpu.ErrNotFound) {
-		t.Errorf("another instance in its place: %v", err)
+		t.Errorf("a new instance at the same placement: %v", err)
 	}
 	node.Emulator(t, "lose", "0")
 	if _, err := m.Read(); !errors.Is(err, gpu.ErrLost) {
 		t.Errorf("a lost GPU: %v", err)
 	}
 	if _, err := node.Meter(7, in); !errors.Is(err, gpu.ErrNotFound) {
-		t.Errorf("a GPU that is not there: %v", err)
+		t.Errorf("a GPU that does not exist: %v", err)
 	}
 }
 

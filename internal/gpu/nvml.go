@@ -11,6 +11,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
+	"caelum/internal/mig"
 	"caelum/internal/trust"
 )
 
@@ -23,6 +24,10 @@ type NVML struct {
 // device is the handle of a GPU and the profiles that Create needs. A device in NVML.devices never changes.
 type device struct {
 	handle   nvml.Device
+	name     string // the device name
+	named    bool   // the driver has reported the names of profiles
+	uuid     string
+	grid     int // units
 	profiles map[string]nvml.GpuInstanceProfileInfo
 	names    map[uint32]string
 }
@@ -57,6 +62,11 @@ func (n *NVML) Instances(gpu int) ([]Instance, error) {
 	d, err := n.device(gpu)
 	if err != nil {
 		return nil, err
+	}
+	if full, err := d.isFull(); err != nil {
+		return nil, fmt.Errorf("GPU %d: %w", gpu, err)
+	} else if full {
+		return []Instance{d.full()}, nil
 	}
 	uuids, err := migUUIDs(d.handle)
 	if err != nil {
@@ -170,6 +180,9 @@ func (n *NVML) Create(gpu int, profile string, start int) (Instance, error) {
 }
 
 func (d *device) create(profile string, start int) (Instance, error) {
+	if profile == mig.Full {
+		return d.full(), d.switchTo(nvml.DEVICE_MIG_DISABLE)
+	}
 	info, ok := d.profiles[profile]
 	if !ok {
 		return Instance{}, fmt.Errorf("profile %w", ErrNotFound)
@@ -233,6 +246,12 @@ func (n *NVML) Destroy(gpu, gi int) error {
 	if err != nil {
 		return err
 	}
+	if gi == FullGI {
+		if err := d.switchTo(nvml.DEVICE_MIG_ENABLE); err != nil {
+			return fmt.Errorf("GPU %d: %w", gpu, err)
+		}
+		return nil
+	}
 	handle, ret := d.handle.GetGpuInstanceById(gi)
 	err = check(ret, "open the GPU instance")
 	if err == nil {
@@ -269,7 +288,8 @@ func (n *NVML) Processes(gpu, gi int) ([]int, error) {
 	}
 	var pids []int
 	for _, p := range all {
-		if int(p.GpuInstanceId) == gi {
+		// The driver reports the id 0xffffffff for a process on a GPU whose MIG mode is off (nvml.h).
+		if int(int32(p.GpuInstanceId)) == gi {
 			pids = append(pids, int(p.Pid))
 		}
 	}
@@ -277,8 +297,8 @@ func (n *NVML) Processes(gpu, gi int) ([]int, error) {
 }
 
 // retryInUse repeats a call for about 1.3 s while the call returns ErrInUse. After a job has ended, about one destroy
-// in 40 returns ErrInUse at first. A create returns ErrInUse while a profiler has a channel open. If a call does not
-// succeed within about a second, the call does not succeed later either.
+// in 40 returns ErrInUse at first. A create returns ErrInUse while a profiler has a channel open. If the call still
+// returns ErrInUse after 1.3 s, a process or a monitoring program uses the instance.
 func retryInUse(call func() error) error {
 	wait := 10 * time.Millisecond
 	for {

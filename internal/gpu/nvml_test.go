@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,7 +43,7 @@ func TestDiscoveryFindsEveryModel(t *testing.T) {
 				)
 			}
 			if g, w := len(got.Maximal()), len(want.Maximal()); g != w {
-				t.Errorf("%d maximal layouts, the table has %d", g, w)
+				t.Errorf("%d maximal layouts, want %d as in the table of package mig", g, w)
 			}
 			for _, p := range want.Placements {
 				name := want.Profiles[p.Profile].Name
@@ -64,7 +65,7 @@ func TestCreateAndDestroy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a.GI != 2 || a.Start != 4 || a.Size != 4 || len(a.CIs) != 1 || a.UUID == "" {
-		t.Errorf("made %+v", a)
+		t.Errorf("Create returned %+v", a)
 	}
 	list, err := node.Instances(1)
 	if err != nil || len(list) != 1 || list[0].UUID != a.UUID || list[0].Profile != "3g.20gb" {
@@ -74,10 +75,10 @@ func TestCreateAndDestroy(t *testing.T) {
 		t.Errorf("GPU 0 has %+v, %v", other, err)
 	}
 	if _, err := node.Create(1, "2g.10gb", 4); !errors.Is(err, gpu.ErrNoRoom) {
-		t.Errorf("a taken placement: %v", err)
+		t.Errorf("an occupied placement: %v", err)
 	}
 	if _, err := node.Create(1, "2g.10gb", 3); !errors.Is(err, gpu.ErrNotFound) {
-		t.Errorf("a start that is none: %v", err)
+		t.Errorf("an invalid start: %v", err)
 	}
 	if _, err := node.Create(1, "9g.90gb", 0); !errors.Is(err, gpu.ErrNotFound) {
 		t.Errorf("an unknown profile: %v", err)
@@ -98,10 +99,10 @@ func TestFaults(t *testing.T) {
 	// If the driver cannot create the compute instance, no GPU instance may remain.
 	node.Emulator(t, "fault", "add", "--call", "CREATE_CI", "--nth", "1", "--error", "UNKNOWN")
 	if _, err := node.Create(0, "1g.5gb", 0); err == nil {
-		t.Error("created although its compute instance failed")
+		t.Error("no error although the driver cannot create the compute instance")
 	}
 	if list, err := node.Instances(0); err != nil || len(list) != 0 {
-		t.Errorf("left behind: %+v, %v", list, err)
+		t.Errorf("remaining instances: %+v, %v", list, err)
 	}
 	node.Emulator(t, "fault", "clear")
 
@@ -112,7 +113,7 @@ func TestFaults(t *testing.T) {
 	}
 	node.Emulator(t, "hold", "0", strconv.Itoa(in.GI))
 	if err := node.Destroy(0, in.GI); !errors.Is(err, gpu.ErrInUse) {
-		t.Errorf("destroyed while held: %v", err)
+		t.Errorf("destroying an instance in use: %v", err)
 	}
 	node.Emulator(t, "unhold", "0", strconv.Itoa(in.GI))
 	if err := node.Destroy(0, in.GI); err != nil {
@@ -129,8 +130,115 @@ func TestMIGModeOff(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	node.Emulator(t, "init", "--board", "A100-40GB", "--gpus", "1", "--mig", "off", "--dev-root", node.Dev)
 	gpus, err := node.GPUs()
-	if err != nil || gpus[0].Model != nil || gpus[0].Problem == "" {
+	if err != nil || !gpus[0].Full || gpus[0].Problem == "" {
 		t.Fatalf("%+v, %v", gpus, err)
+	}
+	if g := gpus[0].Managed(mig.Whole{Switch: true}); g.Model != nil || g.Problem == "" {
+		t.Errorf("a GPU that needs a reset: %+v", g)
+	}
+	if g := gpus[0].Managed(mig.Whole{Switch: true, Reset: true}); g.Model.Full() == 0 || g.Problem != "" {
+		t.Errorf("a GPU that may be reset: %+v", g)
+	}
+}
+
+// TestFull switches the MIG mode of a GPU off and on as an instance of the profile full.
+func TestFull(t *testing.T) {
+	node := gputest.New(t, "H100-80GB", 2)
+	if _, err := node.GPUs(); err != nil {
+		t.Fatal(err)
+	}
+	in, err := node.Create(1, mig.Full, 0)
+	if err != nil || in.GI != gpu.FullGI || in.Size != 8 || !strings.HasPrefix(in.UUID, "GPU-") {
+		t.Fatalf("%+v, %v", in, err)
+	}
+	if all, err := node.Instances(1); err != nil || !reflect.DeepEqual(all, []gpu.Instance{in}) {
+		t.Errorf("instances of a full GPU: %+v, %v", all, err)
+	}
+	if all, err := node.Instances(0); err != nil || len(all) > 0 {
+		t.Errorf("instances of the other GPU: %+v, %v", all, err)
+	}
+	if pids, err := node.Processes(1, in.GI); err != nil || len(pids) > 0 {
+		t.Errorf("processes of a full GPU: %v, %v", pids, err)
+	}
+	m, err := node.Meter(1, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if use, err := m.Read(); err != nil || use.Processes != 0 {
+		t.Errorf("usage of a full GPU: %+v, %v", use, err)
+	}
+	if _, err := node.Create(1, "1g.10gb", 0); err == nil {
+		t.Error("a slice was created on a full GPU")
+	}
+	if err := node.Destroy(1, in.GI); err != nil {
+		t.Fatal(err)
+	}
+	if there, err := node.Exists(1, in); err != nil || there {
+		t.Errorf("exists after the switch: %v, %v", there, err)
+	}
+	if _, err := node.Create(1, "1g.10gb", 0); err != nil {
+		t.Error(err)
+	}
+	// The driver refuses a switch while instances exist, and no switch may remain pending.
+	if _, err := node.Create(1, mig.Full, 0); !errors.Is(err, gpu.ErrInUse) {
+		t.Errorf("switching beside an instance: %v", err)
+	}
+	if g := node.Discover(1); g.Problem != "" || g.Full {
+		t.Errorf("after a refused switch: %+v", g)
+	}
+}
+
+// TestSwitchNeedsReset checks the error on a GPU whose switch the driver does not carry out without a reset.
+func TestSwitchNeedsReset(t *testing.T) {
+	node := gputest.New(t, "A100-40GB", 1)
+	if _, err := node.GPUs(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := node.Create(0, mig.Full, 0); err == nil {
+		t.Fatal("the MIG mode was switched without a reset")
+	}
+	if g := node.Discover(0); g.Problem != "" {
+		t.Errorf("a switch is pending: %s", g.Problem)
+	}
+}
+
+// TestDeviceFile checks the owner and mode of a GPU's device file.
+func TestDeviceFile(t *testing.T) {
+	node := gputest.New(t, "H100-80GB", 1)
+	caps := gpu.Caps{Dev: node.Dev, Proc: node.Proc}
+	full := gpu.Instance{GI: gpu.FullGI, Profile: mig.Full}
+	check := func(what string, uid, mode uint32) {
+		t.Helper()
+		var st unix.Stat_t
+		if err := unix.Stat(caps.DeviceFile(0), &st); err != nil {
+			t.Fatal(err)
+		}
+		if st.Uid != uid || st.Mode&0o777 != mode {
+			t.Errorf("%s: owner %d and mode %#o, want %d and %#o", what, st.Uid, st.Mode&0o777, uid, mode)
+		}
+	}
+	for _, step := range []struct {
+		what      string
+		do        func() error
+		uid, mode uint32
+	}{
+		{"idle", func() error { return caps.Make(0, full) }, 0, 0o600},
+		{"leased", func() error { return caps.Open(0, full, 20001) }, 20001, 0o600},
+		{"released", func() error { return caps.Close(0, full) }, 0, 0o600},
+		{"MIG mode on", func() error { return caps.Share(0) }, 0, 0o666},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatal(err)
+		}
+		check(step.what, step.uid, step.mode)
+	}
+	if files := caps.Files(0, full); len(files) != 1 || files[0] != caps.DeviceFile(0) {
+		t.Errorf("files of a full GPU: %v", files)
+	}
+	d, err := caps.Device(0)
+	if own, err2 := caps.Devices(0, full); err != nil || err2 != nil || !reflect.DeepEqual(own, []gpu.Device{d}) {
+		t.Errorf("devices of a full GPU: %v, %v, %v", own, err, err2)
 	}
 }
 
@@ -179,8 +287,8 @@ func TestCaps(t *testing.T) {
 	check(12345)
 }
 
-// TestCapsKeepsModprobeOut checks that Close sets DeviceFileModify to 0. Otherwise, nvidia-modprobe would make the
-// capability files readable by all users.
+// TestCapsKeepsModprobeOut checks that Close sets DeviceFileModify to 0. If the value stayed 1, nvidia-modprobe would
+// make the capability files readable by all users.
 func TestCapsKeepsModprobeOut(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	in := create2g(t, node)
@@ -200,7 +308,7 @@ func TestCapsKeepsModprobeOut(t *testing.T) {
 		return lines
 	}
 	if got := modify(); !slices.Equal(got, []string{"DeviceFileModify: 1", "DeviceFileModify: 1"}) {
-		t.Fatalf("as the driver makes them: %q", got)
+		t.Fatalf("before Close: %q", got)
 	}
 	if err := caps.Close(0, in); err != nil {
 		t.Fatal(err)
@@ -231,13 +339,13 @@ func TestCapsMakesFiles(t *testing.T) {
 	caps := gpu.Caps{Dev: node.Dev, Proc: node.Proc}
 	file := caps.Files(0, in)[0]
 	if _, err := os.Lstat(file); !os.IsNotExist(err) {
-		t.Fatalf("the driver made %s (%v)", file, err)
+		t.Fatalf("the driver created %s (%v)", file, err)
 	}
 	if err := caps.Close(0, in); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Lstat(file); !os.IsNotExist(err) {
-		t.Errorf("Close made %s (%v)", file, err)
+		t.Errorf("Close created %s (%v)", file, err)
 	}
 	if err := caps.Make(0, in); err != nil {
 		t.Fatal(err)
@@ -258,7 +366,7 @@ func TestCapDevices(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	caps := gpu.Caps{Dev: node.Dev, Proc: node.Proc}
 	got, err := caps.Devices(1, gpu.Instance{GI: 12, CIs: []int{0}})
-	if err != nil || fmt.Sprint(got) != "[60:246 60:247]" { // the GI has 3 + 135 + 9*12, and the CI has the next number
+	if err != nil || fmt.Sprint(got) != "[60:246 60:247]" { // GI: 3 + 135 + 9*12; CI: the next number
 		t.Errorf("%v, %v", got, err)
 	}
 	all, err := caps.Possible(1)
@@ -304,7 +412,7 @@ func TestCapFiles(t *testing.T) {
 // TestOpenNVMLOfOthers checks that root does not load a library that other users can change.
 func TestOpenNVMLOfOthers(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("needs root: it makes a file of another user")
+		t.Skip("needs root, because OpenNVML checks the path only for root")
 	}
 	path := filepath.Join(t.TempDir(), "libnvidia-ml.so.1")
 	if err := os.WriteFile(path, nil, 0o777); err != nil {
@@ -316,5 +424,30 @@ func TestOpenNVMLOfOthers(t *testing.T) {
 	if _, err := gpu.OpenNVML(path); err == nil ||
 		!strings.Contains(err.Error(), "writable by group and others; chmod go-w "+path) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestProfilesWithMIGModeOff checks that a GPU has the same profiles whether MIG mode is on or off. The emulated driver
+// reports no names while MIG mode is off.
+func TestProfilesWithMIGModeOff(t *testing.T) {
+	for _, want := range mig.Models() {
+		node := gputest.New(t, want.Name, 1)
+		on, err := node.GPUs()
+		if err != nil {
+			t.Fatal(err)
+		}
+		node.Emulator(t, "init", "--board", want.Name, "--gpus", "1", "--mig", "off", "--dev-root", node.Dev)
+		off, err := node.GPUs()
+		if err != nil || !off[0].Full {
+			t.Fatalf("%s: %+v, %v", want.Name, off, err)
+		}
+		both := mig.Whole{Switch: true, Reset: true}
+		was, is := on[0].Managed(both).Model, off[0].Managed(both).Model
+		for i, p := range was.Profiles {
+			q := is.Profiles[i]
+			if p.Name != q.Name || p.ID != q.ID || p.Size != q.Size || !slices.Equal(p.Starts, q.Starts) {
+				t.Errorf("%s: profile %+v with MIG mode on and %+v with MIG mode off", want.Name, p, q)
+			}
+		}
 	}
 }

@@ -90,7 +90,7 @@ func (s *Processes) read(pid int) (Process, error) {
 			return p, nil
 		}
 	}
-	return p, fmt.Errorf("/proc/%d/status lacks the user ids or the number of threads", pid)
+	return p, fmt.Errorf("/proc/%d/status does not contain the user ids or the number of threads", pid)
 }
 
 // small returns the contents of a small file of a process under /proc. The error is fs.ErrNotExist if the process ends
@@ -201,7 +201,7 @@ func (s *Processes) killTracer(p Process) {
 	if tid <= 0 {
 		return
 	}
-	pid := s.statusOf(tid, "Tgid:") // TracerPid is the id of a thread, not of a process
+	pid := s.statusOf(tid, "Tgid:") // TracerPid is the id of a thread; Tgid is the id of its process
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return

@@ -45,8 +45,8 @@ func TestKill(t *testing.T) {
 	later := p
 	later.Start++
 	for name, kill := range map[string]func() (ended, left []Process){
-		"not meant any more":            func() (_, _ []Process) { return s.Kill([]Process{p}, none) },
-		"another process with this pid": func() (_, _ []Process) { return s.Kill([]Process{later}, all) },
+		"stillMeant returns false":          func() (_, _ []Process) { return s.Kill([]Process{p}, none) },
+		"a later process with the same pid": func() (_, _ []Process) { return s.Kill([]Process{later}, all) },
 	} {
 		if gone, left := kill(); len(gone)+len(left) > 0 {
 			t.Errorf("%s: ended %v, left %v", name, gone, left)
@@ -54,22 +54,22 @@ func TestKill(t *testing.T) {
 	}
 	select {
 	case err := <-ended:
-		t.Fatalf("it was ended: %v", err)
+		t.Fatalf("Kill ended the process: %v", err)
 	case <-time.After(50 * time.Millisecond):
 	}
 	if gone, left := s.Kill([]Process{p}, all); len(gone) != 1 || len(left) > 0 {
 		t.Errorf("ended %v, left %v", gone, left)
 	}
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "killed") {
-		t.Errorf("ended with %v", err)
+		t.Errorf("the process ended with %v", err)
 	}
 	if gone, left := s.Kill([]Process{p}, all); len(gone)+len(left) > 0 {
 		t.Errorf("a process that has ended: %v, %v", gone, left)
 	}
 }
 
-// TestKillTraced checks that Kill ends a traced process. An exiting traced process stops with its files open until its
-// tracer ends.
+// TestKillTraced checks that Kill ends a traced process. With PTRACE_O_TRACEEXIT, a killed process keeps its files open
+// until its tracer ends.
 func TestKillTraced(t *testing.T) {
 	path := node(t, full)
 	s := &Processes{Proc: "/proc"}
@@ -81,7 +81,7 @@ func TestKillTraced(t *testing.T) {
 		}
 	}
 	if len(traced) != 1 || traced[0].PID == tracer {
-		t.Fatalf("no traced holder: %v", traced)
+		t.Fatalf("want one traced process with the file open, got %v", traced)
 	}
 	// On a busy machine, the kernel may need more time than Kill waits. The test therefore repeats Kill, as the agent
 	// does at its next scan.
@@ -91,10 +91,10 @@ func TestKillTraced(t *testing.T) {
 			break
 		}
 		if tries == 20 {
-			t.Fatalf("left %v", left)
+			t.Fatalf("after 21 calls of Kill, %v have not ended", left)
 		}
 	}
 	if contains(scanFor(t, s).Open[full], traced[0].PID) {
-		t.Errorf("%v has the file open still", traced[0])
+		t.Errorf("%v still has the file open", traced[0])
 	}
 }

@@ -43,8 +43,8 @@ type Offered struct {
 	// MemoryMiB is the memory of an instance in MiB. If the node's GPU models have different sizes, MemoryMiB is the
 	// smallest size.
 	MemoryMiB int `json:"memory_mib"`
-	// Whole is the largest profile that the site offers on the first GPU model with this profile. If the site offers
-	// all profiles, Whole is the whole GPU.
+	// Whole is the largest profile except mig.Full that the site offers on the first GPU model with this profile. If
+	// the site offers all profiles, Whole is the whole GPU.
 	Whole string `json:"whole"`
 }
 
@@ -55,14 +55,15 @@ type Model struct {
 }
 
 // Read reads the inventory from the hardware. profiles contains the profiles that the site offers. If profiles is
-// empty, the site offers every plain profile (mig.Plain).
-func Read(hw gpu.Hardware, profiles []string) (Inventory, error) {
+// empty, the site offers every plain profile (mig.Plain). whole determines the GPUs that also have the profile
+// mig.Full.
+func Read(hw gpu.Hardware, profiles []string, whole mig.Whole) (Inventory, error) {
 	var inv Inventory
 	found, err := hw.GPUs()
 	if err != nil {
 		return inv, err
 	}
-	gpus, names, err := Divide(found, profiles)
+	gpus, names, err := Divide(found, profiles, whole)
 	if err != nil {
 		return inv, err
 	}
@@ -118,10 +119,11 @@ func offered(gpus []GPU, names []string, name string) Offered {
 	return o
 }
 
-// largest returns the largest profile in names that the GPU model has. names is sorted from small to large.
+// largest returns the largest profile in names that the GPU model has, except mig.Full. names is sorted from small to
+// large.
 func largest(b *mig.Model, names []string) (last string) {
 	for _, name := range names {
-		if _, ok := b.ProfileIndex(name); ok {
+		if _, ok := b.ProfileIndex(name); ok && name != mig.Full {
 			last = name
 		}
 	}
@@ -148,21 +150,23 @@ type GPU struct {
 }
 
 // Divide assigns offerable placements and slots to each discovered GPU. The second result contains the profiles that
-// the site offers, from small to large: the profiles in named, or every plain profile if named is empty. Divide returns
-// an error if named contains a profile that no GPU has.
-func Divide(found []gpu.GPU, named []string) ([]GPU, []string, error) {
+// the site offers, from small to large: the profiles in named, or every plain profile if named is empty. On the GPUs
+// that whole determines, the site also offers the profile mig.Full. Divide returns an error if named contains a profile
+// that no GPU has.
+func Divide(found []gpu.GPU, named []string, whole mig.Whole) ([]GPU, []string, error) {
 	var gpus []GPU
 	var profiles []string
 	size := map[string]int{}
 	slots := 0
 	for _, g := range found {
+		g = g.Managed(whole)
 		c := GPU{GPU: g}
 		if g.Problem != "" {
 			gpus = append(gpus, c)
 			continue
 		}
 		for i, p := range g.Model.Profiles {
-			if len(named) > 0 && !slices.Contains(named, p.Name) || len(named) == 0 && !mig.Plain(p) {
+			if !offers(p, named, g.Index < whole.Fixed) {
 				continue
 			}
 			c.Offerable |= g.Model.OfProfile(i)
@@ -188,6 +192,20 @@ func Divide(found []gpu.GPU, named []string) ([]GPU, []string, error) {
 	}
 	slices.SortStableFunc(profiles, func(x, y string) int { return size[x] - size[y] })
 	return gpus, profiles, nil
+}
+
+// offers reports whether the site offers a profile on a GPU that has the profile. If only is true, the GPU has no
+// slices.
+func offers(p mig.Profile, named []string, only bool) bool {
+	switch {
+	case p.Name == mig.Full:
+		return true
+	case only:
+		return false
+	case len(named) > 0:
+		return slices.Contains(named, p.Name)
+	}
+	return mig.Plain(p)
 }
 
 // namesOf returns the profiles that the driver reports, without duplicates.

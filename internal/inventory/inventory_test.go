@@ -19,7 +19,7 @@ func TestOfferedByTwoModels(t *testing.T) {
 		}
 		found = append(found, gpu.GPU{Index: i, Model: b})
 	}
-	gpus, names, err := Divide(found, nil)
+	gpus, names, err := Divide(found, nil, mig.Whole{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ type Written struct {
 
 // errUnread is the error for a repository that has not yet read all runs from slurmdbd. A table from an incomplete
 // repository would lack learned lines.
-var errUnread = errors.New("the repository is new and was never filled completely from slurmdbd; " +
+var errUnread = errors.New("the repository is new and does not contain all runs from slurmdbd yet; " +
 	"the decision table was not changed; run `caelum repo sync`")
 
 // Write writes the predictions of the repository into the decision table at path, below the administrator's lines, with

@@ -44,9 +44,9 @@ func (l *Loop) Run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil && !l.failing:
-			l.Log.WithError(err).Warn("couldn't learn from earlier runs; the previously learned lines stay in force")
+			l.Log.WithError(err).Warn("couldn't learn from earlier runs; the previously learned lines remain valid")
 		case err != nil:
-			l.Log.WithError(err).Debug("still couldn't learn from earlier runs")
+			l.Log.WithError(err).Debug("couldn't learn from earlier runs again")
 		}
 		l.failing = err != nil
 	}

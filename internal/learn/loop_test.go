@@ -59,7 +59,7 @@ func TestLoopOnce(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	if now, err := os.Stat(l.Table); err != nil || !os.SameFile(table, now) {
-		t.Errorf("the table was written again: %v", err)
+		t.Errorf("Write wrote an unchanged table: %v", err)
 	}
 
 	d.err = slurm.ErrNoAccounting
@@ -102,7 +102,7 @@ func TestUnread(t *testing.T) {
 	}
 	want := learned(t, l.Table)
 	if want == "" {
-		t.Fatal("nothing was learned")
+		t.Fatal("the table contains no learned lines")
 	}
 	if err := os.WriteFile(l.Repo, []byte(strings.Repeat("junk", 5000)), 0o600); err != nil {
 		t.Fatal(err)

@@ -8,8 +8,8 @@ import (
 	"caelum/internal/repo"
 )
 
-// TestMeasured checks that the choice of profile-job determines the line of its key only, and that a later run of this
-// key that was killed for lack of memory ends the choice.
+// TestMeasured checks that the choice of profile-job determines only the line of its key. If a later run of this key is
+// killed for lack of memory, the choice must have no effect.
 func TestMeasured(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own)
 	r := fresh(t)
@@ -81,7 +81,7 @@ func TestMeasuredForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m, err := measured(r, job); err != nil || m == nil {
-		t.Errorf("another key or user was forgotten: %v, %v", m, err)
+		t.Errorf("after forgetting another key and another user: %v, %v", m, err)
 	}
 	for _, forget := range []func() (int, error){
 		func() (int, error) { return r.ForgetKey(key, time.Now()) },
@@ -95,7 +95,7 @@ func TestMeasuredForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 		if m, err := measured(r, job); err != nil || m != nil {
-			t.Errorf("forgotten: %+v, %v", m, err)
+			t.Errorf("after forgetting the key or its user: %+v, %v", m, err)
 		}
 	}
 }

@@ -41,7 +41,7 @@ type Prediction struct {
 	Need     predict.Need
 	History  predict.History
 	Complete bool
-	// Measured is the choice of `caelum profile-job --apply` from which Choice was taken, or nil.
+	// Measured is the choice of `caelum profile-job --apply` that determined Choice, or nil.
 	Measured *Measured
 	// ownLine is the content of the administrator's line from which Own was read.
 	ownLine predict.Line

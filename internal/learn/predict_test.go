@@ -11,9 +11,9 @@ import (
 	"caelum/internal/repo"
 )
 
-// TestPredictFallsBack checks which runs a prediction uses: the runs with the job's key, or else the user's runs with
-// the same script fingerprint. If the site shares runs, a prediction without either uses all users' runs with the
-// script fingerprint.
+// TestPredictFallsBack checks which runs a prediction uses. A prediction must use the runs with the job's key. Without
+// such runs, a prediction must use the user's runs with the same script fingerprint. Without runs of the user, a
+// prediction must use all users' runs with the script fingerprint if the site shares runs.
 func TestPredictFallsBack(t *testing.T) {
 	r := fresh(t)
 	n := seen(0, "n1", began)
@@ -91,8 +91,8 @@ func killed(key string, job uint32, profile string, mib float64, start time.Time
 	return n
 }
 
-// inTable returns the decision that job_submit.lua makes for a job according to a table. It is the first line that
-// applies (key, user, site), or else the default profile.
+// inTable returns the decision that job_submit.lua makes for a job according to a table. The decision is the first line
+// that applies (key, user, site). If no line applies, the decision is the default profile.
 func inTable(t *testing.T, path string, job repo.JobKeys) predict.Line {
 	t.Helper()
 	table, err := decisions.Parse(read(t, path))
@@ -126,7 +126,7 @@ func TestBoundOfKey(t *testing.T) {
 		p, err := tab.Predict(r, job, memoryOnly)
 		has := inTable(t, path, job).Profile
 		if err != nil || p.Profile != want || p.Need.Level != predict.ByKey || has != want {
-			t.Errorf("%s: predicted %s by %q, in the table %s, want %s (%v)",
+			t.Errorf("%s: the prediction is %s by %q, the table contains %s, want %s (%v)",
 				key, p.Profile, p.Need.Level, has, want, err)
 		}
 	}
@@ -187,7 +187,7 @@ func comparePredictions(t *testing.T, what string, r *repo.Repo, path string, si
 		for _, job := range []repo.JobKeys{s.JobKeys, renamed} {
 			p, err := tab.Predict(r, job, site)
 			if has := inTable(t, path, job); err != nil || p.profile() != has.Profile || !alike(p.line(), has) {
-				t.Errorf("%s: %+v: predicted %+v, in the table %+v (%v)", what, job, p.line(), has, err)
+				t.Errorf("%s: %+v: the prediction is %+v, the table contains %+v (%v)", what, job, p.line(), has, err)
 			}
 		}
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // share returns the newest lines in their original order: at most room lines, with at most the given total number of
-// bytes. Owners get equal shares. share drops the oldest lines of the owners with the most lines first. An owner whose
+// bytes. Owners get equal shares. share removes the oldest lines of the owners with the most lines. An owner whose
 // lines fit into an equal share therefore loses no line.
 func share(lines []learnedLine, room, bytes int) []learnedLine {
 	nth := make([]int, len(lines)) // for each line, its position among the lines of its owner
@@ -39,8 +39,8 @@ func share(lines []learnedLine, room, bytes int) []learnedLine {
 	left, leftBytes, _ := fits(low)
 	var kept []learnedLine
 	for i, l := range lines {
-		// The remaining space is not sufficient for one more line of each owner, and goes to the newest of the next
-		// lines.
+		// The remaining space is not sufficient for one more line of each owner. share uses this space for the newest
+		// lines among the next line of each owner.
 		if size := len(l.text()); nth[i] == low && left > 0 && leftBytes >= size {
 			left, leftBytes = left-1, leftBytes-size
 		} else if nth[i] >= low {

@@ -10,8 +10,8 @@ import (
 )
 
 // TestShare checks that the remaining lines stay within the limits and use the available room. An owner with at most an
-// equal share must not lose a line. Each other owner loses the oldest lines, and the numbers of lines that these owners
-// retain differ by at most one.
+// equal share must not lose a line. Each other owner must lose only the oldest lines. The numbers of lines that these
+// owners keep must differ by at most one.
 func TestShare(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 500 {
@@ -23,7 +23,7 @@ func TestShare(t *testing.T) {
 		}
 		kept := share(lines, room, bytes)
 		if again := share(lines, room, bytes); !slices.Equal(again, kept) {
-			t.Fatal("two calls give different lines")
+			t.Fatal("two calls return different lines")
 		}
 		checkRoom(t, lines, kept, room, bytes)
 		checkOwners(t, lines, kept, min(room, bytes/max(longest(lines), 1)))
@@ -63,15 +63,15 @@ func checkRoom(t *testing.T, lines, kept []learnedLine, room, bytes int) {
 		size += len(l.text())
 		for lines[next] != l {
 			if next++; next == len(lines) {
-				t.Fatal("a new line, or another order")
+				t.Fatal("the result contains a new line, or the lines are in another order")
 			}
 		}
 	}
 	if len(kept) > room || size > bytes {
-		t.Fatalf("%d lines of %d bytes, with room for %d lines and %d bytes", len(kept), size, room, bytes)
+		t.Fatalf("%d lines with %d bytes exceed the limits of %d lines or %d bytes", len(kept), size, room, bytes)
 	}
 	if len(kept) < min(len(lines), room) && size <= bytes-longest(lines) {
-		t.Fatalf("%d of %d lines, with room for %d, and %d of %d bytes", len(kept), len(lines), room, size, bytes)
+		t.Fatalf("only %d of %d lines with a limit of %d, and %d of %d bytes", len(kept), len(lines), room, size, bytes)
 	}
 }
 
@@ -92,13 +92,13 @@ func checkOwners(t *testing.T, lines, kept []learnedLine, room int) {
 		}
 		least = min(least, len(has[owner]))
 		if len(had[owner]) <= equal {
-			t.Fatalf("owner %d had %d lines, an equal share is %d, and %d are left",
+			t.Fatalf("owner %d had %d lines, an equal share is %d lines, and %d lines remain",
 				owner, len(had[owner]), equal, len(has[owner]))
 		}
 	}
 	for owner, left := range has {
 		if len(left) > least+1 {
-			t.Fatalf("owner %d keeps %d lines, and another that lost lines keeps %d", owner, len(left), least)
+			t.Fatalf("owner %d keeps %d lines, but another owner who lost lines keeps %d", owner, len(left), least)
 		}
 		if !slices.Equal(had[owner][:len(left)], left) {
 			t.Fatalf("owner %d lost lines other than the oldest", owner)

@@ -173,7 +173,7 @@ func (done *Synced) read(
 }
 
 // runsOf returns the runs whose summaries are in the records, and the Index of each run's record. The owner and the end
-// of a run come from the record of the run. runsOf ignores a summary if the job had no matching run.
+// of a run come from the record of the run. runsOf ignores a summary that matches no run of the job.
 func runsOf(
 	ctx context.Context,
 	dbd Accounting,

@@ -120,7 +120,7 @@ func add(t *testing.T, r *repo.Repo, runs ...predict.Run) {
 }
 
 // requeued returns an emulated slurmdbd with a requeued job, and the job's two runs. Only the job's last record
-// contains their summaries, as in a record that the agents have written.
+// contains the summaries of both runs, as after the writes of the agents.
 func requeued() (*dbd, []predict.Run) {
 	later := began.Add(30 * time.Hour)
 	first, second := seen(8, "GPU1", began.Add(2*time.Second)), seen(8, "gpu2", later)
@@ -175,13 +175,13 @@ func TestSyncIgnores(t *testing.T) {
 		"a start that the job did not have": func(r *slurm.Record) {
 			r.Start, r.End = r.Start.Add(2*time.Hour), r.End.Add(2*time.Hour)
 		},
-		"a job that still runs":  func(r *slurm.Record) { r.End = time.Time{} },
-		"a job that never began": func(r *slurm.Record) { r.Start = time.Time{} },
-		"half a summary":         func(r *slurm.Record) { r.Text = good.Summary()[:30] },
-		"another tool's": func(r *slurm.Record) {
+		"a job that still runs":    func(r *slurm.Record) { r.End = time.Time{} },
+		"a job that never started": func(r *slurm.Record) { r.Start = time.Time{} },
+		"half a summary":           func(r *slurm.Record) { r.Text = good.Summary()[:30] },
+		"the text of another tool": func(r *slurm.Record) {
 			r.Text = "js1:h4siaaaa caelum:run=forged caelum:run= caelum:run=,,,at=1,ran=1s"
 		},
-		"another field's": func(r *slurm.Record) { r.Text = "" },
+		"no text in the field": func(r *slurm.Record) { r.Text = "" },
 		"a time that is too large": func(r *slurm.Record) {
 			r.Text = "caelum:run=n1,7g.40gb,a100,at=99999999999999999999,ran=1s"
 		},
@@ -258,7 +258,7 @@ func TestSyncGoesOn(t *testing.T) {
 		t.Errorf("since: %s", got)
 	}
 	if got := sync(began.Add(101*time.Hour), time.Time{}); got != "1 pages from 99 to 101" {
-		t.Errorf("the time in between has not been read: %s", got)
+		t.Errorf("after a sync with since, which skipped a period: %s", got)
 	}
 	d.busy = true
 	if got := sync(began, began.Add(-240*time.Hour)); got != "10 pages from -240 to 0" {

@@ -139,7 +139,8 @@ func readTable(path string) (table, os.FileInfo, error) {
 		return table{}, nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > decisions.MaxBytes {
-		return table{}, nil, fmt.Errorf("%s is not a decision table: it must be a regular file of at most %d bytes",
+		return table{}, nil, fmt.Errorf(
+			"%s is not a decision table: a decision table must be a regular file of at most %d bytes",
 			path, decisions.MaxBytes)
 	}
 	text, err := os.ReadFile(path)
@@ -195,7 +196,7 @@ func replace(path string, was os.FileInfo, text string) (err error) {
 	if mine, err := f.Stat(); err != nil {
 		return err
 	} else if is := mine.Sys().(*syscall.Stat_t); is.Uid != owner.Uid || is.Gid != owner.Gid {
-		// A user who may replace the file may lack the permission to change the owner of the file.
+		// A user may have the permission to replace the file, but not the permission to change the owner of the file.
 		err := f.Chown(int(owner.Uid), int(owner.Gid))
 		if err != nil && (os.Getuid() == 0 || !errors.Is(err, os.ErrPermission)) {
 			return err

@@ -91,7 +91,7 @@ func TestWrite(t *testing.T) {
 	}
 	text := read(t, path)
 	if !strings.HasPrefix(text, "caelum-decisions 1 42\n"+own+marker) {
-		t.Errorf("the admin's part:\n%s", text)
+		t.Errorf("the administrator's lines:\n%s", text)
 	}
 	const want = `user 1001:fedcba9876543210 1g.10gb
 user 1002:fedcba9876543210 1g.5gb
@@ -218,7 +218,7 @@ func TestWriteChangesNothing(t *testing.T) {
 		t.Fatalf("%+v %v", done, err)
 	}
 	if now, err := os.Stat(path); err != nil || !os.SameFile(before, now) || before.ModTime() != now.ModTime() {
-		t.Errorf("the table was written again: %v", err)
+		t.Errorf("Write wrote an unchanged table: %v", err)
 	}
 	if _, err := r.ForgetUser(1001, began.Add(time.Hour)); err != nil {
 		t.Fatal(err)
@@ -254,13 +254,13 @@ func TestWriteKeepsOwnerAndMode(t *testing.T) {
 		t.Errorf("%v %v %v", was, now, err)
 	}
 	if target, err := os.Readlink(link); err != nil || target != path {
-		t.Errorf("the link: %s %v", target, err)
+		t.Errorf("the symbolic link refers to %s, %v", target, err)
 	}
 	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 1 {
-		t.Errorf("other files in the folder: %v %v", left, err)
+		t.Errorf("other files in the directory: %v %v", left, err)
 	}
 	if err := replace(path, was, "mine"); !errors.Is(err, errChanged) || read(t, path) == "mine" {
-		t.Errorf("another program's change was overwritten: %v", err)
+		t.Errorf("Write overwrote another program's change: %v", err)
 	}
 }
 
@@ -315,7 +315,7 @@ func TestWriteRefuses(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if _, err := Write(t.TempDir(), r, memoryOnly); err == nil {
-		t.Error("a folder")
+		t.Error("no error for a directory")
 	}
 }
 
@@ -356,7 +356,7 @@ func TestModels(t *testing.T) {
 
 	tab, err = parseTable("caelum-decisions 1 1\nprofile 1g.5gb\nprofile 3g.20gb\ndefault 3g.20gb\n")
 	if models := tab.gpuModels(); err != nil || len(models) == 0 || models[0].Name != "A100-40GB" {
-		t.Errorf("a site that gives no whole GPU: %d GPU models, %v", len(models), err)
+		t.Errorf("a site that offers no whole GPU: %d GPU models, %v", len(models), err)
 	}
 }
 
@@ -364,7 +364,7 @@ func TestModels(t *testing.T) {
 // could redirect the write with a symbolic link.
 func TestReplaceInADirectoryOfAnother(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("needs root: it gives a directory away")
+		t.Skip("needs root to change the owner of a directory")
 	}
 	dir := t.TempDir()
 	path := filepath.Join(dir, "decisions")

@@ -15,7 +15,7 @@ import (
 	"caelum/internal/api"
 )
 
-// made creates a ledger with 40 leases, closes it, and returns its path.
+// made creates a ledger with 40 leases, closes the ledger, and returns the path of the file.
 func made(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "state", "ledger.db")
@@ -50,7 +50,7 @@ func TestRefused(t *testing.T) {
 		damage func(path string)
 		want   string
 	}{
-		{"half of it", func(p string) { os.Truncate(p, 3*4096) }, kind.Damaged},
+		{"half of the file", func(p string) { os.Truncate(p, 3*4096) }, kind.Damaged},
 		{"a header", func(p string) { os.Truncate(p, 100) }, kind.Damaged},
 		{"garbage", func(p string) {
 			os.WriteFile(p, bytes.Repeat([]byte("not a database "), 1000), 0o600)
@@ -60,14 +60,14 @@ func TestRefused(t *testing.T) {
 			f.WriteAt(bytes.Repeat([]byte{0xff}, 4096), 4*4096)
 			f.Close()
 		}, kind.Damaged},
-		{"a newer release's", func(p string) {
+		{"the ledger of a newer release", func(p string) {
 			edit(t, p, "PRAGMA user_version = 99")
 		}, "install the newer release again"},
-		{"another program's", func(p string) {
+		{"another program's database", func(p string) {
 			os.Remove(p)
 			edit(t, p, "CREATE TABLE contacts (name TEXT)")
 		}, "another program's"},
-		{"another program's with a version", func(p string) {
+		{"another program's database with a version", func(p string) {
 			os.Remove(p)
 			edit(t, p, "CREATE TABLE lease (tenant TEXT); PRAGMA user_version = 1")
 		}, "another program's"},
@@ -86,7 +86,7 @@ func TestRefused(t *testing.T) {
 			// In a database of another program, only the journal mode (bytes 18 and 19) may change.
 			if after, _ := os.ReadFile(path); len(before) > 100 && !bytes.Equal(before[100:4096], after[100:4096]) ||
 				len(before) != len(after) {
-				t.Error("the file was changed")
+				t.Error("Open changed the file")
 			}
 		})
 	}
@@ -148,16 +148,16 @@ func TestFullDisk(t *testing.T) {
 		t.Fatalf("after %d leases: %v", last, err)
 	}
 	if err := l.SetMeta("slots", "7"); err != nil {
-		t.Errorf("a value that is stored already: %v", err)
+		t.Errorf("SetMeta of a value that is already stored: %v", err)
 	}
 	leases, err := l.Leases()
 	if err != nil || len(leases) != int(last)-1 {
-		t.Errorf("%d leases of %d, %v", len(leases), last-1, err)
+		t.Errorf("%d leases, want %d, %v", len(leases), last-1, err)
 	}
 	l.Close()
 	l = open(t, path)
 	if again, err := l.Leases(); err != nil || len(again) != len(leases) {
-		t.Errorf("opened again: %d leases, %v", len(again), err)
+		t.Errorf("after opening again: %d leases, %v", len(again), err)
 	}
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
@@ -181,7 +181,7 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// TestLocked checks that a lock of another process causes an error with status 503, so that the caller repeats its
+// TestLocked checks that a lock of another process causes an error with status 503, so that the caller repeats the
 // call.
 func TestLocked(t *testing.T) {
 	path := made(t)

@@ -3,7 +3,7 @@
 // never calls the driver.
 //
 // The agent writes an intent before each driver call that changes a GPU, and settles the intent after the call. After a
-// crash, the agent compares the GPU with the intents that were not settled.
+// crash, the agent compares the GPUs with the intents that were not settled.
 //
 // Files:
 //

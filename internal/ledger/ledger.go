@@ -11,13 +11,13 @@ import (
 
 // Instance is a GPU instance that the agent created.
 type Instance struct {
-	GPU         string // the UUID of the GPU, because the indices of GPUs change when a GPU is lost
+	GPU         string // the UUID of the GPU; the index is not suitable, because the indices change when a GPU is lost
 	GI          int
 	Profile     string
 	Start, Size int // placement units
 	UUID        string
 	Job         uint32 // the job that holds the instance, or 0 if the instance is idle
-	Stuck       bool   // true if the instance could not be destroyed, so that no job may get it
+	Stuck       bool   // true if the agent could not destroy the instance; no job may get such an instance
 }
 
 // Intent describes a driver call that the agent was about to make.
@@ -37,13 +37,15 @@ const (
 	OpDestroy = "destroy"
 )
 
-// Ledger is an open database. Several goroutines may call its methods. The errors contain the path and a remedy.
+// Ledger is an open database. Several goroutines may call its methods. The errors of the methods contain the path and a
+// remedy.
 type Ledger struct{ db *sqlite.DB }
 
 // Close closes the database.
 func (l *Ledger) Close() error { return l.db.Close() }
 
-// Meta returns the value that SetMeta stored under key, such as the boot id, or an empty string if there is none.
+// Meta returns the value that SetMeta stored under key, such as the boot id, or an empty string if there is no such
+// value.
 func (l *Ledger) Meta(key string) (string, error) {
 	var v string
 	err := l.db.Read(func(q *sql.DB) error {
@@ -56,8 +58,8 @@ func (l *Ledger) Meta(key string) (string, error) {
 	return v, err
 }
 
-// SetMeta stores a value under key. If the same value is already stored, it writes nothing, so that an agent can start
-// on a full disk.
+// SetMeta stores a value under key. If the same value is already stored, SetMeta writes nothing, so that an agent can
+// start on a full disk.
 func (l *Ledger) SetMeta(key, value string) error {
 	if has, err := l.Meta(key); err == nil && has == value && value != "" {
 		return nil
@@ -69,13 +71,13 @@ func (l *Ledger) SetMeta(key, value string) error {
 	)
 }
 
-// Writable tests whether the ledger can be written. It returns nil if a write succeeds, and otherwise the error.
+// Writable tests whether the ledger can be written. Writable returns nil if a write succeeds, and otherwise the error.
 func (l *Ledger) Writable() error {
 	return l.SetMeta("tried", time.Now().Format(time.RFC3339Nano))
 }
 
-// Clear removes all instances, leases, intents and former users. The agent calls it after a reboot, because none of
-// them exist any more.
+// Clear removes all instances, leases, intents and former users. The agent calls Clear after a reboot, because a reboot
+// destroys all instances and ends all jobs.
 func (l *Ledger) Clear() error {
 	return l.db.Exec("DELETE FROM instance; DELETE FROM lease; DELETE FROM intent; DELETE FROM former")
 }
@@ -148,7 +150,7 @@ func (l *Ledger) Begin(i Intent) (id int64, err error) {
 const insertInstance = "INSERT OR REPLACE INTO instance (gpu, gi, profile, start, size, uuid, job, stuck) " +
 	"VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
-// Created writes a new instance and settles the intent to create it.
+// Created writes a new instance and settles the intent to create the instance.
 func (l *Ledger) Created(intent int64, i Instance) error {
 	return l.db.Do(func(tx *sql.Tx) error {
 		if _, err := tx.Exec(insertInstance,
@@ -159,7 +161,7 @@ func (l *Ledger) Created(intent int64, i Instance) error {
 	})
 }
 
-// Destroyed removes an instance and settles the intent to destroy it.
+// Destroyed removes an instance and settles the intent to destroy the instance.
 func (l *Ledger) Destroyed(intent int64, gpu string, gi int) error {
 	return l.db.Do(func(tx *sql.Tx) error {
 		if _, err := tx.Exec("DELETE FROM instance WHERE gpu = ? AND gi = ?", gpu, gi); err != nil {
@@ -179,7 +181,7 @@ func drop(tx *sql.Tx, intent int64) error {
 	return err
 }
 
-// SetStuck records whether an instance is stuck, which means that it could not be destroyed.
+// SetStuck records whether an instance is stuck. An instance is stuck if the agent could not destroy the instance.
 func (l *Ledger) SetStuck(gpu string, gi int, stuck bool) error {
 	return l.db.Exec("UPDATE instance SET stuck = ? WHERE gpu = ? AND gi = ?", stuck, gpu, gi)
 }

@@ -19,8 +19,8 @@ func open(t *testing.T, path string) *Ledger {
 	return l
 }
 
-// TestLifeOfASlice follows a slice from its intent to its end. After each step, it reads the state through a second
-// connection to the file, because nothing may be stored only in memory.
+// TestLifeOfASlice creates, leases, releases and destroys a slice. After each step, the test reads the state through a
+// second connection, because the ledger must not keep state only in memory.
 func TestLifeOfASlice(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state", "ledger.db")
 	l := open(t, path)
@@ -42,7 +42,7 @@ func TestLifeOfASlice(t *testing.T) {
 			t.Fatalf("intents %v, instances %v, leases %v", a, b, c)
 		}
 		if len(b) > 0 && b[0].Job != job {
-			t.Fatalf("instance held by %d, want %d", b[0].Job, job)
+			t.Fatalf("job %d holds the instance, want job %d", b[0].Job, job)
 		}
 	}
 	ok := func(err error) {
@@ -67,13 +67,13 @@ func TestLifeOfASlice(t *testing.T) {
 	ok(l.Grant(lease, []Instance{in}))
 	want(0, 1, 1, 7)
 	if _, _, leases := reread(); !reflect.DeepEqual(leases[0], lease) {
-		t.Fatalf("lease came back as %+v", leases[0])
+		t.Fatalf("the ledger contains the lease %+v, want %+v", leases[0], lease)
 	}
 	ok(l.Release(7))
 	want(0, 1, 0, 0)
 	ok(l.SetStuck("GPU-0", 4, true))
 	if _, instances, _ := reread(); !instances[0].Stuck {
-		t.Fatal("the instance is no longer stuck")
+		t.Fatal("the ledger does not contain the instance as stuck")
 	}
 	id, err = l.Begin(Intent{Op: OpDestroy, GPU: "GPU-0", GI: 4})
 	ok(err)

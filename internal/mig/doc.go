@@ -39,6 +39,7 @@
 //
 //	draw.go      draws a layout, parses a drawing, lists placements (3g.20gb@0)
 //	fits.go      which placements fit beside a layout: units, instance limits, compute slices, media engines
+//	full.go      the profile Full: a GPU whose MIG mode is off
 //	futures.go   all layouts and all maximal layouts; the numbers Reach and CC
 //	grestype.go  the Type in gres.conf, from NVML's device name (GRESType)
 //	layout.go    Layout: a set of placements in one word

@@ -37,6 +37,7 @@ type Model struct {
 	units     []uint64 // by placement
 	conflicts []Layout // for each placement, the overlapping placements, including the placement itself
 	ofProfile []Layout // by profile
+	full      Layout   // the placement of the profile Full
 	cell      int      // characters per unit in a drawing, so that every name fits between the bars
 
 	futures func() futures
@@ -79,6 +80,9 @@ func newModel(b Model, profiles []Profile) (*Model, error) {
 		}
 		b.Profiles = append(b.Profiles, p)
 		b.ofProfile = append(b.ofProfile, of)
+		if p.Name == Full {
+			b.full = of
+		}
 		b.need = append(b.need, needs(p))
 		b.cell = max(b.cell, len(p.Name)/p.Size)
 	}

@@ -91,3 +91,24 @@ func TestMemory(t *testing.T) {
 		}
 	}
 }
+
+// TestWithFull checks that the profile full fits only on an empty GPU and adds exactly one maximal layout.
+func TestWithFull(t *testing.T) {
+	for _, b := range Models() {
+		f := b.WithFull(81920)
+		if f.Full().Count() != 1 || b.Full() != 0 {
+			t.Fatalf("%s: %d and %d placements of full, want 1 and 0", b.Name, f.Full().Count(), b.Full().Count())
+		}
+		if got, want := len(f.Maximal()), len(b.Maximal())+1; got != want {
+			t.Errorf("%s: %d maximal layouts, want %d", b.Name, got, want)
+		}
+		for i := range f.all().Indices() {
+			if f.Legal(f.Full().With(i)) != f.Full().Has(i) {
+				t.Errorf("%s: full beside %s", b.Name, f.Label(i))
+			}
+		}
+		if same := f.Select(func(p Profile) bool { return p.Name != Full }); len(same.Layouts()) != len(b.Layouts()) {
+			t.Errorf("%s: full changes the layouts of slices", b.Name)
+		}
+	}
+}

@@ -15,17 +15,23 @@ import (
 // This file contains a second implementation of each policy, which uses the oracle's sets of intervals.
 
 // acquisition returns the cost of acquiring an instance: 0 to reuse an idle instance, 1 to carve, 2 to destroy idle
-// instances before carving, or -1 if the instance does not fit.
+// instances before carving, 3 to switch the MIG mode, or -1 if the instance does not fit.
 func acquisition(o placetest.PlainGPU, x placetest.Interval) int {
 	switch {
 	case !o.Fits(o.Busy, x):
 		return -1
 	case slices.Contains(o.Idle, x):
 		return 0
+	case isFull(o, x) || slices.ContainsFunc(o.Idle, func(y placetest.Interval) bool { return isFull(o, y) }):
+		return 3
 	case o.Fits(slices.Concat(o.Busy, o.Idle), x):
 		return 1
 	}
 	return 2
+}
+
+func isFull(o placetest.PlainGPU, x placetest.Interval) bool {
+	return o.Model.Profiles[x.Profile].Name == mig.Full
 }
 
 // spot is a candidate. Candidates are compared by the numbers in cost, from first to last. Lower numbers are better.
@@ -49,7 +55,7 @@ func (q question) by(
 	admitted func(k int, x placetest.Interval) bool,
 	costs func(o placetest.PlainGPU, k int, x placetest.Interval) []float64,
 ) []spot {
-	for kind := range 3 {
+	for kind := range 4 {
 		var found []spot
 		for k, o := range q.gpus {
 			for _, x := range placetest.Every(o.Model) {
@@ -66,15 +72,25 @@ func (q question) by(
 	return nil
 }
 
-// all sorts all candidates by cost, regardless of their acquisition.
+// all sorts the candidates by cost, regardless of their acquisition. Candidates for which a MIG mode must be switched
+// remain only if there are no other candidates.
 func (q question) all(costs func(o placetest.PlainGPU, k int, x placetest.Interval) []float64) []spot {
-	var found []spot
+	var found, switched []spot
 	for k, o := range q.gpus {
 		for _, x := range placetest.Every(o.Model) {
-			if o.Model.Profiles[x.Profile].Name == q.profile && acquisition(o, x) >= 0 {
-				found = append(found, spot{k, x, costs(o, k, x)})
+			if o.Model.Profiles[x.Profile].Name != q.profile {
+				continue
+			}
+			switch s := (spot{k, x, costs(o, k, x)}); acquisition(o, x) {
+			case 0, 1, 2:
+				found = append(found, s)
+			case 3:
+				switched = append(switched, s)
 			}
 		}
+	}
+	if found == nil {
+		found = switched
 	}
 	slices.SortStableFunc(found, func(a, b spot) int { return slices.Compare(a.cost, b.cost) })
 	return found

@@ -42,12 +42,13 @@
 // # Acquisition cost
 //
 // Creating an instance takes 0.13 to 0.24 s, and destroying an instance takes 0.10 to 0.22 s (A30, A100). A placement
-// can be acquired in three ways ([Acquisition]), listed here from cheap to expensive. The policies prefer the cheapest
+// can be acquired in four ways ([Acquisition]), listed here from cheap to expensive. The policies prefer the cheapest
 // way that is possible on any GPU:
 //
 //	Reuse    an idle instance of the profile exists at the placement
 //	Carve    the units are free
 //	Reclaim  the idle instances that are in the way must be destroyed first ([GPU.InTheWay])
+//	Switch   the MIG mode must be switched first: to off for the profile full, to on for all other profiles
 //
 // The [Policy] chooses among the candidates of the cheapest way, with two exceptions. fragaware compares load and
 // fragmentation first. The policies that use expected ends (lifetime, scarcity, qla) consider all candidates, and use

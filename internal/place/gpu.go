@@ -56,10 +56,11 @@ const (
 	Reuse   Acquisition = iota // an idle instance of the profile exists at the placement
 	Carve                      // the units are free
 	Reclaim                    // idle instances must be destroyed first
+	Switch                     // the MIG mode of the GPU must be switched first
 	endOfAcquisitions
 )
 
-func (m Acquisition) String() string { return [...]string{"reuse", "carve", "reclaim"}[m] }
+func (m Acquisition) String() string { return [...]string{"reuse", "carve", "reclaim", "switch"}[m] }
 
 // AcquiredBy returns the placements of profile p whose cheapest way of acquisition is m. p is an index in the Profiles
 // of the GPU model.
@@ -68,19 +69,29 @@ func (g GPU) AcquiredBy(m Acquisition, p int) mig.Layout {
 		g.Model.Open(g.Busy, g.Blocked)&g.Model.OfProfile(p),
 		g.Model.Open(g.Busy|g.Idle, g.Blocked),
 		g.Idle,
+		g.Model.Full(),
 	)
 }
 
 // of returns the possible placements whose cheapest way of acquisition is m. carve contains the placements that fit
-// beside the busy and the idle instances.
-func (m Acquisition) of(possible, carve, idle mig.Layout) mig.Layout {
-	switch m {
-	case Reuse:
+// beside the busy and the idle instances. full is the placement of the profile mig.Full. A GPU with an instance of this
+// profile has MIG mode off.
+func (m Acquisition) of(possible, carve, idle, full mig.Layout) mig.Layout {
+	if m == Reuse {
 		return possible & idle
+	}
+	possible &^= idle
+	switched := possible & full
+	if idle&full != 0 {
+		switched = possible
+	}
+	switch m {
 	case Carve:
-		return possible & carve
+		return possible & carve &^ switched
+	case Reclaim:
+		return possible &^ (carve | switched)
 	default:
-		return possible &^ (carve | idle)
+		return switched
 	}
 }
 

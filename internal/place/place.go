@@ -179,21 +179,34 @@ func (p *Pool) each(profile string, admitted func(*Group) bool, visit func(g *Gr
 }
 
 // every calls visit for every group and every possible placement of the profile, regardless of the acquisition.
-// Creating an instance takes at most half a second, whereas an unsuitable placement may delay other jobs by hours.
+// Creating an instance takes at most half a second, whereas an unsuitable placement may delay other jobs by hours. Only
+// if no other placement is possible, every visits the placements for which a MIG mode must be switched. A switch takes
+// seconds, and policies that ignored switches would switch a GPU back and forth.
 func (p *Pool) every(profile string, visit func(g *Group, placement int, m Acquisition)) {
+	if !p.acquired(profile, Reuse, Switch, visit) {
+		p.acquired(profile, Switch, endOfAcquisitions, visit)
+	}
+}
+
+// acquired calls visit for every group and every placement of the profile whose acquisition is at least from and below
+// to. acquired reports whether there is such a placement.
+func (p *Pool) acquired(profile string, from, to Acquisition, visit func(g *Group, placement int, m Acquisition)) bool {
+	found := false
 	for _, b := range p.models {
 		k, ok := b.model.ProfileIndex(profile)
 		if !ok {
 			continue
 		}
 		for _, g := range b.groups {
-			for m := range endOfAcquisitions {
+			for m := from; m < to; m++ {
 				for i := range g.AcquiredBy(m, k).Indices() {
+					found = true
 					visit(g, i, m)
 				}
 			}
 		}
 	}
+	return found
 }
 
 // acquisitionCost orders placements of equal cost, first by the acquisition and then by the remaining reach.

@@ -11,11 +11,12 @@ import (
 )
 
 func drawGPU(t *rapid.T) place.GPU {
-	b := rapid.SampledFrom(mig.Models()).Draw(t, "board")
-	if rapid.Bool().Draw(t, "plain") {
-		b = b.Select(mig.Plain)
-	}
+	b := rapid.SampledFrom(placetest.EveryModel()).Draw(t, "board")
 	g := place.GPU{Model: b}
+	if b.Full() != 0 && rapid.IntRange(0, 2).Draw(t, "full") == 0 {
+		g.Idle = b.Full()
+		return g
+	}
 	all := rapid.SampledFrom(b.Layouts()).Draw(t, "instances")
 	for i := range all.Indices() {
 		if rapid.Bool().Draw(t, "idle") {
@@ -42,7 +43,8 @@ func TestAcquisition(t *testing.T) {
 				continue
 			}
 			gone := g.InTheWay(i)
-			if (gone != 0) != (got == place.Reclaim) || gone&^g.Idle != 0 {
+			destroys := got == place.Reclaim || got == place.Switch && g.Idle != 0
+			if (gone != 0) != destroys || gone&^g.Idle != 0 {
 				t.Errorf("%s by %v destroys %s", g.Model.Label(i), got, g.Model.List(gone))
 			}
 			if !g.Model.Legal((g.Busy | g.Idle&^gone).With(i)) {
@@ -63,12 +65,12 @@ func TestAcquisition(t *testing.T) {
 func TestPoliciesChooseCheapestAcquisition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := rapid.SliceOfN(rapid.Custom(drawGPU), 0, 4).Draw(t, "gpus")
-		some := rapid.SampledFrom(mig.Models()).Draw(t, "profile of")
+		some := rapid.SampledFrom(placetest.EveryModel()).Draw(t, "profile of")
 		if len(gpus) > 0 {
 			some = gpus[0].Model
 		}
 		profile := rapid.SampledFrom(some.Profiles).Draw(t, "profile").Name
-		cheapest, any := place.Reclaim+1, false
+		cheapest, any := place.Switch+1, false
 		for _, g := range gpus {
 			for i, pl := range g.Model.Placements {
 				if m, ok := placetest.PlainAcquisition(g, i); ok && g.Model.Profiles[pl.Profile].Name == profile {
@@ -94,6 +96,7 @@ func TestPoliciesChooseCheapestAcquisition(t *testing.T) {
 			k, i := c.GPU, c.Placement
 			first := name != "grmu" && name != "fragaware" && !place.InputsOf(policy).Ends
 			if m, had := placetest.PlainAcquisition(gpus[k], i); !had || first && m != cheapest ||
+				name != "grmu" && m == place.Switch && cheapest != place.Switch ||
 				gpus[k].Model.Profiles[gpus[k].Model.Placements[i].Profile].Name != profile {
 				t.Errorf("%s chose %s on GPU %d by %v (%v); %s was available by %v", name,
 					gpus[k].Model.Label(i), k, m, had, profile, cheapest)

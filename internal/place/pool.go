@@ -185,18 +185,17 @@ func (p *Pool) has(profile string) bool {
 // AcquiredBy returns the placements of profile p whose cheapest way of acquisition is m. p is an index in the Profiles
 // of the GPU model.
 func (g *Group) AcquiredBy(m Acquisition, p int) mig.Layout {
-	return m.of(g.Node.Open&g.Model.OfProfile(p), g.both.Open, g.Idle)
+	return m.of(g.Node.Open&g.Model.OfProfile(p), g.both.Open, g.Idle, g.Model.Full())
 }
 
 // acquisitionOf returns the cheapest way to acquire placement i of profile p. The placement must be possible.
 func (g *Group) acquisitionOf(i, p int) Acquisition {
-	switch {
-	case g.Idle.Has(i):
-		return Reuse
-	case (g.both.Open & g.Model.OfProfile(p)).Has(i):
-		return Carve
+	for m := range endOfAcquisitions {
+		if g.AcquiredBy(m, p).Has(i) {
+			return m
+		}
 	}
-	return Reclaim
+	return endOfAcquisitions
 }
 
 // frees computes the field free of member in the memory of into.

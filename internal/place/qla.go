@@ -68,6 +68,9 @@ const (
 	qlaWaitPrice  = 300.0 // the price of a second of waiting, for the selection of a slot for a job behind the head
 	// qlaAcquisitionPrice is the price of each step from Reuse to Carve to Reclaim, in unit-seconds.
 	qlaAcquisitionPrice = 1.0
+	// qlaSwitchPrice is the price of switching the MIG mode, in unit-seconds. The price exceeds the prices of all other
+	// free candidates, so that QLA switches a MIG mode only if no other candidate is free.
+	qlaSwitchPrice = 1e12
 	// qlaHold limits the duration of a hold, as a multiple of the recent mean duration. With the multiple 0.1, waits
 	// are longer. Without a limit, waits are not shorter.
 	qlaHold = 0.5
@@ -133,8 +136,11 @@ func (sim *simState) setOptions(r Request, d, hold float64) {
 		for _, i := range g.shape.starts[p] {
 			switch {
 			case now.Has(i):
-				price := g.shape.cost(free, i, sim.now, d, math.Inf(1)) +
-					qlaAcquisitionPrice*float64(g.group.acquisitionOf(i, p))
+				m := g.group.acquisitionOf(i, p)
+				price := g.shape.cost(free, i, sim.now, d, math.Inf(1)) + qlaAcquisitionPrice*float64(m)
+				if m == Switch {
+					price += qlaSwitchPrice
+				}
 				sim.ready = keepBest(sim.ready, option{k, i, sim.now, price})
 			case free[i] > sim.now && free[i]-sim.now <= hold:
 				price := g.shape.cost(free, i, free[i], d, math.Inf(1)) + qlaHoldPrice*(free[i]-sim.now)

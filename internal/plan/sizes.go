@@ -73,7 +73,7 @@ func appendSizes(all []offer.Size, g place.GPU, requested string, busy float64) 
 		p := &g.Model.Profiles[i]
 		known := slices.ContainsFunc(all, func(s offer.Size) bool { return s.Profile == p.Name })
 		if known || i == k || p.Name == requested || p.Size < from.Size || p.Compute <= from.Compute ||
-			!mig.Plain(*p) || g.Model.OfProfile(i)&g.Offerable == 0 {
+			!mig.Plain(*p) || p.Name == mig.Full || g.Model.OfProfile(i)&g.Offerable == 0 {
 			continue
 		}
 		all = append(all, offer.Size{Profile: p.Name, Takes: predict.Slowdown(busy, p.Compute, from.Compute)})
@@ -94,14 +94,14 @@ func kinds(pool *place.Pool) (all []place.GPU) {
 	return all
 }
 
-// setSpeculative determines the profiles that may be offered speculatively. These are the profiles of whole GPUs, and
-// the profiles whose most recent job cannot get a larger profile or is too short to benefit from a larger profile. jobs
-// contains all jobs that slurmctld lists, in the order of their submission.
+// setSpeculative determines the profiles that may be offered speculatively. These are the largest slices of each GPU
+// model, and the profiles whose most recent job cannot get a larger profile or is too short to benefit from a larger
+// profile. jobs contains all jobs that slurmctld lists, in the order of their submission.
 func (v *View) setSpeculative(jobs []slurm.Job) {
 	v.Speculative = map[string]bool{}
 	for _, g := range v.kinds {
 		for _, p := range g.Model.Profiles {
-			if mig.Plain(p) && len(appendSizes(nil, g, p.Name, predict.UnknownBusy)) == 0 {
+			if mig.Plain(p) && p.Name != mig.Full && len(appendSizes(nil, g, p.Name, predict.UnknownBusy)) == 0 {
 				v.Speculative[p.Name] = true
 			}
 		}

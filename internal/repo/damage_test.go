@@ -19,7 +19,7 @@ import (
 
 func quiet(string) {}
 
-// testDir is the directory for property tests, which have no temporary directory of their own.
+// testDir is the directory for property tests, because rapid.T provides no temporary directory.
 var testDir string
 
 func TestMain(m *testing.M) {
@@ -119,8 +119,8 @@ func whole(t *testing.T) string {
 	return path
 }
 
-// TestSetAside checks a file that is not a repository. Open must rename the file without changing its bytes, create a
-// new repository and report this. If a user specified the path, the file must not be changed.
+// TestSetAside checks files that are not a repository. Open must rename the file without changing its bytes, create a
+// new repository and report the new name of the file. OpenAsItIs must not change the file.
 func TestSetAside(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
@@ -132,10 +132,10 @@ func TestSetAside(t *testing.T) {
 			}
 			if r, err := OpenAsItIs(path); err == nil ||
 				!errors.Is(err, sqlite.ErrDamaged) && !errors.Is(err, sqlite.ErrForeign) {
-				t.Fatalf("opened as it is: %v %v", r, err)
+				t.Fatalf("OpenAsItIs: %v, error %v", r, err)
 			}
 			if now, err := os.ReadFile(path); err != nil || string(now) != string(before) {
-				t.Fatalf("it was touched: %v", err)
+				t.Fatalf("OpenAsItIs changed the file: %v", err)
 			}
 			reported := ""
 			r, err := Open(path, func(text string) { reported += text })
@@ -149,20 +149,20 @@ func TestSetAside(t *testing.T) {
 				t.Fatalf("%v %q %v", aside, reported, err)
 			}
 			if now, err := os.ReadFile(aside[0]); err != nil || string(now) != string(before) {
-				t.Errorf("set aside, and changed: %v", err)
+				t.Errorf("the file that was set aside has changed: %v", err)
 			}
 			if len(job(t, r, 7)) != 0 || add1(t, r, aRun()) != 1 {
-				t.Error("the new one is not new")
+				t.Error("the new repository contains an old run")
 			}
 			if r := open(t, path); len(job(t, r, 7)) != 1 {
-				t.Error("opened again: the run is gone")
+				t.Error("after opening again: the new run is missing")
 			}
 		})
 	}
 }
 
 // TestDamagedInUse checks a process that has a repository open when the repository is damaged, replaced or removed. The
-// process must continue with the file that is then at the path.
+// process must then use the new file at the path.
 func TestDamagedInUse(t *testing.T) {
 	replaced := func(t *testing.T, path string) {
 		os.Rename(path, path+".old")
@@ -189,7 +189,7 @@ func TestDamagedInUse(t *testing.T) {
 			}
 		}, false},
 		{"replaced", replaced, false},
-		{"gone, with its folder", func(t *testing.T, path string) { os.RemoveAll(filepath.Dir(path)) }, false},
+		{"removed, with its directory", func(t *testing.T, path string) { os.RemoveAll(filepath.Dir(path)) }, false},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			path := filepath.Join(filepath.Dir(whole(t)), "repo.db")
@@ -210,13 +210,13 @@ func TestDamagedInUse(t *testing.T) {
 				t.Errorf("reported %q", reported)
 			}
 			if now := open(t, path); len(job(t, now, 7)) != 1 || len(job(t, now, 8)) != 0 {
-				t.Error("the new file does not have the new run, or has an old one")
+				t.Error("the new file does not contain the new run, or contains an old run")
 			}
 		})
 	}
 }
 
-// TestAt checks that a repository that could not be opened is opened at a later use, as soon as this is possible.
+// TestAt checks that a later use opens a repository that an earlier use could not open.
 func TestAt(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "sub", "repo.db")
@@ -232,8 +232,8 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// TestSetAsideOnce checks several processes that detect the damage at the same time. Only one of them may set the file
-// aside, and all of them must use the same new repository.
+// TestSetAsideOnce opens a damaged repository several times concurrently. Only one call may set the file aside, and all
+// calls must open the same new repository.
 func TestSetAsideOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo.db")
 	write(t, path, []byte(strings.Repeat("junk", 5000)))
@@ -257,11 +257,11 @@ func TestSetAsideOnce(t *testing.T) {
 	aside, _ := filepath.Glob(path + ".damaged-*T??????.???")
 	scripts, err := open(t, path).Scripts()
 	if err != nil || len(scripts) != 1 || scripts[0].Runs != 8 || len(aside) != 1 {
-		t.Errorf("%+v %v, set aside %v", scripts, err, aside)
+		t.Errorf("scripts %+v, error %v, files that were set aside %v", scripts, err, aside)
 	}
 }
 
-// TestNewer checks that Open rejects a repository of a newer release and does not change it.
+// TestNewer checks that Open rejects a repository of a newer release and does not change the file.
 func TestNewer(t *testing.T) {
 	path := whole(t)
 	edit(t, path, "PRAGMA user_version = 99")
@@ -270,15 +270,15 @@ func TestNewer(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if now, err := os.ReadFile(path); err != nil || string(now) != string(before) {
-		t.Errorf("it was touched: %v", err)
+		t.Errorf("Open changed the file: %v", err)
 	}
 	if entries, _ := filepath.Glob(path + "*"); len(entries) > 3 {
 		t.Errorf("%v", entries)
 	}
 }
 
-// TestOpenErrors checks that the error for a path that cannot be opened contains the remedy, and that no file is set
-// aside.
+// TestOpenErrors checks that the error for a path that cannot be opened contains the remedy, and that Open leaves no
+// files.
 func TestOpenErrors(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := Open(dir, quiet); err == nil || !strings.Contains(err.Error(), "is a directory") ||
@@ -300,11 +300,11 @@ func TestOpenErrors(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 0 {
-		t.Errorf("left behind: %v", left)
+		t.Errorf("files remain after an error: %v", left)
 	}
 	open(t, typed)
 	if info, err := os.Stat(filepath.Dir(typed)); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("the folder that was made: %v %v", info, err)
+		t.Errorf("the new directory: %v %v", info, err)
 	}
 }
 
@@ -328,7 +328,7 @@ func TestFull(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if len(job(t, r, 7)) != 1 || len(job(t, r, 1000)) != 0 {
-		t.Error("some of the runs were stored, or existing ones are gone")
+		t.Error("Add stored some of the runs, or existing runs are missing")
 	}
 }
 

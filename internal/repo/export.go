@@ -66,11 +66,11 @@ func (r *Repo) Export(w io.Writer) error {
 	return cmp.Or(err, out.Flush())
 }
 
-// maxLine is the maximum length of an imported line in bytes. It is ten times the length of the longest valid line.
+// maxLine is the maximum length of an imported line in bytes. A valid line has at most about a tenth of this length.
 const maxLine = 64 << 10
 
-// Import adds either all runs of an export or none. It returns the number of runs that it read, and the number of new
-// runs. An error contains the line number.
+// Import adds either all runs of an export or none. The results are the number of runs in the export and the number of
+// new runs. An error contains the line number.
 func (r *Repo) Import(from io.Reader) (read, added int, err error) {
 	add := func(tx *sql.Tx) error {
 		a, err := newAdder(tx)
@@ -95,7 +95,8 @@ func (r *Repo) Import(from io.Reader) (read, added int, err error) {
 		}
 		return nil
 	}
-	err = r.with(func(db *sqlite.DB) error { return db.Do(add) }) // not repeated, because the input was consumed
+	// Import does not use retry, because add cannot read the input a second time.
+	err = r.with(func(db *sqlite.DB) error { return db.Do(add) })
 	return read, added, err
 }
 

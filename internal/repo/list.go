@@ -19,8 +19,8 @@ type Script struct {
 	PeakMiB             float64 // the highest peak of these runs
 }
 
-// Scripts lists the keys with runs. The key with the most recently started run comes first. If two users have the same
-// key, the list contains an entry for each of them.
+// Scripts lists the keys with runs. The key with the most recently started run comes first. If several users have the
+// same key, the list contains one entry for each of these users.
 func (r *Repo) Scripts() ([]Script, error) {
 	// Because the query contains max(start), SQLite takes the values of the other columns from the newest run
 	// (sqlite.org/lang_select.html#bareagg).
@@ -106,8 +106,8 @@ func deleted(tx *sql.Tx, where string, args ...any) (int, error) {
 	return int(n), err
 }
 
-// A repository contains only the newest runs of each key of a user. They are stored for a limited time, and the total
-// number of runs is limited too (about 100 MB).
+// These constants limit the runs in a repository: keepOfKey limits the number of runs of each key of a user, keepFor
+// limits the age of a run, and keepInAll limits the number of all runs (about 100 MB).
 const (
 	keepOfKey = 128
 	keepFor   = 400 * 24 * time.Hour
@@ -115,9 +115,9 @@ const (
 )
 
 // Prune removes runs that are too old or too numerous, and returns the number of removed runs. If the repository
-// contains too many runs in total, all users get equal shares. Each user's oldest runs are removed, and a user whose
-// runs fit into the share loses no runs. The age of a run is measured from the newest run or from now, whichever is
-// earlier. A clock that is fast therefore causes no removal.
+// contains too many runs in total, all users get equal shares. If a user has more runs than the share, Prune removes
+// the oldest runs of this user. The age of a run is measured from the newest run or from now, whichever is earlier. A
+// fast clock therefore does not cause a removal.
 func (r *Repo) Prune(now time.Time) (n int, err error) {
 	return r.prune(now, keepOfKey, keepInAll)
 }
@@ -164,8 +164,8 @@ func (r *Repo) prune(now time.Time, ofKey, inAll int) (n int, err error) {
 	return n, err
 }
 
-// userShare returns the number of runs that each user may have. This is the largest number for which the runs of all
-// users fit into room.
+// userShare returns the number of runs that each user may have. The result is the largest number with which all users
+// together have at most room runs, or math.MaxInt if there are no more than room runs.
 func userShare(tx *sql.Tx, room int) (int, error) {
 	counts, err := sqlite.List(tx, func(rows *sql.Rows) (n int, err error) {
 		err = rows.Scan(&n)

@@ -9,8 +9,8 @@ import (
 	"caelum/internal/predict"
 )
 
-// TestKeysOfUsers checks two users with the same key. The runs of one user must not change, displace or hide the other
-// user's history, regardless of who ran the job first.
+// TestKeysOfUsers checks two users with the same key. The runs of one user must not change, displace or hide the
+// history of the other user, regardless of which user ran the first job.
 func TestKeysOfUsers(t *testing.T) {
 	r := fresh(t)
 	own := aRun()
@@ -40,8 +40,8 @@ func TestKeysOfUsers(t *testing.T) {
 	}
 }
 
-// TestPruneShares checks which runs are removed if the repository contains too many. A user with at most an equal share
-// must lose no run. Each other user must have the same number of remaining runs, which are the user's newest runs.
+// TestPruneShares prunes a repository that contains too many runs. A user with at most an equal share must keep all
+// runs. All other users must keep the same number of runs, and must keep their newest runs.
 func TestPruneShares(t *testing.T) {
 	r := fresh(t)
 	for uid, n := range map[uint32]int{1001: 3, 1002: 40, 1003: 7, 1004: 25} {
@@ -55,12 +55,12 @@ func TestPruneShares(t *testing.T) {
 		}
 	}
 	if n, err := r.prune(time.Unix(aRun().Start+100, 0), 1000, 30); err != nil || n != 45 {
-		t.Errorf("%d dropped, %v", n, err)
+		t.Errorf("%d runs removed, %v", n, err)
 	}
 	for uid, c := range map[uint32]struct{ all, left int }{1001: {3, 3}, 1002: {40, 10}, 1003: {7, 7}, 1004: {25, 10}} {
 		for i := range c.all {
 			if there := len(job(t, r, uid*1000+uint32(i))) == 1; there != (i >= c.all-c.left) {
-				t.Errorf("run %d of user %d is there: %v", i, uid, there)
+				t.Errorf("the repository contains run %d of user %d: %v", i, uid, there)
 			}
 		}
 	}
@@ -98,11 +98,11 @@ func TestForget(t *testing.T) {
 		forget func(*Repo) (int, error)
 		gone   []uint32
 	}{
-		"key":         {func(r *Repo) (int, error) { return r.ForgetKey(aRun().Key, now) }, []uint32{1, 2}},
-		"user's key":  {func(r *Repo) (int, error) { return r.ForgetKeyOf(1001, aRun().Key, now) }, []uint32{1, 2}},
-		"other's key": {func(r *Repo) (int, error) { return r.ForgetKeyOf(1002, aRun().Key, now) }, nil},
-		"user":        {func(r *Repo) (int, error) { return r.ForgetUser(1001, now) }, []uint32{1, 2, 3}},
-		"before":      {func(r *Repo) (int, error) { return r.ForgetBefore(time.Unix(aRun().Start, 0)) }, []uint32{1}},
+		"key":        {func(r *Repo) (int, error) { return r.ForgetKey(aRun().Key, now) }, []uint32{1, 2}},
+		"user's key": {func(r *Repo) (int, error) { return r.ForgetKeyOf(1001, aRun().Key, now) }, []uint32{1, 2}},
+		"other key":  {func(r *Repo) (int, error) { return r.ForgetKeyOf(1002, aRun().Key, now) }, nil},
+		"user":       {func(r *Repo) (int, error) { return r.ForgetUser(1001, now) }, []uint32{1, 2, 3}},
+		"before":     {func(r *Repo) (int, error) { return r.ForgetBefore(time.Unix(aRun().Start, 0)) }, []uint32{1}},
 	} {
 		r := fresh(t)
 		a, b, c3, d := aRun(), aRun(), aRun(), aRun()
@@ -116,17 +116,17 @@ func TestForget(t *testing.T) {
 			t.Errorf("%s: %d forgotten, %v", name, n, err)
 		}
 		if n := add1(t, r, a, b, c3, d); n != 0 {
-			t.Errorf("%s: %d came back", name, n)
+			t.Errorf("%s: a second Add stored %d forgotten runs", name, n)
 		}
 		for id := uint32(1); id <= 4; id++ {
 			if got := len(job(t, r, id)) == 0; got != slices.Contains(c.gone, id) {
-				t.Errorf("%s: job %d is gone: %v", name, id, got)
+				t.Errorf("%s: the runs of job %d are removed: %v", name, id, got)
 			}
 		}
 		later := a
 		later.Start = now.Unix()
 		if n := add1(t, r, later); n != 1 {
-			t.Errorf("%s: a later run is not kept", name)
+			t.Errorf("%s: Add did not store a later run", name)
 		}
 	}
 }
@@ -144,21 +144,21 @@ func TestPrune(t *testing.T) {
 	ancient.Job, ancient.Start = 99, start-int64(keepFor/time.Second)
 	add1(t, r, append(runs, ancient)...)
 
-	// A clock that is set to 1970 or a century ahead must not remove more runs than a correct clock.
+	// With a clock that is set to 1970 or a century ahead, Prune must not remove more runs than with a correct clock.
 	for _, now := range []time.Time{time.Unix(0, 0), time.Unix(start+3e9, 0)} {
 		if n, err := r.prune(now, 10, 20); err != nil || n > 1 || len(job(t, r, 1)) != 1 {
-			t.Errorf("%d dropped, %v", n, err)
+			t.Errorf("%d runs removed, %v", n, err)
 		}
 	}
 	if len(job(t, r, 99)) != 0 {
-		t.Error("the ancient run is still there")
+		t.Error("Prune did not remove the old run")
 	}
 	if n, err := r.prune(time.Unix(start+20, 0), 8, 20); err != nil || n != 4 || len(job(t, r, 4)) != 0 ||
 		len(job(t, r, 5)) != 1 {
-		t.Errorf("of each key: %d dropped, %v", n, err)
+		t.Errorf("limit of each key: %d runs removed, %v", n, err)
 	}
 	if n, err := r.prune(time.Unix(start+20, 0), 8, 5); err != nil || n != 11 || len(job(t, r, 15)) != 0 ||
 		len(job(t, r, 16)) != 1 {
-		t.Errorf("in all: %d dropped, %v", n, err)
+		t.Errorf("limit of all runs: %d runs removed, %v", n, err)
 	}
 }

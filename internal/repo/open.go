@@ -44,8 +44,8 @@ CREATE INDEX run_key   ON run (key, uid, start);
 CREATE INDEX run_user  ON run (uid, start);
 `}
 
-// kind describes the database. A crash of the machine may lose the last transactions. This is harmless, because
-// slurmdbd stores the same data.
+// kind describes the database. After a crash of the machine, the last transactions may be missing. A sync restores
+// their runs from slurmdbd.
 var kind = sqlite.Kind{
 	Name:    "repository",
 	Schema:  schema,
@@ -56,40 +56,41 @@ var kind = sqlite.Kind{
 // Supports returns the version of the schema that this release creates.
 func Supports() int { return kind.Supports() }
 
-// VersionAt returns the version of the schema of the repository at path, or 0 if there is no repository. It does not
-// change the file.
+// VersionAt returns the version of the schema of the repository at path, or 0 if there is no repository. VersionAt does
+// not change the file.
 func VersionAt(path string) (int, error) { return kind.VersionAt(path) }
 
 // Repo is an open repository of earlier runs. Several goroutines and several processes may use a repository at the same
-// time. The errors contain a remedy.
+// time. The errors of all methods contain a remedy.
 //
-// A damaged repository requires no decision by an administrator, because its contents can be read again from slurmdbd.
-// Open sets a damaged repository aside and creates a new one.
+// A damaged repository requires no decision by an administrator, because a sync can read the runs again from slurmdbd.
+// Open sets a damaged repository aside and creates a new repository.
 type Repo struct {
 	path    string
 	report  func(string) // nil if a file that is not a repository must not be changed
-	reopens bool         // if true, the path is opened again after the file was replaced or damaged
+	reopens bool         // true if a method opens the path again after the file was replaced or damaged
 	mu      sync.Mutex
 	db      *sqlite.DB
 	file    os.FileInfo // identifies the file of db at its last use
 }
 
-// Open opens the repository at path, or creates it. Only root can read a new repository. A damaged file, or the
-// database of another program, is renamed to <path>.damaged-<time>, and a new repository is created. Open then calls
-// report with one sentence about this. If the file is a repository of a newer release, Open returns an error and does
-// not change the file. If the directory does not exist, Open creates it, so that only root can read it.
+// Open opens the repository at path, or creates a new repository. Only the owner can read a new repository. If the file
+// is damaged or is the database of another program, Open renames the file to <path>.damaged-<time>, creates a new
+// repository, and calls report with a message about the damage. If the file is a repository of a newer release, Open
+// returns an error and does not change the file. If the directory does not exist, Open creates a directory that only
+// the owner can read.
 func Open(path string, report func(string)) (*Repo, error) {
 	return opened(&Repo{path: path, report: report})
 }
 
-// At is like Open, but for callers that run for a long time. It opens the repository at the first use. After an error,
-// or if the repository was damaged or replaced, the next use opens the path again.
+// At is like Open, but for callers that run for a long time. The first use of the result opens the repository. After an
+// error, or if the repository was damaged or replaced, the next use opens the path again.
 func At(path string, report func(string)) *Repo {
 	return &Repo{path: path, report: report, reopens: true}
 }
 
 // OpenAsItIs is like Open, but for a path that was given on the command line. If the file is not a repository,
-// OpenAsItIs returns an error and does not change the file. It never creates a directory.
+// OpenAsItIs returns an error and does not change the file. OpenAsItIs never creates a directory.
 func OpenAsItIs(path string) (*Repo, error) { return opened(&Repo{path: path}) }
 
 func opened(r *Repo) (*Repo, error) {
@@ -99,8 +100,8 @@ func opened(r *Repo) (*Repo, error) {
 	return r, nil
 }
 
-// open opens the file at the path while it holds a lock on the directory. Without this lock, two processes could detect
-// the same damaged file, and the second process would set aside the new repository of the first.
+// open locks the directory and then opens the file at the path. Without this lock, two processes could detect the same
+// damaged file, and the second process would set aside the new repository of the first.
 func (r *Repo) open() error {
 	if r.report != nil {
 		if err := os.MkdirAll(filepath.Dir(r.path), 0o700); err != nil {
@@ -121,8 +122,8 @@ func (r *Repo) open() error {
 		if asideErr != nil {
 			return asideErr
 		}
-		r.report(fmt.Sprintf("%v; it was set aside as %s and a new one was created: "+
-			"`caelum repo sync` fills it from slurmdbd", err, aside))
+		r.report(fmt.Sprintf("%v; the file was set aside as %s, and a new repository was created; "+
+			"run `caelum repo sync` to read the runs from slurmdbd", err, aside))
 		db, err = sqlite.Open(r.path, kind)
 	}
 	if err != nil {
@@ -154,7 +155,8 @@ func (r *Repo) Close() error {
 	return r.db.Close()
 }
 
-// with calls f with the database. If f detects damage, the next call opens the path again, which sets the file aside.
+// with calls f with the database. If f detects damage, the next call opens the path again, and open sets the damaged
+// file aside.
 func (r *Repo) with(f func(*sqlite.DB) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,10 +164,11 @@ func (r *Repo) with(f func(*sqlite.DB) error) error {
 		return f(r.db)
 	}
 	if file, err := os.Stat(r.path); r.db != nil {
-		// SQLite does not shrink a database file, so a smaller file was truncated by another program.
+		// SQLite does not shrink a database file. If the file is smaller than before, another program truncated the
+		// file.
 		if err != nil || !os.SameFile(file, r.file) || file.Size() < r.file.Size() {
 			r.closeDB()
-			r.report("the repository " + r.path + " was replaced, truncated or removed; it is opened again")
+			r.report("the repository " + r.path + " was replaced, truncated or removed; the path is opened again")
 		} else {
 			r.file = file
 		}
@@ -187,7 +190,7 @@ func (r *Repo) closeDB() {
 	r.db = nil
 }
 
-// retry is like with, but if the database was damaged, it calls f a second time with the new database.
+// retry is like with, but if the database was damaged, retry calls f a second time with the new database.
 func (r *Repo) retry(f func(*sqlite.DB) error) error {
 	err := r.with(f)
 	if r.reopens && errors.Is(err, sqlite.ErrDamaged) {

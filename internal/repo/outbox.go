@@ -16,7 +16,7 @@ type Observation struct {
 	Text    []byte
 }
 
-// Observe stores an open observation. It replaces an earlier observation of the same job and restart count.
+// Observe stores an open observation, which replaces an earlier observation of the same job and restart count.
 func (r *Repo) Observe(o Observation) error {
 	return r.exec("INSERT OR REPLACE INTO open (job, restart, observation) VALUES (?, ?, ?)", o.Job, o.Restart, o.Text)
 }
@@ -34,8 +34,8 @@ func (r *Repo) Dismiss(job uint32, restart int) error {
 	return r.exec("DELETE FROM open WHERE job = ? AND restart = ?", job, restart)
 }
 
-// Ended stores a run that ended at the time at, removes its open observation, and adds its summary to the outbox. The
-// summary is due immediately.
+// Ended stores a run that ended at the time at, removes the open observation of the run, and adds the run to the
+// outbox. The run is due immediately.
 func (r *Repo) Ended(n predict.Run, at time.Time) error {
 	return r.do(func(tx *sql.Tx) error {
 		if _, err := tx.Exec("DELETE FROM open WHERE job = ? AND restart = ?", n.Job, n.Restart); err != nil {
@@ -48,7 +48,7 @@ func (r *Repo) Ended(n predict.Run, at time.Time) error {
 		if err := a.add(n); err != nil {
 			return err
 		}
-		// If the run is forgotten, it was not stored, and this statement adds no summary for it.
+		// A forgotten run was not stored. In this case, the statement adds nothing to the outbox.
 		_, err = tx.Exec(`INSERT OR IGNORE INTO outbox (job, restart, node, start, since, due, tries, written)
 			SELECT job, restart, node, start, ?5, ?5, 0, 0 FROM run
 			WHERE job = ?1 AND restart = ?2 AND node = ?3 AND start = ?4`,
@@ -65,8 +65,8 @@ type Pending struct {
 	Written bool      // true if the summary was written and must be verified
 }
 
-// Due returns up to n due runs in the outbox, in the order of their due times. A due time that is more than a day ahead
-// was set before the clock was set back, so such a run is treated as due.
+// Due returns up to n due runs in the outbox, in the order of their due times. A run whose due time is more than a day
+// ahead is also due, because the clock must have been set back.
 func (r *Repo) Due(now time.Time, n int) ([]Pending, error) {
 	return query(r, func(rows *sql.Rows) (p Pending, err error) {
 		var since int64
@@ -77,7 +77,7 @@ func (r *Repo) Due(now time.Time, n int) ([]Pending, error) {
 		WHERE due <= ?1 OR due > ?1 + 86400 ORDER BY due, job, restart, start LIMIT ?2`, now.Unix(), n)
 }
 
-// Next returns the time at which the next run in the outbox is due. It returns false if the outbox is empty.
+// Next returns the time at which the next run in the outbox is due. Next returns false if the outbox is empty.
 func (r *Repo) Next() (time.Time, bool, error) {
 	var due sql.NullInt64
 	err := r.read(func(q *sql.DB) error { return q.QueryRow("SELECT min(due) FROM outbox").Scan(&due) })
@@ -105,7 +105,8 @@ func (r *Repo) Postpone(n predict.Run, until time.Time, written bool) error {
 	)
 }
 
-// Recorded removes a run from the outbox. It is called when the summary is in slurmdbd, or can never be stored there.
+// Recorded removes a run from the outbox. The agent calls Recorded when slurmdbd contains the summary, or when slurmdbd
+// can never store the summary.
 func (r *Repo) Recorded(n predict.Run) error {
 	return r.exec(
 		"DELETE FROM outbox WHERE job = ? AND restart = ? AND node = ? AND start = ?",
@@ -116,8 +117,8 @@ func (r *Repo) Recorded(n predict.Run) error {
 	)
 }
 
-// Note returns the note with this name, for example the progress of the sync. It returns an empty string if there is
-// none.
+// Note returns the note with this name, for example the progress of the sync. If there is no such note, the result is
+// an empty string.
 func (r *Repo) Note(name string) (value string, err error) {
 	err = r.read(func(q *sql.DB) error {
 		err := q.QueryRow("SELECT value FROM meta WHERE name = ?", name).Scan(&value)

@@ -24,9 +24,9 @@ func TestOutbox(t *testing.T) {
 	end := time.Unix(1795342806, 0)
 	n := aRun()
 	check(t, r.Ended(n, end))
-	check(t, r.Ended(n, end.Add(time.Hour))) // the epilog of the same run is repeated
+	check(t, r.Ended(n, end.Add(time.Hour))) // a second epilog of the same run
 	if o, err := r.Observations(); err != nil || len(o) != 0 {
-		t.Errorf("still open: %v %v", o, err)
+		t.Errorf("open observations after the end of the run: %v %v", o, err)
 	}
 	due, err := r.Due(end, 10)
 	if err != nil || len(due) != 1 || due[0].Run != n || !due[0].Since.Equal(end) || due[0].Written ||
@@ -35,7 +35,7 @@ func TestOutbox(t *testing.T) {
 	}
 	check(t, r.Recorded(n))
 	if len(job(t, r, 7)) != 1 {
-		t.Error("the run must stay")
+		t.Error("Recorded removed the run from the repository")
 	}
 	nothingDue(t, r)
 }
@@ -46,7 +46,7 @@ func TestPostpone(t *testing.T) {
 	check(t, r.Ended(n, end))
 	check(t, r.Postpone(n, end.Add(time.Minute), true))
 	if due, err := r.Due(end, 10); err != nil || len(due) != 0 {
-		t.Errorf("postponed, but due: %+v %v", due, err)
+		t.Errorf("a postponed run is due: %+v %v", due, err)
 	}
 	if next, some, err := r.Next(); err != nil || !some || !next.Equal(end.Add(time.Minute)) {
 		t.Errorf("next at %v %v %v", next, some, err)
@@ -60,8 +60,8 @@ func TestPostpone(t *testing.T) {
 	nothingDue(t, r)
 }
 
-// TestForgottenIsNotWritten checks that a forgotten run is removed from the outbox. It must not be added again if its
-// end is recorded a second time.
+// TestForgottenIsNotWritten checks that ForgetKey removes a run from the outbox, and that a second call of Ended does
+// not add the run again.
 func TestForgottenIsNotWritten(t *testing.T) {
 	r, n, end := fresh(t), aRun(), time.Unix(1795342806, 0)
 	check(t, r.Ended(n, end))
@@ -72,14 +72,14 @@ func TestForgottenIsNotWritten(t *testing.T) {
 	nothingDue(t, r)
 }
 
-// nothingDue checks that no run in the outbox is due.
+// nothingDue checks that the outbox is empty.
 func nothingDue(t *testing.T, r *Repo) {
 	t.Helper()
 	if w, err := r.Waiting(); err != nil || w != 0 {
-		t.Errorf("%d runs wait, %v", w, err)
+		t.Errorf("the outbox contains %d runs, %v", w, err)
 	}
 	if _, some, err := r.Next(); err != nil || some {
-		t.Errorf("something is next: %v", err)
+		t.Errorf("Next returns a run, or the error %v", err)
 	}
 }
 

@@ -49,8 +49,8 @@ func job(t *testing.T, r *Repo, id uint32) []predict.Run {
 	return runs
 }
 
-// TestMigratesKeys migrates a repository of version 2, which grouped runs only by key. In version 3, the runs of a key
-// are separated by user. A key that an administrator has forgotten must remain forgotten.
+// TestMigratesKeys migrates a repository of version 2, in which the index of the runs contained only the key. The index
+// of version 3 contains the key and the user. A key that was forgotten before the migration must remain forgotten.
 func TestMigratesKeys(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo.db")
 	values := func(id, uid int) string {
@@ -76,7 +76,7 @@ func TestMigratesKeys(t *testing.T) {
 	n := aRun()
 	n.Job, n.Key = 9, "1111111111111111"
 	if add1(t, r, n) != 0 {
-		t.Error("a forgotten run came back")
+		t.Error("Add stored a run of a forgotten key")
 	}
 }
 
@@ -93,9 +93,9 @@ func TestMigrates(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if add1(t, r, aRun()) != 0 {
-		t.Error("the same run is new")
+		t.Error("Add stored the same run a second time")
 	}
 	if got := job(t, r, 7); got[0] != aRun() {
-		t.Errorf("completed: %+v", got)
+		t.Errorf("after Add completed the run: %+v", got)
 	}
 }

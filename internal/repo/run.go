@@ -58,9 +58,9 @@ const complete = `UPDATE run SET
 	exit = iif(?20 <> '', ?21, exit), state = iif(?20 <> '', ?20, state)
 	WHERE job = ?1 AND restart = ?2 AND node = ?3 AND start = ?4`
 
-// Add stores either all of the runs or none, and returns the number of new runs. If a run already exists (with the same
-// job, restart, node and start), Add completes it: unknown values do not replace known values. A forgotten run is not
-// stored again.
+// Add stores either all of the runs or none, and returns the number of new runs. If a run with the same job, restart,
+// node and start already exists, Add completes this run, but unknown values do not replace known values. Add does not
+// store forgotten runs.
 func (r *Repo) Add(runs ...predict.Run) (added int, err error) {
 	err = r.do(func(tx *sql.Tx) error {
 		a, err := newAdder(tx)
@@ -88,7 +88,7 @@ func newAdder(tx *sql.Tx) (a adder, err error) {
 	if a.insert, err = tx.Prepare(insert); err == nil {
 		a.complete, err = tx.Prepare(complete)
 	}
-	return a, err // the statements are closed when the transaction ends
+	return a, err // the end of the transaction closes the statements
 }
 
 func (a *adder) add(n predict.Run) error {
@@ -108,18 +108,18 @@ func (a *adder) add(n predict.Run) error {
 	return err
 }
 
-// errInvalid is returned for a run that could not be restored from its summary in slurmdbd.
+// errInvalid is the error for a run that could not be restored from its summary in slurmdbd.
 var errInvalid = errors.New("is invalid; nothing was recorded")
 
-// fromSummary returns the run in the form that its summary describes, with names of limited length. As a result, a run
-// that was observed on this node is equal to the same run read from slurmdbd.
+// fromSummary returns the run in the form that its summary describes, with names of limited length. A run that the
+// agent observed is therefore equal to the same run from slurmdbd.
 func fromSummary(n predict.Run) (predict.Run, error) {
 	summaries := predict.Summaries(n.Summary())
 	if len(summaries) != 1 || n.Job == 0 || !IsHash(n.Key) || !IsHash(n.Fingerprint) {
 		return n, fmt.Errorf("the run of job %d on %.64q at %d %w", n.Job, n.Node, n.Start, errInvalid)
 	}
 	k := summaries[0]
-	k.Board = strings.ToLower(k.Board) // sacctmgr writes it in lower case
+	k.Board = strings.ToLower(k.Board) // sacctmgr 22.05 writes the model in lower case
 	k.Job, k.Key, k.Fingerprint, k.UID, k.Exit = n.Job, n.Key, n.Fingerprint, n.UID, n.Exit
 	k.User, k.Account, k.Name, k.State = text(n.User), text(n.Account), text(n.Name), text(n.State)
 	return k, nil
@@ -133,7 +133,7 @@ func IsHash(s string) bool {
 // textBytes is the maximum length of a stored name.
 const textBytes = 256
 
-// text returns a name in the form in which it is stored. slurmdbd replaces a double quote with ` (22.05.8).
+// text returns a name in the form that the repository stores. slurmdbd replaces a double quote with ` (22.05.8).
 func text(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s[:min(len(s), textBytes)], "?"), `"`, "`")
 }
@@ -141,9 +141,9 @@ func text(s string) string {
 // Window is the maximum number of runs in a history. A history contains the newest runs.
 const Window = 64
 
-// ByKey returns the history of a user's key. It does not include other users' runs: the key is not a cryptographic
-// hash, and another user could write a script with the same key. It does not include runs without a script either,
-// because their key does not identify the program.
+// ByKey returns the history of a user's key. The history does not include other users' runs, because the key is not a
+// cryptographic hash and another user could write a script with the same key. The history does not include runs without
+// a script either, because the key of such a run does not identify the program.
 func (r *Repo) ByKey(uid uint32, key string) (predict.History, error) {
 	if key == "" {
 		return predict.History{}, nil
@@ -151,7 +151,7 @@ func (r *Repo) ByKey(uid uint32, key string) (predict.History, error) {
 	return r.history(predict.ByKey, "key = ? AND uid = ? AND work <> ''", key, uid)
 }
 
-// RunsOfKey returns the newest runs of a user's key, oldest first. It includes runs without a script.
+// RunsOfKey returns the newest runs of a user's key, oldest first. The result includes runs without a script.
 func (r *Repo) RunsOfKey(uid uint32, key string) ([]predict.Run, error) {
 	h, err := r.history(predict.ByKey, "key = ? AND uid = ?", key, uid)
 	return h.Runs, err
@@ -206,7 +206,7 @@ func (r *Repo) history(level predict.Level, where string, args ...any) (predict.
 }
 
 // runs returns the runs that satisfy a condition. The condition is always a constant of this package, and args contains
-// any text from users.
+// all texts from users.
 func (r *Repo) runs(where string, args ...any) ([]predict.Run, error) {
 	return query(r, func(rows *sql.Rows) (n predict.Run, err error) {
 		err = rows.Scan(fields(&n)...)
@@ -215,16 +215,16 @@ func (r *Repo) runs(where string, args ...any) ([]predict.Run, error) {
 }
 
 // JobKeys contains the job key, the script fingerprint and the user of a job, which together identify the job's earlier
-// runs. A field is empty if it is unknown.
+// runs. A field with an unknown value is empty.
 type JobKeys struct {
 	Key, Fingerprint string
 	UID              uint32
 }
 
-// PredictAt returns the need of a job according to the runs of one level. These are the runs of the job's key, the
-// user's runs with the same script fingerprint, or all users' runs with this fingerprint if the site shares runs.
-// PredictAt returns false if no run was complete. The need is then only a lower bound, or empty. learn.Table.Predict
-// combines the levels.
+// PredictAt returns the need of a job according to the runs of one level. A level consists of the runs of the job's
+// key, of the user's runs with the same script fingerprint, or, if the site shares runs, of all users' runs with this
+// fingerprint. PredictAt returns false if no run was complete. In this case, the need is only a lower bound, or empty.
+// learn.Table.Predict combines the levels.
 func (r *Repo) PredictAt(
 	level predict.Level, job JobKeys, site predict.Site,
 ) (need predict.Need, h predict.History, ok bool, err error) {

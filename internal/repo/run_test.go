@@ -15,15 +15,15 @@ import (
 // which order the data are added.
 func TestAddCompletes(t *testing.T) {
 	whole := aRun()
-	seen := whole // the run as the agent observes it when the lease is released
+	seen := whole // the run that the agent records when the agent releases the lease
 	seen.State, seen.Exit = "", 0
-	read := predict.Summaries(whole.Summary())[0] // the run as it is read from slurmdbd
+	read := predict.Summaries(whole.Summary())[0] // the run that the sync reads from slurmdbd
 	read.Job, read.Key, read.UID = whole.Job, whole.Key, whole.UID
 	read.User, read.Account, read.Name, read.State = whole.User, whole.Account, whole.Name, whole.State
-	short := seen // the run as it is recorded by an agent that was killed early
+	short := seen // the run that an agent records after the agent was killed early
 	short.Seconds, short.Samples, short.PeakMiB = 10, 10, 100
 	blind := seen
-	seen.Board = "A100" // the Type in gres.conf; slurmdbd stores it in lower case
+	seen.Board = "A100" // the Type in gres.conf; slurmdbd stores the Type in lower case
 	blind.Samples, blind.PeakMiB, blind.MedianMiB, blind.HighMiB, blind.Util, blind.Fingerprint = 0, 0, 0, 0, -1, ""
 	for _, order := range [][]predict.Run{
 		{seen, read},
@@ -40,7 +40,7 @@ func TestAddCompletes(t *testing.T) {
 			added += add1(t, r, n)
 		}
 		if got := job(t, r, 7); len(got) != 1 || got[0] != whole || added != 1 {
-			t.Errorf("%+v\ngave %d new: %+v", order, added, got)
+			t.Errorf("after adding %+v:\n%d new runs, and the repository contains %+v", order, added, got)
 		}
 	}
 }
@@ -51,12 +51,12 @@ func TestAddTellsApart(t *testing.T) {
 	a, b, c, d := aRun(), aRun(), aRun(), aRun()
 	b.Restart, c.Node, d.Start = 1, "n2", d.Start+1
 	if n := add1(t, r, a, b, c, d); n != 4 || len(job(t, r, 7)) != 4 {
-		t.Errorf("%d of 4 were new", n)
+		t.Errorf("Add stored %d of 4 runs", n)
 	}
 }
 
-// TestAddRefuses checks that Add rejects a run that cannot be restored from its summary. It must then store no run of
-// the same call.
+// TestAddRefuses checks that Add rejects a run that cannot be restored from its summary, and stores no other run of the
+// same call.
 func TestAddRefuses(t *testing.T) {
 	r := fresh(t)
 	for name, spoil := range map[string]func(*predict.Run){
@@ -72,13 +72,13 @@ func TestAddRefuses(t *testing.T) {
 		n := aRun()
 		spoil(&n)
 		if _, err := r.Add(aRun(), n); err == nil || len(job(t, r, 7)) != 0 {
-			t.Errorf("%s: %v, %d kept", name, err, len(job(t, r, 7)))
+			t.Errorf("%s: error %v, %d runs stored", name, err, len(job(t, r, 7)))
 		}
 	}
 }
 
-// TestTextIsData checks that names with quotes, SQL, newlines and NUL are stored unchanged, except that invalid UTF-8
-// is replaced.
+// TestTextIsData checks that the repository stores names with quotes, SQL, newlines and NUL in the form that text
+// returns.
 func TestTextIsData(t *testing.T) {
 	r := fresh(t)
 	for i, name := range []string{
@@ -97,10 +97,10 @@ func TestTextIsData(t *testing.T) {
 		if got := job(t, r, n.Job); len(got) != 1 || got[0].Name != want || got[0].User != want ||
 			got[0].Account != want ||
 			len(want) > textBytes {
-			t.Errorf("%q came back as %+v", name, got)
+			t.Errorf("name %q: the stored runs are %+v", name, got)
 		}
 		if uids, err := r.Users(want); err != nil || len(uids) != 1 {
-			t.Errorf("%q has the ids %v, %v", name, uids, err)
+			t.Errorf("user name %q has the ids %v, %v", name, uids, err)
 		}
 	}
 	if scripts, err := r.Scripts(); err != nil || len(scripts) != 7 {
@@ -108,7 +108,7 @@ func TestTextIsData(t *testing.T) {
 	}
 }
 
-// TestHistory checks that a history contains the newest runs of the right users, oldest first.
+// TestHistory checks that a history contains the newest runs of only the requested user, oldest first.
 func TestHistory(t *testing.T) {
 	r := fresh(t)
 	var runs []predict.Run
@@ -162,14 +162,15 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// ofUser returns another user's run with the same key and script fingerprint.
+// ofUser returns a run of the given user, with the key and the script fingerprint of aRun.
 func ofUser(uid, job uint32, peak float64) predict.Run {
 	n := aRun()
 	n.UID, n.User, n.Job, n.PeakMiB, n.HighMiB, n.MedianMiB = uid, fmt.Sprint("user", uid), job, peak, peak, peak
 	return n
 }
 
-// TestTogether checks that no run is lost if several processes create a repository and write to it at the same time.
+// TestTogether checks that no run is lost if several goroutines create a repository and write to the repository
+// concurrently, each through its own connection.
 func TestTogether(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo.db")
 	var all sync.WaitGroup

@@ -12,28 +12,29 @@ import (
 	"time"
 )
 
-// AccountingField is a field of a job's accounting record that administrators may write, but the job's user may not.
+// AccountingField is a field of a job's accounting record that administrators can write and the job's user cannot
+// write.
 type AccountingField string
 
 const (
-	// AdminComment contains the tags of job_submit.lua. slurmctld also writes them into the record at the end of each
-	// run.
+	// AdminComment contains the tags of job_submit.lua. At the end of each run, slurmctld also writes these tags into
+	// the record.
 	AdminComment AccountingField = "AdminComment"
-	// SystemComment is empty, unless the plugin of a burst buffer writes it.
+	// SystemComment is empty unless a burst buffer plugin has written a text into this field.
 	SystemComment AccountingField = "SystemComment"
 )
 
-// AccountingFields contains the fields in which Caelum can store its summaries. It does not contain Comment, which
-// users can write, and Extra, which cannot be set in 22.05.
+// AccountingFields contains the fields in which Caelum can store its summaries. AccountingFields omits Comment, because
+// users can write Comment. AccountingFields also omits Extra, because sacctmgr 22.05 cannot set Extra.
 var AccountingFields = []AccountingField{AdminComment, SystemComment}
 
 var (
 	// ErrNoAccounting means that slurmdbd did not answer. The caller may repeat the call.
 	ErrNoAccounting = errors.New("slurmdbd cannot be reached")
-	// ErrSpoils means that slurmdbd would not store the text exactly as it was given.
+	// ErrSpoils means that slurmdbd would not store the given text unchanged.
 	ErrSpoils = errors.New(
-		"sacctmgr would change another tool's text in the field: it replaces quotes with `, and up to Slurm 22.05 " +
-			"it changes letters to lower case",
+		"sacctmgr would change another tool's text in the field: sacctmgr replaces quotes with `, " +
+			"and up to Slurm 22.05 also changes letters to lower case",
 	)
 )
 
@@ -55,8 +56,8 @@ type Record struct {
 	Text    string // the text of the requested field
 }
 
-// recordFields contains fields that users cannot write. In a field that users can write, a user could imitate the end
-// of a field, because all users of the host can read sacct's separator in its command line.
+// recordFields contains fields that users cannot write. In a text that users can write, a user could imitate the end of
+// a field, because all users of the host can read the separator in the command line of sacct.
 var recordFields = []struct {
 	name string
 	set  func(*Record, string) error
@@ -97,9 +98,10 @@ func exitStatus(s string) (int, error) {
 	return n, nil
 }
 
-// Records returns the runs of all users' jobs that were in the queue or ran between two times, with the text of a
-// field. A request should cover about a day, because slurmdbd reads all records before it answers. If slurmdbd.conf
-// hides other users' jobs, a caller who is not an operator gets only the caller's own jobs. Errors: ErrNoAccounting.
+// Records returns the runs of all users' jobs that waited or ran between from and to. The field Text of each Record
+// contains the text of the accounting field. The period should be about a day, because slurmdbd reads all records
+// before slurmdbd answers. If slurmdbd.conf hides other users' jobs, a caller who is not an operator gets only the
+// caller's own jobs. Errors: ErrNoAccounting.
 func (c *Client) Records(ctx context.Context, field AccountingField, from, to time.Time) ([]Record, error) {
 	return c.records(ctx, field, "-S", uts(from), "-E", uts(to))
 }
@@ -120,8 +122,8 @@ func (c *Client) RecordsOf(ctx context.Context, field AccountingField, id uint32
 	return all, nil
 }
 
-// Names returns the job names of the records between two times, by Record.Index. Names require a separate request,
-// because users can write them. If a name looks like the end of a field, only this request fails.
+// Names returns the job names of the records between two times, by Record.Index. Names makes a separate request,
+// because users choose job names. If a job name looks like the end of a field, only the request of Names fails.
 func (c *Client) Names(ctx context.Context, from, to time.Time) (map[uint64]string, error) {
 	sep := newSeparator()
 	out, err := c.sacct(ctx, sep, "DBIndex,JobName", "-S", uts(from), "-E", uts(to))
@@ -173,8 +175,8 @@ func (c *Client) sacct(ctx context.Context, sep, fields string, args ...string) 
 	return out, ofAccounting(err)
 }
 
-// parseRecords parses the output of sacct. The requested field is the last field of each record. A record that cannot
-// be parsed is left out, so that it does not hide the other records.
+// parseRecords parses the output of sacct. The requested field is the last field of each record. parseRecords omits a
+// record that cannot be parsed, so that this record does not hide the other records.
 func parseRecords(out, sep string) ([]Record, error) {
 	records, err := splitRecords(out, sep, len(recordFields)+1)
 	if err != nil {
@@ -214,9 +216,9 @@ func ofAccounting(err error) error {
 const textMost = 65535
 
 // SetAccounting writes a field of a job's newest accounting record. The run of this record must have ended, because
-// slurmctld writes AdminComment again when a run ends (22.05.8). sacctmgr cannot change any other record. The call
-// takes about 0.3 s. Errors: ErrJobState if the run has not ended; ErrSpoils, if nothing was written for this reason;
-// ErrNoAccounting.
+// slurmctld writes AdminComment again when a run ends (22.05.8). sacctmgr cannot change the job's older records. The
+// call takes about 0.3 s. Errors: ErrJobState if the run has not ended; ErrSpoils if sacctmgr would change words of
+// other tools; ErrNoAccounting.
 func (c *Client) SetAccounting(ctx context.Context, r Record, field AccountingField, text string) error {
 	if !slices.Contains(AccountingFields, field) {
 		return fmt.Errorf("accounting field %q: use one of %v", field, AccountingFields)
@@ -228,7 +230,8 @@ func (c *Client) SetAccounting(ctx context.Context, r Record, field AccountingFi
 		return fmt.Errorf("job %s is %s: %w", r.Ref, r.State, ErrJobState)
 	}
 	if strings.ContainsRune(text, 0) || len(text) > textMost {
-		return fmt.Errorf("job %s: %s cannot hold a text of %d bytes or with a NUL", r.Ref, field, len(text))
+		return fmt.Errorf("job %s: couldn't write %s: the text (%d bytes) is too long or contains a NUL", r.Ref, field,
+			len(text))
 	}
 	if err := c.spoils(ctx, text); err != nil {
 		return fmt.Errorf("job %s, %s: %w", r.Ref, field, err)
@@ -243,10 +246,10 @@ var recordRef = regexp.MustCompile(`^[0-9]+([_+][0-9]+)?$`)
 
 const capitals = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-// spoils returns ErrSpoils if sacctmgr would change words of other tools. It reads the release of sacctmgr only if the
-// result depends on the release.
+// spoils returns ErrSpoils if sacctmgr would change words of other tools. spoils reads the release of sacctmgr only if
+// the result depends on the release.
 func (c *Client) spoils(ctx context.Context, text string) error {
-	lower := false // true if sacctmgr may convert the word to lower case
+	lower := false // true if sacctmgr may convert a word to lower case
 	for _, word := range strings.Fields(text) {
 		if strings.HasPrefix(word, "caelum:") {
 			continue

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// accounted returns the output of sacct 22.05.8. It contains a named job, the two tasks of an array, the two runs of a
-// requeued job, a het job that never started, and a job that was ended by a signal.
+// accounted returns the output of sacct 22.05.8. The output contains a named job, the two tasks of an array, the two
+// runs of a requeued job, a het job that never started, and a job that a signal ended.
 func accounted(lines ...string) scene {
 	var b strings.Builder
 	for _, l := range lines {
@@ -74,7 +74,7 @@ func TestRecords(t *testing.T) {
 		`,AdminComment,SystemComment"`,
 	} {
 		if !strings.Contains(call, part) {
-			t.Errorf("%s lacks %s", call, part)
+			t.Errorf("the call %s does not contain %s", call, part)
 		}
 	}
 	if strings.Contains(call, "JobName") ||
@@ -83,7 +83,8 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// TestRecordsOf checks that the runs of one job are returned in order, without the runs of other tasks in its array.
+// TestRecordsOf checks that the runs of one job are returned in order, without the runs of other tasks of the same
+// array.
 func TestRecordsOf(t *testing.T) {
 	c, calls := stage(t, accounted(sacctLines[4], sacctLines[3], sacctLines[2]), accounted(sacctLines[2]))
 	got, err := c.RecordsOf(context.Background(), AdminComment, 8)
@@ -98,7 +99,8 @@ func TestRecordsOf(t *testing.T) {
 	}
 }
 
-// TestRecordsSpoilt checks that a record that cannot be parsed is left out, and that truncated output causes an error.
+// TestRecordsSpoilt checks that the result omits a record that cannot be parsed, and that truncated output causes an
+// error.
 func TestRecordsSpoilt(t *testing.T) {
 	for _, bad := range []string{
 		"x|1|1|1|u|a|COMPLETED|0:0|1|2|n1||", "0|1|1|1|u|a|COMPLETED|0:0|1|2|n1||",
@@ -118,22 +120,22 @@ func TestRecordsSpoilt(t *testing.T) {
 	for _, cut := range []int{1, 20, len(recordedSep) + 1, 200} {
 		c, _ := stage(t, scene{out: whole[:len(whole)-cut]})
 		if got, err := c.Records(context.Background(), AdminComment, time.Now(), time.Now()); err == nil {
-			t.Errorf("%d bytes cut off: %d records", cut, len(got))
+			t.Errorf("output without its last %d bytes: no error, %d records", cut, len(got))
 		}
 	}
 	forged := slices.Clone(sacctLines)
 	forged[1] += "|x\n9|9|9" // this text contains the separator, as if a user had guessed it
 	c, _ := stage(t, accounted(forged...))
 	if got, err := c.Records(context.Background(), AdminComment, time.Now(), time.Now()); err == nil {
-		t.Errorf("a text with separators in it: %d records", len(got))
+		t.Errorf("a text that contains separators: no error, %d records", len(got))
 	}
 	c, calls := stage(t)
 	if _, err := c.Records(context.Background(), "Comment", time.Now(), time.Now()); err == nil || len(calls()) != 0 {
-		t.Errorf("the user's own field was accepted: %v", err)
+		t.Errorf("the field Comment, which users can write: error %v", err)
 	}
 }
 
-// TestNames checks that newlines and quotes are parsed as part of a name. A name that looks like the end of a field
+// TestNames checks that Names returns newlines and quotes as part of a name. A name that looks like the end of a field
 // must cause an error, and must never change the name of another job.
 func TestNames(t *testing.T) {
 	c, _ := stage(t, accounted("1|we`ird\n;name", "2|train", "3|"), accounted("1|x|\n2|forged", "2|train"))
@@ -169,12 +171,12 @@ func TestSetAccounting(t *testing.T) {
 		text  string
 		want  error
 	}{
-		"it runs":          {running, AdminComment, "x", ErrJobState},
-		"another's quote":  {over, SystemComment, `it's caelum:run=x`, ErrSpoils},
-		"a NUL":            {over, AdminComment, "a\x00b", nil},
-		"too long":         {over, AdminComment, strings.Repeat("x", textMost+1), nil},
-		"no field of ours": {over, "Comment", "x", nil},
-		"no job":           {odd, AdminComment, "x", nil},
+		"running job":          {running, AdminComment, "x", ErrJobState},
+		"another tool's quote": {over, SystemComment, `it's caelum:run=x`, ErrSpoils},
+		"a NUL":                {over, AdminComment, "a\x00b", nil},
+		"too long":             {over, AdminComment, strings.Repeat("x", textMost+1), nil},
+		"unknown field":        {over, "Comment", "x", nil},
+		"invalid job id":       {odd, AdminComment, "x", nil},
 	} {
 		client, calls := stage(t)
 		if err := client.SetAccounting(context.Background(), c.r, c.field, c.text); err == nil ||
@@ -185,7 +187,7 @@ func TestSetAccounting(t *testing.T) {
 	}
 }
 
-// TestNoAccounting checks the error for a slurmdbd that does not answer.
+// TestNoAccounting checks the error if slurmdbd refuses connections.
 func TestNoAccounting(t *testing.T) {
 	const stderr = "sacctmgr: error: slurm_persist_conn_open_without_init: failed to open persistent connection to " +
 		"host:127.0.0.1:6819: Connection refused\n"
@@ -200,7 +202,7 @@ func TestNoAccounting(t *testing.T) {
 	}
 }
 
-// TestSetAccountingKeepsCapitals checks that capital letters in another tool's text are preserved since 23.02.
+// TestSetAccountingKeepsCapitals checks that sacctmgr may write another tool's text with capital letters since 23.02.
 func TestSetAccountingKeepsCapitals(t *testing.T) {
 	over := Record{ID: 2, Ref: "2", End: time.Unix(1795341819, 0)}
 	const text = "JS1:H4sI caelum:run=x"

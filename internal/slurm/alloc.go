@@ -15,7 +15,7 @@ import (
 //	  Nodes=n2 CPU_IDs=2-3 Mem=0 GRES=gpu:a100:1(IDX:5)
 //	MinCPUsNode=1 MinMemoryNode=0 MinTmpDiskNode=0
 //
-// slurmctld writes the whole section. Consecutive nodes with the same GRES are written as a hostlist.
+// slurmctld writes the whole section. slurmctld writes consecutive nodes with the same GRES as a hostlist.
 const allocHead = "\n   JOB_GRES="
 
 var (
@@ -26,8 +26,8 @@ var (
 // parseAllocation parses the section in the details of one job that holds the given nodes.
 //
 // The record of every job that holds nodes contains this section once. A user can write text that looks like such a
-// section, before or after the real section, but cannot remove the real one. If there is only one section, it is
-// therefore real. If there are several, parseAllocation returns ErrAmbiguous.
+// section, before or after the real section, but cannot remove the real section. A section that occurs only once is
+// therefore real. If the output contains several sections, parseAllocation returns ErrAmbiguous.
 func parseAllocation(out string, nodes []string) (map[string]GRESList, error) {
 	switch n := strings.Count(out, allocHead); {
 	case n == 0:
@@ -64,16 +64,16 @@ func parseAllocation(out string, nodes []string) (map[string]GRESList, error) {
 	return nil, fmt.Errorf("scontrol shows an allocation without an end")
 }
 
-// These lines distinguish the runs of a job. scontrol prints each of them exactly once for every job
+// These lines distinguish the runs of a job. scontrol prints each of these lines exactly once for every job
 // (docs/slurm-releases.md, "Commands and their output").
 var (
 	stateLine = regexp.MustCompile(`\n   JobState=(\S*) `)
 	startLine = regexp.MustCompile(`\n   StartTime=(\S*) `)
 )
 
-// checkRun compares the details of a job with the job's record from squeue. It returns ErrChanging if they describe
-// different runs. As in parseAllocation, a user can add such a line but cannot remove one, so a line that occurs only
-// once is real.
+// checkRun compares the details of a job with the job's record from squeue. checkRun returns ErrChanging if the details
+// and the record describe different runs. A user can add a line that looks like a JobState or StartTime line, but
+// cannot remove the real line. A line that occurs only once is therefore real.
 func checkRun(out string, j Job) error {
 	state, start := stateLine.FindAllStringSubmatch(out, 2), startLine.FindAllStringSubmatch(out, 2)
 	switch {

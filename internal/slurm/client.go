@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// DefaultTimeout limits the duration of one command. If slurmctld is unreachable, Slurm's commands (22.05.8) retry for
-// 9 s (MessageTimeout=10), which is shorter.
+// DefaultTimeout limits the duration of one command. DefaultTimeout is longer than the 9 s for which Slurm's commands
+// (22.05.8, MessageTimeout=10) retry while slurmctld is unreachable.
 const DefaultTimeout = 15 * time.Second
 
 // Options contains the paths and the environment of Slurm's commands. The zero value is suitable for a node on which
@@ -22,30 +22,30 @@ type Options struct {
 	Scontrol, Squeue, Sacct, Sacctmgr string
 	// Timeout is the time limit of one command; 0 means DefaultTimeout.
 	Timeout time.Duration
-	// SlurmConf is the path of slurm.conf. The default is the value of SLURM_CONF or, if this is not set, Slurm's own
-	// default.
+	// SlurmConf is the path of slurm.conf. The default is the value of the environment variable SLURM_CONF or, if
+	// SLURM_CONF is not set, Slurm's own default.
 	SlurmConf string
 	// Env contains additional environment variables for the commands ("NAME=value").
 	Env []string
-	// Run, if set, replaces the execution of commands, for tests.
+	// Tests set Run to replace the execution of commands.
 	Run func(ctx context.Context, env []string, name string, args ...string) (stdout, stderr string, err error)
 }
 
-// Client sends requests to slurmctld or, if a method's comment mentions it, to slurmdbd. Several goroutines may use
-// it.
+// Client sends requests to slurmctld and slurmdbd. Only the methods in accounting.go send requests to slurmdbd. Several
+// goroutines may use one Client.
 type Client struct {
 	scontrol, squeue    string
 	sacctPath, sacctmgr string
 	timeout             time.Duration
 	env                 []string
-	whose               []string // the options with which sacct selects users
+	whose               []string // the options of sacct that select users
 	command             runner
-	once                runner // runs requests that must not reach a slurmctld that is started later
+	once                runner // runs requests that must not reach a slurmctld that starts later
 }
 
 type runner func(ctx context.Context, env []string, name string, args ...string) (stdout, stderr string, err error)
 
-// New returns a Client. It does not run a command.
+// New returns a Client. New runs no command.
 func New(opt Options) *Client {
 	c := &Client{
 		scontrol:  cmp.Or(opt.Scontrol, "/usr/bin/scontrol"),
@@ -63,7 +63,7 @@ func New(opt Options) *Client {
 	if c.timeout <= 0 {
 		c.timeout = DefaultTimeout
 	}
-	// The commands inherit no other variable of this process, because SQUEUE_* and SLURM_CLUSTERS would change their
+	// The commands inherit no other variables of this process, because SQUEUE_* and SLURM_CLUSTERS would change their
 	// behaviour.
 	c.env = []string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C", "SLURM_TIME_FORMAT=%s"}
 	conf := opt.SlurmConf
@@ -77,7 +77,7 @@ func New(opt Options) *Client {
 	return c
 }
 
-// OfUser returns a copy of the client whose accounting requests return only one user's jobs.
+// OfUser returns a copy of c whose accounting requests return only the jobs of one user.
 func (c *Client) OfUser(uid uint32) *Client {
 	own := *c
 	own.whose = []string{"-u", strconv.FormatUint(uint64(uid), 10)}

@@ -15,8 +15,9 @@ import (
 	"time"
 )
 
-// playEnv is an environment variable that makes the test binary act as scontrol and squeue. Its value is a directory.
-// The n-th call prints the n-th scene in this directory, and writes its arguments there.
+// playEnv is an environment variable that makes the test binary act as scontrol and squeue. The value is a directory.
+// The n-th call prints the n-th scene in this directory, and writes its arguments and its environment to a file in this
+// directory.
 const playEnv = "CAELUM_TEST_PLAY"
 
 func TestMain(m *testing.M) {
@@ -160,8 +161,8 @@ func TestJobReadsAllocation(t *testing.T) {
 	}
 }
 
-// TestJobRequeuedMeanwhile requeues the job between the two requests, or starts it on another node. Job must then not
-// use the details from scontrol, because they may be a user's text.
+// TestJobRequeuedMeanwhile requeues the job between the two requests, or starts the job again. In both cases, Job must
+// not use the details from scontrol, because the details may be a user's text.
 func TestJobRequeuedMeanwhile(t *testing.T) {
 	imitation := "\n   JOB_GRES=mig:7g.40gb:1\n     Nodes=n3 CPU_IDs=0 Mem=0 GRES=mig:7g.40gb(CNT:1)\n   " +
 		"MinCPUsNode=1 \n"
@@ -177,8 +178,8 @@ func TestJobRequeuedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestJobImitatingARun checks a user's text that looks like the state or the start of another run. It must make the
-// record ambiguous, but must not hide the real values.
+// TestJobImitatingARun checks that Job returns ErrAmbiguous if a user's text looks like the state or the start time of
+// another run.
 func TestJobImitatingARun(t *testing.T) {
 	real := mustRead(t, "job-arraytask.txt")
 	for _, text := range []string{"\n   JobState=PENDING ", "\n   StartTime=1795233592 ", "\n   JobState= \n   " +
@@ -242,7 +243,7 @@ func TestWritesNameOneTask(t *testing.T) {
 	}
 }
 
-// TestRequeueOfTheDead checks that RequeueHold does not requeue a cancelled job. slurmctld itself would requeue it.
+// TestRequeueOfTheDead checks that RequeueHold does not requeue a cancelled job. slurmctld would requeue such a job.
 func TestRequeueOfTheDead(t *testing.T) {
 	c, calls := stage(t, recordOf(map[string]string{"state": "CANCELLED"}))
 	if err := c.RequeueHold(context.Background(), 7); !errors.Is(err, ErrJobState) || len(calls()) != 1 {
@@ -267,15 +268,15 @@ func TestInvalidArgumentsAreNotRun(t *testing.T) {
 		c.SetAdminComment(ctx, 7, "a\x00b"),
 	} {
 		if err == nil {
-			t.Error("accepted")
+			t.Error("no error for an invalid argument")
 		}
 	}
 	if got := calls(); len(got) != 0 {
-		t.Errorf("ran %v", got)
+		t.Errorf("commands were run with %v", got)
 	}
 }
 
-// TestErrors checks which errors the messages of Slurm's commands cause (22.05.8, and two messages of later releases).
+// TestErrors checks the errors for messages of Slurm's commands (22.05.8, and two messages of later releases).
 func TestErrors(t *testing.T) {
 	ctx := context.Background()
 	for _, tc := range []struct {
@@ -297,7 +298,7 @@ func TestErrors(t *testing.T) {
 		_, err := c.Queue(ctx)
 		var ce *CommandError
 		if !errors.Is(err, tc.want) || !errors.As(err, &ce) || !strings.Contains(err.Error(), tc.stderr) {
-			t.Errorf("%q became %v", tc.stderr, err)
+			t.Errorf("message %q: error %v", tc.stderr, err)
 		}
 	}
 	c, _ := stage(t, scene{out: "Node nope not found\n", err: " "})
@@ -310,14 +311,14 @@ func TestErrors(t *testing.T) {
 	}
 	c = New(Options{Squeue: filepath.Join(t.TempDir(), "none")})
 	if _, err := c.Queue(ctx); !errors.Is(err, ErrCommand) || errors.Is(err, ErrUnreachable) {
-		t.Errorf("a missing command became %v", err)
+		t.Errorf("a missing command: error %v", err)
 	}
-	// This error is temporary, because users can cause it by starting as many processes as possible.
+	// EAGAIN must count as a temporary error, because users can cause EAGAIN by starting as many processes as possible.
 	c = New(Options{Run: func(context.Context, []string, string, ...string) (string, string, error) {
 		return "", "", &fs.PathError{Op: "fork/exec", Path: "/usr/bin/squeue", Err: syscall.EAGAIN}
 	}})
 	if _, err := c.Queue(ctx); !errors.Is(err, ErrUnreachable) || errors.Is(err, ErrCommand) {
-		t.Errorf("no process left became %v", err)
+		t.Errorf("fork fails with EAGAIN: error %v", err)
 	}
 	gone, cancel := context.WithCancel(ctx)
 	cancel()

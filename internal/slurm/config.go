@@ -16,8 +16,8 @@ type Config struct {
 	// Values contains the values in the output of `scontrol show config`, by name. The value (null) is stored as "". If
 	// a name occurs in both files, Values contains the value from slurm.conf.
 	Values map[string]string
-	// AsOf is the time of the answer according to slurmctld's clock, in whole seconds (_fill_ctld_conf). It is zero if
-	// unknown.
+	// AsOf is the time of the answer according to slurmctld's clock, in whole seconds (_fill_ctld_conf). AsOf is zero
+	// if unknown.
 	AsOf time.Time
 }
 
@@ -54,7 +54,7 @@ func parseConfig(out string) (Config, error) {
 // Version returns the release of slurmctld, for example 22.05.8.
 func (c Config) Version() string { return c.Values["SLURM_VERSION"] }
 
-// Has reports whether a comma-separated value, such as GresTypes or PrologFlags, contains the word. It ignores case.
+// Has reports whether a comma-separated value, such as GresTypes or PrologFlags, contains the word. Has ignores case.
 func (c Config) Has(key, word string) bool {
 	return slices.ContainsFunc(strings.Split(c.Values[key], ","), func(w string) bool {
 		return strings.EqualFold(strings.TrimSpace(w), word)
@@ -73,7 +73,7 @@ func (c Config) Controllers() (all []string) {
 	}
 }
 
-// SlurmUser returns the user id of slurmctld. It returns false if the configuration does not contain it.
+// SlurmUser returns the user id of slurmctld. ok is false if the configuration does not contain the user id.
 func (c Config) SlurmUser() (uid uint32, ok bool) {
 	_, id, _ := strings.Cut(strings.TrimSuffix(c.Values["SlurmUser"], ")"), "(") // e.g. slurm(64030)
 	n, err := strconv.ParseUint(id, 10, 32)
@@ -86,8 +86,8 @@ func (c Config) HidesJobs() bool {
 	return c.Has("PrivateData", "jobs") || c.Has("MCSParameters", "privatedata")
 }
 
-// RelativeIndex reports whether Slurm numbers the devices in CUDA_VISIBLE_DEVICES relative to the step. This is the
-// case if task/cgroup constrains devices. RelativeIndex assumes that the nodes have the same cgroup.conf as slurmctld's
+// RelativeIndex reports whether Slurm numbers the devices in CUDA_VISIBLE_DEVICES relative to the step. Slurm does so
+// if task/cgroup constrains devices. RelativeIndex assumes that the nodes have the same cgroup.conf as slurmctld's
 // host.
 func (c Config) RelativeIndex() bool {
 	return (c.Has("TaskPlugin", "task/cgroup") || c.Has("TaskPlugin", "cgroup")) &&

@@ -11,31 +11,32 @@ import (
 // zero value.
 //
 // Package eligible evaluates a constraint in the same way as slurmctld (build_feature_list in job_scheduler.c and
-// valid_feature_counts in node_scheduler.c, 22.05.8 and 26.05.3). & and | have the same precedence and are applied from
-// left to right, one level of parentheses groups features, and a comma is equivalent to &. If alternatives are in
-// brackets, [a|b], all nodes of a job must satisfy the same alternative.
+// valid_feature_counts in node_scheduler.c, 22.05.8 and 26.05.3). The operators & and | have the same precedence and
+// are evaluated from left to right. One level of parentheses groups features. A comma is equivalent to &. If
+// alternatives are in brackets, [a|b], all nodes of a job must satisfy the same alternative.
 type Constraint struct {
 	// Text is the expression as slurmctld prints it, truncated after MaxConstraintText bytes.
 	Text string
 	// Every node must satisfy all groups in Always, and one of the groups in AnyOf, which are the alternatives in
 	// brackets.
 	Always, AnyOf []FeatureGroup
-	// Nodes is the largest count (*n), which is the number of nodes with the feature that the job needs.
+	// Nodes is the largest count (*n) in the expression. A count is the number of nodes with the feature that the job
+	// requests.
 	Nodes int
-	// Problem is the reason why the expression cannot be evaluated for a single node. It is empty if the expression can
-	// be evaluated.
+	// Problem is the reason why the expression cannot be evaluated for a single node. Problem is empty if the
+	// expression can be evaluated.
 	Problem string
 }
 
 // FeatureGroup is a feature, or several features in parentheses.
 type FeatureGroup struct {
-	Or       bool // true if the group is joined with | to the previous groups, and false for &
+	Or       bool // true if | joins the group to the previous groups, false if & does
 	Features []Feature
 }
 
 // Feature is a feature in a group.
 type Feature struct {
-	Or   bool // true if the feature is joined with | to the previous features, and false for &
+	Or   bool // true if | joins the feature to the previous features, false if & does
 	Name string
 }
 
@@ -46,8 +47,8 @@ const MaxFeatures = 64
 // users can write expressions of 100 kB.
 const MaxConstraintText = 200
 
-// ParseConstraint parses an expression. It does not return an error. If the expression cannot be evaluated for a single
-// node, Problem contains the reason.
+// ParseConstraint parses an expression. If the expression cannot be evaluated for a single node, Problem contains the
+// reason.
 func ParseConstraint(text string) Constraint {
 	if isNull(text) {
 		return Constraint{}
@@ -66,9 +67,9 @@ func ParseConstraint(text string) Constraint {
 // String returns the expression as slurmctld prints it, truncated after MaxConstraintText bytes.
 func (c Constraint) String() string { return c.Text }
 
-// constraintParser parses an expression from left to right. rest is the text that remains. The parser accepts fewer
-// expressions than slurmctld: it returns an error for parts that slurmctld ignores or that releases interpret
-// differently.
+// constraintParser parses an expression from left to right. rest is the text that has not been parsed yet. The parser
+// accepts fewer expressions than slurmctld. For parts that slurmctld ignores or that releases interpret differently,
+// the parser returns an error.
 type constraintParser struct {
 	rest     string
 	c        *Constraint

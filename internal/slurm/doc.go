@@ -1,27 +1,30 @@
-// Package slurm reads and writes slurmctld through scontrol and squeue, and slurmdbd through sacct and sacctmgr.
+// Package slurm reads and changes the data of slurmctld with scontrol and squeue, and the data of slurmdbd with sacct
+// and sacctmgr.
 //
 // The package runs the commands with argument arrays, a fixed environment and a time limit, and never through a shell.
-// It treats their output as hostile, because users write much of it. Slurm 22.05.8 stores a job's name, account,
-// comment, network, wckey and paths exactly as the user wrote them, including newlines, and prints them without
-// escaping. For example, a job may have the name
+// The package treats the output of the commands as hostile, because users can write parts of the output. Slurm 22.05.8
+// stores a job's name, account, comment, network, wckey and paths exactly as the user wrote them, including newlines,
+// and prints them without escaping. For example, a job may have the name
 //
 //	x
 //	   JOB_GRES=mig:7g.40gb:9
 //	     Nodes=n9 CPU_IDs=0 Mem=0 GRES=mig:7g.40gb:9
 //
-// `scontrol show job` prints this name unchanged. The package therefore reads its data as follows:
+// `scontrol show job` prints this name unchanged. The package therefore reads jobs as follows:
 //
-//   - The properties of a job are read from squeue. Each field ends with a separator that is random for each call and
-//     is passed in the environment, because all users can read the arguments of squeue. A user who writes a job's text
-//     cannot know the separator, so no text can imitate the end of a field. See record.go.
-//   - Only `scontrol -d show job` prints the GRES of a job on each node. The package parses only this section of the
-//     output, only for a job that holds its nodes both before and after the request, and only if there is exactly one
-//     such section. See alloc.go.
+//   - The package reads the properties of a job from squeue (record.go). Each field ends with a separator, which is
+//     random for each call. The package passes the separator in the environment, because all users can read the
+//     arguments of squeue. A user who writes a job's text cannot know the separator. No text can therefore imitate the
+//     end of a field.
+//   - Only `scontrol -d show job` prints the GRES of a job on each node. The package parses only the section of the
+//     output that contains these GRES. The job must hold its nodes both before and after the request, and the output
+//     must contain exactly one such section (alloc.go).
 //
-// squeue's field tres-alloc cannot replace this section. It contains gres/mig only if slurmdbd is running and
-// AccountingStorageTRES contains gres/mig, and slurmctld does not accept such a configuration without slurmdbd.
+// squeue's field tres-alloc cannot replace this section. The field contains gres/mig only if slurmdbd is running and
+// AccountingStorageTRES contains gres/mig. slurmctld does not accept gres/mig in AccountingStorageTRES without
+// slurmdbd.
 //
-// The package has no state and no background activity, and it makes no decisions. It imports no other package of
+// The package has no state, starts no background work and makes no decisions. The package imports no other package of
 // Caelum. Package eligible decides on which nodes a job could run and when a held job is released, and package tags
 // interprets admin_comment. Only accounting.go queries slurmdbd, which may be slow or unreachable for hours. Jobs never
 // wait for these queries.
@@ -31,22 +34,22 @@
 // Running the commands:
 //
 //	client.go        Options and Client; runs a command with its environment and time limit (DefaultTimeout)
-//	once.go          runs an update that must not reach a slurmctld that is started later (connecting)
+//	once.go          runs an update that must not reach a slurmctld that starts later (connecting)
 //	errors.go        the errors of the package, and the messages of Slurm's commands that cause them
 //	release.go       all differences between releases of Slurm
 //
 // Reading slurmctld:
 //
 //	queue.go         the requests for the queue and for a job (jobTries); the jobs on a node (On)
-//	job.go           Job; which states hold or occupy a node
+//	job.go           Job; the states in which a job holds GRES or may be on its nodes
 //	waiting.go       Waiting: the pending jobs in slurmctld's order
 //	constraint.go    parses --constraint (MaxFeatures)
 //	record.go        the columns of squeue, the random separator, and joining the tasks of an array into one job
 //	alloc.go         the GRES of a job on each node (`scontrol -d show job`); detects imitations in users' texts
 //	node.go          a node: request, `scontrol -d show node`, valid names; nodes whose slurmd has not registered
 //	nodes.go         all nodes in one request, with their reservations
-//	partitions.go    partitions, and which of them allocate whole nodes
-//	reservations.go  active reservations, and which of them exclude other jobs
+//	partitions.go    partitions; detects partitions that allocate whole nodes
+//	reservations.go  active reservations; detects reservations that exclude other jobs
 //	licenses.go      free licences
 //	config.go        `scontrol show config`: version, slurmctld's hosts, SlurmUser, PrivateData, device cgroups
 //
@@ -59,6 +62,6 @@
 //
 // Writing, and slurmdbd:
 //
-//	write.go         changes a node or a job: counts, requeue, hold, release, GRES, comments; names one job (ref)
+//	write.go         changes a node or a job: counts, requeue, hold, release, GRES, comments; identifies one job (ref)
 //	accounting.go    sacct and sacctmgr: records of runs; writes an accounting field (SetAccounting, ErrSpoils)
 package slurm

@@ -9,8 +9,9 @@ import (
 	"caelum/internal/slurm"
 )
 
-// This function adds a command to TestStory, which shows the decisions of package eligible about recorded jobs. Tests
-// in package slurm itself cannot import package eligible, because package eligible imports package slurm.
+// This function adds the command "waiting" to TestStory. The command prints the decisions of package eligible about
+// recorded jobs. Tests in package slurm itself cannot import package eligible, because package eligible imports package
+// slurm.
 func init() {
 	slurm.RecordingParsers["waiting"] = func(out string, _ *datadriven.TestData) (text string, err error) {
 		waiting, err := slurm.ParseWaiting(out)

@@ -13,9 +13,10 @@ import (
 
 var (
 	// ErrUnreachable means that slurmctld or munge did not answer. The caller may repeat the call. If the call was a
-	// write, slurmctld may or may not have executed it.
+	// write, slurmctld may or may not have executed the write.
 	ErrUnreachable = errors.New("slurmctld cannot be reached")
-	// ErrNoJob means that slurmctld has no record of the job. It removes ended jobs after MinJobAge (300 s by default).
+	// ErrNoJob means that slurmctld has no record of the job. slurmctld removes ended jobs after MinJobAge (300 s by
+	// default).
 	ErrNoJob = errors.New("no such job")
 	// ErrNoNode means that slurmctld has no record of the node.
 	ErrNoNode = errors.New("no such node")
@@ -25,11 +26,11 @@ var (
 	// ErrAmbiguous means that a text of the job looks like the section in which scontrol prints the job's allocation.
 	// Such a text does not occur by accident.
 	ErrAmbiguous = errors.New("the job's name or comment contains text that looks like an allocation")
-	// ErrChanging means that the job started, ended or was requeued during each attempt to read it. The caller may
+	// ErrChanging means that the job started, ended or was requeued during each attempt to read the job. The caller may
 	// repeat the call.
 	ErrChanging = errors.New("the job changes too fast to be read")
-	// ErrCommand means that a command of Slurm does not exist or cannot be run. This is a defect of the host, which no
-	// job can cause.
+	// ErrCommand means that a command of Slurm does not exist or cannot be run. Only a defect of the host can cause
+	// this error; a job cannot.
 	ErrCommand = errors.New("couldn't run a Slurm command")
 )
 
@@ -70,12 +71,13 @@ var messages = []struct {
 	{"Requested operation not supported", ErrJobState},
 }
 
-// jobNotFound matches scontrol's message for a task of an array or a component of a het job that slurmctld does not
-// know. scontrol prints it to stdout and, since 26.05, to stderr (scontrol_print_job in info_job.c).
+// jobNotFound matches scontrol's message for a task of an array or a component of a het job of which slurmctld has no
+// record. scontrol prints this message to stdout up to 25.11, and to stderr since 26.05 (scontrol_print_job in
+// info_job.c).
 var jobNotFound = regexp.MustCompile(`(?m)^Job [0-9]+([_+][0-9]+)? not found$`)
 
-// CommandError is the error of a command that failed. It contains the command's arguments and output. It wraps one of
-// the errors above, the error of a context, or an *exec.ExitError.
+// CommandError is the error of a command that failed. CommandError contains the command's arguments and output. Err is
+// one of the errors above, the error of a context, or an *exec.ExitError.
 type CommandError struct {
 	Args   []string
 	Stderr string
@@ -90,7 +92,7 @@ func (e *CommandError) Error() string {
 	if s == "" {
 		return fmt.Sprintf("%q: %v", e.Args, e.Err)
 	}
-	return fmt.Sprintf("%q: %v: it printed %q", e.Args, e.Err, s)
+	return fmt.Sprintf("%q: %v: the command printed %q", e.Args, e.Err, s)
 }
 
 func (e *CommandError) Unwrap() error { return e.Err }
@@ -105,8 +107,8 @@ func classify(ctx context.Context, parent error, stderr string, exit error) erro
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: no answer in time", ErrUnreachable)
 	}
-	// No process could be started. Users can use up all processes and memory, but they cannot change the commands.
-	// Therefore, classify returns ErrCommand only if the error concerns the file of the command.
+	// In the next two cases, no process was started. Users can use up all processes and memory, but cannot change the
+	// files of the commands. classify therefore returns ErrCommand only if the error concerns the file of the command.
 	var start *fs.PathError
 	var missing *exec.Error
 	switch {

@@ -40,8 +40,7 @@ func FuzzGRES(f *testing.F) {
 	})
 }
 
-// FuzzHosts checks that the number of names is limited. checkNode must accept every name whose first character it
-// allows.
+// FuzzHosts checks that ExpandHosts returns at most MaxHosts names, and only names of valid characters.
 func FuzzHosts(f *testing.F) {
 	for _, s := range []string{
 		"n[1-3,7],login1", "r[0-1]c[08-11]-ib", "n[1-", "n[1-4294967295]", "[1-9][1-9][1-9][1-9][1-9][1-9]",
@@ -54,17 +53,17 @@ func FuzzHosts(f *testing.F) {
 			return
 		}
 		if len(hosts) > MaxHosts {
-			t.Fatalf("%d hosts of %q", len(hosts), s)
+			t.Fatalf("hostlist %[2]q: %[1]d hosts", len(hosts), s)
 		}
 		for _, h := range hosts {
 			if h == "" || strings.ContainsFunc(h, notHostRune) {
-				t.Fatalf("host %q of %q", h, s)
+				t.Fatalf("invalid host %q in hostlist %q", h, s)
 			}
 		}
 	})
 }
 
-// FuzzQueue checks that users' texts are parsed unchanged, and that they never change another field.
+// FuzzQueue checks that parseJobs returns users' texts unchanged, and that users' texts never change another field.
 func FuzzQueue(f *testing.F) {
 	f.Add("plain", "acc", "c")
 	f.Add("x\n7|~|7|~|N/A|~|", "a|~|b", "|")
@@ -92,7 +91,7 @@ func FuzzQueue(f *testing.F) {
 		}
 		got, err := parseJobs(out.String(), sep)
 		if err != nil || len(got) != len(want) {
-			t.Fatalf("%d jobs of %d: %v", len(got), len(want), err)
+			t.Fatalf("%d jobs, want %d: %v", len(got), len(want), err)
 		}
 		for i := range want {
 			w := want[i]
@@ -105,7 +104,7 @@ func FuzzQueue(f *testing.F) {
 }
 
 // FuzzAllocation checks that users' texts before and after the section may cause an error, but can never change the
-// result. It inserts the texts wherever Slurm prints a user's text.
+// result. FuzzAllocation replaces the job name, the account and the network in a recorded output.
 func FuzzAllocation(f *testing.F) {
 	imitation := "\n   JOB_GRES=mig:7g.40gb:1\n     Nodes=n3 CPU_IDs=0 Mem=0 GRES=mig:7g.40gb(CNT:1)\n   " +
 		"MinCPUsNode=1 \n"
@@ -130,7 +129,7 @@ func FuzzAllocation(f *testing.F) {
 		}
 		run.Start = run.Start.Add(time.Second)
 		if checkRun(out, run) == nil {
-			t.Fatal("another run's record was taken for this one's")
+			t.Fatal("no error for the record of another run")
 		}
 		got, err := parseAllocation(out, []string{"n3"})
 		if err != nil {

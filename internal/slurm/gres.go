@@ -116,8 +116,8 @@ var (
 	gresType = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*$`)
 )
 
-// valid returns an error if the GRES must not be part of a command line. GRES in the output of commands must be valid
-// too.
+// valid returns an error if the GRES must not be part of a command line. ParseGRES also rejects such GRES in the output
+// of commands.
 func (g GRES) valid() error {
 	switch {
 	case !gresName.MatchString(g.Name) || g.Name == "gres": // "gres" is a prefix that Slurm prints
@@ -168,8 +168,9 @@ func ParseTRES(s string) (GRESList, error) {
 	return list, nil
 }
 
-// requestGRES parses a request. It leaves out TRES that are not GRES (cpu:1), which requests may contain since 23.02.
-// If a type has several counts, it uses the last count that is not 0, like slurmctld.
+// requestGRES parses a request. The result omits TRES that are not GRES (cpu:1). Requests may contain such TRES since
+// 23.02. If a request contains several counts of one type, requestGRES uses the last count that is not 0, as slurmctld
+// does.
 func requestGRES(s string) (GRESList, error) {
 	if isNull(s) {
 		return nil, nil
@@ -200,6 +201,6 @@ func requestGRES(s string) (GRESList, error) {
 	return last, nil
 }
 
-// ClosedType is the type of gres/mig for the slices that are not offered. Its count is chosen so that the total of the
-// node remains constant.
+// ClosedType is the type of gres/mig for the slices that are not offered. The agent chooses the count of this type so
+// that the total of the node remains constant.
 const ClosedType = "closed"

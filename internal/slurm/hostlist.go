@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// MaxHosts limits the number of names that ExpandHosts returns for one hostlist, because a short hostlist can stand for
+// MaxHosts limits the number of names that ExpandHosts returns for one hostlist, because a short hostlist can represent
 // a very large number of names.
 const MaxHosts = 1 << 16
 

@@ -7,15 +7,15 @@ import (
 // Job is slurmctld's record of a job. Unknown times are zero.
 type Job struct {
 	ID uint32
-	// ArrayJob is the id of the array, or 0. ArrayTask is the index of a task. All pending tasks that slurmctld has not
-	// split off yet are one Job with the id of the array and several indices ("3-5,9"). The last of these tasks retains
-	// the id of the array.
+	// ArrayJob is the id of the array, or 0. ArrayTask is the index of a task. One Job with the id of the array and
+	// several indices ("3-5,9") represents all pending tasks that slurmctld has not split off yet. The last of these
+	// tasks keeps the id of the array.
 	ArrayJob  uint32
 	ArrayTask string
 	// HetJob is the id of the first component, or 0.
 	HetJob uint32
-	// HetJobs contains the ids of all components of the het job, including components that have ended. It is empty if
-	// the ids are unknown.
+	// HetJobs contains the ids of all components of the het job, including components that have ended. HetJobs is empty
+	// if the ids are unknown.
 	HetJobs []uint32
 
 	Name, User, Account, Partition, QOS string
@@ -24,8 +24,9 @@ type Job struct {
 	// State is the long form of squeue: PENDING, CONFIGURING, RUNNING, SUSPENDED, COMPLETING, ...
 	State, Reason string
 	Priority      uint64
-	// Restarts is the number of requeues. It increases when the job is requeued, not when the job starts again. If a
-	// requeue ends a run, the value in the epilog of this run is therefore one higher than in its prolog (22.05.8).
+	// Restarts is the number of requeues. Restarts increases when the job is requeued, not when the job starts again.
+	// If a requeue ends a run, the value in the epilog of this run is therefore one higher than the value in the prolog
+	// of this run (22.05.8).
 	Restarts int
 	// Batch is true if the job was submitted with sbatch, Requeue if Slurm may requeue the job, and Exclusive if the
 	// job requests whole nodes.
@@ -43,41 +44,42 @@ type Job struct {
 	Features                           Constraint
 	Reservation, AdminComment, Comment string
 
-	// These fields are the requested minimum for the hardware of each node, or 0 if not requested. TmpDisk is in MiB.
+	// These fields contain the minimum hardware that the job requests on each node, or 0. TmpDisk is in MiB.
 	MinCPUs, TmpDisk                        int
 	Sockets, CoresPerSocket, ThreadsPerCore int
 
 	// These fields contain the requested GRES: PerNode for --gres and --gpus-per-node, PerJob for --gpus, PerTask for
 	// --gpus-per-task, and PerSocket for --gpus-per-socket.
 	PerNode, PerJob, PerTask, PerSocket GRESList
-	// Tasks is the number of tasks, or 0 if it was not requested.
+	// Tasks is the requested number of tasks, or 0 if the job requests no number of tasks.
 	Tasks int
-	// CPUs is the number of CPUs that the job has on all nodes together, or the minimum that it requests.
+	// CPUs is the number of CPUs of the job on all nodes together. While the job is pending, CPUs is the requested
+	// minimum.
 	CPUs int
-	// LastSchedEval is the time at which slurmctld last evaluated the job. This need not include an attempt to start
-	// the job: while Reason is Priority, slurmctld may have skipped the job because of an earlier job (22.05,
-	// _schedule).
+	// LastSchedEval is the time at which slurmctld last evaluated the job. slurmctld may have evaluated the job without
+	// an attempt to start the job. While Reason is Priority, slurmctld may have skipped the job because of an earlier
+	// job (22.05, _schedule).
 	LastSchedEval time.Time
 	// Dependency contains the unfulfilled dependencies as slurmctld prints them ("afterany:1(unfulfilled)"). While the
-	// job is held, Reason does not show them.
+	// job is held, Reason does not show the dependencies.
 	Dependency string
-	// Nice is the job's nice value, which lowers its priority. Unlike the priority, which is 0 for a held job, the nice
-	// value is shown even while the job is held.
+	// Nice is the job's nice value, which lowers the job's priority. For a held job, slurmctld shows the nice value,
+	// but shows the priority as 0.
 	Nice int64
-	// Memory is the memory in MiB that the job has on all nodes together, or the minimum that it requests. It is 0 if
-	// unknown.
+	// Memory is the memory of the job on all nodes together, in MiB. While the job is pending, Memory is the requested
+	// minimum. Memory is 0 if unknown.
 	Memory int
 
 	// Licenses contains the requested licences of the cluster as slurmctld prints them ("matlab:2,ansys:1").
 	Licenses string
 
-	// Problem is the reason why a field of the record could not be parsed. That field is then empty. This can happen
-	// because slurmctld does not check all requests. For example, 22.05.8 stores `sbatch -H --gres='mig:x y(:1'`
-	// unchanged, although no node can run such a job.
+	// Problem is the reason why a field of the record could not be parsed. That field is then empty. slurmctld does not
+	// check all requests. For example, slurmctld 22.05.8 stores `sbatch -H --gres='mig:x y(:1'` unchanged, although no
+	// node can run such a job.
 	Problem string
 
-	// Allocated contains the GRES that are allocated to the job on each node. It is nil if the job does not hold its
-	// nodes, because slurmctld shows no allocation from COMPLETING on.
+	// Allocated contains the GRES that are allocated to the job on each node. Allocated is nil if the job does not hold
+	// its nodes, because slurmctld shows no allocation for a job that is COMPLETING or has ended.
 	Allocated map[string]GRESList
 }
 
@@ -94,8 +96,8 @@ func (j Job) SlicesPerNode() GRESList {
 }
 
 // GPUsPerNode returns the number of GPUs that the job requests on each node. With --gpus and --gpus-per-task, the nodes
-// may have different numbers of GPUs. The result is then the mean, rounded up. When the job has started, Allocated
-// contains the exact numbers.
+// may have different numbers of GPUs. In this case, the result is the mean, rounded up. When the job has started,
+// Allocated contains the exact numbers.
 func (j Job) GPUsPerNode() int {
 	if n := j.PerNode.Total("gpu"); n > 0 {
 		return n
@@ -111,7 +113,7 @@ func (j Job) GPUsPerNode() int {
 	return (total + nodes - 1) / nodes
 }
 
-// Holds reports whether slurmctld counts the GRES of a job in this state as used. It returns false for COMPLETING,
+// Holds reports whether slurmctld counts the GRES of a job in this state as used. Holds returns false for COMPLETING,
 // because slurmctld stops counting the GRES when the job enters this state, before the job's epilog runs.
 func (j Job) Holds() bool {
 	switch j.State {
@@ -121,8 +123,8 @@ func (j Job) Holds() bool {
 	return false
 }
 
-// Present reports whether the job may still be on its nodes. It returns true for unknown states, so that no other job
-// gets the slices of a job that may still be running.
+// Present reports whether the job may still be on its nodes. Present returns true for unknown states, so that no other
+// job gets the slices of a job that may still be running.
 func (j Job) Present() bool {
 	switch j.State {
 	case "PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "REVOKED", "RESV_DEL_HOLD",

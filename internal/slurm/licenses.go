@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// licenses reads the number of free licences of each kind in the cluster. It does so only if a waiting job requests
-// licences.
+// licenses reads the number of free licences of each kind in the cluster. licenses runs scontrol only if a waiting job
+// requests licences.
 func (c *Client) licenses(ctx context.Context, waiting []Waiting) (map[string]int, error) {
 	if !slices.ContainsFunc(waiting, func(w Waiting) bool { return w.Licenses != "" }) {
 		return nil, nil

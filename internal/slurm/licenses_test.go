@@ -18,7 +18,7 @@ func TestLicenses(t *testing.T) {
 		t.Errorf("a hierarchical licence: %v %v, want %v", free, err, want)
 	}
 	if _, err := parseLicenses("LicenseName=a\n Free=many"); err == nil {
-		t.Error("a count that is no number was read")
+		t.Error("no error for a count that is not a number")
 	}
 	if free, err := parseLicenses("No licenses configured in Slurm.\n"); err != nil || len(free) != 0 {
 		t.Errorf("no licences: %v, %v", free, err)

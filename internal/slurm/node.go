@@ -14,26 +14,26 @@ import (
 // Node is slurmctld's record of a node.
 type Node struct {
 	Name string
-	// Asked is the time at which the request was sent. The answer therefore contains all earlier changes.
+	// Asked is the time at which the request was sent. The answer contains all changes before this time.
 	Asked time.Time
 	// States contains the base state and its flags: IDLE, MIXED, DOWN; DRAIN, COMPLETING, NOT_RESPONDING, INVALID_REG,
 	// ...
 	States     []string
 	Reason     string
 	Partitions []string
-	// Gres contains the totals of the node, and GresUsed contains the part that slurmctld counts as used. slurmctld
-	// loses some of the used counts when it restarts.
+	// Gres contains the totals of the node, and GresUsed contains the part that slurmctld counts as used. A restart of
+	// slurmctld can reset some of the used counts.
 	Gres, GresUsed GRESList
 	// MIGTotal is the node's count of gres/mig in slurm.conf, according to CfgTRES. Neither `scontrol update` nor the
-	// registration of slurmd changes it (22.05.8). If AccountingStorageTRES does not contain gres/mig, MIGTotal is
+	// registration of slurmd changes CfgTRES (22.05.8). If AccountingStorageTRES does not contain gres/mig, MIGTotal is
 	// unknown and therefore 0.
 	MIGTotal int
-	// Unregistered is true after a restart of slurmctld until slurmd has registered. During this time, slurmctld does
-	// not know the node's device files. A job that it starts on the node then gets gres/gpu without the numbers of its
-	// slots, so that SLURM_JOB_GPUS and CUDA_VISIBLE_DEVICES are not set. In a test with 22.05.8, this state lasted 5
-	// s. It is detected by a SlurmdStartTime of None. In 22.05, GresUsed also lacks its "(IDX:...)" in this state.
-	// Since 23.02, slurmctld saves the indices, so they do not prove that slurmd has registered (tested with 24.11.5
-	// and 26.05.5).
+	// Unregistered is true after a restart of slurmctld until slurmd has registered. During this time, slurmctld has no
+	// record of the node's device files. If slurmctld starts a job on the node, the job gets gres/gpu without the
+	// numbers of its slots, so that SLURM_JOB_GPUS and CUDA_VISIBLE_DEVICES are not set. In a test with 22.05.8, this
+	// state lasted 5 s. In this state, SlurmdStartTime is None. In 22.05, GresUsed also contains no "(IDX:...)" in this
+	// state. Since 23.02, slurmctld saves the indices. GresUsed therefore contains the indices even before slurmd has
+	// registered (tested with 24.11.5 and 26.05.5).
 	Unregistered              bool
 	BootTime, SlurmdStartTime time.Time
 	// Features contains the active features. slurmctld can start jobs that request these features without rebooting the
@@ -42,20 +42,21 @@ type Node struct {
 	// Addr is NodeAddr, which is a name or an address.
 	Addr string
 	// CPUs is the number of CPUs that slurmctld can allocate, and CPUsFree is the number of these CPUs that are not
-	// allocated. Both are 0 if unknown.
+	// allocated. CPUs and CPUsFree are 0 if unknown.
 	CPUs, CPUsFree int
 	// Memory is the memory in MiB that slurmctld can allocate, and MemoryFree is the part that is not allocated. If
-	// memory is not a consumable resource, MemoryFree is equal to Memory. Both are 0 if unknown.
+	// memory is not a consumable resource, MemoryFree is equal to Memory. Memory and MemoryFree are 0 if unknown.
 	Memory, MemoryFree int
 	// TmpDisk is in MiB. Sockets, CoresPerSocket and ThreadsPerCore are 0 if unknown.
 	TmpDisk, Sockets, CoresPerSocket, ThreadsPerCore int
 	// Reservations contains the active reservations that include the node. Only [Client.Nodes] sets this field.
 	Reservations []Reservation
-	// Weight determines the order of the nodes. Among suitable nodes, slurmctld prefers those with the lowest weight.
+	// Weight determines the order of the nodes. Among suitable nodes, slurmctld prefers the nodes with the lowest
+	// weight.
 	Weight int
-	// Extra is a text that an administrator or a program has set. It contains no newlines (since 22.05).
+	// Extra is a text that an administrator or a program has set. Since 22.05, Extra contains no newlines.
 	Extra string
-	// Version is the release of the node's slurmd, such as 22.05.8. It is empty if slurmd has never registered.
+	// Version is the release of the node's slurmd, such as 22.05.8. Version is empty if slurmd has never registered.
 	Version string
 }
 
@@ -112,9 +113,9 @@ func (c *Client) Node(ctx context.Context, name string) (Node, error) {
 	return n, err
 }
 
-// parseNode parses the output of `scontrol -d show node NAME`. It consists of lines of key=value words, which users
-// cannot change. Because some values contain spaces (OS, Reason, Comment), parseNode accepts a key only where slurmctld
-// writes it: at the beginning of a line or, for some keys, after a value without spaces.
+// parseNode parses the output of `scontrol -d show node NAME`. The output consists of lines of key=value words, which
+// users cannot change. Because some values contain spaces (OS, Reason, Comment), parseNode accepts a key only where
+// slurmctld writes it: at the beginning of a line or, for some keys, after a value without spaces.
 func parseNode(out, name string) (Node, error) {
 	lines := strings.Split(out, "\n")
 	first, _, _ := strings.Cut(lines[0], " ")
@@ -150,7 +151,7 @@ func parseNode(out, name string) (Node, error) {
 func (n *Node) set(key, value string) (err error) {
 	word, rest, _ := strings.Cut(value, " ")
 	switch key {
-	case "NodeAddr": // on the same line: NodeHostName, Port and, if the node has registered, Version
+	case "NodeAddr": // the line also contains NodeHostName, Port and, if the node has registered, Version
 		n.Addr = word
 		for w := range strings.FieldsSeq(rest) {
 			if v, ok := strings.CutPrefix(w, "Version="); ok {
@@ -183,7 +184,7 @@ func (n *Node) set(key, value string) (err error) {
 		err = words("CPUAlloc="+value, map[string]*int{"CPUAlloc": &used, "CPUEfctv": &usable, "CPUTot": &total})
 		n.CPUs = cmp.Or(usable, total)
 		n.CPUsFree = n.CPUs - used
-	case "RealMemory": // on the same line: AllocMem and Sockets
+	case "RealMemory": // the line also contains AllocMem and Sockets
 		used := 0
 		err = words(
 			"RealMemory="+value,

@@ -2,9 +2,9 @@ package slurm
 
 import "testing"
 
-// TestNodeWithoutGRES checks that a node without GRES, or whose GPUs slurmd has not found, can be parsed. Since 24.05,
-// scontrol prints no GresUsed for such a node. A node with gres/mig but without GresUsed must cause an error, because
-// its counts are unknown.
+// TestNodeWithoutGRES checks that parseNode accepts a node without GRES, and a node whose GPUs slurmd has not found.
+// Since 24.05, scontrol prints no GresUsed for such nodes. A node with gres/mig but without GresUsed must cause an
+// error, because its counts are unknown.
 func TestNodeWithoutGRES(t *testing.T) {
 	const head = "NodeName=c1 CoresPerSocket=1 \n   CPUAlloc=0 CPUEfctv=1 CPUTot=1 CPULoad=0.00\n"
 	const tail = "   State=IDLE ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A\n"
@@ -17,6 +17,6 @@ func TestNodeWithoutGRES(t *testing.T) {
 		t.Errorf("without available GRES: %+v, %v", n, err)
 	}
 	if _, err := parseNode(head+"   Gres=gpu:a100:7,mig:1g.5gb:0,mig:closed:7\n"+tail, "c1"); err == nil {
-		t.Error("a node with gres/mig and without GresUsed was read")
+		t.Error("no error for a node with gres/mig and without GresUsed")
 	}
 }

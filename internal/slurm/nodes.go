@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Nodes reads all nodes, including the catalogue nodes. If a node is reserved, it also reads the reservations. Errors:
-// ErrUnreachable.
+// Nodes reads all nodes, including the catalogue nodes. If a node is reserved, Nodes also reads the reservations.
+// Errors: ErrUnreachable.
 func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 	asked := time.Now()
 	out, err := c.run(ctx, nil, c.scontrol, "-d", "show", "node")
@@ -18,7 +18,7 @@ func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 	reserved := false
 	for i := range nodes {
 		nodes[i].Asked = asked
-		reserved = reserved || nodes[i].Is("RESERVED") // maintenance also sets this flag
+		reserved = reserved || nodes[i].Is("RESERVED") // slurmctld also sets RESERVED during maintenance
 	}
 	if !reserved || err != nil {
 		return nodes, err

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// These environment variables, together with playEnv, make the test binary run for a long time. It either connects to
-// an address, or has no connection, like a command that waits before its next attempt.
-// tries again.
+// These environment variables, together with playEnv, make the test binary run for a long time. With connectEnv, the
+// test binary connects to an address. Without connectEnv, the test binary has no connection, like a command that waits
+// before its next attempt.
 const (
 	connectEnv = "CAELUM_TEST_CONNECT"
 	waitEnv    = "CAELUM_TEST_WAIT"
@@ -30,8 +30,8 @@ func playSlowly() {
 	}
 }
 
-// TestUpdateRunsOnce checks an update of a node while slurmctld does not listen. The update must end before scontrol
-// can retry.
+// TestUpdateRunsOnce checks an update of a node while slurmctld does not accept connections. The update must end before
+// scontrol can retry.
 func TestUpdateRunsOnce(t *testing.T) {
 	ctx := context.Background()
 	gres := []GRES{{"mig", "closed", 1}}
@@ -42,7 +42,7 @@ func TestUpdateRunsOnce(t *testing.T) {
 		t.Errorf("not connected: %v after %v", err, calls())
 	}
 	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("not connected: it took %v", took)
+		t.Errorf("not connected: the update took %v", took)
 	}
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -53,6 +53,6 @@ func TestUpdateRunsOnce(t *testing.T) {
 	c, calls = stage(t, scene{})
 	c.env = append(c.env, connectEnv+"="+listener.Addr().String(), waitEnv+"="+(3*connecting).String())
 	if err := c.UpdateNode(ctx, "n1", gres, ""); err != nil || len(calls()) != 1 {
-		t.Errorf("slurmctld takes long: %v after %v", err, calls())
+		t.Errorf("connected, but the answer is slow: %v after %v", err, calls())
 	}
 }

@@ -16,8 +16,8 @@ import (
 // recordedSep is the separator in the recordings.
 const recordedSep = "|~|"
 
-// TestStory parses the output of Slurm 22.05.8 in testdata/22.05.8, in which host names and paths were replaced. It
-// compares the results with the files in testdata/story. The flag -rewrite rewrites these files.
+// TestStory parses the output of Slurm 22.05.8 in testdata/22.05.8, in which host names and paths were replaced.
+// TestStory compares the results with the files in testdata/story. The flag -rewrite rewrites these files.
 func TestStory(t *testing.T) {
 	datadriven.Walk(t, "testdata/story", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {

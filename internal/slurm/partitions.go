@@ -9,8 +9,9 @@ import (
 // Partition is slurmctld's record of a partition. The partitions of a node are in Node.Partitions.
 type Partition struct {
 	Name string
-	// Exclusive is true if slurmctld allocates whole nodes to every job of the partition. This is the case with
-	// OverSubscribe=EXCLUSIVE and, since 26.05, with Exclusive=NODE or TOPO (docs/slurm-releases.md, "Whole nodes").
+	// Exclusive is true if slurmctld allocates whole nodes to every job of the partition. slurmctld does so with
+	// OverSubscribe=EXCLUSIVE and, since 26.05, with Exclusive=NODE or Exclusive=TOPO (docs/slurm-releases.md, "Whole
+	// nodes").
 	Exclusive bool
 }
 
@@ -23,8 +24,8 @@ func (c *Client) Partitions(ctx context.Context) ([]Partition, error) {
 	return parsePartitions(out)
 }
 
-// parsePartitions parses lines of key=value words, which only administrators can change. A record begins with a line
-// that begins with PartitionName=.
+// parsePartitions parses lines of key=value words, which only administrators can change. The first line of a record
+// begins with PartitionName=.
 func parsePartitions(out string) ([]Partition, error) {
 	var list []Partition
 	for line := range strings.SplitSeq(out, "\n") {

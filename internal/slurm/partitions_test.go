@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// twoPartitions is a part of the output of 22.05.8 for two partitions.
+// twoPartitions is a part of the output of `scontrol show partition` (22.05.8) for two partitions.
 const twoPartitions = `PartitionName=gpu
    AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL
    Default=YES QoS=N/A
@@ -30,7 +30,7 @@ func TestPartitions(t *testing.T) {
 		t.Errorf("calls %v", got)
 	}
 	if _, err := parsePartitions("   OverSubscribe=NO\n"); err == nil {
-		t.Error("a partition without a name was read")
+		t.Error("no error for a partition without a name")
 	}
 }
 
@@ -41,8 +41,8 @@ func TestConfigHasItsTime(t *testing.T) {
 	}
 }
 
-// TestReservations checks the parsing of the output of scontrol 22.05.8 for three reservations. One contains its whole
-// node, one contains a part of its node, and one is not active yet.
+// TestReservations checks the parsing of the output of scontrol 22.05.8 for three reservations. The first contains its
+// whole node, the second contains a part of its nodes, and the third is not active yet.
 func TestReservations(t *testing.T) {
 	nodes := []Node{{Name: "n1", CPUs: 64}, {Name: "n2", CPUs: 64}, {Name: "n3", CPUs: 64}}
 	err := reserve(

@@ -8,7 +8,8 @@ import (
 	"strconv"
 )
 
-// squeueArgs makes squeue print every array task and hidden partitions of only this cluster, without a header.
+// squeueArgs makes squeue print each array task separately and include hidden partitions. squeue prints no header and
+// no jobs of other clusters.
 var squeueArgs = []string{"-h", "-r", "-a", "--local"}
 
 // queue returns the jobs that squeue lists with these arguments.
@@ -25,7 +26,8 @@ func (c *Client) queue(ctx context.Context, args ...string) ([]Job, error) {
 	return parseJobs(out, sep)
 }
 
-// excludedNodes returns the excluded nodes of jobs, by job id. squeue 22.05 prints them only with the option -o.
+// excludedNodes returns the excluded nodes of jobs, by job id. squeue 22.05 prints the excluded nodes only with the
+// option -o.
 func (c *Client) excludedNodes(ctx context.Context, args ...string) (map[uint32]exclusion, error) {
 	sep := newSeparator()
 	out, err := c.run(
@@ -61,13 +63,14 @@ type Queue struct {
 	// All contains all jobs, including ended jobs that slurmctld has not removed yet (MinJobAge). ExcNodes and
 	// Allocated, which only [Client.Job] reads, are not set.
 	All []Job
-	// Licenses contains the number of free licences of each kind. It is read only if a waiting job requests licences.
+	// Licenses contains the number of free licences of each kind. Queue reads the licences only if a waiting job
+	// requests licences.
 	Licenses map[string]int
 }
 
-// On returns the jobs that may be on a node: running, starting, suspended or completing. A job on several nodes that is
-// completing only on other nodes is not in the result, because slurmctld shows only the nodes that are still
-// completing.
+// On returns the jobs that may be on a node: running, starting, suspended or completing. For a completing job on
+// several nodes, slurmctld shows only the nodes that are still completing. The result therefore does not contain a job
+// that is completing only on other nodes.
 func (q Queue) On(node string) []Job { return On(q.All, node) }
 
 // On is like [Queue.On], but considers only the given jobs.
@@ -80,8 +83,8 @@ func On(jobs []Job, node string) (on []Job) {
 	return on
 }
 
-// Queue reads all jobs with one request. If jobs wait, it makes a second request, and if a waiting job requests
-// licences, a third one. Errors: ErrUnreachable.
+// Queue reads all jobs with one request. If jobs wait, Queue makes a second request for their excluded nodes. If a
+// waiting job requests licences, Queue makes a third request. Errors: ErrUnreachable.
 func (c *Client) Queue(ctx context.Context) (q Queue, err error) {
 	if q.All, err = c.Jobs(ctx); err != nil {
 		return q, err
@@ -93,10 +96,10 @@ func (c *Client) Queue(ctx context.Context) (q Queue, err error) {
 	return q, err
 }
 
-// Jobs returns [Queue].All. It makes only one request. Errors: ErrUnreachable.
+// Jobs returns [Queue].All and makes only one request. Errors: ErrUnreachable.
 func (c *Client) Jobs(ctx context.Context) ([]Job, error) { return c.queue(ctx, "-t", "all") }
 
-// complete adds the excluded nodes, which squeue 22.05 prints only in another format.
+// complete sets the excluded nodes of the jobs. squeue 22.05 prints excluded nodes only in another format.
 func (c *Client) complete(ctx context.Context, waiting []Waiting) ([]Waiting, error) {
 	if len(waiting) == 0 {
 		return nil, nil
@@ -107,7 +110,7 @@ func (c *Client) complete(ctx context.Context, waiting []Waiting) ([]Waiting, er
 	}
 	kept := waiting[:0]
 	for _, w := range waiting {
-		// A job that is missing in the second output has started or ended since the first output.
+		// If the second output does not contain a job, the job has started or ended since the first output.
 		if e, ok := exclusions[w.ID]; ok {
 			e.addTo(&w.Job)
 			kept = append(kept, w)
@@ -129,7 +132,7 @@ func (c *Client) record(ctx context.Context, id uint32) (Job, error) {
 	return jobs[i], nil
 }
 
-// jobTries limits how often Job reads a job again because the job has changed between the two requests.
+// jobTries limits the number of attempts of Job. Job tries again if the job has changed between the two requests.
 const jobTries = 5
 
 // Job reads a job with two requests. The second request reads Allocated if the job holds its nodes, and otherwise
@@ -156,7 +159,7 @@ func (c *Client) Job(ctx context.Context, id uint32) (Job, error) {
 	return Job{}, fmt.Errorf("job %d: %w", id, ErrChanging)
 }
 
-// readAllocated sets j.Allocated. It returns ErrChanging if slurmctld shows a different run than j.
+// readAllocated sets j.Allocated. readAllocated returns ErrChanging if slurmctld shows a different run than j.
 func (c *Client) readAllocated(ctx context.Context, j *Job) error {
 	out, err := c.run(ctx, nil, c.scontrol, "-d", "show", "job", ref(*j))
 	if errors.Is(err, ErrNoJob) {
@@ -174,7 +177,7 @@ func (c *Client) readAllocated(ctx context.Context, j *Job) error {
 	return err
 }
 
-// readExcluded sets j.ExcNodes. It returns ErrChanging if the job's state has changed.
+// readExcluded sets j.ExcNodes. readExcluded returns ErrChanging if the job's state has changed.
 func (c *Client) readExcluded(ctx context.Context, j *Job) error {
 	exclusions, err := c.excludedNodes(ctx, "-t", "all", "-j", strconv.FormatUint(uint64(j.ID), 10))
 	if err != nil {

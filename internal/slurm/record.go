@@ -16,8 +16,8 @@ type field struct {
 	set  func(*Job, string) error
 }
 
-// jobFields contains columns that exist in both 22.05 and 26.05, except for exclusive. squeue -O of 22.05 has no column
-// for the excluded nodes (see excludeFormat).
+// Except for exclusive, all columns in jobFields exist in both 22.05 and 26.05. squeue -O of 22.05 has no column for
+// the excluded nodes (see excludeFormat).
 var jobFields = []field{
 	{"jobid", func(j *Job, s string) error { return id32(&j.ID, s) }},
 	{"arrayjobid", func(j *Job, s string) error { return id32(&j.ArrayJob, s) }},
@@ -133,16 +133,16 @@ func flag(to *bool, s string) error {
 	return err
 }
 
-// newSeparator returns a random separator that follows each field in the output of one call. A user cannot have written
-// it into a job before the call. It does not begin with a digit, because squeue parses "name:0<separator>" with strtol,
-// and it does not contain any of the characters , : %.
+// newSeparator returns a random separator that follows each field in the output of one call. No user can have written
+// the separator into a job before the call. The separator does not begin with a digit, because squeue parses
+// "name:0<separator>" with strtol. The separator contains none of the characters , : %.
 func newSeparator() string {
 	var b [16]byte
 	rand.Read(b[:]) // rand.Read never returns an error
 	return "|" + hex.EncodeToString(b[:]) + "|"
 }
 
-// jobFormat returns the value of SQUEUE_FORMAT2 for jobFields. The width 0 means that values are not truncated.
+// jobFormat returns the value of SQUEUE_FORMAT2 for jobFields. With the width 0, squeue does not truncate values.
 func jobFormat(sep string) string {
 	cols := make([]string, len(jobFields))
 	for i, f := range jobFields {
@@ -160,7 +160,7 @@ func splitRecords(out, sep string, n int) ([][]string, error) {
 	fields := strings.Split(out, sep)
 	last := len(fields) - 1
 	if fields[last] != "\n" || last%n != 0 {
-		return nil, fmt.Errorf("it has %d fields instead of a multiple of %d, or was truncated", last, n)
+		return nil, fmt.Errorf("the output has %d fields instead of a multiple of %d, or was truncated", last, n)
 	}
 	var records [][]string
 	for i := 0; i < last; i += n {
@@ -168,7 +168,7 @@ func splitRecords(out, sep string, n int) ([][]string, error) {
 		if i > 0 {
 			var ok bool
 			if rec[0], ok = strings.CutPrefix(rec[0], "\n"); !ok {
-				return nil, errors.New("its records do not begin on separate lines")
+				return nil, errors.New("the records do not begin on separate lines")
 			}
 		}
 		records = append(records, rec)
@@ -203,9 +203,10 @@ func parseJobs(out, sep string) ([]Job, error) {
 	return joinTasks(jobs), nil
 }
 
-// joinTasks joins records with the same id into one Job. These are the tasks of an array that have not been split off
-// yet, which squeue -r lists separately. Without -r, squeue would also join tasks that differ in their ids, holds and
-// requests (22.05.8). The option --array-unique would return the right records, but exists only in 22.05.
+// joinTasks joins records with the same id into one Job. Such records are the tasks of an array that slurmctld has not
+// split off yet. squeue -r lists these tasks separately. Without -r, squeue would also join tasks that differ in their
+// ids, holds and requests (22.05.8). With --array-unique, squeue would print the required records, but this option
+// exists only in 22.05.
 func joinTasks(jobs []Job) []Job {
 	at := make(map[uint32]int, len(jobs))
 	tasks := make(map[uint32][]string)
@@ -254,7 +255,7 @@ func taskRanges(list []string) string {
 	return strings.Join(parts, ",")
 }
 
-// exclusion contains the nodes that a job excludes, and the state of the job when they were read.
+// exclusion contains the nodes that a job excludes, and the state of the job at the time of the request.
 type exclusion struct {
 	id       uint32
 	excluded []string

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestUnregistered checks how nodes are detected whose slurmd has not registered. Since 23.02, such a node shows the
-// indices of its used GRES.
+// TestUnregistered checks that parseNode detects nodes whose slurmd has not registered. Since 23.02, GresUsed of such a
+// node contains the indices of the used GRES.
 func TestUnregistered(t *testing.T) {
 	text, err := os.ReadFile("testdata/22.05.8/node-busy.txt")
 	if err != nil {

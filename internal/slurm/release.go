@@ -9,12 +9,13 @@ import (
 	"strings"
 )
 
-// Release is a release of Slurm such as 23.11. Only its methods specify in which release a behaviour changed.
-// docs/slurm-releases.md contains all facts about Slurm on which Caelum relies. It includes facts that are the same in
-// all releases, and differences that Caelum handles without checking the release.
+// Release is a release of Slurm such as 23.11. Only the methods of Release specify in which release a behaviour
+// changed. docs/slurm-releases.md contains all facts about Slurm on which Caelum relies, including facts that are the
+// same in all releases, and differences that Caelum handles without checking the release.
 type Release struct{ Year, Month int }
 
-// OldestRelease and NewestRelease are the oldest and the newest release whose source was compared with these facts.
+// OldestRelease and NewestRelease are the oldest and the newest release whose source code was compared with the facts
+// in docs/slurm-releases.md.
 var (
 	OldestRelease = Release{22, 5}
 	NewestRelease = Release{26, 5}
@@ -41,15 +42,16 @@ func ParseRelease(version string) (Release, error) {
 // String returns the release in the form that Slurm uses, for example 22.05.
 func (r Release) String() string { return fmt.Sprintf("%02d.%02d", r.Year, r.Month) }
 
-// Compare returns -1 if r is older than o, 1 if r is newer, and 0 if they are the same release.
+// Compare returns -1 if r is older than o, 1 if r is newer, and 0 if r and o are the same release.
 func (r Release) Compare(o Release) int {
 	return cmp.Or(cmp.Compare(r.Year, o.Year), cmp.Compare(r.Month, o.Month))
 }
 
 func (r Release) from(year, month int) bool { return r.Compare(Release{year, month}) >= 0 }
 
-// ReadsExtraAsJSON reports whether slurmctld, if SchedulerParameters contains extra_constraints, rejects a node's Extra
-// that is not JSON. The rejected update does not change the GRES either (update_node in node_mgr.c, since 23.11).
+// ReadsExtraAsJSON reports whether a slurmctld with extra_constraints in SchedulerParameters rejects an update of a
+// node if the Extra in the update is not JSON. A rejected update does not change the node's GRES either (update_node in
+// node_mgr.c, since 23.11).
 func (r Release) ReadsExtraAsJSON() bool { return r.from(23, 11) }
 
 // ExpeditesRequeues reports whether a requeued job can be in the state EXPEDITING instead of
@@ -62,7 +64,7 @@ func (r Release) KeepsCase() bool { return r.from(23, 2) }
 // Release returns the release of slurmctld.
 func (c Config) Release() (Release, error) { return ParseRelease(c.Version()) }
 
-// releaseOf returns the release of a command on this host, which may differ from that of slurmctld.
+// releaseOf returns the release of a command on this host, which may differ from the release of slurmctld.
 func (c *Client) releaseOf(ctx context.Context, command string) (Release, error) {
 	out, err := c.run(ctx, nil, command, "-V")
 	if err != nil {

@@ -23,7 +23,7 @@ func TestParseRelease(t *testing.T) {
 	}
 	for _, text := range []string{"", " ", "24", "slurm", "24.x", "-1.05", "999.05", "22.99", "x.y.z"} {
 		if got, err := ParseRelease(text); err == nil {
-			t.Errorf("%q was read as %v", text, got)
+			t.Errorf("version %q: no error, release %v", text, got)
 		}
 	}
 	if got := (Release{22, 5}).String(); got != "22.05" {
@@ -36,7 +36,7 @@ func TestReleasesInOrder(t *testing.T) {
 	for i, r := range order {
 		for k, o := range order {
 			if got := r.Compare(o); got < 0 != (i < k) || got > 0 != (i > k) {
-				t.Errorf("%v to %v: %d", r, o, got)
+				t.Errorf("%v compared with %v: %d", r, o, got)
 			}
 		}
 	}

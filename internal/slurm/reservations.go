@@ -15,8 +15,8 @@ type Reservation struct {
 	Whole bool
 }
 
-// reserve parses the output of `scontrol show reservation`, which only administrators can change. It sets the
-// Reservations of each node to the active reservations that include the node.
+// reserve parses the output of `scontrol show reservation`, which only administrators can change. reserve adds the
+// active reservations that include a node to the Reservations of the node.
 func reserve(nodes []Node, out string) error {
 	for record := range strings.SplitSeq("\n"+out, "\nReservationName=") {
 		name, rest, ok := strings.Cut(record, " ")

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// isNull reports whether Slurm prints the text s for a missing value. If a user has written the same text, it is also
-// treated as missing.
+// isNull reports whether Slurm prints the text s for a missing value. If a user has written the same text, isNull also
+// returns true.
 func isNull(s string) bool { return s == "" || s == "(null)" || s == "N/A" }
 
 func orEmpty(s string) string {
@@ -42,7 +42,8 @@ func parseTime(s string) (time.Time, error) {
 	return time.Unix(n, 0), nil
 }
 
-// ParseLimit parses a time limit that squeue prints in the form [D-][H:]MM:SS. It returns 0 if there is no limit.
+// ParseLimit parses a time limit that squeue prints in the form [D-][H:]MM:SS. ParseLimit returns 0 if the job has no
+// time limit.
 func ParseLimit(s string) (time.Duration, error) {
 	if isNull(s) || s == "UNLIMITED" || s == "NOT_SET" || s == "Partition_Limit" {
 		return 0, nil
@@ -71,7 +72,7 @@ func ParseLimit(s string) (time.Duration, error) {
 	return time.Duration(d*86400+secs) * time.Second, nil
 }
 
-// parseCount32 parses an unsigned number. It returns 0 for the two highest values, with which Slurm represents "not
+// parseCount32 parses an unsigned number. parseCount32 returns 0 for the two highest values, which Slurm uses for "not
 // set" and "unlimited".
 func parseCount32(s string) (int, error) {
 	if isNull(s) {
@@ -124,7 +125,7 @@ func mebibytes(s string) (int, error) { return scaled(s, []string{"K", "M", "G",
 func parseUnits(s string) (int, error) { return scaled(s, []string{"", "K", "M", "G", "T"}, 1) }
 
 // scaled parses a number with one of the suffixes. The factor of the first suffix is first, and the factor of each
-// later suffix is 1024 times that of the previous one.
+// later suffix is 1024 times the factor of the previous suffix.
 func scaled(s string, suffixes []string, first float64) (int, error) {
 	text, unit := s, 1.0
 	for k, suffix := range suffixes {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Waiting is a pending job. All tasks of an array that slurmctld has not split off yet are represented by one Waiting.
+// Waiting is a pending job. One Waiting represents all tasks of an array that slurmctld has not split off yet.
 type Waiting struct {
 	Job
 	// Elements is the number of the array's pending tasks, or 1 for other jobs.
@@ -30,9 +30,10 @@ func toWaiting(jobs []Job) []Waiting {
 	return list
 }
 
-// SortWaiting sorts jobs in the same way as slurmctld (sort_job_queue2 in job_scheduler.c, 22.05.8 to 26.05.3): by
-// priority, highest first, then by submission time, which a requeue renews, and then by job id. Equal priorities occur
-// with priority/basic. For example, new jobs had priority 1 after slurmctld 22.05.8 was killed.
+// SortWaiting sorts jobs as slurmctld does (sort_job_queue2 in job_scheduler.c, 22.05.8 to 26.05.3): first by priority
+// (highest first), then by submission time, and then by job id. A requeue sets the submission time again. With
+// priority/basic, jobs can have equal priorities. For example, all new jobs had priority 1 after slurmctld 22.05.8 had
+// been killed.
 func SortWaiting(list []Waiting) {
 	slices.SortStableFunc(list, func(a, b Waiting) int {
 		return cmp.Or(
@@ -44,8 +45,8 @@ func SortWaiting(list []Waiting) {
 	})
 }
 
-// arrayElements returns the number of tasks in a text such as "3-5,9". It returns 1 for a job that does not belong to
-// an array, and for a text that it cannot parse.
+// arrayElements returns the number of tasks in a text such as "3-5,9". The result is 1 for a job that does not belong
+// to an array, and for a text that cannot be parsed.
 func arrayElements(tasks string) int {
 	n := 0
 	for part := range strings.SplitSeq(tasks, ",") {

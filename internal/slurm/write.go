@@ -8,10 +8,11 @@ import (
 	"strings"
 )
 
-// UpdateNode writes all GRES of a node and its Extra in one request. slurmctld replaces the node's whole list. A GRES
-// that is missing in the request or misspelt is removed without an error (rc=0, 22.05.8). A removed GRES with File= is
-// not restored until slurmctld restarts. For a GRES with File=, slurmctld accepts only the configured count or 0.
-// UpdateNode does not wait for a slurmctld that does not listen. Errors: ErrNoNode, ErrUnreachable.
+// UpdateNode writes all GRES of a node and its Extra in one request. slurmctld replaces the node's whole GRES list. If
+// the request omits or misspells a GRES, slurmctld removes the GRES without an error (rc=0, 22.05.8). Only a restart of
+// slurmctld restores a removed GRES with File=. For a GRES with File=, slurmctld accepts only the configured count or
+// 0. If slurmctld does not accept connections, UpdateNode returns ErrUnreachable after about a second. Errors:
+// ErrNoNode, ErrUnreachable.
 func (c *Client) UpdateNode(ctx context.Context, node string, gres GRESList, extra string) error {
 	if err := checkNode(node); err != nil {
 		return err
@@ -47,11 +48,11 @@ func checkGRES(list GRESList) error {
 	return nil
 }
 
-// RequeueHold ends the run of a job and returns the job to the queue, held. It returns ErrJobState if the job is not
-// running or must not be requeued.
+// RequeueHold ends the run of a job, returns the job to the queue and holds the job. RequeueHold returns ErrJobState if
+// the job is not running or must not be requeued.
 //
-// RequeueHold also returns an error for a job that has ended, because slurmctld 22.05.8 would requeue a job that its
-// user has cancelled.
+// RequeueHold also returns ErrJobState for a job that has ended, because slurmctld 22.05.8 would requeue a cancelled
+// job.
 func (c *Client) RequeueHold(ctx context.Context, id uint32) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) {
 		if !j.Present() {
@@ -67,14 +68,14 @@ func (c *Client) Hold(ctx context.Context, id uint32) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"uhold", ref(j)}, nil })
 }
 
-// Release removes a hold, including a hold that slurmctld has set with BadConstraints. With priority/basic, the job
-// then has a new, lower priority, even if it was not held.
+// Release removes a hold, including a hold that slurmctld has set with BadConstraints. With priority/basic, slurmctld
+// also assigns a new, lower priority to the job, even if the job was not held.
 func (c *Client) Release(ctx context.Context, id uint32) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"release", ref(j)}, nil })
 }
 
 // SetJobGRES changes the GRES that a pending job requests per node. gres must contain all GRES of the job, because
-// since 23.11 the job then requests only these GRES. Up to 23.02, slurmctld retains the counts of types that gres does
+// slurmctld replaces the whole request since 23.11. Up to 23.02, slurmctld retains the counts of types that gres does
 // not contain (docs/slurm-releases.md, "Changes to a waiting job").
 func (c *Client) SetJobGRES(ctx context.Context, id uint32, gres GRESList) error {
 	if err := checkGRES(gres); err != nil {
@@ -88,18 +89,18 @@ func (c *Client) SetJobComment(ctx context.Context, id uint32, text string) erro
 	return c.update(ctx, id, "comment="+text)
 }
 
-// SetAdminComment replaces the job's admin_comment. It returns ErrJobState while the epilog of a single-node job is
-// running.
+// SetAdminComment replaces the job's admin_comment. While the epilog of a single-node job is running, SetAdminComment
+// returns ErrJobState.
 func (c *Client) SetAdminComment(ctx context.Context, id uint32, text string) error {
 	return c.update(ctx, id, "admincomment="+text)
 }
 
 // update changes one attribute. In an argument of scontrol, the first = ends the name of the attribute. The rest of the
-// argument is the value, including blanks, quotes and further = (22.05.8). A text in an argument of its own therefore
+// argument is the value, including blanks, quotes and further = (22.05.8). A text in a separate argument therefore
 // cannot set another attribute.
 func (c *Client) update(ctx context.Context, id uint32, attr string) error {
 	if strings.ContainsRune(attr, 0) {
-		return fmt.Errorf("job %d: a NUL in %.40q", id, attr)
+		return fmt.Errorf("job %d: %.40q contains a NUL", id, attr)
 	}
 	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"update", "jobid=" + ref(j), attr}, nil })
 }
@@ -120,7 +121,7 @@ func (c *Client) onJob(ctx context.Context, id uint32, args func(Job) ([]string,
 	return err
 }
 
-// ref returns a name that identifies exactly one record for scontrol. This is "12", "12_3", "12_[4-9]" for the
+// ref returns a name that identifies exactly one record for scontrol. The name is "12", "12_3", "12_[4-9]" for the
 // remaining tasks of a pending array, or "12+0" for the first component of a het job. The id of the first component is
 // also the id of the whole het job (22.05.8: show and update of 12 apply to every component).
 func ref(j Job) string {

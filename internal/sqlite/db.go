@@ -17,7 +17,7 @@ import (
 type Kind struct {
 	Name   string   // the name of the database in error messages, such as "ledger"
 	Schema []string // the SQL statements of each version; PRAGMA user_version is the number of applied versions
-	Tables []string // the tables that every database of the kind has
+	Tables []string // the tables that every database of this kind contains
 	// Options are connection options of go-sqlite3, such as "_busy_timeout=5000".
 	Options string
 	// Damaged is the remedy for a damaged file, and Foreign is the remedy for a database of another program.
@@ -36,8 +36,8 @@ type DB struct {
 }
 
 // checkpointPages limits the -wal file, in pages of 4 KiB. When the -wal file has checkpointPages pages, SQLite writes
-// the pages into the database and restarts the -wal file. Ledgers and repositories have fewer than 64 pages, so a
-// larger -wal file would only waste disk space.
+// the pages into the database and restarts the -wal file. A larger -wal file would only occupy disk space. With
+// SQLite's default limit, a ledger and a repository of 40 KiB each had -wal files of up to 4 MiB.
 const checkpointPages = 64
 
 // Open opens the database at path, or creates the database with mode 0600. The directory must exist. If the error is

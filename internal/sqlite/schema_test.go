@@ -42,7 +42,7 @@ func TestVersionAt(t *testing.T) {
 		t.Fatal(err)
 	}
 	if before[63] != 1 {
-		t.Fatalf("the main file has version %d, so this test does not need the -wal file", before[63])
+		t.Fatalf("the main file already has version %d, so the test does not check the -wal file", before[63])
 	}
 	if v, err := old.VersionAt(path); v != 2 || err != nil || v <= old.Supports() {
 		t.Errorf("version %d, %v; want 2", v, err)

@@ -1,6 +1,6 @@
-// Package trust decides whether root may read or load a file. It accepts a file only if no users except root and the
-// given owners can change it. The package does not change files. Caelum uses it to check the configuration, the wake
-// key, the NVML library and other files.
+// Package trust decides whether root may read or load a file. The package accepts a file only if no users except root
+// and the given owners can change the file. The package does not change files. Caelum uses the package to check the
+// configuration, the key of the notifications, the NVML library and other files.
 //
 // Files:
 //

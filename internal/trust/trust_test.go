@@ -46,7 +46,7 @@ var paths = []struct {
 		chown(d+"/etc", eve)
 	}, why: "/etc belongs to uid 20001"},
 	{name: "file directly in a sticky directory", spoil: func(d string) { chmod(d+"/etc", os.ModeSticky|0o777) },
-		why: "where every user may make files; move it"},
+		why: "where every user may create files; move the file"},
 	{name: "link to a file of root", spoil: func(d string) { relink(d, "good.yaml") }},
 	{name: "link to a user's file", spoil: func(d string) {
 		relink(d, "good.yaml")
@@ -69,7 +69,7 @@ var paths = []struct {
 // TestPath checks Path with a directory tree that belongs to root. Each case changes one property of this tree.
 func TestPath(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("needs root: it makes files of other users")
+		t.Skip("needs root to create files of other users")
 	}
 	for _, c := range paths {
 		t.Run(c.name, func(t *testing.T) {

@@ -1,9 +1,9 @@
-// Package usage observes how running jobs use their slices. It samples memory, utilisation and processes, stores the
-// usage of each run in the repository, and writes a summary of the run into slurmdbd. The size of the job's next slice
-// is predicted from these data. The package never changes a GPU, a lease or a job.
+// Package usage observes how running jobs use their slices. The package samples memory, utilisation and processes,
+// stores the usage of each run in the repository, and writes a summary of the run into slurmdbd. Package predict uses
+// these data to predict the size of the slices of later runs. The package never changes a GPU, a lease or a job.
 //
-// A prolog begins an observation ([Monitor.Begin]), and an epilog ends it ([Monitor.End]). Neither of them waits for a
-// disk or for slurmdbd.
+// A prolog begins an observation ([Monitor.Begin]), and an epilog ends the observation ([Monitor.End]). Neither call
+// waits for a disk or for slurmdbd.
 //
 // Files:
 //

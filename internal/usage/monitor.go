@@ -16,19 +16,19 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Options contains settings, and functions of the agent, that a Monitor uses.
+// Options contains the settings and the functions of the agent that a Monitor uses.
 type Options struct {
 	// Node is the node's name in slurm.conf.
 	Node string
 	// Interval is the time between two samples of a slice. 0 disables sampling.
 	Interval time.Duration
-	// Field is the field of a job's accounting record into which summaries are written. If Field is empty, the Monitor
-	// writes no summaries.
+	// Field is the field of a job's accounting record into which the Monitor writes summaries. If Field is empty, the
+	// Monitor writes no summaries.
 	Field slurm.AccountingField
 	// Meter returns a meter that reads the usage of an instance on GPU g.
 	Meter func(g int, in gpu.Instance) (gpu.Meter, error)
-	// Processes is called after each sample with the processes on a job's slice. The caller holds no lock, so the slice
-	// may have been released since the sample was taken.
+	// A sampler calls Processes after each sample, with the processes on a job's slice. The sampler holds no lock
+	// during the call, so that another goroutine may have released the slice since the sample.
 	Processes func(job, uid uint32, s Slice, pids []int)
 	// Now returns the wall-clock time. Clock returns the time of CLOCK_MONOTONIC ([Monotonic]).
 	Now   func() time.Time
@@ -51,18 +51,19 @@ type Monitor struct {
 	open  map[uint32]*observation // by job
 	ended []predict.Run           // ended runs that are not in the repository yet
 
-	repo       Repository // if nil, the usage is shown but not stored
+	repo       Repository // if nil, the Monitor shows the usage but does not store the usage
 	accounting Accounting
 	toStore    chan struct{} // signals that observations or runs must be stored
 	toRecord   chan struct{} // signals that summaries must be written
 	repoFailed atomic.Bool   // true if the last call to the repository failed
-	tookOver   bool          // true if the observations of an earlier agent were read; used by one goroutine
+	tookOver   bool          // true if takeOver has read the stored observations; used by one goroutine
 	waiting    atomic.Int64  // the number of summaries that are not yet stored in slurmdbd
 	dbdFailed  atomic.Bool   // true if a failure of slurmdbd has been logged
-	spoils     sync.Once     // logs once that another tool uses the accounting field
+	spoils     sync.Once     // logs the message about another tool's text only once
 }
 
-// NewMonitor returns a Monitor without a repository. Such a Monitor shows the usage of jobs, but does not store it.
+// NewMonitor returns a Monitor without a repository. Such a Monitor shows the usage of jobs, but does not store the
+// usage.
 func NewMonitor(o Options) *Monitor {
 	return &Monitor{
 		Options:  o,
@@ -73,18 +74,18 @@ func NewMonitor(o Options) *Monitor {
 }
 
 // Monotonic returns the time of CLOCK_MONOTONIC. Neither a restart of the agent nor a change of the system time affects
-// this clock. Only a reboot resets it.
+// this clock. Only a reboot resets CLOCK_MONOTONIC.
 func Monotonic() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		panic(err) // cannot fail, because every Linux kernel has this clock
+		panic(err) // not possible, because every Linux kernel supports this clock
 	}
 	return time.Duration(ts.Nano())
 }
 
 // Start samples the slices on these GPUs and stores the usage until ctx ends. The caller must then call finish, after
-// the last calls of Begin and End. finish stores the observations for the next agent. It waits for all goroutines, but
-// at most one second for the samplers, because the sampler of a hanging GPU does not end.
+// the last calls of Begin and End. finish stores the observations for the next agent. finish waits for all goroutines,
+// but at most one second for the samplers, because the sampler of a hanging GPU does not end.
 func (m *Monitor) Start(ctx context.Context, gpus []int) (finish func()) {
 	samplersEnd := m.startSamplers(ctx, gpus)
 	var tasks sync.WaitGroup
@@ -127,8 +128,8 @@ func (m *Monitor) Begin(l api.Lease, model string, held []Slice) {
 	m.storeSoon()
 }
 
-// End ends the observation of a job's run, and queues the run for the repository. If gone is true, no epilog has run
-// and the end of the run is unknown. The time of the last sample is then used as the end.
+// End ends the observation of a job's run, and queues the run for the repository. If gone is true, no epilog has run,
+// and End uses the time of the last sample as the end of the run.
 func (m *Monitor) End(job uint32, gone bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -147,8 +148,8 @@ func (m *Monitor) End(job uint32, gone bool) {
 	m.queue(o, end)
 }
 
-// Confirm records that slurmctld lists the job on the node. The observation then continues an earlier agent's
-// observation.
+// Confirm records that slurmctld lists the job on the node. The observation of the job is then a continuation of an
+// earlier agent's observation.
 func (m *Monitor) Confirm(job uint32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -157,7 +158,7 @@ func (m *Monitor) Confirm(job uint32) {
 	}
 }
 
-// WithUse returns a copy of the lease that includes the last samples of its slices.
+// WithUse returns a copy of the lease with the last sample of each slice.
 func (m *Monitor) WithUse(l api.Lease) api.Lease {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 type observation struct {
 	// Run contains the properties that were known when the run began.
 	Run predict.Run
-	// Began is the time at which the run got its slices. Seen is the time of the last sample. Both are times of
-	// CLOCK_MONOTONIC.
+	// Began is the time at which the run got its slices. Seen is the time of the last sample. Began and Seen are times
+	// of CLOCK_MONOTONIC.
 	Began, Seen time.Duration
 	Slices      []*sliceUsage
 
@@ -23,8 +23,8 @@ type observation struct {
 	stored bool         // true if the observation is in the repository
 }
 
-// minObserved is the minimum duration of a run whose peak is recorded. A job needs about this time before it begins to
-// use its GPU.
+// minObserved is the minimum duration of a run whose peak is recorded. A job needs about one second before the job
+// begins to use its GPU.
 const minObserved = time.Second
 
 // run returns the run and its usage. end is the time at which the run ended.
@@ -57,7 +57,7 @@ func parseObservation(text []byte) (*observation, error) {
 		return nil, fmt.Errorf("not an observation: %w", err)
 	}
 	if len(o.Slices) == 0 || slices.ContainsFunc(o.Slices, func(u *sliceUsage) bool { return u == nil || !u.valid() }) {
-		return nil, errors.New("not an observation: its slices or their samples are missing or contradictory")
+		return nil, errors.New("not an observation: slices or samples are missing or contradictory")
 	}
 	return o, nil
 }

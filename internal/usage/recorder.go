@@ -15,25 +15,26 @@ import (
 )
 
 // These constants limit the attempts to record one run. In the first ten attempts, the pause before an attempt grows
-// from firstPause to longestPause. 720 further attempts follow, 30 to 60 minutes apart. In total, they take about 22
-// days, and never more than 30 days.
+// from firstPause to longestPause. The other 720 attempts are 30 to 60 minutes apart. All attempts together take about
+// 22 days, and never more than 30 days.
 const (
 	firstPause   = 5 * time.Second
 	longestPause = time.Hour
 	maxTries     = 10 + 30*24
 )
 
-// backoff returns the pause after this number of attempts. A part of the pause is random: otherwise two agents that
-// have overwritten each other's summaries of a job could write at the same time again.
+// backoff returns the pause after this number of attempts. A part of the pause is random. Without the random part, two
+// agents that have overwritten each other's summaries of a job could write at the same time again.
 func backoff(tries int) time.Duration {
 	d := firstPause << min(tries, 10)
 	d = min(d, longestPause)
 	return d - rand.N(d/2)
 }
 
-// recorder reads from slurmdbd how runs ended, and writes their summaries into slurmdbd, one call at a time. A summary
-// is recorded only when a later call reads it back. The reason is that the agents of two nodes may write the field of
-// the same job at the same time, and slurmdbd stores only the last text.
+// recorder reads the state and exit status of ended runs from slurmdbd, and writes the summaries of the runs into
+// slurmdbd, one call at a time. A summary counts as recorded only after a later call has read the summary from
+// slurmdbd. The reason is that the agents of two nodes may write the field of the same job at the same time, and
+// slurmdbd stores only the last text.
 func (m *Monitor) recorder(ctx context.Context) {
 	wait := firstPause // the outbox may contain runs that ended before this agent started
 	for {
@@ -58,7 +59,7 @@ func (m *Monitor) recordDue(ctx context.Context) time.Duration {
 			break
 		}
 		if err := m.record(ctx, due[0]); err != nil {
-			// Errors of the first attempts are not logged, because the end of a run may reach slurmdbd late.
+			// The first two attempts log no errors, because the end of a run may reach slurmdbd late.
 			if due[0].Tries >= 2 && !m.dbdFailed.Swap(true) {
 				m.Log.WithError(err).
 					WithField("job", due[0].Run.Job).
@@ -77,13 +78,13 @@ func (m *Monitor) recordDue(ctx context.Context) time.Duration {
 }
 
 // record makes one attempt for one run. If the summary is in slurmdbd, record removes the run from the outbox.
-// Otherwise, it writes the summary and postpones the run, so that a later attempt reads the summary back. If
-// slurmdbd or the repository returns an error, record returns it.
+// Otherwise, record writes the summary and postpones the run, so that a later attempt reads the summary from slurmdbd.
+// If slurmdbd or the repository returns an error, record returns the error.
 func (m *Monitor) record(ctx context.Context, p Pending) error {
 	if p.Tries >= maxTries {
 		m.Log.WithField("job", p.Run.Job).
 			Warn("gave up writing the usage of a job into its accounting record after 730 attempts; " +
-				"only this node's repository has the usage")
+				"only this node's repository contains the usage")
 		return m.repo.Recorded(p.Run)
 	}
 	postpone := func(written bool, why error) error {
@@ -93,7 +94,7 @@ func (m *Monitor) record(ctx context.Context, p Pending) error {
 		}
 		return why
 	}
-	field := cmp.Or(m.Field, slurm.AdminComment) // if Options.Field is empty, the recorder only reads this field
+	field := cmp.Or(m.Field, slurm.AdminComment) // if m.Field is empty, record only reads AdminComment
 	records, err := m.accounting.RecordsOf(ctx, field, p.Run.Job)
 	if err != nil || len(records) == 0 {
 		return postpone(false, err)
@@ -105,7 +106,7 @@ func (m *Monitor) record(ctx context.Context, p Pending) error {
 	if p.Run.State == "" {
 		p.Run.State, p.Run.Exit = own.State, own.Exit
 		if _, err := m.repo.Add(p.Run); err != nil {
-			return postpone(false, fmt.Errorf("couldn't store how the run ended: %w", err))
+			return postpone(false, fmt.Errorf("couldn't store the end of the run: %w", err))
 		}
 	}
 	switch {
@@ -119,7 +120,7 @@ func (m *Monitor) record(ctx context.Context, p Pending) error {
 		m.spoils.Do(func() {
 			m.Log.WithError(err).
 				WithField("job", p.Run.Job).
-				Warn("the usage of this job, and of jobs like it, is not written into the accounting record; " +
+				Warn("the usage of jobs is not written into accounting records that contain another tool's text; " +
 					"set accounting_field to a field that no other tool uses")
 		})
 		return m.repo.Recorded(p.Run)
@@ -127,14 +128,14 @@ func (m *Monitor) record(ctx context.Context, p Pending) error {
 	return postpone(err == nil, err)
 }
 
-// recordOf returns the record of a run. This is the record whose start is nearest to the start of the run, because the
-// clocks of the node and of slurmctld may differ, and an earlier job may have had the same id.
+// recordOf returns the record of a run. recordOf chooses the record whose start is nearest to the start of the run,
+// because the clocks of the node and of slurmctld may differ, and an earlier job may have had the same id.
 func recordOf(records []slurm.Record, run predict.Run) slurm.Record {
 	away := func(r slurm.Record) time.Duration { return r.Start.Sub(time.Unix(run.Start, 0)).Abs() }
 	return slices.MinFunc(records, func(x, y slurm.Record) int { return cmp.Compare(away(x), away(y)) })
 }
 
-// hasSummary reports whether the text of a record contains this summary. It ignores case.
+// hasSummary reports whether the text of a record contains this summary. hasSummary ignores case.
 func hasSummary(record, summary string) bool {
 	return slices.ContainsFunc(
 		strings.Fields(record),

@@ -27,7 +27,7 @@ func completed(job uint32, text string) []slurm.Record {
 	return []slurm.Record{{ID: job, State: "COMPLETED", Start: began, End: began.Add(time.Minute), Text: text}}
 }
 
-// newRecorder returns a Monitor that has only a repository, a slurmdbd and a clock. It also returns the repository.
+// newRecorder returns a Monitor without samplers, and the repository of the Monitor.
 func newRecorder(node string, d *usagetest.Accounting, now *time.Time) (*Monitor, *usagetest.Repository) {
 	repo := usagetest.NewRepository()
 	log := logrus.New()
@@ -56,8 +56,9 @@ func ran(node string, job uint32) predict.Run {
 	}
 }
 
-// TestRecorder checks the steps for one run. slurmdbd reports the end of the run, the recorder writes the summary after
-// the text in the record, and the run leaves the outbox when a later call reads the summary back.
+// TestRecorder checks the steps for one run. After slurmdbd contains the end of the run, the recorder appends the
+// summary to the text in the record. When a later call has read the summary from slurmdbd, the recorder removes the run
+// from the outbox.
 func TestRecorder(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)
@@ -76,7 +77,7 @@ func TestRecorder(t *testing.T) {
 		}
 		now = now.Add(longestPause)
 		if n, _ := repo.Waiting(); n != wantWaiting || repo.Kept()[0].State != wantState {
-			t.Errorf("%d wait and the state is %q, want %d and %q", n, repo.Kept()[0].State, wantWaiting, wantState)
+			t.Errorf("%d runs wait, the state is %q; want %d and %q", n, repo.Kept()[0].State, wantWaiting, wantState)
 		}
 	}
 	step(1, "")
@@ -87,19 +88,20 @@ func TestRecorder(t *testing.T) {
 		t.Errorf("written: %q, want %q", got, want)
 	}
 	if m.waiting.Load() != 1 {
-		t.Error("the summary counts as recorded before it was read back")
+		t.Error("the summary counts as recorded before the recorder has read the summary from slurmdbd")
 	}
 	step(0, "CANCELLED")
 	calls := d.Calls
 	step(0, "CANCELLED")
 	if d.Calls != calls || d.Text(7) != want || repo.Kept()[0].Exit != 3 || m.waiting.Load() != 0 {
-		t.Errorf("%d calls after it was recorded, %q, %+v", d.Calls-calls, d.Text(7), repo.Kept()[0])
+		t.Errorf("%d calls after the summary was recorded, %q, %+v", d.Calls-calls, d.Text(7), repo.Kept()[0])
 	}
 }
 
-// TestRecorderRequeued checks a requeued job, which has a record for each run. Only the newest record can be written,
-// and only after its run has ended. The end of a run comes from its own record, whose start may differ a little from
-// the node's clock. The recorder must not use the record of an older job with the same id.
+// TestRecorderRequeued checks a requeued job, which has a record for each run. The recorder must write only the newest
+// record, and only after the run of this record has ended. The recorder must read the end of each run from the record
+// of this run. The start in the record may differ slightly from the start according to the node's clock. The recorder
+// must not use the record of an older job with the same id.
 func TestRecorderRequeued(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)
@@ -126,7 +128,7 @@ func TestRecorderRequeued(t *testing.T) {
 		now = now.Add(longestPause)
 	}
 	if n, _ := repo.Waiting(); n != 1 || d.Text(7) != "again" || repo.Kept()[0].State != "REQUEUED" {
-		t.Errorf("during the second run: %d wait, %q, %+v", n, d.Text(7), repo.Kept()[0])
+		t.Errorf("during the second run: %d runs wait, %q, %+v", n, d.Text(7), repo.Kept()[0])
 	}
 	d.Records[7][2].State, d.Records[7][2].End = "COMPLETED", now
 	if err := repo.Ended(second, now); err != nil {
@@ -140,13 +142,13 @@ func TestRecorderRequeued(t *testing.T) {
 	if n, _ := repo.Waiting(); n != 0 || len(words) != 3 || strings.Contains(words[1], "restart=") ||
 		!strings.Contains(words[2], "restart=1") ||
 		repo.Kept()[1].State != "COMPLETED" {
-		t.Errorf("%d wait, %q, %+v", n, d.Text(7), repo.Kept())
+		t.Errorf("%d runs wait, %q, %+v", n, d.Text(7), repo.Kept())
 	}
 	if d.Refused != 0 {
-		t.Errorf("%d writes were refused", d.Refused)
+		t.Errorf("slurmdbd rejected %d writes", d.Refused)
 	}
 	if d.Records[7][0].Text != "another job" {
-		t.Errorf("an older job's record: %q", d.Records[7][0].Text)
+		t.Errorf("the record of an older job was changed to %q", d.Records[7][0].Text)
 	}
 }
 
@@ -162,11 +164,12 @@ func TestRecorderSpoilsNothing(t *testing.T) {
 	}
 	m.recordDue(context.Background())
 	if n, _ := repo.Waiting(); n != 0 || d.Text(7) != "Another tool's" || repo.Kept()[0].State != "COMPLETED" {
-		t.Errorf("%d wait, %q, %+v", n, d.Text(7), repo.Kept()[0])
+		t.Errorf("%d runs wait, %q, %+v", n, d.Text(7), repo.Kept()[0])
 	}
 }
 
-// TestRecorderWritesNothing checks accounting_field none: the recorder must read the end of a run, but write nothing.
+// TestRecorderWritesNothing checks that with accounting_field none, the recorder reads the end of a run, but writes
+// nothing.
 func TestRecorderWritesNothing(t *testing.T) {
 	now := time.Unix(1795339300, 0)
 	d := usagetest.NewAccounting()
@@ -178,7 +181,7 @@ func TestRecorderWritesNothing(t *testing.T) {
 	}
 	m.recordDue(context.Background())
 	if n, _ := repo.Waiting(); n != 0 || d.Text(7) != "x" || repo.Kept()[0].State != "FAILED" {
-		t.Errorf("%d wait, %q, %+v", n, d.Text(7), repo.Kept()[0])
+		t.Errorf("%d runs wait, %q, %+v", n, d.Text(7), repo.Kept()[0])
 	}
 }
 
@@ -197,14 +200,14 @@ func TestRecorderRetries(t *testing.T) {
 		}
 	}
 	if wait := m.recordDue(ctx); wait != firstPause || d.Calls != 1 {
-		t.Errorf("%d calls without a pause to a slurmdbd that does not answer, the next after %v", d.Calls, wait)
+		t.Errorf("%d calls to an unreachable slurmdbd without a pause, then a pause of %v", d.Calls, wait)
 	}
 	for range 30 {
 		m.recordDue(ctx)
 		now = now.Add(20 * time.Minute)
 	}
 	if n, _ := repo.Waiting(); n != 2 || d.Calls > 60 {
-		t.Errorf("%d wait after %d calls in 10 h", n, d.Calls)
+		t.Errorf("%d runs wait after %d calls in 10 h", n, d.Calls)
 	}
 	d.Away = nil
 	for range 4 {
@@ -213,7 +216,7 @@ func TestRecorderRetries(t *testing.T) {
 	}
 	if n, _ := repo.Waiting(); n != 0 || !strings.Contains(d.Text(7), "caelum:run=n1,") ||
 		!strings.Contains(d.Text(8), "caelum:run=n1,") {
-		t.Errorf("%d wait after slurmdbd answers again: %q, %q", n, d.Text(7), d.Text(8))
+		t.Errorf("%d runs wait after slurmdbd answers again: %q, %q", n, d.Text(7), d.Text(8))
 	}
 
 	d.Away = errors.New("not allowed")
@@ -229,12 +232,12 @@ func TestRecorderRetries(t *testing.T) {
 		}
 	}
 	if days := now.Sub(since).Hours() / 24; days < 15 || days > 31 || len(repo.Kept()) != 3 {
-		t.Errorf("given up after %.1f days, %d runs in the repository", days, len(repo.Kept()))
+		t.Errorf("the recorder gave up after %.1f days, %d runs in the repository", days, len(repo.Kept()))
 	}
 }
 
 // TestTwoRecorders checks two agents that write the field of the same job at the same time and overwrite each other's
-// text. Finally, the field must contain both summaries.
+// text. At the end, the field must contain both summaries.
 func TestTwoRecorders(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)
@@ -247,8 +250,8 @@ func TestTwoRecorders(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The text of the first write is lost, because the second agent reads the field before this write, and writes the
-	// field after it.
+	// The text of the first write is lost, because the second agent reads the field before the first write and writes
+	// the field after the first write.
 	lost := false
 	d.Wrote = func() {
 		if !lost {
@@ -268,7 +271,7 @@ func TestTwoRecorders(t *testing.T) {
 	}
 	for node, repo := range map[string]*usagetest.Repository{"n1": r1, "n2": r2} {
 		if n, _ := repo.Waiting(); n != 0 {
-			t.Errorf("%s: still waits", node)
+			t.Errorf("the outbox of %s still contains a run", node)
 		}
 	}
 }
@@ -286,7 +289,7 @@ func TestBackoff(t *testing.T) {
 			seen[d] = true
 		}
 		if len(seen) < 2 {
-			t.Errorf("after %d tries always %v", tries, seen)
+			t.Errorf("after %d tries, the pause is always %v", tries, seen)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 // Repository stores runs of jobs, observations of runs that have not ended, and the outbox. The outbox contains the
 // runs whose summaries are not in slurmdbd yet. Several goroutines may call the methods.
 type Repository interface {
-	// Observe stores the observation of a run that has not ended. It replaces an earlier observation of the same run,
-	// which is identified by job and restart count.
+	// Observe stores the observation of a run that has not ended. The observation replaces an earlier observation with
+	// the same job and restart count.
 	Observe(o Observation) error
 	// Observations returns all stored observations.
 	Observations() ([]Observation, error)
@@ -26,12 +26,12 @@ type Repository interface {
 	Add(runs ...predict.Run) (added int, err error)
 	// Due returns up to n due runs in the outbox, beginning with the run that was due first.
 	Due(now time.Time, n int) ([]Pending, error)
-	// Next returns the time at which the next run in the outbox is due. It returns false if the outbox is empty.
+	// Next returns the time at which the next run in the outbox is due. Next returns false if the outbox is empty.
 	Next() (time.Time, bool, error)
 	// Waiting returns the number of runs in the outbox.
 	Waiting() (int, error)
 	// Postpone records an attempt for a run in the outbox, and sets the time of the next attempt. written is true if
-	// the summary was written, so that the next attempt must read it back.
+	// the summary was written. The next attempt must then read the summary from slurmdbd.
 	Postpone(run predict.Run, until time.Time, written bool) error
 	// Recorded removes a run from the outbox.
 	Recorded(run predict.Run) error
@@ -49,7 +49,7 @@ type Accounting interface {
 	// the given field. RecordsOf returns an error if there are no records.
 	RecordsOf(ctx context.Context, field slurm.AccountingField, job uint32) ([]slurm.Record, error)
 	// SetAccounting replaces the field in a job's newest record. The run of this record must have ended. sacctmgr 22.05
-	// stores the text in lower case. If this would change another tool's text in the field, SetAccounting writes
+	// stores the text in lower case. If sacctmgr would change another tool's text in the field, SetAccounting writes
 	// nothing and returns ErrSpoils.
 	SetAccounting(ctx context.Context, r slurm.Record, field slurm.AccountingField, text string) error
 }

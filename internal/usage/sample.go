@@ -11,11 +11,11 @@ import (
 )
 
 // Each GPU has its own sampler goroutine, because a call to a hanging GPU does not return. The samplers hold no lock
-// during a call to the driver. No final sample is taken when a slice is released: when the epilog runs, the job's
-// processes have ended and their memory is free.
+// during a call to the driver. The samplers take no final sample when a slice is released, because the job's processes
+// have ended and freed their memory before the epilog runs.
 
-// startSamplers starts a sampler for each of these GPUs. The returned function waits until the samplers have ended, but
-// at most one second.
+// startSamplers starts a sampler for each of these GPUs. The function wait waits until the samplers have ended, but at
+// most one second.
 func (m *Monitor) startSamplers(ctx context.Context, gpus []int) (wait func()) {
 	var samplers sync.WaitGroup
 	for _, g := range gpus {
@@ -36,7 +36,7 @@ func (m *Monitor) startSamplers(ctx context.Context, gpus []int) (wait func()) {
 	}
 }
 
-// Sampler samples the slices of running jobs on one GPU. Only one goroutine may use it.
+// Sampler samples the slices of running jobs on one GPU. Only one goroutine may use a Sampler.
 type Sampler struct {
 	m      *Monitor
 	gpu    int
@@ -98,7 +98,7 @@ func (s *Sampler) read(u *sliceUsage) (gpu.Use, error) {
 	return s.meters[u].Read()
 }
 
-// heldSlice is a slice, the job that holds it, and the job's user.
+// heldSlice is a slice, the job that holds the slice, and the job's user.
 type heldSlice struct {
 	*sliceUsage
 	job, uid uint32
@@ -118,9 +118,9 @@ func (m *Monitor) on(g int) (held []heldSlice) {
 	return held
 }
 
-// addSample adds a sample to the usage of a slice if the job still runs. err is the error of the reading or nil, and is
-// also the result. If err is not nil, there is no sample, and addSample logs err once for each slice. If the slice or
-// its GPU no longer exists, the slice is not sampled again.
+// addSample adds a sample to the usage of a slice if the job still runs. err is the error of the reading or nil.
+// addSample returns err. If err is not nil, there is no sample, and addSample logs err once for each slice. If the
+// slice or its GPU no longer exists, the sampler does not sample the slice again.
 func (m *Monitor) addSample(h heldSlice, use gpu.Use, err error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -135,7 +135,7 @@ func (m *Monitor) addSample(h heldSlice, use gpu.Use, err error) error {
 		o.Seen = m.Clock()
 	case errors.Is(err, gpu.ErrLost), errors.Is(err, gpu.ErrNotFound):
 		u.over = true
-		log.Warn("a job's slice is gone: its usage is no longer sampled")
+		log.Warn("a job's slice no longer exists; the usage of the slice is not sampled any more")
 	case !u.failed:
 		u.failed = true
 		log.Warn("couldn't sample the usage of a job; trying again")

@@ -5,12 +5,12 @@ import (
 )
 
 // usageBins is the number of bins of equal width into which the histogram divides a slice's memory. The reported value
-// of a quantile is the upper edge of its bin. This value is never too low, and is too high by at most 1/128 of the
-// slice's memory (38 MiB for a 1g.5gb, 320 MiB for a 7g.40gb).
+// of a quantile is the upper edge of the bin that contains the quantile. The reported value is never too low, and is
+// too high by at most 1/128 of the slice's memory (38 MiB for a 1g.5gb, 320 MiB for a 7g.40gb).
 const usageBins = 128
 
-// sliceUsage contains the samples of a slice as a histogram, so that the memory for them does not grow with time. While
-// the job runs, the usage is stored in the repository as JSON.
+// sliceUsage contains the samples of a slice as a histogram, so that the required memory does not grow with time. While
+// the job runs, the repository stores the sliceUsage as JSON.
 type sliceUsage struct {
 	GPU       int
 	UUID      string

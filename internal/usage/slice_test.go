@@ -10,8 +10,8 @@ import (
 	"caelum/internal/gpu"
 )
 
-// TestUsageQuantiles checks that the peak is exact. A reported quantile must not be below the exact quantile of the
-// samples, and at most one bin above it.
+// TestUsageQuantiles checks that the peak is exact. A reported quantile must be at least as high as the exact quantile
+// of the samples, and at most one bin higher.
 func TestUsageQuantiles(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
@@ -30,7 +30,7 @@ func TestUsageQuantiles(t *testing.T) {
 		for _, q := range []float64{0.01, 0.5, 0.95, 1} {
 			want := all[max(int(math.Ceil(q*float64(len(all)))), 1)-1]
 			bin := u.MemoryMiB / usageBins
-			if want > u.MemoryMiB-bin { // the last bin is reported as the peak
+			if want > u.MemoryMiB-bin { // quantile returns the peak for the last bin
 				bin = u.PeakMiB - (u.MemoryMiB - bin)
 			}
 			if got := u.quantile(q); got < want || got > want+bin {
@@ -50,7 +50,7 @@ func TestUsageUtil(t *testing.T) {
 		u.add(gpu.Use{MemoryMiB: 10, Util: util})
 	}
 	if got := u.util(); math.Abs(got-0.4) > 1e-9 {
-		t.Errorf("mean of 0.2 and 0.6 is %v", got)
+		t.Errorf("the mean of 0.2 and 0.6 is %v", got)
 	}
 	if got := new(sliceUsage).util(); got != -1 {
 		t.Errorf("without samples: %v", got)

@@ -8,25 +8,25 @@ import (
 )
 
 // storeInterval is the time between two writes of all open observations. If the agent is killed, at most the samples of
-// this time are lost.
+// the last storeInterval are lost.
 const storeInterval = time.Minute
 
-// maxEnded limits the number of ended runs that wait in memory while the repository cannot be used. They need about 3
-// MB.
+// maxEnded limits the number of ended runs that wait in memory while the repository cannot be used. maxEnded runs
+// occupy about 3 MB.
 const maxEnded = 10000
 
-// SetRepository sets a repository for the runs of jobs, and the access to slurmdbd for their summaries. It must be
-// called before Start. Runs that ended while no agent was running are stored with the usage that an earlier agent
-// observed.
+// SetRepository sets a repository for the runs of jobs, and the access to slurmdbd for the summaries of the runs. The
+// caller must call SetRepository before Start. If a run ended while no agent was running, the Monitor stores the usage
+// that an earlier agent observed.
 func (m *Monitor) SetRepository(repo Repository, accounting Accounting) {
 	m.repo, m.accounting = repo, accounting
 	m.takeOver()
 	m.countWaiting()
 }
 
-// takeOver continues the observations that an earlier agent has stored in the repository. It returns false if the
-// repository cannot be read. The caller must then try again later. Until then, it must not write into the repository,
-// because a write would replace these observations.
+// takeOver continues the observations that an earlier agent has stored in the repository. If the repository cannot be
+// read, takeOver returns false. The caller must then try again later, and must not write into the repository before
+// takeOver has returned true, because a write would replace these observations.
 func (m *Monitor) takeOver() bool {
 	if m.tookOver {
 		return true
@@ -41,7 +41,7 @@ func (m *Monitor) takeOver() bool {
 		if err != nil {
 			m.Log.WithError(err).
 				WithField("job", l.Job).
-				Warn("couldn't continue an earlier agent's observation of a job; started a new one")
+				Warn("couldn't continue an earlier agent's observation of a job; started a new observation")
 			m.reportRepository(m.repo.Dismiss(l.Job, l.Restart))
 			continue
 		}
@@ -61,15 +61,15 @@ func (m *Monitor) takeOverRun(stored Observation, o *observation) {
 	m.queue(o, o.Seen)
 }
 
-// queue adds an ended run to the queue for the repository. If too many runs wait, the oldest is dropped. The caller
-// holds m.mu.
+// queue adds an ended run to the queue for the repository. If maxEnded runs already wait, queue removes the oldest run.
+// The caller holds m.mu.
 func (m *Monitor) queue(o *observation, end time.Duration) {
 	if m.repo == nil {
 		return
 	}
 	if len(m.ended) >= maxEnded {
 		m.Log.WithField("job", m.ended[0].Job).
-			Warn("the repository does not answer: the usage of this job is not stored")
+			Warn("the repository cannot be used; the usage of this job is not stored")
 		m.ended = m.ended[1:]
 	}
 	m.ended = append(m.ended, o.run(end))
@@ -100,9 +100,10 @@ func (m *Monitor) storer(ctx context.Context) {
 	}
 }
 
-// Flush writes the ended runs and the open observations into the repository. If all is true, it writes all open
-// observations, and otherwise only those that are not in the repository yet. A run that cannot be written is dropped,
-// so that it neither delays jobs nor uses memory of the node.
+// Flush writes the ended runs and the open observations into the repository. If all is true, Flush writes all open
+// observations, and otherwise only the open observations that are not in the repository yet. If a run cannot be
+// written, Flush logs the error and discards the run, so that the run neither delays jobs nor occupies memory of the
+// node.
 func (m *Monitor) Flush(all bool) {
 	if !m.takeOver() {
 		return
@@ -130,7 +131,7 @@ func (m *Monitor) Flush(all bool) {
 		m.reportRepository(m.repo.Observe(o))
 	}
 	if len(ended) > 0 || all {
-		m.countWaiting() // also detects that the repository was damaged or replaced
+		m.countWaiting() // this call also detects that the repository was damaged or replaced
 	}
 	if len(ended) > 0 {
 		select {
@@ -140,12 +141,12 @@ func (m *Monitor) Flush(all bool) {
 	}
 }
 
-// reportRepository logs an error of the repository, but only once until the repository works again.
+// reportRepository logs the first error of the repository, and no further error until the repository works again.
 func (m *Monitor) reportRepository(err error) {
 	if failed := err != nil; m.repoFailed.Swap(failed) != failed && failed {
 		m.Log.WithError(err).
-			Error("couldn't store the usage of jobs; jobs are not affected, but Caelum learns nothing from them " +
-				"until the repository works again")
+			Error("couldn't store the usage of jobs; jobs are not affected, but predictions do not include " +
+				"their runs until the repository works again")
 	}
 }
 

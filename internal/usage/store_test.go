@@ -13,8 +13,8 @@ import (
 	"caelum/internal/usage/usagetest"
 )
 
-// TestTooManyRunsWait checks that at most maxEnded runs wait in memory while the repository cannot be read. The newest
-// runs must remain, and must be stored when the repository can be read again.
+// TestTooManyRunsWait checks that at most maxEnded runs wait in memory while the repository cannot be read. The Monitor
+// must keep the newest runs, and must store them when the repository can be read again.
 func TestTooManyRunsWait(t *testing.T) {
 	var log strings.Builder
 	logger := logrus.New()
@@ -35,7 +35,7 @@ func TestTooManyRunsWait(t *testing.T) {
 	}
 	m.Flush(false)
 	if n := strings.Count(log.String(), "the usage of this job is not stored"); n != extra {
-		t.Errorf("%d runs were dropped, want %d", n, extra)
+		t.Errorf("the Monitor discarded %d runs, want %d", n, extra)
 	}
 	if len(m.ended) != maxEnded || m.ended[0].Job != extra+1 {
 		t.Errorf("%d runs wait, the first of job %d", len(m.ended), m.ended[0].Job)
@@ -44,6 +44,6 @@ func TestTooManyRunsWait(t *testing.T) {
 	repo.Unreadable = nil
 	m.Flush(false)
 	if len(m.ended) != 0 || len(repo.Kept()) != 3 {
-		t.Errorf("%d runs wait, %d are stored", len(m.ended), len(repo.Kept()))
+		t.Errorf("%d runs wait, and the repository contains %d runs", len(m.ended), len(repo.Kept()))
 	}
 }

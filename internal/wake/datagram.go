@@ -13,7 +13,7 @@ import (
 // byte, the receiver's name, and the HMAC-SHA256 of all these bytes.
 const (
 	magic     = "caelum-wake 1\n"
-	maxLength = 1024 // two names of at most 253 bytes, and 56 bytes
+	maxLength = 1024 // bytes; a datagram with two names of 253 bytes has 561 bytes
 )
 
 // window is the largest accepted difference between the time in a datagram and the receiver's clock.

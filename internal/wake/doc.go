@@ -1,14 +1,15 @@
-// Package wake sends and receives notifications. A notification is a UDP datagram that asks the receiver to read the
-// queue, and carries no other data. The watcher sends notifications to the agents, and agents send them to the watcher.
-// Agents and watcher receive them on the UDP port wake_port of their host, on the address wake_address if it is set,
-// and otherwise on all addresses (Listener). Notifications may be lost.
+// Package wake sends and receives notifications. A notification is a UDP datagram that makes the receiver read the
+// queue, and contains no information about the queue. The watcher sends notifications to the agents, and agents send
+// notifications to the watcher. Agents and the watcher receive notifications on the UDP port wake_port of their host
+// (Listener). If wake_address is set, the Listener receives notifications only on this address. Notifications may be
+// lost.
 //
 // A datagram contains the sender's name, the receiver's name and a time, with an HMAC-SHA256 under the site's key. A
 // receiver accepts a datagram only once, and only if all of the following conditions are met:
 //
 //   - The MAC is correct, and the datagram contains the name of this receiver.
-//   - The time in the datagram differs from the receiver's clock by at most 30 seconds. It is later than the start of
-//     the receiver, and later than the time in the last datagram of the same sender.
+//   - The time in the datagram differs from the receiver's clock by at most 30 seconds. This time is later than the
+//     start of the receiver, and later than the time in the last datagram of the same sender.
 //   - The datagram comes from an address of the sender.
 //
 // A captured datagram therefore has no effect after its first arrival, and a forged datagram costs the receiver only
@@ -20,7 +21,7 @@
 //
 // Files:
 //
-//	wake.go      Sender, Listener; why a datagram is rejected; limits of reactions (burst, every) and pauses
+//	wake.go      Sender, Listener; the reasons for rejecting datagrams; limits of reactions (burst, every) and pauses
 //	datagram.go  the format of a datagram (magic, maxLength), its MAC, the accepted difference of clocks (window)
 //	key.go       the key file: its owner, mode and length (minKey, maxKey); the errors and their remedies
 package wake

@@ -13,7 +13,7 @@ import (
 	"caelum/internal/trust"
 )
 
-// Key is the secret that slurmctld's host and all GPU nodes have in common.
+// Key is the secret of a site. slurmctld's host and all GPU nodes use the same Key.
 type Key []byte
 
 // These constants limit the length of a key file, in bytes.
@@ -47,7 +47,7 @@ func ReadKey(path string, owners ...uint32) (Key, error) {
 		return nil, fmt.Errorf("couldn't read the wake key: %w", err)
 	case len(key) < minKey || len(key) > maxKey:
 		return nil, fmt.Errorf(
-			"couldn't use the wake key %s: its length must be %d to %d bytes; %s",
+			"couldn't use the wake key %s: the length of the file must be %d to %d bytes; %s",
 			path, minKey, maxKey, remedy(fs.ErrNotExist, path),
 		)
 	}
@@ -77,14 +77,14 @@ func CheckKey(path string, info fs.FileInfo, owners ...uint32) error {
 	switch {
 	case !info.Mode().IsRegular():
 		return fmt.Errorf(
-			"couldn't use the wake key %s: it is not a regular file; %s",
+			"couldn't use the wake key %s: the path is not a regular file; %s",
 			path, remedy(fs.ErrNotExist, path),
 		)
 	case !slices.Contains(owners, owner):
-		return fmt.Errorf("couldn't use the wake key %s: it belongs to user %d; run `chown %d %s`, "+
+		return fmt.Errorf("couldn't use the wake key %s: the file belongs to user %d; run `chown %d %s`, "+
 			"and if other users may have read the key, create a new one", path, owner, owners[0], path)
 	case info.Mode().Perm()&0o077 != 0:
-		return fmt.Errorf("couldn't use the wake key %s: its mode is %04o; run `chmod 400 %s`, "+
+		return fmt.Errorf("couldn't use the wake key %s: the file has mode %04o; run `chmod 400 %s`, "+
 			"and if other users may have read the key, create a new one", path, info.Mode().Perm(), path)
 	}
 	return nil
@@ -92,8 +92,8 @@ func CheckKey(path string, info fs.FileInfo, owners ...uint32) error {
 
 func remedy(err error, path string) string {
 	if errors.Is(err, fs.ErrPermission) {
-		return "make the file readable for this daemon's user only (mode 0400)"
+		return "make the file readable only for this daemon's user (mode 0400)"
 	}
-	return fmt.Sprintf("create it with `(umask 077; head -c 32 /dev/urandom >%s)`, "+
-		"the same file on slurmctld's host and every GPU node", path)
+	return fmt.Sprintf("create the file with `(umask 077; head -c 32 /dev/urandom >%s)`, "+
+		"and copy the file to slurmctld's host and every GPU node", path)
 }

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Watcher is the name of the watcher as a receiver. As a sender, a watcher has the name Watcher followed by its host.
-// Node names contain no slash, so they differ from these names.
+// Watcher is the name of the watcher as a receiver. As a sender, a watcher has the name Watcher followed by the name of
+// its host. These names differ from all node names, because node names contain no slash.
 const Watcher = "watcher/"
 
 const (
@@ -29,7 +29,7 @@ const (
 type Sender struct {
 	Key     Key
 	Name    string
-	Address string // the local address; if empty, the kernel chooses it
+	Address string // the local address; if empty, the kernel chooses the address
 
 	mu   sync.Mutex
 	last int64
@@ -60,19 +60,20 @@ type Listener struct {
 	Name    string // the name of this receiver
 	Address string // the local address; if empty, all addresses of this host
 	Port    int
-	// Hosts returns the names or addresses of a sender's hosts, or nil for an unknown sender. It is called only for
-	// datagrams with a valid MAC.
+	// Hosts returns the names or addresses of a sender's hosts, or nil for an unknown sender. The Listener calls Hosts
+	// only for datagrams with a valid MAC.
 	Hosts func(sender string) []string
 	// MaxPause limits the pause after reactions that have no effect or take a long time.
 	MaxPause time.Duration
-	// Refused is called for rejected datagrams, at most once a minute. n is the number of datagrams that were rejected
-	// since the last call. from and reason are the origin of the last one, and the reason for its rejection.
+	// The Listener calls Refused after rejecting datagrams, at most once a minute. n is the number of datagrams that
+	// were rejected since the last call. from is the origin of the last rejected datagram, and reason is the reason for
+	// its rejection.
 	Refused func(n int, from netip.AddrPort, reason string)
 }
 
-// Listen calls react when datagrams were accepted, until ctx ends. react reports whether it had an effect. All
-// datagrams that arrive during a call or a pause together cause one further call. The error is the reason why Listen
-// cannot start or continue.
+// Listen receives datagrams until ctx ends, and calls react after accepting datagrams. react reports whether the
+// reaction had an effect. All datagrams that arrive during a call of react or during a pause together cause one further
+// call. The error is the reason why Listen cannot start or continue.
 func (l *Listener) Listen(ctx context.Context, react func() (changed bool)) error {
 	packets, err := net.ListenPacket("udp", net.JoinHostPort(l.Address, strconv.Itoa(l.Port)))
 	if err != nil {
@@ -124,7 +125,7 @@ func (l *Listener) nextPause(pause time.Duration, changed bool, took time.Durati
 }
 
 // receive reads datagrams until conn is closed, and sends to notified after each accepted datagram. While a call of
-// react is already pending, it sends nothing.
+// react is pending, receive sends nothing.
 func (l *Listener) receive(ctx context.Context, conn *net.UDPConn, notified chan<- struct{}) error {
 	a := acceptor{Listener: l, start: time.Now(), last: map[string]int64{}}
 	refused, reported := 0, time.Time{}
@@ -146,7 +147,7 @@ func (l *Listener) receive(ctx context.Context, conn *net.UDPConn, notified chan
 		}
 		select {
 		case notified <- struct{}{}:
-		default: // a call is already pending
+		default: // a call of react is already pending
 		}
 	}
 }
@@ -164,17 +165,17 @@ func (a *acceptor) accept(ctx context.Context, data []byte, from netip.Addr, now
 	at := time.Unix(0, d.at)
 	switch {
 	case !ok:
-		return "its MAC is wrong: the sender has no key or a different key"
+		return "the MAC is wrong: the sender has no key or a different key"
 	case d.to != a.Name:
-		return "it is for " + strconv.Quote(d.to)
+		return "the datagram is for " + strconv.Quote(d.to)
 	case at.Before(now.Add(-window)) || at.After(now.Add(window)):
-		return "its time differs from this host's clock by more than " + window.String() +
+		return "the time in the datagram differs from this host's clock by more than " + window.String() +
 			": the datagram is old, or a clock is wrong"
 	case !at.After(a.start), d.at <= a.last[d.from]:
-		return "it is not newer than the last accepted datagram of its sender or the start of this daemon"
+		return "the datagram is not newer than the last accepted datagram of the sender or the start of this daemon"
 	case !slices.Contains(a.addresses(ctx, d.from), from):
-		return "it does not come from an address of " + strconv.Quote(d.from) +
-			": set wake_address on that host to an address in slurm.conf"
+		return "the datagram does not come from an address of " + strconv.Quote(d.from) +
+			"; set wake_address on that host to an address in slurm.conf"
 	}
 	a.last[d.from] = d.at
 	return ""

@@ -14,7 +14,7 @@ import (
 
 var key = Key(strings.Repeat("k", 32))
 
-// port returns a UDP port of the loopback interface that no program uses.
+// port returns an unused UDP port of the loopback interface.
 func port(t *testing.T) int {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -32,7 +32,8 @@ func hosts(sender string) []string {
 	return nil
 }
 
-// TestAccept checks which datagrams an agent accepts. For each possible fault, there is a datagram that it must reject.
+// TestAccept checks which datagrams an agent accepts. For each kind of fault, the agent must reject a datagram with
+// this fault.
 func TestAccept(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	a := acceptor{
@@ -64,10 +65,10 @@ func TestAccept(t *testing.T) {
 			key.seal(datagram{at(-20 * time.Second), "watcher/ctl", "n1"})},
 		{"an unknown sender", "address of", "127.0.0.1", key.seal(datagram{at(0), "n2", "n1"})},
 		{"an address that is not the sender's", "address of", "192.0.2.9", whole},
-		{"right", "", "127.0.0.1", whole},
-		{"the same again", "not newer", "127.0.0.1", whole},
-		{"an earlier one after it", "not newer", "127.0.0.1", key.seal(datagram{at(-1), "watcher/ctl", "n1"})},
-		{"the next", "", "127.0.0.1", key.seal(datagram{at(1), "watcher/ctl", "n1"})},
+		{"valid", "", "127.0.0.1", whole},
+		{"the same datagram again", "not newer", "127.0.0.1", whole},
+		{"an earlier datagram", "not newer", "127.0.0.1", key.seal(datagram{at(-1), "watcher/ctl", "n1"})},
+		{"the next datagram", "", "127.0.0.1", key.seal(datagram{at(1), "watcher/ctl", "n1"})},
 	} {
 		reason := a.accept(t.Context(), c.data, netip.MustParseAddr(c.from), now)
 		if (reason == "") != (c.reason == "") || !strings.Contains(reason, c.reason) {
@@ -76,7 +77,7 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// run listens until the test ends, and counts the reactions. accepted waits for the first reaction.
+// run listens until the test ends, and returns the number of reactions and the number of rejected datagrams.
 func run(t *testing.T, at int, changes bool) (reactions *atomic.Int32, refused *atomic.Int32) {
 	ctx, stop := context.WithCancel(context.Background())
 	reactions, refused = new(atomic.Int32), new(atomic.Int32)
@@ -93,14 +94,14 @@ func run(t *testing.T, at int, changes bool) (reactions *atomic.Int32, refused *
 	return reactions, refused
 }
 
-// TestListen checks that one datagram causes a reaction, that a thousand datagrams cause much fewer than a thousand
-// reactions, and that forged datagrams cause none.
+// TestListen checks that one datagram causes a reaction, that a thousand datagrams cause far fewer reactions, and that
+// Listen reports forged datagrams.
 func TestListen(t *testing.T) {
 	at := port(t)
 	began := time.Now()
 	reactions, refused := run(t, at, true)
 	sender := &Sender{Key: key, Name: "watcher/ctl", Address: "127.0.0.1"}
-	for reactions.Load() == 0 { // repeated, because the receiver may not listen yet
+	for reactions.Load() == 0 { // several datagrams may be necessary, because the receiver may not listen yet
 		if err := sender.Send("n1", "127.0.0.1", at); err != nil {
 			t.Log(err)
 		}
@@ -111,14 +112,14 @@ func TestListen(t *testing.T) {
 	}
 	time.Sleep(100 * time.Millisecond)
 	if n, most := int(reactions.Load()), burst+1+int(time.Since(began)/every); n > most {
-		t.Errorf("%d reactions to a thousand datagrams, want at most %d by now", n, most)
+		t.Errorf("%d reactions to a thousand datagrams, want at most %d", n, most)
 	}
 	for end := time.Now().Add(20 * time.Second); refused.Load() == 0 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 		(&Sender{Key: key[1:], Name: "watcher/ctl", Address: "127.0.0.1"}).Send("n1", "127.0.0.1", at)
 	}
 	if refused.Load() == 0 {
-		t.Error("no forged datagram was reported")
+		t.Error("Listen reported no forged datagram")
 	}
 }
 
@@ -145,7 +146,7 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// TestBackOff checks that, because of the pauses, reactions that change nothing are much rarer than two per second.
+// TestBackOff checks that Listen pauses between reactions that change nothing.
 func TestBackOff(t *testing.T) {
 	at := port(t)
 	began := time.Now()
@@ -155,13 +156,14 @@ func TestBackOff(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		sender.Send("n1", "127.0.0.1", at)
 	}
-	// The reactions are at 0, 100, 300, 700 ms and so on. Without the pauses, there would be a burst of 20 reactions.
+	// The reactions are at 0, 100, 300, 700 ms and so on. Without the pauses, Listen would call react 20 times in a
+	// burst.
 	n, most := int(reactions.Load()), 1
 	for at := firstPause; at < time.Since(began); at = 2*at + firstPause {
 		most++
 	}
 	if n > most {
-		t.Errorf("%d reactions that changed nothing, want at most %d by now", n, most)
+		t.Errorf("%d reactions that changed nothing, want at most %d", n, most)
 	}
 }
 
@@ -198,9 +200,9 @@ func TestReadKey(t *testing.T) {
 	if err := os.WriteFile(path, key, 0o400); err != nil {
 		t.Fatal(err)
 	}
-	read("right", "", me)
+	read("valid", "", me)
 	read("one of two owners", "", me+1, me)
-	read("another's", "chown", me+1)
+	read("another user's file", "chown", me+1)
 	for _, mode := range []os.FileMode{0o440, 0o404, 0o420} {
 		os.Chmod(path, mode)
 		read(mode.String(), "chmod 400", me)

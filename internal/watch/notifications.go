@@ -18,9 +18,8 @@ type notifications struct {
 	notified     map[string]string
 }
 
-// next returns the nodes to notify. These are nodes whose offers differ from the plan, nodes that must release a held
-// job, and nodes that are not in the plan and offer no slices, for example after slurmctld has read slurm.conf again. A
-// node that has already been notified is returned only if its GRES, its Extra or the reason has changed.
+// next returns the nodes to notify (see the package comment). The result contains a node that has already been notified
+// only if the node's GRES, the node's Extra or the reason has changed.
 func (c *notifications) next(snapshot plan.Snapshot) (notify []slurm.Node) {
 	v := plan.New(
 		c.unstarted.Reorder(snapshot),
@@ -59,7 +58,7 @@ func (c *notifications) next(snapshot plan.Snapshot) (notify []slurm.Node) {
 	return notify
 }
 
-// shut reports whether n is a node of Caelum that is up and offers no slices.
+// shut reports whether n is a node with gres/mig that is up and offers no slices.
 func shut(n slurm.Node) bool {
 	managed := slices.ContainsFunc(n.Gres, func(g slurm.GRES) bool { return g.Name == "mig" })
 	return managed && !n.Is("DOWN") && !slices.ContainsFunc(n.Gres, func(g slurm.GRES) bool {

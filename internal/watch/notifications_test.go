@@ -22,7 +22,8 @@ func gres(t testing.TB, text string) slurm.GRESList {
 	return list
 }
 
-// node returns an idle node with one A100-40GB. Its agent has published these placements ("3g.20gb@0", or "" for none).
+// node returns an idle node with one A100-40GB. The node's agent has published these placements ("3g.20gb@0", or "" for
+// no placement).
 func node(t testing.TB, name, placements, has, used string) slurm.Node {
 	t.Helper()
 	b, err := mig.ModelByName("A100-40GB")
@@ -102,8 +103,8 @@ func settled(nodes []slurm.Node, waiting ...slurm.Waiting) (all []slurm.Node) {
 	return all
 }
 
-// TestNotificationSet checks that the watcher does not notify nodes whose offers match the plan. It must notify the
-// node that must offer a job's slices, and nodes that must withdraw offers.
+// TestNotificationSet checks that the watcher does not notify nodes whose offers match the plan. The watcher must
+// notify the node that must offer a job's slices, and nodes that must withdraw offers.
 func TestNotificationSet(t *testing.T) {
 	const closed = "mig:closed:28"
 	idle := []slurm.Node{node(t, "n1", "", closed, ""), node(t, "n2", "", closed, "")}
@@ -120,13 +121,13 @@ func TestNotificationSet(t *testing.T) {
 		snapshot plan.Snapshot
 		notified string
 	}{
-		{"as it should be", snapshotOf(rest), ""},
-		{"more than a node has", snapshotOf(settled(rest), job(t, 1, "mig:7g.40gb:2")), ""},
-		{"the slice is on offer", snapshotOf(settled(idle, big), big), ""},
-		{"the slice of a held job is on offer", snapshotOf(settled(idle, held), held), "n1"},
+		{"offers as planned", snapshotOf(rest), ""},
+		{"a job requests more than any node has", snapshotOf(settled(rest), job(t, 1, "mig:7g.40gb:2")), ""},
+		{"the slice is offered", snapshotOf(settled(idle, big), big), ""},
+		{"the slice of a held job is offered", snapshotOf(settled(idle, held), held), "n1"},
 		{"a job that waits for a slice", snapshotOf(settled([]slurm.Node{full, idle[1]}), big), "n2"},
-		{"all are full", snapshotOf([]slurm.Node{full}, job(t, 1, "mig:1g.5gb:1")), ""},
-		{"nothing on offer yet", snapshotOf(idle), "n1 n2"},
+		{"all slices are in use", snapshotOf([]slurm.Node{full}, job(t, 1, "mig:1g.5gb:1")), ""},
+		{"no offers yet", snapshotOf(idle), "n1 n2"},
 		{"a node is down", snapshotOf(down), "n2"},
 		{"slurmctld has read slurm.conf again", snapshotOf(shut), "n1 n2"},
 	} {

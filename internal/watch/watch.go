@@ -33,7 +33,7 @@ type Config struct {
 const (
 	// retry is the pause before the next attempt if slurmctld did not reply.
 	retry = time.Second
-	// slowdown is the pause after a reading, as a multiple of its duration.
+	// slowdown is the pause after a reading, as a multiple of the duration of the reading.
 	slowdown = 4
 	// maxPause limits the pause, because a reading may include the time in which slurmctld was starting.
 	maxPause = 2 * time.Second
@@ -100,7 +100,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 			next.Reset(max(0, time.Until(earliest)))
 			continue
 		case err := <-events.Errors:
-			w.log.WithError(err).Warn("some submissions may be noticed late")
+			w.log.WithError(err).Warn("couldn't watch the trigger file; the watcher may notice some submissions late")
 			continue
 		case <-next.C:
 		}
@@ -108,7 +108,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		if err := w.check(ctx); err != nil {
 			if ctx.Err() == nil {
 				w.log.WithError(err).Warn(
-					"couldn't read the queue; until the watcher can read it again, the agents rely on polling alone")
+					"couldn't read the queue; the agents only poll until the watcher can read the queue again")
 			}
 			next.Reset(retry)
 			continue
@@ -142,7 +142,7 @@ func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
 		case published <- struct{}{}:
 		case <-ctx.Done():
 		}
-		now := w.sent.Load() // the number of earlier reactions; Run has not sent the datagrams for this one yet
+		now := w.sent.Load() // the datagrams of earlier reactions; Run has not sent the datagrams of this reaction yet
 		changed := now != seen
 		seen = now
 		return changed
@@ -158,7 +158,7 @@ func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
 func (w *Watcher) check(ctx context.Context) error {
 	if err := w.makeFile(); err != nil {
 		w.log.WithError(err).
-			Error("couldn't create the trigger file, to which job_submit.lua writes; submissions are noticed late")
+			Error("couldn't create the trigger file for job_submit.lua; the watcher notices submissions late")
 	}
 	if w.cfg.Key == nil {
 		return nil
@@ -188,12 +188,12 @@ func (w *Watcher) notify(n slurm.Node) {
 	log.Debug("agent notified")
 }
 
-// makeFile creates the trigger file if it does not exist. Only the owner of the file, who must be slurmctld's user, may
-// write to it.
+// makeFile creates the trigger file if it does not exist. Only the owner of the file may write to the file. The owner
+// must be slurmctld's user.
 func (w *Watcher) makeFile() error {
 	f, err := os.OpenFile(w.cfg.TriggerFile, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
-		return fmt.Errorf("%w; the watcher's unit creates its directory", err)
+		return fmt.Errorf("%w; the watcher's systemd unit creates the directory", err)
 	}
 	return f.Close()
 }

@@ -119,8 +119,8 @@ func run(t *testing.T, q *queue, port int) (path string) {
 	return ""
 }
 
-// TestSubmissionNotifiesAnAgent checks that the watcher notifies the agent that can run a job after the job's
-// submission.
+// TestSubmissionNotifiesAnAgent submits a job, and checks that the watcher notifies the agent whose node can run the
+// job.
 func TestSubmissionNotifiesAnAgent(t *testing.T) {
 	conn, port := agent(t)
 	q := &queue{node: settled([]slurm.Node{node(t, "127.0.0.1", "", "mig:closed:28", "")})[0]}
@@ -130,8 +130,8 @@ func TestSubmissionNotifiesAnAgent(t *testing.T) {
 	notified(t, conn)
 }
 
-// TestPublicationNotifiesAnAgent checks that, after a datagram of an agent that has published, the watcher notifies the
-// agents whose part of the plan has changed.
+// TestPublicationNotifiesAnAgent sends the datagram of an agent that has published, and checks that the watcher
+// notifies an agent whose part of the plan has changed.
 func TestPublicationNotifiesAnAgent(t *testing.T) {
 	conn, port := agent(t)
 	q := &queue{node: settled([]slurm.Node{node(t, "127.0.0.1", "", "mig:closed:28", "")})[0]}
@@ -146,11 +146,11 @@ func TestPublicationNotifiesAnAgent(t *testing.T) {
 			return
 		}
 	}
-	t.Error("no agent was notified")
+	t.Error("the watcher notified no agent")
 }
 
-// TestWatcherGoesOn checks that the watcher continues to work after slurmctld has not answered and the trigger file has
-// been removed.
+// TestWatcherGoesOn checks that the watcher continues after a failed reading of slurmctld and after the removal of the
+// trigger file.
 func TestWatcherGoesOn(t *testing.T) {
 	conn, port := agent(t)
 	q := &queue{node: settled([]slurm.Node{node(t, "127.0.0.1", "", "mig:closed:28", "")})[0], fails: true}
@@ -161,7 +161,7 @@ func TestWatcherGoesOn(t *testing.T) {
 	q.set(func() { q.waiting = []slurm.Waiting{job(t, 2, "mig:1g.10gb:4")} })
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Fatalf("the trigger file was not created again: %v, %v", info, err)
+		t.Fatalf("the watcher did not create the trigger file again: %v, %v", info, err)
 	}
 	trigger(t, path)
 	notified(t, conn)
@@ -175,7 +175,7 @@ func TestSlowReading(t *testing.T) {
 	path := run(t, q, port)
 	q.set(func() { q.waiting, q.hangs = []slurm.Waiting{job(t, 1, "mig:7g.40gb:1")}, 0 })
 	trigger(t, path)
-	notified(t, conn) // less than 20 s, although four times the duration of the first reading is 24 s
+	notified(t, conn) // notified waits at most 20 s, although four times the duration of the first reading is 24 s
 }
 
 // TestNoFolder checks that a missing directory of the trigger file causes an error.

@@ -394,7 +394,7 @@ func badLedger(s *site, _ string) {
 		s.t.Fatal(err)
 	}
 	s.Must("n1", "root", "bash", "-c", "head -c 20000 /dev/urandom > "+path)
-	s.startFails("ledger " + path + ": the contents of the file are damaged; move it away")
+	s.startFails("ledger " + path + ": the contents of the file are damaged; move the file away")
 	s.Must("n1", "root", "bash", "-c", "mkdir /var/lib/caelum/old && mv "+path+"* /var/lib/caelum/old")
 	if err := s.StartUnit("agent-n1"); err != nil {
 		s.t.Fatal(err)

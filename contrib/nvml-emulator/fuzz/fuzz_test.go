@@ -1,6 +1,6 @@
-// Package fuzz contains inputs for fuzzing the emulator's state file. Fuzzing found most of the inputs. Some inputs
-// contain valid machines. The test runs the fuzz target on every file in testdata with gcc's sanitizers. `make fuzz`
-// searches for more inputs.
+// Package fuzz tests the emulator with damaged state files. testdata contains inputs for the fuzz target. Fuzzing found
+// most of the inputs. Some inputs contain valid machines. The test runs the fuzz target on every file in testdata with
+// gcc's sanitizers. `make fuzz` searches for more inputs.
 package fuzz
 
 import (
@@ -16,13 +16,13 @@ func TestStateCases(t *testing.T) {
 	}
 	cases, err := filepath.Glob("testdata/state/*")
 	if err != nil || len(cases) == 0 {
-		t.Fatalf("no cases (%v)", err)
+		t.Fatalf("testdata/state contains no inputs (%v)", err)
 	}
 	// The cache of go test considers only files that the test itself opens. The test therefore opens the source files.
 	for _, pattern := range []string{"Makefile", "c/*", "../src/*", "../../../internal/mig/models.txt"} {
 		names, _ := filepath.Glob(pattern)
 		if len(names) == 0 {
-			t.Fatalf("no %s", pattern)
+			t.Fatalf("no file matches %s", pattern)
 		}
 		for _, name := range names {
 			if _, err := os.ReadFile(name); err != nil {

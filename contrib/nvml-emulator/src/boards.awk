@@ -2,10 +2,10 @@
 # describes the columns.
 #
 # A dash stands for an unpublished number. The emulator uses an approximation of each unpublished number:
-#   memory          1000 MiB for each GB of the profile's name (published values are between 998 and 1014)
-#   SMs             the smallest number per compute slice of any known profile of the GPU model
-#   CE, DEC...      the number of the first profile (1g) for each compute slice
-#   OFA             one, in the profile of the whole GPU
+#   memory          1000 MiB for each GB in the profile's name (published values are between 998 and 1014)
+#   SMs             the number of compute slices times the smallest known number of SMs per compute slice of the GPU model
+#   CE, DEC...      the number of compute slices times the number of the first profile (1g)
+#   OFA             1 for the profile of the whole GPU, otherwise 0
 
 function known(x) { return x != "-" && x != "" }
 
@@ -15,8 +15,8 @@ function nominal(name,    s) {
     return s + 0
 }
 
-# per_slice returns the smallest value of column c per compute slice of any known profile of this GPU model. Profiles
-# with twice the memory have more SMs per compute slice than other profiles.
+# per_slice returns the smallest known value of column c per compute slice, over all profiles of this GPU model. The
+# smallest value is used, because profiles with twice the memory have more SMs per compute slice than other profiles.
 function per_slice(c,    i, least) {
     least = 0
     for (i = 0; i < n; i++)

@@ -1,4 +1,4 @@
-/* This file checks whether registered processes are still alive. */
+/* This file checks whether client processes still exist. */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -61,7 +61,7 @@ bool client_live(const struct client *c)
     case 1:
         return letter != 'Z' && letter != 'X' && start == c->start_time;
     case 0:
-        /* With the mount option hidepid, /proc hides other users' processes. kill() still detects them. */
+        /* With the mount option hidepid, /proc hides other users' processes. kill() still detects these processes. */
         return kill((pid_t)c->pid, 0) != 0 && errno == EPERM;
     default:
         return true;

@@ -12,47 +12,48 @@ static const struct command {
     {"init", "--board BOARD [--gpus N] [--board BOARD ...] [--dev-root DIR|none] [--proc-root DIR]\n"
              "            [--modify-device-files 0|1] [--mig on|off] [--seed N]",
      "Create a new machine, and replace the machine in the state file. Each --board begins a group of GPUs of one model,\n"
-     "and --gpus sets the number of GPUs (1). --dev-root is the directory of the device files (/dev). --proc-root is the\n"
-     "directory of the driver's /proc files (default: no /proc files). --modify-device-files 0 corresponds to the driver's\n"
-     "NVreg_ModifyDeviceFiles=0: the driver neither creates nor removes capability files (1). The UUIDs depend on the seed\n"
-     "(random). GPU models:",
+     "and the --gpus after a --board sets the number of GPUs in the group (default: 1). --dev-root is the directory of the\n"
+     "device files (default: /dev). --proc-root is the directory of the driver's /proc files (default: no /proc files).\n"
+     "--modify-device-files 0 corresponds to the driver's NVreg_ModifyDeviceFiles=0, with which the driver neither creates\n"
+     "nor removes capability files (default: 1). --seed determines the UUIDs (default: a random seed). GPU models:",
      cmd_init},
     {"show", "[--json]", "Draw the GPUs, and list their instances and clients.", cmd_show},
     {"create", "GPU PROFILE [START] [--no-ci]",
-     "Create an instance, as an administrator does with nvidia-smi, with a compute instance of its full size. Without\n"
-     "START, the driver chooses the placement. Prints the id and the UUID.",
+     "Create a GPU instance with a compute instance of the full size, as an administrator does with nvidia-smi. Without\n"
+     "START, the driver chooses the placement. The command prints the id, the start and the UUID. --no-ci: create no compute\n"
+     "instance.",
      cmd_create},
     {"destroy", "GPU GI", "Destroy an instance and its compute instances.", cmd_destroy},
-    {"hold", "GPU GI", "Make a simulated client hold the instance: destroying the instance fails with IN_USE.", cmd_hold},
-    {"unhold", "GPU GI", "Remove the simulated client of `hold`.", cmd_hold},
+    {"hold", "GPU GI", "Simulate a client that uses the instance, so that destroying the instance fails with IN_USE.", cmd_hold},
+    {"unhold", "GPU GI", "Remove the client that `hold` simulates.", cmd_hold},
     {"latency", "[--board BOARD|--gpu N] --call CALL MS | [--board BOARD|--gpu N] realistic|off",
-     "Set the duration of calls: MS milliseconds for CALL (0 removes the setting), the durations measured on real GPUs\n"
-     "(realistic), or no delay (off). Calls:",
+     "Set the duration of calls to MS milliseconds for CALL (0 removes the setting), to the durations that were measured on\n"
+     "real GPUs (realistic), or to no delay (off). Calls:",
      cmd_latency},
     {"fault", "add --call CALL [--gpu N] [--nth K] [--times M] (--error ERR [--after] | --kill before|torn|after) | list | clear",
-     "Make the Kth CALL from now (1), and the following M-1 calls, fail with ERR in any process. --after: the call makes\n"
-     "the change and then fails (a failed create leaves an instance behind). --kill: the calling process is killed before\n"
-     "the change, during the change (which has no effect), or after the change and before the log. --times 0: the fault\n"
-     "continues until `fault clear`.",
+     "Make the Kth CALL from now (default: 1) and the following M-1 calls (default: 0) fail with ERR in any process.\n"
+     "--after: the call makes the change and then fails, so that a failed create leaves an instance. --kill: the emulator\n"
+     "kills the calling process before the change, during the change (which then has no effect), or after the change and\n"
+     "before the log line. --times 0: the fault continues until `fault clear`.",
      cmd_fault},
-    {"lose", "GPU", "Make the GPU fall off the bus: Xid 79, then every call returns GPU_IS_LOST.", cmd_lose},
-    {"find", "GPU", "Bring a lost GPU back, with its instances.", cmd_lose},
+    {"lose", "GPU", "Simulate a GPU that has fallen off the bus: raise Xid 79, then return GPU_IS_LOST from every call.", cmd_lose},
+    {"find", "GPU", "Make a lost GPU and its instances available again.", cmd_lose},
     {"xid", "GPU CODE [GI]", "Raise a critical error event.", cmd_xid},
     {"mig-mode", "GPU on|off",
      "Set the MIG mode, as nvidia-smi does. Depending on the GPU model, the change is immediate or pending until a reset.",
      cmd_mig_mode},
     {"reset", "GPU",
-     "Reset a GPU: remove all instances, apply the pending MIG mode, and bring a lost GPU back. Refused while a process\n"
-     "uses the GPU.",
+     "Reset a GPU: remove all instances, apply the pending MIG mode, and make a lost GPU available again. The reset fails\n"
+     "while a process uses the GPU.",
      cmd_reset},
     {"drift", "[--gpu N] --profile PROFILE [--name NAME] [--memory MIB]",
-     "Make the driver report another name or memory size for a profile, as new driver releases do. Without --name and\n"
-     "--memory: restore the original.",
+     "Make the driver report another name or memory size for a profile, as a new driver release may do. Without --name and\n"
+     "--memory, restore the original name and memory size.",
      cmd_drift},
-    {"uuid", "fresh|repeat", "Give a new instance a new MIG UUID, or repeat the UUID of the last instance at its place.", cmd_uuid},
+    {"uuid", "fresh|repeat", "Give each new instance a new MIG UUID (fresh), or give successive instances at one place the same UUID (repeat).", cmd_uuid},
     {"check", "", "Check that the state obeys the rules of the hardware and that the device files match the state.", cmd_check},
     {"log", "[--path]", "Print the event log, or its path.", cmd_log},
-    {"lock", "SECONDS", "Hold the lock of the state for some seconds (for tests that kill the holder of the lock).", cmd_lock},
+    {"lock", "SECONDS", "Lock the state for SECONDS, for tests that kill the process that has locked the state.", cmd_lock},
 };
 
 #define NCOMMANDS (sizeof commands / sizeof commands[0])

@@ -64,14 +64,14 @@ static void check_gpu(const struct state *st, unsigned gpu)
         }
         const struct profile *p = &b->profiles[gi->profile];
         if (gi->size != p->size || !rules_legal_start(p, gi->start) || rules_gi_id(b->grid, gi->start, gi->size) != i)
-            complain("GPU %u GI %u: %s cannot be at %u with size %u", gpu, i, p->name, gi->start, gi->size);
+            complain("GPU %u GI %u: an instance of %s cannot start at unit %u with %u units", gpu, i, p->name, gi->start, gi->size);
         for (unsigned u = gi->start; u < (unsigned)gi->start + gi->size && u < b->grid; u++) {
             if (owner[u] >= 0)
                 complain("GPU %u: GI %d and GI %u overlap at unit %u", gpu, owner[u], i, u);
             owner[u] = (int)i;
         }
         if (++count[gi->profile] > p->limit)
-            complain("GPU %u: more than %u instances of %s", gpu, p->limit, p->name);
+            complain("GPU %u has more than %u instances of %s", gpu, p->limit, p->name);
         for (int m = 0; m < MEDIA_KINDS; m++)
             media[m] += p->media[m];
         for (int c = 0; c < EMU_MAX_CI; c++)

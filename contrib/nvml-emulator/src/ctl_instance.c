@@ -1,6 +1,6 @@
 /*
- * This file implements the subcommands create, destroy, hold, lose, xid, mig-mode and reset, which emulate actions of
- * an administrator or a monitoring program, and hardware events.
+ * This file implements the subcommands create, destroy, hold, unhold, lose, find, xid, mig-mode and reset, which
+ * emulate actions of an administrator or a monitoring program, and hardware events. The file also implements lock.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -143,7 +143,7 @@ int cmd_mig_mode(int argc, char **argv)
     if (g->mig_pending == g->mig)
         return end_with(&t, &e, NVML_SUCCESS, argv[0]);
     if (!rules_board(g)->live_mode) {
-        printf("pending until `nvml-emulator reset %u`\n", gpu);
+        printf("the change is pending until `nvml-emulator reset %u`\n", gpu);
         return end_with(&t, &e, NVML_SUCCESS, argv[0]);
     }
     for (int i = 0; i < EMU_MAX_GI; i++)

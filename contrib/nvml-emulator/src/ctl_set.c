@@ -61,7 +61,7 @@ int cmd_init(int argc, char **argv)
         switch (o) {
         case 'b':
             if (groups == EMU_MAX_GPUS)
-                ctl_fail(EXIT_USAGE, "at most %d GPUs", EMU_MAX_GPUS);
+                ctl_fail(EXIT_USAGE, "a machine can have at most %d GPUs", EMU_MAX_GPUS);
             board = board_by_name(optarg);
             kind[groups] = (unsigned)board;
             count[groups++] = 1;
@@ -69,7 +69,7 @@ int cmd_init(int argc, char **argv)
             break;
         case 'g':
             if (!pending)
-                ctl_fail(EXIT_USAGE, "--gpus must follow the --board whose number of GPUs it sets");
+                ctl_fail(EXIT_USAGE, "--gpus must follow a --board, and sets the number of GPUs of this model");
             count[groups - 1] = ctl_number(optarg, "--gpus", EMU_MAX_GPUS);
             pending = 0;
             break;
@@ -103,7 +103,7 @@ int cmd_init(int argc, char **argv)
     for (unsigned i = 0; i < groups; i++)
         for (unsigned k = 0; k < count[i]; k++) {
             if (st.ngpus == EMU_MAX_GPUS)
-                ctl_fail(EXIT_USAGE, "at most %d GPUs", EMU_MAX_GPUS);
+                ctl_fail(EXIT_USAGE, "a machine can have at most %d GPUs", EMU_MAX_GPUS);
             struct gpu_state *g = &st.gpu[st.ngpus++];
             g->board = kind[i];
             snprintf(g->board_name, sizeof g->board_name, "%s", boards[kind[i]].name);
@@ -260,7 +260,7 @@ int cmd_fault(int argc, char **argv)
             t.st->fault[i] = f;
             return ctl_done(&t);
         }
-    ctl_fail(EXIT_REFUSED, "at most %d faults at a time; see nvml-emulator fault list", EMU_MAX_FAULTS);
+    ctl_fail(EXIT_REFUSED, "there can be at most %d faults at a time; see nvml-emulator fault list", EMU_MAX_FAULTS);
 }
 
 int cmd_drift(int argc, char **argv)

@@ -62,8 +62,8 @@ static void show_text(const struct state *st)
 }
 
 /*
- * json_name prints a profile name without JSON escapes, because no name in the table needs them. json_name omits
- * quotation marks in a name that `drift` has set.
+ * json_name prints a profile name as a JSON string without escapes. json_name omits the characters that would need an
+ * escape. Only a name that `drift` has set can contain such characters.
  */
 static void json_name(const char *name)
 {
@@ -142,8 +142,8 @@ int cmd_log(int argc, char **argv)
     if (argc != 1)
         ctl_fail(EXIT_USAGE, "log [--path]");
     /*
-     * show uses a write transaction, because txn_begin then completes the log lines of a killed process, and logs
-     * clients that have ended.
+     * cmd_log uses a write transaction, because txn_begin then writes the missing log lines of a killed process, and
+     * logs clients that have ended.
      */
     struct txn t;
     ctl_begin(&t, TXN_WRITE);

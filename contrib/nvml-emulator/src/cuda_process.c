@@ -31,13 +31,13 @@ enum {
 static const char usage[] =
     "Usage: cuda-process [--memory MIB | --curve S:MIB,S:MIB,...] [--util SHARE] [--seconds S] [--expect PROFILE] [--exclusive]\n"
     "                    [--print]\n\n"
-    "Hold the MIG device in CUDA_VISIBLE_DEVICES, and some memory of the device, for S seconds. The default of S is the\n"
-    "end of the curve, or 0. Between two points, the curve is linear. --util: keep this share (0 to 1) of the device's\n"
-    "SMs busy. --expect: fail unless the device has this profile. --exclusive: fail if another process holds the\n"
-    "device. --print: print a line about the device.\n\n"
+    "Use the MIG device in CUDA_VISIBLE_DEVICES and some of its memory for S seconds. The default of S is the time of the\n"
+    "last point of the curve, or 0 without --curve. Between two points, the memory use changes linearly. --util: keep this\n"
+    "share (0 to 1) of the device's SMs busy. --expect: fail if the device has another profile. --exclusive: fail if another\n"
+    "process uses the device. --print: print a line about the device.\n\n"
     "Exit status: 0 success; 1 CUDA failed (out of memory, device removed); 2 wrong usage; 3 CUDA_VISIBLE_DEVICES is not\n"
-    "exactly one MIG device that this user may open; 4 another process holds the device (--exclusive); 5 the device does\n"
-    "not have the profile of --expect. A signal ends the process as usual.\n";
+    "exactly one MIG device that this user may open; 4 another process uses the device (--exclusive); 5 the device does\n"
+    "not have the profile of --expect. SIGTERM, SIGINT and SIGHUP end the process.\n";
 
 static struct curve curve = {.n = 1};
 static double seconds = -1, util;
@@ -157,7 +157,7 @@ static void acquire(void)
         may_open(path);
     }
     if (exclusive && ops_clients(t.st, gpu, (int)gi, -1))
-        fail(EXIT_SHARED, "another process holds %s", uuid);
+        fail(EXIT_SHARED, "another process uses %s", uuid);
     if (expect && strcasecmp(expect, rules_name(g, instance->profile)) != 0)
         fail(EXIT_UNEXPECTED, "%s is a %s, not a %s", uuid, rules_name(g, instance->profile), expect);
     struct client *slot = NULL;

@@ -12,7 +12,7 @@
 
 #include "rules.h"
 
-/* The largest minor number of a capability file is 3 + 135*16. The other device files use larger minor numbers. */
+/* The minor numbers of capability files are less than 3 + 135 * 16. The other device files use larger minor numbers. */
 #define MINOR_GPU 60000
 #define MINOR_CTL 60255
 
@@ -70,8 +70,8 @@ int device_setup(const struct state *st, char *error, size_t size)
             goto fail;
     }
     /*
-     * The driver has two capabilities that belong to no instance. cap1 allows changes of the MIG configuration, and
-     * cap2 allows monitoring.
+     * The driver has two capabilities that belong to no instance. nvidia-cap1 allows changes of the MIG configuration,
+     * and nvidia-cap2 allows monitoring.
      */
     for (unsigned i = 1; i <= 2; i++) {
         snprintf(path, sizeof path, "%s/nvidia-cap%u", caps, i);

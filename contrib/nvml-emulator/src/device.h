@@ -1,6 +1,6 @@
 /*
  * The emulated device files are character devices without a driver. If a process may open a file, open() fails with
- * ENXIO. Otherwise, open() fails with EACCES. Tests of permissions need only this difference.
+ * ENXIO. Otherwise, open() fails with EACCES or EPERM. Tests of permissions need only this difference.
  */
 #ifndef EMU_DEVICE_H
 #define EMU_DEVICE_H
@@ -18,9 +18,9 @@ int device_setup(const struct state *st, char *error, size_t size);
 
 /*
  * device_add_cap creates the capability file of a GPU instance (ci -1) or a compute instance with mode 0444, as the
- * real driver does. device_remove_cap removes a capability file by its minor. Both functions do nothing if the state
- * has no device files, or if the driver must not manage device files (keep_device_files). Both functions return 0, or
- * -1 with errno.
+ * real driver does. device_remove_cap removes the capability file with the minor number. Both functions do nothing if
+ * the state has no device files, or if the driver must not manage device files (keep_device_files). Both functions
+ * return 0, or -1 with errno.
  */
 int device_add_cap(const struct state *st, unsigned gpu, unsigned gi, int ci);
 int device_remove_cap(const struct state *st, unsigned minor);

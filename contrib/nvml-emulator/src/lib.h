@@ -8,20 +8,20 @@
 #include "rules.h"
 
 /*
- * struct call contains the data of one call of the library. The caller sets id, and also write or root if they apply.
- * The functions call_* resolve the handle, begin the transaction and fill in the other fields. call_end commits and
- * ends the transaction.
+ * struct call contains the data of one call of the library. The caller sets id and, if necessary, write, root, profile
+ * and event. The functions call_* resolve the handle, begin the transaction and set the other fields. call_end commits
+ * and ends the transaction.
  *
- * Half of the latency passes before the transaction, and half of the latency passes after the transaction. The state is
- * not locked during the latency. If a caller is killed during a slow call, the change may or may not have been made, as
- * with a real driver.
+ * One half of the latency passes before the transaction, and the other half after the transaction. During the latency,
+ * the state is not locked. If a process is killed during a slow call, the library may or may not have made the change,
+ * as with a real driver.
  */
 struct call {
     enum emu_call id;
-    bool write;         /* changes instances */
-    bool root;          /* "requires privileged user" in NVML's documentation */
+    bool write;         /* the call may change instances or the MIG mode */
+    bool root;          /* only root may call ("requires privileged user" in NVML's documentation) */
     int profile;        /* NVML's id of the new instance's profile, for the latency */
-    struct event event; /* call_end logs an event that has a name */
+    struct event event; /* call_end logs the event if the event has a name */
 
     struct txn t;
     struct state *st;
@@ -48,8 +48,8 @@ nvmlReturn_t call_end(struct call *c, nvmlReturn_t rc);
 /*
  * A handle is a pointer into a static table that has one entry for each place of the hardware. The entry records the
  * instance for which the library returned the handle. When the instance is destroyed, the handle becomes invalid. When
- * the library returns a handle for a new instance at this place, the handle becomes valid again. NVML allows this
- * behaviour ("Handles may be reused").
+ * the library returns a handle for a new instance at the same place, the old handle becomes valid again. NVML allows
+ * this behaviour ("Handles may be reused").
  */
 enum kind {
     KIND_GPU = 1,

@@ -83,8 +83,9 @@ static unsigned latency(const struct call *c)
 }
 
 /*
- * take_fault counts the call as an occurrence of a fault, and commits immediately. Without the commit, a fault that
- * kills its caller would not be counted and would occur again.
+ * take_fault counts the call for a fault, and commits the new count immediately. Without this commit, a fault that
+ * kills the calling process would not be counted and would occur again. If the fault applies to this call, take_fault
+ * returns the error of the fault, or prepares the call for a fault after the change.
  */
 static nvmlReturn_t take_fault(struct call *c)
 {
@@ -264,7 +265,7 @@ nvmlReturn_t nvmlInit(void)
 
 nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
 {
-    (void)flags; /* the flags allow nvmlInit to succeed without GPUs; the emulated nvmlInit always succeeds */
+    (void)flags; /* a flag allows nvmlInit to succeed without GPUs; the emulated nvmlInit does not need GPUs */
     return init();
 }
 

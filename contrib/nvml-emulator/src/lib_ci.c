@@ -78,7 +78,7 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfo(nvmlGpuInstance_t gpuI
     return rc;
 }
 
-/* Version 3 of the structure is version 2 with an additional field at the end. */
+/* Version 3 of the structure consists of version 2 and an additional field at the end. */
 _Static_assert(offsetof(nvmlComputeInstanceProfileInfo_v3_t, capabilities) >=
                    offsetof(nvmlComputeInstanceProfileInfo_v2_t, name) + NVML_DEVICE_NAME_V2_BUFFER_SIZE,
                "v3 extends v2");

@@ -1,6 +1,6 @@
 /*
- * This file implements event sets. The only events are critical errors (Xid), which `nvml-emulator xid` and a lost
- * GPU cause.
+ * This file implements event sets. The only events are critical errors (Xid), which `nvml-emulator xid` and
+ * `nvml-emulator lose` cause.
  */
 #include <stdlib.h>
 #include <time.h>
@@ -62,8 +62,8 @@ nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long ev
 }
 
 /*
- * deliver copies one event to data. Without an event, deliver returns NVML_ERROR_TIMEOUT. For a lost GPU, the first
- * call delivers the Xid, and later calls return an error.
+ * deliver copies one event to data. If there is no event, deliver returns NVML_ERROR_TIMEOUT. For a lost GPU, the first
+ * call delivers the Xid, and later calls return NVML_ERROR_GPU_IS_LOST.
  */
 static nvmlReturn_t deliver(nvmlEventSet_t set, nvmlEventData_t *data)
 {

@@ -247,7 +247,7 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
     return call_end(&c, c.g->mig ? NVML_ERROR_NOT_SUPPORTED : NVML_SUCCESS);
 }
 
-/* processes lists processes for both versions of the structure, which have equal first two fields. */
+/* processes lists the processes of a GPU or MIG device in version 1 or version 2 of the structure. */
 static nvmlReturn_t processes(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *v1, nvmlProcessInfo_v2_t *v2)
 {
     struct call c = CALL(CALL_PROCESSES);

@@ -1,4 +1,4 @@
-/* This file implements handles: the tables of places, and the instance that each place records. */
+/* This file implements the tables of handles. Each entry of a table records a place and an instance at this place. */
 #include "lib.h"
 
 #include <pthread.h>

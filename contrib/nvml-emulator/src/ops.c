@@ -33,7 +33,7 @@ void ops_log(struct txn *t, const struct event *e, nvmlReturn_t rc)
             number(e->size, size), uuid, rc_name(rc), number(e->ci, ci), number(e->pid, pid));
 }
 
-/* mix is the mixing step of splitmix64. The results are predictable, which is acceptable for an emulator. */
+/* mix is the mixing step of splitmix64. The resulting UUIDs are predictable, which is acceptable for an emulator. */
 static uint64_t mix(uint64_t x)
 {
     x += 0x9e3779b97f4a7c15u;
@@ -126,9 +126,9 @@ void ops_reap(struct txn *t)
 }
 
 /*
- * doom schedules the removal of a capability file after the commit. The emulator creates a capability file before the
- * commit, and removes a capability file after the commit. A process that is killed during a change may leave a surplus
- * file, which the next creation replaces, but never leaves an instance without its file.
+ * doom schedules the removal of a capability file after the commit. The emulator creates capability files before the
+ * commit, and removes capability files after the commit. Every instance therefore has its files, even if a process is
+ * killed during a change. A killed process can leave a surplus file, which the next creation of the instance replaces.
  */
 static void doom(struct txn *t, unsigned gpu, unsigned gi, int ci)
 {

@@ -110,7 +110,10 @@ unsigned rules_capacity(const struct gpu_state *g, int profile)
 {
     const struct profile *p = &rules_board(g)->profiles[profile];
     unsigned room = 0, end = 0;
-    /* All placements have one size and the starts are in ascending order, so a greedy choice results in the maximum. */
+    /*
+     * All placements of a profile have the same size, and the starts ascend, so the greedy choice results in the
+     * maximum.
+     */
     for (unsigned i = 0; i < p->nstarts; i++)
         if (p->starts[i] >= end && rules_units_free(g, p->starts[i], p->size)) {
             room++;

@@ -11,8 +11,8 @@ const struct board *rules_board(const struct gpu_state *g);
 const struct profile *rules_profile(const struct gpu_state *g, const struct gi_state *gi);
 
 /*
- * The functions rules_profile_by_* return the index of a profile for one of NVML's numbers, or -1 if the GPU model
- * does not have the profile.
+ * The functions rules_profile_by_* find a profile by NVML's profile id, by the constant NVML_GPU_INSTANCE_PROFILE_*, or
+ * by name. The functions return the index of the profile, or -1 if the GPU model does not have the profile.
  */
 int rules_profile_by_id(const struct board *b, unsigned id);
 int rules_profile_by_nvml(const struct board *b, unsigned nvml);
@@ -26,8 +26,8 @@ const char *rules_name(const struct gpu_state *g, int profile);
 unsigned rules_memory_mib(const struct gpu_state *g, int profile);
 
 /*
- * rules_gi_id returns the GI id of a placement. The id of the whole GPU is 0. Halves have the ids 1 and 2, quarters 3
- * to 6, and eighths 7 to 14.
+ * rules_gi_id returns the id of a GPU instance (GI) at a placement. The id of the whole GPU is 0. Halves have the ids 1
+ * and 2, quarters 3 to 6, and eighths 7 to 14.
  */
 unsigned rules_gi_id(unsigned grid, unsigned start, unsigned size);
 

@@ -88,7 +88,10 @@ static bool read_copy(struct txn *t, int slot)
     return t->copy->seq != 0 && t->copy->sum == checksum(t->copy);
 }
 
-/* put_log writes the pending log lines of the state to the end of the log file. */
+/*
+ * put_log writes the pending log lines of the state to the log file. With repair, put_log writes the lines only if a
+ * killed process has not written them completely, and then clears the pending lines.
+ */
 static int put_log(struct txn *t, bool repair)
 {
     char path[600];
@@ -109,7 +112,7 @@ static int put_log(struct txn *t, bool repair)
     }
     struct state *st = t->st;
     int rc = 0;
-    /* If the log ends before log_off, another program has truncated the log, and put_log writes nothing. */
+    /* If the log ends before log_off, another program has truncated the log, and put_log does not write the lines. */
     bool cut_short = (uint64_t)sb.st_size >= st->log_off && (uint64_t)sb.st_size < st->log_off + st->log_len;
     if (st->log_len && (!repair || cut_short) &&
         pwrite(fd, st->log, st->log_len, (off_t)st->log_off) != (ssize_t)st->log_len) {

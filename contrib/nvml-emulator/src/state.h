@@ -3,9 +3,9 @@
  * processes that load the library share.
  *
  * A transaction opens the file, locks it with flock, and reads the complete state. If a process is killed, the kernel
- * releases its lock. The file contains two copies, each with a sequence number and a checksum. A commit overwrites the
- * older copy. If a writer is killed during the commit, the older copy has a wrong checksum, and the next transaction
- * uses the other copy.
+ * releases the lock of the process. The file contains two copies, each with a sequence number and a checksum. A commit
+ * overwrites the older copy. If a writer is killed during the commit, the older copy has a wrong checksum, and the next
+ * transaction uses the other copy.
  *
  * The state also contains the log lines of the last commit, and the offset of these lines in the log. If a writer is
  * killed before the writer has appended the lines to the log, the next writer appends the lines. The log therefore
@@ -37,7 +37,7 @@ struct ci_state {
 struct gi_state { /* the index is the instance id */
     uint64_t serial;
     uint8_t used, profile /* index into board.profiles */, start, size;
-    uint8_t held; /* a simulated client holds the instance (nvml-emulator hold) */
+    uint8_t held; /* a simulated client uses the instance (nvml-emulator hold) */
     uint8_t pad[3];
     struct ci_state ci[EMU_MAX_CI];
 };
@@ -77,10 +77,10 @@ enum crash {
 };
 
 struct fault {
-    uint8_t used, call, after, crash; /* after is true if the call makes the change before the call fails */
+    uint8_t used, call, after, crash; /* after is true if the call makes its change before it fails */
     int16_t gpu;                      /* -1 for all GPUs */
     uint16_t pad;
-    uint32_t nth, times; /* calls before the first failure, and calls that fail */
+    uint32_t nth, times; /* the first call that fails (1: the next call); the number of calls that fail (0: no limit) */
     int32_t rc;
 };
 

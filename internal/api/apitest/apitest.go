@@ -1,4 +1,4 @@
-// Package apitest sends bytes to an API server as any user, and parses the answers strictly. Only tests import it.
+// Package apitest sends bytes to an API server as any user, and parses the answers strictly. Only tests import apitest.
 package apitest
 
 import (
@@ -16,12 +16,12 @@ import (
 	"time"
 )
 
-// patience limits the duration of an exchange. It is longer than the server's own limits, which are 5 s for the header
-// and 10 s for the whole request.
+// patience limits the duration of one call of Send. patience is longer than the server's limits, which are 5 s for the
+// header and 10 s for the whole request.
 const patience = 20 * time.Second
 
-// Send connects to the socket as the given user, sends the bytes, closes its side for writing, and returns everything
-// that the server sends. The user must have access to the directory of the socket.
+// Send connects to the socket as the given user, sends the request, closes the connection for writing, and returns all
+// bytes that the server sends. The user must have access to the directory of the socket.
 func Send(socket string, uid uint32, request []byte) ([]byte, error) {
 	conn, err := dial(socket, uid)
 	if err != nil {
@@ -49,7 +49,7 @@ func dial(socket string, uid uint32) (*net.UnixConn, error) {
 	}
 	fd, err := connect(socket)
 	if back := effective(0); back != nil {
-		panic("apitest: cannot become root again: " + back.Error())
+		panic("apitest: couldn't become root again: " + back.Error())
 	}
 	runtime.UnlockOSThread()
 	if err != nil {
@@ -76,8 +76,8 @@ func connect(socket string) (int, error) {
 	return fd, nil
 }
 
-// effective changes the effective user of only the calling thread, while syscall.Setresuid would change the user of
-// every thread.
+// effective changes the effective user of only the calling thread. syscall.Setresuid would change the user of every
+// thread.
 func effective(uid uint32) error {
 	const same = ^uintptr(0)
 	if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, same, uintptr(uid), same); errno != 0 {
@@ -93,7 +93,8 @@ type Answer struct {
 	Body []byte
 }
 
-// Answers splits the result of Send into HTTP responses. It returns an error if the bytes are not valid responses.
+// Answers splits the result of Send into HTTP responses. If the bytes are not valid responses, Answers returns an
+// error.
 func Answers(raw []byte) ([]Answer, error) {
 	var all []Answer
 	in := bufio.NewReader(bytes.NewReader(raw))

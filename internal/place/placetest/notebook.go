@@ -11,9 +11,10 @@ import (
 	"caelum/internal/place"
 )
 
-// ReadGPUs parses the input of a datadriven command with the arguments MODEL [all]: one GPU per line, numbered from 0.
-// Each line contains a drawing of the busy instances (# for blocked units), and optionally a drawing of the idle
-// instances. With the argument all, the GPUs have every profile. Without all, the GPUs have only the plain profiles.
+// ReadGPUs parses the input of a datadriven command with the arguments MODEL [all|full]: one GPU per line, numbered
+// from 0. Each line contains a drawing of the busy instances (# for blocked units), and optionally a drawing of the
+// idle instances. With the argument all, the GPUs have every profile. Without all, the GPUs have only the plain
+// profiles, and with the argument full also the profile mig.Full.
 func ReadGPUs(t *testing.T, d *datadriven.TestData) []place.GPU {
 	b, err := mig.ModelByName(d.CmdArgs[0].Key)
 	if err != nil {
@@ -21,6 +22,9 @@ func ReadGPUs(t *testing.T, d *datadriven.TestData) []place.GPU {
 	}
 	if !d.HasArg("all") {
 		b = b.Select(mig.Plain)
+	}
+	if d.HasArg("full") {
+		b = b.WithFull(0)
 	}
 	var gpus []place.GPU
 	for line := range strings.SplitSeq(d.Input, "\n") {

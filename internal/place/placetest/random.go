@@ -13,11 +13,13 @@ import (
 	"caelum/internal/place"
 )
 
-// EveryModel returns every known GPU model twice: once with all profiles, and once with only the plain profiles.
+// EveryModel returns every known GPU model three times: with all profiles, with only the plain profiles, and with the
+// plain profiles and the profile mig.Full.
 var EveryModel = sync.OnceValue(func() []*mig.Model {
 	var all []*mig.Model
 	for _, b := range mig.Models() {
-		all = append(all, b, b.Select(mig.Plain))
+		plain := b.Select(mig.Plain)
+		all = append(all, b, plain, plain.WithFull(0))
 	}
 	return all
 })
@@ -49,6 +51,9 @@ func DrawGPUs(t *rapid.T) []place.GPU {
 				g.Ends[i] = rapid.SampledFrom([]float64{0, 500, 900, 1000, 1100, 1300, 2000, math.Inf(1)}).
 					Draw(t, "end")
 			}
+		}
+		if b.Full() != 0 && rapid.IntRange(0, 2).Draw(t, "full") == 0 {
+			g.Busy, g.Idle, g.Blocked, g.Ends = 0, b.Full(), 0, nil
 		}
 		gpus[k] = g
 	}
@@ -94,10 +99,22 @@ func PlainAcquisition(g place.GPU, i int) (place.Acquisition, bool) {
 		return 0, false
 	case g.Idle.Has(i):
 		return place.Reuse, true
+	case b.ProfileOf(i) == mig.Full || isFull(g):
+		return place.Switch, true
 	case b.Legal((g.Busy | g.Idle).With(i)):
 		return place.Carve, true
 	}
 	return place.Reclaim, true
+}
+
+// isFull reports whether the GPU has an idle instance of the profile mig.Full.
+func isFull(g place.GPU) bool {
+	for i := range g.Idle.Indices() {
+		if g.Model.ProfileOf(i) == mig.Full {
+			return true
+		}
+	}
+	return false
 }
 
 // TB contains the methods of rapid.T and testing.T that the tests use.

@@ -69,8 +69,8 @@ func (f *Fake) show(n *node) slurm.Node {
 		out.States = append(out.States, "COMPLETING")
 	}
 	out.States = append(out.States, n.drain...)
-	// The used count is shown for all types in slurm.conf, including types that an update left out, and for the types
-	// that an update added.
+	// GresUsed contains all types in slurm.conf, including types that an update omitted, and the types that an update
+	// added.
 	shown := slices.Clone(n.Gres)
 	for _, g := range n.gres {
 		if !slices.ContainsFunc(shown, func(s slurm.GRES) bool { return s.Name == g.Name && s.Type == g.Type }) {
@@ -94,7 +94,7 @@ func (f *Fake) UpdateNode(_ context.Context, name string, gres slurm.GRESList, e
 		for _, g := range gres {
 			known := slices.IndexFunc(n.Gres, func(c slurm.GRES) bool { return c.Name == g.Name })
 			if known < 0 {
-				continue // slurmctld ignores it without an error (rc=0)
+				continue // slurmctld ignores an unknown GRES without an error (rc=0)
 			}
 			if g.Name == "gpu" && g.Count != 0 && g.Count != n.Gres[known].Count {
 				return fmt.Errorf("invalid generic resource (gres) specification: %v", g)
@@ -172,7 +172,7 @@ func (f *Fake) Config(context.Context) (out slurm.Config, err error) {
 	return out, err
 }
 
-// RequeueHold emulates slurm.Client.RequeueHold. RunEpilogs runs the epilogs of the run that it ends.
+// RequeueHold emulates slurm.Client.RequeueHold. RunEpilogs runs the epilogs of the ended run.
 func (f *Fake) RequeueHold(_ context.Context, id uint32) error {
 	return f.call(Call{Op: "RequeueHold", Job: id}, func() error {
 		j, err := f.job(id)
@@ -248,7 +248,7 @@ func (f *Fake) SetAdminComment(_ context.Context, id uint32, text string) error 
 	})
 }
 
-// comment changes a comment of a job. It returns slurm.ErrJobState if the job is neither pending nor holds its nodes.
+// comment changes a comment of a job. comment returns slurm.ErrJobState unless the job is pending or holds its nodes.
 func (f *Fake) comment(id uint32, set func(*job)) error {
 	j, err := f.job(id)
 	if err != nil {

@@ -1,34 +1,34 @@
-// Package slurmtest emulates slurmctld in memory, for tests. It has the methods of slurm.Client, and methods that
-// simulate the actions of users, jobs and daemons, such as Submit, Tick, End, RunEpilogs and Restart. It never runs a
-// program.
+// Package slurmtest emulates slurmctld in memory, for tests. The type Fake has the methods of slurm.Client, and methods
+// that simulate the actions of users, jobs and daemons, such as Submit, Tick, End, RunEpilogs and Restart. The package
+// never runs a program.
 //
 // The behaviour was measured with Slurm 22.05.8. Unless noted otherwise, the releases 24.11 and 26.05 behave in the
 // same way:
 //
-//   - An update changes a node's counts of a count-only GRES immediately, even to less than the used count. slurmctld
-//     then starts no more jobs with that type. An update replaces the node's whole list. For gres/gpu, slurmctld
-//     accepts only the configured count or 0.
-//   - The used count increases when a job starts, before its prolog, and decreases when the job enters COMPLETING,
-//     before its epilog. slurmctld starts no job on a node with a COMPLETING job.
-//   - A request without a type is satisfied by the first types with a free count, including the filler `closed`. An
-//     --exclusive job needs an empty node, and gets all of the node's GRES, including the filler.
+//   - An update changes a node's counts of a count-only GRES immediately, even to less than the used count. In this
+//     case, slurmctld starts no more jobs that request the type. An update replaces the node's whole GRES list. For
+//     gres/gpu, slurmctld accepts only the configured count or 0.
+//   - The used count increases when a job starts, before its prolog. The used count decreases when the job enters
+//     COMPLETING, before its epilog. slurmctld starts no job on a node with a COMPLETING job.
+//   - slurmctld allocates the first types with a free count to a request without a type, and these types include
+//     `closed`. An --exclusive job needs an empty node, and gets all of the node's GRES, including `closed`.
 //   - slurmctld rejects the submission of a job that no node could ever run, unless the job is held. This check
 //     includes the catalogue nodes, although they are never up. If no node can run a pending job any more, the job gets
-//     the reason BadConstraints and the priority 0. After a release, slurmctld tries again.
-//   - After a restart of slurmctld or after scontrol reconfigure, every type has the count in slurm.conf again. The
-//     typed GRES of running jobs are then not counted as used, or are counted once for each node of the job (Recount;
-//     in 22.05, the excess remains after the end of the job). After a restart of slurmd, only the filler has the count
-//     in slurm.conf again (22.05). If the counts of the last update did not add up to the total in slurm.conf while
-//     jobs use a part of it, the node drains with the flag INVALID_REG.
-//   - A requeue is counted as a restart while the run that it ends is still completing. The job may start again two
-//     minutes later. later.
+//     the reason BadConstraints and the priority 0. After a release of the job, slurmctld tries again.
+//   - A restart of slurmctld and scontrol reconfigure set the count of every type to the count in slurm.conf. slurmctld
+//     then does not count the typed GRES of running jobs as used, or counts them once for each node of the job
+//     (Recount; in 22.05, the excess remains after the end of the job). A restart of slurmd 22.05 sets only the count
+//     of `closed` to the count in slurm.conf. If jobs use gres/mig and the counts of the last update did not add up to
+//     the total in slurm.conf, the restart of slurmd drains the node with the flag INVALID_REG.
+//   - A requeue increases the restart count while the ended run is still completing. The job may start again two
+//     minutes later.
 //
-// The package does not support time limits, changing priorities, reservations, dependencies, arrays, het jobs and plans
-// for the future. Every job for which there are enough resources starts, in the order of priority. This is equivalent
-// to the main scheduler and backfill together if jobs have no time limits.
+// The package does not support time limits, changing priorities, reservations, dependencies, arrays, het jobs and
+// planned starts. Every job for which there are enough resources starts, in the order of priority. If jobs have no time
+// limits, the main scheduler and backfill together have the same result.
 //
 // The state changes only through calls. Advance moves the clock forward, Tick starts jobs, and RunEpilogs runs epilogs.
-// Several goroutines may call the methods. Hooks run without a lock, and may call the methods too.
+// Several goroutines may call the methods. Hooks run without a lock, and may call the methods as well.
 package slurmtest
 
 import (
@@ -51,8 +51,8 @@ type Node struct {
 	// Gres contains the GRES of the node in slurm.conf, which are also its initial GRES: mig:1g.5gb:0, ...,
 	// mig:closed:28.
 	Gres slurm.GRESList
-	// Catalogue is true for a node that is never up. Because of its GRES, slurmctld accepts jobs that it would
-	// otherwise reject.
+	// Catalogue is true for a node that is never up. Because of the GRES of this node, slurmctld accepts jobs that
+	// slurmctld would otherwise reject.
 	Catalogue bool
 }
 
@@ -65,7 +65,7 @@ type Call struct {
 	Job  uint32
 	GRES slurm.GRESList
 	Text string
-	// Err is the error that the call returned. It is not set in the Before hook.
+	// Err is the error that the call returned. In the Before hook, Err is not set.
 	Err error
 }
 
@@ -130,7 +130,7 @@ type job struct {
 	basic uint64
 }
 
-// New returns a Fake with these nodes. Its clock shows 2030-01-01 00:00 UTC.
+// New returns a Fake with these nodes. The fake clock shows 2030-01-01 00:00 UTC.
 func New(nodes ...Node) *Fake {
 	f := &Fake{
 		now:      time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
@@ -174,8 +174,8 @@ func (f *Fake) Prolog(hook func(j slurm.Job, node string)) {
 	f.prolog = hook
 }
 
-// Epilog sets a hook that is called for each node of a job that ends. Until the hook has returned for a node, the job
-// is COMPLETING on this node.
+// Epilog sets a hook that RunEpilogs calls for each node of a job that ends. Until the hook has returned for a node,
+// the job is COMPLETING on this node.
 func (f *Fake) Epilog(hook func(j slurm.Job, node string)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

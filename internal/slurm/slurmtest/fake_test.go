@@ -165,7 +165,7 @@ func draw(t *testing.T, f *Fake) string {
 	for id := uint32(1); id <= 9; id++ {
 		j, err := f.Job(ctx, id)
 		if errors.Is(err, slurm.ErrNoJob) {
-			continue // refused
+			continue // Submit rejected the job
 		} else if err != nil {
 			t.Fatal(err)
 		}
@@ -227,7 +227,7 @@ func TestHooks(t *testing.T) {
 	f.Before(func(c Call) error {
 		switch c.Op {
 		case "Queue":
-			f.Tick() // so that the job starts before the list is read
+			f.Tick() // the job starts before the client reads the jobs
 		case "UpdateNode":
 			return slurm.ErrUnreachable
 		}
@@ -252,12 +252,12 @@ func TestHooks(t *testing.T) {
 		"epilog n1 IDLE+COMPLETING gpu:a100:0,mig:1g.5gb:0,mig:2g.10gb:0,mig:3g.20gb:0,mig:7g.40gb:0,mig:closed:0",
 	}
 	if strings.Join(seen, "\n") != strings.Join(want, "\n") {
-		t.Errorf("saw %q", seen)
+		t.Errorf("the hooks recorded %q", seen)
 	}
 }
 
-// TestConcurrent checks, with several goroutines and the race detector, that no slice is allocated
-// twice.
+// TestConcurrent checks with several goroutines that the Fake allocates no slice twice. The race detector checks the
+// locks.
 func TestConcurrent(t *testing.T) {
 	ctx := context.Background()
 	f := New(testNodes(t)...)
@@ -274,7 +274,7 @@ func TestConcurrent(t *testing.T) {
 				n, _ := f.Node(ctx, "n1")
 				for _, u := range n.GresUsed {
 					if u.Type == "1g.5gb" && u.Count > 3 {
-						t.Errorf("%d used of 3", u.Count)
+						t.Errorf("%d slices used, but only 3 exist", u.Count)
 					}
 				}
 				q, _ := f.Queue(ctx)

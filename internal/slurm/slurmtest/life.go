@@ -11,10 +11,10 @@ import (
 // ErrRefused corresponds to slurmctld's error "Requested node configuration is not available".
 var ErrRefused = errors.New("requested node configuration is not available")
 
-// Submit adds a job to the queue and returns its id. It uses those fields of j that a submission can set: name, user,
-// partition, GRES, nodes, batch and requeue, begin time (Eligible), admin_comment. A Priority of 0 means a
-// priority that is lower than those of all earlier jobs. Submit returns ErrRefused if no node, including the catalogue
-// nodes, can ever run the job.
+// Submit adds a job to the queue and returns the id of the job. Submit uses those fields of j that a submission can
+// set: name, user, partition, GRES, nodes, batch and requeue, begin time (Eligible), admin_comment. With a Priority of
+// 0, the job gets a lower priority than all earlier jobs whose Priority was 0. Submit returns ErrRefused if no node,
+// including the catalogue nodes, can ever run the job.
 func (f *Fake) Submit(j slurm.Job) (uint32, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -54,11 +54,12 @@ func (f *Fake) add(j slurm.Job) *job {
 	return added
 }
 
-// End changes the state of a running job to COMPLETING: its tasks have ended, and slurmctld no longer counts its GRES
-// as used. RunEpilogs then changes the state to COMPLETED. A pending job becomes COMPLETED immediately.
+// End changes the state of a running job to COMPLETING. In this state, the tasks have ended, and slurmctld no longer
+// counts the GRES of the job as used. RunEpilogs then changes the state to COMPLETED. A pending job becomes COMPLETED
+// immediately.
 func (f *Fake) End(id uint32) error { return f.end(id, "COMPLETED") }
 
-// Cancel simulates scancel. It is like End, but with the final state CANCELLED.
+// Cancel simulates scancel. Cancel is like End, but the final state is CANCELLED.
 func (f *Fake) Cancel(id uint32) error { return f.end(id, "CANCELLED") }
 
 func (f *Fake) end(id uint32, final string) error {
@@ -80,7 +81,7 @@ func (f *Fake) end(id uint32, final string) error {
 	return nil
 }
 
-// requeue ends a run, so that the job becomes pending again.
+// requeue ends a run of a job. After the epilogs, the job is pending again.
 func (f *Fake) requeue(j *job) {
 	j.State, j.final = "COMPLETING", "PENDING"
 	j.Restarts++
@@ -88,8 +89,8 @@ func (f *Fake) requeue(j *job) {
 	j.Start = j.Eligible
 }
 
-// RunEpilogs runs the epilogs of all COMPLETING jobs, node by node, lowest job id first. After its epilog, a node is
-// free for other jobs.
+// RunEpilogs runs the epilogs of all COMPLETING jobs, node by node, lowest job id first. After the epilog on a node,
+// other jobs can start on this node.
 func (f *Fake) RunEpilogs() {
 	for {
 		f.mu.Lock()
@@ -141,9 +142,9 @@ func (f *Fake) Forget(id uint32) {
 	}
 }
 
-// Restart simulates a restart of slurmctld or a scontrol reconfigure. Every node has the GRES in slurm.conf again, and
-// slurmctld no longer counts the GRES of running jobs as used. A real slurmctld may lose the GRES of no job, of one job
-// or of all jobs. Restart simulates the worst case.
+// Restart simulates a restart of slurmctld or a scontrol reconfigure. After Restart, every node has the GRES in
+// slurm.conf, and slurmctld no longer counts the GRES of running jobs as used. A real slurmctld may lose the GRES of no
+// job, of one job or of all jobs. Restart simulates the worst case.
 func (f *Fake) Restart() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -164,9 +165,10 @@ func (f *Fake) Configure(name string, gres slurm.GRESList) error {
 	return err
 }
 
-// Recount simulates a restart of slurmctld, or a scontrol reconfigure, after which slurmctld counts the slices of
-// running jobs too often: once for each node, as for jobs on this number of nodes. This applies to types whose count in
-// slurm.conf is 0. When a job ends, slurmctld subtracts its slices only once, and still counts the rest as used.
+// Recount simulates a restart of slurmctld, or a scontrol reconfigure, after which slurmctld counts the slices of each
+// running job several times, as slurmctld does for a job on several nodes. The parameter nodes is the number of times.
+// Only types whose count in slurm.conf is 0 are affected. When a job ends, slurmctld subtracts the slices of the job
+// only once, and still counts the excess as used.
 func (f *Fake) Recount(nodes int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -191,7 +193,7 @@ func (f *Fake) reset() {
 	}
 }
 
-// Unregister puts a node into the state before its slurmd has registered, as after a restart of slurmctld.
+// Unregister puts a node into the state between a restart of slurmctld and the registration of the node's slurmd.
 func (f *Fake) Unregister(name string) error { return f.register(name, true) }
 
 // Register simulates the registration of a node's slurmd after Unregister.
@@ -207,10 +209,10 @@ func (f *Fake) register(name string, un bool) error {
 	return err
 }
 
-// RestartSlurmd simulates a restart of a node's slurmd, which then registers again. In 22.05, the filler then has the
-// count in slurm.conf again, and the other types retain their counts. If the counts of the last update did not add up
-// to the total in slurm.conf while jobs use a part of it, the node drains. The sum after the registration, which is too
-// large, does not cause a drain.
+// RestartSlurmd simulates a restart of a node's slurmd, which then registers again. As in 22.05, the registration sets
+// the count of the type closed to the count in slurm.conf, and the other types keep their counts. If jobs use gres/mig
+// and the counts of the last update did not add up to the total in slurm.conf, the node drains. The counts after the
+// registration add up to more than the total, but do not cause a drain.
 func (f *Fake) RestartSlurmd(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -251,7 +253,7 @@ func total(gres slurm.GRESList) int {
 	return n
 }
 
-// Drain drains a node or, if the reason is empty, resumes it.
+// Drain drains a node. If the reason is empty, Drain resumes the node.
 func (f *Fake) Drain(name, reason string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

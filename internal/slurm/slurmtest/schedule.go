@@ -39,8 +39,7 @@ func (j *job) wants() slurm.GRESList {
 	return list
 }
 
-// fit returns an allocation of the wanted GRES from the unused GRES. It returns false if there are not enough unused
-// GRES.
+// fit allocates the wanted GRES from the unused GRES. fit returns false if there are not enough unused GRES.
 func fit(gres slurm.GRESList, used map[kind]int, wants slurm.GRESList) (slurm.GRESList, bool) {
 	left := make([]int, len(gres))
 	for i, g := range gres {
@@ -68,7 +67,7 @@ func fit(gres slurm.GRESList, used map[kind]int, wants slurm.GRESList) (slurm.GR
 	return alloc, true
 }
 
-// named reports whether the partition, features and excluded nodes of the job allow it to use the node.
+// named reports whether the partition, the features and the excluded nodes of the job permit the job to use the node.
 func (j *job) named(n *node) bool {
 	if !slices.ContainsFunc(
 		strings.Split(j.Partition, ","),
@@ -82,8 +81,8 @@ func (j *job) named(n *node) bool {
 	return !slices.Contains(j.ExcNodes, n.Name)
 }
 
-// largeEnough returns the real nodes and the catalogue nodes whose total GRES are sufficient for the job, whether they
-// are used or not.
+// largeEnough returns the real nodes and the catalogue nodes whose total GRES, used and unused, are sufficient for the
+// job.
 func (f *Fake) largeEnough(j *job) (up, catalogue []*node) {
 	for _, n := range f.nodes {
 		if _, ok := fit(n.gres, nil, j.wants()); !ok || !j.named(n) {
@@ -110,7 +109,7 @@ func (f *Fake) possible(j *job) bool {
 	return len(all) >= j.NumNodes
 }
 
-// place returns the job's GRES on each node, the names of its nodes, and whether the job can start now.
+// place returns the job's GRES on each node, the names of these nodes, and whether the job can start now.
 func (f *Fake) place(j *job) (map[string]slurm.GRESList, []string, bool) {
 	alloc := make(map[string]slurm.GRESList)
 	var names []string
@@ -172,7 +171,8 @@ func (f *Fake) empty(n *node) bool {
 }
 
 // Tick simulates one cycle of slurmctld's scheduler. Every pending job for which there are enough resources starts,
-// highest priority first. Then their prologs run. Tick returns the ids of the started jobs.
+// highest priority first. After all starts, Tick calls the prolog hook for the started jobs. Tick returns the ids of
+// the started jobs.
 func (f *Fake) Tick() []uint32 {
 	f.mu.Lock()
 	var started []slurm.Job

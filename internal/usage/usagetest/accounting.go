@@ -9,14 +9,14 @@ import (
 	"sync"
 )
 
-// Accounting emulates slurmdbd in memory. It behaves like sacct and sacctmgr 22.05.8.
+// Accounting emulates slurmdbd in memory, with the behaviour of sacct and sacctmgr 22.05.8.
 type Accounting struct {
 	mu      sync.Mutex
 	Records map[uint32][]slurm.Record
 	Away    error
 	Calls   int
 	Refused int    // the number of rejected writes: the record was not the newest, or its run had not ended
-	Wrote   func() // called after each write, without holding the lock
+	Wrote   func() // called after each write; the caller does not hold the lock
 }
 
 // NewAccounting returns an emulated slurmdbd without records.
@@ -36,8 +36,8 @@ func (d *Accounting) RecordsOf(_ context.Context, _ slurm.AccountingField, job u
 	return slices.Clone(d.Records[job]), nil
 }
 
-// SetAccounting replaces the text in a job's newest record. It returns slurm.ErrSpoils if the new text begins with
-// Another.
+// SetAccounting replaces the text in a job's newest record. If the new text begins with Another, SetAccounting returns
+// slurm.ErrSpoils.
 func (d *Accounting) SetAccounting(_ context.Context, r slurm.Record, _ slurm.AccountingField, text string) error {
 	d.mu.Lock()
 	d.Calls++

@@ -59,7 +59,7 @@ func (m *Repository) Dismiss(job uint32, restart int) error {
 	return m.full
 }
 
-// Ended stores a run that ended, and adds it to the outbox.
+// Ended stores a run that ended, and adds the run to the outbox.
 func (m *Repository) Ended(run predict.Run, at time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,8 +1,8 @@
 /*
  * This program tests all readers of the state file with damaged files. An input selects a valid machine, the changes to
- * the state file, whether the program then corrects the checksums, and the command and library calls that follow. An
- * input does not contain the state file, because the state file has 200 kB and contains little information. With
- * -DREPLAY instead of libFuzzer, the program processes each given file once.
+ * the state file, the correction of the checksums, and the subsequent command and library calls. An input does not
+ * contain the state file, because the state file has 200 kB and contains little information. With -DREPLAY instead of
+ * libFuzzer, the program processes each given file once.
  *
  * Accidental damage leads to wrong checksums. However, the mode of the state file is 0666, so any program can write a
  * damaged state with valid checksums. A process must not crash with either kind of damage.

@@ -1,0 +1,199 @@
+//go:build e2e
+
+package e2ewhole
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"caelum/contrib/devcluster/cluster"
+	"caelum/contrib/devcluster/clustertest"
+)
+
+// stranger is another user without privileges than clustertest.User, who submits the jobs of Submit.
+const stranger = clustertest.Stranger
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	flag.Set("test.parallel", "3")
+	os.Exit(m.Run())
+}
+
+// site is a running cluster.
+type site struct {
+	*clustertest.Site
+	t *testing.T
+}
+
+// devices is a script that prints the visible devices, and the GPUs whose device files the script may open. The
+// emulated device files have no driver. If a process may open a device file, the error is ENXIO.
+const devices = `#!/bin/bash
+echo visible "$CUDA_VISIBLE_DEVICES"
+for f in /dev/nvidia[0-9]*; do
+    if (exec 3<>"$f") 2>&1 | grep -q "No such device or address"; then echo "open $f"; fi
+done
+echo end
+`
+
+func start(t *testing.T, o cluster.Options) *site {
+	t.Helper()
+	o.Nodes, o.GPUs, o.Board, o.AgentConfig = max(o.Nodes, 1), 4, "H100-80GB", "testdata/caelum.yaml"
+	s := &site{clustertest.Start(t, o), t}
+	s.Write("devices", devices)
+	return s
+}
+
+// output returns the visible devices and the opened device files of a run of the script devices.
+func (s *site) output(name string) (visible, opened []string) {
+	s.t.Helper()
+	var lines []string
+	s.Within("output "+name, func() bool {
+		text, _ := os.ReadFile(filepath.Join(s.Home(), name))
+		lines = strings.Split(strings.TrimSpace(string(text)), "\n")
+		return lines[len(lines)-1] == "end"
+	})
+	for _, line := range lines {
+		key, value, _ := strings.Cut(line, " ")
+		switch key {
+		case "visible":
+			visible = strings.Split(value, ",")
+		case "open":
+			opened = append(opened, value)
+		}
+	}
+	return visible, opened
+}
+
+// files returns the device files of the GPUs of a job, and the UUIDs of the job's devices.
+func (s *site) files(id string) (files, uuids []string) {
+	s.t.Helper()
+	status, err := s.Status("n1")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, l := range status.Leases {
+		if fmt.Sprint(l.Job) != id {
+			continue
+		}
+		for _, sl := range l.Slices {
+			uuids = append(uuids, sl.UUID)
+			if file := fmt.Sprintf("/dev/nvidia%d", sl.GPU); !slices.Contains(files, file) {
+				files = append(files, file)
+			}
+		}
+	}
+	slices.Sort(files)
+	return files, uuids
+}
+
+// TestFullGPUs runs an unchanged script with three GPUs beside a slice of another user. Each job sees exactly its own
+// devices. With a devices cgroup, each job can open exactly the device files of its own GPUs. Without a devices cgroup,
+// no job can open the full GPUs of another user.
+func TestFullGPUs(t *testing.T) {
+	for _, version := range []string{"", "v1", "v2"} {
+		t.Run(cmp.Or(version, "none"), func(t *testing.T) {
+			s := start(t, cluster.Options{Cgroup: version, KeepDeviceFiles: version == ""})
+			full := s.Submit("./devices >full.out; srun -n1 ./devices >step.out; until [ -e end.full ]; do sleep 0.2; done", "--gres=gpu:3")
+			s.Running(full)
+			visible, opened := s.output("full.out")
+			files, uuids := s.files(full)
+			if version == "" { // without a devices cgroup, every job can open the device file of a GPU with slices
+				opened = slices.DeleteFunc(opened, func(f string) bool { return !slices.Contains(files, f) })
+			}
+			if len(files) != 3 || !strings.HasPrefix(uuids[0], "GPU-") || !slices.Equal(visible, uuids) ||
+				!slices.Equal(opened, files) {
+				t.Errorf("the job with %v and %v sees %v and opened %v", uuids, files, visible, opened)
+			}
+			if v, o := s.output("step.out"); !slices.Equal(v, visible) || version != "" && !slices.Equal(o, opened) {
+				t.Errorf("the step sees %v and opened %v; the batch script saw %v and opened %v", v, o, visible, opened)
+			}
+			s.Must("", stranger, "cp", filepath.Join(s.Home(), "devices"), filepath.Join(s.Home(), "../"+stranger))
+			small := s.Must("", stranger, "sbatch", "--parsable", "--gres=gpu:1,mig:1g.10gb:1", "--wrap",
+				"./devices >small.out; sleep 600")
+			s.Running(small)
+			visible, opened = s.output("../" + stranger + "/small.out")
+			files, uuids = s.files(small)
+			if len(files) != 1 || !strings.HasPrefix(uuids[0], "MIG-") || !slices.Equal(visible, uuids) ||
+				!slices.Equal(opened, files) {
+				t.Errorf("the job with %v and %v sees %v and opened %v", uuids, files, visible, opened)
+			}
+			if version != "" {
+				cpu := s.Submit("./devices >cpu.out")
+				s.Completed(cpu)
+				if _, opened := s.output("cpu.out"); len(opened) > 0 {
+					t.Errorf("a job without GPUs opened %v", opened)
+				}
+			}
+			s.Must("", stranger, "scancel", small)
+			s.End("full")
+			s.Completed(full)
+			tres := s.Must("", "root", "sacct", "-X", "-n", "-P", "-j", full, "-o", "AllocTRES")
+			if !strings.Contains(tres, "gres/gpu=3,gres/mig:full=3") {
+				t.Errorf("sacct shows %s", tres)
+			}
+			s.NoneDrained()
+			s.NothingLeft()
+		})
+	}
+}
+
+// TestFullSpellings requests several GPUs in each way that Slurm supports.
+func TestFullSpellings(t *testing.T) {
+	s := start(t, cluster.Options{Nodes: 2}) // Slurm starts the components of a heterogeneous job on separate nodes
+	for _, options := range [][]string{
+		{"--gres=gpu:2"},
+		{"--gres=gpu:h100:2"},
+		{"--gpus=2", "-N1"},
+		{"--gpus-per-node=2"},
+		{"--gpus-per-task=1", "-n2", "-N1"},
+		{"--ntasks-per-gpu=1", "-n2", "-N1", "--gpus=2"},
+		{"--gres=gpu:2,mig:full:2"},
+		{"--gres=gpu:2", "--mig=full"},
+		{"--gres=gpu:2", "--array=1-2"},
+	} {
+		id := s.Submit("./devices >spelling.out.$SLURM_JOB_ID; echo $SLURM_JOB_ID >>spelling.ids", options...)
+		s.Within("no job is left", func() bool { return s.Try("", "squeue", "-h") == "" })
+		ids, _ := os.ReadFile(filepath.Join(s.Home(), "spelling.ids"))
+		os.Remove(filepath.Join(s.Home(), "spelling.ids"))
+		runs := strings.Fields(string(ids))
+		if len(runs) == 0 {
+			t.Errorf("%v: job %s did not run", options, id)
+		}
+		for _, run := range runs {
+			if visible, _ := s.output("spelling.out." + run); len(visible) != 2 || !strings.HasPrefix(visible[1], "GPU-") {
+				t.Errorf("%v: job %s sees %v", options, run, visible)
+			}
+		}
+	}
+	// A task of a step sees only its own GPU.
+	s.Completed(s.Submit(`srun bash -c './devices >task.$SLURM_PROCID'`, "--gpus-per-task=1", "-n2", "-N1"))
+	a, _ := s.output("task.0")
+	b, _ := s.output("task.1")
+	if len(a) != 1 || len(b) != 1 || a[0] == b[0] || !strings.HasPrefix(a[0], "GPU-") {
+		t.Errorf("the tasks see %v and %v", a, b)
+	}
+	// The components of a heterogeneous job get a slice and full GPUs.
+	het := s.Must("", clustertest.User, "bash", "-c", "cd "+s.Home()+
+		" && sbatch --parsable --gres=gpu:1,mig:1g.10gb:1 : --gres=gpu:2 --wrap './devices >het.out'")
+	s.Within("the heterogeneous job has ended", func() bool { return s.Try("", "squeue", "-h") == "" })
+	if visible, _ := s.output("het.out"); len(visible) != 1 || !strings.HasPrefix(visible[0], "MIG-") {
+		t.Errorf("the first component of a heterogeneous job sees %v", visible)
+	}
+	if tres := s.Must("", "root", "sacct", "-X", "-n", "-P", "-j", het, "-o", "AllocTRES"); !strings.Contains(
+		tres, "gres/mig:full=2") {
+		t.Errorf("sacct shows %s", tres)
+	}
+	// One full GPU on request.
+	s.Completed(s.Submit("./devices >off.out", "--gres=gpu:1", "--mig=off"))
+	if visible, _ := s.output("off.out"); len(visible) != 1 || !strings.HasPrefix(visible[0], "GPU-") {
+		t.Errorf("a job with --mig=off sees %v", visible)
+	}
+	s.NoneDrained()
+	s.NothingLeft()
+}

@@ -1,0 +1,194 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"caelum/internal/gpu"
+	"caelum/internal/ledger"
+	"caelum/internal/mig"
+)
+
+// A GPU whose MIG mode is off holds one instance of the profile mig.Full (package gpu). The agent creates, leases and
+// destroys this instance like all other instances, with intents in the ledger. There are three differences:
+//
+//   - The device file of the GPU (/dev/nvidiaN) gives access to the instance. While MIG mode is on, all users may open
+//     the device file. While MIG mode is off, only root or the job's user may open the device file.
+//   - If jobs are confined by a devices cgroup, a job can open only the device files of its own GPUs.
+//   - The agent adopts a foreign instance of mig.Full without `caelum adopt`, because MIG mode can be off after a boot.
+
+// full reports whether a GPU of the node may be full.
+func (n *node) full() bool {
+	for _, c := range n.cards {
+		if c.mayBeFull() {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *card) mayBeFull() bool { return c.Model != nil && c.Model.Full() != 0 }
+
+// fullInstance is the instance of a GPU whose MIG mode is off, for the methods of gpu.Caps.
+var fullInstance = gpu.Instance{GI: gpu.FullGI, Profile: mig.Full}
+
+// possible returns the devices of every instance that the GPU can have.
+func (a *Agent) possible(c *card) ([]gpu.Device, error) {
+	all, err := a.caps.Possible(c.Minor)
+	if err != nil || !a.full() {
+		return all, err
+	}
+	d, err := a.caps.Device(c.Minor)
+	return append(all, d), err
+}
+
+// shareDevices allows all users to open the device files of the GPUs whose MIG mode is on. An agent may have ended
+// between a switch of the MIG mode and the change of the device file.
+func (a *Agent) shareDevices(cards []*card) {
+	for _, c := range cards {
+		a.mu.Lock()
+		full := c.isFull()
+		a.mu.Unlock()
+		if !c.mayBeFull() || full {
+			continue
+		}
+		if err := a.caps.Share(c.Minor); err != nil {
+			a.log.WithError(err).WithField("gpu", c.Index).
+				Error("couldn't allow all users to open the device file of a GPU whose MIG mode is on")
+		}
+	}
+}
+
+// isFull reports whether the MIG mode of the GPU is off. The caller holds the agent's lock.
+func (c *card) isFull() bool {
+	for _, in := range c.ours {
+		if in.GI == gpu.FullGI {
+			return true
+		}
+	}
+	for _, f := range c.foreign {
+		if f.GI == gpu.FullGI {
+			return true
+		}
+	}
+	return false
+}
+
+// adoptFull adopts the GPUs whose MIG mode another program has switched off, or whose MIG mode was off when the node
+// was booted. The agent adopts a GPU only if no job can be using the GPU (see Adopt).
+func (a *Agent) adoptFull(ctx context.Context) error {
+	found := map[int]gpu.Instance{}
+	a.mu.Lock()
+	for g, c := range a.cards {
+		for _, f := range c.foreign {
+			if f.GI == gpu.FullGI && c.mayBeFull() && c.Problem == "" {
+				found[g] = f
+			}
+		}
+	}
+	a.mu.Unlock()
+	if len(found) == 0 {
+		return nil
+	}
+	if err := a.allJobsLeased(ctx); err != nil {
+		return nil // a later comparison tries again
+	}
+	var all error
+	for g, f := range found {
+		reason, err := a.adoptForeign(g, a.cards[g], f)
+		if reason != "" {
+			a.log.WithField("gpu", g).Warn("MIG mode is off, and the agent does not offer the GPU: " + reason)
+		}
+		all = errors.Join(all, err)
+	}
+	return all
+}
+
+// make creates an instance with the driver. The caller holds the card's hardware lock.
+func (a *Agent) make(g int, profile string, start int) (gpu.Instance, error) {
+	if profile == mig.Full {
+		return a.makeFull(g)
+	}
+	return a.hw.Create(g, profile, start)
+}
+
+// makeFull switches the MIG mode of a GPU off. The driver refuses the switch while a process uses the GPU. makeFull
+// therefore first restricts the GPU's device file to root, so that no further process of a user can open the file. If a
+// process still has the file open, the GPU is not offered as a full GPU until the process has closed the file.
+func (a *Agent) makeFull(g int) (made gpu.Instance, err error) {
+	c := a.cards[g]
+	if err := a.caps.Make(c.Minor, fullInstance); err != nil {
+		return made, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.caps.Share(c.Minor))
+		}
+	}()
+	if held, err := a.holdersOfGPU(g); err != nil {
+		return made, err
+	} else if len(held) > 0 {
+		a.holdBack(g, "held open by "+describe(held))
+		return made, fmt.Errorf("couldn't switch MIG mode off on GPU %d: %w", g, gpu.ErrInUse)
+	}
+	made, err = a.hw.Create(g, mig.Full, 0)
+	if errors.Is(err, gpu.ErrInUse) {
+		a.holdBack(g, "the driver refuses to switch MIG mode off: "+a.users(c))
+	}
+	return made, err
+}
+
+// holdersOfGPU ends the processes that have the device file of a GPU open, if the agent may end them, and returns the
+// other processes that have the file open, except processes of root.
+func (a *Agent) holdersOfGPU(g int) ([]gpu.Process, error) {
+	in := &instance{Instance: ledger.Instance{GPU: a.cards[g].UUID, GI: gpu.FullGI, Profile: mig.Full}}
+	found, err := a.clear([]placed{{g, in}}, clearRounds)
+	return found[in], err
+}
+
+// users describes the processes that have the device file of a GPU open, including processes of root.
+func (a *Agent) users(c *card) string {
+	d, err := a.caps.Device(c.Minor)
+	if err == nil {
+		var held gpu.Held
+		if held, err = a.procs.ScanRoot([]gpu.Device{d}); err == nil && len(held.Open[d]) > 0 {
+			return "the GPU is held open by " + describe(held.Open[d])
+		}
+	}
+	return "the GPU is in use; stop its monitoring programs, for example nvidia-persistenced and DCGM"
+}
+
+// holdBack records the reason why the agent cannot switch the MIG mode of a GPU off.
+func (a *Agent) holdBack(g int, reason string) {
+	c := a.cards[g]
+	a.mu.Lock()
+	same := c.held == reason
+	c.held = reason
+	if c.withoutFull == nil {
+		c.withoutFull = c.Model.Select(func(p mig.Profile) bool { return p.Name != mig.Full })
+	}
+	a.version++
+	a.mu.Unlock()
+	if !same {
+		a.log.WithField("gpu", g).Warn("the GPU cannot become a full GPU: " + reason)
+	}
+}
+
+// retryHeld makes a GPU available as a full GPU again if no process of a user has its device file open. The next switch
+// shows whether the driver still refuses the switch. The caller holds the card's hardware lock.
+func (a *Agent) retryHeld(g int, c *card) {
+	a.mu.Lock()
+	held := c.held
+	a.mu.Unlock()
+	if held == "" {
+		return
+	}
+	if found, err := a.holdersOfGPU(g); err != nil || len(found) > 0 {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c.held = ""
+	a.version++
+}

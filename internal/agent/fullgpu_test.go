@@ -1,0 +1,193 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"caelum/internal/config"
+	"caelum/internal/gpu"
+)
+
+const (
+	closedH100 = "gpu:h100:%d,mig:1g.10gb:0,mig:1g.20gb:0,mig:2g.20gb:0,mig:3g.40gb:0,mig:4g.40gb:0,mig:7g.80gb:0," +
+		"mig:full:0,mig:closed:%d"
+	allH100 = "gpu:h100:28,mig:1g.10gb:28,mig:1g.20gb:16,mig:2g.20gb:12,mig:3g.40gb:8,mig:4g.40gb:4,mig:7g.80gb:4," +
+		"mig:full:4"
+)
+
+// newH100s returns a world with H100s whose MIG mode the agent may switch.
+func newH100s(t testing.TB, gpus int, options ...func(*config.Config)) *world {
+	whole := func(c *config.Config) { c.WholeGPUs = "reset" }
+	return newWorldOf(t, "H100-80GB", gpus, fmt.Sprintf(closedH100, 7*gpus, 28*gpus), allH100,
+		append(options, whole)...)
+}
+
+// file returns the owner and the mode of the device file of a GPU.
+func (w *world) file(g int) string {
+	w.t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(w.agent.caps.DeviceFile(g), &st); err != nil {
+		w.t.Fatal(err)
+	}
+	return fmt.Sprintf("%d %#o", st.Uid, st.Mode&0o777)
+}
+
+// TestFullGPUs runs a job with full GPUs beside a job with a slice.
+func TestFullGPUs(t *testing.T) {
+	w := newH100s(t, 3)
+	small := w.startNow("1g.10gb:1")
+	slice := w.lease(small).Slices[0]
+	id := w.submit(job(2, "full:2"))
+	w.publish()
+	w.fake.Tick()
+	l := w.lease(id)
+	if len(l.Slices) != 2 {
+		t.Fatalf("%+v", l)
+	}
+	for k, s := range l.Slices {
+		if s.Profile != "full" || !strings.HasPrefix(s.UUID, "GPU-") || s.GPU == slice.GPU || s.MemoryMiB != 81920 {
+			t.Errorf("slice %d: %+v beside GPU %d", k, s, slice.GPU)
+		}
+		if got := w.file(s.GPU); got != "20001 0600" {
+			t.Errorf("device file of GPU %d: %s", s.GPU, got)
+		}
+	}
+	if got := w.file(slice.GPU); got != "0 0666" {
+		t.Errorf("device file of the GPU with slices: %s", got)
+	}
+	if got := w.offers(); got["full"] != 0 {
+		t.Errorf("on offer beside the leases: %v", got)
+	}
+	if err := w.fake.Finish(id); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range l.Slices {
+		if got := w.file(s.GPU); got != "0 0600" {
+			t.Errorf("device file of the idle GPU %d: %s", s.GPU, got)
+		}
+	}
+	// The next job with a full GPU reuses an idle GPU, and slices use the GPU whose MIG mode is on.
+	next := w.startNow("full:1")
+	if s := w.lease(next).Slices[0]; !s.Reused {
+		t.Errorf("%+v", s)
+	}
+	if s := w.lease(w.startNow("3g.40gb:1")).Slices[0]; s.GPU != slice.GPU {
+		t.Errorf("%+v; want GPU %d", s, slice.GPU)
+	}
+	// Only when no other GPU is free, MIG mode is switched on again.
+	s := w.lease(w.startNow("7g.80gb:1")).Slices[0]
+	if s.GPU == slice.GPU || w.file(s.GPU) != "0 0666" {
+		t.Errorf("%+v, device file %s", s, w.file(s.GPU))
+	}
+}
+
+// TestFullAfterRestart checks that a new agent keeps the leases of full GPUs, and repairs the device files.
+func TestFullAfterRestart(t *testing.T) {
+	w := newH100s(t, 2)
+	id := w.startNow("full:1")
+	s := w.lease(id).Slices[0]
+	w.stop()
+	if err := os.Chmod(w.agentDevice(1-s.GPU), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	if got := w.file(1 - s.GPU); got != "0 0666" {
+		t.Errorf("device file of the GPU whose MIG mode is on: %s", got)
+	}
+	if got := w.file(s.GPU); got != "20001 0600" {
+		t.Errorf("device file of the leased GPU: %s", got)
+	}
+	if err := w.fake.Finish(id); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.lease(w.startNow("full:1")).Slices[0]; !got.Reused || got.GPU != s.GPU {
+		t.Errorf("%+v", got)
+	}
+}
+
+func (w *world) agentDevice(g int) string { return gpu.Caps{Dev: w.node.Dev}.DeviceFile(g) }
+
+// TestFullAtBoot checks that the agent manages a GPU whose MIG mode is off when the agent starts. A job without a lease
+// prevents this, because the job could use the GPU.
+func TestFullAtBoot(t *testing.T) {
+	w := newH100s(t, 1)
+	w.stop()
+	w.node.Emulator(t, "mig-mode", "0", "off")
+	w.start()
+	if got := w.shown(0); got != "" {
+		t.Fatalf("problem %q", got)
+	}
+	w.publish()
+	if got := w.offers(); len(got) != 0 {
+		t.Errorf("on offer before the GPU was adopted: %v", got)
+	}
+	if err := w.agent.adoptFull(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.file(0); got != "0 0600" {
+		t.Errorf("device file: %s", got)
+	}
+	if s := w.lease(w.startNow("full:1")).Slices[0]; !s.Reused {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestFullGone checks a GPU whose MIG mode another program has switched on while the GPU was idle.
+func TestFullGone(t *testing.T) {
+	w := newH100s(t, 1)
+	id := w.startNow("full:1")
+	w.lease(id)
+	if err := w.fake.Finish(id); err != nil {
+		t.Fatal(err)
+	}
+	w.node.Emulator(t, "mig-mode", "0", "on")
+	s := w.lease(w.startNow("full:1")).Slices[0]
+	if s.Reused || w.file(s.GPU) != "20001 0600" {
+		t.Errorf("%+v, device file %s", s, w.file(s.GPU))
+	}
+}
+
+// TestFullHeldOpen checks that a GPU does not become full while a process of a user has its device file open. The job
+// waits, other GPUs become full, and the GPU is available again after the process has closed the file.
+func TestFullHeldOpen(t *testing.T) {
+	w := heldIn(t, newH100s(t, 2))
+	end := w.process(madeUp, 20002, [2]string{w.agent.caps.DeviceFile(0), ""})
+	id := w.submit(job(2, "full:2"))
+	w.publish()
+	w.fake.Tick()
+	w.prologs.Wait()
+	if got := w.agent.leaseOf(id); got != nil && got.Error == "" {
+		t.Fatalf("leased %+v", got)
+	}
+	status, err := w.agent.Status(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if note := status.GPUs[0].Held; !strings.Contains(note, "held open by") || !strings.Contains(note, "9999999") {
+		t.Errorf("the status of the GPU that is held open: %q", note)
+	}
+	if got := w.world.file(0); got != "0 0666" {
+		t.Errorf("device file of the GPU whose MIG mode is on: %s", got)
+	}
+	w.fake.Cancel(id)
+	w.fake.RunEpilogs()
+	one := w.lease(w.startNow("full:1"))
+	if len(one.Slices) != 1 || one.Slices[0].GPU != 1 {
+		t.Fatalf("%+v", one)
+	}
+	if got := w.lease(w.startNow("1g.10gb:1")); got.Slices[0].GPU != 0 {
+		t.Errorf("%+v", got)
+	}
+	end()
+	if err := w.agent.compareGPUs(); err != nil {
+		t.Fatal(err)
+	}
+	if status, err = w.agent.Status(context.Background()); err != nil || status.GPUs[0].Held != "" {
+		t.Errorf("status %+v, %v", status.GPUs[0], err)
+	}
+}

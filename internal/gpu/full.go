@@ -1,0 +1,103 @@
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"golang.org/x/sys/unix"
+
+	"caelum/internal/mig"
+)
+
+// FullGI is the GPU instance id of the profile mig.Full. No GPU instance has this id.
+const FullGI = -1
+
+// A GPU whose MIG mode is off appears as an instance of the profile mig.Full, which occupies the whole GPU. Create
+// switches MIG mode off, and Destroy switches MIG mode on. Up to Ampere, the driver resets the GPU for a switch. From
+// Hopper on, a switch needs no reset (NVIDIA MIG User Guide, "Enable MIG Mode").
+
+// full returns the instance of a GPU whose MIG mode is off.
+func (d *device) full() Instance {
+	return Instance{GI: FullGI, Profile: mig.Full, Size: d.grid, CIs: []int{0}, Whole: true, UUID: d.uuid}
+}
+
+// isFull reports whether the MIG mode of the GPU is off.
+func (d *device) isFull() (bool, error) {
+	current, _, ret := d.handle.GetMigMode()
+	return ret == nvml.SUCCESS && current == nvml.DEVICE_MIG_DISABLE, check(ret, "read the MIG mode")
+}
+
+// switchTo sets the MIG mode of the GPU. If the driver does not activate the mode, switchTo sets the former mode again,
+// so that no mode remains pending, and returns an error. The error wraps ErrInUse if a process uses the GPU.
+func (d *device) switchTo(mode int) error {
+	err := retryInUse(func() error {
+		activation, ret := d.handle.SetMigMode(mode)
+		if ret == nvml.SUCCESS {
+			ret = activation
+		}
+		return check(ret, "switch the MIG mode")
+	})
+	// The driver can return SUCCESS for a mode that it has not activated.
+	current, pending, ret := d.handle.GetMigMode()
+	switch {
+	case ret != nvml.SUCCESS:
+		return errors.Join(err, check(ret, "read the MIG mode"))
+	case current == mode && pending == mode:
+		return nil
+	}
+	if pending != current {
+		_, ret = d.handle.SetMigMode(current)
+		err = errors.Join(err, check(ret, "keep the MIG mode"))
+	}
+	if err == nil {
+		err = fmt.Errorf("couldn't switch the MIG mode: the GPU needs a reset: %w", ErrInUse)
+	}
+	return err
+}
+
+// A GPU's device file /dev/nvidiaN gives access to a GPU whose MIG mode is off. If the MIG mode is on, every process
+// needs the device file of the GPU, and the capability files restrict access to the slices.
+
+// sharedMode is the mode of a GPU's device file while the MIG mode is on, and in the driver's defaults.
+const sharedMode = 0o666
+
+// fullMode is the mode of a GPU's device file while the MIG mode is off. CUDA opens the file for reading and writing.
+const fullMode = 0o600
+
+// DeviceFile returns the path of a GPU's device file. minor is the minor number of the GPU.
+func (c Caps) DeviceFile(minor int) string { return filepath.Join(c.Dev, "nvidia"+strconv.Itoa(minor)) }
+
+// Share allows all users to open a GPU's device file, as slices require.
+func (c Caps) Share(minor int) error { return c.ownDevice(minor, 0, sharedMode) }
+
+// ownDevice sets the owner and mode of a GPU's device file.
+func (c Caps) ownDevice(minor, uid int, mode os.FileMode) error {
+	path := c.DeviceFile(minor)
+	// The mode is changed first and last, so that neither the former nor the new owner can use a mode of the other.
+	return errors.Join(os.Chmod(path, mode&fullMode), os.Lchown(path, uid, 0), os.Chmod(path, mode))
+}
+
+// Device returns the device number of a GPU's device file.
+func (c Caps) Device(minor int) (Device, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(c.DeviceFile(minor), &st); err != nil {
+		return Device{}, fmt.Errorf("couldn't read %s: %w", c.DeviceFile(minor), err)
+	}
+	return Device{unix.Major(st.Rdev), unix.Minor(st.Rdev)}, nil
+}
+
+// Managed returns g with the profile mig.Full if w allows the profile on g. If w allows the profile, MIG mode may be
+// off. Model is nil if the result has a problem.
+func (g GPU) Managed(w mig.Whole) GPU {
+	if g.Model != nil && w.Allows(g.Index, g.Reset) && (g.Full || g.Problem == "") {
+		g.Model, g.Problem = g.Model.WithFull(g.MemoryMiB), ""
+	}
+	if g.Problem != "" {
+		g.Model = nil
+	}
+	return g
+}

@@ -1,0 +1,69 @@
+package mig
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+)
+
+// Full is the name of the profile of a GPU whose MIG mode is off. The driver does not report this profile. The profile
+// occupies all units, so that a GPU holds either one job with the profile Full or slices.
+const Full = "full"
+
+// WithFull returns a copy of the GPU model that also has the profile Full. memoryMiB is the memory of the GPU in MiB.
+func (b *Model) WithFull(memoryMiB uint64) *Model {
+	known := func(n int) int {
+		if n == math.MaxInt {
+			return -1
+		}
+		return n
+	}
+	full := Profile{
+		Name: Full, ID: -1, Compute: b.total[0], Size: b.Grid, Max: 1, Starts: []int{0}, MemoryMiB: memoryMiB, SM: -1,
+		CE: -1, DEC: known(b.total[1]), ENC: known(b.total[2]), JPEG: known(b.total[3]), OFA: known(b.total[4]),
+	}
+	if known(full.Compute) < 0 {
+		full.Compute = b.Grid // no model has more compute slices than units
+	}
+	s, err := newModel(Model{Name: b.Name, Type: b.Type, Device: b.Device, PCI: b.PCI, Reset: b.Reset, Grid: b.Grid,
+		total: b.total}, append(append([]Profile(nil), b.Profiles...), full))
+	if err != nil {
+		panic("mig: a valid GPU model is not valid with the profile " + Full + ": " + err.Error())
+	}
+	return s
+}
+
+// Full returns the placement of the profile Full, or 0 if the model does not have the profile.
+func (b *Model) Full() Layout { return b.full }
+
+// Whole determines which GPUs of a node may have the profile Full (the configuration key whole_gpus).
+type Whole struct {
+	// Switch allows the agent to switch the MIG mode of GPUs that need no reset for a switch. Reset allows the agent to
+	// switch the MIG mode of all GPUs.
+	Switch, Reset bool
+	// Fixed is the number of GPUs, from GPU 0 on, that have only the profile Full. The agent does not switch the MIG
+	// mode of any other GPU.
+	Fixed int
+}
+
+// ParseWhole parses never, auto (GPUs that need no reset), reset (all GPUs), or a number of GPUs.
+func ParseWhole(text string) (w Whole, err error) {
+	switch text {
+	case "never":
+	case "auto":
+		w.Switch = true
+	case "reset":
+		w.Switch, w.Reset = true, true
+	default:
+		if w.Fixed, err = strconv.Atoi(text); err != nil || w.Fixed < 0 {
+			return Whole{}, fmt.Errorf("%q is not never, auto, reset or a number of GPUs", text)
+		}
+	}
+	return w, nil
+}
+
+// Allows reports whether a GPU may have the profile Full. reset is true if the driver must reset the GPU to switch the
+// MIG mode.
+func (w Whole) Allows(gpu int, reset bool) bool {
+	return gpu < w.Fixed || w.Reset || w.Switch && !reset
+}
