@@ -150,9 +150,9 @@ type GPU struct {
 }
 
 // Divide assigns offerable placements and slots to each discovered GPU. The second result contains the profiles that
-// the site offers, from small to large: the profiles in named, or every plain profile if named is empty. On the GPUs
-// that whole determines, the site also offers the profile mig.Full. Divide returns an error if named contains a profile
-// that no GPU has.
+// the site offers, from small to large: the profiles in named, or every plain profile if named is empty. If whole
+// allows the profile mig.Full on a GPU, the site also offers mig.Full. Divide returns an error if named contains a
+// profile that no GPU has.
 func Divide(found []gpu.GPU, named []string, whole mig.Whole) ([]GPU, []string, error) {
 	var gpus []GPU
 	var profiles []string
