@@ -43,8 +43,8 @@ type Offered struct {
 	// MemoryMiB is the memory of an instance in MiB. If the node's GPU models have different sizes, MemoryMiB is the
 	// smallest size.
 	MemoryMiB int `json:"memory_mib"`
-	// Whole is the largest profile that the site offers on the first GPU model with this profile. If the site offers
-	// all profiles, Whole is the whole GPU.
+	// Whole is the largest profile except mig.Full that the site offers on the first GPU model with this profile. If
+	// the site offers all profiles, Whole is the whole GPU.
 	Whole string `json:"whole"`
 }
 
@@ -55,7 +55,8 @@ type Model struct {
 }
 
 // Read reads the inventory from the hardware. profiles contains the profiles that the site offers. If profiles is
-// empty, the site offers every plain profile (mig.Plain). whole determines the GPUs that also have the profile mig.Full.
+// empty, the site offers every plain profile (mig.Plain). whole determines the GPUs that also have the profile
+// mig.Full.
 func Read(hw gpu.Hardware, profiles []string, whole mig.Whole) (Inventory, error) {
 	var inv Inventory
 	found, err := hw.GPUs()
@@ -149,9 +150,9 @@ type GPU struct {
 }
 
 // Divide assigns offerable placements and slots to each discovered GPU. The second result contains the profiles that
-// the site offers, from small to large: the profiles in named, or every plain profile if named is empty. If whole allows
-// the profile mig.Full on a GPU, the site also offers mig.Full. Divide returns an error if named contains a profile that
-// no GPU has.
+// the site offers, from small to large: the profiles in named, or every plain profile if named is empty. If whole
+// allows the profile mig.Full on a GPU, the site also offers mig.Full. Divide returns an error if named contains a
+// profile that no GPU has.
 func Divide(found []gpu.GPU, named []string, whole mig.Whole) ([]GPU, []string, error) {
 	var gpus []GPU
 	var profiles []string

@@ -71,7 +71,7 @@ func onceOrTwice(s *site, pair string) {
 func excess(t *testing.T, s *site, pair string) {
 	third := s.Submit("./hold third", "-w", "n1", "--gres=mig:7g.40gb:1")
 	s.Running(third)
-	const shown = "slurmctld counts slices as used that no job holds: 7g.40gb x2; the agent has raised the published totals"
+	const shown = "slurmctld counts slices as used that no job holds: 7g.40gb x2; the agent has raised the"
 	for _, node := range s.Nodes {
 		s.Within("the status of "+node+" shows the excess", func() bool {
 			return s.published(node) && strings.Contains(s.Try(node, "caelum", "status"), shown)
