@@ -595,6 +595,12 @@ func (k *campaign) verify() error {
 			}
 		}
 	}
+	return k.leasesExist(exists)
+}
+
+// leasesExist checks that the running jobs have their leases, and that no instance belongs to two jobs. exists contains
+// the instances on the GPUs.
+func (k *campaign) leasesExist(exists map[string]gpu.Instance) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	holder := map[string]uint32{}

@@ -62,7 +62,7 @@ func parse(args []string) (o options, list bool, err error) {
 	f.IntVar(&o.nodes, "nodes", 2, "number of nodes")
 	f.IntVar(&o.gpus, "gpus", 2, "number of emulated GPUs of each node")
 	f.StringVar(&o.board, "board", "A100-40GB", "GPU model, as for devcluster up")
-	f.BoolVar(&o.full, "full", false, "run jobs with full GPUs beside jobs with slices; the default of -board is H100-80GB")
+	f.BoolVar(&o.full, "full", false, "run jobs with full GPUs beside slices; -board defaults to H100-80GB")
 	f.StringVar(&o.build, "build", "", "folder of the binaries (default: build/ of the repository)")
 	f.StringVar(&o.cgroup, "cgroup", "", "v1 or v2: run jobs in cgroups, with ConstrainDevices=yes")
 	f.StringVar(&o.keep, "keep", os.TempDir(), "folder for the logs of a cluster with findings")
