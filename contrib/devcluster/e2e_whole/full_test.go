@@ -99,8 +99,7 @@ func TestFullGPUs(t *testing.T) {
 	for _, version := range []string{"", "v1", "v2"} {
 		t.Run(cmp.Or(version, "none"), func(t *testing.T) {
 			s := start(t, cluster.Options{Cgroup: version, KeepDeviceFiles: version == ""})
-			const wait = "until [ -e end.full ]; do sleep 0.2; done"
-			full := s.Submit("./devices >full.out; srun -n1 ./devices >step.out; "+wait, "--gres=gpu:3")
+			full := s.Submit("./devices >full.out; srun -n1 ./devices >step.out; ./hold full", "--gres=gpu:3")
 			s.Running(full)
 			visible, opened := s.output("full.out")
 			files, uuids := s.files(full)
@@ -173,6 +172,8 @@ func TestFullSpellings(t *testing.T) {
 			}
 		}
 	}
+	// A CUDA program uses all GPUs, and checks that it can open no others.
+	s.Completed(s.Submit("cuda-process --exclusive --expect-gpus 2 --seconds 0.5", "--gres=gpu:2"))
 	// A task of a step sees only its own GPU.
 	s.Completed(s.Submit(`srun bash -c './devices >task.$SLURM_PROCID'`, "--gpus-per-task=1", "-n2", "-N1"))
 	a, _ := s.output("task.0")
