@@ -73,11 +73,10 @@ func newCampaign(ctx context.Context, o options) (*campaign, error) {
 	}
 	c.time.print, c.found.ignore = o.verbose, o.ignore
 	c.counts.faults, c.counts.ends = map[string]int{}, map[string]int{}
-	config, err := o.agentConfig(filepath.Join(here, "chaos", "caelum.yaml"))
-	if err != nil {
-		return nil, err
+	config := filepath.Join(here, "chaos", "caelum.yaml")
+	if o.full {
+		config = filepath.Join(here, "chaos", "full.yaml")
 	}
-	defer os.Remove(config)
 	c.cluster, err = cluster.Start(
 		ctx,
 		cluster.Options{Nodes: o.nodes, GPUs: o.gpus, Board: o.board, Build: o.build, Cgroup: o.cgroup,
@@ -93,23 +92,6 @@ func newCampaign(ctx context.Context, o options) (*campaign, error) {
 		return nil, errors.Join(err, c.cluster.Stop())
 	}
 	return c, nil
-}
-
-// agentConfig writes the agents' configuration into a temporary file. base is the configuration without full GPUs.
-func (o options) agentConfig(base string) (path string, err error) {
-	text, err := os.ReadFile(base)
-	if err != nil {
-		return "", err
-	}
-	f, err := os.CreateTemp("", "chaos-*.yaml")
-	if err != nil {
-		return "", err
-	}
-	if o.full {
-		text = append(text, "whole_gpus: reset\n"...)
-	}
-	_, err = f.Write(text)
-	return f.Name(), errors.Join(err, f.Close())
 }
 
 // prepare creates the users' files and small file systems for the lease files, and reads each node's total of gres/mig.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -123,7 +124,8 @@ func readNode(root string) nodeState {
 	for g := range n.GPUs {
 		var st syscall.Stat_t
 		name := fmt.Sprintf("nvidia%d", g)
-		if syscall.Stat(root+"/dev/"+name, &st) == nil {
+		full := slices.ContainsFunc(n.GPUs[g].Instances, func(in instance) bool { return in.GI == fullGI })
+		if full && syscall.Stat(root+"/dev/"+name, &st) == nil {
 			n.Caps = append(n.Caps, capFile{GPU: g, GI: fullGI, Name: name, UID: int(st.Uid), Mode: st.Mode & 0o777})
 		}
 	}
