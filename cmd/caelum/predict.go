@@ -55,7 +55,8 @@ Include the options in #SBATCH lines, because predict does not read these lines.
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.config, "config", config.DefaultPath,
-		"caelumd's configuration, for the keys repo, table, margin, share, share_users and max_slowdown")
+		"caelumd's configuration, for the keys repo, table, margin, peak_quantile, share, share_users and "+
+			"max_slowdown")
 	f.StringVar(&o.path, "repo", "", "the repository; default: the configuration's repo")
 	f.StringVar(&o.table, "table", "", "the decision table; default: the configuration's table")
 	f.StringVar(&o.board, "board", "", "predict for this GPU model, not for the models in the decision table")

@@ -43,7 +43,8 @@ cluster from slurmdbd into the repository of the local host.`,
 	}
 	f := cmd.PersistentFlags()
 	f.StringVar(&o.config, "config", config.DefaultPath,
-		"caelumd's configuration, for the keys repo, table, accounting_field, margin, share and max_slowdown")
+		"caelumd's configuration, for the keys repo, table, accounting_field, margin, peak_quantile, share and "+
+			"max_slowdown")
 	f.StringVar(&o.path, "repo", "", "the repository; default: the configuration's repo")
 	f.StringVar(&o.table, "table", "", "the decision table; default: the configuration's table")
 	cmd.AddCommand(

@@ -1,17 +1,36 @@
 package main
 
 import (
+	"fmt"
 	"io"
+
+	"caelum/internal/predict"
 )
 
-// compareVariants compares the rules on the variants.
+// compareVariants compares the rules on the variants, and the settings of peak_quantile on the populations that differ
+// only in the scatter of the memory.
 func compareVariants(w io.Writer, seeds []uint64) error {
 	n, err := newNode()
 	if err != nil {
 		return err
 	}
 	rules := append(highest(), known(), caelum())
-	return variantTable(w, n, variants, rules, seeds)
+	if err := variantTable(w, n, variants, rules, seeds); err != nil {
+		return err
+	}
+	scattered := []population{standard, variants[len(variants)-1]}
+	return variantTable(w, n, scattered, quantiles(), seeds)
+}
+
+// quantiles returns Caelum's rule for several settings of peak_quantile.
+func quantiles() []rule {
+	all := []rule{caelum()}
+	for _, q := range []float64{0.8, 0.9, 0.95, 0.99} {
+		site := predict.DefaultSite
+		site.PeakQuantile = q
+		all = append(all, learned(fmt.Sprintf("Caelum, peak_quantile: %g", q), site))
+	}
+	return all
 }
 
 // variantTable prints three figures for each rule and population: the share of the repeats in the tightest profile, the

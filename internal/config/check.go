@@ -99,6 +99,10 @@ func (c Config) checkUsage() error {
 	if !(c.Margin >= 0 && c.Margin <= 10) {
 		return fmt.Errorf("margin: %v is not between 0 and 10 (0.1: 10 %% more than the measured peak)", c.Margin)
 	}
+	if q := c.PeakQuantile; q != 0 && !(q >= 0.5 && q <= 0.999) {
+		return fmt.Errorf("peak_quantile: %v is not between 0.5 and 0.999 "+
+			"(0.95: at most 5 %% of the runs are expected to exceed the predicted memory; 0: off)", q)
+	}
 	if c.ShareUsers < 1 || c.ShareUsers > 1000 {
 		return fmt.Errorf("share_users: %d is not between 1 and 1000 "+
 			"(3: a script's size is shared once three users have run it)", c.ShareUsers)
