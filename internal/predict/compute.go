@@ -41,9 +41,10 @@ func Slowdown(busy float64, on, than int) float64 {
 
 // busy returns the values of Need.Busy and Need.BusyKnown. The busy share is the mean over all possible shares. Each
 // share is weighted with its prior density and with the probability of the observations: the run times of completed
-// runs on the GPU model of the last run, the slices on which runs reached their time limit, and the utilisation. If runs
-// completed on slices of different sizes, all shares have the same prior density. With the other prior, the estimated
-// shares of these jobs were too large, and the jobs got slices that were too large (docs/results.md, "Learned speeds").
+// runs on the GPU model of the last run, the slices on which runs reached their time limit, and the utilisation. If
+// runs completed on slices of different sizes, all shares have the same prior density. With the other prior, the
+// estimated shares of these jobs were too large, and the jobs got slices that were too large (docs/results.md, "Learned
+// speeds").
 func busy(runs []attempt) (share float64, known bool) {
 	o := observe(runs)
 	exponent := float64(priorExponent)

@@ -216,7 +216,8 @@ func TestPeakQuantile(t *testing.T) {
 			var runs []Run
 			for k := range 12 {
 				peak := 6000 * math.Exp(0.3*rng.NormFloat64())
-				runs = append(runs, Run{Job: uint32(k + 1), Profile: "7g.40gb", State: "COMPLETED", PeakMiB: peak, Samples: 1})
+				r := Run{Job: uint32(k + 1), Profile: "7g.40gb", State: "COMPLETED", PeakMiB: peak, Samples: 1}
+				runs = append(runs, r)
 			}
 			all := attempts(runs[:11])
 			low, bound := coveredMiB(all, quantile-0.05), coveredMiB(all, quantile)

@@ -12,8 +12,8 @@ import (
 
 // memory computes the memory need, which is the larger of two peaks plus a margin: the peak of the last complete run,
 // and the second highest peak in the window. The memory need is at least covered MiB and at least the memory that later
-// incomplete runs used, and exceeds the slice of every run that was killed for lack of memory. A single high peak may be
-// accidental, and does not count once another complete run follows. A peak that occurred twice counts while the peak
+// incomplete runs used, and exceeds the slice of every run that was killed for lack of memory. A single high peak may
+// be accidental, and does not count once another complete run follows. A peak that occurred twice counts while the peak
 // remains in the window.
 func (n *Need) memory(runs []attempt, covered float64, site Site) {
 	var peaks []float64 // the peaks of complete runs
