@@ -51,10 +51,11 @@ func (f *failures) failed(a *attempt) {
 		f.open = append(f.open, a)
 		return
 	}
-	if a.promised() > f.on {
+	memory := a.promised()
+	if memory > f.on {
 		f.inRow = 0 // the failures on smaller slices do not show that this slice is too small
 	}
-	f.open, f.on, f.inRow = append(f.open, a), a.promised(), f.inRow+1
+	f.open, f.on, f.inRow = append(f.open, a), memory, f.inRow+1
 	chance := (priorFailures + float64(f.other)) / (priorTrials + float64(f.other+f.complete))
 	if full {
 		a.short = a.PeakMiB > unusual*f.last || math.Pow(chance, float64(f.inRow)) < likely
@@ -63,7 +64,7 @@ func (f *failures) failed(a *attempt) {
 	n := f.inRow
 	if a.PeakMiB < asFar*f.usual { // the run did not progress as far as the complete runs
 		n++
-		a.doubtful = f.complete < 2 && len(f.open) == 1 && a.promised() < f.least && chance < likely
+		a.doubtful = f.complete < 2 && len(f.open) == 1 && memory < f.least && chance < likely
 	}
 	a.doubtful = a.doubtful || math.Pow(chance, float64(n)) < unlikely
 }
@@ -71,13 +72,14 @@ func (f *failures) failed(a *attempt) {
 // completed records a complete run. Memory was not the reason of the failed runs since the last complete run if they
 // had slices at least as large as this run, or if no lack of memory was assumed at the time.
 func (f *failures) completed(a *attempt) {
+	memory := a.promised()
 	for _, o := range f.open {
-		if o.promised() >= a.promised() || !o.short && !o.doubtful {
+		if o.promised() >= memory || !o.short && !o.doubtful {
 			f.other++
 		}
 	}
-	if a.promised() > 0 && (f.least == 0 || a.promised() < f.least) {
-		f.least = a.promised()
+	if memory > 0 && (f.least == 0 || memory < f.least) {
+		f.least = memory
 	}
 	if f.complete == 0 || a.PeakMiB < f.usual {
 		f.usual = a.PeakMiB
