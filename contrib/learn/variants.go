@@ -25,7 +25,7 @@ func compareVariants(w io.Writer, seeds []uint64) error {
 // quantiles returns Caelum's rule for several settings of peak_quantile.
 func quantiles() []rule {
 	all := []rule{caelum()}
-	for _, q := range []float64{0.9, 0.95, 0.99} {
+	for _, q := range []float64{0.8, 0.9, 0.95, 0.99} {
 		site := predict.DefaultSite
 		site.PeakQuantile = q
 		all = append(all, learned(fmt.Sprintf("Caelum, peak_quantile: %g", q), site))

@@ -14,8 +14,7 @@ const (
 	// its third failure in a row, or with its second failure in a row after nine complete runs.
 	unlikely = 1e-4
 	// priorFailures and priorTrials describe the assumed share of failed runs before any runs exist: priorFailures of
-	// priorTrials runs. All constants were chosen on seed 1 of
-	// `go run ./contrib/learn variants`.
+	// priorTrials runs. All constants were chosen on seed 1 of `go run ./contrib/learn variants`.
 	priorFailures = 0.1
 	priorTrials   = 2
 	// unusual is the ratio of the peak of a failed run to the peak of the last complete run from which the failed run
