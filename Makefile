@@ -154,6 +154,7 @@ bench: prerequisites
 MISO ?=
 learn:
 	$(GO) run ./contrib/learn population
+	$(GO) run ./contrib/learn variants
 	$(GO) run ./contrib/learn runtimes
 	if test -n "$(MISO)"; then $(GO) run ./contrib/learn miso "$(MISO)"; fi
 

@@ -56,7 +56,8 @@ lines.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.config, "config", config.DefaultPath,
-		"the configuration file with the keys repo, table, margin, share, share_users and max_slowdown")
+		"the configuration file with the keys repo, table, margin, peak_quantile, share, share_users and "+
+			"max_slowdown")
 	f.StringVar(&o.path, "repo", "", "the repository; default: the key repo of the configuration file")
 	f.StringVar(&o.table, "table", "", "the decision table; default: the key table of the configuration file")
 	f.StringVar(&o.board, "board", "", "the GPU model; default: the GPU models in the decision table")

@@ -43,7 +43,8 @@ runs of the whole cluster from slurmdbd into the repository of the local host.`,
 	}
 	f := cmd.PersistentFlags()
 	f.StringVar(&o.config, "config", config.DefaultPath,
-		"the configuration file with the keys repo, table, accounting_field, margin, share and max_slowdown")
+		"the configuration file with the keys repo, table, accounting_field, margin, peak_quantile, share and "+
+			"max_slowdown")
 	f.StringVar(&o.path, "repo", "", "the repository; default: the key repo of the configuration file")
 	f.StringVar(&o.table, "table", "", "the decision table; default: the key table of the configuration file")
 	cmd.AddCommand(

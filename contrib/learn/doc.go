@@ -1,6 +1,7 @@
 // Command learn compares internal/predict with simple rules in simulations, and prints the tables for docs/results.md.
 //
 //	go run ./contrib/learn population [-seeds 101,102] [-tune]   profiles of recurring jobs, in a random population
+//	go run ./contrib/learn variants [-seeds 101,102]             the same in populations with other distributions
 //	go run ./contrib/learn runtimes [-seeds 101,102]             run times in that population, used for placement
 //	go run ./contrib/learn miso PATH                             profiles and speeds from MISO's measurements
 //	                                                             (a100_40gb_mig_step_time.csv)
@@ -13,6 +14,7 @@
 //	main.go        the commands and options; prints tables as Markdown
 //	work.go        the random population: users, recurring jobs, their submissions, and what a run shows of its memory
 //	population.go  the command population: share of tightest profiles and of kills for memory by rule; -tune
+//	variants.go    the command variants: frequent failures, and memory that depends on the input; peak_quantile
 //	rules.go       the rules for profiles: the whole GPU, the highest of the last runs, Caelum (learned, informed)
 //	runtimes.go    the command runtimes: errors of predicted run times (strangers, acquaintances); 80% intervals
 //	placement.go   the end of the command runtimes: mean waits with qla, by the limits, by earlier runs, by the truth

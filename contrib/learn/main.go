@@ -20,7 +20,7 @@ func main() {
 
 func run(args []string, w io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("no command given: use population, miso or runtimes")
+		return errors.New("no command given: use population, variants, miso or runtimes")
 	}
 	f := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	list := f.String("seeds", "101,102,103,104,105", "seeds of the populations")
@@ -37,6 +37,8 @@ func run(args []string, w io.Writer) error {
 		return tunePopulation(w, seeds)
 	case args[0] == "population":
 		return comparePopulation(w, seeds)
+	case args[0] == "variants":
+		return compareVariants(w, seeds)
 	case args[0] == "miso" && f.NArg() == 1:
 		return compareMISO(w, f.Arg(0))
 	case args[0] == "miso":
@@ -44,7 +46,7 @@ func run(args []string, w io.Writer) error {
 	case args[0] == "runtimes":
 		return compareRuntimes(w, seeds)
 	}
-	return fmt.Errorf("unknown command %s: use population, miso or runtimes", args[0])
+	return fmt.Errorf("unknown command %s: use population, variants, miso or runtimes", args[0])
 }
 
 func numbers(list string) (all []uint64, err error) {

@@ -63,11 +63,11 @@ func (h *history) submit(w work, s submission) (first score) {
 
 // simulate runs a population with a rule. Element i of the result contains the scores of the runs whose key has i
 // earlier runs.
-func simulate(n node, r rule, seed uint64) (byRun []score) {
+func (p population) simulate(n node, r rule, seed uint64) (byRun []score) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	people := drawUsers(rng, users)
 	for range works {
-		w := drawWork(rng, people)
+		w := p.drawWork(rng, people)
 		h, script, nth := history{rule: r, node: n}, 0, 0
 		for _, s := range w.submissions(rng) {
 			if s.script != script {
@@ -84,10 +84,10 @@ func simulate(n node, r rule, seed uint64) (byRun []score) {
 	return byRun
 }
 
-// simulateAll returns the scores over several populations.
-func simulateAll(n node, r rule, seeds []uint64) (all score, byRun []score) {
+// simulateAll returns the scores over the populations of several seeds.
+func (p population) simulateAll(n node, r rule, seeds []uint64) (all score, byRun []score) {
 	for _, seed := range seeds {
-		for nth, s := range simulate(n, r, seed) {
+		for nth, s := range p.simulate(n, r, seed) {
 			if nth == len(byRun) {
 				byRun = append(byRun, score{})
 			}
@@ -105,27 +105,17 @@ func comparePopulation(w io.Writer, seeds []uint64) error {
 	if err != nil {
 		return err
 	}
-	rules := []rule{
-		wholeGPU(),
-		simple("the peak of the last run", 1, 0),
-		simple("the peak of the last run, plus 10%", 1, 0.1),
-		simple("the highest peak of the last 3 runs", 3, 0),
-		simple("the highest peak of the last 6 runs", 6, 0),
-		simple("the highest peak of all runs", 0, 0),
-		simple("the highest peak of all runs, plus 10%", 0, 0.1),
-		informed("Caelum, with known memory kills", predict.DefaultSite),
-		learned("Caelum", predict.DefaultSite),
-	}
-	var caelum []score
+	rules := append([]rule{wholeGPU()}, append(highest(), known(), caelum())...)
+	var byRun []score
 	head := "rule, repeats, repeats in the tightest profile, repeats killed for memory, " +
 		"unused share of the allocated memory, allocated share of a GPU"
-	if err := compare(w, n, head, seeds, rules, func(_ rule, byRun []score) { caelum = byRun }); err != nil {
+	if err := compare(w, n, head, seeds, rules, func(_ rule, of []score) { byRun = of }); err != nil {
 		return err
 	}
 	head = "run of the key, runs in the tightest profile, runs killed for memory"
 	if err := table(w, head, func(row func(string, ...any)) {
 		for _, nth := range []int{1, 2, 3, 4, 5, 9, 19, 39} {
-			s := caelum[nth]
+			s := byRun[nth]
 			row("%d, %.1f%%, %.2f%%", nth+1, s.of(s.tight), s.of(s.killed))
 		}
 	}); err != nil {
@@ -148,7 +138,7 @@ func turns(w io.Writer, n node, rules []rule) error {
 					if run%k == k-1 {
 						s.peak *= 2
 					}
-					sum += h.submit(work{rise: 0.5}, s).killed
+					sum += h.submit(work{population: standard, rise: 0.5}, s).killed
 				}
 				dead = append(dead, sum)
 			}
@@ -185,7 +175,7 @@ func tunePopulation(w io.Writer, seeds []uint64) error {
 func compare(w io.Writer, n node, head string, seeds []uint64, rules []rule, report func(rule, []score)) error {
 	return table(w, head, func(row func(string, ...any)) {
 		for _, r := range rules {
-			s, byRun := simulateAll(n, r, seeds)
+			s, byRun := standard.simulateAll(n, r, seeds)
 			row(
 				"%s, %d, %.2f%%, %.2f%%, %.1f%%, %.1f%%",
 				r.name,

@@ -78,6 +78,21 @@ func simple(name string, last int, margin float64) rule {
 	}}
 }
 
+// highest returns the rules that use the highest peak of some runs.
+func highest() []rule {
+	return []rule{
+		simple("the peak of the last run", 1, 0),
+		simple("the peak of the last run, plus 10%", 1, 0.1),
+		simple("the highest peak of the last 3 runs", 3, 0),
+		simple("the highest peak of the last 6 runs", 6, 0),
+		simple("the highest peak of all runs", 0, 0),
+		simple("the highest peak of all runs, plus 10%", 0, 0.1),
+	}
+}
+
+func caelum() rule { return learned("Caelum", predict.DefaultSite) }
+func known() rule  { return informed("Caelum, with known memory kills", predict.DefaultSite) }
+
 // learned returns Caelum's rule.
 func learned(name string, site predict.Site) rule {
 	return rule{name, false, func(n node, runs []predict.Run) string {

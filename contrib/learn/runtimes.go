@@ -28,7 +28,7 @@ func tasks(seed uint64) (all []task) {
 	people := drawUsers(rng, users)
 	key := 0
 	for range works {
-		w := drawWork(rng, people)
+		w := standard.drawWork(rng, people)
 		at, script := 365*rng.Float64(), -1
 		for _, s := range w.submissions(rng) {
 			first := s.script != script

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 
@@ -27,7 +28,10 @@ import (
 //	limit      the user's factor times the job's median, rounded up to the next of 10 min, 30 min, 1, 2, 4, 8, 12 h,
 //	           1, 2, 3, 4, 7 days; no run is longer than its limit
 //	recurs     a job has 20 to 60 submissions
+//
+// A population can differ from these distributions (type population).
 type work struct {
+	population
 	user                       int
 	level, noise, drift, spike float64 // level: MiB
 	rise, chunk                float64
@@ -36,6 +40,26 @@ type work struct {
 
 	typical, jitter, limit float64 // seconds, sigma, seconds
 	runs                   int
+}
+
+// population contains the values in which the populations differ.
+type population struct {
+	name    string
+	failing float64 // the share of the runs that fail for reasons other than memory
+	noise   float64 // the sigma of the peaks of all jobs from run to run; 0: as in the comment of type work
+	base    float64 // the memory in use at the start of a run, as a share of the peak
+}
+
+// standard is the population in the comment of type work.
+var standard = population{name: "standard", failing: 0.04, base: 0.5}
+
+// variants are the populations of the command variants. In the first three, memory rises from zero, so a run that fails
+// early has used little memory. In the last, the memory of every job depends on its input.
+var variants = []population{
+	{"20% of the runs fail", 0.2, 0, 0},
+	{"50% of the runs fail", 0.5, 0, 0},
+	{"80% of the runs fail", 0.8, 0, 0},
+	{"memory sigma 0.3", 0.04, 0.3, 0.5},
 }
 
 // user describes one user of the population.
@@ -49,8 +73,8 @@ func drawUsers(rng *rand.Rand, n int) []user {
 	return all
 }
 
-func drawWork(rng *rand.Rand, users []user) work {
-	w := work{user: rng.IntN(len(users)), level: 0}
+func (p population) drawWork(rng *rand.Rand, users []user) work {
+	w := work{population: p, user: rng.IntN(len(users)), level: 0}
 	for w.level < 512 || w.level > 36<<10 {
 		w.level = 6144 * math.Exp(rng.NormFloat64())
 	}
@@ -62,6 +86,7 @@ func drawWork(rng *rand.Rand, users []user) work {
 	default:
 		w.noise = 0.12
 	}
+	w.noise = cmp.Or(p.noise, w.noise)
 	if rng.Float64() < 0.15 {
 		w.drift = 0.005 * (2*rng.Float64() - 1)
 	}
@@ -125,9 +150,9 @@ func (w work) submissions(rng *rand.Rand) []submission {
 		s.peak = min(s.peak, 39<<10)
 		s.seconds = w.typical * math.Exp(w.jitter*rng.NormFloat64())
 		switch x := rng.Float64(); {
-		case x < 0.04:
+		case x < w.failing:
 			s.state, s.until = "FAILED", rng.Float64()
-		case x < 0.06:
+		case x < w.failing+0.02:
 			s.state, s.until = "CANCELLED", rng.Float64()
 		case w.cut || s.seconds >= w.limit:
 			s.state, s.seconds = "TIMEOUT", w.limit
@@ -171,5 +196,5 @@ func (w work) run(s submission, job uint32, profile string, memory float64) (r p
 
 // memory returns the memory in use after a share of the run, in MiB.
 func (w work) memory(s submission, share float64) float64 {
-	return s.peak * min(1, 0.5+0.5*share/w.rise)
+	return s.peak * min(1, w.base+(1-w.base)*share/w.rise)
 }

@@ -32,7 +32,7 @@ type command struct {
 var commands = map[string]command{
 	"rates":   {"101-120", true, rates},
 	"speeds":  {"101-120", false, speeds},
-	"learned": {"101-110", true, learned},
+	"learned": {"101-120", true, learned},
 	"long":    {"101-110", true, long},
 	"equal":   {"101-110", false, equal},
 }

@@ -104,6 +104,10 @@ func (c Config) checkUsage() error {
 		return fmt.Errorf("margin: %v is not between 0 and 10 (0.1 means 10 %% more than the observed peak memory)",
 			c.Margin)
 	}
+	if q := c.PeakQuantile; q != 0 && !(q >= 0.5 && q <= 0.999) {
+		return fmt.Errorf("peak_quantile: %v is not between 0.5 and 0.999 "+
+			"(0.95: at most 5 %% of the runs are expected to exceed the predicted memory; 0: off)", q)
+	}
 	if c.ShareUsers < 1 || c.ShareUsers > 1000 {
 		return fmt.Errorf("share_users: %d is not between 1 and 1000 "+
 			"(3 means that other users get a script's profile after three users have run the script)", c.ShareUsers)

@@ -46,6 +46,7 @@ type Config struct {
 	AccountingField string        `mapstructure:"accounting_field"`
 	Learn           bool          `mapstructure:"learn"`
 	Margin          float64       `mapstructure:"margin"`
+	PeakQuantile    float64       `mapstructure:"peak_quantile"`
 	Share           bool          `mapstructure:"share"`
 	ShareUsers      int           `mapstructure:"share_users"`
 	MaxSlowdown     float64       `mapstructure:"max_slowdown"`
@@ -96,6 +97,7 @@ func defaults() map[string]any {
 		"accounting_field": string(slurm.AdminComment),
 		"learn":            false,
 		"margin":           predict.DefaultSite.Margin,
+		"peak_quantile":    predict.DefaultSite.PeakQuantile,
 		"share":            predict.DefaultSite.Share,
 		"share_users":      predict.DefaultSite.Users,
 		"max_slowdown":     predict.DefaultSite.MaxSlowdown,
@@ -214,5 +216,11 @@ func (c Config) Field() (slurm.AccountingField, error) {
 
 // Site returns the site's settings for predictions.
 func (c Config) Site() predict.Site {
-	return predict.Site{Margin: c.Margin, Share: c.Share, Users: c.ShareUsers, MaxSlowdown: c.MaxSlowdown}
+	return predict.Site{
+		Margin:       c.Margin,
+		PeakQuantile: c.PeakQuantile,
+		Share:        c.Share,
+		Users:        c.ShareUsers,
+		MaxSlowdown:  c.MaxSlowdown,
+	}
 }

@@ -1,7 +1,6 @@
 package predict
 
 import (
-	"math"
 	"slices"
 	"strings"
 
@@ -31,17 +30,15 @@ const (
 type attempt struct {
 	Run
 	complete bool // the run shows how much memory is sufficient for the job
-	short    bool // the run was killed for lack of memory
-	doubtful bool // the run failed, perhaps for lack of memory
+	short    bool // the run was probably killed for lack of memory
+	doubtful bool // the run failed, perhaps for lack of memory, although its peak was low
 }
 
 // attempts returns, oldest first, the runs that were sampled and the runs that failed before the first sample.
 func attempts(runs []Run) []attempt {
 	all := together(runs)
-	cut := 0.0              // the duration in seconds of the longest earlier run that reached its time limit
-	least := math.Inf(1)    // the memory of the smallest slice on which a run was complete, in MiB
-	usual := math.Inf(1)    // the lowest peak of a complete run, in MiB
-	complete, inRow := 0, 0 // the number of complete runs, and the number of failed runs after the latest complete run
+	cut := 0.0 // the duration in seconds of the longest earlier run that reached its time limit
+	var failures failures
 	for k := range all {
 		a := &all[k]
 		switch state, _, _ := strings.Cut(a.State, " "); state { // the state may be, for example, "CANCELLED by 1001"
@@ -51,20 +48,10 @@ func attempts(runs []Run) []attempt {
 			a.complete = a.MedianMiB >= steady*a.PeakMiB || cut > 0 && a.Seconds >= sameLimit*cut
 			cut = max(cut, a.Seconds)
 		case "FAILED":
-			a.short = a.OutOfMemory()
-			if a.whole() || a.Exit == notExecutable || a.Exit == notFound {
-				break
-			}
-			if inRow++; !a.short {
-				early := a.PeakMiB < asFar*usual // the run did not progress as far as the complete runs
-				a.doubtful = inRow > 2 || early && (inRow > 1 || complete < 2 && a.promised() < least)
-			}
+			failures.failed(a)
 		}
 		if a.complete {
-			complete, inRow, usual = complete+1, 0, min(usual, a.PeakMiB)
-			if a.promised() > 0 {
-				least = min(least, a.promised())
-			}
+			failures.completed(a)
 		}
 	}
 	return all
@@ -96,7 +83,7 @@ func proved(all []attempt) bool {
 	less := 0.0
 	for _, a := range all {
 		switch {
-		case a.short:
+		case a.OutOfMemory():
 			less = max(less, a.promised())
 		case a.complete && less > 0 && a.PeakMiB > usable*less:
 			return true

@@ -41,13 +41,20 @@ func Slowdown(busy float64, on, than int) float64 {
 
 // busy returns the values of Need.Busy and Need.BusyKnown. The busy share is the mean over all possible shares. Each
 // share is weighted with its prior density and with the probability of the observations: the run times of completed
-// runs on the GPU model of the last run, the slices on which runs reached their time limit, and the utilisation.
+// runs on the GPU model of the last run, the slices on which runs reached their time limit, and the utilisation. If
+// runs completed on slices of different sizes, all shares have the same prior density. With the other prior, the
+// estimated shares of these jobs were too large, and the jobs got slices that were too large (docs/results.md, "Learned
+// speeds").
 func busy(runs []attempt) (share float64, known bool) {
 	o := observe(runs)
+	exponent := float64(priorExponent)
+	if o.differ(o.completed) {
+		exponent = 0
+	}
 	sum, weights := 0.0, 0.0
 	for k := range busySteps {
 		b := (float64(k) + 0.5) / busySteps
-		w := math.Pow(b, priorExponent) * o.likelihood(b)
+		w := math.Pow(b, exponent) * o.likelihood(b)
 		sum, weights = sum+w*b, weights+w
 	}
 	if weights == 0 { // the observations contradict the model
@@ -90,13 +97,13 @@ func observe(runs []attempt) (o observations) {
 
 // informative reports whether the observations contain more information than the prior.
 func (o observations) informative() bool {
-	if o.util >= 0 {
-		return true
-	}
-	differs := func(all []timed) bool {
-		return slices.ContainsFunc(all, func(t timed) bool { return t.slices != o.completed[0].slices })
-	}
-	return len(o.completed) > 0 && (differs(o.completed) || differs(o.reached))
+	return o.util >= 0 || o.differ(o.completed) || o.differ(o.reached)
+}
+
+// differ reports whether a run in the list and the first completed run had slices of different sizes.
+func (o observations) differ(all []timed) bool {
+	return len(o.completed) > 0 &&
+		slices.ContainsFunc(all, func(t timed) bool { return t.slices != o.completed[0].slices })
 }
 
 // likelihood returns a number proportional to the probability of the observations for a busy share. If all run times

@@ -13,14 +13,15 @@
 //
 // Files:
 //
-//	attempt.go    decides which runs were complete or were killed for lack of memory; the thresholds
+//	attempt.go    decides which runs were complete; merges the records of a run on several nodes; the thresholds
 //	compute.go    compute slices: Amdahl's law, busy share from run times or utilisation, max_slowdown, time limits
 //	ends.go       Ends: the expected duration of a running job, learned from up to 4096 ended jobs (at least 32)
+//	failure.go    decides which failed runs were killed for lack of memory, from the share of runs that fail otherwise
 //	key.go        job key and script fingerprint; the number of hashed bytes of name (256) and script (4096)
 //	limit.go      Line.InTime: the profile that a job requests so that it ends within its time limit
 //	need.go       Predict, Need; Levels; the settings of a site and their defaults; Need.On, which selects a profile
 //	partition.go  Partitions: the best profiles for a model with measured batch sizes, for `caelum profile-job`
-//	peak.go       memory: the peak of the runs, the margin, runs with too little memory; the sentence Need.Why
+//	peak.go       memory: the peak of the runs, the margin, peak_quantile, runs with too little memory; Need.Why
 //	run.go        Run; the text of its summary in an accounting record (caelum:run=...): format and reader
 //	runtime.go    expected run time and its quantiles, from up to 20 complete runs; Expect, for a running job
 //	shared.go     the prediction from other users' runs: the upper median, with the same weight for each user

@@ -41,6 +41,10 @@ type Site struct {
 	// prediction uses 0.15.
 	Window   int
 	Quantile float64
+
+	// PeakQuantile is the quantile of the next run's peak that the need covers at least, under the assumption that the
+	// peaks are lognormally distributed. If PeakQuantile is 0, this quantile does not affect the need.
+	PeakQuantile float64
 }
 
 // DefaultSite has the default settings.
@@ -92,7 +96,7 @@ func Predict(h History, site Site) (Need, bool) {
 	past := since(all, timeWindow)
 	n := Need{Level: h.Level, MaxSlowdown: site.MaxSlowdown, Limit: limit(past)}
 	n.Busy, n.BusyKnown = busy(past)
-	n.memory(since(all, window), site)
+	n.memory(since(all, window), coveredMiB(past, site.PeakQuantile), site)
 	n.time(past)
 	return n, n.Runs > 0
 }

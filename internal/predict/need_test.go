@@ -3,6 +3,7 @@ package predict
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,6 +29,8 @@ func TestNeed(t *testing.T) {
 					fallback = arg.Vals[0]
 				case "margin":
 					site.Margin = decimal(t, arg.Vals[0])
+				case "quantile":
+					site.PeakQuantile = decimal(t, arg.Vals[0])
 				case "slowdown":
 					site.MaxSlowdown = decimal(t, arg.Vals[0])
 				case "limit":
@@ -200,6 +203,36 @@ func compute(t *rapid.T, b *mig.Model, name string) int {
 		t.Fatalf("no profile %s", name)
 	}
 	return b.Profiles[k].Compute
+}
+
+// TestPeakQuantile checks that a larger quantile never leads to a smaller need, and that the need covers approximately
+// the given share of independent lognormal peaks.
+func TestPeakQuantile(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, quantile := range []float64{0.8, 0.9, 0.99} {
+		const histories = 4000
+		covered := 0
+		for range histories {
+			var runs []Run
+			for k := range 12 {
+				peak := 6000 * math.Exp(0.3*rng.NormFloat64())
+				r := Run{Job: uint32(k + 1), Profile: "7g.40gb", State: "COMPLETED", PeakMiB: peak, Samples: 1}
+				runs = append(runs, r)
+			}
+			all := attempts(runs[:11])
+			low, bound := coveredMiB(all, quantile-0.05), coveredMiB(all, quantile)
+			if low >= bound {
+				t.Fatalf("%v MiB for %v, but %v MiB for %v", low, quantile-0.05, bound, quantile)
+			}
+			if runs[11].PeakMiB <= bound {
+				covered++
+			}
+		}
+		share := float64(covered) / histories
+		if math.Abs(share-quantile) > 0.03 {
+			t.Errorf("the need for the quantile %v covers %v of the runs", quantile, share)
+		}
+	}
 }
 
 // TestIncompleteOnlyRaises checks that an additional incomplete run never reduces the need.

@@ -5,13 +5,17 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // memory computes the memory need, which is the larger of two peaks plus a margin: the peak of the last complete run,
-// and the second highest peak in the window. The memory need is at least the memory that later incomplete runs used,
-// and exceeds the slice of every run that was killed for lack of memory. A single high peak may be accidental, and does
-// not count once another complete run follows. A peak that occurred twice counts while the peak remains in the window.
-func (n *Need) memory(runs []attempt, site Site) {
+// and the second highest peak in the window. The memory need is at least covered MiB and at least the memory that later
+// incomplete runs used, and exceeds the slice of every run that was killed for lack of memory. A single high peak may
+// be accidental, and does not count once another complete run follows. A peak that occurred twice counts while the peak
+// remains in the window.
+func (n *Need) memory(runs []attempt, covered float64, site Site) {
 	var peaks []float64 // the peaks of complete runs
 	open := 0.0         // the highest peak after the last complete run
 	for _, r := range runs {
@@ -26,11 +30,14 @@ func (n *Need) memory(runs []attempt, site Site) {
 		n.HighestMiB = max(peaks[n.Runs-1], second(peaks))
 		margin = scatter(peaks, site)
 	}
-	n.PeakMiB = max(n.HighestMiB*(1+margin), open)
+	n.PeakMiB = max(n.HighestMiB*(1+margin), covered, open)
 	less := tooLittle(runs)
 	switch {
 	case less > 0 && less >= n.PeakMiB:
 		n.Why = whyLarger(runs)
+	case covered > 0 && covered == n.PeakMiB:
+		n.Why = fmt.Sprintf("the next peak is expected to be at most %.0f MiB with a probability of %g%%",
+			covered, 100*site.PeakQuantile)
 	case n.Runs > 0 && open > n.HighestMiB*(1+margin):
 		n.Why = fmt.Sprintf("a run that was not complete used %.0f MiB: the job needs at least as much", open)
 	default:
@@ -61,6 +68,37 @@ func scatter(peaks []float64, site Site) float64 {
 	}
 	slices.Sort(half)
 	return min(site.Margin, half[int(site.quantile()*float64(len(half)-1))])
+}
+
+// priorPeakSigma and priorPeaks describe the assumed scatter of the peaks before any runs exist: the standard deviation
+// of the logarithm of the peak, and the number of runs that have the same weight as this assumption.
+const (
+	priorPeakSigma = 0.02
+	priorPeaks     = 2
+)
+
+// coveredMiB returns a quantile of the next run's peak in MiB, from the complete runs: the upper bound of Student's
+// prediction interval on the logarithms of the peaks. The result is 0 if no run is complete or quantile is 0.
+func coveredMiB(runs []attempt, quantile float64) float64 {
+	var logs []float64
+	for _, r := range runs {
+		if r.complete {
+			logs = append(logs, math.Log(max(r.PeakMiB, 1)))
+		}
+	}
+	if len(logs) == 0 || quantile <= 0 {
+		return 0
+	}
+	mean := stat.Mean(logs, nil)
+	squares := priorPeaks * priorPeakSigma * priorPeakSigma
+	for _, x := range logs {
+		squares += (x - mean) * (x - mean)
+	}
+	count := float64(len(logs))
+	freedom := priorPeaks + count - 1
+	return math.Exp(distuv.StudentsT{
+		Mu: mean, Sigma: math.Sqrt(squares / freedom * (1 + 1/count)), Nu: freedom,
+	}.Quantile(quantile))
 }
 
 // tooLittle returns the memory in MiB of the largest slice that was too small, or 0 if no slice was too small. A slice

@@ -11,7 +11,8 @@ type Observer interface {
 	Waited(job string, wait float64)
 }
 
-// Span is the interval in which a job holds a slice.
+// Span is the interval in which a job holds a slice. Profile is the profile of the slice, which may be larger than the
+// requested profile.
 type Span struct {
 	Job, Profile     string
 	GPU, Start, Size int // units
@@ -30,12 +31,13 @@ func (s *simulation) observe(j *job) {
 	for _, at := range j.spots {
 		pl := s.GPUs[at.GPU].Placements[at.Placement]
 		span.GPU, span.Start, span.Size = at.GPU, pl.Start, pl.Size
+		span.Profile = s.profile(at).Name
 		s.Observer.Ran(span)
 	}
 	if f, ok := s.room.(*fixed); ok {
 		for _, i := range j.numbers {
 			sl := &f.slices[i]
-			span.GPU, span.Start, span.Size = sl.gpu, sl.start, sl.size
+			span.GPU, span.Start, span.Size, span.Profile = sl.gpu, sl.start, sl.size, sl.profile
 			s.Observer.Ran(span)
 		}
 	}

@@ -84,3 +84,18 @@ func TestSpeedsAfterEarlierRuns(t *testing.T) {
 		t.Errorf("observed before the submission of c: %v", before)
 	}
 }
+
+// TestSpanOfLargerSlice checks that the Observer receives the profile of the slice, not the profile that the job
+// requests.
+func TestSpanOfLargerSlice(t *testing.T) {
+	jobs := []trace.Job{{ID: "a", Duration: 10, Speed: map[string]float64{"1g.5gb": 0.2, "7g.40gb": 1}}}
+	c := Config{GPUs: gpus(t, "A100-40GB", 1), Policy: policy(t, "lifetime"), Sizing: Adaptive}
+	c.Observer = ranTest(func(s Span) {
+		if s.Profile != "7g.40gb" || s.To-s.From != 10 {
+			t.Errorf("the job runs alone on a GPU: %+v", s)
+		}
+	})
+	if _, err := Run(c, slices.Values(jobs)); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"caelum/internal/predict"
+)
+
+// compareVariants compares the rules on the variants, and the settings of peak_quantile on the populations that differ
+// only in the scatter of the memory.
+func compareVariants(w io.Writer, seeds []uint64) error {
+	n, err := newNode()
+	if err != nil {
+		return err
+	}
+	rules := append(highest(), known(), caelum())
+	if err := variantTable(w, n, variants, rules, seeds); err != nil {
+		return err
+	}
+	scattered := []population{standard, variants[len(variants)-1]}
+	return variantTable(w, n, scattered, quantiles(), seeds)
+}
+
+// quantiles returns Caelum's rule for several settings of peak_quantile.
+func quantiles() []rule {
+	all := []rule{caelum()}
+	for _, q := range []float64{0.8, 0.9, 0.95, 0.99} {
+		site := predict.DefaultSite
+		site.PeakQuantile = q
+		all = append(all, learned(fmt.Sprintf("Caelum, peak_quantile: %g", q), site))
+	}
+	return all
+}
+
+// variantTable prints three figures for each rule and population: the share of the repeats in the tightest profile, the
+// share of the repeats killed for memory, and the allocated share of a GPU.
+func variantTable(w io.Writer, n node, populations []population, rules []rule, seeds []uint64) error {
+	head := "in the tightest profile / killed / allocated share of a GPU"
+	for _, p := range populations {
+		head += ", " + p.name
+	}
+	return table(w, head, func(row func(string, ...any)) {
+		for _, r := range rules {
+			format, values := "%s", []any{r.name}
+			for _, p := range populations {
+				s, _ := p.simulateAll(n, r, seeds)
+				format += ", %.1f%% / %.2f%% / %.1f%%"
+				values = append(values, s.of(s.tight), s.of(s.killed), 100*s.given/float64(s.repeats)/n.memory(n.whole))
+			}
+			row(format, values...)
+		}
+	})
+}

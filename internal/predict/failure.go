@@ -1,0 +1,88 @@
+package predict
+
+import "math"
+
+// Each failed run has two possible explanations: the slice had too little memory, or the run failed for another reason.
+// The second explanation is likely for a job that often fails for other reasons. chance is the share of the job's runs
+// that fail for other reasons. The probability that such a job fails n times in a row for other reasons is chance^n. A
+// lack of memory is assumed if this probability is below a threshold.
+const (
+	// likely is the threshold for a failed run that used nearly all memory of its slice, and for the first failure of
+	// a job after its only complete run, on a smaller slice than the complete run had.
+	likely = 0.1
+	// unlikely is the threshold for all other failed runs. A job without earlier failures is below the threshold with
+	// its third failure in a row, or with its second failure in a row after nine complete runs.
+	unlikely = 1e-4
+	// priorFailures and priorTrials describe the assumed share of failed runs before any runs exist: priorFailures of
+	// priorTrials runs. All constants were chosen on seed 1 of `go run ./contrib/learn variants`.
+	priorFailures = 0.1
+	priorTrials   = 2
+	// unusual is the ratio of the peak of a failed run to the peak of the last complete run from which the failed run
+	// certainly needed more memory than the complete run.
+	unusual = 1.05
+)
+
+// failures decides for each failed run whether the run failed for lack of memory. The zero value has seen no runs.
+type failures struct {
+	complete, other int     // the numbers of complete runs, and of failed runs for which memory was not the reason
+	least           float64 // the memory of the smallest slice on which a run was complete, in MiB; 0: unknown
+	usual, last     float64 // the lowest peak of a complete run and the peak of the last one, in MiB
+
+	open  []*attempt // the failed runs after the last complete run
+	inRow int        // the number of failed runs after the last complete run and after the last larger slice
+	on    float64    // the memory of the last failed run's slice, in MiB
+}
+
+// failed sets the fields short and doubtful of a failed run.
+func (f *failures) failed(a *attempt) {
+	full := a.OutOfMemory()
+	switch {
+	case a.Exit == notExecutable || a.Exit == notFound: // the program did not start
+		a.short = full
+		return
+	case a.whole(): // no larger slice exists
+		if a.short = full; !full {
+			f.other++
+		}
+		return
+	case f.complete == 0: // the need is unknown, so the slice grows until a run is complete
+		a.short, a.doubtful = full, !full
+		f.open = append(f.open, a)
+		return
+	}
+	memory := a.promised()
+	if memory > f.on {
+		f.inRow = 0 // the failures on smaller slices do not show that this slice is too small
+	}
+	f.open, f.on, f.inRow = append(f.open, a), memory, f.inRow+1
+	chance := (priorFailures + float64(f.other)) / (priorTrials + float64(f.other+f.complete))
+	if full {
+		a.short = a.PeakMiB > unusual*f.last || math.Pow(chance, float64(f.inRow)) < likely
+		return
+	}
+	n := f.inRow
+	if a.PeakMiB < asFar*f.usual { // the run did not progress as far as the complete runs
+		n++
+		a.doubtful = f.complete < 2 && len(f.open) == 1 && memory < f.least && chance < likely
+	}
+	a.doubtful = a.doubtful || math.Pow(chance, float64(n)) < unlikely
+}
+
+// completed records a complete run. Memory was not the reason of the failed runs since the last complete run if they
+// had slices at least as large as this run, or if no lack of memory was assumed at the time.
+func (f *failures) completed(a *attempt) {
+	memory := a.promised()
+	for _, o := range f.open {
+		if o.promised() >= memory || !o.short && !o.doubtful {
+			f.other++
+		}
+	}
+	if memory > 0 && (f.least == 0 || memory < f.least) {
+		f.least = memory
+	}
+	if f.complete == 0 || a.PeakMiB < f.usual {
+		f.usual = a.PeakMiB
+	}
+	f.complete, f.last = f.complete+1, a.PeakMiB
+	f.open, f.inRow, f.on = nil, 0, 0
+}
