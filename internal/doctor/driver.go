@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"caelum/internal/mig"
 )
 
 // Driver describes the parameters and the device files of NVIDIA's kernel module.
@@ -47,20 +50,38 @@ func readDriver(proc, dev string, gpus int) (Driver, error) {
 	return d, nil
 }
 
+// forbidModify is the remedy for NVreg_ModifyDeviceFiles=1.
+const forbidModify = "put `options nvidia NVreg_ModifyDeviceFiles=0` into /etc/modprobe.d/caelum.conf; put " +
+	"`c /dev/nvidiactl 0666 root root - 195:255` and, for each GPU, " +
+	"`c /dev/nvidia0 0666 root root - 195:0` into /etc/tmpfiles.d/nvidia.conf; reboot the node"
+
+// fullDevices reports that NVreg_ModifyDeviceFiles=1 lets every user open the full GPUs of other jobs. With
+// ConstrainDevices=yes, only processes outside jobs can open these GPUs.
+func fullDevices(f *Facts) []Finding {
+	if f.lacks(Agent) || !slices.Contains(f.Agent.Profiles, mig.Full) {
+		return nil
+	}
+	const text = "the driver's ModifyDeviceFiles is 1 and this node may have full GPUs: nvidia-modprobe, which every " +
+		"user can run, makes the device files of full GPUs accessible to all users"
+	if !f.lacks(Slurmctld) && !f.Config.RelativeIndex() {
+		return []Finding{fault(text+"; ConstrainDevices is not yes in cgroup.conf, so the processes of all jobs can use "+
+			"the full GPUs of other jobs", forbidModify)}
+	}
+	return []Finding{warning(text+"; processes outside jobs can use full GPUs", forbidModify)}
+}
+
 // driver checks NVreg_ModifyDeviceFiles. If the parameter is 1, nvidia-modprobe creates the capability files of a new
 // instance with access for all users. All users can open these files until the agent has restricted the files.
 func driver(f *Facts) []Finding {
 	const made = "the driver's ModifyDeviceFiles is "
 	switch {
 	case f.Driver.Modifies:
-		return []Finding{modifies(
+		return append(fullDevices(f), modifies(
 			f,
 			made+"1: nvidia-modprobe, which is setuid root, makes the device files of a new slice readable by all "+
 				"users, and the agent restricts the files a few milliseconds later",
-			"put `options nvidia NVreg_ModifyDeviceFiles=0` into /etc/modprobe.d/caelum.conf; put "+
-				"`c /dev/nvidiactl 0666 root root - 195:255` and, for each GPU, "+
-				"`c /dev/nvidia0 0666 root root - 195:0` into /etc/tmpfiles.d/nvidia.conf; reboot the node",
-		)}
+			forbidModify,
+		))
 	case len(f.Driver.Missing) > 0:
 		return []Finding{fault(
 			made+"0, so no program creates missing device files: jobs cannot use this node's GPUs without "+
