@@ -64,8 +64,8 @@ func fullDevices(f *Facts) []Finding {
 	const text = "the driver's ModifyDeviceFiles is 1 and this node may have full GPUs: nvidia-modprobe, which every " +
 		"user can run, makes the device files of full GPUs accessible to all users"
 	if !f.lacks(Slurmctld) && !f.Config.RelativeIndex() {
-		return []Finding{fault(text+"; ConstrainDevices is not yes in cgroup.conf, so the processes of all jobs can use "+
-			"the full GPUs of other jobs", forbidModify)}
+		return []Finding{fault(text+"; ConstrainDevices is not yes in cgroup.conf, so the processes of all jobs can "+
+			"use the full GPUs of other jobs", forbidModify)}
 	}
 	return []Finding{warning(text+"; processes outside jobs can use full GPUs", forbidModify)}
 }
