@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
+	"sync"
 	"time"
 )
 
@@ -47,8 +49,8 @@ func (a *Agent) preparePending(
 	return nil, nil
 }
 
-// carveAll carves all slices of a pending lease. If carveAll cannot carve a slice, the slices that it has already
-// carved remain as idle instances.
+// carveAll carves all slices of a pending lease. If carveAll cannot carve a slice, the slices that carveAll has carved
+// remain as idle instances.
 func (a *Agent) carveAll(
 	id uint32,
 	slots []int,
@@ -58,11 +60,12 @@ func (a *Agent) carveAll(
 ) (all []api.Slice, held []*instance, err error) {
 	var at []placed
 	created := false
+	made, err := a.carveSpots(id, pr.spots, t)
+	if err != nil {
+		return nil, nil, err
+	}
 	for k, s := range pr.spots {
-		in, reused, err := a.carve(id, s, t)
-		if err != nil {
-			return nil, nil, err
-		}
+		in, reused := made[k].in, made[k].reused
 		model := a.cards[s.GPU].Model
 		slice := api.Slice{
 			Slot: slots[k], GPU: s.GPU, Profile: in.Profile, Start: in.Start, Size: in.Size,
@@ -85,6 +88,42 @@ func (a *Agent) carveAll(
 		return nil, nil, err
 	}
 	return all, held, nil
+}
+
+// carved is the result of carve.
+type carved struct {
+	in     *instance
+	reused bool
+}
+
+// carveSpots carves the instances at the spots of a pending lease. carveSpots uses the GPUs at the same time, because a
+// switch of the MIG mode takes seconds on each GPU.
+func (a *Agent) carveSpots(id uint32, spots []offer.Spot, t *spent) ([]carved, error) {
+	all := make([]carved, len(spots))
+	errs := make([]error, len(a.cards))
+	times := make([]spent, len(a.cards))
+	var tasks sync.WaitGroup
+	for g := range a.cards {
+		if !slices.ContainsFunc(spots, func(s offer.Spot) bool { return s.GPU == g }) {
+			continue
+		}
+		tasks.Go(func() {
+			for k, s := range spots {
+				if s.GPU == g && errs[g] == nil {
+					all[k].in, all[k].reused, errs[g] = a.carve(id, s, &times[g])
+				}
+			}
+		})
+	}
+	tasks.Wait()
+	longest := spent{}
+	for _, own := range times {
+		longest.driver = max(longest.driver, own.driver)
+		longest.slurmctld = max(longest.slurmctld, own.slurmctld)
+	}
+	t.driver += longest.driver
+	t.slurmctld += longest.slurmctld
+	return all, errors.Join(errs...)
 }
 
 // grant first changes the owner of the capability files, then writes the lease into the ledger, and then writes the

@@ -23,8 +23,9 @@ for pid in "${pids[@]}"; do wait "$pid" || { status=$?; echo "cuda-process on $S
 exit $status
 `
 
-// profiles contains the plain profiles of the GPU model, from small to large.
-var profiles []string
+// profiles contains the plain profiles of the GPU model, from small to large. The command line can select another GPU
+// model.
+var profiles, _ = profilesOf("A100-40GB")
 
 // profilesOf returns the plain profiles of the first GPU model in a list of models.
 func profilesOf(boards string) (names []string, err error) {
