@@ -3,6 +3,7 @@ package sim
 import (
 	"slices"
 
+	"caelum/internal/mig"
 	"caelum/internal/offer"
 	"caelum/internal/trace"
 )
@@ -32,7 +33,7 @@ func (s *simulation) sizes(j *job) (all []offer.Size) {
 		}
 		for _, p := range b.Profiles {
 			known := slices.ContainsFunc(all, func(z offer.Size) bool { return z.Profile == p.Name })
-			if p.Name != j.asksFor && !known && enough(p, b.Profiles[least]) && j.SpeedOn(p.Name) > 0 {
+			if p.Name != j.asksFor && p.Name != mig.Full && !known && enough(p, b.Profiles[least]) && j.SpeedOn(p.Name) > 0 {
 				all = append(all, offer.Size{Profile: p.Name, Takes: requested / expected.SpeedOn(p.Name)})
 			}
 		}
