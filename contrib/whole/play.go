@@ -46,6 +46,8 @@ func (c cluster) config(model *mig.Model, nodes int, seed uint64) sim.Config {
 		Create:  c.create,
 		Destroy: c.destroy,
 		Switch:  c.change,
+
+		WholeShare: c.share,
 	}
 	if c.queue != "fifo" {
 		s.Discipline = sim.EASY
@@ -146,7 +148,7 @@ func (c cluster) split(jobs []trace.Job, first int, seed uint64) (outcome, error
 		}
 	}
 	whole := c.config(c.model.Select(func(p mig.Profile) bool { return p.Name == mig.Full }), first, seed)
-	whole.Create, whole.Destroy, whole.Switch, whole.Offers = 0, 0, 0, false
+	whole.Create, whole.Destroy, whole.Switch, whole.Offers, whole.WholeShare = 0, 0, 0, false, 0
 	o, err := run(whole, multi)
 	if err != nil {
 		return o, err

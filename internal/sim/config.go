@@ -49,6 +49,10 @@ type Config struct {
 	// mig.Full has MIG mode off. When the job ends, the MIG mode remains off until a slice needs the GPU.
 	Switch float64
 
+	// WholeShare is the largest share of the GPUs that may be full while jobs wait for slices (offer.Cluster). There is
+	// no limit if WholeShare is 0 or 1.
+	WholeShare float64
+
 	// Said returns the estimated run time of a job in seconds, or +Inf if the run time is unknown. If Said is nil, the
 	// estimate is the true duration.
 	Said func(trace.Job) float64
@@ -106,6 +110,9 @@ func (c *Config) check() error {
 	if c.Sizing == Adaptive && (c.Policy == nil || c.Discipline != FIFO && c.Discipline != EASY) {
 		return fmt.Errorf("adaptive sizes require a placement policy and a FIFO or EASY queue")
 	}
+	if c.quota() && (c.Policy == nil || c.Discipline != FIFO && c.Discipline != EASY) {
+		return fmt.Errorf("a limit on the share of full GPUs requires a placement policy and a FIFO or EASY queue")
+	}
 	if c.Memory != nil && c.Stay {
 		return fmt.Errorf("memory predictions require jobs that end")
 	}
@@ -148,6 +155,9 @@ func Alike(gpus []*mig.Model) bool {
 
 // keeps reports whether instances remain after the end of their jobs.
 func (c *Config) keeps() bool { return c.Create > 0 || c.Destroy > 0 }
+
+// quota reports whether the share of full GPUs is limited.
+func (c *Config) quota() bool { return c.WholeShare > 0 && c.WholeShare < 1 }
 
 // estimate returns the estimated run time of a job in seconds.
 func (c *Config) estimate(j trace.Job) float64 {

@@ -28,6 +28,7 @@ func newCut(s *simulation) *cut {
 	}
 	c.done = make([]float64, len(gpus))
 	c.Pool, c.Nodes, c.Policy = place.NewPool(gpus), s.nodes, s.Policy
+	c.WholeShare = s.WholeShare
 	if s.Discipline == Loss {
 		c.Policy = unheld{s.Policy}
 	}

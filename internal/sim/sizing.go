@@ -54,8 +54,8 @@ func (s *simulation) expected(j trace.Job) trace.Job {
 	return j
 }
 
-// startPlanned starts the jobs that package offer's plan starts now. If jobs get adaptive sizes, startPlanned replaces
-// turn.
+// startPlanned starts the jobs that package offer's plan starts now. If jobs get adaptive sizes or the share of full GPUs
+// is limited, startPlanned replaces turn.
 func (c *cut) startPlanned() {
 	s := c.s
 	c.Speculative = map[string]bool{} // no speculative offers
