@@ -21,19 +21,21 @@ func drawShared(t *rapid.T) (nodes [][]place.GPU, jobs []*Job) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m = m.Select(mig.Plain).WithFull(80 << 10)
+	cut := m.Select(mig.Plain)
+	m = cut.WithFull(80 << 10)
 	ends := rapid.SampledFrom([]float64{10, 100, 1000, math.Inf(1)})
 	for range rapid.IntRange(1, 3).Draw(t, "nodes") {
 		var gpus []place.GPU
 		for range rapid.IntRange(1, 4).Draw(t, "gpus") {
 			g := place.GPU{Model: m, Offerable: everything(m)}
+			layouts := append(m.Layouts(), 0, 0, m.Full(), m.Full())
 			switch rapid.IntRange(0, 9).Draw(t, "kind") {
 			case 0:
-				g.Offerable = m.Full()
+				g.Offerable, layouts = m.Full(), []mig.Layout{m.Full()}
 			case 1:
-				g.Offerable &^= m.Full()
+				g, layouts = place.GPU{Model: cut, Offerable: everything(cut)}, cut.Layouts()
 			}
-			l := rapid.SampledFrom(append(m.Layouts(), 0, 0, m.Full(), m.Full())).Draw(t, "layout") & g.Offerable
+			l := rapid.SampledFrom(layouts).Draw(t, "layout")
 			for i := range l.Indices() {
 				if rapid.IntRange(0, 3).Draw(t, "busy") == 0 {
 					g.Hold(i, ends.Draw(t, "end"))
@@ -87,14 +89,14 @@ func excess(nodes [][]place.GPU, jobs []*Job, plan Plan, share float64, strict b
 	}
 	for k, j := range jobs {
 		profile := j.Wants[0].Profile
-		before := func(o *Job) bool { return plan.Spots[slices.Index(jobs, o)] == nil && o.Wants[0].Profile != mig.Full }
 		if profile == mig.Full || plan.Spots[k] != nil {
 			continue
 		}
-		// In a strict order, the job waits for every earlier job. Otherwise, slurmctld gives a slice to the first job
-		// that requests the profile.
+		// slurmctld gives a slice to the first job that requests the profile. In a strict order, the job also waits for
+		// every earlier job that waits for slices.
 		if slices.ContainsFunc(jobs[:k], func(o *Job) bool {
-			return before(o) && (strict || o.Wants[0].Profile == profile)
+			waits := plan.Spots[slices.Index(jobs, o)] == nil && o.Wants[0].Profile != mig.Full
+			return o.Wants[0].Profile == profile || strict && waits
 		}) {
 			continue
 		}
