@@ -45,7 +45,7 @@ func start(args []string, w io.Writer) error {
 	loads := f.String("loads", "0.7,0.85,0.95", "mean shares of all units that jobs request")
 	queues := f.String("queues", "fifo,easy,offers", "queues; offers is EASY through offers, as in production")
 	ends := f.String("ends", "limits", "expected ends of jobs: exact, or limits (1 to 6 times the run time)")
-	names := f.String("policies", place.DefaultPolicy, "placement policies; all commands except policies use the first")
+	names := f.String("policies", place.DefaultPolicy, "placement policies; split and quota use the first")
 	shares := f.String("shares", "1,0.75,0.5,0.25", "quota: values of whole_share")
 	nodes := f.Int("nodes", 8, "number of nodes with 8 H100-80GB")
 	jobs := f.Int("jobs", 4000, "number of synthetic jobs")
@@ -65,8 +65,12 @@ func start(args []string, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	o.cluster = cluster{model: b.Select(mig.Plain).WithFull(memoryMiB), nodes: *nodes, create: *create, destroy: *create,
-		change: *change, share: 1}
+	o.cluster = cluster{
+		model:  b.Select(mig.Plain).WithFull(memoryMiB),
+		nodes:  *nodes,
+		create: *create, destroy: *create, change: *change,
+		share: 1,
+	}
 	if o.policy, err = place.ByName(o.policies[0]); err != nil {
 		return err
 	}

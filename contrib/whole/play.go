@@ -25,7 +25,8 @@ type cluster struct {
 	queue  string // fifo, easy, or offers (EASY through offers, as in production)
 	ends   string // exact, or limits (time limits, 1 to 6 times the run time)
 	policy place.Policy
-	// create, destroy and change are the times in seconds to create and destroy an instance, and to switch the MIG mode.
+	// create, destroy and change are the times in seconds to create an instance, to destroy an instance, and to switch
+	// the MIG mode of a GPU.
 	create, destroy, change float64
 	share                   float64 // whole_share
 }
@@ -160,7 +161,8 @@ func (c cluster) split(jobs []trace.Job, first int, seed uint64) (outcome, error
 	return o, err
 }
 
-// bestSplit returns the number of nodes with full GPUs for which the mean wait of all jobs of all workloads is shortest.
+// bestSplit returns the number of nodes with full GPUs for which the mean wait of all jobs of all workloads is
+// shortest.
 func (c cluster) bestSplit(s source, load float64, seeds []uint64, workers int) (best int, err error) {
 	all, err := parallel(workers, (c.nodes-1)*len(seeds), func(k int) (outcome, error) {
 		seed := seeds[k%len(seeds)]

@@ -160,8 +160,8 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// TestNoQuotaWithoutSlices checks that the quota changes no plan if no job waits for slices, and that the shares 0 and 1
-// set no quota.
+// TestNoQuotaWithoutSlices checks that the quota changes no plan if no job waits for slices, and that the shares 0 and
+// 1 set no quota.
 func TestNoQuotaWithoutSlices(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes, jobs := drawShared(t)

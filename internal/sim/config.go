@@ -45,8 +45,8 @@ type Config struct {
 	// Create and Destroy are the times, in seconds, for the creation and the destruction of an instance. If Create or
 	// Destroy is not 0, the instances of ended jobs remain for reuse until their units are needed.
 	Create, Destroy float64
-	// Switch is the time, in seconds, for a switch of the MIG mode of a GPU. A GPU that holds an instance of the profile
-	// mig.Full has MIG mode off. When the job ends, the MIG mode remains off until a slice needs the GPU.
+	// Switch is the time, in seconds, for a switch of the MIG mode of a GPU. A GPU that holds an instance of the
+	// profile mig.Full has MIG mode off. When the job ends, the MIG mode remains off until a slice needs the GPU.
 	Switch float64
 
 	// WholeShare is the largest share of the GPUs that may be full while jobs wait for slices (offer.Cluster). There is
@@ -118,8 +118,8 @@ func (c *Config) check() error {
 	}
 	if !(c.Create >= 0 && c.Destroy >= 0 && c.Switch >= 0 && c.Create+c.Destroy+c.Switch < math.Inf(1)) {
 		return fmt.Errorf(
-			"creating an instance takes %v s, destroying an instance takes %v s, and switching the MIG mode takes %v s; "+
-				"the times must be finite and at least 0",
+			"creating an instance takes %v s, destroying an instance takes %v s, and switching the MIG mode takes "+
+				"%v s; the times must be finite and at least 0",
 			c.Create,
 			c.Destroy,
 			c.Switch,
