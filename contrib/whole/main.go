@@ -46,7 +46,7 @@ func start(args []string, w io.Writer) error {
 	queues := f.String("queues", "fifo,easy,offers", "queues; offers is EASY through offers, as in production")
 	ends := f.String("ends", "limits", "expected ends of jobs: exact, or limits (1 to 6 times the run time)")
 	names := f.String("policies", place.DefaultPolicy, "placement policies; split and quota use the first")
-	shares := f.String("shares", "1,0.75,0.5,0.25", "quota: values of whole_share")
+	shares := f.String("shares", "1,0.5,0.25,0.125,0.01", "values of whole_share")
 	nodes := f.Int("nodes", 8, "number of nodes with 8 H100-80GB")
 	jobs := f.Int("jobs", 4000, "number of synthetic jobs")
 	create := f.Float64("create", 0.2, "seconds to create or to destroy an instance")

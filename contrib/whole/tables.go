@@ -33,11 +33,12 @@ func (o options) over(c cluster, load float64) (outcome, error) {
 	return total(all), err
 }
 
-// split prints the waits on shared nodes and with the best split.
+// split prints the waits with the best split, and on shared nodes without and with a quota. The split and the quota are
+// the best of the tuning seeds.
 func split(w io.Writer, o options) error {
-	row(w, "queue", "ends", "load", "best split", "split: all", "several GPUs", "slices", "shared: all", "several GPUs",
-		"slices", "ratio", "several GPUs", "slices", "longest, split", "longest, shared", "switches per 1,000 jobs")
-	fmt.Fprintln(w, strings.Repeat("|---", 16)+"|")
+	row(w, "queue", "load", "nodes", "all", "several GPUs", "slices", "ratio: all", "several GPUs", "slices",
+		"longest: several GPUs", "slices", "switches per 1,000 jobs")
+	fmt.Fprintln(w, strings.Repeat("|---", 12)+"|")
 	return o.each(func(c cluster, load float64) error {
 		best, err := c.bestSplit(o.source, load, o.tune, o.workers)
 		if err != nil {
@@ -50,16 +51,27 @@ func split(w io.Writer, o options) error {
 			return err
 		}
 		a := total(all)
+		line := func(name string, b outcome) {
+			row(w, c.queue, fmt.Sprint(load), name, seconds(b.mean()), seconds(b.multi.mean()), seconds(b.slices.mean()),
+				ratio(b.mean(), a.mean()), ratio(b.multi.mean(), a.multi.mean()),
+				ratio(b.slices.mean(), a.slices.mean()), seconds(b.multi.longest), seconds(b.slices.longest),
+				b.switches())
+		}
+		line(fmt.Sprintf("split %d + %d", best, c.nodes-best), a)
 		b, err := o.over(c, load)
 		if err != nil {
 			return err
 		}
-		row(w, c.queue, c.ends, fmt.Sprint(load), fmt.Sprintf("%d + %d", best, c.nodes-best),
-			seconds(a.mean()), seconds(a.multi.mean()), seconds(a.slices.mean()),
-			seconds(b.mean()), seconds(b.multi.mean()), seconds(b.slices.mean()),
-			ratio(b.mean(), a.mean()), ratio(b.multi.mean(), a.multi.mean()), ratio(b.slices.mean(), a.slices.mean()),
-			seconds(a.multi.longest)+" / "+seconds(a.slices.longest),
-			seconds(b.multi.longest)+" / "+seconds(b.slices.longest), b.switches())
+		line("shared", b)
+		if c.share, err = c.bestShare(o.source, load, o.tune, o.shares, o.workers); err != nil {
+			return err
+		}
+		if c.share < 1 {
+			if b, err = o.over(c, load); err != nil {
+				return err
+			}
+		}
+		line(fmt.Sprintf("shared, whole_share %v", c.share), b)
 		return nil
 	})
 }
