@@ -33,8 +33,8 @@ func (o options) over(c cluster, load float64) (outcome, error) {
 	return total(all), err
 }
 
-// split prints the waits with the best split, and on shared nodes without and with a quota. The split and the quota are
-// the best of the tuning seeds.
+// split prints the waits with the best split, and on shared nodes without and with a quota. The split and the quota
+// are the best of the tuning seeds.
 func split(w io.Writer, o options) error {
 	row(w, "queue", "load", "nodes", "all", "several GPUs", "slices", "ratio: all", "several GPUs", "slices",
 		"longest: several GPUs", "slices", "switches per 1,000 jobs")
@@ -52,10 +52,11 @@ func split(w io.Writer, o options) error {
 		}
 		a := total(all)
 		line := func(name string, b outcome) {
-			row(w, c.queue, fmt.Sprint(load), name, seconds(b.mean()), seconds(b.multi.mean()), seconds(b.slices.mean()),
+			row(w, c.queue, fmt.Sprint(load), name,
+				seconds(b.mean()), seconds(b.multi.mean()), seconds(b.slices.mean()),
 				ratio(b.mean(), a.mean()), ratio(b.multi.mean(), a.multi.mean()),
-				ratio(b.slices.mean(), a.slices.mean()), seconds(b.multi.longest), seconds(b.slices.longest),
-				b.switches())
+				ratio(b.slices.mean(), a.slices.mean()),
+				seconds(b.multi.longest), seconds(b.slices.longest), b.switches())
 		}
 		line(fmt.Sprintf("split %d + %d", best, c.nodes-best), a)
 		b, err := o.over(c, load)

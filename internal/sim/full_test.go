@@ -155,8 +155,8 @@ func TestFixedFullGPUs(t *testing.T) {
 	}
 }
 
-// TestQuotaOfFullGPUs checks that jobs for full GPUs beyond WholeShare start after the jobs for slices, with and without
-// offers, and that the queue has its order again when no job waits for slices.
+// TestQuotaOfFullGPUs checks that jobs for full GPUs beyond WholeShare start after the jobs for slices, with and
+// without offers.
 func TestQuotaOfFullGPUs(t *testing.T) {
 	jobs := []trace.Job{{ID: "first", Duration: 100, Profile: "7g.80gb", Slices: 4}}
 	for k := range 4 {
@@ -168,8 +168,8 @@ func TestQuotaOfFullGPUs(t *testing.T) {
 	for _, offers := range []bool{false, true} {
 		for _, d := range []Discipline{FIFO, EASY} {
 			for share, want := range map[float64]int{0: 4, 0.25: 1, 0.5: 2, 1: 4} {
-				c := Config{GPUs: fullGPUs(t, 4), Nodes: []int{4}, Policy: place.Lifetime{}, Discipline: d, Offers: offers,
-					WholeShare: share}
+				c := Config{GPUs: fullGPUs(t, 4), Nodes: []int{4}, Policy: place.Lifetime{}, Discipline: d,
+					Offers: offers, WholeShare: share}
 				from, _ := startsOf(t, c, jobs)
 				early := 0
 				for id, at := range from {
