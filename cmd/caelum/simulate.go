@@ -43,6 +43,9 @@ type simulateOptions struct {
 	memoryError              float64
 	memoryMargin             float64
 	create, destroy          time.Duration
+	wholeGPUs, multiGPU      bool
+	change                   time.Duration // --switch
+	wholeShare               float64
 	csv, stay                bool
 	report                   string
 }
@@ -62,7 +65,8 @@ WORKLOADS, exactly one of these
                     is uniform6, skew-small, bimodal or four-equal
   --alibaba FILE    a pod list of Alibaba's gpu-v2023 trace (openb_pod_list_*.csv). The jobs are
                     the pods with one GPU. Each job needs the smallest profile that is at least as
-                    large as the pod's share of a GPU
+                    large as the pod's share of a GPU. With --multi-gpu, a pod with several GPUs is
+                    a job that needs as many full GPUs on one node (with --per-node)
   --grmu FILE       a pod list as for --alibaba, with the profiles that the GRMU paper (arXiv
                     2502.01909) assigns to the pods
   --miso FILE       the training jobs of the MISO paper (arXiv 2207.11428, jobs_100.csv), with
@@ -139,6 +143,13 @@ MEMORY
   contain the peak memory of a job, simulate chooses a random peak within the memory of the profile
   that the job needs.
 
+FULL GPUS
+  With --whole-gpus, a GPU whose MIG mode is off is available as the profile full. Policies switch the
+  MIG mode only if no other GPU has room, and a full GPU stays full until a slice needs it. --switch
+  is the time for a switch: a few seconds on an H100, and longer on GPUs that need a reset (A100).
+  SWITCHED is the number of switches. --whole-share limits the share of the GPUs that are full while
+  jobs wait for slices, like the configuration key whole_share.
+
 OUTPUT
   Waits are in seconds. Percentiles have three significant digits. TURNAROUND is the mean time from
   submission to end, for workloads whose jobs run slower on smaller slices or are requeued. UTIL is
@@ -204,6 +215,11 @@ func (o *simulateOptions) addFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.create, "create", 0, "time to create an instance (on an A100: 160ms to 240ms); "+
 		"if --create or --destroy is not 0, instances remain when their jobs end")
 	f.DurationVar(&o.destroy, "destroy", 0, "time to destroy an instance (on an A100: 200ms to 220ms)")
+	f.BoolVar(&o.wholeGPUs, "whole-gpus", false, "each GPU may be full (MIG mode off) instead of holding slices")
+	f.DurationVar(&o.change, "switch", 0, "--whole-gpus: time to switch the MIG mode of a GPU")
+	f.Float64Var(&o.wholeShare, "whole-share", 1,
+		"--whole-gpus: largest share of the GPUs that may be full while jobs wait for slices; 1: no limit")
+	f.BoolVar(&o.multiGPU, "multi-gpu", false, "--alibaba: include the pods with several GPUs; requires --whole-gpus")
 	f.StringVar(&o.report, "report", "", "also write a self-contained HTML page with drawings to this file")
 	f.BoolVar(&o.csv, "csv", false, "print comma-separated values")
 }
@@ -302,6 +318,9 @@ func (o simulateOptions) runPolicy(c sim.Config, name string, jobs iter.Seq[trac
 	case "whole":
 		for _, b := range c.GPUs {
 			whole, ok := sim.Whole(b)
+			if b.Full() != 0 {
+				whole, ok = b.Full(), true // a full GPU is also sufficient for a job that needs a slice
+			}
 			if !ok {
 				return run{}, usageError{fmt.Errorf("--profiles: no profile of %s is a whole GPU", b.Name)}
 			}
@@ -317,7 +336,7 @@ func (o simulateOptions) runPolicy(c sim.Config, name string, jobs iter.Seq[trac
 		if c.Policy, err = place.ByName(name); err != nil {
 			return run{}, err
 		}
-		c.Offers = o.offers
+		c.Offers, c.WholeShare = o.offers, o.wholeShare
 		if o.speeds && o.adaptive(c.Discipline) {
 			c.Sizing = sim.Adaptive
 		}

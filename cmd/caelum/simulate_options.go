@@ -41,6 +41,8 @@ func (o simulateOptions) checkFlags(f *pflag.FlagSet) error {
 		"miso-steps": {"--miso", o.miso != ""}, "every": {"--miso", o.miso != ""}, "slowdown": {"--miso", o.miso != ""},
 		"since": {"--from-sacct", o.fromSacct}, "until": {"--from-sacct", o.fromSacct},
 		"memory-margin": {"--memory-error", o.memoryError > 0},
+		"switch":        {"--whole-gpus", o.wholeGPUs}, "whole-share": {"--whole-gpus", o.wholeGPUs},
+		"multi-gpu": {"--alibaba and --whole-gpus", o.wholeGPUs && o.alibaba != ""},
 	} {
 		if f.Changed(name) && !requires.given {
 			return usageError{fmt.Errorf("--%s requires %s", name, requires.flag)}
@@ -64,8 +66,12 @@ func (o simulateOptions) config() (c sim.Config, err error) {
 		return c, usageError{errors.New("--offers requires --queue fifo or easy")}
 	case o.stay && c.Discipline != sim.Loss:
 		return c, usageError{errors.New("--stay requires --queue none")}
-	case o.create < 0 || o.destroy < 0:
-		return c, usageError{errors.New("--create and --destroy must not be negative")}
+	case o.create < 0 || o.destroy < 0 || o.change < 0:
+		return c, usageError{errors.New("--create, --destroy and --switch must not be negative")}
+	case !(o.wholeShare > 0 && o.wholeShare <= 1):
+		return c, usageError{errors.New("--whole-share must be above 0 and at most 1")}
+	case o.wholeShare < 1 && c.Discipline != sim.FIFO && c.Discipline != sim.EASY:
+		return c, usageError{errors.New("--whole-share requires --queue fifo or easy")}
 	case o.perNode < 0:
 		return c, usageError{errors.New("--per-node must not be negative (0: the slices of a job can be on any GPUs)")}
 	}
@@ -79,6 +85,7 @@ func (o simulateOptions) config() (c sim.Config, err error) {
 		return c, err
 	}
 	c.Stay, c.Create, c.Destroy = o.stay, o.create.Seconds(), o.destroy.Seconds()
+	c.Switch = o.change.Seconds()
 	return c, nil
 }
 
@@ -122,6 +129,9 @@ func (o simulateOptions) cluster() (gpus []*mig.Model, nodes []int, err error) {
 		if boards[b.Name] == nil {
 			whole = append(whole, b)
 			boards[b.Name] = selected(b, o.profiles)
+			if o.wholeGPUs {
+				boards[b.Name] = withFull(boards[b.Name])
+			}
 		}
 		gpus = append(gpus, slices.Repeat([]*mig.Model{boards[b.Name]}, n)...)
 		for ; o.perNode > 0 && n > 0; n -= o.perNode {
@@ -129,6 +139,16 @@ func (o simulateOptions) cluster() (gpus []*mig.Model, nodes []int, err error) {
 		}
 	}
 	return gpus, nodes, checkProfiles(o.profiles, whole...)
+}
+
+// withFull returns a copy of a GPU model that also has the profile full. The memory of the full GPU is the largest
+// memory of a slice.
+func withFull(b *mig.Model) *mig.Model {
+	most := 0.0
+	for _, p := range b.Profiles {
+		most = max(most, p.Memory())
+	}
+	return b.WithFull(uint64(most))
 }
 
 // memory returns the model of memory predictions for --memory-error, or nil without --memory-error.

@@ -72,6 +72,9 @@ func (s simulation) columns() []column {
 		column{"UTIL", false, func(r run) string { return share(r.Utilisation) }},
 		column{"FRAG", false, func(r run) string { return fmt.Sprintf("%.2f", r.Frag) }},
 		column{"CUT", false, func(r run) string { return strconv.Itoa(r.Created) }})
+	if s.Full != nil {
+		all = append(all, column{"SWITCHED", false, func(r run) string { return strconv.Itoa(r.Switched) }})
+	}
 	if s.Memory != nil {
 		all = append(all,
 			column{"REQUEUED", false, func(r run) string { return strconv.Itoa(r.Requeued) }},
@@ -98,6 +101,7 @@ func (s simulation) csv(w io.Writer) error {
 			"policy", "never", "layouts", "started", "refused", "mean_turnaround", "mean_wait", "median_wait",
 			"p95_wait", "p99_wait", "longest_wait", "makespan", "utilisation", "fragmentation", "accepted",
 			"worst_profile", "created", "destroyed", "reused", "held", "requeued", "lost", "prompt", "found",
+			"switched",
 		},
 	)
 	number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
@@ -128,6 +132,7 @@ func (s simulation) csv(w io.Writer) error {
 				number(r.Lost),
 				strconv.Itoa(r.Prompt),
 				strconv.Itoa(r.Found),
+				strconv.Itoa(r.Switched),
 			},
 		)
 	}

@@ -36,10 +36,18 @@ type simulation struct {
 	Sizing   string         `json:"sizing,omitempty"` // only for workloads whose jobs have speeds
 	Create   float64        `json:"create,omitempty"` // the time to create an instance
 	Destroy  float64        `json:"destroy,omitempty"`
+	Full     *fullGPUs      `json:"whole_gpus,omitempty"`
 	Memory   *sim.Memory    `json:"memory,omitempty"`
 	Policies []run          `json:"policies"`
 
 	slower bool // true if jobs can run longer than necessary, because of a smaller slice or a requeue
+}
+
+// fullGPUs describes the full GPUs of a simulation: the seconds for a switch of the MIG mode, and the largest share of
+// the GPUs that may be full while jobs wait for slices.
+type fullGPUs struct {
+	Switch float64 `json:"switch"`
+	Share  float64 `json:"whole_share"`
 }
 
 // newSimulation returns the output without the results of the policies. If the workload contains the actual waits, the
@@ -61,6 +69,9 @@ func newSimulation(o simulateOptions, c sim.Config, workload *trace.Workload) si
 		Create:   c.Create,
 		Destroy:  c.Destroy,
 		Memory:   c.Memory,
+	}
+	if o.wholeGPUs {
+		s.Full = &fullGPUs{c.Switch, o.wholeShare}
 	}
 	if s.slower = c.Memory != nil || o.speeds; o.speeds {
 		s.Sizing = plan.SizingTightest
@@ -119,6 +130,7 @@ type run struct {
 	Created     int     `json:"created"`
 	Destroyed   int     `json:"destroyed"`
 	Reused      int     `json:"reused"`
+	Switched    int     `json:"switched,omitempty"`
 	Held        int     `json:"held"`
 
 	recorded *report.Recorder
@@ -148,6 +160,7 @@ func newRun(policy, layouts string, r *sim.Result) run {
 		Created:     r.Created,
 		Destroyed:   r.Destroyed,
 		Reused:      r.Reused,
+		Switched:    r.Switched,
 		Held:        r.Held,
 	}
 }
@@ -188,6 +201,12 @@ func (s simulation) facts() []string {
 	}
 	if s.Create+s.Destroy > 0 {
 		setting += fmt.Sprintf(", %v s to create an instance and %v s to destroy an instance", s.Create, s.Destroy)
+	}
+	if s.Full != nil {
+		setting += fmt.Sprintf(", full GPUs, %v s to switch the MIG mode", s.Full.Switch)
+	}
+	if s.Full != nil && s.Full.Share < 1 {
+		setting += fmt.Sprintf(", at most the share %v full while jobs wait for slices", s.Full.Share)
 	}
 	if s.Memory != nil {
 		setting += fmt.Sprintf(", memory predicted with an error of %v and a margin of %v",

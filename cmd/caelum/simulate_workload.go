@@ -50,7 +50,7 @@ func (o simulateOptions) workload(gpus int) (*trace.Workload, error) {
 	case o.miso != "":
 		return o.readMISO(f)
 	}
-	return trace.Alibaba(given[0], f)
+	return trace.Alibaba(given[0], f, o.multiGPU)
 }
 
 // readMISO reads the jobs of --miso and the step times of --miso-steps.

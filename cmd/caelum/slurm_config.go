@@ -117,6 +117,9 @@ func renderSlurmConfig(w io.Writer, o slurmConfigOptions, cfg config.Config, inv
 			def = p.Type
 		}
 	}
+	if def == "" {
+		def = full
+	}
 	at := slices.IndexFunc(inv.Most, func(p inventory.Offered) bool { return p.Type == def })
 	if at < 0 {
 		return fmt.Errorf("default_profile: no GPU of this node offers %q; choose one of the offered profiles", def)

@@ -32,6 +32,7 @@ type Config struct {
 	Profiles        []string      `mapstructure:"profiles"`
 	DefaultProfile  string        `mapstructure:"default_profile"`
 	WholeGPUs       string        `mapstructure:"whole_gpus"`
+	WholeShare      float64       `mapstructure:"whole_share"`
 	Policy          string        `mapstructure:"policy"`
 	Sizing          string        `mapstructure:"sizing"`
 	PollInterval    time.Duration `mapstructure:"poll_interval"`
@@ -84,6 +85,7 @@ func defaults() map[string]any {
 		"profiles":         []string{},
 		"default_profile":  "",
 		"whole_gpus":       "never",
+		"whole_share":      1.0,
 		"policy":           place.DefaultPolicy,
 		"sizing":           plan.SizingAdaptive,
 		"poll_interval":    "15s",
@@ -198,7 +200,9 @@ func (c Config) Whole() (mig.Whole, error) {
 }
 
 // Planning returns the settings for plans.
-func (c Config) Planning() (plan.Settings, error) { return plan.ParseSettings(c.Policy, c.Sizing) }
+func (c Config) Planning() (plan.Settings, error) {
+	return plan.ParseSettings(c.Policy, c.Sizing, c.WholeShare)
+}
 
 // NoField is the value of accounting_field that disables summaries. With NoField, Caelum neither writes summaries into
 // slurmdbd nor reads summaries from slurmdbd.

@@ -90,11 +90,15 @@ func (c Caps) Device(minor int) (Device, error) {
 	return Device{unix.Major(st.Rdev), unix.Minor(st.Rdev)}, nil
 }
 
-// Managed returns g with the profile mig.Full if w allows the profile on g. If w allows the profile, MIG mode may be
+// Managed returns g with the profile mig.Full if w allows the profile on g. A GPU that is always full has no other
+// profile. If w allows the profile, MIG mode may be
 // off. Model is nil if the result has a problem.
 func (g GPU) Managed(w mig.Whole) GPU {
 	if g.Model != nil && w.Allows(g.Index, g.Reset) && (g.Full || g.Problem == "") {
 		g.Model, g.Problem = g.Model.WithFull(g.MemoryMiB), ""
+		if g.Index < w.Fixed {
+			g.Model = g.Model.Select(func(p mig.Profile) bool { return p.Name == mig.Full })
+		}
 	}
 	if g.Problem != "" {
 		g.Model = nil

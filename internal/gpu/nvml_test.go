@@ -455,3 +455,39 @@ func TestProfilesWithMIGModeOff(t *testing.T) {
 		}
 	}
 }
+
+// TestManaged checks which profiles a GPU has for each value of whole_gpus.
+func TestManaged(t *testing.T) {
+	model, err := mig.ModelByName("H100-80GB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		text         string
+		index        int
+		reset        bool
+		slices, full bool
+	}{
+		{"never", 0, false, true, false},
+		{"auto", 0, false, true, true},
+		{"auto", 0, true, true, false},
+		{"reset", 0, true, true, true},
+		{"1", 0, true, false, true},
+		{"1", 1, false, true, false},
+	} {
+		w, err := mig.ParseWhole(c.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := gpu.GPU{Index: c.index, Reset: c.reset, Model: model, MemoryMiB: 81920}.Managed(w)
+		_, has := g.Model.ProfileIndex("1g.10gb")
+		if has != c.slices || g.Model.Full() != 0 != c.full {
+			t.Errorf("%s: GPU %d has slices: %v, full: %v", c.text, c.index, has, g.Model.Full() != 0)
+		}
+	}
+	for _, text := range []string{"", "on", "-1", "1.5"} {
+		if _, err := mig.ParseWhole(text); err == nil {
+			t.Errorf("%q is valid", text)
+		}
+	}
+}

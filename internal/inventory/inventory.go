@@ -166,7 +166,7 @@ func Divide(found []gpu.GPU, named []string, whole mig.Whole) ([]GPU, []string, 
 			continue
 		}
 		for i, p := range g.Model.Profiles {
-			if !offers(p, named, g.Index < whole.Fixed) {
+			if !offers(p, named) {
 				continue
 			}
 			c.Offerable |= g.Model.OfProfile(i)
@@ -194,18 +194,9 @@ func Divide(found []gpu.GPU, named []string, whole mig.Whole) ([]GPU, []string, 
 	return gpus, profiles, nil
 }
 
-// offers reports whether the site offers a profile on a GPU that has the profile. If only is true, the GPU has no
-// slices.
-func offers(p mig.Profile, named []string, only bool) bool {
-	switch {
-	case p.Name == mig.Full:
-		return true
-	case only:
-		return false
-	case len(named) > 0:
-		return slices.Contains(named, p.Name)
-	}
-	return mig.Plain(p)
+// offers reports whether the site offers a profile on a GPU that has the profile.
+func offers(p mig.Profile, named []string) bool {
+	return p.Name == mig.Full || slices.Contains(named, p.Name) || len(named) == 0 && mig.Plain(p)
 }
 
 // namesOf returns the profiles that the driver reports, without duplicates.

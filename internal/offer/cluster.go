@@ -22,6 +22,9 @@ type Cluster struct {
 	Making float64
 	// Speculative contains the profiles that Make may offer for jobs that are submitted later. nil means all profiles.
 	Speculative map[string]bool
+	// WholeShare is the largest share of the GPUs that may be full while jobs wait for slices (see quota.go). There is
+	// no limit if WholeShare is 0 or 1.
+	WholeShare float64
 	sizing
 }
 

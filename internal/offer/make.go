@@ -31,6 +31,7 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 	p.scarcity = 1
 	p.setPrice()
 	p.plan.Price = p.price
+	p.plan.OverQuota = p.overQuota()
 	return p.plan
 }
 
@@ -46,6 +47,7 @@ type planner struct {
 	// singletons contains the SingletonKey of each job that has been placed.
 	singletons map[uint64]bool
 	searched   searches
+	quota      quota
 	passed     int // the number of heads of the queue that the plan skipped after a search for a reservation
 
 	gpus, running int // the number of GPUs, and of busy placements before the plan
@@ -67,6 +69,7 @@ func newPlanner(c *Cluster, jobs []*Job, strict bool) *planner {
 		before:     map[int]place.GPU{},
 		singletons: map[uint64]bool{},
 		searched:   searches{},
+		quota:      c.newQuota(),
 	}
 	for k := range c.Pool.Len() {
 		if g := c.Pool.GPU(k); g.Model != nil {
@@ -94,6 +97,7 @@ func (p *planner) swap() {
 // planQueue plans for the waiting jobs.
 func (p *planner) planQueue() {
 	p.placeQueue()
+	p.placeDenied()
 	if !p.strict && p.plan.Kept != nil {
 		p.lendKept()
 	}
@@ -133,7 +137,7 @@ func (p *planner) mustWait(head int, group []*Job) bool {
 	p.mayHold = group[0].Learned
 	placed, why := p.place(head, group, nil)
 	p.mayHold = false
-	if placed || p.keep(head, group) || !p.strict && p.unreservable(group) {
+	if placed || p.keep(head, group) || !p.strict && p.unreservable(group) || p.deny(head, fullGPUs(group)) {
 		return false
 	}
 	r := p.ReserveAll(group, why)
@@ -157,9 +161,11 @@ func (p *planner) place(k int, group []*Job, r *Reservation) (placed bool, why p
 	p.setBehind(k + len(group))
 	p.setPrice()
 	all, why := p.FindAll(group, r)
-	if all == nil {
+	full := p.becomeFull(all)
+	if all == nil || p.deny(k, full) {
 		return false, why
 	}
+	p.quota.left -= full
 	for i, spots := range all {
 		for _, s := range spots {
 			p.offer(s, group[i])

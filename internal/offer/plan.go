@@ -22,6 +22,9 @@ type Plan struct {
 	// Kept describes the spots that are kept for a job that lacks resources other than slices. Until the time Kept.At,
 	// the kept spots are lent to other jobs. Kept is nil if no spots are kept.
 	Kept *Reservation
+	// OverQuota is true for each job that has no spots because too many GPUs would be full. OverQuota is nil if there
+	// is no such job.
+	OverQuota []bool
 	// Price is the price of a second of a whole GPU, in seconds of delay for the jobs that must wait (see size.go).
 	Price float64
 }

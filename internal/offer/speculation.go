@@ -21,6 +21,7 @@ type speculation struct {
 	best map[string]Spot
 	on   map[string]int // the number of GPUs on which each profile is offered
 	home map[string]int // the node on which each profile is offered
+	full int            // the largest number of full GPUs to offer
 }
 
 // addSpeculative adds the speculative offers to the plan. addSpeculative first fills the GPUs on which the policy would
@@ -37,6 +38,10 @@ func (p *planner) addSpeculative() {
 		best:    map[string]Spot{},
 		on:      map[string]int{},
 		home:    map[string]int{},
+		full:    p.Pool.Len(),
+	}
+	if !p.quota.off && p.slicesWait() {
+		s.full = p.quota.left
 	}
 	var order []int
 	for _, gpus := range p.Nodes {
@@ -53,6 +58,9 @@ func (p *planner) addSpeculative() {
 	for _, k := range order {
 		l := s.fill(k, p.Pool.GPU(k))
 		p.plan.Offers[k] |= l
+		if b := p.Pool.GPU(k).Model; l&b.Full() != 0 && p.switchable(k) {
+			s.full--
+		}
 		b := p.Pool.GPU(k).Model
 		for i := range b.Profiles {
 			if name := b.Profiles[i].Name; l&b.OfProfile(i) != 0 {
@@ -112,7 +120,8 @@ func (s *speculation) choose() map[int]int {
 
 // may reports whether a profile may be offered speculatively on a node.
 func (s *speculation) may(profile string, node int) bool {
-	return (s.Speculative == nil || s.Speculative[profile]) && !s.waited.has(profile, node)
+	return (s.Speculative == nil || s.Speculative[profile]) && !s.waited.has(profile, node) &&
+		(profile != mig.Full || s.full > 0)
 }
 
 // fill returns the placements to offer on a GPU. Among all ways to fill the GPU, fill chooses the one with the highest

@@ -111,8 +111,8 @@ type inPlan struct {
 	wants    string       // the job's slices, as text
 }
 
-// explain distinguishes four cases: the job is planned, the job is the first that must wait, the job's slices are lent
-// to other jobs, or the job waits for other jobs or resources.
+// explain distinguishes five cases: the job is planned, the job is the first that must wait, the job's slices are lent
+// to other jobs, the job would exceed the share of full GPUs, or the job waits for other jobs or resources.
 func (x *inPlan) explain(e *Explanation) {
 	r, kept := x.plan.Reserved, x.plan.Kept
 	switch spots := x.plan.Spots[x.k]; {
@@ -135,6 +135,14 @@ func (x *inPlan) explain(e *Explanation) {
 				"that end in time. The job cannot start there yet: %s",
 			strings.Join(e.On, ", "),
 			x.deferReason(x.Waiting[x.k], kept.Spots),
+		)
+	case x.plan.OverQuota != nil && x.plan.OverQuota[x.k]:
+		e.set(
+			OverQuota,
+			"jobs wait for slices, and with %s the share of full GPUs would exceed whole_share (%v). The job can "+
+				"start when fewer GPUs are full, or when no waiting job can use the GPUs for slices",
+			x.wants,
+			x.WholeShare,
 		)
 	default:
 		x.explainWaiting(e)

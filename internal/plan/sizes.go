@@ -19,7 +19,10 @@ type Settings struct {
 	Policy place.Policy
 	// Tightest means that a job never gets a larger profile than requested.
 	Tightest bool
-	// Text contains the values of policy and sizing, as the agents publish them (WithSettings).
+	// WholeShare is the largest share of the GPUs that may be full while jobs wait for slices (offer.Cluster).
+	WholeShare float64
+	// Text contains the values of policy and sizing, as the agents publish them (WithSettings). If WholeShare is not 1,
+	// Text also contains WholeShare.
 	Text string
 }
 
@@ -29,9 +32,9 @@ const (
 	SizingTightest = "tightest"
 )
 
-// ParseSettings returns the settings for the values of the configuration keys policy and sizing. If a value is unknown,
-// the error names the key.
-func ParseSettings(policy, sizing string) (s Settings, err error) {
+// ParseSettings returns the settings for the values of the configuration keys policy, sizing and whole_share. If a
+// value is not valid, the error names the key.
+func ParseSettings(policy, sizing string, wholeShare float64) (s Settings, err error) {
 	if s.Policy, err = place.ByName(policy); err != nil {
 		return s, fmt.Errorf("policy: %w", err)
 	}
@@ -39,7 +42,13 @@ func ParseSettings(policy, sizing string) (s Settings, err error) {
 	if !slices.Contains(all, sizing) {
 		return s, fmt.Errorf("sizing: %q is not %s", sizing, strings.Join(all, " or "))
 	}
-	s.Tightest, s.Text = sizing == SizingTightest, policy+","+sizing
+	if !(wholeShare > 0 && wholeShare <= 1) {
+		return s, fmt.Errorf("whole_share: %v is not above 0 and at most 1 (1: no limit)", wholeShare)
+	}
+	s.Tightest, s.WholeShare, s.Text = sizing == SizingTightest, wholeShare, policy+","+sizing
+	if wholeShare < 1 {
+		s.Text += fmt.Sprintf(",%v", wholeShare)
+	}
 	return s, nil
 }
 

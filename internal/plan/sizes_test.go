@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -50,16 +51,24 @@ func TestSizesOfJob(t *testing.T) {
 	}
 }
 
-// TestSettings checks the values of the configuration keys policy and sizing.
+// TestSettings checks the values of the configuration keys policy, sizing and whole_share.
 func TestSettings(t *testing.T) {
-	for _, c := range []struct{ policy, sizing, err string }{
-		{"lifetime", "adaptive", ""},
-		{"qla", "tightest", ""},
-		{"none", "adaptive", "policy: unknown placement policy"},
-		{"lifetime", "largest", `sizing: "largest" is not adaptive or tightest`},
+	for _, c := range []struct {
+		policy, sizing string
+		share          float64
+		text, err      string
+	}{
+		{"lifetime", "adaptive", 1, "lifetime,adaptive", ""},
+		{"qla", "tightest", 0.25, "qla,tightest,0.25", ""},
+		{"none", "adaptive", 1, "", "policy: unknown placement policy"},
+		{"lifetime", "largest", 1, "", `sizing: "largest" is not adaptive or tightest`},
+		{"lifetime", "adaptive", 0, "", "whole_share: 0 is not above 0 and at most 1"},
+		{"lifetime", "adaptive", 1.5, "", "whole_share: 1.5 is not above 0 and at most 1"},
+		{"lifetime", "adaptive", math.NaN(), "", "whole_share: NaN is not above 0 and at most 1"},
 	} {
-		s, err := ParseSettings(c.policy, c.sizing)
-		if c.err == "" && (err != nil || s.Tightest != (c.sizing == "tightest")) ||
+		s, err := ParseSettings(c.policy, c.sizing, c.share)
+		tightest := c.sizing == "tightest"
+		if c.err == "" && (err != nil || s.Tightest != tightest || s.WholeShare != c.share || s.Text != c.text) ||
 			c.err != "" && (err == nil || !strings.HasPrefix(err.Error(), c.err)) {
 			t.Errorf("%s, %s: %+v, %v", c.policy, c.sizing, s, err)
 		}

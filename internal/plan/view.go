@@ -66,7 +66,7 @@ func New(snapshot Snapshot, settings Settings, without func(slurm.Node) bool) *V
 		v.Members, v.since, gpus = append(v.Members, n), append(v.since, state.Since), append(gpus, state.GPUs)
 	}
 	v.Cluster = offer.NewCluster(settings.Policy, gpus...)
-	v.Now, v.Making = now, making
+	v.Now, v.Making, v.WholeShare = now, making, settings.WholeShare
 	if !settings.Tightest {
 		v.kinds = kinds(v.Pool)
 	}

@@ -200,9 +200,10 @@ func holds(b *mig.Model, l mig.Layout, profile string) bool {
 	return false
 }
 
-// enough reports whether the profile has provides at least as many units and compute slices as the profile needs.
+// enough reports whether the profile has provides at least as many units and compute slices as the profile needs. Only
+// a full GPU is sufficient for a job that needs the profile mig.Full, because such a job can use several GPUs together.
 func enough(has, needs mig.Profile) bool {
-	return needs.Size <= has.Size && needs.Compute <= has.Compute
+	return needs.Size <= has.Size && needs.Compute <= has.Compute && (needs.Name != mig.Full || has.Name == mig.Full)
 }
 
 // contents returns the maximal layouts except the whole GPU. Of several layouts with the same profiles, contents

@@ -45,6 +45,13 @@ type Config struct {
 	// Create and Destroy are the times, in seconds, for the creation and the destruction of an instance. If Create or
 	// Destroy is not 0, the instances of ended jobs remain for reuse until their units are needed.
 	Create, Destroy float64
+	// Switch is the time, in seconds, for a switch of the MIG mode of a GPU. A GPU that holds an instance of the
+	// profile mig.Full has MIG mode off. When the job ends, the MIG mode remains off until a slice needs the GPU.
+	Switch float64
+
+	// WholeShare is the largest share of the GPUs that may be full while jobs wait for slices (offer.Cluster). There is
+	// no limit if WholeShare is 0 or 1.
+	WholeShare float64
 
 	// Said returns the estimated run time of a job in seconds, or +Inf if the run time is unknown. If Said is nil, the
 	// estimate is the true duration.
@@ -103,15 +110,19 @@ func (c *Config) check() error {
 	if c.Sizing == Adaptive && (c.Policy == nil || c.Discipline != FIFO && c.Discipline != EASY) {
 		return fmt.Errorf("adaptive sizes require a placement policy and a FIFO or EASY queue")
 	}
+	if c.quota() && (c.Policy == nil || c.Discipline != FIFO && c.Discipline != EASY) {
+		return fmt.Errorf("a limit on the share of full GPUs requires a placement policy and a FIFO or EASY queue")
+	}
 	if c.Memory != nil && c.Stay {
 		return fmt.Errorf("memory predictions require jobs that end")
 	}
-	if !(c.Create >= 0 && c.Destroy >= 0 && c.Create+c.Destroy < math.Inf(1)) {
+	if !(c.Create >= 0 && c.Destroy >= 0 && c.Switch >= 0 && c.Create+c.Destroy+c.Switch < math.Inf(1)) {
 		return fmt.Errorf(
-			"creating an instance takes %v s and destroying an instance takes %v s; "+
-				"the times must be finite and at least 0",
+			"creating an instance takes %v s, destroying an instance takes %v s, and switching the MIG mode takes "+
+				"%v s; the times must be finite and at least 0",
 			c.Create,
 			c.Destroy,
+			c.Switch,
 		)
 	}
 	if c.Policy == nil && c.Static == nil && !Alike(c.GPUs) {
@@ -144,6 +155,9 @@ func Alike(gpus []*mig.Model) bool {
 
 // keeps reports whether instances remain after the end of their jobs.
 func (c *Config) keeps() bool { return c.Create > 0 || c.Destroy > 0 }
+
+// quota reports whether the share of full GPUs is limited.
+func (c *Config) quota() bool { return c.WholeShare > 0 && c.WholeShare < 1 }
 
 // estimate returns the estimated run time of a job in seconds.
 func (c *Config) estimate(j trace.Job) float64 {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"caelum/internal/mig"
 )
 
 // fixed is the room of GPUs with fixed layouts. A job gets the smallest free slice that is large enough and on which
@@ -48,8 +50,9 @@ func newFixed(s *simulation) *fixed {
 			f.slices = append(f.slices, sl)
 		}
 	}
+	full := func(sl slice) int { return sl.holds[mig.Full] } // full GPUs come after slices of the same size
 	slices.SortStableFunc(f.slices, func(a, b slice) int {
-		return cmp.Or(cmp.Compare(a.size, b.size), cmp.Compare(a.compute, b.compute))
+		return cmp.Or(cmp.Compare(a.size, b.size), cmp.Compare(a.compute, b.compute), cmp.Compare(full(a), full(b)))
 	})
 	return f
 }

@@ -84,10 +84,10 @@ func below(b *mig.Model, memory float64) (most float64) {
 	return most
 }
 
-// mostMemory returns the index of the profile with the most memory.
+// mostMemory returns the index of the profile with the most memory, except mig.Full.
 func mostMemory(b *mig.Model) (most int) {
 	for p := range b.Profiles {
-		if b.Profiles[p].Memory() > b.Profiles[most].Memory() {
+		if b.Profiles[p].Name != mig.Full && b.Profiles[p].Memory() > b.Profiles[most].Memory() {
 			most = p
 		}
 	}

@@ -27,7 +27,11 @@ func drawNodes(t *rapid.T) (c Config, models [][]*mig.Model) {
 	all := mig.Models()
 	two := []*mig.Model{}
 	for range 2 {
-		two = append(two, all[rapid.IntRange(0, len(all)-1).Draw(t, "model")].Select(mig.Plain))
+		b := all[rapid.IntRange(0, len(all)-1).Draw(t, "model")].Select(mig.Plain)
+		if rapid.Bool().Draw(t, "full") {
+			b = b.WithFull(0)
+		}
+		two = append(two, b)
 	}
 	for range rapid.IntRange(1, 4).Draw(t, "nodes") {
 		of := slices.Repeat([]*mig.Model{two[rapid.IntRange(0, 1).Draw(t, "of")]}, rapid.IntRange(1, 3).Draw(t, "gpus"))

@@ -28,6 +28,7 @@ func newCut(s *simulation) *cut {
 	}
 	c.done = make([]float64, len(gpus))
 	c.Pool, c.Nodes, c.Policy = place.NewPool(gpus), s.nodes, s.Policy
+	c.WholeShare = s.WholeShare
 	if s.Discipline == Loss {
 		c.Policy = unheld{s.Policy}
 	}
@@ -106,12 +107,12 @@ func (s *simulation) profile(at place.Spot) *mig.Profile {
 }
 
 // slowest returns an upper bound for the time until a new slice is ready, in seconds. The bound includes all pending
-// work, the destruction of all instances of a GPU, and the creation of one instance.
+// work, the destruction of all instances of a GPU, a switch of the MIG mode, and the creation of one instance.
 func (c *cut) slowest() float64 {
-	if !c.s.keeps() {
+	if !c.s.keeps() && c.s.Switch == 0 {
 		return 0
 	}
-	return max(0, slices.Max(c.done)-c.s.now) + c.s.Create + float64(mostInTheWay)*c.s.Destroy
+	return max(0, slices.Max(c.done)-c.s.now) + c.s.Switch + c.s.Create + float64(mostInTheWay)*c.s.Destroy
 }
 
 // mostInTheWay is the largest number of instances on one GPU of any model (7 on an A100).
@@ -159,27 +160,38 @@ func (c *cut) expect(j *job) {
 
 func (c *cut) leave(j *job) {
 	for _, at := range j.spots {
-		if !c.s.keeps() {
+		keep := c.s.keeps() || c.s.GPUs[at.GPU].Full().Has(at.Placement)
+		if !keep {
 			c.s.result.Destroyed++
 		}
-		c.change(at.GPU, func() { c.Pool.Finish(at.GPU, at.Placement, c.s.keeps()) })
+		c.change(at.GPU, func() { c.Pool.Finish(at.GPU, at.Placement, keep) })
 	}
 	c.free += j.units
 }
 
-// account counts a reuse, or the creation and destructions, for a slice, and returns the time in seconds until the
-// slice is ready. A GPU performs only one creation or destruction at a time.
+// account counts a reuse, or the creation, destructions and the switch of the MIG mode, for a slice, and returns the
+// time in seconds until the slice is ready. A GPU performs only one of these operations at a time.
 func (c *cut) account(spot place.Spot) (takes float64) {
 	before := c.Pool.GPU(spot.GPU)
 	if before.Idle.Has(spot.Placement) {
 		c.s.result.Reused++
 		return 0
 	}
-	gone := before.InTheWay(spot.Placement).Count()
-	c.s.result.Created++
-	c.s.result.Destroyed += gone
+	full := before.Model.Full()
+	gone := before.InTheWay(spot.Placement)
+	destroyed := (gone &^ full).Count()
+	work := float64(destroyed) * c.s.Destroy
+	c.s.result.Destroyed += destroyed
+	if full.Has(spot.Placement) || gone&full != 0 {
+		c.s.result.Switched++
+		work += c.s.Switch
+	}
+	if !full.Has(spot.Placement) {
+		c.s.result.Created++
+		work += c.s.Create
+	}
 	at := &c.done[spot.GPU]
-	*at = max(*at, c.s.now) + float64(gone)*c.s.Destroy + c.s.Create
+	*at = max(*at, c.s.now) + work
 	return *at - c.s.now
 }
 

@@ -21,7 +21,8 @@ type Result struct {
 	Held        int     // number of holds of the head of the queue although the head could start
 	Frag        float64 // mean of FragAware's fragmentation measure over the GPUs and the makespan
 
-	Created, Destroyed, Reused int // numbers of instances
+	Created, Destroyed, Reused int // numbers of instances; full GPUs are neither created nor destroyed
+	Switched                   int // the number of switches of the MIG mode
 
 	first, last, busy, frag, lost float64
 	units                         int

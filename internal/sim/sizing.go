@@ -3,6 +3,7 @@ package sim
 import (
 	"slices"
 
+	"caelum/internal/mig"
 	"caelum/internal/offer"
 	"caelum/internal/trace"
 )
@@ -32,6 +33,9 @@ func (s *simulation) sizes(j *job) (all []offer.Size) {
 		}
 		for _, p := range b.Profiles {
 			known := slices.ContainsFunc(all, func(z offer.Size) bool { return z.Profile == p.Name })
+			if p.Name == mig.Full {
+				continue
+			}
 			if p.Name != j.asksFor && !known && enough(p, b.Profiles[least]) && j.SpeedOn(p.Name) > 0 {
 				all = append(all, offer.Size{Profile: p.Name, Takes: requested / expected.SpeedOn(p.Name)})
 			}
@@ -53,8 +57,8 @@ func (s *simulation) expected(j trace.Job) trace.Job {
 	return j
 }
 
-// startPlanned starts the jobs that package offer's plan starts now. If jobs get adaptive sizes, startPlanned replaces
-// turn.
+// startPlanned starts the jobs that package offer's plan starts now. If jobs get adaptive sizes or the share of full
+// GPUs is limited, startPlanned replaces turn.
 func (c *cut) startPlanned() {
 	s := c.s
 	c.Speculative = map[string]bool{} // no speculative offers

@@ -6,6 +6,8 @@ import (
 	"io"
 	"math"
 	"slices"
+
+	"caelum/internal/mig"
 )
 
 // pod is a row of the pod lists of Alibaba's gpu-v2023 trace (openb_pod_list_*.csv).
@@ -47,11 +49,13 @@ func readPods(file string, r io.Reader) ([]pod, error) {
 	return all, err
 }
 
-// Alibaba parses a pod list of Alibaba's gpu-v2023 trace. Each pod becomes a job that needs its share of one GPU's
-// compute and memory, is submitted when the pod was created, and runs until the pod was deleted. Alibaba leaves out
-// pods without a GPU, pods with several GPUs, and pods that were deleted before they were created. Alibaba also leaves
-// out pods whose creation time is an outlier, because a few services were created long before all other pods.
-func Alibaba(file string, r io.Reader) (*Workload, error) {
+// Alibaba parses a pod list of Alibaba's gpu-v2023 trace. Each pod becomes a job that is submitted when the pod was
+// created, and runs until the pod was deleted. A pod with one GPU needs its share of the GPU's compute and memory. If
+// multiGPU is true, a pod with several GPUs needs as many GPUs with the profile mig.Full on one node. Otherwise,
+// Alibaba leaves out pods with several GPUs. Alibaba also leaves out pods without a GPU and pods that were deleted
+// before they were created. Finally, Alibaba leaves out pods whose creation time is an outlier, because a few services
+// were created long before all other pods.
+func Alibaba(file string, r io.Reader, multiGPU bool) (*Workload, error) {
 	pods, err := readPods(file, r)
 	if err != nil {
 		return nil, err
@@ -61,10 +65,18 @@ func Alibaba(file string, r io.Reader) (*Workload, error) {
 		switch {
 		case p.gpus == 0:
 			w.leave("no GPU", 1)
-		case p.gpus != 1:
+		case p.gpus != 1 && !multiGPU:
 			w.leave("more than one GPU", 1)
 		case p.deleted < p.created:
 			w.leave("deleted before it was created", 1)
+		case p.gpus != 1:
+			w.Jobs = append(w.Jobs, Job{
+				ID:       p.name,
+				Submit:   p.created,
+				Duration: p.deleted - p.created,
+				Profile:  mig.Full,
+				Slices:   int(p.gpus),
+			})
 		default:
 			w.Jobs = append(w.Jobs, Job{
 				ID:       p.name,

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,7 +26,7 @@ func TestAlibaba(t *testing.T) {
 		podLine("pair", 2, 1000, 450, 600)+
 		podLine("no time", 1, 500, 500, 500)+
 		podLine("backwards", 1, 500, 500, 499)+
-		podLine("long before", 1, 500, 1, 9000)))
+		podLine("long before", 1, 500, 1, 9000)), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,6 +46,53 @@ func TestAlibaba(t *testing.T) {
 	}
 	if !reflect.DeepEqual(w.Left, left) {
 		t.Errorf("left out %+v", w.Left)
+	}
+}
+
+// TestAlibabaMultiGPU checks that pods with several GPUs become jobs that need full GPUs on one node.
+func TestAlibabaMultiGPU(t *testing.T) {
+	w, err := Alibaba("pods.csv", strings.NewReader(podHead+
+		podLine("one", 1, 500, 100, 200)+
+		podLine("cpu", 0, 0, 110, 200)+
+		podLine("eight", 8, 1000, 120, 200)+
+		podLine("backwards", 2, 1000, 130, 129)), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Job{
+		{ID: "one", Submit: 0, Duration: 100, Compute: .5, Memory: .5},
+		{ID: "eight", Submit: 20, Duration: 80, Profile: mig.Full, Slices: 8},
+	}
+	left := []Left{{"no GPU", 1}, {"deleted before it was created", 1}}
+	if !reflect.DeepEqual(w.Jobs, want) || !reflect.DeepEqual(w.Left, left) {
+		t.Errorf("%+v, left out %+v", w.Jobs, w.Left)
+	}
+	b, err := mig.ModelByName("H100-80GB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := b.Select(mig.Plain).WithFull(80 << 10)
+	w.Only([][]*mig.Model{slices.Repeat([]*mig.Model{full}, 4), slices.Repeat([]*mig.Model{full}, 4)}, false)
+	if len(w.Jobs) != 1 { // no node has eight GPUs
+		t.Errorf("%+v", w.Jobs)
+	}
+}
+
+// TestSlicesAreNotFull checks that only a job that names the profile full needs a full GPU.
+func TestSlicesAreNotFull(t *testing.T) {
+	b, err := mig.ModelByName("H100-80GB")
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := b.Select(mig.Plain).WithFull(80 << 10)
+	if name, _ := (Job{Compute: 1, Memory: 1}).On(full); name != "7g.80gb" {
+		t.Errorf("a whole GPU: %s", name)
+	}
+	if name, ok := (Job{MemoryMiB: 80 << 10}).On(full); ok {
+		t.Errorf("more memory than the largest slice: %s", name)
+	}
+	if name, ok := (Job{Profile: mig.Full}).On(full); name != mig.Full || !ok {
+		t.Errorf("full: %s, %v", name, ok)
 	}
 }
 
@@ -149,7 +197,7 @@ func TestMalformed(t *testing.T) {
 				"the columns are " + strings.Repeat("x", 300) + "$",
 		},
 	} {
-		_, err := Alibaba("pods.csv", strings.NewReader(c.text))
+		_, err := Alibaba("pods.csv", strings.NewReader(c.text), true)
 		var at *LineError
 		if !errors.As(err, &at) || !strings.HasPrefix(err.Error()+"$", c.want) {
 			t.Errorf("%.60q: %v, want %s", c.text, err, c.want)

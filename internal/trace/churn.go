@@ -4,6 +4,8 @@ import (
 	"iter"
 	"math/rand/v2"
 	"strconv"
+
+	"caelum/internal/mig"
 )
 
 // Mix contains the relative frequency of each of [ChurnProfiles], in arbitrary units.
@@ -34,8 +36,12 @@ type Churn struct {
 	GPUs         int     // the number of GPUs with 8 units to which Load refers
 	Load         float64 // the share of all units that is requested on average
 	MeanDuration float64 // seconds; 0 means one hour
+	MultiGPU     float64 // the share of jobs that need 2, 4 or 8 GPUs (churnGPUs) with the profile mig.Full on one node
 	Seed         uint64
 }
+
+// churnGPUs contains the numbers of GPUs of jobs with several GPUs. All numbers are equally frequent.
+var churnGPUs = [3]int{2, 4, 8}
 
 // All returns the generated jobs. Equal seeds yield equal jobs.
 func (c Churn) All() iter.Seq[Job] {
@@ -50,12 +56,22 @@ func (c Churn) All() iter.Seq[Job] {
 			sum += w
 			units += w * churnUnits[i]
 		}
-		rate := c.Load * float64(c.GPUs) * 8 / (units / sum) / mean
+		units /= sum
+		if c.MultiGPU > 0 {
+			units *= 1 - c.MultiGPU
+			for _, n := range churnGPUs {
+				units += c.MultiGPU * float64(8*n) / float64(len(churnGPUs))
+			}
+		}
+		rate := c.Load * float64(c.GPUs) * 8 / units / mean
 		at := 0.0
 		for k := range c.Jobs {
 			at += rng.ExpFloat64() / rate
 			j := Job{ID: strconv.Itoa(k + 1), Submit: at, Profile: ChurnProfiles[c.Mix.pick(rng.Float64()*sum)]}
 			j.Duration = mean * rng.ExpFloat64()
+			if c.MultiGPU > 0 && rng.Float64() < c.MultiGPU {
+				j.Profile, j.Slices = mig.Full, churnGPUs[rng.IntN(len(churnGPUs))]
+			}
 			if !yield(j) {
 				return
 			}

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"caelum/internal/mig"
 )
 
 // TestChurn checks that the offered load, the mix and the durations match the configuration.
@@ -44,5 +46,31 @@ func TestChurn(t *testing.T) {
 	first := Churn{Mix: Mixes[0].Mix, Jobs: 10, GPUs: 16, Load: 0.85, Seed: 1}
 	if reflect.DeepEqual(slices.Collect(other.All()), slices.Collect(first.All())) {
 		t.Error("two seeds give the same jobs")
+	}
+}
+
+// TestChurnMultiGPU checks the load and the numbers of GPUs of a workload with jobs that need several GPUs.
+func TestChurnMultiGPU(t *testing.T) {
+	c := Churn{Mix: Mixes[0].Mix, Jobs: 100000, GPUs: 64, Load: 0.85, MultiGPU: 0.15, Seed: 1}
+	count, work, last := map[int]float64{}, 0.0, 0.0
+	for j := range c.All() {
+		size := 8.0
+		if (j.Slices > 0) != (j.Profile == mig.Full) {
+			t.Fatalf("%+v", j)
+		}
+		if j.Slices == 0 {
+			size = churnUnits[slices.Index(ChurnProfiles[:], j.Profile)]
+		}
+		count[j.Slices]++
+		work += size * float64(max(j.Slices, 1)) * j.Duration
+		last = j.Submit
+	}
+	if load := work / (last * 64 * 8); math.Abs(load-0.85) > 0.02 {
+		t.Errorf("load %v", load)
+	}
+	for n, want := range map[int]float64{0: .85, 2: .05, 4: .05, 8: .05} {
+		if got := count[n] / float64(c.Jobs); math.Abs(got-want) > 0.005 {
+			t.Errorf("%v of the jobs need %d GPUs, want %v", got, n, want)
+		}
 	}
 }

@@ -46,8 +46,8 @@ func (j Job) Spread() (nodes, each int) {
 }
 
 // On returns the profile that the job needs on a GPU model: the job's Profile or, if Profile is empty, the smallest
-// profile that satisfies the job's shares and memory. The second result is false if the GPU model has no suitable
-// profile.
+// profile that satisfies the job's shares and memory. Only a job whose Profile is mig.Full needs this profile. The
+// second result is false if the GPU model has no suitable profile.
 func (j Job) On(b *mig.Model) (string, bool) {
 	if j.Profile != "" {
 		_, ok := b.ProfileIndex(j.Profile)
@@ -56,7 +56,8 @@ func (j Job) On(b *mig.Model) (string, bool) {
 	var best *mig.Profile
 	for k := range b.Profiles {
 		p := &b.Profiles[k]
-		if float64(p.Compute) < j.Compute*float64(b.Compute())-1e-9 ||
+		if p.Name == mig.Full ||
+			float64(p.Compute) < j.Compute*float64(b.Compute())-1e-9 ||
 			float64(p.Size) < j.Memory*float64(b.Grid)-1e-9 ||
 			p.Memory() < j.MemoryMiB ||
 			!j.RunsOn(p.Name) {

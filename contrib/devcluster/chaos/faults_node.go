@@ -171,7 +171,7 @@ const killedInCall = "killed-in-call"
 var hardwareFaults = []fault{
 	{
 		name:     "create-fails",
-		does:     "makes the next one to three creations of an instance fail",
+		does:     "makes the next one to three attempts to create an instance fail",
 		part:     "gpu",
 		shortest: 3,
 		longest:  10,
@@ -199,7 +199,7 @@ var hardwareFaults = []fault{
 	},
 	{
 		name:     "compute-fails",
-		does:     "makes the next one or two creations of a compute instance fail",
+		does:     "makes the next one or two attempts to create a compute instance fail",
 		part:     "gpu",
 		shortest: 3,
 		longest:  10,

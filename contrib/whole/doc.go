@@ -1,0 +1,22 @@
+// Command whole compares two ways to divide a cluster between jobs with several GPUs and jobs with slices, and prints
+// the Markdown tables for docs/results.md.
+//
+//	go run ./contrib/whole split [options] [LIST]     shared nodes and the best split into two partitions
+//	go run ./contrib/whole quota [options] [LIST]     shared nodes with several values of whole_share
+//	go run ./contrib/whole policies [options] [LIST]  shared nodes with several placement policies
+//
+// LIST is a pod list of Alibaba's gpu-v2023 trace (openb_pod_list_default.csv). Without LIST, the jobs are synthetic
+// (trace.Churn).
+//
+// On shared nodes, each GPU is either full or cut into slices, and all jobs wait in one queue. With a split, the jobs
+// with several GPUs run on some of the nodes, and the jobs with slices run on the other nodes. Each partition has its
+// own queue. In the partition of the slices, slices are carved on demand. The best split is the split with the shortest
+// mean wait of all jobs on the tuning seeds.
+//
+// Files:
+//
+//	main.go     the commands and their options
+//	jobs.go     the jobs: days of Alibaba's list in random order, or churn
+//	play.go     simulations of shared nodes and of partitions; the waits by class; the search for the best split
+//	tables.go   the tables
+package main

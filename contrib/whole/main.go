@@ -1,0 +1,127 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"caelum/internal/mig"
+	"caelum/internal/place"
+)
+
+func main() {
+	if err := start(os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "whole:", err)
+		os.Exit(1)
+	}
+}
+
+// options are the options of all commands.
+type options struct {
+	cluster
+	source
+	seeds, tune []uint64
+	loads       []float64
+	queues      []string
+	ends        []string
+	policies    []string
+	shares      []float64
+	workers     int
+}
+
+var commands = map[string]func(io.Writer, options) error{"split": split, "quota": quota, "policies": policies}
+
+func start(args []string, w io.Writer) error {
+	if len(args) == 0 || commands[args[0]] == nil {
+		return fmt.Errorf("specify one of the commands split, quota and policies")
+	}
+	f := flag.NewFlagSet("whole "+args[0], flag.ContinueOnError)
+	seeds := f.String("seeds", "101-105", "first and last seed of the workloads")
+	tune := f.String("tune", "1-3", "first and last seed of the workloads on which the best split is searched")
+	loads := f.String("loads", "0.7,0.85,0.95", "mean shares of all units that jobs request")
+	queues := f.String("queues", "fifo,easy,offers", "queues; offers is EASY through offers, as in production")
+	ends := f.String("ends", "limits", "expected ends of jobs: exact, or limits (1 to 6 times the run time)")
+	names := f.String("policies", place.DefaultPolicy, "placement policies; split and quota use the first")
+	shares := f.String("shares", "1,0.5,0.25,0.125,0.01", "values of whole_share")
+	nodes := f.Int("nodes", 8, "number of nodes with 8 H100-80GB")
+	jobs := f.Int("jobs", 4000, "number of synthetic jobs")
+	create := f.Float64("create", 0.2, "seconds to create or to destroy an instance")
+	change := f.Float64("switch", 5, "seconds to switch the MIG mode of a GPU")
+	workers := f.Int("workers", runtime.NumCPU(), "number of parallel simulations")
+	if err := f.Parse(args[1:]); err != nil {
+		return err
+	}
+	o := options{
+		queues:   strings.Split(*queues, ","),
+		ends:     strings.Split(*ends, ","),
+		policies: strings.Split(*names, ","),
+		workers:  max(*workers, 1),
+	}
+	b, err := mig.ModelByName("H100-80GB")
+	if err != nil {
+		return err
+	}
+	o.cluster = cluster{
+		model:  b.Select(mig.Plain).WithFull(memoryMiB),
+		nodes:  *nodes,
+		create: *create, destroy: *create, change: *change,
+		share: 1,
+	}
+	if o.policy, err = place.ByName(o.policies[0]); err != nil {
+		return err
+	}
+	if o.source, err = read(f.Arg(0), *jobs); err != nil {
+		return err
+	}
+	if o.seeds, err = span(*seeds); err != nil {
+		return fmt.Errorf("-seeds: %w", err)
+	}
+	if o.tune, err = span(*tune); err != nil {
+		return fmt.Errorf("-tune: %w", err)
+	}
+	if o.loads, err = numbers(*loads); err != nil {
+		return fmt.Errorf("-loads: %w", err)
+	}
+	if o.shares, err = numbers(*shares); err != nil {
+		return fmt.Errorf("-shares: %w", err)
+	}
+	return commands[args[0]](w, o)
+}
+
+// span parses a range such as 101-120, or a single number.
+func span(text string) (all []uint64, err error) {
+	first, last, ok := strings.Cut(text, "-")
+	if !ok {
+		last = first
+	}
+	from, err := strconv.ParseUint(first, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	to, err := strconv.ParseUint(last, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	for seed := from; seed <= to; seed++ {
+		all = append(all, seed)
+	}
+	if all == nil {
+		return nil, fmt.Errorf("%s: the first number is above the last", text)
+	}
+	return all, nil
+}
+
+func numbers(list string) (all []float64, err error) {
+	for word := range strings.SplitSeq(list, ",") {
+		n, err := strconv.ParseFloat(word, 64)
+		if err != nil || n <= 0 {
+			return nil, fmt.Errorf("%s: specify numbers above 0, as in 0.5,0.7", list)
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+
+	"caelum/internal/mig"
+	"caelum/internal/place"
+	"caelum/internal/sim"
+	"caelum/internal/trace"
+)
+
+// perNode is the number of GPUs of a node.
+const perNode = 8
+
+// memoryMiB is the memory of a full H100-80GB.
+const memoryMiB = 81559
+
+// cluster describes the nodes and the scheduler.
+type cluster struct {
+	model  *mig.Model // with the profile mig.Full
+	nodes  int
+	queue  string // fifo, easy, or offers (EASY through offers, as in production)
+	ends   string // exact, or limits (time limits, 1 to 6 times the run time)
+	policy place.Policy
+	// create, destroy and change are the times in seconds to create an instance, to destroy an instance, and to switch
+	// the MIG mode of a GPU.
+	create, destroy, change float64
+	share                   float64 // whole_share, or 1 for no quota
+}
+
+// units returns the number of units that a job needs.
+func (c cluster) units(j trace.Job) float64 {
+	name, _ := j.On(c.model)
+	p, _ := c.model.ProfileIndex(name)
+	return float64(c.model.Profiles[p].Size * max(j.Slices, 1))
+}
+
+// config returns the configuration for a number of nodes whose GPUs have this model.
+func (c cluster) config(model *mig.Model, nodes int, seed uint64) sim.Config {
+	s := sim.Config{
+		GPUs:    slices.Repeat([]*mig.Model{model}, nodes*perNode),
+		Nodes:   slices.Repeat([]int{perNode}, nodes),
+		Policy:  c.policy,
+		Create:  c.create,
+		Destroy: c.destroy,
+		Switch:  c.change,
+
+		WholeShare: c.share,
+	}
+	if c.queue != "fifo" {
+		s.Discipline = sim.EASY
+	}
+	s.Offers = c.queue == "offers"
+	if c.ends == "limits" {
+		s.Said = sim.Limits(1, 6, seed)
+	}
+	return s
+}
+
+// outcome contains the waits of one or more simulations, in seconds.
+type outcome struct {
+	multi, slices waits
+	switched      int
+	busy          float64 // the utilisation
+}
+
+// waits contains the waits of one class of jobs.
+type waits struct {
+	jobs         int
+	sum, longest float64
+}
+
+func (w *waits) add(o waits) {
+	w.jobs, w.sum, w.longest = w.jobs+o.jobs, w.sum+o.sum, max(w.longest, o.longest)
+}
+
+func (w waits) mean() float64 { return w.sum / float64(max(w.jobs, 1)) }
+
+func (o *outcome) add(p outcome) {
+	o.multi.add(p.multi)
+	o.slices.add(p.slices)
+	o.switched += p.switched
+}
+
+// mean returns the mean wait of all jobs.
+func (o outcome) mean() float64 {
+	return (o.multi.sum + o.slices.sum) / float64(max(o.multi.jobs+o.slices.jobs, 1))
+}
+
+// observer collects the waits by class.
+type observer struct {
+	several map[string]bool // by job ID
+	outcome outcome
+}
+
+// Passed implements [sim.Observer].
+func (o *observer) Passed(from, to float64, busy, waiting int, frag float64) {}
+
+// Ran implements [sim.Observer].
+func (o *observer) Ran(s sim.Span) {}
+
+// Waited implements [sim.Observer].
+func (o *observer) Waited(job string, wait float64) {
+	class := &o.outcome.slices
+	if o.several[job] {
+		class = &o.outcome.multi
+	}
+	class.add(waits{1, wait, wait})
+}
+
+// run simulates the jobs. Without jobs, the outcome is empty.
+func run(s sim.Config, jobs []trace.Job) (outcome, error) {
+	if len(jobs) == 0 {
+		return outcome{}, nil
+	}
+	o := &observer{several: map[string]bool{}}
+	for _, j := range jobs {
+		o.several[j.ID] = several(j)
+	}
+	s.Observer = o
+	r, err := sim.Run(s, slices.Values(jobs))
+	if err != nil {
+		return outcome{}, err
+	}
+	if n := o.outcome.multi.jobs + o.outcome.slices.jobs; n != len(jobs) {
+		return outcome{}, fmt.Errorf("%d of %d jobs started", n, len(jobs))
+	}
+	o.outcome.switched = r.Switched
+	return o.outcome, nil
+}
+
+// shared simulates shared nodes.
+func (c cluster) shared(jobs []trace.Job, seed uint64) (outcome, error) {
+	return run(c.config(c.model, c.nodes, seed), jobs)
+}
+
+// split simulates two partitions. The jobs with several GPUs run on the first nodes, whose GPUs are always full. In
+// this partition, slurmctld schedules the GPUs itself, so there are no offers.
+func (c cluster) split(jobs []trace.Job, first int, seed uint64) (outcome, error) {
+	var multi, other []trace.Job
+	for _, j := range jobs {
+		if several(j) {
+			multi = append(multi, j)
+		} else {
+			other = append(other, j)
+		}
+	}
+	whole := c.config(c.model.Select(func(p mig.Profile) bool { return p.Name == mig.Full }), first, seed)
+	whole.Create, whole.Destroy, whole.Switch, whole.Offers, whole.WholeShare = 0, 0, 0, false, 0
+	o, err := run(whole, multi)
+	if err != nil {
+		return o, err
+	}
+	cut := c.model.Select(func(p mig.Profile) bool { return p.Name != mig.Full })
+	p, err := run(c.config(cut, c.nodes-first, seed), other)
+	o.switched = 0
+	o.add(p)
+	return o, err
+}
+
+// bestSplit returns the number of nodes with full GPUs for which the mean wait of all jobs of all workloads is
+// shortest. The search simulates offers as EASY without offers, which is faster.
+func (c cluster) bestSplit(s source, load float64, seeds []uint64, workers int) (best int, err error) {
+	if c.queue == "offers" {
+		c.queue = "easy"
+	}
+	all, err := parallel(workers, (c.nodes-1)*len(seeds), func(k int) (outcome, error) {
+		seed := seeds[k%len(seeds)]
+		return c.split(s.draw(c, load, seed), 1+k/len(seeds), seed)
+	})
+	least := math.Inf(1)
+	for k := range c.nodes - 1 {
+		if m := total(all[k*len(seeds) : (k+1)*len(seeds)]).mean(); m < least {
+			best, least = k+1, m
+		}
+	}
+	return best, err
+}
+
+// bestShare returns the value of whole_share for which the mean wait of all jobs of all workloads is shortest. Like
+// bestSplit, bestShare simulates offers as EASY without offers.
+func (c cluster) bestShare(s source, load float64, seeds []uint64, shares []float64, workers int) (float64, error) {
+	if c.queue == "offers" {
+		c.queue = "easy"
+	}
+	best, least := 0.0, math.Inf(1)
+	for _, share := range shares {
+		c.share = share
+		all, err := parallel(workers, len(seeds), func(k int) (outcome, error) {
+			return c.shared(s.draw(c, load, seeds[k]), seeds[k])
+		})
+		if err != nil {
+			return 0, err
+		}
+		if m := total(all).mean(); m < least {
+			best, least = share, m
+		}
+	}
+	return best, nil
+}
+
+func total(all []outcome) (sum outcome) {
+	for _, o := range all {
+		sum.add(o)
+	}
+	return sum
+}
+
+// parallel calls do for the numbers from 0 to n-1, and returns the results in this order.
+func parallel[T any](workers, n int, do func(k int) (T, error)) ([]T, error) {
+	all, failed := make([]T, n), make([]error, n)
+	next := make(chan int)
+	var wait sync.WaitGroup
+	for range workers {
+		wait.Go(func() {
+			for k := range next {
+				all[k], failed[k] = do(k)
+			}
+		})
+	}
+	for k := range n {
+		next <- k
+	}
+	close(next)
+	wait.Wait()
+	for _, err := range failed {
+		if err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,159 @@
+package offer
+
+import (
+	"math"
+
+	"caelum/internal/mig"
+)
+
+// The code in this file limits the number of GPUs that are full while jobs wait for slices (Cluster.WholeShare). A GPU
+// is full while a job has its instance of the profile mig.Full.
+//
+// Make first places the queue as without a quota, except that a job for full GPUs is denied if the job would exceed the
+// quota and a job for slices has no spots yet. A denied job gets neither spots nor a reservation. After a denied job,
+// all later jobs for full GPUs are denied too. Otherwise, a sequence of small jobs could use up the quota, and a large
+// job would never start. Then Make places the denied jobs on the GPUs that are still free. At this time, all jobs for
+// slices that can start have their spots, so the denied jobs take no GPU on which one of these jobs could start.
+
+// quota is the state of the quota in a plan.
+type quota struct {
+	limit int          // the largest number of full GPUs
+	left  int          // limit, without the GPUs that are full; below 0 if the quota is exceeded
+	off   bool         // the quota does not apply
+	shut  bool         // a job has been denied, so that later jobs for full GPUs are denied too
+	over  map[int]bool // the denied jobs, by the index of the first job of their group
+}
+
+// newQuota returns the quota for a cluster. If WholeShare is 0 or at least 1, there is no quota.
+func (c *Cluster) newQuota() quota {
+	q := quota{off: !(c.WholeShare > 0 && c.WholeShare < 1), over: map[int]bool{}}
+	if q.off {
+		return q
+	}
+	gpus, full := 0, 0
+	for k := range c.Pool.Len() {
+		if c.switchable(k) {
+			gpus++
+			if g := c.Pool.GPU(k); g.Busy&g.Model.Full() != 0 {
+				full++
+			}
+		}
+	}
+	q.limit = int(math.Ceil(c.WholeShare*float64(gpus) - 1e-9))
+	q.left = q.limit - full
+	return q
+}
+
+// switchable reports whether a GPU may be full and may also hold slices. The quota counts only these GPUs.
+func (c *Cluster) switchable(gpu int) bool {
+	g := c.Pool.GPU(gpu)
+	return g.Model != nil && g.Offerable&g.Model.Full() != 0 && g.Offerable&^g.Model.Full() != 0
+}
+
+// becomesFull reports whether a spot makes a GPU full that could hold slices.
+func (c *Cluster) becomesFull(s Spot) bool {
+	return c.switchable(s.GPU) && c.Pool.GPU(s.GPU).Model.Full().Has(s.Placement)
+}
+
+// deny reports whether the quota denies n more full GPUs to the group of jobs whose first job has the index k, and
+// records the denial.
+func (p *planner) deny(k, n int) bool {
+	q := &p.quota
+	if q.off || n == 0 || n <= q.left && !q.shut || !p.slicesWait() {
+		return false
+	}
+	q.over[k] = true
+	q.shut = q.shut || n <= q.limit // a job that alone exceeds the quota must not block the other jobs
+	return true
+}
+
+// slicesWait reports whether any job that needs slices has no spots yet.
+func (p *planner) slicesWait() bool {
+	for k, j := range p.jobs {
+		if len(j.Wants) > 0 && j.fullGPUs() < j.slices() && !p.decided(k) {
+			return true
+		}
+	}
+	return false
+}
+
+// fullGPUs returns the number of full GPUs that the job needs on all its nodes.
+func (j *Job) fullGPUs() (n int) {
+	for _, w := range j.Wants {
+		if w.Profile == mig.Full {
+			n += w.Count * j.nodes()
+		}
+	}
+	return n
+}
+
+// fullGPUs returns the number of full GPUs that the jobs need.
+func fullGPUs(jobs []*Job) (n int) {
+	for _, j := range jobs {
+		n += j.fullGPUs()
+	}
+	return n
+}
+
+// becomeFull returns the number of spots that make a GPU full that could hold slices.
+func (c *Cluster) becomeFull(all [][]Spot) (n int) {
+	for _, spots := range all {
+		for _, s := range spots {
+			if c.becomesFull(s) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// placeDenied places the denied jobs, in the order of the queue, on the GPUs that are still free. A job that does not
+// fit gets a reservation if no other job has a reservation. Otherwise, no later job for full GPUs is placed. With a
+// strict order, placeDenied places no job behind the first job that must wait.
+func (p *planner) placeDenied() {
+	if p.quota.off {
+		return
+	}
+	p.quota.off = true
+	defer func() { p.quota.off = false }()
+	earlier := demand{}
+	for k, group := range byStart(p.jobs) {
+		r := p.plan.Reserved
+		switch {
+		case p.decided(k):
+			continue
+		case r != nil && r.Job < k && p.strict:
+			return
+		case p.quota.over[k] && r == nil:
+			p.mustWait(k, group)
+		case p.quota.over[k]:
+			placed := false
+			if left := earlier.restrictAll(p.Cluster, &p.plan, group); left != nil {
+				placed, _ = p.place(k, left, r)
+			}
+			if !placed && !p.deferred(group) && fullGPUs(group) <= p.quota.limit {
+				return
+			}
+		}
+		if !p.decided(k) {
+			earlier.addAll(group)
+		}
+	}
+}
+
+// overQuota returns, for each job, whether the job has no spots because of the quota, or nil if no job was denied.
+func (p *planner) overQuota() (all []bool) {
+	for k := range p.quota.over {
+		_, group := Components(p.jobs, k)
+		for i := range group {
+			if p.plan.Spots[k+i] != nil || p.plan.Reserved != nil && p.plan.Reserved.Job == k {
+				continue
+			}
+			if all == nil {
+				all = make([]bool, len(p.jobs))
+			}
+			all[k+i] = true
+		}
+	}
+	return all
+}

@@ -1,0 +1,49 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+
+	"caelum/internal/mig"
+	"caelum/internal/place"
+	"caelum/internal/slurm"
+)
+
+// TestWholeShare checks that the plan applies whole_share, and that the explanation of a job names whole_share.
+func TestWholeShare(t *testing.T) {
+	b := model(t, "H100-80GB").Select(mig.Plain).WithFull(80 << 10)
+	g := place.GPU{Model: b, Offerable: b.Open(0, 0)}
+	snapshot := snapshotOf([]slurm.Node{node(t, "n1", g, g)},
+		waits(1, mig.Full, 2, 1), waits(2, "7g.80gb", 1, 1), waits(3, "7g.80gb", 1, 1))
+	for _, w := range snapshot.Queue.Waiting {
+		snapshot.Queue.All = append(snapshot.Queue.All, w.Job)
+	}
+	for _, c := range []struct {
+		share   float64
+		verdict Verdict
+		text    string
+	}{
+		{1, Planned, "room for full x2 is free on n1"},
+		{0.25, First, "room for full x2 is reserved on n1"},
+	} {
+		settings, err := ParseSettings("lifetime", SizingAdaptive, c.share)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := Explain(snapshot, settings, 1)
+		if err != nil || e.Verdict != c.verdict || !strings.Contains(e.Text, c.text) {
+			t.Errorf("whole_share %v: %s (%s), %v; want %s and %q", c.share, e.Verdict, e.Text, err, c.verdict, c.text)
+		}
+	}
+	// A third job for a slice waits, and gets the reservation. The job for full GPUs then gets neither.
+	snapshot.Queue.Waiting = append(snapshot.Queue.Waiting, waits(4, "7g.80gb", 1, 1))
+	snapshot.Queue.All = append(snapshot.Queue.All, snapshot.Queue.Waiting[3].Job)
+	settings, err := ParseSettings("lifetime", SizingAdaptive, 0.25)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := Explain(snapshot, settings, 1)
+	if err != nil || e.Verdict != OverQuota || !strings.Contains(e.Text, "would exceed whole_share (0.25)") {
+		t.Errorf("%s (%s), %v", e.Verdict, e.Text, err)
+	}
+}
