@@ -114,7 +114,7 @@ func (o profileJobOptions) check(args []string) error {
 	}
 	for _, s := range o.sbatch {
 		if !strings.HasPrefix(s, "-") {
-			return bad("--sbatch %s is not an option of sbatch; specify an option as in --sbatch=--gres=gpu:1", s)
+			return bad("--sbatch: %q is not an option of sbatch; specify an option, as in --sbatch=--gres=gpu:1", s)
 		}
 	}
 	return nil

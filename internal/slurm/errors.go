@@ -20,8 +20,8 @@ var (
 	ErrNoJob = errors.New("no such job")
 	// ErrNoNode means that slurmctld has no record of the node.
 	ErrNoNode = errors.New("no such node")
-	// ErrJobState means that the job's state does not allow the request, for example the requeue of a pending job or a
-	// change of an ended job.
+	// ErrJobState means that the job's state does not allow the request, for example a request to requeue a pending job
+	// or to change a job that has ended.
 	ErrJobState = errors.New("the job's state does not allow the request")
 	// ErrAmbiguous means that a text of the job looks like the section in which scontrol prints the job's allocation.
 	// Such a text does not occur by accident.

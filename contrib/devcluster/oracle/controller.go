@@ -14,8 +14,8 @@ import (
 
 // The expressions match slurmctld's log lines about a job's start (by the main scheduler, by backfill, or immediately
 // for srun and salloc), and about a change of a node's GRES. slurmctld logs each line while it holds the lock for the
-// change, so the times of the lines are exact. Since Slurm 26.05, backfill logs its line only with DebugFlags=Hetjob,
-// and with a prefix (_start_job in backfill.c).
+// change, so the times of the lines are exact. Since Slurm 26.05, backfill logs the start of a job only if DebugFlags
+// contains Hetjob, and the line begins with "HETJOB: " (_start_job in backfill.c).
 var (
 	startLine = regexp.MustCompile(
 		`^\[(\S+)\] (?:sched: Allocate JobId=(\S+) NodeList=(\S+) |` +
