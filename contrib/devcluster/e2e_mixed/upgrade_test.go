@@ -64,8 +64,8 @@ func TestUpgrade(t *testing.T) {
 // begin starts the jobs that run during the whole upgrade, and the first jobs of the relay. The jobs of the relay start
 // first, so that the slices of the other jobs are on the other GPUs.
 func (u *upgrade) begin() {
-	for range u.Nodes {
-		u.nextOfRelay()
+	for _, node := range u.Nodes {
+		u.nextOfRelay("-w", node)
 	}
 	u.Running(u.relay[0].id, u.relay[1].id)
 	for _, node := range u.Nodes {
@@ -74,12 +74,12 @@ func (u *upgrade) begin() {
 	u.keep("", "1g.5gb", "-N2")
 	u.keep("_1", "1g.5gb", "--array=1-2%1")
 
-	het := u.Submit("./hold keep", "-w", "n2", "--gres=mig:1g.5gb:1", ":", "-w", "n2", "--gres=mig:1g.5gb:1")
+	het := u.Submit("./hold keep", "-w", "n1", "--gres=mig:1g.5gb:1", ":", "-w", "n2", "--gres=mig:1g.5gb:1")
 	for _, component := range []string{"+0", "+1"} {
 		u.Within("job "+het+component+" runs", func() bool { return strings.HasPrefix(u.place(het+component), "R ") })
 		u.add(het+component, "1g.5gb")
 	}
-	requeued := u.Submit("./hold keep", "--requeue", "-w", "n1", "--gres=mig:1g.5gb:1")
+	requeued := u.Submit("./hold keep", "--requeue", "-w", "n2", "--gres=mig:1g.5gb:1")
 	u.Running(requeued)
 	u.Must("", user, "scontrol", "requeue", requeued)
 	u.Within("job "+requeued+" runs again", func() bool {
@@ -124,20 +124,17 @@ func (u *upgrade) add(ref, profile string) {
 	u.running = append(u.running, r)
 }
 
-// nextOfRelay submits a job that needs a whole GPU. Every second job names the node of the job that it waits for.
-func (u *upgrade) nextOfRelay() {
+// nextOfRelay submits a job that needs a whole GPU.
+func (u *upgrade) nextOfRelay(options ...string) {
 	u.t.Helper()
 	u.relays++
 	name := fmt.Sprint("relay", u.relays)
-	options := []string{"--gres=mig:7g.40gb:1"}
-	if u.relays > len(u.Nodes) && u.relays%2 == 0 {
-		words := strings.Fields(u.place(u.relay[0].id))
-		options = append(options, "-w", words[len(words)-1])
-	}
-	u.relay = append(u.relay, relayed{u.Submit("./hold "+name, options...), name})
+	id := u.Submit("./hold "+name, append(options, "--gres=mig:7g.40gb:1")...)
+	u.relay = append(u.relay, relayed{id, name})
 }
 
-// passOn ends the oldest job of the relay. The waiting job must then start.
+// passOn ends the oldest job of the relay. The waiting job must then start. passOn also submits the next waiting job.
+// Every second job names the node of the job for which it waits.
 func (u *upgrade) passOn() {
 	u.t.Helper()
 	first, last := u.relay[0], u.relay[len(u.relay)-1]
@@ -150,7 +147,12 @@ func (u *upgrade) passOn() {
 	words := strings.Fields(u.place(last.id))
 	u.Slice(words[len(words)-1], last.id)
 	u.relay = u.relay[1:]
-	u.nextOfRelay()
+	if u.relays%2 == 0 {
+		u.nextOfRelay()
+		return
+	}
+	words = strings.Fields(u.place(u.relay[0].id))
+	u.nextOfRelay("-w", words[len(words)-1])
 }
 
 // completed waits until a job has completed, and records the job for the check of the accounting.
@@ -231,15 +233,12 @@ func (u *upgrade) withoutDaemon(host, unit string) {
 	u.Running(id)
 	u.replace(host, unit, func() {
 		u.End(unit)
-		u.Within("job "+id+" has written its last line", func() bool { return u.ended(id) })
+		u.Within("the script of job "+id+" ends", func() bool {
+			_, _, err := u.ExecNode(u.t.Context(), "n1", "root", "pgrep", "-f", "^/bin/bash ./hold "+unit+"$")
+			return err != nil
+		})
 	})
 	u.completed(id, "1g.5gb")
-}
-
-// ended reports whether the script hold of a job has ended, without a request to slurmctld.
-func (u *upgrade) ended(id string) bool {
-	_, _, err := u.ExecNode(u.t.Context(), "n1", "root", "pgrep", "-f", "slurmstepd: \\["+id+"\\.batch\\]")
-	return err != nil
 }
 
 // node upgrades a node. One job ends while no slurmd runs, and the new slurmd must release its slice.
