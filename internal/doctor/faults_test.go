@@ -311,10 +311,6 @@ var cases = []struct {
 		f.Config.Values["SLURM_VERSION"] = "23.11.1"
 		f.Config.Values["SchedulerParameters"] += ",extra_constraints"
 	}},
-	{"release", Warning, "enable_expedited_requeue", func(f *Facts) {
-		f.Config.Values["SLURM_VERSION"] = "25.11.7"
-		f.Config.Values["SlurmctldParameters"] = "enable_expedited_requeue"
-	}},
 	{"driver", Warning, "ModifyDeviceFiles is 1", func(f *Facts) { f.Driver.Modifies = true }},
 	{"memory", Error, "RMDisableScrubOnFree is set", func(f *Facts) { f.Driver.Unscrubbed = true }},
 	{

@@ -36,12 +36,5 @@ func supported(f *Facts) []Finding {
 			"remove extra_constraints from SchedulerParameters in slurm.conf"+reconfigure,
 		))
 	}
-	if r.ExpeditesRequeues() && f.Config.Has("SlurmctldParameters", "enable_expedited_requeue") {
-		found = append(found, warning(
-			"SlurmctldParameters includes enable_expedited_requeue: the agents offer nothing to a job that was "+
-				"submitted with `sbatch --requeue=expedite` and is waiting for its next run",
-			"remove enable_expedited_requeue from SlurmctldParameters in slurm.conf"+reconfigure,
-		))
-	}
 	return found
 }

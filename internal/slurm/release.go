@@ -52,10 +52,6 @@ func (r Release) from(year, month int) bool { return r.Compare(Release{year, mon
 // that is not JSON. The rejected update does not change the GRES either (update_node in node_mgr.c, since 23.11).
 func (r Release) ReadsExtraAsJSON() bool { return r.from(23, 11) }
 
-// ExpeditesRequeues reports whether a requeued job can be in the state EXPEDITING instead of
-// PENDING (job_state_string in slurm_protocol_defs.c, since 25.11).
-func (r Release) ExpeditesRequeues() bool { return r.from(25, 11) }
-
 // KeepsCase reports whether `sacctmgr modify job` preserves capital letters in a text (job_functions.c, since 23.02).
 func (r Release) KeepsCase() bool { return r.from(23, 2) }
 

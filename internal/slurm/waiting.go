@@ -30,18 +30,30 @@ func toWaiting(jobs []Job) []Waiting {
 	return list
 }
 
-// SortWaiting sorts jobs in the same way as slurmctld (sort_job_queue2 in job_scheduler.c, 22.05.8 to 26.05.3): by
-// priority, highest first, then by submission time, which a requeue renews, and then by job id. Equal priorities occur
-// with priority/basic. For example, new jobs had priority 1 after slurmctld 22.05.8 was killed.
+// SortWaiting sorts jobs in the same way as slurmctld (sort_job_queue2 in job_scheduler.c, 22.05.8 to 26.05.3): expedited
+// jobs first, then by priority, highest first, then by submission time, which a requeue renews, and then by job id.
+// Equal priorities occur with priority/basic. For example, new jobs had priority 1 after slurmctld 22.05.8 was killed.
 func SortWaiting(list []Waiting) {
 	slices.SortStableFunc(list, func(a, b Waiting) int {
 		return cmp.Or(
+			compareBool(b.Expedited, a.Expedited),
 			cmp.Compare(b.Priority, a.Priority),
 			a.Submit.Compare(b.Submit),
 			cmp.Compare(cmp.Or(a.ArrayJob, a.ID), cmp.Or(b.ArrayJob, b.ID)),
 			cmp.Compare(a.ID, b.ID),
 		)
 	})
+}
+
+// compareBool returns 1 if only a is true, -1 if only b is true, and otherwise 0.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
 }
 
 // arrayElements returns the number of tasks in a text such as "3-5,9". It returns 1 for a job that does not belong to
