@@ -45,8 +45,12 @@ func start(t *testing.T, cgroup string) *site {
 	if root == "" {
 		t.Skip("CAELUM_NEW_ROOT is not set; run make mixed")
 	}
+	config := filepath.Join(t.TempDir(), "caelum.yaml")
+	if err := os.WriteFile(config, []byte("poll_interval: 1s\nwake_port: 6873\nlog_format: json\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	s := &site{t: t, confined: cgroup != "", Site: clustertest.Start(t, cluster.Options{
-		Nodes: 2, GPUs: 2, NewRoot: root, Cgroup: cgroup,
+		Nodes: 2, GPUs: 2, NewRoot: root, Cgroup: cgroup, AgentConfig: config,
 		// A requeued job waits one second longer than cred_expire (default: 120 s).
 		Conf: []string{"AuthInfo=cred_expire=5"},
 	})}
@@ -67,6 +71,9 @@ func (s *site) replace(host, unit string, meanwhile func()) {
 		s.t.Fatalf("%s is %v, %v after an upgrade from %v", unit, release, err, s.old)
 	}
 	s.fresh = release
+	if log, err := s.Log(unit); err != nil || !strings.Contains(log, unit+" version "+release.String()+".") {
+		s.t.Errorf("the log of %s does not show a start of %v: %v", unit, release, err)
+	}
 }
 
 // registered waits until slurmctld shows the given release of the node's slurmd.
@@ -163,6 +170,7 @@ func TestOlderNodes(t *testing.T) {
 	onEach(t, func(s *site) {
 		s.replace("dbd", "slurmdbd", func() {})
 		s.replace(controller, "slurmctld", func() {})
+		s.do(s.RestartUnit("watcher"))
 		s.do(s.Upgrade("login"))
 		for _, node := range s.Nodes {
 			s.registered(node, s.old)

@@ -5,9 +5,9 @@ package e2emixed
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"caelum/internal/api"
 	"caelum/internal/slurm"
@@ -18,6 +18,7 @@ type upgrade struct {
 	*site
 	running []running
 	relay   []relayed         // the jobs that each hold a whole GPU, oldest first; the last job waits for the first
+	srun    <-chan error      // the result of an srun on the login node that runs during the whole upgrade
 	runs    map[string]string // the profile of each job that has completed, by the job's name for sacct
 	relays  int
 }
@@ -44,6 +45,7 @@ func TestUpgrade(t *testing.T) {
 		u.withoutDaemon("dbd", "slurmdbd")
 		u.check("the upgrade of slurmdbd")
 		u.withoutDaemon(controller, "slurmctld")
+		u.do(u.RestartUnit("watcher"))
 		for _, node := range s.Nodes {
 			s.registered(node, s.old)
 		}
@@ -87,7 +89,28 @@ func (u *upgrade) begin() {
 			u.Lives(requeued) == "RUNNING"
 	})
 	u.add(requeued, "1g.5gb")
+	u.startSrun()
 	u.nextOfRelay()
+}
+
+// startSrun starts an srun on the login node. Its job runs during the whole upgrade.
+func (u *upgrade) startSrun() {
+	ended := make(chan error, 1)
+	u.srun = ended
+	go func() {
+		_, stderr, err := u.Exec(u.t.Context(), user, "srun", "-J", "interactive", "--gres=mig:1g.5gb:1", "./hold", "keep")
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, stderr)
+		}
+		ended <- err
+	}()
+	u.Within("the job of srun runs", func() bool {
+		id, state, _ := strings.Cut(u.Must("", "root", "squeue", "-h", "-n", "interactive", "-o", "%i %T"), " ")
+		if state == "RUNNING" {
+			u.add(id, "1g.5gb")
+		}
+		return state == "RUNNING"
+	})
 }
 
 // keep starts a job that runs during the whole upgrade. suffix is the array task or empty.
@@ -194,6 +217,10 @@ func (u *upgrade) check(after string) {
 		u.hadSlice(id)
 	}
 	u.hadSlice(u.Submit("printenv CUDA_VISIBLE_DEVICES", "-N2", "--gres=mig:1g.5gb:1"))
+	direct := u.Must("", user, "srun", "-Q", "--gres=mig:1g.5gb:1", "printenv", "CUDA_VISIBLE_DEVICES")
+	if !strings.HasPrefix(direct, "MIG-") {
+		u.t.Errorf("after %s, srun on the login node got the device %q", after, direct)
+	}
 	u.passOn()
 	u.NoneDrained()
 	for _, node := range u.Nodes {
@@ -262,6 +289,9 @@ func (u *upgrade) end(waiting []string) {
 	u.Must("", user, "scontrol", "release", waiting[0])
 	u.Must("", user, "scontrol", "update", "job="+waiting[1], "StartTime=now")
 	u.End("keep")
+	if err := <-u.srun; err != nil {
+		u.t.Errorf("srun on the login node ended with %v", err)
+	}
 	for _, r := range u.relay {
 		u.End(r.name)
 		u.completed(r.id, "7g.40gb")
@@ -280,15 +310,24 @@ func (u *upgrade) end(waiting []string) {
 	}
 }
 
-// summaries waits until the record of every job contains its summary, and checks that a host can read all runs.
+// summaries waits until the record of every job contains its summary, and checks that a host can read all runs. An agent
+// repeats an attempt that failed after pauses of up to 80 s.
 func (u *upgrade) summaries() {
-	for ref := range u.runs {
-		u.Within("the record of job "+ref+" contains a summary", func() bool {
-			out := u.Must("", "root", "sacct", "-nPX", "-j", ref, "-o", "JobID,AdminComment")
-			return slices.ContainsFunc(strings.Split(out, "\n"), func(line string) bool {
-				return strings.HasPrefix(line, ref+"|") && strings.Contains(line, "caelum:run=")
-			})
-		})
+	missing := func() (list []string) {
+		out := u.Must("", "root", "sacct", "-nPX", "-S", "now-1hour", "-o", "JobID,DBIndex,State,AdminComment")
+		for line := range strings.Lines(out) {
+			ref, _, _ := strings.Cut(line, "|")
+			if u.runs[ref] != "" && !strings.Contains(line, "caelum:run=") {
+				list = append(list, strings.TrimSpace(line))
+			}
+		}
+		return list
+	}
+	for end := time.Now().Add(2 * time.Minute); len(missing()) > 0 && time.Now().Before(end); {
+		time.Sleep(time.Second)
+	}
+	if list := missing(); len(list) > 0 {
+		u.t.Errorf("these records contain no summary:\n%s", strings.Join(list, "\n"))
 	}
 	var synced struct{ Runs, New int }
 	u.do(json.Unmarshal([]byte(u.Must(controller, "root", "caelum", "repo", "sync", "--json")), &synced))
