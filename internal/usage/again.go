@@ -10,8 +10,8 @@ import (
 // (_load_job_state in job_mgr.c, 22.05.8 to 26.05.3). The recorder therefore asks from time to time whether slurmctld
 // has restarted, and returns the affected runs to the outbox. If a summary still exists, the next attempt only reads it.
 const (
-	// clockSlack is added to both ends of the interval of affected runs, because the clocks of slurmctld and of the node
-	// may differ. caelum doctor warns of a difference of 30 s.
+	// clockSlack is added to both ends of the interval of affected runs, because the clocks of slurmctld and of the
+	// node may differ. caelum doctor warns of a difference of 30 s.
 	clockSlack = time.Minute
 	// settles is the pause before the next attempt. slurmctld sends its reports within seconds of its start.
 	settles = 30 * time.Second

@@ -27,6 +27,9 @@ func TestExpedited(t *testing.T) {
 	s.Running(blocker, job)
 	earlier := s.Submit("./hold earlier", gpu)
 
+	if err := s.StopUnit("slurmd-n1"); err != nil {
+		t.Fatal(err)
+	}
 	s.Must("", "root", "scontrol", "update", "nodename=n1", "state=down", "reason=test")
 	s.Within("job "+job+" is expedited", func() bool { return s.State(job) == "EXPEDITING" })
 	s.Within("caelum explain shows job "+job+" as the first waiting job", func() bool {
@@ -42,7 +45,9 @@ func TestExpedited(t *testing.T) {
 		t.Errorf("job %s is %s, and no GPU is free", earlier, state)
 	}
 
-	s.Must("", "root", "scontrol", "update", "nodename=n1", "state=resume")
+	if err := s.StartUnit("slurmd-n1"); err != nil { // slurmctld then sets the state of n1 to IDLE (ReturnToService=2)
+		t.Fatal(err)
+	}
 	s.Running(earlier)
 	s.End("expedited")
 	s.End("earlier")
