@@ -66,9 +66,9 @@ var jobFields = []field{
 	{"licenses", func(j *Job, s string) error { j.Licenses = orEmpty(s); return nil }},
 }
 
-// jobState returns the state of a job, and whether the job is expedited. Since 25.11, squeue shows EXPEDITING instead of
-// PENDING for a pending job that was submitted with --requeue=expedite and requeued because a node or an epilog failed.
-// While such a job ends, its state is COMPLETING (job_state_string in slurm_protocol_defs.c, 26.05.3).
+// jobState returns the state of a job, and whether the job is expedited. Since 25.11, squeue shows EXPEDITING instead
+// of PENDING for a pending job that was submitted with --requeue=expedite and requeued because a node or an epilog
+// failed. While such a job ends, its state is COMPLETING (job_state_string in slurm_protocol_defs.c, 26.05.3).
 func jobState(s string) (state string, expedited bool) {
 	if s == expediting {
 		return "PENDING", true

@@ -30,9 +30,10 @@ func toWaiting(jobs []Job) []Waiting {
 	return list
 }
 
-// SortWaiting sorts jobs in the same way as slurmctld (sort_job_queue2 in job_scheduler.c, 22.05.8 to 26.05.3): expedited
-// jobs first, then by priority, highest first, then by submission time, which a requeue renews, and then by job id.
-// Equal priorities occur with priority/basic. For example, new jobs had priority 1 after slurmctld 22.05.8 was killed.
+// SortWaiting sorts jobs in the same way as slurmctld (sort_job_queue2 in job_scheduler.c, 22.05.8 to 26.05.3):
+// expedited jobs first, then by priority, highest first, then by submission time, which a requeue renews, and then by
+// job id. Equal priorities occur with priority/basic. For example, new jobs had priority 1 after slurmctld 22.05.8 was
+// killed.
 func SortWaiting(list []Waiting) {
 	slices.SortStableFunc(list, func(a, b Waiting) int {
 		return cmp.Or(

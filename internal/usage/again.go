@@ -8,7 +8,8 @@ import (
 // When slurmctld starts, it reports the end of each ended job in its state file to slurmdbd again, because slurmdbd may
 // have missed the end. slurmdbd then replaces AdminComment by slurmctld's text, which contains no summaries
 // (_load_job_state in job_mgr.c, 22.05.8 to 26.05.3). The recorder therefore asks from time to time whether slurmctld
-// has restarted, and returns the affected runs to the outbox. If a summary still exists, the next attempt only reads it.
+// has restarted, and returns the affected runs to the outbox. If a summary still exists, the next attempt only reads
+// it.
 const (
 	// clockSlack is added to both ends of the interval of affected runs, because the clocks of slurmctld and of the
 	// node may differ. caelum doctor warns of a difference of 30 s.

@@ -46,7 +46,8 @@ func start(t *testing.T, cgroup string) *site {
 		t.Skip("CAELUM_NEW_ROOT is not set; run make mixed")
 	}
 	config := filepath.Join(t.TempDir(), "caelum.yaml")
-	if err := os.WriteFile(config, []byte("poll_interval: 1s\nwake_port: 6873\nlog_format: json\n"), 0o644); err != nil {
+	text := "poll_interval: 1s\nwake_port: 6873\nlog_format: json\n"
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	s := &site{t: t, confined: cgroup != "", Site: clustertest.Start(t, cluster.Options{
@@ -164,8 +165,8 @@ func (s *site) pluginRefused(node string) {
 	}
 }
 
-// TestOlderNodes runs jobs and restarts daemons while only the nodes are of the older release. The srun of a node starts
-// each step. An srun that is newer than slurmd can fail, with or without Caelum.
+// TestOlderNodes runs jobs and restarts daemons while only the nodes are of the older release. The srun of a node
+// starts each step. An srun that is newer than slurmd can fail, with or without Caelum.
 func TestOlderNodes(t *testing.T) {
 	onEach(t, func(s *site) {
 		s.replace("dbd", "slurmdbd", func() {})

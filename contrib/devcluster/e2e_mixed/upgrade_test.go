@@ -98,7 +98,8 @@ func (u *upgrade) startSrun() {
 	ended := make(chan error, 1)
 	u.srun = ended
 	go func() {
-		_, stderr, err := u.Exec(u.t.Context(), user, "srun", "-J", "interactive", "--gres=mig:1g.5gb:1", "./hold", "keep")
+		args := []string{"srun", "-J", "interactive", "--gres=mig:1g.5gb:1", "./hold", "keep"}
+		_, stderr, err := u.Exec(u.t.Context(), user, args...)
 		if err != nil {
 			err = fmt.Errorf("%w: %s", err, stderr)
 		}
@@ -310,8 +311,8 @@ func (u *upgrade) end(waiting []string) {
 	}
 }
 
-// summaries waits until the record of every job contains its summary, and checks that a host can read all runs. An agent
-// repeats an attempt that failed after pauses of up to 80 s.
+// summaries waits until the record of every job contains its summary, and checks that a host can read all runs. An
+// agent repeats an attempt that failed after pauses of up to 80 s.
 func (u *upgrade) summaries() {
 	missing := func() (list []string) {
 		out := u.Must("", "root", "sacct", "-nPX", "-S", "now-1hour", "-o", "JobID,DBIndex,State,AdminComment")
