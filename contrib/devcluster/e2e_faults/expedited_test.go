@@ -16,7 +16,9 @@ import (
 // earlier.
 func TestExpedited(t *testing.T) {
 	s := start(t, cluster.Options{
-		Nodes: 2, GPUs: 1, Conf: []string{"SlurmctldParameters=enable_expedited_requeue"},
+		Nodes: 2, GPUs: 1,
+		// With ReturnToService=0, a late registration of slurmd does not change the state DOWN.
+		Conf: []string{"SlurmctldParameters=enable_expedited_requeue", "ReturnToService=0"},
 	})
 	if s.Release().Compare(slurm.Release{Year: 25, Month: 11}) < 0 {
 		t.Skip("--requeue=expedite exists since Slurm 25.11")
@@ -25,6 +27,7 @@ func TestExpedited(t *testing.T) {
 	blocker := s.Submit("./hold blocker", "-w", "n2", gpu)
 	job := s.Submit("./hold expedited", "--requeue=expedite", gpu)
 	s.Running(blocker, job)
+	s.Slice("n1", job)
 	earlier := s.Submit("./hold earlier", gpu)
 
 	if err := s.StopUnit("slurmd-n1"); err != nil {
@@ -45,9 +48,10 @@ func TestExpedited(t *testing.T) {
 		t.Errorf("job %s is %s, and no GPU is free", earlier, state)
 	}
 
-	if err := s.StartUnit("slurmd-n1"); err != nil { // slurmctld then sets the state of n1 to IDLE (ReturnToService=2)
+	if err := s.StartUnit("slurmd-n1"); err != nil {
 		t.Fatal(err)
 	}
+	s.Must("", "root", "scontrol", "update", "nodename=n1", "state=resume")
 	s.Running(earlier)
 	s.End("expedited")
 	s.End("earlier")

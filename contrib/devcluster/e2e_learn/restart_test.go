@@ -30,6 +30,9 @@ func TestRestartOfSlurmctld(t *testing.T) {
 		}
 	}
 	within(time.Minute, "the summary is recorded", recorded)
+	within(time.Minute, "the agent has read the summary back", func() bool {
+		return !strings.Contains(s.on("n1", "caelum", "status"), "has not recorded")
+	})
 	if err := s.RestartUnit("slurmctld"); err != nil {
 		t.Fatal(err)
 	}
