@@ -36,5 +36,11 @@ func supported(f *Facts) []Finding {
 			"remove extra_constraints from SchedulerParameters in slurm.conf"+reconfigure,
 		))
 	}
+	if f.Config.Values["NamespaceType"] == "namespace/linux" {
+		found = append(found, warning(
+			"NamespaceType is namespace/linux, and Caelum was not tested in the namespaces of this Slurm plugin",
+			"run a CUDA program in a job to check that the job can use its slice",
+		))
+	}
 	return found
 }

@@ -52,6 +52,13 @@ func (r Release) from(year, month int) bool { return r.Compare(Release{year, mon
 // that is not JSON. The rejected update does not change the GRES either (update_node in node_mgr.c, since 23.11).
 func (r Release) ReadsExtraAsJSON() bool { return r.from(23, 11) }
 
+// RestartsSlurmd reports whether slurmd starts a new process at `scontrol reconfigure`, after a wait for running
+// prologs (_try_to_reconfig in slurmd.c, since 23.11).
+func (r Release) RestartsSlurmd() bool { return r.from(23, 11) }
+
+// WaitsForPrologs reports whether this wait includes the time limit of prologs (rpc_wait in slurmd.c, since 24.11).
+func (r Release) WaitsForPrologs() bool { return r.from(24, 11) }
+
 // KeepsCase reports whether `sacctmgr modify job` preserves capital letters in a text (job_functions.c, since 23.02).
 func (r Release) KeepsCase() bool { return r.from(23, 2) }
 

@@ -52,6 +52,8 @@ func TestReleaseDifferences(t *testing.T) {
 	}{
 		"KeepsCase":        {Release.KeepsCase, Release{23, 2}},
 		"ReadsExtraAsJSON": {Release.ReadsExtraAsJSON, Release{23, 11}},
+		"RestartsSlurmd":   {Release.RestartsSlurmd, Release{23, 11}},
+		"WaitsForPrologs":  {Release.WaitsForPrologs, Release{24, 11}},
 	} {
 		for _, r := range order {
 			if got := d.has(r); got != (r.Compare(d.from) >= 0) {

@@ -23,7 +23,8 @@ daemon() {
         exec mariadbd --no-defaults --user=mysql --datadir="$DIR/ctl/mysql" --tmpdir="$DIR/ctl/mysql" \
             --socket=/run/mysqld/mysqld.sock --pid-file=/run/mysqld/mysqld.pid --skip-networking --skip-name-resolve \
             --performance-schema=OFF --innodb-buffer-pool-size=32M --innodb-log-file-size=8M \
-            --innodb-flush-log-at-trx-commit=0 --innodb-lock-wait-timeout=900 --character-set-server=utf8mb4
+            --innodb-flush-log-at-trx-commit=0 --innodb-lock-wait-timeout=900 --character-set-server=utf8mb4 \
+            --loose-innodb-snapshot-isolation=OFF # with ON, slurmdbd 26.05 can end; old MariaDBs have no such option
         ;;
     slurmdbd) exec_on_host dbd slurmdbd -D ;;
     slurmctld)
