@@ -23,7 +23,7 @@ enter_new_root() {
         mkdir -p "$new$path"
         mount --rbind "$path" "$new$path"
     done
-    cp /etc/passwd /etc/group /etc/hosts "$new/etc"
+    cp /etc/passwd /etc/group /etc/shadow /etc/hosts "$new/etc"
     mkdir -p "$new/.old"
     cd "$new"
     pivot_root . .old
