@@ -4,7 +4,7 @@
 #   make test    runs every check: lint, unit tests, the plugin's harness, tests on a real Slurm, five minutes of chaos
 #   make check   runs the checks that need no Slurm cluster; make test includes make check
 #   make test-matrix    runs the tests that depend on Slurm, on three releases of Slurm or on RELEASES
-#   make mixed   runs Caelum on nodes of an older release of Slurm than slurmctld, and upgrades the nodes while jobs run
+#   make mixed   upgrades a cluster to a new release of Slurm while jobs run, and tests nodes older than slurmctld
 #
 # make demo and make test install missing Debian packages and Go modules. Go 1.26 must already be installed.
 
@@ -122,13 +122,13 @@ release-test: prerequisites
 	$(MAKE) e2e
 	$(MAKE) chaos CHAOS="-without slurmctld-kill"
 
-# Tests Caelum on nodes with an older release of Slurm than slurmctld, as during a rolling upgrade of Slurm.
-CONTROLLER ?= 26.05
-OLDER      ?= 24.11
+# Upgrades a cluster from OLDER to NEWER while jobs run, and tests Caelum on nodes that are older than slurmctld.
+OLDER ?= 24.11
+NEWER ?= 26.05
 mixed:
 	contrib/devcluster/release $(OLDER) make all
-	contrib/devcluster/release $(CONTROLLER) make all
-	contrib/devcluster/release $(CONTROLLER) --nodes $(OLDER) \
+	contrib/devcluster/release $(NEWER) make all
+	contrib/devcluster/release $(OLDER) --new $(NEWER) \
 		go test -count=1 -tags e2e -run 'OlderNodes|Upgrade|NothingIsLeftBehind' \
 		./contrib/devcluster/e2e_mixed ./contrib/devcluster/cluster
 

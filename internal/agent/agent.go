@@ -132,9 +132,13 @@ func (a *Agent) newMonitor() *usage.Monitor {
 		Field:     field,
 		Meter:     func(g int, in gpu.Instance) (gpu.Meter, error) { return a.hw.Meter(g, in) },
 		Processes: a.checkProcesses,
-		Now:       func() time.Time { return a.now() },
-		Clock:     func() time.Duration { return a.clock() },
-		Log:       a.log,
+		Controller: func(ctx context.Context) (usage.Controller, error) {
+			c, err := a.ctl.Config(ctx)
+			return usage.Controller{Started: c.Started(), Memory: c.JobMemory()}, err
+		},
+		Now:   func() time.Time { return a.now() },
+		Clock: func() time.Duration { return a.clock() },
+		Log:   a.log,
 	})
 }
 

@@ -123,6 +123,7 @@ func checks() []check {
 		{"device files", "only the user of a slice's job can open the slice", []Source{Agent, Devices}, deviceFiles},
 		{"prolog", "PrologFlags includes Alloc and does not include RunInJob", ctld, prologFlags},
 		{"batch start", "BatchStartTimeout is longer than the maximum wait of a prolog", ctld, batchStart},
+		{"reconfigure", "`scontrol reconfigure` does not interrupt a prolog that waits", ctld, reconfigureWait},
 		{"select", "SelectType can allocate parts of a node", ctld, selectType},
 		{"backfill", "SchedulerParameters includes bf_continue", ctld, backfill},
 		{"het jobs", "SchedulerParameters includes bf_hetjob_prio=min", ctld, hetPriority},

@@ -311,9 +311,14 @@ var cases = []struct {
 		f.Config.Values["SLURM_VERSION"] = "23.11.1"
 		f.Config.Values["SchedulerParameters"] += ",extra_constraints"
 	}},
-	{"release", Warning, "enable_expedited_requeue", func(f *Facts) {
-		f.Config.Values["SLURM_VERSION"] = "25.11.7"
-		f.Config.Values["SlurmctldParameters"] = "enable_expedited_requeue"
+	{"release", Warning, "NamespaceType is namespace/linux", set("NamespaceType", "namespace/linux")},
+	{"reconfigure", Info, "slurmd waits 5 s for running prologs, and a prolog may wait 60 s", func(f *Facts) {
+		f.Config.Values["SLURM_VERSION"], f.Config.Values["MessageTimeout"] = "23.11.1", "10 sec"
+		f.Config.Values["PrologEpilogTimeout"] = "120" // 23.11 ignores this value
+	}},
+	{"reconfigure", Info, "slurmd waits 30 s for running prologs", func(f *Facts) {
+		f.Config.Values["SLURM_VERSION"], f.Config.Values["MessageTimeout"] = "24.11.5", "30 sec"
+		f.Config.Values["PrologEpilogTimeout"] = "65534"
 	}},
 	{"driver", Warning, "ModifyDeviceFiles is 1", func(f *Facts) { f.Driver.Modifies = true }},
 	{"memory", Error, "RMDisableScrubOnFree is set", func(f *Facts) { f.Driver.Unscrubbed = true }},

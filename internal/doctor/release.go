@@ -37,11 +37,10 @@ func supported(f *Facts) []Finding {
 			"remove extra_constraints from SchedulerParameters in slurm.conf"+reconfigure,
 		))
 	}
-	if r.ExpeditesRequeues() && f.Config.Has("SlurmctldParameters", "enable_expedited_requeue") {
+	if f.Config.Values["NamespaceType"] == "namespace/linux" {
 		found = append(found, warning(
-			"SlurmctldParameters includes enable_expedited_requeue: the agents offer no slices to a job that was "+
-				"submitted with `sbatch --requeue=expedite` and waits for its next run",
-			"remove enable_expedited_requeue from SlurmctldParameters in slurm.conf"+reconfigure,
+			"NamespaceType is namespace/linux, and Caelum was not tested in the namespaces of this Slurm plugin",
+			"run a CUDA program in a job to check that the job can use its slice",
 		))
 	}
 	return found

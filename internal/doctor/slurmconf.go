@@ -31,14 +31,24 @@ func prologFlags(f *Facts) []Finding {
 // not contain wait=.
 const defaultWait = 60
 
-func batchStart(f *Facts) []Finding {
-	wait := defaultWait
+// prologWait returns the time in seconds for which a prolog waits for the agent.
+func (f *Facts) prologWait() int {
 	if n, err := strconv.Atoi(f.Plugin.Args["wait"]); err == nil {
-		wait = n
+		return n
 	}
-	text := f.Config.Values["BatchStartTimeout"] // in the form "10 sec"
+	return defaultWait
+}
+
+// seconds parses a number of seconds in slurmctld's configuration, for example "10 sec".
+func seconds(text string) (int, error) {
 	number, _, _ := strings.Cut(text, " ")
-	n, err := strconv.Atoi(number)
+	return strconv.Atoi(number)
+}
+
+func batchStart(f *Facts) []Finding {
+	wait := f.prologWait()
+	text := f.Config.Values["BatchStartTimeout"]
+	n, err := seconds(text)
 	return findingIf(
 		fault(
 			fmt.Sprintf(
@@ -49,6 +59,39 @@ func batchStart(f *Facts) []Finding {
 			fmt.Sprintf("set BatchStartTimeout=%d in slurm.conf", 2*wait)+reconfigure,
 		),
 		err != nil || n <= wait,
+	)
+}
+
+// noLimit is the value of a time limit in slurmctld's configuration that is not set (NO_VAL16).
+const noLimit = 65534
+
+// reconfigureWait compares the wait of slurmd at `scontrol reconfigure` with the wait of the prolog (rpc_wait in
+// slurmd.c).
+func reconfigureWait(f *Facts) []Finding {
+	r, err := f.Config.Release()
+	if err != nil || !r.RestartsSlurmd() {
+		return nil
+	}
+	waits, err := seconds(f.Config.Values["MessageTimeout"])
+	if err != nil {
+		return nil
+	}
+	if !r.WaitsForPrologs() {
+		waits /= 2
+	}
+	waits = max(waits, 5)
+	for _, name := range []string{"PrologEpilogTimeout", "PrologTimeout", "EpilogTimeout"} {
+		if n, err := seconds(f.Config.Values[name]); err == nil && n < noLimit && r.WaitsForPrologs() {
+			waits = max(waits, n)
+		}
+	}
+	return findingIf(
+		note(fmt.Sprintf(
+			"at `scontrol reconfigure`, slurmd waits %d s for running prologs, and a prolog may wait %d s for the "+
+				"agent to restart; do not run `scontrol reconfigure` while an agent is down",
+			waits, f.prologWait(),
+		)),
+		waits < f.prologWait(),
 	)
 }
 

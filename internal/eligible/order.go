@@ -40,7 +40,8 @@ func InOrder(q slurm.Queue) []slurm.Waiting {
 			since = last[h.UID]
 		}
 		at := len(sorted)
-		for at > 0 && waitsSince(sorted[at-1]).Sub(since) > yield && sorted[at-1].Nice >= h.Nice {
+		for at > 0 && waitsSince(sorted[at-1]).Sub(since) > yield && sorted[at-1].Nice >= h.Nice &&
+			!sorted[at-1].Expedited {
 			at--
 		}
 		places[at] = append(places[at], h)

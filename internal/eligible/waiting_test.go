@@ -103,6 +103,7 @@ func TestInOrder(t *testing.T) {
 		j := slurm.Job{ID: id, UID: 1000, State: "PENDING", Priority: priority, Submit: at(submit)}
 		return slurm.Waiting{Job: j}
 	}
+	expedited := func(w slurm.Waiting) slurm.Waiting { w.Expedited = true; return w }
 	nice := func(w slurm.Waiting, nice int64) slurm.Waiting { w.Nice = nice; return w }
 	started := func(uid uint32, minute int, comment string) slurm.Job {
 		return slurm.Job{ID: 99, UID: uid, State: "COMPLETED", Start: at(minute), AdminComment: comment}
@@ -123,6 +124,7 @@ func TestInOrder(t *testing.T) {
 			nil,
 			[]uint32{9, 5, 1, 8},
 		},
+		{"an expedited job", queue{expedited(job(5, 1, 61)), job(1, 0, 0)}, nil, []uint32{5, 1}},
 		{"nicer than the other one", queue{job(5, 1, 61), nice(job(1, 0, 0), 1)}, nil, []uint32{5, 1}},
 		{"both are nice", queue{nice(job(5, 1, 61), 1), nice(job(1, 0, 0), 1)}, nil, []uint32{1, 5}},
 		{"by age among themselves", queue{job(5, 1, 90), job(2, 0, 1), job(1, 0, 0)}, nil, []uint32{1, 2, 5}},

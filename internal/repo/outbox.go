@@ -117,6 +117,24 @@ func (r *Repo) Recorded(n predict.Run) error {
 	)
 }
 
+// longestRun limits the time before the start of the interval in which [Repo.Again] searches for starts of runs.
+const longestRun = 60 * 24 * time.Hour
+
+// Again returns the runs of a node that ended between the times from and to to the outbox, because their summaries may
+// have been removed from slurmdbd. The runs become due at the time due. A run that is in the outbox does not change.
+func (r *Repo) Again(node string, from, to, due time.Time) error {
+	return r.exec(
+		`INSERT OR IGNORE INTO outbox (job, restart, node, start, since, due, tries, written)
+		SELECT job, restart, node, start, CAST(start + seconds AS INTEGER), ?5, 0, 0 FROM run
+		WHERE node = ?1 AND start BETWEEN ?2 AND ?4 AND start + seconds BETWEEN ?3 AND ?4`,
+		node,
+		from.Add(-longestRun).Unix(),
+		from.Unix(),
+		to.Unix(),
+		due.Unix(),
+	)
+}
+
 // Note returns the note with this name, for example the progress of the sync. If there is no such note, the result is
 // an empty string.
 func (r *Repo) Note(name string) (value string, err error) {

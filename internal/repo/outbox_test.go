@@ -60,6 +60,34 @@ func TestPostpone(t *testing.T) {
 	nothingDue(t, r)
 }
 
+// TestAgain returns runs to the outbox. Only the runs of the given node that ended in the given interval may return.
+func TestAgain(t *testing.T) {
+	r, n := fresh(t), aRun()
+	end := time.Unix(n.Start, 0).Add(time.Duration(n.Seconds * float64(time.Second)))
+	check(t, r.Ended(n, end))
+	check(t, r.Recorded(n))
+	other := n
+	other.Node = "n99"
+	_, err := r.Add(other)
+	check(t, err)
+	check(t, r.Again(n.Node, end.Add(time.Minute), end.Add(time.Hour), end))
+	check(t, r.Again(n.Node, end.Add(-time.Hour), end.Add(-time.Minute), end))
+	nothingDue(t, r)
+	check(t, r.Again(n.Node, end.Add(-time.Minute), end.Add(time.Minute), end.Add(time.Hour)))
+	if due, err := r.Due(end, 10); err != nil || len(due) != 0 {
+		t.Errorf("due too early: %+v %v", due, err)
+	}
+	due, err := r.Due(end.Add(time.Hour), 10)
+	if err != nil || len(due) != 1 || due[0].Run != n || due[0].Tries != 0 {
+		t.Errorf("%+v %v", due, err)
+	}
+	check(t, r.Postpone(n, end.Add(2*time.Hour), false))
+	check(t, r.Again(n.Node, end.Add(-time.Minute), end.Add(time.Minute), end))
+	if due, err := r.Due(end.Add(2*time.Hour), 10); err != nil || len(due) != 1 || due[0].Tries != 1 {
+		t.Errorf("a run that is in the outbox changed: %+v %v", due, err)
+	}
+}
+
 // TestForgottenIsNotWritten checks that ForgetKey removes a run from the outbox, and that a second call of Ended does
 // not add the run again.
 func TestForgottenIsNotWritten(t *testing.T) {

@@ -339,3 +339,28 @@ func TestWaiting(t *testing.T) {
 		t.Errorf("%+v %v", list, err)
 	}
 }
+
+// TestExpedited reads a job that squeue shows as EXPEDITING. The job is a waiting job, and the request for the excluded
+// nodes must include this state. Without such a job, the request must not name the state, because earlier releases
+// refuse it.
+func TestExpedited(t *testing.T) {
+	for state, arg := range map[string]string{"EXPEDITING": "PD,EXPEDITING", "PENDING": "PD"} {
+		c, calls := stage(t, recordOf(map[string]string{"state": state, "nodelist": ""}), exclusionOf(state))
+		q, err := c.Queue(context.Background())
+		if err != nil || len(q.Waiting) != 1 {
+			t.Fatalf("%s: %+v %v", state, q, err)
+		}
+		w := q.Waiting[0]
+		if w.State != "PENDING" || w.Expedited != (state == "EXPEDITING") || w.Present() || w.Holds() ||
+			!slices.Equal(w.ExcNodes, []string{"n8", "n9"}) {
+			t.Errorf("%s: %+v", state, w)
+		}
+		if got := calls(); len(got) != 2 || !strings.Contains(got[1], `"-t" "`+arg+`"`) {
+			t.Errorf("%s: calls %v", state, got)
+		}
+		c, _ = stage(t, recordOf(map[string]string{"state": state, "nodelist": ""}), exclusionOf(state))
+		if j, err := c.Job(context.Background(), 7); err != nil || j.State != "PENDING" || len(j.ExcNodes) != 2 {
+			t.Errorf("%s: %+v %v", state, j, err)
+		}
+	}
+}

@@ -54,6 +54,26 @@ func parseConfig(out string) (Config, error) {
 // Version returns the release of slurmctld, for example 22.05.8.
 func (c Config) Version() string { return c.Values["SLURM_VERSION"] }
 
+// Started returns the time at which slurmctld started, or the zero time if it is unknown.
+func (c Config) Started() time.Time {
+	t, err := parseTime(c.Values["BOOT_TIME"])
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
+// JobMemory returns the time for which slurmctld keeps the record of an ended job, or 0 if it never removes the record
+// (MinJobAge, printed as "300 sec").
+func (c Config) JobMemory() time.Duration {
+	number, _, _ := strings.Cut(c.Values["MinJobAge"], " ")
+	seconds, err := strconv.ParseUint(number, 10, 31)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(seconds) * time.Second
+}
+
 // Has reports whether a comma-separated value, such as GresTypes or PrologFlags, contains the word. Has ignores case.
 func (c Config) Has(key, word string) bool {
 	return slices.ContainsFunc(strings.Split(c.Values[key], ","), func(w string) bool {

@@ -24,6 +24,9 @@ type Job struct {
 	// State is the long form of squeue: PENDING, CONFIGURING, RUNNING, SUSPENDED, COMPLETING, ...
 	State, Reason string
 	Priority      uint64
+	// Expedited is true if slurmctld starts this pending job before all other jobs. squeue shows the job's state as
+	// EXPEDITING, and State is PENDING.
+	Expedited bool
 	// Restarts is the number of requeues. Restarts increases when the job is requeued, not when the job starts again.
 	// If a requeue ends a run, the value in the epilog of this run is therefore one higher than the value in the prolog
 	// of this run (22.05.8).

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 )
 
 // twoPartitions is a part of the output of `scontrol show partition` (22.05.8) for two partitions.
@@ -38,6 +39,17 @@ func TestConfigHasItsTime(t *testing.T) {
 	c, err := parseConfig(mustRead(t, "config.txt"))
 	if err != nil || c.AsOf.Unix() != 1795233835 {
 		t.Errorf("as of %v, %v", c.AsOf, err)
+	}
+}
+
+// TestConfigOfRecords reads the values that determine which records a restart of slurmctld affects.
+func TestConfigOfRecords(t *testing.T) {
+	c, err := parseConfig(mustRead(t, "config.txt"))
+	if err != nil || c.Started().Unix() != 1795233565 || c.JobMemory() != 300*time.Second {
+		t.Errorf("%v %v %v", c.Started(), c.JobMemory(), err)
+	}
+	if c = (Config{}); !c.Started().IsZero() || c.JobMemory() != 0 {
+		t.Errorf("without values: %v %v", c.Started(), c.JobMemory())
 	}
 }
 

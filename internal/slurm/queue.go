@@ -104,7 +104,7 @@ func (c *Client) complete(ctx context.Context, waiting []Waiting) ([]Waiting, er
 	if len(waiting) == 0 {
 		return nil, nil
 	}
-	exclusions, err := c.excludedNodes(ctx, "-t", "PD")
+	exclusions, err := c.excludedNodes(ctx, "-t", waitingStates(waiting))
 	if err != nil {
 		return nil, err
 	}
@@ -117,6 +117,15 @@ func (c *Client) complete(ctx context.Context, waiting []Waiting) ([]Waiting, er
 		}
 	}
 	return kept, nil
+}
+
+// waitingStates returns the states for the option -t of squeue. PD does not select expedited jobs (_filter_job in
+// squeue/print.c, 26.05.3), and releases before 25.11 refuse the name EXPEDITING.
+func waitingStates(waiting []Waiting) string {
+	if slices.ContainsFunc(waiting, func(w Waiting) bool { return w.Expedited }) {
+		return "PD," + expediting
+	}
+	return "PD"
 }
 
 // record returns the job with this id. For the id of an array, squeue prints all tasks.

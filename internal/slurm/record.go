@@ -24,7 +24,7 @@ var jobFields = []field{
 	{"arraytaskid", func(j *Job, s string) error { j.ArrayTask = orEmpty(s); return nil }},
 	{"hetjobid", func(j *Job, s string) error { return id32(&j.HetJob, s) }},
 	{"hetjobidset", func(j *Job, s string) (err error) { j.HetJobs, err = idSet(s); return err }},
-	{"state", func(j *Job, s string) error { j.State = s; return nil }},
+	{"state", func(j *Job, s string) error { j.State, j.Expedited = jobState(s); return nil }},
 	{"reason", func(j *Job, s string) error { j.Reason = s; return nil }},
 	{"userid", func(j *Job, s string) error { return id32(&j.UID, s) }},
 	{"username", func(j *Job, s string) error { j.User = orEmpty(s); return nil }},
@@ -65,6 +65,18 @@ var jobFields = []field{
 	{"sct", func(j *Job, s string) error { return j.topology(s) }},
 	{"licenses", func(j *Job, s string) error { j.Licenses = orEmpty(s); return nil }},
 }
+
+// jobState returns the state of a job, and whether the job is expedited. Since 25.11, squeue shows EXPEDITING instead
+// of PENDING for a pending job that was submitted with --requeue=expedite and requeued because a node or an epilog
+// failed. While such a job ends, its state is COMPLETING (job_state_string in slurm_protocol_defs.c, 26.05.3).
+func jobState(s string) (state string, expedited bool) {
+	if s == expediting {
+		return "PENDING", true
+	}
+	return s, false
+}
+
+const expediting = "EXPEDITING"
 
 // exclusive parses the column exclusive, which squeue has since 26.05. In 26.05, oversubscribe is NO for nearly every
 // job. An earlier squeue prints a message and an empty column, and its oversubscribe is NO for a job that requests
@@ -275,7 +287,8 @@ func parseExclusions(out, sep string) ([]exclusion, error) {
 	}
 	exclusions := make([]exclusion, 0, len(records))
 	for _, rec := range records {
-		e := exclusion{state: rec[2]}
+		var e exclusion
+		e.state, _ = jobState(rec[2])
 		if err := id32(&e.id, rec[0]); err != nil {
 			return nil, unparsable("squeue", fmt.Errorf("job id: %w", err))
 		}

@@ -54,9 +54,12 @@ func (r Release) from(year, month int) bool { return r.Compare(Release{year, mon
 // node_mgr.c, since 23.11).
 func (r Release) ReadsExtraAsJSON() bool { return r.from(23, 11) }
 
-// ExpeditesRequeues reports whether a requeued job can be in the state EXPEDITING instead of
-// PENDING (job_state_string in slurm_protocol_defs.c, since 25.11).
-func (r Release) ExpeditesRequeues() bool { return r.from(25, 11) }
+// RestartsSlurmd reports whether slurmd starts a new process at `scontrol reconfigure`, after a wait for running
+// prologs (_try_to_reconfig in slurmd.c, since 23.11).
+func (r Release) RestartsSlurmd() bool { return r.from(23, 11) }
+
+// WaitsForPrologs reports whether this wait includes the time limit of prologs (rpc_wait in slurmd.c, since 24.11).
+func (r Release) WaitsForPrologs() bool { return r.from(24, 11) }
 
 // KeepsCase reports whether `sacctmgr modify job` preserves capital letters in a text (job_functions.c, since 23.02).
 func (r Release) KeepsCase() bool { return r.from(23, 2) }

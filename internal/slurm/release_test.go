@@ -50,9 +50,10 @@ func TestReleaseDifferences(t *testing.T) {
 		has  func(Release) bool
 		from Release
 	}{
-		"KeepsCase":         {Release.KeepsCase, Release{23, 2}},
-		"ReadsExtraAsJSON":  {Release.ReadsExtraAsJSON, Release{23, 11}},
-		"ExpeditesRequeues": {Release.ExpeditesRequeues, Release{25, 11}},
+		"KeepsCase":        {Release.KeepsCase, Release{23, 2}},
+		"ReadsExtraAsJSON": {Release.ReadsExtraAsJSON, Release{23, 11}},
+		"RestartsSlurmd":   {Release.RestartsSlurmd, Release{23, 11}},
+		"WaitsForPrologs":  {Release.WaitsForPrologs, Release{24, 11}},
 	} {
 		for _, r := range order {
 			if got := d.has(r); got != (r.Compare(d.from) >= 0) {

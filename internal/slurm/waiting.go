@@ -30,19 +30,31 @@ func toWaiting(jobs []Job) []Waiting {
 	return list
 }
 
-// SortWaiting sorts jobs as slurmctld does (sort_job_queue2 in job_scheduler.c, 22.05.8 to 26.05.3): first by priority
-// (highest first), then by submission time, and then by job id. A requeue sets the submission time again. With
-// priority/basic, jobs can have equal priorities. For example, all new jobs had priority 1 after slurmctld 22.05.8 had
-// been killed.
+// SortWaiting sorts jobs as slurmctld does (sort_job_queue2 in job_scheduler.c, 22.05.8 to 26.05.3): first the
+// expedited jobs, then by priority (highest first), then by submission time, and then by job id. A requeue sets the
+// submission time again. With priority/basic, jobs can have equal priorities. For example, all new jobs had priority 1 after
+// slurmctld 22.05.8 had been killed.
 func SortWaiting(list []Waiting) {
 	slices.SortStableFunc(list, func(a, b Waiting) int {
 		return cmp.Or(
+			compareBool(b.Expedited, a.Expedited),
 			cmp.Compare(b.Priority, a.Priority),
 			a.Submit.Compare(b.Submit),
 			cmp.Compare(cmp.Or(a.ArrayJob, a.ID), cmp.Or(b.ArrayJob, b.ID)),
 			cmp.Compare(a.ID, b.ID),
 		)
 	})
+}
+
+// compareBool returns 1 if only a is true, -1 if only b is true, and otherwise 0.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
 }
 
 // arrayElements returns the number of tasks in a text such as "3-5,9". The result is 1 for a job that does not belong

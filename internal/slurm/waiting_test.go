@@ -20,19 +20,22 @@ func TestMemoryOfAJob(t *testing.T) {
 	}
 }
 
-// TestSortWaiting checks that jobs of equal priority are sorted by submission time, and then by the id of the job or of
-// its array.
+// TestSortWaiting checks that an expedited job is the first, and that jobs of equal priority are sorted by submission
+// time, and then by the id of the job or of its array.
 func TestSortWaiting(t *testing.T) {
 	job := func(id, array uint32, priority uint64, submit int64) Waiting {
 		return Waiting{Job: Job{ID: id, ArrayJob: array, Priority: priority, Submit: time.Unix(submit, 0)}}
 	}
 	list := []Waiting{job(5, 0, 1, 30), job(6, 0, 1, 20), job(9, 4, 1, 20), job(3, 0, 1, 40), job(8, 0, 2, 50)}
+	expedited := job(7, 0, 1, 60)
+	expedited.Expedited = true
+	list = append(list, expedited)
 	SortWaiting(list)
 	var ids []uint32
 	for _, w := range list {
 		ids = append(ids, w.ID)
 	}
-	if want := []uint32{8, 9, 6, 5, 3}; !slices.Equal(ids, want) {
+	if want := []uint32{7, 8, 9, 6, 5, 3}; !slices.Equal(ids, want) {
 		t.Errorf("order %v, want %v", ids, want)
 	}
 }

@@ -30,6 +30,8 @@ type Options struct {
 	// A sampler calls Processes after each sample, with the processes on a job's slice. The sampler holds no lock
 	// during the call, so that another goroutine may have released the slice since the sample.
 	Processes func(job, uid uint32, s Slice, pids []int)
+	// Controller returns the state of slurmctld. If Controller is nil, the recorder ignores restarts of slurmctld.
+	Controller func(ctx context.Context) (Controller, error)
 	// Now returns the wall-clock time. Clock returns the time of CLOCK_MONOTONIC ([Monotonic]).
 	Now   func() time.Time
 	Clock func() time.Duration
@@ -60,6 +62,7 @@ type Monitor struct {
 	waiting    atomic.Int64  // the number of summaries that are not yet stored in slurmdbd
 	dbdFailed  atomic.Bool   // true if a failure of slurmdbd has been logged
 	spoils     sync.Once     // logs the message about another tool's text only once
+	restarts   restarts      // restarts of slurmctld
 }
 
 // NewMonitor returns a Monitor without a repository. Such a Monitor shows the usage of jobs, but does not store the

@@ -52,6 +52,7 @@ func (m *Monitor) recorder(ctx context.Context) {
 // recordDue makes the attempts that are due, and returns the time until the next call is necessary.
 func (m *Monitor) recordDue(ctx context.Context) time.Duration {
 	defer m.countWaiting()
+	m.recordAgain(ctx)
 	for ctx.Err() == nil {
 		due, err := m.repo.Due(m.Now(), 1)
 		m.reportRepository(err)
@@ -71,6 +72,9 @@ func (m *Monitor) recordDue(ctx context.Context) time.Duration {
 		m.dbdFailed.Store(false)
 	}
 	next, any, err := m.repo.Next()
+	if look := m.restarts.look; m.Controller != nil && !look.IsZero() && (err != nil || !any || look.Before(next)) {
+		next, any, err = look, true, nil
+	}
 	if err != nil || !any {
 		return longestPause
 	}
@@ -111,6 +115,7 @@ func (m *Monitor) record(ctx context.Context, p Pending) error {
 	}
 	switch {
 	case m.Field == "", hasSummary(newest.Text, p.Run.Summary()):
+		m.restarts.afterRecorded(m.Now())
 		return m.repo.Recorded(p.Run)
 	case newest.End.IsZero(): // the job was requeued and is running again
 		return postpone(false, nil)

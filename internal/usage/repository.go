@@ -33,6 +33,8 @@ type Repository interface {
 	// Postpone records an attempt for a run in the outbox, and sets the time of the next attempt. written is true if
 	// the summary was written. The next attempt must then read the summary from slurmdbd.
 	Postpone(run predict.Run, until time.Time, written bool) error
+	// Again returns the runs of a node that ended between two times to the outbox. They become due at the time due.
+	Again(node string, from, to, due time.Time) error
 	// Recorded removes a run from the outbox.
 	Recorded(run predict.Run) error
 }

@@ -20,6 +20,7 @@ const maxEnded = 10000
 // that an earlier agent observed.
 func (m *Monitor) SetRepository(repo Repository, accounting Accounting) {
 	m.repo, m.accounting = repo, accounting
+	m.restarts = restarts{window: usualMemory + clockSlack, look: m.Now()}
 	m.takeOver()
 	m.countWaiting()
 }

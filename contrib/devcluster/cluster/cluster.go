@@ -26,9 +26,8 @@ type Options struct {
 	Board string
 	// Build is the directory of the binaries, by default build/ in the repository.
 	Build string
-	// NodeRoot is the root directory with the release of Slurm that the nodes run. By default, the nodes run the
-	// controller's release.
-	NodeRoot string
+	// NewRoot is the root directory with the newer release of Slurm to which Upgrade upgrades the hosts.
+	NewRoot string
 	// AgentConfig is the path of the nodes' caelum.yaml, by default etc/caelum.yaml in the repository.
 	AgentConfig string
 	// AgentEnv contains additional variables ("NAME=value") of the agents' environment.
@@ -66,7 +65,7 @@ func (o Options) args() []string {
 	count("--gpus", o.GPUs)
 	text("--board", o.Board)
 	text("--build", o.Build)
-	text("--node-root", o.NodeRoot)
+	text("--new-root", o.NewRoot)
 	text("--agent-config", o.AgentConfig)
 	for _, v := range o.AgentEnv {
 		text("--agent-env", v)
@@ -125,7 +124,7 @@ func (c *Cluster) Exec(ctx context.Context, user string, args ...string) (stdout
 	return c.exec(ctx, "", user, args)
 }
 
-// ExecNode is like Exec, but runs the command on a node (n1, n2, ...).
+// ExecNode is like Exec, but runs the command on a node (n1, n2, ...) or on slurmctld's host (ctl).
 func (c *Cluster) ExecNode(ctx context.Context, node, user string, args ...string) (stdout, stderr string, err error) {
 	return c.exec(ctx, node, user, args)
 }
@@ -159,9 +158,10 @@ func (c *Cluster) RestartUnit(unit string) error { return c.do("restart", unit) 
 // agent's keeper restarts the agent, as systemd does. A killed Slurm daemon stays down until StartUnit is called.
 func (c *Cluster) KillUnit(unit, signal string) error { return c.do("kill", "--signal", signal, unit) }
 
-// Upgrade replaces the programs of a node with Options.NodeRoot by the controller's programs. Running processes,
-// including the node's daemons, use the old programs until a restart.
-func (c *Cluster) Upgrade(node string) error { return c.do("upgrade", node) }
+// Upgrade replaces the programs of a host by the programs in Options.NewRoot. The hosts are dbd (slurmdbd), ctl
+// (slurmctld and the watcher), login, and the nodes. Running processes, including the host's daemons, use the old
+// programs until a restart.
+func (c *Cluster) Upgrade(host string) error { return c.do("upgrade", host) }
 
 // Log returns the log of a daemon.
 func (c *Cluster) Log(unit string) (string, error) {

@@ -21,8 +21,25 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	t.Run("after down of an up that was killed", leftAfterKilledUp)
 }
 
+// startUpgraded starts a cluster and, if CAELUM_NEW_ROOT is set, upgrades its hosts. An upgrade creates additional
+// mounts and processes.
+func startUpgraded(t *testing.T) *Cluster {
+	t.Helper()
+	root := os.Getenv("CAELUM_NEW_ROOT")
+	c := start(t, Options{NoAgent: true, NewRoot: root})
+	if root == "" {
+		return c
+	}
+	for _, host := range []string{"dbd", "ctl", "login", "n1", "n2"} {
+		if err := c.Upgrade(host); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
 func leftAfterDown(t *testing.T) {
-	c := start(t, Options{NoAgent: true, NodeRoot: os.Getenv("CAELUM_NODE_ROOT")})
+	c := startUpgraded(t)
 	namespace := namespaceOf(t, c.Dir)
 	if !inUse(t, namespace) {
 		t.Fatal("inUse found no process of a running cluster")
@@ -34,7 +51,7 @@ func leftAfterDown(t *testing.T) {
 }
 
 func leftAfterKill(t *testing.T) {
-	c := start(t, Options{NoAgent: true, NodeRoot: os.Getenv("CAELUM_NODE_ROOT")})
+	c := startUpgraded(t)
 	namespace := namespaceOf(t, c.Dir)
 	if err := syscall.Kill(initOf(t, c.Dir), syscall.SIGKILL); err != nil {
 		t.Fatal(err)

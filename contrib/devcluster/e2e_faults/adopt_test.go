@@ -14,10 +14,11 @@ import (
 // ledger.
 func TestAdoptAfterLostLedger(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 1, AgentConfig: tightest})
-	s.Completed(s.Submit("cuda-process --exclusive --seconds 0.5", "--gres=mig:3g.20gb:1"))
 	keep := s.Submit("./hold keep", "--gres=mig:1g.5gb:1")
 	s.Running(keep)
 	slice := s.Slice("n1", keep)
+	// The idle instance of this job remains, because no job starts after it.
+	s.Completed(s.Submit("cuda-process --exclusive --seconds 0.5", "--gres=mig:3g.20gb:1"))
 	if err := s.StopUnit("agent-n1"); err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 
 const user = clustertest.User
 
-// site is a running cluster. old is the release of its nodes, and fresh is the release of its controller.
+// site is a running cluster. old is the release with which all hosts start, and fresh is the release after an upgrade.
 type site struct {
 	*clustertest.Site
 	t          *testing.T
@@ -41,33 +41,40 @@ func onEach(t *testing.T, test func(s *site)) {
 
 func start(t *testing.T, cgroup string) *site {
 	t.Helper()
-	root := os.Getenv("CAELUM_NODE_ROOT")
+	root := os.Getenv("CAELUM_NEW_ROOT")
 	if root == "" {
-		t.Skip("CAELUM_NODE_ROOT is not set; run make mixed")
+		t.Skip("CAELUM_NEW_ROOT is not set; run make mixed")
+	}
+	config := filepath.Join(t.TempDir(), "caelum.yaml")
+	text := "poll_interval: 1s\nwake_port: 6873\nlog_format: json\n"
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
 	}
 	s := &site{t: t, confined: cgroup != "", Site: clustertest.Start(t, cluster.Options{
-		Nodes: 2, GPUs: 2, NodeRoot: root, Cgroup: cgroup,
+		Nodes: 2, GPUs: 2, NewRoot: root, Cgroup: cgroup, AgentConfig: config,
 		// A requeued job waits one second longer than cred_expire (default: 120 s).
 		Conf: []string{"AuthInfo=cred_expire=5"},
 	})}
-	s.fresh, s.old = s.Release(), s.slurmd("n1")
-	if s.old.Compare(s.fresh) >= 0 {
-		t.Fatalf("slurmd %s is not older than slurmctld %s", s.old, s.fresh)
-	}
-	for _, node := range s.Nodes {
-		s.registered(node, s.old)
-	}
+	s.old = s.Release()
 	return s
 }
 
-// slurmd returns the release of a node's installed slurmd.
-func (s *site) slurmd(node string) slurm.Release {
+// replace upgrades the host of slurmdbd (dbd) or slurmctld (ctl). The function meanwhile runs while the daemon is
+// stopped.
+func (s *site) replace(host, unit string, meanwhile func()) {
 	s.t.Helper()
-	release, err := slurm.ParseRelease(s.Must(node, "root", "slurmd", "-V"))
-	if err != nil {
-		s.t.Fatal(err)
+	s.do(s.StopUnit(unit))
+	meanwhile()
+	s.do(s.Upgrade(host))
+	s.do(s.StartUnit(unit))
+	release, err := slurm.ParseRelease(s.Must(host, "root", unit, "-V"))
+	if err != nil || release.Compare(s.old) <= 0 {
+		s.t.Fatalf("%s is %v, %v after an upgrade from %v", unit, release, err, s.old)
 	}
-	return release
+	s.fresh = release
+	if log, err := s.Log(unit); err != nil || !strings.Contains(log, unit+" version "+release.String()+".") {
+		s.t.Errorf("the log of %s does not show a start of %v: %v", unit, release, err)
+	}
 }
 
 // registered waits until slurmctld shows the given release of the node's slurmd.
@@ -111,11 +118,14 @@ func (s *site) stepDevices(node, id string) string {
 	return s.Must(node, user, "srun", "--jobid", id, "--overlap", "printenv", "CUDA_VISIBLE_DEVICES")
 }
 
-// diagnosis returns the findings of caelum doctor on a node, or on the controller if node is empty.
+// controller is slurmctld's host.
+const controller = "ctl"
+
+// diagnosis returns the findings of caelum doctor on a node or on the controller.
 func (s *site) diagnosis(node string) []doctor.Finding {
 	s.t.Helper()
 	args := []string{"caelum", "doctor", "--json"}
-	if node == "" {
+	if node == controller {
 		args = append(args, "--controller")
 	}
 	// The exit status is 1, because caelum doctor reports the emulated driver and the missing cgroups as errors.
@@ -130,7 +140,7 @@ func (s *site) diagnosis(node string) []doctor.Finding {
 // healthy fails the test if the result of one of the given checks of caelum doctor is not ok.
 func (s *site) healthy(node string, checks ...string) {
 	s.t.Helper()
-	if s.confined && node != "" {
+	if s.confined && node != controller {
 		checks = append(checks, "isolation")
 	}
 	findings := s.diagnosis(node)
@@ -155,10 +165,17 @@ func (s *site) pluginRefused(node string) {
 	}
 }
 
-// TestOlderNodes runs jobs and restarts daemons while the nodes are of an older release than slurmctld. The srun of a
-// node starts each step. An srun that is newer than slurmd can fail, with or without Caelum.
+// TestOlderNodes runs jobs and restarts daemons while only the nodes are of the older release. The srun of a node
+// starts each step. An srun that is newer than slurmd can fail, with or without Caelum.
 func TestOlderNodes(t *testing.T) {
 	onEach(t, func(s *site) {
+		s.replace("dbd", "slurmdbd", func() {})
+		s.replace(controller, "slurmctld", func() {})
+		s.do(s.RestartUnit("watcher"))
+		s.do(s.Upgrade("login"))
+		for _, node := range s.Nodes {
+			s.registered(node, s.old)
+		}
 		s.jobs()
 		s.requeue()
 		s.restarts()
@@ -247,7 +264,7 @@ func (s *site) commands() {
 	runs := s.Submit("./hold commands", "-w", "n1", "--gres=mig:2g.10gb:1")
 	s.Running(runs)
 	waits := s.Submit("true", "-w", "n1", "--gres=mig:7g.40gb:2,gpu:2")
-	for _, node := range []string{"", "n1"} {
+	for _, node := range []string{controller, "n1"} {
 		s.Within("caelum explain shows job "+waits+" as the first waiting job", func() bool {
 			var e plan.Explanation
 			err := json.Unmarshal([]byte(s.Must(node, "root", "caelum", "explain", waits, "--json")), &e)
@@ -258,59 +275,7 @@ func (s *site) commands() {
 		s.t.Errorf("caelum status does not show job %s:\n%s", runs, out)
 	}
 	s.healthy("n1", "agent", "instances", "release", "node", "used", "profiles", "plugin")
-	s.healthy("", "release", "decision table")
+	s.healthy(controller, "release", "decision table")
 	s.End("commands")
 	s.Completed(runs, waits)
-}
-
-// TestUpgrade upgrades the nodes one after another while jobs run. A job that runs during the upgrade must keep its
-// slice. If a job ends while no slurmd runs, the new slurmd must release the job's slice.
-func TestUpgrade(t *testing.T) {
-	onEach(t, func(s *site) {
-		for _, node := range s.Nodes {
-			s.upgrade(node)
-		}
-		s.twoNodes("--gres=mig:2g.10gb:1")
-	})
-}
-
-func (s *site) upgrade(node string) {
-	keep := s.Submit("./hold keep-"+node, "-w", node, "--gres=mig:2g.10gb:1")
-	ends := s.Submit("./hold ends-"+node, "-w", node, "--gres=mig:1g.5gb:1")
-	s.Running(keep, ends)
-	slice := s.Slice(node, keep)
-
-	s.do(s.StopUnit("slurmd-" + node))
-	s.End("ends-" + node)
-	s.Within("job "+ends+" has ended on a node without slurmd", func() bool {
-		return s.State(ends) == "COMPLETING"
-	})
-	s.do(s.Upgrade(node))
-	s.pluginRefused(node)
-	s.do(s.StartUnit("slurmd-" + node))
-	s.registered(node, s.fresh)
-	s.Completed(ends)
-	s.do(s.RestartUnit("agent-" + node))
-
-	if now := s.Slice(node, keep); now != slice {
-		s.t.Errorf("job %s held %+v before, and holds %+v now", keep, slice, now)
-	}
-	if got := s.stepDevices(node, keep); got != slice.UUID {
-		s.t.Errorf("a step of job %s has the slice %s, want %s", keep, got, slice.UUID)
-	}
-	next := s.Submit("srun printenv CUDA_VISIBLE_DEVICES", "-w", node, "--gres=mig:1g.5gb:1")
-	both := s.Submit("printenv CUDA_VISIBLE_DEVICES", "-N2", "--gres=mig:1g.5gb:1")
-	s.Completed(next, both)
-	for _, id := range []string{next, both} {
-		if out := s.output(id); !strings.HasPrefix(out, "MIG-") {
-			s.t.Errorf("job %s has no slice:\n%s", id, out)
-		}
-	}
-	s.accounted(both, "gres/mig:1g.5gb=2")
-	s.healthy(node, "agent", "instances", "release", "node", "used", "profiles", "plugin")
-	s.End("keep-" + node)
-	s.Completed(keep)
-	for id, profile := range map[string]string{keep: "2g.10gb", ends: "1g.5gb"} {
-		s.accounted(id, "gres/mig:"+profile+"=1")
-	}
 }

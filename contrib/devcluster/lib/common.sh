@@ -3,9 +3,9 @@
 
 readonly RUN=/run/devcluster            # exists only inside the namespaces
 readonly UNITS=$RUN/units               # the files of the daemons' keepers (unit.sh)
-readonly HOLDERS=$RUN/holders           # nN: the pid of the process that keeps the node's namespaces alive
+readonly HOLDERS=$RUN/holders           # nN, dbd, ctl, login: the pid of the process that keeps the host's namespaces alive
 readonly BUILD=$RUN/build               # the binaries, at a path that all users can read
-readonly ROOT_BUILD=/var/cache/caelum-build # the binaries in a root directory of --node-root
+readonly ROOT_BUILD=/var/cache/caelum-build # the binaries in the root directory of --new-root
 readonly UNIFIED=/etc/slurm/unified.so   # exists only with --cgroup v2: hides hierarchies of version 1 (unified.c)
 readonly SLURMSTEPD=/etc/slurm/slurmstepd # exists only with --prolog-delay or --cgroup v2
 readonly EMULATOR=$BUILD/nvml-emulator   # the emulator may also be in $BUILD itself
@@ -50,9 +50,12 @@ node_names() {
     for ((i = 1; i <= NODES; i++)); do echo "n$i"; done
 }
 
-# nsenter_node nN: sets NSENTER to the words of a prefix that runs a command on the node.
-nsenter_node() {
-    [[ -s $HOLDERS/$1 ]] || die "the cluster has no node $1"
+# nsenter_host HOST: sets NSENTER to the words of a prefix that runs a command on the host. The hosts dbd, ctl and login
+# have their own namespaces only after `devcluster upgrade`. Before the upgrade, the prefix is empty.
+nsenter_host() {
+    NSENTER=()
+    case $1 in dbd | ctl | login) [[ -s $HOLDERS/$1 ]] || return 0 ;; esac
+    [[ -s $HOLDERS/$1 ]] || die "the cluster has no host $1"
     NSENTER=(nsenter --target="$(<"$HOLDERS/$1")" --mount --uts --)
 }
 

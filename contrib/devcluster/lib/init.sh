@@ -65,14 +65,16 @@ private_network() {
     } >/etc/hosts
 }
 
-# make_users: creates the users user1 and user2, with home directories in the cluster's directory.
+# make_users: creates the users user1 and user2, with home directories in the cluster's directory. With some arguments of
+# sbatch, slurmd runs su. su of util-linux 2.42 refuses users without an entry in /etc/shadow.
 make_users() {
     local i home
-    sed -i '/^user[12]:/d' /etc/passwd /etc/group
+    sed -i '/^user[12]:/d' /etc/passwd /etc/group /etc/shadow
     for i in 1 2; do
         home=$DIR/home/user$i
         echo "user$i:x:$((20000 + i)):$((20000 + i))::$home:/bin/bash" >>/etc/passwd
         echo "user$i:x:$((20000 + i)):" >>/etc/group
+        echo "user$i:*:20000::::::" >>/etc/shadow
         mkdir -p "$home"
         chmod 755 "$home"
         chown "$((20000 + i)):$((20000 + i))" "$home"

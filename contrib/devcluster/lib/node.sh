@@ -4,10 +4,8 @@
 # other nodes.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
-repository=$(realpath "$here/../../..") # for root.sh
 source "$here/common.sh"
 source "$here/slurm-conf.sh"
-source "$here/root.sh"
 DIR=$1
 NODE=$2
 load_options "$DIR"
@@ -80,14 +78,14 @@ make_slots() {
     for ((i = 0; i < $(slots_of "$NODE"); i++)); do mknod -m 444 "/dev/caelum/slot$i" c 42 "$i"; done
 }
 
-# bash reads the whole file before it runs the function main, because the node may move to another root directory.
+# bash reads the whole file before it runs the function main, because `devcluster upgrade` may replace the node's root
+# directory.
 main() {
     hostname "$NODE"
     [[ $AGENT == no ]] || mkdir -p "$RUN/caelum-$NODE"
     private_run
     private_dev
     private_state
-    [[ -z $NODE_ROOT ]] || leave_first_root >&2
     if [[ $AGENT == yes ]]; then install_agent >&2; else make_slots; fi
     echo ready
     exec sleep infinity >&2

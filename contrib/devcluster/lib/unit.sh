@@ -23,15 +23,16 @@ daemon() {
         exec mariadbd --no-defaults --user=mysql --datadir="$DIR/ctl/mysql" --tmpdir="$DIR/ctl/mysql" \
             --socket=/run/mysqld/mysqld.sock --pid-file=/run/mysqld/mysqld.pid --skip-networking --skip-name-resolve \
             --performance-schema=OFF --innodb-buffer-pool-size=32M --innodb-log-file-size=8M \
-            --innodb-flush-log-at-trx-commit=0 --innodb-lock-wait-timeout=900 --character-set-server=utf8mb4
+            --innodb-flush-log-at-trx-commit=0 --innodb-lock-wait-timeout=900 --character-set-server=utf8mb4 \
+            --loose-innodb-snapshot-isolation=OFF # with ON, slurmdbd 26.05 can end; old MariaDBs have no such option
         ;;
-    slurmdbd) exec slurmdbd -D ;;
+    slurmdbd) exec_on_host dbd slurmdbd -D ;;
     slurmctld)
         # slurmctld 26.05 saves the usage of the associations for the first time 300 s after its start. A slurmctld that
         # was killed before the first save refuses to start again.
         local ignore=()
         [[ -e $DIR/ctl/slurmctld/assoc_usage ]] || ignore=(-i)
-        exec slurmctld -D "${ignore[@]}"
+        exec_on_host ctl slurmctld -D "${ignore[@]}"
         ;;
     slurmd-*)
         local unified=() stepd=()
@@ -40,18 +41,18 @@ daemon() {
             unified=(env "LD_PRELOAD=$UNIFIED")
         fi
         [[ ! -e $SLURMSTEPD ]] || stepd=(-d "$SLURMSTEPD")
-        exec_in_node "${1#slurmd-}" "${unified[@]}" slurmd -D -N "${1#slurmd-}" "${stepd[@]}"
+        exec_on_host "${1#slurmd-}" "${unified[@]}" slurmd -D -N "${1#slurmd-}" "${stepd[@]}"
         ;;
     watcher)
         mkdir -p /run/caelum-watch # the unit's RuntimeDirectory=
-        exec caelumd watch --config /etc/caelum/caelum.yaml
+        exec_on_host ctl caelumd watch --config /etc/caelum/caelum.yaml
         ;;
-    agent-*) exec_in_node "${1#agent-}" env "${AGENT_ENV[@]}" caelumd --config /etc/caelum/caelum.yaml ;;
+    agent-*) exec_on_host "${1#agent-}" env "${AGENT_ENV[@]}" caelumd --config /etc/caelum/caelum.yaml ;;
     esac
 }
 
-exec_in_node() {
-    nsenter_node "$1"
+exec_on_host() {
+    nsenter_host "$1"
     shift
     exec "${NSENTER[@]}" "$@"
 }
@@ -62,7 +63,7 @@ restarts() { [[ $1 == agent-* || $1 == watcher ]]; }
 
 # after_end UNIT: runs the command that ExecStopPost= contains in the agent's unit file.
 after_end() {
-    [[ $1 != agent-* ]] || (exec_in_node "${1#agent-}" caelumd close) || true
+    [[ $1 != agent-* ]] || (exec_on_host "${1#agent-}" caelumd close) || true
 }
 
 keep() {

@@ -139,7 +139,8 @@ func (j *check) writes() {
 				"offer",
 				name,
 				w.At,
-				"a write of the phase %s offers %s while %d runs have no lease yet: the agent cannot carve %s in addition to %v",
+				"a write of the phase %s offers %s while %d runs have no lease yet: the agent cannot carve %s in "+
+					"addition to %v",
 				w.Phase,
 				list(free),
 				j.Waits-waits,
@@ -172,7 +173,8 @@ func (j *check) snapshots() {
 				"snapshot",
 				j.node.Name,
 				l.From,
-				"slurmctld has %s free: with the runs that have no lease yet, the agent cannot carve %s in addition to %v",
+				"slurmctld has %s free: with the runs that have no lease yet, the agent cannot carve %s in addition "+
+					"to %v",
 				list(free),
 				list(want),
 				present,

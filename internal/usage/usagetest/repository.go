@@ -144,6 +144,20 @@ func (m *Repository) Recorded(run predict.Run) error {
 	return m.full
 }
 
+// Again returns the runs of a node that ended between two times to the outbox.
+func (m *Repository) Again(node string, from, to, due time.Time) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, run := range m.runs {
+		end := time.Unix(run.Start, 0).Add(time.Duration(run.Seconds * float64(time.Second)))
+		waits := slices.ContainsFunc(m.out, func(e *errand) bool { return same(e.Run, run) })
+		if run.Node == node && !waits && !end.Before(from) && !end.After(to) {
+			m.out = append(m.out, &errand{repo.Pending{Run: run, Since: end}, due})
+		}
+	}
+	return m.full
+}
+
 // Kept returns the runs in the repository.
 func (m *Repository) Kept() []predict.Run {
 	m.mu.Lock()

@@ -1,0 +1,73 @@
+package usage
+
+import (
+	"context"
+	"time"
+)
+
+// When slurmctld starts, it reports the end of each ended job in its state file to slurmdbd again, because slurmdbd may
+// have missed the end. slurmdbd then replaces AdminComment by slurmctld's text, which contains no summaries
+// (_load_job_state in job_mgr.c, 22.05.8 to 26.05.3). The recorder therefore asks from time to time whether slurmctld
+// has restarted, and returns the affected runs to the outbox. If a summary still exists, the next attempt only reads
+// it.
+const (
+	// clockSlack is added to both ends of the interval of affected runs, because the clocks of slurmctld and of the
+	// node may differ. caelum doctor warns of a difference of 30 s.
+	clockSlack = time.Minute
+	// settles is the pause before the next attempt. slurmctld sends its reports within seconds of its start.
+	settles = 30 * time.Second
+	// usualMemory is MinJobAge's default. It is used until slurmctld has answered.
+	usualMemory = 5 * time.Minute
+	// longestMemory limits MinJobAge. With MinJobAge=0, slurmctld never removes an ended job.
+	longestMemory = 24 * time.Hour
+)
+
+// Controller describes slurmctld.
+type Controller struct {
+	Started time.Time     // the start of slurmctld
+	Memory  time.Duration // the time for which slurmctld keeps an ended job (MinJobAge), or 0 for ever
+}
+
+// restarts is the recorder's knowledge of slurmctld. Only the recorder uses it.
+type restarts struct {
+	started  time.Time     // the last known start of slurmctld
+	window   time.Duration // the time after the end of a run for which a restart affects the run's record
+	recorded time.Time     // the last time at which a run left the outbox
+	look     time.Time     // the time of the next request; zero if no recorded run can be affected
+}
+
+// afterRecorded plans a request for the time at which slurmctld has forgotten the recorded run.
+func (r *restarts) afterRecorded(now time.Time) {
+	r.recorded = now
+	if r.look.IsZero() {
+		r.look = now.Add(r.window)
+	}
+}
+
+// recordAgain asks whether slurmctld has restarted, if this is due. If slurmctld has restarted, recordAgain returns the
+// affected runs to the outbox. After the start of the agent, recordAgain assumes a restart.
+func (m *Monitor) recordAgain(ctx context.Context) {
+	r, now := &m.restarts, m.Now()
+	if m.Controller == nil || m.Field == "" || r.look.IsZero() || now.Before(r.look) {
+		return
+	}
+	r.look = now.Add(time.Minute) // in case of an error
+	c, err := m.Controller(ctx)
+	if err != nil || c.Started.IsZero() {
+		return
+	}
+	if c.Memory <= 0 || c.Memory > longestMemory {
+		c.Memory = longestMemory
+	}
+	r.window = c.Memory + clockSlack
+	if !c.Started.Equal(r.started) {
+		err := m.repo.Again(m.Node, c.Started.Add(-r.window), c.Started.Add(clockSlack), now.Add(settles))
+		if m.reportRepository(err); err != nil {
+			return
+		}
+		r.started = c.Started
+	}
+	if r.look = now.Add(r.window); r.recorded.Add(r.window).Before(now) {
+		r.look = time.Time{}
+	}
+}
