@@ -32,8 +32,8 @@ func toWaiting(jobs []Job) []Waiting {
 
 // SortWaiting sorts jobs as slurmctld does (sort_job_queue2 in job_scheduler.c, 22.05.8 to 26.05.3): first the
 // expedited jobs, then by priority (highest first), then by submission time, and then by job id. A requeue sets the
-// submission time again. With priority/basic, jobs can have equal priorities. For example, all new jobs had priority 1 after
-// slurmctld 22.05.8 had been killed.
+// submission time again. With priority/basic, jobs can have equal priorities. For example, all new jobs had priority 1
+// after slurmctld 22.05.8 had been killed.
 func SortWaiting(list []Waiting) {
 	slices.SortStableFunc(list, func(a, b Waiting) int {
 		return cmp.Or(
