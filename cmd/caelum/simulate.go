@@ -178,7 +178,7 @@ func (o *simulateOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.churn, "churn", "", "synthetic workload of this mix")
 	f.StringVar(&o.alibaba, "alibaba", "", "pod list of Alibaba's gpu-v2023 trace")
 	f.StringVar(&o.grmu, "grmu", "", "pod list of Alibaba's gpu-v2023 trace, with GRMU's profiles")
-	f.StringVar(&o.miso, "miso", "", "list of jobs of the MISO paper")
+	f.StringVar(&o.miso, "miso", "", "job list from the MISO paper")
 	f.StringVar(&o.misoSteps, "miso-steps", "", "--miso: the step times on each profile")
 	f.DurationVar(&o.every, "every", time.Minute, "--miso: mean time between two submissions")
 	f.Float64Var(&o.slowdown, "slowdown", 0,

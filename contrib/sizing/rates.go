@@ -22,7 +22,7 @@ func (t *tail) add(turnarounds []float64, jobs []trace.Job, n int) {
 // memoryOnly is the way tightest without max_slowdown.
 const memoryOnly way = "tightest, memory only"
 
-// misoMinutes contains the mean times between submissions in the command rates.
+// misoMinutes contains the mean times between submissions, in minutes, that the command `rates` simulates.
 var misoMinutes = []float64{0.5, 1, 2, 4, 8, 16}
 
 // row describes a row of the tables that the command rates prints.

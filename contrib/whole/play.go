@@ -64,7 +64,6 @@ func (c cluster) config(model *mig.Model, nodes int, seed uint64) sim.Config {
 type outcome struct {
 	multi, slices waits
 	switched      int
-	busy          float64 // the utilisation
 }
 
 // waits contains the waits of one class of jobs.

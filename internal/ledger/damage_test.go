@@ -181,8 +181,8 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// TestLocked checks that a lock of another process causes an error with status 503, so that the caller repeats the
-// call.
+// TestLocked checks that a lock that another process holds causes an error with status 503, so that the caller repeats
+// the call.
 func TestLocked(t *testing.T) {
 	path := made(t)
 	other := open(t, path)

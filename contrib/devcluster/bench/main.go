@@ -61,7 +61,7 @@ func (o *options) flags() {
 			"-ways-load is then a share of whole GPUs, and -ways-mean the mean run time on a whole GPU")
 	flag.BoolVar(&o.together, "ways-together", false, "-ways-speeds: run all configurations at the same time")
 	flag.IntVar(&o.short, "short", 0,
-		"measure only the time of this number of short jobs with gres/gpu only, static slices and Caelum")
+		"run only this number of short jobs, and compare gres/gpu, static slices and Caelum")
 	flag.IntVar(&o.rounds, "rounds", 3, "-short: number of rounds")
 }
 

@@ -223,7 +223,7 @@ var hardwareFaults = []fault{
 	},
 	{
 		name:     killedInCall,
-		does:     "kills the agent during its next creation or removal of an instance",
+		does:     "kills the agent the next time it creates or removes an instance",
 		part:     "gpu",
 		shortest: 3,
 		longest:  10,
