@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"caelum/internal/config"
+	"caelum/internal/mig"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
 )
@@ -86,7 +87,10 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 		fmt.Fprintf(w, ", is number %d of %d jobs that wait for slices", e.Place, e.Of)
 	}
 	_, err := fmt.Fprintf(w, "\n%s\n", printable(e.Text))
-	if e.Sized != "" && err == nil {
+	if e.Sized == mig.Full && err == nil {
+		_, err = fmt.Fprintln(w, "the job gets full GPUs, which are not divided into slices, because the job requests "+
+			"several GPUs per node or sets --mig=off; to get slices, name a profile with --mig")
+	} else if e.Sized != "" && err == nil {
 		_, err = fmt.Fprintf(
 			w,
 			"the job named no profile, so Caelum chose %s. If the job sets --mig-mem or --mig=off, the choice "+

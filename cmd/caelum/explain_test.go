@@ -40,3 +40,19 @@ func TestExplainedLimit(t *testing.T) {
 		}
 	}
 }
+
+// TestExplainedFull tests the output for a job that gets full GPUs.
+func TestExplainedFull(t *testing.T) {
+	for sized, want := range map[string]string{
+		"full":   "the job gets full GPUs, ",
+		"1g.5gb": "so Caelum chose 1g.5gb. ",
+	} {
+		var b strings.Builder
+		if err := printExplanation(&b, plan.Explanation{Job: 7, State: "RUNNING", Sized: sized}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%s: the output does not contain %q:\n%s", sized, want, b.String())
+		}
+	}
+}

@@ -181,6 +181,13 @@ func TestFullSpellings(t *testing.T) {
 	if len(a) != 1 || len(b) != 1 || a[0] == b[0] || !strings.HasPrefix(a[0], "GPU-") {
 		t.Errorf("the tasks see %v and %v", a, b)
 	}
+	// A job on two nodes has two full GPUs on each node.
+	s.Completed(s.Submit(`srun bash -c './devices >node.$SLURM_PROCID'`, "-N2", "--ntasks-per-node=1", "--gres=gpu:2"))
+	for k := range 2 {
+		if visible, _ := s.output(fmt.Sprint("node.", k)); len(visible) != 2 || !strings.HasPrefix(visible[1], "GPU-") {
+			t.Errorf("task %d of a job on two nodes sees %v", k, visible)
+		}
+	}
 	// The components of a heterogeneous job get a slice and full GPUs.
 	het := s.Must("", clustertest.User, "bash", "-c", "cd "+s.Home()+
 		" && sbatch --parsable --gres=gpu:1,mig:1g.10gb:1 : --gres=gpu:2 --wrap './devices >het.out'")
