@@ -187,10 +187,17 @@ func said(stderr string) string {
 			strings.Contains(line, "Waiting for resource configuration"):
 			continue
 		}
-		lines = append(lines, numbers.ReplaceAllString(line, "$1 N"))
+		lines = append(lines, taskEnds.ReplaceAllString(numbers.ReplaceAllString(line, "$1 N"), "n1: task"))
 	}
+	// srun's message about the end of a task can precede or follow the messages of the task.
+	slices.SortStableFunc(lines, func(a, b string) int {
+		return strings.Count(a, "n1: task") - strings.Count(b, "n1: task")
+	})
 	return strings.Join(lines, " / ")
 }
+
+// taskEnds matches the start of srun's message about the end of a task. Both clusters may choose either node.
+var taskEnds = regexp.MustCompile(`n[0-9]+: task`)
 
 var numbers = regexp.MustCompile(`(Job|StepId=|job) ?[0-9.]+`)
 
