@@ -1,5 +1,7 @@
 package agent
 
+import "caelum/internal/gpu"
+
 // confirm reports whether an idle instance is still on its GPU and unchanged. An administrator can remove an instance
 // with `nvidia-smi mig -dci` and `-dgi`. If only the compute instance was removed, confirm destroys the GPU instance.
 // If the GPU instance was also removed, confirm removes the instance from the ledger. In this case, confirm does not
@@ -36,6 +38,11 @@ func (a *Agent) forgetGone(g int, in *instance) error {
 	a.mu.Unlock()
 	if err := a.gone(g, c, was); err != nil {
 		return err
+	}
+	if was.GI == gpu.FullGI { // another program has switched MIG mode on
+		if err := a.caps.Share(c.Minor); err != nil {
+			return err
+		}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

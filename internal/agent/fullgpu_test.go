@@ -152,6 +152,24 @@ func TestFullGone(t *testing.T) {
 	}
 }
 
+// TestSliceAfterFullGone checks that users can open the device file after another program has switched MIG mode on.
+func TestSliceAfterFullGone(t *testing.T) {
+	w := newH100s(t, 1)
+	id := w.startNow("full:1")
+	w.lease(id)
+	if err := w.fake.Finish(id); err != nil {
+		t.Fatal(err)
+	}
+	w.node.Emulator(t, "mig-mode", "0", "on")
+	if err := w.agent.compareGPUs(); err != nil {
+		t.Fatal(err)
+	}
+	s := w.lease(w.startNow("3g.40gb:1")).Slices[0]
+	if s.Profile == "full" || w.file(s.GPU) != "0 0666" {
+		t.Errorf("%+v, device file %s", s, w.file(s.GPU))
+	}
+}
+
 // TestFullHeldOpen checks that a GPU does not become full while a process of a user has its device file open. The job
 // waits, other GPUs become full, and the GPU is available again after the process has closed the file.
 func TestFullHeldOpen(t *testing.T) {
