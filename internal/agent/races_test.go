@@ -64,6 +64,11 @@ func TestJobStartsWhileOffersRise(t *testing.T) {
 	second := w.submit(job(1, "3g.20gb:1"))
 	w.once("Queue", func() { w.fake.Tick() })
 	w.publish()
+	if free := w.offers(); free["3g.20gb"] > 1 {
+		t.Errorf("on offer beside the first 3g.20gb: %v", free)
+	}
+	w.prologs.Wait() // the pass may not have offered the second slice, because the prolog ran at the same time
+	w.publish()
 	w.fake.Tick()
 	if l := w.lease(second); len(l.Slices) != 1 {
 		t.Errorf("the second: %+v", l)
