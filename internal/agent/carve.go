@@ -111,10 +111,10 @@ func (a *Agent) cleanUp(intent int64, s offer.Spot) error {
 	case err != nil:
 		return nil // the next comparison settles the intent
 	case left == nil:
-		return a.ledger.Failed(intent)
+		return errors.Join(a.shareDevice(c), a.ledger.Failed(intent))
 	}
 	if err = a.hw.Destroy(s.GPU, left.GI); err == nil {
-		return a.ledger.Failed(intent)
+		return errors.Join(a.shareDevice(c), a.ledger.Failed(intent))
 	}
 	stuck := &instance{Instance: c.record(s.Placement, left.GI, left.UUID)}
 	stuck.Stuck = true
@@ -181,7 +181,7 @@ func (a *Agent) destroy(g int, in *instance, t *spent) error {
 	}
 	failpoint.Hit(failpoint.Destroyed)
 	if in.GI == gpu.FullGI {
-		if err := a.caps.Share(c.Minor); err != nil {
+		if err := a.shareDevice(c); err != nil {
 			return err // the intent remains, and the next comparison shares the device file
 		}
 	}

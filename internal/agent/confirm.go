@@ -40,7 +40,7 @@ func (a *Agent) forgetGone(g int, in *instance) error {
 		return err
 	}
 	if was.GI == gpu.FullGI { // another program has switched MIG mode on
-		if err := a.caps.Share(c.Minor); err != nil {
+		if err := a.shareDevice(c); err != nil {
 			return err
 		}
 	}

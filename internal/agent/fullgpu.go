@@ -43,21 +43,13 @@ func (a *Agent) possible(c *card) ([]gpu.Device, error) {
 	return append(all, d), err
 }
 
-// shareDevices allows all users to open the device files of the GPUs whose MIG mode is on. An agent may have ended
-// between a switch of the MIG mode and the change of the device file.
-func (a *Agent) shareDevices(cards []*card) {
-	for _, c := range cards {
-		a.mu.Lock()
-		full := c.isFull()
-		a.mu.Unlock()
-		if !c.mayBeFull() || full {
-			continue
-		}
-		if err := a.caps.Share(c.Minor); err != nil {
-			a.log.WithError(err).WithField("gpu", c.Index).
-				Error("couldn't allow all users to open the device file of a GPU whose MIG mode is on")
-		}
+// shareDevice allows all users to open the device file of a GPU whose MIG mode is on, as slices require. Every comparison
+// calls shareDevice, because an agent may have ended between a switch of the MIG mode and the change of the file.
+func (a *Agent) shareDevice(c *card) error {
+	if !c.mayBeFull() {
+		return nil
 	}
+	return a.caps.Share(c.Minor)
 }
 
 // isFull reports whether the MIG mode of the GPU is off. The caller holds the agent's lock.
@@ -121,11 +113,6 @@ func (a *Agent) makeFull(g int) (made gpu.Instance, err error) {
 	if err := a.caps.Make(c.Minor, fullInstance); err != nil {
 		return made, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, a.caps.Share(c.Minor))
-		}
-	}()
 	if held, err := a.holdersOfGPU(g); err != nil {
 		return made, err
 	} else if len(held) > 0 {

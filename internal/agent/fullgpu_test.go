@@ -137,8 +137,8 @@ func TestFullAtBoot(t *testing.T) {
 	}
 }
 
-// TestFullGone checks a GPU whose MIG mode another program has switched on while the GPU was idle.
-func TestFullGone(t *testing.T) {
+// newSwitchedOn returns a world with one GPU, which was full and idle until another program switched MIG mode on.
+func newSwitchedOn(t *testing.T) *world {
 	w := newH100s(t, 1)
 	id := w.startNow("full:1")
 	w.lease(id)
@@ -146,6 +146,12 @@ func TestFullGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.node.Emulator(t, "mig-mode", "0", "on")
+	return w
+}
+
+// TestFullGone checks a GPU whose MIG mode another program has switched on while the GPU was idle.
+func TestFullGone(t *testing.T) {
+	w := newSwitchedOn(t)
 	s := w.lease(w.startNow("full:1")).Slices[0]
 	if s.Reused || w.file(s.GPU) != "20001 0600" {
 		t.Errorf("%+v, device file %s", s, w.file(s.GPU))
@@ -154,13 +160,7 @@ func TestFullGone(t *testing.T) {
 
 // TestSliceAfterFullGone checks that users can open the device file after another program has switched MIG mode on.
 func TestSliceAfterFullGone(t *testing.T) {
-	w := newH100s(t, 1)
-	id := w.startNow("full:1")
-	w.lease(id)
-	if err := w.fake.Finish(id); err != nil {
-		t.Fatal(err)
-	}
-	w.node.Emulator(t, "mig-mode", "0", "on")
+	w := newSwitchedOn(t)
 	if err := w.agent.compareGPUs(); err != nil {
 		t.Fatal(err)
 	}

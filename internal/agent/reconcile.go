@@ -88,7 +88,6 @@ func (a *Agent) closeIdleOn(cards []*card) {
 			a.log.WithError(err).WithField("gpu", p.gpu).Error("couldn't restrict an idle instance's files to root")
 		}
 	}
-	a.shareDevices(cards)
 	if _, err := a.setHeldAside(idle); err != nil {
 		a.log.WithError(err).Error("couldn't set aside the instances that processes hold open")
 	}
@@ -157,7 +156,13 @@ func (a *Agent) repair(g int, c *card) error {
 			return err
 		}
 	}
-	return nil
+	a.mu.Lock()
+	full := c.isFull()
+	a.mu.Unlock()
+	if full {
+		return nil
+	}
+	return a.shareDevice(c)
 }
 
 // compare records the instances that were found on a GPU, and returns the agent's instances that were not found, by
@@ -209,7 +214,7 @@ func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) er
 	switch {
 	case there == nil && i.Op == ledger.OpCreate && i.Profile == mig.Full:
 		// The driver may have recorded a switch that it has not carried out. Destroy cancels such a switch.
-		return errors.Join(a.hw.Destroy(g, gpu.FullGI), a.caps.Share(c.Minor), a.ledger.Failed(i.ID))
+		return errors.Join(a.hw.Destroy(g, gpu.FullGI), a.ledger.Failed(i.ID))
 	case there == nil && i.Op == ledger.OpCreate:
 		return a.ledger.Failed(i.ID)
 	case there == nil:

@@ -74,9 +74,14 @@ func (c Caps) DeviceFile(minor int) string { return filepath.Join(c.Dev, "nvidia
 // Share allows all users to open a GPU's device file, as slices require.
 func (c Caps) Share(minor int) error { return c.ownDevice(minor, 0, sharedMode) }
 
-// ownDevice sets the owner and mode of a GPU's device file.
+// ownDevice sets the owner and mode of a GPU's device file. If both are already set, ownDevice changes nothing, because
+// running jobs may open the file at any time.
 func (c Caps) ownDevice(minor, uid int, mode os.FileMode) error {
 	path := c.DeviceFile(minor)
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err == nil && int(st.Uid) == uid && st.Mode&0o7777 == uint32(mode) {
+		return nil
+	}
 	// The mode is changed first and last, so that neither the former nor the new owner can use a mode of the other.
 	return errors.Join(os.Chmod(path, mode&fullMode), os.Lchown(path, uid, 0), os.Chmod(path, mode))
 }

@@ -237,6 +237,11 @@ func TestDeviceFile(t *testing.T) {
 		}
 		check(step.what, step.uid, step.mode)
 	}
+	var before, after unix.Stat_t
+	if err := errors.Join(unix.Stat(caps.DeviceFile(0), &before), caps.Share(0),
+		unix.Stat(caps.DeviceFile(0), &after)); err != nil || before.Ctim != after.Ctim {
+		t.Errorf("a device file that all users could open was changed: %v, %v, %v", before.Ctim, after.Ctim, err)
+	}
 	if files := caps.Files(0, full); len(files) != 1 || files[0] != caps.DeviceFile(0) {
 		t.Errorf("files of a full GPU: %v", files)
 	}
