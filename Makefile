@@ -181,7 +181,7 @@ check: lint unit
 PURE := cmd/caelum docs internal/config internal/decisions internal/doctor internal/eligible internal/inventory internal/learn \
 	internal/ledger internal/lint internal/mig internal/offer internal/place internal/place/placetest internal/plan \
 	internal/predict internal/reconfigure internal/report internal/sim internal/sqlite internal/tags internal/trace \
-	internal/trust contrib/devcluster/oracle contrib/job_submit contrib/learn contrib/nvml-emulator/fuzz spank/fuzz
+	internal/trust contrib/devcluster/oracle contrib/job_submit contrib/learn contrib/nvml-emulator/fuzz contrib/seeds spank/fuzz
 export CAELUM_KILLS ?= 1
 export HOLD_SEEDS   ?= 4
 GOTEST  = $(GO) test -vet=off -p $(shell expr 2 \* $$(nproc))

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
-	"strings"
+
+	"caelum/contrib/seeds"
 )
 
 func main() {
@@ -43,7 +43,7 @@ func run(args []string, w io.Writer) error {
 	}
 	c := commands[args[0]]
 	f := flag.NewFlagSet("sizing "+args[0], flag.ContinueOnError)
-	seeds := f.String("seeds", c.seeds, "first and last seed of the workloads")
+	reported := f.String("seeds", c.seeds, "first and last seed of the workloads")
 	if err := f.Parse(args[1:]); err != nil {
 		return err
 	}
@@ -53,31 +53,8 @@ func run(args []string, w io.Writer) error {
 	}
 	o := options{path: f.Arg(0)}
 	var err error
-	if o.seeds, err = span(*seeds); err != nil {
+	if o.seeds, err = seeds.Parse(*reported); err != nil {
 		return fmt.Errorf("-seeds: %w", err)
 	}
 	return c.print(w, o)
-}
-
-// span parses a range such as 101-120, or a single number.
-func span(text string) (all []uint64, err error) {
-	first, last, ok := strings.Cut(text, "-")
-	if !ok {
-		last = first
-	}
-	from, err := strconv.ParseUint(first, 10, 32)
-	if err != nil {
-		return nil, err
-	}
-	to, err := strconv.ParseUint(last, 10, 32)
-	if err != nil {
-		return nil, err
-	}
-	for seed := from; seed <= to; seed++ {
-		all = append(all, seed)
-	}
-	if all == nil {
-		return nil, fmt.Errorf("%s: the first number is above the last", text)
-	}
-	return all, nil
 }

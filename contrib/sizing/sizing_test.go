@@ -183,16 +183,3 @@ func TestJudge(t *testing.T) {
 		t.Errorf("listed: %q", table.bad)
 	}
 }
-
-func TestSpan(t *testing.T) {
-	for text, want := range map[string][]uint64{"101-103": {101, 102, 103}, "7": {7}} {
-		if got, err := span(text); err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s: %v, %v", text, got, err)
-		}
-	}
-	for _, text := range []string{"3-1", "a", "1-", ""} {
-		if got, err := span(text); err == nil {
-			t.Errorf("%q: %v", text, got)
-		}
-	}
-}

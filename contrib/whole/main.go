@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"caelum/contrib/seeds"
 	"caelum/internal/mig"
 	"caelum/internal/place"
 )
@@ -40,7 +41,7 @@ func start(args []string, w io.Writer) error {
 		return fmt.Errorf("specify one of the commands split, quota and policies")
 	}
 	f := flag.NewFlagSet("whole "+args[0], flag.ContinueOnError)
-	seeds := f.String("seeds", "101-105", "first and last seed of the workloads")
+	reported := f.String("seeds", "101-105", "first and last seed of the workloads")
 	tune := f.String("tune", "1-3", "first and last seed of the workloads on which the best split is searched")
 	loads := f.String("loads", "0.7,0.85,0.95", "mean shares of all units that jobs request")
 	queues := f.String("queues", "fifo,easy,offers", "queues; offers is EASY through offers, as in production")
@@ -77,10 +78,10 @@ func start(args []string, w io.Writer) error {
 	if o.source, err = read(f.Arg(0), *jobs); err != nil {
 		return err
 	}
-	if o.seeds, err = span(*seeds); err != nil {
+	if o.seeds, err = seeds.Parse(*reported); err != nil {
 		return fmt.Errorf("-seeds: %w", err)
 	}
-	if o.tune, err = span(*tune); err != nil {
+	if o.tune, err = seeds.Parse(*tune); err != nil {
 		return fmt.Errorf("-tune: %w", err)
 	}
 	if o.loads, err = numbers(*loads); err != nil {
@@ -90,29 +91,6 @@ func start(args []string, w io.Writer) error {
 		return fmt.Errorf("-shares: %w", err)
 	}
 	return commands[args[0]](w, o)
-}
-
-// span parses a range such as 101-120, or a single number.
-func span(text string) (all []uint64, err error) {
-	first, last, ok := strings.Cut(text, "-")
-	if !ok {
-		last = first
-	}
-	from, err := strconv.ParseUint(first, 10, 32)
-	if err != nil {
-		return nil, err
-	}
-	to, err := strconv.ParseUint(last, 10, 32)
-	if err != nil {
-		return nil, err
-	}
-	for seed := from; seed <= to; seed++ {
-		all = append(all, seed)
-	}
-	if all == nil {
-		return nil, fmt.Errorf("%s: the first number is above the last", text)
-	}
-	return all, nil
 }
 
 func numbers(list string) (all []float64, err error) {

@@ -43,8 +43,9 @@ func (a *Agent) possible(c *card) ([]gpu.Device, error) {
 	return append(all, d), err
 }
 
-// shareDevice allows all users to open the device file of a GPU whose MIG mode is on, as slices require. Every comparison
-// calls shareDevice, because an agent may have ended between a switch of the MIG mode and the change of the file.
+// shareDevice allows all users to open the device file of a GPU whose MIG mode is on, as slices require. Every
+// comparison calls shareDevice, because an agent may have ended between a switch of the MIG mode and the change of the
+// file.
 func (a *Agent) shareDevice(c *card) error {
 	if !c.mayBeFull() {
 		return nil
