@@ -92,6 +92,14 @@ func (s *site) files(id string) (files, uuids []string) {
 	return files, uuids
 }
 
+// counted waits until sacct shows the text in AllocTRES of a job. slurmctld sends the records to slurmdbd with a delay.
+func (s *site) counted(id, tres string) {
+	s.t.Helper()
+	s.Within("sacct shows "+tres+" for job "+id, func() bool {
+		return strings.Contains(s.Must("", "root", "sacct", "-X", "-n", "-P", "-j", id, "-o", "AllocTRES"), tres)
+	})
+}
+
 // TestFullGPUs runs an unchanged script with three GPUs beside a slice of another user. Each job sees exactly its own
 // devices. With a devices cgroup, each job can open exactly the device files of its own GPUs. Without a devices cgroup,
 // no job can open the full GPUs of another user.
@@ -133,10 +141,7 @@ func TestFullGPUs(t *testing.T) {
 			s.Must("", stranger, "scancel", small)
 			s.End("full")
 			s.Completed(full)
-			tres := s.Must("", "root", "sacct", "-X", "-n", "-P", "-j", full, "-o", "AllocTRES")
-			if !strings.Contains(tres, "gres/gpu=3,gres/mig:full=3") {
-				t.Errorf("sacct shows %s", tres)
-			}
+			s.counted(full, "gres/gpu=3,gres/mig:full=3")
 			s.NoneDrained()
 			s.NothingLeft()
 		})
@@ -195,10 +200,7 @@ func TestFullSpellings(t *testing.T) {
 	if visible, _ := s.output("het.out"); len(visible) != 1 || !strings.HasPrefix(visible[0], "MIG-") {
 		t.Errorf("the first component of a heterogeneous job sees %v", visible)
 	}
-	if tres := s.Must("", "root", "sacct", "-X", "-n", "-P", "-j", het, "-o", "AllocTRES"); !strings.Contains(
-		tres, "gres/mig:full=2") {
-		t.Errorf("sacct shows %s", tres)
-	}
+	s.counted(het, "gres/mig:full=2")
 	// One full GPU on request.
 	s.Completed(s.Submit("./devices >off.out", "--gres=gpu:1", "--mig=off"))
 	if visible, _ := s.output("off.out"); len(visible) != 1 || !strings.HasPrefix(visible[0], "GPU-") {
