@@ -46,7 +46,7 @@ func TestHours(t *testing.T) {
 		slices, gpus float64
 		unknown      string
 	}{
-		{name: "the summary knows the larger slice that the run got, and how long it held it", slices: 98, gpus: 98. / 4,
+		{name: "the summary contains the larger slice that the run got", slices: 98, gpus: 98. / 4,
 			records: []slurm.Allocation{record(t, 1, 0, 100, one, one, summary("n1", "2g.10gb", 1, 98))}},
 		{name: "without a summary, the request counts for the whole run", slices: 100, gpus: 100. / 8,
 			records: []slurm.Allocation{record(t, 1, 0, 100, one, one, "")}},
