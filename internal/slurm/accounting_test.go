@@ -83,10 +83,9 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// TestRecordsOf checks that the runs of one job are returned in order, without the runs of other tasks of the same
-// array.
 func TestAllocations(t *testing.T) {
-	const run, slice = "|20001|user1|research|COMPLETED|0:0|1795341816|1795341817|n1||gpu|", "gres/mig:1g.5gb=1,gres/mig=1"
+	const run = "|20001|user1|research|COMPLETED|0:0|1795341816|1795341817|n1||gpu|"
+	const slice = "gres/mig:1g.5gb=1,gres/mig=1"
 	c, calls := stage(t, accounted(
 		"1|1|1"+run+"cpu=1,gres/gpu=1,"+slice+"|cpu=1,gres/gpu:a100=1,gres/gpu=1,"+slice+"|",
 		"2|2|2"+run+"||",
@@ -108,6 +107,8 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
+// TestRecordsOf checks that the runs of one job are returned in order, without the runs of other tasks of the same
+// array.
 func TestRecordsOf(t *testing.T) {
 	c, calls := stage(t, accounted(sacctLines[4], sacctLines[3], sacctLines[2]), accounted(sacctLines[2]))
 	got, err := c.RecordsOf(context.Background(), AdminComment, 8)
