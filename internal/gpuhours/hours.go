@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"caelum/internal/mig"
 	"caelum/internal/predict"
 	"caelum/internal/slurm"
 )
@@ -33,10 +34,10 @@ type Run struct {
 // of a requeued job in the job's newest record.
 func Hours(records []slurm.Allocation, from, to time.Time) []Run {
 	summaries := map[uint32][]predict.Run{}
-	boards := map[string]string{} // the GPU model of each node with a summary
+	known := nodes{}
 	for _, r := range records {
 		for _, s := range append(predict.Summaries(r.Text), predict.Summaries(r.Comment)...) {
-			boards[strings.ToLower(s.Node)] = s.Board
+			known.seen(s)
 			if !slices.ContainsFunc(summaries[r.ID], func(o predict.Run) bool { return same(o, s) }) {
 				summaries[r.ID] = append(summaries[r.ID], s)
 			}
@@ -45,7 +46,7 @@ func Hours(records []slurm.Allocation, from, to time.Time) []Run {
 	var runs []Run
 	for _, r := range records {
 		run := Run{Job: r.ID, Account: r.Account, User: r.User, Partition: r.Partition}
-		for _, h := range held(r, summaries[r.ID], boards, to) {
+		for _, h := range held(r, summaries[r.ID], known, to) {
 			run.add(h, from, to)
 		}
 		if run.SliceSeconds > 0 {
@@ -63,10 +64,11 @@ func same(a, b predict.Run) bool {
 // holding is a number of instances of one profile, or of whole GPUs, that a run held between two Unix times in seconds.
 // The profile is empty if AccountingStorageTRES does not list the profiles.
 type holding struct {
-	profile, board string
-	whole          bool // whole GPUs on nodes that Caelum does not manage
-	count          int
-	from, to       float64
+	profile  string
+	models   []*mig.Model // the GPU models on which the instances may have been
+	whole    bool         // whole GPUs on nodes that Caelum does not manage
+	count    int
+	from, to float64
 }
 
 // add adds the part of h between from and to to the run.
@@ -77,7 +79,7 @@ func (r *Run) add(h holding, from, to time.Time) {
 	}
 	seconds *= float64(h.count)
 	r.SliceSeconds += seconds
-	share, ok := shareOf(h.profile, h.board)
+	share, ok := shareOf(h.profile, h.models)
 	switch {
 	case h.whole:
 		r.GPUSeconds += seconds
@@ -89,7 +91,7 @@ func (r *Run) add(h holding, from, to time.Time) {
 }
 
 // held returns what a record's run held. now is the end of a run that has not ended.
-func held(r slurm.Allocation, summaries []predict.Run, boards map[string]string, now time.Time) (all []holding) {
+func held(r slurm.Allocation, summaries []predict.Run, known nodes, now time.Time) (all []holding) {
 	if r.Start.IsZero() {
 		return nil
 	}
@@ -108,19 +110,20 @@ func held(r slurm.Allocation, summaries []predict.Run, boards map[string]string,
 		described += s.Slices
 		began := float64(s.Start)
 		all = append(all, holding{
-			profile: s.Profile, board: s.Board, count: s.Slices, from: began, to: began + s.Seconds,
+			profile: s.Profile, models: known[strings.ToLower(s.Node)], count: s.Slices,
+			from: began, to: began + s.Seconds,
 		})
 	}
 	if described > 0 && described == counted.Total("mig") {
 		return all
 	}
 	all = nil
-	board := boardOf(r, boards)
+	models, managed := modelsFor(r, known)
 	began, ended := float64(r.Start.Unix()), float64(end.Unix())
 	for _, g := range counted {
-		all = append(all, holding{profile: g.Type, board: board, count: g.Count, from: began, to: ended})
+		all = append(all, holding{profile: g.Type, models: models, count: g.Count, from: began, to: ended})
 	}
-	if gpus := gpusOf(r); len(all) == 0 && gpus > 0 && board == "" {
+	if gpus := gpusOf(r); len(all) == 0 && gpus > 0 && !managed {
 		all = append(all, holding{whole: true, count: gpus, from: began, to: ended})
 	}
 	return all
@@ -159,18 +162,19 @@ func gpusOf(r slurm.Allocation) (n int) {
 	return max(n, typed)
 }
 
-// boardOf returns the GPU model of the run's nodes as the Type in gres.conf, or an empty string if it is unknown: the
-// type of the allocated gres/gpu, or the model in the summaries of runs on the same nodes.
-func boardOf(r slurm.Allocation, boards map[string]string) string {
-	for _, g := range r.Allocated.Named("gpu") {
-		if g.Type != "" && len(r.Allocated.Named("mig")) > 0 {
-			return g.Type
-		}
-	}
+// modelsFor returns the GPU models that the run's nodes may have. managed is false if nothing shows that Caelum manages
+// the nodes: the run was allocated no gres/mig, and the nodes have no summaries.
+func modelsFor(r slurm.Allocation, known nodes) (models []*mig.Model, managed bool) {
 	for _, n := range r.Nodes {
-		if b := boards[strings.ToLower(n)]; b != "" {
-			return b
+		if models := known[strings.ToLower(n)]; models != nil {
+			return models, true
 		}
 	}
-	return ""
+	managed = len(r.Allocated.Named("mig")) > 0
+	for _, g := range r.Allocated.Named("gpu") {
+		if g.Type != "" {
+			return modelsOf(g.Type), managed
+		}
+	}
+	return mig.Models(), managed
 }

@@ -39,6 +39,7 @@ func summary(node, profile string, from, seconds int64) string {
 
 func TestHours(t *testing.T) {
 	const one = "gres/gpu=1,gres/mig:1g.5gb=1,gres/mig=1"
+	const one10 = "gres/mig:1g.10gb=1,gres/mig=1"
 	const whole = "gres/gpu:a100=14,gres/mig:1g.5gb=7,gres/mig:7g.40gb=2,gres/mig:closed=40,gres/mig=49"
 	for _, test := range []struct {
 		name         string
@@ -75,6 +76,13 @@ func TestHours(t *testing.T) {
 			records: []slurm.Allocation{record(t, 1, 0, 100, "gres/mig:1g.10gb=1", "gres/mig:1g.10gb=1", "")}},
 		{name: "the type of gres/gpu tells the model", slices: 100, gpus: 100. / 8, records: []slurm.Allocation{
 			record(t, 1, 0, 100, "gres/mig:1g.10gb=1", "gres/gpu:h100=1,gres/gpu=1,gres/mig:1g.10gb=1", "")}},
+		{name: "a100 may be an A100-40GB or an A100-80GB", slices: 90, unknown: "1g.10gb",
+			records: []slurm.Allocation{record(t, 1, 0, 100, one10, one10, summary("n1", "1g.10gb", 0, 90))}},
+		{name: "another run shows that the node has an A100-40GB", slices: 90 + 80, gpus: 90./4 + 80./4,
+			records: []slurm.Allocation{
+				record(t, 1, 0, 100, one10, one10, summary("n1", "1g.10gb", 0, 90)),
+				record(t, 2, 0, 100, "gres/mig:2g.10gb=1", "gres/mig:2g.10gb=1", summary("n1", "2g.10gb", 0, 80)),
+			}},
 		{name: "AccountingStorageTRES without profiles", slices: 100, unknown: "",
 			records: []slurm.Allocation{record(t, 1, 0, 100, "gres/mig=1", "gres/gpu=1,gres/mig=1", "")}},
 		{name: "a job without GPUs", records: []slurm.Allocation{record(t, 1, 0, 100, "cpu=1", "cpu=1", "")}},

@@ -65,6 +65,8 @@ func TestUsage(t *testing.T) {
 		report.Total.Runs, got, want, 100*(got/want-1))
 	if report.Total.Runs < jobs || math.Abs(got/want-1) > limit {
 		t.Errorf("caelum usage differs by more than %g%%", 100*limit)
+		t.Log(s.must("root", "sacct", "-a", "-X", "-D", "-n", "-P", "-o",
+			"JobIDRaw,State,Start,End,ElapsedRaw,ReqTRES%300,AllocTRES%300,AdminComment%999"))
 	}
 }
 
@@ -107,7 +109,9 @@ func (s site) leased() (seconds float64) {
 				held[event.Job] += eighths[profile] / 8
 				since[event.Job] = event.Time
 			} else if event.Msg == "released" {
-				seconds += held[event.Job] * event.Time.Sub(since[event.Job]).Seconds()
+				took := event.Time.Sub(since[event.Job]).Seconds()
+				s.Logf("%s: job %d held %g GPUs for %g s", node, event.Job, held[event.Job], took)
+				seconds += held[event.Job] * took
 				delete(held, event.Job)
 			}
 		}
