@@ -107,12 +107,12 @@ func comparePopulation(w io.Writer, seeds []uint64) error {
 	}
 	rules := append([]rule{wholeGPU()}, append(highest(), known(), caelum())...)
 	var byRun []score
-	head := "rule, repeats, repeats in the tightest profile, repeats killed for memory, " +
+	head := "rule, repeats, repeats in the tightest profile, repeats out of memory, " +
 		"unused share of the allocated memory, allocated share of a GPU"
 	if err := compare(w, n, head, seeds, rules, func(_ rule, of []score) { byRun = of }); err != nil {
 		return err
 	}
-	head = "run of the key, runs in the tightest profile, runs killed for memory"
+	head = "run of the key, runs in the tightest profile, runs out of memory"
 	if err := table(w, head, func(row func(string, ...any)) {
 		for _, nth := range []int{1, 2, 3, 4, 5, 9, 19, 39} {
 			s := byRun[nth]
@@ -125,9 +125,9 @@ func comparePopulation(w io.Writer, seeds []uint64) error {
 }
 
 // turns simulates jobs in which every k-th run needs twice as much memory as the other runs. For each rule, turns
-// prints the number of killed runs of 60 runs.
+// prints how many of 60 runs run out of memory.
 func turns(w io.Writer, n node, rules []rule) error {
-	head := "runs killed of 60 runs, k = 2, 3, 4, 5, 6, 8"
+	head := "runs out of memory of 60 runs, k = 2, 3, 4, 5, 6, 8"
 	return table(w, head, func(row func(string, ...any)) {
 		for _, r := range rules[1:] {
 			var dead []any
@@ -164,7 +164,7 @@ func tunePopulation(w io.Writer, seeds []uint64) error {
 	return compare(
 		w,
 		n,
-		"rule, repeats, repeats in the tightest profile, repeats killed for memory, "+
+		"rule, repeats, repeats in the tightest profile, repeats out of memory, "+
 			"unused share of the allocated memory, allocated share of a GPU",
 		seeds,
 		rules,

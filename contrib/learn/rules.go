@@ -91,7 +91,7 @@ func highest() []rule {
 }
 
 func caelum() rule { return learned("Caelum", predict.DefaultSite) }
-func known() rule  { return informed("Caelum, with known memory kills", predict.DefaultSite) }
+func known() rule  { return informed("Caelum, with known causes", predict.DefaultSite) }
 
 // learned returns Caelum's rule.
 func learned(name string, site predict.Site) rule {

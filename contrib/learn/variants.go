@@ -34,9 +34,9 @@ func quantiles() []rule {
 }
 
 // variantTable prints three figures for each rule and population: the share of the repeats in the tightest profile, the
-// share of the repeats killed for memory, and the allocated share of a GPU.
+// share of the repeats out of memory, and the allocated share of a GPU.
 func variantTable(w io.Writer, n node, populations []population, rules []rule, seeds []uint64) error {
-	head := "in the tightest profile / killed / allocated share of a GPU"
+	head := "in the tightest profile / out of memory / allocated share of a GPU"
 	for _, p := range populations {
 		head += ", " + p.name
 	}
