@@ -24,11 +24,11 @@ import (
 	"caelum/internal/gpu"
 	"caelum/internal/learn"
 	"caelum/internal/ledger"
+	"caelum/internal/notify"
 	"caelum/internal/repo"
 	"caelum/internal/slurm"
 	"caelum/internal/trust"
 	"caelum/internal/version"
-	"caelum/internal/wake"
 	"caelum/internal/watch"
 )
 
@@ -153,7 +153,7 @@ func watchQueue(path string) error {
 		return err
 	}
 	log := logger(cfg).WithField("watcher", cfg.Node)
-	key, err := wake.ReadKey(cfg.WakeKey, uint32(os.Geteuid()))
+	key, err := notify.ReadKey(cfg.WakeKey, uint32(os.Geteuid()))
 	if err != nil {
 		log.WithError(err).Error("the wake port was not opened; agents receive no notifications of submissions")
 	}

@@ -5,8 +5,8 @@ import (
 	"os"
 
 	"caelum/internal/config"
+	"caelum/internal/notify"
 	"caelum/internal/slurm"
-	"caelum/internal/wake"
 )
 
 // Wake contains the wake port of this host and its key file.
@@ -32,10 +32,10 @@ func wakeKey(f *Facts) []Finding {
 	owners := wakeOwners(f.Config, f.Controller)
 	err := f.Wake.Err
 	if err == nil {
-		_, err = wake.Locate(f.Wake.Path, owners...)
+		_, err = notify.Locate(f.Wake.Path, owners...)
 	}
 	if err == nil {
-		err = wake.CheckKey(f.Wake.Path, f.Wake.Info, owners...)
+		err = notify.CheckKey(f.Wake.Path, f.Wake.Info, owners...)
 	}
 	if err != nil {
 		return []Finding{warning(

@@ -17,7 +17,7 @@ var layers = []string{
 	"internal/version", "internal/failpoint", "internal/trust", "internal/sqlite", "internal/mig", "internal/place",
 	"internal/reconfigure", "internal/offer", "internal/predict", "internal/decisions", "internal/ledger",
 	"internal/repo", "internal/gpu", "internal/slurm", "internal/tags", "internal/eligible", "internal/learn",
-	"internal/plan", "internal/wake", "internal/api", "internal/inventory", "internal/config", "internal/usage",
+	"internal/plan", "internal/notify", "internal/api", "internal/inventory", "internal/config", "internal/usage",
 	"internal/agent", "internal/watch", "internal/doctor", "internal/man", "internal/trace", "internal/sim",
 	"internal/report",
 }

@@ -14,7 +14,7 @@ var mapped = []string{
 	"internal/agent", "internal/predict", "internal/repo", "internal/plan", "internal/offer", "internal/slurm",
 	"internal/place", "internal/place/placetest", "internal/reconfigure", "internal/mig", "internal/sim",
 	"internal/gpu", "internal/doctor", "internal/api",
-	"internal/learn", "internal/trace", "internal/report", "internal/watch", "internal/wake", "internal/sqlite",
+	"internal/learn", "internal/trace", "internal/report", "internal/watch", "internal/notify", "internal/sqlite",
 	"internal/config", "internal/usage",
 	"internal/ledger", "internal/trust", "internal/decisions", "cmd/caelum", "contrib/learn", "contrib/policies",
 	"contrib/sizing",

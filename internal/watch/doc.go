@@ -1,7 +1,7 @@
 // Package watch implements the watcher, which runs on slurmctld's host as `caelumd watch`. With a watcher, a submitted
 // job need not wait for the next poll of an agent. At each submission, job_submit.lua writes to the trigger file (by
 // default /run/caelum-watch/poke). The watcher then reads the queue and the nodes once for the whole cluster, and
-// notifies the nodes in the notification set with datagrams (package wake). After a notification, the agent makes a
+// notifies the nodes in the notification set with datagrams (package notify). After a notification, the agent makes a
 // pass, as at its next poll. Without a watcher, agents detect submissions only when they poll. The watcher opens no
 // socket except its UDP port for notifications of agents, and never writes to slurmctld.
 //
@@ -29,7 +29,7 @@
 //	slurmctld does not answer      the watcher tries again after a second; agents poll
 //	slurmctld is slow              the watcher pauses for four times the duration of a reading, at most two seconds
 //	a datagram is lost             the agent reads the queue at its next poll
-//	a user sends datagrams         package wake rejects the datagrams
+//	a user sends datagrams         package notify rejects the datagrams
 //	there is no key file           the watcher sends and accepts no datagrams; agents poll
 //	reactions change nothing       the pause doubles after each reaction, up to 2 s in the watcher and 15 s in agents
 //	the watcher ends               systemd restarts the watcher, which notifies the nodes in the notification set

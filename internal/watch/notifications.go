@@ -20,7 +20,7 @@ type notifications struct {
 
 // next returns the nodes to notify (see the package comment). The result contains a node that has already been notified
 // only if the node's GRES, the node's Extra or the reason has changed.
-func (c *notifications) next(snapshot plan.Snapshot) (notify []slurm.Node) {
+func (c *notifications) next(snapshot plan.Snapshot) (due []slurm.Node) {
 	v := plan.New(
 		c.unstarted.Reorder(snapshot),
 		c.settings,
@@ -51,11 +51,11 @@ func (c *notifications) next(snapshot plan.Snapshot) (notify []slurm.Node) {
 		}
 		why += n.Gres.String() + n.GresUsed.String() + n.Extra
 		if notified[n.Name] = why; c.notified[n.Name] != why {
-			notify = append(notify, n)
+			due = append(due, n)
 		}
 	}
 	c.notified = notified
-	return notify
+	return due
 }
 
 // shut reports whether n is a node with gres/mig that is up and offers no slices.

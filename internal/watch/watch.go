@@ -14,9 +14,9 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"github.com/sirupsen/logrus"
 
+	"caelum/internal/notify"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
-	"caelum/internal/wake"
 )
 
 // Config is the configuration of a watcher.
@@ -25,7 +25,7 @@ type Config struct {
 	WakePort    int           // the UDP port of the agents and the watcher
 	Address     string        // the address for receiving datagrams; if empty, all addresses of the host
 	Name        string        // the name of this host
-	Key         wake.Key      // the key; if nil, the watcher sends and accepts no datagrams
+	Key         notify.Key    // the key; if nil, the watcher sends and accepts no datagrams
 	Interval    time.Duration // the time between readings without a notification or a submission
 	Settings    plan.Settings // the settings of the agents
 }
@@ -45,7 +45,7 @@ type Watcher struct {
 	ctl           plan.Controller
 	log           *logrus.Entry
 	notifications notifications
-	sender        wake.Sender
+	sender        notify.Sender
 	sent          atomic.Int64                      // number of sent datagrams
 	hosts         atomic.Pointer[map[string]string] // the address of each node according to slurmctld
 }
@@ -56,7 +56,7 @@ func New(cfg Config, ctl plan.Controller, log *logrus.Entry) *Watcher {
 		cfg:    cfg,
 		ctl:    ctl,
 		log:    log,
-		sender: wake.Sender{Key: cfg.Key, Name: wake.Watcher + cfg.Name, Address: cfg.Address},
+		sender: notify.Sender{Key: cfg.Key, Name: notify.Watcher + cfg.Name, Address: cfg.Address},
 		notifications: notifications{
 			settings:     cfg.Settings,
 			unresponsive: plan.Unresponsive{Patience: plan.Patience(cfg.Interval)},
@@ -121,8 +121,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 
 // listen receives the datagrams of agents that have published.
 func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
-	l := wake.Listener{
-		Key: w.cfg.Key, Name: wake.Watcher, Address: w.cfg.Address, Port: w.cfg.WakePort, MaxPause: maxPause,
+	l := notify.Listener{
+		Key: w.cfg.Key, Name: notify.Watcher, Address: w.cfg.Address, Port: w.cfg.WakePort, MaxPause: maxPause,
 		Hosts: func(node string) []string {
 			if hosts := w.hosts.Load(); hosts != nil && (*hosts)[node] != "" {
 				return []string{(*hosts)[node]}

@@ -1,4 +1,4 @@
-// Package wake sends and receives notifications. A notification is a UDP datagram that makes the receiver read the
+// Package notify sends and receives notifications. A notification is a UDP datagram that makes the receiver read the
 // queue, and contains no information about the queue. The watcher sends notifications to the agents, and agents send
 // notifications to the watcher. Agents and the watcher receive notifications on the UDP port wake_port of their host
 // (Listener). If wake_address is set, the Listener receives notifications only on this address. Notifications may be
@@ -21,7 +21,7 @@
 //
 // Files:
 //
-//	wake.go      Sender, Listener; the reasons for rejecting datagrams; limits of reactions (burst, every) and pauses
+//	notify.go    Sender, Listener; the reasons for rejecting datagrams; limits of reactions (burst, every) and pauses
 //	datagram.go  the format of a datagram (magic, maxLength), its MAC, the accepted difference of clocks (window)
 //	key.go       the key file: its owner, mode and length (minKey, maxKey); the errors and their remedies
-package wake
+package notify
