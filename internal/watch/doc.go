@@ -7,7 +7,7 @@
 //
 // Files:
 //
-//	watch.go          Config; the trigger file; reads slurmctld; sends notifications; pauses (retry, slowdown, maxPause)
+//	watch.go          Config; trigger file; reads slurmctld; sends notifications; pauses (retry, slowdown, maxPause)
 //	notifications.go  the notification set: the nodes to notify, and when to notify a node again
 //
 // # The notification set
