@@ -68,7 +68,7 @@ struct gpu_state {
  * entry for each GPU.
  */
 struct client {
-    uint64_t start_time; /* clock ticks from boot to the start; distinguishes processes that had the same pid at different times */
+    uint64_t start_time; /* clock ticks from boot to the start; distinguishes processes that reuse a pid */
     uint64_t ci_serial;  /* 0 for a whole GPU */
     uint32_t pid;        /* 0 for a free entry */
     uint32_t memory_mib;
