@@ -125,7 +125,7 @@ func limitText(seconds int) string {
 }
 
 // find returns the id of the job that text names in the format of squeue (see jobRef). If text names an array task that
-// is not in jobs, find returns the id of the array.
+// is not in jobs, it returns the id of the array.
 func find(jobs []slurm.Job, text string) uint32 {
 	id, task, _ := jobRef(text)
 	for _, j := range jobs {

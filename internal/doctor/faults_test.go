@@ -14,7 +14,7 @@ import (
 
 var noon = time.Unix(1795233835, 0)
 
-// healthyConfig returns a configuration of slurmctld for which no check reports a fault.
+// healthyConfig returns a slurmctld configuration for which no check reports a fault.
 func healthyConfig() slurm.Config {
 	return slurm.Config{AsOf: noon, Values: map[string]string{
 		"PrologFlags":           "Alloc",
@@ -207,7 +207,7 @@ var cases = []struct {
 	{
 		"used",
 		Warning,
-		"of n1 as used that no job holds: 2 of 1g.5gb, 1 of 7g.40gb",
+		"slices of n1 that no job holds: 2 of 1g.5gb, 1 of 7g.40gb",
 		func(f *Facts) { f.Agent.Excess = map[string]int{"7g.40gb": 1, "1g.5gb": 2} },
 	},
 	{"used", Error, "to compensate for 40 of 1g.5gb", func(f *Facts) {
@@ -299,7 +299,7 @@ var cases = []struct {
 		"lists 1g.6gb, which no catalogue node of its partitions has",
 		func(f *Facts) { f.Table.Profiles = append(f.Table.Profiles, decisions.Profile{Name: "1g.6gb"}) },
 	},
-	{"decision table", Warning, "has key lines without a user ID (3)", func(f *Facts) { f.Table.OldKeys = 3 }},
+	{"decision table", Warning, "has key lines without a user id (3)", func(f *Facts) { f.Table.OldKeys = 3 }},
 	{"decision table", Warning, "rejects jobs with --mig-mem", func(f *Facts) { f.Table.Profiles[0].MiB = 0 }},
 	{"decision table", Warning, "the catalogue has 2g.10gb, which /etc/caelum/decisions does not list", func(f *Facts) {
 		f.Nodes[1].Gres = append(f.Nodes[1].Gres, slurm.GRES{Name: "mig", Type: "2g.10gb", Count: 3})
@@ -312,7 +312,7 @@ var cases = []struct {
 		f.Config.Values["SchedulerParameters"] += ",extra_constraints"
 	}},
 	{"release", Warning, "NamespaceType is namespace/linux", set("NamespaceType", "namespace/linux")},
-	{"reconfigure", Info, "slurmd waits 5 s for running prologs, and a prolog may wait 60 s", func(f *Facts) {
+	{"reconfigure", Info, "slurmd waits 5 s for running prologs, but a prolog may wait 60 s", func(f *Facts) {
 		f.Config.Values["SLURM_VERSION"], f.Config.Values["MessageTimeout"] = "23.11.1", "10 sec"
 		f.Config.Values["PrologEpilogTimeout"] = "120" // 23.11 ignores this value
 	}},

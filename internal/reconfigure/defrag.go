@@ -73,9 +73,9 @@ func AfterRejection(pool *place.Pool, movable Movable) Plan {
 	return d.plan
 }
 
-// Consolidate returns the plan of GRMU's consolidation (arXiv 2502.01909). Consolidate considers GPUs with exactly one
-// busy instance that has half of the units (a 3g or a 4g on an A100). The plan turns two half-full GPUs into one full
-// and one empty GPU. Consolidate first pairs the GPUs with the fewest possible partners: a 4g.20gb, which has only one
+// Consolidate returns the plan of GRMU's consolidation (arXiv 2502.01909). It considers GPUs with exactly one busy
+// instance that has half of the units (a 3g or a 4g on an A100). The plan turns two half-full GPUs into one full and
+// one empty GPU. Consolidate first pairs the GPUs with the fewest possible partners: a 4g.20gb, which has only one
 // start, never fits alongside another one. If possible, the plan moves the instance on the GPU with the higher index,
 // and otherwise the other one.
 func Consolidate(pool *place.Pool, movable Movable) Plan {

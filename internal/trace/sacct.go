@@ -31,7 +31,7 @@ var SacctColumns = []string{
 // many slices as GPUs. If they were not allocated by profile, it needs whole GPUs, because a step's usage is the sum
 // over its GPUs. Times are seconds since 1970 (SLURM_TIME_FORMAT=%s) or in sacct's default format.
 //
-// Sacct leaves out jobs without a GPU, jobs that never started, and jobs that are still running. Sacct also leaves out
+// Sacct leaves out jobs without a GPU, jobs that never started, and jobs that are still running. It also leaves out
 // jobs with slices of several profiles, and jobs whose AllocTRES does not contain the profile of their slices.
 func Sacct(file string, r io.Reader) (*Workload, error) {
 	t, err := openTable(file, r, bars, "JobID", "State", "Submit", "Start", "ElapsedRaw", "AllocTRES")

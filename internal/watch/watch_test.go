@@ -167,7 +167,7 @@ func TestWatcherGoesOn(t *testing.T) {
 	notified(t, conn)
 }
 
-// TestSlowReading checks the pause after a reading that took long, for example because slurmctld was starting. The next
+// TestSlowReading checks the pause after a slow reading, for example one during which slurmctld was starting. The next
 // submission must wait at most maxPause.
 func TestSlowReading(t *testing.T) {
 	conn, port := agent(t)
@@ -178,7 +178,7 @@ func TestSlowReading(t *testing.T) {
 	notified(t, conn) // notified waits at most 20 s, although four times the duration of the first reading is 24 s
 }
 
-// TestNoFolder checks that a missing directory of the trigger file causes an error.
+// TestNoFolder checks that Run returns an error if the trigger file's directory is missing.
 func TestNoFolder(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
