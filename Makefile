@@ -1,7 +1,7 @@
 # The Makefile builds, tests and installs Caelum. The most important targets:
 #
 #   make demo    runs 24 unchanged scripts on a private Slurm cluster with emulated GPUs, and prints their slices
-#   make test    runs every check: lint, unit tests, the plugin's harness, a real Slurm, five minutes of chaos
+#   make test    runs every check: lint, unit tests, the plugin's harness, a real Slurm cluster, five minutes of chaos
 #   make check   runs the checks that need no Slurm cluster; make test includes them
 #   make test-matrix    runs the tests that depend on Slurm, on three Slurm releases or on those in RELEASES
 #   make mixed   upgrades a cluster to a newer Slurm release while jobs run, and tests nodes older than slurmctld
@@ -170,7 +170,7 @@ fuzz: prerequisites
 check: lint unit
 
 # Runs the tests with the race detector, except in the packages in PURE, which start no goroutines (internal/lint checks
-# the list). In such packages, the race detector finds nothing and makes the tests up to ten times slower. With
+# the list). In these packages, the race detector finds nothing and makes the tests up to ten times slower. With
 # -vet=off, the tests do not repeat the vet run of the lint target. Because some tests mostly wait, make unit tests
 # twice as many packages in parallel as the machine has cores.
 #

@@ -16,8 +16,8 @@
 //
 //   - nodes whose offers differ from the plan
 //   - nodes that must release a held job
-//   - nodes with gres/mig that the plan cannot include and that offer no slices, for example after slurmctld has read
-//     slurm.conf again
+//   - nodes with gres/mig that the plan cannot include and that offer no slices, for example after slurmctld has
+//     re-read slurm.conf
 //
 // The watcher notifies a node again only after its GRES, its Extra or the reason for the notification has changed. It
 // therefore stops notifying an agent that always makes a different plan.
