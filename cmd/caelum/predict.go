@@ -234,7 +234,7 @@ func (p *predicted) setSource(o repoOptions, cfg config.Config, r *repo.Repo) (e
 
 // levelNames maps the level of a prediction to a description of the runs it uses.
 var levelNames = map[predict.Level]string{
-	predict.ByKey:  "with this key",
+	predict.ByKey:  "of this key",
 	predict.ByUser: "of the same script by the same user",
 	predict.BySite: "of the same script by any user",
 }

@@ -128,8 +128,8 @@ func difference(list, other []string) []string {
 
 // renewConfig is the remedy if slurm.conf or the decision table does not contain the same profiles as the driver.
 const renewConfig = "drain the node and wait until it is empty; replace the lines in slurm.conf and in the " +
-	"decision table with the output of `caelum slurm-config`; restart slurmctld; cancel the jobs that wait for an old " +
-	"profile, or change their profile with `scontrol update job=ID gres=...`"
+	"decision table with the output of `caelum slurm-config`; restart slurmctld; cancel the jobs that wait for an " +
+	"old profile, or change their profile with `scontrol update job=ID gres=...`"
 
 // profiles compares the profiles in slurm.conf with those of the driver, because a new driver release can rename
 // profiles.

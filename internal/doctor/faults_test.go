@@ -188,13 +188,13 @@ var cases = []struct {
 	{
 		"total",
 		Error,
-		"adds up to 34 on n1, and slurm.conf has 28: slurmctld drains",
+		"adds up to 34 on n1, and slurm.conf has 28: slurmctld will drain",
 		func(f *Facts) { f.Node.Gres[2].Count = 30 },
 	},
 	{
 		"total",
 		Error,
-		"adds up to 22 on n1, and slurm.conf has 28: slurmctld drains",
+		"adds up to 22 on n1, and slurm.conf has 28: slurmctld will drain",
 		func(f *Facts) { f.Node.Gres[2].Count = 18 },
 	},
 	{"total", Info, "the sum is not compared with slurm.conf", func(f *Facts) { f.Node.MIGTotal = 0 }},
@@ -277,7 +277,7 @@ var cases = []struct {
 	{
 		"decision table",
 		Warning,
-		"partition big, which slurm.conf does not have",
+		"partition big, which is not in slurm.conf",
 		func(f *Facts) { f.Table.Partitions = []string{"gpu", "big"} },
 	},
 	{
@@ -296,7 +296,7 @@ var cases = []struct {
 	{
 		"decision table",
 		Error,
-		"lists 1g.6gb, which no catalogue node of its partitions has",
+		"lists 1g.6gb, but no catalogue node in the table's partitions has",
 		func(f *Facts) { f.Table.Profiles = append(f.Table.Profiles, decisions.Profile{Name: "1g.6gb"}) },
 	},
 	{"decision table", Warning, "has key lines without a user id (3)", func(f *Facts) { f.Table.OldKeys = 3 }},
@@ -304,8 +304,8 @@ var cases = []struct {
 	{"decision table", Warning, "the catalogue has 2g.10gb, which /etc/caelum/decisions does not list", func(f *Facts) {
 		f.Nodes[1].Gres = append(f.Nodes[1].Gres, slurm.GRES{Name: "mig", Type: "2g.10gb", Count: 3})
 	}},
-	{"release", Error, "Slurm 21.08, and Caelum needs 22.05", set("SLURM_VERSION", "21.08.8")},
-	{"release", Warning, "Slurm 26.11, and this version", set("SLURM_VERSION", "26.11.0")},
+	{"release", Error, "Slurm 21.08, but Caelum needs 22.05", set("SLURM_VERSION", "21.08.8")},
+	{"release", Warning, "Slurm 26.11, but this version", set("SLURM_VERSION", "26.11.0")},
 	{"release", Warning, "release cannot be read", set("SLURM_VERSION", "main")},
 	{"release", Error, "accepts only JSON in a node's Extra", func(f *Facts) {
 		f.Config.Values["SLURM_VERSION"] = "23.11.1"
