@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	build   = flag.String("build", "", "directory of the binaries (default: build/ of the repository)")
+	build   = flag.String("build", "", "directory with the binaries (default: build/ in the repository)")
 	rewrite = flag.Bool("rewrite", false, "write the measured results to docs/script-matrix.md")
 )
 
