@@ -1,25 +1,24 @@
 # The Makefile builds, tests and installs Caelum. The most important targets:
 #
 #   make demo    runs 24 unchanged scripts on a private Slurm cluster with emulated GPUs, and prints their slices
-#   make test    runs every check: lint, unit tests, the plugin's harness, tests on a real Slurm, five minutes of chaos
-#   make check   runs the checks that need no Slurm cluster; make test includes make check
-#   make test-matrix    runs the tests that depend on Slurm, on three releases of Slurm or on RELEASES
-#   make mixed   upgrades a cluster to a new release of Slurm while jobs run, and tests nodes older than slurmctld
+#   make test    runs every check: lint, unit tests, the plugin's harness, a real Slurm cluster, five minutes of chaos
+#   make check   runs the checks that need no Slurm cluster; make test includes them
+#   make test-matrix    runs the tests that depend on Slurm, on three Slurm releases or on those in RELEASES
+#   make mixed   upgrades a cluster to a newer Slurm release while jobs run, and tests nodes older than slurmctld
 #
 # make demo and make test install missing Debian packages and Go modules. Go 1.26 must already be installed.
 
 B       := $(CURDIR)/build
 GO      ?= go
 PREFIX  ?= /usr
-# The bindings of go-nvml call functions that NVIDIA has deprecated. The C flag disables the warnings about deprecated
-# functions.
+# The go-nvml bindings call functions that NVIDIA has deprecated. The C flag disables the warnings about them.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 # VERSION consists of the last tag, such as v1.2.3 or v1.2.3-rc1, and the number of commits since that tag. Without a
-# tag, VERSION consists of 0.0.0 and the number of all commits.
+# tag, it consists of 0.0.0 and the total number of commits.
 VERSION ?= $(shell (git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || \
 	echo v0.0.0-$$(git rev-list --count HEAD)-g$$(git describe --always --dirty --match none)) | sed 's/^v//')
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
-# SOURCE_DATE_EPOCH is the date for all files whose contents depend on a date.
+# SOURCE_DATE_EPOCH sets the date for all files whose contents depend on one.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 LDFLAGS := -X caelum/internal/version.Version=$(VERSION) -X caelum/internal/version.Commit=$(COMMIT)
 
@@ -29,7 +28,7 @@ ifdef SLURM
 all demo test check bench chaos unit e2e units release-test:
 	contrib/devcluster/release $(SLURM) make $@ $(MAKEOVERRIDES) SLURM=
 
-# Builds the package of the plugin for the release SLURM, in the directory of the packages for this machine's release.
+# Builds the plugin's package for the release SLURM, in the same directory as the packages for this machine's release.
 .PHONY: packages
 packages:
 	mkdir -p $(B)/packages
@@ -64,9 +63,8 @@ manual: $(B)/caelumd $(B)/caelum
 	for program in caelum caelumd; do for shell in bash zsh fish; do \
 		$(B)/$$program completion $$shell >$(B)/completions/$$program.$$shell || exit 1; done; done
 
-# RELEASES contains releases of Slurm. The target test-matrix tests Caelum on every release in RELEASES. The targets
-# test-packages and release also build a plugin for each release in RELEASES, in addition to the plugin for this
-# machine's release.
+# RELEASES contains Slurm releases. The test-matrix target tests Caelum on each of them. The test-packages and release
+# targets build a plugin for each of them, in addition to the plugin for this machine's release.
 ifeq ($(origin RELEASES),undefined)
 MATRIX   := 22.05 24.11 26.05
 RELEASES := 24.11
@@ -74,7 +72,7 @@ else
 MATRIX   := $(RELEASES)
 endif
 
-# Creates the files of a release of Caelum (CONTRIBUTING.md, "Make a release").
+# Creates the files of a Caelum release (CONTRIBUTING.md, "Make a release").
 .PHONY: release
 release:
 	contrib/packages/release $(RELEASES)
@@ -103,15 +101,15 @@ demo: prerequisites
 	$(MAKE) all
 	$(GO) run ./contrib/devcluster/demo
 
-# A killed slurmctld 22.05.8 forgets runs, with or without Caelum. make test therefore excludes the fault
-# slurmctld-kill.
+# When it is killed, slurmctld 22.05.8 forgets runs, with or without Caelum. make test therefore excludes the
+# slurmctld-kill fault.
 test: prerequisites
 	$(MAKE) all
 	$(MAKE) check e2e CAELUM_KILLS=2 HOLD_SEEDS=10
 	$(MAKE) chaos CHAOS="-without slurmctld-kill"
 
-# Tests everything that depends on the release of Slurm, on each release in MATRIX. Each release needs a root directory
-# with a Debian suite. The first call of test-matrix creates the root directories.
+# Tests everything that depends on the Slurm release, on each release in MATRIX. Each release needs a root directory
+# with a Debian suite. The first run of test-matrix creates these directories.
 test-matrix:
 	for release in $(MATRIX); do $(MAKE) release-test SLURM=$$release || exit 1; done
 
@@ -133,8 +131,8 @@ mixed:
 		./contrib/devcluster/e2e_mixed ./contrib/devcluster/cluster
 
 # Runs random jobs under random faults and checks invariants (contrib/devcluster/README.md, "Chaos"). CHAOS adds
-# options, for example CHAOS="-without idle-removed -v". `go run` does not return the exit status of the program, so the
-# target builds and runs the program.
+# options, for example CHAOS="-without idle-removed -v". `go run` does not return the program's exit status, so the
+# target first builds the program and then runs it.
 SECONDS ?= 300
 SEED    ?= 1
 CHAOS   ?=
@@ -150,7 +148,7 @@ bench: prerequisites
 	$(B)/devcluster-bench
 
 # Compares predictions from earlier runs with simple rules, in a simulation. docs/results.md contains the figures. MISO
-# is the path of a file that contains the step times from the MISO paper.
+# is the path of a file with the step times from the MISO paper.
 MISO ?=
 learn:
 	$(GO) run ./contrib/learn population
@@ -158,8 +156,8 @@ learn:
 	$(GO) run ./contrib/learn runtimes
 	if test -n "$(MISO)"; then $(GO) run ./contrib/learn miso "$(MISO)"; fi
 
-# Fuzzes the readers of untrusted input and the plans (docs/results.md, "Fuzzing"). Each fuzz target runs for FUZZTIME
-# seconds. The unit tests also run the inputs with which fuzzing found faults.
+# Fuzzes the readers of untrusted input and the planner (docs/results.md, "Fuzzing"). Each fuzz target runs for FUZZTIME
+# seconds. The unit tests also run the inputs with which fuzzing has found faults.
 FUZZTIME ?= 3600
 fuzz: prerequisites
 	@command -v clang >/dev/null || { echo "couldn't find clang; run apt-get install clang"; exit 1; }
@@ -172,12 +170,12 @@ fuzz: prerequisites
 check: lint unit
 
 # Runs the tests with the race detector, except in the packages in PURE, which start no goroutines (internal/lint checks
-# the list). The race detector finds nothing in a package without goroutines, and makes the tests of the package up to
-# ten times slower. With -vet=off, the tests do not repeat the vet run of the target lint. Because some tests mostly
-# wait, make unit tests twice as many packages in parallel as the machine has cores.
+# the list). In these packages, the race detector finds nothing and makes the tests up to ten times slower. With
+# -vet=off, the tests do not repeat the vet run of the lint target. Because some tests mostly wait, make unit tests
+# twice as many packages in parallel as the machine has cores.
 #
 # CAELUM_KILLS is the number of kills at each failpoint (internal/agent, TestKill). HOLD_SEEDS is the number of
-# simulated sites with offers (internal/sim, TestHoldsPay). `make test` uses larger numbers.
+# simulated sites with offers (internal/sim, TestHoldsPay). `make test` uses larger values.
 PURE := cmd/caelum docs internal/config internal/decisions internal/doctor internal/eligible internal/inventory internal/learn \
 	internal/ledger internal/lint internal/mig internal/offer internal/place internal/place/placetest internal/plan \
 	internal/predict internal/reconfigure internal/report internal/sim internal/sqlite internal/tags internal/trace \
@@ -195,8 +193,8 @@ unit:
 e2e:
 	$(GO) test -count=1 -tags e2e -timeout 40m ./contrib/devcluster/...
 
-# Tests only the shipped unit files: systemd-analyze checks the unit files, and jobs run under a private systemd. The
-# target e2e includes the tests of the unit files.
+# Tests only the shipped unit files: systemd-analyze checks them, and jobs run under a private systemd. The e2e target
+# includes these tests.
 units: prerequisites
 	$(MAKE) all
 	$(GO) test -count=1 -v -tags e2e ./contrib/devcluster/e2e_units
@@ -212,7 +210,7 @@ lint:
 	luacheck --no-color -q contrib/job_submit.lua contrib/job_submit
 
 # PLUGINDIR is the directory from which this host's Slurm loads plugins. The SPANK plugin loads its Go object from
-# PLUGINDIR.
+# there.
 PLUGINDIR ?= $(shell scontrol show config 2>/dev/null | sed -n 's/^PluginDir *= *//p')
 install: all
 	@test -n "$(PLUGINDIR)" || { echo "couldn't read PluginDir from Slurm; run make install PLUGINDIR=DIR, for example /usr/lib/x86_64-linux-gnu/slurm-wlm"; exit 1; }

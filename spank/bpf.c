@@ -1,12 +1,12 @@
 /*
- * Controls access to devices in cgroup v2, where BPF programs decide whether a process may open a device. Slurm (22.05,
- * cgroup_v2.c) attaches its own programs to the job's cgroup (with BPF_F_ALLOW_OVERRIDE), to the step's "user" cgroup
- * and to the cgroups of the tasks. For a task, the kernel runs the programs of the nearest cgroup that has programs.
- * The kernel also runs the programs of the cgroups above that were attached with BPF_F_ALLOW_MULTI. The plugin's
- * program could be attached to three kinds of cgroups:
+ * Controls access to devices in cgroup v2, where BPF programs decide whether a process may open a device. Slurm
+ * (22.05, cgroup_v2.c) attaches its own programs to the job's cgroup (with BPF_F_ALLOW_OVERRIDE), to the step's "user"
+ * cgroup and to the cgroups of the tasks. For a task, the kernel runs the programs of the nearest cgroup that has any,
+ * and those that were attached to the cgroups above it with BPF_F_ALLOW_MULTI. The plugin's program could be attached
+ * to three kinds of cgroups:
  *
  *   job                the kernel would reject the plugin's or Slurm's program, because their attach flags differ
- *   step               the plugin's program would replace Slurm's programs of the job, the only ones of a batch step
+ *   step               the plugin's program would replace Slurm's programs for the job, a batch step's only ones
  *   above all jobs     with BPF_F_ALLOW_MULTI, the kernel runs the plugin's program in addition to Slurm's programs
  *
  * The plugin therefore attaches one program to slurmstepd.scope, which is the cgroup of all slurmstepd processes and is
@@ -14,13 +14,12 @@
  * devices of each job. The program and the map exist as long as the scope exists. Jobs without a lease need no entry:
  * the program denies all slice devices by default. Root's processes are exempt.
  *
- * The plugin takes no lock, because a user could block the plugin: every user can open and therefore lock the directory
- * of the scope, and a user can stop the user's own task at any instruction (scancel --signal=STOP). Instead, the plugin
- * uses the kernel's list of programs. The list is in the order of attachment, and a program is complete before it is
- * attached. The first program with the plugin's name is therefore valid, and always remains the first. If the list
- * contains no program with the plugin's name, a task attaches a program and reads the list again. The task then uses
- * the map of the first program with the plugin's name, and detaches all later programs with this name, including
- * programs that other tasks attached.
+ * The plugin takes no lock, because a user could then block it: every user can open, and therefore lock, the directory
+ * of the scope, and can stop their own task at any instruction (scancel --signal=STOP). Instead, the plugin uses the
+ * kernel's list of programs. It is in the order of attachment, and a program is complete before it is attached. The
+ * first program with the plugin's name is therefore valid, and always remains the first. If there is none, a task
+ * attaches a program and re-reads the list. It then uses the map of the first program with the plugin's name, and
+ * detaches all later ones, including those that other tasks attached.
  */
 #include "cgroup.h"
 
@@ -34,7 +33,7 @@
 #include <unistd.h>
 
 #define NAME "caelum"     /* the name of the program and of its map */
-#define MAP_ENTRIES 16384 /* the devices of the node, and the leased devices of jobs; sweep() cleans a full map */
+#define MAP_ENTRIES 16384 /* the node's devices, and the leased devices of jobs; sweep() cleans a full map */
 #define LEVELS 10         /* the number of cgroup levels that the program checks; with systemd, a job has level 3 */
 
 /*
@@ -44,7 +43,7 @@
 #define ANY UINT64_MAX
 
 /*
- * A key {ANY, device} means that the device needs a lease. A key {the job's cgroup, device} means that the job's
+ * The key {ANY, device} means that the device needs a lease. The key {the job's cgroup, device} means that the job's
  * lease contains the device.
  */
 struct key {
@@ -53,8 +52,8 @@ struct key {
 };
 
 /*
- * Declares x and sets every byte of x to 0. The kernel rejects a bpf_attr with a nonzero byte after the last member
- * that a command uses. An initializer may not clear every byte: gcc 15 clears only the named member of a union.
+ * Declares x and sets all its bytes to 0. The kernel rejects a bpf_attr with a nonzero byte after the last member that
+ * a command uses. An initializer may not clear every byte: gcc 15 clears only the named member of a union.
  */
 #define CLEARED(type, x) \
 	type x; \
@@ -79,8 +78,8 @@ static int put(int map, uint64_t cgroup, struct device device)
 }
 
 /*
- * If the program has the plugin's name, returns a descriptor of the program, and sets *map_id to the id of the
- * program's map. Otherwise, returns -1.
+ * If the program has the plugin's name, returns a descriptor for it, and sets *map_id to the id of its map. Otherwise,
+ * returns -1.
  */
 static int open_program(uint32_t id, uint32_t *map_id)
 {
@@ -115,10 +114,9 @@ static void detach(int scope, int program)
 }
 
 /*
- * Returns a descriptor of the map of the first program with the plugin's name on the scope. If the scope has no program
- * with the plugin's name, returns -1 with errno 0. On an error, returns -1 with errno. Detaches all later programs with
- * the plugin's name, because the maps of later programs contain no jobs, and later programs would deny the devices of
- * every job.
+ * Returns a descriptor for the map of the first program with the plugin's name on the scope, or -1 with errno 0 if
+ * there is none. On an error, returns -1 with errno. Detaches all later programs with this name, because their maps
+ * contain no jobs, so they would deny every job its devices.
  */
 static int find_map(int scope)
 {
@@ -154,10 +152,10 @@ static int find_map(int scope)
 }
 
 /*
- * Writes the instructions of the program, which decides whether the current process may open a device. The context of
- * the program is struct bpf_cgroup_dev_ctx: the type in the lower half of the first word, then the major and the minor
- * number. The program allows root to open every device. Other users may open a device that needs no lease, and a device
- * that the map contains for one of the process's cgroups. Returns the number of instructions.
+ * Writes the instructions of the program, which decides whether the current process may open a device. Its context is
+ * struct bpf_cgroup_dev_ctx: the type in the lower half of the first word, then the major and minor numbers. Root may
+ * open every device. Other users may open a device that needs no lease, and one that the map contains for one of the
+ * process's cgroups. Returns the number of instructions.
  */
 static unsigned assemble(struct bpf_insn *insn, int map)
 {
@@ -218,8 +216,8 @@ static int load(const struct bpf_insn *insn, unsigned n)
 /*
  * Reports whether the kernel is too old for the program. The program needs bpf_get_current_ancestor_cgroup_id, which
  * old kernels do not provide to cgroup device programs (6.18 does). An old kernel rejects the program, but accepts a
- * cgroup device program that does not call bpf_get_current_ancestor_cgroup_id. If the kernel rejects both programs, the
- * kernel is not too old, and the error has another cause.
+ * cgroup device program that does not call it. If the kernel rejects both, it is not too old, and the error has
+ * another cause.
  */
 static bool lacks_helper(int error)
 {
@@ -234,7 +232,7 @@ static bool lacks_helper(int error)
 	return program >= 0;
 }
 
-/* Creates a map that contains the devices. Returns a descriptor of the map, or -1 with errno. */
+/* Creates a map that contains the devices. Returns a descriptor for it, or -1 with errno. */
 static int make_map(const struct devices *devices)
 {
 	CLEARED(union bpf_attr, create);
@@ -308,7 +306,7 @@ static bool is_gone(int scope, uint64_t id)
 	return fd < 0 && errno == ESTALE;
 }
 
-/* Removes the entries of ended jobs from a map that is full. */
+/* Removes the entries of ended jobs from a full map. */
 static void sweep(int map, int scope)
 {
 	static struct key gone[MAP_ENTRIES];
@@ -357,10 +355,9 @@ static int allow(int map, int scope, uint64_t job, const struct lease *own, char
 }
 
 /*
- * Makes the directory of the scope unreadable for users, so that users cannot lock the directory. Slurm makes the
- * directory readable for all users. When a step starts or ends, Slurm locks the directory without a time limit (22.05
- * cgroup_v2.c). A user who holds the lock could therefore prevent all steps from starting. The cgroups below the
- * directory remain accessible.
+ * Makes the directory of the scope unreadable for users, so that they cannot lock it. Slurm makes it readable for all
+ * users and, when a step starts or ends, locks it without a time limit (22.05 cgroup_v2.c). A user who holds the lock
+ * could therefore prevent all steps from starting. The cgroups below the directory remain accessible.
  */
 static void restrict_scope(int scope)
 {
@@ -370,7 +367,7 @@ static void restrict_scope(int scope)
 		fchmod(scope, S_IRWXU | S_IXGRP | S_IXOTH);
 }
 
-/* Removes the last component of a path. Returns false if the path has no component to remove. */
+/* Removes the last component of a path. Returns false if there is none. */
 static bool parent(char *path)
 {
 	char *slash = strrchr(path, '/');

@@ -1,7 +1,7 @@
 /*
- * Finds the step's cgroup. Before slurmstepd forks the tasks, slurmstepd moves itself into the step's cgroup or into a
- * cgroup below the step's cgroup (22.05). No task ever leaves the step's cgroup. In v1, the path of a task's cgroup is
- * <job>/<step> in the devices hierarchy. In v2, the path is <job>/<step>/slurm, and later <job>/<step>/user/task_<i>.
+ * Finds the step's cgroup. Before it forks the tasks, slurmstepd moves itself into the step's cgroup or one below it
+ * (22.05). No task ever leaves the step's cgroup. In v1, the path of a task's cgroup is <job>/<step> in the devices
+ * hierarchy. In v2, the path is <job>/<step>/slurm, and later <job>/<step>/user/task_<i>.
  */
 #include "cgroup.h"
 
@@ -28,8 +28,7 @@ static bool has_devices(const char *list, size_t length)
 }
 
 /*
- * Returns the length of a cgroup's path up to the end of its last component "step_<X>", or 0 if the path has no
- * component "step_<X>".
+ * Returns the length of a cgroup's path up to the end of its last "step_<X>" component, or 0 if it has none.
  */
 static size_t step_length(const char *path, size_t length)
 {
@@ -74,8 +73,8 @@ int cgroup_of_step(const char *text, size_t length, const char *mountpoint, char
 }
 
 /*
- * Denies access to the devices in a v1 cgroup. Each write contains one device, because the kernel reads one rule per
- * write.
+ * Denies access to the devices in a v1 cgroup. Each device is written separately, because the kernel reads one rule
+ * per write.
  */
 static int refuse_v1(const char *cgroup, const struct devices *devices, const struct lease *own, char *why, size_t size)
 {

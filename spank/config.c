@@ -7,8 +7,8 @@
 
 #define RUN_DIR_DEFAULT "/run/caelum"
 /*
- * The maximum length of run_dir in bytes. The path of a Unix socket has at most 107 bytes, of which "/caelumd.sock"
- * needs 13.
+ * The maximum length of run_dir in bytes. A Unix socket's path has at most 107 bytes, of which "/caelumd.sock" needs
+ * 13.
  */
 #define RUN_DIR_MAX 94
 #define WAIT_DEFAULT 60 /* seconds */
@@ -86,8 +86,7 @@ int config_parse(struct config *config, int ac, char **av, char *why, size_t siz
 	*config = (struct config){ .run_dir = RUN_DIR_DEFAULT, .wait = WAIT_DEFAULT, .memory_growth = true };
 	for (int i = 0; i < ac; i++) {
 		/*
-		 * config_parse reports only the first error, but parses all arguments, because later arguments may set
-		 * run_dir.
+		 * Only the first error is reported, but all arguments are parsed, because a later one may set run_dir.
 		 */
 		if (parse_argument(config, av[i], rv ? ignored : why, rv ? sizeof(ignored) : size) < 0)
 			rv = -1;

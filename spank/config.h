@@ -8,17 +8,17 @@
 struct config {
 	const char *run_dir;    /* the directory with the agent's socket and the lease files */
 	const char *job_object; /* path of the Go object; NULL means libcaelum_spank.so in the plugin's directory */
-	unsigned wait;          /* the number of seconds for which a prolog waits for the agent */
+	unsigned wait;          /* how long a prolog waits for the agent, in seconds */
 	bool memory_growth;     /* whether JAX and TensorFlow must allocate GPU memory on demand (growth.c) */
 };
 
 /*
  * Fills config from av. Missing arguments get their defaults. Returns 0 if all arguments are valid. Otherwise, returns
- * -1 with the reason in why, and config contains the valid arguments.
+ * -1 with the reason in why, and config contains only the valid arguments.
  */
 int config_parse(struct config *config, int ac, char **av, char *why, size_t size);
 
-/* Reports whether the node has the run directory. On a node without the run directory, the plugin does nothing. */
+/* Reports whether the node has the run directory. On a node without it, the plugin does nothing. */
 int config_managed(const struct config *config);
 
 #endif

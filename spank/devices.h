@@ -1,15 +1,15 @@
 /*
  * The devices that need a lease: the capability devices of every slice that is possible on the node. With
- * ConstrainDevices=yes, the step's cgroup denies each job access to the devices of other jobs. Without
- * ConstrainDevices, the owner and mode of the device files separate different users, but do not separate two jobs of
- * one user.
+ * ConstrainDevices=yes, the step's cgroup denies each job access to the devices of other jobs. Otherwise, the owner
+ * and mode of the device files separate different users, but not two jobs of the same user.
  */
 #ifndef CAELUM_DEVICES_H
 #define CAELUM_DEVICES_H
 
 #include "text.h"
 
-#define DEVICES_MAX 1024 /* 16 GPUs have 480 devices: each GPU has 15 GPU instances, each with a compute instance */
+#define DEVICES_MAX 1024 /* 16 GPUs have 480 devices: each has 15 GPU instances with one compute instance each \
+# */
 
 struct devices {
 	char cgroup[128]; /* Slurm's CgroupMountpoint */

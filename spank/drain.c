@@ -1,8 +1,8 @@
 /*
  * Sets the reason of a node whose prolog fails. Slurm would drain the node with the reason "Prolog error", and only
  * slurmd's log would contain the message with the remedy. Slurm does not replace an existing reason (_drain_node() in
- * node_mgr.c of 22.05, 24.11 and 26.05; measured on 22.05.8). The plugin therefore drains the node shortly before Slurm
- * drains the node.
+ * node_mgr.c of 22.05, 24.11 and 26.05; measured on 22.05.8). The plugin therefore drains the node shortly before
+ * Slurm would.
  */
 #include "drain.h"
 
@@ -12,8 +12,8 @@
 #include <stdbool.h>
 
 /*
- * Every process of Slurm that loads plugins contains Slurm's client library. The symbols are weak, so that a process
- * without the client library can also load the plugin.
+ * Every Slurm process that loads plugins contains Slurm's client library. The symbols are weak so that a process
+ * without it can also load the plugin.
  */
 #pragma weak slurm_init
 #pragma weak slurm_load_node_single
@@ -46,8 +46,8 @@ void drain(const char *node, const char *reason)
 	if (!node[0] || !has_client_library())
 		return;
 	/*
-	 * In 23.02 and later, a process must load Slurm's authentication plugins with slurm_init. The process that runs
-	 * a prolog does not call slurm_init (_handle_spank_mode() in 24.11).
+	 * In 23.02 and later, a process must load Slurm's authentication plugins with slurm_init, which the process
+	 * that runs a prolog does not call (_handle_spank_mode() in 24.11).
 	 */
 	slurm_init(NULL);
 	if (!lacks_reason(node))

@@ -1,8 +1,8 @@
 /*
  * Prevents JAX and TensorFlow from reserving GPU memory that the program does not use. By default, JAX reserves 75% of
- * the memory of a slice at its start, and TensorFlow reserves nearly all memory of the slice. The measured memory peak
- * of a job then depends only on the job's slice, and Caelum could never predict a smaller slice. Sources: "GPU memory
- * allocation" in the documentation of JAX, and "Limiting GPU memory growth" in TensorFlow's guide "Use a GPU".
+ * a slice's memory when it starts, and TensorFlow reserves nearly all of it. A job's measured memory peak would then
+ * depend only on its slice, and Caelum could never predict a smaller one. Sources: "GPU memory allocation" in the JAX
+ * documentation, and "Limiting GPU memory growth" in TensorFlow's guide "Use a GPU".
  */
 #include "growth.h"
 
@@ -11,9 +11,9 @@
 #include <stddef.h>
 
 /*
- * The variables that the plugin sets. For each variable, settings lists the variables with which a user configures the
- * memory of the framework. JAX reads the memory fraction under two names, and XLA_PYTHON_CLIENT_MEM_FRACTION is the
- * older name.
+ * The variables that the plugin sets. For each of them, settings lists the variables with which a user configures the
+ * framework's memory. JAX reads the memory fraction under two names, of which XLA_PYTHON_CLIENT_MEM_FRACTION is the
+ * older.
  */
 static const struct {
 	const char *name, *value;
@@ -26,7 +26,7 @@ static const struct {
 	{ "TF_FORCE_GPU_ALLOW_GROWTH", "true", { "TF_FORCE_GPU_ALLOW_GROWTH" } },
 };
 
-/* Reports whether the environment contains the variable. The value may be empty, or too long for the buffer. */
+/* Reports whether the environment contains the variable, even if its value is empty or too long for the buffer. */
 static bool present(spank_t sp, const char *name)
 {
 	char value[2];

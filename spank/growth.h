@@ -7,8 +7,8 @@
 
 /*
  * Sets the variables that make JAX and TensorFlow allocate GPU memory on demand. If the task's environment already
- * configures the memory of a framework, growth_set does not set the variable of this framework. growth_set never fails:
- * if Slurm cannot set a variable, growth_set writes a message to the task's stderr.
+ * configures a framework's memory, growth_set does not set this framework's variable. It never fails: if Slurm cannot
+ * set a variable, it writes a message to the task's stderr.
  */
 void growth_set(spank_t sp, uint32_t job);
 

@@ -23,7 +23,7 @@ struct lease {
 	uint32_t job;
 	uint32_t restart;
 	uint32_t uid;
-	bool relative; /* Slurm numbers the devices in CUDA_VISIBLE_DEVICES relative to the step */
+	bool relative; /* Slurm's numbers in CUDA_VISIBLE_DEVICES are relative to the step */
 	unsigned slots;
 	struct lease_slot slot[LEASE_SLOTS_MAX];
 	unsigned devices;
@@ -32,8 +32,8 @@ struct lease {
 };
 
 /*
- * Parses the text of a lease file. The text need not end with NUL. Returns 0, or -1 with the reason in why if the
- * text does not have exactly the form that docs/internals.md describes. Allocates no memory.
+ * Parses the text of a lease file. The text need not end with NUL. Returns 0, or -1 with the reason in why if the text
+ * does not have exactly the form described in docs/internals.md. Allocates no memory.
  */
 int lease_parse(struct lease *lease, const char *text, size_t length, char *why, size_t size);
 
@@ -43,7 +43,7 @@ int lease_parse(struct lease *lease, const char *text, size_t length, char *why,
  */
 int lease_read(struct lease *lease, const char *path, char *why, size_t size);
 
-/* Returns the UUID of a slot's slice, "" for a slot without a slice, or NULL if the lease does not contain the slot. */
+/* Returns the UUID of a slot's slice, "" for a slot without one, or NULL if the lease does not contain the slot. */
 const char *lease_uuid(const struct lease *lease, uint32_t slot);
 
 /* Reports whether the lease contains the device. */

@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 /*
- * Parses a decimal number of at most 32 bits, without a sign and without leading zeros. strtoul would also accept "
- * +1" and "-1".
+ * Parses a decimal number of at most 32 bits, without a sign or leading zeros. strtoul would also accept " +1" and
+ * "-1".
  */
 static inline bool number_parse(const char *text, size_t length, uint32_t *number)
 {

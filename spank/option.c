@@ -3,12 +3,12 @@
 #include <string.h>
 
 #define MIG_MAX 31   /* the maximum number of characters of a --mig value */
-#define DIGITS_MAX 9 /* maximum number of digits of a --mig-mem value; doubles represent 9 digits exactly */
+#define DIGITS_MAX 9 /* the maximum number of digits of a --mig-mem value; doubles represent 9 digits exactly */
 
 /*
  * Accepts the characters of profile names (validName in internal/mig; NVML uses names such as 1g.10gb+me), which
- * include the characters of "auto" and "off". The prolog checks the value again, because a user can set the environment
- * variable of the option without a call of check_mig.
+ * include the characters of "auto" and "off". The prolog rechecks the value, because a user can set the option's
+ * environment variable without a call to check_mig.
  */
 bool option_valid(const char *text)
 {

@@ -5,7 +5,7 @@
 
 #include <slurm/spank.h>
 
-/* --mig=PROFILE|auto|off and --mig-mem=SIZE of sbatch, srun and salloc. */
+/* --mig=PROFILE|auto|off and --mig-mem=SIZE for sbatch, srun and salloc. */
 extern struct spank_option option_mig;
 extern struct spank_option option_mig_mem;
 

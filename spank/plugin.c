@@ -1,6 +1,6 @@
 /*
  * Dispatches Slurm's callbacks. All code that runs in sbatch, srun, salloc, slurmd and slurmstepd is in the C files of
- * this directory. README.md explains why code in these processes must not be written in Go.
+ * this directory. README.md explains why it must not be written in Go.
  *
  * Callbacks return 0 or -1, never 1: Slurm up to 24.11 treats only negative values as failures, and later releases
  * treat every value other than 0 as a failure. docs/plugin-errors.md describes the effects of -1.
@@ -21,9 +21,9 @@ static void register_option(spank_t sp, struct spank_option *option)
 }
 
 /*
- * Runs in every client and daemon, and never fails: a -1 would end sbatch, prevent the start of slurmd, and drain the
- * nodes of running jobs. slurm_spank_init logs an error in plugstack.conf to slurmd's log. The prolog reports the error
- * again, and fails for GPU jobs.
+ * Runs in every client and daemon, and never fails: a -1 would end sbatch, prevent slurmd from starting, and drain the
+ * nodes of running jobs. An error in plugstack.conf is logged to slurmd's log. The prolog reports it again, and fails
+ * for GPU jobs.
  */
 int slurm_spank_init(spank_t sp, int ac, char **av)
 {

@@ -1,7 +1,7 @@
 /*
- * Runs the prolog and the epilog of a job on the node. Only prolog.c opens the Go object. Slurm forks and execs a
- * separate process for each prolog and epilog ("slurmstepd spank prolog"). The threads and signal handlers of the Go
- * runtime therefore affect no other code, and end with the process.
+ * Runs a job's prolog and epilog on the node. Only this file opens the Go object. Slurm forks and execs a separate
+ * process for each prolog and epilog ("slurmstepd spank prolog"). The Go runtime's threads and signal handlers
+ * therefore affect no other code, and end with the process.
  */
 #include "config.h"
 #include "drain.h"
@@ -18,8 +18,7 @@
 #include <unistd.h>
 
 /*
- * The number of seconds for which an epilog waits for the agent. The time is short, because a node that is
- * COMPLETING starts no job.
+ * How long an epilog waits for the agent, in seconds. The time is short, because no job starts on a COMPLETING node.
  */
 #define EPILOG_WAIT 5
 
@@ -56,8 +55,8 @@ static int find_object(const struct config *config, char *path, size_t size)
 }
 
 /*
- * Opens the Go object and returns the function with the given name. On an error, returns NULL with the reason in
- * message. The Go object remains open, because a process cannot unload a Go runtime.
+ * Opens the Go object and returns the function with the given name, or NULL with the reason in message. The Go object
+ * remains open, because a process cannot unload a Go runtime.
  */
 static caelum_job_f *find_function(const struct config *config, const char *function, char *message, size_t size)
 {
@@ -102,7 +101,7 @@ done:
 	return f;
 }
 
-/* Fills job with the data that Slurm provides. Returns false on an error, with the reason in message. */
+/* Fills job with the data that Slurm provides. On an error, returns false with the reason in message. */
 static bool describe(spank_t sp, const struct config *config, struct caelum_job *job, char *message, size_t size)
 {
 	uid_t uid;
@@ -130,9 +129,8 @@ static bool describe(spank_t sp, const struct config *config, struct caelum_job 
 }
 
 /*
- * Returns the value of an option, or "" if the option is absent or has an invalid value. A user can bypass the check at
- * submission by setting the environment. argument therefore logs and ignores an invalid value, which must not make the
- * prolog fail.
+ * Returns the value of an option, or "" if it is absent or invalid. A user can bypass the check at submission by
+ * setting the environment, so an invalid value is logged and ignored: it must not make the prolog fail.
  */
 static char *argument(spank_t sp, struct spank_option *option, bool (*valid)(const char *), uint32_t job)
 {
@@ -146,7 +144,7 @@ static char *argument(spank_t sp, struct spank_option *option, bool (*valid)(con
 	return "";
 }
 
-/* Drains the node. The message is the reason, which `sinfo -R` shows to the administrator. */
+/* Drains the node. The message becomes the reason, which `sinfo -R` shows to the administrator. */
 static void drain_node(const char *message)
 {
 	char reason[1100];
@@ -219,8 +217,8 @@ int caelum_epilog(spank_t sp, int ac, char **av)
 	int rv = -1;
 
 	/*
-	 * An invalid argument in plugstack.conf must not prevent the release of the job's slices. The epilog uses the
-	 * valid arguments.
+	 * An invalid argument in plugstack.conf must not prevent the release of the job's slices, so the epilog uses
+	 * the valid ones.
 	 */
 	config_parse(&config, ac, av, message, sizeof(message));
 	if (!config_managed(&config)) {

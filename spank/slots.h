@@ -3,13 +3,13 @@
 
 #include "lease.h"
 
-/* A list of gres/gpu slots in Slurm's order. */
+/* A list of gres/gpu slots, in Slurm's order. */
 struct slots {
 	unsigned n;
 	uint32_t slot[LEASE_SLOTS_MAX];
 };
 
-/* Parses a list in the form of SLURM_STEP_GPUS, for example "0,3,4". Returns false if the list is invalid. */
+/* Parses a list in the format of SLURM_STEP_GPUS, for example "0,3,4". Returns false if it is invalid. */
 bool slots_parse(struct slots *slots, const char *text);
 
 bool slots_equal(const struct slots *a, const struct slots *b);
@@ -19,8 +19,8 @@ bool slots_within(const struct slots *part, const struct slots *whole);
 
 /*
  * Writes the UUIDs of the slots' slices to out, separated by commas, and omits slots without a slice. Returns the
- * number of slices. If the lease does not contain a slot, or if a slot's UUID does not fit into size, returns -1 with
- * the slot in *unknown.
+ * number of slices. If the lease does not contain a slot, or a slot's UUID does not fit into size, returns -1 with the
+ * slot in *unknown.
  */
 int slots_translate(const struct slots *slots, const struct lease *lease, char *out, size_t size, uint32_t *unknown);
 

@@ -1,15 +1,15 @@
 /*
- * Sets the devices of a task. Converts the slots that Slurm bound to the task or to its step to the MIG UUIDs in the
- * job's lease.
+ * Sets a task's devices: converts the slots that Slurm bound to the task or to its step to the MIG UUIDs in the job's
+ * lease.
  *
- * Both task callbacks run in a child that was forked from a process with threads. The callbacks therefore allocate no
- * memory, start no threads and take no locks. The user's limits (ulimit) do not apply yet, because Slurm sets the
- * limits immediately before the exec.
+ * Both task callbacks run in a child that was forked from a multi-threaded process. They therefore allocate no memory,
+ * start no threads and take no locks. The user's limits (ulimit) do not apply yet, because Slurm sets them immediately
+ * before the exec.
  *
  * task_init_privileged reads the lease file, which only root can read, and denies the step access to the slices of
- * other jobs. task_init then sets the environment. task_init is the last callback before the site's TaskProlog, and the
- * only callback after Slurm has bound slots to single tasks. task_init_privileged records its errors. task_init reports
- * the recorded errors, because the messages of task_init appear in the user's stderr.
+ * other jobs. task_init then sets the environment. It is the last callback before the site's TaskProlog, and the only
+ * one after Slurm has bound slots to single tasks. task_init_privileged records its errors, and task_init reports
+ * them, because its messages appear in the user's stderr.
  */
 #include "config.h"
 #include "cgroup.h"
@@ -49,7 +49,7 @@ static void fail(const char *reason)
 /*
  * Returns the name of the environment variable that contains the step's slots. Slurm sets SLURM_JOB_GPUS for the batch
  * script and for salloc's shell, and SLURM_STEP_GPUS for all other steps. Both variables may be set, because a job
- * inherits the environment of the job or step that submitted the job.
+ * inherits the environment of the job or step that submitted it.
  */
 static const char *list_of(spank_t sp)
 {
@@ -60,8 +60,8 @@ static const char *list_of(spank_t sp)
 }
 
 /*
- * Reads the list of slots from the task's environment. Returns 1 for a valid list, 0 if Slurm set no list, and -1 for
- * an invalid list.
+ * Reads the list of slots from the task's environment. Returns 1 for a valid list, 0 if Slurm set none, and -1 for an
+ * invalid one.
  */
 static int read_slots(spank_t sp, struct slots *slots)
 {
@@ -106,8 +106,8 @@ static void read_lease(spank_t sp, const struct config *config)
 }
 
 /*
- * Reads the devices that a task without slots may open. A step of a job with slices may open the devices of the job's
- * slices. Without a valid lease file, the list of devices is empty.
+ * Reads the devices that a task without slots may open: those of its job's slices. Without a valid lease file, there
+ * are none.
  */
 static void read_lease_devices(const struct config *config)
 {
@@ -120,8 +120,7 @@ static void read_lease_devices(const struct config *config)
 
 /*
  * Denies the step access to the slices of other jobs. A task with slots fails on any error. A task without slots fails
- * only if the kernel returns an error. For a task without slots, confine logs an error in the node's configuration
- * (CGROUP_NONE).
+ * only if the kernel returns an error; an error in the node's configuration (CGROUP_NONE) is only logged.
  */
 static void confine(const struct config *config)
 {
@@ -178,8 +177,8 @@ done:
 }
 
 /*
- * Finds the slots of the step to which the task's devices cgroup allows access. If the cgroup denies a device, access()
- * fails with EPERM. The plugin cannot use Slurm's list of the task's slots: with relative indices, the list contains
+ * Finds the step's slots to which the task's devices cgroup allows access. If the cgroup denies access to a device,
+ * access() fails with EPERM. Slurm's list of the task's slots is of no use here: with relative indices, it contains
  * the step's first slots for every bound task (gres_common.c, common_gres_set_env).
  */
 static bool allowed_slots(struct slots *own)
@@ -227,10 +226,10 @@ static bool own_slots(spank_t sp, struct slots *own)
 }
 
 /*
- * Unsets the device variables of other vendors. If gres.conf does not contain Flags=nvidia_gpu_env, Slurm sets these
- * variables to the numbers in CUDA_VISIBLE_DEVICES. The numbers are slots, which no runtime can interpret. Some
- * programs do not start if both ROCR_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES are set. unset_numbers keeps a variable
- * with a different value, because the user set the variable.
+ * Unsets the device variables of other vendors. If gres.conf does not contain Flags=nvidia_gpu_env, Slurm sets them to
+ * the numbers in CUDA_VISIBLE_DEVICES. These numbers are slots, which no runtime can interpret. Some programs do not
+ * start if both ROCR_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES are set. A variable with a different value is kept,
+ * because it was set by the user.
  */
 static void unset_numbers(spank_t sp)
 {
@@ -246,8 +245,8 @@ static void unset_numbers(spank_t sp)
 }
 
 /*
- * Corrects SLURM_GPUS_ON_NODE if the step has slots without a slice. Slurm allocates every slot of the node to a job
- * with --exclusive, and some of these slots may have no slice.
+ * Corrects SLURM_GPUS_ON_NODE if the step has slots without a slice. To a job with --exclusive, Slurm allocates every
+ * slot of the node, including those without a slice.
  */
 static void correct_count(spank_t sp, unsigned slices)
 {
@@ -291,7 +290,7 @@ int caelum_task(spank_t sp, int ac, char **av)
 		goto done;
 	unset_numbers(sp);
 	correct_count(sp, of_step);
-	/* Slurm sets NoDevFiles for a step without a GPU. With NoDevFiles, CUDA finds no device. */
+	/* Slurm sets NoDevFiles for a step without a GPU. CUDA then finds no device. */
 	if (spank_setenv(sp, "CUDA_VISIBLE_DEVICES", of_task ? uuids : "NoDevFiles", 1) != ESPANK_SUCCESS) {
 		fail("couldn't set CUDA_VISIBLE_DEVICES; submit again");
 		goto done;

@@ -83,7 +83,7 @@ const char *text_read(const char *path, size_t *length, char *why, size_t size)
 	static char text[TEXT_MAX + 1];
 	const char *rv = NULL;
 	ssize_t n;
-	/* With O_NONBLOCK, a fifo at this path does not block the task. */
+	/* O_NONBLOCK prevents a fifo at this path from blocking the task. */
 	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	int error = errno;
 

@@ -1,6 +1,6 @@
 /*
- * Reads the agent's files, which consist of lines "key value". The functions of this file never allocate memory,
- * because tasks call the functions between fork and exec.
+ * Reads the agent's files, which consist of "key value" lines. These functions never allocate memory, because tasks
+ * call them between fork and exec.
  */
 #ifndef CAELUM_TEXT_H
 #define CAELUM_TEXT_H
@@ -23,16 +23,17 @@ struct device {
 };
 
 /*
- * Reads the next line without its newline. Returns false at the end of the text, and for a last line without a newline.
+ * Reads the next line without its newline. Returns false at the end of the text, and for a last line that has no
+ * newline.
  */
 bool text_line(struct cursor *c, const char **line, size_t *length);
 
-/* Returns the value of a line "key value", or NULL if the line has another key or an empty value. */
+/* Returns the value in a "key value" line, or NULL if the line has another key or an empty value. */
 const char *text_value(const char *line, size_t length, const char *key, size_t *value_length);
 
 /*
  * text_next and text_next_number read the next line, which must have the given key, and return its value as text or as
- * a number. Both functions return false on an error.
+ * a number. Both return false on an error.
  */
 bool text_next(struct cursor *c, const char *key, const char **value, size_t *length);
 bool text_next_number(struct cursor *c, const char *key, uint32_t *number);
@@ -43,9 +44,9 @@ bool text_equals(const char *text, size_t length, const char *word);
 bool text_device(const char *value, size_t length, struct device *device);
 
 /*
- * Reads a regular file that belongs to root, is not writable by the group or by other users, and has at most TEXT_MAX
- * bytes. Does not follow a symbolic link. Returns the text without a terminating NUL, in a static buffer that the next
- * call overwrites. On an error, returns NULL with errno and with the reason in why.
+ * Reads a regular file that belongs to root, is not writable by group or others, and has at most TEXT_MAX bytes. Does
+ * not follow a symbolic link. Returns the text without a terminating NUL, in a static buffer that the next call
+ * overwrites. On an error, returns NULL with errno set and the reason in why.
  */
 const char *text_read(const char *path, size_t *length, char *why, size_t size);
 

@@ -12,22 +12,21 @@ import (
 	"caelum/internal/api"
 )
 
-// adoptTimeout limits the duration of a call of adopt. This limit is longer than callTimeout,
-// because the agent also calls slurmctld and waits until the driver calls in progress have
-// returned.
+// adoptTimeout limits the duration of a call to the agent's adopt method. It is longer than callTimeout, because the
+// agent also calls slurmctld and waits until the driver calls in progress have returned.
 const adoptTimeout = time.Minute
 
 func newAdopt(g *globals) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "adopt (--all | UUID...)",
-		Short: "Convert foreign instances to idle instances of the agent, for example after a loss of the ledger",
-		Long: `adopt converts foreign instances on this node to idle instances of the agent. The agent then leases
-the instances to jobs, or destroys them to make room for other instances.
+		Short: "Convert foreign instances to idle instances, for example after the loss of the ledger",
+		Long: `adopt converts foreign instances on this node to idle instances, which the agent then leases to jobs
+or destroys to make room for other instances.
 
-An instance stays foreign while a process uses the instance or has its device files open, and if no
-compute instance spans the whole GPU instance. adopt prints the reason. While a job with GPUs but
-without a lease is on the node, adopt converts no instance. Only root may run adopt.`,
+An instance stays foreign while a process uses it or has its device files open, or if no compute
+instance spans the whole GPU instance. In these cases, adopt prints the reason. It converts no
+instance while a job that has GPUs but no lease is running on the node. Only root may run adopt.`,
 		Example: `  caelum status                                          # shows the foreign instances
   caelum adopt MIG-245f354f-cce2-5f35-9789-eedcaa3128c2
   caelum adopt --all`,

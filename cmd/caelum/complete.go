@@ -20,14 +20,14 @@ import (
 	"caelum/internal/slurm"
 )
 
-// completeTimeout limits each call that completes a word, because the user's shell waits for the result.
+// completeTimeout limits each call made to complete a word. It is short because the user's shell waits for the result.
 const completeTimeout = 2 * time.Second
 
-// values returns the possible values of a word of the command line. A tab separates each value from its description.
+// values returns the possible values of a word on the command line. A tab separates each value from its description.
 type values func(cmd *cobra.Command, args []string) []string
 
-// complete registers the shell completions for the values of flags and arguments. A flag has the same values in all
-// commands. For the other flags and for the arguments of profile-job and repo import, the shell completes file names.
+// complete registers the shell completions for the values of flags and arguments. A flag has the same values in every
+// command. For all other flags, and for the arguments of profile-job and repo import, the shell completes file names.
 func complete(root *cobra.Command, g *globals) {
 	flags := map[string]cobra.CompletionFunc{
 		"board":    single(modelNames),
@@ -50,7 +50,7 @@ func complete(root *cobra.Command, g *globals) {
 	}
 	for _, cmd := range allBelow(root) {
 		for name, f := range flags {
-			// In predict, --gpus is a number, which needs no completion. In simulate, --gpus describes the cluster.
+			// In predict, --gpus is a number and needs no completion. In simulate, it describes the cluster.
 			if flag := cmd.Flags().Lookup(name); flag != nil && flag.Value.Type() != "int" {
 				cobra.CheckErr(cmd.RegisterFlagCompletionFunc(name, f))
 			}
@@ -64,7 +64,7 @@ func complete(root *cobra.Command, g *globals) {
 	}
 }
 
-// allBelow returns the commands below cmd, at every depth.
+// allBelow returns all subcommands of cmd, at every depth.
 func allBelow(cmd *cobra.Command) (all []*cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		all = append(append(all, sub), allBelow(sub)...)
@@ -72,7 +72,7 @@ func allBelow(cmd *cobra.Command) (all []*cobra.Command) {
 	return all
 }
 
-// single returns a completion with the values of f, for a flag or for each argument.
+// single returns a completion that offers the values of f for a flag, or for each argument.
 func single(f values) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return f(cmd, args), cobra.ShellCompDirectiveNoFileComp
@@ -89,8 +89,8 @@ func first(f values) cobra.CompletionFunc {
 	}
 }
 
-// several returns a completion for the last value of a comma-separated list. The completion omits the values that are
-// already in the list.
+// several returns a completion for the last value of a comma-separated list. It omits the values that are already in
+// the list.
 func several(f values) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		before := word[:strings.LastIndexByte(word, ',')+1]
@@ -123,8 +123,7 @@ func modelsOfCluster(cmd *cobra.Command, args []string) []string {
 	return names
 }
 
-// profiles returns the profiles of the GPU models on the command line, or of all GPU models if the command line names
-// no GPU model.
+// profiles returns the profiles of the GPU models on the command line, or of all GPU models if it names none.
 func profiles(cmd *cobra.Command, args []string) []string {
 	var models []*mig.Model
 	for _, name := range namedModels(cmd, args) {
@@ -170,7 +169,7 @@ func namedModels(cmd *cobra.Command, args []string) (names []string) {
 	return names
 }
 
-// leases returns the jobs that hold slices on this node. If the agent does not answer, leases returns nil.
+// leases returns the jobs that hold slices on this node. It returns nil if the agent does not answer.
 func leases(ctx context.Context, g *globals) (jobs []string) {
 	ctx, cancel := context.WithTimeout(ctx, completeTimeout)
 	defer cancel()
@@ -184,13 +183,13 @@ func leases(ctx context.Context, g *globals) (jobs []string) {
 	return jobs
 }
 
-// listJobs reads slurmctld's jobs. Tests replace listJobs.
+// listJobs reads the jobs from slurmctld. Tests replace it.
 var listJobs = func(ctx context.Context) ([]slurm.Job, error) {
 	return slurm.New(slurm.Options{Timeout: completeTimeout}).Jobs(ctx)
 }
 
-// queue returns values with slurmctld's jobs in the given state, or in any state if state is empty. If slurmctld does
-// not answer, the values are nil.
+// queue returns the jobs in the given state as values, or all jobs if state is empty. If slurmctld does not answer,
+// there are no values.
 func queue(state string) values {
 	return func(cmd *cobra.Command, _ []string) (ids []string) {
 		jobs, err := listJobs(cmd.Context())
@@ -207,7 +206,7 @@ func queue(state string) values {
 }
 
 // keys returns the job keys with runs in the repository, or the caller's own job keys if the caller may not read the
-// repository. If the repository cannot be opened, keys returns nil.
+// repository. It returns nil if the repository cannot be opened.
 func keys(cmd *cobra.Command, _ []string) (all []string) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
 	defer cancel()
@@ -231,7 +230,7 @@ func keys(cmd *cobra.Command, _ []string) (all []string) {
 	return all
 }
 
-// unchanged opens the repository like read, but does not create the file, and does not move a damaged file aside.
+// unchanged opens the repository like read, but neither creates the file nor moves a damaged file aside.
 func (o repoOptions) unchanged(ctx context.Context, cfg config.Config) (*repo.Repo, error) {
 	if o.ownOnly(cfg) {
 		return ownRuns(ctx, cfg)
@@ -243,8 +242,7 @@ func (o repoOptions) unchanged(ctx context.Context, cfg config.Config) (*repo.Re
 	return repo.OpenAsItIs(path)
 }
 
-// described returns a value with a description, which the shell shows beside the value. The description contains the
-// name and the user of a job.
+// described returns a value with a description that the shell shows next to it: the name and the user of a job.
 func described(value, name, user string) string {
 	return value + "\t" + printable(name+" of "+user)
 }

@@ -1,12 +1,12 @@
-// Command caelum is the command-line client of Caelum. The command shows the state of a node's agent, explains why jobs
-// wait, prints the configuration that Slurm needs, and calculates and simulates partitions of GPUs. Only caelumd
-// creates and destroys GPU instances and changes nodes in slurmctld.
+// Command caelum is the command-line client of Caelum. It shows the state of a node's agent, explains why jobs wait,
+// prints the configuration that Slurm needs, and calculates and simulates partitions of GPUs. Only caelumd creates and
+// destroys GPU instances and changes nodes in slurmctld.
 //
 // Files:
 //
 // All commands:
 //
-//	main.go                 the root command, exit statuses, calls to the agent (callTimeout 10 s), JSON output, plurals
+//	main.go                 root command, exit statuses, calls to the agent (callTimeout 10 s), JSON output, plurals
 //	version.go              caelum version
 //	complete.go             the values that the shell completes: GPU models, profiles, policies, jobs, keys
 //	models.go               for profiles, layouts, place and simulate: GPU models by name, drawings, tables
@@ -23,17 +23,17 @@
 //
 // Earlier runs:
 //
-//	predict.go              caelum predict: calculates and prints the prediction of a job
+//	predict.go              caelum predict: calculates and prints a job's prediction
 //	predict_job.go          caelum predict: finds the job by its id, key or script
-//	repo.go                 caelum repo: opens the repository and the table; reads a user's own runs from slurmdbd
+//	repo.go                 caelum repo: opens the repository and the table; reads the caller's own runs from slurmdbd
 //	repo_list.go            caelum repo list and show; prints runs
 //	repo_maintain.go        caelum repo export, import, sync and decisions (dbdTimeout 5 minutes)
 //	repo_forget.go          caelum repo forget
 //	profile_job.go          caelum profile-job: flags, and the profiles and GPU model to measure
 //	profile_run.go          caelum profile-job: submits the jobs and waits for their runs (pollInterval, summaryWait)
-//	profile_measurement.go  caelum profile-job: a measurement, its speed, and the file with them (--out, --from)
+//	profile_measurement.go  caelum profile-job: a measurement, its speed, and files of measurements (--out, --from)
 //	profile_evaluate.go     caelum profile-job: verdicts on the profiles and batch sizes, and their table
-//	profile_apply.go        caelum profile-job --apply: DynaP's choice becomes the profile of a key
+//	profile_apply.go        caelum profile-job --apply: stores DynaP's choice as the profile of a key
 //
 // Planning without an agent:
 //
@@ -43,8 +43,8 @@
 //	place_read.go           caelum place: reads --board, --gpu, --idle, --ends and PROFILE[:TIME]
 //	place_print.go          caelum place: prints drawings, the comparison of policies (--compare), JSON
 //	simulate.go             caelum simulate: help, flags; runs the policies and their simulations
-//	simulate_options.go     caelum simulate: combinations of flags, default policies, the cluster (--gpus), --ends
+//	simulate_options.go     caelum simulate: flag combinations, default policies, the cluster (--gpus), --ends
 //	simulate_workload.go    caelum simulate: the workload of --churn, --alibaba, --grmu, --miso, --sacct, --from-sacct
-//	simulate_result.go      caelum simulate: the result as JSON, its facts in words, the HTML page
+//	simulate_result.go      caelum simulate: the result as JSON, the lines above the table, HTML page
 //	simulate_print.go       caelum simulate: the table and its columns, CSV, progress
 package main

@@ -26,12 +26,11 @@ func newDoctor(g *globals) *cobra.Command {
 		Short: "Check this node for problems, and print how to solve them",
 		Long: `doctor checks the agent and its GPUs, the configuration that slurmctld has loaded, this node and the
 catalogue nodes in slurmctld, the files of the SPANK plugin, and the owners and modes of the slices'
-device files. doctor makes no changes.
+device files. It makes no changes.
 
 Run doctor as root on a GPU node. On slurmctld's host, which has the decision table, use
---controller. If doctor cannot carry out a check, doctor reports the check as "not checked". If
-doctor finds an error, the exit status is 1. Otherwise, the exit status is 0, even if doctor finds
-warnings.`,
+--controller. A check that doctor cannot carry out is reported as "not checked". The exit status is
+1 if doctor finds an error, and 0 otherwise, even if it finds warnings.`,
 		Example: `  caelum doctor
   caelum doctor --controller
   caelum doctor --json | jq '.findings[] | select(.severity == "error")'`,
@@ -40,7 +39,7 @@ warnings.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.config, "config", config.DefaultPath, "the agent's configuration file")
-	f.BoolVar(&o.controller, "controller", false, "omit the checks of GPU nodes, because this is slurmctld's host")
+	f.BoolVar(&o.controller, "controller", false, "this is slurmctld's host: omit the checks of GPU nodes")
 	f.StringVar(&o.decisions, "decisions", "/etc/caelum/decisions", "the decision table that job_submit.lua reads")
 	return cmd
 }

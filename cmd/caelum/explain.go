@@ -24,14 +24,13 @@ func newExplain(g *globals) *cobra.Command {
 		Use:   "explain ID",
 		Short: "Explain why a job waits: no free slice, reserved slices, or another reason",
 		Long: `explain reads the nodes and the queue from slurmctld, computes the same plan as the agents, and
-prints the part of the plan that concerns the job. explain runs on every host on which squeue and
-scontrol work.
+prints the part of the plan that concerns the job. It runs on any host where squeue and scontrol
+work.
 
 If slurm.conf hides the jobs of other users (PrivateData=jobs), run explain as a Slurm operator.
-Otherwise slurmctld omits these jobs, and the plan of explain can differ from the plan of the
-agents.`,
+Otherwise, slurmctld omits these jobs, and explain's plan may differ from the agents' plan.`,
 		Example: `  caelum explain 4711
-  caelum explain 4711_3      # a task of an array
+  caelum explain 4711_3      # an array task
   caelum explain 4711+1      # a component of a het job
   caelum explain 4711 --json | jq -r .verdict`,
 		Args: cobra.ExactArgs(1),
@@ -62,7 +61,7 @@ agents.`,
 			}
 			if all := plan.DifferentSettings(snapshot.Nodes, settings.Text); len(all) > 0 {
 				fmt.Fprintf(os.Stderr, "caelum: this host has the policy and sizing %s, but other nodes have a "+
-					"different policy or sizing, so the explanation can be wrong: %s\n",
+					"different policy or sizing, so the explanation may be wrong: %s\n",
 					settings.Text, printable(strings.Join(all, "; ")))
 			}
 			return printExplanation(cmd.OutOrStdout(), e)
@@ -74,8 +73,8 @@ agents.`,
 	return cmd
 }
 
-// slurmTimeout limits the total time of all calls that a command makes to slurmctld and slurmdbd. slurmTimeout is four
-// times slurm.DefaultTimeout, the limit of a single call.
+// slurmTimeout limits the total time of all calls that a command makes to slurmctld and slurmdbd. It is four times
+// slurm.DefaultTimeout, the limit for a single call.
 const slurmTimeout = time.Minute
 
 func printExplanation(w io.Writer, e plan.Explanation) error {
@@ -116,8 +115,8 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 	return err
 }
 
-// limitText returns a time limit, which is given in seconds, in Slurm's form. If the job has no time limit of its own,
-// limitText returns "the partition".
+// limitText converts a time limit in seconds to Slurm's format. If the job has no time limit of its own, it returns
+// "the partition".
 func limitText(seconds int) string {
 	if seconds == 0 {
 		return "the partition"
@@ -125,8 +124,8 @@ func limitText(seconds int) string {
 	return clockTime(seconds)
 }
 
-// find returns the id of the job that text names in the format of squeue (see jobRef). If text names a task of an array
-// that is not among jobs, find returns the id of the array.
+// find returns the id of the job that text names in the format of squeue (see jobRef). If text names an array task that
+// is not in jobs, it returns the id of the array.
 func find(jobs []slurm.Job, text string) uint32 {
 	id, task, _ := jobRef(text)
 	for _, j := range jobs {
@@ -137,9 +136,9 @@ func find(jobs []slurm.Job, text string) uint32 {
 	return id
 }
 
-// jobRef parses a job id from the command line. For a task of an array (12_3), jobRef returns the id of the array and
-// the number of the task. For a component of a het job (12+1), jobRef returns the id of the component (13 in this
-// example), because the components of a het job have consecutive ids.
+// jobRef parses a job id from the command line. For an array task (12_3), it returns the id of the array and the number
+// of the task. For a component of a het job (12+1), it returns the id of the component (13 in this example), because
+// these components have consecutive ids.
 func jobRef(text string) (id uint32, task string, err error) {
 	text, task, isTask := strings.Cut(text, "_")
 	text, component, isComponent := strings.Cut(text, "+")
@@ -155,7 +154,7 @@ func jobRef(text string) (id uint32, task string, err error) {
 	return id, task, err
 }
 
-// jobID parses a job id that contains neither an array task nor a het component.
+// jobID parses a plain job id, without an array task or het component.
 func jobID(text string) (uint32, error) {
 	id, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || id == 0 {

@@ -13,12 +13,12 @@ import (
 	"caelum/internal/gpu/gputest"
 )
 
-// reproducible matches commands that call neither an agent nor Slurm. On a machine with two A100-40GB, the output of
-// these commands is always the same.
+// reproducible matches commands that call neither an agent nor Slurm. On a machine with two A100-40GB GPUs, their
+// output is always the same.
 var reproducible = regexp.MustCompile(`^\$ caelum (profiles|layouts|place|simulate|slurm-config) `)
 
-// transcripts finds the indented blocks of a page that begin with a reproducible command. typed contains the commands
-// of these blocks, and printed contains the outputs of the commands.
+// transcripts finds the indented blocks on a page that begin with a reproducible command. typed contains the commands
+// in these blocks, and printed contains their outputs.
 func transcripts(page string) (typed, printed []string) {
 	lines := strings.Split(page, "\n")
 	for k := 0; k < len(lines); k++ {

@@ -16,8 +16,8 @@ func newJob(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "job ID",
 		Short: "Show the slices that a job holds on this node",
-		Long: `job lists the slices that a job holds on this node: the slot of gres/gpu, the GPU, the
-placement, the memory, the UUID of the MIG device, and the usage.`,
+		Long: `job lists the slices that a job holds on this node: the slot of gres/gpu, the GPU, the placement,
+the memory, the UUID of the MIG device, and the usage.`,
 		Example: `  caelum job 4711
   srun --jobid 4711 --overlap caelum job 4711     # for the job's owner, from a login node`,
 		Args: cobra.ExactArgs(1),

@@ -26,11 +26,11 @@ func newLayouts(g *globals) *cobra.Command {
 		Use:   "layouts BOARD",
 		Short: "Count and draw the layouts of a GPU model",
 		Long: `layouts counts the layouts of a GPU and draws the maximal layouts. A layout is maximal if no
-instance can be added. In a drawing, a cell is a unit, and a dot is a free unit. Layouts with the
-largest instances come first.
+instance can be added. In a drawing, each cell is a unit, and a dot marks a free unit. Layouts with
+the largest instances come first.
 
 ` + measuresHelp + `
-A maximal layout has REACH 1 and CC 0.
+A maximal layout has a REACH of 1 and a CC of 0.
 
 ` + tablesHelp,
 		Example: `  caelum layouts A100-40GB
@@ -77,14 +77,14 @@ func runLayouts(w io.Writer, g *globals, o layoutsOptions, name string) error {
 	return nil
 }
 
-// found contains all layouts of a GPU model that include the layout from.
+// found contains all layouts of a GPU model that include the layout given in from.
 type found struct {
 	from    *mig.Node
 	layouts []*mig.Node // the layouts that include from, sorted by largestFirst
 	maximal []*mig.Node // the maximal layouts among layouts, in the same order
 }
 
-// enumerate returns the layouts in t that include the layout contained.
+// enumerate returns the layouts in t that include the given layout.
 func enumerate(t *mig.Table, contained mig.Layout) found {
 	f := found{from: t.Node(contained)}
 	for k := range t.Nodes() {
@@ -152,7 +152,7 @@ func (f found) json(o layoutsOptions) any {
 	return out
 }
 
-// largestFirst sorts layouts by the instance that starts at unit 0, then by the instance at unit 1, and so on. Larger
+// largestFirst sorts layouts by the instance that starts at unit 0, then by the one at unit 1, and so on. Larger
 // instances come first, and units at which no instance starts come last.
 func largestFirst(b *mig.Model, nodes []*mig.Node) {
 	order := make([]int, len(b.Profiles))

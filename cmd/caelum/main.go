@@ -20,7 +20,7 @@ import (
 	"caelum/internal/version"
 )
 
-// The following exit statuses have the same meaning in every command.
+// These exit statuses have the same meaning in every command.
 const (
 	exitFailure = 1
 	exitUsage   = 2
@@ -34,10 +34,10 @@ EXIT STATUS
   1  the command failed; the reason is on standard error
   2  wrong usage
   3  the agent of this node does not answer
-  4  the job does not exist or holds no slice on this node, or the repository has no such run`
+  4  the job does not exist or holds no slice on this node, or the repository has no matching run`
 
-// callTimeout limits the duration of a call to the agent. The agent answers these calls from its memory, so a working
-// agent needs much less time.
+// callTimeout limits the duration of a call to the agent. A working agent needs much less time, because it answers
+// these calls from memory.
 const callTimeout = 10 * time.Second
 
 func main() {
@@ -48,7 +48,7 @@ func main() {
 	}
 }
 
-// usageError is an error in the command line. The command then ends with exitUsage.
+// usageError is an error in the command line. It makes the command exit with exitUsage.
 type usageError struct{ error }
 
 func exitCode(_ *cobra.Command, err error) int {
@@ -79,8 +79,7 @@ func newRoot() *cobra.Command {
 		Use:   "caelum",
 		Short: "MIG slices for Slurm jobs, created on demand",
 		Long: `caelum shows the GPUs, slices and jobs of this node, explains why jobs wait, prints the
-configuration that Slurm needs, and calculates how a GPU can be partitioned.
-` + exitStatusHelp,
+configuration that Slurm needs, and calculates how a GPU can be partitioned. ` + exitStatusHelp,
 		Version:       version.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -117,8 +116,8 @@ configuration that Slurm needs, and calculates how a GPU can be partitioned.
 	return cmd
 }
 
-// finish adds the exit statuses to the help of all subcommands of cmd, at every depth. finish also makes errors in the
-// arguments of these subcommands a usageError.
+// finish adds the exit statuses to the help of all subcommands of cmd, at every depth. It also turns errors in their
+// arguments into usageErrors.
 func finish(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		finish(sub)
@@ -136,8 +135,8 @@ func finish(cmd *cobra.Command) {
 
 var errNoAgent = errors.New("the agent does not answer")
 
-// ask calls the agent of this node and waits at most callTimeout for the answer. If the agent does not answer, the
-// error wraps errNoAgent.
+// ask calls this node's agent and waits at most callTimeout for the answer. If the agent does not answer, the error
+// wraps errNoAgent.
 func ask[T any](g *globals, call func(context.Context, *api.Client) (T, error)) (T, error) {
 	return askWithin(g, callTimeout, call)
 }
@@ -159,8 +158,8 @@ func askWithin[T any](g *globals, limit time.Duration, call func(context.Context
 	return v, err
 }
 
-// printJSON writes v as indented JSON. printJSON also escapes the unprintable characters above 0x7e, because
-// encoding/json does not escape these characters, and these characters can control a terminal.
+// printJSON writes v as indented JSON. It also escapes unprintable characters above 0x7e, because encoding/json does
+// not, and these characters can control a terminal.
 func printJSON(w io.Writer, v any) error {
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

@@ -50,8 +50,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// status implements the command "status N COMMAND" of the scripts. status runs COMMAND, which must end with exit status
-// N. The command `! exec` would not check the value of the exit status.
+// status implements the scripts' "status N COMMAND" command. It runs COMMAND, which must end with exit status N. `!
+// exec` would not check the value of the exit status.
 func status(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: status N command [argument...]")
@@ -70,8 +70,8 @@ func status(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// expand implements the command "expand FILE" of the scripts. expand replaces the environment variables in FILE by
-// their values.
+// expand implements the scripts' "expand FILE" command, which replaces the environment variables in FILE with their
+// values.
 func expand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: expand FILE")
@@ -79,7 +79,7 @@ func expand(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(os.Expand(ts.ReadFile(args[0]), ts.Getenv)), 0o644))
 }
 
-// fixed is an agent with constant answers.
+// fixed is an agent that always gives the same answers.
 type fixed struct{}
 
 func (fixed) Lease(context.Context, uint32, api.LeaseRequest) (*api.Lease, error) {
@@ -116,7 +116,7 @@ func (fixed) Job(_ context.Context, id uint32) (*api.Lease, error) {
 	return &lease, nil
 }
 
-// Adopt adopts only the instance MIG-9. A request without UUIDs also returns MIG-8, which Adopt does not adopt.
+// Adopt adopts only MIG-9. A request without UUIDs also returns MIG-8, which is not adopted.
 func (fixed) Adopt(_ context.Context, req api.AdoptRequest) ([]api.Adoption, error) {
 	nine := api.Adoption{
 		Instance: api.Instance{

@@ -12,8 +12,7 @@ import (
 
 var manDir = flag.String("man", "", "write the manual pages into this directory")
 
-// TestManPages writes a manual page for each command, and the page caelum.yaml(5). The build runs TestManPages with the
-// flag -man.
+// TestManPages writes a manual page for each command, and caelum.yaml(5). The build runs it with the -man flag.
 func TestManPages(t *testing.T) {
 	dir := cmp.Or(*manDir, t.TempDir())
 	if err := man.Commands(newRoot(), dir, "1"); err != nil {

@@ -12,20 +12,20 @@ import (
 	"caelum/internal/mig"
 )
 
-// This file contains the functions that the commands profiles, layouts, place and simulate share. These functions find
-// GPU models and profiles by name, read drawings, and print tables.
+// This file contains the functions shared by the profiles, layouts, place and simulate commands. They find GPU models
+// and profiles by name, read drawings, and print tables.
 
 // tablesHelp is the part of the help texts that explains the names of GPU models.
-const tablesHelp = `The command needs neither an agent nor a GPU, because the command uses Caelum's tables of GPU
-models. "caelum profiles" lists the models. BOARD is the name of a GPU model, or the beginning of a
-name that matches only one model (A30, h200). To get the profiles that the driver of a node reports,
-run "caelum slurm-config" on the node.`
+const tablesHelp = `The command uses Caelum's tables of GPU models, so it needs neither an agent nor a GPU. "caelum
+profiles" lists the models. BOARD is the name of a GPU model, or the beginning of a name that
+matches only one model (A30, h200). To see the profiles that a node's driver reports, run "caelum
+slurm-config" on that node.`
 
-// profilesHelp is the description of the flag --profiles.
+// profilesHelp describes the --profiles flag.
 const profilesHelp = "profiles to use; \"all\" means every profile; default: the profiles without variants (+me, ...)"
 
-// modelNamed finds a GPU model in the tables by the model's name, the beginning of this name, the Type in gres.conf, or
-// the name in NVML. The case of letters does not matter. If several models match, the error lists these models.
+// modelNamed finds a GPU model in the tables by its name, the beginning of its name, its Type in gres.conf, or its NVML
+// name. Case does not matter. If several models match, the error lists them.
 func modelNamed(name string) (*mig.Model, error) {
 	b, err := mig.ModelByName(name)
 	if err == nil {
@@ -49,9 +49,9 @@ func modelNamed(name string) (*mig.Model, error) {
 	return nil, usageError{fmt.Errorf("GPU model %q is ambiguous; specify %s", name, strings.Join(names, " or "))}
 }
 
-// selected returns b with only the profiles of --profiles. Without --profiles, the result has only the profiles without
-// variants. With "all", the result has every profile. selected ignores names that b does not have, because these names
-// may belong to another GPU model of the cluster. checkProfiles detects names that no model has.
+// selected returns b with only the profiles given by --profiles. Without --profiles, the result omits the variants.
+// With "all", it has every profile. selected ignores names that b does not have, because they may belong to another GPU
+// model in the cluster. checkProfiles detects names that no model has.
 func selected(b *mig.Model, names []string) *mig.Model {
 	return b.Select(func(p mig.Profile) bool {
 		switch {
@@ -64,7 +64,7 @@ func selected(b *mig.Model, names []string) *mig.Model {
 	})
 }
 
-// checkProfiles returns an error if none of the models has a profile that --profiles names.
+// checkProfiles returns an error if --profiles names a profile that none of the models has.
 func checkProfiles(names []string, models ...*mig.Model) error {
 	if len(names) == 0 || slices.Equal(names, []string{"all"}) {
 		return nil
@@ -79,7 +79,7 @@ func checkProfiles(names []string, models ...*mig.Model) error {
 	return nil
 }
 
-// everyProfile returns one text for each GPU model, without duplicates. The text lists the profiles of the model.
+// everyProfile returns, for each distinct GPU model, a text that lists its profiles.
 func everyProfile(models []*mig.Model) []string {
 	var all []string
 	for _, b := range models {
@@ -98,8 +98,8 @@ func profileNames(b *mig.Model) []string {
 	return names
 }
 
-// readDrawing parses a drawing, which is the value of a flag. The results are the drawn layout and a bit mask of the
-// blocked units.
+// readDrawing parses a drawing given as the value of a flag. It returns the drawn layout and a bit mask of the blocked
+// units.
 func readDrawing(flag string, b *mig.Model, drawing string) (mig.Layout, uint64, error) {
 	l, blocked, err := b.ParseBeside(drawing)
 	if err != nil {
@@ -111,7 +111,7 @@ func readDrawing(flag string, b *mig.Model, drawing string) (mig.Layout, uint64,
 	return l, blocked, nil
 }
 
-// ruler returns a line with the numbers of the units, for output above a drawing.
+// ruler returns a line with the unit numbers, to be printed above a drawing.
 func ruler(b *mig.Model) string {
 	width := (len(b.Draw(0)) - 1) / b.Grid
 	var s strings.Builder
@@ -121,7 +121,7 @@ func ruler(b *mig.Model) string {
 	return s.String() + " "
 }
 
-// measures returns the measures of a layout as columns for the heading measuresHead.
+// measures returns the measures of a layout as columns that match measuresHead.
 func measures(n *mig.Node) string {
 	return fmt.Sprintf("%5d  %2d  %.2f", n.Reach, n.CC, n.Frag)
 }
@@ -131,8 +131,8 @@ const measuresHead = "REACH  CC  FRAG"
 // measuresHelp is the part of the help texts that explains the columns of measuresHead.
 const measuresHelp = `REACH is the number of maximal layouts that contain the drawn layout. A layout is maximal if no
 instance can be added. CC is the number of placements that are still possible. FRAG is the share of
-the free units that no instance can use because of the position of the units, from 0 to 1 (mean over
-the profiles).`
+the free units that no instance can use because of their position, from 0 to 1, averaged over the
+profiles.`
 
 // drawn is the JSON form of a layout with its measures.
 type drawn struct {
@@ -159,8 +159,7 @@ func placements(b *mig.Model, l mig.Layout) []api.Placement {
 	return all
 }
 
-// number formats a count from the tables of GPU models. A negative count means that the count is unknown. number then
-// returns "-".
+// number formats a count from the tables of GPU models. For an unknown count, which is negative, it returns "-".
 func number(n int) string {
 	if n < 0 {
 		return "-"
@@ -168,7 +167,7 @@ func number(n int) string {
 	return strconv.Itoa(n)
 }
 
-// rows prints a table. If right[k] is true, column k is aligned to the right.
+// rows prints a table. Column k is right-aligned if right[k] is true.
 func rows(w io.Writer, right []bool, table [][]string) {
 	width := make([]int, len(right))
 	for _, row := range table {

@@ -19,7 +19,7 @@ type placeOptions struct {
 	profiles []string
 	compare  bool
 
-	given                    []given // --board, --gpu, --idle and --ends in the order of the command line
+	given                    []given // --board, --gpu, --idle and --ends, in command-line order
 	boards, gpus, idle, ends flagInOrder
 }
 
@@ -50,28 +50,28 @@ func newPlace(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "place PROFILE[:TIME]...",
 		Short: "Show where a policy places slices on GPUs that you draw",
-		Long: `place places one slice of each PROFILE, one after the other, on GPUs that are drawn on the
-command line. place prints the placement of each slice, and one of these words:
+		Long: `place places one slice of each PROFILE, one after the other, on GPUs that are drawn on the command
+line. It prints the placement of each slice, and one of these words:
   reuse    the slice is an idle instance of the profile
   carve    the units of the placement are free, so the slice can be carved
   reclaim  idle instances, which place lists, must be destroyed before the slice can be carved
-place uses the agents' default policy unless --policy specifies another policy.
+place uses the agents' default policy unless --policy specifies another one.
 
-A drawing has the form |cell|cell|...| and needs quotes in a shell. A cell is the name of a profile,
-a dot for a free unit, or # for a blocked unit. The width of a cell does not matter. An idle
-instance is an instance that no job holds. A --board that no --gpu follows describes one empty GPU.
+A drawing has the form |cell|cell|...| and must be quoted in a shell. A cell is the name of a
+profile, a dot for a free unit, or # for a blocked unit. The width of a cell does not matter. An
+idle instance is one that no job holds. A --board that is not followed by a --gpu describes one
+empty GPU.
 
 ` + measuresHelp + `
 For several GPUs, REACH is the product of the GPUs' values, CC is the sum, and FRAG is the mean.
 Idle instances count as free units.
 
-The policies lifetime, scarcity and qla also consider the ends of running jobs and the run times of
-the requesting jobs. For each instance of the preceding --gpu, from left to right, --ends specifies
-the time until the end of the job that holds the instance. In PROFILE:TIME, TIME is the run time of
-the job that requests the slice. A time has the form 90s, 30m or 2h. A time that is missing or is ?
-is unknown, and the policies assume that an unknown time is very long. The requests form a queue.
-qla may hold the first request although a placement is free. The other requests then wait until the
-first request is placed.
+The lifetime, scarcity and qla policies also consider when running jobs end and how long the
+requesting jobs run. For each instance of the preceding --gpu, from left to right, --ends specifies
+the time until the job that holds it ends. In PROFILE:TIME, TIME is the run time of the job that
+requests the slice. A time has the form 90s, 30m or 2h. If a time is missing or given as ?, the
+policies assume that it is very long. The requests form a queue. qla may hold the first request
+although a placement is free. The other requests then wait until the first one is placed.
 
 If a request cannot be placed, the exit status is 1. With --compare, the exit status is 1 only if no
 policy can place all requests.
@@ -140,7 +140,7 @@ func runPlace(w io.Writer, g *globals, o placeOptions, args []string) error {
 	return errors.Join(err, t.noRoom())
 }
 
-// step is the result of one request.
+// step is the result of a single request.
 type step struct {
 	profile     string
 	placed      bool
@@ -150,10 +150,10 @@ type step struct {
 	gone        mig.Layout // the idle instances that were destroyed to make room
 	left        place.GPU  // the GPU after the placement
 	room        bool       // true if the request was not placed, and the policy does not use a free placement
-	held        string     // the reason why the policy holds the request; empty if the policy does not hold the request
+	held        string     // the reason why the policy holds the request; empty if it does not
 }
 
-// trial contains the results of a policy for all requests.
+// trial contains the results of one policy for all requests.
 type trial struct {
 	policy string
 	before []place.GPU
@@ -161,7 +161,7 @@ type trial struct {
 	steps  []step
 }
 
-// placeAll places the requests one after the other. For each request, the policy also considers the requests that
+// placeAll places the requests one after the other. When placing a request, the policy also considers those that
 // follow.
 func placeAll(policy place.Policy, name string, gpus []place.GPU, waiting []place.Request) trial {
 	t := trial{policy: name, before: gpus}
@@ -215,8 +215,8 @@ func hasRoom(pool *place.Pool, profile string) bool {
 
 func node(g place.GPU) *mig.Node { return g.Model.TableBeside(g.Blocked).Node(g.Busy) }
 
-// noRoom returns an error that names the held requests and the requests without a placement. If the policy placed all
-// requests, noRoom returns nil.
+// noRoom returns an error that names the held requests and those without a placement, or nil if the policy placed all
+// requests.
 func (t trial) noRoom() error {
 	var unplaced, held []string
 	for k, s := range t.steps {

@@ -53,8 +53,7 @@ func (s step) how() string {
 // start returns the first unit of the placement.
 func (s step) start() int { return s.left.Model.Placements[s.index].Start }
 
-// printGPUs draws each GPU. printGPUs prints the name of the GPU model before the first GPU, and before each GPU whose
-// model differs from the model of the preceding GPU.
+// printGPUs draws each GPU. It prints the name of the GPU model before the first GPU, and wherever the model changes.
 func printGPUs(w io.Writer, gpus []place.GPU) {
 	var model *mig.Model
 	for k, g := range gpus {
@@ -73,8 +72,8 @@ func printGPU(w io.Writer, k int, g place.GPU) {
 	}
 }
 
-// compare places the requests with every policy and prints one line for each policy. If no policy places all requests,
-// compare returns an error.
+// compare places the requests with every policy and prints one line for each policy. It returns an error if no policy
+// places all requests.
 func compare(w io.Writer, g *globals, gpus []place.GPU, requests []place.Request) error {
 	var trials []trial
 	failed := 0
@@ -135,7 +134,7 @@ func printTrials(w io.Writer, trials []trial) {
 }
 
 // left returns the measures REACH, CC and FRAG of all GPUs together. REACH is the product of the GPUs' values, because
-// each maximal layout of one GPU can be combined with each maximal layout of every other GPU.
+// each maximal layout of one GPU can be combined with any maximal layout of every other GPU.
 func left(gpus []place.GPU) []string {
 	reach, cc, frag := 1.0, 0, 0.0
 	for _, g := range gpus {

@@ -69,7 +69,7 @@ func readGPUs(o placeOptions) ([]place.GPU, error) {
 	return gpus, checkProfiles(o.profiles, whole...)
 }
 
-// addIdle adds the idle instances of a drawing to g. The idle instances must fit beside the instances that jobs hold.
+// addIdle adds the idle instances of a drawing to g. They must fit alongside the instances that jobs hold.
 func addIdle(g *place.GPU, drawing string) error {
 	idle, blocked, err := readDrawing("--idle", g.Model, drawing)
 	if err != nil {
@@ -129,7 +129,7 @@ func addEnds(g *place.GPU, list string) error {
 	return nil
 }
 
-// seconds parses a duration such as 90s and returns the duration in seconds. For "?", seconds returns +Inf.
+// seconds parses a duration such as 90s and returns it in seconds. For "?", it returns +Inf.
 func seconds(text string) (float64, error) {
 	if text == "?" {
 		return math.Inf(1), nil
@@ -142,8 +142,7 @@ func seconds(text string) (float64, error) {
 	return d.Seconds(), nil
 }
 
-// readRequests parses arguments of the form PROFILE[:TIME]. If none of the GPUs has the profile, readRequests returns
-// an error.
+// readRequests parses arguments of the form PROFILE[:TIME]. It returns an error if none of the GPUs has the profile.
 func readRequests(gpus []place.GPU, args []string) ([]place.Request, error) {
 	var models []*mig.Model
 	for _, g := range gpus {

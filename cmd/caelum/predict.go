@@ -20,8 +20,8 @@ import (
 	"caelum/internal/repo"
 )
 
-// predictOptions contains the flags of caelum predict. Like the options of sbatch, most of these flags describe the job
-// of --script.
+// predictOptions contains the flags of caelum predict. Most of them describe the job of --script, as sbatch's options
+// would.
 type predictOptions struct {
 	repoOptions
 	key, script, user, account, jobName string
@@ -35,17 +35,16 @@ func newPredict(g *globals) *cobra.Command {
 		Use:   "predict (ID | --key KEY | --script FILE)",
 		Short: "Predict the profile of a job from earlier runs",
 		Long: `predict calculates the memory, the run time and the profile of a job from the earlier runs in this
-host's repository. predict prints the profile that the job would request, and the runs on which the
+host's repository. It prints the profile that the job would request, and the runs on which the
 prediction is based. If GPUs are idle, the job may get a larger slice.
 
-If the job could reach its time limit on this profile, the job requests a larger profile. predict
-then prints both profiles. If the user named a profile for the job, Caelum does not change this
-profile, and the prediction applies only to jobs without a named profile.
+If the job could reach its time limit on this profile, it requests a larger one, and predict prints
+both. If the user named a profile for the job, Caelum does not change it, and the prediction applies
+only to jobs for which no profile is named.
 
-Specify the job by its id (if slurmctld or slurmdbd has a record of the job), by its key, or by a
-batch script. With --script, also specify the options of the submission, because the job's key
-depends on these options. Repeat the options of #SBATCH lines, because predict does not read these
-lines.`,
+Specify the job by its id (if slurmctld or slurmdbd has a record of it), by its key, or by a batch
+script. With --script, also specify the submission options, including those on #SBATCH lines: the
+job's key depends on them, and predict does not read these lines.`,
 		Example: `  caelum predict 4711
   caelum predict --key 16e6c08ad68451a8 --user user1 --json
   caelum predict --script train.sh --gpus 1 --account research --user user1`,
@@ -58,21 +57,21 @@ lines.`,
 	f.StringVar(&o.config, "config", config.DefaultPath,
 		"the configuration file with the keys repo, table, margin, peak_quantile, share, share_users and "+
 			"max_slowdown")
-	f.StringVar(&o.path, "repo", "", "the repository; default: the key repo of the configuration file")
-	f.StringVar(&o.table, "table", "", "the decision table; default: the key table of the configuration file")
+	f.StringVar(&o.path, "repo", "", "the repository; default: the path set by repo in the configuration file")
+	f.StringVar(&o.table, "table", "", "the decision table; default: the path set by table in the configuration file")
 	f.StringVar(&o.board, "board", "", "the GPU model; default: the GPU models in the decision table")
 	f.StringVar(&o.key, "key", "", "the job's key: 16 hexadecimal digits")
 	f.StringVar(&o.script, "script", "", "the batch script")
 	f.StringVar(&o.user, "user", "",
-		"name or id of the job's user; default: the only user with runs of the key, otherwise the calling user")
+		"name or id of the job's user; default: the only user with runs of the key, or else the calling user")
 	f.StringVar(&o.account, "account", "", "the job's account, which is required even if it is the user's default "+
 		"account")
-	f.StringVar(&o.jobName, "job-name", "", "the job's name; default: the name of the script, as with sbatch")
+	f.StringVar(&o.jobName, "job-name", "", "the job's name; default: the name of the script, as in sbatch")
 	f.StringVar(&o.limit, "time", "", "the job's time limit: minutes or [D-]HH:MM:SS; default: no limit")
 	f.IntVar(&o.gpus, "gpus", 1, "number of GPUs on each node")
 	f.IntVar(&o.nodes, "nodes", 1, "number of nodes")
-	f.IntVar(&o.tasks, "ntasks", 0, "number of tasks, if the job sets this number")
-	f.IntVar(&o.cpus, "cpus-per-task", 0, "CPUs per task, if the job sets this number")
+	f.IntVar(&o.tasks, "ntasks", 0, "number of tasks, if the job sets it")
+	f.IntVar(&o.cpus, "cpus-per-task", 0, "CPUs per task, if the job sets them")
 	return cmd
 }
 
@@ -81,21 +80,21 @@ type predicted struct {
 	Key         string        `json:"key,omitempty"`
 	Fingerprint string        `json:"work,omitempty"` // script fingerprint
 	Level       predict.Level `json:"level"`          // the origin of the runs: key, user or site; empty without runs
-	// Profile is the predicted profile, or the default profile if no profile has enough memory. If no GPU model is
-	// known, Profile is empty.
+	// Profile is the predicted profile, or the default profile if no profile has enough memory. It is empty if no GPU
+	// model is known.
 	Profile string `json:"profile,omitempty"`
 	Default string `json:"default,omitempty"` // the decision table's default profile
-	// Source is the repository or slurmdbd, from which predict reads runs. SourceRuns is the number of all runs in
-	// Source.
+	// Source is where predict reads runs from: the repository or slurmdbd. SourceRuns is the total number of runs
+	// there.
 	Source     string `json:"source"`
 	SourceRuns int    `json:"source_runs"`
-	// TimeLimit is the time limit of the job in seconds, or 0 if the time limit is unknown or the job has no time
-	// limit. If a job with this time limit requests a larger profile than Profile, Requests is this larger profile.
+	// TimeLimit is the job's time limit in seconds, or 0 if it is unknown or the job has none. Requests is set if a job
+	// with this time limit requests a larger profile than Profile.
 	TimeLimit int    `json:"time_limit,omitempty"`
 	Requests  string `json:"requests,omitempty"`
 	// Named is the profile that the user named for the job. The prediction then does not apply to this job.
 	Named string `json:"named,omitempty"`
-	// Measured is the choice of profile-job that determines Profile, or nil.
+	// Measured is profile-job's choice if it determines Profile, or nil otherwise.
 	Measured *learn.Measured `json:"measured,omitempty"`
 	// Own is the profile in an administrator's line of the decision table, which overrides Profile.
 	Own        string  `json:"own,omitempty"`
@@ -103,10 +102,9 @@ type predicted struct {
 	NeededMiB  float64 `json:"needed_mib,omitempty"`
 	HighestMiB float64 `json:"highest_mib,omitempty"`
 	Seconds    float64 `json:"seconds,omitempty"`
-	// On contains the expected run time on each profile of Board that has enough memory, from the smallest profile to
-	// the largest.
+	// On contains the expected run time on each of Board's profiles that has enough memory, from smallest to largest.
 	On []profileTime `json:"on,omitempty"`
-	// Busy is the job's busy share in percent. If no run shows the busy share, BusyKnown is false.
+	// Busy is the job's busy share in percent. BusyKnown is false if no run shows it.
 	Busy      int         `json:"busy,omitempty"`
 	BusyKnown bool        `json:"busy_known,omitempty"`
 	Low       float64     `json:"seconds_low,omitempty"`
@@ -178,7 +176,7 @@ func runPredict(ctx context.Context, w io.Writer, g *globals, o predictOptions, 
 	return printPrediction(w, p)
 }
 
-// newPredicted returns the output for a job and the job's prediction.
+// newPredicted returns the output for a job and its prediction.
 func newPredicted(job repo.JobKeys, given learn.Prediction, t learn.Table) predicted {
 	p := predicted{
 		Key:         job.Key,
@@ -206,7 +204,7 @@ func newPredicted(job repo.JobKeys, given learn.Prediction, t learn.Table) predi
 	return p
 }
 
-// setRequest sets the fields that depend on the request of the job.
+// setRequest sets the fields that depend on the job's request.
 func (p *predicted) setRequest(job namedJob, given learn.Prediction, t learn.Table) {
 	p.TimeLimit = int(job.limit.Seconds())
 	if now := t.InTime(given, job.limit); now != cmp.Or(given.Own, given.Profile) {
@@ -234,7 +232,7 @@ func (p *predicted) setSource(o repoOptions, cfg config.Config, r *repo.Repo) (e
 	return nil
 }
 
-// levelNames maps the level of a prediction to a description of the runs that the prediction uses.
+// levelNames maps the level of a prediction to a description of the runs it uses.
 var levelNames = map[predict.Level]string{
 	predict.ByKey:  "of this key",
 	predict.ByUser: "of the same script by the same user",
@@ -266,7 +264,7 @@ func printPrediction(w io.Writer, p predicted) error {
 	}
 	if p.Measured != nil {
 		fmt.Fprintf(w, "profile-job chose %s for batch size %d on %s (job %d); the choice applies until a run of this "+
-			"key is killed for lack of memory\n", printable(p.Measured.Profile), p.Measured.Batch,
+			"key runs out of memory\n", printable(p.Measured.Profile), p.Measured.Batch,
 			time.Unix(p.Measured.At, 0).Format(time.DateTime), p.Measured.Job)
 	}
 	printLarger(w, p)
@@ -300,7 +298,7 @@ func printPrediction(w io.Writer, p predicted) error {
 	return printRuns(w, p.runs)
 }
 
-// printJob prints the keys of the job, the origin of the runs, and whether the prediction applies to the job itself.
+// printJob prints the job's keys, the origin of the runs, and whether the prediction applies to the job itself.
 func printJob(w io.Writer, p predicted) {
 	fmt.Fprintf(w, "key %s", p.Key)
 	if p.Fingerprint != "" {
@@ -322,7 +320,7 @@ func printLarger(w io.Writer, p predicted) {
 	}
 }
 
-// clockTime returns a number of seconds in Slurm's form of a time limit, [D-]HH:MM:SS.
+// clockTime formats a number of seconds as Slurm formats a time limit, [D-]HH:MM:SS.
 func clockTime(seconds int) string {
 	text := fmt.Sprintf("%02d:%02d:%02d", seconds/3600%24, seconds/60%60, seconds%60)
 	if days := seconds / 86400; days > 0 {

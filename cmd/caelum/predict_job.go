@@ -17,18 +17,18 @@ import (
 	"caelum/internal/tags"
 )
 
-// namedJob is the job that the command line specifies. For a job that --key or --script specifies, only the fields
-// JobKeys and limit are known.
+// namedJob is the job that the command line specifies. For a job specified by --key or --script, only JobKeys and limit
+// are known.
 type namedJob struct {
 	repo.JobKeys
-	limit     time.Duration // the time limit; 0 if the time limit is unknown or the job has no time limit
+	limit     time.Duration // the time limit; 0 if it is unknown or the job has none
 	requested string        // the profile in the job's request
 	insteadOf string        // the smaller profile that the job would have requested without its time limit
-	named     bool          // true if the user named the profile; Caelum then does not change the profile
+	named     bool          // true if the user named the profile; Caelum then does not change it
 }
 
-// job returns the job that the command line specifies. With --key, job sets only the field Key of JobKeys. jobOfKey
-// sets the other fields.
+// job returns the job that the command line specifies. With --key, it sets only the Key field of JobKeys; jobOfKey sets
+// the others.
 func (o predictOptions) job(ctx context.Context, args []string) (j namedJob, err error) {
 	if j.limit, err = timeLimit(o.limit); err != nil {
 		return j, usageError{err}
@@ -48,8 +48,7 @@ func (o predictOptions) job(ctx context.Context, args []string) (j namedJob, err
 	return j, err
 }
 
-// timeLimit parses a time limit in minutes, or in the form [D-]HH:MM:SS. Like Slurm, timeLimit rounds seconds up to
-// minutes.
+// timeLimit parses a time limit in minutes, or in the form [D-]HH:MM:SS. Like Slurm, it rounds seconds up to minutes.
 func timeLimit(text string) (time.Duration, error) {
 	if minutes, err := strconv.ParseUint(text, 10, 24); err == nil {
 		return time.Duration(minutes) * time.Minute, nil
@@ -61,8 +60,8 @@ func timeLimit(text string) (time.Duration, error) {
 	return (limit + time.Minute - time.Second).Truncate(time.Minute), nil
 }
 
-// jobKeys returns the job key, the script fingerprint and the user of the job of --script. For --key, jobKeys returns
-// only the job key.
+// jobKeys returns the key, the script fingerprint and the user of the job that --script describes. For --key, it
+// returns only the key.
 func (o predictOptions) jobKeys(args []string) (repo.JobKeys, error) {
 	given := len(args)
 	for _, s := range []string{o.key, o.script} {
@@ -79,8 +78,8 @@ func (o predictOptions) jobKeys(args []string) (repo.JobKeys, error) {
 	return o.keysOfScript()
 }
 
-// keysOfScript calculates the job key and the script fingerprint of the job of --script in the same way as
-// job_submit.lua.
+// keysOfScript calculates the job key and the script fingerprint of the job that --script describes, as job_submit.lua
+// would.
 func (o predictOptions) keysOfScript() (repo.JobKeys, error) {
 	script, err := os.ReadFile(o.script)
 	if err != nil {
@@ -117,8 +116,8 @@ func (o predictOptions) keysOfScript() (repo.JobKeys, error) {
 	return repo.JobKeys{Key: predict.Key(in), Fingerprint: predict.Fingerprint(in), UID: uid}, nil
 }
 
-// jobOfKey returns the job key of --key, the user to whom the job key belongs, and the script fingerprint of the newest
-// run with this job key.
+// jobOfKey returns the job key given by --key, the user to whom it belongs, and the script fingerprint of the newest
+// run with this key.
 func (o predictOptions) jobOfKey(r *repo.Repo) (repo.JobKeys, error) {
 	uid, err := o.keyOwner(r, o.key)
 	if err != nil {
@@ -132,9 +131,9 @@ func (o predictOptions) jobOfKey(r *repo.Repo) (repo.JobKeys, error) {
 	return job, err
 }
 
-// keyOwner returns the id of the user to whom the job key belongs: the user of --user, or otherwise the only user with
-// runs of the key. If no user has runs of the key, keyOwner returns the caller's id. If several users have runs of the
-// key, keyOwner returns an error.
+// keyOwner returns the id of the user to whom the job key belongs: the user given by --user, or otherwise the only user
+// with runs of the key. If no user has runs of the key, it returns the caller's id. If several users have, it returns
+// an error.
 func (o predictOptions) keyOwner(r *repo.Repo, key string) (uint32, error) {
 	if o.user != "" {
 		return userID(o.user)
@@ -152,7 +151,7 @@ func (o predictOptions) keyOwner(r *repo.Repo, key string) (uint32, error) {
 	return uint32(os.Getuid()), nil
 }
 
-// userID returns the id of the user with the given name or id. If name is empty, userID returns the caller's id.
+// userID returns the id of the user with the given name or id. If name is empty, it returns the caller's id.
 func userID(name string) (uint32, error) {
 	if name == "" {
 		return uint32(os.Getuid()), nil
@@ -168,8 +167,8 @@ func userID(name string) (uint32, error) {
 	return uint32(id), err
 }
 
-// jobOf returns a job by its id. jobOf reads the job from slurmctld, or from slurmdbd if slurmctld no longer has the
-// job. jobOf takes neither the request nor the time limit from slurmdbd's record.
+// jobOf returns a job by its id. It reads the job from slurmctld, or from slurmdbd if slurmctld no longer has it. It
+// takes neither the request nor the time limit from slurmdbd's record.
 func jobOf(ctx context.Context, ctl *slurm.Client, id uint32) (namedJob, error) {
 	j, err := ctl.Job(ctx, id)
 	if errors.Is(err, slurm.ErrNoJob) {

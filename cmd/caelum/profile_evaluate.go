@@ -19,28 +19,28 @@ type evaluation struct {
 	Verdicts []verdict `json:"verdicts"`
 }
 
-// result is a measurement and the values that profile-job calculates from the measurement.
+// result is a measurement and the values that profile-job calculates from it.
 type result struct {
 	measurement
 	OutOfMemory bool `json:"out_of_memory,omitempty"`
-	// Speed is relative to the largest profile on which the script completed with the same batch size and the same
-	// number of steps. If the speed is unknown, Speed is 0.
+	// Speed is relative to the largest profile on which the script completed with the same batch size and number of
+	// steps, or 0 if it is unknown.
 	Speed      float64 `json:"speed,omitempty"`
 	Latency    float64 `json:"latency,omitempty"`    // seconds per step
 	Throughput float64 `json:"throughput,omitempty"` // samples per second
 }
 
-// verdict is the result of the evaluation for a batch size, or for a script without batch sizes.
+// verdict is the result of the evaluation for one batch size, or for a script without batch sizes.
 type verdict struct {
 	Batch    int     `json:"batch,omitempty"`
 	Tightest string  `json:"tightest,omitempty"` // the smallest profile on which the script completed
 	Choice   string  `json:"choice,omitempty"`   // the profile that DynaP chooses
-	F        float64 `json:"f,omitempty"`        // the value of DynaP for Choice; a higher value is better
+	F        float64 `json:"f,omitempty"`        // DynaP's value for Choice; higher is better
 	Late     string  `json:"late,omitempty"`     // the reason why no profile meets the deadline
 }
 
 // evaluate calculates the results and verdicts for one batch size, or for all batch sizes if batch is 0. The GPU model
-// b must have the profiles of all measurements.
+// b must have every measured profile.
 func evaluate(b *mig.Model, runs []measurement, batch int, g predict.Goal) evaluation {
 	j := evaluation{Board: b.Name}
 	var batches []int
@@ -156,8 +156,8 @@ func printEvaluation(w io.Writer, j evaluation) error {
 	return nil
 }
 
-// short formats a number for a table. Numbers of at least 100 have no decimals, and smaller numbers have three
-// significant digits. The number 0 means unknown, and short returns "-".
+// short formats a number for a table: without decimals from 100 up, and otherwise with three significant digits. For 0,
+// which means unknown, it returns "-".
 func short(v float64) string {
 	switch {
 	case v == 0:

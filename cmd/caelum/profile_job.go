@@ -18,8 +18,8 @@ import (
 	"caelum/internal/predict"
 )
 
-// profileJobOptions contains the flags of caelum profile-job. The flags select the measurements and the method of their
-// comparison.
+// profileJobOptions contains the flags of caelum profile-job. They select the measurements and the way they are
+// compared.
 type profileJobOptions struct {
 	repoOptions
 	sbatch, profiles []string
@@ -36,22 +36,22 @@ func newProfileJob(g *globals) *cobra.Command {
 		Use:   "profile-job [--sbatch OPTION]... (SCRIPT [ARGUMENT...] | --from FILE)",
 		Short: "Run a batch script on each profile, and compare speed and memory",
 		Long: `profile-job submits a batch script once for each profile and batch size, as the calling user, and
-waits until all jobs have ended. For each job, profile-job prints the run time, the memory usage,
-and the speed relative to the largest profile.
+waits until all jobs have ended. For each job, it prints the run time, the memory usage, and the
+speed relative to the largest profile.
 
 The script or --sbatch must request a GPU on each node (--gres=gpu:1). The script must not be an
-array job. The jobs may run at the same time. With --sbatch=--dependency=singleton, the jobs run one
+array job. The jobs may run at the same time; with --sbatch=--dependency=singleton, they run one
 after the other. Ctrl-C cancels the jobs that have not ended.
 
-With --batches, the environment of the script contains the batch size in CAELUM_BATCH and the number
-of steps in CAELUM_STEPS. For each batch size, profile-job also prints the profile that the DynaP
-method chooses. This method maximises a value F. F is lambda times the share by which a step is
-shorter, plus 1 - lambda times the share by which the throughput is higher. Both shares are relative
-to the largest batch size that fits on the profile.
+With --batches, the script finds the batch size in the environment variable CAELUM_BATCH and the
+number of steps in CAELUM_STEPS. For each batch size, profile-job also prints the profile that the
+DynaP method chooses. This method maximises a value F: lambda times the share by which a step is
+shorter, plus (1 - lambda) times the share by which the throughput is higher. Both shares are
+relative to the largest batch size that fits on the profile.
 
 With --from and --apply, DynaP's choice for one batch size becomes the profile of later jobs with
-the same key, until a run of the key is killed for lack of memory. The administrator runs this
-command on the host that contains the repository, and then runs "caelum repo decisions".`,
+the same key, until a run of the key runs out of memory. The administrator runs this command on the
+host that stores the repository, and then runs "caelum repo decisions".`,
 		Example: `  caelum profile-job --sbatch=--gres=gpu:1 --profiles 1g.5gb,2g.10gb,7g.40gb train.sh
   caelum profile-job --batches 8,16,32 --steps 1000 --deadline 0.2 --out train.jsonl train.sh --epochs 1
   caelum profile-job --from train.jsonl --lambda 1
@@ -66,10 +66,10 @@ command on the host that contains the repository, and then runs "caelum repo dec
 		},
 	}
 	f := cmd.Flags()
-	f.SetInterspersed(false) // flags after the script are arguments of the script
+	f.SetInterspersed(false) // flags after the script are the script's own arguments
 	f.StringVar(&o.config, "config", config.DefaultPath,
-		"the configuration file with the keys table and accounting_field")
-	f.StringVar(&o.table, "table", "", "the decision table; default: the key table of the configuration file")
+		"the configuration file, from which profile-job reads table and accounting_field")
+	f.StringVar(&o.table, "table", "", "the decision table; default: the path set by table in the configuration file")
 	f.StringVar(&o.board, "board", "",
 		"the GPU model; default: the first model with these profiles in the decision table, or in Caelum's tables")
 	f.StringArrayVar(&o.sbatch, "sbatch", nil, "an option for sbatch; can be repeated")
@@ -80,15 +80,15 @@ command on the host that contains the repository, and then runs "caelum repo dec
 	f.Float64Var(&o.lambda, "lambda", 0.5, "weight of the step time relative to the throughput, from 0 to 1")
 	f.Float64Var(&o.deadline, "deadline", 0, "maximum duration of a step in seconds; 0: no limit")
 	f.StringVar(&o.out, "out", "", "write the measurements to this file, one JSON object per line")
-	f.StringVar(&o.from, "from", "", "evaluate the measurements in this file, and submit no jobs")
+	f.StringVar(&o.from, "from", "", "evaluate the measurements in this file instead of submitting jobs")
 	f.BoolVar(&o.apply, "apply", false,
 		"with --from: store DynaP's choice in the repository of this host as the profile of the script's key")
-	f.StringVar(&o.path, "repo", "", "with --apply: the repository; default: the key repo of the configuration file")
+	f.StringVar(&o.path, "repo", "", "with --apply: the repository; default: repo in the configuration file")
 	f.IntVar(&o.batch, "batch", 0, "with --from: evaluate only this batch size")
 	return cmd
 }
 
-// check returns an error if a flag has an invalid value or if flags contradict each other.
+// check returns an error if a flag has an invalid value or flags contradict each other.
 func (o profileJobOptions) check(args []string) error {
 	bad := func(format string, a ...any) error { return usageError{fmt.Errorf(format, a...)} }
 	switch {
@@ -159,8 +159,8 @@ func runProfileJob(ctx context.Context, w io.Writer, g *globals, o profileJobOpt
 	return printEvaluation(w, j)
 }
 
-// defaultProfiles sets the profiles if the command line does not contain --profiles. The profiles are all profiles
-// except variants of the GPU model of --board, or of the first GPU model in the decision table.
+// defaultProfiles sets the profiles if --profiles is not given: all profiles, except variants, of the GPU model given
+// by --board, or of the first GPU model in the decision table.
 func (o *profileJobOptions) defaultProfiles(cfg config.Config) error {
 	if len(o.profiles) > 0 {
 		return nil
@@ -178,9 +178,9 @@ func (o *profileJobOptions) defaultProfiles(cfg config.Config) error {
 	}
 }
 
-// modelWith returns the GPU model of --board, or an error if this GPU model does not have all of the profiles. Without
-// --board, modelWith returns the first GPU model that has all of the profiles. modelWith searches the GPU models of the
-// decision table first, and then all GPU models.
+// modelWith returns the GPU model given by --board, or an error if it does not have all of the profiles. Without
+// --board, it returns the first GPU model that has all of them, searching the models in the decision table first and
+// then all others.
 func (o profileJobOptions) modelWith(cfg config.Config, profiles []string) (*mig.Model, error) {
 	var candidates []*mig.Model
 	if o.board != "" {

@@ -15,15 +15,15 @@ import (
 	"caelum/internal/tags"
 )
 
-// measurement is one run of a script on one profile. Each line of the files of --out and --from is the JSON form of a
-// measurement.
+// measurement is one run of a script on one profile. Files for --out and --from contain one measurement per line, as
+// JSON.
 type measurement struct {
 	Profile string  `json:"profile"`
 	Batch   int     `json:"batch,omitempty"` // 0 if the script has no batch size
-	Steps   int     `json:"steps,omitempty"` // 0 if the number of steps is unknown
+	Steps   int     `json:"steps,omitempty"` // 0 if unknown
 	Seconds float64 `json:"seconds"`
-	PeakMiB float64 `json:"peak_mib,omitempty"` // the peak memory of one slice; 0 if the peak is unknown
-	Util    float64 `json:"util"`               // from 0 to 1; -1 if the utilisation is unknown
+	PeakMiB float64 `json:"peak_mib,omitempty"` // the peak memory of one slice; 0 if unknown
+	Util    float64 `json:"util"`               // from 0 to 1; -1 if unknown
 	State   string  `json:"state"`              // the job's state in Slurm
 	Job     uint32  `json:"job,omitempty"`
 }
@@ -38,13 +38,13 @@ func (m measurement) label() string {
 
 func (m measurement) completed() bool { return m.State == "COMPLETED" }
 
-// outOfMemory reports whether the run failed because its slice had too little memory. outOfMemory uses the same rule as
-// the predictions.
+// outOfMemory reports whether the run failed because its slice had too little memory, by the same rule as the
+// predictions.
 func (m measurement) outOfMemory() bool {
 	return predict.Run{Profile: m.Profile, PeakMiB: m.PeakMiB, State: m.State}.OutOfMemory()
 }
 
-// latency returns the duration of a step in seconds, or 0 if the duration is unknown.
+// latency returns the duration of a step in seconds, or 0 if it is unknown.
 func (m measurement) latency() float64 {
 	if m.Steps == 0 || !m.completed() {
 		return 0
@@ -52,7 +52,7 @@ func (m measurement) latency() float64 {
 	return m.Seconds / float64(m.Steps)
 }
 
-// throughput returns the number of samples per second, or 0 if this number is unknown.
+// throughput returns the number of samples per second, or 0 if it is unknown.
 func (m measurement) throughput() float64 {
 	if m.latency() == 0 {
 		return 0
@@ -60,9 +60,9 @@ func (m measurement) throughput() float64 {
 	return float64(m.Batch) / m.latency()
 }
 
-// ended returns m with the results from slurmdbd's record of m's job. ended returns false if the job has not ended, or
-// if the summary of a node is missing and the job ended less than wait ago. The run time is the time for which the job
-// held its slices. If the record contains no summary, the run time is the elapsed time of the job.
+// ended returns m with the results from slurmdbd's record of its job. It returns false if the job has not ended, or if
+// a node's summary is missing and the job ended less than wait ago. The run time is the time for which the job held its
+// slices, or the job's elapsed time if the record contains no summary.
 func (m measurement) ended(r slurm.Record, now time.Time, wait time.Duration) (measurement, bool, error) {
 	if r.End.IsZero() {
 		return m, false, nil
@@ -105,8 +105,7 @@ func measurementsOf(path string) ([]measurement, error) {
 	return runs, nil
 }
 
-// readMeasurements reads measurements in the format of --out. If a line is invalid, the error contains the number of
-// the line.
+// readMeasurements reads measurements in the format of --out. If a line is invalid, the error contains its number.
 func readMeasurements(from io.Reader) (runs []measurement, err error) {
 	lines := bufio.NewScanner(from)
 	for n := 1; lines.Scan(); n++ {

@@ -20,13 +20,13 @@ import (
 const (
 	// pollInterval is the pause between two queries to slurmdbd about a job.
 	pollInterval = 5 * time.Second
-	// summaryWait limits the time from a job's end until the agents have written the job's summaries into slurmdbd.
-	// After this time, profile-job no longer waits for missing summaries.
+	// summaryWait is the maximum time that profile-job waits, after a job's end, for the agents to write the job's
+	// summaries to slurmdbd.
 	summaryWait = time.Minute
 )
 
-// measure submits the script for each batch size and profile, and waits until all jobs have ended. After an error,
-// measure cancels the jobs that have not ended.
+// measure submits the script for each batch size and profile, and waits until all jobs have ended. After an error, it
+// cancels the jobs that have not ended.
 func (o profileJobOptions) measure(
 	ctx context.Context,
 	cfg config.Config,
@@ -77,7 +77,7 @@ func (o profileJobOptions) measure(
 var errInterrupted = errors.New("interrupted")
 
 // submit submits the script and returns the job's id. Ctrl-C does not interrupt sbatch, because profile-job could not
-// cancel a job without knowing the job's id. submit disables requeues, because a requeued job has several runs.
+// cancel a job without knowing its id. submit disables requeues, because a requeued job has several runs.
 func (o profileJobOptions) submit(ctx context.Context, m measurement, script []string) (uint32, error) {
 	if ctx.Err() != nil {
 		return 0, errInterrupted
@@ -98,7 +98,7 @@ func (o profileJobOptions) submit(ctx context.Context, m measurement, script []s
 	if err != nil {
 		return 0, fmt.Errorf("couldn't submit the job for %s: sbatch: %w", m.label(), err)
 	}
-	id, _, _ := strings.Cut(strings.TrimSpace(string(text)), ";") // sbatch may print the cluster's name after the id
+	id, _, _ := strings.Cut(strings.TrimSpace(string(text)), ";") // sbatch may append the cluster's name to the id
 	n, err := strconv.ParseUint(id, 10, 32)
 	if err != nil || n == 0 {
 		return 0, fmt.Errorf("sbatch for %s printed %.40q instead of a job id", m.label(), text)
@@ -106,7 +106,7 @@ func (o profileJobOptions) submit(ctx context.Context, m measurement, script []s
 	return uint32(n), nil
 }
 
-// await polls slurmdbd until the job of m has ended, and returns m with the result.
+// await polls slurmdbd until m's job has ended, and returns m with the result.
 func await(ctx context.Context, cfg config.Config, m measurement) (measurement, error) {
 	ctl, wait := slurm.New(slurm.Options{Sacct: "sacct"}), summaryWait
 	field, err := cfg.Field()
@@ -124,7 +124,7 @@ func await(ctx context.Context, cfg config.Config, m measurement) (measurement, 
 			if done, over, err := m.ended(records[len(records)-1], time.Now(), wait); over || err != nil {
 				return done, err
 			}
-		case errors.Is(err, slurm.ErrNoJob): // slurmdbd gets the record of a new job with a delay
+		case errors.Is(err, slurm.ErrNoJob): // the record of a new job reaches slurmdbd with a delay
 		case errors.Is(err, slurm.ErrNoAccounting):
 			if !warned {
 				fmt.Fprintln(os.Stderr, "caelum: "+printable(err.Error())+"; trying again")
@@ -141,7 +141,7 @@ func await(ctx context.Context, cfg config.Config, m measurement) (measurement, 
 	}
 }
 
-// cancelled cancels the jobs, and returns an error that wraps why and contains the ids of the jobs.
+// cancelled cancels the jobs and returns an error that wraps why and lists their ids.
 func cancelled(why error, jobs []measurement) error {
 	var ids []string
 	for _, m := range jobs {

@@ -16,10 +16,9 @@ func newProfiles(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "profiles [BOARD]",
 		Short: "List the profiles of a GPU model, with the units at which they may start",
-		Long: `profiles lists the profiles of a GPU model. For each profile, profiles prints the number of compute
-slices, the number of units (the cells of a drawing), the memory, the maximum number of simultaneous
-instances, and the units at which an instance may start. Without BOARD, profiles lists the GPU
-models.
+		Long: `profiles lists the profiles of a GPU model. For each one, it prints the number of compute slices,
+the number of units (the cells of a drawing), the memory, the maximum number of simultaneous
+instances, and the units at which an instance may start. Without BOARD, it lists the GPU models.
 
 ` + tablesHelp,
 		Example: `  caelum profiles
@@ -56,7 +55,7 @@ type modelEntry struct {
 	Type     string         `json:"type"`   // the Type in gres.conf
 	Units    int            `json:"units"`
 	Compute  int            `json:"compute"` // the number of compute slices
-	Reset    bool           `json:"reset"`   // true if a change of the MIG mode requires a reset of the GPU
+	Reset    bool           `json:"reset"`   // true if a change of the MIG mode requires a GPU reset
 	Profiles []profileEntry `json:"profiles,omitempty"`
 }
 
@@ -101,8 +100,7 @@ func modelJSON(b *mig.Model, profiles bool) modelEntry {
 	return e
 }
 
-// computeSlices returns the number of compute slices of a GPU, which is the number of compute slices of the GPU's
-// largest profile.
+// computeSlices returns the number of compute slices of a GPU, which is that of its largest profile.
 func computeSlices(b *mig.Model) int {
 	n := 0
 	for _, p := range b.Profiles {

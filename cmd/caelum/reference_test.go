@@ -13,8 +13,8 @@ import (
 
 const referenceDir = "../../docs/reference"
 
-// TestReference checks that the pages in docs/reference match the help texts. Each command has one page. The flag
-// -update rewrites the pages.
+// TestReference checks that the pages in docs/reference match the help texts. Each command has one page. The -update
+// flag rewrites the pages.
 func TestReference(t *testing.T) {
 	pages := map[string]string{"README.md": referenceIndex(newRoot())}
 	for _, cmd := range documented(newRoot()) {

@@ -30,9 +30,9 @@ func newRepo(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "repo",
 		Short: "Show and maintain the repository of earlier runs",
-		Long: `repo shows and maintains the repository of earlier runs. The repository contains the slice and the
-usage of each run. The agent of a node records the runs on its node. "caelum repo sync" copies the
-runs of the whole cluster from slurmdbd into the repository of the local host.`,
+		Long: `repo shows and maintains the repository of earlier runs, which contains the slice and the usage of
+each run. A node's agent records the runs on its node. "caelum repo sync" copies the runs of the
+whole cluster from slurmdbd into the local host's repository.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return fmt.Errorf("there is no command %q; see caelum repo --help", args[0])
@@ -45,8 +45,8 @@ runs of the whole cluster from slurmdbd into the repository of the local host.`,
 	f.StringVar(&o.config, "config", config.DefaultPath,
 		"the configuration file with the keys repo, table, accounting_field, margin, peak_quantile, share and "+
 			"max_slowdown")
-	f.StringVar(&o.path, "repo", "", "the repository; default: the key repo of the configuration file")
-	f.StringVar(&o.table, "table", "", "the decision table; default: the key table of the configuration file")
+	f.StringVar(&o.path, "repo", "", "the repository; default: the path set by repo in the configuration file")
+	f.StringVar(&o.table, "table", "", "the decision table; default: the path set by table in the configuration file")
 	cmd.AddCommand(
 		newRepoList(g, &o),
 		newRepoShow(g, &o),
@@ -59,9 +59,9 @@ runs of the whole cluster from slurmdbd into the repository of the local host.`,
 	return cmd
 }
 
-// open reads the configuration and opens the repository. If the file is not a repository, open renames a file from
-// caelum.yaml, and does not change a file from --repo. If the repository does not exist, open creates the repository,
-// or returns an error if mustExist is true.
+// open reads the configuration and opens the repository. If the file is not a repository, it is renamed if caelum.yaml
+// names it, and left unchanged if --repo does. If the repository does not exist, open creates it, or returns an error
+// if mustExist is true.
 func (o repoOptions) open(mustExist bool) (*repo.Repo, config.Config, error) {
 	cfg, err := config.Load(o.config)
 	if err != nil {
@@ -75,7 +75,7 @@ func (o repoOptions) open(mustExist bool) (*repo.Repo, config.Config, error) {
 		return nil, cfg, err // opening a repository writes to its directory
 	}
 	if _, err := os.Stat(path); mustExist && errors.Is(err, fs.ErrNotExist) {
-		return nil, cfg, fmt.Errorf("the repository %s does not exist; run `caelum repo sync` to create the repository",
+		return nil, cfg, fmt.Errorf("the repository %s does not exist; run `caelum repo sync` to create it",
 			path)
 	}
 	r, err := open(path)
@@ -85,8 +85,8 @@ func (o repoOptions) open(mustExist bool) (*repo.Repo, config.Config, error) {
 	return r, cfg, nil
 }
 
-// read opens the repository for a command that does not change the repository. Ordinary users may not read the
-// repository, and login nodes have no repository. In these cases, read returns the caller's own runs from slurmdbd.
+// read opens the repository for a command that does not change it. Ordinary users may not read the repository, and
+// login nodes have none. In these cases, read returns the caller's own runs from slurmdbd.
 func (o repoOptions) read(ctx context.Context) (*repo.Repo, config.Config, error) {
 	cfg, err := config.Load(o.config)
 	if err != nil {
@@ -99,13 +99,13 @@ func (o repoOptions) read(ctx context.Context) (*repo.Repo, config.Config, error
 	return o.open(true)
 }
 
-// ownOnly reports whether read returns only the caller's own runs, because the caller cannot use the repository of the
-// configuration.
+// ownOnly reports whether read returns only the caller's own runs because the caller cannot use the configured
+// repository.
 func (o repoOptions) ownOnly(cfg config.Config) bool {
 	return o.path == "" && os.Getuid() != 0 && !mayUse(cfg.Repo)
 }
 
-// mayUse reports whether the caller may read and write a file, or may create the file if the file does not exist.
+// mayUse reports whether the caller may read and write a file, or create it if it does not exist.
 func mayUse(path string) bool {
 	const readAndWrite = 6 // R_OK and W_OK of access(2)
 	if err := syscall.Access(path, readAndWrite); !errors.Is(err, os.ErrNotExist) {
@@ -140,14 +140,14 @@ func ownRuns(ctx context.Context, cfg config.Config) (*repo.Repo, error) {
 	return r, nil
 }
 
-// openOwn opens the repository of the configuration, and writes warnings to standard error.
+// openOwn opens the configured repository and writes warnings to standard error.
 func openOwn(path string) (*repo.Repo, error) {
 	return repo.Open(path, func(text string) { fmt.Fprintln(os.Stderr, "caelum: "+printable(text)) })
 }
 
-// decisions returns the GPU models and the default profile for predictions: the GPU model of --board, or otherwise the
-// GPU models and the default profile of the decision table. Without --board and without a decision table, the result
-// contains no GPU model, and caelum can predict only memory and run time.
+// decisions returns the GPU models and the default profile for predictions: the GPU model given by --board, or
+// otherwise those in the decision table. Without either, the result contains no GPU model, and caelum can predict only
+// memory and run time.
 func (o repoOptions) decisions(cfg config.Config) (learn.Table, error) {
 	if o.board != "" {
 		b, err := modelNamed(o.board)

@@ -19,9 +19,9 @@ func newRepoForget(o *repoOptions) *cobra.Command {
 		Use:   "forget (--key KEY [--user USER] | --user USER | --before TIME)",
 		Short: "Delete the runs of a key or a user, or all runs before a time",
 		Long: `forget deletes the runs of a key or of a user that have already begun, or all runs that began before
-a time. "caelum repo sync" and "caelum repo import" do not add these runs again, but add runs that
-begin later. forget changes only this repository. The runs remain in other repositories and in
-slurmdbd.`,
+a given time. "caelum repo sync" and "caelum repo import" will not add these runs again, but will
+add runs that begin later. forget changes only this repository; the runs remain in other
+repositories and in slurmdbd.`,
 		Example: `  caelum repo forget --key 16e6c08ad68451a8   # the script has changed
   caelum repo forget --before 2026-01-01`,
 		Args: cobra.NoArgs,
@@ -51,8 +51,8 @@ slurmdbd.`,
 	return cmd
 }
 
-// check returns the time of --before, or the zero time without --before. check returns an error if the combination or
-// the value of the flags is invalid.
+// check returns the time given by --before, or the zero time without it. It returns an error if the flags have invalid
+// values or cannot be combined.
 func (f forgetOptions) check() (time.Time, error) {
 	switch {
 	case (f.key != "" || f.user != "") == (f.before != ""):
@@ -70,7 +70,7 @@ func (f forgetOptions) check() (time.Time, error) {
 	return before, err
 }
 
-// forget deletes the runs that the flags select, and returns the number of these runs. before is the time of --before.
+// forget deletes the runs that the flags select and returns their number. before is the time given by --before.
 func (f forgetOptions) forget(r *repo.Repo, before time.Time) (int, error) {
 	switch now := time.Now(); {
 	case f.key != "":
@@ -82,7 +82,7 @@ func (f forgetOptions) forget(r *repo.Repo, before time.Time) (int, error) {
 }
 
 // usersNamed returns the ids of the users with this name that have runs. If name is a number, the result also contains
-// this number as an id.
+// it as an id.
 func usersNamed(r *repo.Repo, name string) ([]uint32, error) {
 	uids, err := r.Users(name)
 	if id, bad := strconv.ParseUint(name, 10, 32); bad == nil {
@@ -94,8 +94,8 @@ func usersNamed(r *repo.Repo, name string) ([]uint32, error) {
 	return uids, err
 }
 
-// forgetKey deletes the runs of a key that began before now, and returns the number of these runs. The runs belong to
-// the given user, or to any user if user is empty.
+// forgetKey deletes the runs of a key that began before now and returns their number. It deletes only the given user's
+// runs, or those of all users if user is empty.
 func forgetKey(r *repo.Repo, key, user string, now time.Time) (all int, err error) {
 	if user == "" {
 		return r.ForgetKey(key, now)
@@ -114,8 +114,7 @@ func forgetKey(r *repo.Repo, key, user string, now time.Time) (all int, err erro
 	return all, nil
 }
 
-// forgetUser deletes the runs of a user that began before now, and returns the number of these runs. name is the user's
-// name or id.
+// forgetUser deletes the runs of a user that began before now and returns their number. name is the user's name or id.
 func forgetUser(r *repo.Repo, name string, now time.Time) (all int, err error) {
 	uids, err := usersNamed(r, name)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"caelum/internal/repo"
 )
 
-// listed is a line of caelum repo list, in its JSON form.
+// listed is the JSON form of a line of caelum repo list.
 type listed struct {
 	Key         string        `json:"key"`
 	Fingerprint string        `json:"work,omitempty"` // script fingerprint
@@ -38,10 +38,10 @@ func newRepoList(g *globals, o *repoOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the keys: user, number of runs, highest peak, predicted profile",
-		Long: `list prints one line for each key of a user. The first line shows the key with the most recent run.
-PEAK is the highest memory usage of one slice in any run. PROFILE is the profile that the next run
-would request. PROFILE refers to the GPU model of --board, or to the GPU model of the decision
-table's default profile. TIME is the expected run time.`,
+		Long: `list prints one line for each of a user's keys, beginning with the key of the most recent run. PEAK
+is the highest memory usage of one slice in any run. PROFILE is the profile that the next run would
+request, on the GPU model given by --board or on that of the decision table's default profile. TIME
+is the expected run time.`,
 		Example: `  caelum repo list | head
   caelum repo list --json | jq '.[] | select(.user == "user1")'`,
 		Args: cobra.NoArgs,
@@ -81,7 +81,7 @@ func runRepoList(ctx context.Context, w io.Writer, g *globals, o *repoOptions) e
 	return printList(w, all)
 }
 
-// newListed returns the line of a key and the key's prediction.
+// newListed returns the line for a key and its prediction.
 func newListed(s repo.Script, given learn.Prediction) listed {
 	l := listed{
 		Key:         s.Key,
@@ -156,8 +156,8 @@ func newRepoShow(g *globals, o *repoOptions) *cobra.Command {
 		Use:   "show KEY",
 		Short: "Show the runs of a key, oldest first",
 		Long: `show prints the slice and the usage of the newest 64 runs of a key. If several users have runs of
-the key, show prints one table for each user. The prediction for a job uses these runs, except the
-runs of other users and the runs without a script.`,
+the key, it prints one table for each user. The prediction for a job uses these runs, except those
+of other users and those without a script.`,
 		Example: `  caelum repo show 16e6c08ad68451a8`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -37,9 +37,9 @@ func newRepoImport(o *repoOptions) *cobra.Command {
 		Use:   "import [FILE]",
 		Short: "Add the runs of an export",
 		Long: `import reads the output of "caelum repo export" from a file or from standard input, and adds the
-runs to the repository. If the repository already contains a run, import adds only the missing
-values of the run. import skips runs that "caelum repo forget" deleted. If a line is invalid, import
-reports this line and adds no runs.`,
+runs to the repository. If the repository already contains a run, import adds only the run's missing
+values. It skips runs that "caelum repo forget" deleted. If a line is invalid, import reports it and
+adds no runs.`,
 		Example: `  caelum repo import runs.jsonl`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -79,7 +79,7 @@ func readTime(text string) (time.Time, error) {
 	}
 }
 
-// dbdTimeout limits one query to slurmdbd. The limit is long, because a query returns the jobs of at least one day.
+// dbdTimeout limits a query to slurmdbd. It is long, because a query returns the jobs of at least one day.
 const dbdTimeout = 5 * time.Minute
 
 func newRepoSync(g *globals, o *repoOptions) *cobra.Command {
@@ -88,10 +88,10 @@ func newRepoSync(g *globals, o *repoOptions) *cobra.Command {
 		Use:   "sync",
 		Short: "Read the summaries of earlier runs from slurmdbd into the repository",
 		Long: `sync reads the summaries of runs from the job records in slurmdbd. Each query covers at least one
-day. For a new repository, sync reads the records of the last 400 days. Each later sync begins with
-the records of the hour before the end of the previous sync. Once a day, sync reads the records of
-the last 30 days, because an agent that cannot write a summary tries again for up to 30 days. If
-sync fails, the next sync continues at the point of the failure.
+day. For a new repository, sync reads the records of the last 400 days. Each later sync begins one
+hour before the end of the previous sync. Once a day, sync reads the records of the last 30 days,
+because an agent that cannot write a summary retries for up to 30 days. If sync fails, the next sync
+continues where it stopped.
 
 Run sync as root or as a Slurm operator, because slurm.conf and slurmdbd.conf can hide the jobs of
 other users from ordinary users.`,
@@ -103,7 +103,7 @@ other users from ordinary users.`,
 		},
 	}
 	cmd.Flags().StringVar(&since, "since", "",
-		"read all records since this time again, for example 2026-11-21 or 2026-11-21T04:57:35")
+		"re-read all records since this time, for example 2026-11-21 or 2026-11-21T04:57:35")
 	return cmd
 }
 
@@ -140,16 +140,15 @@ func newRepoDecisions(g *globals, o *repoOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "decisions",
 		Short: "Write the learned lines to the decision table",
-		Long: `decisions writes learned lines into the decision table. decisions writes a line for a key, or for a
-user's script fingerprint, if a job would get a different profile or expected run time without this
-line. With share: true, decisions also writes lines for script fingerprints that apply to all users.
-decisions does not change the administrator's lines, which are above the line "# What stands below
-...".
+		Long: `decisions writes learned lines to the decision table. It writes a line for a key, or for a user's
+script fingerprint, if a job would get a different profile or expected run time without this line.
+With share: true, it also writes lines for script fingerprints that apply to all users. It does not
+change the administrator's lines, which are above the line "# What stands below ...".
 
-If the learned lines have changed, decisions increments the generation of the table and atomically
-replaces the table. Otherwise, decisions does not change the table. job_submit.lua accepts at most
-20,000 lines and 1 MiB. If the table would be larger, decisions omits the oldest lines of the users
-with the most lines.`,
+If the learned lines have changed, decisions increments the table's generation and replaces the
+table atomically. Otherwise, it leaves the table unchanged. job_submit.lua accepts at most 20,000
+lines and 1 MiB. If the table would exceed these limits, decisions omits the oldest lines of the
+users with the most lines.`,
 		Example: `  caelum repo sync && caelum repo decisions`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return runRepoDecisions(cmd.OutOrStdout(), g, o) },

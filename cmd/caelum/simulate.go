@@ -56,107 +56,105 @@ func newSimulate(g *globals) *cobra.Command {
 		Use:   "simulate",
 		Short: "Simulate a workload on a cluster under several policies",
 		Long: `simulate runs a workload on a simulated cluster of GPUs, under one policy after the other, and
-prints the waiting times of the jobs under each policy. simulate uses the same code for the policies
-as the agents.
+prints the waiting times of the jobs under each policy. The policies' code is the same as in the
+agents.
 
 WORKLOADS, exactly one of these
-  --churn MIX       synthetic jobs: Poisson arrivals, exponential durations, one slice for each
-                    job, and the profiles of an A100-40GB (--jobs, --load, --mean, --seed). MIX
-                    is uniform6, skew-small, bimodal or four-equal
-  --alibaba FILE    a pod list of Alibaba's gpu-v2023 trace (openb_pod_list_*.csv). The jobs are
+  --churn MIX       synthetic jobs: Poisson arrivals, exponential durations, one slice per job, and
+                    the profiles of an A100-40GB (--jobs, --load, --mean, --seed). MIX is uniform6,
+                    skew-small, bimodal or four-equal
+  --alibaba FILE    a pod list from Alibaba's gpu-v2023 trace (openb_pod_list_*.csv). The jobs are
                     the pods with one GPU. Each job needs the smallest profile that is at least as
-                    large as the pod's share of a GPU. With --multi-gpu, a pod with several GPUs is
-                    a job that needs as many full GPUs on one node (with --per-node)
+                    large as the pod's share of a GPU. With --multi-gpu, a pod with several GPUs
+                    becomes a job that needs as many full GPUs on one node (with --per-node)
   --grmu FILE       a pod list as for --alibaba, with the profiles that the GRMU paper (arXiv
                     2502.01909) assigns to the pods
-  --miso FILE       the training jobs of the MISO paper (arXiv 2207.11428, jobs_100.csv), with
-                    the step times measured on each profile (--miso-steps
-                    a100_40gb_mig_step_time.csv). A job needs the smallest profile on which the job
-                    fits and is not slower than --slowdown. The job runs at the measured speed. The
-                    mean time between two submissions is --every
-  --from-sacct      the jobs of this site, as sacct reports them (--since, --until). A job needs
-                    the profile of the slices that the job had. A job without slices needs the
-                    smallest profile that is sufficient for the memory and utilisation in the
-                    job's accounting record (gres/gpumem, gres/gpuutil). Without these values, the
-                    job needs a whole GPU
-  --sacct FILE      the jobs in a file, as for --from-sacct. The file contains the output of
-                    sacct -a -P, without -D, with the columns
+  --miso FILE       the training jobs of the MISO paper (arXiv 2207.11428, jobs_100.csv), with the
+                    step times measured on each profile (--miso-steps a100_40gb_mig_step_time.csv).
+                    A job needs the smallest profile on which it fits and is not slower than
+                    --slowdown allows, and runs at the measured speed. --every sets the mean time
+                    between submissions
+  --from-sacct      the jobs of this site, as reported by sacct (--since, --until). A job needs the
+                    profile of the slices that it had. A job without slices needs the smallest
+                    profile that is sufficient for the memory and utilisation in its accounting
+                    record (gres/gpumem, gres/gpuutil), or a whole GPU if these values are missing
+  --sacct FILE      the jobs in a file, as for --from-sacct. The file contains the output of sacct
+                    -a -P, without -D, with the columns
                     ` + strings.Join(trace.SacctColumns, ",") + `
 
 POLICIES, any number of these
   first-fit, best-fit, driver, reach, mcc, mecc, fgd, fragaware, grmu, lifetime, scarcity, qla
-                    slices are carved when a job starts, at the placement that the policy
-                    chooses. fragaware=SHARE sets the load at which a GPU counts as busy (default:
-                    0.4). grmu=SHARE sets the largest share of the GPUs that may have whole-GPU
-                    instances (default: 0.3)
+                    slices are carved when a job starts, at the placement that the policy chooses.
+                    fragaware=SHARE sets the load at which a GPU counts as busy (default: 0.4).
+                    grmu=SHARE sets the largest share of the GPUs that may have whole-GPU instances
+                    (default: 0.3)
   whole             every job gets a whole GPU
-  static            all GPUs are partitioned before the first job, into the layouts of --static
-                    or into the best layouts that a search finds for this workload. The best
-                    layouts have the shortest mean time from submission to end. Without a queue,
-                    the best layouts have the most accepted work. A job gets the smallest free
-                    slice that is large enough
-  moved             a reference for comparison, which moves running jobs at any time without any
+  static            all GPUs are partitioned before the first job, into the layouts given by
+                    --static or into the best layouts that a search finds for this workload: those
+                    with the shortest mean time from submission to end or, without a queue, with the
+                    most accepted work. A job gets the smallest free slice that is large enough
+  moved             a reference for comparison, which can move running jobs at any time without any
                     cost. With --queue fifo, no policy can be better, unless jobs run slower on
                     smaller slices (--miso)
 
 QUEUES
-  fifo              jobs start in the order of submission. No job starts before an earlier job
-  easy              the first job that cannot start gets a reservation. Other jobs may start if
-                    they do not delay this job
-  skip              jobs start in the order of submission, except for jobs that do not fit. Large
-                    jobs may wait indefinitely
+  fifo              jobs start in the order of submission. No job starts before an earlier one
+  easy              the first job that cannot start gets a reservation. Other jobs may start if they
+                    do not delay it
+  skip              jobs start in the order of submission, but jobs that do not fit are skipped.
+                    Large jobs may wait indefinitely
   smallest          the smallest job that fits starts first
-  batches           simulate considers the first 7 waiting jobs (the largest number of instances
-                    on a GPU), and starts the group of these jobs that uses one GPU best (DynaP).
-                    Jobs may wait indefinitely. A job whose slices do not fit together on one GPU
-                    never starts. The policies whole, static and moved do not support this queue
-  none              a job that cannot start at its submission is rejected
+  batches           simulate considers the first 7 waiting jobs (as many as the largest number of
+                    instances on a GPU) and starts the group that makes the best use of one GPU
+                    (DynaP). Jobs may wait indefinitely. A job whose slices do not fit together on
+                    one GPU never starts. The whole, static and moved policies do not support this
+                    queue
+  none              a job that cannot start when it is submitted is rejected
 
 ENDS, the run times that the policies expect
   exact             the actual run times
-  limits            the time limits of the jobs, without a correction, as in the agents. The
-                    policies expect a job without a time limit to run for a very long time
+  limits            the jobs' time limits, without correction, as in the agents. The policies expect
+                    a job without a time limit to run for a very long time
   limits=A-B        a time limit of A to B times the actual run time
-  corrected         the time limits of the jobs, corrected by the ratio of run time to time limit
-                    of the jobs that have ended. The agents do not correct time limits
-  corrected=A-B     a time limit of A to B times the actual run time, corrected like corrected
-  error=S           a prediction with a lognormal error of S, corrected like corrected
+  corrected         the jobs' time limits, corrected by the ratio of run time to time limit of the
+                    jobs that have ended. The agents do not correct time limits
+  corrected=A-B     a time limit of A to B times the actual run time, corrected in the same way
+  error=S           a prediction with a lognormal error of S, corrected in the same way
 
 OFFERS
-  With --offers, policies act as in production. The agents publish offers 0.1 s after an event. At
-  the next whole second, slurmctld allocates the offered slices to jobs, without information about
-  the policy. ON OFFER refers to the jobs that could have started at their submission, and is the
-  share of these jobs whose profile was on offer at that time. Without --offers, policies place jobs
-  directly when a job is submitted or ends. --offers does not change the results of whole, static and
-  moved.
+  With --offers, policies act as in production: the agents publish offers 0.1 s after an event, and
+  at the next whole second, slurmctld allocates the offered slices to jobs without knowing the
+  policy. Of the jobs that could have started when they were submitted, ON OFFER is the share whose
+  profile was on offer at that time. Without --offers, policies place jobs directly when a job is
+  submitted or ends. --offers does not affect whole, static and moved.
 
 SIZING, for workloads whose jobs have speeds (--miso)
-  adaptive          a job may get a larger slice than the job requests, as in production. Requires
-                    --queue fifo or easy. The policies whole, static and moved ignore adaptive
-  tightest          each job gets the profile that the job requests
+  adaptive          a job may get a larger slice than it requests, as in production. Requires
+                    --queue fifo or easy. The whole, static and moved policies ignore adaptive
+  tightest          each job gets the profile that it requests
 
 MEMORY
   With --memory-error, jobs request the smallest profile that has at least their predicted memory. A
-  job with too little memory runs out of memory at a random time during its run. The job is then
-  requeued, and requests the next larger profile two minutes later. REQUEUED is the number of these
+  job with too little memory runs out of it at a random time during its run. It is then requeued
+  and, two minutes later, requests the next larger profile. REQUEUED is the number of these
   requeues. LOST is the share of the busy time that these failed runs used. If the workload does not
-  contain the peak memory of a job, simulate chooses a random peak within the memory of the profile
-  that the job needs.
+  contain a job's peak memory, simulate chooses a random peak within the memory of the profile that
+  the job needs.
 
 FULL GPUS
-  With --whole-gpus, a GPU whose MIG mode is off is available as the profile full. Policies switch the
-  MIG mode only if no other GPU has room, and a full GPU stays full until a slice needs it. --switch
-  is the time for a switch: a few seconds on an H100, and longer on GPUs that need a reset (A100).
-  SWITCHED is the number of switches. --whole-share limits the share of the GPUs that are full while
-  jobs wait for slices, like the configuration key whole_share.
+  With --whole-gpus, a GPU whose MIG mode is off is available as the full profile. Policies switch
+  the MIG mode only if no other GPU has room, and a full GPU stays full until a slice needs it.
+  --switch sets the time for a switch: a few seconds on an H100, and longer on GPUs that need a
+  reset (A100). SWITCHED is the number of switches. Like whole_share in caelum.yaml, --whole-share
+  limits the share of the GPUs that are full while jobs wait for slices.
 
 OUTPUT
-  Waits are in seconds. Percentiles have three significant digits. TURNAROUND is the mean time from
-  submission to end, for workloads whose jobs run slower on smaller slices or are requeued. UTIL is
-  the share of all units (an A100 has eight) that jobs needed, from the first submission to the last
-  end. FRAG is the mean fragmentation of the GPUs, from 0 to 1. CUT is the number of created
-  instances. ACCEPTED is the accepted share of the requested work, where work is the product of
-  units and time. WORST is the share of started jobs of the profile with the lowest such share.`,
+  Waiting times are in seconds. Percentiles have three significant digits. For workloads whose jobs
+  run slower on smaller slices or are requeued, TURNAROUND is the mean time from submission to end.
+  UTIL is the share of all units (an A100 has eight) that jobs needed, from the first submission to
+  the last end. FRAG is the mean fragmentation of the GPUs, from 0 to 1. CUT is the number of
+  instances created. ACCEPTED is the accepted share of the requested work, measured as units times
+  time. WORST is the share of jobs started for the profile where this share is lowest.`,
 		Example: `  caelum simulate --churn uniform6 --gpus A100-40GB:16 --policies best-fit,lifetime,qla
   caelum simulate --alibaba openb_pod_list_gpushare100.csv --gpus A100-40GB:20 \
     --profiles 1g.5gb,2g.10gb,3g.20gb,4g.20gb,7g.40gb --policies whole,static,qla,moved
@@ -180,7 +178,7 @@ func (o *simulateOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.grmu, "grmu", "", "pod list of Alibaba's gpu-v2023 trace, with GRMU's profiles")
 	f.StringVar(&o.miso, "miso", "", "job list from the MISO paper")
 	f.StringVar(&o.misoSteps, "miso-steps", "", "--miso: the step times on each profile")
-	f.DurationVar(&o.every, "every", time.Minute, "--miso: mean time between two submissions")
+	f.DurationVar(&o.every, "every", time.Minute, "--miso: mean time between submissions")
 	f.Float64Var(&o.slowdown, "slowdown", 0,
 		"--miso: the longest acceptable run time, as a multiple of the run time on a whole GPU; 0: no limit")
 	f.StringVar(&o.sacct, "sacct", "", "file with the output of sacct -P")
@@ -193,13 +191,13 @@ func (o *simulateOptions) addFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.mean, "mean", time.Hour, "--churn: mean run time of the jobs")
 	f.Uint64Var(&o.seed, "seed", 1, "--churn, --miso, --ends and --memory-error: seed of the random numbers")
 	f.StringSliceVar(&o.gpus, "gpus", []string{"A100-40GB:16"}, "the cluster: BOARD:COUNT,...")
-	f.IntVar(&o.perNode, "per-node", 0, "number of GPUs in each node, all of one model. All slices of a job are on "+
-		"one node, or on as many nodes as the job requested; 0: the slices of a job can be on any GPUs")
+	f.IntVar(&o.perNode, "per-node", 0, "number of GPUs in each node, all of one model. A job's slices are all on "+
+		"one node, or on as many nodes as the job requested; 0: they can be on any GPUs")
 	f.StringSliceVar(&o.profiles, "profiles", nil, profilesHelp)
 	f.StringSliceVar(&o.policies, "policies", nil,
 		"policies to compare; default: whole, static, reach, lifetime (the agents' default) and qla; the default "+
-			"omits static with several GPU models, and omits whole and static with --queue batches")
-	f.StringVar(&o.static, "static", "", "layouts of the policy static, which simulate assigns to the GPUs in turn, "+
+			"omits static if there are several GPU models, and whole and static with --queue batches")
+	f.StringVar(&o.static, "static", "", "layouts for the static policy, which simulate assigns to the GPUs in turn, "+
 		"for example '7g.40gb / 4g.20gb 3g.20gb'; default: the best layouts")
 	f.StringVar(&o.queue, "queue", "fifo", "fifo, easy, skip, smallest, batches or none")
 	f.BoolVar(&o.offers, "offers", false,
@@ -226,7 +224,7 @@ func (o *simulateOptions) addFlags(f *pflag.FlagSet) {
 
 func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 	if g.json && o.csv {
-		return usageError{errors.New("--json and --csv cannot be combined; omit one of these flags")}
+		return usageError{errors.New("--json and --csv cannot be combined; omit one of them")}
 	}
 	c, err := o.config()
 	if err != nil {
@@ -273,8 +271,8 @@ func runSimulate(w, progress io.Writer, g *globals, o simulateOptions) error {
 	return err
 }
 
-// fitting returns the workload without the jobs that cannot run on the cluster. If no job remains, or if an option
-// needs data that the jobs do not have, fitting returns an error.
+// fitting returns the workload without the jobs that cannot run on the cluster. It returns an error if no job remains,
+// or if an option needs data that the jobs do not have.
 func (o simulateOptions) fitting(c sim.Config) (*trace.Workload, error) {
 	workload, err := o.workload(len(c.GPUs))
 	if err != nil {
@@ -294,10 +292,10 @@ func (o simulateOptions) fitting(c sim.Config) (*trace.Workload, error) {
 	return workload, nil
 }
 
-// recorded reports whether the workload contains the actual waits of its jobs.
+// recorded reports whether the workload contains the jobs' actual waiting times.
 func (o simulateOptions) recorded() bool { return o.sacct != "" || o.fromSacct }
 
-// nodes returns the models of the GPUs of each node.
+// nodes returns, for each node, the models of its GPUs.
 func nodes(c sim.Config) (all [][]*mig.Model) {
 	if c.Nodes == nil {
 		return [][]*mig.Model{c.GPUs}
@@ -355,7 +353,7 @@ func (o simulateOptions) runPolicy(c sim.Config, name string, jobs iter.Seq[trac
 	return out, nil
 }
 
-// pattern returns the layouts of the policy static: the layouts of --static, or the best layouts that sim.BestStatic
+// pattern returns the layouts for the static policy: those given by --static, or the best ones that sim.BestStatic
 // finds.
 func (o simulateOptions) pattern(c sim.Config, jobs iter.Seq[trace.Job]) (sim.Pattern, error) {
 	if o.static != "" {

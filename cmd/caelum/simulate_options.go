@@ -27,11 +27,11 @@ var disciplines = map[string]sim.Discipline{
 	"none":     sim.Loss,
 }
 
-// mostGPUs limits the size of the simulated cluster. The value exceeds the size of the largest publicly known clusters,
-// which have tens of thousands of GPUs.
+// mostGPUs limits the size of the simulated cluster. It exceeds the size of the largest publicly known clusters, which
+// have tens of thousands of GPUs.
 const mostGPUs = 100000
 
-// checkFlags returns an error if the command line contains a flag but not the other flag that this flag requires.
+// checkFlags returns an error if the command line contains a flag without another flag that it requires.
 func (o simulateOptions) checkFlags(f *pflag.FlagSet) error {
 	for name, requires := range map[string]struct {
 		flag  string
@@ -51,7 +51,7 @@ func (o simulateOptions) checkFlags(f *pflag.FlagSet) error {
 	return nil
 }
 
-// config returns the configuration of the simulation. config does not set the field Policy.
+// config returns the configuration of the simulation, except the Policy field.
 func (o simulateOptions) config() (c sim.Config, err error) {
 	if c.GPUs, c.Nodes, err = o.cluster(); err != nil {
 		return c, err
@@ -73,7 +73,7 @@ func (o simulateOptions) config() (c sim.Config, err error) {
 	case o.wholeShare < 1 && c.Discipline != sim.FIFO && c.Discipline != sim.EASY:
 		return c, usageError{errors.New("--whole-share requires --queue fifo or easy")}
 	case o.perNode < 0:
-		return c, usageError{errors.New("--per-node must not be negative (0: the slices of a job can be on any GPUs)")}
+		return c, usageError{errors.New("--per-node must not be negative (0: a job's slices can be on any GPUs)")}
 	}
 	if err := o.checkSizing(c.Discipline); err != nil {
 		return c, err
@@ -108,8 +108,8 @@ func (o simulateOptions) adaptive(queue sim.Discipline) bool {
 	return o.sizing != plan.SizingTightest && (queue == sim.FIFO || queue == sim.EASY)
 }
 
-// cluster parses --gpus. gpus contains the model of each GPU, which has only the profiles of --profiles. nodes contains
-// the number of GPUs of each node, or is nil without --per-node.
+// cluster parses --gpus. gpus contains the model of each GPU, reduced to the profiles given by --profiles. nodes
+// contains the number of GPUs of each node, or is nil without --per-node.
 func (o simulateOptions) cluster() (gpus []*mig.Model, nodes []int, err error) {
 	var whole []*mig.Model
 	boards := map[string]*mig.Model{}
@@ -141,8 +141,8 @@ func (o simulateOptions) cluster() (gpus []*mig.Model, nodes []int, err error) {
 	return gpus, nodes, checkProfiles(o.profiles, whole...)
 }
 
-// withFull returns a copy of a GPU model that also has the profile full. The memory of the full GPU is the largest
-// memory of a slice.
+// withFull returns a copy of a GPU model that also has the full profile. The memory of the full GPU is that of the
+// largest slice.
 func withFull(b *mig.Model) *mig.Model {
 	most := 0.0
 	for _, p := range b.Profiles {
@@ -151,7 +151,7 @@ func withFull(b *mig.Model) *mig.Model {
 	return b.WithFull(uint64(most))
 }
 
-// memory returns the model of memory predictions for --memory-error, or nil without --memory-error.
+// memory returns the model of memory predictions for --memory-error, or nil if this flag is not given.
 func (o simulateOptions) memory() (*sim.Memory, error) {
 	switch e, m := o.memoryError, o.memoryMargin; {
 	case !(e >= 0 && e < 10 && m >= 0 && m < 100):
@@ -170,8 +170,8 @@ func (o simulateOptions) memory() (*sim.Memory, error) {
 	return nil, nil
 }
 
-// checkPolicies returns the policies to simulate: the policies of --policies, or the default policies. If the other
-// options do not support a policy, checkPolicies returns an error.
+// checkPolicies returns the policies to simulate: those given by --policies, or the default policies. It returns an
+// error if the other options do not support a policy.
 func (o simulateOptions) checkPolicies(gpus []*mig.Model) ([]string, error) {
 	alike := sim.Alike(gpus)
 	if o.static != "" {
@@ -197,7 +197,7 @@ func (o simulateOptions) checkPolicies(gpus []*mig.Model) ([]string, error) {
 		if batches && slices.Contains([]string{"whole", "static", "moved"}, name) {
 			return nil, usageError{
 				fmt.Errorf(
-					"--queue batches does not support the policy %s; use %s",
+					"--queue batches does not support the %s policy; use %s",
 					name, strings.Join(place.Names(), ", "),
 				),
 			}
@@ -220,9 +220,9 @@ func (o simulateOptions) checkPolicies(gpus []*mig.Model) ([]string, error) {
 // ownLimits returns the time limit of a job in seconds, or +Inf if the job had no time limit.
 func ownLimits(j trace.Job) float64 { return cmp.Or(j.Limit, math.Inf(1)) }
 
-// expected parses --ends. The function seconds returns the run time that the policies expect for a job, in seconds. If
-// seconds is nil, the policies expect the actual run time. learn reports whether the simulation corrects the expected
-// run time by the run times of earlier jobs.
+// expected parses --ends. The function seconds returns the run time, in seconds, that the policies expect for a job. If
+// seconds is nil, the policies expect the actual run time. learn reports whether the simulation uses the run times of
+// earlier jobs to correct the expected run time.
 func (o simulateOptions) expected() (seconds func(trace.Job) float64, learn bool, err error) {
 	kind, value, _ := strings.Cut(o.ends, "=")
 	switch kind {
@@ -230,7 +230,7 @@ func (o simulateOptions) expected() (seconds func(trace.Job) float64, learn bool
 		if value == "" {
 			return nil, false, nil
 		}
-	case "limits", "corrected": // only corrected, because the agents do not correct time limits
+	case "limits", "corrected": // only for corrected, because the agents do not correct time limits
 		learn = kind == "corrected"
 		if value == "" {
 			return ownLimits, learn, nil

@@ -24,8 +24,8 @@ type simulation struct {
 	// Several is the number of jobs that simulate assumes to need whole GPUs, because their recorded usage is the sum
 	// over several GPUs.
 	Several int `json:"several_whole,omitempty"`
-	// Needs contains, for each profile, the number of jobs that need the profile. The first GPU model with a suitable
-	// profile determines the profile of a job.
+	// Needs contains, for each profile, the number of jobs that need it. The first GPU model with a suitable profile
+	// determines a job's profile.
 	Needs    map[string]int `json:"needs"`
 	GPUs     int            `json:"gpus"`
 	Cluster  string         `json:"cluster"` // the value of --gpus
@@ -40,18 +40,18 @@ type simulation struct {
 	Memory   *sim.Memory    `json:"memory,omitempty"`
 	Policies []run          `json:"policies"`
 
-	slower bool // true if jobs can run longer than necessary, because of a smaller slice or a requeue
+	slower bool // true if jobs may run longer than necessary because of a smaller slice or a requeue
 }
 
-// fullGPUs describes the full GPUs of a simulation: the seconds for a switch of the MIG mode, and the largest share of
-// the GPUs that may be full while jobs wait for slices.
+// fullGPUs describes the full GPUs of a simulation: the time to switch the MIG mode, in seconds, and the largest share
+// of the GPUs that may be full while jobs wait for slices.
 type fullGPUs struct {
 	Switch float64 `json:"switch"`
 	Share  float64 `json:"whole_share"`
 }
 
-// newSimulation returns the output without the results of the policies. If the workload contains the actual waits, the
-// output contains these waits.
+// newSimulation returns the output without the policies' results. If the workload contains actual waiting times, so
+// does the output.
 func newSimulation(o simulateOptions, c sim.Config, workload *trace.Workload) simulation {
 	s := simulation{
 		Workload: o.describe(),
@@ -85,8 +85,8 @@ func newSimulation(o simulateOptions, c sim.Config, workload *trace.Workload) si
 	return s
 }
 
-// needs returns, for each profile, the number of jobs that need the profile. The first GPU model with a suitable
-// profile determines the profile of a job.
+// needs returns, for each profile, the number of jobs that need it. The first GPU model with a suitable profile
+// determines a job's profile.
 func needs(jobs []trace.Job, gpus []*mig.Model) map[string]int {
 	count := map[string]int{}
 	kinds := sim.Kinds(gpus)
@@ -104,12 +104,12 @@ func needs(jobs []trace.Job, gpus []*mig.Model) map[string]int {
 // loss reports whether the simulation has no queue and rejects jobs that cannot start at their submission.
 func (s simulation) loss() bool { return s.Queue == "none" }
 
-// run is the result of one policy.
+// run is the result for one policy.
 type run struct {
 	Policy string `json:"policy"`
-	// Never describes a job that can never start. If Never is not empty, the figures are 0.
+	// Never describes a job that can never start. If it is not empty, the figures are 0.
 	Never       string  `json:"never,omitempty"`
-	Layouts     string  `json:"layouts,omitempty"` // only for the policy static
+	Layouts     string  `json:"layouts,omitempty"` // only for the static policy
 	Started     int     `json:"started"`
 	Refused     int     `json:"refused"`
 	Requeued    int     `json:"requeued"`
@@ -122,7 +122,7 @@ type run struct {
 	P99Wait     float64 `json:"p99_wait"`
 	LongestWait float64 `json:"longest_wait"`
 	Turnaround  float64 `json:"mean_turnaround,omitempty"`
-	Makespan    float64 `json:"makespan,omitempty"` // 0 for the actual waits, as are Utilisation and Frag
+	Makespan    float64 `json:"makespan,omitempty"` // 0 for the actual waiting times, as are Utilisation and Frag
 	Utilisation float64 `json:"utilisation,omitempty"`
 	Frag        float64 `json:"fragmentation,omitempty"`
 	Accepted    float64 `json:"accepted"` // the accepted share of the requested unit-seconds
@@ -165,10 +165,10 @@ func newRun(policy, layouts string, r *sim.Result) run {
 	}
 }
 
-// reality is the name of the row with the actual waits of the jobs. The row has no other figures.
+// reality is the name of the row that shows the jobs' actual waiting times and no other figures.
 const reality = "(as it was)"
 
-// asItWas returns the result with the actual waits of the jobs.
+// asItWas returns the result with the jobs' actual waiting times.
 func asItWas(jobs []trace.Job) run {
 	r := sim.Result{Started: len(jobs)}
 	for _, j := range jobs {
@@ -177,7 +177,7 @@ func asItWas(jobs []trace.Job) run {
 	return newRun(reality, "", &r)
 }
 
-// leftOut returns a text that lists the numbers of omitted jobs and the reasons, or "" if no jobs were omitted.
+// leftOut returns a text with the numbers of omitted jobs and the reasons for omitting them, or "" if there are none.
 func leftOut(all []trace.Left) (text string) {
 	for _, l := range all {
 		text += fmt.Sprintf("; omitted %s: %s", plural(l.Jobs, "job"), l.Reason)
@@ -185,7 +185,7 @@ func leftOut(all []trace.Left) (text string) {
 	return text
 }
 
-// facts returns lines that describe the cluster, the options and the workload.
+// facts returns the lines that describe the cluster, the options and the workload.
 func (s simulation) facts() []string {
 	setting := plural(s.Jobs, "job") + " on " + s.Cluster
 	if s.PerNode > 0 {
@@ -200,7 +200,7 @@ func (s simulation) facts() []string {
 		setting += ", sizing " + s.Sizing
 	}
 	if s.Create+s.Destroy > 0 {
-		setting += fmt.Sprintf(", %v s to create an instance and %v s to destroy an instance", s.Create, s.Destroy)
+		setting += fmt.Sprintf(", %v s to create and %v s to destroy an instance", s.Create, s.Destroy)
 	}
 	if s.Full != nil {
 		setting += fmt.Sprintf(", full GPUs, %v s to switch the MIG mode", s.Full.Switch)

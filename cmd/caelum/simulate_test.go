@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// TestLimitsAreNotCorrected tests that, with --ends limits, policies use the time limits without a correction, like the
-// agents. First, 40 jobs run for a hundredth of their time limits. Job 41, which has a time limit of ten minutes, then
-// uses half of the GPU for one minute. Job 42 waits for the whole GPU. Job 43, which is small and has a time limit of
-// five minutes, must start immediately, because the policy expects job 41 to run for more than five minutes. With
+// TestLimitsAreNotCorrected tests that, with --ends limits, policies use the time limits without correction, as the
+// agents do. First, 40 jobs run for a hundredth of their time limits. Job 41, which has a time limit of ten minutes,
+// then uses half of the GPU for one minute. Job 42 waits for the whole GPU. Job 43, which is small and has a time limit
+// of five minutes, must start immediately, because the policy expects job 41 to run for more than five minutes. With
 // corrected limits, the policy expects job 41 to end earlier, and job 43 must wait.
 func TestLimitsAreNotCorrected(t *testing.T) {
 	var file strings.Builder

@@ -13,8 +13,8 @@ import (
 	"caelum/internal/trace"
 )
 
-// workload returns the jobs to simulate. Depending on the flags, workload generates the jobs or reads the jobs from a
-// file or from sacct.
+// workload returns the jobs to simulate. Depending on the flags, it generates them or reads them from a file or from
+// sacct.
 func (o simulateOptions) workload(gpus int) (*trace.Workload, error) {
 	var given []string
 	for _, s := range []string{o.churn, o.alibaba, o.grmu, o.sacct, o.miso} {
@@ -53,7 +53,7 @@ func (o simulateOptions) workload(gpus int) (*trace.Workload, error) {
 	return trace.Alibaba(given[0], f, o.multiGPU)
 }
 
-// readMISO reads the jobs of --miso and the step times of --miso-steps.
+// readMISO reads the jobs given by --miso and the step times given by --miso-steps.
 func (o simulateOptions) readMISO(jobs io.Reader) (*trace.Workload, error) {
 	switch {
 	case o.misoSteps == "":
@@ -98,14 +98,14 @@ func (o simulateOptions) askSacct() (*trace.Workload, error) {
 		return nil, fmt.Errorf("couldn't run sacct: %w; use --sacct to read the output of sacct on another host", err)
 	}
 	workload, err := trace.Sacct("sacct", out)
-	io.Copy(io.Discard, out) // after an error, simulate must read the remaining output, because sacct ends only then
+	io.Copy(io.Discard, out) // after an error, the remaining output must be read, because sacct ends only then
 	if failed := cmd.Wait(); failed != nil {
 		return nil, fmt.Errorf("couldn't read jobs from sacct: %w: %s", failed, strings.TrimSpace(stderr.String()))
 	}
 	return workload, err
 }
 
-// synthetic generates the jobs of --churn.
+// synthetic generates the jobs for --churn.
 func (o simulateOptions) synthetic(gpus int) (*trace.Workload, error) {
 	if o.jobs < 1 || !(o.load > 0) || o.mean <= 0 {
 		return nil, usageError{errors.New("--jobs, --load and --mean must be above 0")}
@@ -128,7 +128,7 @@ func (o simulateOptions) synthetic(gpus int) (*trace.Workload, error) {
 	return nil, usageError{fmt.Errorf("--churn %s: unknown mix; the mixes are %s", o.churn, strings.Join(names, ", "))}
 }
 
-// describe returns a line of the output that describes the workload.
+// describe returns the output line that describes the workload.
 func (o simulateOptions) describe() string {
 	switch {
 	case o.churn != "":

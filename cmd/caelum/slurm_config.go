@@ -32,7 +32,7 @@ type slurmConfigOptions struct {
 	section   string
 }
 
-// sections are the values of --section, in the order of the output. "nodes" is a part of slurm.conf.
+// sections contains the values of --section, in the order of the output. "nodes" is a part of slurm.conf.
 var sections = []string{"slurm.conf", "nodes", "gres.conf", "plugstack.conf", "decisions"}
 
 func newSlurmConfig(g *globals) *cobra.Command {
@@ -41,9 +41,8 @@ func newSlurmConfig(g *globals) *cobra.Command {
 		Use:   "slurm-config",
 		Short: "Print the configuration that Slurm needs for nodes like this one",
 		Long: `slurm-config reads the profiles of this node's GPUs from NVML, and prints the lines for slurm.conf,
-gres.conf, plugstack.conf and the decision table. slurm-config does not change any file. Run
-slurm-config once for each kind of GPU node. With --json, slurm-config prints only the slots, the
-profiles and the numbers of slices.`,
+gres.conf, plugstack.conf and the decision table. It does not change any file. Run it once for each
+kind of GPU node. With --json, it prints only the slots, the profiles and the numbers of slices.`,
 		Example: `  caelum slurm-config --nodes 'gpu[01-16]' --partition gpu --catalogue 4
   caelum slurm-config --nodes 'gpu[01-16]' --section gres.conf`,
 		Args: cobra.NoArgs,
@@ -53,7 +52,7 @@ profiles and the numbers of slices.`,
 	host, _, _ = strings.Cut(host, ".")
 	f := cmd.Flags()
 	f.StringVar(&o.config, "config", config.DefaultPath,
-		"the configuration file with the keys profiles, default_profile and nvml_library")
+		"the configuration file, from which slurm-config reads profiles, default_profile and nvml_library")
 	f.StringVar(&o.nodes, "nodes", host, "NodeName expression for the nodes with the same GPUs")
 	f.StringVar(&o.partition, "partition", "gpu", "partition whose jobs get slices")
 	f.IntVar(&o.catalogue, "catalogue", 2,
@@ -149,7 +148,7 @@ func renderSlurmConfig(w io.Writer, o slurmConfigOptions, cfg config.Config, inv
 }
 
 // gresOf returns the value of Gres= for a node. A catalogue node has the maximum count of each profile. On a real node,
-// all slices are closed until the node's agent publishes.
+// all slices are closed until its agent publishes.
 func gresOf(inv inventory.Inventory, catalogue bool) string {
 	var parts []string
 	for _, s := range inv.Slots {
@@ -177,7 +176,7 @@ func tresOf(inv inventory.Inventory) string {
 	return strings.Join(parts, ",")
 }
 
-// slotLines returns the lines of gres.conf for the slots. Each line describes consecutive GPUs of the same Type.
+// slotLines returns the gres.conf lines for the slots. Each line describes consecutive GPUs of the same Type.
 func slotLines(nodes, dev string, inv inventory.Inventory) string {
 	var b strings.Builder
 	first := 0
@@ -192,7 +191,7 @@ func slotLines(nodes, dev string, inv inventory.Inventory) string {
 	return b.String()
 }
 
-// memoryMiB returns the memory of this machine in MiB, or 1 if the memory is unknown.
+// memoryMiB returns the memory of this machine in MiB, or 1 if it is unknown.
 func memoryMiB() int {
 	f, err := os.Open("/proc/meminfo")
 	if err != nil {

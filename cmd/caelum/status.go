@@ -21,16 +21,15 @@ func newStatus(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show the GPUs of this node: instances, jobs and offers",
-		Long: `status draws each GPU as a row of units. For each GPU, status lists the instances, the jobs that
-hold the instances, the usage of the slices, and the free slices that slurmctld may allocate to
-jobs.
+		Long: `status draws each GPU as a row of units. For each one, it lists the instances, the jobs that hold
+them, the usage of the slices, and the free slices that slurmctld may allocate to jobs.
 
-Before the GPUs, status lists the slices that are reserved for the first waiting job. Other jobs can
-use these slices if they end before the reservation begins.
+Above the GPUs, status lists the slices that are reserved for the first waiting job. Other jobs can
+use them if they end before the reservation begins.
 
-status shows the usage of a job only to the job's user, root and SlurmUser. If jobs are private
-(PrivateData=jobs in slurm.conf, or an MCS plugin with privatedata), status shows the slices of a
-job to other users, but does not show the job.`,
+status shows a job's usage only to its user, root and SlurmUser. If jobs are private
+(PrivateData=jobs in slurm.conf, or an MCS plugin with privatedata), status shows other users the
+slices that a job holds, but not the job itself.`,
 		Example: `  caelum status
   caelum status --json | jq '.gpus[].instances'`,
 		Args: cobra.NoArgs,
@@ -69,8 +68,7 @@ func printStatus(w io.Writer, s *api.Status, now time.Time) error {
 	return nil
 }
 
-// printNotes prints the notes that concern the whole node: errors, a closed node, stale profiles, an excess and a
-// reservation.
+// printNotes prints notes about the whole node: errors, a closed node, stale profiles, an excess and a reservation.
 func printNotes(w io.Writer, s *api.Status) {
 	if s.PublishError != "" {
 		fmt.Fprintf(w, "cannot publish: %s\n", printable(s.PublishError))
@@ -83,12 +81,12 @@ func printNotes(w io.Writer, s *api.Status) {
 		fmt.Fprintf(
 			w,
 			"slurm.conf has %s, which this node's driver does not report (the driver reports %s): "+
-				"jobs that request such a slice never start on this node; see `caelum doctor`\n",
+				"jobs that request such slices never start on this node; see `caelum doctor`\n",
 			strings.Join(s.Stale, ", "), strings.Join(s.Profiles, ", "),
 		)
 	}
 	if len(s.Excess) > 0 {
-		fmt.Fprintf(w, "slurmctld counts slices as used that no job holds: %s; ", counts(s.Excess))
+		fmt.Fprintf(w, "slurmctld counts as used some slices that no job holds: %s; ", counts(s.Excess))
 		if len(s.ExcessShort) > 0 {
 			fmt.Fprintf(w, "the agent cannot raise the node's total of gres/mig to compensate for %s, "+
 				"so jobs wait although slices are free; see `caelum doctor`\n", counts(s.ExcessShort))
@@ -110,7 +108,7 @@ func printNotes(w io.Writer, s *api.Status) {
 	}
 }
 
-// printGPUStatus prints a GPU with its instances and offers. leases maps the job ids of the node to leases.
+// printGPUStatus prints a GPU with its instances and offers. leases maps the ids of the node's jobs to their leases.
 func printGPUStatus(w io.Writer, g api.GPU, leases map[uint32]api.Lease) error {
 	fmt.Fprintf(w, "\nGPU %d  %s\n", g.Index, g.Model)
 	if g.Problem != "" {
@@ -142,8 +140,8 @@ func printGPUStatus(w io.Writer, g api.GPU, leases map[uint32]api.Lease) error {
 	return err
 }
 
-// holder returns table cells with the job that holds an instance, the job's user and the usage. If no job holds the
-// instance, the cells contain the state of the instance. lease is the job's lease.
+// holder returns table cells with the job that holds an instance, its user and the usage. If no job holds the instance,
+// they contain the state of the instance. lease is the job's lease.
 func holder(in api.Instance, lease api.Lease) string {
 	switch {
 	case in.Job == 0 && in.State == api.StatePromised:
@@ -162,8 +160,8 @@ func holder(in api.Instance, lease api.Lease) string {
 	return text
 }
 
-// inUse returns the usage of a slice as a table cell that begins with a tab. If u is nil, because the agent has not
-// sampled the slice or the caller may not see the usage, inUse returns "".
+// inUse returns the usage of a slice as a table cell that begins with a tab. It returns "" if u is nil because the
+// agent has not sampled the slice or the caller may not see the usage.
 func inUse(u *api.Use) string {
 	if u == nil {
 		return ""
@@ -201,7 +199,7 @@ func counts(of map[string]int) string {
 	return strings.Join(names, ", ")
 }
 
-// offers formats placements as profiles with their counts, for example "1g.5gb x2, 2g.10gb". If list is empty, offers
+// offers formats placements as profiles with their counts, for example "1g.5gb x2, 2g.10gb". For an empty list, it
 // returns "nothing".
 func offers(list []api.Placement) string {
 	if len(list) == 0 {
@@ -224,7 +222,7 @@ func offers(list []api.Placement) string {
 	return strings.Join(names, ", ")
 }
 
-// as returns " (as NAME)" if slurmctld counts a slice as NAME, an equivalent profile of another GPU model. as returns
+// as returns " (as NAME)" if slurmctld counts a slice as NAME, an equivalent profile of another GPU model. It returns
 // "" if name is empty.
 func as(name string) string {
 	if name == "" {

@@ -15,10 +15,9 @@ func newVersion(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Show the release of Caelum, and the Slurm release of the installed plugin",
-		Long: `version shows the release and the commit of this program, and the Go release that compiled the
-program. version also lists the files spank_caelum.so in the directories in which packages install
-Slurm's plugins, and the Slurm release for which each file was built. version needs neither an agent
-nor slurmctld.`,
+		Long: `version shows the release and the commit of this program, and the Go release that compiled it. It
+also lists the spank_caelum.so files in the directories where packages install Slurm's plugins, and
+the Slurm release for which each file was built. version needs neither an agent nor slurmctld.`,
 		Example: `  caelum version
   caelum version --json | jq -r .plugins[].slurm`,
 		Args: cobra.NoArgs,

@@ -1,7 +1,6 @@
-// Command caelumd is the agent of a GPU node. The agent manages the MIG instances of the node's GPUs and leases slices
-// to Slurm jobs. "caelumd watch" is the watcher on slurmctld's host, and "caelumd close" withdraws the offers of a
-// node. This package only reads the configuration, and creates and connects the parts. Package agent implements the
-// agent.
+// Command caelumd is the agent of a GPU node. It manages the MIG instances of the node's GPUs and leases slices to
+// Slurm jobs. "caelumd watch" is the watcher on slurmctld's host, and "caelumd close" withdraws a node's offers. This
+// package only reads the configuration, and creates and connects the parts. The agent itself is in package agent.
 package main
 
 import (
@@ -24,11 +23,11 @@ import (
 	"caelum/internal/gpu"
 	"caelum/internal/learn"
 	"caelum/internal/ledger"
+	"caelum/internal/notify"
 	"caelum/internal/repo"
 	"caelum/internal/slurm"
 	"caelum/internal/trust"
 	"caelum/internal/version"
-	"caelum/internal/wake"
 	"caelum/internal/watch"
 )
 
@@ -44,9 +43,8 @@ func command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "caelumd",
 		Short: "Node agent of Caelum: creates MIG slices for Slurm jobs",
-		Long: `caelumd runs as root on every GPU node. The daemon carves MIG slices for the jobs that slurmctld
-starts on the node, releases the slices when the jobs end, and publishes the free slices as
-gres/mig.
+		Long: `caelumd runs as root on every GPU node. It carves MIG slices for the jobs that slurmctld starts on
+the node, releases them when the jobs end, and publishes the free slices as gres/mig.
 
 EXIT STATUS
   0  a signal stopped caelumd (SIGTERM, SIGINT)
@@ -62,13 +60,13 @@ EXIT STATUS
 		Use:   "watch",
 		Short: "Notify the agents of changes in the queue; runs on slurmctld's host",
 		Long: `watch reads the nodes and the queue after each submission that job_submit.lua processes and after
-each publication of an agent. watch then notifies the nodes that have to change their offers or
-release a job. A notification is a datagram that makes an agent read the queue immediately. The
-datagram contains no other instruction. Without watch, agents read the queue every poll_interval.
-With learn: true, watch also updates the decision table every minute.
+each publication of an agent. It then notifies the nodes that have to change their offers or release
+a job. A notification is a datagram that makes an agent read the queue immediately and contains no
+other instruction. Without watch, agents read the queue every poll_interval. With learn: true, watch
+also updates the decision table every minute.
 
 Run watch as slurmctld's user. On slurmctld's host, caelum.yaml must contain the same wake_port as
-on the nodes, and slurmctld's user must own the file of the wake key.
+on the nodes, and slurmctld's user must own the wake key file.
 
 EXIT STATUS
   0  a signal stopped watch (SIGTERM, SIGINT)
@@ -78,9 +76,9 @@ EXIT STATUS
 	}, &cobra.Command{
 		Use:   "close",
 		Short: "Withdraw all offers of this node, after the agent has stopped",
-		Long: `close sets the counts of gres/mig of this node to 0 in slurmctld, so that slurmctld starts no more
-jobs on the node's slices. Running jobs are not affected. close does not need a running agent.
-caelumd.service runs close as its ExecStopPost command.
+		Long: `close sets this node's gres/mig counts in slurmctld to 0, so that slurmctld starts no more jobs on
+the node's slices. Running jobs are not affected. close does not need a running agent.
+caelumd.service runs it as its ExecStopPost command.
 
 EXIT STATUS
   0  the offers are withdrawn
@@ -146,14 +144,14 @@ func watchQueue(path string) error {
 		return err
 	}
 	if cfg.WakePort == 0 {
-		return fmt.Errorf("%s: wake_port is not set; set wake_port to the same port as on the nodes", path)
+		return fmt.Errorf("%s: wake_port is not set; set it to the same port as on the nodes", path)
 	}
 	settings, err := cfg.Planning()
 	if err != nil {
 		return err
 	}
 	log := logger(cfg).WithField("watcher", cfg.Node)
-	key, err := wake.ReadKey(cfg.WakeKey, uint32(os.Geteuid()))
+	key, err := notify.ReadKey(cfg.WakeKey, uint32(os.Geteuid()))
 	if err != nil {
 		log.WithError(err).Error("the wake port was not opened; agents receive no notifications of submissions")
 	}
@@ -178,7 +176,7 @@ func watchQueue(path string) error {
 	return w.Run(ctx)
 }
 
-// dbdTimeout limits one query to slurmdbd. The limit is long, because a query returns the jobs of at least one day.
+// dbdTimeout limits a query to slurmdbd. It is long, because a query returns the jobs of at least one day.
 const dbdTimeout = 5 * time.Minute
 
 // learning returns the loop that updates the repository and the decision table.
@@ -198,9 +196,8 @@ func learning(cfg config.Config) (*learn.Loop, error) {
 	}, nil
 }
 
-// closeOffers withdraws the offers of this node. If the configuration is invalid, closeOffers uses the defaults and the
-// node name in the ledger. The offers must be withdrawn in this case too, because the agent cannot run with an invalid
-// configuration, and no job may start on slices that no agent manages.
+// closeOffers withdraws this node's offers. If the configuration is invalid, it uses the defaults and the node name in
+// the ledger: the agent cannot run with an invalid configuration, and no job may start on slices that no agent manages.
 func closeOffers(path string) error {
 	cfg, err := config.Load(path)
 	if err != nil {
@@ -215,8 +212,8 @@ func closeOffers(path string) error {
 	return agent.CloseOffers(ctx, slurm.New(slurm.Options{}), cfg.Node, total)
 }
 
-// known returns a note that the agent wrote into its ledger, such as the node's constant total of gres/mig. known
-// returns "" if the ledger does not contain the note or cannot be read.
+// known returns a note that the agent wrote to its ledger, such as the node's constant gres/mig total. It returns "" if
+// the ledger does not contain the note or cannot be read.
 func known(stateDir, note string) string {
 	path := filepath.Join(stateDir, "ledger.db")
 	if _, err := os.Stat(path); err != nil {

@@ -25,8 +25,8 @@ func TestScripts(t *testing.T) {
 			env.Setenv("NVML_EMULATOR_STATE", node.State)
 			env.Setenv("NVML", filepath.Join(node.Build(), "libnvidia-ml.so.1"))
 			env.Setenv("DEV", node.Dev)
-			// If slurm.conf is invalid, Slurm's commands fail immediately. If slurm.conf does not exist, Slurm's
-			// commands try for several seconds to get a configuration.
+			// If slurm.conf is invalid, Slurm's commands fail immediately. If it does not exist, they try for several
+			// seconds to get a configuration.
 			conf := filepath.Join(env.WorkDir, "slurm.conf")
 			env.Setenv("SLURM_CONF", conf)
 			return os.WriteFile(conf, []byte("none\n"), 0o644)
@@ -35,7 +35,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// refused implements the command "refused CONFIG TEXT" of the scripts. The agent must end with exit status 1 and print
+// refused implements the scripts' "refused CONFIG TEXT" command. The agent must end with exit status 1 and print
 // exactly one line, which contains TEXT.
 func refused(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
@@ -51,8 +51,8 @@ func refused(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// expand implements the command "expand FILE" of the scripts. expand replaces the environment variables in FILE by
-// their values.
+// expand implements the scripts' "expand FILE" command, which replaces the environment variables in FILE with their
+// values.
 func expand(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: expand FILE")

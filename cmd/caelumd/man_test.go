@@ -12,7 +12,7 @@ import (
 
 var manDir = flag.String("man", "", "write the manual pages into this directory")
 
-// TestManPages writes a manual page for each command. The build runs TestManPages with the flag -man.
+// TestManPages writes a manual page for each command. The build runs it with the -man flag.
 func TestManPages(t *testing.T) {
 	dir := cmp.Or(*manDir, t.TempDir())
 	if err := man.Commands(command(), dir, "8"); err != nil {

@@ -17,21 +17,21 @@ import (
 	"caelum/internal/sqlite"
 )
 
-// newSchema returns the command schema. Before a Debian or RPM package replaces this release by another release, the
-// package uses schema to check that the other release can read the databases.
+// newSchema returns the schema command. Before a Debian or RPM package replaces this release with another, it uses
+// schema to check that the other release can read the databases.
 func newSchema(path *string) *cobra.Command {
 	var supported string
 	cmd := &cobra.Command{
 		Use:   "schema",
 		Short: "Show the versions of the database schemas, or compare them with another release",
-		Long: `schema prints the versions of the database schemas that this release of Caelum uses. Each Debian
-or RPM package contains the line that the package's own release prints. Before the package replaces
-an installed release, the package runs "caelumd schema --supported LINE" of the installed release.
-This command compares LINE with the databases on this host. schema does not change the databases,
-and works while the agent runs.
+		Long: `schema prints the versions of the database schemas that this release of Caelum uses. Each Debian or
+RPM package contains the line that its own release prints. Before the package replaces an installed
+release, it runs the installed release's "caelumd schema --supported LINE", which compares LINE with
+the databases on this host. schema does not change the databases, and it works while the agent is
+running.
 
 EXIT STATUS
-  0  no --supported, or no database has a newer version than LINE
+  0  --supported is not given, or no database has a newer version than LINE
   1  a database has a newer version than LINE or cannot be read; the reason is on standard error`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -41,7 +41,7 @@ EXIT STATUS
 			return printSchemas(cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVar(&supported, "supported", "", "the line that schema of the other release prints")
+	cmd.Flags().StringVar(&supported, "supported", "", "the line printed by the other release's schema command")
 	return cmd
 }
 
@@ -71,9 +71,9 @@ func printSchemas(w io.Writer) error {
 	return err
 }
 
-// checkSchemas returns an error if a database on this host has a newer schema version than supported, which is a line
-// of printSchemas. A damaged database causes no error, because no release can use a damaged database. If the
-// configuration is invalid, checkSchemas uses the default paths.
+// checkSchemas returns an error if a database on this host has a newer schema version than the line supported, which is
+// printed by printSchemas. A damaged database causes no error, because no release can use it. If the configuration is
+// invalid, checkSchemas uses the default paths.
 func checkSchemas(path, supported string) error {
 	cfg, err := config.Load(path)
 	if err != nil {

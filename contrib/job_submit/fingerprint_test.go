@@ -12,8 +12,8 @@ import (
 // scriptBytes is the number of bytes of a script that job_submit.lua hashes.
 const scriptBytes = 4096
 
-// fingerprint runs bench/sha256.lua. fingerprint returns the digest of scriptBytes bytes and the median time of one
-// hash in microseconds. ok is false if the Lua version does not support the hash function.
+// fingerprint runs bench/sha256.lua. It returns the digest of scriptBytes bytes and the median time of one hash in
+// microseconds. ok is false if the Lua version does not support the hash function.
 func fingerprint(tb testing.TB, lua, hash string, rounds int) (digest string, micros float64, ok bool) {
 	tb.Helper()
 	out, err := exec.Command(lua, "bench/sha256.lua", hash, strconv.Itoa(scriptBytes), strconv.Itoa(rounds)).

@@ -3,10 +3,10 @@
 --   lua fuzz.lua <job_submit.lua>       CAELUM_DECISIONS names the table
 --
 -- A question consists of a line "<word> <number of fields>" and the fields. A field consists of a line "<s or n> <name>
--- <length>" and the bytes of the value. The words are load (load the script as slurmctld does at its start), submit and
--- modify. Fields named record.<x> belong to the job record, and fields named env.<i> belong to spank_job_env. The
--- fields uid and prefix are arguments of the call. An answer also consists of a line and fields: rc, the messages to
--- the user and to the log, and the written fields with their values.
+-- <length>" and the bytes of its value. The words are load (load the script as slurmctld does when it starts), submit
+-- and modify. Fields named record.<x> belong to the job record, and those named env.<i> to spank_job_env. The uid and
+-- prefix fields are arguments of the call. An answer also consists of a line and fields: rc, the messages to the user
+-- and to the log, and the written fields with their values.
 
 local script = arg[1]
 local said, log
@@ -22,7 +22,7 @@ local function read_fields(n)
   for _ = 1, n do
     local kind, name, length = io.read("*l"):match("^(%l) (%S+) (%d+)$")
     local value = length == "0" and "" or io.read(tonumber(length))
-    -- Up to Lua 5.2 every number is a double. slurmctld also pushes doubles in later versions.
+    -- Up to Lua 5.2, every number is a double. slurmctld also pushes doubles in later versions.
     if kind == "n" then value = tonumber(value) + 0.0 end
     fields[name] = value
   end
@@ -38,8 +38,8 @@ local function answer(fields)
   io.flush()
 end
 
--- watched returns a table that behaves like the tables of slurmctld: a read returns the value of the last write. The
--- table also records every write.
+-- watched returns a table that behaves like slurmctld's: a read returns the last value written. It also records every
+-- write.
 local function watched(store, writes)
   return setmetatable({}, {
     __index = store,

@@ -23,7 +23,7 @@ type process struct {
 // fields contains the values of a question or an answer. Texts are represented as strings, and numbers as float64.
 type fields map[string]any
 
-// reply is the script's answer. reply contains the messages to the user, the log lines and the writes, each in order.
+// reply is the script's answer. It contains the messages to the user, the log lines and the writes, each in order.
 type reply struct {
 	rc            int
 	messages, log []string
@@ -58,7 +58,7 @@ func start(f *testing.F, lua, table string) *process {
 	return &process{lua, bufio.NewWriter(in), bufio.NewReader(out)}
 }
 
-// both starts the oldest and the newest Lua version with which Slurm is built. The two processes read one table.
+// both starts the oldest and the newest Lua version with which Slurm is built. The two processes read the same table.
 func both(f *testing.F) (lua [2]*process, table string) {
 	table = f.TempDir() + "/decisions"
 	return [2]*process{start(f, "lua5.1", table), start(f, "lua5.4", table)}, table

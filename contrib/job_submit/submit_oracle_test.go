@@ -11,7 +11,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// This file is a second implementation of the rules of README.md, with simple and slow code.
+// This file is a second, simple and slow implementation of the rules in README.md.
 
 // oracleTable is the table with which the fuzz targets submit jobs. The fuzz targets may append learned lines.
 const oracleTable = "caelum-decisions 1 1\npartition gpu\npartition gpu-long\n" +
@@ -78,7 +78,7 @@ func learned(d decisions.Table, s stamp) *predict.Line {
 	return &l
 }
 
-// busyOf returns the busy share in a line. If known is nil or contains no busy share, busyOf returns "".
+// busyOf returns the busy share in a line. If known is nil or contains no busy share, it returns "".
 func busyOf(known *predict.Line) string {
 	if known == nil || known.Busy < 0 {
 		return ""
@@ -135,8 +135,8 @@ func size(q fields, d decisions.Table, known *predict.Line) (profile string, siz
 	return profile, true, warning, profile != ""
 }
 
-// onModel returns the profile that Caelum chose. If the request names a GPU model that does not have the profile,
-// onModel returns the replacement on the GPU model.
+// onModel returns the profile that Caelum chose. If the request names a GPU model that does not have the profile, it
+// returns the replacement on the GPU model.
 func onModel(d decisions.Table, models []string, profile string) string {
 	if len(models) != 1 || len(d.Models[models[0]]) == 0 {
 		return profile
@@ -222,8 +222,8 @@ func oracle(q fields, d decisions.Table, stamped *stamp) (o outcome) {
 	return o
 }
 
-// choose sets the fields for a job whose profile Caelum chose, and returns that profile. floor is the profile without
-// regard to the time limit.
+// choose sets the fields for a job whose profile Caelum chose, and returns this profile. floor is the profile if the
+// time limit is ignored.
 func (o *outcome) choose(q fields, d decisions.Table, known *predict.Line, kind, floor string) string {
 	o.sized, o.busy = floor, busyOf(known)
 	if known != nil {
@@ -235,7 +235,7 @@ func (o *outcome) choose(q fields, d decisions.Table, known *predict.Line, kind,
 	return o.sized
 }
 
-// model returns the GPU model that a request names, or "" if the request names no GPU model or several GPU models.
+// model returns the GPU model that a request names, or "" if it names none or several.
 func model(kinds []string) string {
 	if len(kinds) == 1 {
 		return kinds[0]
@@ -243,8 +243,7 @@ func model(kinds []string) string {
 	return ""
 }
 
-// limitOf returns the time limit of a job in seconds, or 0 if the job has no time limit. fuzz.lua contains the limits
-// of the partitions.
+// limitOf returns a job's time limit in seconds, or 0 if it has none. fuzz.lua contains the limits of the partitions.
 func limitOf(q fields) float64 {
 	const noValue, infinite = 4294967294.0, 4294967295.0
 	if own, ok := q["time_limit"].(float64); ok && own != noValue {
@@ -318,7 +317,7 @@ func afterwards(q fields, got reply) options {
 	return o
 }
 
-// asks reports whether the options request a GPU or a slice. For invalid options, asks returns true.
+// asks reports whether the options request a GPU or a slice. For invalid options, it returns true.
 func (o options) asks() bool {
 	for _, list := range o {
 		for _, name := range []string{"gpu", "mig"} {
@@ -367,7 +366,7 @@ func touches(q fields) bool {
 	return moved || int(state)%256 == 0
 }
 
-// ruled is the answer that the rules of README.md require.
+// ruled is the answer that the rules in README.md require.
 type ruled struct {
 	refused bool
 	writes  []write

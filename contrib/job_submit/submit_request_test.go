@@ -9,7 +9,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// This file parses requests by the rules of README.md, with simple and slow code.
+// This file parses requests according to the rules in README.md, with simple and slow code.
 
 var (
 	gresWord  = regexp.MustCompile(`(?s)gres[:/]([^:=]+)(.*)$`)
@@ -102,7 +102,7 @@ func sumOf(list []entry, name string) (s sum, ok bool) {
 	return s, true
 }
 
-// times returns n*factor/divisor for every type. times returns false if a result is not a whole number.
+// times returns n*factor/divisor for every type. It returns false if a result is not a whole number.
 func (s sum) times(factor, divisor int) (sum, bool) {
 	out := sum{types: s.types, count: map[string]int{}}
 	for kind, n := range s.count {

@@ -104,7 +104,7 @@ func FuzzTable(f *testing.F) {
 			}
 			writeTable(t, path, text)
 			p := probe{t, l, text}
-			// The script does not read a table that has the generation and size of the previous table.
+			// The script does not read a table that has the same generation and size as the previous one.
 			sameHead := strings.HasPrefix(text, "caelum-decisions 1 1\n")
 			switch same := before && sameHead && len(text) == len(oracleTable); {
 			case same:
@@ -183,7 +183,7 @@ func (p probe) force(d decisions.Table, why error) {
 }
 
 // partitions checks that only jobs in the table's partitions get slices, and that these slices have the profile of the
-// probed job. partitions returns the logged lines.
+// probed job. It returns the logged lines.
 func (p probe) partitions(d decisions.Table, known *predict.Line) (log []string) {
 	p.Helper()
 	profile, figures := d.Default, ""
@@ -250,7 +250,7 @@ func (p probe) sizes(d decisions.Table, partition string, known *predict.Line) {
 	}
 }
 
-// nodes checks that jobs of more than max_nodes nodes are held, and that no other jobs are held.
+// nodes checks that jobs on more than max_nodes nodes are held, and that no other jobs are.
 func (p probe) nodes(d decisions.Table, partition string) {
 	p.Helper()
 	for _, nodes := range []int{max(d.MaxNodes, 1), d.MaxNodes + 1} {

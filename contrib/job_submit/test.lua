@@ -3,7 +3,7 @@
 --   lua test.lua <job_submit.lua> <table to write> <key vectors>
 --
 -- CAELUM_DECISIONS must name the table. The stubs job_desc and slurm behave like the tables of slurmctld. A write to
--- the field "gres" sets tres_per_node, with the prefix of the release.
+-- the "gres" field sets tres_per_node, with the release's prefix.
 
 local script, table_path, vectors = arg[1], arg[2], arg[3]
 
@@ -44,7 +44,7 @@ default 2g.10gb
 max_nodes 2
 ]]
 
--- reload loads the script as slurmctld does at its start. The loaded script has read no table.
+-- reload loads the script as slurmctld does when it starts. The script has then read no table.
 local function reload()
   log, said = {}, {}
   check(dofile(script) == slurm.SUCCESS, "the script loads", "another value")
@@ -307,7 +307,7 @@ write_table(TABLE)
 
 ---------------------------------------------------------------- jobs with several GPUs
 
--- The partition gpu has the profile full for jobs with several GPUs. The partition gpu-long has no such profile.
+-- The gpu partition has the full profile for jobs with several GPUs; the gpu-long partition has none.
 write_table((TABLE:gsub("partition gpu  ", "partition gpu full ")) .. "profile full 40960\nmodel a100 full\nmodel h100 2g.10gb\n")
 for _, case in ipairs({
   {"two GPUs", {tres_per_node = "gres:gpu:2"}, "gres:gpu:2,gres:mig:full:2", "full"},
@@ -361,7 +361,7 @@ check(nobody.admin_comment == named.admin_comment, "the default account counts l
 local _, stepped = submit({tres_per_node = "gres:gpu:1", script = false})
 check(word(stepped, "key") and not word(stepped, "work"), "a job without a script has a key and no fingerprint", stepped.admin_comment)
 
--- reads counts the reads of the field script, because slurmctld copies the whole script for each read.
+-- reads counts how often the script field is read, because slurmctld copies the whole script each time.
 local function reads(fields)
   local store, read = job_desc(fields, "gres:"), 0
   local counting = setmetatable({}, {
@@ -537,8 +537,8 @@ write_table(TABLE .. hour .. "profile 2g.20gb\nprofile 4g.40gb\nmodel a100 1g.5g
 limited("only models with the profile", {time_limit = 74}, "2g.20gb", "1g.5gb", "2160-2700")
 limited("the GPU model that the request names", {time_limit = 74, tres_per_node = "gres:gpu:a100:1"}, "3g.20gb", "1g.5gb", "1680-2100")
 limited("the profile that this model has instead", {time_limit = 74, tres_per_node = "gres:gpu:l4:1"}, "2g.10gb", nil, "3600-4500")
--- A key line applies only to the key's own user. Earlier releases wrote keys without a user. A key line without a user
--- has no effect, and the script logs this once.
+-- A key line applies only to the key's own user. Earlier releases wrote keys without a user. A key line without one has
+-- no effect, and the script logs this once.
 write_table(TABLE .. "key 1002:" .. plain .. " 7g.40gb\n")
 local _, foreign = submit({tres_per_node = "gres:gpu:1"})
 check(foreign.tres_per_node == "gres:gpu:1,gres:mig:2g.10gb:1" and #log == 0, "the job key of another user", foreign.tres_per_node)

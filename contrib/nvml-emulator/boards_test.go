@@ -77,7 +77,7 @@ func readBoards(t *testing.T) []boardTable {
 }
 
 // TestEveryBoard checks for every GPU model that the emulator reports the values of models.txt in all three versions of
-// the profile info. TestEveryBoard also checks that the emulator allows each placement.
+// the profile info. It also checks that the emulator allows each placement.
 func TestEveryBoard(t *testing.T) {
 	for _, b := range readBoards(t) {
 		t.Run(b.name, func(t *testing.T) {
@@ -182,8 +182,8 @@ func (m *machine) checkMigDevice(d nvml.Device, p boardProfile, info nvml.GpuIns
 	}
 }
 
-// giID returns the id of a GPU instance. giID uses the published ids of GPU models with 4, 8 and 12 units instead of
-// the emulator's formula.
+// giID returns the id of a GPU instance. It uses the published ids of GPU models with 4, 8 and 12 units instead of the
+// emulator's formula.
 func giID(grid, start, size int) int {
 	ids := map[int]map[int][]int{
 		4:  {4: {0}, 2: {1, 2}, 1: {3, 4, 5, 6}},

@@ -43,8 +43,8 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// sources opens the source files of the build, so that go test does not use a cached result after a change of the C
-// code. The cache of go test considers only files that the test itself opens, and not files that make opens.
+// sources opens the source files of the build, so that go test does not use a cached result after the C code has
+// changed: its cache considers only files that the test itself opens, not those that make opens.
 var sources = sync.OnceFunc(func() {
 	names, err := filepath.Glob("src/*")
 	if err != nil || len(names) == 0 {
@@ -178,7 +178,7 @@ func (m *machine) place(d nvml.Device, name string, start int) (nvml.GpuInstance
 	return d.CreateGpuInstanceWithPlacement(&info, &at)
 }
 
-// carve creates a GPU instance and a compute instance of the full size. carve returns both instances and the MIG UUID.
+// carve creates a GPU instance and a full-size compute instance. It returns both instances and the MIG UUID.
 func (m *machine) carve(d nvml.Device, name string, start int) (nvml.GpuInstance, nvml.ComputeInstance, string) {
 	m.Helper()
 	gi, ret := m.place(d, name, start)

@@ -115,8 +115,8 @@ func TestDrift(t *testing.T) {
 	m.profile(d, "1g.23gb")
 }
 
-// TestLatency checks that a call takes at least its latency. TestLatency checks no upper bound, because the additional
-// time depends on the machine.
+// TestLatency checks that a call takes at least its latency. It checks no upper bound, because the additional time
+// depends on the machine.
 func TestLatency(t *testing.T) {
 	m := newMachine(t, "--board", "A100-40GB")
 	d := m.device(0)

@@ -39,7 +39,7 @@ func helper(mode string) int {
 	return 2
 }
 
-// race creates and destroys instances at random placements. race reads the state of the GPU only through the library.
+// race creates and destroys instances at random placements. It reads the state of the GPU only through the library.
 func race(d nvml.Device) int {
 	type slice struct {
 		gi nvml.GpuInstance

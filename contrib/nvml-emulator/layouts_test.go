@@ -33,7 +33,7 @@ func overlap(a, b nvml.GpuInstancePlacement) bool {
 	return a.Start < b.Start+b.Size && b.Start < a.Start+a.Size
 }
 
-// walk creates every layout of the candidates exactly once, by adding one instance per step. walk expects that the
+// walk creates every layout of the candidates exactly once, by adding one instance per step. It expects that the
 // emulator rejects exactly the overlapping placements, because no other rule applies to the candidates.
 func (m *machine) walk(
 	d nvml.Device,

@@ -125,7 +125,7 @@ func TestMigModeWithoutCapability(t *testing.T) {
 	m.wantMode(d, on, on)
 }
 
-// TestModeFaults checks the faults of a change of the MIG mode.
+// TestModeFaults checks the faults in a MIG mode change.
 func TestModeFaults(t *testing.T) {
 	success, unknown := nvml.SUCCESS, nvml.ERROR_UNKNOWN
 	for _, c := range []struct {
@@ -264,7 +264,7 @@ func TestClientOpensGPUBeforeReset(t *testing.T) {
 	m.wantMode(d, on, off)
 }
 
-// TestModeLatency checks that a change of the MIG mode takes at least its latency.
+// TestModeLatency checks that a MIG mode change takes at least its latency.
 func TestModeLatency(t *testing.T) {
 	for _, c := range []struct {
 		board string

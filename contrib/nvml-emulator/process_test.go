@@ -198,8 +198,8 @@ func TestProcessIsRefused(t *testing.T) {
 	}
 }
 
-// devRoot returns a new directory in which processes can open device files. devRoot does not use t.TempDir, because
-// many systems mount /tmp with the option nodev.
+// devRoot returns a new directory in which processes can open device files. It does not use t.TempDir, because many
+// systems mount /tmp with the nodev option.
 func devRoot(t *testing.T) string {
 	t.Helper()
 	for _, dir := range []string{built, "/var/tmp"} {

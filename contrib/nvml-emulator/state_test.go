@@ -25,9 +25,9 @@ func (m *machine) start(mode string) *exec.Cmd {
 	return cmd
 }
 
-// replay applies the log to an independent model. replay checks that instances do not overlap, that destroyed instances
-// existed, that no UUID occurs twice, and that times do not decrease. replay returns the number of instances at the end
-// of the log.
+// replay applies the log to an independent model. It checks that instances do not overlap, that destroyed instances
+// existed, that no UUID occurs twice, and that times do not decrease. It returns the number of instances at the end of
+// the log.
 func (m *machine) replay() int {
 	m.Helper()
 	type slice struct{ start, end, cis int }
@@ -135,7 +135,7 @@ func TestKilledHolderOfTheLock(t *testing.T) {
 }
 
 // TestKilledWriter kills a process at each point of a change, and checks that the emulator made either the whole change
-// or no change. TestKilledWriter also checks that the log agrees with the state.
+// or no change. It also checks that the log agrees with the state.
 func TestKilledWriter(t *testing.T) {
 	for _, c := range []struct {
 		at    string

@@ -14,7 +14,7 @@ import (
 	"caelum/internal/api"
 )
 
-// hold is the script of a job that uses a slice until the file end.NAME exists. If the job loses the slice, hold fails.
+// hold is the script of a job that uses a slice until the file end.NAME exists. If the job loses the slice, it fails.
 const hold = `#!/bin/bash
 cuda-process --memory 1000 --seconds 3600 &
 device=$!
@@ -25,7 +25,7 @@ done
 kill $device
 `
 
-// short contains the arguments of sbatch for a job that ends soon.
+// short contains the sbatch arguments for a job that ends soon.
 const short = "--wrap 'cuda-process --memory 1000 --seconds 0.1 --print'"
 
 // submitInterval is the interval between short jobs during a replacement of the packages. The short jobs run one after
@@ -126,8 +126,8 @@ func (h *host) leases() map[string]string {
 	return all
 }
 
-// replace runs a dpkg command that replaces the packages, and submits jobs while the command runs. replace checks that
-// the jobs complete, that the daemons run afterwards, and that the command did not restart slurmd.
+// replace runs a dpkg command that replaces the packages, and submits jobs while the command runs. It checks that the
+// jobs complete, that the daemons run afterwards, and that the command did not restart slurmd.
 func (h *host) replace(command string) {
 	h.t.Helper()
 	pids := map[string]string{}
@@ -205,7 +205,7 @@ func (h *host) audit() {
 }
 
 // serves checks that the agent has the given version, and that all jobs that have not ended are running with unchanged
-// leases. serves also checks that a new step gets the slice of its job, and that a new job gets a slice.
+// leases. It also checks that a new step gets the slice of its job, and that a new job gets a slice.
 func (h *host) serves(version string, before map[string]string) {
 	h.t.Helper()
 	h.Within("the agent publishes", func() bool {

@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// suites maps releases of Slurm to the Debian suites that contain them.
+// suites maps Slurm releases to the Debian suites that contain them.
 var suites = map[string]string{"22.05": "bookworm", "24.11": "trixie", "26.05": "sid"}
 
-// TestInstallation runs the script installation in a new root directory of each Debian suite for which a plugin was
+// TestInstallation runs the installation script in a new root directory of each Debian suite for which a plugin was
 // built. The script installs, upgrades, downgrades and removes the packages.
 func TestInstallation(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -45,9 +45,9 @@ func TestInstallation(t *testing.T) {
 	}
 }
 
-// site returns a directory that contains the script installation and the packages that the script needs: the packages
-// of `make packages`, a plugin for another release of Slurm, packages of a later release in next, and in old a package
-// of an earlier release that supports only older schemas. All packages contain identical programs and different control
+// site returns a directory that contains the installation script and the packages that it needs: the packages of `make
+// packages`, a plugin for another release of Slurm, packages of a later release in next, and in old a package of an
+// earlier release that supports only older schemas. All packages contain identical programs and different control
 // files.
 func site(t *testing.T, release, other string) string {
 	t.Helper()
@@ -69,7 +69,7 @@ func site(t *testing.T, release, other string) string {
 	return dir
 }
 
-// older writes to dir a package caelum of an earlier release that supports only older schemas.
+// older writes to dir a caelum package of an earlier release that supports only older schemas.
 func older(t *testing.T, dir string) {
 	t.Helper()
 	repack(t, file(t, built, "caelum", ".deb"), dir, "0.0.0", func(tree string) {
@@ -77,8 +77,8 @@ func older(t *testing.T, dir string) {
 	})
 }
 
-// repack writes a deb package with another version to dir. If change is not nil, repack calls change to modify the
-// files of the package in the directory tree.
+// repack writes a deb package with another version to dir. If change is not nil, it calls change to modify the files of
+// the package in the directory tree.
 func repack(t *testing.T, deb, dir, version string, change func(tree string)) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -94,7 +94,7 @@ func repack(t *testing.T, deb, dir, version string, change func(tree string)) {
 	output(t, "dpkg-deb", "-Zgzip", "-z1", "-b", tree, dir)
 }
 
-// header writes headers that contain only the number of a Slurm release, which is sufficient to build a package. header
+// header writes headers that contain only the number of a Slurm release, which is sufficient to build a package. It
 // returns the compiler option that selects these headers.
 func header(t *testing.T, release string) string {
 	t.Helper()

@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "rewrite the expected contents in testda
 // built is the directory into which `make packages` writes.
 const built = "../../build/packages"
 
-// names returns the names of the packages, and the release of Slurm for which the packages were built.
+// names returns the names of the packages, and the Slurm release for which they were built.
 func names(t *testing.T) (all []string, release string) {
 	t.Helper()
 	out := output(t, "sh", "-c", "echo '#include <slurm/slurm_version.h>' | cc -E -dM -")
@@ -105,8 +105,8 @@ const glibcLimit = "2.34"
 
 var symbol = regexp.MustCompile(`GLIBC_([0-9.]+)`)
 
-// TestGlibc checks the versions of glibc's symbols that the files need. The plugin may need any glibc version of the
-// system that contains its Slurm release, because the plugin is built on that system.
+// TestGlibc checks the glibc symbol versions that the files need. The plugin may need any glibc version of the system
+// that contains its Slurm release, because the plugin is built on that system.
 func TestGlibc(t *testing.T) {
 	all, _ := names(t)
 	for _, name := range all {

@@ -23,8 +23,8 @@ var siteFiles = []string{
 	"/var/lib/caelum-watch", "/var/lib/caelum-watch/decisions", "/var/lib/caelum-watch/repo.db",
 }
 
-// remove removes the packages and then purges them. remove checks that the offers are withdrawn, which files remain,
-// and that the units no longer exist.
+// remove removes the packages and then purges them. It checks that the offers are withdrawn, which files remain, and
+// that the units no longer exist.
 func (h *host) remove() {
 	h.t.Helper()
 	h.Must("cp", "-a", "/etc/caelum/caelum.yaml", "/etc/slurm/plugstack.conf", "/root")
@@ -68,8 +68,8 @@ func (h *host) left(after string, others ...string) {
 	}
 }
 
-// installAgain installs the packages after a purge, with the site's configuration. installAgain checks that the jobs
-// get slices again.
+// installAgain installs the packages after a purge, with the site's configuration. It checks that the jobs get slices
+// again.
 func (h *host) installAgain(version string) {
 	h.t.Helper()
 	h.Must("sh", "-c", "dpkg -i /packages/*.deb")

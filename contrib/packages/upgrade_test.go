@@ -22,9 +22,8 @@ const (
 // next is the version of the later release.
 const next = "9999.0"
 
-// TestUpgradeUnderJobs upgrades and downgrades the packages under a booted systemd while jobs hold slices.
-// TestUpgradeUnderJobs also tries to install an earlier release, which must fail. Finally, TestUpgradeUnderJobs removes
-// the packages and installs the packages again.
+// TestUpgradeUnderJobs upgrades and downgrades the packages under a booted systemd while jobs hold slices. It also
+// tries to install an earlier release, which must fail. Finally, it removes the packages and reinstalls them.
 func TestUpgradeUnderJobs(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, because the test boots systemd")
@@ -65,8 +64,8 @@ func TestUpgradeUnderJobs(t *testing.T) {
 }
 
 // releases writes the packages of the current build to dir, the packages of a later release to dir/next, and a package
-// of an earlier release with older schemas to dir/old. releases returns the names of the packages. The later release
-// contains different programs and a different caelum.yaml.
+// of an earlier release with older schemas to dir/old. It returns the names of the packages. The later release contains
+// different programs and a different caelum.yaml.
 func releases(t *testing.T, dir string) []string {
 	t.Helper()
 	all, _ := names(t)

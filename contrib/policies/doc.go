@@ -1,17 +1,17 @@
-// Command policies simulates placement policies, compares the policies with best-fit, and prints the Markdown tables
-// for docs/results.md.
+// Command policies simulates placement policies, compares them with best-fit, and prints the Markdown tables for
+// docs/results.md.
 //
 //	go run ./contrib/policies [-seeds 101,102] [-policies lifetime,qla] [-queues ...] [-ends ...] [-unlimited ...]
 //	                          [-loads ...]
 //
-// Each row shows one scheduler, one source of the expected ends of jobs, and one share of jobs without a time limit.
-// Each column shows one load. A cell contains one number for each policy: the mean wait of the policy over all mixes
-// and seeds, divided by the mean wait of best-fit. The cluster has 16 A100-40GB on four nodes. The last lines contain
-// the worst ratio of each policy for a single mix, over all seeds.
+// Each row shows one scheduler, one source of the jobs' expected ends, and one share of jobs without a time limit. Each
+// column shows one load. A cell contains one number for each policy: its mean waiting time over all mixes and seeds,
+// divided by that of best-fit. The cluster has 16 A100-40GB GPUs on four nodes. The last lines contain each policy's
+// worst ratio for a single mix, over all seeds.
 //
 // Files:
 //
 //	main.go      the options: policies, seeds, queues, ends, loads, mixes, GPUs, number of jobs
 //	play.go      simulates all scenarios in parallel; the table and the worst cases (least 10 s); the reference policy
-//	scenario.go  one scenario: its queue, its GPUs (16, or 24 for site), the known ends of jobs, its workload
+//	scenario.go  one scenario: its queue, its GPUs (16, or 24 for site), the jobs' expected ends, its workload
 package main

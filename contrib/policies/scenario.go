@@ -29,7 +29,7 @@ var (
 	endNames   = []string{"exact", "limits", "learned"}
 )
 
-// siteMix selects the workload trace.Site, with its own limits and load, on 24 GPUs.
+// siteMix selects the trace.Site workload, with its own limits and load, on 24 GPUs.
 const siteMix = "site"
 
 const (
@@ -94,7 +94,7 @@ func (s scenario) run(policy string, seed uint64, n int) (*sim.Result, error) {
 	return sim.Run(c, slices.Values(jobs))
 }
 
-// said returns a function that returns the scheduler's expected run time of a job in seconds.
+// said returns a function that returns the run time, in seconds, that the scheduler expects for a job.
 func (s scenario) said(seed uint64) (func(trace.Job) float64, error) {
 	var estimate func(trace.Job) float64
 	switch s.ends {
@@ -115,7 +115,7 @@ func (s scenario) said(seed uint64) (func(trace.Job) float64, error) {
 	}, nil
 }
 
-// jobs generates the workload. With two GPU models, a job needs an equal share of a GPU on both models.
+// jobs generates the workload. With two GPU models, a job needs the same share of a GPU on both.
 func (s scenario) jobs(a100 *mig.Model, seed uint64, n int) (jobs []trace.Job, err error) {
 	if s.mix == siteMix {
 		jobs = slices.Collect(trace.Site{Jobs: n, GPUs: siteCount, Load: s.load, Seed: seed}.All())

@@ -18,10 +18,10 @@ import (
 	"caelum/internal/config"
 	"caelum/internal/gpu"
 	"caelum/internal/ledger"
+	"caelum/internal/notify"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
 	"caelum/internal/usage"
-	"caelum/internal/wake"
 )
 
 // reconcileInterval is the time between two comparisons of the GPUs, the ledger and slurmctld.
@@ -67,9 +67,9 @@ type Agent struct {
 	clock       func() time.Duration // CLOCK_MONOTONIC, for usage
 
 	slurmMu sync.Mutex
-	slurm   *slurm.Config                // slurmctld's configuration, or nil before the first reading
-	privacy atomic.Pointer[slurm.Config] // the configuration, read again every minute; nil before the first reading
-	sender  atomic.Pointer[wake.Sender]  // nil if the node has no key
+	slurm   *slurm.Config                 // slurmctld's configuration, or nil before the first reading
+	privacy atomic.Pointer[slurm.Config]  // the configuration, read again every minute; nil before the first reading
+	sender  atomic.Pointer[notify.Sender] // nil if the node has no key
 }
 
 // New discovers the node's GPUs, opens the ledger, and repairs the state after a crash. New does not call slurmctld.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"caelum/internal/config"
+	"caelum/internal/notify"
 	"caelum/internal/slurm"
-	"caelum/internal/wake"
 )
 
 // maxNotifyPause limits the time for which the agent ignores notifications after notified passes that changed nothing.
@@ -34,12 +34,12 @@ func (a *Agent) listen(ctx context.Context) {
 			Warn("the wake port was not opened; the agent only polls the queue")
 		return
 	}
-	a.sender.Store(&wake.Sender{Key: key, Name: a.cfg.Node, Address: a.cfg.WakeAddress})
-	l := wake.Listener{
+	a.sender.Store(&notify.Sender{Key: key, Name: a.cfg.Node, Address: a.cfg.WakeAddress})
+	l := notify.Listener{
 		Key: key, Name: a.cfg.Node, Address: a.cfg.WakeAddress, Port: a.cfg.WakePort,
 		MaxPause: min(a.cfg.PollInterval, maxNotifyPause),
 		Hosts: func(sender string) []string {
-			if !strings.HasPrefix(sender, wake.Watcher) {
+			if !strings.HasPrefix(sender, notify.Watcher) {
 				return nil
 			}
 			return c.Controllers()
@@ -66,12 +66,12 @@ func (a *Agent) listen(ctx context.Context) {
 
 // readWakeKey reads the key file. The key file must belong to the user of this process or to SlurmUser, because the
 // watcher may run as SlurmUser on the same host.
-func readWakeKey(cfg config.Config, c slurm.Config) (wake.Key, error) {
+func readWakeKey(cfg config.Config, c slurm.Config) (notify.Key, error) {
 	owners := []uint32{uint32(os.Geteuid())}
 	if uid, ok := c.SlurmUser(); ok {
 		owners = append(owners, uid)
 	}
-	return wake.ReadKey(cfg.WakeKey, owners...)
+	return notify.ReadKey(cfg.WakeKey, owners...)
 }
 
 // knownConfig returns slurmctld's configuration, or nil if the agent has not read the configuration yet.
@@ -88,7 +88,7 @@ func (a *Agent) wakeWatcher() {
 		return
 	}
 	for _, host := range c.Controllers() {
-		if err := sender.Send(wake.Watcher, host, a.cfg.WakePort); err != nil {
+		if err := sender.Send(notify.Watcher, host, a.cfg.WakePort); err != nil {
 			a.log.WithError(err).WithField("host", host).Debug("couldn't notify the watcher")
 		}
 	}

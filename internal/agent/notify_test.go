@@ -12,7 +12,7 @@ import (
 
 	"github.com/sirupsen/logrus"
 
-	"caelum/internal/wake"
+	"caelum/internal/notify"
 )
 
 // freePort returns a UDP port of the loopback interface that no program uses.
@@ -28,7 +28,7 @@ func freePort(t *testing.T) int {
 
 // listening makes the agent listen on its wake port. If the key is not empty, the agent uses the key. listening returns
 // a sender that acts as the watcher.
-func listening(t *testing.T, w *world, key wake.Key) *wake.Sender {
+func listening(t *testing.T, w *world, key notify.Key) *notify.Sender {
 	a := w.current()
 	a.cfg.WakeAddress, a.cfg.WakePort = "127.0.0.1", freePort(t)
 	a.cfg.WakeKey = filepath.Join(t.TempDir(), "wake.key")
@@ -41,7 +41,7 @@ func listening(t *testing.T, w *world, key wake.Key) *wake.Sender {
 	done := make(chan struct{})
 	go func() { a.listen(ctx); close(done) }()
 	t.Cleanup(func() { stop(); <-done })
-	return &wake.Sender{Key: key, Name: wake.Watcher + "ctl", Address: "127.0.0.1"}
+	return &notify.Sender{Key: key, Name: notify.Watcher + "ctl", Address: "127.0.0.1"}
 }
 
 // TestWoken checks that the agent publishes after a datagram of the watcher, and not after other datagrams.
@@ -49,7 +49,7 @@ func TestWoken(t *testing.T) {
 	w := newWorld(t, 1, tightest)
 	w.fake.SetConfig("SlurmctldHost[0]", "ctl(127.0.0.1)")
 	w.publish()
-	key := wake.Key(strings.Repeat("k", 32))
+	key := notify.Key(strings.Repeat("k", 32))
 	watcher := listening(t, w, key)
 	a := w.current()
 	w.submit(job(1, "7g.40gb:1")) // the current offers do not include this profile
@@ -59,8 +59,8 @@ func TestWoken(t *testing.T) {
 	for a.sender.Load() == nil {
 		time.Sleep(time.Millisecond)
 	}
-	for _, other := range []*wake.Sender{
-		{Key: wake.Key(strings.Repeat("l", 32)), Name: watcher.Name, Address: "127.0.0.1"},
+	for _, other := range []*notify.Sender{
+		{Key: notify.Key(strings.Repeat("l", 32)), Name: watcher.Name, Address: "127.0.0.1"},
 		{Key: key, Name: "n2", Address: "127.0.0.1"},
 		{Key: key, Name: watcher.Name, Address: "127.0.0.7"},
 	} {

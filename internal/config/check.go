@@ -62,13 +62,13 @@ func (c Config) checkPlanning() error {
 	}
 	if c.DefaultProfile != "" && len(c.Profiles) > 0 && !slices.Contains(c.Profiles, c.DefaultProfile) {
 		return fmt.Errorf(
-			"default_profile: the list profiles (%[2]s) does not contain %[1]q",
+			"default_profile: %[1]q is not among profiles (%[2]s)",
 			c.DefaultProfile, strings.Join(c.Profiles, ", "))
 	}
 	return nil
 }
 
-// checkIntervals checks the interval of polls of slurmctld and the interval of samples of a slice.
+// checkIntervals checks the interval between polls of slurmctld and the interval between samples of a slice.
 func (c Config) checkIntervals() error {
 	if c.PollInterval < 100*time.Millisecond || c.PollInterval > time.Hour {
 		return fmt.Errorf("poll_interval: %v is not between 100ms and 1h (example: 15s)", c.PollInterval)
@@ -110,7 +110,7 @@ func (c Config) checkUsage() error {
 	}
 	if c.ShareUsers < 1 || c.ShareUsers > 1000 {
 		return fmt.Errorf("share_users: %d is not between 1 and 1000 "+
-			"(3 means that other users get a script's profile after three users have run the script)", c.ShareUsers)
+			"(3 means that other users get a script's profile after three users have run it)", c.ShareUsers)
 	}
 	if c.MaxSlowdown != 0 && !(c.MaxSlowdown >= 1 && c.MaxSlowdown <= 1000) {
 		return fmt.Errorf("max_slowdown: %v is neither 0 (only the memory determines the profile) nor between 1 and "+

@@ -22,7 +22,7 @@ import (
 	"caelum/internal/trust"
 )
 
-// Config contains the settings in /etc/caelum/caelum.yaml. The comments in that file describe the keys.
+// Config contains the settings from /etc/caelum/caelum.yaml. The comments in that file describe the keys.
 type Config struct {
 	Node            string        `mapstructure:"node"`
 	RunDir          string        `mapstructure:"run_dir"`
@@ -55,15 +55,15 @@ type Config struct {
 	LogFormat       string        `mapstructure:"log_format"`
 }
 
-// The following constants are the values of foreign_processes. The value selects the agent's action if a process uses a
+// The following constants are the values of foreign_processes, which selects the agent's action if a process uses a
 // slice that another job holds, or keeps a released slice open.
 const (
 	ForeignReport     = "report"           // only report the process in the log and in `caelum status`
-	ForeignKillOthers = "kill-other-users" // also end the process if the process can harm another user
-	ForeignKill       = "kill"             // also end the process if the process belongs to the job's user
+	ForeignKillOthers = "kill-other-users" // also end the process if it can harm another user
+	ForeignKill       = "kill"             // also end the process if it belongs to the job's user
 )
 
-// DefaultPath is the path of the configuration file if a command does not specify another path.
+// DefaultPath is the path of the configuration file unless a command specifies another one.
 const DefaultPath = "/etc/caelum/caelum.yaml"
 
 // Defaults returns the configuration that applies if the file does not exist.
@@ -110,10 +110,10 @@ func defaults() map[string]any {
 	}
 }
 
-// Load reads the YAML file at path. If path is DefaultPath and the file does not exist, all keys have their default
-// values. Any other file must exist. If the process runs as root, Load rejects a file that other users can change
-// (package trust), because the file contains the path of the NVML library that the process loads. The error is a single
-// line with the path of the file and the unknown or invalid key.
+// Load reads the YAML file at path. The file must exist unless path is DefaultPath, in which case all keys have their
+// default values. If the process runs as root, Load rejects a file that other users can change (package trust), because
+// it contains the path of the NVML library that the process loads. The error is a single line with the path of the file
+// and the unknown or invalid key.
 func Load(path string) (Config, error) {
 	return load(path, os.Geteuid())
 }
@@ -127,8 +127,8 @@ func LoadOwn(path string) (Config, error) {
 	return Load(path)
 }
 
-// trusted returns the resolved path of the file, or an error if users other than root and owners can change the file.
-// If path is DefaultPath and the file does not exist, trusted returns path.
+// trusted returns the resolved path of the file, or an error if users other than root and owners can change it. If path
+// is DefaultPath and the file does not exist, it returns path.
 func trusted(path string, owners ...int) (string, error) {
 	resolved, err := trust.Path(path, owners...)
 	if path == DefaultPath && errors.Is(err, os.ErrNotExist) {
@@ -160,7 +160,7 @@ func load(path string, uid int) (Config, error) {
 	return c, nil
 }
 
-// oneLine returns the text of an error in which a space replaces each control character.
+// oneLine returns the text of an error with each control character replaced by a space.
 func oneLine(err error) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -204,12 +204,12 @@ func (c Config) Planning() (plan.Settings, error) {
 	return plan.ParseSettings(c.Policy, c.Sizing, c.WholeShare)
 }
 
-// NoField is the value of accounting_field that disables summaries. With NoField, Caelum neither writes summaries into
-// slurmdbd nor reads summaries from slurmdbd.
+// NoField is the value of accounting_field that disables summaries: Caelum then neither writes them to slurmdbd nor
+// reads them from it.
 const NoField = "none"
 
-// Field returns the field of a job's accounting record that contains the summaries of the job's runs. Field returns an
-// error if accounting_field is NoField.
+// Field returns the field of a job's accounting record that contains the summaries of its runs, or an error if
+// accounting_field is NoField.
 func (c Config) Field() (slurm.AccountingField, error) {
 	if c.AccountingField == NoField {
 		return "", errors.New("accounting_field is none, so slurmdbd contains no summaries of runs; set " +

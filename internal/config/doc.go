@@ -2,6 +2,6 @@
 //
 // Files:
 //
-//	config.go  the keys and their defaults; reads the file, and checks whether other users can change the file
+//	config.go  the keys and their defaults; reads the file, and checks whether other users can change it
 //	check.go   the ranges of the values, and the errors for invalid values
 package config

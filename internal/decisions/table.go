@@ -12,7 +12,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// MaxLines and MaxBytes equal the limits in job_submit.lua. The limits are necessary because slurmctld waits while
+// MaxLines and MaxBytes are the same limits as in job_submit.lua. They are necessary because slurmctld waits while
 // job_submit.lua reads the table.
 const (
 	MaxLines = 20000
@@ -23,20 +23,18 @@ const (
 // Table is the content of a decision table.
 type Table struct {
 	Partitions []string // the partitions whose jobs get slices
-	// Full contains, by partition, the profile of jobs that request several GPUs. Partitions that are not in Full have
-	// no such profile.
+	// Full contains, by partition, the profile for jobs that request several GPUs, if the partition has one.
 	Full     map[string]string
 	Profiles []Profile
-	Default  string // the profile of a job without earlier runs
+	Default  string // the profile for a job without earlier runs
 	Whole    string // the profile of a whole GPU
-	// Models contains the profiles of each GPU model, from small to large, by the model's Type in gres.conf.
+	// Models contains the profiles of each GPU model, from small to large. Its keys are the models' Types in gres.conf.
 	Models   map[string][]string
 	MaxNodes int // the number of catalogue nodes
-	// Key, User and Site contain the predictions from earlier runs. The keys of the map Key are "<user id>:<job key>".
-	// The keys of User are "<user id>:<script fingerprint>". The keys of Site are script fingerprints.
+	// Key, User and Site contain the predictions from earlier runs. Key is indexed by "<user id>:<job key>", User by
+	// "<user id>:<script fingerprint>", and Site by script fingerprint.
 	Key, User, Site map[string]predict.Line
-	// OldKeys is the number of key lines without a user id, which earlier releases wrote. Key lines without a user id
-	// have no effect.
+	// OldKeys is the number of key lines without a user id, which earlier releases wrote. They have no effect.
 	OldKeys int
 }
 
@@ -64,10 +62,10 @@ func (t Table) Names() (names []string) {
 	return names
 }
 
-// Alternatives returns the profiles that a job may request instead of a profile because of the job's time limit. model
-// is the GPU model that the request names, or empty. If the table has model lines for model, the result is the profiles
-// of model. Otherwise, the result is the profiles of all GPU models that have the profile. If no GPU model has the
-// profile, the result is all profiles.
+// Alternatives returns the profiles that a job may request instead of a profile because of its time limit. model is the
+// GPU model that the request names, or empty. If the table has model lines for model, the result contains the profiles
+// of this model. Otherwise, it contains the profiles of all GPU models that have the profile, or all profiles if there
+// is no such model.
 func (t Table) Alternatives(model, profile string) (all []string) {
 	if of, ok := t.Models[model]; ok {
 		return of
@@ -128,13 +126,13 @@ func Parse(text string) (Table, error) {
 // blank reports whether r is white space according to C's isspace, which Lua uses.
 func blank(r rune) bool { return strings.ContainsRune(" \t\n\v\f\r", r) }
 
-// reader is the state of Parse.
+// reader is the state of the parser.
 type reader struct {
 	Table
 	named map[string]int // for each profile that needs a profile line, the first line that names the profile
 }
 
-// understand parses line n of the table. The result is false if the line is invalid.
+// understand parses line n of the table. It returns false if the line is invalid.
 func (r *reader) understand(n int, words []string) bool {
 	if len(words) < 2 {
 		return false
@@ -188,8 +186,7 @@ func (r *reader) understand(n int, words []string) bool {
 	return true
 }
 
-// learn parses the rest of a line after its second word, which is id. The rest has the form
-// "<profile> [seconds[-high] [busy]]".
+// learn parses what follows the second word of a line, id. It has the form "<profile> [seconds[-high] [busy]]".
 func (r *reader) learn(n int, lines map[string]predict.Line, form *regexp.Regexp, id string, rest []string) bool {
 	if _, twice := lines[id]; twice || !form.MatchString(id) || len(rest) < 1 || len(rest) > 3 {
 		return false
@@ -224,7 +221,7 @@ func (r *reader) list(name string, rest []string) bool {
 	return true
 }
 
-// name sets a profile. The result is false if an earlier line has already set the profile.
+// name sets a profile. It returns false if an earlier line has already set it.
 func (r *reader) name(n int, to *string, profile string) bool {
 	if *to != "" {
 		return false
@@ -240,7 +237,7 @@ func (r *reader) note(n int, profile string) {
 	}
 }
 
-// whole checks, completes and returns the table after the last line.
+// whole checks, completes and returns the table once the last line has been read.
 func (r *reader) whole() (Table, error) {
 	if r.Default == "" {
 		return Table{}, errors.New("the default line is missing")

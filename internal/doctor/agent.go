@@ -12,7 +12,7 @@ func publishing(f *Facts) []Finding {
 	case f.Agent.PublishError != "":
 		return []Finding{fault(
 			"the agent cannot publish: "+f.Agent.PublishError,
-			"find and remove the cause (see `journalctl -u caelumd`); the agent then publishes without a restart",
+			"find and remove the cause (see `journalctl -u caelumd`); the agent will then publish without a restart",
 		)}
 	case f.Agent.PublishedAt == 0:
 		return []Finding{warning(
@@ -29,15 +29,15 @@ func gpus(f *Facts) []Finding {
 	for _, g := range f.Agent.GPUs {
 		if g.Problem != "" {
 			found = append(found, warning(
-				fmt.Sprintf("GPU %d is not managed: %s. Jobs get no slices of this GPU", g.Index, g.Problem),
-				"drain the node and follow this message; the agent checks the GPU again every minute",
+				fmt.Sprintf("GPU %d is not managed: %s. Jobs get no slices on this GPU", g.Index, g.Problem),
+				"drain the node and follow this message; the agent rechecks the GPU every minute",
 			))
 		}
 	}
 	if len(found) == len(f.Agent.GPUs) {
 		found = append(found, fault(
 			"the agent manages no GPU: this node offers no slices",
-			"find the cause with `nvidia-smi -L` and `journalctl -u caelumd`, and remove the cause",
+			"find the cause with `nvidia-smi -L` and `journalctl -u caelumd`, and remove it",
 		))
 	}
 	for _, g := range f.Agent.GPUs {
@@ -47,7 +47,7 @@ func gpus(f *Facts) []Finding {
 				warning(fmt.Sprintf("the driver does not list the processes on GPU %d, so the agent destroys and "+
 					"re-creates an idle slice for each job, which takes a few tenths of a second. The agent cannot "+
 					"find processes that use another job's slice", g.Index),
-					"find the driver's error in `journalctl -u caelumd`, and remove the cause of the error"),
+					"find the driver's error in `journalctl -u caelumd`, and remove its cause"),
 			)
 		}
 	}
@@ -63,17 +63,17 @@ func instances(f *Facts) []Finding {
 			case api.StateStuck:
 				if in.Note != "" {
 					found = append(found, warning(name+" is stuck: "+in.Note+"; its units are not offered",
-						"end these processes; the agent checks the instance again every 2 s"))
+						"end these processes; the agent rechecks the instance every 2 s"))
 					continue
 				}
 				found = append(found, warning(
-					name+" is stuck: the agent could not destroy the instance; its units are not offered",
-					"find the process that uses the instance (`nvidia-smi`, `fuser /dev/nvidia*`), and end the "+
-						"process; the agent tries again every minute",
+					name+" is stuck: the agent could not destroy it; its units are not offered",
+					"find the process that uses the instance (`nvidia-smi`, `fuser /dev/nvidia*`), and end "+
+						"it; the agent retries every minute",
 				))
 			case api.StateForeign:
 				found = append(found, warning(
-					name+" is foreign: the agent's ledger does not contain the instance; its units are not offered",
+					name+" is foreign: it is not in the agent's ledger; its units are not offered",
 					fmt.Sprintf(
 						"if the ledger was lost, run `caelum adopt %s`; to remove the instance, run "+
 							"`nvidia-smi mig -dci -gi %d -i %d` and then `nvidia-smi mig -dgi -gi %d -i %d`",
@@ -92,8 +92,8 @@ type CapFile struct {
 	Missing bool
 	Mode    fs.FileMode
 	Owner   uint32
-	// Job is the job that holds the instance, or 0 if no job holds the instance. User is the only user who may open the
-	// file: the job's user, or root if no job holds the instance.
+	// Job is the job that holds the instance, or 0 if there is none. User is the only user who may open the file: the
+	// job's user, or root if no job holds the instance.
 	Job, User uint32
 }
 
@@ -101,7 +101,7 @@ func deviceFiles(f *Facts) []Finding {
 	var found []Finding
 	for _, c := range f.Files {
 		whose, repair := "of a slice that no job holds", "run `systemctl restart caelumd`, which restricts the file "+
-			"to root; find the program that changed the file (nvidia-modprobe changes the file only if the driver's "+
+			"to root; find the program that changed it (nvidia-modprobe does so only if the driver's "+
 			"DeviceFileModify is not 0)"
 		if c.Job != 0 {
 			whose = fmt.Sprintf("of job %d (user %d)", c.Job, c.User)
@@ -114,7 +114,7 @@ func deviceFiles(f *Facts) []Finding {
 		case c.Missing && c.Job != 0:
 			found = append(found, fault(
 				fmt.Sprintf("%s %s is missing: the job cannot use its slice", c.Path, whose),
-				"find the program that removed the file, and submit the job again",
+				"find the program that removed the file, and resubmit the job",
 			))
 		case c.Missing: // only root can open a missing file
 		case c.Owner != c.User:
@@ -132,10 +132,9 @@ func deviceFiles(f *Facts) []Finding {
 	return found
 }
 
-// steady returns the instances that are equal in two replies of the agent. The keys of the map are instanceKeys. Read
-// reads the capability files between the two replies, so the owners and modes of the files belong to the returned
-// instances. steady returns only leased, idle and stuck instances, because the agent has not set the owners of the
-// files of other instances.
+// steady returns the instances that are the same in two of the agent's replies, by instanceKey. Read reads the
+// capability files between the two replies, so their owners and modes belong to the returned instances. steady returns
+// only leased, idle and stuck instances, because the agent has not set the owners of other instances' files.
 func steady(before, after api.Status) map[string]api.Instance {
 	states := map[string]api.Instance{}
 	for _, g := range before.GPUs {

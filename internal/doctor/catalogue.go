@@ -8,8 +8,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// isCatalogue reports whether n is a catalogue node. A catalogue node is not f.Node, and has profiles of gres/mig but
-// no gres/mig:closed.
+// isCatalogue reports whether n is a catalogue node: a node other than f.Node that has gres/mig profiles but no
+// gres/mig:closed.
 func (f *Facts) isCatalogue(n slurm.Node) bool {
 	return n.Name != f.Node.Name && n.Gres.Total("mig") > 0 && !slices.ContainsFunc(n.Gres, isClosed)
 }
@@ -36,7 +36,7 @@ func catalogue(f *Facts) []Finding {
 		if !n.Is("DOWN") {
 			found = append(found, fault(
 				fmt.Sprintf(
-					"catalogue node %s is %s instead of DOWN: slurmctld may allocate the catalogue node to jobs",
+					"catalogue node %s is %s instead of DOWN: slurmctld may allocate it to jobs",
 					n.Name, strings.Join(n.States, "+"),
 				),
 				fmt.Sprintf(
@@ -51,8 +51,8 @@ func catalogue(f *Facts) []Finding {
 	case !exists:
 		found = append(
 			found,
-			fault("slurm.conf contains no catalogue node: slurmctld rejects jobs whose slice is not on offer at "+
-				"their submission",
+			fault("slurm.conf contains no catalogue node: slurmctld rejects jobs whose slice is not on offer when "+
+				"they are submitted",
 				"put the mig-catalog lines of `caelum slurm-config` into slurm.conf and restart slurmctld"),
 		)
 	case !reached:
@@ -60,7 +60,7 @@ func catalogue(f *Facts) []Finding {
 			found,
 			fault(fmt.Sprintf(
 				"no partition of %s (%s) has a catalogue node: "+
-					"slurmctld rejects jobs whose slice is not on offer at their submission",
+					"slurmctld rejects jobs whose slice is not on offer when they are submitted",
 				f.Node.Name, strings.Join(f.Node.Partitions, ", "),
 			), "add the catalogue nodes to the partition's Nodes= in slurm.conf"+reconfigure),
 		)
@@ -68,9 +68,8 @@ func catalogue(f *Facts) []Finding {
 	return found
 }
 
-// features compares the features of the catalogue nodes with the features of the real nodes. While no node offers a
-// slice of the requested profile, slurmctld accepts a request with a constraint only if a catalogue node satisfies the
-// constraint.
+// features compares the features of the catalogue nodes with those of the real nodes. While no node offers a slice of
+// the requested profile, slurmctld accepts a request with a constraint only if a catalogue node satisfies it.
 func features(f *Facts) []Finding {
 	catalogue := f.catalogueNodes()
 	if len(catalogue) == 0 {
@@ -88,7 +87,7 @@ func features(f *Facts) []Finding {
 		found = append(found, warning(
 			fmt.Sprintf(
 				"no catalogue node has all features of %s (the closest lacks %s): slurmctld rejects jobs that "+
-					"request these features while the jobs' slices are not on offer",
+					"request these features while their slices are not on offer",
 				f.Node.Name, strings.Join(missing, ", "),
 			),
 			next,
@@ -127,20 +126,20 @@ func difference(list, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
 }
 
-// renewConfig is the remedy if slurm.conf or the decision table contains other profiles than the driver.
-const renewConfig = "drain the node and wait until it is empty; replace the lines in slurm.conf and in the decision " +
-	"table by the output of `caelum slurm-config`; restart slurmctld; cancel the jobs that wait for an old profile, " +
-	"or change their profile with `scontrol update job=ID gres=...`"
+// renewConfig is the remedy if slurm.conf or the decision table does not contain the same profiles as the driver.
+const renewConfig = "drain the node and wait until it is empty; replace the lines in slurm.conf and in the " +
+	"decision table with the output of `caelum slurm-config`; restart slurmctld; cancel the jobs that wait for an " +
+	"old profile, or change their profile with `scontrol update job=ID gres=...`"
 
-// profiles compares the profiles in slurm.conf with the profiles of the driver, because a new release of the driver can
-// rename profiles.
+// profiles compares the profiles in slurm.conf with those of the driver, because a new driver release can rename
+// profiles.
 func profiles(f *Facts) []Finding {
 	var found []Finding
 	if stale := f.Agent.Stale; len(stale) > 0 {
 		found = append(found, fault(
 			fmt.Sprintf(
 				"slurm.conf gives %s %s, which its driver does not report (the driver reports %s): jobs that request "+
-					"such a slice wait forever",
+					"these slices wait forever",
 				f.Node.Name, strings.Join(stale, ", "), strings.Join(f.Agent.Profiles, ", "),
 			),
 			renewConfig,
@@ -154,8 +153,8 @@ func profiles(f *Facts) []Finding {
 	if lacks := difference(f.Agent.Profiles, known); len(catalogue) > 0 && len(lacks) > 0 {
 		found = append(found, fault(
 			fmt.Sprintf(
-				"no catalogue node has %s, which %s has: slurmctld rejects jobs that request such a slice while "+
-					"no such slice is on offer",
+				"no catalogue node has %s, which %s has: slurmctld rejects jobs that request this slice unless "+
+					"one is on offer at that moment",
 				strings.Join(lacks, ", "), f.Node.Name,
 			),
 			renewConfig,

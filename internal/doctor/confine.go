@@ -13,24 +13,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Confinement describes how this host isolates two jobs of the same user. Program, Tasks and Problem are set only for
-// cgroups of version 2.
+// Confinement describes how this host isolates two jobs of the same user from each other. Program, Tasks and Problem
+// are set only with cgroup v2.
 type Confinement struct {
-	// Cgroup is the version of the cgroups that control access to devices, or 0 if the host has no such cgroups.
+	// Cgroup is the version of the cgroups that control access to devices, or 0 if the host has none.
 	Cgroup int
 	// Program is true if the plugin's BPF program is attached to the cgroup that contains all steps.
 	Program bool
 	// Tasks is true if tasks of jobs are running.
 	Tasks bool
-	// Problem is the reason why the BPF programs could not be listed.
+	// Problem explains why the BPF programs could not be listed.
 	Problem string
 }
 
 // programName is the name of the plugin's BPF program (spank/bpf.c).
 const programName = "caelum"
 
-// readConfinement reads the cgroups below mountpoint. slice is the CgroupSlice in cgroup.conf, a parameter that exists
-// since Slurm 25.11.
+// readConfinement reads the cgroups below mountpoint. slice is the value of CgroupSlice in cgroup.conf, a parameter
+// introduced in Slurm 25.11.
 func readConfinement(mountpoint, slice, node string) Confinement {
 	mountpoint = cmp.Or(mountpoint, "/sys/fs/cgroup")
 	slice = cmp.Or(slice, "system.slice")
@@ -45,7 +45,7 @@ func readConfinement(mountpoint, slice, node string) Confinement {
 }
 
 // readScope reads the cgroup that contains all steps. The plugin attaches its program to this cgroup, which slurmd
-// creates when it starts. If several slurmd run on a host, the name of the cgroup contains the name of the node.
+// creates when it starts. If several slurmds run on a host, the cgroup's name contains the node's name.
 func readScope(slice, node string) Confinement {
 	c := Confinement{Cgroup: 2}
 	for _, name := range []string{node + "_slurmstepd.scope", "slurmstepd.scope"} {
@@ -55,8 +55,8 @@ func readScope(slice, node string) Confinement {
 			continue
 		}
 		defer dir.Close()
-		// The paths are <job>/<step>/user/task_<i>. The step "extern" of a job also has such a directory, but
-		// slurmstepd creates no task in this step.
+		// The paths are <job>/<step>/user/task_<i>. A job's extern step also has this directory, but slurmstepd creates
+		// no task in it.
 		tasks, _ := filepath.Glob(filepath.Join(path, "*", "step_*", "user", "task_*"))
 		c.Tasks = slices.ContainsFunc(tasks, func(task string) bool {
 			return filepath.Base(filepath.Dir(filepath.Dir(task))) != "step_extern"
@@ -100,7 +100,7 @@ func devicePrograms(cgroup *os.File) ([]string, error) {
 	return names, nil
 }
 
-// nameOfProgram returns the name of the BPF program with this id.
+// nameOfProgram returns the name of the BPF program with the given id.
 func nameOfProgram(id uint32) (string, error) {
 	get := struct{ id, next, flags, _ uint32 }{id: id}
 	fd, err := bpf(unix.BPF_PROG_GET_FD_BY_ID, &get)
@@ -124,7 +124,7 @@ func nameOfProgram(id uint32) (string, error) {
 
 func address[T any](p *T) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }
 
-// bpf makes the system call bpf(2). attr contains the first fields of union bpf_attr.
+// bpf makes the bpf(2) system call. attr contains the first fields of union bpf_attr.
 func bpf[T any](command uintptr, attr *T) (int, error) {
 	n, _, errno := unix.Syscall(unix.SYS_BPF, command, uintptr(unsafe.Pointer(attr)), unsafe.Sizeof(*attr))
 	if errno != 0 {

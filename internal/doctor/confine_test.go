@@ -26,7 +26,7 @@ func TestReadConfinement(t *testing.T) {
 	}
 }
 
-// cgroup2 creates a cgroup of version 2 with the subdirectory below, and returns the cgroup's path.
+// cgroup2 creates a v2 cgroup with the subdirectory below, and returns the cgroup's path.
 func cgroup2(t *testing.T, below string) string {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mounts")

@@ -1,25 +1,25 @@
 // Package doctor checks the installation of Caelum on a node: Slurm's configuration, the node and the catalogue in
-// slurmctld, the plugin's files, the agent, and the device files of slices. On slurmctld's host, the package checks the
-// decision table.
+// slurmctld, the plugin's files, the agent, and the device files of slices. On slurmctld's host, it checks the decision
+// table.
 //
-// Read collects the facts, and Examine evaluates the facts, so that every check is a function of values. The package
-// makes no changes. If a fact that a check needs could not be read, the check never passes.
+// Read collects the facts, and Examine evaluates them, so that every check is a function of values. The package makes
+// no changes. A check never passes if a fact that it needs could not be read.
 //
 // Files:
 //
 // The common parts:
 //
-//	doctor.go     Finding and Severity; Examine; the list of checks, with their OK texts and the sources that they need
+//	doctor.go     Finding and Severity; Examine; the list of checks, with their OK texts and sources
 //	read.go       collects the facts from slurmctld, agent, files, driver, slurmdbd; the findings for missing sources
 //
 // Checks of Slurm:
 //
-//	release.go    slurmctld's release, and parameters of later releases with which Caelum does not work
+//	release.go    slurmctld's release, and parameters of later releases that Caelum does not support
 //	slurmconf.go  slurm.conf: PrologFlags, timeouts, scheduler, GresTypes, accounting, clocks, isolation of jobs
 //	node.go       the node in slurmctld: state, gres/mig:closed, total N, excess, slots, exclusive partitions
 //	catalogue.go  catalogue nodes: state, partitions, features; compares the profiles of slurm.conf and of the driver
 //	limits.go     limits on gres/gpu in slurmdbd, which limit the number of slices
-//	settings.go   the settings policy and sizing of the agents, which must be the same on all hosts
+//	settings.go   the agents' policy and sizing settings, which must be the same on all hosts
 //	table.go      the decision table: readable, partitions, profiles, max_nodes
 //
 // Checks of the node:
@@ -31,6 +31,6 @@
 //	confine.go    whether the plugin's BPF program is attached to the cgroup that contains all steps
 //	driver.go     NVreg_ModifyDeviceFiles, and device files that do not exist
 //	scrub.go      whether the driver overwrites freed GPU memory (RMDisableScrubOnFree)
-//	unmanaged.go  device files of GPUs that the agent does not manage (check "whole GPUs")
+//	unmanaged.go  device files of GPUs that the agent does not manage ("whole GPUs" check)
 //	wake.go       the key file of the notifications
 package doctor

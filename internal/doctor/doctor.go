@@ -10,7 +10,7 @@ import (
 )
 
 // Severity is the severity of a finding: OK, Info (no action is necessary), Warning (the node works but needs
-// attention) or Error (a function of the node does not work).
+// attention) or Error (something on the node does not work).
 type Severity string
 
 // OK, Info, Warning and Error are the severities of findings.
@@ -26,7 +26,7 @@ type Finding struct {
 	Check    string   `json:"check"`
 	Severity Severity `json:"severity"`
 	Text     string   `json:"text"`
-	// Next is the remedy. Next is empty if the severity is OK or Info.
+	// Next is the remedy. It is empty if the severity is OK or Info.
 	Next string `json:"next,omitempty"`
 }
 
@@ -34,7 +34,7 @@ func fault(text, next string) Finding   { return Finding{Severity: Error, Text: 
 func warning(text, next string) Finding { return Finding{Severity: Warning, Text: text, Next: next} }
 func note(text string) Finding          { return Finding{Severity: Info, Text: text} }
 
-// findingIf returns a list that contains only f if the condition is true. Otherwise, findingIf returns nil.
+// findingIf returns a list with only f if the condition is true, and nil otherwise.
 func findingIf(f Finding, condition bool) []Finding {
 	if !condition {
 		return nil
@@ -45,7 +45,7 @@ func findingIf(f Finding, condition bool) []Finding {
 // Source is a source of facts.
 type Source string
 
-// The following constants are the sources of facts. A source may depend on the sources above it.
+// The following constants are the sources of facts. A source may depend on those above it.
 const (
 	Slurmctld Source = "slurmctld"
 	OwnNode   Source = "node"
@@ -64,15 +64,14 @@ var nodeSources = []Source{OwnNode, Agent, Plugstack, Devices, Module}
 
 // Facts contains the values that Examine evaluates.
 type Facts struct {
-	// Missing contains a finding for each source that could not be read. The fields of such a source are zero.
+	// Missing contains a finding for each source that could not be read. The fields from these sources are zero.
 	Missing map[Source]Finding
 
 	// Controller is true if this host runs slurmctld and is not a GPU node. Examine then skips the checks that need one
 	// of nodeSources.
 	Controller bool
 
-	// RunDir is the agent's run directory. If RunDir is not the default directory, the plugin needs the argument
-	// run_dir.
+	// RunDir is the agent's run directory. Unless it is the default directory, the plugin needs the run_dir argument.
 	RunDir string
 
 	// The following fields are read from slurmctld. Asked and Answered are the times on this host's clock immediately
@@ -93,12 +92,12 @@ type Facts struct {
 	Table  Table
 	Wake   Wake
 
-	// Owners contains the faults of the files that root's processes read, load or write.
+	// Owners contains the faults found in the files that root's processes read, load or write.
 	Owners Files
 	// Unmanaged contains the device files of GPUs that the agent does not manage.
 	Unmanaged []UnmanagedGPU
 
-	// Settings contains this host's policy and sizing in the form of plan.Settings.Text.
+	// Settings contains this host's policy and sizing, formatted by plan.Settings.Text.
 	Settings string
 
 	// Limits contains the limits on gres/gpu in slurmdbd.
@@ -106,7 +105,7 @@ type Facts struct {
 }
 
 // check is one check and the sources that it needs. If run returns no findings, Examine adds an OK finding with okText.
-// okText is empty if the check returns only findings with the severity Info.
+// okText is empty for checks that return only Info findings.
 type check struct {
 	name   string
 	okText string
@@ -120,10 +119,10 @@ func checks() []check {
 		{"agent", "the agent answers, and its offers are in slurmctld", []Source{Agent}, publishing},
 		{"gpus", "the agent manages every GPU", []Source{Agent}, gpus},
 		{"instances", "no instance is stuck or foreign", []Source{Agent}, instances},
-		{"device files", "only the user of a slice's job can open the slice", []Source{Agent, Devices}, deviceFiles},
+		{"device files", "a slice can be opened only by the user of its job", []Source{Agent, Devices}, deviceFiles},
 		{"prolog", "PrologFlags includes Alloc and does not include RunInJob", ctld, prologFlags},
-		{"batch start", "BatchStartTimeout is longer than the maximum wait of a prolog", ctld, batchStart},
-		{"reconfigure", "`scontrol reconfigure` does not interrupt a prolog that waits", ctld, reconfigureWait},
+		{"batch start", "BatchStartTimeout is longer than a prolog may wait", ctld, batchStart},
+		{"reconfigure", "`scontrol reconfigure` does not interrupt a waiting prolog", ctld, reconfigureWait},
 		{"select", "SelectType can allocate parts of a node", ctld, selectType},
 		{"backfill", "SchedulerParameters includes bf_continue", ctld, backfill},
 		{"het jobs", "SchedulerParameters includes bf_hetjob_prio=min", ctld, hetPriority},
@@ -141,14 +140,14 @@ func checks() []check {
 		},
 		{"used", "a job holds every slice that slurmctld counts as used", append(node, Agent), excess},
 		{"slots", "the count of gres/gpu equals the largest number of slices on the GPUs", append(node, Agent), slots},
-		{"partitions", "every partition of this node can allocate parts of the node", node, exclusive},
+		{"partitions", "every partition of this node can allocate parts of it", node, exclusive},
 		{
 			"catalogue",
 			"the catalogue nodes are down, as intended, and share a partition with this node",
 			node,
 			catalogue,
 		},
-		{"features", "the features of the catalogue nodes match the features of the real nodes", node, features},
+		{"features", "the catalogue nodes have the same features as the real nodes", node, features},
 		{"profiles", "slurm.conf contains the profiles that the driver reports", append(node, Agent), profiles},
 		{
 			"decision table",
@@ -158,7 +157,7 @@ func checks() []check {
 		},
 		{
 			"plugin",
-			"plugstack.conf requires the plugin, and the plugin was built for the release of this slurmd",
+			"plugstack.conf requires the plugin, which was built for this slurmd's release",
 			[]Source{Slurmctld, Plugstack},
 			plugin,
 		},
@@ -173,7 +172,7 @@ func checks() []check {
 		{"wake key", "only Caelum's daemon can read the key, or no wake port is set", ctld, wakeKey},
 		{
 			"whole GPUs",
-			"no job can open a GPU that Slurm did not allocate to the job",
+			"no job can open a GPU that Slurm did not allocate to it",
 			[]Source{Slurmctld, Agent, Devices},
 			wholeGPUs,
 		},
@@ -183,8 +182,8 @@ func checks() []check {
 	}
 }
 
-// Examine evaluates the facts. Examine returns a finding for each source that could not be read, followed by the
-// findings of each check, in a fixed order.
+// Examine evaluates the facts. It returns a finding for each source that could not be read, followed by the findings of
+// each check, in a fixed order.
 func Examine(f *Facts) []Finding {
 	var found []Finding
 	skipped := map[Source][]string{}
@@ -229,8 +228,7 @@ func (f *Facts) lacks(s Source) bool {
 	return missing
 }
 
-// firstMissing returns the first source of needs that could not be read, and true. If all sources of needs could be
-// read, the second result is false.
+// firstMissing returns the first source in needs that could not be read, and whether there is one.
 func (f *Facts) firstMissing(needs []Source) (Source, bool) {
 	for _, s := range needs {
 		if f.lacks(s) {

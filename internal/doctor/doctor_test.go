@@ -59,8 +59,8 @@ func TestNoFault(t *testing.T) {
 	}
 }
 
-// TestUnreadSources tests that the finding for a missing source lists the checks that need the source, except the check
-// with the name of the source. None of these checks may have a finding of its own.
+// TestUnreadSources tests that the finding for a missing source lists the checks that need it, except a check with the
+// same name. None of these checks may have a finding of its own.
 func TestUnreadSources(t *testing.T) {
 	gap := fault("the source cannot be read", "repair the source")
 	for source, skipped := range map[Source]string{

@@ -22,8 +22,8 @@ type Driver struct {
 }
 
 // readDriver reads the line "ModifyDeviceFiles: 1" in PROC/driver/nvidia/params, where PROC is proc (source:
-// os-registry.c and nv-caps.c of the open kernel modules 595.45.04). readDriver also checks whether the directory dev
-// contains nvidiactl and one device file for each of the GPUs.
+// os-registry.c and nv-caps.c of the open kernel modules 595.45.04). It also checks whether the directory dev contains
+// nvidiactl and one device file for each GPU.
 func readDriver(proc, dev string, gpus int) (Driver, error) {
 	path := filepath.Join(proc, "driver/nvidia/params")
 	data, err := os.ReadFile(path)
@@ -42,7 +42,7 @@ func readDriver(proc, dev string, gpus int) (Driver, error) {
 	if _, err := os.Stat(filepath.Join(dev, "nvidiactl")); err != nil {
 		d.Missing = append(d.Missing, filepath.Join(dev, "nvidiactl"))
 	}
-	// The minor number of a GPU may differ from the GPU's index, so readDriver compares only the number of files.
+	// A GPU's minor number may differ from its index, so readDriver compares only the number of files.
 	files, _ := filepath.Glob(filepath.Join(dev, "nvidia[0-9]*"))
 	for n := len(files); n < gpus; n++ {
 		d.Missing = append(d.Missing, filepath.Join(dev, "nvidia<N>"))
@@ -50,7 +50,7 @@ func readDriver(proc, dev string, gpus int) (Driver, error) {
 	return d, nil
 }
 
-// forbidModify is the remedy for NVreg_ModifyDeviceFiles=1.
+// forbidModify is the remedy if NVreg_ModifyDeviceFiles is 1.
 const forbidModify = "put `options nvidia NVreg_ModifyDeviceFiles=0` into /etc/modprobe.d/caelum.conf; put " +
 	"`c /dev/nvidiactl 0666 root root - 195:255` and, for each GPU, " +
 	"`c /dev/nvidia0 0666 root root - 195:0` into /etc/tmpfiles.d/nvidia.conf; reboot the node"
@@ -64,14 +64,14 @@ func fullDevices(f *Facts) []Finding {
 	const text = "the driver's ModifyDeviceFiles is 1 and this node may have full GPUs: nvidia-modprobe, which every " +
 		"user can run, makes the device files of full GPUs accessible to all users"
 	if !f.lacks(Slurmctld) && !f.Config.RelativeIndex() {
-		return []Finding{fault(text+"; ConstrainDevices is not yes in cgroup.conf, so the processes of all jobs can "+
-			"use the full GPUs of other jobs", forbidModify)}
+		return []Finding{fault(text+"; ConstrainDevices is not yes in cgroup.conf, so every job's processes can "+
+			"use other jobs' full GPUs", forbidModify)}
 	}
 	return []Finding{warning(text+"; processes outside jobs can use full GPUs", forbidModify)}
 }
 
-// driver checks NVreg_ModifyDeviceFiles. If the parameter is 1, nvidia-modprobe creates the capability files of a new
-// instance with access for all users. All users can open these files until the agent has restricted the files.
+// driver checks NVreg_ModifyDeviceFiles. If it is 1, nvidia-modprobe creates a new instance's capability files with
+// access for all users, who can open them until the agent has restricted access.
 func driver(f *Facts) []Finding {
 	const made = "the driver's ModifyDeviceFiles is "
 	switch {
@@ -79,7 +79,7 @@ func driver(f *Facts) []Finding {
 		return append(fullDevices(f), modifies(
 			f,
 			made+"1: nvidia-modprobe, which is setuid root, makes the device files of a new slice readable by all "+
-				"users, and the agent restricts the files a few milliseconds later",
+				"users, and the agent restricts access a few milliseconds later",
 			forbidModify,
 		))
 	case len(f.Driver.Missing) > 0:

@@ -14,7 +14,7 @@ import (
 
 var noon = time.Unix(1795233835, 0)
 
-// healthyConfig returns a configuration of slurmctld for which no check reports a fault.
+// healthyConfig returns a slurmctld configuration for which no check reports a fault.
 func healthyConfig() slurm.Config {
 	return slurm.Config{AsOf: noon, Values: map[string]string{
 		"PrologFlags":           "Alloc",
@@ -188,13 +188,13 @@ var cases = []struct {
 	{
 		"total",
 		Error,
-		"adds up to 34 on n1, and slurm.conf has 28: slurmctld drains",
+		"adds up to 34 on n1, and slurm.conf has 28: slurmctld will drain",
 		func(f *Facts) { f.Node.Gres[2].Count = 30 },
 	},
 	{
 		"total",
 		Error,
-		"adds up to 22 on n1, and slurm.conf has 28: slurmctld drains",
+		"adds up to 22 on n1, and slurm.conf has 28: slurmctld will drain",
 		func(f *Facts) { f.Node.Gres[2].Count = 18 },
 	},
 	{"total", Info, "the sum is not compared with slurm.conf", func(f *Facts) { f.Node.MIGTotal = 0 }},
@@ -207,7 +207,7 @@ var cases = []struct {
 	{
 		"used",
 		Warning,
-		"of n1 as used that no job holds: 2 of 1g.5gb, 1 of 7g.40gb",
+		"slices of n1 that no job holds: 2 of 1g.5gb, 1 of 7g.40gb",
 		func(f *Facts) { f.Agent.Excess = map[string]int{"7g.40gb": 1, "1g.5gb": 2} },
 	},
 	{"used", Error, "to compensate for 40 of 1g.5gb", func(f *Facts) {
@@ -277,7 +277,7 @@ var cases = []struct {
 	{
 		"decision table",
 		Warning,
-		"partition big, which slurm.conf does not have",
+		"partition big, which is not in slurm.conf",
 		func(f *Facts) { f.Table.Partitions = []string{"gpu", "big"} },
 	},
 	{
@@ -296,23 +296,23 @@ var cases = []struct {
 	{
 		"decision table",
 		Error,
-		"lists 1g.6gb, which no catalogue node of its partitions has",
+		"lists 1g.6gb, but no catalogue node in the table's partitions has",
 		func(f *Facts) { f.Table.Profiles = append(f.Table.Profiles, decisions.Profile{Name: "1g.6gb"}) },
 	},
-	{"decision table", Warning, "has key lines without a user ID (3)", func(f *Facts) { f.Table.OldKeys = 3 }},
+	{"decision table", Warning, "has key lines without a user id (3)", func(f *Facts) { f.Table.OldKeys = 3 }},
 	{"decision table", Warning, "rejects jobs with --mig-mem", func(f *Facts) { f.Table.Profiles[0].MiB = 0 }},
 	{"decision table", Warning, "the catalogue has 2g.10gb, which /etc/caelum/decisions does not list", func(f *Facts) {
 		f.Nodes[1].Gres = append(f.Nodes[1].Gres, slurm.GRES{Name: "mig", Type: "2g.10gb", Count: 3})
 	}},
-	{"release", Error, "Slurm 21.08, and Caelum needs 22.05", set("SLURM_VERSION", "21.08.8")},
-	{"release", Warning, "Slurm 26.11, and this version", set("SLURM_VERSION", "26.11.0")},
+	{"release", Error, "Slurm 21.08, but Caelum needs 22.05", set("SLURM_VERSION", "21.08.8")},
+	{"release", Warning, "Slurm 26.11, but this version", set("SLURM_VERSION", "26.11.0")},
 	{"release", Warning, "release cannot be read", set("SLURM_VERSION", "main")},
 	{"release", Error, "accepts only JSON in a node's Extra", func(f *Facts) {
 		f.Config.Values["SLURM_VERSION"] = "23.11.1"
 		f.Config.Values["SchedulerParameters"] += ",extra_constraints"
 	}},
 	{"release", Warning, "NamespaceType is namespace/linux", set("NamespaceType", "namespace/linux")},
-	{"reconfigure", Info, "slurmd waits 5 s for running prologs, and a prolog may wait 60 s", func(f *Facts) {
+	{"reconfigure", Info, "slurmd waits 5 s for running prologs, but a prolog may wait 60 s", func(f *Facts) {
 		f.Config.Values["SLURM_VERSION"], f.Config.Values["MessageTimeout"] = "23.11.1", "10 sec"
 		f.Config.Values["PrologEpilogTimeout"] = "120" // 23.11 ignores this value
 	}},

@@ -16,14 +16,14 @@ import (
 	"caelum/internal/trust"
 )
 
-// Files describes the faults of the files on this host that root's processes read, load or write.
+// Files describes the faults found in the files on this host that root's processes read, load or write.
 type Files struct {
 	// Untrusted contains the errors of package trust. Each error describes a path that users other than root can
 	// change.
 	Untrusted []string
-	// Wrong contains the agent's files whose owner or mode differs from the owner or mode that the agent sets.
+	// Wrong contains the agent's files whose owner or mode differs from what the agent sets.
 	Wrong []WrongFile
-	// Unit is the DevicePolicy of the loaded caelumd.service. Unit is empty if systemd has not loaded this unit.
+	// Unit is the DevicePolicy of the loaded caelumd.service, or empty if systemd has not loaded this unit.
 	Unit string
 }
 
@@ -35,7 +35,7 @@ type WrongFile struct {
 }
 
 // agentFiles returns the paths of the files and directories that the agent creates, with their modes. Root must own
-// these files. Some of the files may not exist.
+// them. Some of them may not exist.
 func agentFiles(cfg config.Config, runDir string) map[string]fs.FileMode {
 	return map[string]fs.FileMode{
 		runDir:                                   0o755,
@@ -69,7 +69,7 @@ func (f *Facts) readOwners(ctx context.Context, host Host) {
 	for path, right := range agentFiles(host.Config, host.RunDir) {
 		info, err := os.Stat(path)
 		if err != nil {
-			continue // the file does not exist yet, or this user has no access to the file's directory
+			continue // the file does not exist yet, or this user has no access to its directory
 		}
 		owner := info.Sys().(*syscall.Stat_t).Uid
 		if owner != 0 || info.Mode().Perm() != right {
@@ -80,8 +80,8 @@ func (f *Facts) readOwners(ctx context.Context, host Host) {
 }
 
 // devicePolicy returns the DevicePolicy of the loaded caelumd.service, or an empty string if systemd has not loaded
-// this unit. The value in the shipped unit differs from systemd's default. The result therefore shows whether systemd
-// has loaded the restrictions of the shipped unit.
+// this unit. The value in the shipped unit differs from systemd's default, so it shows whether systemd has loaded the
+// shipped unit's restrictions.
 func devicePolicy(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -105,7 +105,7 @@ func owners(f *Facts) []Finding {
 		reason = strings.TrimPrefix(reason, "couldn't use ")
 		if strings.Contains(next, "chown") {
 			next += "`; if the watcher writes the decision table, move the table to /var/lib/caelum-watch and " +
-				"create a symbolic link to the table at `/etc/caelum/decisions"
+				"create a symbolic link to it at `/etc/caelum/decisions"
 		}
 		found = append(found, fault(
 			reason+": root's processes read or load this path, so a user who can change the path can become root",

@@ -7,20 +7,19 @@ import (
 	"slices"
 )
 
-// InstalledPlugin is a file spank_caelum.so and the Slurm release for which it was built.
+// InstalledPlugin is an installed spank_caelum.so and the Slurm release for which it was built.
 type InstalledPlugin struct {
 	File string `json:"file"`
-	// Slurm is the release with the patch version, for example 22.05.8. Slurm is empty if the release could not be read
-	// from the file.
+	// Slurm is the release with the patch version, for example 22.05.8, or empty if it could not be read from the file.
 	Slurm string `json:"slurm"`
 }
 
-// pluginDirs contains patterns that match Slurm's plugin directory in Debian's packages, in SchedMD's Debian packages,
-// on Enterprise Linux, and in Slurm's default configuration, in this order.
+// pluginDirs contains patterns that match Slurm's plugin directory. They are, in order, those of Debian's packages,
+// SchedMD's Debian packages, Enterprise Linux, and Slurm's default configuration.
 var pluginDirs = []string{"/usr/lib/*/slurm-wlm", "/usr/lib/*/slurm", "/usr/lib64/slurm", "/usr/local/lib/slurm"}
 
-// InstalledPlugins returns the plugins in the directories where packages install Slurm's plugins. InstalledPlugins does
-// not read plugstack.conf, and therefore also works on hosts without a configuration of Slurm.
+// InstalledPlugins returns the plugins in the directories where packages install Slurm's plugins. It does not read
+// plugstack.conf, and therefore also works on hosts where Slurm is not configured.
 func InstalledPlugins() []InstalledPlugin { return pluginsIn(pluginDirs) }
 
 func pluginsIn(dirs []string) []InstalledPlugin {
@@ -34,8 +33,8 @@ func pluginsIn(dirs []string) []InstalledPlugin {
 	return found
 }
 
-// builtFor returns the Slurm release for which the plugin at path was built, or an empty string if the release could
-// not be read.
+// builtFor returns the Slurm release for which the plugin at path was built, or an empty string if it could not be
+// read.
 func builtFor(path string) string {
 	file, err := os.Open(path)
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// limitsTimeout limits the run time of sacctmgr. If slurmdbd is unreachable, sacctmgr retries for longer than
-// limitsTimeout.
+// limitsTimeout limits the run time of sacctmgr, which otherwise retries for longer if slurmdbd is unreachable.
 const limitsTimeout = 5 * time.Second
 
 // readLimits returns the limits on gres/gpu according to sacctmgr.

@@ -61,22 +61,22 @@ func total(f *Facts) []Finding {
 			"because AccountingStorageTRES does not include gres/mig", mig, f.Node.Name))}
 	case mig == configured:
 		return nil
-	case closed == configured: // slurmd has registered again since the agent's last pass
+	case closed == configured: // slurmd has re-registered since the agent's last pass
 		return []Finding{warning(fmt.Sprintf(
 			"gres/mig adds up to %d on %s, and slurm.conf has %d: "+
 				"slurmd has restarted, and the agent has not published offers since then",
 			mig, f.Node.Name, configured,
-		), "run `caelum doctor` again after the agent's poll_interval; if the warning remains, find the cause with "+
+		), "rerun `caelum doctor` after the agent's poll_interval; if the warning remains, find the cause with "+
 			"`journalctl -u caelumd`")}
 	}
 	return []Finding{fault(fmt.Sprintf("gres/mig adds up to %d on %s, and slurm.conf has %d: "+
-		"slurmctld drains the node when the node's slurmd restarts",
+		"slurmctld will drain the node when its slurmd restarts",
 		mig, f.Node.Name, configured),
 		"run `systemctl restart caelumd`; if the error remains, find the cause with `journalctl -u caelumd`")}
 }
 
-// excess reports slices that slurmctld counts as used although no job holds the slices. An update of the node's counts
-// does not clear the excess.
+// excess reports slices that slurmctld counts as used although no job holds them. Updating the node's counts does not
+// clear the excess.
 func excess(f *Facts) []Finding {
 	if len(f.Agent.Excess) == 0 {
 		return nil
@@ -89,11 +89,11 @@ func excess(f *Facts) []Finding {
 		return strings.Join(all, ", ")
 	}
 	text := fmt.Sprintf(
-		"slurmctld counts slices of %s as used that no job holds: %s (after its restart or `scontrol reconfigure`, "+
-			"slurmctld counts the slices of a job on several nodes once for each of these nodes)",
+		"slurmctld counts as used some slices of %s that no job holds: %s (after its restart or "+
+			"`scontrol reconfigure`, it counts the slices of a job on several nodes once for each of these nodes)",
 		f.Node.Name, list(f.Agent.Excess),
 	)
-	const clear = "to clear the surplus, restart slurmctld while no job that uses several nodes runs on this node"
+	const clear = "to clear the surplus, restart slurmctld while no multi-node job is running on this node"
 	if len(f.Agent.ExcessShort) > 0 {
 		return []Finding{fault(text+"; the agent cannot raise the total of gres/mig to compensate for "+
 			list(f.Agent.ExcessShort)+": jobs wait although slices are free", clear)}
@@ -121,7 +121,7 @@ func slots(f *Facts) []Finding {
 			),
 			slurmConfig,
 		)}
-	case has > can && !broken: // if the missing slots belong to an unusable GPU, slurm.conf may be correct
+	case has > can && !broken: // slurm.conf may be correct if the missing slots belong to an unusable GPU
 		return []Finding{fault(
 			fmt.Sprintf(
 				"gres/gpu is %d on %s, and the GPUs hold only %d slices: slurmctld starts jobs that cannot get "+
@@ -140,8 +140,8 @@ func exclusive(f *Facts) []Finding {
 		if p.Exclusive && slices.Contains(f.Node.Partitions, p.Name) {
 			found = append(found, warning(
 				fmt.Sprintf(
-					"partition %s has OverSubscribe=EXCLUSIVE: each job of the partition occupies the whole node %s, "+
-						"even if the job requests only a slice",
+					"partition %s has OverSubscribe=EXCLUSIVE: each of its jobs occupies the whole node %s, "+
+						"even if it requests only a slice",
 					p.Name, f.Node.Name,
 				),
 				fmt.Sprintf(

@@ -14,21 +14,20 @@ import (
 
 const pluginName, objectName = "spank_caelum.so", "libcaelum_spank.so"
 
-// Plugin describes the line of the SPANK plugin in plugstack.conf, and the plugin's files.
+// Plugin describes the SPANK plugin's line in plugstack.conf, and its files.
 type Plugin struct {
 	// Plugstack is the path of plugstack.conf.
 	Plugstack string
 	// Named is true if plugstack.conf or an included file has a line for the plugin. Path is the path in this line,
-	// Args contains the line's arguments of the form key=value, and Required is true if the line begins with
-	// "required".
+	// Args contains its key=value arguments, and Required is true if it begins with "required".
 	Named, Required bool
 	Path            string
 	Args            map[string]string
-	// File is the path of the plugin's file, or empty if the file was not found. Version is the plugin_version in the
-	// file, in the form of SLURM_VERSION_NUM: major<<16 | minor<<8 | micro.
+	// File is the path of the plugin's file, or empty if it was not found. Version is the file's plugin_version, in the
+	// format of SLURM_VERSION_NUM: major<<16 | minor<<8 | micro.
 	File    string
 	Version uint32
-	// Problem is the reason why Version could not be read.
+	// Problem explains why Version could not be read.
 	Problem string
 	// Object is the path from which the plugin loads the Go object. ObjectFound is true if this file exists.
 	Object      string
@@ -57,9 +56,9 @@ func plugin(f *Facts) []Finding {
 	var found []Finding
 	if !p.Required {
 		found = append(found, fault(
-			p.Plugstack+" marks the plugin as optional: a job that cannot get its slice runs without the slice "+
+			p.Plugstack+" marks the plugin as optional: a job that cannot get its slice runs without it "+
 				"instead of failing",
-			"replace `optional` by `required` in the plugin's line",
+			"replace `optional` with `required` in the plugin's line",
 		))
 	}
 	found = append(found, f.pluginRelease()...)
@@ -73,8 +72,8 @@ func plugin(f *Facts) []Finding {
 	return append(found, f.pluginRunDir()...)
 }
 
-// pluginRelease reports a plugin that was built for another release, because slurmd does not load such a plugin. slurmd
-// may have an older release than slurmctld.
+// pluginRelease reports a plugin that was built for another release, because slurmd does not load it. slurmd's release
+// may be older than slurmctld's.
 func (f *Facts) pluginRelease() []Finding {
 	p := f.Plugin
 	loads, runs := f.Node.Version, "slurmd "+f.Node.Version+" runs here"
@@ -88,15 +87,15 @@ func (f *Facts) pluginRelease() []Finding {
 	built := release(p.Version)
 	return findingIf(
 		fault(
-			fmt.Sprintf("%s was built for Slurm %s, but %s: Slurm does not load the plugin", p.File, built, runs),
+			fmt.Sprintf("%s was built for Slurm %s, but %s: Slurm does not load it", p.File, built, runs),
 			installPlugin,
 		),
 		built != majorMinor(loads),
 	)
 }
 
-// pluginRunDir compares the plugin's run_dir with the agent's run_dir. If f.RunDir is empty, the agent's run_dir is
-// unknown, and pluginRunDir returns no finding.
+// pluginRunDir compares the plugin's run_dir with the agent's. If f.RunDir is empty, the agent's run_dir is unknown,
+// and there is no finding.
 func (f *Facts) pluginRunDir() []Finding {
 	dir, ok := f.Plugin.Args["run_dir"]
 	if !ok {
@@ -112,7 +111,7 @@ func (f *Facts) pluginRunDir() []Finding {
 	)
 }
 
-// release returns the release in a plugin_version as text, for example 22.05.
+// release formats the release in a plugin_version, for example 22.05.
 func release(version uint32) string {
 	return fmt.Sprintf("%02d.%02d", version>>16&0xff, version>>8&0xff)
 }
@@ -141,7 +140,7 @@ func parsePlugstack(text string) []stackLine {
 	return lines
 }
 
-// pairs returns the words of the form key=value as a map.
+// pairs returns the key=value words as a map.
 func pairs(words []string) map[string]string {
 	m := map[string]string{}
 	for _, w := range words {
@@ -152,7 +151,7 @@ func pairs(words []string) map[string]string {
 	return m
 }
 
-// pluginVersion reads the exported unsigned int plugin_version of a shared object. When Slurm loads a plugin, Slurm
+// pluginVersion reads plugin_version, an unsigned int that a shared object exports. When Slurm loads a plugin, it
 // compares plugin_version with its own version.
 func pluginVersion(r io.ReaderAt) (uint32, error) {
 	file, err := elf.NewFile(r)
@@ -180,9 +179,9 @@ func pluginVersion(r io.ReaderAt) (uint32, error) {
 	return 0, fmt.Errorf("the file exports no plugin_version")
 }
 
-// readPlugin finds plugstack.conf in the same way as Slurm (plugstack.c, 22.05.8). The file's path is PlugStackConfig
-// if this parameter is set. Otherwise, the file is in the directory of slurm.conf. In a configless cluster, slurmd
-// stores slurm.conf in /run/slurm/conf.
+// readPlugin finds plugstack.conf in the same way as Slurm (plugstack.c, 22.05.8). PlugStackConfig contains the file's
+// path. If this parameter is not set, the file is in the same directory as slurm.conf, which slurmd stores in
+// /run/slurm/conf in a configless cluster.
 func (f *Facts) readPlugin() {
 	var paths []string
 	if path := f.Config.Values["PlugStackConfig"]; path != "" {
@@ -207,7 +206,7 @@ func (f *Facts) readPlugin() {
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			f.Missing[Plugstack] = fault(
 				fmt.Sprintf("plugstack.conf cannot be read (%v), so the plugin cannot be checked", err),
-				"make the file readable for this user, or run `caelum doctor` as root",
+				"make the file readable by this user, or run `caelum doctor` as root",
 			)
 			return
 		}

@@ -19,7 +19,7 @@ import (
 
 const defaultRunDir = api.DefaultRunDir
 
-// Host describes the host's role in the cluster and the paths that Read uses.
+// Host describes this host's role in the cluster and the paths that Read uses.
 type Host struct {
 	// Config is the agent's configuration.
 	Config config.Config
@@ -31,12 +31,12 @@ type Host struct {
 	Decisions string
 }
 
-// agentTimeout limits the duration of a request to the agent. The agent replies from its memory, so a working agent
-// replies well before agentTimeout.
+// agentTimeout limits the duration of a request to the agent. A working agent replies much faster, because it answers
+// from memory.
 const agentTimeout = 10 * time.Second
 
-// Read collects the facts. If a source could not be read, Read adds a finding to Facts.Missing. Read reports errors in
-// no other way.
+// Read collects the facts. If a source could not be read, it adds a finding to Facts.Missing. It reports errors in no
+// other way.
 func Read(ctx context.Context, host Host, ctl *slurm.Client) *Facts {
 	f := &Facts{Missing: map[Source]Finding{}, RunDir: host.RunDir, Controller: host.Controller}
 	client := api.NewClient(host.RunDir)
@@ -66,7 +66,7 @@ func Read(ctx context.Context, host Host, ctl *slurm.Client) *Facts {
 func (f *Facts) readAgent(ctx context.Context, client *api.Client) {
 	if s, err := status(ctx, client); err != nil {
 		f.Missing[Agent] = fault(
-			fmt.Sprintf("the agent does not answer on %s (%s): jobs cannot get slices of this node", client.Socket(),
+			fmt.Sprintf("the agent does not answer on %s (%s): jobs cannot get slices on this node", client.Socket(),
 				api.Reason(err)),
 			"run `systemctl status caelumd` to see why the agent stopped, then `systemctl start caelumd`",
 		)
@@ -76,7 +76,7 @@ func (f *Facts) readAgent(ctx context.Context, client *api.Client) {
 }
 
 // readModule reads the parameters of the driver's kernel module. If the parameters cannot be read, the finding has the
-// severity Info, because the checks of the agent report the consequences of a missing driver.
+// severity Info, because the agent checks report the consequences of a missing driver.
 func (f *Facts) readModule(host Host) {
 	var err error
 	if f.Driver, err = readDriver("/proc", host.Config.DeviceDir, len(f.Agent.GPUs)); err != nil {
@@ -97,13 +97,13 @@ func (f *Facts) readDecisions(host Host) {
 		return
 	}
 	f.Missing[Decisions] = fault(
-		fmt.Sprintf("%v: job_submit.lua refuses every request for GPUs after slurmctld restarts", err),
+		fmt.Sprintf("%v: after slurmctld's next restart, job_submit.lua will refuse every GPU request", err),
 		"run `caelum slurm-config --section decisions` on a GPU node, and write the output to this path",
 	)
 }
 
-// readSlurmdbd reads the limits in slurmdbd. If slurmctld did not reply, readSlurmdbd does not run sacctmgr, because
-// sacctmgr would probably reach limitsTimeout.
+// readSlurmdbd reads the limits in slurmdbd. If slurmctld did not reply, it does not run sacctmgr, which would probably
+// reach limitsTimeout.
 func (f *Facts) readSlurmdbd(ctx context.Context) {
 	if f.lacks(Slurmctld) || f.Config.Values["AccountingStorageType"] != slurmdbd {
 		return
@@ -148,13 +148,13 @@ func (f *Facts) readSlurmctld(ctx context.Context, host Host, ctl *slurm.Client)
 		}
 	}
 	f.Missing[OwnNode] = fault(
-		"slurmctld has no node "+name+", so the agent of this host cannot publish offers",
+		"slurmctld has no node "+name+", so this host's agent cannot publish offers",
 		"set `node:` in caelum.yaml to this host's NodeName, or add the node to slurm.conf",
 	)
 }
 
 // readFiles reads the owners and modes of the capability files between two requests to the agent, so that a job that
-// starts or ends between the requests causes no finding. The driver lists instances only for root.
+// starts or ends in between causes no finding. The driver lists instances only for root.
 func (f *Facts) readFiles(ctx context.Context, host Host, client *api.Client) {
 	if os.Geteuid() != 0 {
 		f.Missing[Devices] = warning("the driver shows instances to root only", "run `caelum doctor` as root")
@@ -202,8 +202,7 @@ func (f *Facts) readFiles(ctx context.Context, host Host, client *api.Client) {
 	}
 }
 
-// capFiles returns the capability files of all instances with their current owners and modes. The keys of the map are
-// instanceKeys.
+// capFiles returns the capability files of all instances, by instanceKey, with their current owners and modes.
 func capFiles(cfg config.Config) (map[string][]CapFile, error) {
 	hw, err := gpu.OpenNVML(cfg.NVMLLibrary)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// scrubKey is the registry key that makes NVIDIA's driver skip the overwriting of freed GPU memory (nvrm_registry.h of
-// the open kernel modules). By default, the driver overwrites freed memory before another process can use the memory.
+// scrubKey is the registry key that stops NVIDIA's driver from overwriting freed GPU memory (nvrm_registry.h of the
+// open kernel modules). By default, the driver overwrites freed memory before another process can use it.
 const scrubKey = "RMDisableScrubOnFree"
 
 // unscrubbed reports whether the driver's parameters disable the overwriting of freed memory. params is the text of
@@ -37,14 +37,13 @@ func scrubbing(f *Facts) []Finding {
 		"remove "+scrubKey+" from NVreg_RegistryDwords in /etc/modprobe.d, then reboot the node"), f.Driver.Unscrubbed)
 }
 
-// modifies returns the finding for NVreg_ModifyDeviceFiles=1. Without a devices cgroup, jobs of all users can open the
-// files of a new slice before the agent restricts the files. A descriptor that was opened before the restriction
-// remains usable.
+// modifies returns the finding for NVreg_ModifyDeviceFiles=1. Without a devices cgroup, all users' jobs can open a new
+// slice's files before the agent restricts access to them. A descriptor that was opened before then remains usable.
 func modifies(f *Facts, text, next string) Finding {
 	if !f.lacks(Slurmctld) && !f.Config.RelativeIndex() {
 		return fault(
 			text+"; ConstrainDevices is not yes in cgroup.conf, so any process can open the files during these "+
-				"milliseconds and keep the files open",
+				"milliseconds and keep them open",
 			next,
 		)
 	}

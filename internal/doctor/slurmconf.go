@@ -20,18 +20,18 @@ func prologFlags(f *Facts) []Finding {
 	return findingIf(
 		fault(
 			"PrologFlags in slurm.conf does not include Alloc: a job on several nodes gets slices only on the nodes "+
-				"on which the job runs a step",
+				"where it runs a step",
 			"add Alloc to PrologFlags and restart slurmctld and every slurmd",
 		),
 		!f.Config.Has("PrologFlags", "Alloc"),
 	)
 }
 
-// defaultWait is the time in seconds for which a prolog waits for the agent if the plugin's line in plugstack.conf does
-// not contain wait=.
+// defaultWait is how long a prolog waits for the agent, in seconds, if the plugin's line in plugstack.conf does not
+// contain wait=.
 const defaultWait = 60
 
-// prologWait returns the time in seconds for which a prolog waits for the agent.
+// prologWait returns how long a prolog waits for the agent, in seconds.
 func (f *Facts) prologWait() int {
 	if n, err := strconv.Atoi(f.Plugin.Args["wait"]); err == nil {
 		return n
@@ -52,8 +52,8 @@ func batchStart(f *Facts) []Finding {
 	return findingIf(
 		fault(
 			fmt.Sprintf(
-				"BatchStartTimeout is %q, and a prolog may wait %d s for the agent: slurmctld treats the start of a "+
-					"waiting job as failed",
+				"BatchStartTimeout is %q, but a prolog may wait %d s for the agent: slurmctld would treat the start "+
+					"of a waiting job as failed",
 				text, wait,
 			),
 			fmt.Sprintf("set BatchStartTimeout=%d in slurm.conf", 2*wait)+reconfigure,
@@ -62,11 +62,11 @@ func batchStart(f *Facts) []Finding {
 	)
 }
 
-// noLimit is the value of a time limit in slurmctld's configuration that is not set (NO_VAL16).
+// noLimit is the value of an unset time limit in slurmctld's configuration (NO_VAL16).
 const noLimit = 65534
 
-// reconfigureWait compares the wait of slurmd at `scontrol reconfigure` with the wait of the prolog (rpc_wait in
-// slurmd.c).
+// reconfigureWait compares how long slurmd waits during `scontrol reconfigure` (rpc_wait in slurmd.c) with how long a
+// prolog may wait.
 func reconfigureWait(f *Facts) []Finding {
 	r, err := f.Config.Release()
 	if err != nil || !r.RestartsSlurmd() {
@@ -87,7 +87,7 @@ func reconfigureWait(f *Facts) []Finding {
 	}
 	return findingIf(
 		note(fmt.Sprintf(
-			"at `scontrol reconfigure`, slurmd waits %d s for running prologs, and a prolog may wait %d s for the "+
+			"during `scontrol reconfigure`, slurmd waits %d s for running prologs, but a prolog may wait %d s for the "+
 				"agent to restart; do not run `scontrol reconfigure` while an agent is down",
 			waits, f.prologWait(),
 		)),
@@ -97,7 +97,7 @@ func reconfigureWait(f *Facts) []Finding {
 
 func selectType(f *Facts) []Finding {
 	return findingIf(fault(
-		"SelectType=select/linear allocates whole nodes: two jobs can never use the GPUs of one node at the same time",
+		"SelectType=select/linear allocates whole nodes: two jobs can never use the same node's GPUs at the same time",
 		"set SelectType=select/cons_tres in slurm.conf and restart slurmctld and every slurmd",
 	), f.Config.Values["SelectType"] == "select/linear")
 }
@@ -106,7 +106,7 @@ func backfill(f *Facts) []Finding {
 	return findingIf(
 		warning(
 			"SchedulerParameters does not include bf_continue: each time an agent publishes offers, the backfill "+
-				"scheduler starts again with the first job",
+				"scheduler starts over with the first job",
 			"add bf_continue to SchedulerParameters in slurm.conf"+reconfigure,
 		),
 		f.Config.Values["SchedulerType"] == "sched/backfill" && !f.Config.Has("SchedulerParameters", "bf_continue"),
@@ -114,14 +114,14 @@ func backfill(f *Facts) []Finding {
 }
 
 // hetPriority checks bf_hetjob_prio. If the components of a het job have different priorities, backfill reserves nodes
-// for the first component. On the remaining nodes, backfill starts jobs whose priority is between the priorities of the
-// components. In a measurement with 22.05.8, only one job at a time ran on four idle GPUs. With priority/basic, the
-// components get different priorities if the agent releases the components one after another.
+// for the first one and, on the remaining nodes, starts jobs whose priority is between those of the components. In a
+// measurement with 22.05.8, only one job at a time ran on four idle GPUs. With priority/basic, the components get
+// different priorities if the agent releases them one after another.
 func hetPriority(f *Facts) []Finding {
 	return findingIf(
 		warning(
 			"SchedulerParameters does not include bf_hetjob_prio=min: backfill can keep nodes idle for a "+
-				"heterogeneous job if the job's components have different priorities",
+				"heterogeneous job if its components have different priorities",
 			"add bf_hetjob_prio=min to SchedulerParameters in slurm.conf"+reconfigure,
 		),
 		f.Config.Values["SchedulerType"] == "sched/backfill" &&
@@ -161,18 +161,18 @@ func accounting(f *Facts) []Finding {
 	)
 }
 
-// maxSkew is the largest accepted difference between the clocks. maxSkew is much smaller than munge's limit (a
-// credential is valid for 300 s) and much larger than the delay that a busy slurmctld adds.
+// maxSkew is the largest accepted difference between the clocks. It is much smaller than munge's limit (a credential is
+// valid for 300 s) and much larger than the delay that a busy slurmctld adds.
 const maxSkew = 30 * time.Second
 
-// clock compares the clocks of slurmctld and of this host. clock cannot detect a difference above munge's limit,
-// because slurmctld rejects every request if the difference is above this limit.
+// clock compares slurmctld's clock with this host's. It cannot detect a difference above munge's limit, because
+// slurmctld then rejects every request.
 func clock(f *Facts) []Finding {
 	at := f.Config.AsOf
 	if at.IsZero() {
 		return []Finding{warning(
-			"scontrol does not show the time at which slurmctld answered, so the clocks of slurmctld and this host "+
-				"are not compared",
+			"scontrol does not show when slurmctld answered, so the clocks of slurmctld and this host "+
+				"were not compared",
 			"run `date` on both hosts, and compare the times",
 		)}
 	}
@@ -187,7 +187,7 @@ func clock(f *Facts) []Finding {
 		warning(
 			fmt.Sprintf(
 				"the clocks of slurmctld and this host differ by %s; if the difference reaches 300 s, munge "+
-					"rejects credentials, and all prolog requests and publications fail",
+					"will reject credentials, and all prolog requests and publications will fail",
 				skew.Round(time.Second),
 			),
 			"run `timedatectl` on both hosts, and set up clock synchronisation where it is missing",
@@ -196,12 +196,12 @@ func clock(f *Facts) []Finding {
 	)
 }
 
-// isolation checks whether a job can open the slice of another job of the same user. The owners of the device files
-// isolate users from each other. If Slurm uses a devices cgroup, the plugin isolates the jobs of one user from each
+// isolation checks whether a job can open a slice of another job of the same user. The owners of the device files
+// isolate users from each other. If Slurm uses a devices cgroup, the plugin also isolates a user's jobs from each
 // other.
 func isolation(f *Facts) []Finding {
 	const own = "other users cannot open a job's slice, but other jobs of the same user on this node can: "
-	const trust = "no action is necessary if the jobs of one user need no isolation from each other; otherwise "
+	const trust = "no action is necessary if a user's jobs need not be isolated from each other; otherwise "
 	switch {
 	case !f.Config.Has("TaskPlugin", "task/cgroup") && !f.Config.Has("TaskPlugin", "cgroup"):
 		return []Finding{warning(

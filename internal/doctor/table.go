@@ -15,19 +15,19 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Table describes the file of the decision table on this host, and the contents of the file.
+// Table describes the decision table's file on this host, and its contents.
 type Table struct {
 	decisions.Table
 	Path  string
 	Mode  fs.FileMode
 	Owner uint32
-	// Problem is the reason why job_submit.lua rejects the table. Problem is empty if job_submit.lua accepts the table.
+	// Problem explains why job_submit.lua rejects the table. It is empty if the table is accepted.
 	Problem string
 }
 
 func readTable(path string) (Table, error) {
-	// The remedies replace the file at t.Path. The remedies must not replace a symbolic link to the table that the
-	// watcher writes.
+	// The remedies replace the file at t.Path. They must not replace a symbolic link to the table that the watcher
+	// writes.
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return Table{}, err
@@ -47,9 +47,9 @@ func readTable(path string) (Table, error) {
 	return t, nil
 }
 
-// readableBy reports whether slurmctld can read the file if slurmctld runs as the user name. The user must be root, or
-// the mode must allow reading by the owner (if the user owns the file) or by all users. readableBy ignores read access
-// of the group.
+// readableBy reports whether slurmctld can read the file when it runs as the user name. This user must be root, or the
+// mode must allow reading by the owner (if the user owns the file) or by all users. readableBy ignores the group's read
+// access.
 func (t Table) readableBy(name string) bool {
 	if t.Mode.Perm()&0o004 != 0 {
 		return true
@@ -82,7 +82,7 @@ func decisionTable(f *Facts) []Finding {
 	found = append(found, t.compareProfiles(slices.Compact(served))...)
 	if t.OldKeys > 0 {
 		found = append(found, warning(
-			fmt.Sprintf("%s has key lines without a user ID (%d), which have no effect, because a key applies to "+
+			fmt.Sprintf("%s has key lines without a user id (%d), which have no effect, because a key applies to "+
 				"exactly one user", t.Path, t.OldKeys),
 			"rewrite these lines as `key <user id>:<key> <profile>`, or write the table with `caelum repo decisions`",
 		))
@@ -96,13 +96,13 @@ func decisionTable(f *Facts) []Finding {
 	return found
 }
 
-// unusable reports a table in a state that prevents all jobs from getting slices.
+// unusable reports a table that prevents all jobs from getting slices.
 func (t Table) unusable(slurmUser string) []Finding {
 	switch {
 	case t.Problem != "":
 		return []Finding{fault(
-			t.Path+": "+t.Problem+": job_submit.lua uses the last valid table until slurmctld restarts, and then "+
-				"refuses every request for GPUs",
+			t.Path+": "+t.Problem+": job_submit.lua uses the last valid table until slurmctld restarts, and will then "+
+				"refuse every GPU request",
 			changeTable+t.Path,
 		)}
 	case !t.readableBy(slurmUser):
@@ -117,8 +117,8 @@ func (t Table) unusable(slurmUser string) []Finding {
 	return nil
 }
 
-// tablePartition compares a partition in the table with slurm.conf, and max_nodes with the number of catalogue nodes in
-// the partition.
+// tablePartition compares a partition in the table with slurm.conf, and max_nodes with the partition's number of
+// catalogue nodes.
 func (f *Facts) tablePartition(name string, nodes int) []Finding {
 	t := f.Table
 	sizes := fmt.Sprintf("max_nodes is %d in %s, but the number of catalogue nodes in partition %s is %d: ",
@@ -126,16 +126,16 @@ func (f *Facts) tablePartition(name string, nodes int) []Finding {
 	switch {
 	case !slices.ContainsFunc(f.Partitions, func(p slurm.Partition) bool { return p.Name == name }):
 		return []Finding{warning(
-			fmt.Sprintf("%s names the partition %s, which slurm.conf does not have, so jobs of the intended partition "+
+			fmt.Sprintf("%s names the partition %s, which is not in slurm.conf, so jobs in the intended partition "+
 				"may get no slices", t.Path, name),
 			changeTable+t.Path,
 		)}
-	case nodes == 0 && slices.Contains(f.Node.Partitions, name): // the check "catalogue" reports this fault
+	case nodes == 0 && slices.Contains(f.Node.Partitions, name): // the "catalogue" check reports this fault
 		return nil
 	case nodes == 0:
 		return []Finding{fault(
 			fmt.Sprintf("partition %s of %s has no catalogue node: slurmctld rejects jobs whose slice is not on offer "+
-				"at their submission", name, t.Path),
+				"when they are submitted", name, t.Path),
 			"add the catalogue nodes to the partition's Nodes= in slurm.conf"+reconfigure,
 		)}
 	case nodes < t.MaxNodes:
@@ -150,20 +150,20 @@ func (f *Facts) tablePartition(name string, nodes int) []Finding {
 	return nil
 }
 
-// compareProfiles compares the profiles in the table with served, the profiles in the catalogue of the table's
-// partitions.
+// compareProfiles compares the profiles in the table with served, those in the catalogue of the table's partitions.
 func (t Table) compareProfiles(served []string) (found []Finding) {
 	if lacks := difference(t.Names(), served); len(served) > 0 && len(lacks) > 0 {
 		found = append(found, fault(
-			fmt.Sprintf("%s lists %s, which no catalogue node of its partitions has: slurmctld rejects jobs with "+
-				"such a profile while no such slice is on offer", t.Path, strings.Join(lacks, ", ")),
+			fmt.Sprintf("%s lists %s, but no catalogue node in the table's partitions has these profiles: slurmctld "+
+				"rejects jobs that request them unless a matching slice is on offer at that moment",
+				t.Path, strings.Join(lacks, ", ")),
 			renewConfig,
 		))
 	}
 	if lacks := difference(served, t.Names()); len(lacks) > 0 {
 		found = append(found, warning(
-			fmt.Sprintf("the catalogue has %s, which %s does not list: job_submit.lua rejects jobs that request such "+
-				"a profile", strings.Join(lacks, ", "), t.Path),
+			fmt.Sprintf("the catalogue has %s, which %s does not list: job_submit.lua rejects jobs that request "+
+				"these profiles", strings.Join(lacks, ", "), t.Path),
 			renewConfig,
 		))
 	}

@@ -20,7 +20,7 @@ type UnmanagedGPU struct {
 	Owner uint32
 }
 
-// readUnmanaged reads the mode and owner of the device files of the GPUs in unmanaged.
+// readUnmanaged reads the mode and owner of the device files of all unmanaged GPUs.
 func readUnmanaged(cfg config.Config, unmanaged map[int]bool) ([]UnmanagedGPU, error) {
 	if len(unmanaged) == 0 {
 		return nil, nil
@@ -57,9 +57,9 @@ func (f *Facts) unmanaged() map[int]bool {
 	return indices
 }
 
-// wholeGPUs reports the GPUs without slices that every process may open. The agent does not restrict access to the
-// device files of these GPUs, because a site may let Slurm allocate such a GPU (gres.conf), and because the driver's
-// daemons and monitoring programs also open these files.
+// wholeGPUs reports the GPUs without slices that every process may open. The agent does not restrict access to their
+// device files, because a site may let Slurm allocate such a GPU (gres.conf), and because the driver's daemons and
+// monitoring programs also open these files.
 func wholeGPUs(f *Facts) []Finding {
 	var found []Finding
 	for _, g := range f.Unmanaged {
@@ -74,13 +74,13 @@ func wholeGPUs(f *Facts) []Finding {
 		found = append(found, warning(
 			fmt.Sprintf(
 				"GPU %d is not managed, and %s has mode %04o: %s every job on this node can use the whole "+
-					"GPU without a request to Slurm",
+					"GPU without requesting it from Slurm",
 				g.Index, g.Path, g.Mode.Perm(), denied,
 			),
 			strings.Join([]string{"choose one remedy: enable MIG mode, so that Caelum manages the GPU",
 				fmt.Sprintf(
 					"or put `Name=gpu Type=whole File=%s` into gres.conf and set ConstrainDevices=yes in "+
-						"cgroup.conf, so that Slurm allocates the GPU to one job and denies other jobs access",
+						"cgroup.conf, so that Slurm allocates the GPU to one job and denies access to all others",
 					g.Path,
 				),
 				fmt.Sprintf(

@@ -5,15 +5,15 @@ import (
 	"os"
 
 	"caelum/internal/config"
+	"caelum/internal/notify"
 	"caelum/internal/slurm"
-	"caelum/internal/wake"
 )
 
-// Wake contains the wake port of this host and its key file.
+// Wake describes this host's wake port and key file.
 type Wake struct {
 	Port int // 0 if no wake port is set
 	Path string
-	// Info describes the key file. Err is the error that occurred when Info was read.
+	// Info describes the key file. Err is the error from reading it.
 	Info fs.FileInfo
 	Err  error
 }
@@ -23,8 +23,8 @@ func readWake(cfg config.Config) Wake {
 	return Wake{Port: cfg.WakePort, Path: cfg.WakeKey, Info: info, Err: err}
 }
 
-// wakeKey checks the path, owner and mode of the key file in the same way as the agent and the watcher. wakeKey does
-// not read the key, because the agent and the watcher log an invalid key.
+// wakeKey checks the path, owner and mode of the key file in the same way as the agent and the watcher. It does not
+// read the key, because they log an invalid key themselves.
 func wakeKey(f *Facts) []Finding {
 	if f.Wake.Port == 0 {
 		return nil
@@ -32,10 +32,10 @@ func wakeKey(f *Facts) []Finding {
 	owners := wakeOwners(f.Config, f.Controller)
 	err := f.Wake.Err
 	if err == nil {
-		_, err = wake.Locate(f.Wake.Path, owners...)
+		_, err = notify.Locate(f.Wake.Path, owners...)
 	}
 	if err == nil {
-		err = wake.CheckKey(f.Wake.Path, f.Wake.Info, owners...)
+		err = notify.CheckKey(f.Wake.Path, f.Wake.Info, owners...)
 	}
 	if err != nil {
 		return []Finding{warning(
@@ -48,8 +48,8 @@ func wakeKey(f *Facts) []Finding {
 	return nil
 }
 
-// wakeOwners returns the users who may own the key file. On a host that is not a GPU node, only SlurmUser may own the
-// file. On a GPU node, or if SlurmUser is unknown, root may own the file too.
+// wakeOwners returns the users who may own the key file. On a host that is not a GPU node, only SlurmUser may own it.
+// On a GPU node, or if SlurmUser is unknown, root may own it too.
 func wakeOwners(c slurm.Config, controller bool) (owners []uint32) {
 	uid, known := c.SlurmUser()
 	if !controller || !known {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestWakeKey tests that the check "wake key" returns a warning if a wake port is set and the key file is missing or
+// TestWakeKey tests that the "wake key" check returns a warning if a wake port is set and the key file is missing or
 // has the wrong owner or mode. The remedy must contain the command that creates the key.
 func TestWakeKey(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "wake.key")

@@ -1,9 +1,8 @@
-// Package failpoint simulates crashes and delays of the agent in tests. Package failpoint can kill the agent at a named
-// point between two lasting effects, or delay the agent between a read and a write. The package does nothing unless the
-// environment variable CAELUM_FAILPOINT contains the name of a point, or CAELUM_FAILPOINT_PAUSE contains a duration.
-// With CAELUM_FAILPOINT=create.done, SIGKILL ends the process when the process reaches the point create.done for the
-// first time. With CAELUM_FAILPOINT=create.done:3, SIGKILL ends the process when the process reaches the point for the
-// third time.
+// Package failpoint simulates crashes and delays of the agent in tests. It can kill the agent at a named point between
+// two lasting effects, or delay it between a read and a write. The package does nothing unless the environment variable
+// CAELUM_FAILPOINT contains the name of a point, or CAELUM_FAILPOINT_PAUSE contains a duration. With
+// CAELUM_FAILPOINT=create.done, SIGKILL ends the process when it first reaches the create.done point. With
+// CAELUM_FAILPOINT=create.done:3, it does so the third time.
 //
 // Files:
 //
@@ -19,14 +18,14 @@ import (
 	"time"
 )
 
-// The comment on each failpoint describes the state of the agent at the failpoint. Every lasting effect of the agent
-// occurs between two failpoints.
+// The comment on each failpoint describes the agent's state at that point. Every lasting effect of the agent occurs
+// between two failpoints.
 const (
 	CreateIntended  = "create.intended"   // the intent is durable, the driver has not been called
 	Created         = "create.done"       // the instance exists, the ledger contains only the intent
 	CreateSettled   = "create.settled"    // the ledger contains the instance, no job holds the instance
 	DestroyIntended = "destroy.intended"  // the intent is durable, the instance still exists
-	Destroyed       = "destroy.done"      // the instance is destroyed, the ledger still contains the instance
+	Destroyed       = "destroy.done"      // the instance is destroyed, the ledger still contains it
 	DestroySettled  = "destroy.settled"   // the ledger no longer contains the instance
 	GrantOpened     = "grant.opened"      // the device files belong to the user, the lease is not in the ledger
 	GrantWritten    = "grant.written"     // the lease is in the ledger, the lease file does not exist
@@ -66,18 +65,18 @@ func parse(text string) (name string, nth int64) {
 	return name, n
 }
 
-// Hit marks a failpoint. Hit kills the process when the process has reached the failpoint in CAELUM_FAILPOINT the
-// configured number of times.
+// Hit marks a failpoint. It kills the process once the failpoint in CAELUM_FAILPOINT has been reached the configured
+// number of times.
 func Hit(name string) {
 	if armed != name || armed == "" {
 		return
 	}
 	if reached.Add(1) == nth {
 		syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {} // the process waits for SIGKILL and does not continue
+		select {} // wait for SIGKILL
 	}
 }
 
-// Pause marks a place between a read and a write that depends on the read. Pause sleeps for the duration in
+// Pause marks a place between a read and a write that depends on it. It sleeps for the duration in
 // CAELUM_FAILPOINT_PAUSE, for example 100ms.
 func Pause() { time.Sleep(pause) }

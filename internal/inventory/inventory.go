@@ -1,6 +1,6 @@
 // Package inventory describes a node's GPUs in Slurm's terms: the slots of gres/gpu, the profiles that the site offers,
-// and N, the constant total of gres/mig. The agent uses this description, and `caelum slurm-config` converts this
-// description to lines for slurm.conf. The package uses the hardware only to discover the GPUs.
+// and N, the constant total of gres/mig. The agent uses this description, and `caelum slurm-config` converts it to
+// lines for slurm.conf. The package accesses the hardware only to discover the GPUs.
 //
 // Files:
 //
@@ -23,7 +23,7 @@ type Inventory struct {
 	// Most contains, for each profile, the largest number of instances that the node can hold. The profiles are sorted
 	// from small to large.
 	Most []Offered `json:"most"`
-	// Models contains the GPU models of the node, each with the profiles that the GPU model can offer.
+	// Models contains the node's GPU models, each with the profiles that it can offer.
 	Models []Model `json:"models"`
 	// Total is N, the constant total of gres/mig.
 	Total int `json:"total"`
@@ -40,11 +40,10 @@ type TypedCount struct {
 // Offered is a profile that a node can offer.
 type Offered struct {
 	TypedCount
-	// MemoryMiB is the memory of an instance in MiB. If the node's GPU models have different sizes, MemoryMiB is the
-	// smallest size.
+	// MemoryMiB is the memory of an instance in MiB: the smallest amount, if it differs between the node's GPU models.
 	MemoryMiB int `json:"memory_mib"`
-	// Whole is the largest profile except mig.Full that the site offers on the first GPU model with this profile. If
-	// the site offers all profiles, Whole is the whole GPU.
+	// Whole is the largest profile, except mig.Full, that the site offers on the first GPU model with this profile. If
+	// the site offers all profiles, it is the whole GPU.
 	Whole string `json:"whole"`
 }
 
@@ -54,9 +53,8 @@ type Model struct {
 	Profiles []string `json:"profiles"` // from small to large
 }
 
-// Read reads the inventory from the hardware. profiles contains the profiles that the site offers. If profiles is
-// empty, the site offers every plain profile (mig.Plain). whole determines the GPUs that also have the profile
-// mig.Full.
+// Read reads the inventory from the hardware. profiles contains the profiles that the site offers. If it is empty, the
+// site offers every plain profile (mig.Plain). whole determines the GPUs that also have the mig.Full profile.
 func Read(hw gpu.Hardware, profiles []string, whole mig.Whole) (Inventory, error) {
 	var inv Inventory
 	found, err := hw.GPUs()
@@ -97,7 +95,7 @@ func Read(hw gpu.Hardware, profiles []string, whole mig.Whole) (Inventory, error
 	return inv, nil
 }
 
-// offered describes one profile of a node. names contains the node's profiles, from small to large.
+// offered describes one of a node's profiles. names contains all of them, from small to large.
 func offered(gpus []GPU, names []string, name string) Offered {
 	o := Offered{TypedCount: TypedCount{Type: name}}
 	for _, c := range gpus {
@@ -130,7 +128,7 @@ func largest(b *mig.Model, names []string) (last string) {
 	return last
 }
 
-// mostOf returns the largest number of placements in a set that fit on a GPU at the same time.
+// mostOf returns the largest number of placements from a set that fit on a GPU at the same time.
 func mostOf(b *mig.Model, set mig.Layout) int {
 	most := 0
 	for _, l := range b.Maximal() {
@@ -144,15 +142,15 @@ type GPU struct {
 	gpu.GPU
 	// Offerable contains the placements of all profiles that the site offers.
 	Offerable mig.Layout
-	// Slots contains the gres/gpu indices of this GPU, one for each instance that the GPU can hold. A slot does not
-	// belong to a particular instance.
+	// Slots contains this GPU's gres/gpu indices, one for each instance that it can hold. A slot does not belong to a
+	// particular instance.
 	Slots []int
 }
 
 // Divide assigns offerable placements and slots to each discovered GPU. The second result contains the profiles that
 // the site offers, from small to large: the profiles in named, or every plain profile if named is empty. If whole
-// allows the profile mig.Full on a GPU, the site also offers mig.Full. Divide returns an error if named contains a
-// profile that no GPU has.
+// allows the mig.Full profile on a GPU, the site also offers it. Divide returns an error if named contains a profile
+// that no GPU has.
 func Divide(found []gpu.GPU, named []string, whole mig.Whole) ([]GPU, []string, error) {
 	var gpus []GPU
 	var profiles []string
@@ -184,7 +182,7 @@ func Divide(found []gpu.GPU, named []string, whole mig.Whole) ([]GPU, []string, 
 	for _, name := range named {
 		if known := namesOf(found); len(known) > 0 && !slices.Contains(known, name) {
 			return nil, nil, fmt.Errorf(
-				"profiles: no GPU of this node has the profile %q; choose among the node's profiles: %s",
+				"profiles: no GPU of this node has the profile %q; choose from the node's profiles: %s",
 				name,
 				strings.Join(known, ", "),
 			)
@@ -215,7 +213,7 @@ func namesOf(found []gpu.GPU) []string {
 	return all
 }
 
-// Total returns N, the constant total of gres/mig on a node with the given number of slots. Slices in use and offered
-// slices together need at most half of N. The other half covers slices that slurmctld still counts as used after their
-// jobs have ended.
+// Total returns N, the constant total of gres/mig on a node with the given number of slots. Used and offered slices
+// together need at most half of N. The other half covers slices that slurmctld still counts as used after their jobs
+// have ended.
 func Total(slots int) int { return 4 * slots }

@@ -12,8 +12,8 @@ import (
 // functionLines is the maximum number of lines of a function, so that a function fits on a screen.
 const functionLines = 60
 
-// TestFunctionLines checks that no function has more than functionLines lines. The lines inside the function's data do
-// not count.
+// TestFunctionLines checks that no function has more than functionLines lines. Lines inside the function's data do not
+// count.
 func TestFunctionLines(t *testing.T) {
 	for _, p := range list(t) {
 		for _, name := range files(t, p) {

@@ -1,5 +1,5 @@
-// Package lint checks rules of the code that the usual linters do not check, for example which packages a package may
-// import. The package contains only tests.
+// Package lint checks rules that the usual linters do not check, for example which packages a package may import. It
+// contains only tests.
 package lint
 
 import (
@@ -12,17 +12,17 @@ import (
 	"testing"
 )
 
-// layers contains the packages in order. A package may import only the packages that precede the package in this order.
+// layers contains the packages in order. A package may import only packages that precede it in this order.
 var layers = []string{
 	"internal/version", "internal/failpoint", "internal/trust", "internal/sqlite", "internal/mig", "internal/place",
 	"internal/reconfigure", "internal/offer", "internal/predict", "internal/decisions", "internal/ledger",
 	"internal/repo", "internal/gpu", "internal/slurm", "internal/gpuhours", "internal/tags", "internal/eligible",
-	"internal/learn", "internal/plan", "internal/wake", "internal/api", "internal/inventory", "internal/config",
+	"internal/learn", "internal/plan", "internal/notify", "internal/api", "internal/inventory", "internal/config",
 	"internal/usage", "internal/agent", "internal/watch", "internal/doctor", "internal/man", "internal/trace",
 	"internal/sim", "internal/report",
 }
 
-// leaves contains the packages that may not import any other package of Caelum, with the reason for each.
+// leaves contains the packages that may not import any other Caelum package, with the reason for each.
 var leaves = map[string]string{
 	"internal/slurm": "the package only queries slurmctld and parses the output; eligible, offer and plan make " +
 		"decisions",
@@ -46,8 +46,7 @@ var pure = map[string]string{
 	"internal/eligible":    "eligibility",
 }
 
-// forbidden contains the imports that pure packages must not have, each with the thing that a pure package must not
-// use.
+// forbidden maps each import that pure packages must not have to a description of what they must not use.
 var forbidden = map[string]string{
 	"os":           "I/O",
 	"net":          "I/O",
@@ -105,7 +104,7 @@ func list(t *testing.T) []pkg {
 	return all
 }
 
-// problems returns a message for each rule that the imports of a package violate.
+// problems returns a message for each rule that a package's imports violate.
 func problems(p pkg) (broken []string) {
 	at := slices.Index(layers, p.ImportPath)
 	for _, imported := range p.Imports {
@@ -123,7 +122,7 @@ func problems(p pkg) (broken []string) {
 		}
 		if k := slices.Index(layers, name); k < 0 || k >= at {
 			broken = append(broken,
-				fmt.Sprintf("%s imports %s, which does not precede %[1]s in the list layers", p.ImportPath, name))
+				fmt.Sprintf("%s imports %s, which does not precede %[1]s in layers", p.ImportPath, name))
 		}
 	}
 	return broken
@@ -137,8 +136,8 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// TestForbiddenImports tests that problems rejects imports with which a package would both read data and make
-// decisions, or both make decisions and change data.
+// TestForbiddenImports tests that problems rejects imports that would let a package both read data and make decisions,
+// or both make decisions and change data.
 func TestForbiddenImports(t *testing.T) {
 	for _, c := range [][2]string{
 		{"internal/slurm", "caelum/internal/mig"},
@@ -182,8 +181,8 @@ func TestSpankObject(t *testing.T) {
 	}
 }
 
-// TestCommandLineWithoutAgent checks that the program caelum does not depend on the package agent. The commands of
-// caelum read files or call an agent, and need neither NVML's samplers nor the agent's ledger.
+// TestCommandLineWithoutAgent checks that the caelum program does not depend on package agent. caelum's commands read
+// files or call an agent, and need neither NVML's samplers nor the agent's ledger.
 func TestCommandLineWithoutAgent(t *testing.T) {
 	for _, p := range list(t) {
 		if p.ImportPath == "cmd/caelum" && slices.Contains(p.Deps, "caelum/internal/agent") {

@@ -33,8 +33,7 @@ func files(t *testing.T, p pkg) []string {
 	return names
 }
 
-// TestGoLines checks that the lines of Go files have at most goWidth columns. Rows of tables in raw strings may be
-// longer.
+// TestGoLines checks that lines in Go files have at most goWidth columns. Table rows in raw strings may be longer.
 func TestGoLines(t *testing.T) {
 	for _, p := range list(t) {
 		for _, name := range files(t, p) {

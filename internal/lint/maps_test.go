@@ -9,19 +9,19 @@ import (
 	"testing"
 )
 
-// mapped contains the packages whose comment in doc.go must contain a line for each of their files.
+// mapped contains the packages whose doc.go comment must contain a line for each of their files.
 var mapped = []string{
 	"internal/agent", "internal/predict", "internal/repo", "internal/plan", "internal/offer", "internal/slurm",
 	"internal/place", "internal/place/placetest", "internal/reconfigure", "internal/mig", "internal/sim",
 	"internal/gpu", "internal/doctor", "internal/api",
-	"internal/learn", "internal/trace", "internal/report", "internal/watch", "internal/wake", "internal/sqlite",
+	"internal/learn", "internal/trace", "internal/report", "internal/watch", "internal/notify", "internal/sqlite",
 	"internal/config", "internal/usage",
 	"internal/ledger", "internal/trust", "internal/decisions", "cmd/caelum", "contrib/learn", "contrib/policies",
 	"contrib/sizing",
 	"contrib/devcluster/bench", "contrib/devcluster/chaos", "contrib/devcluster/cluster", "contrib/devcluster/oracle",
 }
 
-// entry matches the beginning of a line of a package comment that describes a file.
+// entry matches the beginning of a line in a package comment that describes a file.
 var entry = regexp.MustCompile(`(?m)^//\t(\w+\.go) `)
 
 func TestFileMaps(t *testing.T) {

@@ -16,8 +16,8 @@ var harmless = map[string]string{
 	"cmd/caelum/complete_test.go": "the state is constant, and internal/api tests the server with the race detector",
 }
 
-// withoutRace returns the packages that `make unit` tests without the race detector. The variable PURE in the Makefile
-// contains these packages.
+// withoutRace returns the packages that `make unit` tests without the race detector: those in the Makefile's PURE
+// variable.
 func withoutRace(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("../../Makefile")
@@ -32,8 +32,8 @@ func withoutRace(t *testing.T) []string {
 	return strings.Fields(value)
 }
 
-// goroutines returns the positions at which a file starts goroutines. A file starts a goroutine by a go statement or by
-// a call of a method named Go, such as the method Go of sync.WaitGroup.
+// goroutines returns the positions at which a file starts goroutines. A file starts a goroutine with a go statement or
+// by calling a method named Go, such as sync.WaitGroup's.
 func goroutines(t *testing.T, path string, src any) (at []string) {
 	t.Helper()
 	fset := token.NewFileSet()
@@ -58,7 +58,7 @@ func goroutines(t *testing.T, path string, src any) (at []string) {
 	return at
 }
 
-// TestPackagesWithoutRace checks that `make unit` tests packages that start goroutines with the race detector.
+// TestPackagesWithoutRace checks that `make unit` uses the race detector for packages that start goroutines.
 func TestPackagesWithoutRace(t *testing.T) {
 	for _, p := range withoutRace(t) {
 		files, err := filepath.Glob("../../" + p + "/*.go")

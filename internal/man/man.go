@@ -1,10 +1,10 @@
-// Package man writes manual pages. The package converts the help text of each command to a page, and converts the table
-// of keys in docs/configure.md to the page caelum.yaml(5). Only tests import the package. The build runs these tests to
-// write the pages, so that the installed programs do not contain this code. The package never runs a command.
+// Package man writes manual pages. It converts the help text of each command, and the table of keys in
+// docs/configure.md, which becomes caelum.yaml(5). Only tests import the package. The build runs these tests to write
+// the pages, so that the installed programs do not contain this code. The package never runs a command.
 //
 // Files:
 //
-//	man.go  Commands, which writes the pages of a program; Configuration, which returns the page caelum.yaml(5)
+//	man.go  Commands, which writes the pages of a program; Configuration, which returns caelum.yaml(5)
 package man
 
 import (
@@ -20,17 +20,16 @@ import (
 )
 
 // Commands writes the manual pages of root and of all its commands into dir. section is the section of the manual, such
-// as "1". Commands changes the texts of the commands. The pages contain the date SOURCE_DATE_EPOCH, or the current date
-// if this environment variable is not set.
+// as "1". Commands modifies the commands' help texts. The date in the pages is given by the environment variable
+// SOURCE_DATE_EPOCH, and is the current date if it is not set.
 func Commands(root *cobra.Command, dir, section string) error {
 	prepare(root)
 	header := doc.GenManHeader{Section: section, Source: "Caelum " + version.Version, Manual: "Caelum"}
 	return doc.GenManTree(root, &header, dir)
 }
 
-// prepare converts the help texts of cmd and of all its subcommands to Markdown, because cobra's package doc expects
-// Markdown. prepare also removes the commands help and completion, which cobra adds, because these commands need no
-// page.
+// prepare converts the help texts of cmd and of all its subcommands to Markdown, because cobra's doc package expects
+// Markdown. It also removes the help and completion commands, which cobra adds and which need no page.
 func prepare(cmd *cobra.Command) {
 	cmd.DisableAutoGenTag = true
 	cmd.Root().CompletionOptions.DisableDefaultCmd = true
@@ -41,15 +40,14 @@ func prepare(cmd *cobra.Command) {
 	}
 }
 
-// heading matches the heading of a section in a help text: capital letters, which a comma and an explanation may
-// follow.
+// heading matches a section heading in a help text: capital letters, optionally followed by a comma and an explanation.
 var heading = regexp.MustCompile(`^([A-Z][A-Z ]+)(, .*)?$`)
 
-// markdown converts a help text to Markdown. A line that begins with two spaces retains its columns. A line that
-// matches heading becomes a heading. All other lines become paragraphs.
+// markdown converts a help text to Markdown. Lines that begin with two spaces keep their columns, lines that match
+// heading become headings, and all others become paragraphs.
 func markdown(help string) string {
 	var b strings.Builder
-	columns := false // true if the previous line retains its columns
+	columns := false // true if the previous line keeps its columns
 	for line := range strings.SplitSeq(help, "\n") {
 		indented := strings.HasPrefix(line, "  ")
 		if indented != columns && line != "" {
@@ -73,11 +71,11 @@ func escape(line string) string {
 	return strings.NewReplacer("_", `\_`, "*", `\*`, "<", `\<`, "|", `\|`).Replace(line)
 }
 
-// link matches a link in Markdown. Configuration replaces a link by the link's text, because a manual page cannot show
-// the target.
+// link matches a Markdown link. Configuration replaces each link with its text, because a manual page cannot show the
+// target.
 var link = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
 
-// Configuration returns the manual page caelum.yaml(5). page is the text of docs/configure.md, whose first table
+// Configuration returns the caelum.yaml(5) manual page. page is the text of docs/configure.md, whose first table
 // contains the keys.
 func Configuration(page string) ([]byte, error) {
 	_, table, found := strings.Cut(page, "\n| key | default | meaning |\n")
@@ -89,7 +87,7 @@ func Configuration(page string) ([]byte, error) {
 	fmt.Fprintf(&b, "%% \"CAELUM.YAML\" \"5\" \"\" \"Caelum %s\" \"Caelum\"\n", version.Version)
 	b.WriteString("# NAME\ncaelum.yaml - the configuration of Caelum's agent and of its watcher\n\n" +
 		"# SYNOPSIS\n/etc/caelum/caelum.yaml\n\n" +
-		"# DESCRIPTION\ncaelumd reads this YAML file when caelumd starts. caelumd does not start if the file " +
+		"# DESCRIPTION\ncaelumd reads this YAML file when it starts. It does not start if the file " +
 		"contains an unknown key or an invalid value, or if a user other than root can change the file. A key that " +
 		"is not in the file has its default. If the file does not exist, all keys have their defaults.\n\n# KEYS\n")
 	for row := range strings.Lines(table) {

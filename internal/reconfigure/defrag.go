@@ -8,21 +8,21 @@ import (
 	"caelum/internal/place"
 )
 
-// Movable returns the job that holds a busy instance, and whether the instance may be moved. The job is an index in the
-// caller's list. The steps of the plan contain the index.
+// Movable returns the job that holds a busy instance, and whether the instance may be moved. The job is an index into
+// the caller's list, which the plan's steps contain.
 type Movable func(at place.Spot) (job int, ok bool)
 
-// lessFrag is the minimum decrease in fragmentation for which a move is worthwhile. lessFrag is larger than the
-// rounding errors of sums of fractions.
+// lessFrag is the minimum decrease in fragmentation for which a move is worthwhile. It exceeds the rounding errors that
+// occur when fractions are summed.
 const lessFrag = 1e-9
 
 // AfterDeparture returns the plan of FragAware after a job has left GPU k (arXiv 2512.16099). A GPU is busy if its load
 // is at least the threshold (0.4 in the policy). If GPU k is busy, the plan moves instances within GPU k. Otherwise,
-// the plan moves instances from busy GPUs to GPU k. To distribute the load, the load of GPU k must remain below the
-// previous load of the source GPU. As long as a move reduces fragmentation, AfterDeparture adds the move after which
-// fragmentation is lowest. The fragmentation of both GPUs of a move counts, so a move does not improve one GPU at the
-// expense of another GPU. The plan moves an instance at most once. Among equal moves, AfterDeparture prefers a
-// placement with an idle instance, and then the lowest GPU and start.
+// the plan moves instances from busy GPUs to GPU k. To distribute the load, GPU k's load must remain below the previous
+// load of the source GPU. As long as a move reduces fragmentation, AfterDeparture adds the move after which it is
+// lowest. The fragmentation of both GPUs counts, so a move does not improve one GPU at the expense of the other. The
+// plan moves an instance at most once. Among equally good moves, AfterDeparture prefers a placement with an idle
+// instance, and then the lowest GPU and start.
 func AfterDeparture(pool *place.Pool, k int, threshold float64, movable Movable) Plan {
 	if pool.GPU(k).Model == nil {
 		return nil
@@ -50,12 +50,12 @@ func AfterDeparture(pool *place.Pool, k int, threshold float64, movable Movable)
 	}
 }
 
-// AfterRejection returns the plan of GRMU after a request was rejected (arXiv 2502.01909, Algorithm 4). AfterRejection
-// selects the most fragmented GPU of the light basket. Among equally fragmented GPUs, AfterRejection selects the lowest
-// GPU. AfterRejection then computes a new layout: on an empty GPU, the driver places the instances of the selected GPU
-// in the order of their starts. The plan moves the instances whose placement changes. The plan differs from the paper
-// in three points. Fragmentation is defined as in [mig.Node]. Instances that cannot be moved remain at their
-// placements. The plan is nil if the moves would not reduce fragmentation.
+// AfterRejection returns the plan of GRMU after a request was rejected (arXiv 2502.01909, Algorithm 4). It selects the
+// most fragmented GPU of the light basket and, among equally fragmented ones, the lowest. It then computes the layout
+// that would result if the driver placed the instances of this GPU on an empty GPU, in the order of their starts. The
+// plan moves the instances whose placement changes. It differs from the paper in three ways: fragmentation is defined
+// as in [mig.Node], instances that cannot be moved keep their placements, and the plan is nil if the moves would not
+// reduce fragmentation.
 func AfterRejection(pool *place.Pool, movable Movable) Plan {
 	most, frag := -1, 0.0
 	for k := range pool.Len() {
@@ -73,11 +73,11 @@ func AfterRejection(pool *place.Pool, movable Movable) Plan {
 	return d.plan
 }
 
-// Consolidate returns the plan of GRMU's consolidation (arXiv 2502.01909). Consolidate considers GPUs with exactly one
-// busy instance that has half of the units (a 3g or a 4g on an A100). From two half-full GPUs, the plan makes one full
-// and one empty GPU. Consolidate first pairs the GPUs with the fewest possible partners: a 4g.20gb, which has only one
-// start, never fits beside another 4g.20gb. The plan moves the instance on the GPU with the higher index if possible,
-// and otherwise the other instance.
+// Consolidate returns the plan of GRMU's consolidation (arXiv 2502.01909). It considers GPUs with exactly one busy
+// instance that has half of the units (a 3g or a 4g on an A100). The plan turns two half-full GPUs into one full and
+// one empty GPU. Consolidate first pairs the GPUs with the fewest possible partners: a 4g.20gb, which has only one
+// start, never fits alongside another one. If possible, the plan moves the instance on the GPU with the higher index,
+// and otherwise the other one.
 func Consolidate(pool *place.Pool, movable Movable) Plan {
 	d := draft{gpus: gpusOf(pool), movable: movable}
 	var halves []int
@@ -86,7 +86,7 @@ func Consolidate(pool *place.Pool, movable Movable) Plan {
 			halves = append(halves, k)
 		}
 	}
-	joins := map[[2]int]move{} // the key is the indices of both GPUs, lower index first
+	joins := map[[2]int]move{} // the keys are the indices of both GPUs, lower index first
 	partners := map[int]int{}
 	for a, low := range halves {
 		for _, high := range halves[a+1:] {
@@ -137,7 +137,7 @@ func isWhole(l mig.Layout, b *mig.Model) bool {
 	return one && b.Placements[i].Size == b.Grid
 }
 
-// single returns the first placement in a set, and whether the set contains exactly one placement.
+// single returns the first placement in a set, and whether it is the only one.
 func single(l mig.Layout) (i int, one bool) {
 	for i = range l.Indices() {
 		return i, l.Count() == 1

@@ -34,7 +34,7 @@ func totalFrag(gpus []place.GPU) float64 {
 }
 
 // mustKeepJobs checks that the same instances are busy after a plan of moves, that no instance in stay was moved, and
-// that no job was stopped twice. mustKeepJobs returns the GPUs after the plan.
+// that no job was stopped twice. It returns the GPUs after the plan.
 func mustKeepJobs(t placetest.TB, gpus []place.GPU, stay []place.Spot, plan Plan) []place.GPU {
 	after := carryOut(t, gpus, plan)
 	was, _ := busyInstances(gpus)

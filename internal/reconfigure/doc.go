@@ -1,21 +1,21 @@
 // Package reconfigure plans changes of several instances on GPUs with running jobs. A plan contains the instances to
-// destroy and to create, in order. A MIG instance cannot be moved, so a change of a busy instance stops the instance's
-// job. The job then starts again in another instance, by a requeue or by a checkpoint command of the site.
+// destroy and to create, in order. A MIG instance cannot be moved, so changing a busy instance stops its job. The job
+// then restarts in another instance, by a requeue or by a checkpoint command of the site.
 //
 //	Plan             the steps Destroy, Leave, Create and Take; Apply applies the steps to a copy of a pool
-//	Serve            assigns a spot to a job: destroys the idle instances in the way and creates the instance
+//	Serve            assigns a spot to a job: destroys the idle instances in the way and creates the job's instance
 //	LastResort       stops jobs that may be requeued, to free units for a request that fits nowhere
 //	AfterDeparture   moves instances after a job has left a GPU, if the moves reduce fragmentation (FragAware)
 //	AfterRejection   moves the instances of the most fragmented GPU after a request was rejected (GRMU)
 //	Consolidate      moves one of two half-full GPUs to the other (GRMU)
 //
-// The package is pure: the package computes a plan from the state of the GPUs, and never applies a plan to a GPU.
-// Package place places jobs that fit without a plan. No daemon uses package reconfigure yet.
+// The package is pure: it computes a plan from the state of the GPUs, and never applies one to a GPU. Package place
+// places jobs that fit without a plan. No daemon uses package reconfigure yet.
 //
 // Files:
 //
 //	plan.go         Plan, Step, Action; Apply, Serve
-//	lastresort.go   LastResort: stops jobs whose deadlines allow a second start (Fixed, Beta)
+//	lastresort.go   LastResort: stops jobs whose deadlines allow a restart (Fixed, Beta)
 //	defrag.go       AfterDeparture, AfterRejection, Consolidate
 //	draft.go        an unfinished plan of moves: the candidates for a move; a new layout for a GPU (repack)
 package reconfigure

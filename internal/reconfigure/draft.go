@@ -20,11 +20,11 @@ type draft struct {
 type move struct {
 	from, to place.Spot
 	job      int
-	gain     float64 // the decrease of the sum of the fragmentation of both GPUs
+	gain     float64 // the decrease in the total fragmentation of both GPUs
 	idle     bool    // true if the target has an idle instance of the profile
 }
 
-// better reports whether the move m leads to less fragmentation over all GPUs than the move o.
+// better reports whether move m leads to less overall fragmentation than move o.
 func (m move) better(o move) bool {
 	if d := m.gain - o.gain; d > lessFrag || d < -lessFrag {
 		return d > 0
@@ -36,7 +36,7 @@ func (m move) better(o move) bool {
 		cmp.Compare(m.from.GPU, o.from.GPU), cmp.Compare(m.from.Placement, o.from.Placement)) < 0
 }
 
-// node returns the mig.Node for GPU k whose busy placements are busy.
+// node returns the mig.Node of GPU k for the given busy placements.
 func (d *draft) node(k int, busy mig.Layout) *mig.Node {
 	g := d.gpus[k]
 	return g.Model.TableBeside(g.Blocked).Node(busy)
@@ -50,8 +50,7 @@ func (d *draft) load(k int) float64 {
 	return 1 - float64(d.node(k, g.Busy).Units)/float64(g.Model.Grid)
 }
 
-// lightens reports whether the load of the target GPU after the move is less than the load of the source GPU before the
-// move.
+// lightens reports whether the target GPU's load after the move is less than the source GPU's load before it.
 func (d *draft) lightens(m move) bool {
 	b := d.gpus[m.to.GPU].Model
 	return d.load(m.to.GPU)+float64(b.Placements[m.to.Placement].Size)/float64(b.Grid) < d.load(m.from.GPU)-lessFrag
@@ -114,8 +113,8 @@ func (d *draft) step(s Step) {
 	d.plan = append(d.plan, s)
 }
 
-// repack returns the layout of GPU k after all movable instances are placed again. The second result is false if the
-// instances do not all fit.
+// repack returns the layout of GPU k after all movable instances have been placed anew. The second result is false if
+// they do not all fit.
 func (d *draft) repack(k int) (mig.Layout, bool) {
 	g := d.gpus[k]
 	var stays, moves mig.Layout
@@ -148,7 +147,7 @@ func (d *draft) repack(k int) (mig.Layout, bool) {
 
 // shift adds to the plan the moves after which GPU k has the layout mock. Instances of the same profile are
 // interchangeable, so shift moves instances only where the sets of placements differ. The plan destroys all moved
-// instances before the plan creates the first of these instances again.
+// instances before it re-creates the first of them.
 func (d *draft) shift(k int, mock mig.Layout) {
 	g := d.gpus[k]
 	type shifted struct{ from, to, job int }

@@ -15,34 +15,34 @@ type Running struct {
 	Start    float64 // seconds, on the time scale of Situation.Now
 	Duration float64 // the total run time in seconds, or +Inf if unknown
 	Deadline float64 // the deadline in seconds, or +Inf if the job has none
-	// Requeue means that the job may be stopped and started again from its beginning. The caller should set Requeue at
-	// most once for a job, so that two jobs cannot stop each other repeatedly.
+	// Requeue means that the job may be stopped and restarted from its beginning. The caller should set it at most once
+	// for each job, so that two jobs cannot stop each other repeatedly.
 	Requeue bool
 }
 
-// LastResort decides, for a request that fits nowhere, between waiting and stopping jobs (reconfiguration-last of
-// DynaP). A plan stops jobs if
+// LastResort decides between waiting and stopping jobs when a request fits nowhere (DynaP's reconfiguration-last). A
+// plan stops jobs if
 //
 //	C_r - C_w <= Beta
 //
 // C_r is Fixed plus the longest run time that any stopped job loses. C_w is the time for which the request would
-// otherwise wait for the end of the jobs in the way. C_w is the minimum over all GPUs, because stopping jobs on one GPU
-// has no benefit if another GPU becomes free in a minute.
+// otherwise wait until the jobs in the way end. It is the minimum over all GPUs, because stopping jobs on one GPU has
+// no benefit if another becomes free in a minute.
 //
-// A plan stops a job only if the job may be requeued and would still meet its deadline after a second start on the next
-// free spot. A plan does not stop a job for another job that would use the same placement with the same profile. A plan
-// of this kind would be preemption without a change of the GPU's layout.
+// A plan stops a job only if it may be requeued and would still meet its deadline after restarting on the next free
+// spot. A plan does not stop a job for another one that would use the same placement with the same profile: this would
+// be preemption without a change in the GPU's layout.
 type LastResort struct {
-	// Fixed is the total time in seconds to stop jobs, to destroy and create instances, and to wait until a requeued
-	// job may start. With Slurm 22.05, Fixed is about 120.
+	// Fixed is the total time, in seconds, needed to stop jobs, to destroy and create instances, and to wait until a
+	// requeued job may start. With Slurm 22.05, it is about 120.
 	Fixed float64
 	Beta  float64 // in seconds
 }
 
-// Plan returns a plan after which the request fits now. job is the index of the request's job, which the steps of the
-// plan contain. until is the time in seconds at which the request fits without a plan. until is +Inf if unknown, and
-// Now if the request already fits. The plan is nil if no plan is worth its cost. Among several plans, Plan chooses the
-// cheapest plan, and among equally cheap plans the plan with the lowest GPU and start.
+// Plan returns a plan after which the request fits now. job is the index of the request's job, which the plan's steps
+// contain. until is the time, in seconds, at which the request fits without a plan: +Inf if unknown, and Now if it
+// already fits. The plan is nil if no plan is worth its cost. Among several plans, Plan chooses the cheapest and, if
+// several are equally cheap, the one with the lowest GPU and start.
 func (c LastResort) Plan(s *place.Situation, r place.Request, job int, jobs []Running) (plan Plan, until float64) {
 	options, until := optionsFor(s, r, jobs)
 	if until <= s.Now {
@@ -60,15 +60,15 @@ func (c LastResort) Plan(s *place.Situation, r place.Request, job int, jobs []Ru
 	return nil, until
 }
 
-// option is a spot for a request, and the jobs that must be stopped for the spot.
+// option is a spot for a request, and the jobs that must be stopped for it.
 type option struct {
 	place.Spot
 	stop []int
-	lost float64 // the longest time that any of the stopped jobs has run, in seconds
+	lost float64 // the longest time for which any of the stopped jobs has run, in seconds
 }
 
-// optionsFor returns the spots that a request could use if jobs are stopped. The spots are sorted by the lost run time,
-// then by GPU, and then by start. until is the time in seconds at which the request fits without stopping jobs.
+// optionsFor returns the spots that a request could use if jobs were stopped, sorted by the lost run time, then by GPU,
+// and then by start. until is the time, in seconds, at which the request fits without stopping jobs.
 func optionsFor(s *place.Situation, r place.Request, jobs []Running) (all []option, until float64) {
 	owner := map[place.Spot]int{}
 	for j, run := range jobs {
@@ -106,8 +106,8 @@ func optionsFor(s *place.Situation, r place.Request, jobs []Running) (all []opti
 	return all, until
 }
 
-// worth returns the value of an instance in the way. The value increases with the run time of the instance's job. An
-// instance whose job must not be stopped has the highest value.
+// worth returns the value of an instance in the way. It increases with the run time of the instance's job, and is
+// highest if the job must not be stopped.
 func worth(owner map[place.Spot]int, jobs []Running, at place.Spot) float64 {
 	if j, known := owner[at]; known && jobs[j].Requeue {
 		return -jobs[j].Start
@@ -127,8 +127,8 @@ func candidates(g place.GPU, profile string) mig.Layout {
 	return g.Model.Open(0, g.Blocked) & g.Model.OfProfile(p)
 }
 
-// roomFrom returns the time at which placement i becomes free if no job is stopped, according to the expected ends of
-// the instances in the way.
+// roomFrom returns the time at which placement i will become free if no job is stopped, according to the expected ends
+// of the instances in the way.
 func roomFrom(g place.GPU, i int, now float64) float64 {
 	end := func(b int) float64 {
 		if g.Ends == nil {
@@ -154,9 +154,8 @@ func roomFrom(g place.GPU, i int, now float64) float64 {
 	return from
 }
 
-// busyInTheWay returns the busy instances that must be destroyed for placement i. The result contains all instances
-// that overlap i. If i needs other resources that instances hold (instance limit, media engines), the result also
-// contains the least valuable of these instances.
+// busyInTheWay returns the busy instances that must be destroyed for placement i: all that overlap i and, if i needs
+// other resources that instances hold (instance limit, media engines), the least valuable of these.
 func busyInTheWay(g place.GPU, i int, worth func(b int) float64) mig.Layout {
 	busy := slices.Collect(g.Busy.Indices())
 	slices.SortStableFunc(busy, func(a, b int) int { return cmp.Compare(worth(b), worth(a)) })
@@ -169,8 +168,8 @@ func busyInTheWay(g place.GPU, i int, worth func(b int) float64) mig.Layout {
 	return g.Busy &^ stay
 }
 
-// evict returns the plan that stops jobs and assigns a spot to another job. The plan destroys the instances of the
-// stopped jobs that are in the way. The other instances of the stopped jobs remain as idle instances.
+// evict returns the plan that stops jobs and assigns a spot to another job. The plan destroys the stopped jobs'
+// instances that are in the way. Their other instances remain as idle instances.
 func evict(p *place.Pool, at place.Spot, stop []int, jobs []Running, job int) Plan {
 	g := p.GPU(at.GPU)
 	for _, j := range stop {
@@ -194,9 +193,8 @@ func evict(p *place.Pool, at place.Spot, stop []int, jobs []Running, job int) Pl
 	return serve(plan, g, at, job)
 }
 
-// inTime reports whether all stopped jobs would meet their deadlines. inTime assumes that each job starts again on the
-// first spot that becomes free, but not before the time Fixed has passed. No two jobs use the same spot at the same
-// time.
+// inTime reports whether all stopped jobs would meet their deadlines. It assumes that each job restarts on the first
+// spot that becomes free, but not before Fixed has passed, and that no two jobs use the same spot at the same time.
 func (c LastResort) inTime(
 	s *place.Situation,
 	plan Plan,
@@ -219,7 +217,7 @@ func (c LastResort) inTime(
 			b := s.Pool.GPU(h.GPU).Model
 			spot, free := slots.soonest(b.ProfileOf(h.Placement), chosen)
 			if start = max(start, free); math.IsInf(start, 1) {
-				break // the time is unknown, so the job may miss any deadline
+				break // unknown, so the job may miss any deadline
 			}
 			chosen = append(chosen, spot)
 		}
@@ -234,7 +232,7 @@ func (c LastResort) inTime(
 	return true
 }
 
-// slots contains, for every spot of a pool, the time in seconds at which all instances that overlap the spot will have
+// slots contains, for every spot of a pool, the time (in seconds) at which all instances that overlap it will have
 // ended.
 type slots struct {
 	pool *place.Pool
@@ -262,7 +260,7 @@ func (s slots) take(at place.Spot, until float64) {
 	}
 }
 
-// soonest returns the spot of a profile that becomes free first, among the spots that do not overlap the chosen spots.
+// soonest returns the spot for a profile that becomes free first, among those that do not overlap the chosen spots.
 // free is +Inf if no spot becomes free.
 func (s slots) soonest(profile string, chosen []place.Spot) (at place.Spot, free float64) {
 	free = math.Inf(1)

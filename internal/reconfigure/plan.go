@@ -13,15 +13,15 @@ import (
 // NoJob is the value of Step.Job for an idle instance.
 const NoJob = -1
 
-// Plan is a list of instances to destroy and to create, in order. A Plan changes no GPU. [Plan.Apply] applies a plan to
-// a copy of a pool.
+// Plan is a list of instances to destroy and to create, in order. It does not itself change a GPU. [Plan.Apply] applies
+// it to a copy of a pool.
 //
-// A job that is moved occurs in two steps. The first step destroys the job's instance at the source, and the second
-// step creates or takes an instance at the target. Both steps contain the job, as an index in the caller's list. Every
-// state between two steps is legal.
+// A job that is moved occurs in two steps: the first destroys its instance at the source, and the second creates or
+// takes an instance at the target. Both contain the job, as an index into the caller's list. Every state between two
+// steps is legal.
 type Plan []Step
 
-// Step is one change of one GPU.
+// Step is a single change to one GPU.
 type Step struct {
 	Do Action
 	place.Spot
@@ -35,11 +35,11 @@ type Action int
 const (
 	// Destroy destroys an instance. If a job holds the instance, the job is stopped.
 	Destroy Action = iota
-	// Leave stops the job. The instance remains as an idle instance.
+	// Leave stops the job and leaves its instance idle.
 	Leave
 	// Create creates an instance for a job, or an idle instance if the job is NoJob.
 	Create
-	// Take assigns an idle instance to a job. The GPU does not change.
+	// Take assigns an idle instance to a job without changing the GPU.
 	Take
 	endOfActions
 )
@@ -83,14 +83,14 @@ func (p Plan) Stops() []int {
 }
 
 // Apply applies the plan to a copy of the pool. If the GPUs have changed since the plan was made, the error contains
-// the first impossible step. A job that is moved keeps its expected end. If the job starts again from its beginning,
-// the caller must correct the expected end. For any other instance that becomes busy, the end is unknown.
+// the first impossible step. A job that is moved keeps its expected end; if it restarts from its beginning, the caller
+// must correct it. For any other instance that becomes busy, the end is unknown.
 func (p Plan) Apply(pool *place.Pool) (*place.Pool, error) {
 	gpus := gpusOf(pool)
 	ends := map[int]float64{} // by job
 	for n, s := range p {
 		if err := s.apply(gpus, ends); err != nil {
-			return nil, fmt.Errorf("step %d: %w; read the state of the GPUs again and make a new plan", n+1, err)
+			return nil, fmt.Errorf("step %d: %w; re-read the state of the GPUs and make a new plan", n+1, err)
 		}
 	}
 	return place.NewPool(gpus), nil
@@ -102,7 +102,7 @@ func (s Step) apply(gpus []place.GPU, ends map[int]float64) error {
 	}
 	g := &gpus[s.GPU]
 	if s.Model == nil || g.Model != s.Model {
-		return fmt.Errorf("the plan was made for another GPU model than the model of GPU %d", s.GPU)
+		return fmt.Errorf("the plan was made for a different GPU model than that of GPU %d", s.GPU)
 	}
 	if s.Placement < 0 || s.Placement >= len(s.Model.Placements) {
 		return fmt.Errorf("%s has no placement %d", s.Model.Name, s.Placement)
@@ -116,7 +116,7 @@ func (s Step) apply(gpus []place.GPU, ends map[int]float64) error {
 	}
 	if s.Do == Create {
 		if !g.Model.Open(g.Busy|g.Idle, g.Blocked).Has(i) {
-			return fmt.Errorf("%s: the instance does not fit beside %s", s, g.Model.List(g.Busy|g.Idle))
+			return fmt.Errorf("%s: the instance does not fit alongside %s", s, g.Model.List(g.Busy|g.Idle))
 		}
 	} else if !from.Has(i) {
 		return fmt.Errorf("%s: the instance does not exist", s)
@@ -153,8 +153,8 @@ func gpusOf(pool *place.Pool) []place.GPU {
 	return gpus
 }
 
-// Serve returns the plan that assigns a spot to a job. The plan destroys the idle instances in the way and creates the
-// instance, or takes the idle instance at the spot. The spot must be possible.
+// Serve returns the plan that assigns a spot to a job. The plan either destroys the idle instances in the way and
+// creates the job's instance, or takes the idle instance at the spot. The spot must be possible.
 func Serve(pool *place.Pool, at place.Spot, job int) Plan {
 	return serve(nil, pool.GPU(at.GPU), at, job)
 }

@@ -1,12 +1,12 @@
-// Package report writes the results of a simulation as one HTML page with SVG drawings. The page contains no scripts
-// and loads no other files. The package does not run simulations and reads no files, because the caller provides all
+// Package report writes the results of a simulation as a single HTML page with SVG drawings. The page contains no
+// scripts and loads no other files. The package neither runs simulations nor reads files: the caller provides all
 // results.
 //
 // Files:
 //
-//	page.go      the content of a page (Page, Policy); writes the HTML file, which then replaces an older file
+//	page.go      the content of a page (Page, Policy); writes the HTML file
 //	page.html    the template of the page: its sections, the table of policies, the styles
 //	draw.go      SVG drawings: waits by policy, and values over time (utilisation, queue, fragmentation); axes, colours
 //	timeline.go  the drawing of the slices on each GPU over time (mostGPUs)
-//	series.go    Recorder, which observes a simulation (mostSpans); the points of lines; units of time; ticks of axes
+//	series.go    Recorder, which observes a simulation (mostSpans); the points of the lines; time units; axis ticks
 package report

@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// The drawings are SVG images. The coordinates refer to a page with a width of pageWidth units. Browsers scale this
-// width to the width of the window.
+// The drawings are SVG images. Their coordinates refer to a page that is pageWidth units wide, which browsers scale to
+// the width of the window.
 const (
 	pageWidth = 960
 	left      = 150 // the left margin, which contains the labels
 	right     = 48  // the right margin
 )
 
-// colours contains the colours of Okabe and Ito, which colour-blind readers can distinguish. The colours are visible on
-// white and on black.
+// colours contains the colours of Okabe and Ito, which colour-blind readers can distinguish. They are visible on both
+// white and black.
 var colours = []string{"#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#7f7f7f", "#b8a800"}
 
 func colour(k int) string { return colours[k%len(colours)] }
@@ -46,7 +46,7 @@ func (d *drawing) grid(x1, y1, x2, y2 float64) {
 	fmt.Fprintf(d, `<line class="grid" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>`, x1, y1, x2, y2)
 }
 
-// time draws a time axis from 0 to end, in seconds, below a drawing, and vertical grid lines from top to bottom. The
+// time draws a time axis from 0 to end (in seconds) below a drawing, and vertical grid lines from top to bottom. The
 // returned function converts a time in seconds to an x coordinate.
 func (d *drawing) time(end, top, bottom float64) (x func(seconds float64) float64) {
 	x = func(t float64) float64 { return left + (pageWidth-left-right)*min(t, end)/end }
@@ -59,7 +59,7 @@ func (d *drawing) time(end, top, bottom float64) (x func(seconds float64) float6
 	return x
 }
 
-// number formats a number, for example as 12,345 or 0.125.
+// number formats a number for display, for example 12,345 or 0.125.
 func number(x float64) string {
 	whole, part, _ := strings.Cut(strconv.FormatFloat(x, 'f', -1, 64), ".")
 	for k := len(whole) - 3; k > 0; k -= 3 {
@@ -74,8 +74,7 @@ func number(x float64) string {
 // round removes the floating-point error from the value of a tick.
 func round(x float64) float64 { return math.Round(x*1e6) / 1e6 }
 
-// waits draws the median wait, the mean wait, the 95th percentile and the longest wait of each policy on a logarithmic
-// axis of seconds.
+// waits draws each policy's median, mean, 95th-percentile and longest waiting time on a logarithmic axis in seconds.
 func waits(policies []Policy) template.HTML {
 	const row, top = 34.0, 16.0
 	most := 10.0
@@ -89,7 +88,7 @@ func waits(policies []Policy) template.HTML {
 		return left + (pageWidth-left-right)*(math.Log10(max(s, least))-first)/(decades-first)
 	}
 	bottom := top + row*float64(len(policies))
-	d := draw(int(bottom)+46, "waits by policy")
+	d := draw(int(bottom)+46, "waiting times by policy")
 	for k := first; k <= decades; k++ {
 		d.grid(x(math.Pow(10, k)), top, x(math.Pow(10, k)), bottom)
 		d.text(x(math.Pow(10, k)), bottom+18, "middle", number(math.Pow(10, k)))
@@ -98,7 +97,7 @@ func waits(policies []Policy) template.HTML {
 		(left+pageWidth-right)/2,
 		bottom+40,
 		"middle",
-		"wait in seconds; the left edge shows waits of "+number(least)+" s or less",
+		"waiting time in seconds; the left edge shows waiting times of "+number(least)+" s or less",
 	)
 	for k, p := range policies {
 		y := top + row*(float64(k)+0.5)
@@ -120,8 +119,8 @@ func waits(policies []Policy) template.HTML {
 	return d.done()
 }
 
-// mark returns the mark of a value at the point (x, y). The sign "o" is a circle, "<" is a diamond, and "|" is a bar.
-// The tooltip of the mark contains the name and the value s, in seconds.
+// mark returns the mark for a value at the point (x, y): a circle for the sign "o", a diamond for "<", and a bar for
+// "|". Its tooltip contains the name and the value s, in seconds.
 func mark(x, y float64, sign, colour, name string, s float64) string {
 	title := fmt.Sprintf("<title>%s %s s</title>", name, number(math.Round(s*10)/10))
 	switch sign {
@@ -133,8 +132,8 @@ func mark(x, y float64, sign, colour, name string, s float64) string {
 	return fmt.Sprintf(`<rect x="%.1f" y="%.1f" width="4" height="18" fill="%s">%s</rect>`, x-2, y-9, colour, title)
 }
 
-// lines draws a value over time from 0 to end, in seconds. The drawing has one line for each policy with recorded
-// values. If percent is true, the value is a share, and the axis shows percentages from 0 to 100.
+// lines draws a value over time from 0 to end (in seconds), with one line for each policy that has recorded values. If
+// percent is true, the value is a share, and the axis shows percentages from 0 to 100.
 func lines(policies []Policy, label string, end float64, percent bool, value func(step) float64) template.HTML {
 	const top, height = 12.0, 220.0
 	all := make([][]float64, len(policies))

@@ -20,7 +20,7 @@ type Page struct {
 	Loss     bool  // true if the simulation has no queue and rejects jobs that cannot start at their submission
 }
 
-// Policy is the result of one policy. Times are in seconds, and shares are from 0 to 1.
+// Policy is the result for one policy. Times are in seconds, and shares are from 0 to 1.
 type Policy struct {
 	Name, Note                                          string
 	Started, Refused, Created                           int
@@ -39,14 +39,14 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"seconds": func(x float64) string { return number(float64(int(x + 0.5))) },
 }).Parse(pageHTML))
 
-// File is the file of a page. An older file at the same path remains until Write has written the complete new page.
+// File is a page's file. An older file at the same path remains until Write has written the complete new page.
 type File struct {
 	path string
 	temp *os.File
 }
 
-// Create creates a temporary file for the page at path. Create returns an error if the file cannot be created, or if
-// path is not a regular file.
+// Create creates a temporary file for the page at path. It returns an error if the file cannot be created, or if path
+// is not a regular file.
 func Create(path string) (*File, error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("couldn't write the page: %s is not a regular file", path)
@@ -60,13 +60,13 @@ func Create(path string) (*File, error) {
 	return &File{path, temp}, nil
 }
 
-// Drop discards the page. An older file at the path remains. After a successful Write, Drop has no effect.
+// Drop discards the page and leaves an older file at the path as it is. After a successful Write, it has no effect.
 func (f *File) Drop() {
 	f.temp.Close()
 	os.Remove(f.temp.Name())
 }
 
-// Write writes the page, makes the file readable for all users, and replaces an older file at the path.
+// Write writes the page, makes the file readable by all users, and replaces an older file at the path.
 func (f *File) Write(p Page) error {
 	if err := errors.Join(p.Write(f.temp), f.temp.Chmod(0o644), f.temp.Close()); err != nil {
 		return err

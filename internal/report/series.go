@@ -6,7 +6,7 @@ import (
 	"caelum/internal/sim"
 )
 
-// Recorder is a [sim.Observer] that records a simulation for a page.
+// Recorder is a [sim.Observer] that records a simulation for display on a page.
 type Recorder struct {
 	steps []step
 	spans []sim.Span
@@ -19,8 +19,7 @@ type step struct {
 	busy, waiting, frag float64
 }
 
-// mostSpans limits the number of slices on a page. More slices would make browsers slow, and the boxes would be too
-// small.
+// mostSpans limits the number of slices on a page. With more, browsers would become slow and the boxes too small.
 const mostSpans = 4000
 
 // Passed implements [sim.Observer].
@@ -28,7 +27,8 @@ func (r *Recorder) Passed(from, to float64, busy, waiting int, frag float64) {
 	r.steps = append(r.steps, step{from, to, float64(busy), float64(waiting), frag})
 }
 
-// Waited implements [sim.Observer]. The method is empty, because the page does not show the waits of individual jobs.
+// Waited implements [sim.Observer]. The method is empty, because the page does not show how long individual jobs
+// waited.
 func (r *Recorder) Waited(string, float64) {}
 
 // Ran implements [sim.Observer].
@@ -40,11 +40,11 @@ func (r *Recorder) Ran(s sim.Span) {
 	r.spans = append(r.spans, s)
 }
 
-// points is the number of points of each line.
+// points is the number of points in each line.
 const points = 400
 
 // means divides the time from 0 to end into as many equal parts as a line has points, and returns the mean of a value
-// in each part.
+// over each part.
 func (r *Recorder) means(end float64, value func(step) float64) []float64 {
 	all := make([]float64, points)
 	width := end / points
@@ -67,7 +67,7 @@ func (r *Recorder) end() (end float64) {
 	return end
 }
 
-// unit returns the name and the length in seconds of the unit of time for an axis from 0 to end seconds.
+// unit returns the name and the length, in seconds, of the time unit for an axis from 0 to end seconds.
 func unit(end float64) (name string, seconds float64) {
 	switch {
 	case end < 600:

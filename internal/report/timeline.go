@@ -7,12 +7,11 @@ import (
 	"slices"
 )
 
-// mostGPUs limits the number of GPUs in a timeline, so that the page is not too long. The page shows how many GPUs the
-// timeline omits.
+// mostGPUs limits the number of GPUs in a timeline, to keep the page short. The page shows how many GPUs are omitted.
 const mostGPUs = 16
 
-// timeline draws the slices on each GPU over time. A slice is a box from the start to the end of the slice's job. The
-// first unit of a GPU is at the top.
+// timeline draws the slices on each GPU over time. Each slice is a box that extends from the start to the end of its
+// job. The first unit of a GPU is at the top.
 func timeline(r *Recorder, grids []int, profiles []string) template.HTML {
 	const unitHeight, gap, top = 6.0, 8.0, 8.0
 	n := min(len(grids), mostGPUs)

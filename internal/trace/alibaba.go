@@ -10,14 +10,14 @@ import (
 	"caelum/internal/mig"
 )
 
-// pod is a row of the pod lists of Alibaba's gpu-v2023 trace (openb_pod_list_*.csv).
+// pod is a row of a pod list in Alibaba's gpu-v2023 trace (openb_pod_list_*.csv).
 type pod struct {
 	name             string
 	gpus, milli      float64 // number of GPUs; thousandths of each GPU
 	created, deleted float64 // seconds
 }
 
-// readPods parses a pod list. The result is an error if two pods have the same name.
+// readPods parses a pod list. It returns an error if two pods have the same name.
 func readPods(file string, r io.Reader) ([]pod, error) {
 	t, err := openTable(file, r, commas, "name", "num_gpu", "gpu_milli", "creation_time", "deletion_time")
 	if err != nil {
@@ -49,12 +49,11 @@ func readPods(file string, r io.Reader) ([]pod, error) {
 	return all, err
 }
 
-// Alibaba parses a pod list of Alibaba's gpu-v2023 trace. Each pod becomes a job that is submitted when the pod was
+// Alibaba parses a pod list in Alibaba's gpu-v2023 trace. Each pod becomes a job that is submitted when the pod was
 // created, and runs until the pod was deleted. A pod with one GPU needs its share of the GPU's compute and memory. If
-// multiGPU is true, a pod with several GPUs needs as many GPUs with the profile mig.Full on one node. Otherwise,
-// Alibaba leaves out pods with several GPUs. Alibaba also leaves out pods without a GPU and pods that were deleted
-// before they were created. Finally, Alibaba leaves out pods whose creation time is an outlier, because a few services
-// were created long before all other pods.
+// multiGPU is true, a pod with several GPUs needs as many GPUs with the mig.Full profile on one node; otherwise,
+// Alibaba leaves it out. It also leaves out pods without a GPU, pods that were deleted before they were created, and
+// pods whose creation time is an outlier, because a few services were created long before all other pods.
 func Alibaba(file string, r io.Reader, multiGPU bool) (*Workload, error) {
 	pods, err := readPods(file, r)
 	if err != nil {
@@ -91,8 +90,8 @@ func Alibaba(file string, r io.Reader, multiGPU bool) (*Workload, error) {
 	return w, nil
 }
 
-// grmuProfiles contains the profiles of an A100-40GB and their shares of a GPU according to GRMU. The share of a
-// profile is the product of its compute slices and units, divided by 7 x 8.
+// grmuProfiles contains the profiles of an A100-40GB and their shares of a GPU according to GRMU. A profile's share is
+// the product of its compute slices and units, divided by 7 x 8.
 var grmuProfiles = []struct {
 	name  string
 	share float64
@@ -105,8 +104,8 @@ var grmuProfiles = []struct {
 	{"7g.40gb", 1},
 }
 
-// withoutOutliers returns the pods without the pods whose creation time is an outlier. An outlier is more than 1.5
-// interquartile ranges before the first quartile or after the third quartile.
+// withoutOutliers returns the pods except those whose creation time is an outlier: more than 1.5 interquartile ranges
+// before the first quartile or after the third.
 func (w *Workload) withoutOutliers(pods []pod) []pod {
 	var times []float64
 	for _, p := range pods {
@@ -123,9 +122,9 @@ func (w *Workload) withoutOutliers(pods []pod) []pod {
 	return kept
 }
 
-// GRMU parses a pod list with the method of the GRMU paper (arXiv 2502.01909). GRMU leaves out outliers, pods with
-// several GPUs, and pods that were deleted before they were created. GRMU divides the request of each pod by the
-// largest request of all pods, and chooses the profile with the nearest share. The share of a pod without a GPU is 0.
+// GRMU parses a pod list with the method of the GRMU paper (arXiv 2502.01909). It leaves out outliers, pods with
+// several GPUs, and pods that were deleted before they were created. It divides each pod's request by the largest
+// request of any pod, and chooses the profile with the nearest share. The share of a pod without a GPU is 0.
 func GRMU(file string, r io.Reader) (*Workload, error) {
 	pods, err := readPods(file, r)
 	if err != nil {
@@ -159,7 +158,7 @@ func GRMU(file string, r io.Reader) (*Workload, error) {
 	return w, nil
 }
 
-// quartile returns the quantile q of sorted values, with linear interpolation.
+// quartile returns the q-quantile of sorted values, with linear interpolation.
 func quartile(sorted []float64, q float64) float64 {
 	at := q * float64(len(sorted)-1)
 	k := int(at)

@@ -78,7 +78,7 @@ func TestAlibabaMultiGPU(t *testing.T) {
 	}
 }
 
-// TestSlicesAreNotFull checks that only a job that names the profile full needs a full GPU.
+// TestSlicesAreNotFull checks that only a job that names the full profile needs a full GPU.
 func TestSlicesAreNotFull(t *testing.T) {
 	b, err := mig.ModelByName("H100-80GB")
 	if err != nil {

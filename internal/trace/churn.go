@@ -17,7 +17,7 @@ var (
 	churnUnits    = [6]float64{1, 2, 2, 4, 4, 8}
 )
 
-// Mixes contains the four mixes for comparisons of policies.
+// Mixes contains the four mixes used to compare policies.
 var Mixes = []struct {
 	Name string
 	Mix  Mix
@@ -28,19 +28,19 @@ var Mixes = []struct {
 	{"four-equal", Mix{1, 0, 1, 1, 1, 0}},
 }
 
-// Churn is a synthetic workload. The arrivals of jobs are a Poisson process, the profiles have the frequencies of a
-// mix, and the durations are exponentially distributed.
+// Churn is a synthetic workload. Jobs arrive as a Poisson process, their profiles have the frequencies of a mix, and
+// their durations are exponentially distributed.
 type Churn struct {
 	Mix          Mix
 	Jobs         int
-	GPUs         int     // the number of GPUs with 8 units to which Load refers
+	GPUs         int     // the number of GPUs, with 8 units each, to which Load refers
 	Load         float64 // the share of all units that is requested on average
 	MeanDuration float64 // seconds; 0 means one hour
-	MultiGPU     float64 // the share of jobs that need 2, 4 or 8 GPUs (churnGPUs) with the profile mig.Full on one node
+	MultiGPU     float64 // the share of jobs that need 2, 4 or 8 GPUs (churnGPUs) with the mig.Full profile on one node
 	Seed         uint64
 }
 
-// churnGPUs contains the numbers of GPUs of jobs with several GPUs. All numbers are equally frequent.
+// churnGPUs contains the numbers of GPUs that multi-GPU jobs need. All are equally frequent.
 var churnGPUs = [3]int{2, 4, 8}
 
 // All returns the generated jobs. Equal seeds yield equal jobs.
@@ -79,7 +79,7 @@ func (c Churn) All() iter.Seq[Job] {
 	}
 }
 
-// pick returns the profile at position x of the cumulative sum of the mix.
+// pick returns the profile at position x in the cumulative sum of the mix.
 func (m Mix) pick(x float64) int {
 	last := 0
 	for p, w := range m {

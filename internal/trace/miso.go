@@ -8,12 +8,11 @@ import (
 	"strings"
 )
 
-// MISO returns a workload made from the measurements that were published with the MISO paper (arXiv 2207.11428). The
-// measurements consist of a list of training jobs (model with batch size, number of iterations), and the duration of an
-// iteration of each model on each profile of an A100-40GB. A job can run only on the profiles with a measurement,
-// because the other profiles have too little memory. The list contains no submission times. MISO therefore draws
-// exponentially distributed times between submissions, whose mean in seconds is every. If every is 0, all jobs are
-// submitted at the same time.
+// MISO returns a workload based on the measurements published with the MISO paper (arXiv 2207.11428). They consist of a
+// list of training jobs (model with batch size, number of iterations), and the duration of an iteration of each model
+// on each profile of an A100-40GB. A job can run only on the profiles with a measurement, because the others have too
+// little memory. The list contains no submission times, so MISO draws exponentially distributed times between
+// submissions, with the mean every (in seconds). If every is 0, all jobs are submitted at the same time.
 func MISO(
 	jobsFile string,
 	jobs io.Reader,
@@ -57,8 +56,8 @@ func MISO(
 	return w, err
 }
 
-// model is a training model with a batch size, with the duration in seconds of an iteration on a whole GPU, and the
-// speed on each profile relative to the whole GPU.
+// model is a training model with a batch size: the duration of an iteration on a whole GPU, in seconds, and the speed
+// on each profile relative to the whole GPU.
 type model struct {
 	step  float64
 	speed map[string]float64

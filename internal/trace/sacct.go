@@ -13,25 +13,25 @@ import (
 )
 
 // SacctColumns contains the columns that sacct must print. The command is `sacct -a -P -o` followed by the columns,
-// separated by commas. The command must not contain the option -X, because only the records of steps contain the GPU
-// usage (gres/gpumem and gres/gpuutil in TRESUsageInMax, if Slurm was built with NVML).
+// separated by commas. It must not contain -X, because only step records contain the GPU usage (gres/gpumem and
+// gres/gpuutil in TRESUsageInMax, if Slurm was built with NVML).
 var SacctColumns = []string{
 	"JobID", "State", "Submit", "Eligible", "Start", "End", "ElapsedRaw", "TimelimitRaw", "AllocTRES",
 	"TRESUsageInMax",
 }
 
-// Sacct parses a site's own jobs in the output of sacct -P. If a job's allocation contains a profile (gres/mig:2g.10gb,
-// or gres/gpu:a100_2g.10gb with Slurm's own MIG support), the job needs its allocation. Otherwise, the job needs the
-// smallest profile that is sufficient for the highest memory usage and utilisation of the job's steps. If the record
-// contains no usage, Sacct assumes that the job needs a whole GPU.
+// Sacct parses a site's own jobs from the output of sacct -P. If a job's allocation contains a profile
+// (gres/mig:2g.10gb, or gres/gpu:a100_2g.10gb with Slurm's own MIG support), the job needs its allocation. Otherwise,
+// it needs the smallest profile that is sufficient for the highest memory usage and utilisation of its steps. If the
+// record contains no usage, Sacct assumes that the job needs a whole GPU.
 //
-// The submission time is the time at which the job became eligible, so that waits include only the time for which Slurm
-// is responsible. The wait of a job that began before its eligible time is 0. The duration is the measured run time.
-// Every task of an array and every component of a het job is a separate job. A job with several GPUs needs as many
-// slices as GPUs. If the GPUs were not allocated by profile, the job needs whole GPUs, because the usage of a step is
-// the sum over its GPUs. Times are seconds since 1970 (SLURM_TIME_FORMAT=%s) or in sacct's default format.
+// The submission time is the time at which the job became eligible, so that the waiting time includes only the time for
+// which Slurm is responsible. For a job that began before its eligible time, it is 0. The duration is the measured run
+// time. Every task of an array and every component of a het job is a separate job. A job with several GPUs needs as
+// many slices as GPUs. If they were not allocated by profile, it needs whole GPUs, because a step's usage is the sum
+// over its GPUs. Times are seconds since 1970 (SLURM_TIME_FORMAT=%s) or in sacct's default format.
 //
-// Sacct leaves out jobs without a GPU, jobs that never started, and jobs that are still running. Sacct also leaves out
+// Sacct leaves out jobs without a GPU, jobs that never started, and jobs that are still running. It also leaves out
 // jobs with slices of several profiles, and jobs whose AllocTRES does not contain the profile of their slices.
 func Sacct(file string, r io.Reader) (*Workload, error) {
 	t, err := openTable(file, r, bars, "JobID", "State", "Submit", "Start", "ElapsedRaw", "AllocTRES")
@@ -39,7 +39,7 @@ func Sacct(file string, r io.Reader) (*Workload, error) {
 		return nil, err
 	}
 	w := &Workload{}
-	at := map[string]int{} // for each job, the job's index in Jobs, or -1 if the job was left out
+	at := map[string]int{} // each job's index in Jobs, or -1 if it was left out
 	err = t.each(func() error {
 		id, step, isStep := strings.Cut(t.text("JobID"), ".")
 		if id == "" {
@@ -90,7 +90,7 @@ func Sacct(file string, r io.Reader) (*Workload, error) {
 	return w, nil
 }
 
-// sacctJob parses the line of a job. If why is not empty, why is the reason for leaving out the job.
+// sacctJob parses a job's line. If why is not empty, it is the reason for leaving out the job.
 func (t *table) sacctJob(id string) (j Job, why string, err error) {
 	given, err := allocated(t.text("AllocTRES"))
 	start, state := t.text("Start"), firstWord(t.text("State"))
@@ -140,10 +140,10 @@ func firstWord(s string) string {
 	return s
 }
 
-// never reports whether s is a text that sacct prints in place of a missing time.
+// never reports whether s is what sacct prints in place of a missing time.
 func never(s string) bool { return s == "" || s == "Unknown" || s == "None" || s == "0" }
 
-// moment parses a time and returns the seconds since 1970.
+// moment parses a time and returns it in seconds since 1970.
 func moment(s string) (float64, error) {
 	if n, err := number(s); err == nil {
 		return n, nil
@@ -158,11 +158,11 @@ func moment(s string) (float64, error) {
 	return float64(at.Unix()), nil
 }
 
-// ofGPU matches the profile in a type of gres/gpu, such as 1g.5gb or a100_1g.5gb.
+// ofGPU matches the profile in a gres/gpu type, such as 1g.5gb or a100_1g.5gb.
 var ofGPU = regexp.MustCompile(`[0-9]+g\.[0-9]+gb.*$`)
 
-// allocation contains the data in AllocTRES: the number of GPUs, or of slices and their profile, and the number of
-// nodes.
+// allocation contains the data from AllocTRES: the number of GPUs, or the number and profile of the slices, and the
+// number of nodes.
 type allocation struct {
 	gpus    int
 	profile string
@@ -217,8 +217,7 @@ func allocated(tres string) (a allocation, err error) {
 	return a, nil
 }
 
-// uses adds the usage of a step to the job. Afterwards, the job's memory and utilisation are at least the memory and
-// utilisation of the step.
+// uses adds a step's usage to the job, so that the job's memory and utilisation are at least those of the step.
 func (j *Job) uses(tres string) error {
 	for _, item := range strings.Split(tres, ",") {
 		name, value, _ := strings.Cut(item, "=")

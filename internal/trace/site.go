@@ -7,13 +7,13 @@ import (
 	"strconv"
 )
 
-// Site is a synthetic workload that resembles the workload of a real site. Jobs arrive in bursts with the same profile,
-// as job arrays do. The durations of jobs span four orders of magnitude. The time limits have only a few round values,
-// and two of seven jobs have no time limit.
+// Site is a synthetic workload that resembles a real site's. Jobs arrive in bursts with the same profile, as job arrays
+// do. Their durations span four orders of magnitude. Time limits have only a few round values, and two of seven jobs
+// have none.
 type Site struct {
 	Jobs int
-	GPUs int     // the number of GPUs with 8 units to which Load refers
-	Load float64 // the share of all units that is requested on average; one long job changes Load by some percent
+	GPUs int     // the number of GPUs, with 8 units each, to which Load refers
+	Load float64 // the share of all units that is requested on average; one long job changes it by a few percent
 	Seed uint64
 }
 

@@ -12,20 +12,20 @@ import (
 	"strings"
 )
 
-// table parses a file that consists of a line of column names and rows of values.
+// table parses a file that consists of a line of column names followed by rows of values.
 type table struct {
 	file    string
 	read    rows
 	columns map[string]int
 	row     []string
 	line    int
-	seen    map[string]int // the line number of each name
+	seen    map[string]int // the line on which each name occurs
 }
 
-// rows returns the next row and its line number. The row remains valid until the next call.
+// rows returns the next row and its line number. The row is valid until the next call.
 type rows func() (row []string, line int, err error)
 
-// commas splits rows of comma-separated values, which may be in quotes.
+// commas splits rows of comma-separated values, which may be quoted.
 func commas(text *bufio.Reader) rows {
 	c := csv.NewReader(text)
 	c.ReuseRecord, c.FieldsPerRecord = true, -1
@@ -42,7 +42,7 @@ func commas(text *bufio.Reader) rows {
 	}
 }
 
-// bars splits rows of values that are separated by bars, as in the output of sacct -P. Quotes have no special meaning,
+// bars splits rows of values separated by vertical bars, as in the output of sacct -P. Quotes have no special meaning,
 // and no value may contain a bar or a line end.
 func bars(text *bufio.Reader) rows {
 	line := 0
@@ -60,11 +60,11 @@ func bars(text *bufio.Reader) rows {
 	}
 }
 
-// openTable reads the column names. The columns in want must exist, in any order. openTable ignores other columns and
-// skips empty lines.
+// openTable reads the column names. The columns in want must exist, in any order. Other columns are ignored, and empty
+// lines are skipped.
 func openTable(file string, r io.Reader, split func(*bufio.Reader) rows, want ...string) (*table, error) {
 	text := bufio.NewReader(r)
-	start, _ := text.Peek(512) // a read error occurs again at the next read
+	start, _ := text.Peek(512) // a read error will recur at the next read
 	if before, _, binary := bytes.Cut(start, []byte{0}); binary {
 		return nil, &LineError{
 			file,
@@ -120,7 +120,7 @@ func (t *table) each(do func() error) error {
 	}
 }
 
-// once checks that the row has a name, and that no earlier row has the same name.
+// once checks that the row has a name that no earlier row has.
 func (t *table) once(kind, name, advice string) error {
 	if name == "" {
 		return t.bad(fmt.Errorf("the %s has no name", kind))
@@ -132,7 +132,7 @@ func (t *table) once(kind, name, advice string) error {
 	return nil
 }
 
-// next reads the next row. The result is false at the end of the file.
+// next reads the next row. It returns false at the end of the file.
 func (t *table) next() (bool, error) {
 	row, line, err := t.read()
 	if errors.Is(err, io.EOF) {
@@ -174,8 +174,8 @@ func (t *table) numbers(columns ...string) ([]float64, error) {
 	return all, nil
 }
 
-// number parses a number from 0 to 1e12. 1e12 seconds are about 30,000 years. Because of the limit of 1e12, the sum
-// over all rows of a file is finite.
+// number parses a number from 0 to 1e12 (in seconds, about 30,000 years). Because of this limit, the sum over all rows
+// of a file is finite.
 func number(s string) (float64, error) {
 	x, err := strconv.ParseFloat(s, 64)
 	if err != nil || !(x >= 0 && x <= 1e12) {

@@ -16,8 +16,8 @@ type Job struct {
 	Duration float64 // run time in seconds; if Speed is set, the run time on a whole GPU
 	Limit    float64 // the time limit in seconds, or 0 if unknown
 
-	// Profile is the profile of the GPU instance that the job needs. If Profile is empty, the job needs the shares
-	// Compute and Memory of a GPU, from 0 to 1, and MemoryMiB.
+	// Profile is the profile of the GPU instance that the job needs. If it is empty, the job needs MemoryMiB and the
+	// shares Compute and Memory of a GPU, from 0 to 1.
 	Profile         string
 	Compute, Memory float64
 	MemoryMiB       float64
@@ -31,11 +31,11 @@ type Job struct {
 	Slices int // the number of slices that the job needs at the same time; 0 means 1
 	Nodes  int // the number of nodes over which the slices are distributed; 0 means 1
 
-	Waited float64 // the real wait in seconds, or 0 if unknown
+	Waited float64 // the actual waiting time in seconds, or 0 if unknown
 }
 
 // Spread returns the number of nodes for the job's slices, and the number of slices per node. The number of nodes is
-// the requested number, or the next larger number by which the number of slices is divisible.
+// the requested number, or the next larger one that divides the number of slices.
 func (j Job) Spread() (nodes, each int) {
 	n := max(j.Slices, 1)
 	nodes = min(max(j.Nodes, 1), n)
@@ -45,9 +45,9 @@ func (j Job) Spread() (nodes, each int) {
 	return nodes, n / nodes
 }
 
-// On returns the profile that the job needs on a GPU model: the job's Profile or, if Profile is empty, the smallest
-// profile that satisfies the job's shares and memory. Only a job whose Profile is mig.Full needs this profile. The
-// second result is false if the GPU model has no suitable profile.
+// On returns the profile that the job needs on a GPU model: its Profile or, if that is empty, the smallest profile that
+// satisfies its shares and memory. It returns mig.Full only for a job whose Profile is mig.Full. The second result is
+// false if the GPU model has no suitable profile.
 func (j Job) On(b *mig.Model) (string, bool) {
 	if j.Profile != "" {
 		_, ok := b.ProfileIndex(j.Profile)
@@ -73,16 +73,15 @@ func (j Job) On(b *mig.Model) (string, bool) {
 	return best.Name, true
 }
 
-// RunsOn reports whether the job can run on a profile. If Speed is set but has no entry for the profile, the result is
-// false, because the job's speed on the profile was not measured. A measurement may be missing because the profile has
-// too little memory.
+// RunsOn reports whether the job can run on a profile. It returns false if Speed is set but has no entry for the
+// profile: the job's speed on it was not measured, perhaps because the profile has too little memory.
 func (j Job) RunsOn(profile string) bool {
 	s := j.SpeedOn(profile)
 	return s > 0 && s >= j.Slowest
 }
 
-// SpeedOn returns the job's speed on a profile, relative to a whole GPU. The result is 1 if Speed is nil, and 0 for a
-// profile without an entry in Speed.
+// SpeedOn returns the job's speed on a profile, relative to a whole GPU: 1 if Speed is nil, and 0 if it has no entry
+// for the profile.
 func (j Job) SpeedOn(profile string) float64 {
 	if j.Speed == nil {
 		return 1
@@ -90,7 +89,7 @@ func (j Job) SpeedOn(profile string) float64 {
 	return j.Speed[profile]
 }
 
-// Takes returns the run time in seconds on a profile. The job must be able to run on the profile.
+// Takes returns the run time on a profile, in seconds. The job must be able to run on the profile.
 func (j Job) Takes(profile string) float64 { return j.Duration / j.SpeedOn(profile) }
 
 // Workload is the result of a reader.
@@ -98,18 +97,18 @@ type Workload struct {
 	Jobs []Job // sorted by submission time
 	Left []Left
 	// Assumed is the number of jobs that are assumed to need whole GPUs because their usage was not measured. Several
-	// is the number of jobs with several GPUs, whose usage is known only as a total.
+	// is the number of multi-GPU jobs whose usage is known only as a total.
 	Assumed, Several int
 }
 
-// Left is a reason for leaving out jobs, and the number of jobs in a file that were left out for the reason.
+// Left is a reason for leaving out jobs, and the number of jobs in a file that were left out because of it.
 type Left struct {
 	Reason string `json:"reason"`
 	Jobs   int    `json:"jobs"`
 }
 
 // Only removes the jobs that can never run on the given nodes. nodes contains the GPU models of each node. If anywhere
-// is true, a job may use GPUs of any node, and nodes contains a single node with all GPUs.
+// is true, a job may use GPUs on any node, and nodes contains a single node with all GPUs.
 func (w *Workload) Only(nodes [][]*mig.Model, anywhere bool) {
 	kinds := kindsOf(nodes)
 	kept := w.Jobs[:0:0]
@@ -123,7 +122,7 @@ func (w *Workload) Only(nodes [][]*mig.Model, anywhere bool) {
 	w.Jobs = kept
 }
 
-// kind describes a set of equal nodes.
+// kind describes a set of identical nodes.
 type kind struct {
 	models map[*mig.Model]int // number of GPUs of each model on one node
 	nodes  int
@@ -188,7 +187,7 @@ func (w *Workload) leave(reason string, jobs int) {
 }
 
 // settle sorts the jobs by submission time, and shifts all times so that the first submission is at time 0. Jobs with
-// equal submission times remain in the order of the file.
+// equal submission times keep their order in the file.
 func (w *Workload) settle() {
 	slices.SortStableFunc(w.Jobs, func(a, b Job) int { return cmp.Compare(a.Submit, b.Submit) })
 	if len(w.Jobs) == 0 {

@@ -9,8 +9,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// notifications determines the notification set. notified contains, by name of each notified node, the node's GRES and
-// Extra at the time of the notification, and the reason for the notification.
+// notifications determines the notification set. For the name of each notified node, notified contains the node's GRES
+// and Extra at the time of the notification, and the reason for it.
 type notifications struct {
 	settings     plan.Settings
 	unresponsive plan.Unresponsive
@@ -18,9 +18,9 @@ type notifications struct {
 	notified     map[string]string
 }
 
-// next returns the nodes to notify (see the package comment). The result contains a node that has already been notified
-// only if the node's GRES, the node's Extra or the reason has changed.
-func (c *notifications) next(snapshot plan.Snapshot) (notify []slurm.Node) {
+// next returns the nodes to notify (see the package comment). A node that has already been notified is included only if
+// its GRES, its Extra or the reason has changed.
+func (c *notifications) next(snapshot plan.Snapshot) (due []slurm.Node) {
 	v := plan.New(
 		c.unstarted.Reorder(snapshot),
 		c.settings,
@@ -51,14 +51,14 @@ func (c *notifications) next(snapshot plan.Snapshot) (notify []slurm.Node) {
 		}
 		why += n.Gres.String() + n.GresUsed.String() + n.Extra
 		if notified[n.Name] = why; c.notified[n.Name] != why {
-			notify = append(notify, n)
+			due = append(due, n)
 		}
 	}
 	c.notified = notified
-	return notify
+	return due
 }
 
-// shut reports whether n is a node with gres/mig that is up and offers no slices.
+// shut reports whether n has gres/mig, is up and offers no slices.
 func shut(n slurm.Node) bool {
 	managed := slices.ContainsFunc(n.Gres, func(g slurm.GRES) bool { return g.Name == "mig" })
 	return managed && !n.Is("DOWN") && !slices.ContainsFunc(n.Gres, func(g slurm.GRES) bool {

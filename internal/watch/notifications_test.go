@@ -103,8 +103,8 @@ func settled(nodes []slurm.Node, waiting ...slurm.Waiting) (all []slurm.Node) {
 	return all
 }
 
-// TestNotificationSet checks that the watcher does not notify nodes whose offers match the plan. The watcher must
-// notify the node that must offer a job's slices, and nodes that must withdraw offers.
+// TestNotificationSet checks that the watcher does not notify nodes whose offers match the plan, but does notify the
+// node that must offer a job's slices, and nodes that must withdraw offers.
 func TestNotificationSet(t *testing.T) {
 	const closed = "mig:closed:28"
 	idle := []slurm.Node{node(t, "n1", "", closed, ""), node(t, "n2", "", closed, "")}

@@ -14,28 +14,28 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"github.com/sirupsen/logrus"
 
+	"caelum/internal/notify"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
-	"caelum/internal/wake"
 )
 
 // Config is the configuration of a watcher.
 type Config struct {
 	TriggerFile string        // the file to which job_submit.lua writes
 	WakePort    int           // the UDP port of the agents and the watcher
-	Address     string        // the address for receiving datagrams; if empty, all addresses of the host
+	Address     string        // the address on which datagrams are received; if empty, all addresses of the host
 	Name        string        // the name of this host
-	Key         wake.Key      // the key; if nil, the watcher sends and accepts no datagrams
-	Interval    time.Duration // the time between readings without a notification or a submission
+	Key         notify.Key    // the key; if nil, the watcher sends and accepts no datagrams
+	Interval    time.Duration // the time between readings if there is no notification or submission
 	Settings    plan.Settings // the settings of the agents
 }
 
 const (
 	// retry is the pause before the next attempt if slurmctld did not reply.
 	retry = time.Second
-	// slowdown is the pause after a reading, as a multiple of the duration of the reading.
+	// slowdown is the pause after a reading, as a multiple of its duration.
 	slowdown = 4
-	// maxPause limits the pause, because a reading may include the time in which slurmctld was starting.
+	// maxPause limits the pause, because a reading may have had to wait until slurmctld had started.
 	maxPause = 2 * time.Second
 )
 
@@ -45,9 +45,9 @@ type Watcher struct {
 	ctl           plan.Controller
 	log           *logrus.Entry
 	notifications notifications
-	sender        wake.Sender
-	sent          atomic.Int64                      // number of sent datagrams
-	hosts         atomic.Pointer[map[string]string] // the address of each node according to slurmctld
+	sender        notify.Sender
+	sent          atomic.Int64                      // number of datagrams sent
+	hosts         atomic.Pointer[map[string]string] // each node's address according to slurmctld
 }
 
 // New returns a watcher. slurmctld and the trigger file need not be available yet.
@@ -56,7 +56,7 @@ func New(cfg Config, ctl plan.Controller, log *logrus.Entry) *Watcher {
 		cfg:    cfg,
 		ctl:    ctl,
 		log:    log,
-		sender: wake.Sender{Key: cfg.Key, Name: wake.Watcher + cfg.Name, Address: cfg.Address},
+		sender: notify.Sender{Key: cfg.Key, Name: notify.Watcher + cfg.Name, Address: cfg.Address},
 		notifications: notifications{
 			settings:     cfg.Settings,
 			unresponsive: plan.Unresponsive{Patience: plan.Patience(cfg.Interval)},
@@ -64,7 +64,7 @@ func New(cfg Config, ctl plan.Controller, log *logrus.Entry) *Watcher {
 	}
 }
 
-// Run watches the trigger file until ctx ends. The error is the reason why Run cannot start or continue.
+// Run watches the trigger file until ctx ends. The error explains why Run cannot start or continue.
 func (w *Watcher) Run(ctx context.Context) error {
 	events, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -108,7 +108,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 		if err := w.check(ctx); err != nil {
 			if ctx.Err() == nil {
 				w.log.WithError(err).Warn(
-					"couldn't read the queue; the agents only poll until the watcher can read the queue again")
+					"couldn't read the queue; the agents only poll until the watcher can read it again")
 			}
 			next.Reset(retry)
 			continue
@@ -121,8 +121,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 
 // listen receives the datagrams of agents that have published.
 func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
-	l := wake.Listener{
-		Key: w.cfg.Key, Name: wake.Watcher, Address: w.cfg.Address, Port: w.cfg.WakePort, MaxPause: maxPause,
+	l := notify.Listener{
+		Key: w.cfg.Key, Name: notify.Watcher, Address: w.cfg.Address, Port: w.cfg.WakePort, MaxPause: maxPause,
 		Hosts: func(node string) []string {
 			if hosts := w.hosts.Load(); hosts != nil && (*hosts)[node] != "" {
 				return []string{(*hosts)[node]}
@@ -142,7 +142,7 @@ func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
 		case published <- struct{}{}:
 		case <-ctx.Done():
 		}
-		now := w.sent.Load() // the datagrams of earlier reactions; Run has not sent the datagrams of this reaction yet
+		now := w.sent.Load() // counts the datagrams of earlier reactions; Run has not sent those of this reaction yet
 		changed := now != seen
 		seen = now
 		return changed
@@ -158,7 +158,7 @@ func (w *Watcher) listen(ctx context.Context, published chan<- struct{}) {
 func (w *Watcher) check(ctx context.Context) error {
 	if err := w.makeFile(); err != nil {
 		w.log.WithError(err).
-			Error("couldn't create the trigger file for job_submit.lua; the watcher notices submissions late")
+			Error("couldn't create the trigger file for job_submit.lua; the watcher will notice submissions late")
 	}
 	if w.cfg.Key == nil {
 		return nil
@@ -188,8 +188,8 @@ func (w *Watcher) notify(n slurm.Node) {
 	log.Debug("agent notified")
 }
 
-// makeFile creates the trigger file if it does not exist. Only the owner of the file may write to the file. The owner
-// must be slurmctld's user.
+// makeFile creates the trigger file if it does not exist. Only its owner may write to the file, and the owner must be
+// slurmctld's user.
 func (w *Watcher) makeFile() error {
 	f, err := os.OpenFile(w.cfg.TriggerFile, os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 
 	"github.com/sirupsen/logrus"
 
+	"caelum/internal/notify"
 	"caelum/internal/place"
 	"caelum/internal/plan"
 	"caelum/internal/slurm"
-	"caelum/internal/wake"
 )
 
 // queue emulates a slurmctld with one node and a queue that the test changes.
@@ -79,7 +79,7 @@ func trigger(t *testing.T, path string) {
 	}
 }
 
-var key = wake.Key(strings.Repeat("k", 32))
+var key = notify.Key(strings.Repeat("k", 32))
 
 // run starts a watcher with an interval of an hour, and returns the path of its trigger file.
 func run(t *testing.T, q *queue, port int) (path string) {
@@ -137,10 +137,10 @@ func TestPublicationNotifiesAnAgent(t *testing.T) {
 	q := &queue{node: settled([]slurm.Node{node(t, "127.0.0.1", "", "mig:closed:28", "")})[0]}
 	run(t, q, port)
 	q.set(func() { q.waiting = []slurm.Waiting{job(t, 1, "mig:7g.40gb:1")} })
-	sender := wake.Sender{Key: key, Name: "127.0.0.1", Address: "127.0.0.1"} // the node has this name in the test
+	sender := notify.Sender{Key: key, Name: "127.0.0.1", Address: "127.0.0.1"} // the node has this name in the test
 	// The first datagrams may arrive before the watcher listens.
 	for range 2000 {
-		sender.Send(wake.Watcher, "127.0.0.2", port)
+		sender.Send(notify.Watcher, "127.0.0.2", port)
 		conn.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
 		if _, _, err := conn.ReadFrom(make([]byte, 1024)); err == nil {
 			return
@@ -167,7 +167,7 @@ func TestWatcherGoesOn(t *testing.T) {
 	notified(t, conn)
 }
 
-// TestSlowReading checks the pause after a reading that took long, for example because slurmctld was starting. The next
+// TestSlowReading checks the pause after a slow reading, for example one during which slurmctld was starting. The next
 // submission must wait at most maxPause.
 func TestSlowReading(t *testing.T) {
 	conn, port := agent(t)
@@ -178,7 +178,7 @@ func TestSlowReading(t *testing.T) {
 	notified(t, conn) // notified waits at most 20 s, although four times the duration of the first reading is 24 s
 }
 
-// TestNoFolder checks that a missing directory of the trigger file causes an error.
+// TestNoFolder checks that Run returns an error if the trigger file's directory is missing.
 func TestNoFolder(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)

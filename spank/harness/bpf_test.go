@@ -17,8 +17,8 @@ import (
 // hangs limits the run time of bpf_check, so that the test fails if the plugin hangs.
 const hangs = 20 * time.Second
 
-// scope creates the v2 cgroups of a slurmstepd.scope with the given number of jobs, each with one step. scope returns
-// the path of the scope, or an empty string if the test may not write to a cgroup v2 hierarchy.
+// scope creates the v2 cgroups of a slurmstepd.scope with the given number of jobs, each with one step. It returns the
+// path of the scope, or an empty string if the test may not write to a cgroup v2 hierarchy.
 func scope(t *testing.T, jobs int) string {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mounts")
@@ -58,7 +58,7 @@ func scope(t *testing.T, jobs int) string {
 	return path
 }
 
-// openStep opens the cgroup of a new step. openStep returns nil if the test cannot create cgroups.
+// openStep opens the cgroup of a new step. It returns nil if the test cannot create cgroups.
 func openStep(t *testing.T) *os.File {
 	t.Helper()
 	path := scope(t, 1)
@@ -92,7 +92,7 @@ func TestAttributesCleared(t *testing.T) {
 	}
 }
 
-// bpfScope creates a scope and returns its path. bpfScope skips the test if the machine does not allow BPF programs.
+// bpfScope creates a scope and returns its path. It skips the test if the machine does not allow BPF programs.
 func bpfScope(t *testing.T, jobs int) string {
 	t.Helper()
 	program(t, "bpf_check")
@@ -151,7 +151,7 @@ func checkAccess(t *testing.T, path string, jobs int) {
 func device(job int) string { return []string{"1:9", "1:8"}[job%2] }
 
 // TestScopeLocked checks that the plugin does not wait for the lock of the scope. Before the first task starts, every
-// user can lock the scope. Afterwards, users must not be able to lock the scope.
+// user can lock the scope. Afterwards, this must not be possible.
 func TestScopeLocked(t *testing.T) {
 	path := bpfScope(t, 2)
 	dir, err := os.Open(path)
@@ -195,8 +195,8 @@ func TestFirstTasks(t *testing.T) {
 	}
 }
 
-// TestStrayProgram checks that the next task removes the program of a task that was killed after the task had attached
-// a second program. A second program denies the devices of every job.
+// TestStrayProgram checks that the next task removes the program of a task that was killed after it had attached a
+// second program, which denies the devices of every job.
 func TestStrayProgram(t *testing.T) {
 	path := bpfScope(t, 2)
 	for range 3 {

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build compiles all programs into dir. Without a C compiler or Slurm's headers, build sets missing, and the tests are
+// build compiles all programs into dir. Without a C compiler or Slurm's headers, it sets missing, and the tests are
 // skipped. Every other failure is an error.
 func build(dir string) error {
 	if _, err := exec.LookPath("gcc"); err != nil {
@@ -62,8 +62,7 @@ func build(dir string) error {
 	return nil
 }
 
-// program returns the path of a program that build has compiled. program skips the test if the machine lacks a
-// prerequisite.
+// program returns the path of a program that build has compiled. It skips the test if the machine lacks a prerequisite.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	if built == "" {

@@ -40,7 +40,7 @@ func (a *agent) note(format string, args ...any) string {
 	return a.mode
 }
 
-// calls returns the requests that were logged since the last call of calls.
+// calls returns the requests that were logged since it was last called.
 func (a *agent) calls() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -112,7 +112,7 @@ func (n *node) setAgent(mode string) {
 
 func (n *node) leasePath() string { return filepath.Join(n.dir, "jobs", "12") }
 
-// put writes a file of the agent. If text is empty, put removes the file.
+// put writes a file of the agent. If text is empty, it removes the file.
 func (n *node) put(path, text string) {
 	os.Remove(path)
 	if text == "" {

@@ -1,4 +1,4 @@
 #include "job.h"
 
-/* A variable instead of a function, so that the plugin can check the version before the plugin calls Go code. */
+/* A variable rather than a function, so that the plugin can check the version before it calls Go code. */
 const int caelum_job_abi = CAELUM_JOB_ABI;

@@ -5,8 +5,8 @@
 #include <stdint.h>
 
 /*
- * The version of the interface between the C plugin and the Go object. Increment CAELUM_JOB_ABI with every change of
- * this header. The package manager installs the plugin and the Go object one after the other, and a node with two
+ * The version of the interface between the C plugin and the Go object. Increment CAELUM_JOB_ABI whenever this header
+ * changes. The package manager installs the plugin and the Go object one after the other, and a node that has two
  * different versions must report an error.
  */
 #define CAELUM_JOB_ABI 1
@@ -26,8 +26,8 @@ struct caelum_job {
 };
 
 /*
- * The type of caelum_job_prolog and caelum_job_epilog. Both functions return 0, or -1 with the error and its remedy in
- * message. The message is one line without the prefix "caelum: phase:".
+ * The type of caelum_job_prolog and caelum_job_epilog. Both return 0, or -1 with the error and its remedy in message.
+ * The message is a single line without the prefix "caelum: phase:".
  */
 typedef int caelum_job_f(struct caelum_job *job, char *message, size_t size);
 

@@ -1,9 +1,9 @@
-// Command job is the Go object of the SPANK plugin. The Go object sends the requests of a job's prolog and epilog to
-// the agent of the node.
+// Command job is the SPANK plugin's Go object, which sends the requests of a job's prolog and epilog to the node's
+// agent.
 //
-// The Go object is a C shared object. Only the process that Slurm forks and execs for one prolog or epilog loads the Go
-// object. The Go object contains only a client for the agent's socket. The Go object never uses NVML, a database, a
-// configuration file, a child process or a signal handler. The agent does all work that continues after the call.
+// The Go object is a C shared object. It is loaded only by the process that Slurm forks and execs for a single prolog
+// or epilog. It contains only a client for the agent's socket, and never uses NVML, a database, a configuration file, a
+// child process or a signal handler. The agent does all work that continues after the call.
 package main
 
 // #include "job.h"
@@ -27,7 +27,7 @@ func caelum_job_epilog(job *C.struct_caelum_job, message *C.char, size C.size_t)
 	return run(epilog, job, message, size)
 }
 
-// run calls f, and converts an error or a panic of f to -1 and a message for the C code.
+// run calls f, and converts an error or a panic to -1 and a message for the C code.
 func run(f func(call) error, job *C.struct_caelum_job, message *C.char, size C.size_t) (rc C.int) {
 	fail := func(text string) {
 		buf := unsafe.Slice((*byte)(unsafe.Pointer(message)), int(size))

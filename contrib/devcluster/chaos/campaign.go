@@ -32,15 +32,15 @@ type campaign struct {
 	causes    map[string][]cause // by name
 	broken    []*breaking        // all faults, in the order in which they started
 	last      snapshot
-	total     map[string]int  // of gres/mig, by node
-	unadopted map[string]bool // nodes that have lost their ledger and have instances that are not adopted
+	total     map[string]int  // each node's total of gres/mig
+	unadopted map[string]bool // nodes that have lost their ledger and still have instances to adopt
 
 	work      sync.WaitGroup
-	clients   context.Context // the context of the srun processes of the round
+	clients   context.Context // the context of the round's srun processes
 	releasing atomic.Int32    // the number of held jobs that will be released
 }
 
-// cause is an action of the campaign on a job. An action explains how a run of the job ended.
+// cause is an action of the campaign on a job that explains how a run of the job ended.
 type cause struct {
 	at       time.Time
 	end, why string
@@ -56,7 +56,7 @@ type counts struct {
 // errNothing means that a fault found no target.
 var errNothing = errors.New("the fault found no target")
 
-// newCampaign starts a cluster and returns a campaign on the new cluster.
+// newCampaign starts a cluster and returns a campaign on it.
 func newCampaign(ctx context.Context, o options) (*campaign, error) {
 	script, err := cluster.Script()
 	if err != nil {
@@ -149,15 +149,15 @@ func (c *campaign) remember(j job) {
 	c.jobs[j.name] = j
 }
 
-// cause records an action of the campaign on a job, and the end of a run that the action explains. The caller calls
-// cause before the action.
+// cause records an action of the campaign on a job, and the end of a run that it explains. It must be called before the
+// action.
 func (c *campaign) cause(name, end, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.causes[name] = append(c.causes[name], cause{time.Now(), end, why})
 }
 
-// active reports whether a fault of the given part existed at any time between from and to. The fault must affect the
+// active reports whether a fault in the given part existed at any time between from and to. The fault must affect the
 // given node or all nodes.
 func (c *campaign) active(part, node string, from, to time.Time) bool {
 	return slices.ContainsFunc(c.faultsIn(from, to), func(b *breaking) bool {
@@ -221,7 +221,7 @@ func (c *campaign) watch(ctx context.Context) error {
 		c.mu.Unlock()
 	}
 	if err := cmd.Wait(); ctx.Err() == nil {
-		return fmt.Errorf("the command observe ended: %w", err)
+		return fmt.Errorf("the observe command ended: %w", err)
 	}
 	return nil
 }
@@ -229,7 +229,7 @@ func (c *campaign) watch(ctx context.Context) error {
 // srunLimit is the maximum time between the end of the last job and the end of every srun.
 const srunLimit = 5 * time.Second
 
-// round runs a storm and its calm, and then checks the quiet cluster. When round returns, all jobs of the round have
+// round runs a storm and its calm, and then checks the quiet cluster. When it returns, all jobs of the round have
 // ended.
 func (c *campaign) round(seed uint64) error {
 	began := time.Now()
@@ -252,7 +252,7 @@ func (c *campaign) round(seed uint64) error {
 	if err := c.calm(calm); err != nil {
 		return err
 	}
-	// If slurmctld was unreachable at the end of a job, the srun of the job may never end.
+	// If slurmctld was unreachable when a job ended, its srun may never end.
 	time.AfterFunc(srunLimit, endClients)
 	c.work.Wait()
 	c.quiet()
@@ -262,7 +262,7 @@ func (c *campaign) round(seed uint64) error {
 	return c.ctx.Err()
 }
 
-// breakThings starts faults until ctx ends. When breakThings returns, mend must end the faults that have not ended.
+// breakThings starts faults until ctx ends. When it returns, mend must end the remaining faults.
 func (c *campaign) breakThings(ctx context.Context, rng *rand.Rand) {
 	var each sync.WaitGroup
 	defer each.Wait()
@@ -299,7 +299,7 @@ func (c *campaign) breakThings(ctx context.Context, rng *rand.Rand) {
 	<-ctx.Done() // the options exclude all faults
 }
 
-// run begins a fault, and ends the fault after the given time.
+// run begins a fault, and ends it after the given time.
 func (b *breaking) run(ctx context.Context, lasts time.Duration) {
 	b.from = time.Now()
 	b.mu.Lock()

@@ -16,7 +16,7 @@ import (
 
 const second = int64(time.Second)
 
-// node returns a node with one GPU. Job 1 holds the instance MIG-a, which starts at unit 0. The idle instance MIG-b
+// node returns a node with one GPU. Job 1 holds instance MIG-a, which starts at unit 0. Instance MIG-b, which is idle,
 // starts at unit 4.
 func node() nodeState {
 	return nodeState{
@@ -38,8 +38,8 @@ func procs() []proc {
 	return []proc{{PID: 100, Job: "1", Node: "n1", UUIDs: []string{"MIG-a"}, Name: "cuda-process"}}
 }
 
-// TestSliceWatch checks that sliceWatch detects each way in which two jobs can share a slice. sliceWatch must report no
-// finding for a correct node.
+// TestSliceWatch checks that sliceWatch detects each way in which two jobs can share a slice, and reports no finding
+// for a correct node.
 func TestSliceWatch(t *testing.T) {
 	for _, c := range []struct {
 		what   string
@@ -82,8 +82,8 @@ func TestSliceWatch(t *testing.T) {
 	}
 }
 
-// TestSuspicionMustLast checks that sliceWatch does not report a short suspicion as a finding. A short suspicion can
-// result from the order of the reads.
+// TestSuspicionMustLast checks that sliceWatch does not report a short suspicion as a finding, because it may only be
+// due to the order of the reads.
 func TestSuspicionMustLast(t *testing.T) {
 	w := newSliceWatch(func(format string, args ...any) { t.Errorf(format, args...) })
 	n := node()
@@ -144,8 +144,8 @@ func TestLeftovers(t *testing.T) {
 	}
 }
 
-// TestComplaints checks capability files without an instance. complaints must ignore such files only if a process was
-// killed during the creation of an instance.
+// TestComplaints checks that complaints ignores capability files without an instance only if a process was killed while
+// it was creating an instance.
 func TestComplaints(t *testing.T) {
 	const file, other = "/dev/nvidia-caps/nvidia-cap49: this file belongs to no instance\n", "GPU 0: units overlap\n"
 	for _, c := range []struct {
@@ -273,7 +273,8 @@ func TestExplainedEnds(t *testing.T) {
 	}
 }
 
-// TestLaunchedBefore checks that launchedBefore detects a kill of slurmctld between two launches with one job id.
+// TestLaunchedBefore checks that launchedBefore detects that slurmctld was killed between two launches with the same
+// job id.
 func TestLaunchedBefore(t *testing.T) {
 	dir := t.TempDir()
 	const text = "[2026-11-23T02:38:07.736] launch task StepId=555.0 request from UID:20001\n" +
@@ -379,8 +380,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// TestDrawRepeats checks that a seed always produces the same jobs, and that the exclusion of a kind does not change
-// the other jobs.
+// TestDrawRepeats checks that a seed always produces the same jobs, and that excluding a kind does not change the other
+// jobs.
 func TestDrawRepeats(t *testing.T) {
 	jobs := func(kinds []string) (all []job) {
 		rng := rand.New(rand.NewPCG(7, 1))

@@ -1,6 +1,6 @@
-// Command chaos runs random jobs of two users on a private Slurm cluster, and at the same time injects faults into
-// daemons, disks and emulated GPUs. The command checks invariants against the state of the GPUs, the file system, the
-// processes and the output of sacct.
+// Command chaos runs two users' random jobs on a private Slurm cluster while it injects faults into daemons, disks and
+// emulated GPUs. It checks invariants against the state of the GPUs, the file system, the processes and the output of
+// sacct.
 //
 //	make chaos SECONDS=300 SEED=7
 //	build/devcluster-chaos -list
@@ -8,16 +8,16 @@
 //
 // A campaign is a sequence of rounds. A round begins with a storm, during which jobs are submitted while faults begin
 // and end. In the calm that follows, the campaign repairs every fault, and the remaining jobs end. In the final phase,
-// the quiet, the nodes must contain no remains of jobs. The seed determines the jobs, faults and pauses. The speed of
-// the machine determines which faults coincide with which jobs.
+// the quiet, no traces of jobs may remain on the nodes. The seed determines the jobs, faults and pauses, but the speed
+// of the machine determines which faults coincide with which jobs.
 //
 // Files:
 //
 // The campaign:
 //
-//	main.go         the options of the command line, among them -seed, -seconds, -only, -without, -ignore, -keep
-//	campaign.go     starts a cluster: lines of slurm.conf (Conf), small disks; a round; starts faults (breakThings)
-//	timeline.go     the timeline; the findings, and the names of the rules 1 to 7 (ruleTwice to ruleTools)
+//	main.go         the command-line options, including -seed, -seconds, -only, -without, -ignore and -keep
+//	campaign.go     starts a cluster: slurm.conf lines (Conf), small disks; a round; starts faults (breakThings)
+//	timeline.go     the timeline; the findings, and the names of rules 1 to 7 (ruleTwice to ruleTools)
 //	report.go       runs campaigns for the given time (run), adds up their counts; prints findings; keeps the logs
 //	caelum.yaml     the agents' configuration
 //
@@ -25,17 +25,17 @@
 //
 //	load.go         kinds of jobs and their weights (jobKinds), and their commands (draw); users' actions (userKinds)
 //	users.go        submits jobs, rule 7; hold, update, cancel, requeue (act); heldFor, cred_expire
-//	faults.go       the type fault and its parts; -list; faults of daemons; actions of an administrator (drain, down)
-//	faults_node.go  faults of disks and ledgers, `caelum adopt`; faults of the driver and of GPUs; foreign instances
+//	faults.go       the fault type and its parts; -list; daemon faults; an administrator's actions (drain, down)
+//	faults_node.go  faults in disks and ledgers, `caelum adopt`; faults in the driver and GPUs; foreign instances
 //	mend.go         the repair after a storm; the calm (calmLimit); jobs that Slurm has lost (lostAfter)
 //
 // Checks:
 //
-//	observe.go      snapshots of emulators, lease files, capability files and processes every 0.25 s (command observe)
+//	observe.go      snapshots of emulators, lease files, capability files and processes every 0.25 s (observe command)
 //	slices.go       rule 1 in each snapshot: slices with two jobs; suspicions that must persist (lasting)
 //	processes.go    rule 1 at the end of a round: every CUDA process in the emulators' logs
-//	quiet.go        rules 2, 3 and 6: remains of jobs (quietLimit), counts of gres/mig (miscounts), nodes not up
+//	quiet.go        rules 2, 3 and 6: remains of jobs (quietLimit), gres/mig counts (miscounts), nodes not up
 //	queue.go        reads scontrol; jobs that wait only for slices (runnable), or can never start (never)
-//	waits.go        rule 4: waits although the GPUs have room (patience); compares the waits with `caelum explain`
+//	waits.go        rule 4: jobs that wait although the GPUs have room (patience); checks `caelum explain`
 //	ends.go         rule 5: the runs in sacct; the action or fault that explains an end (explain; around, aftermath)
 package main

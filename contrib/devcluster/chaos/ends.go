@@ -19,7 +19,7 @@ type jobRun struct {
 	noGPU                 bool // the job requested GPUs but was allocated none
 }
 
-// sacctFields contains the fields of sacct that parseRuns reads.
+// sacctFields contains the sacct fields that parseRuns reads.
 const sacctFields = "JobIDRaw,JobName,State,ExitCode,Start,End,NodeList,ReqTRES,AllocTRES"
 
 func parseRuns(text string) (all []jobRun) {
@@ -56,13 +56,13 @@ func expand(list string) (all []string) {
 	return all
 }
 
-// around extends the interval of a run at both ends. A fault within the extended interval may have affected the run,
+// around extends the interval of a run at both ends. A fault within this longer interval may have affected the run,
 // because slurmctld detects the loss of a launch or a node with a delay, and sacct prints times in whole seconds.
 const around = 12 * time.Second
 
-// A run that fails within stillborn after its start may have failed because of an earlier fault. The fault may have
-// ended up to aftermath before the run. If a node or slurmd fails during a run, slurmd 22.05.8 may skip the prolog of
-// the job's next run, and slurmctld 22.05.8 may allocate no GRES to the next run.
+// A run that fails within stillborn of its start may have failed because of a fault that ended up to aftermath before
+// it. If a node or slurmd fails during a run, slurmd 22.05.8 may skip the prolog of the job's next run, and slurmctld
+// 22.05.8 may allocate no GRES to it.
 const (
 	stillborn = 2 * time.Second
 	aftermath = 40 * time.Second
@@ -114,8 +114,8 @@ func (c *campaign) judgeEnds(began time.Time) {
 	}
 }
 
-// launchedBefore reports whether slurmctld was killed between two launches with one job id on a node of the run. A
-// killed slurmctld 22.05.8 may forget the earlier run and assign its job id again.
+// launchedBefore reports whether slurmctld was killed between two launches with the same job id on one of the run's
+// nodes. When it is killed, slurmctld 22.05.8 may forget the earlier run and reassign its job id.
 func (c *campaign) launchedBefore(r jobRun) bool {
 	for _, node := range r.nodes {
 		log, err := c.cluster.Log("slurmd-" + node)
@@ -168,8 +168,7 @@ func (c *campaign) ofRound(r jobRun, began time.Time) bool {
 	return ours && (r.end.IsZero() || r.end.After(began.Add(-time.Second)))
 }
 
-// explain returns the action of the campaign that explains the end of a run, or an empty string if no action explains
-// the end.
+// explain returns the action of the campaign that explains the end of a run, or an empty string if there is none.
 func (c *campaign) explain(r jobRun) string {
 	c.mu.Lock()
 	j, causes := c.jobs[r.name], slices.Clone(c.causes[r.name])
@@ -205,12 +204,12 @@ func (c *campaign) explain(r jobRun) string {
 	return ""
 }
 
-// requested returns the request of a user or of the campaign that explains the end of a run, or an empty string if no
-// request explains the end.
+// requested returns the request, by a user or the campaign, that explains the end of a run, or an empty string if there
+// is none.
 func requested(causes []cause, r jobRun) string {
 	const late = 2 * time.Second // sacct prints times in whole seconds
-	// If a user cancels a job during a requeue, slurmctld 22.05.8 changes the state of the run to CANCELLED. The end
-	// time of the run remains the time of the requeue.
+	// If a user cancels a job during a requeue, slurmctld 22.05.8 changes the run's state to CANCELLED but keeps the
+	// time of the requeue as its end time.
 	requeued := slices.ContainsFunc(causes, func(c cause) bool {
 		return c.end == "REQUEUED" && c.at.Sub(r.end).Abs() <= late
 	})
@@ -224,8 +223,8 @@ func requested(causes []cause, r jobRun) string {
 	return ""
 }
 
-// sharedNodes returns the nodes whose faults can end a run. The nodes of all components of a het job are included,
-// because slurmctld ends all components when the first component ends.
+// sharedNodes returns the nodes whose faults can end a run. For a het job, these are the nodes of all its components,
+// because slurmctld ends them all when the first one ends.
 func (c *campaign) sharedNodes(r jobRun, runs []jobRun) []string {
 	c.mu.Lock()
 	kind := c.jobs[r.name].kind

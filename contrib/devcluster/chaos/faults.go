@@ -13,15 +13,15 @@ import (
 // fault is a kind of fault.
 type fault struct {
 	name, does string
-	// part contains the parts of the cluster that the fault affects, separated by spaces. The parts of the cluster are
-	// slurmctld, slurmdbd, munged and watcher. The parts of each node are agent, slurmd, node, gpu, ledger and leases.
-	// Each part has at most one fault at a time.
+	// part contains the parts that the fault affects, separated by spaces. The cluster's parts are slurmctld, slurmdbd,
+	// munged and watcher, and each node's are agent, slurmd, node, gpu, ledger and leases. Each part has at most one
+	// fault at a time.
 	part string
 	// begin injects the fault. end repairs the fault, and is nil for a fault that needs no repair. The campaign calls
 	// end after a random time between shortest and longest, in seconds.
 	begin, end        func(*breaking) error
 	shortest, longest float64
-	// ends contains the final states in sacct that the fault explains. A fault of a node explains only the ends of runs
+	// ends contains the final states in sacct that the fault explains. A fault on a node explains only the ends of runs
 	// on that node.
 	ends []string
 }
@@ -33,8 +33,8 @@ type breaking struct {
 	node     string // empty for a part without a node
 	rng      *rand.Rand
 	from, to time.Time // to is zero while the fault lasts
-	failed   bool      // the function end returned an error, and mend must call it again
-	note     string    // data for the function end, for example an instance or the name of an error
+	failed   bool      // end returned an error, and mend must call it again
+	note     string    // data for end, for example an instance or the name of an error
 }
 
 // perNode contains the parts that exist on each node.
@@ -54,7 +54,7 @@ func (b *breaking) parts() (all []string) {
 // perNode reports whether the fault affects only one node.
 func (f fault) perNode() bool { return slices.Contains(perNode, strings.Fields(f.part)[0]) }
 
-// faults contains the kinds of faults. The order of the kinds determines the faults of a seed.
+// faults contains the kinds of faults. Do not reorder them: the order affects which faults a given seed generates.
 var faults = slices.Concat(daemonFaults, adminFaults, diskFaults, hardwareFaults)
 
 // allKinds returns the names of all kinds of faults, jobs and users' actions.
@@ -87,7 +87,7 @@ func printKinds(out io.Writer) {
 	}
 }
 
-// unit returns the devcluster's name of the daemon that the fault affects.
+// unit returns the devcluster's name for the daemon that the fault affects.
 func (b *breaking) unit() string {
 	if b.node == "" {
 		return b.part
@@ -102,7 +102,7 @@ func restart(b *breaking) error { return b.cluster.RestartUnit(b.unit()) }
 func start(b *breaking) error   { return b.startUnit(b.unit()) }
 func end(b *breaking) error     { return b.cluster.StopUnit(b.unit()) }
 
-// startUnit starts a daemon in up to five attempts. An attempt fails if slurmd does not reach slurmctld, or if the
+// startUnit makes up to five attempts to start a daemon. An attempt fails if slurmd does not reach slurmctld, or if the
 // keeper of a killed daemon is still running.
 func (c *campaign) startUnit(unit string) (err error) {
 	for range 5 {
@@ -116,7 +116,7 @@ func (c *campaign) startUnit(unit string) (err error) {
 
 const slurmctldKill = "slurmctld-kill"
 
-// daemonFaults contains the faults that kill, stop or restart daemons. A fault of Caelum's own daemons never explains
+// daemonFaults contains the faults that kill, stop or restart daemons. A fault in Caelum's own daemons never explains
 // the end of a job.
 var daemonFaults = []fault{
 	{

@@ -89,8 +89,8 @@ func damageLedger(b *breaking) error {
 }
 
 // adopt adopts the foreign instances of the node as root. The agent refuses to adopt an instance while a job without a
-// lease is on the node, or while a monitoring program has a handle on the instance. After a refusal, adoptRest tries
-// again later.
+// lease is on the node, or while a monitoring program has a handle on the instance. After a refusal, adoptRest retries
+// later.
 func adopt(b *breaking) error {
 	b.mu.Lock()
 	b.unadopted[b.node] = true
@@ -135,8 +135,8 @@ func makeForeign(b *breaking) error {
 	return nil
 }
 
-// removeForeign removes the instance that makeForeign has created. The agent reads the GPUs once a minute, and detects
-// the change at that time.
+// removeForeign removes the instance that makeForeign has created. The agent detects the change when it next reads the
+// GPUs, which it does once a minute.
 func removeForeign(b *breaking) error {
 	if b.note == "" {
 		return nil
@@ -166,7 +166,7 @@ type agentGPU struct {
 
 const killedInCall = "killed-in-call"
 
-// hardwareFaults contains the faults of the emulated driver and GPUs. If the agent cannot create a slice, the agent
+// hardwareFaults contains the faults in the emulated driver and GPUs. If the agent cannot create a slice, the agent
 // requeues the job.
 var hardwareFaults = []fault{
 	{
@@ -295,8 +295,8 @@ var hardwareFaults = []fault{
 }
 
 // sentBack contains the possible states of a run whose slice the agent could not create. The loss of a ledger can also
-// prevent the creation. An idle instance is foreign after the loss, until root adopts the instance. The agent cannot
-// destroy a foreign instance, but an earlier offer may need the space of that instance.
+// prevent this: idle instances are then foreign until root adopts them. The agent cannot destroy a foreign instance,
+// but an earlier offer may need its space.
 var sentBack = []string{"REQUEUED"}
 
 func pick(rng *rand.Rand, of ...string) string { return of[rng.IntN(len(of))] }
@@ -312,8 +312,8 @@ func (b *breaking) emulator(args ...string) error {
 	return b.root(b.node, append([]string{"nvml-emulator"}, args...)...)
 }
 
-// onTheSame runs a command on the instance that the fault has chosen. If the agent has destroyed the instance,
-// onTheSame does nothing.
+// onTheSame runs a command on the instance that the fault has chosen. If the agent has destroyed the instance, it does
+// nothing.
 func (b *breaking) onTheSame(command string) error {
 	err := b.onInstance(command, nil)
 	if err != nil && strings.Contains(err.Error(), "has no instance") {
@@ -322,8 +322,8 @@ func (b *breaking) onTheSame(command string) error {
 	return err
 }
 
-// onInstance runs a command of the emulator on an instance of the node. Later calls for b use the instance of the first
-// call.
+// onInstance runs an emulator command on one of the node's instances. Later calls for b use the same instance as the
+// first.
 func (b *breaking) onInstance(command string, want func(in instance, used bool) bool) error {
 	if b.note == "" {
 		s := b.latest()

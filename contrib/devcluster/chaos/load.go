@@ -8,8 +8,8 @@ import (
 	"caelum/internal/mig"
 )
 
-// worker is the script that jobs run on each of their nodes. worker starts a CUDA process on each of the job's slices,
-// and records each process in ran.log.
+// worker is the script that jobs run on each of their nodes. It starts a CUDA process on each of the job's slices, and
+// records these processes in ran.log.
 const worker = `#!/bin/bash
 # worker SECONDS
 [[ -n ${CUDA_VISIBLE_DEVICES-} ]] || { echo "job $SLURM_JOB_ID sees no device"; exit 41; }
@@ -23,8 +23,7 @@ for pid in "${pids[@]}"; do wait "$pid" || { status=$?; echo "cuda-process on $S
 exit $status
 `
 
-// profiles contains the plain profiles of the GPU model, from small to large. The command line can select another GPU
-// model.
+// profiles contains the GPU model's plain profiles, from small to large. The command line can select another GPU model.
 var profiles, _ = profilesOf("A100-40GB")
 
 // profilesOf returns the plain profiles of the first GPU model in a list of models.
@@ -42,15 +41,15 @@ func profilesOf(boards string) (names []string, err error) {
 	return names, nil
 }
 
-// jobKind is a kind of jobs.
+// jobKind is a kind of job.
 type jobKind struct {
 	name   string
 	weight int
 	does   string
 }
 
-// jobKinds contains the kinds of jobs. The order of the kinds determines the jobs of a seed. The probability of a kind
-// is its weight divided by the sum of all weights.
+// jobKinds contains the kinds of jobs. Do not reorder them: the order affects which jobs a given seed generates. The
+// probability of a kind is its weight divided by the sum of all weights.
 var jobKinds = []jobKind{
 	{"slice", 24, "one slice, requested by profile"},
 	{"memory", 8, "--gres=gpu:1 with --mig-mem, or with --mig=off for a whole GPU"},
@@ -59,7 +58,7 @@ var jobKinds = []jobKind{
 	{"nodes", 8, "one or two slices on each of two nodes"},
 	{"het", 6, "a het job with two components"},
 	{"srun", 8, "srun without a batch job, on one or two nodes"},
-	{"named", 6, "a job that requests a node by name; Caelum holds the job until the agent offers its slice"},
+	{"named", 6, "a job that requests a node by name; Caelum holds it until the agent offers its slice"},
 	{"exclusive", 3, "--exclusive"},
 	{"depends", 6, "a job that waits for the end of another job"},
 	{"begin", 4, "--begin=now+N"},
@@ -68,27 +67,27 @@ var jobKinds = []jobKind{
 	{"unlimited", 4, "a job without a time limit"},
 }
 
-// fullKind is the kind of jobs that -full adds.
+// fullKind is the kind of job that -full adds.
 var fullKind = jobKind{"full", 20, "an unchanged script with two GPUs, which gets full GPUs, or --mig=off"}
 
 // userKinds contains the actions of users on the jobs that they have submitted.
 var userKinds = []struct {
 	name, does string
 }{
-	{"hold", "a user holds a job and releases the job some seconds later"},
+	{"hold", "a user holds a job and releases it some seconds later"},
 	{"update", "a user changes the time limit, name, comment or nice value of a job"},
 	{"cancel", "a user cancels a job at a random time"},
-	{"requeue", "a user requeues and holds a running job, and releases the job after its credential has expired"},
+	{"requeue", "a user requeues and holds a running job, and releases it after its credential has expired"},
 }
 
-// job is a submission. The unique job name identifies the submission in slurmctld and in sacct.
+// job is a submission, identified in slurmctld and sacct by its unique job name.
 type job struct {
 	name, kind, user string
 	args             []string // the command that submits the job
 	interactive      bool
 }
 
-// draw returns the n-th submission of a user. earlier contains the ids of jobs that the user has submitted.
+// draw returns a user's n-th submission. earlier contains the ids of jobs that the user has submitted.
 func draw(rng *rand.Rand, kinds []string, user string, n int, earlier []string) job {
 	j := job{name: fmt.Sprintf("%s-%d", user, n), user: user, kind: drawKind(rng, kinds)}
 	d := drawVariant(rng)
@@ -113,17 +112,15 @@ func draw(rng *rand.Rand, kinds []string, user string, n int, earlier []string) 
 	return j
 }
 
-// variant contains the random properties of a submission, except for its kind: the run time in seconds, the option for
-// the time limit, one of all profiles, one of the small profiles, and two numbers that determine the options of the
-// kind.
+// variant contains the random properties of a submission, except for its kind: the run time in seconds, the time limit
+// option, one of all profiles, one of the small profiles, and two numbers that determine the kind's options.
 type variant struct {
 	seconds, limit string
 	profile, small string
 	choice, count  int
 }
 
-// drawVariant draws all random numbers for every kind. The exclusion of a kind therefore does not change the other
-// jobs.
+// drawVariant draws all random numbers for every kind. Excluding a kind therefore does not change the other jobs.
 func drawVariant(rng *rand.Rand) (v variant) {
 	v.seconds = fmt.Sprintf("%.1f", 0.3+rng.ExpFloat64()*3)
 	v.limit = fmt.Sprintf("--time=%d", 3+rng.IntN(5))
@@ -184,7 +181,7 @@ func (v variant) batch(kind string, earlier []string) (options []string, run str
 	}
 }
 
-// drawKind chooses a kind of job by its weight. If the chosen kind is excluded, drawKind returns "slice".
+// drawKind chooses a kind of job by its weight. If this kind is excluded, it returns "slice".
 func drawKind(rng *rand.Rand, kinds []string) string {
 	sum := 0
 	for _, k := range jobKinds {

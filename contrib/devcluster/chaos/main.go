@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// options contains the options of the command line.
+// options contains the command-line options.
 type options struct {
 	seed          uint64
 	length, storm time.Duration
 	nodes, gpus   int
 	board         string
-	full          bool // jobs use full GPUs beside slices
+	full          bool // jobs use full GPUs as well as slices
 	build, cgroup string
 	keep          string
 	kinds         []string // the kinds of faults and jobs that may occur
@@ -60,10 +60,10 @@ func parse(args []string) (o options, list bool, err error) {
 	seconds := f.Int("seconds", 300, "duration in seconds; the campaign may end two minutes earlier or later")
 	storm := f.Int("storm", 35, "duration of the jobs and faults in each round, in seconds")
 	f.IntVar(&o.nodes, "nodes", 2, "number of nodes")
-	f.IntVar(&o.gpus, "gpus", 2, "number of emulated GPUs of each node")
+	f.IntVar(&o.gpus, "gpus", 2, "number of emulated GPUs on each node")
 	f.StringVar(&o.board, "board", "A100-40GB", "GPU model, as for devcluster up")
-	f.BoolVar(&o.full, "full", false, "run jobs with full GPUs beside slices; -board defaults to H100-80GB")
-	f.StringVar(&o.build, "build", "", "folder of the binaries (default: build/ of the repository)")
+	f.BoolVar(&o.full, "full", false, "also run jobs with full GPUs; -board defaults to H100-80GB")
+	f.StringVar(&o.build, "build", "", "folder with the binaries (default: build/ in the repository)")
 	f.StringVar(&o.cgroup, "cgroup", "", "v1 or v2: run jobs in cgroups, with ConstrainDevices=yes")
 	f.StringVar(&o.keep, "keep", os.TempDir(), "folder for the logs of a cluster with findings")
 	only := f.String("only", "", "use only these kinds of faults and jobs, separated by commas")
@@ -104,7 +104,7 @@ func split(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// choose returns the kinds of all that are in only and not in without. An empty only selects all kinds.
+// choose returns the kinds in all that are in only and not in without. An empty only selects all kinds.
 func choose(all, only, without []string) ([]string, error) {
 	for _, name := range append(slices.Clone(only), without...) {
 		if !slices.Contains(all, name) {

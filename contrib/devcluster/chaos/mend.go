@@ -40,11 +40,11 @@ func (c *campaign) mend() error {
 	return nil
 }
 
-// calmLimit is the maximum time between the repair of all faults and the end of all jobs of a storm.
+// calmLimit is the maximum time between the repair of all faults and the end of a storm's last job.
 const calmLimit = 3 * time.Minute
 
-// calm waits until all jobs have ended, and checks the waits of pending jobs. calm cancels the jobs that can never
-// start, and the jobs that have not ended within calmLimit.
+// calm waits until all jobs have ended, and checks why pending jobs wait. It cancels the jobs that can never start, and
+// those that have not ended within calmLimit.
 func (c *campaign) calm(began time.Time) error {
 	w := &waitWatch{campaign: c, since: map[string]time.Time{}, completing: map[string]time.Time{}}
 	failed := 0
@@ -61,7 +61,7 @@ func (c *campaign) calm(began time.Time) error {
 			c.resumeForgotten(q)
 			if time.Since(began) > lostAfter {
 				c.cancelEach(slices.DeleteFunc(q.live(), func(j queued) bool { return !c.lost(j) }),
-					"slurmctld shows the job as running, but the job has no process")
+					"slurmctld shows the job as running, but it has no process")
 			}
 			w.check(q, c.latest())
 			left := slices.DeleteFunc(q.live(), q.never)
@@ -88,9 +88,9 @@ func (c *campaign) calm(began time.Time) error {
 // lostAfter is the time after the end of the storm at which every running job must have a process.
 const lostAfter = 25 * time.Second
 
-// lost reports whether Slurm has lost a job. slurmctld shows a lost job as running, the job has no process, and one of
-// Slurm's own daemons had a fault. slurmctld 22.05.8 ends a lost job only at its time limit. Slurm loses a job if
-// slurmd is killed during the prolog, or if slurmctld is killed before it saves the end of the job.
+// lost reports whether Slurm has lost a job: slurmctld shows it as running, it has no process, and one of Slurm's own
+// daemons had a fault. slurmctld 22.05.8 ends a lost job only at its time limit. Slurm loses a job if slurmd is killed
+// during the prolog, or if slurmctld is killed before it saves the end of the job.
 func (c *campaign) lost(j queued) bool {
 	alive := slices.ContainsFunc(c.latest().Procs, func(p proc) bool { return p.Job == j.raw })
 	return j.state == "RUNNING" && !alive && slices.ContainsFunc(j.on, func(node string) bool {
@@ -99,9 +99,9 @@ func (c *campaign) lost(j queued) bool {
 	})
 }
 
-// resumeForgotten resumes nodes that are drained because a kill made slurmctld lose its last state. After the loss of
-// its last state, slurmctld may show a node as drained that the campaign had resumed. slurmctld may also assign the ids
-// of its last jobs again, and drain a node for "Duplicate jobid". In both cases an administrator must resume the node.
+// resumeForgotten resumes nodes that are drained because a kill made slurmctld lose its last state. slurmctld may then
+// show as drained a node that the campaign had resumed. It may also reassign the ids of its last jobs, and drain a node
+// because of "Duplicate jobid". In both cases, an administrator must resume the node.
 func (c *campaign) resumeForgotten(q queue) {
 	for _, node := range c.nodes() {
 		if l := q.nodes[node]; len(l.States) == 0 || up(l) || !c.active("slurmctld", "", time.Time{}, time.Now()) {
@@ -112,7 +112,7 @@ func (c *campaign) resumeForgotten(q queue) {
 		if !duplicate && !strings.Contains(record, " Reason=chaos ") {
 			continue
 		}
-		c.time.add("resumed %s, which slurmctld had drained after the loss of its last state", node)
+		c.time.add("resumed %s, which slurmctld had drained after losing its last state", node)
 		if duplicate {
 			b := &breaking{
 				campaign: c,

@@ -17,20 +17,20 @@ import (
 	"caelum/internal/mig"
 )
 
-// snapshot is the state of the cluster according to the hardware, the files and the processes. The campaign reads
-// snapshots without any part of Caelum.
+// snapshot is the state of the cluster according to the hardware, the files and the processes. Snapshots are read
+// without any part of Caelum.
 type snapshot struct {
 	At    int64 // Unix time, in nanoseconds, before the first read
 	Nodes map[string]nodeState
 	Procs []proc
 }
 
-// nodeState is the state of one node. readNode reads the parts of the state one after another, beginning with the GPUs.
+// nodeState is the state of one node. readNode reads its parts one after another, beginning with the GPUs.
 type nodeState struct {
 	GPUs    []gpu
 	Clients []client // processes with a CUDA context according to the emulated driver
 	Leases  []leaseFile
-	Other   []string // names of other files in the directory of lease files
+	Other   []string // names of other files in the lease file directory
 	Caps    []capFile
 }
 
@@ -80,8 +80,8 @@ type proc struct {
 // pause is the time between two snapshots.
 const pause = 250 * time.Millisecond
 
-// observe writes each snapshot as a JSON line until the reader closes the pipe. The command runs as root on the
-// cluster's login node, where root can read the processes of all nodes, and the files of the processes through /proc.
+// observe writes each snapshot as a JSON line until the reader closes the pipe. It runs as root on the cluster's login
+// node, where root can read the processes of all nodes and, through /proc, their files.
 func observe(w io.Writer) {
 	enc := json.NewEncoder(w)
 	for {
@@ -92,7 +92,7 @@ func observe(w io.Writer) {
 	}
 }
 
-// holders is a directory with one file for each node. Each file contains the pid of the process that holds the node's
+// holders is a directory with one file for each node, which contains the pid of the process that holds the node's
 // namespaces.
 const holders = "/run/devcluster/holders"
 
@@ -173,7 +173,7 @@ func readHardware(root string) (n nodeState) {
 	return n
 }
 
-// fullGI is the id of the instance by which a snapshot represents a GPU whose MIG mode is off.
+// fullGI is the id of the instance that represents a GPU whose MIG mode is off in a snapshot.
 const fullGI = -1
 
 func parseLease(name, text string) leaseFile {
@@ -192,8 +192,8 @@ func parseLease(name, text string) leaseFile {
 	return l
 }
 
-// readCaps reads the capability files of instances. The driver's list of minor numbers assigns each file to its
-// instance.
+// readCaps reads the capability files of instances, and uses the driver's list of minor numbers to assign each file to
+// its instance.
 func readCaps(root string) (all []capFile) {
 	list, _ := os.ReadFile(root + "/run/nvml-emulator/proc/driver/nvidia-caps/mig-minors")
 	minors := map[uint32][2]int{}

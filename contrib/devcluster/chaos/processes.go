@@ -13,7 +13,7 @@ import (
 )
 
 // judgeProcesses compares the emulators' logs, which contain every CUDA process, with the records that the jobs write.
-// The comparison also detects overlaps that begin and end between two snapshots.
+// This also detects overlaps that begin and end between two snapshots.
 func (c *campaign) judgeProcesses() {
 	notes := ""
 	for _, user := range users {
@@ -34,7 +34,7 @@ func (c *campaign) judgeProcesses() {
 	}
 }
 
-// withoutLost removes the lines about the loss of a GPU from an emulator's log. Emulated instances and processes
+// withoutLost removes the lines about lost GPUs from an emulator's log, because emulated instances and processes
 // survive the loss of their GPU.
 func withoutLost(log string) string {
 	var kept strings.Builder
@@ -66,7 +66,7 @@ func jobsOf(node, notes string) map[onSlice]string {
 	return jobs
 }
 
-// overlaps returns the pairs of processes of two jobs that used one slice at the same time. Killed processes are
+// overlaps returns the pairs of processes from two jobs that used the same slice at the same time. Killed processes are
 // ignored, because their end times are unknown.
 func overlaps(all []oracle.Process, jobs map[onSlice]string) (found []string) {
 	slices.SortFunc(all, func(a, b oracle.Process) int { return cmp.Compare(a.From, b.From) })

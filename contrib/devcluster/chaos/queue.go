@@ -11,16 +11,16 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// queue contains the jobs and nodes in slurmctld at one time.
+// queue contains the jobs and nodes in slurmctld at a given time.
 type queue struct {
 	jobs  []queued
 	nodes map[string]oracle.Snapshot
 }
 
-// queued is the record of a job in slurmctld.
+// queued is slurmctld's record of a job.
 type queued struct {
 	id, name, state, reason string
-	raw                     string // the job id; for an array task, the id of the task instead of the id of the array
+	raw                     string // the job id; for an array task, the task's own id
 	priority                int
 	nodes                   int
 	required                string // the node that the job requests, or empty if it requests none
@@ -135,8 +135,8 @@ func (q queue) never(j queued) bool {
 	})
 }
 
-// miscounted reports whether slurmctld counts slices that no job holds as used on every node that is up. If so, no
-// --exclusive job can start before slurmctld is restarted.
+// miscounted reports whether, on every node that is up, slurmctld counts as used some slices that no job holds. If so,
+// no --exclusive job can start before slurmctld is restarted.
 func (q queue) miscounted() bool {
 	nodes := 0
 	for _, l := range q.nodes {
@@ -151,11 +151,11 @@ func (q queue) miscounted() bool {
 	return nodes > 0
 }
 
-// afterJob matches the job ids in slurmctld's Dependency, such as afterany:37(unfulfilled).
+// afterJob matches the job ids in slurmctld's Dependency field, such as afterany:37(unfulfilled).
 var afterJob = regexp.MustCompile(`:(\d+)`)
 
-// incomplete reports whether a component of j's het job has ended or is missing. A het job without all its components
-// never starts, because slurmctld starts all components together.
+// incomplete reports whether a component of j's het job has ended or is missing. Such a het job never starts, because
+// slurmctld starts all components together.
 func (q queue) incomplete(j queued) bool {
 	if j.hetSet == "" || j.state != "PENDING" {
 		return false
@@ -172,7 +172,7 @@ func (q queue) incomplete(j queued) bool {
 	return false
 }
 
-// bounds parses the ids of a het job's components, which slurmctld prints in the form "5-6".
+// bounds parses the ids of a het job's components, which slurmctld prints as "5-6".
 func bounds(set string) (first, last int) {
 	a, b, ranged := strings.Cut(set, "-")
 	first, _ = strconv.Atoi(a)

@@ -11,13 +11,13 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// quietLimit is the maximum time between the end of all jobs and a cluster without remains of jobs.
+// quietLimit is the maximum time between the end of the last job and the disappearance of all remains of jobs.
 const quietLimit = 30 * time.Second
 
 // left is an item that must not exist in a quiet cluster, and the rule that it violates.
 type left struct{ rule, text string }
 
-// quiet waits until all remains of jobs have disappeared. Remains that still exist after quietLimit are findings.
+// quiet waits until all remains of jobs have disappeared. Those that still exist after quietLimit are findings.
 func (c *campaign) quiet() {
 	var all []left
 	for began := time.Now(); ; {
@@ -72,10 +72,9 @@ func (c *campaign) leftovers(began time.Time) (all []left) {
 	return all
 }
 
-// complaints returns the lines of `nvml-emulator check` as findings. The emulator creates the capability files of an
-// instance before the instance itself. If a process is killed between these two steps, the files remain until the next
-// instance is created at the same placement. If killed is true, complaints ignores capability files without an
-// instance.
+// complaints returns the lines of `nvml-emulator check` as findings. The emulator creates an instance's capability
+// files before the instance itself. If a process is killed between these two steps, the files remain until the next
+// instance is created at the same placement. If killed is true, capability files without an instance are ignored.
 func complaints(node, text string, killed bool) (all []left) {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" &&
@@ -86,8 +85,7 @@ func complaints(node, text string, killed bool) (all []left) {
 	return all
 }
 
-// leftovers returns the files and handles on a node that belong to a job. The parameter killed is the parameter of
-// complaints.
+// leftovers returns the files and handles on a node that belong to a job. killed is passed to complaints.
 func (n nodeState) leftovers(node string, killed bool) (all []left) {
 	say := func(format string, args ...any) {
 		all = append(all, left{ruleLeft, node + ": " + fmt.Sprintf(format, args...)})
@@ -110,7 +108,7 @@ func (n nodeState) leftovers(node string, killed bool) (all []left) {
 	return all
 }
 
-// place identifies an instance by its GPU, its GPU instance id and its profile.
+// place identifies an instance by its GPU, GPU instance id and profile.
 type place struct {
 	gpu, gi int
 	profile string
@@ -179,8 +177,7 @@ func (s agentStatus) instances() map[place]string {
 	return known
 }
 
-// counted returns the findings about a node in slurmctld's state: the node is not up, or its counts of gres/mig are
-// wrong.
+// counted returns the findings about a node's state in slurmctld: the node is not up, or its gres/mig counts are wrong.
 func (c *campaign) counted(node string, l oracle.Snapshot, status agentStatus) (all []left) {
 	if !up(l) {
 		_, why, _ := strings.Cut(c.tell("", "scontrol", "-o", "show", "node", node), " Reason=")
@@ -193,12 +190,12 @@ func (c *campaign) counted(node string, l oracle.Snapshot, status agentStatus) (
 	return all
 }
 
-// miscounts checks slurmctld's counts on a node without jobs. The sum of the counts must be the sum in slurm.conf, the
-// free count of each profile must be equal to the agent's offer, and no slice may count as used. Errors of slurmctld
-// 22.05.8 are exempt. After a start or a reconfiguration, slurmctld counts the slices of a job on several nodes once
-// for each node, and counts the whole total of closed for an --exclusive job. When the job ends, slurmctld subtracts
-// only the allocated slices, and an excess remains. The agent must report the excess of each profile, and all offered
-// slices must be free in slurmctld.
+// miscounts checks slurmctld's counts on a node without jobs. The sum of the counts must be the sum in slurm.conf, each
+// profile's free count must equal the agent's offer, and no slice may count as used. An exception is made for an error
+// in slurmctld 22.05.8: after a start or a reconfiguration, it counts the slices of a multi-node job once for each
+// node, and counts the whole total of closed for an --exclusive job. When the job ends, it subtracts only the allocated
+// slices, and an excess remains. The agent must report each profile's excess, and all offered slices must be free in
+// slurmctld.
 func miscounts(l oracle.Snapshot, configured int, status agentStatus, recounted bool) (all []string) {
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	total, allUsed, allFree := 0, 0, 0

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// adder returns a function that adds findings for a rule.
+// adder returns a function that adds findings under a rule.
 func (f *findings) adder(l *timeline, rule string) func(string, ...any) {
 	return func(format string, args ...any) { f.add(l, rule, format, args...) }
 }
 
-// run runs campaigns for the time in o. After a campaign with findings, the next campaign uses a new cluster. run
-// returns the number of findings.
+// run runs campaigns for the time given in o, and returns the number of findings. After a campaign with findings, the
+// next one uses a new cluster.
 func run(ctx context.Context, o options) (found int, err error) {
 	end := time.Now().Add(o.length)
 	sum := counts{faults: map[string]int{}, ends: map[string]int{}}
@@ -105,8 +105,8 @@ func tally(n map[string]int) string {
 	return strings.Join(all, ", ")
 }
 
-// report prints each finding, the timeline before the first finding, and the command that repeats the campaign. report
-// also saves the logs.
+// report prints each finding, the timeline before the first one, and the command that repeats the campaign. It also
+// saves the logs.
 func (c *campaign) report(broken error) {
 	all := c.found.list()
 	if len(all) == 0 && (broken == nil || c.ctx.Err() != nil) {
@@ -150,7 +150,7 @@ var ofJob = regexp.MustCompile(`\bjob (\d+)`)
 // mostLines is the maximum number of lines about a job that are printed from one log.
 const mostLines = 30
 
-// printLogs prints the lines of the daemons' logs about a job, at most mostLines from each log.
+// printLogs prints the lines about a job from the daemons' logs, at most mostLines from each.
 func (c *campaign) printLogs(job string) {
 	names := regexp.MustCompile(`(?i)\b(job|jobid|job_id|stepid)[:= "]*"?` + job + `\b`)
 	logs, _ := filepath.Glob(filepath.Join(c.cluster.Dir, "log", "*.log"))
@@ -166,8 +166,7 @@ func (c *campaign) printLogs(job string) {
 	}
 }
 
-// keepLogs copies the logs of the daemons and emulators and the timeline into a directory, and returns the path of the
-// directory.
+// keepLogs copies the timeline and the logs of the daemons and emulators to a directory, and returns its path.
 func (c *campaign) keepLogs() (string, error) {
 	if err := os.MkdirAll(c.o.keep, 0o755); err != nil {
 		return "", err

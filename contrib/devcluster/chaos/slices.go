@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// used reports whether a lease file contains the instance, or the driver shows a process or a handle on the instance.
+// used reports whether a lease file contains the instance, or the driver shows a process or a handle on it.
 func (n nodeState) used(gpu int, in instance) bool {
 	return in.Held || slices.ContainsFunc(n.Clients, func(c client) bool { return c.GPU == gpu && c.GI == in.GI }) ||
 		slices.ContainsFunc(
@@ -16,7 +16,7 @@ func (n nodeState) used(gpu int, in instance) bool {
 		)
 }
 
-// instance returns the first instance for which is returns true.
+// instance returns the first instance that satisfies is.
 func (n nodeState) instance(is func(gpu int, in instance) bool) (found instance, ok bool) {
 	for g := range n.GPUs {
 		for _, in := range n.GPUs[g].Instances {
@@ -28,19 +28,19 @@ func (n nodeState) instance(is func(gpu int, in instance) bool) (found instance,
 	return instance{}, false
 }
 
-// sliceWatch checks in each snapshot that no slice has two jobs. sliceWatch reports each finding only once.
+// sliceWatch checks in each snapshot that no slice has two jobs. It reports each finding only once.
 type sliceWatch struct {
 	report func(format string, args ...any)
-	since  map[string]int64 // for each suspicion, by its text, the time at which it was first observed
+	since  map[string]int64 // the time at which each suspicion, identified by its text, was first observed
 }
 
 func newSliceWatch(report func(string, ...any)) *sliceWatch {
 	return &sliceWatch{report: report, since: map[string]int64{}}
 }
 
-// lasting is the duration after which a suspicion becomes a finding. A shorter suspicion may result from the order of
-// the reads, because the parts of a snapshot are read one after another. A killed process also exists until its parent
-// has reaped it.
+// lasting is the duration after which a suspicion becomes a finding. A shorter one may only be due to the order of the
+// reads, because the parts of a snapshot are read one after another. A killed process also exists until its parent has
+// reaped it.
 const lasting = int64(2 * time.Second)
 
 func (w *sliceWatch) check(s snapshot) {
@@ -66,12 +66,12 @@ func (w *sliceWatch) check(s snapshot) {
 			w.since[text] = s.At
 		} else if s.At-w.since[text] >= lasting {
 			w.report("%s, for %v", text, time.Duration(s.At-w.since[text]).Round(time.Second))
-			w.since[text] = 1 << 62 // prevents a second report of the finding
+			w.since[text] = 1 << 62 // prevents the finding from being reported twice
 		}
 	}
 }
 
-// leasedTwice returns slices that two lease files contain. The order of the reads cannot produce a false result. The
+// leasedTwice returns slices that two lease files contain. The order of the reads cannot lead to a false result. The
 // agent writes a lease file completely before it renames the file to its final name, and a snapshot reads the files of
 // a node within milliseconds. The agent assigns a slice to another job only in a prolog, which takes longer than a
 // snapshot.
@@ -89,7 +89,8 @@ func leasedTwice(n nodeState) (all []string) {
 	return all
 }
 
-// usedTwice returns instances on which processes of two jobs have a context according to one answer of the driver.
+// usedTwice returns instances on which processes from two jobs have a context, according to a single answer from the
+// driver.
 func usedTwice(n nodeState, procs []proc) (all []string) {
 	for i, a := range n.Clients {
 		for _, b := range n.Clients[i+1:] {
@@ -105,7 +106,7 @@ func usedTwice(n nodeState, procs []proc) (all []string) {
 	return all
 }
 
-// strangers returns processes on an instance that is in the lease file of another job.
+// strangers returns processes on an instance that is in another job's lease file.
 func strangers(n nodeState, procs []proc) (all []string) {
 	for _, c := range n.Clients {
 		job := jobOf(c.PID, procs)
@@ -125,8 +126,8 @@ func strangers(n nodeState, procs []proc) (all []string) {
 	return all
 }
 
-// openToOthers returns capability files, and device files of full GPUs, that users other than the owner of the lease
-// can open.
+// openToOthers returns capability files, and device files of full GPUs, that users other than the lease's owner can
+// open.
 func openToOthers(n nodeState) (all []string) {
 	for _, c := range n.Caps {
 		in, ok := n.instance(func(gpu int, in instance) bool { return gpu == c.GPU && in.GI == c.GI })
@@ -135,7 +136,7 @@ func openToOthers(n nodeState) (all []string) {
 				(c.UID != 0 && c.UID != l.UID || c.Mode&0o077 != 0) {
 				all = append(
 					all,
-					fmt.Sprintf("the file %s of job %s (user %d) has the owner %d and the mode %o",
+					fmt.Sprintf("the file %s of job %s (user %d) has owner %d and mode %o",
 						c.Name, l.Job, l.UID, c.UID, c.Mode),
 				)
 			}
@@ -144,9 +145,9 @@ func openToOthers(n nodeState) (all []string) {
 	return all
 }
 
-// seenTwice returns processes of two jobs on a node whose CUDA_VISIBLE_DEVICES contain a common slice. Jobs without a
-// lease file are ignored, because a job without a lease file has ended or has not begun. A leftover process of an ended
-// job keeps its environment even if it does not use the slice.
+// seenTwice returns processes of two jobs on a node whose CUDA_VISIBLE_DEVICES have a slice in common. Jobs without a
+// lease file are ignored, because they have ended or have not begun: a process left over from an ended job keeps its
+// environment even if it does not use the slice.
 func seenTwice(node string, n nodeState, procs []proc) (all []string) {
 	first := map[string]proc{}
 	for _, p := range procs {

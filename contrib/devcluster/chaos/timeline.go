@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// event is an entry of the timeline.
+// event is an entry in the timeline.
 type event struct {
 	at   time.Time
 	text string
@@ -34,7 +34,7 @@ func (l *timeline) add(format string, args ...any) {
 	}
 }
 
-// around returns the events from the duration before until the duration after the time at.
+// around returns the events between the given durations before and after the time at.
 func (l *timeline) around(at time.Time, before, after time.Duration) (some []event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,7 +46,7 @@ func (l *timeline) around(at time.Time, before, after time.Duration) (some []eve
 	return some
 }
 
-// round returns the fault events of the round that contains the time at.
+// round returns the fault events in the round that contains the time at.
 func (l *timeline) round(at time.Time) (some []event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,7 +70,7 @@ type finding struct {
 	text string
 }
 
-// The names of the rules begin with their numbers in README.md.
+// The rules' names begin with their numbers in README.md.
 const (
 	ruleTwice  = "1 slice with two jobs"
 	ruleLeft   = "2 remains of jobs"

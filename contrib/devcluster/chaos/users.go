@@ -11,13 +11,12 @@ import (
 // users are the users of the devcluster.
 var users = []string{"user1", "user2"}
 
-// heldFor is the time for which a requeued job is held. credSeconds is the value of cred_expire in slurm.conf, the
-// lifetime of a job credential. slurmd 22.05.8 may skip the prolog of a requeued job that starts in the second in which
-// the credential of its first run expires. heldFor is several seconds longer than credSeconds, so no job starts in that
-// second.
+// heldFor is how long a requeued job is held. credSeconds is the value of cred_expire in slurm.conf, the lifetime of a
+// job credential. slurmd 22.05.8 may skip the prolog of a requeued job that starts in the very second in which the
+// credential of its first run expires. heldFor exceeds credSeconds by several seconds, so no job starts in that second.
 const heldFor, credSeconds = 24 * time.Second, 15
 
-// credExpires is the line of slurm.conf that sets the lifetime of job credentials.
+// credExpires is the slurm.conf line that sets the lifetime of job credentials.
 var credExpires = fmt.Sprintf("AuthInfo=cred_expire=%d", credSeconds)
 
 // actAs submits jobs as a user and performs actions on these jobs until ctx ends.
@@ -53,8 +52,8 @@ func (c *campaign) number() int {
 	return c.submitted
 }
 
-// submit submits a job and returns its id, or "" if the id is unknown. The client of an interactive job continues to
-// run in the background.
+// submit submits a job and returns its id, or "" if the id is unknown. The client of an interactive job keeps running
+// in the background.
 func (c *campaign) submit(ctx context.Context, j job) string {
 	if ctx.Err() != nil {
 		return ""
@@ -84,7 +83,7 @@ func (c *campaign) submit(ctx context.Context, j job) string {
 	if err != nil {
 		c.time.add("%s of %s failed: %v: %s", j.args[0], j.name, err, lastLine(stderr))
 		if !c.active("slurmctld", "", began.Add(-5*time.Second), time.Now()) {
-			c.found.add(&c.time, ruleTools, "the %s of job %s failed: %s", j.args[0], j.name, lastLine(stderr))
+			c.found.add(&c.time, ruleTools, "%s for job %s failed: %s", j.args[0], j.name, lastLine(stderr))
 		}
 		return ""
 	}
@@ -136,7 +135,7 @@ func (c *campaign) releaseAfter(d time.Duration, user, id string) {
 	})
 }
 
-// insist runs a command up to five times until the command succeeds. A command fails while slurmctld is down.
+// insist runs a command up to five times until it succeeds. Commands fail while slurmctld is down.
 func (c *campaign) insist(user string, args ...string) {
 	for range 5 {
 		_, stderr, err := c.cluster.Exec(c.ctx, user, args...)
@@ -147,7 +146,7 @@ func (c *campaign) insist(user string, args ...string) {
 	}
 }
 
-// sleep waits for the given time. sleep returns false if ctx ended first.
+// sleep waits for the given time. It returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

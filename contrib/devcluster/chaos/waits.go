@@ -10,22 +10,21 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// patience is the time for which a job may wait without a correct explanation although the GPUs have room for its
-// slices.
+// patience is how long a job may wait without a correct explanation although the GPUs have room for its slices.
 const patience = time.Minute
 
 // waitWatch checks why jobs wait while no fault is active.
 type waitWatch struct {
 	*campaign
-	// since is the time since which every snapshot has shown room for a job.
+	// since contains, for each job, the time since which every snapshot has shown room for it.
 	since map[string]time.Time
-	// completing is the time since which every snapshot has shown a node as COMPLETING.
+	// completing contains, for each node, the time since which every snapshot has shown it as COMPLETING.
 	completing map[string]time.Time
 }
 
-// completes is the maximum time for which a node may be COMPLETING while the waits are checked. If slurmctld misses the
-// end of an epilog, slurmctld asks slurmd again after 95 s. Before the second request, slurmctld expects the node to
-// become free soon, and backfill reserves other nodes for the first jobs in the queue.
+// completes is how long a node may be COMPLETING while waiting times are still checked. If slurmctld misses the end of
+// an epilog, it asks slurmd again after 95 s. Until then, it expects the node to become free soon, and backfill
+// reserves other nodes for the first jobs in the queue.
 const completes = 10 * time.Second
 
 func (w *waitWatch) check(q queue, s snapshot) {
@@ -138,8 +137,9 @@ func up(l oracle.Snapshot) bool {
 
 func idle(l oracle.Snapshot) bool { return slices.Contains(l.States, "IDLE") }
 
-// counted reports whether slurmctld counts gres/mig on a node as used. slurmctld 22.05.8 starts no --exclusive job on a
-// node with a used count above 0, even if no job holds the slices (_verify_node_state in job_test.c of cons_common).
+// counted reports whether slurmctld counts any gres/mig on a node as used. slurmctld 22.05.8 starts no --exclusive job
+// on a node with a used count above 0, even if no job holds the slices (_verify_node_state in job_test.c of
+// cons_common).
 func counted(l oracle.Snapshot) bool {
 	for _, n := range l.Used {
 		if n > 0 {
@@ -155,9 +155,9 @@ type explanation struct {
 	Before        uint32
 }
 
-// explained checks the explanation of a job that waits although the GPUs have room. An explanation is correct if it
-// names a runnable job that is ahead in the queue. The wait of the named job is checked separately. explained returns a
-// description of the error, or "" if the explanation is correct.
+// explained checks the explanation for a job that waits although the GPUs have room. It is correct if it names a
+// runnable job that is ahead in the queue, whose own wait is checked separately. explained returns a description of the
+// error, or "" if the explanation is correct.
 func (w *waitWatch) explained(q queue, j queued) string {
 	out, stderr, err := w.cluster.Exec(w.ctx, "root", "caelum", "explain", j.raw, "--json")
 	if err != nil {

@@ -20,31 +20,29 @@ type Options struct {
 	Dir string
 	// Nodes is the number of nodes and GPUs the number of GPUs per node. Both default to 2.
 	Nodes, GPUs int
-	// Board is the name of a GPU model in internal/mig/models.txt, by default A100-40GB. Board can also be a
-	// comma-separated list of models. Node i gets the i-th model of a list, and nodes beyond the end of the list get
-	// the last model.
+	// Board is the name of a GPU model in internal/mig/models.txt, by default A100-40GB. It can also be a
+	// comma-separated list of models: node i then gets the i-th model, and nodes beyond the end of the list get the
+	// last one.
 	Board string
-	// Build is the directory of the binaries, by default build/ in the repository.
+	// Build is the directory with the binaries, by default build/ in the repository.
 	Build string
-	// NewRoot is the root directory with the newer release of Slurm to which Upgrade upgrades the hosts.
+	// NewRoot is the root directory with the newer Slurm release to which Upgrade upgrades the hosts.
 	NewRoot string
 	// AgentConfig is the path of the nodes' caelum.yaml, by default etc/caelum.yaml in the repository.
 	AgentConfig string
-	// AgentEnv contains additional variables ("NAME=value") of the agents' environment.
+	// AgentEnv contains additional variables ("NAME=value") for the agents' environment.
 	AgentEnv []string
 	// JobSubmit is the path of slurmctld's job_submit.lua, by default contrib/job_submit.lua in the repository.
 	JobSubmit string
-	// NoAgent starts the cluster without Caelum: the slots exist, but the cluster has no agent, no plugin and no
-	// job_submit.lua.
+	// NoAgent starts the cluster without Caelum: the slots exist, but there are no agents, plugin or job_submit.lua.
 	NoAgent bool
-	// PrologDelay is the delay of each job's prolog before its request to the agent, in whole seconds.
+	// PrologDelay is how long each job's prolog waits before its request to the agent, in whole seconds.
 	PrologDelay time.Duration
-	// Cgroup is the version of the jobs' cgroups, "v1" or "v2", with ConstrainDevices=yes. By default, jobs have no
-	// cgroups.
+	// Cgroup is the cgroup version for jobs, "v1" or "v2", with ConstrainDevices=yes. By default, jobs have no cgroups.
 	Cgroup string
 	// KeepDeviceFiles emulates the driver's module option NVreg_ModifyDeviceFiles=0.
 	KeepDeviceFiles bool
-	// Conf contains additional lines of slurm.conf. If a key occurs several times, the last value applies.
+	// Conf contains additional lines for slurm.conf. If a key occurs several times, the last value applies.
 	Conf []string
 }
 
@@ -95,15 +93,15 @@ type Cluster struct {
 }
 
 // Start starts a cluster, and returns when slurmctld answers, every node is idle and slurmdbd has registered the
-// cluster. If the start fails, Start ends all processes of the cluster, and the error contains the last lines of the
-// logs. If ctx is canceled before Start returns, Start stops the cluster and returns an error.
+// cluster. If this fails, it ends all processes of the cluster, and the error contains the last lines of the logs. If
+// ctx is canceled before Start returns, Start stops the cluster and returns an error.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	script, err := Script()
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, script, o.args()...)
-	// The script devcluster stops the cluster after SIGINT, but not after SIGKILL.
+	// The devcluster script stops the cluster after SIGINT, but not after SIGKILL.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = time.Minute
 	stdout, stderr, err := run(cmd)
@@ -119,7 +117,7 @@ func (c *Cluster) Stop() error {
 }
 
 // Exec runs a command on the login node as a user (root, user1 or user2), in that user's home directory and without a
-// shell. If the command ends with a status other than 0, err is an *exec.ExitError.
+// shell. If the command's exit status is not 0, err is an *exec.ExitError.
 func (c *Cluster) Exec(ctx context.Context, user string, args ...string) (stdout, stderr string, err error) {
 	return c.exec(ctx, "", user, args)
 }
@@ -129,9 +127,8 @@ func (c *Cluster) ExecNode(ctx context.Context, node, user string, args ...strin
 	return c.exec(ctx, node, user, args)
 }
 
-// Command returns the command that Exec runs, for callers that need the command's stdin, or its output before the
-// command ends. An empty node means the login node. If the caller kills the returned command, the command inside the
-// cluster receives SIGTERM.
+// Command returns the command that Exec runs, for callers that need its stdin, or its output before it ends. An empty
+// node means the login node. If the caller kills the returned command, the command inside the cluster receives SIGTERM.
 func (c *Cluster) Command(ctx context.Context, node, user string, args ...string) *exec.Cmd {
 	full := []string{"exec", "--dir", c.Dir, "--user", user}
 	if node != "" {
@@ -144,23 +141,23 @@ func (c *Cluster) exec(ctx context.Context, node, user string, args []string) (s
 	return run(c.Command(ctx, node, user, args...))
 }
 
-// StartUnit starts a daemon and returns when the daemon answers. The daemons are slurmctld, slurmdbd, mariadbd, munged,
+// StartUnit starts a daemon and returns when it answers. The daemons are slurmctld, slurmdbd, mariadbd, munged,
 // slurmd-n1, agent-n1, ...
 func (c *Cluster) StartUnit(unit string) error { return c.do("start", unit) }
 
-// StopUnit stops a daemon with SIGTERM and returns when the daemon has ended.
+// StopUnit stops a daemon with SIGTERM and returns when it has ended.
 func (c *Cluster) StopUnit(unit string) error { return c.do("stop", unit) }
 
-// RestartUnit restarts a daemon and returns when the daemon answers.
+// RestartUnit restarts a daemon and returns when it answers.
 func (c *Cluster) RestartUnit(unit string) error { return c.do("restart", unit) }
 
-// KillUnit sends a signal to a daemon. The name of the signal has no prefix SIG. If the signal ends an agent, the
-// agent's keeper restarts the agent, as systemd does. A killed Slurm daemon stays down until StartUnit is called.
+// KillUnit sends a signal, named without the SIG prefix, to a daemon. If it ends an agent, the agent's keeper restarts
+// it, as systemd would. A killed Slurm daemon stays down until StartUnit is called.
 func (c *Cluster) KillUnit(unit, signal string) error { return c.do("kill", "--signal", signal, unit) }
 
-// Upgrade replaces the programs of a host by the programs in Options.NewRoot. The hosts are dbd (slurmdbd), ctl
-// (slurmctld and the watcher), login, and the nodes. Running processes, including the host's daemons, use the old
-// programs until a restart.
+// Upgrade replaces a host's programs with those in Options.NewRoot. The hosts are dbd (slurmdbd), ctl (slurmctld and
+// the watcher), login, and the nodes. Running processes, including the host's daemons, use the old programs until they
+// are restarted.
 func (c *Cluster) Upgrade(host string) error { return c.do("upgrade", host) }
 
 // Log returns the log of a daemon.
@@ -184,8 +181,7 @@ func run(cmd *exec.Cmd) (string, string, error) {
 	return stdout.String(), stderr.String(), err
 }
 
-// Script returns the path of the script devcluster in the repository that contains the working
-// directory.
+// Script returns the path of the devcluster script in the repository that contains the working directory.
 func Script() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

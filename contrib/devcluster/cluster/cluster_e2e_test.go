@@ -170,7 +170,7 @@ func TestTwoClustersRunSideBySide(t *testing.T) {
 	a := start(t, Options{NoAgent: true, Nodes: 1, Board: "A30-24GB"})
 	b := start(t, Options{NoAgent: true, Nodes: 2, Board: "H100-80GB,A30-24GB"})
 
-	// Since Slurm 23.11, a registration of a node removes the types whose count is 0.
+	// Since Slurm 23.11, a node's registration removes the types whose count is 0.
 	gres := func(c *Cluster, node string) string {
 		list, err := slurm.ParseGRES(must(t, c, "", "user1", "sinfo", "-h", "-n", node, "-p", "plain", "-o", "%G"))
 		if err != nil {

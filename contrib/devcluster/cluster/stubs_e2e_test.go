@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// The tests of this file check how devcluster runs the agent and the plugin. testdata contains stubs of the agent and
-// the plugin.
+// The tests in this file check how devcluster runs the agent and the plugin. testdata contains stubs for both.
 
 // stubs creates a build directory from testdata/build and the stub plugin, which stubs compiles for the installed
 // release of Slurm.

@@ -1,9 +1,9 @@
-// Package clustertest starts a devcluster for an end-to-end test. The functions of the package run commands as a user,
-// wait for conditions, and check the cluster at the end of the test.
+// Package clustertest starts a devcluster for an end-to-end test. Its functions run commands as a user, wait for
+// conditions, and check the cluster at the end of the test.
 //
 // Three environment variables configure the tests. FAULTS_KEEP is a directory for the daemons' logs of failed tests.
-// FAULTS_BUILD is the directory of the binaries (default: build/ in the repository). FAULTS_POLL is the agents'
-// poll_interval. The default of FAULTS_POLL is 1s, as in the devcluster. The default of the agent is 15s.
+// FAULTS_BUILD is the directory with the binaries (default: build/ in the repository). FAULTS_POLL is the agents'
+// poll_interval (default: 1s, as in the devcluster, whereas the agent's own default is 15s).
 package clustertest
 
 import (
@@ -26,7 +26,7 @@ import (
 // User submits the jobs of most tests. Stranger is another user without privileges.
 const User, Stranger = "user1", "user2"
 
-// Limit is the time limit for every condition. The limit is generous, because only a failing test reaches the limit.
+// Limit is the time limit for every condition. It is generous, because only a failing test reaches it.
 const Limit = 60 * time.Second
 
 // hold is a shell script. `hold NAME` uses its device until the file end.NAME exists, and fails if the process on the
@@ -41,14 +41,14 @@ done
 kill $device
 `
 
-// conf configures the scheduler so that slurmctld starts a job at most one second after the job can start.
+// conf configures the scheduler so that slurmctld starts a job at most one second after it can start.
 var conf = []string{
 	"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_hetjob_prio=min,bf_interval=1",
 }
 
-// QueueOrder is a line for Options.Conf. With priority/basic, each job has a lower priority than all earlier jobs, and
-// a nice value lowers the priority of the job further. priority/basic is Slurm's default up to 23.02. The default of
-// later releases, priority/multifactor, gives all jobs priority 1 if the site sets no weights.
+// QueueOrder is a line for Options.Conf. With priority/basic, each job has a lower priority than all earlier ones, and
+// a nice value lowers it further. priority/basic is Slurm's default up to 23.02. The later default,
+// priority/multifactor, gives all jobs priority 1 if the site sets no weights.
 const QueueOrder = "PriorityType=priority/basic"
 
 // Site is a running cluster. Its methods end the test if a command or a wait fails.
@@ -59,8 +59,7 @@ type Site struct {
 	t *testing.T
 }
 
-// Start starts a cluster, and stops the cluster at the end of the test. The test runs in parallel with other tests
-// (t.Parallel).
+// Start starts a cluster, and stops it at the end of the test. The test runs in parallel with other tests (t.Parallel).
 func Start(t *testing.T, o cluster.Options) *Site {
 	t.Helper()
 	t.Parallel()
@@ -132,11 +131,11 @@ func (s *Site) explain() {
 	}
 }
 
-// TresPerNode returns a request in the spelling of Slurm 23.11 and later releases. Earlier releases print gres:NAME
-// instead of gres/NAME.
+// TresPerNode returns a request as Slurm 23.11 and later spell it. Earlier releases print gres:NAME instead of
+// gres/NAME.
 func TresPerNode(text string) string { return strings.ReplaceAll(text, "gres:", "gres/") }
 
-// Release returns the release of slurmctld.
+// Release returns slurmctld's release.
 func (s *Site) Release() slurm.Release {
 	s.t.Helper()
 	release, err := slurm.ParseRelease(s.Must("", "root", "slurmctld", "-V"))
@@ -157,14 +156,13 @@ func (s *Site) Write(name, text string) {
 	}
 }
 
-// Try runs a command as root, and returns the command's standard output and standard error, even if the command fails.
+// Try runs a command as root, and returns its standard output and standard error, even if it fails.
 func (s *Site) Try(node string, args ...string) string {
 	out, stderr, _ := s.ExecNode(context.Background(), node, "root", args...)
 	return strings.TrimSpace(out + stderr)
 }
 
-// Must runs a command, ends the test if the command fails, and returns the command's output without leading and
-// trailing spaces.
+// Must runs a command, ends the test if it fails, and returns its output without leading and trailing spaces.
 func (s *Site) Must(node, who string, args ...string) string {
 	s.t.Helper()
 	out, stderr, err := s.ExecNode(s.t.Context(), node, who, args...)
@@ -174,7 +172,7 @@ func (s *Site) Must(node, who string, args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// Submit submits a batch job of User that runs one command, and returns its id.
+// Submit submits a batch job that runs one command as User, and returns its id.
 func (s *Site) Submit(command string, options ...string) string {
 	s.t.Helper()
 	return s.Must("", User, append(append([]string{"sbatch", "--parsable"}, options...), "--wrap", command)...)
@@ -183,7 +181,7 @@ func (s *Site) Submit(command string, options ...string) string {
 // End creates the file end.NAME, which ends the runs of `hold NAME`.
 func (s *Site) End(name string) { s.t.Helper(); s.Write("end."+name, "") }
 
-// Within waits until a condition is true. If the condition is not true within Limit, Within ends the test.
+// Within waits until a condition is true, and ends the test if it is not true within Limit.
 func (s *Site) Within(what string, holds func() bool) {
 	s.t.Helper()
 	for end := time.Now().Add(Limit); !holds(); time.Sleep(100 * time.Millisecond) {
@@ -193,7 +191,7 @@ func (s *Site) Within(what string, holds func() bool) {
 	}
 }
 
-// State returns a job's state in squeue. If slurmctld does not answer, State returns squeue's error.
+// State returns a job's state in squeue. If slurmctld does not answer, it returns squeue's error.
 func (s *Site) State(id string) string {
 	return s.Try("", "squeue", "-h", "-t", "all", "-j", id, "-o", "%T")
 }
@@ -240,7 +238,7 @@ func (s *Site) Status(node string) (status api.Status, err error) {
 	return status, json.Unmarshal([]byte(out), &status)
 }
 
-// Slice returns the slice of a job. The job must hold exactly one slice.
+// Slice returns a job's slice. The job must hold exactly one.
 func (s *Site) Slice(node, id string) (slice api.Slice) {
 	s.t.Helper()
 	s.Within("caelum job "+id, func() bool {
@@ -253,7 +251,7 @@ func (s *Site) Slice(node, id string) (slice api.Slice) {
 			s.t.Fatalf("job %s holds %+v", id, lease)
 		}
 		slice = lease.Slices[0]
-		slice.Use = nil // the use differs between two readings
+		slice.Use = nil // the usage differs from one reading to the next
 		return true
 	})
 	return slice

@@ -1,6 +1,6 @@
-// Command demo implements `make demo`. The program starts a private Slurm cluster of two nodes with two emulated
-// A100-40GB each, and submits 24 jobs whose scripts request only --gres=gpu:1. At the end, the program prints a table
-// with the slice of each job.
+// Command demo implements `make demo`. It starts a private Slurm cluster of two nodes with two emulated A100-40GB GPUs
+// each, and submits 24 jobs whose scripts request only --gres=gpu:1. At the end, it prints a table with the slice of
+// each job.
 package main
 
 import (
@@ -35,7 +35,7 @@ var scripts = []script{
 	{"unknown", 30000, ""},
 }
 
-// rounds is the number of submissions of each script.
+// rounds is how often each script is submitted.
 const rounds = 4
 
 const user, uid = "user1", 20001
@@ -51,7 +51,7 @@ func main() {
 
 func run(ctx context.Context) (err error) {
 	fmt.Println(
-		"Starting a private Slurm: slurmctld, slurmdbd, MariaDB, munge, 2 nodes with 2 emulated A100-40GB each ...",
+		"Starting a private Slurm cluster: slurmctld, slurmdbd, MariaDB, munge, 2 nodes with 2 emulated A100s each ...",
 	)
 	path, err := cluster.Script()
 	if err != nil {
@@ -78,7 +78,7 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	fmt.Printf(
-		"%s submitted %d jobs. The only option of each script is \"#SBATCH --gres=gpu:1\". Status of n1:\n\n",
+		"%s submitted %d jobs. Each script's only option is \"#SBATCH --gres=gpu:1\". Status of n1:\n\n",
 		user,
 		len(ids),
 	)
@@ -163,7 +163,7 @@ func indent(text string) string {
 	return "    " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    ")
 }
 
-// job contains the data of a job from sacct and from the job's output file.
+// job contains a job's data from sacct and from its output file.
 type job struct {
 	id, name, state, node string
 	waited                time.Duration
@@ -171,7 +171,7 @@ type job struct {
 	ran                   map[string]string // the values that cuda-process printed: uuid, gpu, profile, start
 }
 
-// wait returns when slurmdbd's accounting shows that every job has ended.
+// wait returns when slurmdbd shows that every job has ended.
 func wait(ctx context.Context, c *cluster.Cluster, ids []string) ([]job, error) {
 	for deadline := time.Now().Add(4 * time.Minute); ; {
 		out, stderr, err := c.Exec(ctx, user, "sacct", "-X", "-n", "-P", "-j", strings.Join(ids, ","),
@@ -230,7 +230,7 @@ func gresOnly(tres string) string {
 	return strings.Join(some, " ")
 }
 
-// ran parses the line of cuda-process in the job's output file.
+// ran parses cuda-process's line in the job's output file.
 func ran(c *cluster.Cluster, id string) map[string]string {
 	words := map[string]string{}
 	text, _ := os.ReadFile(filepath.Join(c.Dir, "home", user, "slurm-"+id+".out"))
@@ -242,8 +242,8 @@ func ran(c *cluster.Cluster, id string) map[string]string {
 	return words
 }
 
-// report prints the table. report returns an error if a job did not complete, if the slice of a job is smaller than the
-// expected profile, or if slurmctld did not count the expected profile.
+// report prints the table. It returns an error if a job did not complete, its slice is smaller than the expected
+// profile, or slurmctld did not count the expected profile.
 func report(c *cluster.Cluster, jobs []job) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "JOB\tNAME\tSTATE\tPROFILE\tNODE\tGPU\tSTART UNIT\tWAITED\tSACCT ALLOCTRES")
@@ -282,7 +282,7 @@ func report(c *cluster.Cluster, jobs []job) error {
 	}
 	fmt.Printf(
 		"\nEach of the %d jobs requested the profile from the decision table (AllocTRES) "+
-			"and ran on a slice of this profile or of a larger profile. The jobs %q are not in the table and "+
+			"and ran on a slice of this profile or a larger one. The %q jobs are not in the table and "+
 			"requested the default profile.\n",
 		len(jobs),
 		"unknown",
@@ -290,7 +290,7 @@ func report(c *cluster.Cluster, jobs []job) error {
 	return nil
 }
 
-// atLeast reports whether a profile of the A100-40GB has at least the compute slices and the units of another profile.
+// atLeast reports whether a profile of the A100-40GB has at least as many compute slices and units as another.
 func atLeast(profile, least string) bool {
 	b, err := mig.ModelByName("A100-40GB")
 	if err != nil {

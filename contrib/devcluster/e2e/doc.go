@@ -1,6 +1,6 @@
-// Package e2e tests Caelum on a real Slurm cluster. The tests submit unchanged scripts as a user, and check the states
-// of slurmctld, the agents and the GPUs. Only the GPUs are emulated. The tests need root,
-// contrib/devcluster/prerequisites and `make all`.
+// Package e2e tests Caelum on a real Slurm cluster. They submit unchanged scripts as a user, and check the states of
+// slurmctld, the agents and the GPUs. Only the GPUs are emulated. The tests need root, contrib/devcluster/prerequisites
+// and `make all`.
 //
 //	go test -tags e2e ./contrib/devcluster/e2e
 //	go test -tags e2e ./contrib/devcluster/e2e -rewrite     # writes the results to docs/script-matrix.md

@@ -31,8 +31,8 @@ func (s *site) holding(t *testing.T, name string, many int) {
 	})
 }
 
-// TestRequeue checks that the second run of a requeued job has a new lease, although both runs have one job id. The
-// test also checks that the slice of the first run is free again.
+// TestRequeue checks that the second run of a requeued job has a new lease, although both runs have the same job id,
+// and that the first run's slice is free again.
 func TestRequeue(t *testing.T) {
 	s := quietly(t, shared)
 	id := s.submit(

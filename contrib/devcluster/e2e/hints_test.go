@@ -18,18 +18,18 @@ const learnt = "./task learnt"
 // uid is the user id of user. Every devcluster assigns the same user ids (lib/init.sh).
 const uid = 20001
 
-// learnedLines returns the two lines of the decision table for the script learnt.
+// learnedLines returns the decision table's two lines for the script learnt.
 func learnedLines() string {
 	work := fingerprint(learnt)
 	return fmt.Sprintf("user %d:%s 2g.10gb 60 40\nsite %s 1g.10gb\n", uid, work, work)
 }
 
-// fingerprint returns the script fingerprint of a job that the method submit submits with --gres=gpu:1.
+// fingerprint returns the script fingerprint of a job that submit submits with --gres=gpu:1.
 func fingerprint(script string) string {
 	return predict.Fingerprint(predict.KeyInput{Script: "#!/bin/bash\n" + script + "\n", GPUs: 1, Nodes: 1})
 }
 
-// profileLines returns the lines of the cluster's initial decision table that list the profiles and their memory.
+// profileLines returns the lines that list the profiles and their memory in the cluster's initial decision table.
 func (s *site) profileLines() (string, error) {
 	out, stderr, err := s.Exec(context.Background(), "root", "grep", "^profile ", "/etc/caelum/decisions")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestKindsOfJob runs all kinds of jobs at the same time. Each job must get the expected slices, and no job may get a
-// slice of another job.
+// TestKindsOfJob runs all kinds of jobs at the same time. Each job must get the expected slices, and no job may get
+// another job's slice.
 func TestKindsOfJob(t *testing.T) {
 	s := quietly(t, shared)
 	hold := s.holds(t)

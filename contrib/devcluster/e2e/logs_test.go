@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// sharedLeases replays an agent's log. sharedLeases returns the number of leases, and a line for each leased slice that
+// sharedLeases replays an agent's log. It returns the number of leases, and a line for each leased slice that
 // overlapped a slice of another job.
 func sharedLeases(log string) (leases int, problems []string) {
 	type unit struct {

@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	build   = flag.String("build", "", "directory of the binaries (default: build/ of the repository)")
+	build   = flag.String("build", "", "directory with the binaries (default: build/ in the repository)")
 	rewrite = flag.Bool("rewrite", false, "write the measured results to docs/script-matrix.md")
 )
 
@@ -24,7 +24,7 @@ var shared *site
 // for the CPU.
 const parallel = "16"
 
-// conf contains the additional lines of slurm.conf.
+// conf contains additional lines for slurm.conf.
 var conf = []string{
 	"AccountingStorageEnforce=limits",
 	// With and without Caelum, a pending het job blocks all later jobs until the next backfill cycle. The default

@@ -17,7 +17,7 @@ import (
 type spelling struct {
 	name     string
 	one, two []string
-	// step is the option with which a step of the two-GPU job requests one GPU. A step inherits a count per job. On
+	// step is the option with which a step of the two-GPU job requests one GPU. A step inherits a per-job count. On
 	// Slurm 22.05.8 without Caelum, two steps with `srun --gres=gpu:1` in a job with --gpus=2 therefore run one after
 	// another.
 	step string
@@ -107,8 +107,7 @@ type outcome struct {
 
 // TestScriptMatrix submits every cell to stock Slurm and to Slurm with Caelum. Every job that stock Slurm runs must
 // also run with Caelum, and each task must have a different device. If stock Slurm rejects a job, Slurm with Caelum may
-// reject the job with the message of stock Slurm. SLURM_GPUS_ON_NODE must have the same value on stock Slurm and with
-// Caelum.
+// reject it with the same message. SLURM_GPUS_ON_NODE must have the same value on stock Slurm and with Caelum.
 func TestScriptMatrix(t *testing.T) {
 	s := quietly(t, shared)
 	stock := start(t, cluster.Options{Nodes: 2, GPUs: 2, NoAgent: true, Conf: conf})

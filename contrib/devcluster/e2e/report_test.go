@@ -23,11 +23,10 @@ type report struct {
 	failed  bool
 }
 
-// releaseOfPage is the release of Slurm that docs/script-matrix.md shows. Every other release of Slurm has a separate
-// page.
+// releaseOfPage is the Slurm release that docs/script-matrix.md shows. Every other release has a separate page.
 const releaseOfPage = "22.05"
 
-// release returns the installed release of Slurm, for example 24.11.
+// release returns the installed Slurm release, for example 24.11.
 func release(t *testing.T) string {
 	out, err := exec.Command("slurmctld", "-V").Output()
 	if err != nil {
@@ -136,8 +135,8 @@ func (r *report) String() string {
 	return b.String()
 }
 
-// finish writes the report if the flag -rewrite is set. Without -rewrite, finish compares the report with the existing
-// file. If the test did not run all cells, finish does nothing.
+// finish writes the report if the -rewrite flag is set, and otherwise compares it with the existing file. If the test
+// did not run all cells, it does nothing.
 func (r *report) finish(t *testing.T) {
 	if r.failed || len(r.cells) < len(modes)*len(spellings)*len(forms) {
 		return

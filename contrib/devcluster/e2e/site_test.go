@@ -24,10 +24,10 @@ import (
 // user is the user who submits the jobs, and stranger is another ordinary user.
 const user, stranger = "user1", "user2"
 
-// limit is the time limit for every condition. The limit is generous, because only a hanging test reaches the limit.
+// limit is the time limit for every condition. It is generous, because only a hanging test reaches it.
 const limit = 150 * time.Second
 
-// site is a cluster and the last output of the cluster's squeue.
+// site is a cluster and the last output of its squeue.
 type site struct {
 	*cluster.Cluster
 	stock bool
@@ -94,8 +94,8 @@ func (s *site) prepare() error {
 	return s.writeTable("partition billed\nmax_nodes 1\ndefault 1g.5gb\n" + learnedLines())
 }
 
-// writeTable replaces the decision table of the cluster. The new table contains the lines for the partition gpu and for
-// the profiles, and the given lines.
+// writeTable replaces the cluster's decision table. The new table contains the lines for the gpu partition and for the
+// profiles, and the given lines.
 func (s *site) writeTable(lines string) error {
 	listed, err := s.profileLines()
 	if err != nil {
@@ -158,7 +158,7 @@ func (s *site) watch() {
 	}()
 }
 
-// row returns a job's line in the output of a squeue that started after the call of row.
+// row returns a job's line in the output of a squeue that started after the call to row.
 func (s *site) row(t *testing.T, id string) (r row, ok bool) {
 	t.Helper()
 	s.mu.Lock()
@@ -256,8 +256,7 @@ func (s *site) call(t *testing.T, node, who, stdin string, args ...string) answe
 	return answer{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }
 
-// must runs a command, fails the test if the command fails, and returns the command's output without leading and
-// trailing spaces.
+// must runs a command, fails the test if it fails, and returns its output without leading and trailing spaces.
 func (s *site) must(t *testing.T, node, who string, args ...string) string {
 	t.Helper()
 	a := s.call(t, node, who, "", args...)

@@ -11,9 +11,9 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// adaptive starts a cluster with one GPU. The agents may give a job a larger slice than the job requests. According to
-// the decision table, each script needs 1g.5gb and runs for ten minutes, and its run time is almost inversely
-// proportional to the compute slices.
+// adaptive starts a cluster with one GPU. The agents may give a job a larger slice than it requests. According to the
+// decision table, each script needs 1g.5gb and runs for ten minutes, and its run time is almost inversely proportional
+// to the compute slices.
 func adaptive(t *testing.T, scripts ...string) *site {
 	t.Helper()
 	script, err := cluster.Script()

@@ -48,7 +48,7 @@ func (s *site) tasks(t *testing.T, name string) (all []task, problems string) {
 }
 
 // held checks that `task NAME` ran once for each of the profiles, and that each run used exactly one device of its
-// profile. held returns the records of the runs.
+// profile. It returns the records of the runs.
 func (s *site) held(t *testing.T, name string, profiles ...string) []task {
 	t.Helper()
 	all, problems := s.tasks(t, name)

@@ -14,8 +14,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// The nodes huge[1-2] are never up. Like badly configured catalogue nodes, the nodes huge[1-2] have more resources than
-// the real nodes.
+// The nodes huge[1-2] are never up. Like badly configured catalogue nodes, they have more resources than the real
+// nodes.
 const (
 	huge = "NodeName=huge[1-2] NodeAddr=127.0.0.1 Port=1 State=DOWN CPUs=256 Sockets=128 CoresPerSocket=1 " +
 		"ThreadsPerCore=2 RealMemory=256000 TmpDisk=100000 Gres=gpu:a100:14,mig:7g.40gb:2"
@@ -23,7 +23,7 @@ const (
 )
 
 // TestConstraints submits jobs that request resources that only catalogue nodes have. slurmctld accepts the jobs, but
-// never starts them. The agents must not reserve slices for the jobs while another user's job waits.
+// never starts them. The agents must not reserve slices for them while another user's job waits.
 func TestConstraints(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 2, GPUs: 2, Conf: []string{huge, hugePartition}})
 	for node, features := range map[string]string{"n1": "fast", "n2": "big", "mig-catalog[1-2]": "fast,big"} {
@@ -75,8 +75,8 @@ func TestConstraints(t *testing.T) {
 	s.NoneDrained()
 }
 
-// TestConstraintsAsSlurm compares Caelum's evaluation of constraints with slurmctld's evaluation, for each expression
-// and each set of node features.
+// TestConstraintsAsSlurm compares Caelum's evaluation of constraints with slurmctld's, for each expression and each set
+// of node features.
 func TestConstraintsAsSlurm(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	s.Must("", "root", "scontrol", "update", "nodename=mig-catalog1", "AvailableFeatures=a,b,c", "ActiveFeatures=a,b,c")

@@ -37,8 +37,8 @@ done`)
 		n, _ := strconv.Atoi(m[1])
 		requests += n
 	}
-	// Once a minute, the agent compares its state with slurmctld's state. The comparison needs about ten requests, and
-	// may run during the test.
+	// Once a minute, the agent compares its state with slurmctld's. This needs about ten requests, and may happen
+	// during the test.
 	if requests > 40 {
 		t.Errorf("300 datagrams of a user caused %d requests to slurmctld", requests)
 	}

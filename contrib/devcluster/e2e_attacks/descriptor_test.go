@@ -19,14 +19,14 @@ import (
 	"caelum/internal/api"
 )
 
-// asHolder is an environment variable. If the variable is set, the test binary is the attacker's program. The program
-// opens as many capability files as possible, and keeps the descriptors open in the way that the value of asHolder
-// selects. The program writes the number of descriptors to the file "held" and does not end.
+// asHolder is an environment variable. If it is set, the test binary is the attacker's program: it opens as many
+// capability files as possible, and keeps the descriptors open in the way that the value selects. It writes the number
+// of descriptors to the file "held" and does not end.
 const asHolder = "ATTACK_HOLD"
 
-// The constants select the way in which the attacker's program keeps descriptors open. A process has the descriptors in
-// its own table, or in flight in a socket that the process has open. The job can also send the descriptors to a process
-// outside the job, or two processes can constantly send the descriptors to each other.
+// These constants select how the attacker's program keeps descriptors open. A process has the descriptors in its own
+// table, or in flight in a socket that the process has open. The job can also send the descriptors to a process outside
+// the job, or two processes can constantly send the descriptors to each other.
 const (
 	inTable  = "table"
 	inFlight = "flight"
@@ -167,8 +167,7 @@ func openable(t *testing.T, o cluster.Options) *clustertest.Site {
 	return s
 }
 
-// holder waits for the attacker's program, and returns the pid of the program. The program must have at least one
-// descriptor open.
+// holder waits for the attacker's program, and returns its pid. The program must have at least one descriptor open.
 func holder(t *testing.T, s *clustertest.Site) (pid string) {
 	t.Helper()
 	var n int
@@ -271,8 +270,8 @@ func TestDescriptorOutlivesLease(t *testing.T) {
 	s.NoneDrained()
 }
 
-// TestHolderOutsideJob checks a job that sends its slice's descriptors to processes outside the job. The processes keep
-// the descriptors open after the end of the job. With ConstrainDevices=yes, the agent must end every process that has a
+// TestHolderOutsideJob checks a job that sends its slice's descriptors to processes outside the job. They keep the
+// descriptors open after the end of the job. With ConstrainDevices=yes, the agent must end every process that has a
 // descriptor of the slice open, so that all slices are available to other users.
 func TestHolderOutsideJob(t *testing.T) {
 	for _, way := range []string{outside, swapped} {

@@ -25,8 +25,8 @@ fi
 exec /run/scontrol "$@"
 `
 
-// TestDrainByShrinkingJob checks that no node is drained if a user shrinks a job between the agent's calls of squeue
-// and scontrol. In this attack, the outputs of squeue and scontrol disagree about the job.
+// TestDrainByShrinkingJob checks that no node is drained if a user shrinks a job between the agent's calls to squeue
+// and scontrol, whose outputs then disagree about the job.
 func TestDrainByShrinkingJob(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 2, GPUs: 1})
 	s.Write("scontrol", strings.ReplaceAll(slowScontrol, "HOME", s.Home()))

@@ -11,8 +11,8 @@ import (
 )
 
 // TestFloodOfOptions checks a submission with a million variables of SPANK plugins. job_submit.lua runs while slurmctld
-// holds its locks, and needs seconds to parse a million variables. job_submit.lua must therefore reject the job because
-// of the number of variables.
+// holds its locks, and needs seconds to parse a million variables. It must therefore reject the job because of their
+// number.
 func TestFloodOfOptions(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	client := buildClient(t, s)

@@ -18,7 +18,7 @@ import (
 var wholeGPU = []string{"-p", "gpu", "--gres=gpu:1", "--mig=7g.40gb", "-t", "10"}
 
 // another contains the options of a job with a profile that the attackers do not request. slurmctld may allocate the
-// slices that are offered for the attackers' jobs to any job with the attackers' profile.
+// slices that are offered for the attackers' jobs to any job with the same profile.
 var another = []string{"-p", "gpu", "--gres=gpu:1", "--mig=3g.20gb", "-t", "10"}
 
 // wholeNode contains the options of a job that requests all GPUs of a node.
@@ -102,8 +102,8 @@ func unmetDependency(t *testing.T, s *clustertest.Site) {
 	}
 }
 
-// lacksMemory submits a job without GPUs that uses most of the nodes' memory. Other jobs of the user request all GPUs
-// and as much memory as the first job.
+// lacksMemory submits a job without GPUs that uses most of the nodes' memory. The user's other jobs request all GPUs
+// and as much memory as the first one.
 func lacksMemory(t *testing.T, s *clustertest.Site) {
 	s.Running(s.Submit("sleep 600", "-p", "plain", "-w", "n1,n2", "-N2", "-n2", "--mem=200000"))
 	for _, nodes := range [][]string{{"-N2"}, {"-N1", "-N1"}} {
@@ -116,7 +116,7 @@ func lacksMemory(t *testing.T, s *clustertest.Site) {
 }
 
 // namesNodes submits jobs that name a node. Caelum holds jobs that name a node, and slurmctld shows no priority for
-// held jobs. The agents must not plan the held jobs before the jobs of other users.
+// held jobs. The agents must not plan held jobs before other users' jobs.
 func namesNodes(t *testing.T, s *clustertest.Site) {
 	var first []string
 	for k := range 4 {

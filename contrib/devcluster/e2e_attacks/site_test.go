@@ -10,7 +10,7 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// attacker and victim are two users without privileges.
+// attacker and victim are two unprivileged users.
 const attacker, victim = clustertest.User, clustertest.Stranger
 
 // parallel is the number of clusters that run at the same time.

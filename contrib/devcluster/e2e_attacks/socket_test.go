@@ -60,7 +60,7 @@ func TestSocketPrivate(t *testing.T) {
 }
 
 // TestSocketUse checks a site where slurmctld shows all jobs. caelum status must show a job to other users, but not the
-// memory that the job uses.
+// memory that it uses.
 func TestSocketUse(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
 	job := occupy(s)

@@ -63,7 +63,7 @@ func (s school) uid(user string) uint32 {
 	return uint32(n)
 }
 
-// learn adds runs to the repository, and updates the decision table from the runs.
+// learn adds runs to the repository, and updates the decision table from them.
 func (s school) learn(config string, runs []repo.Line) {
 	s.t.Helper()
 	var text bytes.Buffer
@@ -87,7 +87,8 @@ func (s school) learn(config string, runs []repo.Line) {
 	s.t.Log(s.Must("", "root", "caelum", "repo", "decisions", "--repo", s.repo, "--config", yaml))
 }
 
-// many returns n runs of one script of a user. All runs have the peak memory peak. start is the time of the first run.
+// many returns n runs of the same script by one user, all with the given peak memory. start is the time of the first
+// run.
 func many(n int, uid uint32, key, work string, peak float64, start int64) (runs []repo.Line) {
 	for i := range n {
 		runs = append(
@@ -110,9 +111,9 @@ func many(n int, uid uint32, key, work string, peak float64, start int64) (runs 
 // MiB.
 const needed, crafted = ",gres/mig:3g.20gb:1", ",gres/mig:1g.5gb:1"
 
-// TestCollidingKey checks an attacker who knows the victim's script and crafts a script with the job key of the
-// victim's script. The attacker runs the crafted script earlier and more often than the victim runs her own script. The
-// victim must get the profile that her own runs need.
+// TestCollidingKey checks an attacker who knows the victim's script and crafts another one with the same job key. The
+// attacker runs the crafted script earlier and more often than the victim runs her own. The victim must get the profile
+// that her own runs need.
 func TestCollidingKey(t *testing.T) {
 	s := open(t)
 	key, work, _ := s.ask(victim, "train.sh", script)
@@ -245,7 +246,7 @@ func (p part) and(o part) part {
 	return part{p.text + o.text, (p.h1 + o.h1) % prime, (p.h2 + o.h2) % prime}
 }
 
-// A script from the function collide consists of collisionHead, eight blocks of letters, and collisionTail.
+// A script from collide consists of collisionHead, eight blocks of letters, and collisionTail.
 const (
 	collisionHead = "#!/bin/bash\nexit 0\n#"
 	collisionTail = "\n"
@@ -294,7 +295,7 @@ func numbers(t *testing.T, key string) part {
 }
 
 // weights returns the hash of the script whose letters are all "a", and the weight of each position. The weight of a
-// position is the increase of the hash if the next letter of the alphabet replaces the letter at that position.
+// position is the increase in the hash if the letter there is replaced with the next one in the alphabet.
 func weights(t *testing.T, of func(script string) string) (zero part, weight [8 * blockSize]part) {
 	t.Helper()
 	plain := []byte(collisionHead + strings.Repeat("a", 8*blockSize) + collisionTail)
@@ -308,7 +309,7 @@ func weights(t *testing.T, of func(script string) string) (zero part, weight [8 
 	return zero, weight
 }
 
-// blocks returns random blocks of letters, each with the increase of the hash according to the weights.
+// blocks returns random blocks of letters, each with the increase in the hash that the weights give.
 func blocks(random *rand.Rand, weight []part) []part {
 	all := make([]part, 1<<17)
 	for n := range all {

@@ -13,7 +13,7 @@ import (
 )
 
 // TestUncountedSlice checks jobs that request GPUs but no slices. A user moves the job into the managed partition, or
-// submits the job to a partition that job_submit.lua does not manage. In both cases, the job must not get a slice that
+// submits it to a partition that job_submit.lua does not manage. In both cases, the job must not get a slice that
 // slurmctld has not counted. Otherwise, limits and billing do not include the slice.
 func TestUncountedSlice(t *testing.T) {
 	s := clustertest.Start(t, cluster.Options{Nodes: 1, GPUs: 1})
@@ -44,8 +44,8 @@ func TestUncountedSlice(t *testing.T) {
 	s.NoneDrained()
 }
 
-// decided waits until a job holds slices, was requeued, has failed, or waits because of a limit on slices. decided
-// returns the job's slices and slurmctld's record of the job.
+// decided waits until a job holds slices, was requeued, has failed, or waits because of a limit on slices. It returns
+// the job's slices and slurmctld's record of the job.
 func decided(t *testing.T, s *clustertest.Site, id string) (held []api.Slice, job string) {
 	s.Within("job "+id+" is decided", func() bool {
 		job = s.Must("", "root", "scontrol", "show", "job", id)

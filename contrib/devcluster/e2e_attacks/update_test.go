@@ -14,8 +14,7 @@ import (
 	"caelum/contrib/devcluster/clustertest"
 )
 
-// limited starts a cluster whose slurmctld enforces limits. The limits allow the attacker no slice with the size of a
-// whole GPU.
+// limited starts a cluster whose slurmctld enforces limits. The limits allow the attacker no whole-GPU slice.
 func limited(t *testing.T) *clustertest.Site {
 	t.Helper()
 	s := clustertest.Start(t, cluster.Options{Nodes: 2, GPUs: 2, Conf: []string{"AccountingStorageEnforce=limits"}})
@@ -24,8 +23,8 @@ func limited(t *testing.T) *clustertest.Site {
 }
 
 // TestUpdatedJobKeepsItsSlices checks jobs that a user holds, updates and releases. The updates remove a job's slices
-// or move the job between partitions. If the job runs, slurmctld must count the job's slices. The limit on slices with
-// the size of a whole GPU must apply.
+// or move the job between partitions. If the job runs, slurmctld must count its slices, and the limit on whole-GPU
+// slices must apply.
 func TestUpdatedJobKeepsItsSlices(t *testing.T) {
 	s := limited(t)
 	client := buildClient(t, s)
@@ -79,7 +78,7 @@ func TestUpdatedJobKeepsItsSlices(t *testing.T) {
 	s.NoneDrained()
 }
 
-// buildClient compiles testdata/client.c in a directory from which users of the cluster can run the program.
+// buildClient compiles testdata/client.c in a directory from which the cluster's users can run it.
 func buildClient(t *testing.T, s *clustertest.Site) string {
 	t.Helper()
 	path := filepath.Join(s.Home(), "client")

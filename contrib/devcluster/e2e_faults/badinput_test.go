@@ -16,8 +16,8 @@ import (
 
 // TestBadInput checks the effects of bad input while a job runs. Users submit invalid requests. The test damages the
 // configuration, the decision table, the ledger and the lease file, as an administrator can do by mistake. The test
-// also fills the disks. Every error must name a remedy, the remedy must work, and the job must keep its slice until the
-// job ends.
+// also fills the disks. Every error must name a remedy, the remedy must work, and the job must keep its slice until it
+// ends.
 func TestBadInput(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1, Board: "A100-40GB,A30-24GB"})
 	keep := s.Submit("./hold keep", "--gres=mig:2g.10gb:1", "--job-name=keep")
@@ -74,8 +74,8 @@ func badRequests(s *site, _ string) {
 			s.t.Errorf("sbatch %.80s: %v, %s", c.options, err, stderr)
 		}
 	}
-	// Only the GPU model of the second node has the profile 2g.12gb. A job for 2g.12gb must run on the second
-	// node. A job that names the first node is held.
+	// Only the GPU model of the second node has the profile 2g.12gb. A job for it must run on the second node, and is
+	// held if it names the first.
 	a30 := s.Submit("cuda-process --exclusive --seconds 0", "--gres=mig:2g.12gb:1")
 	never := s.Submit("true", "--gres=mig:2g.12gb:1", "-w", "n1")
 	s.Completed(a30)
@@ -138,7 +138,7 @@ func badTable(s *site, _ string) {
 	s.Must("", "root", "rm", "/etc/caelum/decisions")
 	given("text that is not a table", "1g.5gb")
 	log, _ := s.Log("slurmctld")
-	// Two consecutive tables of the eight damaged tables have one error in common, which slurmctld logs only once.
+	// Two consecutive tables among the eight damaged ones have the same error, which slurmctld logs only once.
 	if n := strings.Count(log, "the last valid table remains in use"); n != 7 {
 		s.t.Errorf("slurmctld logged %d of 7 errors in the table", n)
 	}
@@ -181,8 +181,8 @@ func badNames(s *site, _ string) {
 	}
 	s.End("named")
 	s.Completed(id)
-	// The name has 64 KiB. Slurm's commands may reject the name, or slurmctld may truncate the name. In both cases, the
-	// next job must run.
+	// The name has 64 KiB. Slurm's commands may reject it, or slurmctld may truncate it. In both cases, the next job
+	// must run.
 	s.Exec(
 		s.t.Context(),
 		user,
@@ -335,13 +335,13 @@ func fullDisks(s *site, _ string) {
 	}
 }
 
-// offered reports whether slurmctld has an offer of n1.
+// offered reports whether slurmctld has an offer from n1.
 func (s *site) offered() bool {
 	return regexp.MustCompile(`mig:[^,(]*b:[1-9]`).
 		MatchString(s.Must("", "root", "sinfo", "-h", "-p", "plain", "-n", "n1", "-O", "Gres:300"))
 }
 
-// startFails starts the agent of n1. The agent must log the given errors and end, and the offers of n1 must be closed.
+// startFails starts n1's agent. The agent must log the given errors and end, and n1's offers must be closed.
 func (s *site) startFails(says ...string) {
 	s.t.Helper()
 	if err := s.StartUnit("agent-n1"); err == nil {

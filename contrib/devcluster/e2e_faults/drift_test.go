@@ -30,7 +30,7 @@ func TestDrift(t *testing.T) {
 		"the agent has published the new name",
 		func() bool { return s.published("n1") && s.planned("n1")["1g.6gb"] > 0 },
 	)
-	// slurmctld lists the new name after the type closed. The order of the types must not make the agent write
+	// slurmctld lists the new name after the closed type. The order of the types must not make the agent write
 	// repeatedly.
 	s.writesNothing("n1")
 	now := s.Slice("n1", keep)
@@ -46,7 +46,7 @@ func TestDrift(t *testing.T) {
 	s.NothingLeft()
 }
 
-// withoutAgent stops the agent of n1, calls do and starts the agent.
+// withoutAgent stops n1's agent, calls do and restarts the agent.
 func (s *site) withoutAgent(do func()) {
 	s.t.Helper()
 	if err := s.StopUnit("agent-n1"); err != nil {
@@ -83,7 +83,7 @@ func (s *site) driftReported() {
 }
 
 // oldName checks a job that requested the old name. If the job starts on the node, the job must get an equivalent
-// profile. The agent does not offer the old name, so only an administrator can start the job.
+// profile. The agent does not offer the old name, so only an administrator can start it.
 func (s *site) oldName() {
 	s.t.Helper()
 	var old string
@@ -125,7 +125,7 @@ func (s *site) driftRemedied() {
 	s.Completed(s.Submit("cuda-process --exclusive", "--gres=mig:1g.6gb:1"))
 }
 
-// writesNothing checks that the agent writes nothing during two passes without a change of the queue.
+// writesNothing checks that the agent writes nothing during two passes if the queue does not change.
 func (s *site) writesNothing(node string) {
 	s.t.Helper()
 	before, then := s.writes(node), time.Now()

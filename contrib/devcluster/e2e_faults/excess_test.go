@@ -16,9 +16,9 @@ import (
 // waitFor is a job script that starts no process on its slice and ends when the file end.NAME exists.
 const waitFor = "until [ -e $HOME/end.%s ]; do sleep 0.2; done"
 
-// TestExcess makes slurmctld count the slices of a job on two nodes twice on each node. A reconfiguration or a restart
-// of slurmctld while the job runs causes the wrong counts. A job for an empty GPU must still start, while the job on
-// two nodes runs and after its end.
+// TestExcess makes slurmctld count the slices of a job on two nodes twice on each node. The wrong counts are caused by
+// a reconfiguration or a restart of slurmctld while the job runs. A job for an empty GPU must still start, both while
+// the two-node job runs and after it has ended.
 func TestExcess(t *testing.T) {
 	t.Run("reconfigure", func(t *testing.T) {
 		s, pair := jobOnTwoNodes(t)
@@ -40,7 +40,7 @@ func TestExcess(t *testing.T) {
 	})
 }
 
-// jobOnTwoNodes starts a cluster of two nodes with three GPUs each, and a job that occupies two GPUs of each node until
+// jobOnTwoNodes starts a cluster of two nodes with three GPUs each, and a job that occupies two GPUs on each node until
 // the file end.pair exists.
 func jobOnTwoNodes(t *testing.T) (s *site, pair string) {
 	s = start(t, cluster.Options{Nodes: 2, GPUs: 3, KeepDeviceFiles: true})
@@ -66,18 +66,18 @@ func onceOrTwice(s *site, pair string) {
 	s.NothingLeft()
 }
 
-// excess checks the cluster while slurmctld counts the slices of the job pair twice on each node, and clears the
+// excess checks the cluster while slurmctld counts the slices of the job "pair" twice on each node, and clears the
 // excess.
 func excess(t *testing.T, s *site, pair string) {
 	third := s.Submit("./hold third", "-w", "n1", "--gres=mig:7g.40gb:1")
 	s.Running(third)
-	const shown = "slurmctld counts slices as used that no job holds: 7g.40gb x2; the agent has raised the"
+	const shown = "slurmctld counts as used some slices that no job holds: 7g.40gb x2; the agent has raised the"
 	for _, node := range s.Nodes {
 		s.Within("the status of "+node+" shows the excess", func() bool {
 			return s.published(node) && strings.Contains(s.Try(node, "caelum", "status"), shown)
 		})
 	}
-	if !s.findings("slurmctld counts slices of n1 as used that no job holds: 2 of 7g.40gb", doctor.Warning) ||
+	if !s.findings("slurmctld counts as used some slices of n1 that no job holds: 2 of 7g.40gb", doctor.Warning) ||
 		s.findings("", doctor.Error) {
 		t.Errorf("caelum doctor:\n%s", s.Try("n1", "caelum", "doctor"))
 	}

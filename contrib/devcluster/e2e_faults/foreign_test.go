@@ -13,7 +13,7 @@ import (
 	"caelum/internal/api"
 )
 
-// TestByHand creates an instance without the agent, and removes the instance of a running job without the agent.
+// TestByHand bypasses the agent to create an instance, and to remove the instance of a running job.
 func TestByHand(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2})
 	// The job uses no device, because the driver does not remove an instance in use.

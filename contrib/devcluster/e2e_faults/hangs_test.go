@@ -15,8 +15,8 @@ import (
 	"caelum/internal/plan"
 )
 
-// onOfferOn returns a profile that one node offers and the other node does not offer. A job that requests the returned
-// profile starts on the first node without the option -w.
+// onOfferOn returns a profile that one node offers and the other node does not offer. A job that requests this profile
+// starts on the first node without -w.
 func (s *site) onOfferOn(node, other string) string {
 	s.t.Helper()
 	var profile string
@@ -67,8 +67,8 @@ func (s *site) explained(id, verdict string) {
 	s.t.Logf("job %s: %s", id, e.Text)
 }
 
-// hang returns the time for which prologs wait for an agent. The duration of the agent's suspension depends on the
-// result of hang. FAULTS_HANG=60s selects the plugin's default.
+// hang returns how long prologs wait for an agent, on which the duration of the agent's suspension depends.
+// FAULTS_HANG=60s selects the plugin's default.
 func hang(t *testing.T) (patience time.Duration) {
 	text := os.Getenv("FAULTS_HANG")
 	if text == "" {
@@ -81,9 +81,8 @@ func hang(t *testing.T) (patience time.Duration) {
 	return d
 }
 
-// TestAgentHangs suspends an agent for half of the time for which prologs wait, and later for one and a half times the
-// time for which prologs wait. During the suspensions, the other node must run jobs, including the jobs that were
-// planned for the node of the suspended agent.
+// TestAgentHangs suspends an agent for half as long as prologs wait, and later for one and a half times as long. During
+// the suspensions, the other node must run jobs, including those that were planned for the suspended agent's node.
 func TestAgentHangs(t *testing.T) {
 	wait := hang(t)
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1, AgentConfig: tightest})
@@ -94,8 +93,8 @@ func TestAgentHangs(t *testing.T) {
 	s.NothingLeft()
 }
 
-// hangsBriefly suspends the agent of n1 for half of the time for which prologs wait, and checks that the prolog waits
-// and that no node is drained.
+// hangsBriefly suspends n1's agent for half as long as prologs wait, and checks that the prolog waits and that no node
+// is drained.
 func (s *site) hangsBriefly(wait time.Duration) {
 	s.t.Helper()
 	profile := s.onOfferOn("n1", "n2")
@@ -120,7 +119,7 @@ func (s *site) hangsBriefly(wait time.Duration) {
 	s.NoneDrained()
 }
 
-// hangsLong suspends the agent of n1 for longer than prologs wait, and checks that the node is drained and the job is
+// hangsLong suspends n1's agent for longer than prologs wait, and checks that the node is drained and the job is
 // requeued.
 func (s *site) hangsLong(wait time.Duration) {
 	s.t.Helper()
@@ -156,7 +155,7 @@ func (s *site) drained() bool {
 	return strings.Contains(s.Must("", "root", "sinfo", "-h", "-p", "plain", "-n", "n1", "-o", "%T"), "drain")
 }
 
-// signalAgent sends a signal to the agent of n1.
+// signalAgent sends a signal to n1's agent.
 func (s *site) signalAgent(name string) {
 	s.t.Helper()
 	if err := s.KillUnit("agent-n1", name); err != nil {
@@ -164,8 +163,8 @@ func (s *site) signalAgent(name string) {
 	}
 }
 
-// TestNodeLost makes a node fail permanently. The daemons of the failed node do not answer, and the offers of the node
-// are not closed. The jobs that ran on the failed node or were planned for it must run on another node.
+// TestNodeLost makes a node fail permanently. Its daemons do not answer, and its offers are not closed. The jobs that
+// ran on it or were planned for it must run on another node.
 func TestNodeLost(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1, Conf: []string{"SlurmdTimeout=5"}})
 	first := s.Submit("./hold first", "--gres=mig:7g.40gb:1", "--requeue")

@@ -97,8 +97,8 @@ func TestIncompleteHetJob(t *testing.T) {
 }
 
 // TestHetPriorities checks a het job whose components have different priorities, because the user released the
-// components one after another. Jobs with priorities between the priorities of the components must be able to run on
-// every GPU, and the het job must start after the other jobs.
+// components one after another. Jobs whose priorities are between those of the components must be able to run on every
+// GPU, and the het job must start after the other jobs.
 func TestHetPriorities(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 2, GPUs: 1, Conf: []string{clustertest.QueueOrder}})
 	leader, other := s.het("-H")
@@ -130,8 +130,7 @@ func TestHetPriorities(t *testing.T) {
 	s.NothingLeft()
 }
 
-// othersRun submits a job of another user for every GPU of the cluster. When all jobs of the other user are running,
-// othersRun ends the jobs.
+// othersRun submits one job for every GPU of the cluster as another user. When all of them are running, it ends them.
 func (s *site) othersRun(t *testing.T) {
 	t.Helper()
 	time.Sleep(3 * time.Second) // within three seconds, slurmctld and every agent have processed the queue

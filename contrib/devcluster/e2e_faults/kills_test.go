@@ -11,10 +11,10 @@ import (
 )
 
 // TestAgentKilled kills the agent repeatedly between two of its persistent effects. Each agent that the keeper starts
-// is killed at the same failpoint. Meanwhile, one job runs, and other jobs start, run and end. Each of the other jobs
-// waits in its prolog.
+// is killed at the same failpoint. Meanwhile, one job runs, and others, each of which waits in its prolog, start, run
+// and end.
 func TestAgentKilled(t *testing.T) {
-	// A failpoint with a count lets each agent make some progress before the kill.
+	// A failpoint with a count lets each agent make some progress before it is killed.
 	for _, point := range []string{
 		failpoint.Created + ":2", failpoint.Destroyed, failpoint.GrantOpened + ":2", failpoint.Granted + ":2",
 		failpoint.Released + ":2", failpoint.Lowered + ":3",

@@ -17,7 +17,7 @@ import (
 
 // TestRecovery kills the agent with SIGKILL at random times under a load of short jobs. FAULTS_KILLS is the number of
 // kills (default: 5). The test measures the time from the kill until the next agent has finished a pass and slurmctld
-// has the offers of the next agent.
+// has its offers.
 func TestRecovery(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2})
 	keep := s.Submit("./hold keep", "--gres=mig:2g.10gb:1")

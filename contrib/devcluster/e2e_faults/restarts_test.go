@@ -72,8 +72,7 @@ func TestRestarts(t *testing.T) {
 	s.NoneDrained()
 	s.NothingLeft()
 	// At least one snapshot must show the effect of scontrol reconfigure, which proves that the snapshots detect a
-	// change. A restart of slurmctld cannot prove the detection, because the agents often publish before the first
-	// snapshot.
+	// change. A restart of slurmctld cannot prove this, because the agents often publish before the first snapshot.
 	if disturbed["scontrol reconfigure"] == 0 {
 		t.Error("no snapshot shows a change of the offers by scontrol reconfigure")
 	}

@@ -12,8 +12,8 @@ import (
 	"caelum/contrib/devcluster/oracle"
 )
 
-// TestAgentStopped stops the agent permanently while one job runs and another job is in its prolog. The option wait=6
-// makes a prolog wait for 6 s instead of 60 s.
+// TestAgentStopped stops the agent permanently while one job runs and another job is in its prolog. With wait=6, a
+// prolog waits for 6 s instead of 60 s.
 func TestAgentStopped(t *testing.T) {
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 1, PrologDelay: 3 * time.Second})
 	s.Must("", "root", "sed", "-i", "s/spank_caelum.so.*/& wait=6/", "/etc/slurm/plugstack.conf")

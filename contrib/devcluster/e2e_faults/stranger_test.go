@@ -21,8 +21,8 @@ import (
 	"caelum/internal/gpu"
 )
 
-// asStranger is an environment variable. If the variable is set, the test binary acts as a program with which a user
-// attacks other users' slices. The value of the variable is the number of attempts to open files.
+// asStranger is an environment variable. If it is set, the test binary acts as a program with which a user attacks
+// other users' slices. Its value is the number of attempts to open files.
 const asStranger = "FAULTS_OPENS"
 
 // attempts contains the results of the attacks.
@@ -38,8 +38,8 @@ type attempts struct {
 
 const opens = 1500
 
-// monitor is the capability file for monitoring MIG. The file belongs to no slice, and the driver gives all users
-// access to the file.
+// monitor is the capability file for monitoring MIG. It belongs to no slice, and the driver gives all users access to
+// it.
 const monitor = "/dev/nvidia-caps/nvidia-cap2"
 
 // beStranger repeatedly opens every capability file of the node, and requests changes of other users' leases from the
@@ -175,14 +175,14 @@ func (s *site) be(who string, opens int) (got attempts) {
 // their slices nor change their leases.
 func TestStranger(t *testing.T) {
 	// The documentation recommends KeepDeviceFiles (NVreg_ModifyDeviceFiles=0), with which no user can access a
-	// capability file before the file belongs to a job.
+	// capability file before it belongs to a job.
 	s := start(t, cluster.Options{Nodes: 1, GPUs: 2, KeepDeviceFiles: true})
 	s.copyStranger()
 	keep := s.Submit("./hold keep", "--gres=mig:2g.10gb:1")
 	s.Running(keep)
 	slice := s.Slice("n1", keep)
 
-	// The program must detect a successful open. The program therefore first opens the files of its own slice.
+	// To prove that it can detect a successful open, the program first opens the files of its own slice.
 	if own := s.be(user, 1); len(own.Opened) == 0 {
 		t.Fatalf("the owner of a slice opened no file of the slice: %+v", own)
 	}

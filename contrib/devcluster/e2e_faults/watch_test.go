@@ -89,7 +89,7 @@ func offers(l oracle.Snapshot) map[string]int {
 	return free
 }
 
-// settled waits until a node's offers have been non-empty and unchanged for one second, and returns the offers.
+// settled waits until a node's offers have been non-empty and unchanged for one second, and returns them.
 func (w *watch) settled(s *site, node string) (now map[string]int) {
 	s.t.Helper()
 	s.Within("the offers of "+node+" have not changed for one second", func() bool {

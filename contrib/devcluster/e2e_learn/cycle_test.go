@@ -14,7 +14,7 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// The script train uses up to 6,000 MiB of GPU memory, and the script other uses up to 300 MiB.
+// The train script uses up to 6,000 MiB of GPU memory, and the other script uses up to 300 MiB.
 const (
 	train = "#!/bin/sh\n#SBATCH --gres=gpu:1\n#SBATCH --time=10\ncuda-process --curve 0:500,2:6000,3:6000\n"
 	other = "#!/bin/sh\n#SBATCH --gres=gpu:1\n#SBATCH --time=10\ncuda-process --curve 0:300,3:300\n"

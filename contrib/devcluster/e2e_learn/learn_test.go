@@ -38,8 +38,8 @@ func TestMain(m *testing.M) {
 
 const names = "tr\nain'\"; |x"
 
-// record writes the measurements of the jobs' runs into the jobs' records, as agents do. record also writes the
-// measurements to a separate repository, the file nodes.db in the directory folder.
+// record writes the measurements of the jobs' runs to the jobs' records, as agents do, and to a separate repository,
+// the file nodes.db in folder.
 func record(folder string, ids []string) error {
 	r, err := repo.Open(filepath.Join(folder, "nodes.db"), func(text string) { fmt.Fprintln(os.Stderr, text) })
 	if err != nil {
@@ -270,8 +270,8 @@ func (s site) limits(config string) {
 	}
 }
 
-// firstRuns runs an array, a requeued job, a job on two nodes and a het job. firstRuns returns the ids of the ended
-// jobs and the id of a running job.
+// firstRuns runs an array, a requeued job, a job on two nodes and a het job. It returns the ids of the ended jobs and
+// the id of a running job.
 func (s site) firstRuns() (ended []string, running string) {
 	s.Helper()
 	array := s.submit("--gres=gpu:1", "--array=0-9", "--wrap=sleep 1")
@@ -309,8 +309,8 @@ func (s site) record(folder string, ended []string, running string) {
 	}
 }
 
-// usersLearn checks the predictions and decision tables that users get from the runs of user1. The parameter job is the
-// id of a job of user1.
+// usersLearn checks the predictions and decision tables that users get from the runs of user1. job is the id of one of
+// user1's jobs.
 func (s site) usersLearn(job string) {
 	s.Helper()
 	as := func(user string, args ...string) string {

@@ -59,8 +59,7 @@ func start(t *testing.T, cgroup string) *site {
 	return s
 }
 
-// replace upgrades the host of slurmdbd (dbd) or slurmctld (ctl). The function meanwhile runs while the daemon is
-// stopped.
+// replace upgrades the host of slurmdbd (dbd) or slurmctld (ctl), and calls meanwhile while the daemon is stopped.
 func (s *site) replace(host, unit string, meanwhile func()) {
 	s.t.Helper()
 	s.do(s.StopUnit(unit))
@@ -165,8 +164,8 @@ func (s *site) pluginRefused(node string) {
 	}
 }
 
-// TestOlderNodes runs jobs and restarts daemons while only the nodes are of the older release. The srun of a node
-// starts each step. An srun that is newer than slurmd can fail, with or without Caelum.
+// TestOlderNodes runs jobs and restarts daemons while only the nodes have the older release. The srun of a node starts
+// each step. An srun that is newer than slurmd can fail, with or without Caelum.
 func TestOlderNodes(t *testing.T) {
 	onEach(t, func(s *site) {
 		s.replace("dbd", "slurmdbd", func() {})

@@ -22,7 +22,7 @@ var profiles = []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7
 // starts in that second.
 const requeueSeconds, credSeconds = 24, 15
 
-// worker is the script that runs on every node of every job. worker starts a CUDA process on each of the job's slices.
+// worker is the script that runs on every node of every job. It starts a CUDA process on each of the job's slices.
 const worker = `#!/bin/bash
 # worker SECONDS
 status=0

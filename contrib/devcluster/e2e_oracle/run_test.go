@@ -157,9 +157,9 @@ func (s *site) submit(l *load, limit time.Duration) {
 	}
 }
 
-// stopController stops slurmctld after the given time, and restarts slurmctld after the time away. stopController does
-// not use SIGKILL. With or without Caelum, a killed slurmctld 22.05.8 loses the state of its last seconds, reuses job
-// ids, and drains nodes for "Duplicate jobid".
+// stopController stops slurmctld after the given time, and restarts slurmctld after the time away. It does not use
+// SIGKILL. With or without Caelum, a killed slurmctld 22.05.8 loses the state of its last seconds, reuses job ids, and
+// drains nodes for "Duplicate jobid".
 func (s *site) stopController(after, away time.Duration) {
 	s.t.Helper()
 	done := make(chan error, 1)

@@ -1,5 +1,5 @@
-// Package e2eunits tests the shipped unit files. systemd runs the agent and the watcher with the shipped unit files,
-// and munge, slurmctld and slurmd with Debian's unit files (package machine).
+// Package e2eunits tests the shipped unit files. systemd runs the agent and the watcher with these, and munge,
+// slurmctld and slurmd with Debian's (package machine).
 //
 //	make units
 //

@@ -29,8 +29,8 @@ func TestExposure(t *testing.T) {
 	}
 }
 
-// TestUnits runs jobs while systemd runs the agent and the watcher with the shipped units. The test uses all functions
-// that a restriction of the units can prevent.
+// TestUnits runs jobs while systemd runs the agent and the watcher with the shipped units. The test uses everything
+// that the units' restrictions could prevent.
 func TestUnits(t *testing.T) {
 	m := machine.Boot(t, machine.Options{})
 	order(t, m)
@@ -56,7 +56,7 @@ func TestUnits(t *testing.T) {
 	}
 	owners(t, m, job)
 
-	// After a kill of the agent, systemd must close the offers and start a new agent, and the job must keep its slice.
+	// After the agent is killed, systemd must close the offers and start a new agent, and the job must keep its slice.
 	m.Must("systemctl", "kill", "--signal=KILL", "caelumd")
 	m.Within("systemd has restarted the agent", func() bool {
 		return m.Property("caelumd", "NRestarts") == "1" && m.Property("caelumd", "ActiveState") == "active"
@@ -79,7 +79,7 @@ func TestUnits(t *testing.T) {
 		t.Errorf("the agent's log shows a missing permission: %s", log)
 	}
 
-	// After a stop of the agent, slurmctld must have no offers.
+	// After the agent is stopped, slurmctld must have no offers.
 	m.Must("systemctl", "stop", "caelumd")
 	gres := m.Must("scontrol", "-d", "show", "node", "n1")
 	for _, offered := range []string{"mig:1g.5gb:0", "mig:7g.40gb:0"} {

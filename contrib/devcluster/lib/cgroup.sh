@@ -1,8 +1,7 @@
-# Functions for the cgroups of a devcluster with --cgroup v1 or v2. init.sh, devcluster and machine/boot source
-# cgroup.sh.
+# Functions for the cgroups of a devcluster with --cgroup v1 or v2. Sourced by init.sh, devcluster and machine/boot.
 #
 # Slurm derives the name of a job's cgroup from the node name and the job id, which can be the same in two clusters.
-# Each cluster therefore has its own cgroup in every hierarchy, and a cgroup namespace with that cgroup as its root.
+# Each cluster therefore has its own cgroup in every hierarchy, and a cgroup namespace with this cgroup as its root.
 # Slurm finds the hierarchies at the usual paths, and does not change the machine's cgroups.
 # shellcheck shell=bash
 
@@ -32,7 +31,7 @@ cgroup_dirs() {
     fi
 }
 
-# enter_cgroups VERSION NAME: creates the cluster's cgroups, and moves this process into the new cgroups.
+# enter_cgroups VERSION NAME: creates the cluster's cgroups, and moves this process into them.
 enter_cgroups() {
     local dir
     mount_cgroups "$1"
@@ -42,7 +41,7 @@ enter_cgroups() {
     done
 }
 
-# own_cgroups VERSION: mounts the hierarchies again. A mount that is older than the cgroup namespace still shows the
+# own_cgroups VERSION: remounts the hierarchies. A mount that is older than the cgroup namespace still shows the
 # machine's cgroups.
 own_cgroups() {
     umount -R "$CGROUPS"
@@ -58,8 +57,8 @@ join_cgroups() {
     done
 }
 
-# own_cgroup NAME: moves this process to a new cgroup of version 2, as systemd does for each service. slurmd 24.11 moves
-# all other processes out of its cgroup, and fails if one of the other processes has just ended.
+# own_cgroup NAME: moves this process to a new v2 cgroup, as systemd does for each service. slurmd 24.11 moves all other
+# processes out of its cgroup, and fails if one of them has just ended.
 own_cgroup() {
     mkdir "$CGROUPS/$1"
     echo "$BASHPID" >"$CGROUPS/$1/cgroup.procs"
@@ -79,6 +78,6 @@ remove_cgroups() {
 cgroup_conf() {
     echo "CgroupPlugin=cgroup/$1"
     echo "ConstrainDevices=yes"
-    # Slurm cannot request a scope from systemd, because no systemd runs in the cluster.
+    # Slurm cannot request a scope from systemd, because the cluster does not run systemd.
     [[ $1 == v1 ]] || echo "IgnoreSystemd=yes"
 }

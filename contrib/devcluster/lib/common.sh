@@ -1,4 +1,4 @@
-# Functions that all scripts of the devcluster use: paths, messages, and the reliable identification of processes.
+# Functions for all devcluster scripts: paths, messages, and the reliable identification of processes.
 # shellcheck shell=bash
 
 readonly RUN=/run/devcluster            # exists only inside the namespaces
@@ -23,8 +23,8 @@ load_options() {
     source "$1/options"
 }
 
-# process_of DIR: prints the pid of the cluster's init, or fails if init has ended. process_of also compares the start
-# time (field 22 of /proc/PID/stat), because the kernel may have assigned the pid to another process.
+# process_of DIR: prints the pid of the cluster's init, or fails if init has ended. It also compares the start time
+# (field 22 of /proc/PID/stat), because the kernel may have assigned the pid to another process.
 process_of() {
     local pid started state now
     [[ -s $1/init.pid ]] && read -r pid started <"$1/init.pid" || return 1
@@ -42,7 +42,7 @@ process_stat() {
     echo "${fields[0]} ${fields[19]}"
 }
 
-# watched: succeeds if the agents' configuration sets a wake_port. A cluster with a wake_port has a watcher.
+# watched: succeeds if the agents' configuration sets wake_port. The cluster then has a watcher.
 watched() { [[ $AGENT == yes ]] && grep -q '^wake_port: *[1-9]' "$AGENT_CONFIG"; }
 
 node_names() {
@@ -51,7 +51,7 @@ node_names() {
 }
 
 # nsenter_host HOST: sets NSENTER to the words of a prefix that runs a command on the host. The hosts dbd, ctl and login
-# have their own namespaces only after `devcluster upgrade`. Before the upgrade, the prefix is empty.
+# have their own namespaces only after `devcluster upgrade`. Until then, the prefix is empty.
 nsenter_host() {
     NSENTER=()
     case $1 in dbd | ctl | login) [[ -s $HOLDERS/$1 ]] || return 0 ;; esac
@@ -60,7 +60,7 @@ nsenter_host() {
 }
 
 # install_driver: adds the emulator's libnvidia-ml.so.1 to the configuration of the dynamic loader, so that no program
-# needs LD_LIBRARY_PATH. With -X, ldconfig writes no links. The tmpfs receives ldconfig's auxiliary cache.
+# needs LD_LIBRARY_PATH. With -X, ldconfig writes no links. Its auxiliary cache goes to the tmpfs.
 install_driver() {
     [[ $AGENT == yes ]] || return 0
     printf '%s\n' "$EMULATOR" "$BUILD" >/etc/ld.so.conf.d/00-devcluster.conf
@@ -68,8 +68,7 @@ install_driver() {
     ldconfig -X
 }
 
-# wait_for SECONDS COMMAND...: repeats the command until the command succeeds. wait_for fails if the command has not
-# succeeded within SECONDS.
+# wait_for SECONDS COMMAND...: repeats the command until it succeeds, and fails if this takes longer than SECONDS.
 wait_for() {
     local end=$((SECONDS + $1))
     shift

@@ -1,4 +1,4 @@
-# Functions for root directories with a Debian suite. ../release and contrib/packages/fresh source debian.sh.
+# Functions for root directories with a Debian suite. Sourced by ../release and contrib/packages/fresh.
 # shellcheck shell=bash
 
 # mirror: prints the URL from which this machine's apt gets Debian's main archive.
@@ -8,14 +8,13 @@ mirror() {
 }
 
 # bootstrap SUITE ROOT [OPTION...]: installs the essential packages of the suite in the directory ROOT, with debootstrap
-# and the given options. The log is ROOT.log. bootstrap returns 1 if an installation fails.
+# and the given options. The log is ROOT.log. Returns 1 if an installation fails.
 bootstrap() {
     local suite=$1 root=$2
     shift 2
     command -v debootstrap >/dev/null || apt-get install -y --no-install-recommends debootstrap >&2 || return 1
     mkdir -p "$root"
     debootstrap --variant=minbase "$@" "$suite" "$root" "$(mirror)" >"$root.log" 2>&1 || return 1
-    # apt must accept the package index of a mirror even if the index has expired. debootstrap has checked the signature
-    # of the index.
+    # apt must accept a mirror's package index even if it has expired. debootstrap has checked its signature.
     echo 'Acquire::Check-Valid-Until "false";' >"$root/etc/apt/apt.conf.d/90valid"
 }

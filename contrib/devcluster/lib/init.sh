@@ -1,8 +1,8 @@
 #!/bin/bash
-# init.sh is PID 1 of a devcluster. The script sets up the private namespaces, starts the daemons in order, and reaps
-# processes until it is killed. `devcluster up` starts init.sh with unshare(1) in new mount, PID, UTS, IPC and network
-# namespaces, in which the host's /proc is still mounted. `up` reads the standard output of init.sh until the line
-# "ready" or the end of the output.
+# init.sh is PID 1 of a devcluster. It sets up the private namespaces, starts the daemons in order, and reaps processes
+# until it is killed. `devcluster up` starts init.sh with unshare(1) in new mount, PID, UTS, IPC and network namespaces,
+# in which the host's /proc is still mounted. `up` reads its standard output until the line "ready" or the end of the
+# output.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 source "$here/common.sh"
@@ -10,9 +10,8 @@ source "$here/cgroup.sh"
 source "$here/slurm-conf.sh"
 DIR=$1
 
-# record_self: writes the pid of init.sh to init.pid. init.sh calls record_self first, so that `devcluster down` can end
-# the cluster even if `up` fails later. The host's /proc is still mounted at that time, and shows the pid in the host's
-# namespace.
+# record_self: writes the pid of init.sh to init.pid. This is done first, so that `devcluster down` can end the cluster
+# even if `up` fails later, and while the host's /proc is still mounted, which shows the pid in the host's namespace.
 record_self() {
     local line pid fields
     read -r line </proc/self/stat
@@ -42,7 +41,8 @@ private_mounts() {
     mount -t tmpfs -o mode=755 tmpfs /etc/caelum
 }
 
-# private_copy DIRECTORY: mounts an overlay on the directory, so that changes are visible only in the mount namespace.
+# private_copy DIRECTORY: mounts an overlay on the directory, so that changes to it are visible only in the mount
+# namespace.
 private_copy() {
     local layer=$DIR/ctl/layers${1//\//-}
     mkdir -p "$layer/upper" "$layer/work"
@@ -51,9 +51,9 @@ private_copy() {
 }
 
 # private_network: sets up the loopback interface and the host names. Slurm's daemons call getaddrinfo(3) for the
-# wildcard address with AI_ADDRCONFIG. If 127.0.0.1 is the machine's only address, the call finds no address, and
-# slurmdbd ends with "Unable to resolve (null)". The interface lo therefore gets an additional address from the range
-# for documentation.
+# wildcard address with AI_ADDRCONFIG. If 127.0.0.1 is the machine's only address, this call finds no address, and
+# slurmdbd ends with "Unable to resolve (null)". The lo interface therefore gets an additional address from the
+# documentation range.
 private_network() {
     local node
     ip link set lo up
@@ -65,8 +65,8 @@ private_network() {
     } >/etc/hosts
 }
 
-# make_users: creates the users user1 and user2, with home directories in the cluster's directory. With some arguments of
-# sbatch, slurmd runs su. su of util-linux 2.42 refuses users without an entry in /etc/shadow.
+# make_users: creates the users user1 and user2, with home directories in the cluster's directory. With some sbatch
+# arguments, slurmd runs su, which since util-linux 2.42 refuses users without an entry in /etc/shadow.
 make_users() {
     local i home
     sed -i '/^user[12]:/d' /etc/passwd /etc/group /etc/shadow
@@ -95,8 +95,8 @@ make_wake_key() {
 }
 
 # make_database: creates MariaDB's data directory. The names of MariaDB's temporary tables contain the process id, which
-# repeats in every PID namespace. Each cluster therefore sets its own TMPDIR. Without TMPDIR, two clusters that start at
-# the same time use the same files.
+# repeats in every PID namespace. Each cluster therefore sets its own TMPDIR. Otherwise, two clusters that start at the
+# same time would use the same files.
 make_database() {
     chown mysql:mysql /run/mysqld
     chmod 711 "$DIR/ctl"
@@ -106,8 +106,8 @@ make_database() {
         --skip-name-resolve >"$DIR/log/mariadb-install-db.log" 2>&1
 }
 
-# make_node nN: creates the namespaces of a node, and starts a process that keeps the namespaces alive. `unshare
-# --mount=FILE` can keep a namespace alive without a process, but sometimes fails with EINVAL (observed on Linux 6.18).
+# make_node nN: creates a node's namespaces, and starts a process that keeps them alive. `unshare --mount=FILE` can keep
+# a namespace alive without a process, but sometimes fails with EINVAL (observed on Linux 6.18).
 make_node() {
     local answer='' ready
     exec {ready}< <(exec unshare --mount --uts "$here/node.sh" "$DIR" "$1" 2>"$DIR/log/node-$1.log")
@@ -126,7 +126,7 @@ fill_accounting() {
     sacctmgr -i add user user1,user2 account=research cluster=caelum
 }
 
-# cluster_registered: succeeds if slurmctld has registered with slurmdbd. slurmctld can answer before its registration.
+# cluster_registered: succeeds if slurmctld has registered with slurmdbd. slurmctld may answer before that.
 cluster_registered() {
     sacctmgr -nP show cluster format=ControlPort | grep -q '^[1-9]'
 }
@@ -164,8 +164,7 @@ start_daemons() {
     wait_for 30 cluster_registered || { echo "slurmctld did not register with slurmdbd within 30 s" >&2; return 1; }
 }
 
-# bash reads the whole file before it runs the function main. Changes to the file therefore do not affect a running
-# cluster.
+# bash reads the whole file before it runs main, so that changes to the file do not affect a running cluster.
 main() {
     load_options "$DIR"
     if [[ ${1-} != inside ]]; then
@@ -184,7 +183,7 @@ main() {
     echo ready
     exec >&2
 
-    # bash reaps the orphaned processes of daemons. From inside the PID namespace, PID 1 receives only the signals for
+    # bash reaps the daemons' orphaned processes. From inside the PID namespace, PID 1 receives only the signals for
     # which it has a handler.
     trap 'exit 0' TERM INT
     sleep infinity &

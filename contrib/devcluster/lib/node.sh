@@ -1,7 +1,7 @@
 #!/bin/bash
-# node.sh sets up the mount and UTS namespaces of one node, and keeps both namespaces alive until it is killed. init.sh
-# starts node.sh in the new namespaces. The node writes to its own tmpfs, and does not see files of the controller or of
-# other nodes.
+# node.sh sets up the mount and UTS namespaces of one node, and keeps both alive until it is killed. init.sh starts it
+# in the new namespaces. The node writes to its own tmpfs, and does not see the files of the controller or of other
+# nodes.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 source "$here/common.sh"
@@ -27,7 +27,7 @@ private_run() {
 }
 
 # private_dev: mounts a new /dev for the node's own /dev/caelum and /dev/nvidia-caps. The machine has only one devtmpfs,
-# so directories on the devtmpfs are common to all nodes and remain after the end of the cluster.
+# so directories on it would be common to all nodes and outlive the cluster.
 private_dev() {
     local new=/run/dev name
     mkdir "$new"
@@ -78,8 +78,7 @@ make_slots() {
     for ((i = 0; i < $(slots_of "$NODE"); i++)); do mknod -m 444 "/dev/caelum/slot$i" c 42 "$i"; done
 }
 
-# bash reads the whole file before it runs the function main, because `devcluster upgrade` may replace the node's root
-# directory.
+# bash reads the whole file before it runs main, because `devcluster upgrade` may replace the node's root directory.
 main() {
     hostname "$NODE"
     [[ $AGENT == no ]] || mkdir -p "$RUN/caelum-$NODE"

@@ -1,9 +1,8 @@
-# Functions for the configuration of a devcluster. init.sh, which writes the configuration, and node.sh source
-# slurm-conf.sh.
+# Functions for the configuration of a devcluster. Sourced by init.sh, which writes the configuration, and node.sh.
 # shellcheck shell=bash
 
-# board_of nN: prints the GPU model of a node. If --board is a list, node N gets the N-th model. Nodes beyond the end of
-# the list get the last model.
+# board_of nN: prints a node's GPU model. If --board is a list, node N gets the N-th model, and nodes beyond the end of
+# the list get the last one.
 board_of() {
     local boards i=${1#n}
     IFS=, read -ra boards <<<"$BOARD"
@@ -11,12 +10,12 @@ board_of() {
     echo "${boards[i - 1]}"
 }
 
-# slurm_config nN SECTION: prints a section of `caelum slurm-config` for emulated GPUs like those of the node. The
-# cluster therefore uses the configuration that `caelum slurm-config` generates for administrators.
+# slurm_config nN SECTION: prints a section of `caelum slurm-config` for emulated GPUs like those of the node, so that
+# the cluster uses the configuration that `caelum slurm-config` generates for administrators.
 slurm_config() {
     local scratch=$RUN/slurm-config/$1
     (
-        # LD_LIBRARY_PATH is set because a cluster without an agent has no installed driver.
+        # LD_LIBRARY_PATH is set because no driver is installed in a cluster without an agent.
         export NVML_EMULATOR_STATE=$scratch/state LD_LIBRARY_PATH=$BUILD
         if [[ ! -e $NVML_EMULATOR_STATE ]]; then
             mkdir -p "$scratch/dev"
@@ -42,27 +41,27 @@ every_accounted() {
         tr ',' '\n' | awk '!seen[$0]++' | paste -sd ,
 }
 
-# address_of nN: prints the node's own address on the loopback interface. A datagram to the node's own address reaches
-# only the agent of that node.
+# address_of nN: prints the node's own address on the loopback interface. A datagram to this address reaches only the
+# agent of that node.
 address_of() { echo "127.0.1.${1#n}"; }
 
-# mig_slurm_conf: prints the lines of slurm.conf that Caelum needs.
+# mig_slurm_conf: prints the slurm.conf lines that Caelum needs.
 mig_slurm_conf() {
     local node
     slurm_config n1 slurm.conf | grep -v -e '^AccountingStorageTRES=' -e '^JobSubmitPlugins='
     echo "AccountingStorageTRES=$(every_accounted)"
     [[ ! -e /etc/slurm/job_submit.lua ]] || echo "JobSubmitPlugins=lua"
-    # With config_overrides, each node has more CPUs and memory than the machine. Only the GPUs limit the number of
-    # running jobs.
+    # With config_overrides, each node has more CPUs and memory than the machine, so that only the GPUs limit the number
+    # of running jobs.
     for node in $(node_names); do
         echo "NodeName=$node NodeAddr=$(address_of "$node") Port=$((7000 + ${node#n})) CPUs=64 RealMemory=256000 Gres=$(gres_of "$node")"
     done
-    # The catalogue contains one node for each real node, because the GPU models of the nodes may differ.
+    # The catalogue contains one node for each real node, because the nodes' GPU models may differ.
     for node in $(node_names); do
         slurm_config "$node" nodes | sed -n "s/^NodeName=mig-catalog[^ ]*/NodeName=mig-catalog${node#n}/p"
     done
     echo "PartitionName=gpu Default=YES Nodes=n[1-$NODES],mig-catalog[1-$NODES] MaxTime=INFINITE State=UP"
-    # The partition plain contains the same nodes, but Caelum does not manage the partition.
+    # The plain partition contains the same nodes, but Caelum does not manage it.
     echo "PartitionName=plain Nodes=n[1-$NODES] MaxTime=INFINITE State=UP"
 }
 
@@ -124,8 +123,8 @@ decisions() {
     for node in $(node_names); do slurm_config "$node" decisions | grep -E '^(profile|model) '; done | awk '!seen[$0]++'
 }
 
-# slurmstepd LINE: writes the script that slurmd starts instead of slurmstepd (option -d of slurmd). The script runs
-# LINE before slurmstepd.
+# slurmstepd LINE: writes the script that slurmd starts instead of slurmstepd (slurmd's -d option). It runs LINE before
+# slurmstepd.
 slurmstepd() {
     local preload=
     [[ $CGROUP != v2 ]] || preload="export LD_PRELOAD=$UNIFIED"
@@ -135,9 +134,9 @@ slurmstepd() {
 
 # prolog_delay: extends the time between a job's start in slurmctld and its lease. Without a delay, the lease follows
 # the start within a few milliseconds. The SPANK prolog runs before the site's Prolog, so no setting in slurm.conf can
-# delay the SPANK prolog. slurmd runs the SPANK prolog as "slurmstepd spank prolog", and the option -d of slurmd selects
-# another program as slurmstepd. Without a plugin, slurmd runs no SPANK prolog, and the site's Prolog contains the
-# delay. A test can end the delay by killing the sleep process.
+# delay it. slurmd runs it as "slurmstepd spank prolog", and its -d option selects another program as slurmstepd.
+# Without a plugin, slurmd runs no SPANK prolog, and the site's Prolog contains the delay. A test can end the delay by
+# killing the sleep process.
 prolog_delay() {
     if [[ -s /etc/slurm/plugstack.conf ]]; then
         slurmstepd "[ \"\$1 \$2\" != 'spank prolog' ] || sleep $PROLOG_DELAY"

@@ -1,8 +1,8 @@
 /*
- * unified.so is preloaded into slurmd and slurmstepd on a node with cgroup v2. Slurm's plugin for cgroup v2 does not
- * work on a machine that also has hierarchies of version 1 ("Hybrid mode is not supported",
- * src/plugins/cgroup/v2/cgroup_v2.c). The plugin reads /proc/PID/cgroup, and accepts no line except the line of version
- * 2. unified.so hides the lines of version 1 from the plugin, and does not change the line of version 2.
+ * unified.so is preloaded into slurmd and slurmstepd on a node with cgroup v2. Slurm's cgroup v2 plugin does not work
+ * on a machine that also has v1 hierarchies ("Hybrid mode is not supported", src/plugins/cgroup/v2/cgroup_v2.c). It
+ * reads /proc/PID/cgroup, and accepts only the v2 line. unified.so hides the v1 lines from the plugin and leaves the
+ * v2 line unchanged.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -28,8 +28,7 @@ static int is_cgroup_file(const char *path)
 }
 
 /*
- * only_v2 closes a descriptor of /proc/PID/cgroup, and returns a descriptor of a file that contains only the line of
- * version 2, or -1.
+ * only_v2 closes a descriptor of /proc/PID/cgroup, and returns one for a file that contains only the v2 line, or -1.
  */
 static int only_v2(int fd)
 {

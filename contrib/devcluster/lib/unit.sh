@@ -5,9 +5,8 @@
 #   unit.sh DIR start|stop|restart UNIT      unit.sh DIR kill UNIT SIGNAL      unit.sh DIR list
 # UNIT is munged, mariadbd, slurmdbd, slurmctld, watcher, slurmd-nN or agent-nN.
 #
-# Each unit has four files. The keeper holds a lock on UNIT.lock until the keeper ends. UNIT.pid contains the daemon's
-# pid. UNIT.ended exists if a daemon has ended since the start of the unit. UNIT.wanted exists until the unit is
-# stopped.
+# Each unit has four files. The keeper holds a lock on UNIT.lock until it ends. UNIT.pid contains the daemon's pid.
+# UNIT.ended exists if a daemon has ended since the unit was started. UNIT.wanted exists until the unit is stopped.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 source "$here/common.sh"
@@ -28,8 +27,8 @@ daemon() {
         ;;
     slurmdbd) exec_on_host dbd slurmdbd -D ;;
     slurmctld)
-        # slurmctld 26.05 saves the usage of the associations for the first time 300 s after its start. A slurmctld that
-        # was killed before the first save refuses to start again.
+        # slurmctld 26.05 first saves the associations' usage 300 s after its start. If it is killed before that, it
+        # refuses to start again.
         local ignore=()
         [[ -e $DIR/ctl/slurmctld/assoc_usage ]] || ignore=(-i)
         exec_on_host ctl slurmctld -D "${ignore[@]}"
@@ -57,11 +56,11 @@ exec_on_host() {
     exec "${NSENTER[@]}" "$@"
 }
 
-# restarts UNIT: succeeds if the keeper restarts the daemon after its end. Caelum's units set Restart=, but Debian's
+# restarts UNIT: succeeds if the keeper restarts the daemon when it ends. Caelum's units set Restart=, but Debian's
 # Slurm units do not.
 restarts() { [[ $1 == agent-* || $1 == watcher ]]; }
 
-# after_end UNIT: runs the command that ExecStopPost= contains in the agent's unit file.
+# after_end UNIT: runs the ExecStopPost= command from the agent's unit file.
 after_end() {
     [[ $1 != agent-* ]] || (exec_on_host "${1#agent-}" caelumd close) || true
 }
@@ -87,8 +86,8 @@ keep() {
 }
 
 # output_of UNIT: prints the path of the file for the daemon's standard output and standard error. Slurm's daemons write
-# their log to a separate file, because Slurm 22.05 writes no times to standard error. The standard error of Slurm's
-# daemons contains only errors from before the log is open.
+# their log to a separate file, because Slurm 22.05 writes no times to standard error. Their standard error contains
+# only errors from before the log is opened.
 output_of() {
     case $1 in
     slurm*) echo "$DIR/log/$1.err" ;;
@@ -96,7 +95,7 @@ output_of() {
     esac
 }
 
-# kept UNIT: succeeds while the unit's keeper runs.
+# kept UNIT: succeeds while the unit's keeper is running.
 kept() { ! flock -n "$UNITS/$1.lock" true; }
 
 start() {
@@ -172,8 +171,7 @@ check_unit() {
     die "the cluster has no unit $1"
 }
 
-# bash reads the whole file before it runs the function main. Changes to the file therefore do not affect a running
-# keeper.
+# bash reads the whole file before it runs main, so that changes to the file do not affect a running keeper.
 main() {
     [[ $1 == list ]] || check_unit "${2-}"
     case $1 in

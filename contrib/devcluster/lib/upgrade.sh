@@ -1,15 +1,15 @@
 #!/bin/bash
-# upgrade.sh DIR HOST: replaces the programs of a host by the programs in --new-root, as an upgrade of packages does.
-# HOST is dbd, ctl, login or a node. The script runs first in the controller's namespaces, and then in the host's
-# namespaces. upgrade.sh does not restart running processes.
+# upgrade.sh DIR HOST: replaces a host's programs with those in --new-root, as a package upgrade does. HOST is dbd, ctl,
+# login or a node. The script runs first in the controller's namespaces, and then in the host's. It does not restart
+# running processes.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 repository=$(realpath "$here/../../..")
 source "$here/common.sh"
 
-# enter_new_root: makes --new-root the root directory of the host's mount namespace and of all processes in the
-# namespace. The host uses an overlay, so that --new-root does not change. The host keeps its configuration, state,
-# devices and users. Running processes continue to use the files that they have opened or mapped.
+# enter_new_root: makes --new-root the root directory of the host's mount namespace and of all processes in it. The host
+# uses an overlay, so that --new-root does not change. The host keeps its configuration, state, devices and users.
+# Running processes continue to use the files that they have opened or mapped.
 enter_new_root() {
     local scratch=$RUN/root new=$RUN/root/new path
     mount --bind -o ro "$NEW_ROOT$ROOT_BUILD" "$BUILD"
@@ -40,8 +40,8 @@ upgrade_node() {
     "${NSENTER[@]}" "$here/upgrade.sh" "$DIR" "$1" inside
 }
 
-# upgrade_controller HOST: creates a mount namespace for dbd, ctl or login, and a process that keeps the namespace
-# alive. Until then, the host shares the controller's namespaces.
+# upgrade_controller HOST: creates a mount namespace for dbd, ctl or login, and a process that keeps it alive. Until
+# then, the host shares the controller's namespaces.
 upgrade_controller() {
     local answer='' ready
     exec {ready}< <(exec setsid unshare --mount --uts "$here/upgrade.sh" "$DIR" "$1" hold 2>"$DIR/log/host-$1.log" </dev/null)
@@ -51,7 +51,7 @@ upgrade_controller() {
     mv "$HOLDERS/$1.new" "$HOLDERS/$1"
 }
 
-# bash reads the whole file before it runs the function main, because the host moves to another root directory.
+# bash reads the whole file before it runs main, because the host moves to another root directory.
 main() {
     DIR=$1
     load_options "$DIR"

@@ -17,10 +17,10 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// limit is the maximum time to wait for a condition. Only a hanging test reaches the limit.
+// limit is the maximum time to wait for a condition. Only a hanging test reaches it.
 const limit = 60 * time.Second
 
-// Machine is a running systemd in its own namespaces.
+// Machine is a systemd instance that runs in its own namespaces.
 type Machine struct {
 	t       *testing.T
 	dir     string
@@ -32,15 +32,15 @@ type Machine struct {
 
 // Options describes a machine.
 type Options struct {
-	GPUs int // the number of emulated A100s with 40 GB, 1 by default
-	// Packages is a directory of Caelum's deb packages, or empty. dpkg installs the packages before the boot, in place
-	// of the files of build/. With packages, systemd starts neither slurmd nor a daemon of Caelum. The directory and
-	// its subdirectories appear as /packages in the machine.
+	GPUs int // the number of emulated 40 GB A100s, 1 by default
+	// Packages is a directory with Caelum's deb packages, or empty. dpkg installs them before the boot, in place of the
+	// files in build/, and systemd then starts neither slurmd nor Caelum's daemons. The directory and its
+	// subdirectories appear as /packages in the machine.
 	Packages string
 }
 
-// Boot boots a machine, and removes the machine at the end of the test. Without packages, Boot waits until the node
-// accepts jobs and its agent offers slices.
+// Boot boots a machine, and removes it at the end of the test. Without packages, it waits until the node accepts jobs
+// and its agent offers slices.
 func Boot(t *testing.T, o Options) *Machine {
 	t.Helper()
 	script, err := cluster.Script()
@@ -94,8 +94,8 @@ func (m *Machine) Serving() {
 	)
 }
 
-// remove ends the machine, and removes the machine's directory and cgroup. After a failure of the test, remove logs the
-// journal and the console.
+// remove ends the machine, and removes its directory and cgroup. If the test has failed, it logs the journal and the
+// console.
 func (m *Machine) remove(cgroupScript string) {
 	if m.t.Failed() {
 		m.t.Log(m.Try("systemctl", "--no-pager", "--plain", "list-units", "--state=failed,activating"))
@@ -137,7 +137,7 @@ func (m *Machine) Try(args ...string) string {
 	return string(out)
 }
 
-// Must returns the output of a command, and ends the test if the command fails.
+// Must returns the output of a command, and ends the test if it fails.
 func (m *Machine) Must(args ...string) string {
 	m.t.Helper()
 	out, err := m.Command(args...).CombinedOutput()
@@ -171,7 +171,7 @@ func (m *Machine) State(job string) string {
 	return strings.TrimSpace(m.Try("squeue", "-h", "-t", "all", "-j", job, "-o", "%T"))
 }
 
-// Property returns the value of a property of a systemd unit.
+// Property returns the value of a systemd unit's property.
 func (m *Machine) Property(unit, name string) string {
 	return m.Must("systemctl", "show", "--property="+name, "--value", unit)
 }

@@ -1,16 +1,16 @@
--- sha256.lua measures the cost of SHA-256 of a script inside slurmctld, compared with the polynomial hash of
--- job_submit.lua.
+-- sha256.lua measures the cost of computing a script's SHA-256 inside slurmctld, compared with job_submit.lua's
+-- polynomial hash.
 --
 --   lua sha256.lua <tables, native or polynomial> <bytes> <rounds>
 --
--- "tables" works in every version of Lua. "tables" stores words as doubles, and computes xor, and, and majority from
+-- "tables" works in every version of Lua. It stores words as doubles, and computes "xor", "and" and "majority" from
 -- sums of bits that are spread out to base 4. "native" needs the operators of Lua 5.3 and later. The program prints the
--- digest of a text of <bytes> bytes "x", and the median time of a round in microseconds.
+-- digest of a text of <bytes> times "x", and the median time of a round in microseconds.
 
 local floor, byte, char, rep = math.floor, string.byte, string.char, string.rep
 
--- primes returns the first 32 bits of the fractional part of the square root (root 2) or the cube
--- root (root 3) of each of the first n primes.
+-- primes returns, for each of the first n primes, the first 32 bits of the fractional part of its square root (root 2)
+-- or cube root (root 3).
 local function primes(n, root)
   local found, p = {}, 2
   while #found < n do

@@ -1,6 +1,6 @@
-// Package fuzz tests the emulator with damaged state files. testdata contains inputs for the fuzz target. Fuzzing found
-// most of the inputs. Some inputs contain valid machines. The test runs the fuzz target on every file in testdata with
-// gcc's sanitizers. `make fuzz` searches for more inputs.
+// Package fuzz tests the emulator with damaged state files. testdata contains inputs for the fuzz target. Most were
+// found by fuzzing, and some contain valid machines. The test runs the fuzz target on every file in testdata with gcc's
+// sanitizers. `make fuzz` searches for more inputs.
 package fuzz
 
 import (
@@ -18,7 +18,7 @@ func TestStateCases(t *testing.T) {
 	if err != nil || len(cases) == 0 {
 		t.Fatalf("testdata/state contains no inputs (%v)", err)
 	}
-	// The cache of go test considers only files that the test itself opens. The test therefore opens the source files.
+	// go test's cache considers only files that the test itself opens, so the test opens the source files.
 	for _, pattern := range []string{"Makefile", "c/*", "../src/*", "../../../internal/mig/models.txt"} {
 		names, _ := filepath.Glob(pattern)
 		if len(names) == 0 {

@@ -9,8 +9,7 @@
 #include <stdint.h>
 
 /*
- * The header nvml.h must not rename the unversioned functions. The unversioned names are part of the ABI, and old
- * clients use these names.
+ * nvml.h must not rename the unversioned functions, whose names are part of the ABI and are used by old clients.
  */
 #define NVML_NO_UNVERSIONED_FUNC_DEFS
 #include <nvml.h>
@@ -28,7 +27,7 @@ enum media {
 
 struct profile {
     const char *name; /* 1g.5gb */
-    unsigned id;      /* NVML's profile id; GPU models may use different ids for one profile */
+    unsigned id;      /* NVML's profile id; GPU models may use different ids for the same profile */
     unsigned slices;  /* compute slices */
     unsigned size;    /* units of the GPU's grid */
     unsigned limit;   /* the maximum number of instances on one GPU */

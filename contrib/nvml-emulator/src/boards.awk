@@ -1,7 +1,7 @@
 # This program generates the C table of GPU models from internal/mig/models.txt. The comment at the top of models.txt
 # describes the columns.
 #
-# A dash stands for an unpublished number. The emulator uses an approximation of each unpublished number:
+# A dash stands for an unpublished number, which the emulator approximates as follows:
 #   memory          1000 MiB for each GB in the profile's name (published values are between 998 and 1014)
 #   SMs             the number of compute slices times the smallest known number of SMs per compute slice of the GPU model
 #   CE, DEC...      the number of compute slices times the number of the first profile (1g)
@@ -16,7 +16,7 @@ function nominal(name,    s) {
 }
 
 # per_slice returns the smallest known value of column c per compute slice, over all profiles of this GPU model. The
-# smallest value is used, because profiles with twice the memory have more SMs per compute slice than other profiles.
+# smallest value is used because profiles with twice the memory have more SMs per compute slice than others.
 function per_slice(c,    i, least) {
     least = 0
     for (i = 0; i < n; i++)

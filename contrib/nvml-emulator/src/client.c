@@ -13,8 +13,8 @@
 #include "state.h"
 
 /*
- * read_stat reads the state letter and the start time of a process. read_stat returns 1 on success, 0 if the process
- * does not exist, and -1 if the calling process may not read /proc.
+ * read_stat reads the state letter and the start time of a process. It returns 1 on success, 0 if the process does not
+ * exist, and -1 if the calling process may not read /proc.
  */
 static int read_stat(uint32_t pid, char *letter, uint64_t *start)
 {
@@ -63,7 +63,7 @@ bool client_live(const struct client *c)
     case 1:
         return letter != 'Z' && letter != 'X' && start == c->start_time;
     case 0:
-        /* With the mount option hidepid, /proc hides other users' processes. kill() still detects these processes. */
+        /* With the hidepid mount option, /proc hides other users' processes. kill() still detects them. */
         return kill((pid_t)c->pid, 0) != 0 && errno == EPERM;
     default:
         return true;

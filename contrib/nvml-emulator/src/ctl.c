@@ -12,39 +12,39 @@ static const struct command {
     {"init", "--board BOARD [--gpus N] [--board BOARD ...] [--dev-root DIR|none] [--proc-root DIR]\n"
              "            [--modify-device-files 0|1] [--mig on|off] [--mode-reset auto|manual|never] [--nvlink all|GPU,GPU...[;...]]\n"
              "            [--nvml-clients 0|1] [--seed N]",
-     "Create a new machine, and replace the machine in the state file. Each --board begins a group of GPUs of one model,\n"
+     "Create a new machine that replaces the one in the state file. Each --board begins a group of GPUs of the same model,\n"
      "and --gpus sets the number of GPUs (1). --dev-root is the directory of the device files (/dev). --proc-root is the\n"
      "directory of the driver's /proc files (default: no /proc files). --modify-device-files 0 corresponds to the driver's\n"
      "NVreg_ModifyDeviceFiles=0: the driver neither creates nor removes capability files (1). --mig is the initial MIG mode\n"
      "(on). --mode-reset applies to GPU models before Hopper, whose MIG mode changes only after a reset: the driver resets\n"
-     "the GPU itself (auto), or nvidia-smi must reset the GPU (manual). With never, nvidia-smi cannot reset any GPU, and only\n"
-     "a reboot changes the mode, as on virtual machines with passed-through GPUs. --nvlink connects all GPUs, or the GPUs of\n"
+     "the GPU itself (auto), or nvidia-smi must reset it (manual). With never, nvidia-smi cannot reset any GPU, and only\n"
+     "a reboot changes the mode, as on virtual machines with GPU passthrough. --nvlink connects all GPUs, or the GPUs of\n"
      "each group, by NVLinks (default: no NVLinks). --nvml-clients 1: a process is a client of all GPUs from nvmlInit to\n"
-     "nvmlShutdown, which prevents resets, and changes of the MIG mode by other processes (0; needs --dev-root). The UUIDs\n"
+     "nvmlShutdown, which prevents resets and MIG mode changes by other processes (0; needs --dev-root). The UUIDs\n"
      "depend on the seed (random). GPU models:",
      cmd_init},
     {"show", "[--json]", "Draw the GPUs, and list their instances and clients.", cmd_show},
     {"create", "GPU PROFILE [START] [--no-ci]",
-     "Create a GPU instance with a compute instance of the full size, as an administrator does with nvidia-smi. Without\n"
-     "START, the driver chooses the placement. The command prints the id, the start and the UUID. --no-ci: create no compute\n"
+     "Create a GPU instance with a full-size compute instance, as an administrator does with nvidia-smi. Without\n"
+     "START, the driver chooses the placement. Prints the id, the start and the UUID. --no-ci: create no compute\n"
      "instance.",
      cmd_create},
     {"destroy", "GPU GI", "Destroy an instance and its compute instances.", cmd_destroy},
     {"hold", "GPU [GI]",
-     "Make a simulated client hold the instance: destroying the instance fails with IN_USE. Without GI: make the client hold\n"
-     "the GPU, which prevents resets and changes of the MIG mode.",
+     "Make a simulated client hold the instance: destroying it fails with IN_USE. Without GI: make the client hold\n"
+     "the GPU, which prevents resets and MIG mode changes.",
      cmd_hold},
     {"unhold", "GPU [GI]", "Remove the simulated client of `hold`.", cmd_hold},
     {"latency", "[--board BOARD|--gpu N] --call CALL MS | [--board BOARD|--gpu N] realistic|off",
-     "Set the duration of calls to MS milliseconds for CALL (0 removes the setting), to the durations that were measured on\n"
+     "Set the duration of calls: to MS milliseconds for CALL (0 removes the setting), to the durations measured on\n"
      "real GPUs (realistic), or to no delay (off). Calls:",
      cmd_latency},
     {"fault", "add --call CALL [--gpu N] [--nth K] [--times M] (--error ERR [--after] | --kill before|torn|after | --activation ERR) |\n"
               "             list | clear",
      "Make the Kth CALL from now (1), and the following M-1 calls, fail with ERR in any process. --after: the call makes\n"
      "the change and then fails (a failed create leaves an instance behind). --kill: the calling process is killed before\n"
-     "the change, during the change (which has no effect), or after the change and before the log. --activation:\n"
-     "SET_MIG_MODE succeeds with the activation status ERR, and the mode is pending. A RESET that fails with GPU_IS_LOST\n"
+     "the change, during it (which has no effect), or after it but before the log is written. --activation:\n"
+     "SET_MIG_MODE succeeds with the activation status ERR, and the mode remains pending. A RESET that fails with GPU_IS_LOST\n"
      "makes the GPU fall off the bus. --times 0: the fault continues until `fault clear`.",
      cmd_fault},
     {"lose", "GPU", "Simulate a GPU that has fallen off the bus: raise Xid 79, then return GPU_IS_LOST from every call.", cmd_lose},
@@ -58,17 +58,17 @@ static const struct command {
      "the GPU open. Unlike nvidia-smi, the command has no latency and no faults, and ignores --mode-reset.",
      cmd_reset},
     {"reboot", "",
-     "Change all GPUs as a reboot of the machine does: remove all instances, and bring lost GPUs back. GPU models before\n"
-     "Hopper get the pending MIG mode, and other GPU models have MIG mode off. Refused while a process uses a GPU.",
+     "Change all GPUs as a reboot of the machine would: remove all instances, and bring lost GPUs back. GPU models before\n"
+     "Hopper get the pending MIG mode; on others, MIG mode is off afterwards. Refused while a process uses a GPU.",
      cmd_reboot},
     {"drift", "[--gpu N] --profile PROFILE [--name NAME] [--memory MIB]",
      "Make the driver report another name or memory size for a profile, as a new driver release may do. Without --name and\n"
      "--memory, restore the original name and memory size.",
      cmd_drift},
-    {"uuid", "fresh|repeat", "Give each new instance a new MIG UUID (fresh), or give successive instances at one place the same UUID (repeat).", cmd_uuid},
+    {"uuid", "fresh|repeat", "Give each new instance a new MIG UUID (fresh), or give successive instances at the same place the same UUID (repeat).", cmd_uuid},
     {"check", "", "Check that the state obeys the rules of the hardware and that the device files match the state.", cmd_check},
     {"log", "[--path]", "Print the event log, or its path.", cmd_log},
-    {"lock", "SECONDS", "Lock the state for SECONDS, for tests that kill the process that has locked the state.", cmd_lock},
+    {"lock", "SECONDS", "Lock the state for SECONDS, for tests that kill the process that has locked it.", cmd_lock},
 };
 
 #define NCOMMANDS (sizeof commands / sizeof commands[0])

@@ -1,4 +1,4 @@
-/* This header declares one function for each subcommand of the control command nvml-emulator. */
+/* This header declares a function for each subcommand of nvml-emulator, the control command. */
 #ifndef EMU_CTL_H
 #define EMU_CTL_H
 
@@ -36,30 +36,30 @@ int cmd_lock(int argc, char **argv);
 _Noreturn void ctl_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /*
- * ctl_begin begins a transaction. If the state is unreadable, ctl_begin ends the program with EXIT_STATE. ctl_done
- * commits the transaction and returns EXIT_OK.
+ * ctl_begin begins a transaction, or ends the program with EXIT_STATE if the state is unreadable. ctl_done commits the
+ * transaction and returns EXIT_OK.
  */
 void ctl_begin(struct txn *t, enum txn_mode mode);
 int ctl_done(struct txn *t);
 
 /*
  * ctl_end_with logs the event, commits the transaction and returns the exit status for the return code. If the return
- * code is an error, ctl_end_with prints that the program couldn't do what.
+ * code is an error, it prints "couldn't" followed by what.
  */
 int ctl_end_with(struct txn *t, struct event *e, nvmlReturn_t rc, const char *what);
 
 /*
- * ctl_number parses a number, and ctl_gpu parses the index of a GPU. If the text is invalid, both functions end the
- * program with EXIT_USAGE.
+ * ctl_number parses a number, and ctl_gpu parses the index of a GPU. If the text is invalid, both end the program with
+ * EXIT_USAGE.
  */
 unsigned ctl_number(const char *text, const char *what, unsigned max);
 unsigned ctl_gpu(const struct txn *t, const char *text);
 
-/* ctl_board returns the index of a GPU model. If the model is unknown, ctl_board ends the program with EXIT_USAGE. */
+/* ctl_board returns the index of a GPU model, or ends the program with EXIT_USAGE if the model is unknown. */
 int ctl_board(const char *name);
 
 /*
- * ctl_gi parses the id of an instance of the GPU. If the instance does not exist, ctl_gi ends the program with
+ * ctl_gi parses the id of an instance on the GPU. If the instance does not exist, it ends the program with
  * EXIT_REFUSED.
  */
 unsigned ctl_gi(const struct txn *t, unsigned gpu, const char *text);

@@ -1,5 +1,5 @@
 /*
- * This file implements the subcommand check, which reports violations of the rules that the library enforces, and
+ * This file implements the check subcommand, which reports violations of the rules that the library enforces, and
  * differences between the device files and the state.
  */
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /*
- * This file implements the subcommands hold, lose, xid, mig-mode, reset and reboot, which emulate actions of an
- * administrator or a monitoring program on a GPU, and hardware events.
+ * This file implements the hold, lose, xid, mig-mode, reset and reboot subcommands, which emulate hardware events, and
+ * what an administrator or a monitoring program does to a GPU.
  */
 #include <stdio.h>
 #include <string.h>
@@ -108,7 +108,7 @@ int cmd_reboot(int argc, char **argv)
     ctl_begin(&t, TXN_WRITE);
     for (unsigned gpu = 0; gpu < t.st->ngpus; gpu++)
         if (ops_clients(t.st, gpu, -1, -1))
-            ctl_fail(EXIT_REFUSED, "processes use GPU %u; end the processes first", gpu);
+            ctl_fail(EXIT_REFUSED, "processes use GPU %u; end them first", gpu);
     for (unsigned gpu = 0; gpu < t.st->ngpus; gpu++) {
         struct event e = EVENT("reboot");
         mode_reboot(&t, gpu);

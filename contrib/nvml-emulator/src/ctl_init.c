@@ -1,4 +1,4 @@
-/* This file implements the subcommand init, which creates the emulated machine. */
+/* This file implements the init subcommand, which creates the emulated machine. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "proc.h"
 
 /*
- * make_default_folder creates the directory of the default state. For any other state, the user must create the
+ * make_default_folder creates the directory for the default state file. For any other path, the user must create the
  * directory.
  */
 static void make_default_folder(void)
@@ -37,7 +37,7 @@ static const char *connect_group(struct state *st, const char *text)
         char *end;
         unsigned long gpu = strtoul(text, &end, 10);
         if (*text < '0' || *text > '9' || gpu >= st->ngpus)
-            ctl_fail(EXIT_USAGE, "--nvlink must be all or groups of GPUs such as \"0,1;2,3\", and the machine has %u GPUs", st->ngpus);
+            ctl_fail(EXIT_USAGE, "--nvlink must be all or groups of GPUs such as \"0,1;2,3\"; the machine has %u GPUs", st->ngpus);
         group |= (uint16_t)(1u << gpu);
         text = end;
         if (*text != ',')

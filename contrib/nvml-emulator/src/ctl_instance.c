@@ -1,6 +1,6 @@
 /*
- * This file implements the subcommands create and destroy, which emulate actions of an administrator, and the
- * subcommand lock.
+ * This file implements the create and destroy subcommands, which emulate actions of an administrator, and the lock
+ * subcommand.
  */
 #include <stdio.h>
 #include <stdlib.h>

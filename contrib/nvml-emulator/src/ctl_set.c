@@ -1,4 +1,4 @@
-/* This file implements the subcommands latency, fault, drift and uuid, which configure the faults of the machine. */
+/* This file implements the latency, fault, drift and uuid subcommands, which configure the machine's faults. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static int call_or_fail(const char *name)
     return call;
 }
 
-/* selected reports whether --board or --gpu selects the GPU. Without --board and --gpu, every GPU is selected. */
+/* selected reports whether --board or --gpu selects the GPU. Without these options, every GPU is selected. */
 static bool selected(const struct txn *t, unsigned gpu, int board, const char *number)
 {
     if (board >= 0)
@@ -160,7 +160,7 @@ int cmd_fault(int argc, char **argv)
     if (f.activation && call != CALL_SET_MIG_MODE)
         ctl_fail(EXIT_USAGE, "--activation requires --call SET_MIG_MODE");
     f.call = (uint8_t)call;
-    if (f.crash || f.activation) { /* the call continues until the point at which the process is killed, or to the end */
+    if (f.crash || f.activation) { /* the call runs until the process is killed, or to its end */
         f.after = 1;
         f.rc = NVML_SUCCESS;
     }

@@ -1,4 +1,4 @@
-/* This file implements the subcommands show and log. */
+/* This file implements the show and log subcommands. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static void draw(const struct gpu_state *g)
     putchar('\n');
 }
 
-/* pending_mode returns the text for a MIG mode that is not effective yet. */
+/* pending_mode returns the text for a MIG mode that is not in effect yet. */
 static const char *pending_mode(const struct gpu_state *g)
 {
     if (g->mig == g->mig_pending)
@@ -98,8 +98,8 @@ static void show_text(const struct state *st)
 }
 
 /*
- * json_name prints a profile name as a JSON string without escapes. json_name omits the characters that would need an
- * escape. Only a name that `drift` has set can contain such characters.
+ * json_name prints a profile name as a JSON string without escapes, omitting the characters that would need one. Only
+ * a name set by `drift` can contain them.
  */
 static void json_name(const char *name)
 {
@@ -192,8 +192,8 @@ int cmd_log(int argc, char **argv)
     if (argc != 1)
         ctl_fail(EXIT_USAGE, "log [--path]");
     /*
-     * cmd_log uses a write transaction, because txn_begin then writes the missing log lines of a killed process, and
-     * logs clients that have ended.
+     * cmd_log uses a write transaction, because txn_begin then writes the log lines that a killed process could not
+     * write, and logs clients that have ended.
      */
     struct txn t;
     ctl_begin(&t, TXN_WRITE);

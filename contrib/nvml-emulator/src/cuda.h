@@ -1,4 +1,4 @@
-/* This header declares the parts of cuda-process: the devices in CUDA_VISIBLE_DEVICES, and the use of these devices. */
+/* This header declares the parts of cuda-process: the devices in CUDA_VISIBLE_DEVICES, and how they are used. */
 #ifndef EMU_CUDA_H
 #define EMU_CUDA_H
 
@@ -22,15 +22,17 @@ struct device {
 
 /*
  * cuda_visible writes the devices that CUDA_VISIBLE_DEVICES contains to devices, and returns their number, at least 1.
- * If the process cannot use the devices, cuda_visible ends the program with EXIT_NO_DEVICE.
+ * If the process cannot use the devices, it ends the program with EXIT_NO_DEVICE.
  */
 unsigned cuda_visible(const struct state *st, const char *list, struct device devices[EMU_MAX_GPUS]);
 
-/* cuda_expect_gpus ends the program with EXIT_UNEXPECTED, unless the devices are exactly n whole GPUs and the process may
- * open the device files of no other GPU. */
+/*
+ * cuda_expect_gpus ends the program with EXIT_UNEXPECTED unless the devices are exactly n whole GPUs and the process
+ * may not open the device file of any other GPU.
+ */
 void cuda_expect_gpus(const struct state *st, const struct device *devices, unsigned count, unsigned n);
 
-/* struct wish contains the options of the program that refer to its devices. */
+/* struct wish contains the program's options that refer to its devices. */
 struct wish {
     const char *expect;   /* the expected profile, or NULL */
     unsigned expect_gpus; /* the expected number of whole GPUs, or 0 */
@@ -45,12 +47,12 @@ struct wish {
 void cuda_acquire(const struct wish *w);
 
 /*
- * cuda_use sets the memory of the process on each of its devices. If a device no longer exists or has too little memory,
- * cuda_use ends the process.
+ * cuda_use sets the process's memory on each of its devices. If a device no longer exists or has too little memory, it
+ * ends the process.
  */
 void cuda_use(unsigned mib);
 
-/* cuda_leave removes the process from the clients of its devices. */
+/* cuda_leave unregisters the process as a client of its devices. */
 void cuda_leave(void);
 
 #endif

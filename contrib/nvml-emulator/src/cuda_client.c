@@ -1,4 +1,4 @@
-/* This file registers the process as a client of its devices, and changes the memory that the process uses. */
+/* This file registers the process as a client of its devices, and changes the memory that it uses. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -9,7 +9,7 @@
 #include "ops.h"
 #include "rules.h"
 
-static struct client me[EMU_MAX_GPUS]; /* the entries of the process, one for each device */
+static struct client me[EMU_MAX_GPUS]; /* the process's entries, one for each device */
 static unsigned ndevices;
 
 static void begin(struct txn *t, enum txn_mode mode)
@@ -30,7 +30,7 @@ static unsigned total_mib(const struct gpu_state *g, const struct client *c)
     return c->gi == EMU_WHOLE ? rules_board(g)->total_mib : rules_memory_mib(g, g->gi[c->gi].profile);
 }
 
-/* check_wish ends the program if the device does not agree with the options. */
+/* check_wish ends the program if the device does not match the options. */
 static void check_wish(const struct state *st, const struct device *d, const struct wish *w)
 {
     const struct gpu_state *g = &st->gpu[d->gpu];
@@ -64,7 +64,7 @@ static void enter(struct txn *t, const struct device *d, const struct wish *w, s
     if (d->gi != EMU_WHOLE)
         entry->ci_serial = t->st->gpu[d->gpu].gi[d->gi].ci[d->ci].serial;
     if (entry->start_time == 0)
-        cuda_fail(EXIT_NO_DEVICE, "no CUDA driver: the emulator identifies processes with /proc, which this process cannot read");
+        cuda_fail(EXIT_NO_DEVICE, "no CUDA driver: the emulator uses /proc to identify processes, but this process cannot read it");
     *slot = *entry;
     struct event e = EVENT("process-start");
     ops_event_client(t->st, entry, &e);
@@ -128,8 +128,10 @@ static bool exists(const struct state *st, const struct client *entry)
     return !g->lost && gi->used && gi->ci[entry->ci].serial == entry->ci_serial;
 }
 
-/* leave removes the process from the clients of all its devices. failed is the device that caused the event why, or -1.
- * The process leaves the other devices with the event process-exit. */
+/*
+ * leave unregisters the process as a client of all its devices. failed is the device that caused the event why, or -1.
+ * For the other devices, the event is process-exit.
+ */
 static void leave(struct txn *t, const char *why, int failed, nvmlReturn_t rc)
 {
     for (unsigned i = 0; i < ndevices; i++) {
@@ -143,7 +145,7 @@ static void leave(struct txn *t, const char *why, int failed, nvmlReturn_t rc)
     commit(t);
 }
 
-/* grow sets the memory of the process on one device, within a transaction. */
+/* grow sets the process's memory on one device, within a transaction. */
 static void grow(struct txn *t, unsigned i, unsigned mib)
 {
     struct client *c = find_entry(t, &me[i]);

@@ -1,6 +1,6 @@
 /*
- * cuda-process simulates a CUDA program. The process opens the MIG device or the whole GPUs in CUDA_VISIBLE_DEVICES, and
- * allocates memory on each device according to a curve. Any user may run cuda-process.
+ * cuda-process simulates a CUDA program. It opens the MIG device or the whole GPUs in CUDA_VISIBLE_DEVICES, and
+ * allocates memory on each device according to a curve. Any user may run it.
  */
 #include <getopt.h>
 #include <signal.h>
@@ -12,15 +12,15 @@
 #include "cuda.h"
 #include "curve.h"
 
-#define TICK_MS 50 /* interval between changes of the memory use */
+#define TICK_MS 50 /* interval between changes in the memory use */
 
 static const char usage[] =
     "Usage: cuda-process [--memory MIB | --curve S:MIB,S:MIB,...] [--util SHARE] [--seconds S] [--expect PROFILE]\n"
     "                    [--expect-gpus N] [--exclusive] [--print]\n\n"
-    "Hold the devices in CUDA_VISIBLE_DEVICES, and some memory of each device, for S seconds. The devices are one MIG UUID,\n"
-    "or whole GPUs (indices or UUIDs). The default of S is the end of the curve, or 0. Between two points, the curve is\n"
+    "Hold the devices in CUDA_VISIBLE_DEVICES, and some of their memory, for S seconds. The devices are one MIG UUID,\n"
+    "or whole GPUs (indices or UUIDs). S defaults to the end of the curve, or 0. Between two points, the curve is\n"
     "linear. --util: keep this share (0 to 1) of each device's SMs busy. --expect: fail unless the device has this profile.\n"
-    "--expect-gpus: fail unless exactly N whole GPUs are visible and this process may open the device file of no other GPU.\n"
+    "--expect-gpus: fail unless exactly N whole GPUs are visible and this process may not open any other GPU's device file.\n"
     "--exclusive: fail if another process holds a device. --print: print a line about each device.\n\n"
     "Exit status: 0 success; 1 CUDA failed (out of memory, device removed); 2 wrong usage; 3 CUDA_VISIBLE_DEVICES does not\n"
     "contain one MIG device or whole GPUs that this user may open; 4 another process holds a device (--exclusive); 5 the\n"

@@ -1,12 +1,12 @@
 /*
  * This file interprets CUDA_VISIBLE_DEVICES. Sources: the table of environment variables in NVIDIA's CUDA C++
- * Programming Guide (indices, UUIDs and their first characters; an invalid entry ends the list), and
- * torch/cuda/__init__.py of PyTorch (_parse_visible_devices: with a repeated entry, no device is visible). An index
- * counts only the GPUs whose device file the process may open, because the driver does not enumerate other GPUs. Slurm
- * with ConstrainDevices therefore numbers the GPUs of each job from 0.
+ * Programming Guide (indices, UUIDs and their first characters; an invalid entry ends the list), and PyTorch's
+ * torch/cuda/__init__.py (_parse_visible_devices: with a repeated entry, no device is visible). An index counts only
+ * the GPUs whose device file the process may open, because the driver does not enumerate any others. Slurm with
+ * ConstrainDevices therefore numbers each job's GPUs from 0.
  *
- * cuda-process rejects two kinds of lists that some drivers accept: several MIG devices (accepted since driver R570), and
- * MIG devices together with whole GPUs.
+ * cuda-process rejects two kinds of lists that some drivers accept: several MIG devices (accepted since driver R570),
+ * and MIG devices mixed with whole GPUs.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ static bool is_mig(const char *text)
     return strncasecmp(text, "MIG-", 4) == 0;
 }
 
-/* may_open reports whether the process may open the device file of the GPU. The result is true without device files. */
+/* may_open reports whether the process may open the GPU's device file, or true if there are no device files. */
 static bool may_open(const struct state *st, unsigned gpu)
 {
     char path[512];
@@ -146,5 +146,5 @@ void cuda_expect_gpus(const struct state *st, const struct device *devices, unsi
             wrong = true;
         }
     if (wrong)
-        cuda_fail(EXIT_UNEXPECTED, "CUDA_VISIBLE_DEVICES or the device files do not agree with --expect-gpus %u", n);
+        cuda_fail(EXIT_UNEXPECTED, "CUDA_VISIBLE_DEVICES or the device files do not match --expect-gpus %u", n);
 }

@@ -70,7 +70,7 @@ int device_setup(const struct state *st, char *error, size_t size)
             goto fail;
     }
     /*
-     * The driver has two capabilities that belong to no instance. nvidia-cap1 allows changes of the MIG configuration,
+     * The driver has two capabilities that belong to no instance. nvidia-cap1 allows changing the MIG configuration,
      * and nvidia-cap2 allows monitoring.
      */
     for (unsigned i = 1; i <= 2; i++) {
@@ -130,7 +130,7 @@ int device_hold(const struct state *st, unsigned gpu)
     return device_may_open(path) ? open(path, O_PATH | O_CLOEXEC) : -1;
 }
 
-/* has_open reports whether the process has a descriptor of the file. */
+/* has_open reports whether the process has a descriptor for the file. */
 static bool has_open(const char *pid, const struct stat *file)
 {
     char path[600];
@@ -154,7 +154,7 @@ unsigned device_holders(const struct state *st, unsigned gpu, uint32_t *pid, uns
     struct stat file;
     if (!st->dev_root[0])
         return 0;
-    /* The comparison uses the inode, because several emulated machines on one computer have equal device numbers. */
+    /* The comparison uses the inode, because several emulated machines on one computer have the same device numbers. */
     device_gpu_path(st, gpu, path, sizeof path);
     DIR *proc = stat(path, &file) == 0 ? opendir("/proc") : NULL;
     if (!proc)

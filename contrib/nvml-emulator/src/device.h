@@ -1,6 +1,6 @@
 /*
  * The emulated device files are character devices without a driver. If a process may open a file, open() fails with
- * ENXIO. Otherwise, open() fails with EACCES or EPERM. Tests of permissions need only this difference.
+ * ENXIO, and otherwise with EACCES or EPERM. Permission tests need only this difference.
  */
 #ifndef EMU_DEVICE_H
 #define EMU_DEVICE_H
@@ -11,16 +11,15 @@
 
 /*
  * device_setup removes the files of an earlier init, and creates nvidia<N>, nvidiactl and nvidia-caps/nvidia-cap{1,2}.
- * device_setup returns 0, or -1 with a message in error. device_setup fails if the directory contains the device files
- * of a real driver.
+ * It returns 0, or -1 with a message in error. It fails if the directory contains a real driver's device files.
  */
 int device_setup(const struct state *st, char *error, size_t size);
 
 /*
  * device_add_cap creates the capability file of a GPU instance (ci -1) or a compute instance with mode 0444, as the
- * real driver does. device_remove_cap removes the capability file with the minor number. Both functions do nothing if
- * the state has no device files, or if the driver must not manage device files (keep_device_files). Both functions
- * return 0, or -1 with errno.
+ * real driver does. device_remove_cap removes the capability file with the given minor number. Both do nothing if the
+ * state has no device files, or if the driver must not manage device files (keep_device_files). Both return 0, or -1
+ * with errno set.
  */
 int device_add_cap(const struct state *st, unsigned gpu, unsigned gi, int ci);
 int device_remove_cap(const struct state *st, unsigned minor);
@@ -32,16 +31,16 @@ void device_cap_path(const struct state *st, unsigned gpu, unsigned gi, int ci, 
 void device_gpu_path(const struct state *st, unsigned gpu, char *path, size_t size);
 
 /*
- * device_hold keeps a descriptor of the device file until the process ends, which makes the process visible in
- * /proc/<pid>/fd, like a process that uses a real GPU. The descriptor is an O_PATH descriptor, because open() of a
- * device without a driver fails. device_hold returns the descriptor, or -1 if the state has no device files or the
- * process may not open the device file.
+ * device_hold keeps a descriptor for the device file until the process ends. This makes the process visible in
+ * /proc/<pid>/fd, like one that uses a real GPU. It is an O_PATH descriptor, because opening a device without a driver
+ * fails. device_hold returns the descriptor, or -1 if the state has no device files or the process may not open the
+ * file.
  */
 int device_hold(const struct state *st, unsigned gpu);
 
 /*
- * device_holders writes the processes that have a descriptor of the GPU's device file to pid, and returns their number,
- * at most max. device_holders omits processes whose descriptors the caller may not read.
+ * device_holders writes the processes that have a descriptor for the GPU's device file to pid, and returns their
+ * number, at most max. It omits processes whose descriptors the caller may not read.
  */
 unsigned device_holders(const struct state *st, unsigned gpu, uint32_t *pid, unsigned max);
 

@@ -1,5 +1,6 @@
 /*
- * This header declares the internal functions of libnvidia-ml.so.1: the handles, and the start and end of every call.
+ * This header declares the internal functions of libnvidia-ml.so.1: the handles, and what happens at the start and end
+ * of every call.
  */
 #ifndef EMU_LIB_H
 #define EMU_LIB_H
@@ -8,13 +9,12 @@
 #include "rules.h"
 
 /*
- * struct call contains the data of one call of the library. The caller sets id, and also write, root or admin if they apply.
- * The functions call_* resolve the handle, begin the transaction and fill in the other fields. call_end commits and
- * ends the transaction.
+ * struct call contains the data of one library call. The caller sets id, and write, root or admin if they apply. The
+ * call_* functions resolve the handle, begin the transaction and fill in the other fields. call_end commits and ends
+ * the transaction.
  *
- * One half of the latency passes before the transaction, and the other half after the transaction. During the latency,
- * the state is not locked. If a process is killed during a slow call, the library may or may not have made the change,
- * as with a real driver.
+ * Half of the latency passes before the transaction, and half after it. During this time, the state is not locked. If
+ * a process is killed during a slow call, the library may or may not have made the change, as with a real driver.
  */
 struct call {
     enum emu_call id;
@@ -22,7 +22,7 @@ struct call {
     bool root;          /* "requires privileged user" in NVML's documentation */
     bool admin;         /* requires CAP_SYS_ADMIN */
     int profile;        /* NVML's id of the new instance's profile, for the latency */
-    struct event event; /* call_end logs the event if the event has a name */
+    struct event event; /* call_end logs the event if it has a name */
 
     struct txn t;
     struct state *st;
@@ -32,7 +32,7 @@ struct call {
     struct gi_state *gi;
     struct ci_state *ci;
     nvmlReturn_t instead;    /* the return code of a fault that occurs after the change */
-    nvmlReturn_t activation; /* the activation status of a fault in a change of the MIG mode, or 0 */
+    nvmlReturn_t activation; /* the activation status of a fault in a MIG mode change, or 0 */
     unsigned tail_ms;
 };
 
@@ -48,10 +48,10 @@ nvmlReturn_t call_ci(struct call *c, nvmlComputeInstance_t ci);
 nvmlReturn_t call_end(struct call *c, nvmlReturn_t rc);
 
 /*
- * A handle is a pointer into a static table that has one entry for each place of the hardware. The entry records the
- * instance for which the library returned the handle. When the instance is destroyed, the handle becomes invalid. When
- * the library returns a handle for a new instance at the same place, the old handle becomes valid again. NVML allows
- * this behaviour ("Handles may be reused").
+ * A handle is a pointer into a static table that has one entry for each place in the hardware. The entry records the
+ * instance for which the library returned the handle. When this instance is destroyed, the handle becomes invalid.
+ * When the library returns a handle for a new instance at the same place, the old handle becomes valid again. NVML
+ * allows this ("Handles may be reused").
  */
 enum kind {
     KIND_GPU = 1,
@@ -71,14 +71,13 @@ nvmlGpuInstance_t handle_gi(unsigned gpu, unsigned gi, uint64_t serial);
 nvmlComputeInstance_t handle_ci(unsigned gpu, unsigned gi, unsigned ci, uint64_t serial);
 
 /*
- * handle_place copies the place of a handle. handle_place returns false if the pointer is not a handle, or if no client
- * has received the handle yet.
+ * handle_place copies the place of a handle. It returns false if the pointer is not a handle, or if no client has
+ * received it yet.
  */
 bool handle_place(const void *handle, struct place *p);
 
 /*
- * lib_copy copies a string to the caller's buffer. lib_copy returns NVML_ERROR_INSUFFICIENT_SIZE if the buffer is too
- * small.
+ * lib_copy copies a string to the caller's buffer. It returns NVML_ERROR_INSUFFICIENT_SIZE if the buffer is too small.
  */
 nvmlReturn_t lib_copy(char *to, unsigned length, const char *text);
 

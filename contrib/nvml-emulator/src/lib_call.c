@@ -77,7 +77,7 @@ static unsigned latency(const struct call *c)
     return rules_latency_ms(g, (int)c->id, profile);
 }
 
-/* take_fault applies the call's fault. take_fault returns the error of a fault that prevents the change. */
+/* take_fault applies the call's fault. If the fault prevents the change, it returns the fault's error. */
 static nvmlReturn_t take_fault(struct call *c)
 {
     struct fault now;
@@ -94,8 +94,8 @@ static nvmlReturn_t take_fault(struct call *c)
 }
 
 /*
- * may_call reports whether the process may make the call. The driver allows a change of the MIG mode only to processes
- * with CAP_SYS_ADMIN (os_is_administrator in os-interface.c). The emulator allows other privileged calls to root.
+ * may_call reports whether the process may make the call. The driver lets only processes with CAP_SYS_ADMIN change the
+ * MIG mode (os_is_administrator in os-interface.c). The emulator lets root make other privileged calls.
  */
 static bool may_call(const struct call *c)
 {
@@ -273,7 +273,7 @@ nvmlReturn_t nvmlInit(void)
 
 nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
 {
-    (void)flags; /* a flag allows nvmlInit to succeed without GPUs; the emulated nvmlInit does not need GPUs */
+    (void)flags; /* a flag lets nvmlInit succeed without GPUs; the emulated nvmlInit needs none */
     return init();
 }
 

@@ -1,6 +1,6 @@
 /*
- * This file implements the calls for compute instances. The profile ids of compute instances are the
- * NVML_COMPUTE_INSTANCE_PROFILE_* numbers, as on an A100.
+ * This file implements the calls for compute instances. Their profile ids are the NVML_COMPUTE_INSTANCE_PROFILE_*
+ * numbers, as on an A100.
  */
 #include <stdio.h>
 #include <string.h>
@@ -31,8 +31,8 @@ static void fill_v3(const struct call *c, unsigned slices, nvmlComputeInstancePr
 }
 
 /*
- * begin_profile begins a call for a CI profile of a GPU instance. If the GPU instance does not have the profile,
- * begin_profile ends the call and returns an error.
+ * begin_profile begins a call for a CI profile of a GPU instance. If the GPU instance does not have the profile, it
+ * ends the call and returns an error.
  */
 static nvmlReturn_t begin_profile(struct call *c, nvmlGpuInstance_t gi, unsigned profile, unsigned *slices)
 {
@@ -78,7 +78,7 @@ nvmlReturn_t nvmlGpuInstanceGetComputeInstanceProfileInfo(nvmlGpuInstance_t gpuI
     return rc;
 }
 
-/* Version 3 of the structure consists of version 2 and an additional field at the end. */
+/* Version 3 of the structure is version 2 with an additional field at the end. */
 _Static_assert(offsetof(nvmlComputeInstanceProfileInfo_v3_t, capabilities) >=
                    offsetof(nvmlComputeInstanceProfileInfo_v2_t, name) + NVML_DEVICE_NAME_V2_BUFFER_SIZE,
                "v3 extends v2");

@@ -11,7 +11,7 @@
 
 struct nvmlEventSet_st {
     bool watched[EMU_MAX_GPUS];
-    uint64_t seen[EMU_MAX_GPUS]; /* xid_seq at the time of the registration or of the last delivered event */
+    uint64_t seen[EMU_MAX_GPUS]; /* xid_seq when the GPU was registered or the last event was delivered */
 };
 
 nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set)
@@ -62,8 +62,8 @@ nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long ev
 }
 
 /*
- * deliver copies one event to data. If there is no event, deliver returns NVML_ERROR_TIMEOUT. For a lost GPU, the first
- * call delivers the Xid, and later calls return NVML_ERROR_GPU_IS_LOST.
+ * deliver copies one event to data. If there is none, it returns NVML_ERROR_TIMEOUT. For a lost GPU, the first call
+ * delivers the Xid, and later calls return NVML_ERROR_GPU_IS_LOST.
  */
 static nvmlReturn_t deliver(nvmlEventSet_t set, nvmlEventData_t *data)
 {

@@ -107,7 +107,7 @@ nvmlReturn_t nvmlDeviceGetGpuInstanceProfileInfoByIdV(nvmlDevice_t device, unsig
     return profile_info(device, profileId, true, info);
 }
 
-/* The call returns all placements of the profile, including occupied placements, even if MIG mode is off. */
+/* The call returns all placements of the profile, including occupied ones, even if MIG mode is off. */
 nvmlReturn_t nvmlDeviceGetGpuInstancePossiblePlacements_v2(nvmlDevice_t device, unsigned int profileId,
                                                            nvmlGpuInstancePlacement_t *placements, unsigned int *count)
 {

@@ -1,4 +1,4 @@
-/* This file implements queries of a GPU or a MIG device: identity, memory, processes and utilization. */
+/* This file implements queries about a GPU or a MIG device: identity, memory, processes and utilization. */
 #include <stdio.h>
 #include <strings.h>
 
@@ -162,7 +162,7 @@ nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minorNu
     return call_end(&c, rc);
 }
 
-/* models.txt distinguishes only the GPU models whose MIG mode changes without a reset, which are Hopper and later. */
+/* models.txt only records which GPU models change their MIG mode without a reset; these are Hopper and later. */
 nvmlReturn_t nvmlDeviceGetArchitecture(nvmlDevice_t device, nvmlDeviceArchitecture_t *arch)
 {
     struct call c = CALL(CALL_IDENTITY);
@@ -240,8 +240,8 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *in
 
 /*
  * For GPUs with MIG mode on and for MIG devices, nvmlDeviceGetUtilizationRates returns NOT_SUPPORTED, as the driver
- * does. For other GPUs, the result is the utilization of the SMs that the GPU's processes report, rounded to percent.
- * Processes do not report the use of the memory interface, which is therefore 0.
+ * does. For other GPUs, the result is the SM utilization that the GPU's processes report, rounded to percent.
+ * Processes do not report their use of the memory interface, so it is 0.
  */
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *utilization)
 {
@@ -255,7 +255,7 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_
     return call_end(&c, c.g->mig ? NVML_ERROR_NOT_SUPPORTED : NVML_SUCCESS);
 }
 
-/* processes lists the processes of a GPU or MIG device in version 1 or version 2 of the structure. */
+/* processes lists the processes on a GPU or MIG device in version 1 or 2 of the structure. */
 static nvmlReturn_t processes(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_v1_t *v1, nvmlProcessInfo_v2_t *v2)
 {
     struct call c = CALL(CALL_PROCESSES);

@@ -1,4 +1,4 @@
-/* This file implements the calls for the MIG mode of a GPU. */
+/* This file implements the calls for a GPU's MIG mode. */
 #include <unistd.h>
 
 #include "lib.h"
@@ -32,9 +32,8 @@ static nvmlReturn_t reset(unsigned gpu)
 }
 
 /*
- * A change that needs a reset consists of two changes of the state. The first change sets the pending mode, and the
- * reset then applies it. Between the two changes, the mode is pending, another client may open the GPU, and the caller
- * may be killed.
+ * A mode change that needs a reset takes two changes of the state: the first sets the pending mode, and the reset then
+ * applies it. Between the two, the mode is pending, another client may open the GPU, and the caller may be killed.
  */
 nvmlReturn_t nvmlDeviceSetMigMode(nvmlDevice_t device, unsigned int mode, nvmlReturn_t *activationStatus)
 {

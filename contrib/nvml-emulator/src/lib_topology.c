@@ -1,13 +1,13 @@
 /*
  * This file implements nvmlDeviceGetP2PStatus, which reports the pairs of GPUs that NVLinks connect.
- * nvmlDeviceGetNvLinkRemotePciInfo does not report the pairs on machines with NVSwitch, because the remote end of each
- * link is then a switch.
+ * nvmlDeviceGetNvLinkRemotePciInfo does not report them on machines with NVSwitch, because the remote end of each link
+ * is then a switch.
  */
 #include "lib.h"
 
 /*
- * connected reports whether two GPUs can access each other's memory over NVLink. The driver reports no P2P if MIG mode is
- * on for one of the GPUs (p2pGetCapsStatus and kmigmgrIsMIGNvlinkP2PSupported in NVIDIA's open kernel modules).
+ * connected reports whether two GPUs can access each other's memory over NVLink. The driver reports no P2P if MIG mode
+ * is on for either GPU (p2pGetCapsStatus and kmigmgrIsMIGNvlinkP2PSupported in NVIDIA's open kernel modules).
  */
 static bool connected(const struct state *st, unsigned a, unsigned b)
 {

@@ -41,7 +41,7 @@ static bool has_instances(const struct gpu_state *g)
 
 void mode_apply(struct txn *t, unsigned gpu)
 {
-    /* A client may have ended since the beginning of the transaction. */
+    /* A client may have ended since the transaction began. */
     ops_reap(t);
     t->st->gpu[gpu].mig = t->st->gpu[gpu].mig_pending;
 }
@@ -53,9 +53,9 @@ nvmlReturn_t mode_set(struct txn *t, unsigned gpu, bool on, nvmlReturn_t forced,
     *activation = NVML_SUCCESS;
     *reset = false;
     /*
-     * The driver accepts no change of the mode while instances exist (ctrl2080gpu.h, SET_PARTITIONING_MODE). The firmware
-     * that refuses the change is not public. The emulator returns the code of refusals that users of nvidia-smi report
-     * ("Unable to disable MIG Mode for GPU ...: In use by another client"). The header also lists INVALID_STATE.
+     * The driver accepts no mode change while instances exist (ctrl2080gpu.h, SET_PARTITIONING_MODE). The firmware
+     * that refuses it is not public. The emulator returns the code that nvidia-smi users report in this case ("Unable
+     * to disable MIG Mode for GPU ...: In use by another client"). The header also lists INVALID_STATE.
      */
     if (g->mig != on && has_instances(g))
         return NVML_ERROR_IN_USE;

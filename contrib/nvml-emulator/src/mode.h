@@ -1,7 +1,7 @@
 /*
- * This header declares the changes of the MIG mode of a GPU, the resets that complete the changes, and the search for
- * the clients that prevent both. The caller must call the functions within a write transaction, and then commit the
- * transaction and log an event.
+ * This header declares the functions that change a GPU's MIG mode, reset the GPU to complete the change, and find the
+ * clients that prevent both. They must be called within a write transaction, which the caller then commits, and the
+ * caller must log an event.
  *
  * Sources: nvml.h (nvmlDeviceSetMigMode); NVIDIA's MIG User Guide ("Enable MIG Mode": before Hopper, a change needs a
  * GPU reset, and the mode persists across reboots); NVIDIA's open kernel modules 595.45.04 (g_gpu_nvoc.c,
@@ -20,32 +20,32 @@ struct mode_users {
 };
 
 /*
- * mode_users finds the processes that use the GPU or one of its instances, and the processes that have the GPU's device
- * file open. mode_users reports whether there is any client. In the driver, each open descriptor of /dev/nvidia<N>
- * counts as a client, and /dev/nvidiactl does not (nv_open_device in nv.c). mode_users omits the process except, unless
- * except is 0.
+ * mode_users finds the processes that use the GPU or one of its instances, and the processes that have the GPU's
+ * device file open. It reports whether there is any client. In the driver, each open descriptor of /dev/nvidia<N>
+ * counts as a client, but /dev/nvidiactl does not (nv_open_device in nv.c). The process given by except is omitted,
+ * unless it is 0.
  */
 bool mode_users(const struct state *st, unsigned gpu, uint32_t except, struct mode_users *u);
 
 /*
- * mode_set implements nvmlDeviceSetMigMode. If the MIG mode of the GPU does not become effective, *activation contains
- * the reason. forced replaces the activation status, unless forced is 0. mode_set sets *reset if the caller must now
- * reset the GPU with mode_reset, in another transaction. The calling process does not prevent the change.
+ * mode_set implements nvmlDeviceSetMigMode. If the GPU's MIG mode does not take effect, *activation contains the
+ * reason. forced replaces the activation status, unless it is 0. mode_set sets *reset if the caller must now reset the
+ * GPU with mode_reset, in another transaction. The calling process does not prevent the change.
  */
 nvmlReturn_t mode_set(struct txn *t, unsigned gpu, bool on, nvmlReturn_t forced, nvmlReturn_t *activation, bool *reset);
 
-/* mode_apply makes the pending MIG mode the current MIG mode. The GPU must have no live client. */
+/* mode_apply makes the pending MIG mode the current one. The GPU must have no live client. */
 void mode_apply(struct txn *t, unsigned gpu);
 
 /*
- * mode_reset resets a GPU: all instances disappear, and the pending MIG mode becomes the current MIG mode. If a client
- * other than the process except has the GPU open, mode_reset changes nothing and returns NVML_ERROR_IN_USE.
+ * mode_reset resets a GPU: all instances disappear, and the pending MIG mode becomes the current one. If a client
+ * other than the process given by except has the GPU open, it changes nothing and returns NVML_ERROR_IN_USE.
  */
 nvmlReturn_t mode_reset(struct txn *t, unsigned gpu, uint32_t except);
 
 /*
  * mode_reboot changes the state of the GPU as a reboot of the machine does. GPUs whose MIG mode changes only after a
- * reset store the MIG mode. The MIG mode of other GPUs lasts only until the driver is unloaded.
+ * reset store it. On others, it lasts only until the driver is unloaded.
  */
 void mode_reboot(struct txn *t, unsigned gpu);
 

@@ -5,9 +5,9 @@
 #include "board.h"
 
 /*
- * EMU_CALLS contains one name for all versions and variants of a call. For example, CREATE_GI means both
- * nvmlDeviceCreateGpuInstance and nvmlDeviceCreateGpuInstanceWithPlacement. RESET is not an NVML call. RESET is the
- * reset of a GPU by nvidia-smi or by nvmlDeviceSetMigMode.
+ * EMU_CALLS contains a single name for all versions and variants of a call. For example, CREATE_GI means both
+ * nvmlDeviceCreateGpuInstance and nvmlDeviceCreateGpuInstanceWithPlacement. RESET is not an NVML call, but a GPU reset
+ * by nvidia-smi or by nvmlDeviceSetMigMode.
  */
 /* clang-format off */
 #define EMU_CALLS(X) \

@@ -1,11 +1,11 @@
 /*
- * This file implements the emulated nvidia-smi, which only resets GPUs. A reset is not an NVML call, and programs
- * therefore call nvidia-smi.
+ * This file implements the emulated nvidia-smi, which only resets GPUs. A reset is not an NVML call, so programs call
+ * nvidia-smi instead.
  *
- * The exit statuses are those of the manual page of nvidia-smi ("RETURN VALUE"). For a GPU that has clients, nvidia-smi
- * prints the first two lines of the emulated output and exits with 255 (NVIDIA/NVSentinel#1690, NVIDIA/mig-parted#181).
- * For an unknown GPU, nvidia-smi prints "No devices were found" and exits with 6 (NVIDIA/deepops#684). Unlike nvidia-smi,
- * the emulated program prints the clients.
+ * The exit statuses are those in nvidia-smi's manual page ("RETURN VALUE"). For a GPU that has clients, nvidia-smi
+ * prints the first two lines of the emulated output and exits with 255 (NVIDIA/NVSentinel#1690,
+ * NVIDIA/mig-parted#181). For an unknown GPU, nvidia-smi prints "No devices were found" and exits with 6
+ * (NVIDIA/deepops#684). Unlike nvidia-smi, the emulated program prints the clients.
  */
 #include <getopt.h>
 #include <stdio.h>
@@ -40,7 +40,7 @@ static void begin(struct txn *t, enum txn_mode mode)
     exit(EXIT_NO_DRIVER);
 }
 
-/* find returns the index of the GPU with an index, a UUID or a PCI bus id, or -1. */
+/* find returns the index of the GPU with the given index, UUID or PCI bus id, or -1. */
 static int find(const struct state *st, const char *id)
 {
     unsigned domain, bus, slot, function;
@@ -60,7 +60,7 @@ static void sleep_ms(unsigned ms)
         ;
 }
 
-/* attempt resets the GPU within a transaction. attempt returns the result, and the clients that prevent a reset. */
+/* attempt resets the GPU within a transaction. It returns the result, and the clients that prevent a reset. */
 static nvmlReturn_t attempt(struct txn *t, unsigned gpu, struct mode_users *users)
 {
     struct fault fault;
@@ -79,7 +79,7 @@ static nvmlReturn_t attempt(struct txn *t, unsigned gpu, struct mode_users *user
     return rc == NVML_SUCCESS ? (nvmlReturn_t)fault.rc : rc;
 }
 
-/* reset resets the GPU. Half of the latency passes before the reset, and half of the latency passes after the reset. */
+/* reset resets the GPU. Half of the latency passes before the reset, and half after it. */
 static nvmlReturn_t reset(unsigned gpu, struct mode_users *users)
 {
     struct txn t;
@@ -120,7 +120,7 @@ static void print_users(const struct mode_users *users)
     }
 }
 
-/* run resets the GPU with the index, UUID or PCI bus id, prints the result and returns the exit status. */
+/* run resets the GPU with the given index, UUID or PCI bus id, prints the result and returns the exit status. */
 static int run(const char *id)
 {
     struct txn t;

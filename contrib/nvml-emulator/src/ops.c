@@ -154,8 +154,8 @@ void ops_reap(struct txn *t)
 
 /*
  * doom schedules the removal of a capability file after the commit. The emulator creates capability files before the
- * commit, and removes capability files after the commit. Every instance therefore has its files, even if a process is
- * killed during a change. A killed process can leave a surplus file, which the next creation of the instance replaces.
+ * commit, and removes them after it. Every instance therefore has its files, even if a process is killed during a
+ * change. A killed process can leave a surplus file, which will be replaced the next time the instance is created.
  */
 static void doom(struct txn *t, unsigned gpu, unsigned gi, int ci)
 {

@@ -1,7 +1,7 @@
 /*
- * This header declares the changes of instances, for the library and the control command. The caller must call the
- * functions within a write transaction, and then commit the transaction. The caller also logs an event, even if the
- * change failed.
+ * This header declares the functions that change instances, for the library and the control command. They must be
+ * called within a write transaction, which the caller then commits. The caller also logs an event, even if the change
+ * failed.
  */
 #ifndef EMU_OPS_H
 #define EMU_OPS_H
@@ -22,7 +22,7 @@ struct event {
 
 void ops_log(struct txn *t, const struct event *e, nvmlReturn_t rc);
 
-/* ops_event_client sets the fields of an event that describe a client and its device. */
+/* ops_event_client sets the event fields that describe a client and its device. */
 void ops_event_client(const struct state *st, const struct client *c, struct event *e);
 
 /* ops_create_gi creates a GPU instance and sets *id. If start is -1, the emulated driver chooses the placement. */
@@ -30,8 +30,7 @@ nvmlReturn_t ops_create_gi(struct txn *t, unsigned gpu, int profile, int start, 
 nvmlReturn_t ops_destroy_gi(struct txn *t, unsigned gpu, unsigned gi);
 
 /*
- * ops_create_ci creates a compute instance. If start is -1, ops_create_ci uses the first free start of the CI
- * profile.
+ * ops_create_ci creates a compute instance. If start is -1, it uses the CI profile's first free start.
  */
 nvmlReturn_t ops_create_ci(struct txn *t, unsigned gpu, unsigned gi, unsigned slices, int start, unsigned *id);
 nvmlReturn_t ops_destroy_ci(struct txn *t, unsigned gpu, unsigned gi, unsigned ci);
@@ -43,36 +42,40 @@ void ops_wipe(struct txn *t, unsigned gpu);
 void ops_raise_xid(struct gpu_state *g, unsigned xid, unsigned gi);
 void ops_lose(struct gpu_state *g);
 
-/* ops_reap removes the clients whose process has ended, and logs an event for each removed client. */
+/* ops_reap removes the clients whose process has ended, and logs an event for each of them. */
 void ops_reap(struct txn *t);
 
 /*
- * ops_clients returns the number of live clients of an instance. With ci -1, ops_clients counts the clients of the
- * whole GPU instance. With gi -1, ops_clients counts the clients of the GPU and of all its instances.
+ * ops_clients returns the number of live clients of an instance. With ci -1, it counts the clients of the whole GPU
+ * instance. With gi -1, it counts the clients of the GPU and of all its instances.
  */
 unsigned ops_clients(const struct state *st, unsigned gpu, int gi, int ci);
 
-/* ops_used_mib returns the memory that the live clients of the GPU instance use, in MiB. With gi -1, ops_used_mib returns
- * the memory that all clients of the GPU use. */
+/*
+ * ops_used_mib returns the memory that the live clients of the GPU instance use, in MiB. With gi -1, it returns the
+ * memory that all clients of the GPU use.
+ */
 unsigned ops_used_mib(const struct state *st, unsigned gpu, int gi);
 
-/* ops_busy returns the share of the SMs of the GPU instance that live clients keep busy, in units of 1/EMU_BUSY. With gi
- * EMU_WHOLE, ops_busy returns the share of the SMs of a whole GPU. The result is at most EMU_BUSY. */
+/*
+ * ops_busy returns the share of the GPU instance's SMs that live clients keep busy, in units of 1/EMU_BUSY. With gi
+ * EMU_WHOLE, it returns the share of a whole GPU's SMs. The result is at most EMU_BUSY.
+ */
 unsigned ops_busy(const struct state *st, unsigned gpu, unsigned gi);
 
 /* ops_uuid_text writes the prefix ("MIG-" or "GPU-") and the 36 characters of the UUID. */
 #define UUID_TEXT 48
 void ops_uuid_text(const char *prefix, const uint8_t uuid[16], char text[UUID_TEXT]);
 
-/* ops_make_uuid derives a UUID from the seed of the state and two numbers. */
+/* ops_make_uuid derives a UUID from the state's seed and two numbers. */
 void ops_make_uuid(const struct state *st, uint64_t a, uint64_t b, uint8_t uuid[16]);
 
-/* ops_find_ci finds a compute instance by the text of its UUID. */
+/* ops_find_ci finds a compute instance by its UUID in text form. */
 bool ops_find_ci(const struct state *st, const char *uuid, unsigned *gpu, unsigned *gi, unsigned *ci);
 
 /*
- * ops_find_gpu finds a GPU by the first characters of its UUID, including the prefix "GPU-". ops_find_gpu returns the
- * index of the GPU, or -1 if no GPU or several GPUs have such a UUID.
+ * ops_find_gpu finds a GPU by the first characters of its UUID, including the prefix "GPU-". It returns the GPU's
+ * index, or -1 if no GPU or several GPUs match.
  */
 int ops_find_gpu(const struct state *st, const char *uuid);
 

@@ -1,28 +1,28 @@
 /*
- * This header declares the functions for the driver's files under /proc that describe the driver's capabilities. The
- * emulated files are regular files, which a test can bind-mount over the files in /proc. nv-caps.c and nv-procfs.c in
- * NVIDIA's open kernel modules 595.45.04 define the formats of the files.
+ * This header declares the functions for the files under /proc that describe the driver's capabilities. The emulated
+ * files are regular files, which a test can bind-mount over those in /proc. Their formats are defined by nv-caps.c and
+ * nv-procfs.c in NVIDIA's open kernel modules 595.45.04.
  *
  *   devices                                                  the major number of nvidia-caps, as in /proc/devices
  *   driver/nvidia/params                                     ModifyDeviceFiles
  *   driver/nvidia-caps/mig-minors                            the minor number of every possible capability
  *   driver/nvidia/capabilities/gpu<N>/mig/gi<M>/access       and .../ci<K>/access: for the existing instances
  *
- * If a program writes "DeviceFileModify: 0" to an access file, the real driver interprets the text. The emulator only
- * stores the text in the file.
+ * If a program writes "DeviceFileModify: 0" to an access file, the real driver interprets the text, whereas the
+ * emulator only stores it in the file.
  */
 #ifndef EMU_PROC_H
 #define EMU_PROC_H
 
 #include "state.h"
 
-/* proc_setup creates the files of a machine without instances. proc_setup returns 0, or -1 with a message in error. */
+/* proc_setup creates the files of a machine without instances. It returns 0, or -1 with a message in error. */
 int proc_setup(const struct state *st, char *error, size_t size);
 
 /*
- * proc_add_cap creates the access file of a GPU instance (ci -1) or a compute instance, and proc_remove_cap removes the
- * access file of a minor number. Both functions do nothing if the state has no /proc files. Both functions return 0, or
- * -1 with errno.
+ * proc_add_cap creates the access file of a GPU instance (ci -1) or a compute instance, and proc_remove_cap removes
+ * the access file for a minor number. Both do nothing if the state has no /proc files. Both return 0, or -1 with errno
+ * set.
  */
 int proc_add_cap(const struct state *st, unsigned gpu, unsigned gi, int ci);
 int proc_remove_cap(const struct state *st, unsigned minor);

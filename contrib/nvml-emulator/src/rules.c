@@ -116,8 +116,7 @@ unsigned rules_capacity(const struct gpu_state *g, int profile)
     const struct profile *p = &rules_board(g)->profiles[profile];
     unsigned room = 0, end = 0;
     /*
-     * All placements of a profile have the same size, and the starts ascend, so the greedy choice results in the
-     * maximum.
+     * All placements of a profile have the same size, and the starts ascend, so the greedy choice yields the maximum.
      */
     for (unsigned i = 0; i < p->nstarts; i++)
         if (p->starts[i] >= end && rules_units_free(g, p->starts[i], p->size)) {
@@ -213,14 +212,14 @@ unsigned rules_ci_capacity(const struct gi_state *gi, unsigned gi_slices, unsign
 }
 
 /*
- * NVIDIA has published the times for a GI with its CI. An A100 needs 160 (1g) to 240 ms (7g) for the creation, and 200
- * to 220 ms for the destruction. An A30 needs 130 to 160 ms for the creation, and 100 to 110 ms for the destruction.
- * The shares of the GI and the CI are unpublished, so rules_latency_ms uses half of the time for each. Other GPU models
- * use the values of the A100.
+ * NVIDIA has published the times for a GI with its CI. An A100 needs 160 ms (1g) to 240 ms (7g) to create it, and 200
+ * to 220 ms to destroy it. An A30 needs 130 to 160 ms to create it, and 100 to 110 ms to destroy it. The shares of the
+ * GI and the CI are unpublished, so rules_latency_ms uses half of the time for each. Other GPU models use the A100's
+ * values.
  *
- * NVIDIA has not published the duration of a reset or of a change of the MIG mode. For a reset, rules_latency_ms uses the
- * middle of the 5 to 10 seconds that an operator of GPUs reports (factryze.ai/glossary/gpu-reset). The values for a
- * change of the MIG mode are assumptions.
+ * NVIDIA has not published how long a reset or a MIG mode change takes. For a reset, rules_latency_ms uses the middle
+ * of the 5 to 10 seconds that a GPU operator reports (factryze.ai/glossary/gpu-reset). The values for a MIG mode
+ * change are assumptions.
  */
 unsigned rules_latency_ms(const struct gpu_state *g, int call, int profile)
 {

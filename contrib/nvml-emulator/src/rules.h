@@ -1,6 +1,6 @@
 /*
  * This header declares the rules of the hardware, which apply to the state of one GPU. The functions never change a
- * state and never make system calls.
+ * state or make system calls.
  */
 #ifndef EMU_RULES_H
 #define EMU_RULES_H
@@ -11,23 +11,23 @@ const struct board *rules_board(const struct gpu_state *g);
 const struct profile *rules_profile(const struct gpu_state *g, const struct gi_state *gi);
 
 /*
- * The functions rules_profile_by_* find a profile by NVML's profile id, by the constant NVML_GPU_INSTANCE_PROFILE_*, or
- * by name. The functions return the index of the profile, or -1 if the GPU model does not have the profile.
+ * The rules_profile_by_* functions find a profile by NVML's profile id, by the NVML_GPU_INSTANCE_PROFILE_* constant,
+ * or by name. They return the profile's index, or -1 if the GPU model does not have it.
  */
 int rules_profile_by_id(const struct board *b, unsigned id);
 int rules_profile_by_nvml(const struct board *b, unsigned nvml);
 int rules_profile_by_name(const struct gpu_state *g, const char *name);
 
 /*
- * rules_name and rules_memory_mib return the name and the memory that the GPU's driver reports for a profile. The name
- * and the memory come from the table of GPU models unless `nvml-emulator drift` has changed them.
+ * rules_name and rules_memory_mib return the name and the memory that the GPU's driver reports for a profile. They
+ * come from the table of GPU models unless `nvml-emulator drift` has changed them.
  */
 const char *rules_name(const struct gpu_state *g, int profile);
 unsigned rules_memory_mib(const struct gpu_state *g, int profile);
 
 /*
- * rules_gi_id returns the id of a GPU instance (GI) at a placement. The id of the whole GPU is 0. Halves have the ids 1
- * and 2, quarters 3 to 6, and eighths 7 to 14.
+ * rules_gi_id returns the id of a GPU instance (GI) at a placement. The whole GPU has the id 0, halves 1 and 2,
+ * quarters 3 to 6, and eighths 7 to 14.
  */
 unsigned rules_gi_id(unsigned grid, unsigned start, unsigned size);
 
@@ -37,7 +37,7 @@ unsigned rules_gi_id(unsigned grid, unsigned start, unsigned size);
  */
 unsigned rules_cap_minor(unsigned gpu, unsigned gi, int ci);
 
-/* rules_bus returns the PCI bus number of a GPU. Each GPU has a separate bus. */
+/* rules_bus returns a GPU's PCI bus number. Each GPU has its own bus. */
 unsigned rules_bus(unsigned gpu);
 
 bool rules_legal_start(const struct profile *p, unsigned start);
@@ -52,18 +52,19 @@ bool rules_admits(const struct gpu_state *g, int profile);
 /* rules_capacity returns the number of additional instances of the profile for which the GPU has space. */
 unsigned rules_capacity(const struct gpu_state *g, int profile);
 
-/* rules_driver_start returns the start that the driver would choose, or -1 if no start is free. The driver chooses the
- * start that leaves the most starts of all profiles free. */
+/*
+ * rules_driver_start returns the start that the driver would choose, or -1 if none is free. The driver chooses the
+ * start that leaves the most starts, over all profiles, free.
+ */
 int rules_driver_start(const struct gpu_state *g, int profile);
 
 /* rules_ci_slices returns the compute slices (1, 2, 3, 4 or 7) of a compute instance profile in a GPU instance with
- * gi_slices compute slices, or 0 if the GPU instance does not have the profile. ci_profile is
+ * gi_slices compute slices, or 0 if the GPU instance does not have this profile. ci_profile is
  * NVML_COMPUTE_INSTANCE_PROFILE_*. */
 unsigned rules_ci_slices(unsigned gi_slices, unsigned ci_profile);
 unsigned rules_ci_profile(unsigned ci_slices);
 /*
- * rules_ci_starts writes the possible starts of a CI profile in the GI to starts, and returns the number of starts, at
- * most 8.
+ * rules_ci_starts writes the possible starts of a CI profile in the GI to starts, and returns their number, at most 8.
  */
 unsigned rules_ci_starts(unsigned gi_slices, unsigned ci_slices, unsigned starts[8]);
 bool rules_ci_free(const struct gi_state *gi, unsigned start, unsigned slices);

@@ -1,8 +1,7 @@
 /*
- * This file checks that a state is valid: every index is within its table, every text is terminated, and every instance
- * has a legal placement. The checksum does not replace the check of the contents. A valid checksum shows only that the
- * state was written completely. Any user can write a state with a valid checksum, because the mode of the state file is
- * 0666.
+ * This file checks that a state is valid: every index is within its table, every text is terminated, and every
+ * instance has a legal placement. The checksum does not replace this check: a valid checksum shows only that the state
+ * was written completely. Any user can write a state with a valid checksum, because the state file has mode 0666.
  */
 #include <string.h>
 
@@ -42,8 +41,10 @@ static bool sane_gi(const struct gpu_state *g, unsigned id)
     return true;
 }
 
-/* sane_layout reports whether the MIG mode is on if the GPU has instances, and whether the rules allow the creation of
- * the instances one after the other. */
+/*
+ * sane_layout reports whether MIG mode is on if the GPU has instances, and whether the rules allow the instances to be
+ * created one after the other.
+ */
 static bool sane_layout(const struct gpu_state *g)
 {
     struct gpu_state before = *g;
@@ -74,7 +75,7 @@ static bool sane_gpu(const struct gpu_state *g)
     return sane_layout(g);
 }
 
-/* sane_nvlinks reports whether NVLinks connect each GPU with other GPUs of the machine, in both directions. */
+/* sane_nvlinks reports whether each GPU's NVLinks lead to other GPUs of the machine and exist in both directions. */
 static bool sane_nvlinks(const struct state *st)
 {
     for (unsigned i = 0; i < st->ngpus; i++)

@@ -67,7 +67,7 @@ static enum txn_error open_locked(struct txn *t, const char *path, int flags, in
     t->fd = open(path, flags | O_CLOEXEC, 0666);
     if (t->fd < 0) {
         if (errno == ENOENT)
-            return fail(t, TXN_MISSING, "%s does not exist; create the state with: nvml-emulator init", path);
+            return fail(t, TXN_MISSING, "%s does not exist; create it with: nvml-emulator init", path);
         return fail(t, TXN_DENIED, "%s: %s", path, strerror(errno));
     }
     while (flock(t->fd, lock) != 0)
@@ -89,16 +89,16 @@ static bool read_copy(struct txn *t, int slot)
 }
 
 /*
- * put_log writes the pending log lines of the state to the log file. With repair, put_log writes the lines only if a
- * killed process has not written them completely, and then clears the pending lines.
+ * put_log writes the state's pending log lines to the log file. With repair, it writes them only if a killed process
+ * has not written them completely, and then clears them.
  */
 static int put_log(struct txn *t, bool repair)
 {
     char path[600];
     snprintf(path, sizeof path, "%s.log", t->path);
     /*
-     * The first attempt does not use O_CREAT, because fs.protected_regular forbids O_CREAT for another user's file in
-     * a sticky directory.
+     * The first attempt does not use O_CREAT, because fs.protected_regular forbids O_CREAT on another user's file in a
+     * sticky directory.
      */
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT)
@@ -112,7 +112,7 @@ static int put_log(struct txn *t, bool repair)
     }
     struct state *st = t->st;
     int rc = 0;
-    /* If the log ends before log_off, another program has truncated the log, and put_log does not write the lines. */
+    /* If the log ends before log_off, another program has truncated it, and put_log does not write the lines. */
     bool cut_short = (uint64_t)sb.st_size >= st->log_off && (uint64_t)sb.st_size < st->log_off + st->log_len;
     if (st->log_len && (!repair || cut_short) &&
         pwrite(fd, st->log, st->log_len, (off_t)st->log_off) != (ssize_t)st->log_len) {

@@ -1,15 +1,14 @@
 /*
- * This header declares the state of the emulated machine and its transactions. The state is one file, which all
- * processes that load the library share.
+ * This header declares the state of the emulated machine and its transactions. The state is a single file, shared by
+ * all processes that load the library.
  *
  * A transaction opens the file, locks it with flock, and reads the complete state. If a process is killed, the kernel
- * releases the lock of the process. The file contains two copies, each with a sequence number and a checksum. A commit
- * overwrites the older copy. If a writer is killed during the commit, the older copy has a wrong checksum, and the next
- * transaction uses the other copy.
+ * releases its lock. The file contains two copies, each with a sequence number and a checksum. A commit overwrites the
+ * older copy. If a writer is killed during the commit, this copy has a wrong checksum, and the next transaction uses
+ * the other one.
  *
- * The state also contains the log lines of the last commit, and the offset of these lines in the log. If a writer is
- * killed before the writer has appended the lines to the log, the next writer appends the lines. The log therefore
- * always agrees with the state.
+ * The state also contains the log lines of the last commit, and their offset in the log. If a writer is killed before
+ * it has appended the lines to the log, the next writer appends them. The log therefore always agrees with the state.
  */
 #ifndef EMU_STATE_H
 #define EMU_STATE_H
@@ -21,7 +20,7 @@
 #define EMU_DEFAULT_STATE "/run/nvml-emulator/state"
 #define EMU_VERSION 3
 #define EMU_MAX_GPUS 16
-#define EMU_MAX_GI 15 /* ids 0 to 14 of an 8-unit grid */
+#define EMU_MAX_GI 15 /* ids 0 to 14 on an 8-unit grid */
 #define EMU_MAX_CI 8
 #define EMU_MAX_CLIENTS 256
 #define EMU_MAX_FAULTS 32
@@ -30,7 +29,7 @@
 #define EMU_WHOLE 0xff   /* in place of an instance id: the client uses the whole GPU, without MIG */
 
 struct ci_state {
-    uint64_t serial; /* unique among all instances of the machine, including destroyed instances */
+    uint64_t serial; /* unique among all instances of the machine, including destroyed ones */
     uint8_t uuid[16];
     uint8_t used, slices, start, pad[5];
 };
@@ -51,13 +50,13 @@ struct drift { /* values of a profile that the driver reports instead of the val
 struct gpu_state {
     char board_name[32];
     uint32_t board;           /* index into boards */
-    uint8_t mig, mig_pending; /* the current MIG mode, and the MIG mode after the next activation */
+    uint8_t mig, mig_pending; /* the current MIG mode, and the mode after the next activation */
     uint8_t lost, realistic;
     uint8_t uuid[16];
     uint64_t xid_seq; /* the number of critical errors so far */
     uint32_t xid, xid_gi;
     uint32_t latency_ms[CALL_KINDS + CALL_KINDS % 2];
-    uint16_t nvlink; /* a bit for each GPU to which this GPU has NVLinks */
+    uint16_t nvlink; /* a bit for each GPU to which this one has NVLinks */
     uint8_t held;    /* a simulated client holds the GPU (nvml-emulator hold) */
     uint8_t pad[5];
     struct drift drift[BOARD_MAX_PROFILES];
@@ -69,11 +68,11 @@ struct gpu_state {
  * entry for each GPU.
  */
 struct client {
-    uint64_t start_time; /* clock ticks from boot to the start; distinguishes processes that had one pid at different times */
+    uint64_t start_time; /* clock ticks from boot to the start; distinguishes processes that reuse a pid */
     uint64_t ci_serial;  /* 0 for a whole GPU */
     uint32_t pid;        /* 0 for a free entry */
     uint32_t memory_mib;
-    uint32_t busy; /* share of the SMs of the instance or the GPU, in units of 1/EMU_BUSY */
+    uint32_t busy; /* share of the instance's or GPU's SMs, in units of 1/EMU_BUSY */
     uint8_t gpu, gi, ci /* gi and ci are EMU_WHOLE for a whole GPU */, pad;
 };
 
@@ -94,7 +93,7 @@ struct fault {
 
 /* enum mode_reset contains the possible behaviours of a GPU whose MIG mode changes only after a reset. */
 enum mode_reset {
-    MODE_RESET_AUTO,   /* SET_MIG_MODE resets the GPU, unless a client has the GPU open */
+    MODE_RESET_AUTO,   /* SET_MIG_MODE resets the GPU, unless a client has it open */
     MODE_RESET_MANUAL, /* an administrator must reset the GPU */
     MODE_RESET_NEVER,  /* nvidia-smi cannot reset any GPU; the machine must be rebooted */
 };
@@ -133,8 +132,8 @@ struct txn {
     char path[512], error[768]; /* error is a message with a remedy */
     struct copy *copy;
     struct state *st;
-    enum crash crash; /* the point of the next commit at which the process is killed (fault injection) */
-    unsigned ndoomed; /* the number of minors in doomed, whose files the next commit removes */
+    enum crash crash; /* the point in the next commit at which the process is killed (fault injection) */
+    unsigned ndoomed; /* the number of minors in doomed, whose files the next commit will remove */
     uint16_t doomed[EMU_MAX_GI * (1 + EMU_MAX_CI)];
 };
 
@@ -150,13 +149,15 @@ enum txn_error txn_begin(struct txn *t, const char *path, enum txn_mode mode);
 enum txn_error txn_create(struct txn *t, const char *path);
 
 /*
- * txn_log adds a line to the lines that the next commit appends to the log. If the line does not fit into the buffer,
- * txn_log drops the line and prints a message.
+ * txn_log adds a line to those that the next commit appends to the log. If the line does not fit into the buffer, it
+ * is dropped and a message is printed.
  */
 void txn_log(struct txn *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* txn_commit writes the state and the log. A transaction may have several commits. txn_commit returns 0, or -1 with
- * t->error set. */
+/*
+ * txn_commit writes the state and the log. A transaction may have several commits. It returns 0, or -1 with t->error
+ * set.
+ */
 int txn_commit(struct txn *t);
 
 void txn_end(struct txn *t);
@@ -164,7 +165,7 @@ void txn_end(struct txn *t);
 /* state_sane reports whether the state is valid (sane.c). txn_begin returns an error for an invalid state. */
 bool state_sane(const struct state *st);
 
-/* client_live reports whether the process of the client is still running. */
+/* client_live reports whether the client's process is still running. */
 bool client_live(const struct client *c);
 
 /* client_admin reports whether the calling process has CAP_SYS_ADMIN. */

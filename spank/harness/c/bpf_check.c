@@ -1,9 +1,9 @@
 /*
- * Tests bpf.c on a real cgroup of version 2.
+ * Tests bpf.c on a real v2 cgroup.
  *
  *   bpf_check refuse STEP MAJOR:MINOR   confines the step of a job whose lease has one device; prints "ok" or the reason
  *   bpf_check stray SCOPE               attaches a program and exits, like a task that is killed after this step
- *   bpf_check programs SCOPE            prints the number of attached programs of the plugin
+ *   bpf_check programs SCOPE            prints how many of the plugin's programs are attached
  *   bpf_check open DEVICE               opens the device as uid 65534; prints "ok" or the error
  */
 #include "../../bpf.c"

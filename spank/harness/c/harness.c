@@ -1,6 +1,6 @@
 /*
- * Replaces Slurm in the plugin's tests. Loads the plugin as Slurm does, implements the functions that the plugin
- * expects from Slurm, and runs a script.
+ * Takes Slurm's place in the plugin's tests: loads the plugin as Slurm does, implements the functions that it expects
+ * from Slurm, and runs a script.
  *
  *   harness PLUGIN SCRIPT [plugstack arguments...]
  *
@@ -15,10 +15,10 @@
  *   slurmctld away          makes slurmctld unreachable until "slurmctld back"
  *   close-stdin             closes file descriptor 0
  *   call NAME               calls slurm_spank_NAME()
- *   choose NAME VALUE       calls the callback of --NAME, as at a submission
+ *   choose NAME VALUE       calls the callback of --NAME, as when a job is submitted
  *   census                  prints the number of threads, and of signal handlers that changed since the plugin was loaded
  *
- * Every line of the output is an action of the plugin or the result of a command.
+ * Every line of output is an action of the plugin or the result of a command.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -45,7 +45,7 @@ static const char *const item_names[5] = { "job", "uid", "gid", "step", "restart
 static const spank_item_t item_kinds[5] = { S_JOB_ID, S_JOB_UID, S_JOB_GID, S_JOB_STEPID, S_SLURM_RESTART_COUNT };
 static char *vars[VARS];
 
-/* The plugin's options and the user's values. A prolog reads options without registering them first. */
+/* The plugin's options and their values. A prolog reads options without registering them first. */
 static struct {
 	struct spank_option *option;
 	const char *name;
@@ -261,7 +261,9 @@ static int signals_changed(void)
 
 	for (int sig = 1; sig < 65; sig++) {
 		memset(&now, 0, sizeof(now));
-		/* The kernel fills only 8 bytes of the mask. glibc fills the rest from uninitialized stack memory. */
+		/*
+		 * The kernel fills only 8 bytes of the mask, and glibc fills the rest from uninitialized stack memory.
+		 */
 		if (sigaction(sig, NULL, &now) == 0)
 			n += now.sa_handler != before[sig].sa_handler || now.sa_flags != before[sig].sa_flags ||
 			     memcmp(&now.sa_mask, &before[sig].sa_mask, 8) != 0;

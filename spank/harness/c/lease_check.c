@@ -15,7 +15,7 @@
 static struct lease lease;
 static char why[256];
 
-/* Parses a copy in memory of exactly length bytes, so that the sanitizer detects reads past the end. */
+/* Parses a copy in a buffer of exactly length bytes, so that the sanitizer detects reads past its end. */
 static bool parse(const char *text, size_t length)
 {
 	char *copy = malloc(length ? length : 1);

@@ -1,2 +1,2 @@
-/* Emulates the Go object of another release. The plugin reads the interface version and does not call the object. */
+/* Emulates another release's Go object. The plugin reads its interface version and does not call it. */
 const int caelum_job_abi = 0;

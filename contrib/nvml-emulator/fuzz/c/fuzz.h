@@ -13,7 +13,7 @@
         } \
     } while (0)
 
-/* fuzz_process runs body as an emulated process, which may exit or be killed. fuzz_process returns the exit status. */
+/* fuzz_process runs body as an emulated process, which may exit or be killed, and returns the exit status. */
 int fuzz_process(int (*body)(void *), void *argument);
 
 /* ctl_main is the main function of ctl.c. */
@@ -23,8 +23,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 
 /*
- * use_library acts as a client of the library. The byte at which selects the GPU, and whether the client reads
- * profiles, instances or MIG devices.
+ * use_library acts as a client of the library. which points to a byte that selects the GPU, and whether the client
+ * reads profiles, instances or MIG devices.
  */
 int use_library(void *which);
 

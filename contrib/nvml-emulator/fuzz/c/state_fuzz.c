@@ -1,11 +1,11 @@
 /*
- * This program tests all readers of the state file with damaged files. An input selects a valid machine, the changes to
- * the state file, the correction of the checksums, and the subsequent command and library calls. An input does not
- * contain the state file, because the state file has 200 kB and contains little information. With -DREPLAY instead of
- * libFuzzer, the program processes each given file once.
+ * This program tests all readers of the state file with damaged files. An input selects a valid machine, the changes
+ * to its state file, whether the checksums are corrected, and the subsequent command and library calls. It does not
+ * contain the state file itself, which has 200 kB and contains little information. With -DREPLAY instead of libFuzzer,
+ * the program processes each given file once.
  *
- * Accidental damage leads to wrong checksums. However, the mode of the state file is 0666, so any program can write a
- * damaged state with valid checksums. A process must not crash with either kind of damage.
+ * Accidental damage leads to wrong checksums. However, the state file has mode 0666, so any program can write a
+ * damaged state with valid checksums. Neither kind of damage may crash a process.
  */
 #include "fuzz.h"
 
@@ -21,7 +21,7 @@
 
 extern FILE *fuzz_stderr;
 
-/* struct copy has the layout of a copy of the state in the state file, and must agree with state.c. */
+/* struct copy has the layout of a copy of the state in the state file. It must agree with state.c. */
 struct copy {
     uint64_t seq, sum;
     struct state st;
@@ -100,8 +100,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 }
 
 /*
- * change applies one item of the input to the file. Two bytes of the item select the place, one byte is the length,
- * and the other bytes are the new content.
+ * change applies one item of the input to the file. Two bytes of the item select the place, one is the length, and the
+ * others are the new content.
  */
 static void change(uint8_t kind, uint8_t a, uint8_t b, const uint8_t *bytes, size_t n)
 {
@@ -190,7 +190,7 @@ int main(int argc, char **argv)
         size_t size = fread(data, 1, sizeof data, f);
         fclose(f);
         fprintf(stderr, "%s\n", argv[i]);
-        alarm(300); /* ends the program if the program hangs */
+        alarm(300); /* ends the program if it hangs */
         LLVMFuzzerTestOneInput(data, size);
     }
     return argc > 1 ? 0 : 2;

@@ -73,7 +73,7 @@ void fuzz_free(void *p)
 
 int fuzz_process(int (*body)(void *), void *argument)
 {
-    int first = dup(0), status; /* the lowest free descriptor, which the process opens first */
+    int first = dup(0), status; /* the lowest free descriptor, which the process will open first */
     close(first);
     running = true;
     status = setjmp(ended);

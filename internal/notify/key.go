@@ -1,4 +1,4 @@
-package wake
+package notify
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 	"caelum/internal/trust"
 )
 
-// Key is the secret of a site. slurmctld's host and all GPU nodes use the same Key.
+// Key is a site's secret, shared by slurmctld's host and all GPU nodes.
 type Key []byte
 
 // These constants limit the length of a key file, in bytes.
@@ -22,8 +22,8 @@ const (
 	maxKey = 4096
 )
 
-// ReadKey reads the key file at path. The file must be a regular file that belongs to one of the owners, without access
-// for group and others, in a directory that only root and the owners can change. The error contains a remedy.
+// ReadKey reads the key file at path. It must be a regular file that belongs to one of the owners and is inaccessible
+// to group and others, in a directory that only root and the owners can change. The error contains a remedy.
 func ReadKey(path string, owners ...uint32) (Key, error) {
 	file, err := Locate(path, owners...)
 	if err != nil {
@@ -54,8 +54,8 @@ func ReadKey(path string, owners ...uint32) (Key, error) {
 	return key, nil
 }
 
-// Locate checks the directories of a key file, and returns the path of the file without symbolic links to directories.
-// A user who can change one of the directories could replace a new key with an old one.
+// Locate checks the directories above a key file and returns the file's path without symbolic links to directories. A
+// user who can change one of them could replace a new key with an old one.
 func Locate(path string, owners ...uint32) (string, error) {
 	var also []int
 	for _, uid := range owners {

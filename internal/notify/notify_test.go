@@ -1,4 +1,4 @@
-package wake
+package notify
 
 import (
 	"context"
@@ -32,8 +32,7 @@ func hosts(sender string) []string {
 	return nil
 }
 
-// TestAccept checks which datagrams an agent accepts. For each kind of fault, the agent must reject a datagram with
-// this fault.
+// TestAccept checks which datagrams an agent accepts. The agent must reject a datagram with any kind of fault.
 func TestAccept(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	a := acceptor{

@@ -1,4 +1,4 @@
-package wake
+package notify
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Watcher is the name of the watcher as a receiver. As a sender, a watcher has the name Watcher followed by the name of
-// its host. These names differ from all node names, because node names contain no slash.
+// Watcher is the watcher's name as a receiver. As a sender, its name is Watcher followed by the name of its host. These
+// names differ from all node names, because node names contain no slash.
 const Watcher = "watcher/"
 
 const (
@@ -22,7 +22,7 @@ const (
 	every         = 500 * time.Millisecond // time per reaction after a burst
 	firstPause    = 100 * time.Millisecond // pause after the first reaction that changed nothing
 	slowdown      = 4                      // a pause is at least this many times the duration of the reaction
-	lookupTimeout = 2 * time.Second        // time limit for finding the addresses of a sender
+	lookupTimeout = 2 * time.Second        // time limit for looking up a sender's addresses
 )
 
 // Sender sends datagrams under one name.
@@ -60,20 +60,19 @@ type Listener struct {
 	Name    string // the name of this receiver
 	Address string // the local address; if empty, all addresses of this host
 	Port    int
-	// Hosts returns the names or addresses of a sender's hosts, or nil for an unknown sender. The Listener calls Hosts
-	// only for datagrams with a valid MAC.
+	// Hosts returns the names or addresses of a sender's hosts, or nil for an unknown sender. It is called only for
+	// datagrams with a valid MAC.
 	Hosts func(sender string) []string
 	// MaxPause limits the pause after reactions that have no effect or take a long time.
 	MaxPause time.Duration
-	// The Listener calls Refused after rejecting datagrams, at most once a minute. n is the number of datagrams that
-	// were rejected since the last call. from is the origin of the last rejected datagram, and reason is the reason for
-	// its rejection.
+	// Refused is called after datagrams were rejected, at most once a minute. n is the number of datagrams rejected
+	// since the last call. from is the origin of the last of them, and reason is why it was rejected.
 	Refused func(n int, from netip.AddrPort, reason string)
 }
 
 // Listen receives datagrams until ctx ends, and calls react after accepting datagrams. react reports whether the
-// reaction had an effect. All datagrams that arrive during a call of react or during a pause together cause one further
-// call. The error is the reason why Listen cannot start or continue.
+// reaction had an effect. However many datagrams arrive during a call to react or during a pause, they trigger only one
+// further call. The error explains why Listen cannot start or continue.
 func (l *Listener) Listen(ctx context.Context, react func() (changed bool)) error {
 	packets, err := net.ListenPacket("udp", net.JoinHostPort(l.Address, strconv.Itoa(l.Port)))
 	if err != nil {
@@ -124,8 +123,8 @@ func (l *Listener) nextPause(pause time.Duration, changed bool, took time.Durati
 	return max(pause, slowdown*took)
 }
 
-// receive reads datagrams until conn is closed, and sends to notified after each accepted datagram. While a call of
-// react is pending, receive sends nothing.
+// receive reads datagrams until conn is closed, and sends to notified after each accepted datagram. While a call to
+// react is pending, it sends nothing.
 func (l *Listener) receive(ctx context.Context, conn *net.UDPConn, notified chan<- struct{}) error {
 	a := acceptor{Listener: l, start: time.Now(), last: map[string]int64{}}
 	refused, reported := 0, time.Time{}
@@ -147,7 +146,7 @@ func (l *Listener) receive(ctx context.Context, conn *net.UDPConn, notified chan
 		}
 		select {
 		case notified <- struct{}{}:
-		default: // a call of react is already pending
+		default: // a call to react is already pending
 		}
 	}
 }
@@ -172,7 +171,7 @@ func (a *acceptor) accept(ctx context.Context, data []byte, from netip.Addr, now
 		return "the time in the datagram differs from this host's clock by more than " + window.String() +
 			": the datagram is old, or a clock is wrong"
 	case !at.After(a.start), d.at <= a.last[d.from]:
-		return "the datagram is not newer than the last accepted datagram of the sender or the start of this daemon"
+		return "the datagram is not newer than the sender's last accepted datagram or the start of this daemon"
 	case !slices.Contains(a.addresses(ctx, d.from), from):
 		return "the datagram does not come from an address of " + strconv.Quote(d.from) +
 			"; set wake_address on that host to an address in slurm.conf"

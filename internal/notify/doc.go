@@ -1,0 +1,26 @@
+// Package notify sends and receives notifications. A notification is a UDP datagram that makes the receiver read the
+// queue but contains no information about the queue. The watcher sends notifications to the agents, and they send
+// notifications to the watcher. Each receives them on its host's UDP port wake_port (Listener). If wake_address is set,
+// the Listener receives notifications only on this address. Notifications may be lost.
+//
+// A datagram contains the sender's name, the receiver's name and a time, with an HMAC-SHA256 under the site's key. A
+// receiver accepts a datagram only once, and only if all of the following conditions are met:
+//
+//   - The MAC is correct, and the datagram contains the name of this receiver.
+//   - The time in the datagram differs from the receiver's clock by at most 30 seconds. It is later than the
+//     start of the receiver, and later than the time in the sender's previous datagram.
+//   - The datagram comes from an address of the sender.
+//
+// A captured datagram therefore has no effect after its first arrival, and a forged datagram costs the receiver only
+// the computation of one MAC. If the clocks differ by more than 30 seconds, receivers reject all datagrams, and agents
+// only poll.
+//
+// The package also limits the reactions to datagrams: at most 20 in a burst, and then two per second. The pause between
+// reactions doubles as long as the reactions change nothing.
+//
+// Files:
+//
+//	notify.go    Sender, Listener; the reasons for rejecting datagrams; limits on reactions (burst, every) and pauses
+//	datagram.go  the format of a datagram (magic, maxLength), its MAC, the accepted clock difference (window)
+//	key.go       the key file: its owner, mode and length (minKey, maxKey); the errors and their remedies
+package notify
