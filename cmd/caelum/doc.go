@@ -19,6 +19,7 @@
 //	adopt.go                caelum adopt
 //	doctor.go               caelum doctor
 //	slurm_config.go         caelum slurm-config; the text is in slurm_config.tmpl
+//	usage.go                caelum usage: reads the records from slurmdbd and prints the totals of package gpuhours
 //
 // Earlier runs:
 //

@@ -104,6 +104,7 @@ configuration that Slurm needs, and calculates how a GPU can be partitioned. ` +
 		newLayouts(g),
 		newPlace(g),
 		newSimulate(g),
+		newUsage(g),
 		newRepo(g),
 		newPredict(g),
 		newProfileJob(g),

@@ -149,19 +149,12 @@ func (c *Client) Names(ctx context.Context, from, to time.Time) (map[uint64]stri
 }
 
 func (c *Client) records(ctx context.Context, field AccountingField, args ...string) ([]Record, error) {
-	if !slices.Contains(AccountingFields, field) {
-		return nil, fmt.Errorf("accounting field %q: use one of %v", field, AccountingFields)
+	all, err := c.allocations(ctx, field, nil, args...)
+	list := make([]Record, len(all))
+	for k, a := range all {
+		list[k] = a.Record
 	}
-	sep := newSeparator()
-	var names []string
-	for _, f := range recordFields {
-		names = append(names, f.name)
-	}
-	out, err := c.sacct(ctx, sep, strings.Join(append(names, string(field)), ","), args...)
-	if err != nil {
-		return nil, err
-	}
-	return parseRecords(out, sep)
+	return list, err
 }
 
 // sacct runs sacct. The output contains each run once (-X: without steps), including runs that were ended by a requeue
@@ -173,28 +166,6 @@ func (c *Client) sacct(ctx context.Context, sep, fields string, args ...string) 
 		c.sacctPath,
 		slices.Concat(c.whose, []string{"-D", "-X", "-n", "-p", "--delimiter=" + sep, "-o", fields}, args)...)
 	return out, ofAccounting(err)
-}
-
-// parseRecords parses the output of sacct. The requested field is the last field of each record. parseRecords omits a
-// record that cannot be parsed, so that this record does not hide the other records.
-func parseRecords(out, sep string) ([]Record, error) {
-	records, err := splitRecords(out, sep, len(recordFields)+1)
-	if err != nil {
-		return nil, unparsable("sacct", err)
-	}
-	list := make([]Record, 0, len(records))
-	for _, rec := range records {
-		r := Record{Text: rec[len(recordFields)]}
-		for i, f := range recordFields {
-			if err = f.set(&r, rec[i]); err != nil {
-				break
-			}
-		}
-		if err == nil && r.ID != 0 {
-			list = append(list, r)
-		}
-	}
-	return list, nil
 }
 
 // uts returns a time in a form that Slurm's commands interpret independently of the time zone. The commands reject

@@ -83,6 +83,30 @@ func TestRecords(t *testing.T) {
 	}
 }
 
+func TestAllocations(t *testing.T) {
+	const run = "|20001|user1|research|COMPLETED|0:0|1795341816|1795341817|n1||gpu|"
+	const slice = "gres/mig:1g.5gb=1,gres/mig=1"
+	c, calls := stage(t, accounted(
+		"1|1|1"+run+"cpu=1,gres/gpu=1,"+slice+"|cpu=1,gres/gpu:a100=1,gres/gpu=1,"+slice+"|",
+		"2|2|2"+run+"||",
+		"3|3|3"+run+"gres/mig=x||",
+	))
+	got, err := c.Allocations(context.Background(), AdminComment, time.Unix(1795341000, 0), time.Unix(1795342000, 0))
+	if err != nil || len(got) != 2 { // the third record cannot be parsed
+		t.Fatalf("%d records, %v", len(got), err)
+	}
+	const want = "1 gpu gpu:1,mig:1g.5gb:1,mig:1 gpu:a100:1,gpu:1,mig:1g.5gb:1,mig:1"
+	if a := got[0]; fmt.Sprint(a.ID, " ", a.Partition, " ", a.Requested, " ", a.Allocated) != want {
+		t.Error(a)
+	}
+	if a := got[1]; a.ID != 2 || a.Requested != nil || a.Allocated != nil {
+		t.Error(a)
+	}
+	if call := calls()[0]; !strings.Contains(call, ",AdminComment,Partition,ReqTRES,AllocTRES,AdminComment\"") {
+		t.Error(call)
+	}
+}
+
 // TestRecordsOf checks that the runs of one job are returned in order, without the runs of other tasks of the same
 // array.
 func TestRecordsOf(t *testing.T) {

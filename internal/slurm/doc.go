@@ -26,8 +26,8 @@
 //
 // The package has no state, starts no background work and makes no decisions. The package imports no other package of
 // Caelum. Package eligible decides on which nodes a job could run and when a held job is released, and package tags
-// interprets admin_comment. Only accounting.go queries slurmdbd, which may be slow or unreachable for hours. Jobs never
-// wait for these queries.
+// interprets admin_comment. Only accounting.go and accounting_gres.go query slurmdbd, which may be slow or unreachable
+// for hours. Jobs never wait for these queries.
 //
 // Files:
 //
@@ -64,4 +64,5 @@
 //
 //	write.go         changes a node or a job: counts, requeue, hold, release, GRES, comments; identifies one job (ref)
 //	accounting.go    sacct and sacctmgr: records of runs; writes an accounting field (SetAccounting, ErrSpoils)
+//	accounting_gres.go sacct: records with the partition and the GRES of the run
 package slurm

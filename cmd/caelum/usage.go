@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"caelum/internal/config"
+	"caelum/internal/gpuhours"
+	"caelum/internal/slurm"
+)
+
+// usageOptions contains the flags of caelum usage.
+type usageOptions struct {
+	config, since, until string
+	by                   []string
+}
+
+func newUsage(g *globals) *cobra.Command {
+	var o usageOptions
+	cmd := &cobra.Command{
+		Use:   "usage",
+		Short: "Add up the GPU-hours of accounts, users and partitions",
+		Long: `usage reads the site's jobs from slurmdbd and adds up the GPU time that they held. SLICE-HOURS counts
+each slice and each whole GPU as one, as Slurm does. GPU-HOURS weights each of them by the share of
+the GPU that it occupied: an hour on a 2g.10gb of an A100-40GB, which occupies 2 of 8 units, is 0.25
+GPU-hours.
+
+usage counts the slices that a job really held, which can be larger than the requested ones, if the
+agents store summaries of the runs (the accounting_field key in caelum.yaml). Without summaries, it
+counts the requested profiles from AllocTRES and ReqTRES, so AccountingStorageTRES must list every
+gres/mig:PROFILE. Of --exclusive jobs, usage counts only the requested slices. Jobs that still run
+count until now, or until --until.
+
+slurmdbd decides which users may see which jobs (PrivateData in slurmdbd.conf).`,
+		Example: `  caelum usage                                    # accounts and users, since the first of this month
+  caelum usage --since 2026-10-01 --until 2026-11-01 --by account
+  caelum usage --by partition --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runUsage(cmd.Context(), cmd.OutOrStdout(), g, o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.config, "config", config.DefaultPath, "the configuration file with the accounting_field key")
+	f.StringVar(&o.since, "since", "",
+		"start of the period, for example 2026-11-21 or 2026-11-21T04:57:35 (default: the first of this month)")
+	f.StringVar(&o.until, "until", "", "end of the period (default: now)")
+	f.StringSliceVar(&o.by, "by", []string{"account", "user"}, "the rows: account, user, partition")
+	return cmd
+}
+
+// usageReport is the JSON form of the output.
+type usageReport struct {
+	From  int64      `json:"from"`
+	To    int64      `json:"to"`
+	Rows  []usageRow `json:"rows"`
+	Total usageRow   `json:"total"`
+}
+
+// usageRow is a row of the output. Keys that are not in --by are empty.
+type usageRow struct {
+	Account     string  `json:"account,omitempty"`
+	User        string  `json:"user,omitempty"`
+	Partition   string  `json:"partition,omitempty"`
+	Runs        int     `json:"runs"`
+	SliceHours  float64 `json:"slice_hours"`
+	GPUHours    float64 `json:"gpu_hours"`
+	UnknownRuns int     `json:"unknown_runs,omitempty"` // runs with slices that GPUHours does not include
+}
+
+func runUsage(ctx context.Context, w io.Writer, g *globals, o usageOptions) error {
+	from, to, err := o.period(time.Now())
+	if err != nil {
+		return err
+	}
+	if _, err := gpuhours.Sum(nil, o.by); err != nil {
+		return usageError{fmt.Errorf("--by: %w", err)}
+	}
+	cfg, err := config.Load(o.config)
+	if err != nil {
+		return err
+	}
+	records, err := allocations(ctx, slurm.New(slurm.Options{Sacct: "sacct", Timeout: dbdTimeout}), cfg, from, to)
+	if err != nil {
+		return err
+	}
+	runs := gpuhours.Hours(records, from, to)
+	totals, err := gpuhours.Sum(runs, o.by)
+	if err != nil {
+		return err
+	}
+	report := usageReport{From: from.Unix(), To: to.Unix(), Rows: []usageRow{}}
+	for _, t := range totals {
+		report.Rows = append(report.Rows, newUsageRow(t, o.by))
+	}
+	if sum, err := gpuhours.Sum(runs, nil); err != nil {
+		return err
+	} else if len(sum) > 0 {
+		report.Total = newUsageRow(sum[0], nil)
+	}
+	if g.json {
+		return printJSON(w, report)
+	}
+	printUsage(w, report, o.by)
+	return nil
+}
+
+// period returns the times of --since and --until, or their defaults.
+func (o usageOptions) period(now time.Time) (from, to time.Time, err error) {
+	from, to = time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, now.Location()), now
+	if o.since != "" {
+		if from, err = readTime(o.since); err != nil {
+			return from, to, err
+		}
+	}
+	if o.until != "" {
+		if to, err = readTime(o.until); err != nil {
+			return from, to, err
+		}
+	}
+	if to.After(now) {
+		to = now
+	}
+	if !from.Before(to) {
+		return from, to, usageError{errors.New("--since must be before --until and before the present")}
+	}
+	return from, to, nil
+}
+
+// usagePage is the time span of one query, because slurmdbd reads all records of a query before it replies.
+const usagePage = 7 * 24 * time.Hour
+
+// allocations returns the records of all jobs that ran between from and to. Without accounting_field, the records in
+// AdminComment may still contain summaries of runs under an earlier configuration.
+func allocations(
+	ctx context.Context, dbd *slurm.Client, cfg config.Config, from, to time.Time,
+) (all []slurm.Allocation, err error) {
+	field := slurm.AdminComment
+	if cfg.AccountingField != config.NoField {
+		field = slurm.AccountingField(cfg.AccountingField)
+	}
+	at := map[uint64]int{} // the index in all of each record, by slurmdbd's index
+	for !from.After(to) {
+		next := from.Add(usagePage)
+		if next.After(to) {
+			next = to
+		}
+		page, err := dbd.Allocations(ctx, field, from, next)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range page {
+			if k, known := at[a.Index]; known {
+				all[k] = a
+				continue
+			}
+			at[a.Index] = len(all)
+			all = append(all, a)
+		}
+		if from = next; from.Equal(to) {
+			break
+		}
+	}
+	return all, nil
+}
+
+func newUsageRow(t gpuhours.Total, by []string) usageRow {
+	row := usageRow{Runs: t.Runs, SliceHours: t.SliceHours, GPUHours: t.GPUHours, UnknownRuns: t.UnknownRuns}
+	for k, key := range by {
+		switch key {
+		case "account":
+			row.Account = t.Keys[k]
+		case "user":
+			row.User = t.Keys[k]
+		case "partition":
+			row.Partition = t.Keys[k]
+		}
+	}
+	return row
+}
+
+func printUsage(w io.Writer, report usageReport, by []string) {
+	const format = "2006-01-02 15:04"
+	fmt.Fprintf(w, "GPU-hours from %s to %s\n\n", time.Unix(report.From, 0).Format(format),
+		time.Unix(report.To, 0).Format(format))
+	var header []string
+	for _, key := range by {
+		header = append(header, strings.ToUpper(key))
+	}
+	if len(by) == 0 {
+		header = []string{""}
+	}
+	table := [][]string{append(header, "RUNS", "SLICE-HOURS", "GPU-HOURS")}
+	for _, r := range report.Rows {
+		if len(by) > 0 {
+			table = append(table, r.cells(keysOf(r, by)))
+		}
+	}
+	total := make([]string, len(header))
+	total[0] = "total"
+	table = append(table, report.Total.cells(total))
+	right := append(make([]bool, len(header)), true, true, true)
+	rows(w, right, table)
+	if n := report.Total.UnknownRuns; n > 0 {
+		fmt.Fprintf(w, "\nGPU-HOURS omits slices of %s, because the records do not show their share of the GPU;\n"+
+			"list gres/gpu:MODEL and gres/mig:PROFILE in AccountingStorageTRES\n", plural(n, "run"))
+	}
+}
+
+// keysOf returns the values of the keys in by, with printable characters only.
+func keysOf(r usageRow, by []string) (values []string) {
+	for _, key := range by {
+		v := map[string]string{"account": r.Account, "user": r.User, "partition": r.Partition}[key]
+		values = append(values, printable(v))
+	}
+	return values
+}
+
+func (r usageRow) cells(keys []string) []string {
+	hours := func(h float64) string { return strconv.FormatFloat(h, 'f', 2, 64) }
+	return append(slices.Clone(keys), strconv.Itoa(r.Runs), hours(r.SliceHours), hours(r.GPUHours))
+}

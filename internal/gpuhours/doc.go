@@ -1,0 +1,12 @@
+// Package gpuhours computes how much GPU time the runs in slurmdbd's records held, weighted by the share of the GPU
+// that each slice occupied. Slurm itself counts a slice of any size as one GPU (gres/gpu=1) or as one slice
+// (gres/mig=1). Package gpuhours neither queries slurmdbd nor prints: `caelum usage` does both.
+//
+// The package is pure: it uses no clock and no I/O.
+//
+// Files:
+//
+//	hours.go   Hours: the GPU-seconds of each record; which of several sources describes the slices of a run
+//	shares.go  the share of a GPU that a profile occupies; the GPU models that a node may have
+//	sum.go     Sum: the totals for each account, user or partition
+package gpuhours

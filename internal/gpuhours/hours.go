@@ -1,0 +1,180 @@
+package gpuhours
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"caelum/internal/mig"
+	"caelum/internal/predict"
+	"caelum/internal/slurm"
+)
+
+// Run is the GPU time that one run held between two times.
+type Run struct {
+	Job                      uint32
+	Account, User, Partition string
+	// SliceSeconds is the time for which the run held slices or whole GPUs, multiplied by their number. GPUSeconds
+	// weights each of them by the share of the GPU that it occupied.
+	SliceSeconds, GPUSeconds float64
+	// Unknown contains the profiles whose share of a GPU is unknown, or an empty string for slices whose profile is
+	// unknown. GPUSeconds does not include their slices.
+	Unknown []string
+}
+
+// Hours returns the GPU time that each record's run held between from and to, in the order of the records. It omits
+// runs that held no GPU. A run that has not ended is assumed to hold its GPUs until to.
+//
+// The slices of a run are known from two sources. The agents' summaries (predict.Summaries) contain the slices that the
+// run really held, which may be larger than the requested ones, and the time for which it held them. They do not exist
+// while a run lasts, or at sites that store no summaries. The record's GRES contain the requested profiles. Hours uses
+// the summaries if they describe as many slices as the record's GRES.
+//
+// The records must include all runs of a job between the two times, because slurmdbd stores the summaries of all runs
+// of a requeued job in the job's newest record.
+func Hours(records []slurm.Allocation, from, to time.Time) []Run {
+	summaries := map[uint32][]predict.Run{}
+	known := nodes{}
+	for _, r := range records {
+		for _, s := range append(predict.Summaries(r.Text), predict.Summaries(r.Comment)...) {
+			known.seen(s)
+			if !slices.ContainsFunc(summaries[r.ID], func(o predict.Run) bool { return same(o, s) }) {
+				summaries[r.ID] = append(summaries[r.ID], s)
+			}
+		}
+	}
+	var runs []Run
+	for _, r := range records {
+		run := Run{Job: r.ID, Account: r.Account, User: r.User, Partition: r.Partition}
+		for _, h := range held(r, summaries[r.ID], known, to) {
+			run.add(h, from, to)
+		}
+		if run.SliceSeconds > 0 {
+			runs = append(runs, run)
+		}
+	}
+	return runs
+}
+
+// same reports whether two summaries describe the same run on the same node.
+func same(a, b predict.Run) bool {
+	return strings.EqualFold(a.Node, b.Node) && a.Restart == b.Restart && a.Start == b.Start
+}
+
+// holding is a number of instances of one profile, or of whole GPUs, that a run held between two Unix times in seconds.
+// The profile is empty if AccountingStorageTRES does not list the profiles.
+type holding struct {
+	profile  string
+	models   []*mig.Model // the GPU models on which the instances may have been
+	whole    bool         // whole GPUs on nodes that Caelum does not manage
+	count    int
+	from, to float64
+}
+
+// add adds the part of h between from and to to the run.
+func (r *Run) add(h holding, from, to time.Time) {
+	seconds := min(h.to, float64(to.Unix())) - max(h.from, float64(from.Unix()))
+	if seconds <= 0 {
+		return
+	}
+	seconds *= float64(h.count)
+	r.SliceSeconds += seconds
+	share, ok := shareOf(h.profile, h.models)
+	switch {
+	case h.whole:
+		r.GPUSeconds += seconds
+	case ok:
+		r.GPUSeconds += share * seconds
+	case !slices.Contains(r.Unknown, h.profile):
+		r.Unknown = append(r.Unknown, h.profile)
+	}
+}
+
+// held returns what a record's run held. now is the end of a run that has not ended.
+func held(r slurm.Allocation, summaries []predict.Run, known nodes, now time.Time) (all []holding) {
+	if r.Start.IsZero() {
+		return nil
+	}
+	end := r.End
+	if end.IsZero() {
+		end = now
+	}
+	counted := slicesOf(r)
+	described := 0
+	for _, s := range summaries {
+		// The run got its slices after slurmctld had started it, and the clocks of the hosts may differ.
+		at := time.Unix(s.Start, 0)
+		if at.Before(r.Start.Add(-clocks)) || at.After(end.Add(clocks)) {
+			continue
+		}
+		described += s.Slices
+		began := float64(s.Start)
+		all = append(all, holding{
+			profile: s.Profile, models: known[strings.ToLower(s.Node)], count: s.Slices,
+			from: began, to: began + s.Seconds,
+		})
+	}
+	if described > 0 && described == counted.Total("mig") {
+		return all
+	}
+	all = nil
+	models, managed := modelsFor(r, known)
+	began, ended := float64(r.Start.Unix()), float64(end.Unix())
+	for _, g := range counted {
+		all = append(all, holding{profile: g.Type, models: models, count: g.Count, from: began, to: ended})
+	}
+	if gpus := gpusOf(r); len(all) == 0 && gpus > 0 && !managed {
+		all = append(all, holding{whole: true, count: gpus, from: began, to: ended})
+	}
+	return all
+}
+
+// clocks is the largest difference allowed between the clocks of a node and of slurmctld.
+const clocks = 5 * time.Second
+
+// slicesOf returns the slices that slurmctld counted for the run: the allocated ones, but of an --exclusive job, to
+// which slurmctld allocates all slices of the node, only the requested ones. The agents carve no other slices for it.
+func slicesOf(r slurm.Allocation) (counted slurm.GRESList) {
+	requested, allocated := r.Requested.Profiles(), r.Allocated.Named("mig")
+	typed := slices.ContainsFunc(allocated, func(g slurm.GRES) bool { return g.Type != "" })
+	for _, g := range allocated {
+		if g.Type == slurm.ClosedType || typed && g.Type == "" { // the entry without a type is the total
+			continue
+		}
+		if n := min(g.Count, requested[g.Type]); n > 0 {
+			g.Count = n
+			counted = append(counted, g)
+		}
+	}
+	return counted
+}
+
+// gpusOf returns the allocated gres/gpu without regard to their type.
+func gpusOf(r slurm.Allocation) (n int) {
+	typed := 0
+	for _, g := range r.Allocated.Named("gpu") {
+		if g.Type == "" {
+			n += g.Count
+		} else {
+			typed += g.Count
+		}
+	}
+	return max(n, typed)
+}
+
+// modelsFor returns the GPU models that the run's nodes may have. managed is false if nothing shows that Caelum manages
+// the nodes: the run was allocated no gres/mig, and the nodes have no summaries.
+func modelsFor(r slurm.Allocation, known nodes) (models []*mig.Model, managed bool) {
+	for _, n := range r.Nodes {
+		if models := known[strings.ToLower(n)]; models != nil {
+			return models, true
+		}
+	}
+	managed = len(r.Allocated.Named("mig")) > 0
+	for _, g := range r.Allocated.Named("gpu") {
+		if g.Type != "" {
+			return modelsOf(g.Type), managed
+		}
+	}
+	return mig.Models(), managed
+}

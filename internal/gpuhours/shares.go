@@ -1,0 +1,65 @@
+package gpuhours
+
+import (
+	"slices"
+	"strings"
+
+	"caelum/internal/mig"
+	"caelum/internal/predict"
+)
+
+// modelsOf returns the GPU models that a GPU type may stand for, or all models if the type is empty or unknown. It is
+// the Type in gres.conf, such as a100, which does not distinguish an A100-40GB from an A100-80GB.
+func modelsOf(gpuType string) (models []*mig.Model) {
+	for _, m := range mig.Models() {
+		if strings.EqualFold(m.Type, gpuType) {
+			models = append(models, m)
+		}
+	}
+	if len(models) == 0 {
+		return mig.Models()
+	}
+	return models
+}
+
+// nodes contains, for each node in lower case, the GPU models that the node may have.
+type nodes map[string][]*mig.Model
+
+// seen excludes the GPU models that cannot have run s: those of another type, and those without the profile of s. If
+// the GPU model of a node has changed, and no model is left, the node may have every model of the type of s.
+func (n nodes) seen(s predict.Run) {
+	node := strings.ToLower(s.Node)
+	all, known := n[node]
+	if !known {
+		all = modelsOf(s.Board)
+	}
+	left := slices.DeleteFunc(slices.Clone(all), func(m *mig.Model) bool {
+		_, has := m.ProfileIndex(s.Profile)
+		return s.Profile != mig.Full && !has || !strings.EqualFold(m.Type, s.Board)
+	})
+	if len(left) == 0 {
+		left = modelsOf(s.Board)
+	}
+	n[node] = left
+}
+
+// shareOf returns the share of a GPU that an instance of the profile occupies: its units divided by the units of the
+// GPU. ok is false if none of the models has the profile, or if the share differs between the models. For example, a
+// 1g.10gb occupies a quarter of an A100-40GB and an eighth of an A100-80GB.
+func shareOf(profile string, models []*mig.Model) (share float64, ok bool) {
+	if profile == mig.Full {
+		return 1, true
+	}
+	for _, m := range models {
+		k, has := m.ProfileIndex(profile)
+		if !has {
+			continue
+		}
+		s := float64(m.Profiles[k].Size) / float64(m.Grid)
+		if ok && s != share {
+			return 0, false
+		}
+		share, ok = s, true
+	}
+	return share, ok
+}

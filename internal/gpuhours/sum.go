@@ -1,0 +1,61 @@
+package gpuhours
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Keys are the properties by which Sum can add up runs, in the order of the columns of `caelum usage`.
+var Keys = []string{"account", "user", "partition"}
+
+// Total is the GPU time of all runs with the same keys.
+type Total struct {
+	Keys                 []string // the values of the keys, in the order of the argument of Sum
+	Runs                 int
+	SliceHours, GPUHours float64
+	UnknownRuns          int // runs with slices whose share of a GPU is unknown, so that GPUHours is too low
+}
+
+// Sum adds up the runs for each combination of the keys, which must be among Keys. The result is sorted by GPU-hours,
+// highest first. If a key is unknown, the error names the valid keys.
+func Sum(runs []Run, keys []string) ([]Total, error) {
+	for k, key := range keys {
+		if !slices.Contains(Keys, key) {
+			return nil, fmt.Errorf("%q is not one of %s", key, strings.Join(Keys, ", "))
+		}
+		if slices.Contains(keys[:k], key) {
+			return nil, fmt.Errorf("%s is given twice", key)
+		}
+	}
+	at := map[string]int{}
+	var totals []Total
+	for _, r := range runs {
+		values := make([]string, len(keys))
+		for i, key := range keys {
+			values[i] = map[string]string{"account": r.Account, "user": r.User, "partition": r.Partition}[key]
+		}
+		id := strings.Join(values, "\x00")
+		k, known := at[id]
+		if !known {
+			k = len(totals)
+			at[id] = k
+			totals = append(totals, Total{Keys: values})
+		}
+		totals[k].add(r)
+	}
+	slices.SortStableFunc(totals, func(a, b Total) int {
+		return cmp.Or(cmp.Compare(b.GPUHours, a.GPUHours), slices.Compare(a.Keys, b.Keys))
+	})
+	return totals, nil
+}
+
+func (t *Total) add(r Run) {
+	t.Runs++
+	t.SliceHours += r.SliceSeconds / 3600
+	t.GPUHours += r.GPUSeconds / 3600
+	if len(r.Unknown) > 0 {
+		t.UnknownRuns++
+	}
+}
