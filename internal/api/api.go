@@ -79,7 +79,13 @@ type Lease struct {
 	// or 0 if the job has no time limit. Since and End are in Unix seconds.
 	Since int64 `json:"since"`
 	End   int64 `json:"end,omitempty"`
+	// Grow determines when the agent requeues the job on a larger slice: "oom" after a failure for lack of memory,
+	// "forecast" also before such a failure. If Grow is empty, the job never grows.
+	Grow string `json:"grow,omitempty"`
 }
+
+// GrowForecast is the value of Lease.Grow for a job that the agent may requeue before a failure.
+const GrowForecast = "forecast"
 
 // Status is the state of a node according to its agent.
 type Status struct {
