@@ -1,6 +1,10 @@
 package predict
 
-import "math"
+import (
+	"cmp"
+	"math"
+	"slices"
+)
 
 // seriesBuckets limits the number of intervals of a Series, so that the required memory does not grow with the duration
 // of a run. At any time after the first two minutes, a Series has 64 to 128 intervals.
@@ -70,8 +74,8 @@ func (s Series) Valid() bool {
 // point is the highest memory usage from the start of a run until a time. at is in seconds.
 type point struct{ at, mib float64 }
 
-// highest returns the highest memory usage since the start, at the end of each interval with samples. ran is the time
-// since the start in seconds, and replaces the end of the last interval.
+// highest returns the highest memory usage since the start, at the end of each interval with samples. ran is the
+// duration of the run in seconds, and replaces the end of the last interval.
 func (s Series) highest(ran float64) (all []point) {
 	top := 0.0
 	for k, mib := range s.MiB {
@@ -81,4 +85,14 @@ func (s Series) highest(ran float64) (all []point) {
 		}
 	}
 	return all
+}
+
+// within returns the points between two times.
+func within(past []point, from, to float64) []point {
+	first, _ := slices.BinarySearchFunc(past, from, func(p point, at float64) int { return cmp.Compare(p.at, at) })
+	last, _ := slices.BinarySearchFunc(past, to, func(p point, at float64) int { return cmp.Compare(p.at, at) })
+	for last < len(past) && past[last].at <= to {
+		last++
+	}
+	return past[first:last]
 }

@@ -12,7 +12,7 @@ const (
 	// forecastEvery is the shortest time between two forecasts of a slice. Between two forecasts, the run also becomes
 	// forecastShare longer, because the forecasts of a long run change slowly.
 	forecastEvery = 5 * time.Second
-	forecastShare = 0.01
+	forecastShare = 0.02
 	// foreseenEvery is the time between two calls of Options.Foreseen for a job.
 	foreseenEvery = time.Minute
 )
@@ -24,10 +24,9 @@ func (m *Monitor) forecast(o *observation, u *sliceUsage) {
 	}
 	ran := o.Seen - o.Began
 	u.next = o.Seen + max(forecastEvery, time.Duration(forecastShare*float64(ran)))
-	horizon := predict.Horizon(predict.End{
+	u.forecast = u.Series.Forecast(predict.End{
 		Ran: ran.Seconds(), Total: o.total(u.UUID), Learned: o.expected, Limit: o.limit,
-	})
-	u.forecast = u.Series.Forecast(ran.Seconds(), horizon, u.MemoryMiB)
+	}, u.MemoryMiB)
 }
 
 // total returns the total duration of the run in seconds according to the iterations that the processes on a slice
@@ -63,10 +62,10 @@ func (m *Monitor) warn(h heldSlice) {
 	}
 }
 
-// use returns the last sample and the forecast for `caelum job`.
+// use returns the last sample and the forecast for `caelum job`. The forecast may be older than the sample.
 func (u *sliceUsage) use() *api.Use {
 	return &api.Use{
 		MemoryMiB: u.LastMiB, PeakMiB: u.PeakMiB, Util: u.LastUtil, Processes: u.Last,
-		ForecastMiB: math.Round(u.forecast.PeakMiB), Exceeds: u.forecast.Exceeds,
+		ForecastMiB: math.Round(max(u.forecast.PeakMiB, u.PeakMiB)), Exceeds: u.forecast.Exceeds,
 	}
 }

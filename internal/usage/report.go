@@ -65,7 +65,6 @@ func (m *Monitor) Report(job uint32, pid int, r api.MemoryReport) bool {
 	p.last, p.ooms, p.uuid = now, r.OOMs, r.UUID
 	p.peak = max(p.peak, r.PeakAllocated)
 	p.slack = max(r.Reserved-p.peak-r.Unreleasable, 0)
-	o.setSlack(r.UUID, now)
 	if r.Iteration > 0 {
 		p.now = progress{now, r.Iteration, r.Iterations}
 		if p.first.at == 0 || r.Iteration < p.first.iteration { // a new training loop
@@ -75,20 +74,17 @@ func (m *Monitor) Report(job uint32, pid int, r api.MemoryReport) bool {
 	return true
 }
 
-// setSlack computes the memory on a slice that the allocators of the job could return to the driver. An allocator
-// returns this memory before an allocation fails, so that the memory does not belong to the job's need.
-func (o *observation) setSlack(uuid string, now time.Duration) {
+// slackMiB returns the memory on a slice that the allocators of the job could return to the driver, according to the
+// last reports. An allocator returns this memory before an allocation fails, so that the memory does not belong to the
+// job's need.
+func (o *observation) slackMiB(uuid string, now time.Duration) float64 {
 	slack := int64(0)
 	for _, p := range o.reporters {
 		if p.uuid == uuid && now-p.last <= reportValid {
 			slack += p.slack
 		}
 	}
-	for _, u := range o.Slices {
-		if u.UUID == uuid {
-			u.slackMiB = float64(slack) / (1 << 20)
-		}
-	}
+	return float64(slack) / (1 << 20)
 }
 
 // OutOfMemory reports whether a process of the job reported an out-of-memory error of its allocator shortly before its

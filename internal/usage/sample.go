@@ -136,7 +136,7 @@ func (m *Monitor) addSample(h heldSlice, use gpu.Use, err error) error {
 	case err == nil:
 		u.add(use)
 		o.Seen = m.Clock()
-		u.Series.Add((o.Seen - o.Began).Seconds(), use.MemoryMiB-u.slackMiB)
+		u.Series.Add((o.Seen - o.Began).Seconds(), use.MemoryMiB-o.slackMiB(u.UUID, o.Seen))
 		m.forecast(o, u)
 	case errors.Is(err, gpu.ErrLost), errors.Is(err, gpu.ErrNotFound):
 		u.over = true

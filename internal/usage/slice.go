@@ -38,7 +38,6 @@ type sliceUsage struct {
 	over   bool // true if the slice or its GPU no longer exists
 	failed bool // true if an error of the GPU has been logged
 
-	slackMiB float64          // the memory that the allocator could return, according to the last reports
 	forecast predict.Forecast // the last forecast
 	next     time.Duration    // the time of CLOCK_MONOTONIC from which the next forecast is due
 }
