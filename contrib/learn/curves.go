@@ -122,7 +122,7 @@ var shapes = []shape{
 const (
 	// loading is the share of the run in which the program loads its data. A run that fails within atStart fails before
 	// it has a past. A run that fails within noAlarms fails before Caelum raises an alarm (predict.minShare).
-	loading, atStart, noAlarms = 0.003, 0.05, 0.15
+	loading, atStart, noAlarms = 0.003, 0.05, 0.2
 )
 
 // newCurve returns a random run of a shape. The peak of the run is 0.5 to 2 times the memory of its slice, so that half

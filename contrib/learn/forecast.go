@@ -172,7 +172,7 @@ func ruleTable(w io.Writer, curves map[string][]*curve) error {
 		}
 	}
 	head := "rule, error of the peak after 10%, growing shapes, false alarms, late alarms, growing shapes, " +
-		"growing shapes after 15%"
+		"growing shapes after 20%"
 	return table(w, head, func(row func(string, ...any)) {
 		for _, f := range forecasters {
 			all, some := alarms(every, f, knowledges[0]), alarms(growing, f, knowledges[0])

@@ -16,7 +16,7 @@ type Forecast struct {
 	Exceeds  bool
 }
 
-// The constants of the forecast were chosen on the seeds 1 to 5 of `go run ./contrib/learn forecast`. A false alarm
+// The constants of the forecast were chosen on the seeds 1 to 20 of `go run ./contrib/learn forecast`. A false alarm
 // throws away the work of a job that would have completed. All constants therefore favour a late alarm over a false
 // alarm.
 const (
@@ -28,7 +28,7 @@ const (
 	growthShare = 1.0 / 8
 	// slowing is the ratio of the growth in the last half of the run to the growth in the quarter before, below which the
 	// growth slows down.
-	slowing = 0.7
+	slowing = 0.8
 	// lowSlope is the quantile of the slopes that LowMiB uses. The quantile is 0 unless the memory grew during most of
 	// the last half of the run. A single step therefore never causes an alarm. believed is the share of the growth, from
 	// now to the horizon, that LowMiB includes.
@@ -37,7 +37,7 @@ const (
 	// minRan is the time in seconds, and minShare is the share of the horizon, before which Exceeds is false. A program
 	// allocates most of its memory during this time, and a run that fails so early loses little work.
 	minRan   = 60
-	minShare = 0.15
+	minShare = 0.2
 	// sureLearned and sureRan are the multiples of the learned run time and of the duration so far until which a run
 	// almost certainly lasts.
 	sureLearned = 0.6

@@ -87,16 +87,16 @@ func TestForecast(t *testing.T) {
 		}
 		return 6000
 	}
-	known := End{Total: 3600}
+	known := End{Total: 3000}
 	for name, c := range map[string]struct {
 		mib     func(at float64) float64
 		end     End
 		peak    float64
 		exceeds bool
 	}{
-		"a ramp that fits":              {ramp, known, 9200, false},
-		"a ramp that does not fit":      {func(at float64) float64 { return 2000 + 3*at }, known, 12800, true},
-		"a ramp, with a learned end":    {func(at float64) float64 { return 2000 + 9*at }, End{Learned: 3600}, 34400, true},
+		"a ramp that fits":              {ramp, known, 8000, false},
+		"a ramp that does not fit":      {func(at float64) float64 { return 2000 + 3.2*at }, known, 11600, true},
+		"a ramp, with a learned end":    {func(at float64) float64 { return 2000 + 9*at }, End{Learned: 3000}, 29000, true},
 		"a ramp, shortly before":        {func(at float64) float64 { return 1000 + 14.8*at }, End{Limit: 90000}, 18760, true},
 		"a ramp, only the limit known":  {func(at float64) float64 { return 2000 + 9*at }, End{Limit: 90000}, 12800, false},
 		"a limit before the overflow":   {func(at float64) float64 { return 2000 + 9*at }, End{Limit: 700}, 8300, false},
@@ -106,7 +106,7 @@ func TestForecast(t *testing.T) {
 		"the growth has ended":          {func(at float64) float64 { return min(2000+20*at, 8000) }, known, 8000, false},
 		"the growth slows down":         {func(at float64) float64 { return 9000 - 7000*math.Exp(-at/150) }, known, 9456, false},
 		"a sawtooth":                    {func(at float64) float64 { return 5000 + 40*math.Mod(at, 100) }, known, 8960, false},
-		"a leak that began late":        {func(at float64) float64 { return 4000 + 8*max(at-300, 0) }, known, 23000, true},
+		"a leak that began late":        {func(at float64) float64 { return 4000 + 8*max(at-300, 0) }, known, 19676, true},
 		"a leak that has just begun":    {func(at float64) float64 { return 4000 + 80*max(at-570, 0) }, known, 6320, false},
 		"a short run, growing steadily": {ramp, End{Total: 600}, 3198, false},
 	} {
