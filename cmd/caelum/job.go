@@ -59,8 +59,8 @@ func printLease(w io.Writer, l *api.Lease) error {
 	return table.Flush()
 }
 
-// forecast returns the forecast of the peak memory of a slice as the end of a table cell, or an empty string if there is
-// no forecast.
+// forecast returns the forecast of the peak memory of a slice as the end of a table cell, or an empty string if there
+// is no forecast.
 func forecast(u *api.Use) string {
 	switch {
 	case u == nil || u.ForecastMiB <= 0:

@@ -11,11 +11,11 @@ const curveSteps = 2000
 // curve is the memory of an emulated run over time, in MiB, with one value per step.
 type curve struct {
 	shape string
-	// need is the memory without which the run fails. used is the memory that NVML shows, on a slice of any size. With a
-	// caching allocator, used also includes memory that the allocator could return to the driver.
+	// need is the memory without which the run fails. used is the memory that NVML shows, on a slice of any size. With
+	// a caching allocator, used also includes memory that the allocator could return to the driver.
 	need, used []float64
-	// allocated and reserved are the values of the allocator, and nil without a caching allocator. context is the memory
-	// that the allocator does not count.
+	// allocated and reserved are the values of the allocator, and nil without a caching allocator. context is the
+	// memory that the allocator does not count.
 	allocated, reserved []float64
 	context             float64
 	seconds             float64 // the duration of the run

@@ -105,7 +105,8 @@ func TestReports(t *testing.T) {
 torch.cuda.stats["num_ooms"] = 1
 raise RuntimeError("CUDA out of memory")
 `)
-	if !strings.HasSuffix(strings.TrimSpace(out), "RuntimeError: CUDA out of memory") || strings.Contains(out, "caelum") {
+	if !strings.HasSuffix(strings.TrimSpace(out), "RuntimeError: CUDA out of memory") ||
+		strings.Contains(out, "caelum") {
 		t.Errorf("output: %s", out)
 	}
 	want := api.MemoryReport{
@@ -151,7 +152,8 @@ for _ in range(5):
     reporter.report()
 `
 	for code, want := range map[int]int{
-		http.StatusForbidden: 1, http.StatusNotFound: 1, http.StatusTooManyRequests: 6, http.StatusServiceUnavailable: 6,
+		http.StatusForbidden: 1, http.StatusNotFound: 1,
+		http.StatusTooManyRequests: 6, http.StatusServiceUnavailable: 6,
 	} {
 		h, dir := serve(t)
 		h.refuses = &api.Error{Code: code, Message: "no"}
@@ -182,7 +184,7 @@ func TestHarmless(t *testing.T) {
 		"broken CUDA":     {training + "torch.cuda.fails = True; print(3)", "3", nil},
 		"strange values":  {training + "torch.cuda.stats['num_ooms'] = 'x'; print(3)", "3", nil},
 		"bad iteration":   {"import caelum_memory; caelum_memory.iteration('x', None); print(3)", "3", nil},
-		"a forked child":  {training + "import os, sys\nif os.fork() == 0: sys.exit()\nos.wait(); os._exit(0)", "", nil},
+		"a forked child":  {training + "import os\nif os.fork() == 0: exit()\nos.wait(); os._exit(0)", "", nil},
 		"deleted PyTorch": {training + "import sys; sys.modules['torch'] = 1; print(3)", "3", nil},
 	} {
 		h, dir := serve(t)

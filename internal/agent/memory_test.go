@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -25,7 +26,8 @@ func (w *world) reports(socket string, uid uint32, job uint32, cgroup, body stri
 	if err := os.WriteFile(filepath.Join(dir, "cgroup"), []byte("0::"+cgroup+"\n"), 0o644); err != nil {
 		w.t.Fatal(err)
 	}
-	request := "POST /v1/jobs/" + strconv.Itoa(int(job)) + "/memory HTTP/1.1\r\nHost: caelumd\r\nConnection: close\r\n" +
+	request := "POST /v1/jobs/" + strconv.Itoa(int(job)) + "/memory HTTP/1.1\r\nHost: caelumd\r\n" +
+		"Connection: close\r\n" +
 		"Content-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n" + body
 	raw, err := apitest.Send(socket, uid, []byte(request))
 	if err != nil {
@@ -57,6 +59,8 @@ func TestMemoryReport(t *testing.T) {
 	lease := w.lease(id)
 	socket := w.socket()
 	const oom = `{"ooms":1}`
+	const missing, forbidden, bad = http.StatusNotFound, http.StatusForbidden, http.StatusBadRequest
+	const elsewhere = "/system.slice/slurmstepd.scope/job_999/step_0"
 	within := "/system.slice/slurmstepd.scope/job_" + strconv.Itoa(int(id)) + "/step_0/user/task_0"
 	for name, c := range map[string]struct {
 		uid          uint32
@@ -65,13 +69,13 @@ func TestMemoryReport(t *testing.T) {
 		code         int
 		text         string
 	}{
-		"another user":             {lease.UID + 1, id, within, oom, http.StatusNotFound, "holds no slice on this node"},
-		"root":                     {0, id, within, oom, http.StatusNotFound, "holds no slice on this node"},
-		"a job that does not run":  {lease.UID, 4000, within, oom, http.StatusNotFound, "holds no slice on this node"},
-		"another job of the user":  {lease.UID, id, "/system.slice/slurmstepd.scope/job_999/x", oom, http.StatusForbidden, "of job 999"},
-		"a slice of another job":   {lease.UID, id, within, `{"uuid":"MIG-1","ooms":1}`, http.StatusBadRequest, "no slice with this UUID"},
-		"the other job's cgroup":   {lease.UID, ids[1], within, oom, http.StatusForbidden, "of job " + strconv.Itoa(int(id))},
-		"no iteration can be that": {lease.UID, id, within, `{"iteration":-1}`, http.StatusBadRequest, "iteration"},
+		"another user":             {lease.UID + 1, id, within, oom, missing, "holds no slice on this node"},
+		"root":                     {0, id, within, oom, missing, "holds no slice on this node"},
+		"a job that does not run":  {lease.UID, 4000, within, oom, missing, "holds no slice on this node"},
+		"another job of the user":  {lease.UID, id, elsewhere, oom, forbidden, "of job 999"},
+		"a slice of another job":   {lease.UID, id, within, `{"uuid":"MIG-1","ooms":1}`, bad, "no slice with"},
+		"the other job's cgroup":   {lease.UID, ids[1], within, oom, forbidden, fmt.Sprint("of job ", id)},
+		"no iteration can be that": {lease.UID, id, within, `{"iteration":-1}`, bad, "iteration"},
 	} {
 		code, text := w.reports(socket, c.uid, c.job, c.cgroup, c.body)
 		if code != c.code || !strings.Contains(text, c.text) {

@@ -7,8 +7,8 @@ import (
 
 // Forecast is the expected peak memory of a running job on one slice.
 type Forecast struct {
-	// PeakMiB is the expected peak at the time Horizon, in seconds since the start of the run. LowMiB is the lower bound
-	// of the peak that decides about Exceeds. Neither value is less than the highest memory usage so far.
+	// PeakMiB is the expected peak at the time Horizon, in seconds since the start of the run. LowMiB is the lower
+	// bound of the peak that decides about Exceeds. Neither value is less than the highest memory usage so far.
 	PeakMiB, LowMiB float64
 	Horizon         float64
 	// SliceMiB is the memory of the slice. Exceeds is true if the job will almost certainly need more.
@@ -20,18 +20,18 @@ type Forecast struct {
 // throws away the work of a job that would have completed. All constants therefore favour a late alarm over a false
 // alarm.
 const (
-	// blocks is the number of points to which the forecast reduces a part of the past. minPoints is the number of points
-	// without which the forecast is the highest memory usage so far.
+	// blocks is the number of points to which the forecast reduces a part of the past. minPoints is the number of
+	// points without which the forecast is the highest memory usage so far.
 	blocks    = 16
 	minPoints = 8
 	// growthShare is the share of the past, before the last half, over which the memory must also have grown.
 	growthShare = 1.0 / 8
-	// slowing is the ratio of the growth in the last half of the run to the growth in the quarter before, below which the
-	// growth slows down.
+	// slowing is the ratio of the growth in the last half of the run to the growth in the quarter before, below which
+	// the growth slows down.
 	slowing = 0.8
 	// lowSlope is the quantile of the slopes that LowMiB uses. The quantile is 0 unless the memory grew during most of
-	// the last half of the run. A single step therefore never causes an alarm. believed is the share of the growth, from
-	// now to the horizon, that LowMiB includes.
+	// the last half of the run. A single step therefore never causes an alarm. believed is the share of the growth,
+	// from now to the horizon, that LowMiB includes.
 	lowSlope = 0.2
 	believed = 0.85
 	// minRan is the time in seconds, and minShare is the share of the horizon, before which Exceeds is false. A program

@@ -61,7 +61,8 @@ func TestSeriesIgnoresImpossibleSamples(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	for _, bad := range []Series{
-		{Width: 1, MiB: make([]float64, seriesBuckets+1)}, {Width: 0, MiB: []float64{1}}, {Width: math.NaN(), MiB: []float64{1}},
+		{Width: 1, MiB: make([]float64, seriesBuckets+1)}, {Width: 0, MiB: []float64{1}},
+		{Width: math.NaN(), MiB: []float64{1}},
 		{Width: 1e300, MiB: []float64{1}}, {Width: 1, MiB: []float64{-1}}, {Width: 1, MiB: []float64{math.NaN()}},
 	} {
 		if bad.Valid() {
@@ -94,20 +95,42 @@ func TestForecast(t *testing.T) {
 		peak    float64
 		exceeds bool
 	}{
-		"a ramp that fits":              {ramp, known, 8000, false},
-		"a ramp that does not fit":      {func(at float64) float64 { return 2000 + 3.2*at }, known, 11600, true},
-		"a ramp, with a learned end":    {func(at float64) float64 { return 2000 + 9*at }, End{Learned: 3000}, 29000, true},
-		"a ramp, shortly before":        {func(at float64) float64 { return 1000 + 14.8*at }, End{Limit: 90000}, 18760, true},
-		"a ramp, only the limit known":  {func(at float64) float64 { return 2000 + 9*at }, End{Limit: 90000}, 12800, false},
-		"a limit before the overflow":   {func(at float64) float64 { return 2000 + 9*at }, End{Limit: 700}, 8300, false},
-		"flat":                          {func(float64) float64 { return 9900 }, known, 9900, false},
-		"a step":                        {step, known, 6000, false},
-		"two steps":                     {func(at float64) float64 { return step(at) + step(at-100) - 3000 }, known, 0, false},
-		"the growth has ended":          {func(at float64) float64 { return min(2000+20*at, 8000) }, known, 8000, false},
-		"the growth slows down":         {func(at float64) float64 { return 9000 - 7000*math.Exp(-at/150) }, known, 9456, false},
-		"a sawtooth":                    {func(at float64) float64 { return 5000 + 40*math.Mod(at, 100) }, known, 8960, false},
-		"a leak that began late":        {func(at float64) float64 { return 4000 + 8*max(at-300, 0) }, known, 19676, true},
-		"a leak that has just begun":    {func(at float64) float64 { return 4000 + 80*max(at-570, 0) }, known, 6320, false},
+		"a ramp that fits": {ramp, known, 8000, false},
+		"a ramp that does not fit": {func(at float64) float64 {
+			return 2000 + 3.2*at
+		}, known, 11600, true},
+		"a ramp, with a learned end": {func(at float64) float64 {
+			return 2000 + 9*at
+		}, End{Learned: 3000}, 29000, true},
+		"a ramp, shortly before": {func(at float64) float64 {
+			return 1000 + 14.8*at
+		}, End{Limit: 90000}, 18760, true},
+		"a ramp, only the limit known": {func(at float64) float64 {
+			return 2000 + 9*at
+		}, End{Limit: 90000}, 12800, false},
+		"a limit before the overflow": {func(at float64) float64 {
+			return 2000 + 9*at
+		}, End{Limit: 700}, 8300, false},
+		"flat":   {func(float64) float64 { return 9900 }, known, 9900, false},
+		"a step": {step, known, 6000, false},
+		"two steps": {func(at float64) float64 {
+			return step(at) + step(at-100) - 3000
+		}, known, 0, false},
+		"the growth has ended": {func(at float64) float64 {
+			return min(2000+20*at, 8000)
+		}, known, 8000, false},
+		"the growth slows down": {func(at float64) float64 {
+			return 9000 - 7000*math.Exp(-at/150)
+		}, known, 9456, false},
+		"a sawtooth": {func(at float64) float64 {
+			return 5000 + 40*math.Mod(at, 100)
+		}, known, 8960, false},
+		"a leak that began late": {func(at float64) float64 {
+			return 4000 + 8*max(at-300, 0)
+		}, known, 19676, true},
+		"a leak that has just begun": {func(at float64) float64 {
+			return 4000 + 80*max(at-570, 0)
+		}, known, 6320, false},
 		"a short run, growing steadily": {ramp, End{Total: 600}, 3198, false},
 	} {
 		f := sampled(600, c.mib).Forecast(End{600, c.end.Total, c.end.Learned, c.end.Limit}, 10000)

@@ -68,8 +68,8 @@ var errSummary = errors.New("the text is not a summary of a run")
 //
 // The summary is one line. For two slices, the profile is followed by x2. The second run of a requeued job has
 // restart=1. A run that the agent ended for lack of memory has end=oom or end=foreseen, and foreseen=12800M if the peak
-// was foreseen. Earlier releases ignore both fields. Summary omits unknown values, and the fields of Run that the accounting record already contains. sacctmgr
-// converts the text to lower case (22.05.8), so Summaries ignores case.
+// was foreseen. Earlier releases ignore both fields. Summary omits unknown values, and the fields of Run that the
+// accounting record already contains. sacctmgr converts the text to lower case (22.05.8), so Summaries ignores case.
 func (r Run) Summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s%s,%s", tagRun, r.Node, r.Profile)

@@ -178,7 +178,10 @@ func TestSummaryEnd(t *testing.T) {
 func TestEndedForMemory(t *testing.T) {
 	model, all := plain(t, "A100-40GB")
 	for _, state := range []string{"", "REQUEUED", "FAILED", "CANCELLED by 0", "COMPLETED"} {
-		short := Run{Job: 1, Board: "a100", Profile: "1g.5gb", State: state, PeakMiB: 2000, Samples: 60, Util: -1, End: EndForeseen}
+		short := Run{
+			Job: 1, Board: "a100", Profile: "1g.5gb", State: state, PeakMiB: 2000, Samples: 60, Util: -1,
+			End: EndForeseen,
+		}
 		need, ok := Predict(History{Level: ByKey, Runs: []Run{short}}, DefaultSite)
 		if got := need.AtLeast(model, all, "1g.5gb"); ok || got != "1g.10gb" {
 			t.Errorf("%s: %s, %v: %s", state, got, ok, need.Why)

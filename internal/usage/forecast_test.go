@@ -121,9 +121,9 @@ func TestForeseen(t *testing.T) {
 	}
 }
 
-// TestForecastOfAllocator checks that memory that the allocator could return does not count: the allocator reserves more
-// and more memory, but the program needs 3000 MiB. Without reports, the same samples lead to an alarm, and after the
-// process has ended, its last report no longer counts.
+// TestForecastOfAllocator checks that memory that the allocator could return does not count: the allocator reserves
+// more and more memory, but the program needs 3000 MiB. Without reports, the same samples lead to an alarm, and after
+// the process has ended, its last report no longer counts.
 func TestForecastOfAllocator(t *testing.T) {
 	const mib = 1 << 20
 	constant := func(at float64) api.MemoryReport {
@@ -192,8 +192,8 @@ func withoutSeries(t *testing.T, text []byte) []byte {
 	return text
 }
 
-// TestOutOfMemory checks the evidence of a lack of memory. If a process continues for more than oomRecent after a failed
-// allocation, the process has handled the failure, for example by choosing a smaller batch.
+// TestOutOfMemory checks the evidence of a lack of memory. If a process continues for more than oomRecent after a
+// failed allocation, the process has handled the failure, for example by choosing a smaller batch.
 func TestOutOfMemory(t *testing.T) {
 	g := newGrowing(t, "oom")
 	report := func(pid, ooms int, want bool) {
