@@ -30,7 +30,7 @@ const (
 	// the growth slows down.
 	slowing = 0.8
 	// lowSlope is the quantile of the slopes that LowMiB uses. The quantile is 0 unless the memory grew during most of
-	// the last half of the run. A single step therefore never causes an alarm. believed is the share of the growth,
+	// the last half of the run. A single step therefore rarely causes an alarm. believed is the share of the growth,
 	// from now to the horizon, that LowMiB includes.
 	lowSlope = 0.2
 	believed = 0.85
