@@ -16,8 +16,9 @@ func newJob(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "job ID",
 		Short: "Show the slices that a job holds on this node",
-		Long: `job lists the slices that a job holds on this node: the slot of gres/gpu, the GPU, the placement,
-the memory, the UUID of the MIG device, and the usage.`,
+		Long: `job lists the slices that a job holds on this node: the slot of gres/gpu, the GPU, the
+placement, the memory, the UUID of the MIG device, the usage, and the forecast of the peak memory at
+the end of the job.`,
 		Example: `  caelum job 4711
   srun --jobid 4711 --overlap caelum job 4711     # for the job's owner, from a login node`,
 		Args: cobra.ExactArgs(1),
@@ -52,8 +53,20 @@ func printLease(w io.Writer, l *api.Lease) error {
 		fmt.Fprintf(
 			table,
 			"  slot %d\tGPU %d\t%s at %d%s\t%d MiB\t%s%s\n",
-			s.Slot, s.GPU, s.Profile, s.Start, as(s.AdvertisedAs), s.MemoryMiB, s.UUID, inUse(s.Use),
+			s.Slot, s.GPU, s.Profile, s.Start, as(s.AdvertisedAs), s.MemoryMiB, s.UUID, inUse(s.Use)+forecast(s.Use),
 		)
 	}
 	return table.Flush()
+}
+
+// forecast returns the forecast of the peak memory of a slice as the end of a table cell, or an empty string if there
+// is no forecast.
+func forecast(u *api.Use) string {
+	switch {
+	case u == nil || u.ForecastMiB <= 0:
+		return ""
+	case u.Exceeds:
+		return fmt.Sprintf(", forecast peak %.0f MiB, which exceeds the slice", u.ForecastMiB)
+	}
+	return fmt.Sprintf(", forecast peak %.0f MiB", u.ForecastMiB)
 }

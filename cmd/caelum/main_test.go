@@ -104,7 +104,9 @@ var lease = api.Lease{
 			Size:         4,
 			MemoryMiB:    19968,
 			UUID:         "MIG-7",
-			Use:          &api.Use{MemoryMiB: 5321.4, PeakMiB: 9000, Util: 0.37, Processes: 2},
+			Use: &api.Use{
+				MemoryMiB: 5321.4, PeakMiB: 9000, Util: 0.37, Processes: 2, ForecastMiB: 22000, Exceeds: true,
+			},
 		},
 	},
 }

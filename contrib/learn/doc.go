@@ -5,6 +5,8 @@
 //	go run ./contrib/learn runtimes [-seeds 101,102]             run times in that population, used for placement
 //	go run ./contrib/learn miso PATH                             profiles and speeds from MISO's measurements
 //	                                                             (a100_40gb_mig_step_time.csv)
+//	go run ./contrib/learn forecast [-seeds 101-120]             forecasts of the memory of running jobs, on emulated
+//	                                                             runs
 //
 // The comment of type work describes the population. The constants of Caelum's rules were chosen on seeds 1 to 3
 // (-tune), before any other seed was used.
@@ -16,6 +18,9 @@
 //	population.go  the command population: share of tightest profiles and of kills for memory by rule; -tune
 //	variants.go    the command variants: frequent failures, and memory that depends on the input; peak_quantile
 //	rules.go       the rules for profiles: the whole GPU, the highest of the last runs, Caelum (learned, informed)
+//	curves.go      the emulated runs of the command forecast: shapes of the memory over time, allocator, time limits
+//	forecast.go    the command forecast: errors of the peak, false alarms and late alarms, by rule and by shape
+//	forecasters.go the rules for forecasts: simple rules, MIGPro's regressions, Caelum
 //	runtimes.go    the command runtimes: errors of predicted run times (strangers, acquaintances); 80% intervals
 //	placement.go   the end of the command runtimes: mean waits with qla, by the limits, by earlier runs, by the truth
 //	miso.go        the command miso: predicted speeds (predictors) and DynaP's choice against MISO's measurements

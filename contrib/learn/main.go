@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"text/tabwriter"
+
+	"caelum/contrib/seeds"
 )
 
 func main() {
@@ -20,42 +21,49 @@ func main() {
 
 func run(args []string, w io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("no command given: use population, variants, miso or runtimes")
+		return errors.New("no command given: use population, variants, miso, runtimes or forecast")
 	}
 	f := flag.NewFlagSet(args[0], flag.ContinueOnError)
-	list := f.String("seeds", "101,102,103,104,105", "seeds of the populations")
+	usual := "101-105"
+	if args[0] == "forecast" {
+		usual = "101-120"
+	}
+	list := f.String("seeds", usual, "seeds of the populations or runs")
 	tune := f.Bool("tune", false, "compare windows, quantiles and margins of Caelum's rules instead of the rules")
 	if err := f.Parse(args[1:]); err != nil {
 		return err
 	}
-	seeds, err := numbers(*list)
+	drawn, err := numbers(*list)
 	if err != nil {
 		return err
 	}
 	switch {
 	case args[0] == "population" && *tune:
-		return tunePopulation(w, seeds)
+		return tunePopulation(w, drawn)
 	case args[0] == "population":
-		return comparePopulation(w, seeds)
+		return comparePopulation(w, drawn)
 	case args[0] == "variants":
-		return compareVariants(w, seeds)
+		return compareVariants(w, drawn)
 	case args[0] == "miso" && f.NArg() == 1:
 		return compareMISO(w, f.Arg(0))
 	case args[0] == "miso":
 		return errors.New("miso: the path of a100_40gb_mig_step_time.csv is missing; specify the path as an argument")
+	case args[0] == "forecast":
+		return compareForecasts(w, drawn)
 	case args[0] == "runtimes":
-		return compareRuntimes(w, seeds)
+		return compareRuntimes(w, drawn)
 	}
-	return fmt.Errorf("unknown command %s: use population, variants, miso or runtimes", args[0])
+	return fmt.Errorf("unknown command %s: use population, variants, miso, runtimes or forecast", args[0])
 }
 
+// numbers parses a list of seeds and ranges of seeds.
 func numbers(list string) (all []uint64, err error) {
 	for _, word := range strings.Split(list, ",") {
-		n, err := strconv.ParseUint(word, 10, 64)
+		some, err := seeds.Parse(word)
 		if err != nil {
-			return nil, fmt.Errorf("-seeds %s: specify numbers, as in 101,102", list)
+			return nil, fmt.Errorf("-seeds %s: specify numbers or ranges, as in 101,103-105", list)
 		}
-		all = append(all, n)
+		all = append(all, some...)
 	}
 	return all, nil
 }

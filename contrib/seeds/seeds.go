@@ -1,4 +1,4 @@
-// Package seeds parses the -seeds option of the programs in contrib/sizing and contrib/whole.
+// Package seeds parses the -seeds option of the programs in contrib/learn, contrib/sizing and contrib/whole.
 package seeds
 
 import (

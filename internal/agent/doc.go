@@ -14,6 +14,7 @@
 //	agent.go       the Agent: New, Run, stop (stopTimeout); compares and repairs every minute (reconcileInterval)
 //	slurmconf.go   the settings of slurmctld without which leases do not work (PrologFlags), and their errors
 //	status.go      serves `caelum status` and `caelum job`
+//	memory.go      accepts the memory reports of a job's processes
 //	visibility.go  decides which data of other users' jobs a user may see (PrivateData)
 //	loglimit.go    limits the number of log lines that a user can cause (logInterval)
 //

@@ -44,6 +44,8 @@ var agentCalls = []struct {
 	{false, "POST", "/v1/jobs/2/lease", `{"restart":0,"uid":1001,"slots":[1]}`},
 	{false, "GET", "/v1/jobs/1", ""},
 	{true, "GET", "/v1/status", ""},
+	{false, "POST", "/v1/jobs/1/memory", `{"allocated":1,"ooms":1}`},
+	{true, "POST", "/v1/jobs/1/memory", `{"allocated":1,"ooms":1}`},
 }
 
 // FuzzAgent sends arbitrary requests of root and of users to the socket of a complete agent, with emulated GPUs and a

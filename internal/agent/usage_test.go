@@ -138,7 +138,7 @@ func TestObservedRun(t *testing.T) {
 		end()
 	}
 	if got, err := l.agent.Job(context.Background(), id); err != nil || got.Slices[0].Use == nil ||
-		*got.Slices[0].Use != (api.Use{MemoryMiB: 5555, PeakMiB: 5555, Util: -1, Processes: 1}) {
+		*got.Slices[0].Use != (api.Use{MemoryMiB: 5555, PeakMiB: 5555, Util: -1, Processes: 1, ForecastMiB: 5555}) {
 		t.Errorf("while it runs its owner sees %+v, %v", got.Slices[0].Use, err)
 	}
 	r := l.finish(id)

@@ -57,6 +57,10 @@ type Use struct {
 	Util float64 `json:"util"`
 	// Processes is the number of compute processes on the slice, or -1 if the driver does not report this number.
 	Processes int `json:"processes"`
+	// ForecastMiB is the expected peak at the end of the run, or 0 if unknown. Exceeds is true if the agent is certain
+	// that the peak will exceed the memory of the slice.
+	ForecastMiB float64 `json:"forecast_mib,omitempty"`
+	Exceeds     bool    `json:"exceeds,omitempty"`
 }
 
 // Lease records that a job holds slices of this node.
@@ -79,7 +83,15 @@ type Lease struct {
 	// or 0 if the job has no time limit. Since and End are in Unix seconds.
 	Since int64 `json:"since"`
 	End   int64 `json:"end,omitempty"`
+	// Expected is the run time, in seconds, that was predicted from earlier runs, or 0.
+	Expected int `json:"expected,omitempty"`
+	// Grow determines when the agent requeues the job on a larger slice: "oom" after a failure for lack of memory,
+	// "forecast" also before such a failure. If Grow is empty, the job never grows.
+	Grow string `json:"grow,omitempty"`
 }
+
+// GrowForecast is the value of Lease.Grow for a job that the agent may requeue before a failure.
+const GrowForecast = "forecast"
 
 // Status is the state of a node according to its agent.
 type Status struct {

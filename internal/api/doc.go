@@ -11,6 +11,7 @@
 //	errors.go    Error and its HTTP status; NotNow (503), NotFound (404)
 //	limit.go     limits the calls of one user (callBurst, callEvery); the text of status 429
 //	listener.go  limits the connections of one user and of all users (maxPerUser, maxAllUsers); the peer's user id
+//	memory.go    POST /v1/jobs/{id}/memory: report, limits (maxReport), handler and client
 //	private.go   removes the data of other users' jobs that a user may not see; the levels of visibility
 //	request.go   checks a request: size (maxRequest), slots (maxSlots), restart count, job id; the texts of status 400
 //	server.go    Handler; sockets and their modes; routes; root-only calls; time limits; status of an error (CodeOf)

@@ -25,6 +25,7 @@ import (
 type recorder struct {
 	mu            sync.Mutex
 	asked, others int
+	reports       int
 	bad           string
 }
 
@@ -74,6 +75,22 @@ func (r *recorder) Status(context.Context) (*Status, error) {
 	return &Status{Node: "n1"}, nil
 }
 
+func (r *recorder) ReportMemory(ctx context.Context, job uint32, pid int, m MemoryReport) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reports++
+	if job == 0 || pid == 0 {
+		r.bad = fmt.Sprintf("a report of process %d for job %d", pid, job)
+	}
+	if err := m.check(); err != nil {
+		r.bad = fmt.Sprintf("the server passes %+v to the handler: %v", m, err)
+	}
+	if m.OOMs%2 == 1 {
+		return &Error{http.StatusTooManyRequests, "wait"}
+	}
+	return nil
+}
+
 func (r *recorder) Refused(uid uint32, call string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,6 +101,8 @@ func (r *recorder) Refused(uid uint32, call string) {
 }
 
 var codes = []int{200, 301, 307, 400, 403, 404, 405, 408, 413, 414, 415, 417, 431, 500, 501, 503, 505}
+
+const wholeReport = `{"uuid":"MIG-1","allocated":1,"reserved":2,"peak_allocated":3,"peak_reserved":4,"ooms":0}`
 
 const wholeRequest = `{"restart":0,"uid":1001,"gid":1001,"partition":"gpu","slots":[0,3]}`
 
@@ -104,6 +123,10 @@ var seeds = []struct {
 	{false, "DELETE", "/v1/jobs/12/lease?restart=65535", "", "", 0},
 	{true, "DELETE", "/v1/jobs/0/lease?restart=-1&restart=1;restart=%zz", "", "", 0},
 	{false, "GET", "/v1/jobs/13", "", "", 0},
+	{false, "POST", "/v1/jobs/12/memory", "", wholeReport, 0},
+	{true, "POST", "/v1/jobs/12/memory", "", `{"ooms":1,"iteration":-1}`, 0},
+	{false, "POST", "/v1/jobs/12/memory", "", `{"allocated":1e15,"uuid":"\u0000"}`, 5000},
+	{false, "DELETE", "/v1/jobs/0/memory", "", "{}", 0},
 	{false, "HEAD", "/v1/jobs/13", "", "", 0},
 	{false, "GET", "/v1/status", "Host: \r\nConnection: upgrade\r\nUpgrade: h2c\r\n", "", 0},
 	{false, "GET", "/v1/../v1//status", "", "GET /v1/status HTTP/1.0\r\n\r\n", 0},

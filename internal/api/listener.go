@@ -33,9 +33,9 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		uid := peerUID(c)
-		if l.admit(uid) {
-			return &conn{UnixConn: c, uid: uid, leave: sync.OnceFunc(func() { l.leave(uid) })}, nil
+		p := peerOf(c)
+		if l.admit(p.uid) {
+			return &conn{UnixConn: c, peer: p, leave: sync.OnceFunc(func() { l.leave(p.uid) })}, nil
 		}
 		c.Close()
 	}
@@ -67,10 +67,10 @@ func (l *listener) leave(uid uint32) {
 	}
 }
 
-// conn is a connection and the user id of its peer. Close calls leave.
+// conn is a connection and its peer. Close calls leave.
 type conn struct {
 	*net.UnixConn
-	uid   uint32
+	peer
 	leave func()
 }
 
@@ -82,16 +82,23 @@ func (c *conn) Close() error {
 // nobody is the uid of a peer whose uid the kernel did not report. nobody differs from the uid of root.
 const nobody = ^uint32(0)
 
-// peerUID returns the uid of the process that connected, or nobody. The kernel translates uids: for a process that is
-// root in a user namespace, the result is the uid of the user who created the namespace.
-func peerUID(c *net.UnixConn) uint32 {
-	uid := nobody
+// peer is the process that connected.
+type peer struct {
+	uid uint32
+	pid int // 0 if unknown
+}
+
+// peerOf returns the process that connected. The uid is nobody if the kernel did not report a uid. The kernel
+// translates uids: for a process that is root in a user namespace, the uid is the uid of the user who created the
+// namespace.
+func peerOf(c *net.UnixConn) peer {
+	p := peer{uid: nobody}
 	if raw, err := c.SyscallConn(); err == nil {
 		raw.Control(func(fd uintptr) {
 			if cred, err := syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED); err == nil {
-				uid = cred.Uid
+				p = peer{cred.Uid, int(cred.Pid)}
 			}
 		})
 	}
-	return uid
+	return p
 }

@@ -79,6 +79,7 @@ func NewServer(h Handler) *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/jobs/{id}/lease", rootOnly(h, serveLease(h)))
 	mux.HandleFunc("DELETE /v1/jobs/{id}/lease", rootOnly(h, serveRelease(h)))
+	mux.HandleFunc("POST /v1/jobs/{id}/memory", serveMemory(h))
 	mux.HandleFunc("GET /v1/jobs/{id}", serveJob(h))
 	mux.HandleFunc("GET /v1/status", serveStatus(h))
 	mux.HandleFunc("POST /v1/adopt", serveAdopt(h))
@@ -146,24 +147,31 @@ func serveStatus(h Handler) http.HandlerFunc {
 
 type peerKey struct{}
 
-// withPeer stores the user id of the connection's peer in the context, for Peer.
+// withPeer stores the connection's peer in the context, for Peer and PeerPID.
 func withPeer(ctx context.Context, c net.Conn) context.Context {
-	uid := nobody
+	p := peer{uid: nobody}
 	switch c := c.(type) {
 	case *conn:
-		uid = c.uid
+		p = c.peer
 	case *net.UnixConn:
-		uid = peerUID(c)
+		p = peerOf(c)
 	}
-	return context.WithValue(ctx, peerKey{}, uid)
+	return context.WithValue(ctx, peerKey{}, p)
 }
 
 // Peer returns the user id of the process that sent the request to which the context belongs.
 func Peer(ctx context.Context) uint32 {
-	if uid, ok := ctx.Value(peerKey{}).(uint32); ok {
-		return uid
+	if p, ok := ctx.Value(peerKey{}).(peer); ok {
+		return p.uid
 	}
 	return nobody
+}
+
+// PeerPID returns the id of the process that opened the connection of the request, or 0 if unknown. The process may
+// have ended since then.
+func PeerPID(ctx context.Context) int {
+	p, _ := ctx.Value(peerKey{}).(peer)
+	return p.pid
 }
 
 // refuseUser replies with status 403 and the message if the caller is not root, and reports whether it has replied.

@@ -1,6 +1,7 @@
 package predict
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -41,6 +42,10 @@ func attempts(runs []Run) []attempt {
 	var failures failures
 	for k := range all {
 		a := &all[k]
+		if a.End != "" { // Slurm's state may be REQUEUED, FAILED or CANCELLED
+			failures.failed(a)
+			continue
+		}
 		switch state, _, _ := strings.Cut(a.State, " "); state { // the state may be, for example, "CANCELLED by 1001"
 		case "COMPLETED":
 			a.complete = true
@@ -60,10 +65,10 @@ func attempts(runs []Run) []attempt {
 // notExecutable and notFound are the exit statuses of a shell that cannot run a command; see sh(1).
 const notExecutable, notFound = 126, 127
 
-// OutOfMemory reports whether a run was probably killed for lack of GPU memory. Slurm gives a job that ends with an
-// out-of-memory error of CUDA the state FAILED. Slurm's state OUT_OF_MEMORY refers to the memory of the host.
+// OutOfMemory reports whether a run ended, certainly or probably, for lack of GPU memory. Slurm gives a job that ends
+// with an out-of-memory error of CUDA the state FAILED. Slurm's state OUT_OF_MEMORY refers to the memory of the host.
 func (r Run) OutOfMemory() bool {
-	return r.State == "FAILED" && r.promised() > 0 && r.PeakMiB >= nearlyFull*r.promised()
+	return r.End != "" || r.State == "FAILED" && r.promised() > 0 && r.PeakMiB >= nearlyFull*r.promised()
 }
 
 // since returns the n-th complete attempt, counted from the end, and all later attempts.
@@ -103,7 +108,7 @@ func together(runs []Run) (all []attempt) {
 	}
 	at := map[id]int{}
 	for _, r := range runs {
-		if r.Samples == 0 && r.State != "FAILED" { // a failed run may have been too short for a sample
+		if r.Samples == 0 && r.State != "FAILED" && r.End == "" { // a failed run may have been too short for a sample
 			continue
 		}
 		k, known := at[id{r.Job, r.Restart}]
@@ -113,6 +118,7 @@ func together(runs []Run) (all []attempt) {
 			continue
 		}
 		a := &all[k]
+		a.End, a.ForeseenMiB = cmp.Or(a.End, r.End), max(a.ForeseenMiB, r.ForeseenMiB)
 		a.PeakMiB, a.MedianMiB = max(a.PeakMiB, r.PeakMiB), max(a.MedianMiB, r.MedianMiB)
 		a.Seconds, a.Util = max(a.Seconds, r.Seconds), max(a.Util, r.Util)
 	}

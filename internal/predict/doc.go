@@ -8,6 +8,7 @@
 //	Predict, Need     the need of a job, and the profile that satisfies the need
 //	PredictShared     the need of a job, from the runs of other users
 //	Expect            the expected duration of a running job, from its earlier runs
+//	Series, Forecast  the memory of a running job over time, and the forecast of its peak
 //	Ends              the expected durations of running jobs, from the time limits of all jobs (simulations only)
 //	Partitions        the best profiles for a machine-learning model, from its measurements
 //
@@ -17,6 +18,7 @@
 //	compute.go    compute slices: Amdahl's law, busy share from run times or utilisation, max_slowdown, time limits
 //	ends.go       Ends: the expected duration of a running job, learned from up to 4096 ended jobs (at least 32)
 //	failure.go    decides which failed runs were killed for lack of memory, from the share of runs that fail otherwise
+//	forecast.go   Series.Forecast: the peak memory of a running job, and whether it will exceed the slice (Exceeds)
 //	key.go        job key and script fingerprint; the number of hashed bytes of name (256) and script (4096)
 //	limit.go      Line.InTime: the profile that a job requests so that it ends within its time limit
 //	need.go       Predict, Need; Levels; the settings of a site and their defaults; Need.On, which selects a profile
@@ -24,5 +26,6 @@
 //	peak.go       memory: the peak of the runs, the margin, peak_quantile, runs with too little memory; Need.Why
 //	run.go        Run; the text of its summary in an accounting record (caelum:run=...): format and reader
 //	runtime.go    expected run time and its quantiles, from up to 20 complete runs; Expect, for a running job
+//	series.go     Series: the memory of a slice over time, in at most 128 intervals
 //	shared.go     the prediction from other users' runs: the upper median, with the same weight for each user
 package predict

@@ -37,6 +37,10 @@ type failures struct {
 func (f *failures) failed(a *attempt) {
 	full := a.OutOfMemory()
 	switch {
+	case a.End != "": // the agent knows the reason
+		a.short = true
+		f.open = append(f.open, a)
+		return
 	case a.Exit == notExecutable || a.Exit == notFound: // the program did not start
 		a.short = full
 		return

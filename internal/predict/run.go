@@ -42,7 +42,18 @@ type Run struct {
 	// Exit is the exit status of the batch script.
 	State string
 	Exit  int
+
+	// End is EndOOM or EndForeseen if the agent requeued the job because the memory of the slice was insufficient, and
+	// otherwise empty. ForeseenMiB is the peak memory that the agent foresaw while the job ran, or 0.
+	End         string
+	ForeseenMiB float64
 }
+
+// These constants are the values of Run.End.
+const (
+	EndOOM      = "oom"      // the job had failed for lack of memory
+	EndForeseen = "foreseen" // the job still ran, and its forecast peak exceeded the memory of the slice
+)
 
 // tagRun is the prefix of a run's summary in a job's accounting record.
 const tagRun = "caelum:run="
@@ -56,8 +67,9 @@ var errSummary = errors.New("the text is not a summary of a run")
 //	samples=3590
 //
 // The summary is one line. For two slices, the profile is followed by x2. The second run of a requeued job has
-// restart=1. Summary omits unknown values, and the fields of Run that the accounting record already contains. sacctmgr
-// converts the text to lower case (22.05.8), so Summaries ignores case.
+// restart=1. A run that the agent ended for lack of memory has end=oom or end=foreseen, and foreseen=12800M if the peak
+// was foreseen. Earlier releases ignore both fields. Summary omits unknown values, and the fields of Run that the
+// accounting record already contains. sacctmgr converts the text to lower case (22.05.8), so Summaries ignores case.
 func (r Run) Summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s%s,%s", tagRun, r.Node, r.Profile)
@@ -77,6 +89,12 @@ func (r Run) Summary() string {
 	}
 	if r.Restart > 0 {
 		fmt.Fprintf(&b, ",restart=%d", r.Restart)
+	}
+	if r.End != "" {
+		fmt.Fprintf(&b, ",end=%s", r.End)
+	}
+	if r.ForeseenMiB > 0 {
+		fmt.Fprintf(&b, ",foreseen=%.0fM", r.ForeseenMiB)
 	}
 	return b.String()
 }
@@ -136,6 +154,12 @@ func parseSummary(text string) (Run, error) {
 			r.Samples, err = strconv.Atoi(value)
 		case "restart":
 			r.Restart, err = strconv.Atoi(value)
+		case "end":
+			if end := strings.ToLower(value); end == EndOOM || end == EndForeseen {
+				r.End = end // ignore values of later versions
+			}
+		case "foreseen":
+			r.ForeseenMiB, err = measure(value, "M")
 		} // ignore fields of later versions
 		if err != nil {
 			return Run{}, errSummary

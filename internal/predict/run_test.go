@@ -56,6 +56,8 @@ func drawSummarized(t *rapid.T) Run {
 	}
 	if r.Samples > 0 {
 		r.PeakMiB, r.HighMiB, r.MedianMiB = whole("peak", 200000), whole("high", 200000), whole("median", 200000)
+		r.End = rapid.SampledFrom([]string{"", EndOOM, EndForeseen}).Draw(t, "end")
+		r.ForeseenMiB = whole("foreseen", 200000)
 		if percent := rapid.IntRange(-1, 100).Draw(t, "util"); percent >= 0 {
 			r.Util = float64(percent) / 100
 		}
@@ -127,6 +129,9 @@ func TestSummaryMalformed(t *testing.T) {
 	if got := Summaries(good + ",new=thing"); len(got) != 1 {
 		t.Error("a field of a later version is not ignored")
 	}
+	if got := Summaries(good + ",end=later"); len(got) != 1 || got[0].End != "" {
+		t.Errorf("a reason of a later version is not ignored: %+v", got)
+	}
 }
 
 // FuzzSummaries checks that the runs in any record are valid, and that each run can be parsed from its own summary.
@@ -149,4 +154,48 @@ func FuzzSummaries(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestSummaryEnd checks the summary of a run that the agent ended for lack of memory, also in lower case, as stored by
+// sacctmgr 22.05.8.
+func TestSummaryEnd(t *testing.T) {
+	r := Run{
+		Node: "n1", Profile: "1g.5gb", Board: "a100", Slices: 1, Start: 1795339216, Seconds: 600, Samples: 599,
+		PeakMiB: 3000, HighMiB: 2900, MedianMiB: 2000, Util: -1, End: EndForeseen, ForeseenMiB: 12800,
+	}
+	const word = "caelum:run=n1,1g.5gb,a100,at=1795339216,ran=600s,peak=3000M,p95=2900M,median=2000M,samples=599," +
+		"end=foreseen,foreseen=12800M"
+	if got := r.Summary(); got != word {
+		t.Errorf("%s", got)
+	}
+	if got := Summaries(strings.ToLower(word)); len(got) != 1 || got[0] != r {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestEndedForMemory checks that a run that the agent ended for lack of memory leads to a larger profile, whatever
+// Slurm's state of the run and its peak, and that a complete run on the same profile refutes the reason.
+func TestEndedForMemory(t *testing.T) {
+	model, all := plain(t, "A100-40GB")
+	for _, state := range []string{"", "REQUEUED", "FAILED", "CANCELLED by 0", "COMPLETED"} {
+		short := Run{
+			Job: 1, Board: "a100", Profile: "1g.5gb", State: state, PeakMiB: 2000, Samples: 60, Util: -1,
+			End: EndForeseen,
+		}
+		need, ok := Predict(History{Level: ByKey, Runs: []Run{short}}, DefaultSite)
+		if got := need.AtLeast(model, all, "1g.5gb"); ok || got != "1g.10gb" {
+			t.Errorf("%s: %s, %v: %s", state, got, ok, need.Why)
+		}
+		again := short
+		again.Job, again.State, again.End = 2, "COMPLETED", ""
+		need, ok = Predict(History{Level: ByKey, Runs: []Run{short, again}}, DefaultSite)
+		if got, _ := need.On(model, all); !ok || got != "1g.5gb" {
+			t.Errorf("%s, then complete: %s, %v: %s", state, got, ok, need.Why)
+		}
+	}
+	unsampled := Run{Job: 1, Board: "a100", Profile: "1g.5gb", State: "REQUEUED", Util: -1, End: EndOOM}
+	need, _ := Predict(History{Level: ByKey, Runs: []Run{unsampled}}, DefaultSite)
+	if got := need.AtLeast(model, all, "1g.5gb"); got != "1g.10gb" {
+		t.Errorf("a run that ended before its first sample: %s", got)
+	}
 }

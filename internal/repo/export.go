@@ -38,6 +38,8 @@ type Line struct {
 	Processes   int     `json:"processes,omitempty"`
 	State       string  `json:"state,omitempty"`
 	Exit        int     `json:"exit"`
+	End         string  `json:"end,omitempty"`
+	ForeseenMiB float64 `json:"foreseen_mib,omitempty"`
 }
 
 // Export writes every run as one JSON object per line, oldest first. The exports of equal repositories are identical.

@@ -42,6 +42,9 @@ ALTER TABLE run ADD COLUMN processes INTEGER NOT NULL DEFAULT 0;
 DROP INDEX run_key;
 CREATE INDEX run_key   ON run (key, uid, start);
 CREATE INDEX run_user  ON run (uid, start);
+`, `
+ALTER TABLE run ADD COLUMN ended TEXT NOT NULL DEFAULT '';
+ALTER TABLE run ADD COLUMN foreseen REAL NOT NULL DEFAULT 0;
 `}
 
 // kind describes the database. After a crash of the machine, the last transactions may be missing. A sync restores

@@ -13,7 +13,7 @@ import (
 
 // columns contains the names of the columns of a run, in the same order as fields.
 const columns = `job, restart, node, start, key, work, uid, user, account, name, board, profile, slices, seconds,
-	samples, peak, median, high, util, state, exit, processes`
+	samples, peak, median, high, util, state, exit, processes, ended, foreseen`
 
 func fields(n *predict.Run) []any {
 	return []any{
@@ -39,12 +39,14 @@ func fields(n *predict.Run) []any {
 		&n.State,
 		&n.Exit,
 		&n.Processes,
+		&n.End,
+		&n.ForeseenMiB,
 	}
 }
 
 // insert is a statement that adds a run, unless the run already exists or is forgotten.
 const insert = `INSERT OR IGNORE INTO run (` + columns + `)
-	SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22
+	SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24
 	WHERE NOT EXISTS (SELECT 1 FROM forgotten WHERE key IN ('', ?5) AND uid IN (-1, ?7) AND before > ?4)`
 
 // complete is a statement that updates an existing run. Unknown values do not replace known values.
@@ -55,6 +57,7 @@ const complete = `UPDATE run SET
 	peak = iif(?15 >= samples, ?16, peak), median = iif(?15 >= samples, ?17, median),
 	high = iif(?15 >= samples, ?18, high), util = iif(?15 >= samples, ?19, util),
 	processes = max(processes, ?22), samples = max(samples, ?15),
+	ended = iif(?23 <> '', ?23, ended), foreseen = iif(?24 > 0, ?24, foreseen),
 	exit = iif(?20 <> '', ?21, exit), state = iif(?20 <> '', ?20, state)
 	WHERE job = ?1 AND restart = ?2 AND node = ?3 AND start = ?4`
 

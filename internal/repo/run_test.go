@@ -15,6 +15,7 @@ import (
 // which order the data are added.
 func TestAddCompletes(t *testing.T) {
 	whole := aRun()
+	whole.End, whole.ForeseenMiB = predict.EndForeseen, 12800
 	seen := whole // the run that the agent records when the agent releases the lease
 	seen.State, seen.Exit = "", 0
 	read := predict.Summaries(whole.Summary())[0] // the run that the sync reads from slurmdbd
@@ -23,6 +24,7 @@ func TestAddCompletes(t *testing.T) {
 	short := seen // the run that an agent records after the agent was killed early
 	short.Seconds, short.Samples, short.PeakMiB = 10, 10, 100
 	blind := seen
+	seen.End, seen.ForeseenMiB = "", 0
 	seen.Board = "A100" // the Type in gres.conf; slurmdbd stores the Type in lower case
 	blind.Samples, blind.PeakMiB, blind.MedianMiB, blind.HighMiB, blind.Util, blind.Fingerprint = 0, 0, 0, 0, -1, ""
 	for _, order := range [][]predict.Run{

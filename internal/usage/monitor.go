@@ -30,6 +30,10 @@ type Options struct {
 	// A sampler calls Processes after each sample, with the processes on a job's slice. The sampler holds no lock
 	// during the call, so that another goroutine may have released the slice since the sample.
 	Processes func(job, uid uint32, s Slice, pids []int)
+	// Foreseen is called if the forecast memory of a job exceeds its slice, for jobs whose leases have Grow =
+	// api.GrowForecast. A sampler calls Foreseen without a lock, and calls it again every foreseenEvery until the run
+	// ends. If Foreseen is nil, forecasts are only shown.
+	Foreseen func(job uint32, f predict.Forecast)
 	// Controller returns the state of slurmctld. If Controller is nil, the recorder ignores restarts of slurmctld.
 	Controller func(ctx context.Context) (Controller, error)
 	// Now returns the wall-clock time. Clock returns the time of CLOCK_MONOTONIC ([Monotonic]).
@@ -119,6 +123,10 @@ func (m *Monitor) Begin(l api.Lease, model string, held []Slice) {
 		// system time shows how old the lease is.
 		Began: m.Clock() - max(m.Now().Sub(time.Unix(l.Since, 0)).Truncate(time.Second), 0),
 	}
+	o.grow, o.expected = l.Grow, float64(l.Expected)
+	if l.End > 0 {
+		o.limit = float64(l.End - l.Since)
+	}
 	for _, s := range held {
 		o.Slices = append(
 			o.Slices,
@@ -173,7 +181,7 @@ func (m *Monitor) WithUse(l api.Lease) api.Lease {
 	for _, u := range o.Slices {
 		k := slices.IndexFunc(l.Slices, func(s api.Slice) bool { return s.UUID == u.UUID })
 		if k >= 0 && u.Samples > 0 {
-			l.Slices[k].Use = &api.Use{MemoryMiB: u.LastMiB, PeakMiB: u.PeakMiB, Util: u.LastUtil, Processes: u.Last}
+			l.Slices[k].Use = u.use()
 		}
 	}
 	return l

@@ -21,6 +21,11 @@ type observation struct {
 
 	left   *observation // the observation of an earlier agent, until slurmctld confirms that the job still runs
 	stored bool         // true if the observation is in the repository
+
+	grow            string            // api.Lease.Grow
+	expected, limit float64           // the learned run time and the time limit in seconds since Began; 0: unknown
+	reporters       map[int]*reporter // by pid
+	warned          time.Duration     // CLOCK_MONOTONIC at the last call of Options.Foreseen; 0: never
 }
 
 // minObserved is the minimum duration of a run whose peak is recorded. A job needs about one second before the job

@@ -81,8 +81,11 @@ func (s *Sampler) Sample() {
 		use, err := s.read(h.sliceUsage)
 		if err := s.m.addSample(h, use, err); errors.Is(err, gpu.ErrLost) {
 			return
-		} else if err == nil && s.m.Processes != nil {
-			s.m.Processes(h.job, h.uid, h.slice, use.PIDs)
+		} else if err == nil {
+			if s.m.Processes != nil {
+				s.m.Processes(h.job, h.uid, h.slice, use.PIDs)
+			}
+			s.m.warn(h)
 		}
 	}
 }
@@ -133,6 +136,8 @@ func (m *Monitor) addSample(h heldSlice, use gpu.Use, err error) error {
 	case err == nil:
 		u.add(use)
 		o.Seen = m.Clock()
+		u.Series.Add((o.Seen - o.Began).Seconds(), use.MemoryMiB-o.slackMiB(u.UUID, o.Seen))
+		m.forecast(o, u)
 	case errors.Is(err, gpu.ErrLost), errors.Is(err, gpu.ErrNotFound):
 		u.over = true
 		log.Warn("a job's slice no longer exists; the usage of the slice is not sampled any more")

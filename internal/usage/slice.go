@@ -1,7 +1,10 @@
 package usage
 
 import (
+	"time"
+
 	"caelum/internal/gpu"
+	"caelum/internal/predict"
 )
 
 // usageBins is the number of bins of equal width into which the histogram divides a slice's memory. The reported value
@@ -27,10 +30,16 @@ type sliceUsage struct {
 	// Busy is the sum of the utilisation values. BusySamples is the number of samples with such a value.
 	Busy        float64
 	BusySamples int
+	// Series is the memory over time, without the memory that the allocator of the job could return to the driver. The
+	// observations of earlier releases contain no Series.
+	Series predict.Series
 
 	slice  Slice
 	over   bool // true if the slice or its GPU no longer exists
 	failed bool // true if an error of the GPU has been logged
+
+	forecast predict.Forecast // the last forecast
+	next     time.Duration    // the time of CLOCK_MONOTONIC from which the next forecast is due
 }
 
 // add adds a sample.
@@ -78,6 +87,7 @@ func (u *sliceUsage) continues(earlier *sliceUsage) {
 	}
 	u.Samples, u.Busy, u.BusySamples = u.Samples+earlier.Samples, u.Busy+earlier.Busy, u.BusySamples+earlier.BusySamples
 	u.PeakMiB, u.Most = max(u.PeakMiB, earlier.PeakMiB), max(u.Most, earlier.Most)
+	u.Series.Merge(earlier.Series)
 }
 
 // valid reports whether a usage that was read from the repository is consistent.
@@ -86,7 +96,7 @@ func (u *sliceUsage) valid() bool {
 	for _, n := range u.Bins {
 		total += int(n)
 	}
-	return u.MemoryMiB > 0 && total == u.Samples && u.PeakMiB >= 0 && u.Most >= 0 &&
+	return u.MemoryMiB > 0 && u.Series.Valid() && total == u.Samples && u.PeakMiB >= 0 && u.Most >= 0 &&
 		u.BusySamples >= 0 && u.BusySamples <= u.Samples &&
 		u.Busy >= 0 && u.Busy <= float64(u.BusySamples)
 }

@@ -1,0 +1,150 @@
+package predict
+
+import (
+	"math"
+	"slices"
+)
+
+// Forecast is the expected peak memory of a running job on one slice.
+type Forecast struct {
+	// PeakMiB is the expected peak at the time Horizon, in seconds since the start of the run. LowMiB is the lower
+	// bound of the peak that decides about Exceeds. Neither value is less than the highest memory usage so far.
+	PeakMiB, LowMiB float64
+	Horizon         float64
+	// SliceMiB is the memory of the slice. Exceeds is true if the job will almost certainly need more.
+	SliceMiB float64
+	Exceeds  bool
+}
+
+// The constants of the forecast were chosen on the seeds 1 to 20 of `go run ./contrib/learn forecast`. A false alarm
+// throws away the work of a job that would have completed. All constants therefore favour a late alarm over a false
+// alarm.
+const (
+	// blocks is the number of points to which the forecast reduces a part of the past. minPoints is the number of
+	// points without which the forecast is the highest memory usage so far.
+	blocks    = 16
+	minPoints = 8
+	// growthShare is the share of the past, before the last half, over which the memory must also have grown.
+	growthShare = 1.0 / 8
+	// slowing is the ratio of the growth in the last half of the run to the growth in the quarter before, below which
+	// the growth slows down.
+	slowing = 0.8
+	// lowSlope is the quantile of the slopes that LowMiB uses. The quantile is 0 unless the memory grew during most of
+	// the last half of the run. A single step therefore rarely causes an alarm. believed is the share of the growth,
+	// from now to the horizon, that LowMiB includes.
+	lowSlope = 0.2
+	believed = 0.85
+	// minRan is the time in seconds, and minShare is the share of the horizon, before which Exceeds is false. A program
+	// allocates most of its memory during this time, and a run that fails so early loses little work.
+	minRan   = 60
+	minShare = 0.2
+	// sureLearned and sureRan are the multiples of the learned run time and of the duration so far until which a run
+	// almost certainly lasts.
+	sureLearned = 0.6
+	sureRan     = 1.05
+)
+
+// End contains the available knowledge of the end of a run. All values are in seconds since the start of the run, and 0
+// if unknown.
+type End struct {
+	Ran     float64 // the duration of the run so far
+	Total   float64 // the total duration, from the number of iterations that the job reported
+	Learned float64 // the expected run time from earlier runs
+	Limit   float64 // the time limit
+}
+
+// horizons returns the expected end of the run, and a time until which the run almost certainly lasts, in seconds since
+// the start. If neither the iterations nor a learned run time are known, the run is expected to last twice as long as
+// so far, because users often set time limits that are many times longer than the run.
+func (e End) horizons() (expected, sure float64) {
+	expected, sure = e.Total, e.Total
+	if e.Total <= 0 {
+		expected, sure = 2*e.Ran, max(sureLearned*e.Learned, sureRan*e.Ran)
+		if e.Learned > e.Ran {
+			expected = e.Learned
+		}
+	}
+	if e.Limit > 0 {
+		expected, sure = min(expected, e.Limit), min(sure, e.Limit)
+	}
+	return max(expected, e.Ran), max(sure, e.Ran)
+}
+
+// Forecast returns the forecast for a slice with sliceMiB of memory. The growth of the highest memory usage so far is
+// the median of the slopes between all pairs of points in the last half of the run (the estimator of Theil and Sen,
+// which up to 29% of outliers do not change). If the growth slows down, the forecast continues the slowdown: the slope
+// is then a power of the time. For Exceeds, the slope is a low quantile of these slopes, the growth must not slow down,
+// and the horizon is a time until which the run almost certainly lasts.
+func (s Series) Forecast(end End, sliceMiB float64) Forecast {
+	horizon, sure := end.horizons()
+	f := Forecast{Horizon: horizon, SliceMiB: sliceMiB}
+	past := s.highest(end.Ran)
+	if len(past) == 0 {
+		return f
+	}
+	top := past[len(past)-1].mib
+	f.PeakMiB, f.LowMiB = top, top
+	late := thin(within(past, end.Ran/2, end.Ran))
+	if len(late) < minPoints {
+		return f
+	}
+	lately := slopes(late)
+	before := middle(slopes(thin(within(past, end.Ran/4, end.Ran/2))))
+	slope := min(middle(lately), middle(slopes(thin(within(past, growthShare*end.Ran, end.Ran)))))
+	f.PeakMiB = top + growth(slope, bend(before, middle(lately)), end.Ran, horizon)
+	if low := lately[int(lowSlope*float64(len(lately)))]; bend(before, low) == 0 {
+		f.LowMiB = min(top+believed*growth(low, 0, end.Ran, sure), f.PeakMiB)
+	}
+	f.Exceeds = f.LowMiB > sliceMiB && end.Ran >= minRan && end.Ran >= minShare*horizon
+	return f
+}
+
+// bend returns the power of the time with which the slope decreases, or 0 if the slope does not decrease. before is the
+// slope from a quarter to half of the run so far, and lately is the slope since then.
+func bend(before, lately float64) float64 {
+	if lately <= 0 || before <= 0 || lately >= slowing*before {
+		return 0
+	}
+	return math.Log2(lately / before)
+}
+
+// growth returns the growth from the time ran to the time horizon. slope is the slope at three quarters of ran, and
+// changes with the given power of the time.
+func growth(slope, power, ran, horizon float64) float64 {
+	if slope <= 0 || horizon <= ran {
+		return 0
+	}
+	at := 0.75 * ran
+	if math.Abs(power+1) < 1e-6 {
+		return slope * at * math.Log(horizon/ran)
+	}
+	return slope * at / (power + 1) * (math.Pow(horizon/at, power+1) - math.Pow(ran/at, power+1))
+}
+
+// thin returns the last point of each of up to blocks equal parts.
+func thin(all []point) (few []point) {
+	n := min(blocks, len(all))
+	for k := range n {
+		few = append(few, all[(k+1)*len(all)/n-1])
+	}
+	return few
+}
+
+// slopes returns the slopes between all pairs of points in MiB per second, in ascending order.
+func slopes(points []point) (all []float64) {
+	for k, p := range points {
+		for _, o := range points[:k] {
+			all = append(all, (p.mib-o.mib)/max(p.at-o.at, 1e-9))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// middle returns the lower median of sorted numbers, or 0 if there are none.
+func middle(sorted []float64) float64 {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[(len(sorted)-1)/2]
+}

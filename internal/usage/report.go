@@ -1,0 +1,116 @@
+package usage
+
+import (
+	"time"
+
+	"caelum/internal/api"
+)
+
+const (
+	// maxReporters limits the number of processes of a job whose reports are stored separately.
+	maxReporters = 64
+	// oomRecent is the longest time between an out-of-memory error and the last report of the same process for which
+	// the error is evidence. A process that continued for longer has handled the error.
+	oomRecent = 30 * time.Second
+	// reportValid is the time for which a report describes the memory of its process. The process has probably ended if
+	// no later report follows.
+	reportValid = time.Minute
+	// reportEvery is the shortest time between two reports of a process that the Monitor accepts.
+	reportEvery = time.Second
+)
+
+// reporter is a process that reports the memory of its allocator.
+type reporter struct {
+	last     time.Duration // CLOCK_MONOTONIC at the last report
+	ooms     int           // the number of out-of-memory errors in the last report
+	failedAt time.Duration // CLOCK_MONOTONIC at the report in which the number last grew; 0: never
+	uuid     string        // the MIG device of the slice
+
+	peak, slack int64 // the highest allocated memory, and the memory that the allocator could return, in bytes
+
+	first, now progress // the first and the last report with an iteration
+}
+
+// progress is the iteration that a process had reached at a time of CLOCK_MONOTONIC.
+type progress struct {
+	at                    time.Duration
+	iteration, iterations int64
+}
+
+// Report stores the report of a process of a job. The result is false if the process reports too often, or if too many
+// processes of the job report. A report with a new out-of-memory error is never too early.
+func (m *Monitor) Report(job uint32, pid int, r api.MemoryReport) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	o, now := m.open[job], m.Clock()
+	if o == nil {
+		return true // the usage of the job is not observed
+	}
+	p := o.reporters[pid]
+	switch {
+	case p == nil && len(o.reporters) >= maxReporters:
+		return false
+	case p == nil:
+		if o.reporters == nil {
+			o.reporters = map[int]*reporter{}
+		}
+		p = &reporter{}
+		o.reporters[pid] = p
+	case now-p.last < reportEvery && r.OOMs <= p.ooms:
+		return false
+	}
+	if r.OOMs > p.ooms {
+		p.failedAt = now
+	}
+	p.last, p.ooms, p.uuid = now, r.OOMs, r.UUID
+	p.peak = max(p.peak, r.PeakAllocated)
+	p.slack = max(r.Reserved-p.peak-r.Unreleasable, 0)
+	if r.Iteration > 0 {
+		p.now = progress{now, r.Iteration, r.Iterations}
+		if p.first.at == 0 || r.Iteration < p.first.iteration { // a new training loop
+			p.first = p.now
+		}
+	}
+	return true
+}
+
+// slackMiB returns the memory on a slice that the allocators of the job could return to the driver, according to the
+// last reports. An allocator returns this memory before an allocation fails, so that the memory does not belong to the
+// job's need.
+func (o *observation) slackMiB(uuid string, now time.Duration) float64 {
+	slack := int64(0)
+	for _, p := range o.reporters {
+		if p.uuid == uuid && now-p.last <= reportValid {
+			slack += p.slack
+		}
+	}
+	return float64(slack) / (1 << 20)
+}
+
+// OutOfMemory reports whether a process of the job reported an out-of-memory error of its allocator shortly before its
+// last report.
+func (m *Monitor) OutOfMemory(job uint32) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	o := m.open[job]
+	if o == nil {
+		return false
+	}
+	for _, p := range o.reporters {
+		if p.failedAt > 0 && p.last-p.failedAt <= oomRecent {
+			return true
+		}
+	}
+	return false
+}
+
+// MarkEnd records why the agent ends the current run of the job: predict.EndOOM or predict.EndForeseen. foreseenMiB is
+// the forecast of the peak, or 0. The summary of the run contains both values. The caller must call MarkEnd before End.
+func (m *Monitor) MarkEnd(job uint32, end string, foreseenMiB float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if o := m.open[job]; o != nil {
+		o.Run.End, o.Run.ForeseenMiB, o.stored = end, foreseenMiB, false
+		m.storeSoon()
+	}
+}
