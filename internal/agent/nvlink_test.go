@@ -90,8 +90,8 @@ func TestNVLinkPairs(t *testing.T) {
 	}
 }
 
-// TestNVLinkChanges checks that the agent notices NVLinks that were added or removed while the MIG mode is off, and that
-// the agent publishes no groups if NVLinks connect all GPUs.
+// TestNVLinkChanges checks that the agent notices NVLinks that were added or removed while the MIG mode is off, and
+// that the agent publishes no groups if NVLinks connect all GPUs.
 func TestNVLinkChanges(t *testing.T) {
 	w := newLinked(t, "all")
 	w.publish()

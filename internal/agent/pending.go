@@ -73,8 +73,8 @@ func (n *node) choose(gpus []place.GPU, offers []mig.Layout, job uint32, w offer
 }
 
 // chooseConnected is like choose, but returns the spots for all full GPUs of a job that wants several full GPUs.
-// chooseConnected prefers GPUs that NVLinks connect (offer.Connected). The result is nil if the job does not want several
-// full GPUs, or if too few full GPUs are offered. The caller holds n.mu.
+// chooseConnected prefers GPUs that NVLinks connect (offer.Connected). The result is nil if the job does not want
+// several full GPUs, or if too few full GPUs are offered. The caller holds n.mu.
 func (n *node) chooseConnected(
 	gpus []place.GPU, offers []mig.Layout, job uint32, w offer.Want,
 ) (spots []offer.Spot) {

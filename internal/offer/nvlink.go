@@ -76,7 +76,8 @@ func (c *Cluster) connect(s *place.Situation, gpus []int, all []Spot, n int) {
 	var free []int
 	for _, k := range gpus {
 		used := slices.ContainsFunc(others, func(at Spot) bool { return at.GPU == k })
-		if g := c.Pool.GPU(k); !used && g.Model != nil && g.Model.Open(g.Busy, g.Blocked)&g.Offerable&g.Model.Full() != 0 {
+		g := c.Pool.GPU(k)
+		if !used && g.Model != nil && g.Model.Open(g.Busy, g.Blocked)&g.Offerable&g.Model.Full() != 0 {
 			free = append(free, k)
 		}
 	}

@@ -35,8 +35,8 @@ func WithNVLink(extra string, gpus []place.GPU) string {
 	return withEntry(extra, nvlinkPrefix, strings.Join(groups, ";"))
 }
 
-// setNVLink sets the groups of a node's GPUs from the node's Extra. setNVLink ignores an entry that names an unknown GPU
-// or a GPU twice, because an administrator can change Extra.
+// setNVLink sets the groups of a node's GPUs from the node's Extra. setNVLink ignores an entry that names an unknown
+// GPU or a GPU twice, because an administrator can change Extra.
 func setNVLink(gpus []place.GPU, extra string) {
 	text := ""
 	for w := range strings.FieldsSeq(extra) {

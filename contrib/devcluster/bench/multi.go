@@ -42,9 +42,9 @@ func (s scenarios) multiBoard() (*board, error) {
 	return b, err
 }
 
-// bestSplit returns the fixed layouts with the shortest mean turnaround in a simulation of the trace. The first GPUs are full,
-// and the other GPUs have MIG layouts. bestSplit tries each number of full GPUs, with each maximal layout on all other
-// GPUs, and with each pair of maximal layouts on alternating other GPUs.
+// bestSplit returns the fixed layouts with the shortest mean turnaround in a simulation of the trace. The first GPUs
+// are full, and the other GPUs have MIG layouts. bestSplit tries each number of full GPUs with each maximal layout on
+// all other GPUs, and with each pair of maximal layouts on one half of the other GPUs each.
 func (s scenarios) bestSplit(b *board) (best sim.Pattern, err error) {
 	gpus := slices.Repeat([]*mig.Model{b.Model}, s.nodes*s.gpus)
 	least := 0.0
@@ -52,8 +52,9 @@ func (s scenarios) bestSplit(b *board) (best sim.Pattern, err error) {
 	for full := s.gpus; full <= len(gpus); full++ {
 		for x := range cut {
 			for y := range x + 1 {
-				static := append(slices.Repeat([]mig.Layout{b.Model.Full()}, full),
-					sim.Pattern{cut[x], cut[y]}.Deal(len(gpus)-full)...)
+				rest := len(gpus) - full
+				static := slices.Concat(slices.Repeat(sim.Pattern{b.Model.Full()}, full),
+					slices.Repeat(sim.Pattern{cut[x]}, (rest+1)/2), slices.Repeat(sim.Pattern{cut[y]}, rest/2))
 				r, err := sim.Run(sim.Config{
 					GPUs: gpus, Nodes: slices.Repeat([]int{s.gpus}, s.nodes), Static: static,
 					Discipline: sim.EASY, Said: limit,
@@ -114,7 +115,7 @@ func (s scenarios) reportMulti(scenario string, work []*submission, jobs map[str
 	for _, c := range []struct {
 		name string
 		class
-	}{{"all jobs", all}, {"several GPUs", several}, {"one slice", one}} {
+	}{{"all jobs", all}, {"several GPUs", several}, {"one GPU", one}} {
 		mean, p95 := meanAndP95(c.waits)
 		fmt.Printf("  %-8s %-13s %4d jobs   wait: mean %6.1f s, p95 %6.1f s", scenario, c.name, len(c.waits), mean, p95)
 		mean, p95 = meanAndP95(c.turnarounds)

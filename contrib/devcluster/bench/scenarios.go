@@ -227,13 +227,8 @@ func (s scenarios) run(ctx context.Context, scenario string, boards []*board) (e
 		}
 	}
 	if !caelum {
-		for _, b := range boards {
-			for k, node := range b.nodes {
-				if _, stderr, err := c.Exec(ctx, "root", "scontrol", "update", "nodename="+node,
-					"gres="+b.fixed(scenario, k, s.gpus)); err != nil {
-					return fmt.Errorf("%w: %s", err, stderr)
-				}
-			}
+		if err := s.fix(ctx, scenario, c, boards); err != nil {
+			return err
 		}
 	}
 	work, err := s.submissions(scenario, boards)
@@ -264,6 +259,19 @@ func (s scenarios) run(ctx context.Context, scenario string, boards []*board) (e
 		return err
 	}
 	return s.report(ctx, scenario, c, work)
+}
+
+// fix writes the fixed layouts of a scenario into the nodes' Gres.
+func (s scenarios) fix(ctx context.Context, scenario string, c *cluster.Cluster, boards []*board) error {
+	for _, b := range boards {
+		for k, node := range b.nodes {
+			if _, stderr, err := c.Exec(ctx, "root", "scontrol", "update", "nodename="+node,
+				"gres="+b.fixed(scenario, k, s.gpus)); err != nil {
+				return fmt.Errorf("%w: %s", err, stderr)
+			}
+		}
+	}
+	return nil
 }
 
 // submission describes a job of the trace, and the result of its submission.

@@ -44,8 +44,8 @@ type Options struct {
 	Cgroup string
 	// KeepDeviceFiles emulates the driver's module option NVreg_ModifyDeviceFiles=0.
 	KeepDeviceFiles bool
-	// NVLink contains the groups of GPUs that NVLinks connect, for example "0,1;2,3". If NVLink is not empty, MIG mode is
-	// off when the cluster starts, as after a boot.
+	// NVLink contains the groups of GPUs that NVLinks connect, for example "0,1;2,3". If NVLink is not empty, MIG mode
+	// is off when the cluster starts, as after a boot.
 	NVLink string
 	// Conf contains additional lines of slurm.conf. If a key occurs several times, the last value applies.
 	Conf []string

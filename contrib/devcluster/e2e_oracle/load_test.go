@@ -26,13 +26,14 @@ var (
 // starts in that second.
 const requeueSeconds, credSeconds = 24, 15
 
-// worker is the script that runs on every node of every job. worker prints the rights on the device files of the GPUs, and
-// starts a CUDA process on each of the job's slices.
+// worker is the script that runs on every node of every job. worker prints the rights on the device files of the GPUs,
+// and starts a CUDA process on each of the job's slices.
 const worker = `#!/bin/bash
 # worker SECONDS
 status=0
 for f in /dev/nvidia[0-9]*; do
-    stat -c "file job=$SLURM_JOB_ID node=$SLURMD_NODENAME at=$(date +%s%N) gpu=${f#/dev/nvidia} owner=%u mode=%a user=$UID" "$f"
+    echo "file job=$SLURM_JOB_ID node=$SLURMD_NODENAME at=$(date +%s%N) gpu=${f#/dev/nvidia}" \
+        "$(stat -c 'owner=%u mode=%a' "$f") user=$UID"
 done
 [[ -n ${CUDA_VISIBLE_DEVICES-} ]] || { echo "job $SLURM_JOB_ID sees no device"; exit 1; }
 for uuid in ${CUDA_VISIBLE_DEVICES//,/ }; do

@@ -210,8 +210,8 @@ func TestFullSpellings(t *testing.T) {
 	s.NothingLeft()
 }
 
-// TestNVLink runs jobs on a node whose GPUs are connected in pairs. A job with two full GPUs gets a pair, and a slice and
-// a job with one full GPU share a pair.
+// TestNVLink runs jobs on a node whose GPUs are connected in pairs. A job with two full GPUs gets a pair, and a slice
+// and a job with one full GPU share a pair.
 func TestNVLink(t *testing.T) {
 	s := start(t, cluster.Options{NVLink: "0,1;2,3"})
 	run := func(name string, options ...string) (id string, files []string) {
@@ -227,11 +227,13 @@ func TestNVLink(t *testing.T) {
 	slice, small := run("slice", "--gres=gpu:1,mig:1g.10gb:1")
 	one, single := run("one", "--gres=gpu:1", "--mig=off")
 	two, pair := run("two", "--gres=gpu:2")
-	if got := fmt.Sprint(append(small, single...), pair); got != "[/dev/nvidia0 /dev/nvidia1] [/dev/nvidia2 /dev/nvidia3]" {
+	got := fmt.Sprint(append(small, single...), pair)
+	if got != "[/dev/nvidia0 /dev/nvidia1] [/dev/nvidia2 /dev/nvidia3]" {
 		t.Errorf("the slice and the full GPU, and the job with two full GPUs, have %s", got)
 	}
-	if extra := s.Must("", "root", "scontrol", "show", "node", "n1"); !strings.Contains(extra, "caelum-nvlink=0,1;2,3") {
-		t.Errorf("the node publishes no NVLinks:\n%s", extra)
+	node := s.Must("", "root", "scontrol", "show", "node", "n1")
+	if !strings.Contains(node, "caelum-nvlink=0,1;2,3") {
+		t.Errorf("the node publishes no NVLinks:\n%s", node)
 	}
 	// After the slice and the job with one full GPU have ended, the next job gets their pair.
 	s.End("slice")

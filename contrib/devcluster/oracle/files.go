@@ -13,15 +13,16 @@ import (
 
 // Read reads a run from a directory with the following files. The files marked with * are optional.
 //
-//	run              lines "node NAME BOARD GPUS [full]" and "zone NAME", slurmctld's time zone (default: the local zone)
+//	run              lines "node NAME BOARD GPUS [full]" and "zone NAME", slurmctld's time zone (default: the local
+//	                 zone)
 //	NODE.agent       the agent's log
 //	NODE.emulator    the emulator's log
 //	NODE.final *     lines "GPU PROFILE START STATE": the instances of `caelum status` at the end
 //	slurmctld        slurmctld's log
 //	sacct            `sacct -a -D -X -n -P -o` SacctFields, with SLURM_TIME_FORMAT=%s
 //	looks *          the output of SnapshotScript
-//	seen *           lines "ran job=ID node=NODE uuid=MIG-..." and "file job=ID node=NODE at=NS gpu=N owner=UID
-//	                 mode=OCTAL user=UID" (the rights on /dev/nvidiaN) from the output of the jobs
+//	seen *           lines "ran job=ID node=NODE uuid=MIG-..." and, for the rights on /dev/nvidiaN,
+//	                 "file job=ID node=NODE at=NS gpu=N owner=UID mode=OCTAL user=UID" from the output of the jobs
 func Read(dir fs.FS) (Run, error) {
 	run := Run{}
 	zone := time.Local

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// fullProfile is the profile of a GPU whose MIG mode is off. In the record, a GPU whose MIG mode is off has one instance
-// of this profile, which occupies all units. The rules about instances therefore also check that no GPU has instances
-// while its MIG mode is off.
+// fullProfile is the profile of a GPU whose MIG mode is off. In the record, a GPU whose MIG mode is off has one
+// instance of this profile, which occupies all units. The rules about instances therefore also check that no GPU has
+// instances while its MIG mode is off.
 const fullProfile = "full"
 
 // modeSet adds a change of the MIG mode to the record. The MIG mode is on at first. The size of the instance depends on
@@ -106,10 +106,10 @@ type File struct {
 	Mode        string
 }
 
-// files checks the rights on the device files. While MIG mode is on, all users may open the file. While MIG mode is off,
-// only the user of the job that holds the GPU may open the file. All jobs of a run belong to one user. A file is not
-// checked if the lease or the MIG mode of its GPU changes at about the same time, because the order of the agent's log
-// lines and of its changes to the file is then unknown. The GPUs of the job itself do not change.
+// files checks the rights on the device files. While MIG mode is on, all users may open the file. While MIG mode is
+// off, only the user of the job that holds the GPU may open the file. All jobs of a run belong to one user. A file is
+// not checked if the lease or the MIG mode of its GPU changes at about the same time, because the order of the agent's
+// log lines and of its changes to the file is then unknown. The GPUs of the job itself do not change.
 func (j *check) files() {
 	for _, f := range j.run.Files {
 		if f.Node != j.node.Name {

@@ -69,10 +69,12 @@ file job=2 node=n1 at=ns+25 gpu=0 owner=0 mode=666 user=20001
 func TestModes(t *testing.T) {
 	for _, c := range []struct{ name, file, old, new, rules string }{
 		{"sound", "run", "", "", ""},
-		{"the GPU is switched during the lease", "n1.emulator", "ns+21 mig-mode", "ns+4 mig-mode", "file instance switch"},
+		{"the GPU is switched during the lease", "n1.emulator", "ns+21 mig-mode", "ns+4 mig-mode",
+			"file instance switch"},
 		{"the GPU is switched while a process uses it", "n1.emulator", "ns+5 process-exit", "ns+21.5 process-exit",
 			"process switch"},
-		{"a switch for no job", "n1.emulator", "ns+21.1", "ns+21.05 mig-mode gpu=1 rc=SUCCESS mig=off\nns+21.1", "switch"},
+		{"a switch for no job", "n1.emulator", "ns+21.1", "ns+21.05 mig-mode gpu=1 rc=SUCCESS mig=off\nns+21.1",
+			"switch"},
 		{"back and forth after the jobs", "n1.emulator", "ns+21 mig-mode",
 			"ns+8 mig-mode gpu=0 rc=SUCCESS mig=on\nns+9 mig-mode gpu=0 rc=SUCCESS mig=off\nns+21 mig-mode", "switch"},
 		{"a slice on a GPU whose MIG mode is off", "n1.emulator", "ns+21 mig-mode gpu=0 gi=- rc=SUCCESS mig=on\n", "",
@@ -81,12 +83,15 @@ func TestModes(t *testing.T) {
 			"ns+1 mig-mode gpu=0 gi=- rc=SUCCESS mig=on", "file instance"},
 		{"another GPU is switched", "n1.emulator", "ns+1 mig-mode gpu=0", "ns+1 mig-mode gpu=1", "file instance"},
 		{"slices for a job that wants a full GPU", "n1.agent", "leased full", "leased 7g.80gb", "carved file instance"},
-		{"the process of a job with a slice uses the full GPU", "n1.emulator", "ns+3 process-start", "ns+1.5 process-start",
+		{"the process of a job with a slice uses the full GPU", "n1.emulator", "ns+3 process-start",
+			"ns+1.5 process-start",
 			"process"},
-		{"the file of a full GPU is open to all users", "seen", "gpu=0 owner=20001 mode=600", "gpu=0 owner=20001 mode=666",
+		{"the file of a full GPU is open to all users", "seen", "gpu=0 owner=20001 mode=600",
+			"gpu=0 owner=20001 mode=666",
 			"file"},
 		{"the file of a full GPU belongs to root", "seen", "gpu=0 owner=20001", "gpu=0 owner=0", "file"},
-		{"the file of an idle full GPU belongs to a user", "seen", "ns+12 gpu=0 owner=0", "ns+12 gpu=0 owner=20001", "file"},
+		{"the file of an idle full GPU belongs to a user", "seen", "ns+12 gpu=0 owner=0", "ns+12 gpu=0 owner=20001",
+			"file"},
 		{"the file of a GPU with slices is closed", "seen", "gpu=0 owner=0 mode=666", "gpu=0 owner=0 mode=600", "file"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

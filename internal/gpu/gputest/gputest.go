@@ -39,8 +39,8 @@ var build = sync.OnceValues(func() (string, error) {
 	return out, nil
 })
 
-// New creates a node with n GPUs of one GPU model. options are further options of `nvml-emulator init`. A process can use
-// only one node at a time, because an environment variable contains the path of the state file.
+// New creates a node with n GPUs of one GPU model. options are further options of `nvml-emulator init`. A process can
+// use only one node at a time, because an environment variable contains the path of the state file.
 func New(t testing.TB, board string, n int, options ...string) *Node {
 	t.Helper()
 	dir, err := build()
