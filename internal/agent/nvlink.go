@@ -138,7 +138,7 @@ func (n *node) groupNVLinks() {
 				members++
 			}
 		}
-		if c.nvlink = group[g]; members < 2 || members == n.mostFull() {
+		if c.nvlink = group[g]; members < 2 || members == n.mostFull() || !c.mayBeFull() {
 			c.nvlink = 0
 		}
 	}

@@ -132,7 +132,8 @@ func (c *Cluster) spare(at Spot) Spot {
 	on := c.Nodes[slices.IndexFunc(c.Nodes, func(gpus []int) bool { return slices.Contains(gpus, at.GPU) })]
 	free := map[int]int{} // by group
 	for _, k := range on {
-		if o := c.Pool.GPU(k); o.Model != nil && o.Busy == 0 && o.Blocked == 0 && o.NVLink != 0 {
+		o := c.Pool.GPU(k)
+		if o.Model != nil && o.Offerable&o.Model.Full() != 0 && o.Busy == 0 && o.Blocked == 0 && o.NVLink != 0 {
 			free[o.NVLink]++
 		}
 	}
