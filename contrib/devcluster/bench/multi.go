@@ -132,10 +132,11 @@ func meanAndP95(v []float64) (mean, p95 float64) {
 	return mean, sorted[min(len(sorted)-1, len(sorted)*95/100)]
 }
 
-// realistic sets the latencies of the emulated drivers. Without latencies, a switch of the MIG mode would cost nothing.
-func realistic(ctx context.Context, c *cluster.Cluster, nodes []string) error {
-	for _, n := range nodes {
-		if _, stderr, err := c.ExecNode(ctx, n, "root", "nvml-emulator", "latency", "realistic"); err != nil {
+// slow sets the latencies of the emulated drivers. Without latencies, a switch of the MIG mode takes no time.
+func (s scenarios) slow(ctx context.Context, c *cluster.Cluster) error {
+	for n := range s.nodes {
+		node := fmt.Sprint("n", n+1)
+		if _, stderr, err := c.ExecNode(ctx, node, "root", "nvml-emulator", "latency", "realistic"); err != nil {
 			return fmt.Errorf("latency: %w: %s", err, stderr)
 		}
 	}

@@ -28,6 +28,10 @@ type scenarios struct {
 	gpus  int // per node
 	mixed bool
 	multi float64 // the share of the jobs that need several full GPUs (multi.go)
+	// latency is true if the emulated drivers have the latencies of real drivers. only is the name of a scenario; if
+	// only is not empty, the other scenarios do not run.
+	latency bool
+	only    string
 }
 
 // board is the part of the cluster with one GPU model: the nodes with this model, and the jobs for these nodes.
@@ -71,6 +75,9 @@ func benchScenarios(ctx context.Context, s scenarios) error {
 		fmt.Printf("  %-8s %10s %10s %10s %10s %12s\n", "", "MEAN WAIT", "MEDIAN", "P95", "LONGEST", "MAKESPAN, UTIL")
 	}
 	for _, scenario := range []string{"whole", "static", "caelum"} {
+		if s.only != "" && s.only != scenario {
+			continue
+		}
 		if err := s.run(ctx, scenario, boards); err != nil {
 			return fmt.Errorf("%s: %w", scenario, err)
 		}
@@ -221,8 +228,8 @@ func (s scenarios) run(ctx context.Context, scenario string, boards []*board) (e
 		return err
 	}
 	defer func() { err = errors.Join(err, down()) }()
-	if caelum && s.multi > 0 {
-		if err := realistic(ctx, c, boards[0].nodes); err != nil {
+	if caelum && s.latency {
+		if err := s.slow(ctx, c); err != nil {
 			return err
 		}
 	}
