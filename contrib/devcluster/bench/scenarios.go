@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"caelum/contrib/devcluster/cluster"
@@ -245,27 +246,39 @@ func (s scenarios) run(ctx context.Context, scenario string, boards []*board) (e
 	if _, _, err := c.Exec(ctx, "root", "sdiag", "--reset"); err != nil {
 		return err
 	}
-	began := time.Now()
-	for _, j := range work {
-		time.Sleep(time.Until(began.Add(j.at)))
-		if caelum && s.multi == 0 {
-			if j.found, err = onOffer(ctx, c, j.profile); err != nil {
-				return err
-			}
-		}
-		out, stderr, err := c.Exec(
-			ctx,
-			"user1",
-			append([]string{"sbatch", "--parsable", "-o", "/dev/null"}, j.args...)...)
-		if err != nil {
-			return fmt.Errorf("sbatch %v: %w: %s", j.args, err, stderr)
-		}
-		j.id = strings.TrimSpace(out)
+	if err := s.submit(ctx, c, work, caelum && s.multi == 0); err != nil {
+		return err
 	}
 	if err := gone(ctx, c, time.Second); err != nil {
 		return err
 	}
 	return s.report(ctx, scenario, c, work)
+}
+
+// submit submits each job at its time. An sbatch that takes long does not delay the later jobs. If check is true,
+// submit records for each job whether its profile is on offer.
+func (s scenarios) submit(ctx context.Context, c *cluster.Cluster, work []*submission, check bool) error {
+	began := time.Now()
+	failed := make([]error, len(work))
+	var all sync.WaitGroup
+	for k, j := range work {
+		time.Sleep(time.Until(began.Add(j.at)))
+		all.Go(func() {
+			if check {
+				if j.found, failed[k] = onOffer(ctx, c, j.profile); failed[k] != nil {
+					return
+				}
+			}
+			args := append([]string{"sbatch", "--parsable", "-o", "/dev/null"}, j.args...)
+			out, stderr, err := c.Exec(ctx, "user1", args...)
+			if err != nil {
+				failed[k] = fmt.Errorf("sbatch %v: %w: %s", j.args, err, stderr)
+			}
+			j.id = strings.TrimSpace(out)
+		})
+	}
+	all.Wait()
+	return errors.Join(failed...)
 }
 
 // fix writes the fixed layouts of a scenario into the nodes' Gres.
