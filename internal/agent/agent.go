@@ -70,6 +70,8 @@ type Agent struct {
 	slurm   *slurm.Config                 // slurmctld's configuration, or nil before the first reading
 	privacy atomic.Pointer[slurm.Config]  // the configuration, read again every minute; nil before the first reading
 	sender  atomic.Pointer[notify.Sender] // nil if the node has no key
+
+	nvlinksError string // the last logged error of readNVLinks
 }
 
 // New discovers the node's GPUs, opens the ledger, and repairs the state after a crash. New does not call slurmctld.
@@ -176,6 +178,10 @@ func (a *Agent) start() error {
 	if err := a.compareGPUs(); err != nil {
 		a.log.WithError(err).Error("couldn't compare the GPUs with the ledger")
 	}
+	if err := a.loadNVLinks(); err != nil {
+		return err
+	}
+	a.readNVLinks()
 	a.closeIdle()
 	for _, l := range a.leases {
 		a.observe(*l)
@@ -301,7 +307,9 @@ func (a *Agent) reconciler(ctx context.Context) {
 		case <-compare:
 			compare = time.After(reconcileInterval)
 			a.learnPrivacy(ctx)
-			err := errors.Join(a.compareGPUs(), a.adoptFull(ctx), a.Publish(ctx), a.releaseGone(ctx))
+			err := a.compareGPUs()
+			a.readNVLinks()
+			err = errors.Join(err, a.adoptFull(ctx), a.Publish(ctx), a.releaseGone(ctx))
 			if err != nil && ctx.Err() == nil {
 				a.log.WithError(err).Warn("couldn't compare the GPUs, the ledger and slurmctld; trying again")
 				compare = time.After(5 * retryInterval)

@@ -28,6 +28,8 @@ type card struct {
 	// withoutFull is the GPU model without the profile mig.Full, for the plan while held is not empty. All other
 	// placements have the same indices as in Model, because mig.Full is the last profile.
 	withoutFull *mig.Model
+	// nvlink is the number of the GPU's group (place.GPU.NVLink).
+	nvlink int
 	// unlisted is true if the driver did not list the GPU's processes at the last attempt.
 	unlisted bool
 	// asked receives the result of the running discovery. Only a goroutine that holds the lock hardware may use asked.
@@ -36,7 +38,7 @@ type card struct {
 
 // existing returns the state of the GPU with the instances that exist, but without pending leases.
 func (c *card) existing() place.GPU {
-	g := place.GPU{Model: c.Model, Offerable: c.Offerable}
+	g := place.GPU{Model: c.Model, Offerable: c.Offerable, NVLink: c.nvlink}
 	for p, in := range c.ours {
 		switch {
 		case in.Stuck:

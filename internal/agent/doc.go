@@ -32,6 +32,7 @@
 //	grant.go       carves the slices of a pending lease, writes the lease, and logs it ("leased")
 //	release.go     serves the epilog
 //	carve.go       creates and destroys an instance, with its intent in the ledger; reuses an idle instance
+//	nvlink.go      the GPUs that NVLinks connect
 //	fullgpu.go     GPUs whose MIG mode is off: device files, adoption after a boot
 //	confirm.go     checks before a lease that an idle instance still exists ("removed by another program")
 //	requeue.go     requeues or refuses a job whose slices are not available (maxRequeues)

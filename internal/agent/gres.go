@@ -38,7 +38,7 @@ func (p *publisher) write(
 		)
 	}
 	extra := plan.WithBack(plan.WithState(node.Extra, d.text), d.back)
-	extra = plan.WithSettings(extra, p.settings.Text)
+	extra = plan.WithNVLink(plan.WithSettings(extra, p.settings.Text), d.gpus)
 	if sameCounts(gres, node.Gres) && extra == node.Extra {
 		return false, nil
 	}

@@ -38,6 +38,7 @@ type node struct {
 	// unserved contains the jobs on the node that get neither a pending lease nor slices, with their restart counts.
 	unserved map[uint32]int
 	former   map[minorsOf]uint32 // the last user of each GPU instance id
+	nvlinks  map[pair]bool       // the pairs of GPUs that NVLinks connect (nvlink.go)
 	offers   []mig.Layout        // the current offers, by card
 	// planned contains, for each waiting job of the current plan, the spots on this node that the node offers for the
 	// job. The key of an array task is the id of the array.
@@ -84,6 +85,7 @@ func newNode(cfg config.Config, hw gpu.Hardware) (*node, error) {
 		pending:  map[uint32]*pendingLease{},
 		unserved: map[uint32]int{},
 		former:   map[minorsOf]uint32{},
+		nvlinks:  map[pair]bool{},
 		offers:   make([]mig.Layout, len(gpus)),
 	}
 	for _, g := range gpus {

@@ -49,7 +49,7 @@ func (p *publisher) plan(snapshot plan.Snapshot, node slurm.Node) nodePlan {
 	snapshot.Nodes = slices.Clone(snapshot.Nodes)
 	for k := range snapshot.Nodes {
 		if snapshot.Nodes[k].Name == node.Name {
-			snapshot.Nodes[k].Extra = plan.WithState(node.Extra, d.text)
+			snapshot.Nodes[k].Extra = plan.WithNVLink(plan.WithState(node.Extra, d.text), d.gpus)
 		}
 	}
 	v := plan.New(

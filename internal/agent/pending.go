@@ -27,9 +27,13 @@ func (n *node) takeOffers(job, array uint32, wants []offer.Want) (*pendingLease,
 	offers := slices.Clone(n.offers)
 	var spots []offer.Spot
 	for _, w := range wants {
-		for range w.Count {
-			s, ok := n.choose(gpus, offers, cmp.Or(array, job), w)
-			if !ok {
+		together := n.chooseConnected(gpus, offers, cmp.Or(array, job), w)
+		for k := range w.Count {
+			var s offer.Spot
+			ok := k < len(together)
+			if ok {
+				s = together[k]
+			} else if s, ok = n.choose(gpus, offers, cmp.Or(array, job), w); !ok {
 				return nil, false
 			}
 			offers[s.GPU] = offers[s.GPU].Without(s.Placement)
@@ -56,13 +60,7 @@ func (n *node) choose(gpus []place.GPU, offers []mig.Layout, job uint32, w offer
 			return spots[0], true
 		}
 	}
-	unplanned := slices.Clone(offers)
-	for _, sets := range n.planned {
-		for _, s := range slices.Concat(sets...) {
-			unplanned[s.GPU] = unplanned[s.GPU].Without(s.Placement)
-		}
-	}
-	s, ok := pick(gpus, offer.Plan{Offers: unplanned, AdvertisedAs: n.as}, w.Profile)
+	s, ok := pick(gpus, offer.Plan{Offers: n.unplanned(offers), AdvertisedAs: n.as}, w.Profile)
 	if !ok {
 		s, ok = pick(gpus, offer.Plan{Offers: offers, AdvertisedAs: n.as}, w.Profile)
 	}
@@ -72,6 +70,59 @@ func (n *node) choose(gpus []place.GPU, offers []mig.Layout, job uint32, w offer
 	offers[s.GPU] = offers[s.GPU].Without(s.Placement)
 	s.Placement, ok = inside(gpus[s.GPU], s.Placement, w)
 	return s, ok
+}
+
+// chooseConnected is like choose, but returns the spots for all full GPUs of a job that wants several full GPUs.
+// chooseConnected prefers GPUs that NVLinks connect (offer.Connected). The result is nil if the job does not want
+// several full GPUs, or if too few full GPUs are offered. The caller holds n.mu.
+func (n *node) chooseConnected(
+	gpus []place.GPU, offers []mig.Layout, job uint32, w offer.Want,
+) (spots []offer.Spot) {
+	if w.Profile != mig.Full || w.Count < 2 {
+		return nil
+	}
+	fullOf := func(of []mig.Layout, g int) mig.Layout {
+		if gpus[g].Model == nil {
+			return 0
+		}
+		return of[g] & gpus[g].Model.Full()
+	}
+	for _, set := range n.planned[job] {
+		set = slices.DeleteFunc(slices.Clone(set), func(s offer.Spot) bool {
+			return !fullOf(offers, s.GPU).Has(s.Placement)
+		})
+		if len(set) == w.Count {
+			return set
+		}
+	}
+	for _, of := range [][]mig.Layout{n.unplanned(offers), offers} {
+		var free []int
+		for g := range gpus {
+			if fullOf(of, g) != 0 {
+				free = append(free, g)
+			}
+		}
+		for _, g := range offer.Connected(func(g int) place.GPU { return gpus[g] }, free, w.Count) {
+			for i := range gpus[g].Model.Full().Indices() {
+				spots = append(spots, offer.Spot{GPU: g, Placement: i})
+			}
+		}
+		if spots != nil {
+			return spots
+		}
+	}
+	return nil
+}
+
+// unplanned returns the offers that are planned for no job. The caller holds n.mu.
+func (n *node) unplanned(offers []mig.Layout) []mig.Layout {
+	offers = slices.Clone(offers)
+	for _, sets := range n.planned {
+		for _, s := range slices.Concat(sets...) {
+			offers[s.GPU] = offers[s.GPU].Without(s.Placement)
+		}
+	}
+	return offers
 }
 
 // nameOf returns the profile name under which a spot is offered. The caller holds n.mu.

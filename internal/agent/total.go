@@ -81,6 +81,6 @@ func CloseOffers(ctx context.Context, ctl Controller, nodeName string, known int
 		total = guessTotal(node)
 	}
 	line, _ := gresLine(node, nil, total, nil)
-	extra := plan.WithSettings(plan.WithBack(plan.WithState(node.Extra, ""), ""), "")
+	extra := plan.WithNVLink(plan.WithSettings(plan.WithBack(plan.WithState(node.Extra, ""), ""), ""), nil)
 	return ctl.UpdateNode(ctx, nodeName, line, extra)
 }

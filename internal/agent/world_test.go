@@ -63,7 +63,14 @@ func newWorld(t testing.TB, gpus int, options ...func(*config.Config)) *world {
 func newWorldOf(
 	t testing.TB, model string, gpus int, closed, catalogue string, options ...func(*config.Config),
 ) *world {
-	w := &world{t: t, node: gputest.New(t, model, gpus), leases: map[uint32]api.Lease{}}
+	return newWorldOn(t, gputest.New(t, model, gpus), closed, catalogue, options...)
+}
+
+// newWorldOn is like newWorldOf, but with the GPUs of node.
+func newWorldOn(
+	t testing.TB, node *gputest.Node, closed, catalogue string, options ...func(*config.Config),
+) *world {
+	w := &world{t: t, node: node, leases: map[uint32]api.Lease{}}
 	w.fake = slurmtest.New(
 		slurmtest.Node{Name: "n1", Partitions: []string{"gpu"}, Gres: gres(t, closed)},
 		slurmtest.Node{Name: "mig-catalog1", Partitions: []string{"gpu"}, Catalogue: true, Gres: gres(t, catalogue)},

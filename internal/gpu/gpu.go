@@ -42,6 +42,9 @@ type Hardware interface {
 	// Processes returns the ids of the compute processes on a GPU instance, including processes in other PID
 	// namespaces.
 	Processes(gpu, gi int) ([]int, error)
+	// Linked reports whether NVLinks connect two GPUs. Linked returns an error if the MIG mode of one of the GPUs is
+	// on.
+	Linked(a, b int) (bool, error)
 	// Meter returns a meter for the instance with the GI and UUID of in. Meter does not query the instance.
 	Meter(gpu int, in Instance) (Meter, error)
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"caelum/internal/mig"
 	"caelum/internal/place"
 )
 
@@ -25,6 +26,7 @@ type Cluster struct {
 	// WholeShare is the largest share of the GPUs that may be full while jobs wait for slices (see quota.go). There is
 	// no limit if WholeShare is 0 or 1.
 	WholeShare float64
+	linked     bool // see setLinked
 	sizing
 }
 
@@ -41,6 +43,7 @@ func NewCluster(policy place.Policy, nodes ...[]place.GPU) *Cluster {
 		c.Nodes, n = append(c.Nodes, on), n+len(gpus)
 	}
 	c.Pool = place.NewPool(slices.Concat(nodes...))
+	c.setLinked()
 	return c
 }
 
@@ -68,7 +71,7 @@ func (c *Cluster) Find(j *Job, r *Reservation) (spots []Spot, why place.Choice) 
 		why = c.choose(&c.Situation, j.Wants[0], j.RunTime)
 	}
 	if why.Verdict == place.Here {
-		spots = []Spot{{GPU: why.GPU, Placement: why.Placement}}
+		spots = []Spot{c.spare(Spot{GPU: why.GPU, Placement: why.Placement})}
 	}
 	if slices.ContainsFunc(spots, func(s Spot) bool { return !c.offerable(s) }) {
 		return nil, place.Choice{}
@@ -252,6 +255,9 @@ func (c *Cluster) findTogether(gpus []int, j *Job) (all []Spot) {
 			// The expected end is +Inf, because a slice never waits for another slice of the same job.
 			s.Pool.Start(choice.GPU, choice.Placement, math.Inf(1))
 			all = append(all, Spot{GPU: gpus[choice.GPU], Placement: choice.Placement})
+		}
+		if c.linked && w.Profile == mig.Full && w.Count > 1 {
+			c.connect(&s, gpus, all, w.Count)
 		}
 	}
 	return all

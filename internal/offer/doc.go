@@ -23,6 +23,7 @@
 //	lend.go         keeps spots for a job that lacks CPUs or memory, and lends the spots to other jobs
 //	demand.go       the profiles for which earlier jobs wait, so that later jobs are not placed on the same nodes
 //	quota.go        limits the number of full GPUs while jobs wait for slices (WholeShare)
+//	nvlink.go       chooses full GPUs that NVLinks connect, and keeps connected GPUs free
 //	size.go         larger slices than requested: Size, price, cost; the second plan of Make; Growable
 //	reserve.go      reserves the earliest spots for the first job that cannot start
 //	speculation.go  chooses the profiles, GPUs and nodes of the offers for jobs that may be submitted later

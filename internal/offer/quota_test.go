@@ -35,6 +35,7 @@ func drawShared(t *rapid.T) (nodes [][]place.GPU, jobs []*Job) {
 			case 1:
 				g, layouts = place.GPU{Model: cut, Offerable: everything(cut)}, cut.Layouts()
 			}
+			g.NVLink = rapid.IntRange(0, 2).Draw(t, "group")
 			l := rapid.SampledFrom(layouts).Draw(t, "layout")
 			for i := range l.Indices() {
 				if rapid.IntRange(0, 3).Draw(t, "busy") == 0 {

@@ -119,6 +119,9 @@ func (c *Cluster) first(gpus []int, j *Job) *Reservation {
 			taken[x.GPU] = taken[x.GPU].With(x.Placement)
 			r.At, r.Spots = max(r.At, x.free), append(r.Spots, x.Spot)
 		}
+		if c.linked && w.Profile == mig.Full && w.Count > 1 {
+			c.connectReserved(r.Spots[len(r.Spots)-w.Count:], all, r.At, taken)
+		}
 	}
 	return r
 }

@@ -108,8 +108,11 @@ func (s *speculation) choose() map[int]int {
 				&s.Situation,
 				place.Request{Profile: name, Duration: cmp.Or(s.MeanDuration, math.Inf(1))},
 			)
-			at := Spot{GPU: choice.GPU, Placement: choice.Placement}
-			if choice.Verdict == place.Here && s.offerable(at) && s.may(name, s.nodeOf[at.GPU]) {
+			if choice.Verdict != place.Here {
+				continue
+			}
+			at := s.spare(Spot{GPU: choice.GPU, Placement: choice.Placement})
+			if s.offerable(at) && s.may(name, s.nodeOf[at.GPU]) {
 				s.best[name] = at
 				preferred[at.GPU]++
 			}

@@ -25,6 +25,10 @@ type GPU struct {
 	// Offerable contains the placements of the profiles that the site has configured. Policies ignore Offerable, but
 	// package offer rejects a choice that is not in Offerable.
 	Offerable mig.Layout
+	// NVLink is the number of the GPU's group. NVLinks connect all GPUs of a node that have the same number with each
+	// other. The number is 0 if NVLinks connect the GPU with no other GPU or with all GPUs of the node. Policies ignore
+	// NVLink, but package offer chooses the GPUs of a job with several full GPUs by NVLink.
+	NVLink int
 }
 
 // Hold marks placement i as busy until end (seconds, or +Inf if unknown). The placement must be possible. Hold removes

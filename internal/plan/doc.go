@@ -38,6 +38,7 @@
 //	extra_state.go   the entry caelum= in Extra, which contains the state of a node's GPUs: format, version, Text
 //	extra_parse.go   Parse, which reads the entry caelum=
 //	extra_back.go    the entry caelum-back= in Extra: jobs that slurmctld did not start, for `caelum explain`
+//	extra_nvlink.go  the entry caelum-nvlink= in Extra: the groups of GPUs that NVLinks connect
 //	extra_settings.go  the entry caelum-plan= in Extra: the agent's policy and sizing, for comparisons
 //	explain.go       `caelum explain`: Explain, the verdicts, the fields of an explanation
 //	explain_job.go   explains jobs that have started, and jobs that lack other resources than slices, such as licences

@@ -59,6 +59,7 @@ func New(snapshot Snapshot, settings Settings, without func(slurm.Node) bool) *V
 		if err != nil {
 			continue
 		}
+		setNVLink(state.GPUs, n.Extra)
 		fillEnds(state.GPUs, on[n.Name])
 		for k := range state.GPUs {
 			overrun(&state.GPUs[k], now)

@@ -37,6 +37,7 @@ type Churn struct {
 	Load         float64 // the share of all units that is requested on average
 	MeanDuration float64 // seconds; 0 means one hour
 	MultiGPU     float64 // the share of jobs that need 2, 4 or 8 GPUs (churnGPUs) with the mig.Full profile on one node
+	PerNode      int     // the number of GPUs of a node, which limits the number of GPUs of a job; 0 means 8
 	Seed         uint64
 }
 
@@ -57,10 +58,14 @@ func (c Churn) All() iter.Seq[Job] {
 			units += w * churnUnits[i]
 		}
 		units /= sum
+		several := churnGPUs[:]
+		for c.PerNode > 0 && several[len(several)-1] > max(c.PerNode, churnGPUs[0]) {
+			several = several[:len(several)-1]
+		}
 		if c.MultiGPU > 0 {
 			units *= 1 - c.MultiGPU
-			for _, n := range churnGPUs {
-				units += c.MultiGPU * float64(8*n) / float64(len(churnGPUs))
+			for _, n := range several {
+				units += c.MultiGPU * float64(8*n) / float64(len(several))
 			}
 		}
 		rate := c.Load * float64(c.GPUs) * 8 / units / mean
@@ -70,7 +75,7 @@ func (c Churn) All() iter.Seq[Job] {
 			j := Job{ID: strconv.Itoa(k + 1), Submit: at, Profile: ChurnProfiles[c.Mix.pick(rng.Float64()*sum)]}
 			j.Duration = mean * rng.ExpFloat64()
 			if c.MultiGPU > 0 && rng.Float64() < c.MultiGPU {
-				j.Profile, j.Slices = mig.Full, churnGPUs[rng.IntN(len(churnGPUs))]
+				j.Profile, j.Slices = mig.Full, several[rng.IntN(len(several))]
 			}
 			if !yield(j) {
 				return

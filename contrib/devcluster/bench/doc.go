@@ -11,6 +11,7 @@
 //	submissions.go  -submissions: slurmctld's time for a submission, with and without job_submit.lua
 //	waits.go        -waits, -only-waits: waits from submission to start, with and without an offer and a watcher
 //	scenarios.go    -ways and its options: one trace with whole GPUs, with the best fixed layouts, and with Caelum
+//	multi.go        -ways-multi: -ways with jobs that need several full GPUs; the best split; results by class
 //	speeds.go       -ways-speeds: one trace of jobs whose run times depend on their slices, in four configurations
 //	granted.go      the results of -ways-speeds, and the check of all slices against the jobs' outputs and sacct
 //	outcomes.go     the results of -ways: waits, makespan, utilisation, slurmctld's scheduling cycles

@@ -55,6 +55,11 @@ func (o *options) flags() {
 	flag.Float64Var(&s.load, "ways-load", 0.85, "-ways: mean share of the units that the jobs use")
 	flag.Float64Var(&s.mean, "ways-mean", 20, "-ways: mean duration of the jobs in seconds")
 	flag.BoolVar(&s.mixed, "ways-mixed", false, "-ways: use two nodes of A100-40GB and two of H100-80GB")
+	flag.Float64Var(&s.multi, "ways-multi", 0,
+		"-ways: share of the jobs that need 2 or 4 full GPUs of one node; uses H100-80GB, and compares full GPUs "+
+			"only, the best fixed split into full GPUs and MIG layouts, and Caelum with whole_gpus: auto")
+	flag.BoolVar(&s.latency, "ways-latency", false, "-ways: with Caelum, emulate the latencies of real drivers")
+	flag.StringVar(&s.only, "ways-only", "", "-ways: run only this configuration: whole, static or caelum")
 	flag.IntVar(&o.speeds, "ways-speeds", 0,
 		"run only a trace of this number of jobs whose run times depend on their slices, on two nodes, with whole "+
 			"GPUs, fixed layouts, and Caelum with both values of sizing; "+

@@ -30,6 +30,13 @@ func (s scenarios) report(ctx context.Context, scenario string, c *cluster.Clust
 		}
 		o.add(j, *t)
 	}
+	if s.multi > 0 {
+		s.reportMulti(scenario, work, jobs)
+		if scenario == "caelum" {
+			return s.reportSwitches(ctx, c)
+		}
+		return nil
+	}
 	slices.Sort(o.waits)
 	sum := 0.0
 	for _, x := range o.waits {

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"caelum/contrib/devcluster/cluster"
@@ -27,6 +28,11 @@ type scenarios struct {
 	nodes int
 	gpus  int // per node
 	mixed bool
+	multi float64 // the share of the jobs that need several full GPUs (multi.go)
+	// latency is true if the emulated drivers have the latencies of real drivers. only is the name of a scenario; if
+	// only is not empty, the other scenarios do not run.
+	latency bool
+	only    string
 }
 
 // board is the part of the cluster with one GPU model: the nodes with this model, and the jobs for these nodes.
@@ -66,8 +72,13 @@ func benchScenarios(ctx context.Context, s scenarios) error {
 			b.static.Names(b.Model),
 		)
 	}
-	fmt.Printf("  %-8s %10s %10s %10s %10s %12s\n", "", "MEAN WAIT", "MEDIAN", "P95", "LONGEST", "MAKESPAN, UTIL")
+	if s.multi == 0 {
+		fmt.Printf("  %-8s %10s %10s %10s %10s %12s\n", "", "MEAN WAIT", "MEDIAN", "P95", "LONGEST", "MAKESPAN, UTIL")
+	}
 	for _, scenario := range []string{"whole", "static", "caelum"} {
+		if s.only != "" && s.only != scenario {
+			continue
+		}
 		if err := s.run(ctx, scenario, boards); err != nil {
 			return fmt.Errorf("%s: %w", scenario, err)
 		}
@@ -79,7 +90,10 @@ func benchScenarios(ctx context.Context, s scenarios) error {
 // trace uses the profile names of an A100-40GB.
 func profileOf(b *mig.Model, name string) string {
 	a100, _ := mig.ModelByName("A100-40GB")
-	i, _ := a100.ProfileIndex(name)
+	i, ok := a100.ProfileIndex(name)
+	if !ok {
+		return name // mig.Full
+	}
 	for _, p := range b.Profiles {
 		if p.Compute == a100.Profiles[i].Compute && p.Size == a100.Profiles[i].Size {
 			return p.Name
@@ -89,6 +103,10 @@ func profileOf(b *mig.Model, name string) string {
 }
 
 func (s scenarios) boards() (all []*board, err error) {
+	if s.multi > 0 {
+		b, err := s.multiBoard()
+		return []*board{b}, err
+	}
 	names := []string{"A100-40GB"}
 	if s.mixed {
 		names = append(names, "H100-80GB")
@@ -143,7 +161,7 @@ func (b *board) asks(scenario string, j trace.Job) (string, error) {
 	case "caelum":
 		return j.Profile, nil
 	case "whole":
-		of, _ = sim.Whole(b.Model)
+		of = b.whole()
 	default:
 		for _, l := range b.static {
 			of |= l
@@ -151,7 +169,8 @@ func (b *board) asks(scenario string, j trace.Job) (string, error) {
 	}
 	var fits []mig.Profile
 	for i := range of.Indices() {
-		if q := b.Profiles[b.Placements[i].Profile]; q.Size >= need.Size && q.Compute >= need.Compute {
+		q := b.Profiles[b.Placements[i].Profile]
+		if q.Size >= need.Size && q.Compute >= need.Compute && (j.Profile != mig.Full || q.Name == mig.Full) {
 			fits = append(fits, q)
 		}
 	}
@@ -163,12 +182,20 @@ func (b *board) asks(scenario string, j trace.Job) (string, error) {
 	}).Name, nil
 }
 
+// whole returns the layout of a whole GPU: a full GPU if the trace contains jobs with several GPUs.
+func (b *board) whole() mig.Layout {
+	if l := b.Full(); l != 0 {
+		return l
+	}
+	l, _ := sim.Whole(b.Model)
+	return l
+}
+
 // fixed returns the Gres of the k-th node of the GPU model in slurm.conf. No agent changes the returned Gres.
 func (b *board) fixed(scenario string, k, gpus int) string {
 	layouts := b.static.Deal(len(b.nodes) * gpus)[k*gpus : (k+1)*gpus]
 	if scenario == "whole" {
-		whole, _ := sim.Whole(b.Model)
-		layouts = slices.Repeat([]mig.Layout{whole}, gpus)
+		layouts = slices.Repeat([]mig.Layout{b.whole()}, gpus)
 	}
 	count := map[string]int{}
 	for _, l := range layouts {
@@ -193,19 +220,23 @@ func (s scenarios) run(ctx context.Context, scenario string, boards []*board) (e
 		}
 	}
 	options.Board = strings.Join(models, ",")
-	c, down, err := up(ctx, "poll_interval: 1m\nwake_port: 6873\nlog_format: json\n", options)
+	config := "poll_interval: 1m\nwake_port: 6873\nlog_format: json\n"
+	if s.multi > 0 {
+		config += "whole_gpus: auto\n"
+	}
+	c, down, err := up(ctx, config, options)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, down()) }()
+	if caelum && s.latency {
+		if err := s.slow(ctx, c); err != nil {
+			return err
+		}
+	}
 	if !caelum {
-		for _, b := range boards {
-			for k, node := range b.nodes {
-				if _, stderr, err := c.Exec(ctx, "root", "scontrol", "update", "nodename="+node,
-					"gres="+b.fixed(scenario, k, s.gpus)); err != nil {
-					return fmt.Errorf("%w: %s", err, stderr)
-				}
-			}
+		if err := s.fix(ctx, scenario, c, boards); err != nil {
+			return err
 		}
 	}
 	work, err := s.submissions(scenario, boards)
@@ -215,27 +246,52 @@ func (s scenarios) run(ctx context.Context, scenario string, boards []*board) (e
 	if _, _, err := c.Exec(ctx, "root", "sdiag", "--reset"); err != nil {
 		return err
 	}
-	began := time.Now()
-	for _, j := range work {
-		time.Sleep(time.Until(began.Add(j.at)))
-		if caelum {
-			if j.found, err = onOffer(ctx, c, j.profile); err != nil {
-				return err
-			}
-		}
-		out, stderr, err := c.Exec(
-			ctx,
-			"user1",
-			append([]string{"sbatch", "--parsable", "-o", "/dev/null"}, j.args...)...)
-		if err != nil {
-			return fmt.Errorf("sbatch %v: %w: %s", j.args, err, stderr)
-		}
-		j.id = strings.TrimSpace(out)
+	if err := s.submit(ctx, c, work, caelum && s.multi == 0); err != nil {
+		return err
 	}
 	if err := gone(ctx, c, time.Second); err != nil {
 		return err
 	}
 	return s.report(ctx, scenario, c, work)
+}
+
+// submit submits each job at its time. An sbatch that takes long does not delay the later jobs. If check is true,
+// submit records for each job whether its profile is on offer.
+func (s scenarios) submit(ctx context.Context, c *cluster.Cluster, work []*submission, check bool) error {
+	began := time.Now()
+	failed := make([]error, len(work))
+	var all sync.WaitGroup
+	for k, j := range work {
+		time.Sleep(time.Until(began.Add(j.at)))
+		all.Go(func() {
+			if check {
+				if j.found, failed[k] = onOffer(ctx, c, j.profile); failed[k] != nil {
+					return
+				}
+			}
+			args := append([]string{"sbatch", "--parsable", "-o", "/dev/null"}, j.args...)
+			out, stderr, err := c.Exec(ctx, "user1", args...)
+			if err != nil {
+				failed[k] = fmt.Errorf("sbatch %v: %w: %s", j.args, err, stderr)
+			}
+			j.id = strings.TrimSpace(out)
+		})
+	}
+	all.Wait()
+	return errors.Join(failed...)
+}
+
+// fix writes the fixed layouts of a scenario into the nodes' Gres.
+func (s scenarios) fix(ctx context.Context, scenario string, c *cluster.Cluster, boards []*board) error {
+	for _, b := range boards {
+		for k, node := range b.nodes {
+			if _, stderr, err := c.Exec(ctx, "root", "scontrol", "update", "nodename="+node,
+				"gres="+b.fixed(scenario, k, s.gpus)); err != nil {
+				return fmt.Errorf("%w: %s", err, stderr)
+			}
+		}
+	}
+	return nil
 }
 
 // submission describes a job of the trace, and the result of its submission.
@@ -247,6 +303,7 @@ type submission struct {
 	profile string  // the profile that the job needs
 	seconds float64 // the duration of the job
 	units   float64 // the units that the job needs, as a share of a GPU
+	gpus    int     // the number of GPUs or slices
 }
 
 func (s scenarios) submissions(scenario string, boards []*board) (all []*submission, err error) {
@@ -257,13 +314,19 @@ func (s scenarios) submissions(scenario string, boards []*board) (all []*submiss
 				return nil, err
 			}
 			p, _ := b.ProfileIndex(j.Profile)
+			n := max(j.Slices, 1)
+			gres := fmt.Sprintf("--gres=gpu:%s:%d,mig:%s:%d", b.Type, n, profile, n)
+			if scenario == "caelum" && n > 1 {
+				gres = fmt.Sprintf("--gres=gpu:%d", n) // the request of an unchanged script
+			}
 			all = append(all, &submission{
 				at:      time.Duration(j.Submit * float64(time.Second)),
 				profile: j.Profile,
 				seconds: j.Duration,
-				units:   float64(b.Profiles[p].Size) / float64(b.Grid),
+				units:   float64(n*b.Profiles[p].Size) / float64(b.Grid),
+				gpus:    n,
 				args: []string{
-					"--gres=gpu:" + b.Type + ":1,mig:" + profile + ":1",
+					gres,
 					fmt.Sprintf("--time=%.0f", limit(j)/60),
 					"--wrap",
 					fmt.Sprintf("exec sleep %.2f", j.Duration),

@@ -110,7 +110,7 @@ func (w *waitWatch) room(q queue, s snapshot, j queued) bool {
 
 // fits reports whether the slices can be created on a node in addition to the instances in use.
 func (n nodeState) fits(board string, wants map[string]int) (bool, error) {
-	gpus, err := oracle.NewGPUs(board, len(n.GPUs))
+	gpus, err := oracle.NewGPUs(board, len(n.GPUs), true)
 	if err != nil {
 		return false, err
 	}

@@ -42,6 +42,9 @@ type Options struct {
 	Cgroup string
 	// KeepDeviceFiles emulates the driver's module option NVreg_ModifyDeviceFiles=0.
 	KeepDeviceFiles bool
+	// NVLink contains the groups of GPUs that NVLinks connect, for example "0,1;2,3". If NVLink is not empty, MIG mode
+	// is off when the cluster starts, as after a boot.
+	NVLink string
 	// Conf contains additional lines for slurm.conf. If a key occurs several times, the last value applies.
 	Conf []string
 }
@@ -74,6 +77,7 @@ func (o Options) args() []string {
 	if o.KeepDeviceFiles {
 		text("--modify-device-files", "0")
 	}
+	text("--nvlink", o.NVLink)
 	for _, line := range o.Conf {
 		text("--conf", line)
 	}

@@ -13,7 +13,11 @@ import (
 
 const user, uid = "user1", 20001
 
-var profiles = []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
+// profilesA100 and profilesH100 contain the plain profiles of A100-40GB and H100-80GB.
+var (
+	profilesA100 = []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
+	profilesH100 = []string{"1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"}
+)
 
 // requeueSeconds is the time for which a requeued job is held, and credSeconds is the lifetime of a credential. slurmd
 // 22.05.8 purges expired credentials at most every two seconds, and may skip the prolog of a job that starts again in
@@ -22,10 +26,15 @@ var profiles = []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7
 // starts in that second.
 const requeueSeconds, credSeconds = 24, 15
 
-// worker is the script that runs on every node of every job. It starts a CUDA process on each of the job's slices.
+// worker is the script that runs on every node of every job. It prints the rights on the GPUs' device files, and starts a
+// CUDA process on each of the job's slices.
 const worker = `#!/bin/bash
 # worker SECONDS
 status=0
+for f in /dev/nvidia[0-9]*; do
+    echo "file job=$SLURM_JOB_ID node=$SLURMD_NODENAME at=$(date +%s%N) gpu=${f#/dev/nvidia}" \
+        "$(stat -c 'owner=%u mode=%a' "$f") user=$UID"
+done
 [[ -n ${CUDA_VISIBLE_DEVICES-} ]] || { echo "job $SLURM_JOB_ID sees no device"; exit 1; }
 for uuid in ${CUDA_VISIBLE_DEVICES//,/ }; do
     echo "ran job=$SLURM_JOB_ID node=$SLURMD_NODENAME uuid=$uuid"
@@ -43,7 +52,8 @@ type load struct {
 	// jobs is the number of submitted jobs. Some jobs may never start, because the load cancels pending jobs.
 	jobs int
 	// keys contains the lines of the decision table.
-	keys []string
+	keys     []string
+	profiles []string
 	kinds
 }
 
@@ -56,15 +66,20 @@ type kinds struct {
 	// that an allocation ended while slurmctld was stopped. slurmctld may also permanently reject changes to a requeued
 	// job ("the DB index is being set").
 	batch bool
+	// full is true if some jobs need full GPUs. All nodes have H100-80GB.
+	full bool
 }
 
 // mix returns a load of at least n jobs. The load submits the jobs over the given number of seconds.
 func mix(seed uint64, n int, seconds float64, k kinds) *load {
-	l := &load{rng: rand.New(rand.NewPCG(seed, 1)), kinds: k}
+	l := &load{rng: rand.New(rand.NewPCG(seed, 1)), kinds: k, profiles: profilesA100}
+	if k.full {
+		l.profiles = profilesH100
+	}
 	l.script.WriteString("cd; exec 2>>load.err\n")
-	for i, p := range profiles {
+	for i, p := range l.profiles {
 		line := fmt.Sprintf("key %d:%s %s", uid, predict.Key(predict.KeyInput{
-			UID: uid, Account: "research", JobName: "known-" + p, Script: known(i), GPUs: 1, Nodes: 1}), p)
+			UID: uid, Account: "research", JobName: "known-" + p, Script: known(p), GPUs: 1, Nodes: 1}), p)
 		if i%2 == 0 { // with a run time and a busy share, agents may also hold the job for a larger slice
 			line += " 25 90"
 		}
@@ -83,16 +98,21 @@ func mix(seed uint64, n int, seconds float64, k kinds) *load {
 	return l
 }
 
-// known returns a script that has a line in the decision table. The script's only option is --gres=gpu:1.
-func known(i int) string {
-	return fmt.Sprintf("#!/bin/bash\n#SBATCH --gres=gpu:1\n# uses a %s\n./worker 1\n", profiles[i])
+// known returns a script that has a line with the profile in the decision table. The script's only option is
+// --gres=gpu:1.
+func known(profile string) string {
+	return fmt.Sprintf("#!/bin/bash\n#SBATCH --gres=gpu:1\n# uses a %s\n./worker 1\n", profile)
+}
+
+// fullRequests contains requests for one to three full GPUs.
+var fullRequests = []string{
+	"--gres=gpu:1 --mig=off", "--gres=gpu:2", "--gpus-per-task=1 -n2 -N1", "--gres=gpu:3", "--gres=gpu:h100:2",
 }
 
 // one adds a submission. All profiles have the same probability. The large profiles therefore use most of the units,
 // and the small profiles must use the gaps. Only early jobs are requeued, because a requeue takes a long time.
 func (l *load) one(early bool) {
-	i := l.rng.IntN(len(profiles))
-	p := profiles[i]
+	p := l.profiles[l.rng.IntN(len(l.profiles))]
 	seconds := 0.3 + 2.5*l.rng.Float64()
 	sbatch := func(options string) string {
 		return fmt.Sprintf("sbatch --parsable --requeue --open-mode=append %s --wrap './worker %.1f'", options, seconds)
@@ -100,7 +120,11 @@ func (l *load) one(early bool) {
 	l.jobs++
 	both := l.rng.IntN(4)
 	if l.unlike {
-		both = slices.Index(profiles, "1g.10gb") // the only common profile of A100-40GB and H100-80GB
+		both = slices.Index(l.profiles, "1g.10gb") // the only common profile of A100-40GB and H100-80GB
+	}
+	if l.full && l.rng.IntN(4) == 0 {
+		l.line("%s", sbatch(fullRequests[l.rng.IntN(len(fullRequests))]))
+		return
 	}
 	switch kind := l.rng.IntN(100); {
 	case l.unlike && kind < 60, kind >= 30 && kind < 42: // a profile from the decision table
@@ -110,7 +134,7 @@ func (l *load) one(early bool) {
 	case kind < 30:
 		l.line("%s", sbatch("--gres=mig:"+p+":1"))
 	case kind < 52: // a job with two slices
-		l.line("%s", sbatch("--gres=mig:"+profiles[l.rng.IntN(4)]+":2"))
+		l.line("%s", sbatch("--gres=mig:"+l.profiles[l.rng.IntN(4)]+":2"))
 	case kind < 60:
 		n := 2 + l.rng.IntN(3)
 		l.jobs += n - 1
@@ -120,7 +144,7 @@ func (l *load) one(early bool) {
 	case kind < 72 && !l.batch:
 		l.line("salloc --gres=mig:%s:1 srun ./worker %.1f >salloc-%d.out &", p, seconds, l.jobs)
 	case kind < 76 && !l.batch: // a job on both nodes at the same time
-		l.line("srun -N2 -n2 --gres=gpu:1,mig:%s:1 ./worker %.1f >srun-%d.out &", profiles[both], seconds, l.jobs)
+		l.line("srun -N2 -n2 --gres=gpu:1,mig:%s:1 ./worker %.1f >srun-%d.out &", l.profiles[both], seconds, l.jobs)
 	case kind < 88 || !early || l.batch: // a job that the load cancels: pending, in its prolog, or running
 		l.line(
 			"id=$(%s); echo $id >>cancelled; (sleep %.1f; scancel $id) &",

@@ -31,13 +31,15 @@ func TestOffersCanBeCarved(t *testing.T) {
 		seconds float64       // the time over which the jobs are submitted
 		away    time.Duration // the time for which slurmctld is stopped during the submissions
 		boards  string
+		full    bool
 	}{
-		{"plain", 0, 0, 150, 40, 0, "A100-40GB"},
-		{"slow prolog", 4 * time.Second, 0, 70, 40, 0, "A100-40GB"},
-		{"pause", 0, pause, 130, 40, 0, "A100-40GB"},
-		{"slow prolog and pause", 4 * time.Second, pause, 60, 35, 0, "A100-40GB"},
-		{"slurmctld away", 0, 0, 100, 40, away(t), "A100-40GB"},
-		{"different GPU models", 0, pause, 100, 40, 0, "A100-40GB,H100-80GB"},
+		{"plain", 0, 0, 150, 40, 0, "A100-40GB", false},
+		{"slow prolog", 4 * time.Second, 0, 70, 40, 0, "A100-40GB", false},
+		{"pause", 0, pause, 130, 40, 0, "A100-40GB", false},
+		{"slow prolog and pause", 4 * time.Second, pause, 60, 35, 0, "A100-40GB", false},
+		{"slurmctld away", 0, 0, 100, 40, away(t), "A100-40GB", false},
+		{"different GPU models", 0, pause, 100, 40, 0, "A100-40GB,H100-80GB", false},
+		{"full GPUs", 0, pause, 110, 45, 0, "H100-80GB", true},
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
@@ -46,8 +48,12 @@ func TestOffersCanBeCarved(t *testing.T) {
 			if v.pause > 0 {
 				o.AgentEnv = []string{"CAELUM_FAILPOINT_PAUSE=" + v.pause.String()}
 			}
+			if v.full {
+				o.GPUs, o.AgentConfig = 4, "e2e_whole/testdata/caelum.yaml"
+			}
 			s := start(t, o)
-			l := mix(seed(t), max(v.jobs, atLeast), v.seconds, kinds{unlike: unlike, batch: v.away > 0})
+			s.full = v.full
+			l := mix(seed(t), max(v.jobs, atLeast), v.seconds, kinds{unlike: unlike, batch: v.away > 0, full: v.full})
 			s.prepare(l)
 			stop := s.watch()
 			began := time.Now()
@@ -77,6 +83,9 @@ func TestOffersCanBeCarved(t *testing.T) {
 			}
 			if !unlike && v.away == 0 && report.Larger == 0 {
 				t.Error("no job got a larger slice than slurmctld allocated")
+			}
+			if v.full && (report.Switches == 0 || report.Files == 0) {
+				t.Error("no MIG mode was switched, or no device file was checked")
 			}
 			if v.prolog > 0 && report.Waits == 0 {
 				t.Error("no agent wrote while a job waited for its prolog, so the delay had no effect")

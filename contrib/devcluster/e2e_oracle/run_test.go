@@ -3,6 +3,7 @@
 package e2eoracle
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,15 +34,20 @@ type site struct {
 	t *testing.T
 	*cluster.Cluster
 	boards []string // the GPU models of the nodes; the last model applies to all further nodes
+	gpus   int      // per node
+	full   bool     // the GPUs may be full
 }
 
+// start starts a cluster. o.GPUs is the minimum number of GPUs per node, and o.AgentConfig is relative to
+// contrib/devcluster.
 func start(t *testing.T, o cluster.Options) *site {
 	t.Helper()
 	script, err := cluster.Script()
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Nodes, o.GPUs, o.AgentConfig = nodes, gpus, filepath.Join(filepath.Dir(script), "caelum.yaml")
+	o.Nodes, o.GPUs = nodes, max(gpus, o.GPUs)
+	o.AgentConfig = filepath.Join(filepath.Dir(script), cmp.Or(o.AgentConfig, "caelum.yaml"))
 	// In Slurm 22.05, a requeued job waits until the credential of its first run has expired. The default lifetime of a
 	// credential is two minutes.
 	o.Conf = append(o.Conf, fmt.Sprintf("AuthInfo=cred_expire=%d", credSeconds))
@@ -54,7 +60,7 @@ func start(t *testing.T, o cluster.Options) *site {
 			t.Error(err)
 		}
 	})
-	return &site{t, c, strings.Split(o.Board, ",")}
+	return &site{t, c, strings.Split(o.Board, ","), o.GPUs, false}
 }
 
 // must runs a command in the cluster, ends the test if the command fails, and returns the command's output.
@@ -72,8 +78,8 @@ func (s *site) prepare(l *load) {
 	s.t.Helper()
 	home := filepath.Join(s.Dir, "home", user)
 	s.write(filepath.Join(home, "worker"), worker)
-	for i, p := range profiles {
-		s.write(filepath.Join(home, "known-"+p), known(i))
+	for _, p := range l.profiles {
+		s.write(filepath.Join(home, "known-"+p), known(p))
 	}
 	_, rest, _ := strings.Cut(s.must("", "root", "cat", "/etc/caelum/decisions"), "\n")
 	cmd := s.Command(
@@ -182,7 +188,11 @@ func (s *site) collect(dir, snapshots string) {
 	run := ""
 	for n := 1; n <= nodes; n++ {
 		node := fmt.Sprint("n", n)
-		run += fmt.Sprintf("node %s %s %d\n", node, s.boards[min(n, len(s.boards))-1], gpus)
+		run += fmt.Sprintf("node %s %s %d", node, s.boards[min(n, len(s.boards))-1], s.gpus)
+		if s.full {
+			run += " full"
+		}
+		run += "\n"
 		s.write(filepath.Join(dir, node+".emulator"), s.must(node, "root", "cat", "/run/nvml-emulator/state.log"))
 		s.write(filepath.Join(dir, node+".final"), s.final(node))
 	}
@@ -191,7 +201,7 @@ func (s *site) collect(dir, snapshots string) {
 	s.write(filepath.Join(dir, "looks"), snapshots)
 	s.write(
 		filepath.Join(dir, "seen"),
-		s.must("", "root", "bash", "-c", "cat "+filepath.Join(s.Dir, "home", user)+"/*.out | grep '^ran '"),
+		s.must("", "root", "bash", "-c", "cat "+filepath.Join(s.Dir, "home", user)+"/*.out | grep -E '^(ran|file) '"),
 	)
 	s.write(
 		filepath.Join(dir, "sacct"),

@@ -209,3 +209,45 @@ func TestFullSpellings(t *testing.T) {
 	s.NoneDrained()
 	s.NothingLeft()
 }
+
+// TestNVLink runs jobs on a node whose GPUs are connected in pairs. A job with two full GPUs gets a pair, and a slice
+// and a job with one full GPU share a pair.
+func TestNVLink(t *testing.T) {
+	s := start(t, cluster.Options{NVLink: "0,1;2,3"})
+	run := func(name string, options ...string) (id string, files []string) {
+		id = s.Submit("./devices >"+name+".out; ./hold "+name, options...)
+		s.Running(id)
+		visible, _ := s.output(name + ".out")
+		files, uuids := s.files(id)
+		if !slices.Equal(visible, uuids) {
+			t.Errorf("job %s has %v and sees %v", name, uuids, visible)
+		}
+		return id, files
+	}
+	slice, small := run("slice", "--gres=gpu:1,mig:1g.10gb:1")
+	one, single := run("one", "--gres=gpu:1", "--mig=off")
+	two, pair := run("two", "--gres=gpu:2")
+	got := fmt.Sprint(append(small, single...), pair)
+	if got != "[/dev/nvidia0 /dev/nvidia1] [/dev/nvidia2 /dev/nvidia3]" {
+		t.Errorf("the slice and the full GPU, and the job with two full GPUs, have %s", got)
+	}
+	node := s.Must("", "root", "scontrol", "show", "node", "n1")
+	if !strings.Contains(node, "caelum-nvlink=0,1;2,3") {
+		t.Errorf("the node publishes no NVLinks:\n%s", node)
+	}
+	// After the slice and the job with one full GPU have ended, the next job gets their pair.
+	s.End("slice")
+	s.End("one")
+	s.Completed(slice)
+	s.Completed(one)
+	next, pair := run("next", "--gres=gpu:2")
+	if fmt.Sprint(pair) != "[/dev/nvidia0 /dev/nvidia1]" {
+		t.Errorf("the next job has %v", pair)
+	}
+	s.End("two")
+	s.End("next")
+	s.Completed(two)
+	s.Completed(next)
+	s.NoneDrained()
+	s.NothingLeft()
+}

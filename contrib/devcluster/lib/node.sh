@@ -66,7 +66,7 @@ install_agent() {
         install -m 400 "$DIR/wake.key" /etc/caelum/wake.key
     fi
     nvml-emulator init --board "$(board_of "$NODE")" --gpus "$GPUS" --proc-root "$new" \
-        --modify-device-files "$MODIFY_DEVICE_FILES"
+        --modify-device-files "$MODIFY_DEVICE_FILES" ${NVLINK:+--mig off --nvlink "$NVLINK"}
     mount --bind "$new/devices" /proc/devices
     mount --bind "$new/driver" /proc/driver
 }

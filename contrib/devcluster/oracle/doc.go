@@ -21,6 +21,7 @@
 // Rules and measurements:
 //
 //	judge.go       rules about writes and snapshots: offer, snapshot, profile, total, phase, logged, excess
+//	modes.go       rules about the MIG mode and the device files of GPUs: switch, file
 //	slices.go      rules about leases, instances and processes: carved, overlap, twice, instance, process, seen, end
 //	pack.go        GPUs as intervals, equivalent profiles (Own), and the exhaustive search for room (Pack)
 //	delays.go      slurmctld's delays from offer or submission to start (Delays)

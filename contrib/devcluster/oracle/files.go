@@ -13,14 +13,16 @@ import (
 
 // Read reads a run from a directory with the following files. The files marked with * are optional.
 //
-//	run              lines "node NAME BOARD GPUS" and "zone NAME", slurmctld's time zone (default: the local zone)
+//	run              lines "node NAME BOARD GPUS [full]" and "zone NAME", slurmctld's time zone (default: the local
+//	                 zone)
 //	NODE.agent       the agent's log
 //	NODE.emulator    the emulator's log
 //	NODE.final *     lines "GPU PROFILE START STATE": the instances of `caelum status` at the end
 //	slurmctld        slurmctld's log
 //	sacct            `sacct -a -D -X -n -P -o` SacctFields, with SLURM_TIME_FORMAT=%s
 //	looks *          the output of SnapshotScript
-//	seen *           lines "ran job=ID node=NODE uuid=MIG-..." from the output of the jobs
+//	seen *           lines "ran job=ID node=NODE uuid=MIG-..." and, for the rights on /dev/nvidiaN,
+//	                 "file job=ID node=NODE at=NS gpu=N owner=UID mode=OCTAL user=UID" from the output of the jobs
 func Read(dir fs.FS) (Run, error) {
 	run := Run{}
 	zone := time.Local
@@ -31,12 +33,12 @@ func Read(dir fs.FS) (Run, error) {
 	for line := range strings.Lines(string(text)) {
 		f := strings.Fields(line)
 		switch {
-		case len(f) == 4 && f[0] == "node":
+		case (len(f) == 4 || len(f) == 5 && f[4] == fullProfile) && f[0] == "node":
 			gpus, err := strconv.Atoi(f[3])
 			if err != nil {
 				return run, fmt.Errorf("run: %w", err)
 			}
-			n, err := readNode(dir, Node{Name: f[1], Board: f[2], GPUs: gpus})
+			n, err := readNode(dir, Node{Name: f[1], Board: f[2], GPUs: gpus, Full: len(f) == 5})
 			if err != nil {
 				return run, err
 			}
@@ -123,6 +125,12 @@ func readSeen(dir fs.FS, run *Run) error {
 	s := bufio.NewScanner(bytes.NewReader(text))
 	for s.Scan() {
 		var seen Seen
+		var file File
+		if n, _ := fmt.Sscanf(s.Text(), "file job=%d node=%s at=%d gpu=%d owner=%d mode=%s user=%d",
+			&file.Job, &file.Node, &file.At, &file.GPU, &file.Owner, &file.Mode, &file.User); n == 7 {
+			run.Files = append(run.Files, file)
+			continue
+		}
 		words := strings.NewReplacer("job=", "", "node=", "", "uuid=", "").Replace(s.Text())
 		if _, err := fmt.Sscanf(words, "ran %d %s %s", &seen.Job, &seen.Node, &seen.UUID); err != nil {
 			return fmt.Errorf("seen: %w in %q", err, s.Text())

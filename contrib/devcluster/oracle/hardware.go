@@ -12,6 +12,7 @@ import (
 type Hardware struct {
 	Instances []Instance
 	Processes []Process
+	Switches  []Switch
 }
 
 // Instance describes a GPU instance. UUID is the UUID of its compute instance, or empty if the GPU instance had no
@@ -36,7 +37,7 @@ type Process struct {
 
 // ReadHardware parses an emulator's log.
 func ReadHardware(r io.Reader) (Hardware, error) {
-	h := hardwareReader{instances: map[[2]int]int{}, processes: map[int]int{}}
+	h := hardwareReader{instances: map[[2]int]int{}, processes: map[[2]int]int{}}
 	s := bufio.NewScanner(r)
 	for s.Scan() {
 		if err := h.add(strings.Fields(s.Text())); err != nil {
@@ -47,11 +48,11 @@ func ReadHardware(r io.Reader) (Hardware, error) {
 }
 
 // hardwareReader is the state of ReadHardware between two lines. The state contains the indices of the existing
-// instances, by GPU and id, and the indices of the running processes, by pid.
+// instances, by GPU and id, and the indices of the running processes, by pid and GPU.
 type hardwareReader struct {
 	Hardware
 	instances map[[2]int]int
-	processes map[int]int
+	processes map[[2]int]int
 }
 
 // add adds the event of a line, which consists of the time, the event and key=value words. Failed calls are ignored.
@@ -74,7 +75,7 @@ func (h *hardwareReader) add(words []string) error {
 		return nil
 	}
 	gpu, start, size := number("gpu"), number("start"), number("size")
-	place, pid := [2]int{gpu, number("gi")}, number("pid")
+	place, process := [2]int{gpu, number("gi")}, [2]int{number("pid"), gpu}
 	switch event {
 	case "create-gi":
 		h.instances[place] = len(h.Instances)
@@ -90,14 +91,16 @@ func (h *hardwareReader) add(words []string) error {
 			delete(h.instances, place)
 		}
 	case "process-start":
-		h.processes[pid] = len(h.Processes)
+		h.processes[process] = len(h.Processes)
 		h.Processes = append(h.Processes,
-			Process{PID: pid, GPU: gpu, Start: start, Size: size, UUID: v["uuid"], From: at, To: Never})
+			Process{PID: process[0], GPU: gpu, Start: start, Size: size, UUID: v["uuid"], From: at, To: Never})
 	case "process-exit", "process-oom", "process-gone":
-		if k, ok := h.processes[pid]; ok {
+		if k, ok := h.processes[process]; ok {
 			h.Processes[k].To, h.Processes[k].Killed = at, event == "process-gone"
-			delete(h.processes, pid)
+			delete(h.processes, process)
 		}
+	case "mig-mode":
+		h.modeSet(gpu, v["mig"], at)
 	case "reset", "lose":
 		return fmt.Errorf("the oracle does not support the event %s of GPU %d", event, gpu)
 	}

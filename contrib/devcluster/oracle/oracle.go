@@ -20,6 +20,8 @@ type Run struct {
 	Snapshots []Snapshot
 	// Seen contains the UUIDs that the jobs found in CUDA_VISIBLE_DEVICES.
 	Seen []Seen
+	// Files contains the rights on the GPUs' device files that the jobs found.
+	Files []File
 }
 
 // Node is the part of the record that concerns one node.
@@ -27,6 +29,7 @@ type Node struct {
 	Name  string
 	Board string // the name of a GPU model in models.txt
 	GPUs  int
+	Full  bool // the GPUs may be full
 	Journal
 	Hardware
 	// Final contains the instances in the agent's status after all jobs had ended. If Final is nil, the instances are
@@ -99,6 +102,7 @@ type Report struct {
 	Larger                  int // the number of runs with a larger slice than slurmctld allocated
 	Created, Destroyed      int
 	Processes, Seen         int
+	Switches, Files         int // changes of the MIG mode, and device files that were checked
 	// Waits is the sum over all writes of the number of runs that slurmctld had started and that had no lease yet.
 	Waits    int
 	GaveUp   int // the number of passes that did not raise counts, because jobs kept starting
@@ -151,6 +155,7 @@ func (r *Report) String() string {
 		r.Processes,
 		r.Seen,
 	)
+	fmt.Fprintf(&b, "switches of the MIG mode %d, device files checked %d\n", r.Switches, r.Files)
 	fmt.Fprintf(&b, "findings %d\n", len(r.Findings))
 	for _, f := range r.Findings {
 		fmt.Fprintf(&b, "  %v\n", f)
@@ -162,10 +167,11 @@ func (r *Report) String() string {
 func Check(run Run) (*Report, error) {
 	r := &Report{Seen: len(run.Seen), Starts: len(run.Starts)}
 	for _, n := range run.Nodes {
-		gpus, err := NewGPUs(n.Board, n.GPUs)
+		gpus, err := NewGPUs(n.Board, n.GPUs, n.Full)
 		if err != nil {
 			return nil, err
 		}
+		n.Hardware = n.Hardware.withSizes(gpus.grid)
 		j := check{Report: r, run: &run, node: n, gpus: gpus}
 		j.writes()
 		j.logged()
@@ -174,6 +180,8 @@ func Check(run Run) (*Report, error) {
 		j.carved()
 		j.heldTwice()
 		j.processes()
+		j.switches()
+		j.files()
 		j.accounted()
 	}
 	return r, nil

@@ -37,8 +37,8 @@ func (i Interval) overlaps(k Interval) bool {
 	return i.GPU == k.GPU && i.Start < k.Start+k.Size && k.Start < i.Start+i.Size
 }
 
-// NewGPUs reads the properties of a GPU model from models.txt.
-func NewGPUs(board string, n int) (*GPUs, error) {
+// NewGPUs reads the properties of a GPU model from models.txt. full is true if the GPUs may be full.
+func NewGPUs(board string, n int, full bool) (*GPUs, error) {
 	b, err := mig.ModelByName(board)
 	if err != nil {
 		return nil, err
@@ -46,6 +46,9 @@ func NewGPUs(board string, n int) (*GPUs, error) {
 	g := &GPUs{n: n, grid: b.Grid, kinds: map[string]kind{}}
 	for _, p := range b.Profiles {
 		g.kinds[p.Name] = kind{p.Size, p.Compute, p.Max, p.Starts}
+	}
+	if full {
+		g.kinds[fullProfile] = kind{size: b.Grid, compute: b.Grid, most: 1, starts: []int{0}}
 	}
 	return g, nil
 }

@@ -16,7 +16,7 @@ func TestPackAgainstLayouts(t *testing.T) {
 			t.Fatal(err)
 		}
 		b = b.Select(mig.Plain)
-		g, err := NewGPUs(name, 1)
+		g, err := NewGPUs(name, 1, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +52,7 @@ func TestPackAgainstLayouts(t *testing.T) {
 }
 
 func TestPackBesideInstances(t *testing.T) {
-	g, err := NewGPUs("A100-40GB", 2)
+	g, err := NewGPUs("A100-40GB", 2, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestOwn(t *testing.T) {
 	}
 	asked := 0
 	for _, b := range mig.Models() {
-		g, err := NewGPUs(b.Name, 1)
+		g, err := NewGPUs(b.Name, 1, false)
 		if err != nil {
 			t.Fatal(err)
 		}

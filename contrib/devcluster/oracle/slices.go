@@ -122,7 +122,8 @@ func (j *check) heldTwice() {
 			}
 		}
 		if !slices.ContainsFunc(j.node.Instances, func(in Instance) bool {
-			return in.UUID == x.UUID && in.interval() == j.interval(x) && in.Born < x.From &&
+			return (in.UUID == x.UUID || in.Profile == fullProfile) &&
+				in.interval() == j.interval(x) && in.Born < x.From &&
 				(in.Died > x.To || x.To == Never && in.Died == Never)
 		}) {
 			j.add(
@@ -149,7 +150,7 @@ func (j *check) processes() {
 		var holders []string
 		for _, l := range j.node.Leases {
 			// The emulator logs the end of a killed process late.
-			if l.UUID == p.UUID && l.From <= p.From && (p.To <= l.To || p.Killed && p.From < l.To) {
+			if l.UUID == p.UUID && l.GPU == p.GPU && l.From <= p.From && (p.To <= l.To || p.Killed && p.From < l.To) {
 				holders = append(holders, fmt.Sprint(l.Job))
 			}
 		}

@@ -39,9 +39,9 @@ var build = sync.OnceValues(func() (string, error) {
 	return out, nil
 })
 
-// New creates a node with n GPUs of one GPU model. A process can use only one node at a time, because an environment
-// variable contains the path of the state file.
-func New(t testing.TB, board string, n int) *Node {
+// New creates a node with n GPUs of one GPU model. options are further options of `nvml-emulator init`. A process can
+// use only one node at a time, because an environment variable contains the path of the state file.
+func New(t testing.TB, board string, n int, options ...string) *Node {
 	t.Helper()
 	dir, err := build()
 	if err != nil {
@@ -49,9 +49,9 @@ func New(t testing.TB, board string, n int) *Node {
 	}
 	node := &Node{Dev: t.TempDir(), Proc: t.TempDir(), State: filepath.Join(t.TempDir(), "state"), build: dir}
 	t.Setenv("NVML_EMULATOR_STATE", node.State)
-	node.Emulator(
-		t, "init", "--board", board, "--gpus", strconv.Itoa(n), "--dev-root", node.Dev, "--proc-root", node.Proc,
-	)
+	node.Emulator(t, append([]string{
+		"init", "--board", board, "--gpus", strconv.Itoa(n), "--dev-root", node.Dev, "--proc-root", node.Proc,
+	}, options...)...)
 	node.open(t)
 	return node
 }

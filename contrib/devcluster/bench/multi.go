@@ -1,0 +1,170 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+
+	"caelum/contrib/devcluster/cluster"
+	"caelum/internal/mig"
+	"caelum/internal/sim"
+	"caelum/internal/trace"
+)
+
+// multiModel is the GPU model for traces with jobs that need several GPUs (-ways-multi). Its MIG mode changes without a
+// reset.
+const multiModel = "H100-80GB"
+
+// multiMemoryMiB is the memory of a full GPU of multiModel.
+const multiMemoryMiB = 81559
+
+// multiBoard returns the part of the cluster for a trace of which the share s.multi needs 2 or 4 full GPUs of one node.
+func (s scenarios) multiBoard() (*board, error) {
+	of, err := mig.ModelByName(multiModel)
+	if err != nil {
+		return nil, err
+	}
+	b := &board{Model: of.Select(mig.Plain).WithFull(multiMemoryMiB)}
+	for n := range s.nodes {
+		b.nodes = append(b.nodes, fmt.Sprint("n", n+1))
+	}
+	for j := range (trace.Churn{
+		Mix: trace.Mixes[0].Mix, Jobs: s.jobs, GPUs: s.nodes * s.gpus, Load: s.load, MeanDuration: s.mean,
+		MultiGPU: s.multi, PerNode: s.gpus, Seed: s.seed,
+	}).All() {
+		j.Profile = profileOf(b.Model, j.Profile)
+		b.work = append(b.work, j)
+	}
+	b.static, err = s.bestSplit(b)
+	return b, err
+}
+
+// bestSplit returns the fixed layouts with the shortest mean turnaround in a simulation of the trace. The first GPUs
+// are full, and the other GPUs have MIG layouts. bestSplit tries each number of full GPUs with each maximal layout on
+// all other GPUs, and with each pair of maximal layouts on one half of the other GPUs each.
+func (s scenarios) bestSplit(b *board) (best sim.Pattern, err error) {
+	gpus := slices.Repeat([]*mig.Model{b.Model}, s.nodes*s.gpus)
+	least := 0.0
+	cut := layouts(b.Model)
+	for full := s.gpus; full <= len(gpus); full++ {
+		for x := range cut {
+			for y := range x + 1 {
+				rest := len(gpus) - full
+				static := slices.Concat(slices.Repeat(sim.Pattern{b.Model.Full()}, full),
+					slices.Repeat(sim.Pattern{cut[x]}, (rest+1)/2), slices.Repeat(sim.Pattern{cut[y]}, rest/2))
+				r, err := sim.Run(sim.Config{
+					GPUs: gpus, Nodes: slices.Repeat([]int{s.gpus}, s.nodes), Static: static,
+					Discipline: sim.EASY, Said: limit,
+				}, slices.Values(b.work))
+				if err != nil {
+					return nil, err
+				}
+				if mean := r.MeanTurnaround(); r.Started == len(b.work) && (best == nil || mean < least) {
+					best, least = static, mean
+				}
+			}
+		}
+	}
+	if best == nil {
+		return nil, fmt.Errorf("no fixed layouts can run all jobs of the trace")
+	}
+	return best, nil
+}
+
+// layouts returns the maximal layouts of slices with different profiles.
+func layouts(b *mig.Model) (all []mig.Layout) {
+	seen := map[string]bool{}
+	for _, l := range b.Maximal() {
+		if name := (sim.Pattern{l}).Names(b); l != b.Full() && !seen[name] {
+			seen[name] = true
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// class contains the results of the jobs with several GPUs, or of the other jobs.
+type class struct{ waits, turnarounds []float64 }
+
+func (c *class) add(t times) {
+	c.waits = append(c.waits, t.start.Sub(t.submit).Seconds())
+	c.turnarounds = append(c.turnarounds, t.end.Sub(t.submit).Seconds())
+}
+
+// reportMulti prints the waits and the turnarounds of each class of jobs.
+func (s scenarios) reportMulti(scenario string, work []*submission, jobs map[string]*times) {
+	var all, several, one class
+	var first, last time.Time
+	var late []float64 // the delays of the submissions, compared with the first submission, in seconds
+	for _, j := range work {
+		t := *jobs[j.id]
+		if all.add(t); j.gpus > 1 {
+			several.add(t)
+		} else {
+			one.add(t)
+		}
+		if first.IsZero() || t.submit.Before(first) {
+			first = t.submit
+		}
+		if t.end.After(last) {
+			last = t.end
+		}
+		late = append(late, (t.submit.Sub(jobs[work[0].id].submit) - (j.at - work[0].at)).Seconds())
+	}
+	for _, c := range []struct {
+		name string
+		class
+	}{{"all jobs", all}, {"several GPUs", several}, {"one GPU", one}} {
+		mean, p95 := meanAndP95(c.waits)
+		fmt.Printf("  %-8s %-13s %4d jobs   wait: mean %6.1f s, p95 %6.1f s", scenario, c.name, len(c.waits), mean, p95)
+		mean, p95 = meanAndP95(c.turnarounds)
+		fmt.Printf("   turnaround: mean %6.1f s, p95 %6.1f s\n", mean, p95)
+	}
+	mean, p95 := meanAndP95(late)
+	fmt.Printf("  %-8s makespan %.0f s; submissions late by %.1f s (mean) and %.1f s (p95)\n",
+		scenario, last.Sub(first).Seconds(), mean, p95)
+}
+
+func meanAndP95(v []float64) (mean, p95 float64) {
+	sorted := slices.Sorted(slices.Values(v))
+	for _, x := range sorted {
+		mean += x / float64(len(sorted))
+	}
+	return mean, sorted[min(len(sorted)-1, len(sorted)*95/100)]
+}
+
+// slow sets the latencies of the emulated drivers. Without latencies, a switch of the MIG mode takes no time.
+func (s scenarios) slow(ctx context.Context, c *cluster.Cluster) error {
+	for n := range s.nodes {
+		node := fmt.Sprint("n", n+1)
+		if _, stderr, err := c.ExecNode(ctx, node, "root", "nvml-emulator", "latency", "realistic"); err != nil {
+			return fmt.Errorf("latency: %w: %s", err, stderr)
+		}
+	}
+	return nil
+}
+
+var modeSet = regexp.MustCompile(`(?m)^\d+ mig-mode gpu=(\d+) .*\bmig=(on|off)`)
+
+// reportSwitches prints the number of switches of the MIG mode, from the logs of the emulated drivers.
+func (s scenarios) reportSwitches(ctx context.Context, c *cluster.Cluster) error {
+	switches := map[string]int{}
+	for n := range s.nodes {
+		out, stderr, err := c.ExecNode(ctx, fmt.Sprint("n", n+1), "root", "nvml-emulator", "log")
+		if err != nil {
+			return fmt.Errorf("nvml-emulator log: %w: %s", err, stderr)
+		}
+		mode := map[string]string{} // by GPU; MIG mode is on at first
+		for _, m := range modeSet.FindAllStringSubmatch(out, -1) {
+			if cmp.Or(mode[m[1]], "on") != m[2] {
+				switches[m[2]]++
+			}
+			mode[m[1]] = m[2]
+		}
+	}
+	fmt.Printf("  caelum   switches of the MIG mode: %d to off, %d to on\n", switches["off"], switches["on"])
+	return nil
+}

@@ -1,0 +1,145 @@
+package agent
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// nvlinksKey is the key of the NVLinks in the ledger's meta data. The value consists of pairs of GPU UUIDs.
+const nvlinksKey = "nvlinks"
+
+// pair contains the UUIDs of two GPUs. The first GPU has the lower index.
+type pair [2]string
+
+// loadNVLinks reads the NVLinks that an earlier agent recorded. The driver reports the NVLinks of a GPU only while the
+// MIG mode of the GPU is off, so the record also remains after a reboot.
+func (a *Agent) loadNVLinks() error {
+	text, err := a.ledger.Meta(nvlinksKey)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) == 2 {
+			a.nvlinks[pair{f[0], f[1]}] = true
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.groupNVLinks()
+	return nil
+}
+
+// readNVLinks asks the driver for the NVLinks between the GPUs whose MIG mode is off, and records the answers in the
+// ledger. readNVLinks omits GPUs whose MIG mode another goroutine may be switching. If the driver does not answer for a
+// pair, the earlier answer remains. Only the goroutine that compares the GPUs calls readNVLinks.
+func (a *Agent) readNVLinks() {
+	links, err := a.queryNVLinks()
+	if !maps.Equal(links, a.nvlinks) {
+		var lines []string
+		for p := range links {
+			lines = append(lines, p[0]+" "+p[1]+"\n")
+		}
+		slices.Sort(lines)
+		if err = a.ledger.SetMeta(nvlinksKey, strings.Join(lines, "")); err == nil {
+			a.mu.Lock()
+			a.nvlinks = links
+			a.groupNVLinks()
+			a.version++
+			a.mu.Unlock()
+			a.log.WithField("pairs", len(links)).Info("recorded the NVLinks between the GPUs")
+		}
+	}
+	if err != nil && err.Error() != a.nvlinksError {
+		a.nvlinksError = err.Error() // logged once
+		a.log.WithError(err).Warn("couldn't determine which GPUs are connected by NVLinks")
+	}
+}
+
+// queryNVLinks returns the recorded NVLinks, corrected by the driver's answers. err is the last error of the driver.
+func (a *Agent) queryNVLinks() (links map[pair]bool, err error) {
+	found := a.fullCards()
+	defer func() {
+		for _, g := range found {
+			a.cards[g].hardware.Unlock()
+		}
+	}()
+	links = maps.Clone(a.nvlinks)
+	for i, x := range found {
+		for _, y := range found[i+1:] {
+			linked, failed := a.hw.Linked(x, y)
+			if failed != nil {
+				err = failed
+				continue
+			}
+			key := pair{a.cards[x].UUID, a.cards[y].UUID}
+			if delete(links, key); linked {
+				links[key] = true
+			}
+		}
+	}
+	return links, err
+}
+
+// fullCards returns the usable GPUs whose MIG mode is off, with their hardware locks. The result is nil if the node has
+// fewer than three GPUs that may be full, because NVLinks then do not influence the choice of GPUs.
+func (a *Agent) fullCards() (found []int) {
+	if a.mostFull() < 3 {
+		return nil
+	}
+	for g, c := range a.cards {
+		if !a.usable(c) || !c.mayBeFull() || !c.hardware.TryLock() {
+			continue
+		}
+		a.mu.Lock()
+		full := c.isFull()
+		a.mu.Unlock()
+		if full {
+			found = append(found, g)
+		} else {
+			c.hardware.Unlock()
+		}
+	}
+	return found
+}
+
+// mostFull returns the number of GPUs that may be full.
+func (n *node) mostFull() (count int) {
+	for _, c := range n.cards {
+		if c.mayBeFull() {
+			count++
+		}
+	}
+	return count
+}
+
+// groupNVLinks sets the group of each GPU (place.GPU.NVLink) from the recorded NVLinks. The caller holds n.mu.
+func (n *node) groupNVLinks() {
+	group := make([]int, len(n.cards))
+	for g := range group {
+		group[g] = g + 1
+	}
+	for x, a := range n.cards {
+		for y, b := range n.cards[x+1:] {
+			if n.nvlinks[pair{a.UUID, b.UUID}] {
+				from, to := group[x+1+y], group[x]
+				for k := range group {
+					if group[k] == from {
+						group[k] = to
+					}
+				}
+			}
+		}
+	}
+	for g, c := range n.cards {
+		members := 0
+		for k, o := range n.cards {
+			if group[k] == group[g] && o.mayBeFull() {
+				members++
+			}
+		}
+		if c.nvlink = group[g]; members < 2 || members == n.mostFull() || !c.mayBeFull() {
+			c.nvlink = 0
+		}
+	}
+}
