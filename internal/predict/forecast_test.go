@@ -79,6 +79,9 @@ func sampled(seconds int, mib func(at float64) float64) (s Series) {
 	return s
 }
 
+// known is the end of a run of 3000 s with a known number of iterations.
+var known = End{Total: 3000}
+
 // TestForecast checks the forecasts of noiseless curves after 600 s, for a slice of 10,000 MiB.
 func TestForecast(t *testing.T) {
 	ramp := func(at float64) float64 { return 2000 + 2*at }
@@ -88,7 +91,6 @@ func TestForecast(t *testing.T) {
 		}
 		return 6000
 	}
-	known := End{Total: 3000}
 	for name, c := range map[string]struct {
 		mib     func(at float64) float64
 		end     End
