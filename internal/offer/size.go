@@ -71,7 +71,7 @@ type sizing struct {
 }
 
 // The values of the sizing constants were chosen with MISO's training jobs on 4 A100s, in workloads of 100 jobs (seeds
-// 1 to 20) and of 600 jobs (seeds 1 to 3) with one job every 0.5 to 8 minutes.
+// 1 to 20) and of 600 jobs (seeds 1 to 3) with one job every 0.5 to 16 minutes, and with drawn jobs (seeds 1 to 20).
 //
 // The price of a second of a whole GPU is the number of delayed jobs, divided by the number of GPUs. A waiting job
 // counts with the share priceWaiting, because a waiting job does not need all GPUs. A running job counts with the share
