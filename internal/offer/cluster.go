@@ -26,6 +26,9 @@ type Cluster struct {
 	// WholeShare is the largest share of the GPUs that may be full while jobs wait for slices (see quota.go). There is
 	// no limit if WholeShare is 0 or 1.
 	WholeShare float64
+	// Arrivals is the number of jobs that are expected to be submitted during a mean run, or 0 if the number is unknown
+	// (ExpectedArrivals).
+	Arrivals float64
 	linked     bool // see setLinked
 	sizing
 }

@@ -25,6 +25,7 @@
 //	quota.go        limits the number of full GPUs while jobs wait for slices (WholeShare)
 //	nvlink.go       chooses full GPUs that NVLinks connect, and keeps connected GPUs free
 //	size.go         larger slices than requested: Size, price, cost; the second plan of Make; Growable
+//	arrivals.go     the number of jobs that are expected to be submitted during a mean run (ExpectedArrivals)
 //	reserve.go      reserves the earliest spots for the first job that cannot start
 //	speculation.go  chooses the profiles, GPUs and nodes of the offers for jobs that may be submitted later
 package offer

@@ -71,18 +71,24 @@ type sizing struct {
 }
 
 // The values of the sizing constants were chosen with MISO's training jobs on 4 A100s, in workloads of 100 jobs (seeds
-// 1 to 20) and of 600 jobs (seeds 1 to 3) with one job every 0.5 to 8 minutes.
+// 1 to 20) and of 600 jobs (seeds 1 to 3) with one job every 0.5 to 16 minutes, and with drawn jobs (seeds 1 to 20).
 //
 // The price of a second of a whole GPU is the number of delayed jobs, divided by the number of GPUs. A waiting job
 // counts with the share priceWaiting, because a waiting job does not need all GPUs. A running job counts with the share
-// priceRunning, which represents the jobs that will be submitted while the running job occupies its slice. If
-// priceWaiting is 0.2 to 0.5 and priceRunning is 0.06 to 0.3, mean turnarounds differ by at most 2%.
+// priceRunning, which represents the jobs that will be submitted while the running job occupies its slice.
+//
+// At the beginning of a period of high load, few jobs wait and run, but many jobs will be submitted during their runs.
+// If arrivalShare times the expected number of these jobs (Cluster.Arrivals) exceeds the number of running jobs, the
+// larger number counts. The number is limited to mostArrivals times the number of jobs that run or wait, because jobs
+// that are submitted together are often followed by no other jobs.
 //
 // While the head of the queue waits for a larger slice, the head delays each of the other waiting jobs for the share
 // heldShare of the wait.
 const (
-	priceWaiting = 0.3
+	priceWaiting = 0.4
 	priceRunning = 0.15
+	arrivalShare = 1.5
+	mostArrivals = 4
 	heldShare    = 0.5
 )
 
@@ -98,7 +104,9 @@ func (p *planner) setPrice() {
 		placed += min(len(spots), 1)
 	}
 	p.waiting = len(p.jobs) - placed
-	delayed := priceWaiting*float64(p.waiting) + priceRunning*float64(p.running+placed)
+	arrivals := min(arrivalShare*p.Arrivals, mostArrivals*float64(p.running+len(p.jobs)))
+	later := max(float64(p.running+placed), arrivals)
+	delayed := priceWaiting*float64(p.waiting) + priceRunning*later
 	p.price = p.scarcity * delayed / float64(max(p.gpus, 1))
 }
 

@@ -111,7 +111,7 @@ func TestSizes(t *testing.T) {
 		{"an idle cluster", linear, 1, "7g.40gb"},
 		{"a job for each GPU", linear, 2, "7g.40gb 7g.40gb"},
 		{"four jobs on two GPUs", half, 4, "4g.20gb 4g.20gb 3g.20gb 3g.20gb"},
-		{"many jobs", half, 12, strings.Repeat("1g.5gb ", 7) + "2g.10gb 2g.10gb 2g.10gb 1g.5gb"},
+		{"many jobs", half, 12, strings.Repeat("1g.5gb ", 9) + "2g.10gb 2g.10gb 1g.5gb"},
 	} {
 		var jobs []*Job
 		for k := range c.jobs {

@@ -8,18 +8,18 @@ type Recent struct {
 	weights *Weights // the result of Weights, or nil before the computation
 }
 
-// recentKept limits the number of stored requests.
-const recentKept = 200
+// RecentKept is the largest number of requests that Recent stores.
+const RecentKept = 200
 
 // Add records a request.
 func (r *Recent) Add(request Request) {
 	r.weights = nil
-	if len(r.asked) < recentKept {
+	if len(r.asked) < RecentKept {
 		r.asked = append(r.asked, request)
 		return
 	}
 	r.asked[r.next] = request
-	r.next = (r.next + 1) % recentKept
+	r.next = (r.next + 1) % RecentKept
 }
 
 // Weights returns the frequency of requests for each profile.

@@ -23,7 +23,7 @@ func TestRecent(t *testing.T) {
 	if r.MeanDuration() != 200 {
 		t.Errorf("with a job of unknown duration: %v", r.MeanDuration())
 	}
-	for range recentKept {
+	for range RecentKept {
 		r.Add(Request{"2g.10gb", 7})
 	}
 	if w := r.Weights().asked; len(w) != 1 || r.MeanDuration() != 7 {

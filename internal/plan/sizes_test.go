@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"caelum/internal/place"
 	"caelum/internal/slurm"
@@ -107,4 +108,25 @@ func TestExplainUnplanned(t *testing.T) {
 			[]slurm.Waiting{waits(1, "1g.5gb", 1, 1)}, nil, First,
 			[]string{"no slice can be offered on n2, because no agent publishes offers there"}},
 	})
+}
+
+// TestArrivals checks that the expected number of submissions follows from the submission times and the learned run
+// times of all jobs that slurmctld lists, and that jobs without slices do not count.
+func TestArrivals(t *testing.T) {
+	snapshot := snapshotOf([]slurm.Node{node(t, "n1", a100(t))})
+	for k := range 5 {
+		j := runs(uint32(k+1), "n1", "1g.5gb", 900)
+		j.Submit, j.AdminComment = snapshot.At.Add(time.Duration(k-4)*time.Minute), ""
+		switch k {
+		case 3:
+			j.AdminComment = "caelum:runs=600-700"
+		case 4:
+			j.PerNode, j.Submit = nil, snapshot.At
+		}
+		snapshot.Queue.All = append(snapshot.Queue.All, j)
+	}
+	const want = 3.0 / 240 * 600 // three gaps in four minutes, and a run time of ten minutes
+	if v := New(snapshot, withQLA, nil); math.Abs(v.Arrivals-want) > 1e-9 {
+		t.Errorf("%v arrivals, want %v", v.Arrivals, want)
+	}
 }

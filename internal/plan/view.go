@@ -86,7 +86,7 @@ func overrun(g *place.GPU, now float64) {
 	}
 }
 
-// recent computes the profile weights and the mean duration from all jobs that slurmctld lists.
+// recent computes the profile weights, the mean duration and the expected arrivals from all jobs that slurmctld lists.
 func (v *View) recent(all []slurm.Job) {
 	jobs := slices.DeleteFunc(slices.Clone(all), func(j slurm.Job) bool { return len(j.SlicesPerNode()) == 0 })
 	slices.SortStableFunc(
@@ -94,9 +94,13 @@ func (v *View) recent(all []slurm.Job) {
 		func(a, b slurm.Job) int { return cmp.Or(a.Submit.Compare(b.Submit), cmp.Compare(a.ID, b.ID)) },
 	)
 	var recent place.Recent
+	var earlier []offer.Submission
 	for _, j := range jobs {
 		recent.Add(place.Request{Profile: j.SlicesPerNode()[0].Type, Duration: seconds(tags.Expected(j))})
+		at := float64(j.Submit.UnixMilli()) / 1000
+		earlier = append(earlier, offer.Submission{At: at, RunTime: tags.Learned(j).Seconds()})
 	}
+	v.Arrivals = offer.ExpectedArrivals(earlier, v.Now)
 	v.Weights, v.MeanDuration = recent.Weights(), recent.MeanDuration()
 	if v.kinds != nil {
 		v.setSpeculative(jobs)

@@ -67,6 +67,7 @@ type simulation struct {
 	running endings
 	away    endings // requeued jobs; the field ends is the time from which a job may start again
 	recent  place.Recent
+	earlier []offer.Submission
 
 	nodes   [][]int // the GPUs of each node; a single node if Config.Nodes is nil
 	nodeOf  []int   // the node of each GPU
@@ -155,6 +156,7 @@ func (s *simulation) submit(t trace.Job) error {
 	}
 	s.queue.push(j)
 	s.recent.Add(s.request(j))
+	s.recordSubmission(j)
 	if s.offers != nil {
 		s.offers.submitted(j)
 	}

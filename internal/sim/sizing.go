@@ -5,6 +5,7 @@ import (
 
 	"caelum/internal/mig"
 	"caelum/internal/offer"
+	"caelum/internal/place"
 	"caelum/internal/trace"
 )
 
@@ -57,6 +58,21 @@ func (s *simulation) expected(j trace.Job) trace.Job {
 	return j
 }
 
+// recordSubmission records a submission for the choice of sizes.
+func (s *simulation) recordSubmission(j *job) {
+	if s.Sizing != Adaptive {
+		return
+	}
+	submission := offer.Submission{At: s.now}
+	if j.offer.Learned {
+		submission.RunTime = s.runTime(j)
+	}
+	if len(s.earlier) == 2*place.RecentKept {
+		s.earlier = slices.Delete(s.earlier, 0, place.RecentKept)
+	}
+	s.earlier = append(s.earlier, submission)
+}
+
 // startPlanned starts the jobs that package offer's plan starts now. If jobs get adaptive sizes or the share of full
 // GPUs is limited, startPlanned replaces turn.
 func (c *cut) startPlanned() {
@@ -78,6 +94,7 @@ func (c *cut) plan() offer.Plan {
 	s := c.s
 	c.foresee()
 	c.gather(-1)
+	c.Arrivals = offer.ExpectedArrivals(s.earlier, s.now)
 	var jobs []*offer.Job
 	for k := range s.queue.len() {
 		j := s.queue.at(k)

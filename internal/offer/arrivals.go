@@ -1,0 +1,37 @@
+package offer
+
+import "caelum/internal/place"
+
+// Submission is a job that was submitted earlier.
+type Submission struct {
+	At      float64 // the time of the submission, in seconds
+	RunTime float64 // the expected run time in seconds if the run time was learned from earlier runs; otherwise 0
+}
+
+const (
+	// arrivalGaps is the largest number of times between submissions from which ExpectedArrivals computes the rate of
+	// submissions, and leastGaps is the smallest number.
+	arrivalGaps, leastGaps = 8, 2
+	// leastSpan limits the rate of submissions. If many jobs are submitted at the same moment, the rate is unknown.
+	leastSpan = 1.0 // seconds
+)
+
+// ExpectedArrivals returns the number of jobs that are expected to be submitted during a mean run, or 0 if the number
+// is unknown. all contains the earlier submissions in the order of their times, and now is the current time in seconds.
+// The mean run time is the mean over the last [place.RecentKept] submissions. The mean includes only learned run times,
+// because time limits are often several times as long as run times.
+func ExpectedArrivals(all []Submission, now float64) float64 {
+	gaps := min(len(all)-1, arrivalGaps)
+	if gaps < leastGaps {
+		return 0
+	}
+	sum, n := 0.0, 0
+	for _, s := range all[max(0, len(all)-place.RecentKept):] {
+		if s.RunTime > 0 {
+			sum += s.RunTime
+			n++
+		}
+	}
+	span := max(now-all[len(all)-1-gaps].At, leastSpan)
+	return float64(gaps) / span * sum / float64(max(n, 1))
+}
