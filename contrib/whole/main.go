@@ -47,7 +47,7 @@ func start(args []string, w io.Writer) error {
 	queues := f.String("queues", "fifo,easy,offers", "queues; offers is EASY through offers, as in production")
 	ends := f.String("ends", "limits", "expected ends of jobs: exact, or limits (1 to 6 times the run time)")
 	names := f.String("policies", place.DefaultPolicy, "placement policies; split and quota use the first")
-	shares := f.String("shares", "1,0.5,0.25,0.125,0.01", "values of whole_share")
+	shares := f.String("shares", "0,1,0.5,0.25,0.125,0.01", "values of whole_share")
 	nodes := f.Int("nodes", 8, "number of nodes with 8 H100-80GB")
 	jobs := f.Int("jobs", 4000, "number of synthetic jobs")
 	create := f.Float64("create", 0.2, "seconds to create or to destroy an instance")
@@ -70,7 +70,6 @@ func start(args []string, w io.Writer) error {
 		model:  b.Select(mig.Plain).WithFull(memoryMiB),
 		nodes:  *nodes,
 		create: *create, destroy: *create, change: *change,
-		share: 1,
 	}
 	if o.policy, err = place.ByName(o.policies[0]); err != nil {
 		return err
@@ -96,8 +95,8 @@ func start(args []string, w io.Writer) error {
 func numbers(list string) (all []float64, err error) {
 	for word := range strings.SplitSeq(list, ",") {
 		n, err := strconv.ParseFloat(word, 64)
-		if err != nil || n <= 0 {
-			return nil, fmt.Errorf("%s: specify numbers above 0, as in 0.5,0.7", list)
+		if err != nil || n < 0 {
+			return nil, fmt.Errorf("%s: specify numbers of at least 0, as in 0.5,0.7", list)
 		}
 		all = append(all, n)
 	}

@@ -25,6 +25,8 @@ type GPU struct {
 	// Offerable contains the placements of the profiles that the site has configured. Policies ignore Offerable, but
 	// package offer rejects a choice that is not in Offerable.
 	Offerable mig.Layout
+	// Node is the index of the GPU's node. Policies use Node only for GPUs that may be full (nodeSlots).
+	Node int
 }
 
 // Hold marks placement i as busy until end (seconds, or +Inf if unknown). The placement must be possible. Hold removes
