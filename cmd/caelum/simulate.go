@@ -219,7 +219,8 @@ func (o *simulateOptions) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.wholeGPUs, "whole-gpus", false, "each GPU may be full (MIG mode off) instead of holding slices")
 	f.DurationVar(&o.change, "switch", 0, "--whole-gpus: time to switch the MIG mode of a GPU")
 	f.Float64Var(&o.wholeShare, "whole-share", 0,
-		"--whole-gpus: largest share of the GPUs that may be full while jobs wait for slices; 0: automatic; 1: no limit")
+		"--whole-gpus: largest share of the GPUs that may be full while jobs wait for slices; "+
+			"0: automatic; 1: no limit")
 	f.BoolVar(&o.multiGPU, "multi-gpu", false, "--alibaba: include the pods with several GPUs; requires --whole-gpus")
 	f.StringVar(&o.report, "report", "", "also write a self-contained HTML page with drawings to this file")
 	f.BoolVar(&o.csv, "csv", false, "print comma-separated values")

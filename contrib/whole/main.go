@@ -26,6 +26,7 @@ type options struct {
 	cluster
 	source
 	seeds, tune []uint64
+	splits      []uint64 // the numbers of nodes with full GPUs among which the best split is searched
 	loads       []float64
 	queues      []string
 	ends        []string
@@ -43,6 +44,7 @@ func start(args []string, w io.Writer) error {
 	f := flag.NewFlagSet("whole "+args[0], flag.ContinueOnError)
 	reported := f.String("seeds", "101-105", "first and last seed of the workloads")
 	tune := f.String("tune", "1-3", "first and last seed of the workloads on which the best split is searched")
+	splits := f.String("splits", "1-7", "first and last number of nodes with full GPUs in the search for a split")
 	loads := f.String("loads", "0.7,0.85,0.95", "mean shares of all units that jobs request")
 	queues := f.String("queues", "fifo,easy,offers", "queues; offers is EASY through offers, as in production")
 	ends := f.String("ends", "limits", "expected ends of jobs: exact, or limits (1 to 6 times the run time)")
@@ -82,6 +84,12 @@ func start(args []string, w io.Writer) error {
 	}
 	if o.tune, err = seeds.Parse(*tune); err != nil {
 		return fmt.Errorf("-tune: %w", err)
+	}
+	if o.splits, err = seeds.Parse(*splits); err != nil {
+		return fmt.Errorf("-splits: %w", err)
+	}
+	if o.splits[len(o.splits)-1] >= uint64(o.nodes) {
+		return fmt.Errorf("-splits: at least one of the %d nodes must hold slices", o.nodes)
 	}
 	if o.loads, err = numbers(*loads); err != nil {
 		return fmt.Errorf("-loads: %w", err)

@@ -160,20 +160,20 @@ func (c cluster) split(jobs []trace.Job, first int, seed uint64) (outcome, error
 	return o, err
 }
 
-// bestSplit returns the number of nodes with full GPUs for which the mean wait of all jobs of all workloads is
+// bestSplit returns the number of nodes with full GPUs for which the mean wait of all jobs of all tuning seeds is
 // shortest. The search simulates offers as EASY without offers, which is faster.
-func (c cluster) bestSplit(s source, load float64, seeds []uint64, workers int) (best int, err error) {
+func (o options) bestSplit(c cluster, load float64) (best int, err error) {
 	if c.queue == "offers" {
 		c.queue = "easy"
 	}
-	all, err := parallel(workers, (c.nodes-1)*len(seeds), func(k int) (outcome, error) {
-		seed := seeds[k%len(seeds)]
-		return c.split(s.draw(c, load, seed), 1+k/len(seeds), seed)
+	all, err := parallel(o.workers, len(o.splits)*len(o.tune), func(k int) (outcome, error) {
+		seed := o.tune[k%len(o.tune)]
+		return c.split(o.draw(c, load, seed), int(o.splits[k/len(o.tune)]), seed)
 	})
 	least := math.Inf(1)
-	for k := range c.nodes - 1 {
-		if m := total(all[k*len(seeds) : (k+1)*len(seeds)]).mean(); m < least {
-			best, least = k+1, m
+	for k, n := range o.splits {
+		if m := total(all[k*len(o.tune) : (k+1)*len(o.tune)]).mean(); m < least {
+			best, least = int(n), m
 		}
 	}
 	return best, err

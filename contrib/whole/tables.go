@@ -40,7 +40,7 @@ func split(w io.Writer, o options) error {
 		"longest: several GPUs", "slices", "switches per 1,000 jobs")
 	fmt.Fprintln(w, strings.Repeat("|---", 12)+"|")
 	return o.each(func(c cluster, load float64) error {
-		best, err := c.bestSplit(o.source, load, o.tune, o.workers)
+		best, err := o.bestSplit(c, load)
 		if err != nil {
 			return err
 		}

@@ -248,7 +248,7 @@ func without(nodes, some []int) []int {
 // findTogether finds spots on the given GPUs for all slices that a job needs on one node. The result is nil if the
 // slices do not all fit.
 func (c *Cluster) findTogether(gpus []int, j *Job) (all []Spot) {
-	if len(j.Wants) == 1 && len(j.Wants[0].Alternatives) == 0 && c.placeable(gpus, j.Wants[0].Profile) < j.Wants[0].Count {
+	if w := j.Wants[0]; len(w.Alternatives)+len(w.Sizes) == 0 && c.placeable(gpus, w.Profile) < w.Count {
 		return nil // a faster search for the most frequent result
 	}
 	s := c.situationOn(gpus)

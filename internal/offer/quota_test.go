@@ -60,10 +60,22 @@ func drawShared(t *rapid.T) (nodes [][]place.GPU, jobs []*Job) {
 	return nodes, jobs
 }
 
+// needed returns the number of GPUs that the waiting jobs need for slices. All models of drawShared have the profiles of
+// the slices.
+func needed(m *mig.Model, jobs []*Job, plan Plan) (need float64) {
+	for k, j := range jobs {
+		p, _ := m.ProfileIndex(j.Wants[0].Profile)
+		if plan.Spots[k] == nil && j.Wants[0].Profile != mig.Full {
+			need += float64(m.Profiles[p].Size) / float64(m.Grid)
+		}
+	}
+	return need
+}
+
 // excess returns a waiting job for a slice that could start on a GPU that the plan makes full beyond the share of the
 // GPUs, or 0 if there is no such job. If share is 0, a planned job for n full GPUs is beyond the share only if the
-// waiting jobs need at least n GPUs for slices. excess computes the number of full GPUs, the free units and the needs of
-// the jobs without the functions of this package.
+// waiting jobs need at least n GPUs for slices. excess computes the number of full GPUs, the free units and the needs
+// of the jobs without the functions of this package.
 func excess(nodes [][]place.GPU, jobs []*Job, plan Plan, share float64, strict bool) uint32 {
 	gpus := slices.Concat(nodes...)
 	both, full := 0, 0
@@ -75,13 +87,7 @@ func excess(nodes [][]place.GPU, jobs []*Job, plan Plan, share float64, strict b
 			}
 		}
 	}
-	need := 0.0 // the GPUs that waiting jobs need for slices
-	for k, j := range jobs {
-		m := slices.MaxFunc(gpus, func(a, b place.GPU) int { return len(a.Model.Profiles) - len(b.Model.Profiles) }).Model
-		if p, ok := m.ProfileIndex(j.Wants[0].Profile); ok && plan.Spots[k] == nil && j.Wants[0].Profile != mig.Full {
-			need += float64(m.Profiles[p].Size) / float64(m.Grid)
-		}
-	}
+	need := needed(gpus[0].Model, jobs, plan)
 	beyond := map[int]bool{} // the GPUs of the planned jobs for full GPUs
 	for k, spots := range plan.Spots {
 		for _, s := range spots {

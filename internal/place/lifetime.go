@@ -33,7 +33,7 @@ func (s *Situation) counted(r Request) float64 {
 //
 // If GPUs may be full, the sum also contains the slot of the node (nodeSlots). Instances that end at similar times are
 // then on the same node, and nodes become free for jobs with several full GPUs. Without the slots of the nodes, these
-// jobs wait 1.2 to 1.6 times as long (contrib/whole, EASY, load 0.85, seeds 1 to 3).
+// jobs wait 1.3 to 1.6 times as long (contrib/whole, EASY, load 0.85, seeds 1 to 3).
 //
 // If several placements have the same sum, the policy compares first the acquisition cost, then the reach, then the GPU
 // and the start. Lifetime needs neither migration nor a queue, and never holds a job. From earlier jobs, Lifetime uses
@@ -47,7 +47,8 @@ func (Lifetime) Choose(s *Situation, r Request) Choice {
 	nodes := s.Pool.nodeSlots()
 	// Slots that no busy instance overlaps cost the same on every GPU of a group. The sum of the costs of these slots
 	// is a lower bound for all GPUs of the group. If the placement overlaps no other slots, the bound is the exact
-	// cost, unless the nodes have slots. If the bound exceeds the best cost found so far, Choose skips the GPUs of the group.
+	// cost, unless the nodes have slots. If the bound exceeds the best cost found so far, Choose skips the GPUs of the
+	// group.
 	first := candidate{cost: cost{first: none.first}, gpu: -1}
 	var firstGroup *Group
 	var firstAcquisition Acquisition
