@@ -60,12 +60,16 @@ func drawShared(t *rapid.T) (nodes [][]place.GPU, jobs []*Job) {
 	return nodes, jobs
 }
 
-// needed returns the number of GPUs that the waiting jobs need for slices. All models of drawShared have the profiles of
-// the slices.
+// needed returns a lower bound for the number of GPUs that the waiting jobs need for slices. needed counts only the
+// first job for each profile, because Make may withdraw the offers of the other jobs at the end (filterByQueueOrder).
+// All models of drawShared have the profiles of the slices.
 func needed(m *mig.Model, jobs []*Job, plan Plan) (need float64) {
+	first := map[string]bool{mig.Full: true}
 	for k, j := range jobs {
-		p, _ := m.ProfileIndex(j.Wants[0].Profile)
-		if plan.Spots[k] == nil && j.Wants[0].Profile != mig.Full {
+		profile := j.Wants[0].Profile
+		p, _ := m.ProfileIndex(profile)
+		seen := first[profile]
+		if first[profile] = true; plan.Spots[k] == nil && !seen {
 			need += float64(m.Profiles[p].Size) / float64(m.Grid)
 		}
 	}
@@ -107,9 +111,9 @@ func excess(nodes [][]place.GPU, jobs []*Job, plan Plan, share float64, strict b
 			continue
 		}
 		// slurmctld gives a slice to the first job that requests the profile. In a strict order, the job also waits for
-		// every earlier job that waits for slices.
+		// every earlier job that waits for slices, and, with the share 0, for every earlier job that waits.
 		if slices.ContainsFunc(jobs[:k], func(o *Job) bool {
-			waits := plan.Spots[slices.Index(jobs, o)] == nil && o.Wants[0].Profile != mig.Full
+			waits := plan.Spots[slices.Index(jobs, o)] == nil && (share == 0 || o.Wants[0].Profile != mig.Full)
 			return o.Wants[0].Profile == profile || strict && waits
 		}) {
 			continue
