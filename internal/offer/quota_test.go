@@ -142,9 +142,9 @@ func excess(nodes [][]place.GPU, jobs []*Job, plan Plan, share float64, strict b
 // could start on these GPUs.
 func TestQuota(t *testing.T) {
 	denied, prevented, beyond := 0, 0, 0
-	rapid.Check(t, func(t *rapid.T) {
+	check := func(t *rapid.T) {
 		nodes, jobs := drawShared(t)
-		share := rapid.SampledFrom([]float64{0, 0, 0.01, 0.25, 0.3, 0.5, 0.75}).Draw(t, "share")
+		share := rapid.SampledFrom([]float64{0, 0.01, 0.25, 0.3, 0.5, 0.75}).Draw(t, "share")
 		strict := rapid.Bool().Draw(t, "strict")
 		policy := rapid.SampledFrom([]place.Policy{place.Reach, place.Lifetime{}}).Draw(t, "policy")
 		c := NewCluster(policy, nodes...)
@@ -175,7 +175,10 @@ func TestQuota(t *testing.T) {
 		if planned > c.newQuota(jobs).limit {
 			beyond++
 		}
-	})
+	}
+	for range 5 { // the quota rarely changes a random plan
+		rapid.Check(t, check)
+	}
 	if !t.Failed() && (denied == 0 || prevented == 0 || beyond == 0) {
 		t.Errorf("%d denied, %d prevented, %d beyond the quota because no job could use the GPUs: "+
 			"the cases do not test enough", denied, prevented, beyond)
