@@ -146,7 +146,8 @@ FULL GPUS
   the MIG mode only if no other GPU has room, and a full GPU stays full until a slice needs it.
   --switch sets the time for a switch: a few seconds on an H100, and longer on GPUs that need a
   reset (A100). SWITCHED is the number of switches. Like whole_share in caelum.yaml, --whole-share
-  limits the share of the GPUs that are full while jobs wait for slices.
+  limits the share of the GPUs that are full while jobs wait for slices. With a queue other than
+  fifo and easy, there is no limit.
 
 OUTPUT
   Waiting times are in seconds. Percentiles have three significant digits. For workloads whose jobs
@@ -215,8 +216,9 @@ func (o *simulateOptions) addFlags(f *pflag.FlagSet) {
 	f.DurationVar(&o.destroy, "destroy", 0, "time to destroy an instance (on an A100: 200ms to 220ms)")
 	f.BoolVar(&o.wholeGPUs, "whole-gpus", false, "each GPU may be full (MIG mode off) instead of holding slices")
 	f.DurationVar(&o.change, "switch", 0, "--whole-gpus: time to switch the MIG mode of a GPU")
-	f.Float64Var(&o.wholeShare, "whole-share", 1,
-		"--whole-gpus: largest share of the GPUs that may be full while jobs wait for slices; 1: no limit")
+	f.Float64Var(&o.wholeShare, "whole-share", 0,
+		"--whole-gpus: largest share of the GPUs that may be full while jobs wait for slices; "+
+			"0: automatic; 1: no limit")
 	f.BoolVar(&o.multiGPU, "multi-gpu", false, "--alibaba: include the pods with several GPUs; requires --whole-gpus")
 	f.StringVar(&o.report, "report", "", "also write a self-contained HTML page with drawings to this file")
 	f.BoolVar(&o.csv, "csv", false, "print comma-separated values")

@@ -68,9 +68,9 @@ func (o simulateOptions) config() (c sim.Config, err error) {
 		return c, usageError{errors.New("--stay requires --queue none")}
 	case o.create < 0 || o.destroy < 0 || o.change < 0:
 		return c, usageError{errors.New("--create, --destroy and --switch must not be negative")}
-	case !(o.wholeShare > 0 && o.wholeShare <= 1):
-		return c, usageError{errors.New("--whole-share must be above 0 and at most 1")}
-	case o.wholeShare < 1 && c.Discipline != sim.FIFO && c.Discipline != sim.EASY:
+	case !(o.wholeShare >= 0 && o.wholeShare <= 1):
+		return c, usageError{errors.New("--whole-share must be from 0 to 1")}
+	case o.wholeShare > 0 && o.wholeShare < 1 && c.Discipline != sim.FIFO && c.Discipline != sim.EASY:
 		return c, usageError{errors.New("--whole-share requires --queue fifo or easy")}
 	case o.perNode < 0:
 		return c, usageError{errors.New("--per-node must not be negative (0: a job's slices can be on any GPUs)")}

@@ -44,7 +44,7 @@ type simulation struct {
 }
 
 // fullGPUs describes the full GPUs of a simulation: the time to switch the MIG mode, in seconds, and the largest share
-// of the GPUs that may be full while jobs wait for slices.
+// of the GPUs that may be full while jobs wait for slices (0: automatic).
 type fullGPUs struct {
 	Switch float64 `json:"switch"`
 	Share  float64 `json:"whole_share"`
@@ -205,7 +205,7 @@ func (s simulation) facts() []string {
 	if s.Full != nil {
 		setting += fmt.Sprintf(", full GPUs, %v s to switch the MIG mode", s.Full.Switch)
 	}
-	if s.Full != nil && s.Full.Share < 1 {
+	if s.Full != nil && s.Full.Share > 0 && s.Full.Share < 1 {
 		setting += fmt.Sprintf(", at most the share %v full while jobs wait for slices", s.Full.Share)
 	}
 	if s.Memory != nil {

@@ -26,6 +26,7 @@ type options struct {
 	cluster
 	source
 	seeds, tune []uint64
+	splits      []uint64 // the numbers of nodes with full GPUs among which the best split is searched
 	loads       []float64
 	queues      []string
 	ends        []string
@@ -43,11 +44,12 @@ func start(args []string, w io.Writer) error {
 	f := flag.NewFlagSet("whole "+args[0], flag.ContinueOnError)
 	reported := f.String("seeds", "101-105", "first and last seed of the workloads")
 	tune := f.String("tune", "1-3", "first and last seed of the workloads on which the best split is searched")
+	splits := f.String("splits", "1-7", "first and last number of nodes with full GPUs in the search for a split")
 	loads := f.String("loads", "0.7,0.85,0.95", "mean shares of all units that jobs request")
 	queues := f.String("queues", "fifo,easy,offers", "queues; offers is EASY through offers, as in production")
 	ends := f.String("ends", "limits", "expected ends of jobs: exact, or limits (1 to 6 times the run time)")
 	names := f.String("policies", place.DefaultPolicy, "placement policies; split and quota use the first")
-	shares := f.String("shares", "1,0.5,0.25,0.125,0.01", "values of whole_share")
+	shares := f.String("shares", "0,1,0.5,0.25,0.125,0.01", "values of whole_share")
 	nodes := f.Int("nodes", 8, "number of nodes with 8 H100-80GB")
 	jobs := f.Int("jobs", 4000, "number of synthetic jobs")
 	create := f.Float64("create", 0.2, "seconds to create or to destroy an instance")
@@ -70,7 +72,6 @@ func start(args []string, w io.Writer) error {
 		model:  b.Select(mig.Plain).WithFull(memoryMiB),
 		nodes:  *nodes,
 		create: *create, destroy: *create, change: *change,
-		share: 1,
 	}
 	if o.policy, err = place.ByName(o.policies[0]); err != nil {
 		return err
@@ -84,6 +85,12 @@ func start(args []string, w io.Writer) error {
 	if o.tune, err = seeds.Parse(*tune); err != nil {
 		return fmt.Errorf("-tune: %w", err)
 	}
+	if o.splits, err = seeds.Parse(*splits); err != nil {
+		return fmt.Errorf("-splits: %w", err)
+	}
+	if o.splits[len(o.splits)-1] >= uint64(o.nodes) {
+		return fmt.Errorf("-splits: at least one of the %d nodes must hold slices", o.nodes)
+	}
 	if o.loads, err = numbers(*loads); err != nil {
 		return fmt.Errorf("-loads: %w", err)
 	}
@@ -96,8 +103,8 @@ func start(args []string, w io.Writer) error {
 func numbers(list string) (all []float64, err error) {
 	for word := range strings.SplitSeq(list, ",") {
 		n, err := strconv.ParseFloat(word, 64)
-		if err != nil || n <= 0 {
-			return nil, fmt.Errorf("%s: specify numbers above 0, as in 0.5,0.7", list)
+		if err != nil || n < 0 {
+			return nil, fmt.Errorf("%s: specify numbers of at least 0, as in 0.5,0.7", list)
 		}
 		all = append(all, n)
 	}

@@ -28,7 +28,7 @@ type cluster struct {
 	// create, destroy and change are the times in seconds to create an instance, to destroy an instance, and to switch
 	// the MIG mode of a GPU.
 	create, destroy, change float64
-	share                   float64 // whole_share, or 1 for no quota
+	share                   float64 // whole_share
 }
 
 // units returns the number of units that a job needs.
@@ -148,7 +148,7 @@ func (c cluster) split(jobs []trace.Job, first int, seed uint64) (outcome, error
 		}
 	}
 	whole := c.config(c.model.Select(func(p mig.Profile) bool { return p.Name == mig.Full }), first, seed)
-	whole.Create, whole.Destroy, whole.Switch, whole.Offers, whole.WholeShare = 0, 0, 0, false, 0
+	whole.Create, whole.Destroy, whole.Switch, whole.Offers = 0, 0, 0, false
 	o, err := run(whole, multi)
 	if err != nil {
 		return o, err
@@ -160,45 +160,23 @@ func (c cluster) split(jobs []trace.Job, first int, seed uint64) (outcome, error
 	return o, err
 }
 
-// bestSplit returns the number of nodes with full GPUs for which the mean wait of all jobs of all workloads is
+// bestSplit returns the number of nodes with full GPUs for which the mean wait of all jobs of all tuning seeds is
 // shortest. The search simulates offers as EASY without offers, which is faster.
-func (c cluster) bestSplit(s source, load float64, seeds []uint64, workers int) (best int, err error) {
+func (o options) bestSplit(c cluster, load float64) (best int, err error) {
 	if c.queue == "offers" {
 		c.queue = "easy"
 	}
-	all, err := parallel(workers, (c.nodes-1)*len(seeds), func(k int) (outcome, error) {
-		seed := seeds[k%len(seeds)]
-		return c.split(s.draw(c, load, seed), 1+k/len(seeds), seed)
+	all, err := parallel(o.workers, len(o.splits)*len(o.tune), func(k int) (outcome, error) {
+		seed := o.tune[k%len(o.tune)]
+		return c.split(o.draw(c, load, seed), int(o.splits[k/len(o.tune)]), seed)
 	})
 	least := math.Inf(1)
-	for k := range c.nodes - 1 {
-		if m := total(all[k*len(seeds) : (k+1)*len(seeds)]).mean(); m < least {
-			best, least = k+1, m
+	for k, n := range o.splits {
+		if m := total(all[k*len(o.tune) : (k+1)*len(o.tune)]).mean(); m < least {
+			best, least = int(n), m
 		}
 	}
 	return best, err
-}
-
-// bestShare returns the value of whole_share for which the mean wait of all jobs of all workloads is shortest. Like
-// bestSplit, bestShare simulates offers as EASY without offers.
-func (c cluster) bestShare(s source, load float64, seeds []uint64, shares []float64, workers int) (float64, error) {
-	if c.queue == "offers" {
-		c.queue = "easy"
-	}
-	best, least := 0.0, math.Inf(1)
-	for _, share := range shares {
-		c.share = share
-		all, err := parallel(workers, len(seeds), func(k int) (outcome, error) {
-			return c.shared(s.draw(c, load, seeds[k]), seeds[k])
-		})
-		if err != nil {
-			return 0, err
-		}
-		if m := total(all).mean(); m < least {
-			best, least = share, m
-		}
-	}
-	return best, nil
 }
 
 func total(all []outcome) (sum outcome) {

@@ -33,14 +33,14 @@ func (o options) over(c cluster, load float64) (outcome, error) {
 	return total(all), err
 }
 
-// split prints the waits with the best split, and on shared nodes without and with a quota. The split and the quota
-// are the best of the tuning seeds.
+// split prints the waits with the best split of the tuning seeds, and on shared nodes with several values of
+// whole_share.
 func split(w io.Writer, o options) error {
 	row(w, "queue", "load", "nodes", "all", "several GPUs", "slices", "ratio: all", "several GPUs", "slices",
 		"longest: several GPUs", "slices", "switches per 1,000 jobs")
 	fmt.Fprintln(w, strings.Repeat("|---", 12)+"|")
 	return o.each(func(c cluster, load float64) error {
-		best, err := c.bestSplit(o.source, load, o.tune, o.workers)
+		best, err := o.bestSplit(c, load)
 		if err != nil {
 			return err
 		}
@@ -59,20 +59,13 @@ func split(w io.Writer, o options) error {
 				seconds(b.multi.longest), seconds(b.slices.longest), b.switches())
 		}
 		line(fmt.Sprintf("split %d + %d", best, c.nodes-best), a)
-		b, err := o.over(c, load)
-		if err != nil {
-			return err
-		}
-		line("shared", b)
-		if c.share, err = c.bestShare(o.source, load, o.tune, o.shares, o.workers); err != nil {
-			return err
-		}
-		if c.share < 1 {
-			if b, err = o.over(c, load); err != nil {
+		for _, c.share = range o.shares {
+			b, err := o.over(c, load)
+			if err != nil {
 				return err
 			}
+			line(fmt.Sprintf("shared, whole_share %v", c.share), b)
 		}
-		line(fmt.Sprintf("shared, whole_share %v", c.share), b)
 		return nil
 	})
 }

@@ -55,7 +55,7 @@ type node struct {
 // newNode discovers the node's GPUs.
 func newNode(cfg config.Config, hw gpu.Hardware) (*node, error) {
 	settings, err := plan.ParseSettings(
-		cmp.Or(cfg.Policy, place.DefaultPolicy), cmp.Or(cfg.Sizing, plan.SizingAdaptive), cmp.Or(cfg.WholeShare, 1))
+		cmp.Or(cfg.Policy, place.DefaultPolicy), cmp.Or(cfg.Sizing, plan.SizingAdaptive), cfg.WholeShare)
 	if err != nil {
 		return nil, err
 	}

@@ -85,7 +85,7 @@ func defaults() map[string]any {
 		"profiles":         []string{},
 		"default_profile":  "",
 		"whole_gpus":       "never",
-		"whole_share":      1.0,
+		"whole_share":      0.0,
 		"policy":           place.DefaultPolicy,
 		"sizing":           plan.SizingAdaptive,
 		"poll_interval":    "15s",

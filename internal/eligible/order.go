@@ -35,12 +35,12 @@ func InOrder(q slurm.Queue) []slurm.Waiting {
 	slices.SortStableFunc(held, func(a, b slurm.Waiting) int { return cmp.Compare(a.ID, b.ID) })
 	places := make([][]slurm.Waiting, len(sorted)+1) // for each index in sorted, the held jobs before that job
 	for _, h := range held {
-		since := waitsSince(h)
+		since := WaitsSince(h)
 		if last[h.UID].After(since) {
 			since = last[h.UID]
 		}
 		at := len(sorted)
-		for at > 0 && waitsSince(sorted[at-1]).Sub(since) > yield && sorted[at-1].Nice >= h.Nice &&
+		for at > 0 && WaitsSince(sorted[at-1]).Sub(since) > yield && sorted[at-1].Nice >= h.Nice &&
 			!sorted[at-1].Expedited {
 			at--
 		}
@@ -55,9 +55,9 @@ func InOrder(q slurm.Queue) []slurm.Waiting {
 	return all
 }
 
-// waitsSince returns the time since which the job has been waiting. For a held job, slurmctld shows an eligible time
+// WaitsSince returns the time since which a job has been waiting. For a held job, slurmctld shows an eligible time
 // only if the user has set a begin time.
-func waitsSince(w slurm.Waiting) time.Time {
+func WaitsSince(w slurm.Waiting) time.Time {
 	if w.Job.Eligible.After(w.Submit) {
 		return w.Job.Eligible
 	}

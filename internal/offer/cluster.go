@@ -23,13 +23,13 @@ type Cluster struct {
 	Making float64
 	// Speculative contains the profiles that Make may offer for jobs that are submitted later. nil means all profiles.
 	Speculative map[string]bool
-	// WholeShare is the largest share of the GPUs that may be full while jobs wait for slices (see quota.go). There is
-	// no limit if WholeShare is 0 or 1.
+	// WholeShare is the largest share of the GPUs that may be full while jobs wait for slices (see quota.go). With 1,
+	// there is no limit. With 0, the number of waiting jobs for slices determines the limit.
 	WholeShare float64
 	// Arrivals is the number of jobs that are expected to be submitted during a mean run, or 0 if the number is unknown
 	// (ExpectedArrivals).
 	Arrivals float64
-	linked     bool // see setLinked
+	linked   bool // see setLinked
 	sizing
 }
 
@@ -45,7 +45,13 @@ func NewCluster(policy place.Policy, nodes ...[]place.GPU) *Cluster {
 		}
 		c.Nodes, n = append(c.Nodes, on), n+len(gpus)
 	}
-	c.Pool = place.NewPool(slices.Concat(nodes...))
+	all := slices.Concat(nodes...)
+	for n, on := range c.Nodes {
+		for _, g := range on {
+			all[g].Node = n
+		}
+	}
+	c.Pool = place.NewPool(all)
 	c.setLinked()
 	return c
 }
@@ -248,6 +254,9 @@ func without(nodes, some []int) []int {
 // findTogether finds spots on the given GPUs for all slices that a job needs on one node. The result is nil if the
 // slices do not all fit.
 func (c *Cluster) findTogether(gpus []int, j *Job) (all []Spot) {
+	if w := j.Wants[0]; len(w.Alternatives)+len(w.Sizes) == 0 && c.placeable(gpus, w.Profile) < w.Count {
+		return nil // a faster search for the most frequent result
+	}
 	s := c.situationOn(gpus)
 	for _, w := range c.bySize(j.Wants) {
 		for range w.Count {
@@ -264,6 +273,18 @@ func (c *Cluster) findTogether(gpus []int, j *Job) (all []Spot) {
 		}
 	}
 	return all
+}
+
+// placeable returns an upper bound for the number of instances of a profile that fit on the given GPUs.
+func (c *Cluster) placeable(gpus []int, profile string) (n int) {
+	for _, g := range gpus {
+		if on := c.Pool.Node(g); on != nil {
+			if p, ok := c.Pool.GPU(g).Model.ProfileIndex(profile); ok {
+				n += on.Placeable(p)
+			}
+		}
+	}
+	return n
 }
 
 // bySize sorts the wants by the size of their profiles, largest first, because large profiles are the hardest to place.

@@ -32,6 +32,7 @@ type Job struct {
 	// too long.
 	Learned   bool
 	TimeLimit float64 // the time limit in seconds, or +Inf if the job has none
+	Waited    float64 // the time in seconds since the job became eligible
 	// Het identifies the het job to which a component belongs, and is 0 for other jobs. The components of a het job are
 	// adjacent in the queue, start only together, and start on different nodes. Only slurmctld's backfill starts
 	// components, and backfill reserves the nodes of each component (backfill.c, 22.05.8). A component may request no

@@ -24,7 +24,7 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 	p.planQueue()
 	p = p.enlarged()
 	defer p.restore()
-	if !strict || p.plan.Reserved == nil {
+	if (c.Speculative == nil || len(c.Speculative) > 0) && (!strict || p.plan.Reserved == nil) {
 		p.addSpeculative()
 	}
 	p.filterByQueueOrder()
@@ -69,7 +69,7 @@ func newPlanner(c *Cluster, jobs []*Job, strict bool) *planner {
 		before:     map[int]place.GPU{},
 		singletons: map[uint64]bool{},
 		searched:   searches{},
-		quota:      c.newQuota(),
+		quota:      c.newQuota(jobs),
 	}
 	for k := range c.Pool.Len() {
 		if g := c.Pool.GPU(k); g.Model != nil {

@@ -9,11 +9,21 @@ import (
 // The code in this file limits the number of GPUs that are full while jobs wait for slices (Cluster.WholeShare). A GPU
 // is full while a job has its instance of the profile mig.Full.
 //
+// If WholeShare is above 0, the limit is this share of the GPUs, and applies while any job waits for slices. If
+// WholeShare is 0, a job for n full GPUs exceeds the limit while the waiting jobs for slices need at least n GPUs. To
+// empty a node for the job would then delay many jobs. After MaxDeferral, this limit no longer applies to a job.
+//
 // Make first places the queue as without a quota, except that a job for full GPUs is denied if the job would exceed the
 // quota and a job for slices has no spots yet. A denied job gets neither spots nor a reservation. After a denied job,
 // all later jobs for full GPUs are denied too. Otherwise, a sequence of small jobs could use up the quota, and a large
 // job would never start. Then Make places the denied jobs on the GPUs that are still free. At this time, all jobs for
 // slices that can start have their spots, so the denied jobs take no GPU on which one of these jobs could start.
+
+// MaxDeferral limits the time, in seconds, for which jobs for slices are placed before a job for full GPUs without
+// regard to the order of the queue, if WholeShare is 0. Without MaxDeferral, a user who always has many jobs for slices
+// in the queue could block jobs for full GPUs forever. A shorter time leads to longer waits of jobs for slices at high
+// loads.
+const MaxDeferral = 2 * 86400
 
 // quota is the state of the quota in a plan.
 type quota struct {
@@ -22,11 +32,12 @@ type quota struct {
 	off   bool         // the quota does not apply
 	shut  bool         // a job has been denied, so that later jobs for full GPUs are denied too
 	over  map[int]bool // the denied jobs, by the index of the first job of their group
+	need  []float64    // the number of GPUs that each job needs for slices; nil unless WholeShare is 0
 }
 
-// newQuota returns the quota for a cluster. If WholeShare is 0 or at least 1, there is no quota.
-func (c *Cluster) newQuota() quota {
-	q := quota{off: !(c.WholeShare > 0 && c.WholeShare < 1), over: map[int]bool{}}
+// newQuota returns the quota for a cluster. If WholeShare is 1 or no GPU may be full, there is no quota.
+func (c *Cluster) newQuota(jobs []*Job) quota {
+	q := quota{off: c.WholeShare == 1, over: map[int]bool{}}
 	if q.off {
 		return q
 	}
@@ -39,9 +50,34 @@ func (c *Cluster) newQuota() quota {
 			}
 		}
 	}
+	q.off = gpus == 0
 	q.limit = int(math.Ceil(c.WholeShare*float64(gpus) - 1e-9))
 	q.left = q.limit - full
+	if c.WholeShare == 0 && !q.off {
+		q.need = c.needs(jobs)
+	}
 	return q
+}
+
+// needs returns, for each job, the number of GPUs that the job needs for slices. A slice counts as its share of a GPU.
+func (c *Cluster) needs(jobs []*Job) []float64 {
+	share := map[string]float64{mig.Full: 0}
+	for k := range c.Pool.Len() {
+		if b := c.Pool.GPU(k).Model; b != nil {
+			for _, p := range b.Profiles {
+				if _, known := share[p.Name]; !known {
+					share[p.Name] = float64(p.Size) / float64(b.Grid)
+				}
+			}
+		}
+	}
+	all := make([]float64, len(jobs))
+	for k, j := range jobs {
+		for _, w := range j.Wants {
+			all[k] += share[w.Profile] * float64(w.Count*j.nodes())
+		}
+	}
+	return all
 }
 
 // switchable reports whether a GPU may be full and may also hold slices. The quota counts only these GPUs.
@@ -59,7 +95,8 @@ func (c *Cluster) becomesFull(s Spot) bool {
 // records the denial.
 func (p *planner) deny(k, n int) bool {
 	q := &p.quota
-	if q.off || n == 0 || n <= q.left && !q.shut || !p.slicesWait() {
+	if q.off || n == 0 || n <= q.left && !q.shut || !p.slicesWait(n) ||
+		p.WholeShare == 0 && p.jobs[k].Waited >= MaxDeferral {
 		return false
 	}
 	q.over[k] = true
@@ -67,11 +104,19 @@ func (p *planner) deny(k, n int) bool {
 	return true
 }
 
-// slicesWait reports whether any job that needs slices has no spots yet.
-func (p *planner) slicesWait() bool {
+// slicesWait reports whether any job that needs slices has no spots yet. If WholeShare is 0, slicesWait reports whether
+// such jobs need at least n GPUs for their slices.
+func (p *planner) slicesWait(n int) bool {
+	sum := 0.0
 	for k, j := range p.jobs {
-		if len(j.Wants) > 0 && j.fullGPUs() < j.slices() && !p.decided(k) {
+		switch {
+		case j.fullGPUs() == j.slices() || p.decided(k):
+		case p.WholeShare > 0:
 			return true
+		default:
+			if sum += p.quota.need[k]; sum >= float64(n) {
+				return true
+			}
 		}
 	}
 	return false

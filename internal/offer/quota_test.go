@@ -61,9 +61,26 @@ func drawShared(t *rapid.T) (nodes [][]place.GPU, jobs []*Job) {
 	return nodes, jobs
 }
 
+// needed returns a lower bound for the number of GPUs that the waiting jobs need for slices. needed counts only the
+// first job for each profile, because Make may withdraw the offers of the other jobs at the end (filterByQueueOrder).
+// All models of drawShared have the profiles of the slices.
+func needed(m *mig.Model, jobs []*Job, plan Plan) (need float64) {
+	first := map[string]bool{mig.Full: true}
+	for k, j := range jobs {
+		profile := j.Wants[0].Profile
+		p, _ := m.ProfileIndex(profile)
+		seen := first[profile]
+		if first[profile] = true; plan.Spots[k] == nil && !seen {
+			need += float64(m.Profiles[p].Size) / float64(m.Grid)
+		}
+	}
+	return need
+}
+
 // excess returns a waiting job for a slice that could start on a GPU that the plan makes full beyond the share of the
-// GPUs, or 0 if there is no such job. excess computes the number of full GPUs and the free units without the functions
-// of this package.
+// GPUs, or 0 if there is no such job. If share is 0, a planned job for n full GPUs is beyond the share only if the
+// waiting jobs need at least n GPUs for slices. excess computes the number of full GPUs, the free units and the needs
+// of the jobs without the functions of this package.
 func excess(nodes [][]place.GPU, jobs []*Job, plan Plan, share float64, strict bool) uint32 {
 	gpus := slices.Concat(nodes...)
 	both, full := 0, 0
@@ -75,13 +92,14 @@ func excess(nodes [][]place.GPU, jobs []*Job, plan Plan, share float64, strict b
 			}
 		}
 	}
+	need := needed(gpus[0].Model, jobs, plan)
 	beyond := map[int]bool{} // the GPUs of the planned jobs for full GPUs
 	for k, spots := range plan.Spots {
 		for _, s := range spots {
 			g := gpus[s.GPU]
 			if jobs[k].Wants[0].Profile == mig.Full && g.Offerable.Count() > 1 {
 				full++
-				beyond[s.GPU] = true
+				beyond[s.GPU] = share > 0 || need >= float64(len(spots))
 			}
 		}
 	}
@@ -94,14 +112,17 @@ func excess(nodes [][]place.GPU, jobs []*Job, plan Plan, share float64, strict b
 			continue
 		}
 		// slurmctld gives a slice to the first job that requests the profile. In a strict order, the job also waits for
-		// every earlier job that waits for slices.
+		// every earlier job that waits for slices, and, with the share 0, for every earlier job that waits.
 		if slices.ContainsFunc(jobs[:k], func(o *Job) bool {
-			waits := plan.Spots[slices.Index(jobs, o)] == nil && o.Wants[0].Profile != mig.Full
+			waits := plan.Spots[slices.Index(jobs, o)] == nil && (share == 0 || o.Wants[0].Profile != mig.Full)
 			return o.Wants[0].Profile == profile || strict && waits
 		}) {
 			continue
 		}
-		for n := range beyond {
+		for n, is := range beyond {
+			if !is {
+				continue
+			}
 			g := gpus[n]
 			reserved := plan.Reserved != nil && plan.Reserved.Job != k && j.TimeLimit > plan.Reserved.At &&
 				slices.ContainsFunc(plan.Reserved.Spots, func(s Spot) bool { return s.GPU == n })
@@ -122,12 +143,13 @@ func excess(nodes [][]place.GPU, jobs []*Job, plan Plan, share float64, strict b
 // could start on these GPUs.
 func TestQuota(t *testing.T) {
 	denied, prevented, beyond := 0, 0, 0
-	rapid.Check(t, func(t *rapid.T) {
+	check := func(t *rapid.T) {
 		nodes, jobs := drawShared(t)
-		share := rapid.SampledFrom([]float64{0.01, 0.25, 0.3, 0.5, 0.75}).Draw(t, "share")
+		share := rapid.SampledFrom([]float64{0, 0.01, 0.25, 0.3, 0.5, 0.75}).Draw(t, "share")
 		strict := rapid.Bool().Draw(t, "strict")
 		policy := rapid.SampledFrom([]place.Policy{place.Reach, place.Lifetime{}}).Draw(t, "policy")
 		c := NewCluster(policy, nodes...)
+		c.WholeShare = 1
 		if excess(nodes, jobs, Make(c, jobs, strict), share, strict) != 0 {
 			prevented++
 		}
@@ -151,27 +173,35 @@ func TestQuota(t *testing.T) {
 				t.Fatalf("job %d is denied by the quota, and has %v", jobs[k].ID, spots)
 			}
 		}
-		if planned > c.newQuota().limit {
+		if planned > c.newQuota(jobs).limit {
 			beyond++
 		}
-	})
+	}
+	for range 5 { // the quota rarely changes a random plan
+		rapid.Check(t, check)
+	}
 	if !t.Failed() && (denied == 0 || prevented == 0 || beyond == 0) {
 		t.Errorf("%d denied, %d prevented, %d beyond the quota because no job could use the GPUs: "+
 			"the cases do not test enough", denied, prevented, beyond)
 	}
 }
 
-// TestNoQuotaWithoutSlices checks that the quota changes no plan if no job waits for slices, and that the shares 0 and
-// 1 set no quota.
+// TestNoQuotaWithoutSlices checks that the quota changes no plan if no job waits for slices, or, with the share 0, if
+// all jobs for full GPUs have waited long enough.
 func TestNoQuotaWithoutSlices(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes, jobs := drawShared(t)
 		share := rapid.SampledFrom([]float64{0, 0.01, 0.5, 1}).Draw(t, "share")
-		if share > 0 && share < 1 {
+		if rapid.Bool().Draw(t, "waited") && share == 0 {
+			for _, j := range jobs {
+				j.Waited = MaxDeferral
+			}
+		} else if share < 1 {
 			jobs = slices.DeleteFunc(jobs, func(j *Job) bool { return j.Wants[0].Profile != mig.Full })
 		}
 		strict := rapid.Bool().Draw(t, "strict")
 		c := NewCluster(place.Lifetime{}, nodes...)
+		c.WholeShare = 1
 		want := Make(c, jobs, strict)
 		c.WholeShare = share
 		if got := Make(c, jobs, strict); !reflect.DeepEqual(got, want) {
@@ -180,8 +210,7 @@ func TestNoQuotaWithoutSlices(t *testing.T) {
 	})
 }
 
-// TestQuotaKeepsOrder checks the order of the jobs for full GPUs on two nodes with two GPUs each, of which one GPU may
-// be full while jobs wait for slices.
+// TestQuotaKeepsOrder checks the order of the jobs for full GPUs and for slices on two nodes with two GPUs each.
 func TestQuotaKeepsOrder(t *testing.T) {
 	m, err := mig.ModelByName("H100-80GB")
 	if err != nil {
@@ -193,6 +222,10 @@ func TestQuotaKeepsOrder(t *testing.T) {
 		return &Job{ID: id, Wants: []Want{{Profile: profile, Count: count}}, RunTime: 100, TimeLimit: 100}
 	}
 	whole := func(id uint32) *Job { return job(id, "7g.80gb", 1) }
+	waited := func(j *Job) *Job {
+		j.Waited = MaxDeferral
+		return j
+	}
 	for _, c := range []struct {
 		what     string
 		share    float64
@@ -212,6 +245,13 @@ func TestQuotaKeepsOrder(t *testing.T) {
 		{"a pair larger than the quota does not block a smaller job",
 			0.25, []*Job{job(1, mig.Full, 2), job(2, mig.Full, 1), whole(3), whole(4), whole(5)},
 			[]uint32{2, 3, 4, 5}, 1},
+		{"the waiting slices need fewer GPUs than the pair",
+			0, []*Job{job(1, mig.Full, 2), whole(2), job(3, "4g.40gb", 1), job(4, "2g.20gb", 1)},
+			[]uint32{1, 2, 3, 4}, 0},
+		{"the waiting slices need as many GPUs as the pair",
+			0, []*Job{job(1, mig.Full, 2), whole(2), whole(3), whole(4)}, []uint32{2, 3, 4}, 1},
+		{"a pair that has waited long enough",
+			0, []*Job{waited(job(1, mig.Full, 2)), whole(2), whole(3), whole(4)}, []uint32{1, 2, 3}, 4},
 	} {
 		cl := NewCluster(place.Lifetime{}, []place.GPU{gpu(), gpu()}, []place.GPU{gpu(), gpu()})
 		cl.WholeShare = c.share

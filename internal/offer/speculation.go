@@ -40,7 +40,7 @@ func (p *planner) addSpeculative() {
 		home:    map[string]int{},
 		full:    p.Pool.Len(),
 	}
-	if !p.quota.off && p.slicesWait() {
+	if !p.quota.off && p.slicesWait(1) {
 		s.full = p.quota.left
 	}
 	var order []int
@@ -101,7 +101,7 @@ func (s *speculation) choose() map[int]int {
 		seen = append(seen, b)
 		for p := range b.Profiles {
 			name := b.Profiles[p].Name
-			if _, known := s.best[name]; known {
+			if _, known := s.best[name]; known || s.Speculative != nil && !s.Speculative[name] {
 				continue
 			}
 			choice := s.Policy.Choose(

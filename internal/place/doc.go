@@ -9,6 +9,7 @@
 // State of the GPUs, and the interface of a policy:
 //
 //	gpu.go          GPU; Acquisition, the ways to acquire a placement; the idle instances that are in the way
+//	node.go         nodeSlots: the nodes as slots, for jobs with several full GPUs
 //	pool.go         Pool, Spot: groups of GPUs with the same layout; starts and ends placements; when a slot is free
 //	place.go        Request, Situation, Policy, Choice; the policies by name (ByName), the default policy; costs, ties
 //	inputs.go       the parts of a situation that each policy uses (InputsOf)

@@ -29,6 +29,8 @@ type GPU struct {
 	// other. The number is 0 if NVLinks connect the GPU with no other GPU or with all GPUs of the node. Policies ignore
 	// NVLink, but package offer chooses the GPUs of a job with several full GPUs by NVLink.
 	NVLink int
+	// Node is the index of the GPU's node. Policies use Node only for GPUs that may be full (nodeSlots).
+	Node int
 }
 
 // Hold marks placement i as busy until end (seconds, or +Inf if unknown). The placement must be possible. Hold removes

@@ -31,6 +31,10 @@ func (s *Situation) counted(r Request) float64 {
 //	until 12:00 |1g====|......|2g===========|   a 1g until 11:00 beside it costs the 2g slot nothing ...
 //	until 10:00 |1g====|......|2g===========|   ... and here it costs that slot an hour
 //
+// If GPUs may be full, the sum also contains the slot of the node (nodeSlots). Instances that end at similar times are
+// then on the same node, and nodes become free for jobs with several full GPUs. Without the slots of the nodes, these
+// jobs wait 1.3 to 1.6 times as long (contrib/whole, EASY, load 0.85, seeds 1 to 3).
+//
 // If several placements have the same sum, the policy compares first the acquisition cost, then the reach, then the GPU
 // and the start. Lifetime needs neither migration nor a queue, and never holds a job. From earlier jobs, Lifetime uses
 // only the mean duration (see counted).
@@ -40,15 +44,17 @@ type Lifetime struct{}
 func (Lifetime) Choose(s *Situation, r Request) Choice {
 	d := s.counted(r)
 	best := none
+	nodes := s.Pool.nodeSlots()
 	// Slots that no busy instance overlaps cost the same on every GPU of a group. The sum of the costs of these slots
 	// is a lower bound for all GPUs of the group. If the placement overlaps no other slots, the bound is the exact
-	// cost. If the bound exceeds the best cost found so far, Choose skips the GPUs of the group.
+	// cost, unless the nodes have slots. If the bound exceeds the best cost found so far, Choose skips the GPUs of the
+	// group.
 	first := candidate{cost: cost{first: none.first}, gpu: -1}
 	var firstGroup *Group
 	var firstAcquisition Acquisition
 	s.Pool.every(r.Profile, func(g *Group, i int, m Acquisition) {
 		bound := sizes(g.Model, g.Model.Conflicts(i)&g.clear) * d
-		if g.Model.Conflicts(i)&^g.clear == 0 {
+		if nodes == nil && g.Model.Conflicts(i)&^g.clear == 0 {
 			if c := (candidate{cost{bound, acquisitionCost(g, i, m)}, g.GPUs[0], i}); c.before(best) {
 				best = c
 			}
@@ -59,7 +65,7 @@ func (Lifetime) Choose(s *Situation, r Request) Choice {
 	consider := func(g *Group, i int, m Acquisition, bound float64) {
 		second := acquisitionCost(g, i, m)
 		for _, k := range g.GPUs {
-			c := candidate{cost{bound, second}, k, i}
+			c := candidate{cost{bound + nodes.cost(s.Pool, k, s.Now, d), second}, k, i}
 			free := s.Pool.gpus[k].free
 			for j := range (g.Model.Conflicts(i) &^ g.clear).Indices() {
 				c.first += float64(g.Model.Placements[j].Size) * max(0, s.Now+d-max(s.Now, free[j]))
@@ -72,7 +78,7 @@ func (Lifetime) Choose(s *Situation, r Request) Choice {
 	if firstGroup != nil && first.first <= best.first {
 		consider(firstGroup, first.placement, firstAcquisition, first.first)
 		s.Pool.every(r.Profile, func(g *Group, i int, m Acquisition) {
-			if g.Model.Conflicts(i)&^g.clear == 0 {
+			if nodes == nil && g.Model.Conflicts(i)&^g.clear == 0 {
 				return
 			}
 			if bound := sizes(g.Model, g.Model.Conflicts(i)&g.clear) * d; bound <= best.first {

@@ -21,7 +21,8 @@ import (
 //
 //	candidates   the 8 free placements with the lowest slot cost c, the 8 busy placements with the lowest c + 20 x wait
 //	slot cost    c = sum over the slots j that overlap the placement of w_j * max(0, end - max(start, F_j)): as in
-//	             Lifetime, but with w = 1.6 x the units for the profile of a whole GPU, which has only one start
+//	             Lifetime, but with w = 1.6 x the units for the profile of a whole GPU, which has only one start.
+//	             If GPUs may be full, the nodes are slots too (nodeSlots), except in rollouts
 //	other jobs   each gets the slot with the lowest 300 x its own wait + c, and does not start before the previous job
 //	score        the head's wait + 0.01 x its cost + the waits of the next 24 jobs in the queue
 //
@@ -88,7 +89,7 @@ func (QLA) Choose(s *Situation, r Request) Choice {
 	if s.Ordered {
 		hold = s.MeanDuration * qlaHold
 	}
-	sim.setOptions(r, d, hold)
+	sim.setOptions(s.Pool, r, d, hold)
 	sim.setBehind(s)
 	best, wait, score := &sim.ready[0], math.Inf(1), math.Inf(1) // wait is the sum of the waits behind the head
 	for k := range sim.ready {
@@ -124,8 +125,9 @@ type option struct {
 
 // setOptions finds placements for a request that runs for d seconds. ready receives the cheapest free placements, and
 // busy receives the cheapest placements that become free within hold seconds.
-func (sim *simState) setOptions(r Request, d, hold float64) {
+func (sim *simState) setOptions(pool *Pool, r Request, d, hold float64) {
 	sim.ready, sim.busy = sim.ready[:0], sim.busy[:0]
+	nodes := pool.nodeSlots()
 	for k, g := range sim.gpus {
 		p, ok := g.shape.model.ProfileIndex(r.Profile)
 		if !ok {
@@ -137,13 +139,15 @@ func (sim *simState) setOptions(r Request, d, hold float64) {
 			switch {
 			case now.Has(i):
 				m := g.group.acquisitionOf(i, p)
-				price := g.shape.cost(free, i, sim.now, d, math.Inf(1)) + qlaAcquisitionPrice*float64(m)
+				price := g.shape.cost(free, i, sim.now, d, math.Inf(1)) + qlaAcquisitionPrice*float64(m) +
+					nodes.cost(pool, g.index, sim.now, d)
 				if m == Switch {
 					price += qlaSwitchPrice
 				}
 				sim.ready = keepBest(sim.ready, option{k, i, sim.now, price})
 			case free[i] > sim.now && free[i]-sim.now <= hold:
-				price := g.shape.cost(free, i, free[i], d, math.Inf(1)) + qlaHoldPrice*(free[i]-sim.now)
+				price := g.shape.cost(free, i, free[i], d, math.Inf(1)) + qlaHoldPrice*(free[i]-sim.now) +
+					nodes.cost(pool, g.index, free[i], d)
 				sim.busy = keepBest(sim.busy, option{k, i, free[i], price})
 			}
 		}

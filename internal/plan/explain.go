@@ -27,7 +27,7 @@ const (
 	Behind      Verdict = "behind"       // the job's slices are free, but an earlier job will get these slices
 	Lacks       Verdict = "lacks"        // the job's slices are free on nodes where the job lacks other resources
 	NoRoom      Verdict = "no-room"      // the job's slices are not free
-	OverQuota   Verdict = "over-quota"   // with the job, too many GPUs would be full (whole_share)
+	OverQuota   Verdict = "over-quota"   // too many GPUs would be full (whole_share)
 )
 
 // Explanation describes why one job waits, or the state of a job that does not wait.

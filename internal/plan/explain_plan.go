@@ -137,6 +137,15 @@ func (x *inPlan) explain(e *Explanation) {
 			x.deferReason(x.Waiting[x.k], kept.Spots),
 		)
 	case x.plan.OverQuota != nil && x.plan.OverQuota[x.k]:
+		x.explainOverQuota(e)
+	default:
+		x.explainWaiting(e)
+	}
+}
+
+// explainOverQuota explains a job that has no spots because too many GPUs would be full.
+func (x *inPlan) explainOverQuota(e *Explanation) {
+	if x.WholeShare > 0 {
 		e.set(
 			OverQuota,
 			"jobs wait for slices, and with %s the share of full GPUs would exceed whole_share (%v). The job can "+
@@ -144,9 +153,16 @@ func (x *inPlan) explain(e *Explanation) {
 			x.wants,
 			x.WholeShare,
 		)
-	default:
-		x.explainWaiting(e)
+		return
 	}
+	e.set(
+		OverQuota,
+		"the jobs that wait for slices need at least as many GPUs as %s. These jobs start first (whole_share: 0). The "+
+			"job can start when fewer jobs wait for slices, when no waiting job can use the GPUs for slices, or after "+
+			"the job has waited for %v",
+		x.wants,
+		time.Duration(offer.MaxDeferral)*time.Second,
+	)
 }
 
 // setLarger sets the fields of the explanation for a larger slice. The result is false if the job's slice has the

@@ -10,7 +10,7 @@ import (
 )
 
 // settingsPrefix is the prefix of an entry in a node's Extra. The entry contains the policy and the sizing of the
-// agent, for example "caelum-plan=lifetime,adaptive", and whole_share if it is not 1. `caelum doctor` and `caelum
+// agent, for example "caelum-plan=lifetime,adaptive", and whole_share if it is not 0. `caelum doctor` and `caelum
 // explain` compare the entries, because the plans of agents with different settings differ. The settings are not part
 // of the node state, because agents of earlier releases reject a node state that contains an unknown item.
 const settingsPrefix = "caelum-plan="

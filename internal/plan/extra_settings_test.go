@@ -11,7 +11,7 @@ import (
 // are found.
 func TestPublishedSettings(t *testing.T) {
 	const mine, other = "lifetime,adaptive", "lifetime,tightest"
-	if s, err := ParseSettings("lifetime", SizingTightest, 1); err != nil || s.Text != other {
+	if s, err := ParseSettings("lifetime", SizingTightest, 0); err != nil || s.Text != other {
 		t.Errorf("%+v, %v", s, err)
 	}
 	extra := WithSettings("rack=7 caelum=1;none caelum-plan=qla,tightest", mine)

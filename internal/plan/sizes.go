@@ -19,9 +19,10 @@ type Settings struct {
 	Policy place.Policy
 	// Tightest means that a job never gets a larger profile than requested.
 	Tightest bool
-	// WholeShare is the largest share of the GPUs that may be full while jobs wait for slices (offer.Cluster).
+	// WholeShare is the largest share of the GPUs that may be full while jobs wait for slices, or 0 for a limit that
+	// depends on the waiting jobs (offer.Cluster).
 	WholeShare float64
-	// Text contains the values of policy and sizing, as the agents publish them (WithSettings). If WholeShare is not 1,
+	// Text contains the values of policy and sizing, as the agents publish them (WithSettings). If WholeShare is not 0,
 	// Text also contains WholeShare.
 	Text string
 }
@@ -42,11 +43,11 @@ func ParseSettings(policy, sizing string, wholeShare float64) (s Settings, err e
 	if !slices.Contains(all, sizing) {
 		return s, fmt.Errorf("sizing: %q is not %s", sizing, strings.Join(all, " or "))
 	}
-	if !(wholeShare > 0 && wholeShare <= 1) {
-		return s, fmt.Errorf("whole_share: %v is not above 0 and at most 1 (1: no limit)", wholeShare)
+	if !(wholeShare >= 0 && wholeShare <= 1) {
+		return s, fmt.Errorf("whole_share: %v is not from 0 to 1 (0: automatic, 1: no limit)", wholeShare)
 	}
 	s.Tightest, s.WholeShare, s.Text = sizing == SizingTightest, wholeShare, policy+","+sizing
-	if wholeShare < 1 {
+	if wholeShare > 0 {
 		s.Text += fmt.Sprintf(",%v", wholeShare)
 	}
 	return s, nil

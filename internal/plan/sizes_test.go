@@ -59,13 +59,14 @@ func TestSettings(t *testing.T) {
 		share          float64
 		text, err      string
 	}{
-		{"lifetime", "adaptive", 1, "lifetime,adaptive", ""},
+		{"lifetime", "adaptive", 0, "lifetime,adaptive", ""},
 		{"qla", "tightest", 0.25, "qla,tightest,0.25", ""},
 		{"none", "adaptive", 1, "", "policy: unknown placement policy"},
 		{"lifetime", "largest", 1, "", `sizing: "largest" is not adaptive or tightest`},
-		{"lifetime", "adaptive", 0, "", "whole_share: 0 is not above 0 and at most 1"},
-		{"lifetime", "adaptive", 1.5, "", "whole_share: 1.5 is not above 0 and at most 1"},
-		{"lifetime", "adaptive", math.NaN(), "", "whole_share: NaN is not above 0 and at most 1"},
+		{"lifetime", "adaptive", 1, "lifetime,adaptive,1", ""},
+		{"lifetime", "adaptive", -0.5, "", "whole_share: -0.5 is not from 0 to 1"},
+		{"lifetime", "adaptive", 1.5, "", "whole_share: 1.5 is not from 0 to 1"},
+		{"lifetime", "adaptive", math.NaN(), "", "whole_share: NaN is not from 0 to 1"},
 	} {
 		s, err := ParseSettings(c.policy, c.sizing, c.share)
 		tightest := c.sizing == "tightest"

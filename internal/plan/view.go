@@ -122,6 +122,7 @@ func (v *View) queue(snapshot Snapshot) {
 		jobs, wants := make([]*offer.Job, len(waiting)), false
 		for k, w := range waiting {
 			jobs[k] = Job(w)
+			jobs[k].Waited = max(0, snapshot.At.Sub(eligible.WaitsSince(w)).Seconds())
 			wants = wants || len(jobs[k].Wants) > 0
 		}
 		if !wants {

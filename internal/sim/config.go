@@ -49,8 +49,9 @@ type Config struct {
 	// profile mig.Full has MIG mode off. When the job ends, the MIG mode remains off until a slice needs the GPU.
 	Switch float64
 
-	// WholeShare is the largest share of the GPUs that may be full while jobs wait for slices (offer.Cluster). There is
-	// no limit if WholeShare is 0 or 1.
+	// WholeShare is the largest share of the GPUs that may be full while jobs wait for slices (offer.Cluster). With 1,
+	// there is no limit. With 0, the number of waiting jobs for slices determines the limit. If the discipline is
+	// neither FIFO nor EASY, 0 means no limit.
 	WholeShare float64
 
 	// Said returns the estimated run time of a job in seconds, or +Inf if the run time is unknown. If Said is nil, the
@@ -110,7 +111,7 @@ func (c *Config) check() error {
 	if c.Sizing == Adaptive && (c.Policy == nil || c.Discipline != FIFO && c.Discipline != EASY) {
 		return fmt.Errorf("adaptive sizes require a placement policy and a FIFO or EASY queue")
 	}
-	if c.quota() && (c.Policy == nil || c.Discipline != FIFO && c.Discipline != EASY) {
+	if c.WholeShare > 0 && c.quota() && (c.Policy == nil || c.Discipline != FIFO && c.Discipline != EASY) {
 		return fmt.Errorf("a limit on the share of full GPUs requires a placement policy and a FIFO or EASY queue")
 	}
 	if c.Memory != nil && c.Stay {
@@ -156,8 +157,11 @@ func Alike(gpus []*mig.Model) bool {
 // keeps reports whether instances remain after the end of their jobs.
 func (c *Config) keeps() bool { return c.Create > 0 || c.Destroy > 0 }
 
-// quota reports whether the share of full GPUs is limited.
-func (c *Config) quota() bool { return c.WholeShare > 0 && c.WholeShare < 1 }
+// quota reports whether the number of full GPUs may be limited.
+func (c *Config) quota() bool { return c.WholeShare < 1 && slices.ContainsFunc(c.GPUs, mayBeFull) }
+
+// mayBeFull reports whether a GPU of the model may be full and may also hold slices.
+func mayBeFull(b *mig.Model) bool { return b.Full() != 0 && len(b.Profiles) > 1 }
 
 // estimate returns the estimated run time of a job in seconds.
 func (c *Config) estimate(j trace.Job) float64 {

@@ -167,7 +167,7 @@ func TestQuotaOfFullGPUs(t *testing.T) {
 	}
 	for _, offers := range []bool{false, true} {
 		for _, d := range []Discipline{FIFO, EASY} {
-			for share, want := range map[float64]int{0: 4, 0.25: 1, 0.5: 2, 1: 4} {
+			for share, want := range map[float64]int{0: 0, 0.25: 1, 0.5: 2, 1: 4} {
 				c := Config{GPUs: fullGPUs(t, 4), Nodes: []int{4}, Policy: place.Lifetime{}, Discipline: d,
 					Offers: offers, WholeShare: share}
 				from, _ := startsOf(t, c, jobs)

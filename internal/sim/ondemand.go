@@ -23,7 +23,7 @@ func newCut(s *simulation) *cut {
 	c := &cut{s: s, inputs: place.InputsOf(s.Policy)}
 	gpus := make([]place.GPU, len(s.GPUs))
 	for k, b := range s.GPUs {
-		gpus[k].Model, gpus[k].Offerable = b, b.Open(0, 0)
+		gpus[k].Model, gpus[k].Offerable, gpus[k].Node = b, b.Open(0, 0), s.nodeOf[k]
 		c.free += b.Grid
 	}
 	c.done = make([]float64, len(gpus))

@@ -42,7 +42,7 @@ func (s *simulation) schedule() {
 		s.offers.happened()
 		return
 	}
-	if s.Sizing == Adaptive || s.quota() {
+	if s.Sizing == Adaptive || s.planned {
 		s.room.(*cut).startPlanned()
 		return
 	}

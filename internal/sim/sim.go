@@ -71,6 +71,7 @@ type simulation struct {
 
 	nodes   [][]int // the GPUs of each node; a single node if Config.Nodes is nil
 	nodeOf  []int   // the node of each GPU
+	planned bool    // true if package offer's plan starts the jobs, because the number of full GPUs may be limited
 	perNode bool    // true if the slices of a job must be on as many nodes as the job requests
 	result  Result
 }
@@ -115,6 +116,7 @@ func newSimulation(c Config) *simulation {
 		first += n
 	}
 	s.room = newRoom(s)
+	s.planned = s.quota() && s.Policy != nil && (s.Discipline == FIFO || s.Discipline == EASY)
 	if s.Discipline == Batches {
 		s.batches = newBatches(s.room.(*cut))
 	}

@@ -98,7 +98,7 @@ func (c *cut) plan() offer.Plan {
 	var jobs []*offer.Job
 	for k := range s.queue.len() {
 		j := s.queue.at(k)
-		j.offer.RunTime = s.runTime(j)
+		j.offer.RunTime, j.offer.Waited = s.runTime(j), s.now-j.since
 		jobs = append(jobs, &j.offer)
 	}
 	return offer.Make(&c.Cluster, jobs, s.Discipline == FIFO)
