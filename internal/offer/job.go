@@ -47,9 +47,9 @@ type Want struct {
 	// Profile is the requested profile, under whose name slurmctld counts the slices.
 	Profile string
 	Count   int
-	// Grown is the profile that the job needs instead of Profile, or empty. The job's earlier run showed that Profile is
-	// too small, but the request of the job still contains Profile. A plan offers a slice of the profile Grown under the
-	// name Profile.
+	// Grown is the profile that the job needs instead of Profile, or empty. The job's earlier run showed that Profile
+	// is too small, but the request of the job still contains Profile. A plan offers a slice of the profile Grown under
+	// the name Profile.
 	Grown string
 	// Alternatives contains the equivalent profiles on other GPU models. If no GPU has room for the needed profile, a
 	// plan places an alternative and offers the alternative under the name Profile.
@@ -134,8 +134,8 @@ func (j *Job) request() place.Request {
 // every node.
 func (j *Job) Alike(o *Job) bool {
 	same := func(a, b Want) bool {
-		return a.Profile == b.Profile && a.Grown == b.Grown && a.Count == b.Count && slices.Equal(a.Alternatives, b.Alternatives) &&
-			slices.Equal(a.Sizes, b.Sizes)
+		return a.Profile == b.Profile && a.Grown == b.Grown && a.Count == b.Count &&
+			slices.Equal(a.Alternatives, b.Alternatives) && slices.Equal(a.Sizes, b.Sizes)
 	}
 	return j.RunTime == o.RunTime && j.TimeLimit == o.TimeLimit && slices.EqualFunc(j.Wants, o.Wants, same)
 }

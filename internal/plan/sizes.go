@@ -54,8 +54,8 @@ func ParseSettings(policy, sizing string, wholeShare float64) (s Settings, err e
 }
 
 // Sizes returns the larger profiles that a job may get on GPUs in kinds instead of the requested profile. The result is
-// empty unless Caelum chose the job's profile and the job needs a single slice. After a growth, the profile that the job
-// needs replaces the requested profile. Sizes computes the relative run times from the job's busy share
+// empty unless Caelum chose the job's profile and the job needs a single slice. After a growth, the profile that the
+// job needs replaces the requested profile. Sizes computes the relative run times from the job's busy share
 // (predict.Slowdown).
 func Sizes(j slurm.Job, kinds []place.GPU) (all []offer.Size) {
 	requested := j.SlicesPerNode()

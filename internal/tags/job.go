@@ -39,8 +39,8 @@ func grownFrom(j slurm.Job, profile string) bool {
 func Growths(j slurm.Job) []predict.Growth { return predict.ParseGrowths(Value(j.AdminComment, Grown)) }
 
 // GrowMode returns the cause for which an agent may requeue the job on a larger profile: predict.RanOutOfMemory,
-// predict.Foreseen, which includes RanOutOfMemory, or an empty string. Only batch jobs that may be requeued, that are no
-// components of a het job, and whose profile Caelum chose can grow.
+// predict.Foreseen, which includes RanOutOfMemory, or an empty string. Only batch jobs that may be requeued, that are
+// no components of a het job, and whose profile Caelum chose can grow.
 func GrowMode(j slurm.Job) predict.Cause {
 	mode := predict.Cause(Value(j.AdminComment, Grow))
 	if mode != predict.RanOutOfMemory && mode != predict.Foreseen ||

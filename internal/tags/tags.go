@@ -15,8 +15,8 @@ import "strings"
 // administrators and job_submit.lua can write admin_comment: slurmctld does not allow users to change admin_comment,
 // neither at submission nor later.
 const (
-	// Grow is followed by oom or forecast: an agent may requeue the job on a larger profile after the job ran out of GPU
-	// memory (oom), or also before (forecast).
+	// Grow is followed by oom or forecast: an agent may requeue the job on a larger profile after the job ran out of
+	// GPU memory (oom), or also before (forecast).
 	Grow = "caelum:grow="
 	// Grown is followed by the job's growths (predict.FormatGrowths). The tag Size contains the resulting profile.
 	Grown = "caelum:grown="
