@@ -149,6 +149,9 @@ func (r remote) Config(context.Context) (c slurm.Config, err error) {
 func (r remote) RequeueHold(_ context.Context, id uint32) error {
 	return r.do(Request{Op: "RequeueHold", Job: id}, nil)
 }
+func (r remote) RequeueFailed(_ context.Context, id uint32) error {
+	return r.do(Request{Op: "RequeueFailed", Job: id}, nil)
+}
 func (r remote) Hold(_ context.Context, id uint32) error {
 	return r.do(Request{Op: "Hold", Job: id}, nil)
 }
@@ -189,6 +192,8 @@ func (s *Server) Do(req Request, rep *Reply) error {
 		out, err = s.fake.Config(ctx)
 	case "RequeueHold":
 		err = s.fake.RequeueHold(ctx, req.Job)
+	case "RequeueFailed":
+		err = s.fake.RequeueFailed(ctx, req.Job)
 	case "Hold":
 		err = s.fake.Hold(ctx, req.Job)
 	case "Release":

@@ -160,6 +160,7 @@ func (t *attempt) setJob(job slurm.Job) {
 	lease.Name, lease.User, lease.Account = job.Name, job.User, job.Account
 	lease.Key = tags.Value(job.AdminComment, tags.Key)
 	lease.Fingerprint = tags.Value(job.AdminComment, tags.Fingerprint)
+	lease.Grow = string(tags.GrowMode(job))
 	lease.Expected = int(tags.Learned(job).Seconds())
 	if !job.End.IsZero() {
 		lease.End = job.End.Unix()

@@ -16,6 +16,9 @@ type Growth struct {
 	// MiB is the peak memory of the run on Profile, in MiB: the observed peak (RanOutOfMemory) or the forecast
 	// (Foreseen).
 	MiB float64
+	// Requested is the profile in the request of the job if the request does not contain Profile, and otherwise empty.
+	// For example, the job ran on an equivalent profile of another GPU model.
+	Requested string
 }
 
 // Cause is the reason of a growth.
@@ -26,8 +29,15 @@ const (
 	Foreseen       Cause = "forecast" // the forecast of the run's peak exceeded the memory of the slice
 )
 
-// String returns the growth as text without blanks and commas, for example 1g.5gb:oom:4711.
-func (g Growth) String() string { return fmt.Sprintf("%s:%s:%.0f", g.Profile, g.Cause, g.MiB) }
+// String returns the growth as text without blanks and commas: the profile, the cause, the peak in MiB, and the
+// requested profile if it differs. Examples are 1g.5gb:oom:4711 and 1g.10gb:oom:9012:1g.5gb.
+func (g Growth) String() string {
+	text := fmt.Sprintf("%s:%s:%.0f", g.Profile, g.Cause, g.MiB)
+	if g.Requested != "" {
+		text += ":" + g.Requested
+	}
+	return text
+}
 
 // FormatGrowths returns growths as text without blanks. ParseGrowths parses the text.
 func FormatGrowths(growths []Growth) string {
@@ -42,12 +52,14 @@ func FormatGrowths(growths []Growth) string {
 func ParseGrowths(text string) (growths []Growth) {
 	for one := range strings.SplitSeq(text, ",") {
 		parts := strings.Split(one, ":")
-		if len(parts) != 3 || parts[0] == "" {
+		if len(parts) == 3 {
+			parts = append(parts, "")
+		} else if len(parts) != 4 || parts[3] == "" {
 			continue
 		}
-		g := Growth{Profile: parts[0], Cause: Cause(parts[1])}
+		g := Growth{Profile: parts[0], Cause: Cause(parts[1]), Requested: parts[3]}
 		mib, err := strconv.ParseUint(parts[2], 10, 40)
-		if err != nil || g.Cause != RanOutOfMemory && g.Cause != Foreseen {
+		if err != nil || g.Profile == "" || g.Cause != RanOutOfMemory && g.Cause != Foreseen {
 			continue
 		}
 		g.MiB = float64(mib)
@@ -93,9 +105,9 @@ func (n Need) Larger(m *mig.Model, of mig.Layout, profile string) (larger string
 // RanOut reports whether the last of the runs (oldest first) was killed for lack of memory, and returns the need of the
 // next run. The runs are all known runs of one job key. The last run must have the state FAILED. grown contains the
 // growths of the job so far, oldest first. A run with a peak that fits into the memory of an earlier, smaller slice of
-// the job was not killed for lack of memory.
+// the job was not killed for lack of memory, unless the run itself reported the lack of memory (Run.End).
 func RanOut(runs []Run, grown []Growth, site Site) (Need, bool) {
-	if len(runs) == 0 || runs[len(runs)-1].State != "FAILED" {
+	if len(runs) == 0 || runs[len(runs)-1].State != "FAILED" && runs[len(runs)-1].End == "" {
 		return Need{}, false
 	}
 	last := runs[len(runs)-1]
@@ -104,7 +116,7 @@ func RanOut(runs []Run, grown []Growth, site Site) (Need, bool) {
 			continue
 		}
 		for _, g := range grown {
-			if a.PeakMiB <= usable*(Run{Profile: g.Profile}).promised() {
+			if a.End == "" && a.PeakMiB <= usable*(Run{Profile: g.Profile}).promised() {
 				return Need{}, false
 			}
 		}

@@ -49,7 +49,7 @@ func TestRanOut(t *testing.T) {
 		return Run{Job: job, Restart: restart, Board: "a100", Profile: profile, Slices: 1, Samples: 9,
 			PeakMiB: peak, MedianMiB: peak, State: state, Seconds: 60}
 	}
-	small := Growth{"1g.5gb", RanOutOfMemory, 4700}
+	small := Growth{Profile: "1g.5gb", Cause: RanOutOfMemory, MiB: 4700}
 	for _, c := range []struct {
 		what  string
 		runs  []Run
@@ -69,7 +69,14 @@ func TestRanOut(t *testing.T) {
 		}, []Growth{small}, "3g.20gb"},
 		{"grown, and no more than before", []Run{
 			run(1, 0, "2g.10gb", "FAILED", 9600), run(1, 1, "2g.12gb", "FAILED", 9700),
-		}, []Growth{{"2g.10gb", RanOutOfMemory, 9600}}, ""},
+		}, []Growth{{Profile: "2g.10gb", Cause: RanOutOfMemory, MiB: 9600}}, ""},
+		{"grown, and reported that memory is missing", []Run{
+			run(1, 0, "1g.5gb", "FAILED", 4700),
+			{Job: 1, Restart: 1, Board: "a100", Profile: "1g.10gb", Samples: 9, PeakMiB: 900, State: "FAILED", End: EndOOM},
+		}, []Growth{small}, "3g.20gb"},
+		{"reported before the first sample", []Run{
+			{Job: 1, Board: "a100", Profile: "1g.5gb", State: "FAILED", End: EndOOM},
+		}, nil, "1g.10gb"},
 		{"an earlier job needed more", []Run{
 			run(1, 0, "3g.20gb", "COMPLETED", 15000), run(2, 0, "1g.5gb", "FAILED", 4700),
 		}, nil, "3g.20gb"},
@@ -108,14 +115,15 @@ func TestGrowths(t *testing.T) {
 				rapid.SampledFrom(mig.Models()[0].Profiles).Draw(t, "profile").Name,
 				rapid.SampledFrom([]Cause{RanOutOfMemory, Foreseen}).Draw(t, "cause"),
 				float64(rapid.Uint32().Draw(t, "MiB")),
+				rapid.SampledFrom([]string{"", "1g.5gb"}).Draw(t, "requested"),
 			})
 		}
 		if got := ParseGrowths(FormatGrowths(growths)); !slices.Equal(got, growths) {
 			t.Fatalf("%q: %v, want %v", FormatGrowths(growths), got, growths)
 		}
 	})
-	text := "1g.5gb:oom:4700,:oom:1,2g.10gb:oom,2g.10gb:killed:9,2g.10gb:oom:-9,2g.10gb:oom:1e9,2g.10gb:forecast:9:,x"
-	if got := ParseGrowths(text); len(got) != 1 || got[0] != (Growth{"1g.5gb", RanOutOfMemory, 4700}) {
+	text := "1g.5gb:oom:4700,:oom:1,2g.10gb:oom,2g.10gb:killed:9,2g.10gb:oom:-9,2g.10gb:oom:1e9,2g.10gb:forecast:9:,1:2:3:4:5,x"
+	if got := ParseGrowths(text); len(got) != 1 || got[0] != (Growth{Profile: "1g.5gb", Cause: RanOutOfMemory, MiB: 4700}) {
 		t.Errorf("%v", got)
 	}
 }

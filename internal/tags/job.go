@@ -30,9 +30,11 @@ func Needed(j slurm.Job) string {
 	return Value(j.AdminComment, Size)
 }
 
-// grownFrom reports whether an agent has replaced the profile by a larger profile.
+// grownFrom reports whether the job requested the profile before a growth.
 func grownFrom(j slurm.Job, profile string) bool {
-	return slices.ContainsFunc(Growths(j), func(g predict.Growth) bool { return g.Profile == profile })
+	return slices.ContainsFunc(Growths(j), func(g predict.Growth) bool {
+		return cmp.Or(g.Requested, g.Profile) == profile
+	})
 }
 
 // Growths returns the growths of the job, oldest first.
@@ -50,10 +52,14 @@ func GrowMode(j slurm.Job) predict.Cause {
 	return mode
 }
 
-// Regrown returns the job's admin_comment after a growth to a larger profile.
+// Regrown returns the job's admin_comment after a growth to a larger profile. If the last growth has the same profile,
+// an agent has changed the comment during the same run before, and Regrown replaces this growth.
 func Regrown(j slurm.Job, larger string, g predict.Growth) string {
-	comment := Set(j.AdminComment, Grown, predict.FormatGrowths(append(Growths(j), g)))
-	return Set(comment, Size, larger)
+	all := Growths(j)
+	if n := len(all); n > 0 && all[n-1].Profile == g.Profile {
+		all = all[:n-1]
+	}
+	return Set(Set(j.AdminComment, Grown, predict.FormatGrowths(append(all, g))), Size, larger)
 }
 
 // Learned returns the run time that was predicted from earlier runs of the job, or 0 without a prediction. The result
