@@ -86,7 +86,7 @@ func (a *Agent) growBeforeFailure(ctx context.Context, id uint32, foreseenMiB fl
 	lease := a.leases[id]
 	a.mu.Unlock()
 	run, ok := a.runOf(id)
-	if lease == nil || lease.Grow != string(predict.Foreseen) || !ok || fits(*lease, foreseenMiB) {
+	if lease == nil || lease.Grow != string(predict.Foreseen) || !ok || enough(*lease, foreseenMiB) {
 		return
 	}
 	log := a.log.WithField("job", id).WithField("foreseen_mib", math.Round(foreseenMiB))
@@ -125,8 +125,8 @@ func fieldsOf(g predict.Growth, larger string) logrus.Fields {
 	return logrus.Fields{"profile": g.Profile, "peak_mib": math.Round(g.MiB), "larger": larger}
 }
 
-// fits reports whether the smallest slice of a lease has this much memory. The forecast may be that of an earlier run.
-func fits(lease api.Lease, mib float64) bool {
+// enough reports whether the smallest slice of a lease has this much memory. The forecast may be that of an earlier run.
+func enough(lease api.Lease, mib float64) bool {
 	return !slices.ContainsFunc(lease.Slices, func(s api.Slice) bool { return float64(s.MemoryMiB) < mib })
 }
 

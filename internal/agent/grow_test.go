@@ -44,10 +44,10 @@ func (g *growing) restart() {
 	}
 }
 
-// growingJob returns a job for which job_submit.lua has chosen 1g.5gb, with the given mode.
-func growingJob(mode string) slurm.Job {
-	j := job(1, "1g.5gb:1")
-	j.AdminComment = "JS1:other " + tags.Size + "1g.5gb " + tags.Grow + mode
+// growingJob returns a job for which job_submit.lua has chosen a profile, with the given mode.
+func growingJob(profile, mode string) slurm.Job {
+	j := job(1, profile+":1")
+	j.AdminComment = "JS1:other " + tags.Size + profile + " " + tags.Grow + mode
 	return j
 }
 
@@ -100,7 +100,7 @@ func TestGrowAfterFailure(t *testing.T) {
 				}
 				return profile
 			}
-			id := g.submit(growingJob("oom"))
+			id := g.submit(growingJob("1g.5gb", "oom"))
 			for _, step := range []struct{ profile, grown string }{
 				{"1g.5gb", "1g.5gb:oom:4700"},
 				{"1g.10gb", "1g.10gb:oom:9400"},
@@ -134,7 +134,7 @@ func TestGrowAfterFailure(t *testing.T) {
 // TestStaysFailed checks the jobs that an agent must not requeue after a failure.
 func TestStaysFailed(t *testing.T) {
 	with := func(change func(*slurm.Job)) slurm.Job {
-		j := growingJob("oom")
+		j := growingJob("1g.5gb", "oom")
 		change(&j)
 		return j
 	}
@@ -156,19 +156,19 @@ func TestStaysFailed(t *testing.T) {
 		limit int
 		fault func(slurmtest.Call) error
 	}{
-		{"memory to spare", growingJob("oom"), 2000, nil, "FAILED", 3, nil},
-		{"completed", growingJob("forecast"), full, (*slurmtest.Fake).End, "COMPLETED", 3, nil},
-		{"cancelled", growingJob("oom"), full, (*slurmtest.Fake).Cancel, "CANCELLED", 3, nil},
+		{"memory to spare", growingJob("1g.5gb", "oom"), 2000, nil, "FAILED", 3, nil},
+		{"completed", growingJob("1g.5gb", "forecast"), full, (*slurmtest.Fake).End, "COMPLETED", 3, nil},
+		{"cancelled", growingJob("1g.5gb", "oom"), full, (*slurmtest.Fake).Cancel, "CANCELLED", 3, nil},
 		{"no tag", with(func(j *slurm.Job) { j.AdminComment = tags.Size + "1g.5gb" }), full, nil, "FAILED", 3, nil},
-		{"off", growingJob("off"), full, nil, "FAILED", 3, nil},
+		{"off", growingJob("1g.5gb", "off"), full, nil, "FAILED", 3, nil},
 		{"named profile", with(func(j *slurm.Job) { j.AdminComment = tags.Grow + "oom" }), full, nil, "FAILED", 3, nil},
 		{"no requeue", with(func(j *slurm.Job) { j.Requeue = false }), full, nil, "FAILED", 3, nil},
 		{"srun", with(func(j *slurm.Job) { j.Batch = false }), full, nil, "FAILED", 3, nil},
 		{"het job", with(func(j *slurm.Job) { j.HetJob = 1 }), full, nil, "FAILED", 3, nil},
-		{"grow_limit 0", growingJob("oom"), full, nil, "FAILED", 0, nil},
-		{"no answer", growingJob("oom"), full, nil, "FAILED", 3, down("Job")},
-		{"no requeue possible", growingJob("oom"), full, nil, "FAILED", 3, down("RequeueFailed")},
-		{"tag lost", growingJob("oom"), full, nil, "PENDING", 3, down("SetAdminComment")},
+		{"grow_limit 0", growingJob("1g.5gb", "oom"), full, nil, "FAILED", 0, nil},
+		{"no answer", growingJob("1g.5gb", "oom"), full, nil, "FAILED", 3, down("Job")},
+		{"no requeue possible", growingJob("1g.5gb", "oom"), full, nil, "FAILED", 3, down("RequeueFailed")},
+		{"tag lost", growingJob("1g.5gb", "oom"), full, nil, "PENDING", 3, down("SetAdminComment")},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			g := newGrowing(t, "22.05.8")
@@ -198,11 +198,11 @@ func TestStaysFailed(t *testing.T) {
 // no profile satisfies, and a job with the mode oom, must not end the run.
 func TestGrowBeforeFailure(t *testing.T) {
 	g := newGrowing(t, "22.05.8")
-	id := g.submit(growingJob("forecast"))
+	id := g.submit(growingJob("1g.5gb", "forecast"))
 	if profile, _ := g.runs(id); profile != "1g.5gb" {
 		t.Fatal(profile)
 	}
-	other := g.submit(growingJob("oom"))
+	other := g.submit(growingJob("1g.5gb", "oom"))
 	g.publish()
 	g.fake.Tick()
 	g.lease(other)
@@ -243,7 +243,7 @@ func TestGrownWithoutRoom(t *testing.T) {
 	g.publish()
 	g.fake.Tick()
 	g.lease(big)
-	j := growingJob("oom")
+	j := growingJob("1g.5gb", "oom")
 	j.AdminComment = fmt.Sprintf("%s7g.40gb %soom %s1g.5gb:oom:4700", tags.Size, tags.Grow, tags.Grown)
 	id := g.submit(j)
 	g.submit(job(1, "1g.5gb:1"))
