@@ -213,12 +213,7 @@ func oracle(q fields, d decisions.Table, stamped *stamp) (o outcome) {
 		profile, sized, warning, ok := size(q, d, known)
 		o.refused = o.refused || !ok
 		if sized {
-			if o.grow, ok = grow(q, d); !ok && stamped == nil {
-				o.refused = true
-			}
-			if o.stamp.fingerprint == "" {
-				o.grow = "off"
-			}
+			o.setGrow(q, d, stamped == nil)
 			profile = o.choose(q, d, known, model(slots.types), onModel(d, slots.types, profile))
 		}
 		o.warning = warning
@@ -229,7 +224,8 @@ func oracle(q fields, d decisions.Table, stamped *stamp) (o outcome) {
 	return o
 }
 
-// grow returns the mode in which a job with a script grows: off, oom or forecast. ok is false if the request is rejected.
+// grow returns the mode in which a job with a script grows: off, oom or forecast. ok is false if the request is
+// rejected.
 func grow(q fields, d decisions.Table) (mode string, ok bool) {
 	if mode = option(q, "mig_grow"); mode != "" {
 		return mode, mode == "off" || mode == "oom" || mode == "forecast"
@@ -251,6 +247,17 @@ func grow(q fields, d decisions.Table) (mode string, ok bool) {
 		return "oom", true
 	}
 	return "forecast", true
+}
+
+// setGrow sets the mode of a job whose profile Caelum chose. submitted is false for an update of a job.
+func (o *outcome) setGrow(q fields, d decisions.Table, submitted bool) {
+	var ok bool
+	if o.grow, ok = grow(q, d); !ok && submitted {
+		o.refused = true
+	}
+	if o.stamp.fingerprint == "" {
+		o.grow = "off"
+	}
 }
 
 // growTag returns a blank and the tag for a mode, or "" for off.

@@ -21,8 +21,8 @@ func (m maker) table() string {
 	const head = "caelum-decisions 1 7"
 	b.WriteString(m.one(head, head, head, "caelum-decisions 1 1", "caelum-decisions 2 7", head+"\r", m.raw) + "\n")
 	all := []string{
-		"partition gpu" + m.one("", "", " grow=oom", " grow=forecast", " 2g.10gb grow=off", " grow=", " grow=oom 1g.5gb",
-			" 1g.5gb grow=oom "+m.raw, " "+m.raw),
+		"partition gpu" + m.one("", "", " grow=oom", " grow=forecast", " 2g.10gb grow=off", " grow=",
+			" grow=oom 1g.5gb", " 1g.5gb grow=oom "+m.raw, " "+m.raw),
 		"profile 1g.5gb" + m.one("", " 4864"),
 		"profile 2g.10gb" + m.one("", " 9856"),
 		"default " + m.one("1g.5gb", "2g.10gb", m.raw),

@@ -125,7 +125,7 @@ func fieldsOf(g predict.Growth, larger string) logrus.Fields {
 	return logrus.Fields{"profile": g.Profile, "peak_mib": math.Round(g.MiB), "larger": larger}
 }
 
-// enough reports whether the smallest slice of a lease has this much memory. The forecast may be that of an earlier run.
+// enough reports whether each slice of a lease has this much memory. The forecast may belong to an earlier run.
 func enough(lease api.Lease, mib float64) bool {
 	return !slices.ContainsFunc(lease.Slices, func(s api.Slice) bool { return float64(s.MemoryMiB) < mib })
 }
@@ -215,7 +215,7 @@ func (a *Agent) larger(job slurm.Job, lease api.Lease, profile string, need pred
 	want := offer.Want{Profile: larger, Count: len(lease.Slices)}
 	j := &offer.Job{Wants: []offer.Want{want}, RunTime: math.Inf(1), TimeLimit: math.Inf(1)}
 	if spots, _ := offer.NewCluster(a.settings.Policy, a.emptyGPUs()).Find(j, nil); spots == nil {
-		return "", fmt.Errorf("the GPUs of %s have no room for %d slices of the profile %s", a.cfg.Node, want.Count, larger)
+		return "", fmt.Errorf("the GPUs of %s have no room for %d slices of %s", a.cfg.Node, want.Count, larger)
 	}
 	return larger, nil
 }

@@ -131,20 +131,22 @@ func TestGrowAfterFailure(t *testing.T) {
 	}
 }
 
+// down is a hook with which every call of a method fails.
+func down(op string) func(slurmtest.Call) error {
+	return func(c slurmtest.Call) error {
+		if c.Op == op {
+			return slurm.ErrUnreachable
+		}
+		return nil
+	}
+}
+
 // TestStaysFailed checks the jobs that an agent must not requeue after a failure.
 func TestStaysFailed(t *testing.T) {
 	with := func(change func(*slurm.Job)) slurm.Job {
 		j := growingJob("1g.5gb", "oom")
 		change(&j)
 		return j
-	}
-	down := func(op string) func(slurmtest.Call) error {
-		return func(c slurmtest.Call) error {
-			if c.Op == op {
-				return slurm.ErrUnreachable
-			}
-			return nil
-		}
 	}
 	const full = 4700
 	for _, c := range []struct {
@@ -212,12 +214,7 @@ func TestGrowBeforeFailure(t *testing.T) {
 	if a, b := g.state(id), g.state(other); a != "RUNNING" || b != "RUNNING" {
 		t.Fatalf("the jobs are %s and %s", a, b)
 	}
-	g.fake.Before(func(c slurmtest.Call) error {
-		if c.Op == "RequeueHold" {
-			return slurm.ErrUnreachable
-		}
-		return nil
-	})
+	g.fake.Before(down("RequeueHold"))
 	g.agent.growBeforeFailure(ctx, id, 8000)
 	g.fake.Before(nil)
 	g.agent.growBeforeFailure(ctx, id, 9000)

@@ -93,8 +93,8 @@ func (p *publisher) onOffer(ctx context.Context, w slurm.Waiting) (bool, error) 
 	return ready >= max(w.NumNodes, len(w.ReqNodes)), nil
 }
 
-// assignProfile sets the profile of each requeued job whose request contains no profile. If slurmctld replaces the types
-// in a request, assignProfile also sets the larger profile of each job that has grown.
+// assignProfile sets the profile of each requeued job whose request contains no profile. If slurmctld replaces the
+// types in a request, assignProfile also sets the larger profile of each job that has grown.
 func (p *publisher) assignProfile(ctx context.Context, waiting []slurm.Waiting, config slurm.Config) {
 	release, err := config.Release()
 	retypes := err == nil && release.ReplacesTypes()

@@ -14,8 +14,8 @@ import (
 
 // unsuitable is the error for a job that must start again, because the job cannot get its slices in this run. One
 // possible reason is that slurmctld has not counted the slices: limits and billing would not include uncounted slices.
-// The other reason is that no GPU of the node has a slice that is large enough for a job after its growth. missing lists
-// the slices as profile:count.
+// The other reason is that no GPU of the node has a slice that is large enough for a job after its growth. missing
+// lists the slices as profile:count.
 type unsuitable struct{ reason, missing string }
 
 func (u *unsuitable) Error() string { return u.reason }

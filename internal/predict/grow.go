@@ -11,14 +11,14 @@ import (
 
 // Growth is one replacement of a job's profile by a larger profile after the job had already started.
 type Growth struct {
-	Profile string // the profile that was too small
-	Cause   Cause
+	Profile string `json:"profile"` // the profile that was too small
+	Cause   Cause  `json:"cause"`
 	// MiB is the peak memory of the run on Profile, in MiB: the observed peak (RanOutOfMemory) or the forecast
 	// (Foreseen).
-	MiB float64
+	MiB float64 `json:"mib"`
 	// Requested is the profile in the request of the job if the request does not contain Profile, and otherwise empty.
 	// For example, the job ran on an equivalent profile of another GPU model.
-	Requested string
+	Requested string `json:"requested,omitempty"`
 }
 
 // Cause is the reason of a growth.

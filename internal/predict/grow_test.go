@@ -72,7 +72,7 @@ func TestRanOut(t *testing.T) {
 		}, []Growth{{Profile: "2g.10gb", Cause: RanOutOfMemory, MiB: 9600}}, ""},
 		{"grown, and reported that memory is missing", []Run{
 			run(1, 0, "1g.5gb", "FAILED", 4700),
-			{Job: 1, Restart: 1, Board: "a100", Profile: "1g.10gb", Samples: 9, PeakMiB: 900, State: "FAILED", End: EndOOM},
+			{Job: 1, Restart: 1, Board: "a100", Profile: "1g.10gb", Samples: 9, PeakMiB: 900, End: EndOOM},
 		}, []Growth{small}, "3g.20gb"},
 		{"reported before the first sample", []Run{
 			{Job: 1, Board: "a100", Profile: "1g.5gb", State: "FAILED", End: EndOOM},
@@ -122,8 +122,10 @@ func TestGrowths(t *testing.T) {
 			t.Fatalf("%q: %v, want %v", FormatGrowths(growths), got, growths)
 		}
 	})
-	text := "1g.5gb:oom:4700,:oom:1,2g.10gb:oom,2g.10gb:killed:9,2g.10gb:oom:-9,2g.10gb:oom:1e9,2g.10gb:forecast:9:,1:2:3:4:5,x"
-	if got := ParseGrowths(text); len(got) != 1 || got[0] != (Growth{Profile: "1g.5gb", Cause: RanOutOfMemory, MiB: 4700}) {
+	want := Growth{Profile: "1g.5gb", Cause: RanOutOfMemory, MiB: 4700}
+	text := want.String() + ",:oom:1,2g.10gb:oom,2g.10gb:killed:9,2g.10gb:oom:-9,2g.10gb:oom:1e9,2g.10gb:forecast:9:," +
+		"1:2:3:4:5,x"
+	if got := ParseGrowths(text); len(got) != 1 || got[0] != want {
 		t.Errorf("%v", got)
 	}
 }
