@@ -133,8 +133,8 @@ func printGrowths(w io.Writer, e plan.Explanation) error {
 		if g.Cause == predict.Foreseen {
 			why = "the GPU memory of %s would have run out: the forecast of the job's peak was %.0f MiB"
 		}
-		_, err := fmt.Fprintf(w, why+". An agent requeued the job with %s\n", printable(g.Profile), g.MiB, printable(next))
-		if err != nil {
+		why += ". An agent requeued the job with %s\n"
+		if _, err := fmt.Fprintf(w, why, printable(g.Profile), g.MiB, printable(next)); err != nil {
 			return err
 		}
 	}
