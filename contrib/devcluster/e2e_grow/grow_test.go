@@ -6,9 +6,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"caelum/contrib/devcluster/cluster"
 	"caelum/contrib/devcluster/clustertest"
@@ -16,18 +18,16 @@ import (
 )
 
 // The memory of the script step steps above the memory of a 1g.5gb slice, which the script has nearly filled before.
-// The memory of the script ramp increases by 200 MiB per second, and exceeds the memory of a 1g.5gb slice after 22 s.
 // The script three needs three growths from 1g.5gb. The script broken fails for another reason.
 const (
 	step   = "cuda-process --curve 0:4200,2:4600,2.1:8000,4:8000"
-	ramp   = "cuda-process --curve 0:500,40:8500"
 	three  = "cuda-process --curve 0:4200,1.5:4700,1.6:9000,3:9300,3.1:17000,5:19500,5.1:30000"
 	broken = "cuda-process --curve 0:900,2:900; exit 3"
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	flag.Set("test.parallel", "2")
+	flag.Set("test.parallel", "4")
 	os.Exit(m.Run())
 }
 
@@ -40,7 +40,9 @@ type site struct {
 func start(t *testing.T, o cluster.Options) site {
 	t.Helper()
 	o.AgentConfig = "testdata/caelum.yaml"
-	o.Conf = append(o.Conf, "AuthInfo=cred_expire=5") // a requeued job may start again after 6 s
+	// A requeued job may start again after 6 s. slurmctld looks at the queue every 2 s, even if nothing has changed.
+	o.Conf = append(o.Conf, "AuthInfo=cred_expire=5",
+		"SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,bf_continue,bf_interval=1,sched_interval=2")
 	s := site{clustertest.Start(t, o), t}
 	s.Must("", "root", "sed", "-i", "-e", "1s/.*/caelum-decisions 1 99/", "-e", "s/^default .*/default 1g.5gb/",
 		"-e", "$a grow oom", "/etc/caelum/decisions")
@@ -58,10 +60,23 @@ func (s site) comment(id string) string {
 	return ""
 }
 
+// patience is the time limit for conditions that include several runs of a job.
+const patience = 3 * time.Minute
+
+// wait is like Within, but with the time limit patience.
+func (s site) wait(what string, holds func() bool) {
+	s.t.Helper()
+	for end := time.Now().Add(patience); !holds(); time.Sleep(200 * time.Millisecond) {
+		if time.Now().After(end) {
+			s.t.Fatalf("timeout: %s", what)
+		}
+	}
+}
+
 // ended waits until the job has the state, with the restart count.
 func (s site) ended(id, state string, restarts int) {
 	s.t.Helper()
-	s.Within(fmt.Sprintf("job %s is %s", id, state), func() bool { return s.State(id) == state })
+	s.wait(fmt.Sprintf("job %s is %s", id, state), func() bool { return s.State(id) == state })
 	show := s.Must("", "root", "scontrol", "show", "job", id)
 	if !strings.Contains(show, fmt.Sprintf(" Restarts=%d ", restarts)) {
 		s.t.Errorf("want %d restarts:\n%s", restarts, show)
@@ -126,6 +141,45 @@ func (s site) recorded(id string) {
 	if !strings.HasPrefix(record, "COMPLETED|") {
 		s.t.Errorf("sacct shows %q", record)
 	}
+}
+
+// The memory of the first run of ramp increases by 50 MiB per second, and would exceed the memory of a 1g.5gb slice
+// after 87 s. At SIGTERM, the script writes a checkpoint. The first run is longer than those of the other scripts,
+// because an agent requeues no job in the first minute of a run.
+const ramp = `#!/bin/bash
+#SBATCH --gres=gpu:1
+if [[ -n $SLURM_RESTART_COUNT ]]; then
+    cuda-process --curve 0:500,1:6000,2:6000
+    exit
+fi
+trap 'echo checkpoint after $SECONDS s; exit 1' TERM
+cuda-process --curve 0:500,100:5500 &
+wait $!
+`
+
+// TestGrowBeforeFailure runs a job whose memory increases slowly. The job's run time is known. The job must be requeued
+// before its memory exceeds the slice, and must be able to write a checkpoint.
+func TestGrowBeforeFailure(t *testing.T) {
+	s := start(t, cluster.Options{Nodes: 1, GPUs: 1})
+	s.Write("ramp", ramp)
+	first := s.Must("", clustertest.User, "sbatch", "--parsable", "--hold", "ramp")
+	_, work, ok := strings.Cut(s.comment(first), "caelum:work=")
+	if !ok {
+		t.Fatal(s.comment(first))
+	}
+	s.Must("", "root", "scancel", first)
+	s.Must("", "root", "sed", "-i", "-e", "1s/.*/caelum-decisions 1 100/", "-e", "$a site "+strings.Fields(work)[0]+
+		" 1g.5gb 200", "/etc/caelum/decisions")
+	id := s.Must("", clustertest.User, "sbatch", "--parsable", "--mig-grow=forecast", "ramp")
+	s.Running(id)
+	s.grew(id, "forecast")
+	text, err := os.ReadFile(filepath.Join(s.Home(), "slurm-"+id+".out"))
+	if out := string(text); err != nil || !strings.Contains(out, "checkpoint after ") ||
+		strings.Contains(out, "out of memory") {
+		t.Errorf("the output of the job is %q, %v", out, err)
+	}
+	s.NoneDrained()
+	s.NothingLeft()
 }
 
 // TestStaysFailed runs jobs that must not grow, although their memory does not suffice.
