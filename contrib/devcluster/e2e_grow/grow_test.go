@@ -184,7 +184,7 @@ func TestGrowBeforeFailure(t *testing.T) {
 
 // TestStaysFailed runs jobs that must not grow, although their memory does not suffice.
 func TestStaysFailed(t *testing.T) {
-	s := start(t, cluster.Options{Nodes: 1, GPUs: 2})
+	s := start(t, cluster.Options{Nodes: 2, GPUs: 1})
 	jobs := []string{
 		s.Submit(step, "--gres=gpu:1", "--no-requeue"),
 		s.Submit(step, "--gres=gpu:1", "--mig-grow=off"),
@@ -207,8 +207,10 @@ func TestStaysFailed(t *testing.T) {
 	for _, id := range jobs {
 		s.ended(id, "FAILED", 0)
 	}
-	if log, err := s.Log("agent-n1"); err != nil || strings.Contains(log, "larger profile") {
-		t.Errorf("the agent logged a growth: %v\n%s", err, log)
+	for _, node := range s.Nodes {
+		if log, err := s.Log("agent-" + node); err != nil || strings.Contains(log, "larger profile") {
+			t.Errorf("the agent of %s logged a growth: %v\n%s", node, err, log)
+		}
 	}
 	s.NoneDrained()
 	s.NothingLeft()
