@@ -17,8 +17,8 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// growTimeout limits the time that an epilog spends on a growth. The plugin waits 5 s for the answer to the epilog. If
-// slurmctld received the requeue after the last epilog, the jobs that depend on the job would have seen the failure.
+// growTimeout limits the time for one growth. The plugin waits 5 s for the answer to the epilog. If slurmctld received
+// the requeue after the last epilog, the jobs that depend on the job would have seen the failure.
 const growTimeout = 4 * time.Second
 
 // growAfterFailure requeues a job that has failed for lack of GPU memory, with the next sufficient profile. The epilog
@@ -89,6 +89,8 @@ func (a *Agent) growBeforeFailure(ctx context.Context, id uint32, foreseenMiB fl
 	if lease == nil || lease.Grow != string(predict.Foreseen) || !ok || enough(*lease, foreseenMiB) {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, growTimeout) // the epilog of the job waits for the lock
+	defer cancel()
 	log := a.log.WithField("job", id).WithField("foreseen_mib", math.Round(foreseenMiB))
 	job, err := a.ctl.Job(ctx, id)
 	if err != nil {

@@ -143,8 +143,8 @@ func (s site) recorded(id string) {
 	}
 }
 
-// The memory of the first run of ramp increases by 50 MiB per second, and would exceed the memory of a 1g.5gb slice
-// after 87 s. At SIGTERM, the script writes a checkpoint. The first run is longer than those of the other scripts,
+// The memory of the first run of ramp increases by 30 MiB per second, and would exceed the memory of a 1g.5gb slice
+// after 79 s. At SIGTERM, the script writes a checkpoint. The first run is longer than those of the other scripts,
 // because an agent requeues no job in the first minute of a run.
 const ramp = `#!/bin/bash
 #SBATCH --gres=gpu:1
@@ -153,7 +153,7 @@ if [[ -n $SLURM_RESTART_COUNT ]]; then
     exit
 fi
 trap 'echo checkpoint after $SECONDS s; exit 1' TERM
-cuda-process --curve 0:500,100:5500 &
+cuda-process --curve 0:2500,100:5500 &
 wait $!
 `
 
@@ -169,7 +169,7 @@ func TestGrowBeforeFailure(t *testing.T) {
 	}
 	s.Must("", "root", "scancel", first)
 	s.Must("", "root", "sed", "-i", "-e", "1s/.*/caelum-decisions 1 100/", "-e", "$a site "+strings.Fields(work)[0]+
-		" 1g.5gb 200", "/etc/caelum/decisions")
+		" 1g.5gb 150", "/etc/caelum/decisions")
 	id := s.Must("", clustertest.User, "sbatch", "--parsable", "--mig-grow=forecast", "ramp")
 	s.Running(id)
 	s.grew(id, "forecast")
