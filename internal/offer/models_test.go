@@ -40,7 +40,7 @@ func TestModels(t *testing.T) {
 					policy = arg.Vals
 				}
 			}
-			var jobs []*Job // one job per line: id, profile or profile>larger profile after a growth, equivalent profiles
+			var jobs []*Job // one job per line: id, profile (or profile>larger profile), equivalent profiles
 			for line := range strings.Lines(d.Input) {
 				f := strings.Fields(line)
 				requested, grown, _ := strings.Cut(f[1], ">")

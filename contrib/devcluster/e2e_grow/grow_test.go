@@ -147,7 +147,7 @@ func (s site) recorded(id string) {
 // after 79 s. At SIGTERM, the script writes a checkpoint. The first run is longer than those of the other scripts,
 // because an agent requeues no job in the first minute of a run.
 const ramp = `#!/bin/bash
-#SBATCH --gres=gpu:1
+#SBATCH --gres=gpu:1 --open-mode=append
 if [[ -n $SLURM_RESTART_COUNT ]]; then
     cuda-process --curve 0:500,1:6000,2:6000
     exit
