@@ -104,6 +104,20 @@ local function list(t, profile, third, fourth)
   return true
 end
 
+-- GROW contains the modes in which jobs can grow. A larger number includes the requeues of a smaller number.
+local GROW = {off = 0, oom = 1, forecast = 2}
+
+-- manage reads the rest of a partition line, which has the form "[profile] [grow=mode]". manage returns whether the line
+-- is valid, and the profile.
+local function manage(t, partition, third, fourth)
+  local mode = (fourth or third or ""):match("^grow=(.*)$")
+  if mode and not GROW[mode] or fourth and not mode then return false end
+  local full = (fourth or not mode) and third or nil
+  t.partitions[partition] = full or true
+  t.grow_in[partition] = mode or t.grow_in[partition]
+  return true, full
+end
+
 -- read_line reads line n of a table into t, and returns false for an invalid line. read_line does not check whether the
 -- profile in the line has a profile line, because profile lines may follow later in the table.
 local function read_line(t, n, line)
@@ -118,12 +132,16 @@ local function read_line(t, n, line)
     local of = t.models[value] or {}
     of[#of + 1] = third
     t.models[value], named = of, third
-  elseif word == "partition" and not fourth then
-    t.partitions[value], named = third or true, third
+  elseif word == "partition" and not fifth then
+    local ok
+    ok, named = manage(t, value, third, fourth)
+    if not ok then return false end
   elseif third then
     return false
   elseif (word == "default" or word == "whole") and not t[word] then
     t[word], named = value, value
+  elseif word == "grow" and not t.grow and GROW[value] then
+    t.grow = value
   elseif word == "max_nodes" and not t.max_nodes and value:find("^%d%d?%d?%d?$") then
     t.max_nodes = tonumber(value)
   else
@@ -137,7 +155,7 @@ local function parse(text)
   if #text > MAX_BYTES then return nil, "the table is longer than " .. MAX_BYTES .. " bytes" end
   if text:sub(-1) ~= "\n" then return nil, "the last line is not complete" end
   local t = {
-    partitions = {}, profiles = {}, known = {}, models = {}, named = {}, key = {}, user = {}, site = {}, old = 0,
+    partitions = {}, grow_in = {}, profiles = {}, known = {}, models = {}, named = {}, key = {}, user = {}, site = {}, old = 0,
     seconds = {key = {}, user = {}, site = {}}, high = {key = {}, user = {}, site = {}},
     busy = {key = {}, user = {}, site = {}},
   }
@@ -407,8 +425,8 @@ end
 -- srun and salloc use identical names (22.05). A job inherits the arguments of the job that submitted it.
 local OPTION = {"_SLURM_SPANK_OPTION_caelum_", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_"}
 
--- options returns the arguments of --mig and --mig-mem as fields mig and mig_mem. Both options choose the profile for a
--- request for GPUs. Without a request for GPUs, the options have no effect. If spank_job_env has more than MAX_ENV
+-- options returns the arguments of --mig, --mig-mem and --mig-grow as fields mig, mig_mem and mig_grow. --mig and
+-- --mig-mem choose the profile for a request for GPUs. Without a request for GPUs, the options have no effect. If spank_job_env has more than MAX_ENV
 -- entries, options returns nil and the reason. A user can send a million entries, and slurmctld copies all entries at
 -- each access to job.spank_job_env.
 local function options(job)
@@ -562,6 +580,28 @@ local function full_of(t, kinds, names, parts)
   for _, name in ipairs(of) do
     if name == full then return full end
   end
+end
+
+-- grow_mode returns the mode in which a job grows. The mode comes from --mig-grow or from the table. If the job names
+-- several managed partitions, the mode is the smallest mode of these partitions, because the job may start in any of them.
+-- Without a script, a job does not grow, because Slurm requeues only batch jobs. For an invalid --mig-grow, grow_mode
+-- returns nil and the reason.
+local function grow_mode(t, job, fingerprint, parts)
+  local given, too_many = options(job)
+  if not given then return nil, too_many end
+  local mode = given.mig_grow
+  if mode and not GROW[mode] then
+    return nil, "--mig-grow: couldn't read '" .. mode:sub(1, 40) .. "': write off, oom or forecast"
+  end
+  if not fingerprint then return "off" end
+  if mode then return mode end
+  local names = job.partition
+  if type(names) == "string" and #names > MAX_NAMES then return "off" end
+  for _, name in ipairs(partitions(names, parts)) do
+    local own = t.partitions[name] and (t.grow_in[name] or t.grow or "off")
+    if own and (not mode or GROW[own] < GROW[mode]) then mode = own end
+  end
+  return mode or "off"
 end
 
 -- time_limit returns the time limit of a job in seconds, or nil if the job has no limit. minutes is the limit that the
@@ -784,6 +824,9 @@ local function submit(job, parts)
   local full = full_of(t, gpus.types, job.partition, parts)
   local kept, added, choice = resolve(r, gpus, t, job, run, limit, full)
   if not kept then return refuse(added) end
+  local grow, unknown = "off"   -- an agent never changes a profile that the user named
+  if choice then grow, unknown = grow_mode(t, job, fingerprint, parts) end
+  if not grow then return refuse(unknown) end
 
   local tags = {type(job.admin_comment) == "string" and job.admin_comment or nil}
   tags[#tags + 1] = "caelum:key=" .. key
@@ -791,6 +834,7 @@ local function submit(job, parts)
   -- The tag means that the user did not name the profile. A node with another GPU model may then run the job on an
   -- equivalent profile.
   if choice then tags[#tags + 1] = "caelum:sized=" .. choice.profile end
+  if grow ~= "off" then tags[#tags + 1] = "caelum:grow=" .. grow end
   if choice and choice.instead_of then tags[#tags + 1] = "caelum:instead-of=" .. choice.instead_of end
   local times = choice and choice.seconds and choice or run
   if times.high then

@@ -27,6 +27,11 @@ bool option_valid_size(const char *text)
 	       (unit[0] == '\0' || (strchr("KMGTkmgt", unit[0]) && unit[1] == '\0'));
 }
 
+bool option_valid_growth(const char *text)
+{
+	return !strcmp(text, "off") || !strcmp(text, "oom") || !strcmp(text, "forecast");
+}
+
 static int check_mig(int val, const char *arg, int remote)
 {
 	(void)val;
@@ -48,6 +53,16 @@ static int check_mig_mem(int val, const char *arg, int remote)
 	return -1;
 }
 
+static int check_mig_grow(int val, const char *arg, int remote)
+{
+	(void)val;
+	if (arg && option_valid_growth(arg))
+		return 0;
+	if (!remote)
+		slurm_error("caelum: --mig-grow: couldn't read '%.40s': write off, oom or forecast", arg ? arg : "");
+	return -1;
+}
+
 struct spank_option option_mig = {
 	.name = "mig",
 	.arginfo = "PROFILE|auto|off",
@@ -62,4 +77,12 @@ struct spank_option option_mig_mem = {
 	.usage = "MIG slice for each GPU: the smallest with this much memory, in MiB or the given unit",
 	.has_arg = 1,
 	.cb = check_mig_mem,
+};
+
+struct spank_option option_mig_grow = {
+	.name = "mig-grow",
+	.arginfo = "off|oom|forecast",
+	.usage = "requeue the job with a larger MIG slice: oom after GPU memory ran out, forecast also before, off never",
+	.has_arg = 1,
+	.cb = check_mig_grow,
 };

@@ -37,6 +37,7 @@ int slurm_spank_init(spank_t sp, int ac, char **av)
 
 	register_option(sp, &option_mig);
 	register_option(sp, &option_mig_mem);
+	register_option(sp, &option_mig_grow);
 	return 0;
 }
 

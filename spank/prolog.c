@@ -182,8 +182,9 @@ int caelum_prolog(spank_t sp, int ac, char **av)
 	if (!describe(sp, &config, &job, message, sizeof(message)))
 		goto done;
 	job.mig = argument(sp, &option_mig, option_valid, job.id);
-	/* job_submit.lua has already chosen the profile for --mig-mem. This call only logs an invalid value. */
+	/* job_submit.lua has already evaluated --mig-mem and --mig-grow. These calls only log invalid values. */
 	argument(sp, &option_mig_mem, option_valid_size, job.id);
+	argument(sp, &option_mig_grow, option_valid_growth, job.id);
 	if (!(prolog = find_function(&config, "caelum_job_prolog", message, sizeof(message))))
 		goto done;
 	rv = prolog(&job, message, sizeof(message));

@@ -15,6 +15,7 @@ import (
 	"caelum/internal/config"
 	"caelum/internal/mig"
 	"caelum/internal/plan"
+	"caelum/internal/predict"
 	"caelum/internal/slurm"
 )
 
@@ -86,6 +87,12 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 		fmt.Fprintf(w, ", is number %d of %d jobs that wait for slices", e.Place, e.Of)
 	}
 	_, err := fmt.Fprintf(w, "\n%s\n", printable(e.Text))
+	if err == nil {
+		err = printGrowths(w, e)
+	}
+	if len(e.Grown) > 0 {
+		e.Sized, e.InsteadOf = "", "" // the growths determined the profile
+	}
 	if e.Sized == mig.Full && err == nil {
 		_, err = fmt.Fprintln(w, "the job gets full GPUs, which are not divided into slices, because the job requests "+
 			"several GPUs per node or sets --mig=off; to get slices, name a profile with --mig")
@@ -113,6 +120,25 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 	}
 	_, err = fmt.Fprintf(w, "slurmctld's reason: %s\n", printable(e.Reason))
 	return err
+}
+
+// printGrowths prints why agents have replaced the profile of a job by larger profiles.
+func printGrowths(w io.Writer, e plan.Explanation) error {
+	for k, g := range e.Grown {
+		next := e.Sized
+		if k+1 < len(e.Grown) {
+			next = e.Grown[k+1].Profile
+		}
+		why := "the job failed on %s, probably because its GPU memory ran out: its peak was %.0f MiB"
+		if g.Cause == predict.Foreseen {
+			why = "the GPU memory of %s would have run out: the forecast of the job's peak was %.0f MiB"
+		}
+		why += ". An agent requeued the job with %s\n"
+		if _, err := fmt.Fprintf(w, why, printable(g.Profile), g.MiB, printable(next)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // limitText converts a time limit in seconds to Slurm's format. If the job has no time limit of its own, it returns

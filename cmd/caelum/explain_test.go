@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"caelum/internal/plan"
+	"caelum/internal/predict"
 )
 
 // TestExplainedPlace tests the first line of the output. If the job waits for slices, the line must contain the
@@ -38,6 +39,27 @@ func TestExplainedLimit(t *testing.T) {
 		if err := printExplanation(&b, e); err != nil || !strings.Contains(b.String(), want) {
 			t.Errorf("time limit of %d s: the output does not contain %q (%v):\n%s", seconds, want, err, b.String())
 		}
+	}
+}
+
+// TestExplainedGrowths tests the output for a job that has grown twice. The output must not contain the reasons for the
+// profile at submission.
+func TestExplainedGrowths(t *testing.T) {
+	e := plan.Explanation{Job: 7, State: "RUNNING", Sized: "3g.20gb", InsteadOf: "1g.5gb", Grown: []predict.Growth{
+		{Profile: "1g.5gb", Cause: predict.RanOutOfMemory, MiB: 4711},
+		{Profile: "1g.10gb", Cause: predict.Foreseen, MiB: 15000},
+	}}
+	var b strings.Builder
+	if err := printExplanation(&b, e); err != nil {
+		t.Fatal(err)
+	}
+	want := "job 7, RUNNING\n\n" +
+		"the job failed on 1g.5gb, probably because its GPU memory ran out: its peak was 4711 MiB. " +
+		"An agent requeued the job with 1g.10gb\n" +
+		"the GPU memory of 1g.10gb would have run out: the forecast of the job's peak was 15000 MiB. " +
+		"An agent requeued the job with 3g.20gb\n"
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
 }
 

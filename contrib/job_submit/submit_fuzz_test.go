@@ -81,11 +81,12 @@ func (m maker) job() fields {
 	some(3, "time_limit", func() any { return float64(m.IntN(120)) })
 	some(9, "time_limit", func() any { return m.number() })
 	some(4, "admin_comment", func() any { return m.one("JS1:abc", "caelum:held", m.raw) })
-	for i, name := range []string{"mig", "mig_mem"} {
+	for i, name := range []string{"mig", "mig_mem", "mig_grow"} {
 		some(4, fmt.Sprint("env.", i+1), func() any {
 			values := map[string][]string{
-				"mig":     {"1g.5gb", "auto", "off", "", "closed"},
-				"mig_mem": {"", "0", "1", "4864", "8G", "9856m", "10092544K", "1T", "8GB", "4g"},
+				"mig":      {"1g.5gb", "auto", "off", "", "closed"},
+				"mig_mem":  {"", "0", "1", "4864", "8G", "9856m", "10092544K", "1T", "8GB", "4g"},
+				"mig_grow": {"off", "oom", "forecast", "OOM", ""},
 			}[name]
 			prefix := m.one("_SLURM_SPANK_OPTION_caelum_", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_", "X")
 			return prefix + name + "=" + m.one(append(values, m.raw)...)
@@ -99,9 +100,9 @@ func (m maker) job() fields {
 	return q
 }
 
-// option returns the argument of --mig (name mig) or --mig-mem (name mig_mem) of a generated job.
+// option returns the argument of --mig (name mig), --mig-mem (mig_mem) or --mig-grow (mig_grow) of a generated job.
 func option(q fields, name string) string {
-	for _, assignment := range []string{text(q, "env.1"), text(q, "env.2")} {
+	for _, assignment := range []string{text(q, "env.1"), text(q, "env.2"), text(q, "env.3")} {
 		for _, prefix := range []string{"_SLURM_SPANK_OPTION_caelum_", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_"} {
 			if v, ok := strings.CutPrefix(assignment, prefix+name+"="); ok {
 				return v
@@ -230,6 +231,9 @@ func (o outcome) accepted(q fields) (r reply) {
 	}
 	if o.sized != "" {
 		tags = append(tags, "caelum:sized="+o.sized)
+	}
+	if o.sized != "" {
+		tags = append(tags, strings.Fields(growTag(o.grow))...)
 	}
 	if o.insteadOf != "" {
 		tags = append(tags, "caelum:instead-of="+o.insteadOf)

@@ -14,7 +14,7 @@ import (
 // This file is a second, simple and slow implementation of the rules in README.md.
 
 // oracleTable is the table with which the fuzz targets submit jobs. The fuzz targets may append learned lines.
-const oracleTable = "caelum-decisions 1 1\npartition gpu\npartition gpu-long\n" +
+const oracleTable = "caelum-decisions 1 1\npartition gpu\npartition gpu-long grow=forecast\ngrow oom\n" +
 	"profile 1g.5gb 4864\nprofile 1g.5gb+me 4864\nprofile 2g.10gb 9856\nprofile 4g.20gb\nprofile 7g.40gb 40192\n" +
 	"model h100 1g.5gb\nmodel h100 4g.20gb\nmodel h100 7g.40gb\nmodel a100 1g.5gb\n" +
 	"default 2g.10gb\nmax_nodes 2\n"
@@ -51,6 +51,7 @@ type outcome struct {
 	kept, added   []string
 	stamp         stamp
 	sized         string // the profile that Caelum chose; empty if the user named the profile
+	grow          string // off, oom or forecast
 	insteadOf     string // the smaller profile that the job would request without its time limit
 	runs          string // run time with its quantile, in seconds; "" if unknown
 	busy          string // busy share in percent, if the script writes it
@@ -212,6 +213,7 @@ func oracle(q fields, d decisions.Table, stamped *stamp) (o outcome) {
 		profile, sized, warning, ok := size(q, d, known)
 		o.refused = o.refused || !ok
 		if sized {
+			o.setGrow(q, d, stamped == nil)
 			profile = o.choose(q, d, known, model(slots.types), onModel(d, slots.types, profile))
 		}
 		o.warning = warning
@@ -220,6 +222,50 @@ func oracle(q fields, d decisions.Table, stamped *stamp) (o outcome) {
 	o.hold = q["priority"] != float64(0) && (text(q, "req_nodes") != "" || text(q, "exc_nodes") != "" ||
 		text(q, "reservation") != "" || r.nodes > d.MaxNodes)
 	return o
+}
+
+// grow returns the mode in which a job with a script grows: off, oom or forecast. ok is false if the request is
+// rejected.
+func grow(q fields, d decisions.Table) (mode string, ok bool) {
+	if mode = option(q, "mig_grow"); mode != "" {
+		return mode, mode == "off" || mode == "oom" || mode == "forecast"
+	}
+	names := text(q, "partition")
+	if names == "" {
+		names = "gpu"
+	}
+	all := map[string]bool{}
+	for name := range strings.SplitSeq(names, ",") {
+		if slices.Contains(d.Partitions, name) {
+			all[d.Mode(name)] = true
+		}
+	}
+	switch {
+	case all["off"] || len(all) == 0:
+		return "off", true
+	case all["oom"]:
+		return "oom", true
+	}
+	return "forecast", true
+}
+
+// setGrow sets the mode of a job whose profile Caelum chose. submitted is false for an update of a job.
+func (o *outcome) setGrow(q fields, d decisions.Table, submitted bool) {
+	var ok bool
+	if o.grow, ok = grow(q, d); !ok && submitted {
+		o.refused = true
+	}
+	if o.stamp.fingerprint == "" {
+		o.grow = "off"
+	}
+}
+
+// growTag returns a blank and the tag for a mode, or "" for off.
+func growTag(mode string) string {
+	if mode == "off" {
+		return ""
+	}
+	return " caelum:grow=" + mode
 }
 
 // choose sets the fields for a job whose profile Caelum chose, and returns this profile. floor is the profile if the

@@ -21,7 +21,8 @@ func (m maker) table() string {
 	const head = "caelum-decisions 1 7"
 	b.WriteString(m.one(head, head, head, "caelum-decisions 1 1", "caelum-decisions 2 7", head+"\r", m.raw) + "\n")
 	all := []string{
-		"partition gpu",
+		"partition gpu" + m.one("", "", " grow=oom", " grow=forecast", " 2g.10gb grow=off", " grow=",
+			" grow=oom 1g.5gb", " 1g.5gb grow=oom "+m.raw, " "+m.raw),
 		"profile 1g.5gb" + m.one("", " 4864"),
 		"profile 2g.10gb" + m.one("", " 9856"),
 		"default " + m.one("1g.5gb", "2g.10gb", m.raw),
@@ -39,6 +40,7 @@ func (m maker) table() string {
 			"profile 2g.10gb 9728",
 			"whole "+profile,
 			"model "+m.one("a100", m.raw)+" "+profile+m.one("", "", number),
+			"grow "+m.one("off", "oom", "forecast", "OOM", "", m.raw),
 			"max_nodes "+m.one("0", "3", "9999", m.raw),
 			"key "+m.one("7:", "7:", "7:", "8:", "07:", "", m.raw)+
 				m.one(key, key, "0123456789abcdef", "0123456789ABCDEF", m.raw)+" "+profile+number,
@@ -206,10 +208,12 @@ func (p probe) partitions(d decisions.Table, known *predict.Line) (log []string)
 		}
 		r := p.gives(fields{"tres_per_node": "gres:gpu:1", "partition": partition}, want)
 		log = append(log, r.log...)
+		mode, _ := grow(fields{"partition": partition}, d)
+		tags := " caelum:sized=" + profile + growTag(mode) + figures
 		for _, w := range r.writes {
 			if comment, ok := w.value.(string); ok && w.field == "admin_comment" &&
-				!strings.HasSuffix(strings.TrimSuffix(comment, " caelum:held"), " caelum:sized="+profile+figures) {
-				p.Fatalf("%s, table %q\n%s, want %s%s", p.lua.name, p.text, comment, profile, figures)
+				!strings.HasSuffix(strings.TrimSuffix(comment, " caelum:held"), tags) {
+				p.Fatalf("%s, table %q\n%s, want %s", p.lua.name, p.text, comment, tags)
 			}
 		}
 	}

@@ -86,11 +86,13 @@ local function submit(fields, prefix)
   return slurm_job_submit(job, PARTS, 1001), job
 end
 
--- env returns the spank_job_env that Slurm generates from --mig and --mig-mem. The indices of the table start at 0.
-local function env(mig, mem)
+-- env returns the spank_job_env that Slurm generates from --mig, --mig-mem and --mig-grow. The indices of the table
+-- start at 0.
+local function env(mig, mem, grow)
   local all = {[0] = "X=1"}
   if mig then all[#all + 1] = "_SLURM_SPANK_OPTION_caelum_mig=" .. mig end
   if mem then all[#all + 1] = "_SLURM_SPANK_OPTION_caelum_mig_mem=" .. mem end
+  if grow then all[#all + 1] = "_SLURM_SPANK_OPTION_caelum_mig_grow=" .. grow end
   return all
 end
 
@@ -327,6 +329,46 @@ for _, case in ipairs({
   local rc, job = submit(case[2])
   check(rc == slurm.SUCCESS and job.tres_per_node == case[3] and word(job, "sized") == case[4], "several GPUs: " .. case[1], tostring(job.tres_per_node) .. " " .. tostring(job.admin_comment))
 end
+write_table(TABLE)
+
+---------------------------------------------------------------- jobs that grow
+
+-- Without a line, no job grows.
+write_table(TABLE)
+local _, still = submit({tres_per_node = "gres:gpu:1"})
+check(word(still, "grow") == nil, "no mode", still.admin_comment)
+_, still = submit({tres_per_node = "gres:gpu:1", spank_job_env = env(nil, nil, "forecast")})
+check(word(still, "grow") == "forecast", "no mode, but --mig-grow", still.admin_comment)
+
+-- The partition gpu-long has an own mode, and the partition gpu has the mode of the site.
+write_table((TABLE:gsub("partition gpu%-long", "partition gpu-long full grow=forecast")) .. "grow oom\nprofile full 40960\n")
+for _, case in ipairs({
+  {"the site's mode", {}, "oom"},
+  {"the partition's mode", {partition = "gpu-long"}, "forecast"},
+  {"two partitions", {partition = "gpu-long,gpu"}, "oom"},
+  {"an unmanaged partition beside it", {partition = "gpu-long,cpu"}, "forecast"},
+  {"--mig-grow=off", {spank_job_env = env(nil, nil, "off")}, nil},
+  {"--mig-grow=forecast", {spank_job_env = env(nil, nil, "forecast")}, "forecast"},
+  {"--mig-grow=oom", {partition = "gpu-long", spank_job_env = env(nil, "8G", "oom")}, "oom"},
+  {"a profile by name", {spank_job_env = env("1g.5gb", nil, "oom")}, nil},
+  {"typed slices", {tres_per_node = "gres:gpu:1,gres:mig:1g.5gb:1"}, nil},
+  {"no script", {script = ""}, nil},
+  {"an empty option", {spank_job_env = env(nil, nil, "")}, "oom"},
+}) do
+  local fields = {tres_per_node = "gres:gpu:1"}
+  for k, v in pairs(case[2]) do fields[k] = v end
+  local rc, job = submit(fields)
+  check(rc == slurm.SUCCESS and word(job, "grow") == case[3], "growth: " .. case[1], job.admin_comment)
+end
+check(submit({tres_per_node = "gres:gpu:1", spank_job_env = env(nil, nil, "always")}) == slurm.ERROR and said[1] == "caelum: --mig-grow: couldn't read 'always': write off, oom or forecast", "an invalid mode", said[1])
+for _, line in ipairs({"grow sometimes", "grow", "grow oom off", "grow off\ngrow oom", "partition x grow=", "partition x grow=on",
+  "partition x grow=oom full", "partition x full oom", "partition x full grow=oom y"}) do
+  reload()
+  write_table(TABLE .. "profile full 40960\n" .. line .. "\n")
+  submit({tres_per_node = "gres:gpu:1"})
+  check(#log == 1 and log[1]:find("is not valid", 1, true), "the line " .. line, log[1])
+end
+reload()
 write_table(TABLE)
 
 ---------------------------------------------------------------- the key and the script fingerprint

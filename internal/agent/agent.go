@@ -20,6 +20,7 @@ import (
 	"caelum/internal/ledger"
 	"caelum/internal/notify"
 	"caelum/internal/plan"
+	"caelum/internal/predict"
 	"caelum/internal/slurm"
 	"caelum/internal/usage"
 )
@@ -38,6 +39,7 @@ type Controller interface {
 	Jobs(ctx context.Context) ([]slurm.Job, error)
 	Config(ctx context.Context) (slurm.Config, error)
 	RequeueHold(ctx context.Context, id uint32) error
+	RequeueFailed(ctx context.Context, id uint32) error
 	Hold(ctx context.Context, id uint32) error
 	Release(ctx context.Context, id uint32) error
 	SetJobGRES(ctx context.Context, id uint32, gres slurm.GRESList) error
@@ -62,6 +64,11 @@ type Agent struct {
 	jobs      keyedLock
 	leftovers chan struct{} // signals that processes use an instance that no job holds
 	outdated  chan error    // the reason why the agent must restart
+	forecasts chan foreseen // the forecasts that growBeforeFailure must examine
+
+	repository usage.Repository // the repository for the runs of jobs, or nil
+	// runOf returns the current run of a job. The result is false if the run is not observed.
+	runOf func(job uint32) (predict.Run, bool)
 
 	recordPause time.Duration        // the pause before an unclear job record is read again
 	clock       func() time.Duration // CLOCK_MONOTONIC, for usage
@@ -110,10 +117,12 @@ func newAgent(
 		procs:       procs,
 		outdated:    make(chan error, 1),
 		leftovers:   make(chan struct{}, 1),
+		forecasts:   make(chan foreseen, 16),
 		clock:       usage.Monotonic,
 		recordPause: recordPause,
 	}
 	a.usage = a.newMonitor()
+	a.runOf = a.usage.Run
 	if a.ledger, err = ledger.Open(filepath.Join(cfg.StateDir, "ledger.db")); err != nil {
 		return nil, err
 	}
@@ -134,6 +143,7 @@ func (a *Agent) newMonitor() *usage.Monitor {
 		Field:     field,
 		Meter:     func(g int, in gpu.Instance) (gpu.Meter, error) { return a.hw.Meter(g, in) },
 		Processes: a.checkProcesses,
+		Foreseen:  a.foresee,
 		Controller: func(ctx context.Context) (usage.Controller, error) {
 			c, err := a.ctl.Config(ctx)
 			return usage.Controller{Started: c.Started(), Memory: c.JobMemory()}, err
@@ -205,6 +215,7 @@ func (a *Agent) start() error {
 // Keep sets the repository for the runs of jobs, and the access to slurmdbd for the summaries of the runs. Keep must be
 // called before Run.
 func (a *Agent) Keep(repo usage.Repository, accounting usage.Accounting) {
+	a.repository = repo
 	a.usage.SetRepository(repo, accounting)
 }
 
@@ -255,6 +266,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}()
 	tasks.Go(func() { a.publisher.run(working) })
 	tasks.Go(func() { a.reconciler(working) })
+	tasks.Go(func() { a.grower(working) })
 	if a.cfg.WakePort > 0 {
 		tasks.Go(func() { a.listen(working) })
 	}

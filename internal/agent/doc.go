@@ -31,6 +31,7 @@
 //	record.go      reads a job's record; decides how the prolog handles an error from slurmctld (classOf)
 //	grant.go       carves the slices of a pending lease, writes the lease, and logs it ("leased")
 //	release.go     serves the epilog
+//	grow.go        requeues a job on a larger profile after its GPU memory ran out, or before (grow_limit)
 //	carve.go       creates and destroys an instance, with its intent in the ledger; reuses an idle instance
 //	nvlink.go      the GPUs that NVLinks connect
 //	fullgpu.go     GPUs whose MIG mode is off: device files, adoption after a boot

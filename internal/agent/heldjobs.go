@@ -93,18 +93,33 @@ func (p *publisher) onOffer(ctx context.Context, w slurm.Waiting) (bool, error) 
 	return ready >= max(w.NumNodes, len(w.ReqNodes)), nil
 }
 
-// assignProfile sets the profile of each requeued job whose request contains no profile.
-func (p *publisher) assignProfile(ctx context.Context, waiting []slurm.Waiting) {
+// assignProfile sets the profile of each requeued job whose request contains no profile. If slurmctld replaces the
+// types in a request, assignProfile also sets the larger profile of each job that has grown.
+func (p *publisher) assignProfile(ctx context.Context, waiting []slurm.Waiting, config slurm.Config) {
+	release, err := config.Release()
+	retypes := err == nil && release.ReplacesTypes()
 	for i := range waiting {
 		w := &waiting[i]
-		if !eligible.Releasable(*w, p.now()) || len(w.PerNode.Named("mig")) > 0 {
+		gres := slices.Clone(w.PerNode)
+		switch larger := tags.Needed(w.Job); {
+		case larger != "" && retypes:
+			for k := range gres {
+				if gres[k].Name == "mig" {
+					gres[k].Type = larger
+				}
+			}
+		case eligible.Releasable(*w, p.now()) && len(w.PerNode.Named("mig")) == 0:
+			n := max(w.GPUsPerNode(), 1)
+			gres = append(gres, slurm.GRES{Name: "mig", Type: p.sizeOf(w.Job), Count: n})
+		default:
 			continue
 		}
-		n := max(w.GPUsPerNode(), 1)
-		gres := append(slices.Clone(w.PerNode), slurm.GRES{Name: "mig", Type: p.sizeOf(w.Job), Count: n})
 		if err := p.ctl.SetJobGRES(ctx, w.ID, gres); err != nil {
 			p.log.WithError(err).WithField("job", w.ID).Warn("couldn't set the profile of a requeued job")
 			continue
+		}
+		if tags.Needed(w.Job) != "" {
+			failpoint.Hit(failpoint.GrowRetyped)
 		}
 		p.changes.Add(1)
 		w.PerNode = gres

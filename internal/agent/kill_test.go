@@ -29,8 +29,11 @@ import (
 	"caelum/internal/gpu"
 	"caelum/internal/gpu/gputest"
 	"caelum/internal/ledger"
+	"caelum/internal/mig"
+	"caelum/internal/predict"
 	"caelum/internal/slurm"
 	"caelum/internal/slurm/slurmtest"
+	"caelum/internal/tags"
 	"caelum/internal/usage/usagetest"
 )
 
@@ -74,7 +77,41 @@ func victim(text string) error {
 	}
 	a.now = remote{client}.now
 	a.Keep(usagetest.NewRepository(), usagetest.NewAccounting())
+	a.runOf = a.fullRun
+	go a.foreseeAll()
 	return a.Run(context.Background())
+}
+
+// fullRun returns a run that has used all memory of its slice.
+func (n *node) fullRun(id uint32) (predict.Run, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	l := n.leases[id]
+	if l == nil || len(l.Slices) == 0 {
+		return predict.Run{}, false
+	}
+	full := float64(l.Slices[0].MemoryMiB)
+	return predict.Run{
+		Job: id, Restart: l.Restart, Board: "a100", Profile: l.Slices[0].Profile, Slices: 1, Samples: 1, PeakMiB: full,
+	}, true
+}
+
+// foreseeAll repeats, for each job that may grow before a failure, the forecast that the job needs one GiB more than
+// its slice has.
+func (a *Agent) foreseeAll() {
+	for range time.Tick(20 * time.Millisecond) {
+		a.mu.Lock()
+		peaks := map[uint32]float64{}
+		for id, l := range a.leases {
+			if l.Grow == api.GrowForecast && len(l.Slices) > 0 {
+				peaks[id] = float64(l.Slices[0].MemoryMiB + 1024)
+			}
+		}
+		a.mu.Unlock()
+		for id, mib := range peaks {
+			a.foresee(id, predict.Forecast{PeakMiB: mib, Exceeds: true})
+		}
+	}
 }
 
 // remote is the Controller of the agent. remote forwards all calls to the slurmctld in the test's process.
@@ -149,6 +186,9 @@ func (r remote) Config(context.Context) (c slurm.Config, err error) {
 func (r remote) RequeueHold(_ context.Context, id uint32) error {
 	return r.do(Request{Op: "RequeueHold", Job: id}, nil)
 }
+func (r remote) RequeueFailed(_ context.Context, id uint32) error {
+	return r.do(Request{Op: "RequeueFailed", Job: id}, nil)
+}
 func (r remote) Hold(_ context.Context, id uint32) error {
 	return r.do(Request{Op: "Hold", Job: id}, nil)
 }
@@ -189,6 +229,8 @@ func (s *Server) Do(req Request, rep *Reply) error {
 		out, err = s.fake.Config(ctx)
 	case "RequeueHold":
 		err = s.fake.RequeueHold(ctx, req.Job)
+	case "RequeueFailed":
+		err = s.fake.RequeueFailed(ctx, req.Job)
 	case "Hold":
 		err = s.fake.Hold(ctx, req.Job)
 	case "Release":
@@ -302,6 +344,7 @@ func newCampaignOf(
 	k.fake.Epilog(func(j slurm.Job, _ string) { k.epilog(j) })
 	dir := t.TempDir()
 	k.cfg = cfg
+	k.cfg.GrowLimit = 3
 	k.cfg.Node, k.cfg.DeviceDir = "n1", k.node.Dev
 	k.cfg.RunDir, k.cfg.StateDir = filepath.Join(dir, "run"), filepath.Join(dir, "state")
 	k.cfg.PollInterval, k.cfg.SampleInterval = 20*time.Millisecond, 5*time.Millisecond
@@ -406,6 +449,11 @@ func (k *campaign) killAt(point string) {
 	for _, w := range q.Waiting { // includes jobs that an agent has given up, which would never start
 		k.fake.Cancel(w.ID)
 	}
+	version := "22.05.8"
+	if point == failpoint.GrowRetyped || k.rng.IntN(2) == 0 {
+		version = "24.11.5"
+	}
+	k.fake.SetConfig("SLURM_VERSION", version)
 	nth := strconv.Itoa(1 + k.rng.IntN(3))
 	if when, ok := strings.CutPrefix(point, "switch."); ok {
 		k.node.Emulator(k.t, "fault", "add", "--call", "SET_MIG_MODE", "--nth", nth, "--kill", when)
@@ -459,6 +507,10 @@ func (k *campaign) step(point string) {
 			switch {
 			case strings.HasPrefix(point, "giveback") && k.rng.IntN(2) == 0:
 				j = job(1, "") // the job gets the default profile, for which there is rarely room
+			case strings.HasPrefix(point, "grow") && k.rng.IntN(2) == 0:
+				j = growingJob(k.wants[0], "oom")
+			case strings.HasPrefix(point, "foreseen") && k.rng.IntN(2) == 0:
+				j = growingJob(k.wants[0], "forecast")
 			case strings.HasPrefix(point, "held") || k.rng.IntN(10) == 0:
 				j.ReqNodes, j.AdminComment = []string{"n1"}, "caelum:held"
 				k.fake.SubmitHeld(j)
@@ -477,7 +529,11 @@ func (k *campaign) step(point string) {
 			if !leased {
 				return
 			}
-			k.fake.End(id)
+			if j, err := k.fake.Job(context.Background(), id); err == nil && tags.GrowMode(j) != "" {
+				k.fake.Fail(id)
+			} else {
+				k.fake.End(id)
+			}
 			k.epilogs.Go(k.fake.RunEpilogs)
 		}
 	case 6:
@@ -621,12 +677,26 @@ func (k *campaign) leasesExist(exists map[string]gpu.Instance) error {
 			if now.Slices[i].UUID != sl.UUID {
 				return fmt.Errorf("job %d had %s and now has %s", id, sl.UUID, now.Slices[i].UUID)
 			}
+			if err := largeEnough(j, sl); err != nil {
+				return err
+			}
 			if in, ok := exists[sl.UUID]; !ok || in.Start != sl.Start || in.Profile != sl.Profile {
 				return fmt.Errorf("job %d holds %s, which is not on the GPU", id, sl.UUID)
 			}
 		}
 		if _, err := os.Stat(filepath.Join(k.cfg.RunDir, "jobs", fmt.Sprint(id))); err != nil {
 			return fmt.Errorf("job %d: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// largeEnough checks that the slice of a grown job is larger than each slice that was too small.
+func largeEnough(j slurm.Job, s api.Slice) error {
+	_, has := mig.Claims(s.Profile)
+	for _, g := range tags.Growths(j) {
+		if _, had := mig.Claims(g.Profile); has <= had && j.Restarts > 0 {
+			return fmt.Errorf("job %d has grown (%s), but runs on %s", j.ID, j.AdminComment, s.Profile)
 		}
 	}
 	return nil

@@ -132,10 +132,10 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	t.setJob(job)
 
 	wants, err := a.wants(job, len(lease.Slots))
-	var none *uncounted
+	var none *unsuitable
 	switch {
 	case errors.As(err, &none):
-		return a.requeueOrRefuse(ctx, job, *lease, none.Error(), none.sized)
+		return a.requeueOrRefuse(ctx, job, *lease, none.Error(), none.missing)
 	case err != nil:
 		return a.refuse(*lease, err.Error())
 	case len(wants) == 0: // an --exclusive job that requests no GPU
@@ -160,6 +160,7 @@ func (t *attempt) setJob(job slurm.Job) {
 	lease.Name, lease.User, lease.Account = job.Name, job.User, job.Account
 	lease.Key = tags.Value(job.AdminComment, tags.Key)
 	lease.Fingerprint = tags.Value(job.AdminComment, tags.Fingerprint)
+	lease.Grow = string(tags.GrowMode(job))
 	lease.Expected = int(tags.Learned(job).Seconds())
 	if !job.End.IsZero() {
 		lease.End = job.End.Unix()

@@ -29,7 +29,8 @@ var errBusy = errors.New("jobs kept starting during the pass; the next pass publ
 // withdraws. If the plan is still valid, pass raises the other totals.
 func (p *publisher) pass(ctx context.Context) (err error) {
 	defer func() { p.set(func(s *publishStatus) { s.err = err }) }()
-	if _, err := p.config(ctx); err != nil {
+	config, err := p.config(ctx)
+	if err != nil {
 		return err
 	}
 	snapshot, node, err := p.read(ctx)
@@ -38,7 +39,7 @@ func (p *publisher) pass(ctx context.Context) (err error) {
 	}
 	p.noteStale(node)
 	p.noteClosed(node)
-	p.assignProfile(ctx, snapshot.Queue.Waiting)
+	p.assignProfile(ctx, snapshot.Queue.Waiting, config)
 	for range maxReplans {
 		d := p.plan(snapshot, node)
 		if err := p.recordAdvertised(d.offers); err != nil {

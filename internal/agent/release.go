@@ -29,6 +29,9 @@ func (a *Agent) releaseJob(ctx context.Context, id uint32, restart int, gone boo
 	var err error
 	again := false
 	if lease != nil && restart >= lease.Restart {
+		if !gone {
+			a.growAfterFailure(ctx, *lease)
+		}
 		again, err = a.release(*lease, gone)
 	}
 	unlock()

@@ -12,15 +12,17 @@ import (
 	"strings"
 )
 
-// uncounted is the error for a job whose slices slurmctld has not counted. Limits and billing would not include
-// uncounted slices. sized lists the slices as profile:count.
-type uncounted struct{ reason, sized string }
+// unsuitable is the error for a job that must start again, because the job cannot get its slices in this run. One
+// possible reason is that slurmctld has not counted the slices: limits and billing would not include uncounted slices.
+// The other reason is that no GPU of the node has a slice that is large enough for a job after its growth. missing
+// lists the slices as profile:count.
+type unsuitable struct{ reason, missing string }
 
-func (u *uncounted) Error() string { return u.reason }
+func (u *unsuitable) Error() string { return u.reason }
 
 // wants returns the slices that the job gets on this node. If slurmctld has allocated the whole node to the job, the
 // result contains the requested slices. Otherwise, the result contains the allocated slices. slurmctld counts all
-// returned slices for the job. Every error is a problem of the job: the error has the type *uncounted, or its text
+// returned slices for the job. Every error is a problem of the job: the error has the type *unsuitable, or its text
 // describes the mistake in the request. If slots is 0, wants does not check the number of slots.
 func (n *node) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
 	here := job.Allocated[n.cfg.Node]
@@ -50,16 +52,21 @@ func (n *node) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
 		return nil, n.noSize(job, cmp.Or(job.GPUsPerNode(), here.Total("gpu")))
 	}
 	if !allocated.Covers(granted) {
-		return nil, &uncounted{
+		return nil, &unsuitable{
 			"slurmctld has not counted the requested slices " + granted.String() + " for the job",
 			granted.String(),
 		}
 	}
 	total := 0
 	for _, g := range granted {
-		want := offer.Want{Profile: g.Type, Count: g.Count}
-		if !slices.Contains(n.profiles, g.Type) {
-			if want.Alternatives = n.equivalentProfiles(g.Type); want.Alternatives == nil {
+		want := offer.Want{Profile: g.Type, Count: g.Count, Grown: tags.Needed(job)}
+		if !slices.Contains(n.profiles, want.Needed()) {
+			want.Alternatives = n.equivalentProfiles(want.Needed())
+			switch {
+			case want.Alternatives != nil:
+			case want.Grown != "":
+				return nil, n.tooSmall(want)
+			default:
 				return nil, fmt.Errorf("no GPU of %s has the profile %q or an equivalent profile; the node has %s",
 					n.cfg.Node, g.Type, strings.Join(n.profiles, ", "))
 			}
@@ -82,7 +89,7 @@ func (n *node) wants(job slurm.Job, slots int) (wants []offer.Want, err error) {
 // noSize returns the error for a job that has GPU slots but no slices.
 func (n *node) noSize(job slurm.Job, gpus int) error {
 	size := fmt.Sprintf("%s:%d", n.sizeOf(job), gpus)
-	return &uncounted{
+	return &unsuitable{
 		fmt.Sprintf(
 			"the job has gres/gpu=%d on %s but no slice; request slices (--gres=gpu:%d,mig:%s) "+
 				"or use a partition that Caelum manages",
@@ -92,6 +99,16 @@ func (n *node) noSize(job slurm.Job, gpus int) error {
 			size,
 		),
 		size,
+	}
+}
+
+// tooSmall returns the error for a grown job that slurmctld has started on a node without a slice that is large enough.
+func (n *node) tooSmall(want offer.Want) error {
+	missing := fmt.Sprintf("%s:%d", want.Grown, want.Count)
+	return &unsuitable{
+		fmt.Sprintf("an earlier run showed that the job needs %s, but no GPU of %s has this profile or an equivalent "+
+			"profile", want.Grown, n.cfg.Node),
+		missing,
 	}
 }
 

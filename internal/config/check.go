@@ -100,6 +100,9 @@ func (c Config) checkUsage() error {
 	if f := slurm.AccountingField(c.AccountingField); f != NoField && !slices.Contains(slurm.AccountingFields, f) {
 		return fmt.Errorf("accounting_field: %q is not AdminComment, SystemComment or none", f)
 	}
+	if c.GrowLimit < 0 || c.GrowLimit > 100 {
+		return fmt.Errorf("grow_limit: %d is not between 0 (no job grows) and 100", c.GrowLimit)
+	}
 	if !(c.Margin >= 0 && c.Margin <= 10) {
 		return fmt.Errorf("margin: %v is not between 0 and 10 (0.1 means 10 %% more than the observed peak memory)",
 			c.Margin)

@@ -41,6 +41,7 @@ type Config struct {
 	WakeAddress     string        `mapstructure:"wake_address"`
 	WakeKey         string        `mapstructure:"wake_key"`
 	PokeFile        string        `mapstructure:"poke_file"`
+	GrowLimit       int           `mapstructure:"grow_limit"`
 	Foreign         string        `mapstructure:"foreign_processes"`
 	Repo            string        `mapstructure:"repo"`
 	Table           string        `mapstructure:"table"`
@@ -94,6 +95,7 @@ func defaults() map[string]any {
 		"wake_address":     "",
 		"wake_key":         "/etc/caelum/wake.key",
 		"poke_file":        "/run/caelum-watch/poke",
+		"grow_limit":       3,
 		"repo":             repo.DefaultPath,
 		"table":            "/etc/caelum/decisions",
 		"accounting_field": string(slurm.AdminComment),

@@ -1,6 +1,7 @@
 package decisions
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -24,7 +25,11 @@ const (
 type Table struct {
 	Partitions []string // the partitions whose jobs get slices
 	// Full contains, by partition, the profile for jobs that request several GPUs, if the partition has one.
-	Full     map[string]string
+	Full map[string]string
+	// Grow is the mode in which jobs grow by default: off, oom or forecast. GrowIn contains the modes of the partitions
+	// that have an own mode. Mode combines both.
+	Grow     string
+	GrowIn   map[string]string
 	Profiles []Profile
 	Default  string // the profile for a job without earlier runs
 	Whole    string // the profile of a whole GPU
@@ -49,6 +54,7 @@ var (
 	numberForm   = regexp.MustCompile(`^[1-9][0-9]{0,8}$`)
 	percentForm  = regexp.MustCompile(`^(0|[1-9][0-9]?|100)$`)
 	profileForm  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+-]*$`)
+	growForm     = regexp.MustCompile(`^(off|oom|forecast)$`)
 	nodesForm    = regexp.MustCompile(`^[0-9]{1,4}$`)
 	hashForm     = regexp.MustCompile(`^[0-9a-f]{16}$`)
 	userHashForm = regexp.MustCompile(`^(0|[1-9][0-9]*):[0-9a-f]{16}$`)
@@ -81,6 +87,9 @@ func (t Table) Alternatives(model, profile string) (all []string) {
 	return all
 }
 
+// Mode returns the mode in which the jobs of a partition grow: off, oom or forecast.
+func (t Table) Mode(partition string) string { return cmp.Or(t.GrowIn[partition], t.Grow, "off") }
+
 // Parse parses a table. If the table is invalid, the error equals the reason that job_submit.lua writes to slurmctld's
 // log.
 func Parse(text string) (Table, error) {
@@ -103,6 +112,7 @@ func Parse(text string) (Table, error) {
 			MaxNodes: -1,
 			Models:   map[string][]string{},
 			Full:     map[string]string{},
+			GrowIn:   map[string]string{},
 			Key:      map[string]predict.Line{},
 			User:     map[string]predict.Line{},
 			Site:     map[string]predict.Line{},
@@ -159,13 +169,8 @@ func (r *reader) understand(n int, words []string) bool {
 		r.note(n, rest[0])
 		return true
 	}
-	if words[0] == "partition" && len(rest) < 2 {
-		r.Partitions = append(r.Partitions, value)
-		if len(rest) > 0 {
-			r.Full[value] = rest[0]
-			r.note(n, rest[0])
-		}
-		return true
+	if words[0] == "partition" {
+		return r.partition(n, value, rest)
 	}
 	if len(rest) > 0 {
 		return false
@@ -175,6 +180,11 @@ func (r *reader) understand(n int, words []string) bool {
 		return r.name(n, &r.Default, value)
 	case "whole":
 		return r.name(n, &r.Whole, value)
+	case "grow":
+		if r.Grow != "" || !growForm.MatchString(value) {
+			return false
+		}
+		r.Grow = value
 	case "max_nodes":
 		if r.MaxNodes >= 0 || !nodesForm.MatchString(value) {
 			return false
@@ -182,6 +192,27 @@ func (r *reader) understand(n int, words []string) bool {
 		r.MaxNodes, _ = strconv.Atoi(value)
 	default:
 		return false
+	}
+	return true
+}
+
+// partition parses the rest of a partition line, which has the form "[profile] [grow=mode]".
+func (r *reader) partition(n int, name string, rest []string) bool {
+	if k := len(rest) - 1; k >= 0 {
+		if mode, ok := strings.CutPrefix(rest[k], "grow="); ok {
+			if !growForm.MatchString(mode) {
+				return false
+			}
+			r.GrowIn[name], rest = mode, rest[:k]
+		}
+	}
+	if len(rest) > 1 {
+		return false
+	}
+	r.Partitions = append(r.Partitions, name)
+	if len(rest) > 0 {
+		r.Full[name] = rest[0]
+		r.note(n, rest[0])
 	}
 	return true
 }

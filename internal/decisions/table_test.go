@@ -10,6 +10,7 @@ import (
 
 func TestParse(t *testing.T) {
 	const text = "caelum-decisions 1 7\n# a comment\n\npartition gpu\npartition big 2g.10gb # and one behind a word\n" +
+		"grow oom\npartition new grow=forecast\npartition old 2g.10gb grow=off\n" +
 		"profile 1g.5gb 4864\nprofile 1g.5gb+me\nprofile 2g.10gb 9984\n" +
 		"profile 2g.10gb 9856\nprofile 2g.10gb\ndefault 2g.10gb\nwhole 1g.5gb\n" +
 		"model a100 1g.5gb\nmodel a100  2g.10gb # as well\nmax_nodes 4\n" +
@@ -18,7 +19,9 @@ func TestParse(t *testing.T) {
 		"key 7:0123456789abcdef 1g.5gb 60 0\nuser 7:0123456789abcdef 1g.5gb  60-60\t100  # busy\n" +
 		"site fedcba9876543210 2g.10gb 999999998-999999999 47\nkey fedcba9876543210 2g.10gb 60 50\n"
 	want := Table{
-		Partitions: []string{"gpu", "big"},
+		Partitions: []string{"gpu", "big", "new", "old"},
+		Grow:       "oom",
+		GrowIn:     map[string]string{"new": "forecast", "old": "off"},
 		Profiles:   []Profile{{"1g.5gb", 4864}, {"1g.5gb+me", 0}, {"2g.10gb", 9856}},
 		Default:    "2g.10gb",
 		Whole:      "1g.5gb",
@@ -29,7 +32,7 @@ func TestParse(t *testing.T) {
 			"7:0123456789abcdef":    {Profile: "1g.5gb", Seconds: 60},
 		},
 		OldKeys: 2,
-		Full:    map[string]string{"big": "2g.10gb"},
+		Full:    map[string]string{"big": "2g.10gb", "old": "2g.10gb"},
 		User: map[string]predict.Line{
 			"1001:0123456789abcdef": {Profile: "2g.10gb", Seconds: 3600, High: 4100, Busy: -1},
 			"7:0123456789abcdef":    {Profile: "1g.5gb", Seconds: 60, High: 60, Busy: 100},

@@ -38,6 +38,13 @@ const (
 	RequeueTagged   = "giveback.marked"   // the job has its tag, and is still running
 	Requeued        = "giveback.requeued" // the job is back in the queue, its prolog has no reply yet
 	HeldReleased    = "held.released"     // a held job is released, its tag still marks the job as held
+
+	GrowRequeued     = "grow.requeued"     // a failed job is back in the queue with its old tags
+	GrowTagged       = "grow.tagged"       // the job has the tags of its larger profile, and is not held
+	GrowHeld         = "grow.held"         // the job is held, its epilog has no reply and its lease still exists
+	GrowRetyped      = "grow.retyped"      // the request of a grown job contains the larger profile
+	ForeseenTagged   = "foreseen.tagged"   // a job has the tags of a larger profile, and still runs on its slice
+	ForeseenRequeued = "foreseen.requeued" // the job is back in the queue, its epilog has not run
 )
 
 // Points contains all failpoints.
@@ -45,6 +52,7 @@ var Points = []string{
 	CreateIntended, Created, CreateSettled, DestroyIntended, Destroyed, DestroySettled,
 	GrantOpened, GrantWritten, Granted, ReleaseClosed, ReleaseUnlinked, Released,
 	Lowered, Raised, RequeueTagged, Requeued, HeldReleased,
+	GrowRequeued, GrowTagged, GrowHeld, GrowRetyped, ForeseenTagged, ForeseenRequeued,
 }
 
 var (

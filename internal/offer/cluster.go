@@ -106,7 +106,7 @@ func (c *Cluster) choose(s *place.Situation, w Want, runs float64) place.Choice 
 // models. chooseRequested returns the first placement on which the job can start now. If the job cannot start now,
 // chooseRequested returns the first result that is not Nowhere.
 func (c *Cluster) chooseRequested(s *place.Situation, w Want, runs float64) (choice place.Choice) {
-	for _, name := range append([]string{w.Profile}, w.Alternatives...) {
+	for _, name := range w.profiles() {
 		next := c.Policy.Choose(s, place.Request{Profile: name, Duration: runs})
 		switch {
 		case next.Verdict == place.Here:
@@ -303,6 +303,6 @@ func (c *Cluster) bySize(wants []Want) []Want {
 		return most
 	}
 	sorted := slices.Clone(wants)
-	slices.SortStableFunc(sorted, func(a, b Want) int { return cmp.Compare(size(b.Profile), size(a.Profile)) })
+	slices.SortStableFunc(sorted, func(a, b Want) int { return cmp.Compare(size(b.Needed()), size(a.Needed())) })
 	return sorted
 }

@@ -1,6 +1,7 @@
 package offer
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 
@@ -44,19 +45,30 @@ type Job struct {
 
 // Want is a number of slices of one profile.
 type Want struct {
+	// Profile is the requested profile, under whose name slurmctld counts the slices.
 	Profile string
 	Count   int
-	// Alternatives contains the equivalent profiles on other GPU models. If no GPU has room for Profile, a plan places
-	// an alternative and offers the alternative under the name Profile.
+	// Grown is the profile that the job needs instead of Profile, or empty. The job's earlier run showed that Profile
+	// is too small, but the request of the job still contains Profile. A plan offers a slice of the profile Grown under
+	// the name Profile.
+	Grown string
+	// Alternatives contains the equivalent profiles on other GPU models. If no GPU has room for the needed profile, a
+	// plan places an alternative and offers the alternative under the name Profile.
 	Alternatives []string
-	// Sizes contains the larger profiles that the job may get instead of Profile. A plan offers a slice of a larger
-	// profile under the name Profile. Only a job that needs a single slice has Sizes.
+	// Sizes contains the larger profiles that the job may get instead of the needed profile. A plan offers a slice of a
+	// larger profile under the name Profile. Only a job that needs a single slice has Sizes.
 	Sizes []Size
 }
 
+// Needed returns the profile that the job needs: Grown, or Profile if Grown is empty.
+func (w Want) Needed() string { return cmp.Or(w.Grown, w.Profile) }
+
+// profiles returns the needed profile and its alternatives.
+func (w Want) profiles() []string { return append([]string{w.Needed()}, w.Alternatives...) }
+
 // Allows reports whether a job may get a slice of the profile for the want.
 func (w Want) Allows(profile string) bool {
-	return w.Profile == profile || slices.Contains(w.Alternatives, profile) ||
+	return slices.Contains(w.profiles(), profile) ||
 		slices.ContainsFunc(w.Sizes, func(s Size) bool { return s.Profile == profile })
 }
 
@@ -92,8 +104,8 @@ func byStart(jobs []*Job) iter.Seq2[int, []*Job] {
 // slurmctld counts the slice under the requested name.
 func RequestedAs(wants []Want, profile string) string {
 	for _, w := range wants {
-		if w.Profile == profile {
-			return profile
+		if w.Needed() == profile {
+			return w.Profile
 		}
 	}
 	for _, w := range wants {
@@ -116,15 +128,15 @@ func (j *Job) slices() (n int) {
 
 // request converts the requirements of a job to the input of a policy.
 func (j *Job) request() place.Request {
-	return place.Request{Profile: j.Wants[0].Profile, Duration: j.RunTime}
+	return place.Request{Profile: j.Wants[0].Needed(), Duration: j.RunTime}
 }
 
 // Alike reports whether two jobs need equal slices and have equal run times. Find finds equal spots for alike jobs on
 // every node.
 func (j *Job) Alike(o *Job) bool {
 	same := func(a, b Want) bool {
-		return a.Profile == b.Profile && a.Count == b.Count && slices.Equal(a.Alternatives, b.Alternatives) &&
-			slices.Equal(a.Sizes, b.Sizes)
+		return a.Profile == b.Profile && a.Grown == b.Grown && a.Count == b.Count &&
+			slices.Equal(a.Alternatives, b.Alternatives) && slices.Equal(a.Sizes, b.Sizes)
 	}
 	return j.RunTime == o.RunTime && j.TimeLimit == o.TimeLimit && slices.EqualFunc(j.Wants, o.Wants, same)
 }

@@ -40,11 +40,12 @@ func TestModels(t *testing.T) {
 					policy = arg.Vals
 				}
 			}
-			var jobs []*Job // one job per line: id, profile, equivalent profiles
+			var jobs []*Job // one job per line: id, profile (or profile>larger profile), equivalent profiles
 			for line := range strings.Lines(d.Input) {
 				f := strings.Fields(line)
-				jobs = append(jobs, demands(f[0]+" "+f[1]+" 1")...)
-				jobs[len(jobs)-1].Wants[0].Alternatives = f[2:]
+				requested, grown, _ := strings.Cut(f[1], ">")
+				jobs = append(jobs, demands(f[0]+" "+requested+" 1")...)
+				jobs[len(jobs)-1].Wants[0].Grown, jobs[len(jobs)-1].Wants[0].Alternatives = grown, f[2:]
 			}
 			c := NewCluster(policy, nodes...)
 			plan := Make(c, jobs, false)
@@ -54,6 +55,9 @@ func TestModels(t *testing.T) {
 				for _, at := range plan.Spots[k] {
 					b := c.Pool.GPU(at.GPU).Model
 					fmt.Fprintf(&out, " GPU %d %s", at.GPU, b.Label(at.Placement))
+					if j.Wants[0].Grown != "" {
+						fmt.Fprintf(&out, " as %s", plan.Name(b, at))
+					}
 				}
 				out.WriteString("\n")
 			}

@@ -101,9 +101,9 @@ func Pack(gpus []place.GPU, demands []*Job) (map[uint32][]Spot, bool) {
 	return spots, true
 }
 
-// on returns the requested profile, or the first alternative that a GPU has if no GPU has the requested profile.
+// on returns the needed profile, or the first alternative that a GPU has if no GPU has the needed profile.
 func (w Want) on(gpus []place.GPU) string {
-	for _, name := range append([]string{w.Profile}, w.Alternatives...) {
+	for _, name := range w.profiles() {
 		if slices.ContainsFunc(gpus, func(g place.GPU) bool {
 			if g.Model == nil {
 				return false
@@ -114,5 +114,5 @@ func (w Want) on(gpus []place.GPU) string {
 			return name
 		}
 	}
-	return w.Profile
+	return w.Needed()
 }

@@ -141,7 +141,7 @@ func (c *Cluster) slots(gpus []int, w Want, refused bool) (all []freeSlot) {
 			continue
 		}
 		for p := range b.Profiles {
-			if name := b.Profiles[p].Name; name != w.Profile && !slices.Contains(w.Alternatives, name) {
+			if name := b.Profiles[p].Name; !slices.Contains(w.profiles(), name) {
 				continue
 			}
 			of := b.OfProfile(p)

@@ -151,7 +151,7 @@ func (p Plan) PrefersLarger(w Want, b *mig.Model) bool {
 	if b == nil {
 		return false
 	}
-	requested, ok := b.ProfileIndex(w.Profile)
+	requested, ok := b.ProfileIndex(w.Needed())
 	return ok && slices.ContainsFunc(w.Sizes, func(s Size) bool {
 		k, ok := b.ProfileIndex(s.Profile)
 		return ok && costOf(b, k, s.Takes, p.Price) < costOf(b, requested, 1, p.Price)

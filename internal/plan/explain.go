@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"caelum/internal/eligible"
+	"caelum/internal/predict"
 	"caelum/internal/slurm"
 	"caelum/internal/tags"
 )
@@ -38,9 +39,11 @@ type Explanation struct {
 	Sized  string `json:"sized,omitempty"` // the profile that Caelum chose, if the user named no profile
 	// InsteadOf is the smaller profile that the job would request without its time limit. InsteadOf is empty if the
 	// time limit makes no difference. TimeLimit is the job's time limit in seconds, or 0 if the job has no time limit.
-	InsteadOf string  `json:"instead_of,omitempty"`
-	TimeLimit int     `json:"time_limit,omitempty"`
-	Verdict   Verdict `json:"verdict"`
+	InsteadOf string `json:"instead_of,omitempty"`
+	TimeLimit int    `json:"time_limit,omitempty"`
+	// Grown contains the job's growths, oldest first. After a growth, Sized is the resulting profile.
+	Grown   []predict.Growth `json:"grown,omitempty"`
+	Verdict Verdict          `json:"verdict"`
 	// Text is the explanation as a sentence for users.
 	Text string `json:"text"`
 	// Place is the job's position among the Of jobs that wait for slices. 0 means that the job does not wait for
@@ -85,6 +88,7 @@ func Explain(snapshot Snapshot, settings Settings, id uint32) (Explanation, erro
 	e := Explanation{
 		Job: id, State: j.State, Reason: j.Reason, Sized: tags.Value(j.AdminComment, tags.Size),
 		InsteadOf: tags.Value(j.AdminComment, tags.InsteadOf), TimeLimit: int(j.TimeLimit.Seconds()),
+		Grown: tags.Growths(j),
 	}
 	if e.explainState(j) {
 		return e, nil
@@ -97,9 +101,18 @@ func Explain(snapshot Snapshot, settings Settings, id uint32) (Explanation, erro
 	w := snapshot.Queue.Waiting[at]
 	e.Held = eligible.HeldByTag(w)
 	if !e.explainNotEligible(snapshot, w) {
-		e.explainByPlan(snapshot, settings, w, list(j.SlicesPerNode()))
+		e.explainByPlan(snapshot, settings, w, needed(j))
 	}
 	return e, nil
+}
+
+// needed returns the slices that a job needs on each node.
+func needed(j slurm.Job) string {
+	gres := j.SlicesPerNode()
+	if grown := tags.Needed(j); grown != "" {
+		gres[0].Type = grown
+	}
+	return list(gres)
 }
 
 func list(gres slurm.GRESList) string {

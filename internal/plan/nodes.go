@@ -14,7 +14,7 @@ import (
 // setNodes sets the members on which a job can run. held is the return value of heldOn.
 func (v *View) setNodes(job *offer.Job, w slurm.Waiting, held map[string]map[string]int) {
 	if tags.Sized(w.Job) {
-		job.Wants[0].Alternatives = v.equivalentProfiles(job.Wants[0].Profile)
+		job.Wants[0].Alternatives = v.equivalentProfiles(job.Wants[0].Needed())
 	}
 	for k, n := range v.Members {
 		if !eligible.Accepts(n, w) || tags.Sized(w.Job) && v.forgotten(k, job.Wants[0].Profile, held[n.Name]) {

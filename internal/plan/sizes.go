@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,8 +55,9 @@ func ParseSettings(policy, sizing string, wholeShare float64) (s Settings, err e
 }
 
 // Sizes returns the larger profiles that a job may get on GPUs in kinds instead of the requested profile. The result is
-// empty unless Caelum chose the job's profile and the job needs a single slice. Sizes computes the relative run times
-// from the job's busy share (predict.Slowdown).
+// empty unless Caelum chose the job's profile and the job needs a single slice. After a growth, the profile that the
+// job needs replaces the requested profile. Sizes computes the relative run times from the job's busy share
+// (predict.Slowdown).
 func Sizes(j slurm.Job, kinds []place.GPU) (all []offer.Size) {
 	requested := j.SlicesPerNode()
 	if !tags.Sized(j) || requested[0].Count != 1 || j.NumNodes > 1 || j.HetJob != 0 {
@@ -66,7 +68,7 @@ func Sizes(j slurm.Job, kinds []place.GPU) (all []offer.Size) {
 		busy = predict.UnknownBusy
 	}
 	for _, g := range kinds {
-		all = appendSizes(all, g, requested[0].Type, busy)
+		all = appendSizes(all, g, cmp.Or(tags.Needed(j), requested[0].Type), busy)
 	}
 	return all
 }

@@ -82,7 +82,7 @@ func Job(w slurm.Waiting) *offer.Job {
 	}
 	for _, g := range w.SlicesPerNode() {
 		if g.Type != "" && g.Type != slurm.ClosedType {
-			j.Wants = append(j.Wants, offer.Want{Profile: g.Type, Count: g.Count})
+			j.Wants = append(j.Wants, offer.Want{Profile: g.Type, Count: g.Count, Grown: tags.Needed(w.Job)})
 		}
 	}
 	return j

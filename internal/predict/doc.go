@@ -10,6 +10,7 @@
 //	Expect            the expected duration of a running job, from its earlier runs
 //	Series, Forecast  the memory of a running job over time, and the forecast of its peak
 //	Ends              the expected durations of running jobs, from the time limits of all jobs (simulations only)
+//	Larger, RanOut    the profile of the next run of a job that was too small; whether a run failed for lack of memory
 //	Partitions        the best profiles for a machine-learning model, from its measurements
 //
 // Files:
@@ -19,6 +20,7 @@
 //	ends.go       Ends: the expected duration of a running job, learned from up to 4096 ended jobs (at least 32)
 //	failure.go    decides which failed runs were killed for lack of memory, from the share of runs that fail otherwise
 //	forecast.go   Series.Forecast: the peak memory of a running job, and whether it will exceed the slice (Exceeds)
+//	grow.go       Growth, Larger, RanOut: jobs that get a larger profile after they have started
 //	key.go        job key and script fingerprint; the number of hashed bytes of name (256) and script (4096)
 //	limit.go      Line.InTime: the profile that a job requests so that it ends within its time limit
 //	need.go       Predict, Need; Levels; the settings of a site and their defaults; Need.On, which selects a profile

@@ -218,13 +218,17 @@ func TestWritesNameOneTask(t *testing.T) {
 	ctx := context.Background()
 	array := map[string]string{"jobid": "7", "arrayjobid": "7", "arraytaskid": "3"}
 	ok := scene{}
-	c, calls := stage(t, recordOf(array), ok, recordOf(array), ok, recordOf(nil), ok, recordOf(nil), ok)
+	failed := map[string]string{"jobid": "7", "arrayjobid": "7", "arraytaskid": "3", "state": "COMPLETING",
+		"reason": "NonZeroExitCode"}
+	c, calls := stage(t, recordOf(array), ok, recordOf(array), ok, recordOf(nil), ok, recordOf(nil), ok,
+		recordOf(failed), ok)
 	evil := "a=b Comment=c\nnodename=n1 gres=mig:7g.40gb:9 'q' \"d\""
 	for _, err := range []error{
 		c.RequeueHold(ctx, 7),
 		c.SetAdminComment(ctx, 7, evil),
 		c.SetJobGRES(ctx, 7, []GRES{{"gpu", "", 1}, {"mig", "3g.20gb", 1}}),
 		c.Release(ctx, 7),
+		c.RequeueFailed(ctx, 7),
 	} {
 		if err != nil {
 			t.Error(err)
@@ -236,6 +240,7 @@ func TestWritesNameOneTask(t *testing.T) {
 		3: fmt.Sprintf("%q", []string{"update", "jobid=7_3", "admincomment=" + evil}),
 		5: `["update" "jobid=7" "gres=gpu:1,mig:3g.20gb:1"]`,
 		7: `["release" "7"]`,
+		9: `["requeue" "7_3"]`,
 	} {
 		if got[i] != want {
 			t.Errorf("call %d: %s, want %s", i, got[i], want)
@@ -248,6 +253,24 @@ func TestRequeueOfTheDead(t *testing.T) {
 	c, calls := stage(t, recordOf(map[string]string{"state": "CANCELLED"}))
 	if err := c.RequeueHold(context.Background(), 7); !errors.Is(err, ErrJobState) || len(calls()) != 1 {
 		t.Errorf("%v after %v", err, calls())
+	}
+}
+
+// TestRequeueFailed checks that RequeueFailed requeues no job that ended for another reason, or that has already been
+// requeued and held.
+func TestRequeueFailed(t *testing.T) {
+	for _, record := range []map[string]string{
+		{"state": "COMPLETING", "reason": "TimeLimit"},
+		{"state": "COMPLETING", "reason": "None"},
+		{"state": "COMPLETING", "reason": "JobHeldUser"},
+		{"state": "FAILED", "reason": "NonZeroExitCode"},
+		{"state": "RUNNING"},
+		{"state": "CANCELLED"},
+	} {
+		c, calls := stage(t, recordOf(record))
+		if err := c.RequeueFailed(context.Background(), 7); !errors.Is(err, ErrJobState) || len(calls()) != 1 {
+			t.Errorf("%v: %v after %v", record, err, calls())
+		}
 	}
 }
 

@@ -126,6 +126,11 @@ func (j Job) Holds() bool {
 	return false
 }
 
+// Failed reports whether the batch script of a job has ended with an exit status other than 0, and the job's epilog has
+// not ended on all nodes. Failed returns false for a job that a signal, a user or a limit has ended, and for a job that
+// has been requeued and then held.
+func (j Job) Failed() bool { return j.State == "COMPLETING" && j.Reason == "NonZeroExitCode" }
+
 // Present reports whether the job may still be on its nodes. Present returns true for unknown states, so that no other
 // job gets the slices of a job that may still be running.
 func (j Job) Present() bool {

@@ -64,6 +64,10 @@ func (r Release) WaitsForPrologs() bool { return r.from(24, 11) }
 // KeepsCase reports whether `sacctmgr modify job` preserves capital letters in a text (job_functions.c, since 23.02).
 func (r Release) KeepsCase() bool { return r.from(23, 2) }
 
+// ReplacesTypes reports whether an update of a waiting job's GRES replaces the types in the request. Up to 23.02,
+// slurmctld keeps the types that the update does not contain (_update_job in job_mgr.c).
+func (r Release) ReplacesTypes() bool { return r.from(23, 11) }
+
 // Release returns the release of slurmctld.
 func (c Config) Release() (Release, error) { return ParseRelease(c.Version()) }
 

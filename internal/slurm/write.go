@@ -62,6 +62,18 @@ func (c *Client) RequeueHold(ctx context.Context, id uint32) error {
 	})
 }
 
+// RequeueFailed returns a job that has failed to the queue while the epilog of the job still runs. The jobs that depend
+// on the job then wait for the next run, and do not see the failure. RequeueFailed returns ErrJobState if the job has
+// not failed, if the job's last epilog has ended, or if the job must not be requeued.
+func (c *Client) RequeueFailed(ctx context.Context, id uint32) error {
+	return c.onJob(ctx, id, func(j Job) ([]string, error) {
+		if !j.Failed() {
+			return nil, fmt.Errorf("job %d is %s (%s): %w", id, j.State, j.Reason, ErrJobState)
+		}
+		return []string{"requeue", ref(j)}, nil
+	})
+}
+
 // Hold prevents a pending job from starting. The job's user may release this hold (JobHeldUser). Hold does not change a
 // running job.
 func (c *Client) Hold(ctx context.Context, id uint32) error {
@@ -90,7 +102,7 @@ func (c *Client) SetJobComment(ctx context.Context, id uint32, text string) erro
 }
 
 // SetAdminComment replaces the job's admin_comment. While the epilog of a single-node job is running, SetAdminComment
-// returns ErrJobState.
+// returns ErrJobState, unless the job has been requeued.
 func (c *Client) SetAdminComment(ctx context.Context, id uint32, text string) error {
 	return c.update(ctx, id, "admincomment="+text)
 }

@@ -3,6 +3,7 @@ package tags
 import (
 	"cmp"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,10 +13,53 @@ import (
 )
 
 // Sized reports whether Caelum chose the job's profile. An equivalent profile of another GPU model may then replace the
-// chosen profile.
+// chosen profile. After a growth, the profile in the job's request is one of the smaller profiles until an agent
+// replaces the profile, or always if slurmctld cannot replace the profile (slurm.Release.ReplacesTypes).
 func Sized(j slurm.Job) bool {
 	mig := j.SlicesPerNode()
-	return len(mig) == 1 && Has(j.AdminComment, Size+mig[0].Type)
+	return len(mig) == 1 && (Has(j.AdminComment, Size+mig[0].Type) || grownFrom(j, mig[0].Type))
+}
+
+// Needed returns the profile that the job needs instead of the profile in the job's request. The result is empty if the
+// job needs the profile in its request.
+func Needed(j slurm.Job) string {
+	mig := j.SlicesPerNode()
+	if len(mig) != 1 || Has(j.AdminComment, Size+mig[0].Type) || !grownFrom(j, mig[0].Type) {
+		return ""
+	}
+	return Value(j.AdminComment, Size)
+}
+
+// grownFrom reports whether the job requested the profile before a growth.
+func grownFrom(j slurm.Job, profile string) bool {
+	return slices.ContainsFunc(Growths(j), func(g predict.Growth) bool {
+		return cmp.Or(g.Requested, g.Profile) == profile
+	})
+}
+
+// Growths returns the growths of the job, oldest first.
+func Growths(j slurm.Job) []predict.Growth { return predict.ParseGrowths(Value(j.AdminComment, Grown)) }
+
+// GrowMode returns the cause for which an agent may requeue the job on a larger profile: predict.RanOutOfMemory,
+// predict.Foreseen, which includes RanOutOfMemory, or an empty string. Only batch jobs that may be requeued, that are
+// no components of a het job, and whose profile Caelum chose can grow.
+func GrowMode(j slurm.Job) predict.Cause {
+	mode := predict.Cause(Value(j.AdminComment, Grow))
+	if mode != predict.RanOutOfMemory && mode != predict.Foreseen ||
+		!j.Batch || !j.Requeue || j.HetJob != 0 || !Sized(j) {
+		return ""
+	}
+	return mode
+}
+
+// Regrown returns the job's admin_comment after a growth to a larger profile. If the last growth has the same profile,
+// an agent has changed the comment during the same run before, and Regrown replaces this growth.
+func Regrown(j slurm.Job, larger string, g predict.Growth) string {
+	all := Growths(j)
+	if n := len(all); n > 0 && all[n-1].Profile == g.Profile {
+		all = all[:n-1]
+	}
+	return Set(Set(j.AdminComment, Grown, predict.FormatGrowths(append(all, g))), Size, larger)
 }
 
 // Learned returns the run time that was predicted from earlier runs of the job, or 0 without a prediction. The result

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"caelum/internal/predict"
 	"caelum/internal/slurm"
 )
 
@@ -66,6 +67,63 @@ func TestBusyShare(t *testing.T) {
 	} {
 		if share, ok := BusyShare(slurm.Job{AdminComment: c.comment}); share != c.share || ok != c.ok {
 			t.Errorf("%q: %v, %v", c.comment, share, ok)
+		}
+	}
+}
+
+// TestGrowth checks what the tags of a growth mean, with and without a replaced type, and for jobs that must not grow.
+func TestGrowth(t *testing.T) {
+	const grown = "JS1:x caelum:grow=forecast caelum:grown=1g.5gb:oom:4700,1g.10gb:oom:9000:1g.5gb caelum:sized=3g.20gb"
+	for _, c := range []struct {
+		comment, profile string
+		sized            bool
+		needed           string
+		mode             predict.Cause
+	}{
+		{"", "1g.5gb", false, "", ""},
+		{"caelum:sized=1g.5gb", "1g.5gb", true, "", ""},
+		{"caelum:sized=1g.5gb caelum:grow=oom", "1g.5gb", true, "", predict.RanOutOfMemory},
+		{"caelum:sized=1g.5gb caelum:grow=always", "1g.5gb", true, "", ""},
+		{"caelum:sized=1g.5gb caelum:grow=oom", "2g.10gb", false, "", ""},
+		{grown, "1g.5gb", true, "3g.20gb", predict.Foreseen},
+		{grown, "3g.20gb", true, "", predict.Foreseen},
+		{grown, "1g.10gb", false, "", ""}, // the user has changed the request
+	} {
+		j := slurm.Job{AdminComment: c.comment, Batch: true, Requeue: true,
+			PerNode: slurm.GRESList{{Name: "gpu", Count: 1}, {Name: "mig", Type: c.profile, Count: 1}}}
+		if Sized(j) != c.sized || Needed(j) != c.needed || GrowMode(j) != c.mode {
+			t.Errorf("%q, %s: %v, %q, %q", c.comment, c.profile, Sized(j), Needed(j), GrowMode(j))
+		}
+		for _, change := range []func(*slurm.Job){
+			func(j *slurm.Job) { j.Batch = false },
+			func(j *slurm.Job) { j.Requeue = false },
+			func(j *slurm.Job) { j.HetJob = 7 },
+			func(j *slurm.Job) { j.PerNode = append(j.PerNode, slurm.GRES{Name: "mig", Type: "7g.40gb", Count: 1}) },
+		} {
+			other := j
+			if change(&other); GrowMode(other) != "" {
+				t.Errorf("%+v grows", other)
+			}
+		}
+	}
+}
+
+// TestRegrown checks the tags after a growth. Another growth in the same run replaces the growth.
+func TestRegrown(t *testing.T) {
+	j := slurm.Job{AdminComment: "JS1:x  y caelum:sized=1g.5gb caelum:grow=oom"}
+	for _, c := range []struct {
+		larger, profile string
+		mib             float64
+		want            string
+	}{
+		{"1g.10gb", "1g.5gb", 4700, "1g.5gb:oom:4700 caelum:sized=1g.10gb"},
+		{"2g.10gb", "1g.5gb", 4800, "1g.5gb:oom:4800 caelum:sized=2g.10gb"},
+		{"3g.20gb", "2g.10gb", 9000, "1g.5gb:oom:4800,2g.10gb:oom:9000 caelum:sized=3g.20gb"},
+	} {
+		g := predict.Growth{Profile: c.profile, Cause: predict.RanOutOfMemory, MiB: c.mib}
+		j.AdminComment = Regrown(j, c.larger, g)
+		if want := "JS1:x  y caelum:grow=oom caelum:grown=" + c.want; j.AdminComment != want {
+			t.Errorf("%q, want %q", j.AdminComment, want)
 		}
 	}
 }

@@ -15,6 +15,11 @@ import "strings"
 // administrators and job_submit.lua can write admin_comment: slurmctld does not allow users to change admin_comment,
 // neither at submission nor later.
 const (
+	// Grow is followed by oom or forecast: an agent may requeue the job on a larger profile after the job ran out of
+	// GPU memory (oom), or also before (forecast).
+	Grow = "caelum:grow="
+	// Grown is followed by the job's growths (predict.FormatGrowths). The tag Size contains the resulting profile.
+	Grown = "caelum:grown="
 	// Held marks a job that job_submit.lua has held at submission, and that an agent must release. A user or an
 	// administrator set a hold without the tag Held.
 	Held = "caelum:held"
@@ -71,6 +76,16 @@ func Remove(comment, word string) string {
 		}
 	}
 	return strings.Join(kept, " ")
+}
+
+// Set returns the comment with exactly one tag that begins with prefix, at the end: the prefix and the value.
+func Set(comment, prefix, value string) string {
+	for _, w := range strings.Fields(comment) {
+		if strings.HasPrefix(w, prefix) {
+			comment = Remove(comment, w)
+		}
+	}
+	return Replace(comment, "", prefix+value)
 }
 
 // Replace returns the comment without the tag old and with the tag new at the end. If old or new is empty, Replace

@@ -139,6 +139,17 @@ func (m *Monitor) Begin(l api.Lease, model string, held []Slice) {
 	m.storeSoon()
 }
 
+// Run returns the current run of a job and the usage so far. The result is false if the job is not observed.
+func (m *Monitor) Run(job uint32) (predict.Run, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	o := m.open[job]
+	if o == nil {
+		return predict.Run{}, false
+	}
+	return o.run(m.Clock()), true
+}
+
 // End ends the observation of a job's run, and queues the run for the repository. If gone is true, no epilog has run,
 // and End uses the time of the last sample as the end of the run.
 func (m *Monitor) End(job uint32, gone bool) {

@@ -22,6 +22,8 @@ type Repository interface {
 	// Ended stores a run that ended at the time at, removes its observation, and adds the run to the outbox. The run is
 	// due immediately.
 	Ended(run predict.Run, at time.Time) error
+	// RunsOfKey returns the newest runs of a user's job key, oldest first.
+	RunsOfKey(uid uint32, key string) ([]predict.Run, error)
 	// Add completes runs that are already stored, and returns the number of runs that were new.
 	Add(runs ...predict.Run) (added int, err error)
 	// Due returns up to n due runs in the outbox, beginning with the run that was due first.

@@ -188,6 +188,21 @@ func (f *Fake) RequeueHold(_ context.Context, id uint32) error {
 	})
 }
 
+// RequeueFailed emulates slurm.Client.RequeueFailed. RunEpilogs continues with the remaining epilogs of the ended run.
+func (f *Fake) RequeueFailed(_ context.Context, id uint32) error {
+	return f.call(Call{Op: "RequeueFailed", Job: id}, func() error {
+		j, err := f.job(id)
+		if err != nil {
+			return err
+		}
+		if !j.Failed() || j.final != "FAILED" || !j.Batch || !j.Requeue {
+			return fmt.Errorf("job %d is %s: %w", id, j.State, slurm.ErrJobState)
+		}
+		f.requeue(j)
+		return nil
+	})
+}
+
 // Hold simulates the effect of slurm.Client.Hold.
 func (f *Fake) Hold(_ context.Context, id uint32) error {
 	return f.call(Call{Op: "Hold", Job: id}, func() error {
@@ -248,13 +263,14 @@ func (f *Fake) SetAdminComment(_ context.Context, id uint32, text string) error 
 	})
 }
 
-// comment changes a comment of a job. comment returns slurm.ErrJobState unless the job is pending or holds its nodes.
+// comment changes a comment of a job. comment returns slurm.ErrJobState unless the job is pending, has been requeued or
+// holds its nodes.
 func (f *Fake) comment(id uint32, set func(*job)) error {
 	j, err := f.job(id)
 	if err != nil {
 		return err
 	}
-	if !j.Holds() && j.State != "PENDING" {
+	if !j.Holds() && !j.queued() {
 		return fmt.Errorf("job %d is %s: %w", id, strings.ToLower(j.State), slurm.ErrJobState)
 	}
 	set(j)

@@ -24,6 +24,7 @@ type controller interface {
 	Job(ctx context.Context, id uint32) (slurm.Job, error)
 	Config(ctx context.Context) (slurm.Config, error)
 	RequeueHold(ctx context.Context, id uint32) error
+	RequeueFailed(ctx context.Context, id uint32) error
 	Hold(ctx context.Context, id uint32) error
 	Release(ctx context.Context, id uint32) error
 	SetJobGRES(ctx context.Context, id uint32, gres slurm.GRESList) error
@@ -97,6 +98,12 @@ func command(t *testing.T, f *Fake, d *datadriven.TestData) error {
 		return f.UpdateNode(ctx, node, gres(t, d.Input), "")
 	case "end":
 		return f.End(id)
+	case "fail":
+		return f.Fail(id)
+	case "requeue":
+		return f.RequeueFailed(ctx, id)
+	case "comment":
+		return f.SetAdminComment(ctx, id, d.Input)
 	case "cancel":
 		return f.Cancel(id)
 	case "epilogs":

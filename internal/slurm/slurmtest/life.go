@@ -59,6 +59,9 @@ func (f *Fake) add(j slurm.Job) *job {
 // immediately.
 func (f *Fake) End(id uint32) error { return f.end(id, "COMPLETED") }
 
+// Fail is like End, but the batch script ends with an exit status other than 0, and the final state is FAILED.
+func (f *Fake) Fail(id uint32) error { return f.end(id, "FAILED") }
+
 // Cancel simulates scancel. Cancel is like End, but the final state is CANCELLED.
 func (f *Fake) Cancel(id uint32) error { return f.end(id, "CANCELLED") }
 
@@ -73,6 +76,9 @@ func (f *Fake) end(id uint32, final string) error {
 		j.State = final
 	case j.Holds():
 		j.State, j.final, j.End = "COMPLETING", final, f.now
+		if final == "FAILED" {
+			j.Reason = "NonZeroExitCode"
+		}
 	case j.State == "COMPLETING":
 		j.final = final
 	default:

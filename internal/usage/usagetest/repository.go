@@ -44,6 +44,18 @@ func (m *Repository) Observe(o repo.Observation) error {
 	return m.full
 }
 
+// RunsOfKey returns the runs of a user's job key.
+func (m *Repository) RunsOfKey(uid uint32, key string) (runs []predict.Run, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, r := range m.runs {
+		if r.UID == uid && r.Key == key {
+			runs = append(runs, r)
+		}
+	}
+	return runs, nil
+}
+
 // Observations returns the stored observations.
 func (m *Repository) Observations() ([]repo.Observation, error) {
 	m.mu.Lock()

@@ -1,0 +1,233 @@
+package agent
+
+import (
+	"caelum/internal/api"
+	"caelum/internal/failpoint"
+	"caelum/internal/offer"
+	"caelum/internal/place"
+	"caelum/internal/predict"
+	"caelum/internal/slurm"
+	"caelum/internal/tags"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sirupsen/logrus"
+)
+
+// growTimeout limits the time for one growth. The plugin waits 5 s for the answer to the epilog. If slurmctld received
+// the requeue after the last epilog, the jobs that depend on the job would have seen the failure.
+const growTimeout = 4 * time.Second
+
+// growAfterFailure requeues a job that has failed for lack of GPU memory, with the next sufficient profile. The epilog
+// of the job calls growAfterFailure before the agent releases the lease. slurmctld changes the admin_comment of a
+// failed job only after the requeue. If the agent is killed between these steps, the job runs again on its old profile.
+func (a *Agent) growAfterFailure(ctx context.Context, lease api.Lease) {
+	if lease.Grow == "" {
+		return
+	}
+	run, ok := a.failedRun(lease.Job)
+	if !ok {
+		return
+	}
+	runs := append(a.earlierRuns(run), run)
+	if _, short := predict.RanOut(runs, nil, a.cfg.Site()); !short {
+		return // the memory was not the reason, whether the job has failed or not
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), growTimeout)
+	defer cancel()
+	log := a.log.WithField("job", lease.Job)
+	job, err := a.ctl.Job(ctx, lease.Job)
+	if err != nil {
+		log.WithError(err).Warn("couldn't check whether the job failed for lack of GPU memory; a failure is final")
+		return
+	}
+	if !job.Failed() || job.Restarts != lease.Restart || tags.GrowMode(job) == "" {
+		return
+	}
+	need, short := predict.RanOut(runs, tags.Growths(job), a.cfg.Site())
+	if !short {
+		log.Info("the job failed, but not for lack of GPU memory: its peak fits into a smaller slice that it had")
+		return
+	}
+	growth := growthOf(job, run, predict.RanOutOfMemory, run.PeakMiB)
+	larger, err := a.larger(job, lease, run.Profile, need)
+	if err != nil {
+		log.WithError(err).Info("the job failed for lack of GPU memory and is not requeued")
+		return
+	}
+	if err := a.ctl.RequeueFailed(ctx, job.ID); err != nil {
+		log.WithError(err).Warn("couldn't requeue a job that failed for lack of GPU memory; the failure is final")
+		return
+	}
+	failpoint.Hit(failpoint.GrowRequeued)
+	a.usage.MarkEnd(job.ID, predict.EndOOM, 0)
+	err = a.ctl.SetAdminComment(ctx, job.ID, grownComment(job, larger, growth))
+	failpoint.Hit(failpoint.GrowTagged)
+	if err == nil {
+		err = a.ctl.Hold(ctx, job.ID)
+	}
+	failpoint.Hit(failpoint.GrowHeld)
+	if err != nil {
+		log.WithError(err).Warn("requeued a job that failed for lack of GPU memory, but couldn't change its profile")
+		return
+	}
+	log.WithFields(fieldsOf(growth, larger)).
+		Info("requeued a job that failed for lack of GPU memory, with a larger profile")
+}
+
+// growBeforeFailure requeues a running job whose forecast of the peak memory exceeds its slice. slurmctld sends SIGTERM
+// to the job, and SIGKILL after KillWait. If the agent is killed between the steps, the next forecast repeats them.
+func (a *Agent) growBeforeFailure(ctx context.Context, id uint32, foreseenMiB float64) {
+	defer a.jobs.lock(id)()
+	a.mu.Lock()
+	lease := a.leases[id]
+	a.mu.Unlock()
+	run, ok := a.runOf(id)
+	if lease == nil || lease.Grow != string(predict.Foreseen) || !ok || enough(*lease, foreseenMiB) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, growTimeout) // the epilog of the job waits for the lock
+	defer cancel()
+	log := a.log.WithField("job", id).WithField("foreseen_mib", math.Round(foreseenMiB))
+	job, err := a.ctl.Job(ctx, id)
+	if err != nil {
+		log.WithError(err).Warn("couldn't read the record of a job whose memory will not suffice; trying again")
+		return
+	}
+	if job.State != "RUNNING" || job.Restarts != lease.Restart || tags.GrowMode(job) != predict.Foreseen {
+		return
+	}
+	need := predict.Need{PeakMiB: foreseenMiB, HighestMiB: foreseenMiB}
+	larger, err := a.larger(job, *lease, run.Profile, need)
+	if err != nil {
+		log.WithError(err).Info("the memory of a job will not suffice, but the job is not requeued")
+		return
+	}
+	growth := growthOf(job, run, predict.Foreseen, foreseenMiB)
+	if err := a.ctl.SetAdminComment(ctx, id, grownComment(job, larger, growth)); err != nil {
+		log.WithError(err).Warn("couldn't change the profile of a job whose memory will not suffice; trying again")
+		return
+	}
+	failpoint.Hit(failpoint.ForeseenTagged)
+	a.usage.MarkEnd(id, predict.EndForeseen, foreseenMiB)
+	if err := a.ctl.RequeueHold(ctx, id); err != nil {
+		a.usage.MarkEnd(id, "", 0)
+		log.WithError(err).Warn("couldn't requeue a job whose memory will not suffice; trying again")
+		return
+	}
+	failpoint.Hit(failpoint.ForeseenRequeued)
+	log.WithFields(fieldsOf(growth, larger)).
+		Info("requeued a job before its GPU memory would run out, with a larger profile")
+}
+
+func fieldsOf(g predict.Growth, larger string) logrus.Fields {
+	return logrus.Fields{"profile": g.Profile, "peak_mib": math.Round(g.MiB), "larger": larger}
+}
+
+// enough reports whether each slice of a lease has this much memory. The forecast may belong to an earlier run.
+func enough(lease api.Lease, mib float64) bool {
+	return !slices.ContainsFunc(lease.Slices, func(s api.Slice) bool { return float64(s.MemoryMiB) < mib })
+}
+
+// foreseen is a forecast of a running job's peak memory that exceeds the job's slice.
+type foreseen struct {
+	job uint32
+	mib float64
+}
+
+// foresee queues a call of growBeforeFailure, because a sampler must not wait for slurmctld. If the queue is full,
+// foresee drops the forecast: the monitor repeats forecasts.
+func (a *Agent) foresee(job uint32, f predict.Forecast) {
+	select {
+	case a.forecasts <- foreseen{job, f.PeakMiB}:
+	default:
+	}
+}
+
+// grower calls growBeforeFailure for the queued forecasts until ctx ends.
+func (a *Agent) grower(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case f := <-a.forecasts:
+			a.growBeforeFailure(ctx, f.job, f.mib)
+		}
+	}
+}
+
+// failedRun returns the current run of a job, which is assumed to have failed. The result is false if the run was not
+// observed.
+func (a *Agent) failedRun(id uint32) (run predict.Run, ok bool) {
+	if run, ok = a.runOf(id); ok {
+		run.State, run.Exit = "FAILED", 1 // the state before the requeue; the exact exit status does not matter
+		if a.usage.OutOfMemory(id) {
+			run.End = predict.EndOOM
+		}
+	}
+	return run, ok
+}
+
+// earlierRuns returns the stored runs of the job key of a run, oldest first, without the run itself.
+func (a *Agent) earlierRuns(run predict.Run) []predict.Run {
+	if a.repository == nil || run.Key == "" {
+		return nil
+	}
+	runs, err := a.repository.RunsOfKey(run.UID, run.Key)
+	if err != nil {
+		a.log.WithError(err).WithField("job", run.Job).Warn("couldn't read the earlier runs of a job")
+	}
+	return slices.DeleteFunc(runs, func(r predict.Run) bool { return r.Job == run.Job && r.Restart == run.Restart })
+}
+
+// growthOf returns the growth of a job after a run. observed is the observed peak or the forecast of the peak, in MiB.
+func growthOf(job slurm.Job, run predict.Run, cause predict.Cause, mib float64) predict.Growth {
+	g := predict.Growth{Profile: run.Profile, Cause: cause, MiB: mib}
+	if requested := job.SlicesPerNode()[0].Type; requested != run.Profile {
+		g.Requested = requested
+	}
+	return g
+}
+
+// grownComment returns the job's admin_comment after a growth. Because of the tag Held, an agent releases the job when
+// its slices are offered.
+func grownComment(job slurm.Job, larger string, g predict.Growth) string {
+	return tags.Replace(tags.Regrown(job, larger, g), tags.Released, tags.Held)
+}
+
+// larger returns the profile of a job after a growth. need is the need of the job, and profile is the profile of the
+// slice that is too small. The error is the reason why the job cannot grow.
+func (a *Agent) larger(job slurm.Job, lease api.Lease, profile string, need predict.Need) (string, error) {
+	grown := tags.Growths(job)
+	if n := len(grown); n >= a.cfg.GrowLimit && (n == 0 || grown[n-1].Profile != profile) {
+		return "", fmt.Errorf("the job has already grown %d times (grow_limit: %d)", n, a.cfg.GrowLimit)
+	}
+	k := slices.IndexFunc(lease.Slices, func(s api.Slice) bool { return s.Profile == profile })
+	if k < 0 {
+		return "", fmt.Errorf("the job has no slice of the profile %s on this node", profile)
+	}
+	card := a.cards[lease.Slices[k].GPU]
+	larger, ok := need.Larger(card.Model, card.Offerable, profile)
+	if !ok {
+		return "", fmt.Errorf("%s has no larger profile with %.0f MiB", card.Model.Name, need.PeakMiB)
+	}
+	want := offer.Want{Profile: larger, Count: len(lease.Slices)}
+	j := &offer.Job{Wants: []offer.Want{want}, RunTime: math.Inf(1), TimeLimit: math.Inf(1)}
+	if spots, _ := offer.NewCluster(a.settings.Policy, a.emptyGPUs()).Find(j, nil); spots == nil {
+		return "", fmt.Errorf("the GPUs of %s have no room for %d slices of %s", a.cfg.Node, want.Count, larger)
+	}
+	return larger, nil
+}
+
+// emptyGPUs returns the managed GPUs of the node without instances.
+func (n *node) emptyGPUs() (all []place.GPU) {
+	for _, c := range n.cards {
+		if c.Model != nil {
+			all = append(all, place.GPU{Model: c.Model, Offerable: c.Offerable})
+		}
+	}
+	return all
+}

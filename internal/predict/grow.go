@@ -1,0 +1,127 @@
+package predict
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"caelum/internal/mig"
+)
+
+// Growth is one replacement of a job's profile by a larger profile after the job had already started.
+type Growth struct {
+	Profile string `json:"profile"` // the profile that was too small
+	Cause   Cause  `json:"cause"`
+	// MiB is the peak memory of the run on Profile, in MiB: the observed peak (RanOutOfMemory) or the forecast
+	// (Foreseen).
+	MiB float64 `json:"mib"`
+	// Requested is the profile in the request of the job if the request does not contain Profile, and otherwise empty.
+	// For example, the job ran on an equivalent profile of another GPU model.
+	Requested string `json:"requested,omitempty"`
+}
+
+// Cause is the reason of a growth.
+type Cause string
+
+const (
+	RanOutOfMemory Cause = "oom"      // the run failed for lack of memory
+	Foreseen       Cause = "forecast" // the forecast of the run's peak exceeded the memory of the slice
+)
+
+// String returns the growth as text without blanks and commas: the profile, the cause, the peak in MiB, and the
+// requested profile if it differs. Examples are 1g.5gb:oom:4711 and 1g.10gb:oom:9012:1g.5gb.
+func (g Growth) String() string {
+	text := fmt.Sprintf("%s:%s:%.0f", g.Profile, g.Cause, g.MiB)
+	if g.Requested != "" {
+		text += ":" + g.Requested
+	}
+	return text
+}
+
+// FormatGrowths returns growths as text without blanks. ParseGrowths parses the text.
+func FormatGrowths(growths []Growth) string {
+	var all []string
+	for _, g := range growths {
+		all = append(all, g.String())
+	}
+	return strings.Join(all, ",")
+}
+
+// ParseGrowths parses the text of FormatGrowths. ParseGrowths ignores malformed growths.
+func ParseGrowths(text string) (growths []Growth) {
+	for one := range strings.SplitSeq(text, ",") {
+		parts := strings.Split(one, ":")
+		if len(parts) == 3 {
+			parts = append(parts, "")
+		} else if len(parts) != 4 || parts[3] == "" {
+			continue
+		}
+		g := Growth{Profile: parts[0], Cause: Cause(parts[1]), Requested: parts[3]}
+		mib, err := strconv.ParseUint(parts[2], 10, 40)
+		if err != nil || g.Profile == "" || g.Cause != RanOutOfMemory && g.Cause != Foreseen {
+			continue
+		}
+		g.MiB = float64(mib)
+		growths = append(growths, g)
+	}
+	return growths
+}
+
+// Larger returns the smallest profile of m that has more memory than the given profile, at least as many compute
+// slices, and at least needMiB of memory. Larger considers only profiles with a placement in the set of, and never the
+// profile Full. The result is false if m has no such profile, or does not have the given profile.
+func Larger(m *mig.Model, of mig.Layout, profile string, needMiB float64) (larger string, ok bool) {
+	from, known := m.ProfileIndex(profile)
+	if !known {
+		return "", false
+	}
+	now, best := &m.Profiles[from], (*mig.Profile)(nil)
+	for k := range m.Profiles {
+		p := &m.Profiles[k]
+		if p.Name == mig.Full || m.OfProfile(k)&of == 0 || p.Compute < now.Compute ||
+			p.Memory() <= now.Memory() || p.Memory() < needMiB {
+			continue
+		}
+		if best == nil || cmp.Or(cmp.Compare(p.Size, best.Size), cmp.Compare(p.Compute, best.Compute)) < 0 {
+			best = p
+		}
+	}
+	if best == nil {
+		return "", false
+	}
+	return best.Name, true
+}
+
+// Larger returns the profile of [Larger] that satisfies the need. If no profile has enough memory for the need
+// including the margin, a profile without the margin is sufficient.
+func (n Need) Larger(m *mig.Model, of mig.Layout, profile string) (larger string, ok bool) {
+	if larger, ok = Larger(m, of, profile, n.PeakMiB); ok {
+		return larger, true
+	}
+	return Larger(m, of, profile, n.HighestMiB)
+}
+
+// RanOut reports whether the last of the runs (oldest first) was killed for lack of memory, and returns the need of the
+// next run. The runs are all known runs of one job key. The last run must have the state FAILED. grown contains the
+// growths of the job so far, oldest first. A run with a peak that fits into the memory of an earlier, smaller slice of
+// the job was not killed for lack of memory, unless the run itself reported the lack of memory (Run.End).
+func RanOut(runs []Run, grown []Growth, site Site) (Need, bool) {
+	if len(runs) == 0 || runs[len(runs)-1].State != "FAILED" && runs[len(runs)-1].End == "" {
+		return Need{}, false
+	}
+	last := runs[len(runs)-1]
+	for _, a := range attempts(runs) {
+		if a.Job != last.Job || a.Restart != last.Restart || !a.short {
+			continue
+		}
+		for _, g := range grown {
+			if a.End == "" && a.PeakMiB <= usable*(Run{Profile: g.Profile}).promised() {
+				return Need{}, false
+			}
+		}
+		need, _ := Predict(History{Level: ByKey, Runs: runs}, site)
+		return need, true
+	}
+	return Need{}, false
+}
