@@ -89,6 +89,10 @@ func (a *Agent) growBeforeFailure(ctx context.Context, id uint32, foreseenMiB fl
 	if lease == nil || lease.Grow != string(predict.Foreseen) || !ok || enough(*lease, foreseenMiB) {
 		return
 	}
+	need, credible := predict.Foresaw(a.earlierRuns(run), run, foreseenMiB, a.cfg.Site())
+	if !credible {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, growTimeout) // the epilog of the job waits for the lock
 	defer cancel()
 	log := a.log.WithField("job", id).WithField("foreseen_mib", math.Round(foreseenMiB))
@@ -100,7 +104,6 @@ func (a *Agent) growBeforeFailure(ctx context.Context, id uint32, foreseenMiB fl
 	if job.State != "RUNNING" || job.Restarts != lease.Restart || tags.GrowMode(job) != predict.Foreseen {
 		return
 	}
-	need := predict.Need{PeakMiB: foreseenMiB, HighestMiB: foreseenMiB}
 	larger, err := a.larger(job, *lease, run.Profile, need)
 	if err != nil {
 		log.WithError(err).Info("the memory of a job will not suffice, but the job is not requeued")

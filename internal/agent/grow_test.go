@@ -12,6 +12,7 @@ import (
 	"caelum/internal/slurm"
 	"caelum/internal/slurm/slurmtest"
 	"caelum/internal/tags"
+	"caelum/internal/usage/usagetest"
 )
 
 // growing is a world whose jobs use the given peak of memory on their slices.
@@ -229,6 +230,36 @@ func TestGrowBeforeFailure(t *testing.T) {
 	g.agent.growBeforeFailure(ctx, id, 9000) // a late forecast of the first run
 	if g.state(id) != "RUNNING" {
 		t.Errorf("the job is %s", g.state(id))
+	}
+}
+
+// TestForecastAgainstEarlierRuns checks that a forecast does not end a run that has used only as much memory as an
+// earlier, complete run of the job.
+func TestForecastAgainstEarlierRuns(t *testing.T) {
+	g := newGrowing(t, "22.05.8")
+	id := g.submit(growingJob("1g.5gb", "forecast"))
+	g.runs(id)
+	runOf, repository := g.agent.runOf, usagetest.NewRepository()
+	g.agent.repository = repository
+	g.agent.runOf = func(id uint32) (predict.Run, bool) {
+		run, ok := runOf(id)
+		run.Key = "0123456789abcdef"
+		return run, ok
+	}
+	g.peak = 4000
+	earlier, _ := g.agent.runOf(id)
+	earlier.Job, earlier.State = id+1000, "COMPLETED"
+	if err := repository.Ended(earlier, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	g.agent.growBeforeFailure(context.Background(), id, 9000)
+	if g.state(id) != "RUNNING" {
+		t.Fatalf("the job is %s", g.state(id))
+	}
+	g.peak = 4001
+	g.agent.growBeforeFailure(context.Background(), id, 9000)
+	if j := g.ends(id); j.State != "PENDING" {
+		t.Errorf("the job is %s", j.State)
 	}
 }
 

@@ -3,6 +3,7 @@ package predict
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -104,15 +105,18 @@ func (n Need) Larger(m *mig.Model, of mig.Layout, profile string) (larger string
 
 // RanOut reports whether the last of the runs (oldest first) was killed for lack of memory, and returns the need of the
 // next run. The runs are all known runs of one job key. The last run must have the state FAILED. grown contains the
-// growths of the job so far, oldest first. A run with a peak that fits into the memory of an earlier, smaller slice of
-// the job was not killed for lack of memory, unless the run itself reported the lack of memory (Run.End).
+// growths of the job so far, oldest first. Unless the run itself reported the lack of memory (Run.End), the run was not
+// killed for lack of memory in two cases: the peak fits into the memory of an earlier, smaller slice of the job, or
+// complete runs with at least this peak fitted into a slice of this size. RanOut is stricter than Predict, because a
+// needless requeue repeats a whole run.
 func RanOut(runs []Run, grown []Growth, site Site) (Need, bool) {
 	if len(runs) == 0 || runs[len(runs)-1].State != "FAILED" && runs[len(runs)-1].End == "" {
 		return Need{}, false
 	}
 	last := runs[len(runs)-1]
+	same := func(r Run) bool { return r.Job == last.Job && r.Restart == last.Restart }
 	for _, a := range attempts(runs) {
-		if a.Job != last.Job || a.Restart != last.Restart || !a.short {
+		if !same(a.Run) || !a.short {
 			continue
 		}
 		for _, g := range grown {
@@ -120,8 +124,27 @@ func RanOut(runs []Run, grown []Growth, site Site) (Need, bool) {
 				return Need{}, false
 			}
 		}
+		if a.End == "" && a.usual(slices.DeleteFunc(slices.Clone(runs), same), site) {
+			return Need{}, false
+		}
 		need, _ := Predict(History{Level: ByKey, Runs: runs}, site)
 		return need, true
 	}
 	return Need{}, false
+}
+
+// usual reports whether the memory of a run was sufficient according to the earlier runs of the job key (oldest first):
+// the complete runs fitted into a slice of this size, and the run has not used more memory than these runs.
+func (r Run) usual(earlier []Run, site Site) bool {
+	need, known := Predict(History{Level: ByKey, Runs: earlier}, site)
+	return known && r.PeakMiB <= need.HighestMiB && need.HighestMiB <= usable*r.promised()
+}
+
+// Foresaw returns the need of a job whose current run is expected to use foreseenMiB of memory. earlier contains the
+// earlier runs of the job key, oldest first. The result is false if the earlier runs contradict the forecast.
+func Foresaw(earlier []Run, current Run, foreseenMiB float64, site Site) (Need, bool) {
+	if current.usual(earlier, site) {
+		return Need{}, false
+	}
+	return Need{PeakMiB: foreseenMiB, HighestMiB: foreseenMiB}, true
 }

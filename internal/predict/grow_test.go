@@ -86,6 +86,14 @@ func TestRanOut(t *testing.T) {
 		{"more than the GPU", []Run{
 			run(1, 0, "7g.80gb", "COMPLETED", 70000), run(2, 0, "3g.20gb", "FAILED", 19900),
 		}, nil, ""},
+		{"failed for the first time, and no more than usual", []Run{
+			run(1, 0, "1g.5gb", "COMPLETED", 4700), run(2, 0, "1g.5gb", "COMPLETED", 4700),
+			run(3, 0, "1g.5gb", "FAILED", 4700),
+		}, nil, ""},
+		{"failed for the first time, and more than usual", []Run{
+			run(1, 0, "1g.5gb", "COMPLETED", 4500), run(2, 0, "1g.5gb", "COMPLETED", 4500),
+			run(3, 0, "1g.5gb", "FAILED", 4700),
+		}, nil, "1g.10gb"},
 		{"complete on a slice like this, with as much", []Run{
 			run(1, 0, "1g.5gb", "COMPLETED", 4700), run(2, 0, "1g.5gb", "COMPLETED", 4700),
 			run(3, 0, "1g.5gb", "FAILED", 900), run(4, 0, "1g.5gb", "COMPLETED", 4700),
@@ -102,6 +110,34 @@ func TestRanOut(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("%s: grows to %q, want %q", c.what, got, c.want)
+		}
+	}
+}
+
+// TestForesaw checks which forecasts let a job grow: the earlier runs of the job count more than a forecast.
+func TestForesaw(t *testing.T) {
+	run := func(profile, state string, peak float64) Run {
+		return Run{Board: "a100", Profile: profile, Slices: 1, Samples: 9, PeakMiB: peak, MedianMiB: peak, State: state,
+			Seconds: 60}
+	}
+	for _, c := range []struct {
+		what    string
+		earlier []Run
+		current Run
+		want    bool
+	}{
+		{"no earlier run", nil, run("1g.5gb", "", 3000), true},
+		{"no complete run", []Run{run("1g.5gb", "FAILED", 4000)}, run("1g.5gb", "", 3000), true},
+		{"not more than usual", []Run{run("1g.5gb", "COMPLETED", 4000)}, run("1g.5gb", "", 4000), false},
+		{"more than usual", []Run{run("1g.5gb", "COMPLETED", 4000)}, run("1g.5gb", "", 4001), true},
+		{"usually more than the slice", []Run{run("1g.10gb", "COMPLETED", 6000)}, run("1g.5gb", "", 3000), true},
+		{"once more than usual", []Run{
+			run("1g.10gb", "COMPLETED", 4000), run("1g.10gb", "COMPLETED", 6000), run("1g.10gb", "COMPLETED", 4000),
+		}, run("1g.10gb", "", 5000), true},
+	} {
+		need, got := Foresaw(c.earlier, c.current, 9000, DefaultSite)
+		if got != c.want || got && (need.PeakMiB != 9000 || need.HighestMiB != 9000) {
+			t.Errorf("%s: %v, %+v", c.what, got, need)
 		}
 	}
 }
