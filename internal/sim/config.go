@@ -68,6 +68,9 @@ type Config struct {
 	// Memory describes how accurately the peak memory of jobs is predicted. If Memory is nil, jobs request exactly the
 	// memory that they need.
 	Memory *Memory
+	// Growth determines the profiles that jobs request, the ends of their runs, and whether a job runs again. If Growth
+	// is nil, each job runs once for its duration, or as Memory determines.
+	Growth Growth
 }
 
 // Discipline determines the order in which waiting jobs may start.
@@ -116,6 +119,10 @@ func (c *Config) check() error {
 	}
 	if c.Memory != nil && c.Stay {
 		return fmt.Errorf("memory predictions require jobs that end")
+	}
+	if c.Growth != nil && (c.Memory != nil || c.Stay || c.Policy == nil || c.Discipline == Loss || !Alike(c.GPUs)) {
+		return fmt.Errorf("growth requires a placement policy, a queue, a single GPU model and jobs that end, " +
+			"without memory predictions")
 	}
 	if !(c.Create >= 0 && c.Destroy >= 0 && c.Switch >= 0 && c.Create+c.Destroy+c.Switch < math.Inf(1)) {
 		return fmt.Errorf(

@@ -68,8 +68,13 @@ func (s *simulation) ask(j *job, memory float64) {
 // requeue returns a job that ran out of memory to the queue, with a request for more memory than in the last run.
 func (s *simulation) requeue(j *job) {
 	s.ask(j, j.memory+1)
+	s.absent(j, requeueDelay)
+}
+
+// absent removes a job whose run has ended from the cluster. The job returns to the queue after delay seconds.
+func (s *simulation) absent(j *job, delay float64) {
 	j.units, j.spots, j.numbers = 0, nil, nil
-	j.since, j.ends = s.now, s.now+requeueDelay
+	j.since, j.ends = s.now, s.now+delay
 	heap.Push(&s.away, j)
 }
 

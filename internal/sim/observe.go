@@ -24,9 +24,6 @@ func (s *simulation) observe(j *job) {
 	if s.Observer == nil {
 		return
 	}
-	if !j.outOfMemory {
-		s.Observer.Waited(j.ID, j.waited)
-	}
 	span := Span{Job: j.ID, Profile: j.asksFor, From: j.started, To: j.ends}
 	for _, at := range j.spots {
 		pl := s.GPUs[at.GPU].Placements[at.Placement]

@@ -93,6 +93,9 @@ func (c *cut) start(j *job, spots []place.Spot) {
 	if j.Speed != nil {
 		j.runs = j.Takes(got.Name)
 	}
+	if s.Growth != nil {
+		j.runs = s.Growth.Started(j.Job, got.Name)
+	}
 	s.start(j, takes, got.Memory())
 	j.expected, j.until = j.started+total, j.started+until
 	if takes > 0 {

@@ -20,7 +20,7 @@ func (q *queue) push(j *job)   { q.jobs = append(q.jobs, j) }
 // insert returns a job to the queue, before all jobs that were submitted later.
 func (q *queue) insert(j *job) {
 	k := len(q.jobs)
-	for k > q.head && q.jobs[k-1].Submit > j.Submit {
+	for k > q.head && q.jobs[k-1].submitted > j.submitted {
 		k--
 	}
 	q.jobs = slices.Insert(q.jobs, k, j)

@@ -31,6 +31,7 @@ type job struct {
 	needs       string   // asksFor at submission; asksFor may be larger after the job ran out of memory
 	unitSeconds float64  // units times run time, for the requested profiles at submission
 
+	submitted     float64 // time of the last submission by the user
 	since         float64 // time at which the current wait began
 	waited        float64 // total wait in seconds, until the last start
 	started, ends float64
@@ -40,7 +41,8 @@ type job struct {
 	peak        float64 // the peak memory in MiB; 0 if the requested memory is always sufficient
 	failShare   float64 // the share of the run after which the job fails if memory is less than peak
 	memory      float64 // memory in MiB of the smallest slice of the last run
-	outOfMemory bool    // true if memory is less than peak
+	outOfMemory bool    // true if memory is less than peak, or, with Growth, if the job will run again
+	resubmits   bool    // true if the user of an absent job submits the job again
 
 	// expected is the expected end of a running job. The expected end remains valid until the time until.
 	expected, until float64
@@ -153,8 +155,11 @@ func (s *simulation) submit(t trace.Job) error {
 		return err
 	}
 	s.result.submitted(j)
-	if s.Memory != nil {
+	switch {
+	case s.Memory != nil:
 		s.Memory.foresee(s, j)
+	case s.Growth != nil:
+		s.demand(j, s.Growth.Submitted(j.Job))
 	}
 	s.queue.push(j)
 	s.recent.Add(s.request(j))
@@ -168,7 +173,7 @@ func (s *simulation) submit(t trace.Job) error {
 
 // newJob converts a job of the workload, and determines the profile that the job needs on each GPU model.
 func (s *simulation) newJob(t trace.Job) (*job, error) {
-	j := &job{Job: t, since: t.Submit}
+	j := &job{Job: t, submitted: t.Submit, since: t.Submit}
 	if s.Stay {
 		j.Duration = 1
 	}
@@ -243,6 +248,9 @@ func (s *simulation) until(then float64) {
 		}
 		for s.away.next() == next {
 			j := heap.Pop(&s.away).(*job)
+			if j.resubmits {
+				s.resubmit(j)
+			}
 			s.queue.insert(j)
 			s.recent.Add(s.request(j))
 		}
@@ -255,11 +263,12 @@ func (s *simulation) until(then float64) {
 	}
 }
 
-// end frees the slices of a job that has ended, and requeues the job if the job ran out of memory.
+// end frees the slices of a job whose run has ended, and requeues the job if the job ran out of memory.
 func (s *simulation) end(j *job) {
 	s.room.leave(j)
 	s.result.ended(j)
 	switch {
+	case s.Growth != nil && s.again(j):
 	case j.outOfMemory:
 		s.requeue(j)
 	case s.corrected != nil:
@@ -285,8 +294,18 @@ func (s *simulation) start(j *job, takes float64, memory float64) {
 	if !s.Stay {
 		heap.Push(&s.running, j)
 	}
-	s.result.started(j)
+	if s.Growth == nil {
+		s.count(j)
+	}
 	s.observe(j)
+}
+
+// count counts a run in the result.
+func (s *simulation) count(j *job) {
+	s.result.started(j)
+	if s.Observer != nil && !j.outOfMemory {
+		s.Observer.Waited(j.ID, j.waited)
+	}
 }
 
 // request returns a waiting job in the form that policies use. If the cluster has several GPU models, the request
