@@ -155,6 +155,7 @@ learn:
 	$(GO) run ./contrib/learn variants
 	$(GO) run ./contrib/learn runtimes
 	$(GO) run ./contrib/learn forecast
+	$(GO) run ./contrib/learn grow
 	if test -n "$(MISO)"; then $(GO) run ./contrib/learn miso "$(MISO)"; fi
 
 # Fuzzes the readers of untrusted input and the planner (docs/results.md, "Fuzzing"). Each fuzz target runs for FUZZTIME

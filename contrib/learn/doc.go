@@ -7,6 +7,8 @@
 //	                                                             (a100_40gb_mig_step_time.csv)
 //	go run ./contrib/learn forecast [-seeds 101-120]             forecasts of the memory of running jobs, on emulated
 //	                                                             runs
+//	go run ./contrib/learn grow [-seeds 101,102]                 jobs that grow: work lost and turnaround, in simulations
+//	                                                             of recurring jobs whose memory grows during a run
 //
 // The comment of type work describes the population. The constants of Caelum's rules were chosen on seeds 1 to 3
 // (-tune), before any other seed was used.
@@ -20,6 +22,9 @@
 //	rules.go       the rules for profiles: the whole GPU, the highest of the last runs, Caelum (learned, informed)
 //	curves.go      the emulated runs of the command forecast: shapes of the memory over time, allocator, time limits
 //	forecast.go    the command forecast: errors of the peak, false alarms and late alarms, by rule and by shape
+//	grow.go        the command grow: tables by mode of growth and default profile
+//	growjobs.go    the submissions of the command grow: memory over time (memoryCurve), compute needs, arrivals
+//	growruns.go    the runs of the command grow, with the decisions of the agents (predict.RanOut, Foresaw, Larger)
 //	forecasters.go the rules for forecasts: simple rules, MIGPro's regressions, Caelum
 //	runtimes.go    the command runtimes: errors of predicted run times (strangers, acquaintances); 80% intervals
 //	placement.go   the end of the command runtimes: mean waits with qla, by the limits, by earlier runs, by the truth

@@ -21,7 +21,7 @@ func main() {
 
 func run(args []string, w io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("no command given: use population, variants, miso, runtimes or forecast")
+		return errors.New("no command given: use population, variants, miso, runtimes, forecast or grow")
 	}
 	f := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	usual := "101-105"
@@ -50,10 +50,12 @@ func run(args []string, w io.Writer) error {
 		return errors.New("miso: the path of a100_40gb_mig_step_time.csv is missing; specify the path as an argument")
 	case args[0] == "forecast":
 		return compareForecasts(w, drawn)
+	case args[0] == "grow":
+		return compareGrow(w, drawn)
 	case args[0] == "runtimes":
 		return compareRuntimes(w, drawn)
 	}
-	return fmt.Errorf("unknown command %s: use population, variants, miso, runtimes or forecast", args[0])
+	return fmt.Errorf("unknown command %s: use population, variants, miso, runtimes, forecast or grow", args[0])
 }
 
 // numbers parses a list of seeds and ranges of seeds.

@@ -93,18 +93,22 @@ func highest() []rule {
 func caelum() rule { return learned("Caelum", predict.DefaultSite) }
 func known() rule  { return informed("Caelum, with known causes", predict.DefaultSite) }
 
-// learned returns Caelum's rule.
+// learned returns Caelum's rule. A job without a complete run gets the whole GPU.
 func learned(name string, site predict.Site) rule {
-	return rule{name, false, func(n node, runs []predict.Run) string {
-		need, ok := predict.Predict(predict.History{Level: predict.ByKey, Runs: runs}, site)
-		if !ok {
-			return need.AtLeast(n.model, n.all, n.whole)
-		}
-		if p, ok := need.On(n.model, n.all); ok {
-			return p
-		}
-		return n.whole
-	}}
+	return rule{name, false, func(n node, runs []predict.Run) string { return n.predicted(runs, site, n.whole) }}
+}
+
+// predicted returns the profile that Caelum predicts for the next run of a job. A job without a complete run gets at
+// least the profile unknown.
+func (n node) predicted(runs []predict.Run, site predict.Site, unknown string) string {
+	need, ok := predict.Predict(predict.History{Level: predict.ByKey, Runs: runs}, site)
+	if !ok {
+		return need.AtLeast(n.model, n.all, unknown)
+	}
+	if p, ok := need.On(n.model, n.all); ok {
+		return p
+	}
+	return n.whole
 }
 
 // informed returns a variant of Caelum's rule that knows which failed runs were killed for lack of memory.
