@@ -24,21 +24,23 @@ func compareGrow(w io.Writer, seeds []uint64) error {
 	}
 	small := n.tightest(0)
 	for _, p := range growings {
-		if err := growTable(w, n, p, p.name, []string{n.whole, small}, site{}, seeds); err != nil {
+		if err := growTable(w, n, p, p.name, growModes, []string{n.whole, small}, site{}, seeds); err != nil {
 			return err
 		}
 	}
 	p := growings[len(growings)-1]
-	return growTable(w, n, p, p.name+", with reports", []string{small}, site{reports: true}, seeds)
+	return growTable(w, n, p, p.name+", with reports", growModes[1:], []string{small}, site{reports: true}, seeds)
 }
 
-func growTable(w io.Writer, n node, p growing, title string, unknown []string, s site, seeds []uint64) (failed error) {
+func growTable(
+	w io.Writer, n node, p growing, title string, modes, unknown []string, s site, seeds []uint64,
+) (failed error) {
 	fmt.Fprintf(w, "%s:\n\n", title)
 	head := "profile of unknown jobs, grow, GPU-hours lost, of all GPU-hours, mean turnaround in h, " +
 		"of jobs that ran out of memory, failures seen by users, requeues, before a failure, needless"
 	err := table(w, head, func(row func(string, ...any)) {
 		for _, s.profile = range unknown {
-			for _, s.grow = range growModes {
+			for _, s.grow = range modes {
 				var all growTally
 				for _, seed := range seeds {
 					one, err := p.play(n, s, seed)
