@@ -29,8 +29,8 @@ func visibility(h Handler, uid uint32) Visibility {
 	return SeesOwn
 }
 
-// shownTo returns the part of a lease that a peer may see, or false if the peer may not see the lease at all. As with
-// sstat, only the job's owner and root may see its usage.
+// shownTo returns the part of a lease that a peer may see, or false if the peer may not see it at all. As with sstat,
+// only the job's owner and root may see its usage.
 func (l Lease) shownTo(uid uint32, visible Visibility) (Lease, bool) {
 	switch {
 	case visible == SeesAll, l.UID == uid && uid != nobody:

@@ -40,7 +40,8 @@ func readLeaseRequest(w http.ResponseWriter, r *http.Request) (LeaseRequest, err
 func (r LeaseRequest) check() error {
 	if r.Restart < 0 || r.Restart > maxCount {
 		return badRequest(
-			fmt.Sprintf("couldn't read the lease request: the restart count %d is not between 0 and %d", r.Restart, maxCount),
+			fmt.Sprintf("couldn't read the lease request: the restart count %d is not between 0 and %d",
+				r.Restart, maxCount),
 		)
 	}
 	if len(r.Slots) == 0 || len(r.Slots) > maxSlots {

@@ -62,9 +62,8 @@ func LacksGRES(n slurm.Node, w slurm.Waiting) bool {
 	return w.Exclusive && slices.ContainsFunc(n.GresUsed, func(g slurm.GRES) bool { return g.Count > 0 })
 }
 
-// passedOver is the time that must lie between an offer and slurmctld's evaluation of a job before Caelum concludes
-// that slurmctld has considered the offer. It is longer than a scheduling cycle and than the usual difference between
-// the clocks of two hosts.
+// passedOver is how long after an offer slurmctld must have evaluated a job for Caelum to conclude that it considered
+// the offer. It is longer than a scheduling cycle and than the usual difference between the clocks of two hosts.
 const passedOver = 5 * time.Second
 
 // HasFree reports whether all slices that the job needs on each of its nodes are free on node n.

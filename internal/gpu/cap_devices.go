@@ -98,8 +98,8 @@ func readAccess(path string, minor int) capability {
 }
 
 // ErrNoCapabilities means that the kernel has no capability devices, so that no process can have one open.
-var ErrNoCapabilities = errors.New("/proc/devices does not list nvidia-caps; check that an NVIDIA driver with MIG support " +
-	"is loaded")
+var ErrNoCapabilities = errors.New("/proc/devices does not list nvidia-caps; " +
+	"check that an NVIDIA driver with MIG support is loaded")
 
 // major returns the major number of nvidia-caps, which the kernel assigns when the driver is loaded.
 func (c Caps) major() (uint32, error) {

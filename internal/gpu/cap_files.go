@@ -14,7 +14,7 @@ import (
 
 // Caps restricts access to the capability files. To use an instance, a process must open its capability files. The
 // driver creates them with mode 0444. Every job on the node can therefore use a slice until Caelum sets the owner and
-// mode of the slice's files.
+// mode of these files.
 type Caps struct {
 	// Dev is the device directory (/dev on a real node), and Proc is /proc.
 	Dev, Proc string

@@ -30,7 +30,7 @@ import (
 type Processes struct {
 	// Proc is the /proc directory of the initial PID namespace.
 	Proc string
-	// Limit is the maximum number of descriptors that a scan reads per user, so that no user can delay a scan. 0 means
+	// Limit is the maximum number of descriptors that a scan reads per user, so that no user can delay it. 0 means
 	// scanLimit.
 	Limit int
 

@@ -11,7 +11,7 @@ import (
 type Use struct {
 	// MemoryMiB is the memory in use in MiB, including memory that the driver reserves on the instance (nvmlMemory_t).
 	MemoryMiB float64
-	// Util is the share of the instance's SMs that were busy since the previous reading, from 0 to 1. Util is -1 in the
+	// Util is the share of the instance's SMs that were busy since the previous reading, from 0 to 1. It is -1 in the
 	// first reading, and on GPUs that do not report utilisation.
 	Util float64
 	// Processes is the number of compute processes on the instance according to the driver, or -1 if the driver does

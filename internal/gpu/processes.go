@@ -208,14 +208,14 @@ func (s *Processes) killTracer(p Process) {
 	}
 	defer unix.Close(fd)
 	// The kernel does not reuse the PID while the pidfd is open. So if pid is still the tracer of p, the pidfd refers
-	// to the tracer.
+	// to it.
 	if tracer, err := s.Read(pid); err != nil || tracer.UIDs[0] != p.UIDs[0] || s.statusOf(p.PID, "TracerPid:") != tid {
 		return
 	}
 	unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 }
 
-// statusOf returns a number in /proc/PID/status, or 0 if the number cannot be read.
+// statusOf returns a number from /proc/PID/status, or 0 if it cannot be read.
 func (s *Processes) statusOf(pid int, key string) int {
 	data, err := s.small(pid, "status")
 	if err != nil {
