@@ -6,10 +6,9 @@ import (
 	"net/http"
 )
 
-// AdoptRequest contains the foreign instances that the agent must adopt.
+// AdoptRequest lists the foreign instances that the agent is to adopt.
 type AdoptRequest struct {
-	// UUIDs contains the UUIDs of the MIG devices of these instances. An empty list means every foreign instance
-	// of the node.
+	// UUIDs contains the MIG device UUIDs of these instances. An empty list means every foreign instance on the node.
 	UUIDs []string `json:"uuids,omitempty"`
 }
 
@@ -17,7 +16,7 @@ type AdoptRequest struct {
 type Adoption struct {
 	GPU int `json:"gpu"`
 	Instance
-	// Reason is the reason why the instance remains foreign. Reason is empty if the agent has adopted the instance.
+	// Reason explains why the instance remains foreign. It is empty if the agent has adopted the instance.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -39,7 +38,7 @@ func serveAdopt(h Handler) http.HandlerFunc {
 		}
 		var req AdoptRequest
 		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(&req); err != nil {
-			answer(w, nil, badRequest("couldn't read the request to adopt: "+err.Error()))
+			answer(w, nil, badRequest("couldn't read the adoption request: "+err.Error()))
 			return
 		}
 		all, err := adopter.Adopt(r.Context(), req)

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// fake is a handler that records the calls. Its method Lease first returns the errors in failing, one after another,
-// and then grants leases.
+// fake is a handler that records the calls. Its Lease method first returns the errors in failing, one per call, and
+// then grants leases.
 type fake struct {
 	failing  []error
 	asked    []LeaseRequest

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// talk sends bytes to the server, and returns the status and the body of the given number of answers.
+// talk sends bytes to the server, reads the given number of answers, and returns their statuses and bodies.
 func talk(t *testing.T, dir, request string, answers int) (codes []int, bodies []string) {
 	t.Helper()
 	c, err := net.Dial("unix", filepath.Join(dir, SocketName))
@@ -71,22 +71,22 @@ func TestMalformedRequests(t *testing.T) {
 		"a list":              {post(path, "[]"), 400, unreadable},
 		"two requests in one": {post(path, `{"slots":[0]}{"slots":[1]}`), 400, "unexpected data after the request"},
 		"a negative restart": {post(path, `{"restart":-1,"slots":[0]}`), 400,
-			"restart -1 is not between 0 and 65535"},
-		"a huge restart":          {post(path, `{"restart":65536,"slots":[0]}`), 400, "restart 65536"},
+			"the restart count -1 is not between 0 and 65535"},
+		"a huge restart":          {post(path, `{"restart":65536,"slots":[0]}`), 400, "restart count 65536"},
 		"a restart beyond an int": {post(path, `{"restart":99999999999999999999,"slots":[0]}`), 400, unreadable},
 		"a negative uid":          {post(path, `{"uid":-1,"slots":[0]}`), 400, unreadable},
-		"no slots":                {post(path, `{"slots":[]}`), 400, "the number of slots is 0, not between 1 and 256"},
+		"no slots":                {post(path, `{"slots":[]}`), 400, "is 0, but must be between 1 and 256"},
 		"too many slots":          {post(path, `{"slots":[`+many+`]}`), 400, "the number of slots is 257"},
 		"a slot twice":            {post(path, `{"slots":[3,3]}`), 400, "slot 3"},
 		"a negative slot":         {post(path, `{"slots":[-1]}`), 400, "slot -1"},
-		"job 0":                   {post("/v1/jobs/0/lease", `{"slots":[0]}`), 400, "a job id is a number above 0"},
-		"job -1":                  {post("/v1/jobs/-1/lease", `{"slots":[0]}`), 400, "a job id"},
-		"job 2^32":                {post("/v1/jobs/4294967296/lease", `{"slots":[0]}`), 400, "a job id"},
-		"a job with a shell word": {post("/v1/jobs/$(id)/lease", `{"slots":[0]}`), 400, "a job id"},
-		"a path in the job":       {"GET /v1/jobs/..%2f..%2fstatus HTTP/1.1\r\nHost: c\r\n\r\n", 400, "a job id"},
-		"release without restart": {release(""), 400, "couldn't read restart="},
-		"release with restart -1": {release("?restart=-1"), 400, "couldn't read restart="},
-		"release, huge restart":   {release("?restart=65536"), 400, "couldn't read restart="},
+		"job 0":                   {post("/v1/jobs/0/lease", `{"slots":[0]}`), 400, "greater than 0"},
+		"job -1":                  {post("/v1/jobs/-1/lease", `{"slots":[0]}`), 400, "the job id"},
+		"job 2^32":                {post("/v1/jobs/4294967296/lease", `{"slots":[0]}`), 400, "the job id"},
+		"a job with a shell word": {post("/v1/jobs/$(id)/lease", `{"slots":[0]}`), 400, "the job id"},
+		"a path in the job":       {"GET /v1/jobs/..%2f..%2fstatus HTTP/1.1\r\nHost: c\r\n\r\n", 400, "the job id"},
+		"release without restart": {release(""), 400, "couldn't read the restart parameter"},
+		"release with restart -1": {release("?restart=-1"), 400, "couldn't read the restart parameter"},
+		"release, huge restart":   {release("?restart=65536"), 400, "couldn't read the restart parameter"},
 		"another method":          {"PUT /v1/jobs/12/lease HTTP/1.1\r\nHost: c\r\nContent-Length: 0\r\n\r\n", 405, ""},
 		"another path":            {"GET /v2/status HTTP/1.1\r\nHost: c\r\n\r\n", 404, ""},
 		"a long header":           {longHeader, 431, ""},
@@ -105,8 +105,8 @@ func TestMalformedRequests(t *testing.T) {
 	}
 }
 
-// TestUnusualRequests checks that the server accepts unusual but valid requests. Examples are several calls on one
-// connection, a body in chunks, and a key that only a newer plugin sends.
+// TestUnusualRequests checks that the server accepts unusual but valid requests: several calls on one connection, a
+// chunked body, and a key that only a newer plugin sends.
 func TestUnusualRequests(t *testing.T) {
 	f := &fake{}
 	dir := serve(t, f)
@@ -186,8 +186,8 @@ func publicDir(t *testing.T) string {
 	return dir
 }
 
-// countOpen returns the number of connections that the server has not closed. countOpen reads from each connection
-// without waiting. From a closed connection, a read returns the end of file immediately.
+// countOpen returns the number of connections that the server has not closed. It reads from each connection without
+// waiting; if the connection is closed, the read immediately returns the end of file.
 func countOpen(t *testing.T, all []net.Conn) (n int) {
 	t.Helper()
 	for _, c := range all {
@@ -205,8 +205,8 @@ func countOpen(t *testing.T, all []net.Conn) (n int) {
 	return n
 }
 
-// TestIdleConnections opens many idle connections as other users. The server must reject connections of other users
-// above the limits, but never connections of root.
+// TestIdleConnections opens many idle connections as other users. The server must reject other users' connections above
+// the limits, but never root's.
 func TestIdleConnections(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root to connect as other users")
@@ -225,7 +225,7 @@ func TestIdleConnections(t *testing.T) {
 	served := func(after string) {
 		t.Helper()
 		if err := root.Release(context.Background(), 12, 0); err != nil {
-			t.Fatalf("a call of root fails after %s: %v", after, err)
+			t.Fatalf("a call by root fails after %s: %v", after, err)
 		}
 	}
 	var one, others []net.Conn
@@ -245,7 +245,7 @@ func TestIdleConnections(t *testing.T) {
 	if n := countOpen(t, others) + maxPerUser; n != maxAllUsers {
 		t.Errorf("all users together have %d open connections, want %d", n, maxAllUsers)
 	}
-	// When a user closes connections, other users must be able to connect again.
+	// Once a user closes connections, other users must be able to connect again.
 	for _, c := range one {
 		c.Close()
 	}
@@ -258,7 +258,7 @@ func TestIdleConnections(t *testing.T) {
 	}
 }
 
-// TestSlowClients checks that the server closes the connection of a client that does not complete a call.
+// TestSlowClients checks that the server disconnects a client that does not complete a call.
 func TestSlowClients(t *testing.T) {
 	for name, begun := range map[string]string{
 		"nothing":       "",
@@ -298,7 +298,7 @@ func TestSlowClients(t *testing.T) {
 	}
 }
 
-// refuser is a fake that also records the number of rejected calls.
+// refuser is a fake that also counts the rejected calls.
 type refuser struct {
 	*fake
 	refused atomic.Int32
@@ -310,7 +310,7 @@ func (w *refuser) Refused(uid uint32, call string) {
 	w.by.Store(uid)
 }
 
-// TestNamespaceRootIsNotRoot checks that the server treats root of a user namespace as the user who created the
+// TestNamespaceRootIsNotRoot checks that the server treats root in a user namespace as the user who created the
 // namespace.
 func TestNamespaceRootIsNotRoot(t *testing.T) {
 	if dir := os.Getenv("CAELUM_TEST_NAMESPACE"); dir != "" {
@@ -357,6 +357,6 @@ func TestNamespaceRootIsNotRoot(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if w.refused.Load() != 1 || w.by.Load() != 65534 || len(w.released) > 0 {
-		t.Errorf("%d rejected calls, of user %d; releases %v", w.refused.Load(), w.by.Load(), w.released)
+		t.Errorf("%d rejected calls, the last by user %d; releases %v", w.refused.Load(), w.by.Load(), w.released)
 	}
 }

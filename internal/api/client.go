@@ -16,22 +16,21 @@ import (
 	"time"
 )
 
-// maxAnswer limits the number of bytes of a response that a client reads. The status of 16 GPUs with 112 leases has
-// about 100 KiB.
+// maxAnswer is the maximum number of bytes that a client reads from a response. The status of 16 GPUs with 112 leases
+// takes about 100 KiB.
 const maxAnswer = 4 << 20
 
-// retryEvery is the pause between two attempts of Retry.
+// retryEvery is the pause between attempts in Retry.
 const retryEvery = 250 * time.Millisecond
 
-// Client calls the agent of this node. A Client has no open connection between calls, so that an idle Client needs no
-// goroutine.
+// Client calls the agent of this node. It keeps no connection open between calls, so an idle Client needs no goroutine.
 type Client struct {
 	socket string
 	http   *http.Client
 }
 
-// NewClient returns a client of the agent whose sockets are in runDir. NewClient does not connect. A client that runs
-// as root connects to the socket for root. If the connection fails, the client connects to the socket for all users,
+// NewClient returns a client for the agent whose sockets are in runDir. It does not connect yet. A client that runs as
+// root connects to the socket for root. If the connection fails, the client connects to the socket for all users,
 // because an agent of an earlier release has no socket for root.
 func NewClient(runDir string) *Client {
 	socket := filepath.Join(runDir, SocketName)
@@ -64,13 +63,13 @@ func (c *Client) Lease(ctx context.Context, job uint32, r LeaseRequest) (*Lease,
 	return lease, nil
 }
 
-// Release releases the job's lease if the lease's restart count is at most restart (see Handler). Release also succeeds
-// if there is no such lease.
+// Release releases the job's lease if the lease's restart count is at most restart (see Handler). It also succeeds if
+// there is no matching lease.
 func (c *Client) Release(ctx context.Context, job uint32, restart int) error {
 	return c.call(ctx, http.MethodDelete, fmt.Sprintf("/v1/jobs/%d/lease?restart=%d", job, restart), nil, nil)
 }
 
-// Job returns the job's lease. If the job has no lease, the error is an *Error with the code 404.
+// Job returns the job's lease. If the job has no lease, the error is an *Error with code 404.
 func (c *Client) Job(ctx context.Context, job uint32) (*Lease, error) {
 	lease := new(Lease)
 	if err := c.call(ctx, http.MethodGet, fmt.Sprintf("/v1/jobs/%d", job), nil, lease); err != nil {
@@ -79,7 +78,7 @@ func (c *Client) Job(ctx context.Context, job uint32) (*Lease, error) {
 	return lease, nil
 }
 
-// Status returns the state of the node according to its agent.
+// Status returns the state of the node as its agent reports it.
 func (c *Client) Status(ctx context.Context) (*Status, error) {
 	status := new(Status)
 	if err := c.call(ctx, http.MethodGet, "/v1/status", nil, status); err != nil {
@@ -88,9 +87,9 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 	return status, nil
 }
 
-// Retry repeats call until the call succeeds or fails with a permanent error, or ctx ends. Retry returns the last error
-// of the call. Temporary errors are status 503 and an unreachable agent (no socket, connection refused, or connection
-// lost while the agent restarts). All calls are idempotent, so that Retry may repeat an interrupted call.
+// Retry repeats call until it succeeds, fails with a permanent error, or ctx ends, and returns its last error.
+// Temporary errors are status 503 and an unreachable agent (no socket, connection refused, or connection lost while the
+// agent restarts). Because all calls are idempotent, Retry may repeat an interrupted call.
 func Retry(ctx context.Context, call func(context.Context) error) error {
 	var last error
 	for {
@@ -118,7 +117,7 @@ func temporary(err error) bool {
 	return true
 }
 
-// Reason returns the text of err without the method and address that packages net/http and net add.
+// Reason returns the text of err without the method and address that the net/http and net packages add.
 func Reason(err error) string {
 	var errno syscall.Errno
 	var e *Error

@@ -5,11 +5,11 @@ import (
 	"net/http"
 )
 
-// Error is a reply of the agent with a status other than 200. A handler that returns an *Error specifies the status.
-// For any other error, CodeOf determines the status.
+// Error is a reply from the agent with a status other than 200. A handler chooses the status by returning an *Error;
+// for any other error, CodeOf determines it.
 type Error struct {
 	// Code is the HTTP status: 400 bad request, 403 not permitted, 404 no such job, 429 too many calls, 503 try again
-	// later, 500 defect of the node.
+	// later, 500 a fault on the node.
 	Code int
 	// Message contains the reason and the remedy, without the code.
 	Message string
@@ -17,7 +17,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// NotNow returns an error with status 503. The prolog and the epilog repeat the call after such an error, until their
+// NotNow returns an error with status 503. After this error, the prolog and the epilog repeat the call until their
 // deadline.
 func NotNow(message string) error { return &Error{http.StatusServiceUnavailable, message} }
 

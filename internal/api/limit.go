@@ -9,10 +9,10 @@ import (
 // These constants limit how often each user may call the agent. There is no limit for root, because the prolog and the
 // epilog run as root.
 const (
-	// callBurst is the number of calls that a user can make without a pause. With this number, all tasks of a job can
-	// call at the same time.
+	// callBurst is the number of calls that a user can make without a pause. It is large enough for all tasks of a job
+	// to call at the same time.
 	callBurst = 50
-	// callEvery is the interval between further calls of a user who has made callBurst calls.
+	// callEvery is the minimum interval between further calls once a user has made callBurst calls.
 	callEvery = 100 * time.Millisecond
 	// maxCounted limits the number of users for whom calls are counted separately. All further users share one limit,
 	// because one user can have many ids in a user namespace.
@@ -20,11 +20,11 @@ const (
 	tooManyText = "too many calls to the agent by this user; wait a second between calls"
 )
 
-// limiter limits the number of calls of each user.
+// limiter limits the rate of each user's calls.
 type limiter struct {
 	mu sync.Mutex
 	// due contains, for each user, the time at which the next call would be due at a rate of one call per callEvery.
-	// After this time, the user needs no entry.
+	// Once this time has passed, the user needs no entry.
 	due map[uint32]time.Time
 }
 

@@ -7,7 +7,7 @@ type Visibility int
 
 // These constants are the levels of visibility, from the lowest to the highest.
 const (
-	SeesOwn  Visibility = iota // the user's own jobs; the jobs of other slices are hidden
+	SeesOwn  Visibility = iota // the user's own jobs; the jobs on other slices are hidden
 	SeesJobs                   // also the data of other users' jobs that squeue shows
 	SeesAll                    // all data
 )
@@ -15,7 +15,7 @@ const (
 // Private is a Handler that determines which data peers may see. If a Handler does not implement Private, only root
 // sees other users' jobs.
 type Private interface {
-	// VisibleTo returns which data about the jobs on the node the user may see.
+	// VisibleTo returns which data the user may see about the jobs on the node.
 	VisibleTo(uid uint32) Visibility
 }
 
@@ -29,8 +29,8 @@ func visibility(h Handler, uid uint32) Visibility {
 	return SeesOwn
 }
 
-// shownTo returns the part of a lease that a peer may see. shownTo returns false if the peer may not see the lease at
-// all. As with sstat, only the owner of the job and root may see the usage of the job.
+// shownTo returns the part of a lease that a peer may see, or false if the peer may not see it at all. As with sstat,
+// only the job's owner and root may see its usage.
 func (l Lease) shownTo(uid uint32, visible Visibility) (Lease, bool) {
 	switch {
 	case visible == SeesAll, l.UID == uid && uid != nobody:
@@ -46,7 +46,7 @@ func (l Lease) shownTo(uid uint32, visible Visibility) (Lease, bool) {
 	return l, true
 }
 
-// hiddenError replaces an error message that may contain data of other users' jobs.
+// hiddenError replaces an error message that may contain data about other users' jobs.
 const hiddenError = "the agent cannot publish its offers; ask an administrator to run `caelum status` as root"
 
 // shownTo returns the part of a node's status that a peer may see.
@@ -75,7 +75,7 @@ func (s Status) shownTo(uid uint32, visible Visibility) Status {
 		g.Instances = slices.Clone(g.Instances)
 		for k := range g.Instances {
 			in := &g.Instances[k]
-			in.Note = "" // the note may describe processes of other users
+			in.Note = "" // the note may describe other users' processes
 			if visible != SeesJobs && !own[in.Job] {
 				in.Job = 0
 			}

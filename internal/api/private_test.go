@@ -42,8 +42,8 @@ func text(t *testing.T, v any) string {
 	return string(out)
 }
 
-// TestShownTo checks which data of bob's job alice can see at each level. At each level, alice must see all data of her
-// own job.
+// TestShownTo checks which data of bob's job alice can see at each level. She must always see all data about her own
+// job.
 func TestShownTo(t *testing.T) {
 	whole := text(t, sharedNode())
 	for _, c := range []struct {
@@ -100,8 +100,8 @@ func (*shared) Job(_ context.Context, job uint32) (*Lease, error) {
 	return nil, NoLease(job)
 }
 
-// TestPeers checks two properties over the socket. The answer for a hidden job must be the same as for a job without a
-// lease. The limit on a user's calls must not apply to root or to other users.
+// TestPeers checks two properties over the socket: the answer for a hidden job must be the same as for a job without a
+// lease, and the limit on one user's calls must not affect root or other users.
 func TestPeers(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root to call as other users")
@@ -145,7 +145,7 @@ func TestPeers(t *testing.T) {
 		}
 	}
 	if !strings.Contains(refused, tooManyText) {
-		t.Error("the server rejected no call of a user who calls too often")
+		t.Error("the server did not reject any call from a user who calls too often")
 	}
 	for range 3 * callBurst {
 		if got := get(0, "/v1/jobs/2"); !strings.Contains(got, "bob") {
@@ -153,7 +153,7 @@ func TestPeers(t *testing.T) {
 		}
 	}
 	if got := get(1002, "/v1/status"); !strings.Contains(got, "bob") {
-		t.Errorf("the server also rejects the call of another user: %s", got)
+		t.Errorf("the server also rejects another user's call: %s", got)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// maxRequest limits the size of a request's body in bytes. A lease request for 256 slots has about 1.5 KiB.
+// maxRequest is the maximum size of a request body in bytes. A lease request for 256 slots takes about 1.5 KiB.
 const maxRequest = 64 << 10
 
 // maxSlots is the maximum number of slots in a lease file. The largest nodes have 112 slots.
@@ -20,8 +20,8 @@ const maxCount = 1<<16 - 1
 
 func badRequest(message string) error { return &Error{http.StatusBadRequest, message} }
 
-// readLeaseRequest parses the lease request of a prolog. readLeaseRequest ignores unknown keys, because the plugin may
-// be newer than the agent during an upgrade, and an error would drain the node.
+// readLeaseRequest parses a prolog's lease request. It ignores unknown keys, because the plugin may be newer than the
+// agent during an upgrade, and an error would drain the node.
 func readLeaseRequest(w http.ResponseWriter, r *http.Request) (LeaseRequest, error) {
 	var req LeaseRequest
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest))
@@ -40,12 +40,13 @@ func readLeaseRequest(w http.ResponseWriter, r *http.Request) (LeaseRequest, err
 func (r LeaseRequest) check() error {
 	if r.Restart < 0 || r.Restart > maxCount {
 		return badRequest(
-			fmt.Sprintf("couldn't read the lease request: restart %d is not between 0 and %d", r.Restart, maxCount),
+			fmt.Sprintf("couldn't read the lease request: the restart count %d is not between 0 and %d",
+				r.Restart, maxCount),
 		)
 	}
 	if len(r.Slots) == 0 || len(r.Slots) > maxSlots {
 		return badRequest(
-			fmt.Sprintf("couldn't read the lease request: the number of slots is %d, not between 1 and %d",
+			fmt.Sprintf("couldn't read the lease request: the number of slots is %d, but must be between 1 and %d",
 				len(r.Slots), maxSlots),
 		)
 	}
@@ -63,7 +64,7 @@ func (r LeaseRequest) check() error {
 func readRestart(r *http.Request) (int, error) {
 	n, err := strconv.ParseUint(r.URL.Query().Get("restart"), 10, 16)
 	if err != nil {
-		return 0, badRequest("couldn't read restart=: " + err.Error())
+		return 0, badRequest("couldn't read the restart parameter: " + err.Error())
 	}
 	return int(n), nil
 }
@@ -71,7 +72,7 @@ func readRestart(r *http.Request) (int, error) {
 func readJob(r *http.Request) (uint32, error) {
 	job, err := strconv.ParseUint(r.PathValue("id"), 10, 32)
 	if err != nil || job == 0 {
-		return 0, badRequest("couldn't read the job id: a job id is a number above 0 and below 4294967296")
+		return 0, badRequest("couldn't read the job id: it must be a number greater than 0 and less than 4294967296")
 	}
 	return uint32(job), nil
 }

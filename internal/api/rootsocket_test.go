@@ -13,8 +13,8 @@ import (
 	"caelum/internal/api/apitest"
 )
 
-// fill opens and closes connections to a socket until the queue of the socket is full. The listener of the socket must
-// not accept connections.
+// fill opens and closes connections to a socket until its queue is full. The socket's listener must not be accepting
+// connections.
 func fill(t *testing.T, path string) {
 	t.Helper()
 	for n := 0; ; n++ {
@@ -42,8 +42,8 @@ func asRoot(t *testing.T) {
 	}
 }
 
-// TestFullQueue checks that the server answers calls of root while the queue of the socket for all users is full. The
-// prolog and the epilog call as root.
+// TestFullQueue checks that the server answers calls from root, such as those of the prolog and the epilog, while the
+// queue of the socket for all users is full.
 func TestFullQueue(t *testing.T) {
 	asRoot(t)
 	dir := t.TempDir()
@@ -67,8 +67,8 @@ func TestFullQueue(t *testing.T) {
 	}
 }
 
-// TestRootSocket checks that users get no answer on the socket for root. The mode of the socket prevents users from
-// connecting. If a user connected before the mode was set, the server must close the connection.
+// TestRootSocket checks that users get no answer on the socket for root. Its mode prevents users from connecting, and
+// the server must close the connection of a user who connected before the mode was set.
 func TestRootSocket(t *testing.T) {
 	asRoot(t)
 	defer syscall.Umask(syscall.Umask(0))
@@ -105,7 +105,7 @@ func TestRootSocket(t *testing.T) {
 }
 
 // TestRootFallsBack checks that root can call an agent of an earlier release, which has no socket for root. In this
-// case, the socket does not exist, or a killed agent has left the socket.
+// case, the socket either does not exist or was left behind by a killed agent.
 func TestRootFallsBack(t *testing.T) {
 	asRoot(t)
 	dir := serve(t, &fake{})

@@ -8,13 +8,13 @@ import (
 )
 
 // LacksFeatures returns the reason why a job whose constraint is c cannot use a node with the given features, or an
-// empty string if the job can use the node. nodes is the number of nodes that the job needs.
+// empty string if it can. nodes is the number of nodes that the job needs.
 func LacksFeatures(c slurm.Constraint, features []string, nodes int) string {
 	switch {
 	case c.Problem != "":
 		return fmt.Sprintf("cannot be chosen for the constraint %s, which %s", c.Text, c.Problem)
 	case c.Nodes > max(nodes, 1):
-		return fmt.Sprintf("cannot be chosen for the constraint %s, which needs %d nodes; the job requests %d",
+		return fmt.Sprintf("cannot be chosen for the constraint %s, which needs %d nodes, but the job requests %d",
 			c.Text, c.Nodes, max(nodes, 1))
 	case !meets(features, c.Always), len(c.AnyOf) > 0 && !slices.ContainsFunc(c.AnyOf, met(features)):
 		return "does not have the features " + c.Text
@@ -28,7 +28,7 @@ func MeetsAlternative(c slurm.Constraint, k int, features []string) bool {
 	return met(features)(c.AnyOf[k])
 }
 
-// met returns a function that reports whether the features satisfy a group.
+// met returns a function that reports whether the given features satisfy a group.
 func met(features []string) func(slurm.FeatureGroup) bool {
 	return func(g slurm.FeatureGroup) bool {
 		met := true
@@ -44,7 +44,7 @@ func met(features []string) func(slurm.FeatureGroup) bool {
 	}
 }
 
-// meets reports whether the features satisfy the groups, which are joined from left to right.
+// meets reports whether the features satisfy the groups, evaluating the operators between them from left to right.
 func meets(features []string, groups []slurm.FeatureGroup) bool {
 	in, all := met(features), true
 	for _, g := range groups {

@@ -11,7 +11,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// constraints contains expressions that some nodes satisfy and expressions that no node satisfies.
+// constraints contains expressions, each with a node that does or does not satisfy it.
 var constraints = []struct {
 	text     string
 	nodes    int
@@ -42,7 +42,7 @@ var constraints = []struct {
 	{"[a]", 1, "a", ""},
 	{"a*1", 1, "a", ""},
 	{"a*1", 1, "b", "does not have"},
-	{"a*2", 1, "a", "needs 2 nodes; the job requests 1"},
+	{"a*2", 1, "a", "needs 2 nodes, but the job requests 1"},
 	{"a*2", 4, "a", ""},
 	{"a*2", 4, "b", "does not have"},
 	{"(a|b)*2", 2, "b", ""},
@@ -88,8 +88,8 @@ var (
 	word    = regexp.MustCompile(`[a-z]+`)
 )
 
-// plainly evaluates an expression by rewriting the text of the expression. plainly first replaces each feature with T
-// or F. plainly then repeatedly replaces the leftmost operation with its result, until only one letter remains.
+// plainly evaluates an expression by rewriting its text. It first replaces each feature with T or F, and then
+// repeatedly replaces the leftmost operation with its result, until only one letter remains.
 func plainly(text string, features []string) bool {
 	text = word.ReplaceAllStringFunc(strings.ReplaceAll(text, ",", "&"), func(name string) string {
 		if slices.Contains(features, name) {
@@ -125,7 +125,7 @@ func plainly(text string, features []string) bool {
 	return text == "T"
 }
 
-// expression returns a random expression that slurmctld accepts, and that the evaluator can evaluate for a single node.
+// expression returns a random expression that slurmctld accepts and that can be evaluated for a single node.
 func expression(rng *rand.Rand) string {
 	names := []string{"a", "b", "c", "d"}
 	name := func() string { return names[rng.IntN(len(names))] }
@@ -164,7 +164,7 @@ func expression(rng *rand.Rand) string {
 	return text
 }
 
-// TestConstraintPlainly checks that the evaluator and plainly have the same results for every set of features.
+// TestConstraintPlainly checks that the evaluator and plainly agree for every set of features.
 func TestConstraintPlainly(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 5000 {

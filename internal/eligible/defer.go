@@ -8,18 +8,17 @@ import (
 	"caelum/internal/slurm"
 )
 
-// DeferReason returns the reason why a job could not start now on a node that accepts the job, even if the job's slices
-// were available. The result is empty if the job could start. The reasons are a lack of CPUs or memory, and GRES in use
-// if the job needs a whole node. A further reason is that the node has offered the slices since the time since, but
-// slurmctld evaluated the job and did not start the job for an unknown reason. The further reason does not apply to
-// jobs that wait behind another job. The further reason does not apply to jobs on several nodes either, because a job
-// on several nodes may have lacked another node.
+// DeferReason returns the reason why a job could not start now on a node that accepts it, even if its slices were
+// available. The result is empty if the job could start. The node may lack free CPUs or memory or, if the job needs a
+// whole node, have GRES in use. It is also possible that the node has offered the slices since the given time and
+// slurmctld has evaluated the job in the meantime, but has not started it for an unknown reason. This last reason
+// applies neither to jobs that wait behind another job nor to multi-node jobs, which may have lacked another node.
 func DeferReason(n slurm.Node, w slurm.Waiting, since time.Time) string {
 	switch {
 	case n.CPUs > 0 && n.CPUsFree < needsCPUs(n, w):
 		return fmt.Sprintf("has %d CPUs free, but the job needs %d", n.CPUsFree, needsCPUs(n, w))
 	case LacksGRES(n, w):
-		return "has GRES that slurmctld counts as used, but the job needs a node without used GRES (--exclusive)"
+		return "has GRES that slurmctld counts as used, but the job needs a node with none in use (--exclusive)"
 	case LacksMemory(n, w):
 		return fmt.Sprintf("has %d MiB of memory free, but the job needs %d MiB", n.MemoryFree, needsMemory(n, w))
 	case w.Reason == "Resources" && w.NumNodes <= 1 && w.HetJob == 0 && !n.Is("COMPLETING") && HasFree(n, w) &&
@@ -38,8 +37,8 @@ func needsCPUs(n slurm.Node, w slurm.Waiting) int {
 	return (w.CPUs + nodes - 1) / nodes
 }
 
-// needsMemory returns the memory in MiB that the job needs on the node. needsMemory assumes that a job needs the same
-// amount on each of its nodes.
+// needsMemory returns the memory in MiB that the job needs on the node, assuming that it needs the same amount on each
+// of its nodes.
 func needsMemory(n slurm.Node, w slurm.Waiting) int {
 	return min(w.Memory/max(w.NumNodes, 1), n.Memory)
 }
@@ -56,15 +55,15 @@ func Share(n slurm.Node, w slurm.Waiting) (cpus, memory int) {
 // LacksMemory reports whether the node has too little free memory for the job.
 func LacksMemory(n slurm.Node, w slurm.Waiting) bool { return n.MemoryFree < needsMemory(n, w) }
 
-// LacksGRES reports whether the job requests whole nodes and slurmctld counts GRES of the node as used. The result does
-// not depend on whether a job holds the used GRES (gres_node_state_list_has_alloc_gres in _verify_node_state, 22.05.8).
+// LacksGRES reports whether the job requests whole nodes and slurmctld counts some of the node's GRES as used.
+// slurmctld does not check whether a job actually holds the used GRES (gres_node_state_list_has_alloc_gres in
+// _verify_node_state, 22.05.8).
 func LacksGRES(n slurm.Node, w slurm.Waiting) bool {
 	return w.Exclusive && slices.ContainsFunc(n.GresUsed, func(g slurm.GRES) bool { return g.Count > 0 })
 }
 
-// passedOver is the minimum time between an offer and slurmctld's evaluation of a job. After a shorter time, slurmctld
-// may not have considered the offer. passedOver is longer than a scheduling cycle, and longer than the usual difference
-// between the clocks of two hosts.
+// passedOver is how long after an offer slurmctld must have evaluated a job for Caelum to conclude that it considered
+// the offer. It is longer than a scheduling cycle and than the usual difference between the clocks of two hosts.
 const passedOver = 5 * time.Second
 
 // HasFree reports whether all slices that the job needs on each of its nodes are free on node n.

@@ -8,10 +8,9 @@ import (
 )
 
 // LacksLicense returns the first licence of which the job requests more than are free. The result is empty if enough of
-// all requested licences are free. The result is also empty for a job that accepts alternatives (|), because only
-// slurmctld chooses the alternative. slurmctld reserves nothing for a job that lacks a licence. slurmctld sets the
-// reason Licenses only when slurmctld evaluates the job. A job behind another job waits with the reason Priority
-// (job_scheduler.c, 22.05.8).
+// each requested licence are free, or if the job accepts alternatives (|), because the choice between them is
+// slurmctld's. slurmctld reserves nothing for a job that lacks a licence. It sets the reason Licenses only when it
+// evaluates the job; until then, a job behind another one waits with the reason Priority (job_scheduler.c, 22.05.8).
 func LacksLicense(q slurm.Queue, w slurm.Waiting) string {
 	if strings.Contains(w.Licenses, "|") {
 		return ""

@@ -8,20 +8,20 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Schedulable reports whether the node is in a state in which slurmctld starts jobs on the node. The result is true for
-// a completing node, although slurmctld starts no jobs on the node until the node has completed.
+// Schedulable reports whether the node is in a state in which slurmctld starts jobs on it. The result is true for a
+// completing node, although slurmctld starts no jobs there until the node is no longer completing.
 func Schedulable(n slurm.Node) bool {
 	return !slices.ContainsFunc([]string{"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "INVALID_REG"}, n.Is)
 }
 
-// Accepts reports whether RejectReason finds no reason against the node: the job could run on the node if the job's
-// slices were available.
+// Accepts reports whether the job could run on the node if its slices were available there (RejectReason gives no
+// reason).
 func Accepts(n slurm.Node, w slurm.Waiting) bool { return RejectReason(n, w) == "" }
 
-// RejectReason returns the reason why a job could not run on the node even if the job's slices were available on the
-// node, or an empty string if the job could run. The reason concerns the node's state, partition, node lists, features,
-// GPU model, reservations, CPUs, sockets, cores, threads or temporary disk. RejectReason ignores memory, because
-// slurmctld may show the memory of another node as the request of a job that requests all memory of a node.
+// RejectReason returns the reason why a job could not run on the node even if its slices were available there, or an
+// empty string if it could run. The reason concerns the node's state, partition, node lists, features, GPU model,
+// reservations, CPUs, sockets, cores, threads or temporary disk. RejectReason ignores memory: for a job that requests
+// all of a node's memory, slurmctld may show the memory size of another node as the job's request.
 func RejectReason(n slurm.Node, w slurm.Waiting) string {
 	common := slices.ContainsFunc(w.Partitions(), func(p string) bool { return slices.Contains(n.Partitions, p) })
 	switch {
@@ -46,8 +46,8 @@ func RejectReason(n slurm.Node, w slurm.Waiting) string {
 	return tooSmall(n, w)
 }
 
-// tooSmall describes the first hardware property of the node that is less than the job requests (job_req_node_filter in
-// slurmctld). The result is empty if every property is sufficient.
+// tooSmall describes the first hardware property in which the node falls short of the job's request
+// (job_req_node_filter in slurmctld). The result is empty if the node is large enough.
 func tooSmall(n slurm.Node, w slurm.Waiting) string {
 	for _, c := range []struct {
 		unit      string
@@ -78,7 +78,7 @@ func lacksModel(n slurm.Node, w slurm.Waiting) string {
 	return ""
 }
 
-// reservedFor reports whether the reservations of the node allow the job to run on the node.
+// reservedFor reports whether the node's reservations allow the job to run there.
 func reservedFor(n slurm.Node, w slurm.Waiting) bool {
 	if w.Reservation != "" {
 		names := strings.Split(w.Reservation, ",")

@@ -7,7 +7,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestTooSmall checks each property of a node's hardware that a job can request.
+// TestTooSmall checks each hardware property that a job can request.
 func TestTooSmall(t *testing.T) {
 	node := slurm.Node{Name: "n1", States: []string{"IDLE"}, Partitions: []string{"gpu"}, CPUs: 64,
 		Sockets: 2, CoresPerSocket: 16, ThreadsPerCore: 2, TmpDisk: 1000}

@@ -9,14 +9,14 @@ import (
 	"caelum/internal/tags"
 )
 
-// yield is the time for which jobs that become eligible later may precede a held job.
+// yield is how much later than a held job another job may become eligible and still precede it.
 const yield = time.Hour
 
-// InOrder returns the waiting jobs in the order in which the plan considers the jobs. Held jobs come last: slurmctld
-// shows the priority of a held job as 0, and a job must not overtake jobs of higher priority by requesting a node by
-// name. To prevent held jobs from waiting forever, a held job comes before jobs that became eligible more than an hour
-// later and whose nice value is not lower. When another held job of the same user is released and starts, the hour
-// begins again. At most one held job of each user per hour therefore comes before other jobs.
+// InOrder returns the waiting jobs in the order in which the plan considers them. Held jobs come last: slurmctld shows
+// their priority as 0, and a job must not overtake jobs of higher priority by requesting a node by name. So that held
+// jobs do not wait forever, a held job comes before jobs that became eligible more than an hour later and whose nice
+// value is not lower. The hour starts again whenever another held job of the same user is released and starts, so that
+// each user gets at most one held job per hour ahead of other jobs.
 func InOrder(q slurm.Queue) []slurm.Waiting {
 	last := map[uint32]time.Time{} // for each user, the latest start of a job that had been held
 	for _, j := range q.All {
@@ -55,8 +55,8 @@ func InOrder(q slurm.Queue) []slurm.Waiting {
 	return all
 }
 
-// WaitsSince returns the time since which a job has been waiting. For a held job, slurmctld shows an eligible time
-// only if the user has set a begin time.
+// WaitsSince returns the time at which the job began to wait. For a held job, slurmctld shows an eligible time only if
+// the user has set a begin time.
 func WaitsSince(w slurm.Waiting) time.Time {
 	if w.Job.Eligible.After(w.Submit) {
 		return w.Job.Eligible

@@ -7,11 +7,10 @@ import (
 	"caelum/internal/tags"
 )
 
-// HeldByTag reports whether job_submit.lua holds the job until an agent releases the job. The result is true for jobs
-// that were requeued and held. The result is also true for jobs with the reason BadConstraints: if the slice of a
-// released job is withdrawn before the job starts, slurmctld sets BadConstraints and the priority 0, and an agent can
-// release the job again. The result is false for jobs with the reason JobHeldAdmin, which root has held in addition to
-// the tag (22.05.8).
+// HeldByTag reports whether job_submit.lua holds the job until an agent releases it. This includes jobs that were
+// requeued and held, and jobs with the reason BadConstraints: if the slice of a released job is withdrawn before the
+// job starts, slurmctld sets BadConstraints and the priority 0, and an agent can release the job again. The result is
+// false for jobs with the reason JobHeldAdmin, which root has additionally put on hold (22.05.8).
 func HeldByTag(w slurm.Waiting) bool {
 	switch w.Reason {
 	case "JobHeldUser", "BadConstraints", "job requeued in held state":
@@ -20,16 +19,16 @@ func HeldByTag(w slurm.Waiting) bool {
 	return false
 }
 
-// forgetting is the additional delay before the release of a requeued job. While slurmd remembers an earlier run of a
-// job, slurmd runs no prolog for the job. In 22.05, slurmd may remember the run for two seconds longer than slurmctld
-// delays the job (_clear_expired_job_states in slurm_cred.c; corrected in 24.11).
+// forgetting is the additional delay before the release of a requeued job. As long as slurmd remembers an earlier run
+// of a job, it runs no prolog for it. In 22.05, slurmd may remember the run for two seconds longer than slurmctld
+// delays the job (_clear_expired_job_states in slurm_cred.c; fixed in 24.11).
 const forgetting = 3 * time.Second
 
-// Releasable reports whether an agent may release the job at the time at. Two kinds of jobs are releasable.
-// job_submit.lua held the first kind at submission, because slurmctld would have rejected the job while no node offered
-// the job's slices. slurmctld set the second kind to BadConstraints after the release, because the job's slices were no
-// longer offered. A job that a user or an administrator has held has no tag, and is not releasable. A job with an
-// unfulfilled dependency is not releasable either.
+// Releasable reports whether an agent may release the job at the time at. Two kinds of jobs are releasable: jobs that
+// job_submit.lua held at submission, because slurmctld would have rejected them while no node offered their slices, and
+// jobs that slurmctld set to BadConstraints after their release, because their slices were no longer offered. Jobs that
+// a user or an administrator has held carry no tag and are not releasable. Neither are jobs with an unfulfilled
+// dependency.
 func Releasable(w slurm.Waiting, at time.Time) bool {
 	if w.Dependency != "" {
 		return false // the job would wait even if its slices were offered

@@ -62,8 +62,8 @@ func TestEligible(t *testing.T) {
 	}
 }
 
-// TestReleasable checks held jobs. The Reason of a held job shows only the hold, and Dependency contains the jobs for
-// which the held job waits.
+// TestReleasable checks held jobs. The Reason of a held job shows only the hold; the jobs it waits for are in
+// Dependency.
 func TestReleasable(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	for _, c := range []struct {

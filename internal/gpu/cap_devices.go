@@ -32,14 +32,13 @@ func (c Caps) Devices(minor int, in Instance) ([]Device, error) {
 	return all, nil
 }
 
-// maxGI is the number of possible GPU instance ids, which is 15 on a grid of 8 units (nv-caps.c of the open kernel
-// modules 595.45.04).
+// maxGI is the number of possible GPU instance ids: 15 on a grid of 8 units (nv-caps.c of the open kernel modules
+// 595.45.04).
 const maxGI = 15
 
-// Possible returns the capabilities of every GPU instance that the GPU with the given minor number can have. For each
-// GPU instance, the result contains the capability of the GPU instance and of its first compute instance. Caelum
-// creates no other compute instances. A process that can open none of the returned capabilities can use no part of the
-// GPU.
+// Possible returns the capabilities of every GPU instance that the GPU with the given minor number can have: for each
+// GPU instance, its own capability and that of its first compute instance (Caelum creates no others). A process that
+// can open none of the returned capabilities cannot use any part of the GPU.
 func (c Caps) Possible(minor int) ([]Device, error) {
 	var all []Device
 	for gi := range maxGI {
@@ -52,18 +51,17 @@ func (c Caps) Possible(minor int) ([]Device, error) {
 	return all, nil
 }
 
-// capability describes a capability of an instance: the minor number of the capability's device, and the capability's
-// file under /proc. modify is true if nvidia-modprobe sets the owner and mode of the device file.
+// capability describes a capability of an instance by the minor number of its device and by its file under /proc.
+// modify is true if nvidia-modprobe sets the owner and mode of the device file.
 type capability struct {
 	minor  int
 	access string
 	modify bool
 }
 
-// of returns the capabilities of the GI and the CIs of an instance. The driver's files under /proc contain the
-// capabilities. If the driver provides no such files, the result follows from the driver's formula (nv-caps.c of the
-// open kernel modules 595.45.04). GI M of GPU N has the minor number 3 + 135 N + 9 M. The minor number of CI K is the
-// minor number of its GI plus 1 plus K.
+// of returns the capabilities of the GI and the CIs of an instance. It reads them from the driver's files under /proc.
+// If these do not exist, it applies the driver's formula (nv-caps.c of the open kernel modules 595.45.04): GI M of GPU
+// N has the minor number 3 + 135 N + 9 M, and the minor number of CI K is that of its GI plus 1 plus K.
 func (c Caps) of(minor int, in Instance) []capability {
 	dir := filepath.Join(c.Proc, "driver/nvidia/capabilities", fmt.Sprintf("gpu%d/mig/gi%d", minor, in.GI))
 	gi := 3 + 135*minor + 9*in.GI
@@ -75,7 +73,7 @@ func (c Caps) of(minor int, in Instance) []capability {
 }
 
 // readAccess reads a capability's file under /proc, which contains the lines "DeviceFileMinor: 111", "DeviceFileMode:
-// 292" and "DeviceFileModify: 1". If the file does not exist, the result has the given minor number, and modify is
+// 292" and "DeviceFileModify: 1". If the file does not exist, the result has the given minor number and modify is
 // false.
 func readAccess(path string, minor int) capability {
 	cp := capability{minor: minor, access: path}
@@ -99,8 +97,9 @@ func readAccess(path string, minor int) capability {
 	return cp
 }
 
-// ErrNoCapabilities means that the kernel has no capability devices. No process can then have a capability device open.
-var ErrNoCapabilities = errors.New("the kernel lists no device nvidia-caps; is the driver loaded with MIG support?")
+// ErrNoCapabilities means that the kernel has no capability devices, so that no process can have one open.
+var ErrNoCapabilities = errors.New("/proc/devices does not list nvidia-caps; " +
+	"check that an NVIDIA driver with MIG support is loaded")
 
 // major returns the major number of nvidia-caps, which the kernel assigns when the driver is loaded.
 func (c Caps) major() (uint32, error) {

@@ -12,26 +12,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Caps restricts access to the capability files. A process must open an instance's capability files to use the
-// instance. The driver creates capability files with mode 0444. Every job on the node can therefore use a slice until
-// Caelum sets the owner and mode of the slice's files.
+// Caps restricts access to the capability files. To use an instance, a process must open its capability files. The
+// driver creates them with mode 0444. Every job on the node can therefore use a slice until Caelum sets the owner and
+// mode of these files.
 type Caps struct {
 	// Dev is the device directory (/dev on a real node), and Proc is /proc.
 	Dev, Proc string
 }
 
-// Open allows only the given user to open the files of an instance. Open creates missing files.
+// Open allows only the given user to open the files of an instance. It creates missing files.
 func (c Caps) Open(minor int, in Instance, uid uint32) error { return c.own(minor, in, int(uid), true) }
 
-// Make allows only root to open the files of a new instance. Make creates missing files.
+// Make allows only root to open the files of a new instance. It creates missing files.
 func (c Caps) Make(minor int, in Instance) error { return c.own(minor, in, 0, true) }
 
-// Close allows only root to open the files of an instance. Close creates no files, because another program may have
+// Close allows only root to open the files of an instance. It does not create files, because another program may have
 // removed the instance and its files.
 func (c Caps) Close(minor int, in Instance) error { return c.own(minor, in, 0, false) }
 
-// own sets the owner and mode of an instance's files. If create is true, own creates missing files. Otherwise, own
-// ignores missing files.
+// own sets the owner and mode of an instance's files. If create is true, it creates missing files; otherwise, it
+// ignores them.
 func (c Caps) own(minor int, in Instance, uid int, create bool) error {
 	if in.GI == FullGI {
 		if err := c.ownDevice(minor, uid, fullMode); err != nil {
@@ -61,10 +61,10 @@ func (c Caps) own(minor int, in Instance, uid int, create bool) error {
 	return nil
 }
 
-// forbidModify sets the driver's DeviceFileModify of a capability to 0. While the value is 1, nvidia-modprobe makes the
-// file readable by all users again (mknod_helper in nvidia-modprobe-utils.c). nvidia-modprobe is setuid root, and every
-// user can run nvidia-modprobe. The kernel reads only the first line that is written (nv_cap_procfs_release in
-// nv-caps.c, 595.45.04).
+// forbidModify sets a capability's DeviceFileModify in the driver to 0. While the value is 1, nvidia-modprobe, which is
+// setuid root and can be run by every user, makes the file readable by all users again (mknod_helper in
+// nvidia-modprobe-utils.c). The kernel reads only the first line that is written (nv_cap_procfs_release in nv-caps.c,
+// 595.45.04).
 func (c Caps) forbidModify(cp capability) error {
 	if !cp.modify {
 		return nil
@@ -72,15 +72,15 @@ func (c Caps) forbidModify(cp capability) error {
 	return os.WriteFile(cp.access, fmt.Appendf(nil, "DeviceFileModify: 0\nDeviceFileMinor: %d\n", cp.minor), 0)
 }
 
-// Modifies reports whether nvidia-modprobe may create the files of a new instance and make the files readable by all
-// users (NVreg_ModifyDeviceFiles). The result is also true if the driver's parameters cannot be read.
+// Modifies reports whether nvidia-modprobe may create the files of a new instance and make them readable by all users
+// (NVreg_ModifyDeviceFiles). The result is also true if the driver's parameters cannot be read.
 func (c Caps) Modifies() bool {
 	params, err := os.ReadFile(filepath.Join(c.Proc, "driver/nvidia/params"))
 	return err != nil || !bytes.Contains(params, []byte("ModifyDeviceFiles: 0\n"))
 }
 
-// Prepare creates the capability files that root needs to change and monitor the MIG configuration. Prepare creates the
-// files only if NVreg_ModifyDeviceFiles=0 is set, because otherwise nvidia-modprobe creates the files.
+// Prepare creates the capability files that root needs to change and monitor the MIG configuration. It does so only if
+// NVreg_ModifyDeviceFiles=0 is set, because otherwise nvidia-modprobe creates them.
 func (c Caps) Prepare() error {
 	for _, name := range []string{"config", "monitor"} {
 		cp := readAccess(filepath.Join(c.Proc, "driver/nvidia/capabilities/mig", name), 0)
@@ -94,8 +94,8 @@ func (c Caps) Prepare() error {
 	return nil
 }
 
-// Files returns the paths of the files that a process must open to use an instance, and that not every process may
-// open: the capability files or, for the profile mig.Full, the GPU's device file. minor is the minor number of the GPU.
+// Files returns the paths of the access-restricted files that a process must open to use an instance: the capability
+// files or, for the mig.Full profile, the GPU's device file. minor is the minor number of the GPU.
 func (c Caps) Files(minor int, in Instance) []string {
 	if in.GI == FullGI {
 		return []string{c.DeviceFile(minor)}
@@ -111,8 +111,8 @@ func (c Caps) file(minor int) string {
 	return filepath.Join(c.Dev, "nvidia-caps", "nvidia-cap"+strconv.Itoa(minor))
 }
 
-// ensure creates a capability file if the file does not exist. nvidia-modprobe creates a capability file only when a
-// client first needs the file. With NVreg_ModifyDeviceFiles=0, nvidia-modprobe never creates the file.
+// ensure creates a capability file if it does not exist. nvidia-modprobe creates the file only when a client first
+// needs it, and with NVreg_ModifyDeviceFiles=0 it never does.
 func (c Caps) ensure(path string, minor int) error {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err

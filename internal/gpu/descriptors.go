@@ -19,28 +19,28 @@ import (
 )
 
 // An open descriptor of a capability file remains valid after the file's owner and mode have changed, and the devices
-// cgroup restricts only calls of open(). The device number of a capability depends only on the GPU and the GPU instance
-// id. A descriptor therefore also gives access to the next instance that has the same GPU instance id.
+// cgroup restricts only calls to open(). Because the device number of a capability depends only on the GPU and the GPU
+// instance id, a descriptor also gives access to the next instance with the same GPU instance id.
 //
 // A scan considers only the descriptors in the descriptor tables of processes. The kernel does not show which files are
-// queued in a socket or registered with an io_uring. Every process can use sockets and io_uring. If a scan treated
-// every process with a socket or an io_uring as a holder, any user could make GPUs unavailable.
+// queued in a socket or registered with an io_uring, both of which every process can use. If a scan treated every
+// process with a socket or an io_uring as a holder, any user could make GPUs unavailable.
 
 // Processes finds the processes that have device files open. Only one scan runs at a time.
 type Processes struct {
-	// Proc is the directory /proc of the initial PID namespace.
+	// Proc is the /proc directory of the initial PID namespace.
 	Proc string
-	// Limit is the number of descriptors that a scan reads per user, so that no user can delay a scan. If Limit is 0,
-	// the limit is scanLimit.
+	// Limit is the maximum number of descriptors that a scan reads per user, so that no user can delay it. 0 means
+	// scanLimit.
 	Limit int
 
 	mu sync.Mutex
-	// hung contains the ids of processes that have a file open on a file system that does not complete statx, even for
+	// hung contains the ids of processes with an open file on a file system that does not complete statx, even for
 	// cached data. Each of these processes blocks a thread of the agent until the file system responds.
 	hung sync.Map
 }
 
-// scanLimit is the default of Processes.Limit. A scan of 200,000 descriptors takes about half a second on one core.
+// scanLimit is the default for Processes.Limit. A scan of 200,000 descriptors takes about half a second on one core.
 const scanLimit = 200_000
 
 // processCost is the cost of reading the data of a process, expressed as a number of descriptors.
@@ -57,15 +57,14 @@ const hangLimit = 2 * time.Second
 type Held struct {
 	// Open contains, for each device, the processes with an open descriptor.
 	Open map[Device][]Process
-	// Unread contains the reason for each real user id with a process whose descriptors the scan did not read
-	// completely.
+	// Unread maps the real user id of each process whose descriptors could not all be read to the reason.
 	Unread map[uint32]string
 }
 
-// Scan reads the descriptor tables of all processes, except the processes of root.
+// Scan reads the descriptor tables of all processes except root's.
 func (s *Processes) Scan(devices []Device) (Held, error) { return s.scanAll(devices, false) }
 
-// ScanRoot is like Scan, but also reads the descriptor tables of the processes of root.
+// ScanRoot is like Scan, but also reads the descriptor tables of root's processes.
 func (s *Processes) ScanRoot(devices []Device) (Held, error) { return s.scanAll(devices, true) }
 
 func (s *Processes) scanAll(devices []Device, root bool) (Held, error) {
@@ -112,8 +111,7 @@ type result struct {
 	unread string // the reason why some descriptors of the process were not read
 }
 
-// scan reads processes one after another in a goroutine. If the goroutine hangs, scan abandons the goroutine and starts
-// a new goroutine.
+// scan reads processes one after another in a goroutine. If the goroutine hangs, scan abandons it and starts a new one.
 func (s *Processes) scan(pids []int, devices []Device, root bool) Held {
 	held := Held{Open: map[Device][]Process{}, Unread: map[uint32]string{}}
 	spent := map[uint32]int{}
@@ -163,7 +161,7 @@ type scan struct {
 	s        *Processes
 	limit    int
 	devices  []Device
-	root     bool           // also read the processes of root
+	root     bool           // also read root's processes
 	spent    map[uint32]int // by real user id
 	results  chan result
 	left     chan struct{} // closed when the run is abandoned
@@ -212,7 +210,7 @@ func (c *scan) process(pid int) (r result) {
 }
 
 // tables reads the descriptor tables of a process. Each thread may have its own table (unshare(CLONE_FILES)). A main
-// thread that has ended has no table.
+// thread that has ended no longer has one.
 func (c *scan) tables(r *result, dir string) {
 	if r.threads <= 1 {
 		c.table(r, dir)
@@ -239,9 +237,8 @@ func (c *scan) tables(r *result, dir string) {
 	}
 }
 
-// kernelThread reports whether a process is a kernel thread or has ended. Such a process has no program and only one
-// task. A large node has thousands of kernel threads, and kernelThread is much faster than reading the status of each
-// process.
+// kernelThread reports whether a process is a kernel thread or has ended. Either has no program and only one task. A
+// large node has thousands of kernel threads, and this check is much faster than reading the status of each process.
 func kernelThread(dir string) bool {
 	var one [1]byte
 	if _, err := unix.Readlink(filepath.Join(dir, "exe"), one[:]); !errors.Is(err, unix.ENOENT) {
@@ -296,12 +293,11 @@ func (c *scan) table(r *result, dir string) {
 	}
 }
 
-// descriptor identifies the device of one descriptor by the device number, because a device file can have any path.
+// descriptor identifies the device behind a descriptor by its device number, because a device file can have any path.
 func (c *scan) descriptor(r *result, dir string, fds int, fd string) {
 	var st unix.Statx_t
 	if err := unix.Statx(fds, fd, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, &st); err != nil {
-		// If a FUSE file system of another user denies access, the file is not a device. Otherwise, /proc denies
-		// access.
+		// If another user's FUSE file system denies access, the file is not a device. Otherwise, /proc denies access.
 		var one [1]byte
 		if _, err := unix.Readlinkat(fds, fd, one[:]); !errors.Is(err, unix.ENAMETOOLONG) {
 			r.failed(err)
@@ -328,8 +324,8 @@ func opened(fdinfo string) bool {
 	return err == nil && flags&unix.O_PATH == 0
 }
 
-// failed records that the descriptors of a running process could not be read, for example because of a security module
-// or because the agent lacks CAP_SYS_PTRACE.
+// failed records that a running process's descriptors could not be read, for example because of a security module or
+// because the agent lacks CAP_SYS_PTRACE.
 func (r *result) failed(err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
 		r.unread = "couldn't read the descriptors of a process: " + err.Error()

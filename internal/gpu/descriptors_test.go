@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// asHolder is the name of an environment variable whose value is a key of ways. If the variable is set, the test binary
-// acts as a process that has a device open.
+// asHolder is the name of an environment variable whose value is a key of ways. If it is set, the test binary acts as a
+// process that has a device open.
 const asHolder = "HOLDERS_TEST_WAY"
 
 func TestMain(m *testing.M) {
@@ -28,15 +28,15 @@ func TestMain(m *testing.M) {
 
 const nobody = 65534
 
-// beHolder opens a device in the way that the parameter way selects, prints a line, and waits for the end of its input.
+// beHolder opens a device in the given way, prints a line, and waits for the end of its input.
 func beHolder(way, path string) {
 	ways[way](path)
 	fmt.Println("ready")
 	bufio.NewReader(os.Stdin).ReadString('\n')
 }
 
-// ways contains the ways in which a process can have a device open. Before a function of ways opens the device, the
-// process changes to the user id in HOLDERS_TEST_UID.
+// ways contains the ways in which a process can have a device open. Before calling one of these functions, the process
+// changes to the user id in HOLDERS_TEST_UID.
 var ways = map[string]func(path string){
 	"nothing": func(string) { becomeUser() },
 	"open": func(path string) {
@@ -108,7 +108,7 @@ func becomeUser() {
 	must(syscall.Setresuid(uid, uid, uid))
 }
 
-// must ends the process if err is not nil. must prints the error as the line that the test reads.
+// must ends the process if err is not nil, printing the error as the line that the test reads.
 func must(err error) {
 	if err != nil {
 		fmt.Println(err)
@@ -116,7 +116,7 @@ func must(err error) {
 	}
 }
 
-// holder starts a process of a user that has the device at path open.
+// holder starts a process of the given user that has the device at path open.
 func holder(t testing.TB, way, path string, uid uint32) (pid int, end func()) {
 	t.Helper()
 	self, err := os.Executable()
@@ -152,7 +152,7 @@ func holder(t testing.TB, way, path string, uid uint32) (pid int, end func()) {
 	return cmd.Process.Pid, end
 }
 
-// node creates a file of the device d under a name that does not identify the device.
+// node creates a device file for d whose name does not identify the device.
 func node(t testing.TB, d Device) string {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -172,7 +172,7 @@ func node(t testing.TB, d Device) string {
 	return path
 }
 
-// full is the device of /dev/full, which no other process of the machine has open.
+// full is the device of /dev/full, which no other process on the machine has open.
 var full = Device{1, 7}
 
 func TestHolders(t *testing.T) {
@@ -185,7 +185,7 @@ func TestHolders(t *testing.T) {
 	}{
 		{way: "nothing", uid: nobody},
 		{way: "open", uid: nobody, open: true},
-		{way: "open", uid: 0}, // a scan ignores the processes of root
+		{way: "open", uid: 0}, // a scan ignores root's processes
 		{way: "O_PATH", uid: nobody},
 		{way: "thread", uid: nobody, open: true},
 		{way: "detached", uid: nobody, open: true},
@@ -229,7 +229,7 @@ func contains(list []Process, pid int) bool {
 }
 
 // TestHoldersLimit checks a user whose processes have too many descriptors. Held.Unread must contain the user, and the
-// scan must still read the processes of other users.
+// scan must still read other users' processes.
 func TestHoldersLimit(t *testing.T) {
 	path := node(t, full)
 	s := &Processes{Proc: "/proc", Limit: processCost}
@@ -244,7 +244,7 @@ func TestHoldersLimit(t *testing.T) {
 	}
 }
 
-// fakeProcess writes the files of an emulated process into the directory proc.
+// fakeProcess writes the files of an emulated process into the proc directory.
 func fakeProcess(t *testing.T, proc string, pid int, uids string, fds map[string][2]string) {
 	t.Helper()
 	dir := filepath.Join(proc, fmt.Sprint(pid))

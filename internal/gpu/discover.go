@@ -26,8 +26,8 @@ func (n *NVML) GPUs() ([]GPU, error) {
 		gpus[i] = n.discover(i, d)
 		n.devices[i].Store(d)
 	}
-	// While MIG mode is off, the driver may not report the names of the profiles. The names then come from the GPUs of
-	// the same model whose MIG mode is on.
+	// While MIG mode is off, the driver may not report the names of the profiles. In this case, the names come from
+	// GPUs of the same model whose MIG mode is on.
 	for i := range gpus {
 		if gpus[i].Full {
 			d := new(device)
@@ -94,7 +94,7 @@ func (n *NVML) discover(i int, d *device) GPU {
 }
 
 // resets reports whether the driver must reset the GPU to switch the MIG mode. The result is true for Ampere and older
-// GPUs, and if the driver does not report the architecture (NVIDIA MIG User Guide, "Enable MIG Mode").
+// GPUs (NVIDIA MIG User Guide, "Enable MIG Mode"), and if the driver does not report the architecture.
 func (n *NVML) resets(dev nvml.Device) bool {
 	if n.lib.Extensions().LookupSymbol("nvmlDeviceGetArchitecture") != nil {
 		return true
@@ -104,8 +104,8 @@ func (n *NVML) resets(dev nvml.Device) bool {
 }
 
 // namesOf returns the names of the profiles of a GPU model, by profile id, for drivers that do not report names while
-// MIG mode is off. The names come from another GPU of the model or, if no such GPU reported names, from the table of
-// package mig.
+// MIG mode is off. The names come from another GPU of the same model or, if none of them reported names, from the table
+// in package mig.
 func (n *NVML) namesOf(model string) map[uint32]string {
 	for i := range n.devices {
 		if d := n.devices[i].Load(); d != nil && d.name == model && d.named {
@@ -124,8 +124,8 @@ func (n *NVML) namesOf(model string) map[uint32]string {
 }
 
 // model returns a GPU model with the profiles and placements that the driver reports. The driver's data take precedence
-// over the tables of package mig, because names and memory sizes differ between driver releases. names contains the
-// names of the profiles whose names the driver does not report.
+// over the tables in package mig, because names and memory sizes differ between driver releases. names supplies the
+// profile names that the driver does not report.
 func (d *device) model(name string, names map[uint32]string) (*mig.Model, error) {
 	d.profiles = map[string]nvml.GpuInstanceProfileInfo{}
 	d.names = map[uint32]string{}
@@ -163,7 +163,7 @@ func (d *device) model(name string, names map[uint32]string) (*mig.Model, error)
 		}
 		sort.Ints(p.Starts)
 		// Some drivers report a wrong instance count on the A30 (noted in mig-parted's discovery). The number of starts
-		// is an upper bound of the correct count.
+		// is an upper bound on the correct count.
 		p.Max = int(info.InstanceCount)
 		if p.Max < 1 || p.Max > len(p.Starts) {
 			p.Max = len(p.Starts)
@@ -173,7 +173,7 @@ func (d *device) model(name string, names map[uint32]string) (*mig.Model, error)
 		d.names[info.Id] = p.Name
 	}
 	if len(profiles) == 0 {
-		return nil, errors.New("the driver lists no MIG profile for this GPU; update the driver")
+		return nil, errors.New("the driver lists no MIG profiles for this GPU; update the driver")
 	}
 	sort.SliceStable(profiles, func(a, b int) bool { return profiles[a].Size < profiles[b].Size })
 	return mig.NewModel(name, mig.GRESType(name), name, grid, profiles)

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Exists implements Hardware. Exists queries only the GPU of the instance, and avoids nvmlDeviceGetHandleByUUID, which
-// may initialize other GPUs (nvml.h).
+// Exists implements Hardware. It queries only the instance's GPU, and avoids nvmlDeviceGetHandleByUUID, which may
+// initialize other GPUs (nvml.h).
 func (n *NVML) Exists(gpu int, in Instance) (bool, error) {
 	d, err := n.device(gpu)
 	if err != nil {

@@ -13,26 +13,26 @@ import (
 	"caelum/internal/mig"
 )
 
-// FullGI is the GPU instance id of the profile mig.Full. No GPU instance has this id.
+// FullGI is the GPU instance id that stands for the mig.Full profile. No real GPU instance has this id.
 const FullGI = -1
 
-// A GPU whose MIG mode is off appears as an instance of the profile mig.Full, which occupies the whole GPU. Create
-// switches MIG mode off, and Destroy switches MIG mode on. Up to Ampere, the driver resets the GPU for a switch. From
-// Hopper on, a switch needs no reset (NVIDIA MIG User Guide, "Enable MIG Mode").
+// A GPU whose MIG mode is off appears as an instance of the mig.Full profile, which occupies the whole GPU. Creating
+// this instance switches MIG mode off, and destroying it switches MIG mode on. Up to Ampere, the driver resets the GPU
+// to switch the mode. From Hopper on, no reset is needed (NVIDIA MIG User Guide, "Enable MIG Mode").
 
 // full returns the instance of a GPU whose MIG mode is off.
 func (d *device) full() Instance {
 	return Instance{GI: FullGI, Profile: mig.Full, Size: d.grid, CIs: []int{0}, Whole: true, UUID: d.uuid}
 }
 
-// isFull reports whether the MIG mode of the GPU is off.
+// isFull reports whether the GPU's MIG mode is off.
 func (d *device) isFull() (bool, error) {
 	current, _, ret := d.handle.GetMigMode()
 	return ret == nvml.SUCCESS && current == nvml.DEVICE_MIG_DISABLE, check(ret, "read the MIG mode")
 }
 
-// switchTo sets the MIG mode of the GPU. If the driver does not activate the mode, switchTo sets the former mode again,
-// so that no mode remains pending, and returns an error. The error wraps ErrInUse if a process uses the GPU.
+// switchTo sets the GPU's MIG mode. If the driver does not activate the mode, switchTo restores the former mode, so
+// that no change remains pending, and returns an error. The error wraps ErrInUse if a process uses the GPU.
 func (d *device) switchTo(mode int) error {
 	err := retryInUse(func() error {
 		activation, ret := d.handle.SetMigMode(mode)
@@ -51,7 +51,7 @@ func (d *device) switchTo(mode int) error {
 	}
 	if pending != current {
 		_, ret = d.handle.SetMigMode(current)
-		err = errors.Join(err, check(ret, "keep the MIG mode"))
+		err = errors.Join(err, check(ret, "restore the MIG mode"))
 	}
 	if err == nil {
 		err = fmt.Errorf("couldn't switch the MIG mode: the GPU needs a reset: %w", ErrInUse)
@@ -59,13 +59,13 @@ func (d *device) switchTo(mode int) error {
 	return err
 }
 
-// A GPU's device file /dev/nvidiaN gives access to a GPU whose MIG mode is off. If the MIG mode is on, every process
-// needs the device file of the GPU, and the capability files restrict access to the slices.
+// While MIG mode is off, a GPU's device file, /dev/nvidiaN, gives access to the whole GPU. While MIG mode is on, every
+// process needs this file, and the capability files restrict access to the slices.
 
-// sharedMode is the mode of a GPU's device file while the MIG mode is on, and in the driver's defaults.
+// sharedMode is the mode of a GPU's device file while MIG mode is on. It is also the driver's default.
 const sharedMode = 0o666
 
-// fullMode is the mode of a GPU's device file while the MIG mode is off. CUDA opens the file for reading and writing.
+// fullMode is the mode of a GPU's device file while MIG mode is off. CUDA opens the file for reading and writing.
 const fullMode = 0o600
 
 // DeviceFile returns the path of a GPU's device file. minor is the minor number of the GPU.
@@ -74,7 +74,7 @@ func (c Caps) DeviceFile(minor int) string { return filepath.Join(c.Dev, "nvidia
 // Share allows all users to open a GPU's device file, as slices require.
 func (c Caps) Share(minor int) error { return c.ownDevice(minor, 0, sharedMode) }
 
-// ownDevice sets the owner and mode of a GPU's device file. If both are already set, ownDevice changes nothing, because
+// ownDevice sets the owner and mode of a GPU's device file. If both are already correct, it changes nothing, because
 // running jobs may open the file at any time.
 func (c Caps) ownDevice(minor, uid int, mode os.FileMode) error {
 	path := c.DeviceFile(minor)
@@ -82,7 +82,7 @@ func (c Caps) ownDevice(minor, uid int, mode os.FileMode) error {
 	if err := unix.Stat(path, &st); err == nil && int(st.Uid) == uid && st.Mode&0o7777 == uint32(mode) {
 		return nil
 	}
-	// The mode is changed first and last, so that neither the former nor the new owner can use a mode of the other.
+	// The mode is changed first and last, so that neither owner ever has access under the mode meant for the other.
 	return errors.Join(os.Chmod(path, mode&fullMode), os.Lchown(path, uid, 0), os.Chmod(path, mode))
 }
 
@@ -95,9 +95,8 @@ func (c Caps) Device(minor int) (Device, error) {
 	return Device{unix.Major(st.Rdev), unix.Minor(st.Rdev)}, nil
 }
 
-// Managed returns g with the profile mig.Full if w allows the profile on g. A GPU that is always full has no other
-// profile. If w allows the profile, MIG mode may be
-// off. Model is nil if the result has a problem.
+// Managed returns g with the mig.Full profile if w allows this profile on g. A GPU that is always full has no other
+// profile. If w allows the profile, it is not a problem that MIG mode is off. Model is nil if the result has a problem.
 func (g GPU) Managed(w mig.Whole) GPU {
 	if g.Model != nil && w.Allows(g.Index, g.Reset) && (g.Full || g.Problem == "") {
 		g.Model, g.Problem = g.Model.WithFull(g.MemoryMiB), ""

@@ -9,31 +9,30 @@ import (
 
 // Use is a usage sample of an instance.
 type Use struct {
-	// MemoryMiB is the memory in use in MiB, including the memory that the driver reserves on the instance
-	// (nvmlMemory_t).
+	// MemoryMiB is the memory in use in MiB, including memory that the driver reserves on the instance (nvmlMemory_t).
 	MemoryMiB float64
-	// Util is the share of the instance's SMs that were busy since the previous reading, from 0 to 1. Util is -1 in the
+	// Util is the share of the instance's SMs that were busy since the previous reading, from 0 to 1. It is -1 in the
 	// first reading, and on GPUs that do not report utilisation.
 	Util float64
 	// Processes is the number of compute processes on the instance according to the driver, or -1 if the driver does
-	// not report the processes.
+	// not report them.
 	Processes int
 	// PIDs contains the ids of the compute processes on the instance.
 	PIDs []int
 }
 
-// Meter reads the usage of one instance. Only one goroutine at a time may use a Meter.
+// Meter reads the usage of one instance. Only one goroutine at a time may use it.
 type Meter interface {
 	// Read returns a sample. The error wraps ErrNotFound if the instance no longer exists, and ErrLost if its GPU is
-	// lost. Callers should leave more than 100 ms between two readings, because the GPU does not update its counters
-	// more often (nvml.h, nvmlGpmMigSampleGet).
+	// lost. Callers should leave more than 100 ms between readings, because the GPU does not update its counters more
+	// often than that (nvml.h, nvmlGpmMigSampleGet).
 	Read() (Use, error)
 	// Close frees the meter's buffers.
 	Close()
 }
 
-// meter stores the last known index of the instance's MIG device. On GPUs with counters, meter also stores the counters
-// of the previous reading. Between two readings, meter has no file of the instance open, so that the instance can be
+// meter stores the last known index of the instance's MIG device and, on GPUs with counters, the counters of the
+// previous reading. Between readings, it keeps none of the instance's files open, so that the instance can be
 // destroyed.
 type meter struct {
 	n     *NVML
@@ -41,7 +40,8 @@ type meter struct {
 	gi    int
 	uuid  string
 	index int
-	// before and now contain the counters of the previous and the current reading, or nil if the GPU has no counters.
+	// before and now hold the counters of the previous and the current reading. They are nil if the GPU has no
+	// counters.
 	before, now nvml.GpmSample
 	counted     bool // before contains valid counters
 	metrics     *nvml.GpmMetricsGetType
@@ -60,7 +60,7 @@ func (n *NVML) Meter(gpu int, in Instance) (Meter, error) {
 	m.metrics = &nvml.GpmMetricsGetType{}
 	for _, buffer := range []*nvml.GpmSample{&m.before, &m.now} {
 		sample, ret := n.lib.GpmSampleAlloc()
-		if err := check(ret, "allocate a buffer for the GPU's counters"); err != nil {
+		if err := check(ret, "allocate a buffer for GPU counters"); err != nil {
 			m.Close()
 			return nil, err
 		}
@@ -70,7 +70,7 @@ func (n *NVML) Meter(gpu int, in Instance) (Meter, error) {
 }
 
 // counts reports whether the GPU has counters for the utilisation of its instances (GPM, since Hopper). The result is
-// false for drivers without the functions of GPM, because go-nvml ends a process that calls a missing function.
+// false for drivers without the GPM functions: go-nvml would end the process if it called a missing function.
 func (n *NVML) counts(d *device) bool {
 	if n.lib.Extensions().LookupSymbol("nvmlGpmMigSampleGet") != nil {
 		return false
@@ -113,8 +113,8 @@ func (m *meter) Read() (Use, error) {
 	return use, nil
 }
 
-// find opens the instance's MIG device. find first tries the last known index, and then all other indices of the GPU.
-// find queries no other GPUs, because another GPU may hang.
+// find opens the instance's MIG device. It first tries the last known index, and then the GPU's other indices. It does
+// not query other GPUs, because they may hang.
 func (m *meter) find(parent nvml.Device) (nvml.Device, error) {
 	if m.gi == FullGI {
 		return parent, nil
@@ -135,7 +135,7 @@ func (m *meter) find(parent nvml.Device) (nvml.Device, error) {
 	return nil, fmt.Errorf("MIG device %s: %w", m.uuid, ErrNotFound)
 }
 
-// at opens the GPU's MIG device at an index, and reports whether the device belongs to the meter's instance.
+// at opens the GPU's MIG device at an index, and reports whether this device belongs to the meter's instance.
 func (m *meter) at(parent nvml.Device, index int) (nvml.Device, bool, error) {
 	dev, ret := parent.GetMigDeviceHandleByIndex(index)
 	if ret == nvml.ERROR_NOT_FOUND || ret == nvml.ERROR_INVALID_ARGUMENT {

@@ -15,7 +15,7 @@ import (
 	"caelum/internal/gpu/gputest"
 )
 
-// compute starts a process on a MIG device, and waits until the process has opened the device.
+// compute starts a process on a MIG device, and waits until it has opened the device.
 func compute(t testing.TB, node *gputest.Node, uuid string, args ...string) (end func()) {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(node.Build(), "cuda-process"), append(args, "--seconds", "3600", "--print")...)
@@ -38,7 +38,7 @@ func compute(t testing.TB, node *gputest.Node, uuid string, args ...string) (end
 	return end
 }
 
-// metered creates an instance, and returns the instance and a meter for the instance.
+// metered creates an instance, and returns it with a meter for it.
 func metered(t testing.TB, node *gputest.Node, profile string, start int) (gpu.Instance, gpu.Meter) {
 	t.Helper()
 	in, err := node.Create(0, profile, start)
@@ -63,7 +63,7 @@ func discovered(t testing.TB, board string) *gputest.Node {
 }
 
 // until reads the meter repeatedly until the given amount of memory is in use. An emulated process allocates its memory
-// shortly after the process has opened its device.
+// shortly after opening its device.
 func until(t testing.TB, m gpu.Meter, mib float64) gpu.Use {
 	t.Helper()
 	for before := -1.0; ; {
@@ -102,7 +102,7 @@ func TestMeterMemory(t *testing.T) {
 	}
 }
 
-// TestMeterUtil checks Hopper GPUs, which have counters. From the second reading on, Util must be known.
+// TestMeterUtil checks Hopper GPUs, which have counters. Util must be known from the second reading on.
 func TestMeterUtil(t *testing.T) {
 	node := discovered(t, "H100-80GB")
 	in, m := metered(t, node, "1g.10gb", 0)
@@ -114,9 +114,9 @@ func TestMeterUtil(t *testing.T) {
 	}
 	end := compute(t, node, in.UUID, "--util", "0.37")
 	if use, err := m.Read(); err != nil || math.Abs(use.Util-0.37) > 1e-4 {
-		t.Errorf("one process with the utilisation 0.37: %+v, %v", use, err)
+		t.Errorf("one process with a utilisation of 0.37: %+v, %v", use, err)
 	}
-	// If the counters cannot be read, the meter must still report the memory. Util must then be unknown in two
+	// If the counters cannot be read, the meter must still report the memory. In this case, Util must be unknown in two
 	// readings.
 	node.Emulator(t, "fault", "add", "--call", "GPM", "--error", "UNKNOWN")
 	for _, want := range []float64{-1, -1, 0.37} {
@@ -131,8 +131,8 @@ func TestMeterUtil(t *testing.T) {
 	}
 }
 
-// TestMeterOfWhatIsGone checks that a meter returns errors after its instance was destroyed, even if another instance
-// was created at the same placement. A meter must also return errors after its GPU was lost.
+// TestMeterOfWhatIsGone checks that a meter returns errors after its instance has been destroyed, even if another
+// instance has been created at the same placement, and after its GPU has been lost.
 func TestMeterOfWhatIsGone(t *testing.T) {
 	node := discovered(t, "H100-80GB")
 	in, m := metered(t, node, "1g.10gb", 0)
@@ -167,7 +167,7 @@ func cpu(b *testing.B) time.Duration {
 }
 
 // BenchmarkMeter measures the CPU time of a reading, and reports the share of a core that one reading per second uses.
-// Each call of the emulator opens, locks and reads a file.
+// Each call to the emulator opens, locks and reads a file.
 func BenchmarkMeter(b *testing.B) {
 	for board, profile := range map[string]string{"A100-40GB": "1g.5gb", "H100-80GB": "1g.10gb"} {
 		b.Run(board, func(b *testing.B) {

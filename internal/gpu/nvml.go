@@ -21,7 +21,7 @@ type NVML struct {
 	devices []atomic.Pointer[device]
 }
 
-// device is the handle of a GPU and the profiles that Create needs. A device in NVML.devices never changes.
+// device contains the handle of a GPU and the profiles that Create needs. The devices in NVML.devices never change.
 type device struct {
 	handle   nvml.Device
 	name     string // the device name
@@ -32,8 +32,8 @@ type device struct {
 	names    map[uint32]string
 }
 
-// OpenNVML loads the library at path or, if path is empty, from the linker's search path. If the process runs as root,
-// OpenNVML rejects a path that other users can change.
+// OpenNVML loads the library from path or, if path is empty, from the linker's search path. If the process runs as
+// root, OpenNVML rejects a path that other users can change.
 func OpenNVML(path string) (*NVML, error) {
 	lib := nvml.New()
 	if path != "" {
@@ -47,7 +47,7 @@ func OpenNVML(path string) (*NVML, error) {
 	}
 	if ret := lib.Init(); ret != nvml.SUCCESS {
 		return nil, fmt.Errorf(
-			"couldn't open NVML: %s; is the NVIDIA driver loaded (nvidia-smi)?",
+			"couldn't open NVML: %s; check with `nvidia-smi` that the NVIDIA driver is loaded",
 			nvml.ErrorString(ret),
 		)
 	}
@@ -225,7 +225,7 @@ func (d *device) create(profile string, start int) (Instance, error) {
 	return in, nil
 }
 
-// createFullCI creates a compute instance with the full size of the GPU instance.
+// createFullCI creates a compute instance that occupies the whole GPU instance.
 func createFullCI(gi nvml.GpuInstance, slices uint32) error {
 	for k := range nvml.COMPUTE_INSTANCE_PROFILE_COUNT {
 		info, ret := gi.GetComputeInstanceProfileInfo(k, nvml.COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED)
@@ -276,7 +276,8 @@ func destroy(gi nvml.GpuInstance) error {
 	return retryInUse(func() error { return check(gi.Destroy(), "destroy the GPU instance") })
 }
 
-// Processes implements Hardware. If the caller is root, the driver's list covers all instances of the GPU (nvml.h).
+// Processes implements Hardware. If the caller is root, the driver lists the processes of all instances of the GPU
+// (nvml.h).
 func (n *NVML) Processes(gpu, gi int) ([]int, error) {
 	d, err := n.device(gpu)
 	if err != nil {
@@ -296,9 +297,9 @@ func (n *NVML) Processes(gpu, gi int) ([]int, error) {
 	return pids, nil
 }
 
-// retryInUse repeats a call for about 1.3 s while the call returns ErrInUse. After a job has ended, about one destroy
-// in 40 returns ErrInUse at first. A create returns ErrInUse while a profiler has a channel open. If the call still
-// returns ErrInUse after 1.3 s, a process or a monitoring program uses the instance.
+// retryInUse repeats a call for about 1.3 s as long as it returns ErrInUse. After a job ends, about one destroy in 40
+// initially returns ErrInUse. A create returns ErrInUse while a profiler has a channel open. If a call still returns
+// ErrInUse after 1.3 s, a process or a monitoring program is using the instance.
 func retryInUse(call func() error) error {
 	wait := 10 * time.Millisecond
 	for {
@@ -320,7 +321,7 @@ func (n *NVML) device(gpu int) (*device, error) {
 	return nil, fmt.Errorf("GPU %d: %w", gpu, ErrNotFound)
 }
 
-// check converts an NVML return code to an error of this package. action completes the text "couldn't".
+// check converts an NVML return code to an error of this package. The error text is "couldn't", followed by action.
 func check(ret nvml.Return, action string) error {
 	var class error
 	switch ret {

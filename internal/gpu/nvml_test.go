@@ -144,7 +144,7 @@ func TestMIGModeOff(t *testing.T) {
 	}
 }
 
-// TestFull switches the MIG mode of a GPU off and on as an instance of the profile full.
+// TestFull switches a GPU's MIG mode off and on by creating and destroying an instance of the `full` profile.
 func TestFull(t *testing.T) {
 	node := gputest.New(t, "H100-80GB", 2)
 	if _, err := node.GPUs(); err != nil {
@@ -185,14 +185,14 @@ func TestFull(t *testing.T) {
 	}
 	// The driver refuses a switch while instances exist, and no switch may remain pending.
 	if _, err := node.Create(1, mig.Full, 0); !errors.Is(err, gpu.ErrInUse) {
-		t.Errorf("switching beside an instance: %v", err)
+		t.Errorf("switching while an instance exists: %v", err)
 	}
 	if g := node.Discover(1); g.Problem != "" || g.Full {
 		t.Errorf("after a refused switch: %+v", g)
 	}
 }
 
-// TestSwitchNeedsReset checks the error on a GPU whose switch the driver does not carry out without a reset.
+// TestSwitchNeedsReset checks the error for a GPU whose MIG mode the driver does not switch without a reset.
 func TestSwitchNeedsReset(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	node.Emulator(t, "init", "--board", "A100-40GB", "--mode-reset", "manual", "--dev-root", node.Dev)
@@ -268,7 +268,7 @@ func TestCaps(t *testing.T) {
 	node := gputest.New(t, "A100-40GB", 1)
 	in := create2g(t, node)
 	caps := gpu.Caps{Dev: node.Dev, Proc: "/nonexistent"}
-	// The minor number of GI 4 of GPU 0 is 3 + 9*4 = 39, and the minor number of its CI 0 is 40.
+	// GI 4 of GPU 0 has the minor number 3 + 9*4 = 39, and its CI 0 has 40.
 	files := []string{
 		filepath.Join(node.Dev, "nvidia-caps/nvidia-cap39"),
 		filepath.Join(node.Dev, "nvidia-caps/nvidia-cap40"),
@@ -387,9 +387,9 @@ func TestCapDevices(t *testing.T) {
 	}
 }
 
-// TestCapFiles checks the minor numbers of capability files. According to the formula of the kernel modules, GI 12 of
-// GPU 0 has the minor number 111, and CI 0 of this GI has the minor number 112. If the driver has files under /proc,
-// the numbers in these files take precedence.
+// TestCapFiles checks the minor numbers of capability files. According to the kernel modules' formula, GI 12 of GPU 0
+// has the minor number 111, and its CI 0 has 112. If the driver provides files under /proc, the numbers in them take
+// precedence.
 func TestCapFiles(t *testing.T) {
 	proc := t.TempDir()
 	caps := gpu.Caps{Dev: "/dev", Proc: proc}

@@ -16,7 +16,7 @@ import (
 )
 
 // Process is a running process. PID and Start together identify the process, because a later process with the same PID
-// has a different Start.
+// will have a different Start.
 type Process struct {
 	PID int
 	// UIDs contains the real, effective, saved and file-system user ids.
@@ -31,7 +31,7 @@ type Process struct {
 // Root reports whether all user ids of the process are 0.
 func (p Process) Root() bool { return p.UIDs == [4]uint32{} }
 
-// Is reports whether any user id of the process is uid. If so, the process acts or can act as the user uid.
+// Is reports whether any user id of the process is uid. If so, the process acts or can act as that user.
 func (p Process) Is(uid uint32) bool { return slices.Contains(p.UIDs[:], uid) }
 
 func (p Process) String() string {
@@ -54,7 +54,7 @@ func (s *Processes) start(pid int) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The name of the command is in parentheses and may contain any character.
+	// The command name is in parentheses and may contain any character.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 20 {
 		return 0, fmt.Errorf("/proc/%d/stat is incomplete", pid)
@@ -83,7 +83,7 @@ func (s *Processes) read(pid int) (Process, error) {
 				}
 			}
 			if p.Root() {
-				return p, nil // a scan ignores the processes of root
+				return p, nil // a scan ignores root's processes
 			}
 		case "Threads":
 			p.threads, _ = strconv.Atoi(string(bytes.TrimSpace(value)))
@@ -93,8 +93,8 @@ func (s *Processes) read(pid int) (Process, error) {
 	return p, fmt.Errorf("/proc/%d/status does not contain the user ids or the number of threads", pid)
 }
 
-// small returns the contents of a small file of a process under /proc. The error is fs.ErrNotExist if the process ends
-// before small has read the file.
+// small returns the contents of one of a process's small files under /proc. The error is fs.ErrNotExist if the process
+// ends before the file has been read.
 func (s *Processes) small(pid int, name string) ([]byte, error) {
 	data, err := os.ReadFile(filepath.Join(s.Proc, strconv.Itoa(pid), name))
 	if errors.Is(err, unix.ESRCH) {
@@ -103,7 +103,7 @@ func (s *Processes) small(pid int, name string) ([]byte, error) {
 	return data, err
 }
 
-// Cgroups returns the cgroups of a process, with one path for each hierarchy.
+// Cgroups returns the cgroup path of a process in each hierarchy.
 func (s *Processes) Cgroups(pid int) ([]string, error) {
 	data, err := s.small(pid, "cgroup")
 	if err != nil {
@@ -120,26 +120,26 @@ func (s *Processes) Cgroups(pid int) ([]string, error) {
 }
 
 const (
-	// endLimit limits each of the two waits of Kill for the end of processes. A process in an uninterruptible system
-	// call may take longer to end.
+	// endLimit limits each of the two periods for which Kill waits for processes to end. A process in an
+	// uninterruptible system call may take longer.
 	endLimit = 250 * time.Millisecond
-	// maxKilled limits the number of processes that one call of Kill ends, because Kill has a descriptor open for each
-	// process.
+	// maxKilled is the maximum number of processes that one call to Kill ends, because Kill keeps a descriptor open for
+	// each process.
 	maxKilled = 200
 )
 
-// pinned is a process and its pidfd. A pidfd never refers to a later process with the same PID. If PID is 0, the
-// process must not be killed.
+// pinned is a process and its pidfd. A pidfd never refers to a later process with the same PID. A PID of 0 marks a
+// process that must not be killed.
 type pinned struct {
 	Process
 	fd int
 }
 
-// Kill sends SIGKILL to processes, and waits until the processes have closed their files. After opening the pidfd of a
-// process, Kill calls stillMeant, and skips the process if the result is false. A traced process can remain until its
-// tracer ends (PTRACE_O_TRACEEXIT), so Kill also ends tracers with the same real user id. Kill ends at most maxKilled
-// processes, and waits at most 2 x endLimit in total. ended contains the processes that Kill has ended, and left
-// contains the processes that have not ended yet.
+// Kill sends SIGKILL to processes and waits until they have closed their files. After opening a process's pidfd, it
+// calls stillMeant and skips the process if the result is false. A traced process can remain until its tracer ends
+// (PTRACE_O_TRACEEXIT), so Kill also ends tracers with the same real user id. It ends at most maxKilled processes, and
+// waits at most 2 x endLimit in total. ended contains the processes that Kill has ended, and left those that have not
+// ended yet.
 func (s *Processes) Kill(list []Process, stillMeant func(Process) bool) (ended, left []Process) {
 	var all []pinned
 	defer func() {
@@ -179,7 +179,7 @@ func (s *Processes) Kill(list []Process, stillMeant func(Process) bool) (ended, 
 	return ended, left
 }
 
-// allEnded waits at most endLimit for the end of all processes, and reports whether all processes have ended.
+// allEnded waits at most endLimit for all processes to end, and reports whether they have.
 func allEnded(all []pinned) bool {
 	deadline := time.Now().Add(endLimit)
 	ended := true
@@ -189,7 +189,7 @@ func allEnded(all []pinned) bool {
 	return ended
 }
 
-// hasEnded waits for the process of a pidfd, and reports whether the process ends within the given time.
+// hasEnded reports whether the process behind a pidfd ends within the given time.
 func hasEnded(fd int, within time.Duration) bool {
 	n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(max(within, 0).Milliseconds()))
 	return n > 0
@@ -207,15 +207,15 @@ func (s *Processes) killTracer(p Process) {
 		return
 	}
 	defer unix.Close(fd)
-	// The kernel does not reuse the PID while the pidfd is open. If pid is still the tracer of p, the pidfd therefore
-	// refers to the tracer.
+	// The kernel does not reuse the PID while the pidfd is open. So if pid is still the tracer of p, the pidfd refers
+	// to it.
 	if tracer, err := s.Read(pid); err != nil || tracer.UIDs[0] != p.UIDs[0] || s.statusOf(p.PID, "TracerPid:") != tid {
 		return
 	}
 	unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 }
 
-// statusOf returns a number in /proc/PID/status, or 0 if the number cannot be read.
+// statusOf returns a number from /proc/PID/status, or 0 if it cannot be read.
 func (s *Processes) statusOf(pid int, key string) int {
 	data, err := s.small(pid, "status")
 	if err != nil {

@@ -91,7 +91,7 @@ func TestKillTraced(t *testing.T) {
 			break
 		}
 		if tries == 20 {
-			t.Fatalf("after 21 calls of Kill, %v have not ended", left)
+			t.Fatalf("after 21 calls to Kill, %v have not ended", left)
 		}
 	}
 	if contains(scanFor(t, s).Open[full], traced[0].PID) {

@@ -18,18 +18,18 @@ type Written struct {
 	Generation uint64 `json:"generation"`
 	Learned    int    `json:"learned"` // the number of learned lines
 	LeftOut    int    `json:"left_out,omitempty"`
-	Measured   int    `json:"measured,omitempty"` // the number of learned lines with a choice of profile-job
+	Measured   int    `json:"measured,omitempty"` // the number of learned lines with a choice made by profile-job
 	Changed    bool   `json:"changed"`
 }
 
-// errUnread is the error for a repository that has not yet read all runs from slurmdbd. A table from an incomplete
+// errUnread is the error for a repository that has not yet read all runs from slurmdbd. A table made from an incomplete
 // repository would lack learned lines.
 var errUnread = errors.New("the repository is new and does not contain all runs from slurmdbd yet; " +
 	"the decision table was not changed; run `caelum repo sync`")
 
-// Write writes the predictions of the repository into the decision table at path, below the administrator's lines, with
-// the next generation number. If the predictions have not changed, Write does not write the file. If the repository has
-// not yet read all runs from slurmdbd, Write returns errUnread.
+// Write writes the repository's predictions into the decision table at path, below the administrator's lines, and
+// increments the generation number. If the predictions have not changed, it leaves the file alone. If the repository
+// does not contain all runs from slurmdbd yet, it returns errUnread.
 func Write(path string, r *repo.Repo, site predict.Site) (Written, error) {
 	t, was, err := readTable(path)
 	if err != nil {
@@ -56,8 +56,8 @@ func Write(path string, r *repo.Repo, site predict.Site) (Written, error) {
 	return done, replace(path, was, text)
 }
 
-// unread reports whether a repository has not yet read all runs from slurmdbd: the first sync of the repository has not
-// completed, or the repository is empty and no sync has run.
+// unread reports whether a repository does not contain all runs from slurmdbd yet: its first sync has not completed, or
+// it is empty and no sync has run.
 func unread(r *repo.Repo) (bool, error) {
 	if deep, err := noteTime(r, noteDeep); err != nil || !deep.IsZero() {
 		return false, err
@@ -69,9 +69,10 @@ func unread(r *repo.Repo) (bool, error) {
 	return len(scripts) == 0, err
 }
 
-// alike reports whether the line d is redundant because the line o, which would apply without d, is equivalent. Run
-// times vary, so run times and quantiles that differ by at most a quarter are equivalent. Busy shares that differ by at
-// most 10 percentage points are equivalent. A line without a busy share is equivalent to a line with any busy share.
+// alike reports whether the line d is redundant because it is equivalent to the line o, which would apply without d.
+// Because run times vary, those that differ by at most a quarter, as well as their quantiles, are equivalent. So are
+// busy shares that differ by at most 10 percentage points. A line without a busy share is equivalent to a line with any
+// busy share.
 func alike(d, o predict.Line) bool {
 	within := func(a, b int) bool { return math.Abs(float64(a-b)) <= 0.25*float64(b) }
 	near := d.Seconds == 0 || o.Seconds > 0 && within(d.Seconds, o.Seconds) && within(d.High, o.High)
@@ -87,11 +88,11 @@ type learnedLine struct {
 	predict.Line
 	last  int64
 	owner int64 // a user id, or allUsers for a site line
-	// measured is the choice of profile-job in the line, or nil.
+	// measured is profile-job's choice in the line, or nil.
 	measured *Measured
 }
 
-// measuredComment begins the comment of a line with a choice of profile-job.
+// measuredComment begins the comment in a line with a choice made by profile-job.
 const measuredComment = " # profile-job"
 
 // allUsers is the owner of lines that are based on the runs of several users.
@@ -111,7 +112,7 @@ func (l learnedLine) text() string {
 	return fmt.Sprintf("%s %s %s%s\n", l.kind, l.subject, l.Profile, figures)
 }
 
-// subject returns the second word of the line that applies to a job at the level kind.
+// subject returns the second word of the line that applies to a job at the given level.
 func subject(kind predict.Level, job repo.JobKeys) string {
 	switch kind {
 	case predict.ByKey:
@@ -122,25 +123,25 @@ func subject(kind predict.Level, job repo.JobKeys) string {
 	return job.Fingerprint
 }
 
-// lineName returns the first two words of the line that applies to a job at the level kind.
+// lineName returns the first two words of the line that applies to a job at the given level.
 func lineName(kind predict.Level, job repo.JobKeys) string {
 	return string(kind) + " " + subject(kind, job)
 }
 
-// decider creates the learned lines, from the most general to the most specific. decider creates no line for a script
+// decider creates the learned lines, from the most general to the most specific. It does not create a line for a script
 // if the more general line that applies to the script is equivalent.
 type decider struct {
 	repo  *repo.Repo
 	table Table
 	site  predict.Site
 	lines []learnedLine
-	// now maps the name of each possible line to the prediction for the jobs to which the line would apply. has
-	// contains the names of the lines that exist.
+	// now maps the name of each possible line to the prediction for the jobs to which it would apply. has contains the
+	// names of the lines that exist.
 	now map[string]Prediction
 	has map[string]bool
 }
 
-// decide returns the learned lines, sorted by their newest run, newest first.
+// decide returns the learned lines. Those with the newest runs come first.
 func decide(r *repo.Repo, t Table, site predict.Site) ([]learnedLine, error) {
 	scripts, err := r.Scripts()
 	if err != nil {
@@ -164,11 +165,11 @@ func decide(r *repo.Repo, t Table, site predict.Site) ([]learnedLine, error) {
 	return d.lines, nil
 }
 
-// line creates the line of a kind for a script, unless the line is redundant. base is the prediction without the line.
-// line creates no line for a job that was submitted without a script, because the job has no script fingerprint, and
-// its key does not identify the program.
+// line creates the line of the given kind for a script, unless the line is redundant. base is the prediction without
+// the line. Jobs that were submitted without a script get no line, because they have no script fingerprint and their
+// keys do not identify the program.
 //
-// If the table has a site line for the script, a user with complete runs gets a user line even if both lines are
+// If the table has a site line for the script, a user with complete runs gets a user line even if the two are
 // equivalent, because other users' runs may change or remove the site line.
 func (d *decider) line(kind predict.Level, w repo.Script, base Prediction) error {
 	name := lineName(kind, w.JobKeys)
@@ -200,5 +201,5 @@ func (d *decider) line(kind predict.Level, w repo.Script, base Prediction) error
 	return nil
 }
 
-// maxSeconds is the longest run time, in seconds, with the nine digits that the format of the table allows.
+// maxSeconds is the longest run time, in seconds, that fits into the nine digits that the table format allows.
 const maxSeconds = 999_999_999

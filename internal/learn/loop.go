@@ -12,11 +12,11 @@ import (
 	"caelum/internal/slurm"
 )
 
-// idle is the minimum pause of a Loop after a pass, as a multiple of the duration of the pass. A pass takes 3 s for a
-// repository with 100,000 runs of 5,000 keys.
+// idle is the minimum pause between two passes of a Loop, as a multiple of the duration of the first. A pass takes 3 s
+// for a repository with 100,000 runs of 5,000 keys.
 const idle = 10
 
-// Loop runs a sync and writes the decision table periodically.
+// Loop periodically runs a sync and writes the decision table.
 type Loop struct {
 	Every time.Duration // minimum pause between two passes
 	DBD   Accounting
@@ -52,8 +52,8 @@ func (l *Loop) Run(ctx context.Context) {
 	}
 }
 
-// once runs one pass. once opens the repository for every pass, because another program may have replaced the file
-// since the previous pass.
+// once runs one pass. It opens the repository each time, because another program may have replaced the file since the
+// previous pass.
 func (l *Loop) once(ctx context.Context) error {
 	r, err := repo.Open(l.Repo, func(text string) { l.Log.Error(text) })
 	if err != nil {

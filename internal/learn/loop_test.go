@@ -18,8 +18,7 @@ import (
 )
 
 // TestLoopOnce checks that runs in slurmdbd produce lines in the decision table, and that these lines remain while
-// slurmdbd is unreachable. The loop must also log a damaged repository, set the damaged repository aside, and fill a
-// new repository.
+// slurmdbd is unreachable. If the repository is damaged, the loop must log this, set it aside, and fill a new one.
 func TestLoopOnce(t *testing.T) {
 	d := &dbd{names: map[uint64]string{}}
 	now := time.Now().Truncate(time.Second).Add(-24 * time.Hour)
@@ -76,8 +75,8 @@ func TestLoopOnce(t *testing.T) {
 	}
 }
 
-// TestUnread checks that Write removes no learned line from the table while the repository is new or its first sync is
-// incomplete.
+// TestUnread checks that Write does not remove any learned lines from the table while the repository is new or its
+// first sync is incomplete.
 func TestUnread(t *testing.T) {
 	d := &dbd{names: map[uint64]string{}}
 	at := time.Now().Truncate(time.Second).Add(-24 * time.Hour)
@@ -130,8 +129,8 @@ func TestUnread(t *testing.T) {
 	}
 }
 
-// TestLoopLogsOnce checks that the loop logs only one warning while failures persist, and that the loop ends when its
-// context is canceled.
+// TestLoopLogsOnce checks that the loop logs only one warning while failures persist, and that it ends when its context
+// is canceled.
 func TestLoopLogsOnce(t *testing.T) {
 	log := logrus.New()
 	log.SetOutput(io.Discard)
@@ -152,7 +151,7 @@ func TestLoopLogsOnce(t *testing.T) {
 	}
 }
 
-// failing emulates an unreachable slurmdbd. At the third query, failing cancels the context of the loop.
+// failing emulates an unreachable slurmdbd, and cancels the loop's context at the third query.
 type failing struct {
 	dbd
 	asked  int

@@ -8,8 +8,8 @@ import (
 	"caelum/internal/repo"
 )
 
-// Measured is a profile that `caelum profile-job --apply` chose for a key. Until a later run of the key is killed for
-// lack of memory, the measured profile takes precedence over the profile that follows from the need.
+// Measured is a profile that `caelum profile-job --apply` chose for a key. It takes precedence over the profile that
+// follows from the predicted need until a later run with this key runs out of memory.
 type Measured struct {
 	Profile string `json:"profile"`
 	Batch   int    `json:"batch"`
@@ -17,8 +17,8 @@ type Measured struct {
 	At      int64  `json:"at"`  // the time of the choice, in Unix seconds
 }
 
-// SetMeasured stores the choice for the key of a job in the repository, and replaces an earlier choice. repo.ForgetKey
-// and similar functions remove the choice together with the runs of the key.
+// SetMeasured stores the choice for a job's key in the repository, replacing any earlier choice. repo.ForgetKey and
+// similar functions remove it together with the runs of the key.
 func SetMeasured(r *repo.Repo, job repo.JobKeys, m Measured) error {
 	text, err := json.Marshal(m)
 	if err != nil {
@@ -27,7 +27,7 @@ func SetMeasured(r *repo.Repo, job repo.JobKeys, m Measured) error {
 	return r.SetNote(repo.KeyNote(job.UID, job.Key), string(text))
 }
 
-// measured returns the choice for the key of a job, or nil if there is no choice.
+// measured returns the choice for a job's key, or nil if there is none.
 func measured(r *repo.Repo, job repo.JobKeys) (*Measured, error) {
 	text, err := r.Note(repo.KeyNote(job.UID, job.Key))
 	if err != nil || text == "" {
@@ -35,13 +35,13 @@ func measured(r *repo.Repo, job repo.JobKeys) (*Measured, error) {
 	}
 	m := new(Measured)
 	if err := json.Unmarshal([]byte(text), m); err != nil {
-		return nil, fmt.Errorf("couldn't read the choice of profile-job for the key %s: %w", job.Key, err)
+		return nil, fmt.Errorf("couldn't read the profile that profile-job chose for key %s: %w", job.Key, err)
 	}
 	return m, nil
 }
 
-// use returns the prediction with the profile of m. If a run of the key was killed for lack of memory after the choice,
-// or if the table does not contain the profile, use returns p. h contains the runs of the key.
+// use returns the prediction p with its profile replaced by that of m. If a run of the key ran out of memory after the
+// choice, or if the table does not contain the profile, use returns p unchanged. h contains the runs of the key.
 func (m *Measured) use(p Prediction, h predict.History, t Table) Prediction {
 	for _, run := range h.Runs {
 		if run.Start >= m.At && run.OutOfMemory() {

@@ -8,8 +8,8 @@ import (
 	"caelum/internal/repo"
 )
 
-// TestMeasured checks that the choice of profile-job determines only the line of its key. If a later run of this key is
-// killed for lack of memory, the choice must have no effect.
+// TestMeasured checks that profile-job's choice determines only the line of its key, and that it has no effect once a
+// later run of this key has run out of memory.
 func TestMeasured(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own)
 	r := fresh(t)

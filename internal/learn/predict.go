@@ -13,8 +13,8 @@ import (
 
 // Table is the part of a decision table that affects predictions.
 type Table struct {
-	// Models contains the GPU models to which the table applies. Each model has only profiles that the table lists and
-	// a prediction may choose.
+	// Models contains the GPU models to which the table applies. Each model has only the profiles that the table lists
+	// and that a prediction may choose.
 	Models  []*mig.Model
 	Default string
 	decided map[string]predict.Line
@@ -29,28 +29,28 @@ func ReadTable(path string) (Table, error) {
 
 func (t table) forPredictions() Table { return Table{t.gpuModels(), t.fallback, t.decided, t.lines} }
 
-// Prediction describes the profile that a job gets and the runs that determined the profile.
+// Prediction describes the profile that a job gets and the runs that determined it.
 type Prediction struct {
-	// Choice is the profile according to earlier runs. If Own is not empty, the job gets Own instead.
+	// Choice is the profile that follows from earlier runs. If Own is not empty, the job gets Own instead.
 	Choice
-	// Own is the profile in an administrator's line that takes precedence over Choice, or empty if no administrator's
-	// line takes precedence.
+	// Own is the profile from an administrator's line that takes precedence over Choice. It is empty if there is no
+	// such line.
 	Own string
 	// Need is the need at the level that determined Choice, and History contains the runs at that level. If no run was
-	// complete at any level, Need is a lower bound. Need is empty if the runs do not even show a lower bound.
+	// complete at any level, Need is a lower bound, or empty if the runs do not even provide that.
 	Need     predict.Need
 	History  predict.History
 	Complete bool
-	// Measured is the choice of `caelum profile-job --apply` that determined Choice, or nil.
+	// Measured is the choice made by `caelum profile-job --apply` that determined Choice, or nil.
 	Measured *Measured
 	// ownLine is the content of the administrator's line from which Own was read.
 	ownLine predict.Line
 }
 
-// Predict returns the prediction that applies to a job after the next [Write]. Predict combines the levels by the rules
-// of the decision table. A complete run at one level overrides the more general levels. If no run at a level was
-// complete, the prediction of the more general levels applies. If the runs at the level show that the job needs more
-// memory, the job gets a larger profile instead.
+// Predict returns the prediction that applies to a job after the next [Write]. It combines the levels by the rules of
+// the decision table. A complete run at one level overrides the more general levels. If no run at a level was complete,
+// the prediction from the more general levels applies, unless the runs at this level show that the job needs more
+// memory; it then gets a larger profile.
 func (t Table) Predict(r *repo.Repo, job repo.JobKeys, site predict.Site) (Prediction, error) {
 	p := t.without()
 	for _, kind := range slices.Backward(predict.Levels) {
@@ -62,8 +62,8 @@ func (t Table) Predict(r *repo.Repo, job repo.JobKeys, site predict.Site) (Predi
 	return p, nil
 }
 
-// InTime returns the profile that a job with the prediction p and the time limit limit requests. If limit is 0, or if
-// the profile of the prediction is fast enough (predict.Line.InTime), the result is the profile of the prediction.
+// InTime returns the profile that a job with the prediction p and the given time limit requests. If limit is 0, or if
+// the predicted profile is fast enough (predict.Line.InTime), the result is the predicted profile.
 func (t Table) InTime(p Prediction, limit time.Duration) string {
 	l := p.line()
 	all := t.lines.Alternatives("", l.Profile)
@@ -79,8 +79,7 @@ func (t Table) InTime(p Prediction, limit time.Duration) string {
 func (t Table) without() Prediction { return Prediction{Choice: Choice{Profile: t.Default}} }
 
 // at returns the prediction for a job at a level. base is the prediction at the more general levels. Runs without a
-// script fingerprint do not count, because the key of a job that was submitted without a script does not identify the
-// program.
+// script fingerprint do not count: if a job was submitted without a script, its key does not identify the program.
 func (t Table) at(
 	kind predict.Level, job repo.JobKeys, base Prediction, r *repo.Repo, site predict.Site,
 ) (Prediction, error) {
@@ -107,8 +106,7 @@ func (t Table) at(
 	return p, nil
 }
 
-// with returns the prediction that results from p, the prediction of the more general levels, and from the choice c at
-// the next level.
+// with combines p, the prediction from the more general levels, with the choice c at the next level.
 func (p Prediction) with(c Choice, need predict.Need, h predict.History, complete bool) Prediction {
 	switch {
 	case complete || need.PeakMiB > 0 && c.Profile != p.profile():
@@ -127,8 +125,8 @@ func (p Prediction) profile() string {
 	return p.Profile
 }
 
-// line converts a prediction into a line of the table. The line contains a run time and a busy share only if complete
-// runs or an administrator's line contain these values.
+// line converts a prediction into a line of the table. The line contains a run time and a busy share only if these are
+// known from complete runs or an administrator's line.
 func (p Prediction) line() predict.Line {
 	if p.Own != "" {
 		return p.ownLine
@@ -146,17 +144,17 @@ func (p Prediction) line() predict.Line {
 	return l
 }
 
-// Choice is the profile that a job would get, with the expected run time on that profile in seconds and the 10% and 90%
-// quantiles of the run time. If Model is nil, the run times apply to the profile of the last run.
+// Choice is the profile that a job would get, with the expected run time on that profile and the 10% and 90% quantiles
+// of the run time, all in seconds. If Model is nil, the run times apply to the profile of the last run.
 type Choice struct {
 	Profile            string
 	Model              *mig.Model
 	Seconds, Low, High float64
 }
 
-// Choose returns the smallest sufficient profile of the first GPU model that has a sufficient profile. If no model has
-// a sufficient profile, Choose returns without, which is the profile for a job without a prediction. If complete is
-// false, only a lower bound of the need is known (see predict.Predict), and the result is never smaller than without.
+// Choose returns the smallest sufficient profile of the first GPU model that has one. If no model does, it returns
+// without, the profile for jobs without a prediction. If complete is false, only a lower bound on the need is known
+// (see predict.Predict), and the result is never smaller than without.
 func Choose(need predict.Need, complete bool, models []*mig.Model, without string) Choice {
 	g := Choice{Seconds: need.Seconds, Low: need.Low, High: need.High}
 	g.Profile, g.Model = tightest(need, complete, models, without)

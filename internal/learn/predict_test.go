@@ -11,9 +11,9 @@ import (
 	"caelum/internal/repo"
 )
 
-// TestPredictFallsBack checks which runs a prediction uses. A prediction must use the runs with the job's key. Without
-// such runs, a prediction must use the user's runs with the same script fingerprint. Without runs of the user, a
-// prediction must use all users' runs with the script fingerprint if the site shares runs.
+// TestPredictFallsBack checks which runs a prediction uses. It must use the runs with the job's key or, if there are
+// none, the user's runs with the same script fingerprint. If there are none either and the site shares runs, it must
+// use all users' runs with this fingerprint.
 func TestPredictFallsBack(t *testing.T) {
 	r := fresh(t)
 	n := seen(0, "n1", began)
@@ -34,7 +34,7 @@ func TestPredictFallsBack(t *testing.T) {
 		{repo.JobKeys{Key: otherKey, Fingerprint: n.Fingerprint, UID: n.UID}, memoryOnly, predict.ByUser},
 		{repo.JobKeys{Key: otherKey, Fingerprint: n.Fingerprint, UID: 1004}, share, predict.BySite},
 		{repo.JobKeys{Key: otherKey, Fingerprint: n.Fingerprint, UID: 1004}, memoryOnly, predict.Unknown},
-		// the key of another user
+		// another user's key
 		{repo.JobKeys{Key: n.Key, Fingerprint: n.Fingerprint, UID: 1004}, memoryOnly, predict.Unknown},
 		{repo.JobKeys{}, share, predict.Unknown},
 	} {
@@ -48,8 +48,7 @@ func TestPredictFallsBack(t *testing.T) {
 
 const otherKey = "2222222222222222"
 
-// TestOwn checks that an administrator's line takes precedence over a learned line if job_submit.lua reads the
-// administrator's line first.
+// TestOwn checks that an administrator's line takes precedence over a learned line if job_submit.lua reads it first.
 func TestOwn(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own+"user 1002:"+work+" 3g.20gb\nsite "+work+" 4g.20gb\n")
 	tab, err := ReadTable(path)
@@ -83,7 +82,7 @@ func TestOwn(t *testing.T) {
 	}
 }
 
-// killed returns a run that was killed for lack of memory. mib is the memory of the run's profile.
+// killed returns a run that ran out of memory. mib is the memory of the run's profile.
 func killed(key string, job uint32, profile string, mib float64, start time.Time) predict.Run {
 	n := seen(job, "n1", start)
 	n.Key, n.Profile, n.State, n.Exit = key, profile, "FAILED", 1
@@ -91,8 +90,8 @@ func killed(key string, job uint32, profile string, mib float64, start time.Time
 	return n
 }
 
-// inTable returns the decision that job_submit.lua makes for a job according to a table. The decision is the first line
-// that applies (key, user, site). If no line applies, the decision is the default profile.
+// inTable returns the decision that job_submit.lua makes for a job according to a table: the first line that applies
+// (key, user, site) or, if there is none, the default profile.
 func inTable(t *testing.T, path string, job repo.JobKeys) predict.Line {
 	t.Helper()
 	table, err := decisions.Parse(read(t, path))
@@ -107,8 +106,8 @@ func inTable(t *testing.T, path string, job repo.JobKeys) predict.Line {
 	return predict.Line{Profile: table.Default, Busy: -1}
 }
 
-// TestBoundOfKey checks a key whose only run was killed, although the script completed under another key of the same
-// user. The lower bound that follows from the killed run must apply both in the table and in the prediction.
+// TestBoundOfKey checks a key whose only run ran out of memory, although the script completed under another of the
+// user's keys. The lower bound that follows from the failed run must apply both in the table and in the prediction.
 func TestBoundOfKey(t *testing.T) {
 	r := fresh(t)
 	add(t, r, killed(otherKey, 7, "3g.20gb", 20000, began.Add(-time.Hour)))
@@ -132,8 +131,8 @@ func TestBoundOfKey(t *testing.T) {
 	}
 }
 
-// TestPredictAsTable checks, for random runs and random lines of the administrator, that the prediction for each key is
-// equivalent to the decision that the written table contains for a job with the key.
+// TestPredictAsTable checks, for random runs and random administrator's lines, that the prediction for each key is
+// equivalent to the written table's decision for a job with this key.
 func TestPredictAsTable(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	profiles := []struct {
@@ -166,8 +165,8 @@ func TestPredictAsTable(t *testing.T) {
 	}
 }
 
-// comparePredictions writes the table at path, and compares the table with the prediction for each key of the
-// repository and for a new key of each user.
+// comparePredictions writes the table at path, and compares it with the prediction for each key in the repository and
+// for a new key of each user.
 func comparePredictions(t *testing.T, what string, r *repo.Repo, path string, site predict.Site) {
 	t.Helper()
 	if _, err := Write(path, r, site); err != nil {

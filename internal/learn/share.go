@@ -8,8 +8,8 @@ import (
 )
 
 // share returns the newest lines in their original order: at most room lines, with at most the given total number of
-// bytes. Owners get equal shares. share removes the oldest lines of the owners with the most lines. An owner whose
-// lines fit into an equal share therefore loses no line.
+// bytes. Owners get equal shares: share removes the oldest lines of the owners with the most lines, so an owner whose
+// lines fit into an equal share does not lose any.
 func share(lines []learnedLine, room, bytes int) []learnedLine {
 	nth := make([]int, len(lines)) // for each line, its position among the lines of its owner
 	owners := map[int64]int{}
@@ -39,8 +39,8 @@ func share(lines []learnedLine, room, bytes int) []learnedLine {
 	left, leftBytes, _ := fits(low)
 	var kept []learnedLine
 	for i, l := range lines {
-		// The remaining space is not sufficient for one more line of each owner. share uses this space for the newest
-		// lines among the next line of each owner.
+		// The remaining space is too small for one more line from each owner. It goes to the newest of the owners' next
+		// lines.
 		if size := len(l.text()); nth[i] == low && left > 0 && leftBytes >= size {
 			left, leftBytes = left-1, leftBytes-size
 		} else if nth[i] >= low {
@@ -51,8 +51,7 @@ func share(lines []learnedLine, room, bytes int) []learnedLine {
 	return kept
 }
 
-// byAge sorts the lines by age, newest first. Of two lines of equal age, the more general line precedes the more
-// specific line.
+// byAge sorts the lines by age, newest first. If two lines have the same age, the more general one comes first.
 func byAge(lines []learnedLine) {
 	slices.SortFunc(lines, func(a, b learnedLine) int {
 		return cmp.Or(

@@ -10,8 +10,8 @@ import (
 )
 
 // TestShare checks that the remaining lines stay within the limits and use the available room. An owner with at most an
-// equal share must not lose a line. Each other owner must lose only the oldest lines. The numbers of lines that these
-// owners keep must differ by at most one.
+// equal share must not lose any lines. The other owners must lose only their oldest lines, and the numbers of lines
+// that they keep must differ by at most one.
 func TestShare(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 500 {
@@ -30,7 +30,7 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// randomLines returns lines of up to 8 owners. Some owners have many more lines than the others.
+// randomLines returns lines of up to 8 owners, some of whom have many more lines than the others.
 func randomLines(random *rand.Rand) (lines []learnedLine) {
 	for owner := range 1 + random.IntN(8) {
 		for i := range random.IntN(map[bool]int{true: 400, false: 30}[random.IntN(3) == 0]) {

@@ -16,7 +16,7 @@ import (
 	"caelum/internal/tags"
 )
 
-// Accounting is the part of slurmdbd's data that a sync reads.
+// Accounting provides the part of slurmdbd's data that a sync reads.
 type Accounting interface {
 	Records(ctx context.Context, field slurm.AccountingField, from, to time.Time) ([]slurm.Record, error)
 	RecordsOf(ctx context.Context, field slurm.AccountingField, id uint32) ([]slurm.Record, error)
@@ -25,7 +25,7 @@ type Accounting interface {
 
 const (
 	// A query covers one day, or up to 32 days if the previous query returned few jobs. The time span is limited
-	// because slurmdbd reads all jobs of a query before slurmdbd replies.
+	// because slurmdbd reads all jobs of a query before it replies.
 	page, largestPage = 24 * time.Hour, 32 * 24 * time.Hour
 	fewJobs           = 5000
 	// Some jobs and summaries reach slurmdbd late, because a node that cannot write a summary retries for up to 30
@@ -33,14 +33,14 @@ const (
 	// before the end of the previous sync.
 	overlap, deepOverlap = time.Hour, 30 * 24 * time.Hour
 	deepEvery            = 24 * time.Hour
-	first                = 400 * 24 * time.Hour // the time span of the first sync, and of the runs in a repository
-	// clocks is the largest difference allowed between the clocks of a node and of slurmctld.
+	first                = 400 * 24 * time.Hour // the time span of the first sync and of the runs in a repository
+	// clocks is the largest difference allowed between a node's clock and slurmctld's.
 	clocks = time.Hour
 )
 
-// noteSynced and noteDeep are the names of notes in the repository. The notes contain times in Unix seconds. noteSynced
-// contains the time up to which all records were read. noteDeep contains the time of the last sync that read the
-// previous 30 days again.
+// noteSynced and noteDeep are the names of notes in the repository. The first note contains the time up to which all
+// records have been read, and the second the time of the last sync that reread the previous 30 days, both in Unix
+// seconds.
 const noteSynced, noteDeep = "synced", "synced deep"
 
 // Synced is the result of Sync.
@@ -52,9 +52,9 @@ type Synced struct {
 	New  int       `json:"new"`
 }
 
-// Sync copies runs from slurmdbd into the repository. Sync reads the records since the given time, or since the last
-// sync if since is zero. If Sync fails, the repository keeps the runs that were read, and the next sync continues after
-// these runs.
+// Sync copies runs from slurmdbd into the repository. It reads the records since the given time, or since the last sync
+// if since is zero. If it fails, the repository keeps the runs that have already been read, and the next sync continues
+// after them.
 func Sync(
 	ctx context.Context,
 	dbd Accounting,
@@ -107,7 +107,7 @@ func Sync(
 }
 
 // due returns the time from which a sync must read, and whether the sync includes the last 30 days. If the clock was
-// set back, the sync reads additional records, but skips no records.
+// set back, the sync reads additional records, but does not skip any.
 func due(r *repo.Repo, synced, now time.Time) (from time.Time, deep bool, err error) {
 	if synced.IsZero() {
 		return now.Add(-first), true, nil
@@ -136,7 +136,7 @@ func noteTime(r *repo.Repo, name string) (time.Time, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return time.Time{}, nil // the sync ignores an invalid note and reads all records again
+		return time.Time{}, nil // the sync ignores an invalid note and rereads all records
 	}
 	return time.Unix(n, 0), nil
 }
@@ -158,8 +158,8 @@ func (done *Synced) read(
 	if err != nil || len(runs) == 0 {
 		return err
 	}
-	// A user can choose a job name that makes the output unreadable. The sync then stores the runs of the page without
-	// names.
+	// A user can choose a job name that makes the output unreadable. In that case, the sync stores the page's runs
+	// without names.
 	names, err := dbd.Names(ctx, from, to)
 	if errors.Is(err, slurm.ErrNoAccounting) || ctx.Err() != nil {
 		return fmt.Errorf("couldn't read the job names of %s: %w", from.Format(time.DateTime), err)
@@ -173,7 +173,7 @@ func (done *Synced) read(
 }
 
 // runsOf returns the runs whose summaries are in the records, and the Index of each run's record. The owner and the end
-// of a run come from the record of the run. runsOf ignores a summary that matches no run of the job.
+// of a run come from its record. A summary that does not match any run of the job is ignored.
 func runsOf(
 	ctx context.Context,
 	dbd Accounting,
@@ -210,7 +210,7 @@ func runsOf(
 	return runs, of, nil
 }
 
-// runOf returns the record to which a summary belongs: of the records of ended runs on the summary's node, the record
+// runOf returns the record to which a summary belongs: among the records of ended runs on the summary's node, the one
 // with the nearest start.
 func runOf(all []slurm.Record, n predict.Run) (slurm.Record, bool) {
 	var fit []slurm.Record
@@ -239,7 +239,7 @@ func nodeOf(rec slurm.Record, n predict.Run) string {
 	return rec.Nodes[i]
 }
 
-// complete returns the run with the fields that only the record contains.
+// complete returns the run, completed with the fields that only the record contains.
 func complete(n predict.Run, rec slurm.Record) predict.Run {
 	n.Job, n.Node = rec.ID, nodeOf(rec, n)
 	n.UID, n.User, n.Account = rec.UID, rec.User, rec.Account
@@ -249,7 +249,7 @@ func complete(n predict.Run, rec slurm.Record) predict.Run {
 }
 
 // hash returns the valid hash after a tag in a comment, or an empty string if the comment contains no valid hash. The
-// tag selects the job key or the script fingerprint.
+// tag determines whether this is the job key or the script fingerprint.
 func hash(comment, tag string) string {
 	if h := tags.Value(comment, tag); repo.IsHash(h) {
 		return h

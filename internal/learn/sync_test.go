@@ -18,7 +18,7 @@ import (
 type dbd struct {
 	records []slurm.Record
 	names   map[uint64]string
-	busy    bool  // if true, every page has many jobs of other users
+	busy    bool  // if true, every page contains many of other users' jobs
 	err     error // the error that every call returns
 	nameErr error
 	pages   []string // "from-to" for each query, in hours after began
@@ -60,7 +60,7 @@ func (d *dbd) Names(context.Context, time.Time, time.Time) (map[uint64]string, e
 	return d.names, errors.Join(d.err, d.nameErr)
 }
 
-// seen returns a run with the fields that the agent of the run's node stores.
+// seen returns a run with the fields that the agent on its node stores.
 func seen(job uint32, node string, start time.Time) predict.Run {
 	return predict.Run{
 		Job: job, Node: node, Key: key, Fingerprint: work,
@@ -119,8 +119,8 @@ func add(t *testing.T, r *repo.Repo, runs ...predict.Run) {
 	}
 }
 
-// requeued returns an emulated slurmdbd with a requeued job, and the job's two runs. Only the job's last record
-// contains the summaries of both runs, as after the writes of the agents.
+// requeued returns an emulated slurmdbd with a requeued job, and the job's two runs. As in reality, only the job's last
+// record contains the agents' summaries of both runs.
 func requeued() (*dbd, []predict.Run) {
 	later := began.Add(30 * time.Hour)
 	first, second := seen(8, "GPU1", began.Add(2*time.Second)), seen(8, "gpu2", later)
@@ -167,7 +167,7 @@ func TestSyncEqualsTheNode(t *testing.T) {
 	}
 }
 
-// TestSyncIgnores checks that a sync ignores texts of other tools, and summaries that contradict slurmdbd's record.
+// TestSyncIgnores checks that a sync ignores other tools' texts and summaries that contradict slurmdbd's record.
 func TestSyncIgnores(t *testing.T) {
 	good := seen(1, "n1", began)
 	for name, spoil := range map[string]func(*slurm.Record){
@@ -196,7 +196,7 @@ func TestSyncIgnores(t *testing.T) {
 			t.Errorf("%s: %+v %v\n%s", name, done, err, export(t, r))
 		}
 	}
-	// A sync must ignore an invalid key, but store the run.
+	// A sync must ignore an invalid key, but still store the run.
 	rec := record(1, 1, began, []string{"n1"}, good)
 	rec.Comment = "caelum:key=';drop caelum:work=" + strings.ToUpper(work)
 	r := fresh(t)
@@ -211,9 +211,9 @@ func TestSyncIgnores(t *testing.T) {
 	}
 }
 
-// TestSyncGoesOn checks the time range of each sync. A sync begins one hour before the end of the previous sync. Once a
-// day, a sync begins 30 days before the end of the previous sync. A sync also begins earlier after the clock was set
-// back. After a failed sync, the next sync continues where the failed sync stopped.
+// TestSyncGoesOn checks the time range of each sync. A sync begins one hour before the end of the previous one or, once
+// a day, 30 days before. It also begins earlier after the clock has been set back. After a failed sync, the next one
+// continues where it stopped.
 func TestSyncGoesOn(t *testing.T) {
 	r, d := fresh(t), &dbd{}
 	sync := func(now time.Time, since time.Time) string {
@@ -269,7 +269,7 @@ func TestSyncGoesOn(t *testing.T) {
 	}
 }
 
-// FuzzSync checks that no text in an admin_comment prevents a sync from reading the other runs.
+// FuzzSync checks that no text in an admin_comment can prevent a sync from reading the other runs.
 func FuzzSync(f *testing.F) {
 	f.Add(
 		"caelum:run=n1,2g.10gb,a100,at=1795339216,ran=3590s,peak=5321m,p95=5100m,median=4800m,util=37%,samples=3590",

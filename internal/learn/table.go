@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// marker separates the administrator's lines from the learned lines. Write replaces the lines below the marker.
-	// Existing tables contain this text, so the text must never change.
+	// marker separates the administrator's lines from the learned lines. Write replaces the lines below it. Existing
+	// tables contain this text, so it must never change.
 	marker = "# What stands below this line is learned from earlier runs (caelum repo decisions): " +
 		"it is written anew each time. Above it, write what you like.\n"
 	head = "caelum-decisions 1 "
@@ -31,17 +31,15 @@ type table struct {
 	generation uint64
 	own        string // the administrator's lines, except for the first line of the file
 	learned    string
-	// profiles lists the profiles that jobs may get, with their memory in MiB. The memory is 0 if the table does not
-	// contain the memory.
+	// profiles maps the profiles that jobs may get to their memory in MiB, or to 0 if the table does not specify it.
 	profiles map[string]float64
 	gpuTypes []string                // the GPU types that the table contains
 	fallback string                  // the default profile
 	lines    decisions.Table         // the administrator's lines
-	decided  map[string]predict.Line // the administrator's decisions, for example by "key <user id>:<key>"
+	decided  map[string]predict.Line // the administrator's decisions by line name, e.g. "key <user id>:<key>"
 }
 
-// parseTable parses a table, and separates the learned lines from the other lines. parseTable does not parse the
-// learned lines.
+// parseTable parses a table except for its learned lines, which it only separates from the rest.
 func parseTable(text string) (t table, err error) {
 	first, rest, ok := strings.Cut(text, "\n")
 	number, is := strings.CutPrefix(first, head)
@@ -69,10 +67,9 @@ func parseTable(text string) (t table, err error) {
 }
 
 // gpuModels returns the GPU models to which the table applies, each with the profiles that the table lists. The table
-// applies to a model if the table lists the whole-GPU profile of the model, or if the model has the default profile.
-// Because models may share profile names, the result is sorted: first the models with the default profile, then the
-// models whose type the table contains, then the models with more listed profiles, and then the models with less
-// memory.
+// applies to a model if it lists the model's whole-GPU profile, or if the model has the default profile. Because models
+// may share profile names, the order matters: models with the default profile come first, then models whose type the
+// table contains, then models with more listed profiles, and then models with less memory.
 func (t table) gpuModels() []*mig.Model {
 	var list []*mig.Model
 	for _, b := range mig.Models() {
@@ -81,7 +78,7 @@ func (t table) gpuModels() []*mig.Model {
 		for _, p := range b.Profiles {
 			memory, ok := t.profiles[p.Name]
 			if !ok || !mig.Plain(p) {
-				continue // jobs get profiles with media engines or graphics only on request
+				continue // jobs get profiles with media engines or graphics only if they request them
 			}
 			if memory > 0 {
 				p.MemoryMiB = uint64(memory)
@@ -117,7 +114,7 @@ func (t table) gpuModels() []*mig.Model {
 	return list
 }
 
-// with returns the text of the table's next generation, which contains as many of the given learned lines as fit.
+// with returns the text of the table's next generation, with as many of the given learned lines as fit.
 func (t table) with(lines []learnedLine) string {
 	text := fmt.Sprintf("%s%d\n%s%s", head, t.generation+1, t.own, marker)
 	room, bytes := decisions.MaxLines-strings.Count(text, "\n"), decisions.MaxBytes-len(text)
@@ -129,7 +126,7 @@ func (t table) with(lines []learnedLine) string {
 	return b.String()
 }
 
-// readTable reads the table at path. If the file does not exist, the error is noTable, because only the administrator
+// readTable reads the table at path. If the file does not exist, the error is a noTable, because only the administrator
 // creates a table.
 func readTable(path string) (table, os.FileInfo, error) {
 	info, err := os.Stat(path)
@@ -154,8 +151,8 @@ func readTable(path string) (table, os.FileInfo, error) {
 	return t, info, nil
 }
 
-// noTable is the error for a decision table that does not exist. noTable wraps fs.ErrNotExist, and its message explains
-// how to create the table.
+// noTable is the error for a decision table that does not exist. It wraps fs.ErrNotExist, and its message explains how
+// to create the table.
 type noTable struct{ path string }
 
 func (e *noTable) Error() string {
@@ -166,11 +163,11 @@ func (e *noTable) Error() string {
 
 func (e *noTable) Unwrap() error { return os.ErrNotExist }
 
-// errChanged means that another program wrote the table between the read and the write of the table.
+// errChanged means that another program wrote the table after it was read and before it could be replaced.
 var errChanged = errors.New("another program has changed the decision table; try again")
 
-// replace replaces the file by renaming a new file, so that slurmctld never reads an incomplete table. The new file
-// gets the mode of the old file and, if permissions allow, the owner of the old file.
+// replace writes a new file and renames it over the old one, so that slurmctld never reads an incomplete table. The new
+// file gets the mode of the old file and, if permissions allow, its owner.
 func replace(path string, was os.FileInfo, text string) (err error) {
 	defer func() {
 		if err != nil {
@@ -196,7 +193,7 @@ func replace(path string, was os.FileInfo, text string) (err error) {
 	if mine, err := f.Stat(); err != nil {
 		return err
 	} else if is := mine.Sys().(*syscall.Stat_t); is.Uid != owner.Uid || is.Gid != owner.Gid {
-		// A user may have the permission to replace the file, but not the permission to change the owner of the file.
+		// A user may have permission to replace the file, but not to change its owner.
 		err := f.Chown(int(owner.Uid), int(owner.Gid))
 		if err != nil && (os.Getuid() == 0 || !errors.Is(err, os.ErrPermission)) {
 			return err

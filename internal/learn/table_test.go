@@ -72,17 +72,17 @@ func learned(t *testing.T, path string) string {
 func filled(t *testing.T) *repo.Repo {
 	r := fresh(t)
 	add(t, r, ten("00000000000000a1", work, 1001, 5000, began)...) // needs 1g.10gb, and is the newest
-	// The same script under another name must cause no additional line.
+	// The same script under another name must not cause an additional line.
 	add(t, r, ten("00000000000000a2", work, 1001, 5000, began.Add(-24*time.Hour))...)
 	add(t, r, ten("00000000000000b1", work, 1002, 100, began.Add(-48*time.Hour))...) // another user's runs
-	// Jobs without a script must cause no line, because their key does not identify the program.
+	// Jobs without a script must not cause a line, because their key does not identify the program.
 	add(t, r, ten("00000000000000d1", "", 1003, 20000-9000, began.Add(-72*time.Hour))...)
 	add(t, r, ten("00000000000000aa", "", 1004, 100, began.Add(-80*time.Hour))...) // decided by the administrator
 	return r
 }
 
-// TestWrite checks that the administrator's lines remain unchanged, and that the learned lines follow the
-// administrator's lines, newest first. The table must not contain redundant learned lines.
+// TestWrite checks that the administrator's lines remain unchanged and are followed by the learned lines, newest first,
+// without any redundant ones.
 func TestWrite(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 41\n"+own)
 	done, err := Write(path, filled(t), memoryOnly)
@@ -102,7 +102,7 @@ user 1002:fedcba9876543210 1g.5gb
 }
 
 // TestWriteShared checks that the table has a site line for a script if the site shares runs and enough users have run
-// the script. The table must also have a line for each user with runs of the script.
+// the script. It must also have a line for each user with runs of the script.
 func TestWriteShared(t *testing.T) {
 	path := begin(t, "caelum-decisions 1 1\n"+own+"user 1002:"+work+" 3g.20gb\n")
 	site := memoryOnly
@@ -124,8 +124,8 @@ func TestWriteShared(t *testing.T) {
 	}
 }
 
-// TestWriteBusy checks that a learned line contains the 90% quantile of the run time, and the busy share if the runs
-// show the busy share. The line must be redundant if the administrator's line contains almost the same values.
+// TestWriteBusy checks that a learned line contains the 90% quantile of the run time, and the busy share if it is known
+// from the runs. The line must be omitted as redundant if the administrator's line contains almost the same values.
 func TestWriteBusy(t *testing.T) {
 	const user, name = "user 1001:" + work + " 1g.10gb", "key 1001:" + key + " 1g.10gb"
 	for _, c := range []struct {
@@ -164,7 +164,7 @@ func TestWriteBusy(t *testing.T) {
 	}
 }
 
-// TestAlike checks which difference from the decision that would apply without a line makes the line redundant.
+// TestAlike checks by how much a line may differ from the decision that would apply without it and still be redundant.
 func TestAlike(t *testing.T) {
 	line := func(profile string, seconds, busy int) predict.Line {
 		return predict.Line{Profile: profile, Seconds: seconds, Busy: busy}
@@ -264,8 +264,8 @@ func TestWriteKeepsOwnerAndMode(t *testing.T) {
 	}
 }
 
-// TestWriteBounds checks that a table has at most 20,000 lines and 1 MiB. Write must omit the lines with the oldest
-// runs.
+// TestWriteBounds checks that a table has at most 20,000 lines and 1 MiB, and that the lines with the oldest runs are
+// left out.
 func TestWriteBounds(t *testing.T) {
 	tab, err := parseTable("caelum-decisions 1 1\n" + own)
 	if err != nil {
@@ -289,7 +289,7 @@ func TestWriteBounds(t *testing.T) {
 }
 
 // TestWriteRefuses checks that Write does not change a file that is not a decision table, and that the error contains
-// the path of the file.
+// the file's path.
 func TestWriteRefuses(t *testing.T) {
 	r := filled(t)
 	for text, want := range map[string]string{
@@ -339,8 +339,8 @@ func TestModels(t *testing.T) {
 		if got := Choose(need, true, models, "3g.20gb").Profile; got != c.want {
 			t.Errorf("%.0f MiB: %q, want %q", c.peak, got, c.want)
 		}
-		// Without a complete run, an insufficient profile must lead to a larger choice. No run may lead to a smaller
-		// choice.
+		// Without a complete run, an insufficient profile must lead to a larger choice, and no run may lead to a
+		// smaller one.
 		want := c.want
 		if c.peak < 19000 {
 			want = "3g.20gb"
@@ -360,7 +360,7 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// TestReplaceInADirectoryOfAnother checks that root does not write into a directory of another user. The other user
+// TestReplaceInADirectoryOfAnother checks that root does not write into another user's directory, because this user
 // could redirect the write with a symbolic link.
 func TestReplaceInADirectoryOfAnother(t *testing.T) {
 	if os.Getuid() != 0 {
@@ -385,5 +385,5 @@ func TestReplaceInADirectoryOfAnother(t *testing.T) {
 	}
 }
 
-// memoryOnly has the default settings of a site, except that run times do not influence the profile.
+// memoryOnly has a site's default settings, except that run times do not influence the profile.
 var memoryOnly = predict.Site{Margin: predict.DefaultSite.Margin, Users: predict.DefaultSite.Users}

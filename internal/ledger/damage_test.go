@@ -15,7 +15,7 @@ import (
 	"caelum/internal/api"
 )
 
-// made creates a ledger with 40 leases, closes the ledger, and returns the path of the file.
+// made creates a ledger with 40 leases, closes it, and returns its path.
 func made(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "state", "ledger.db")
@@ -42,8 +42,8 @@ func edit(t *testing.T, path, statement string) {
 	}
 }
 
-// TestRefused checks that Open rejects a file that is not a complete ledger, and does not change this file. The error
-// must contain the path and a remedy.
+// TestRefused checks that Open rejects files that are not complete ledgers and does not change them. The error must
+// contain the path and a remedy.
 func TestRefused(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -83,7 +83,7 @@ func TestRefused(t *testing.T) {
 				strings.Contains(err.Error(), "\n") {
 				t.Errorf("%v", err)
 			}
-			// In a database of another program, only the journal mode (bytes 18 and 19) may change.
+			// In another program's database, only the journal mode (bytes 18 and 19) may change.
 			if after, _ := os.ReadFile(path); len(before) > 100 && !bytes.Equal(before[100:4096], after[100:4096]) ||
 				len(before) != len(after) {
 				t.Error("Open changed the file")
@@ -92,8 +92,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestDamagedLease checks a ledger in which the text of one lease is damaged, although SQLite does not detect any
-// damage.
+// TestDamagedLease checks a ledger in which the text of one lease is damaged in a way that SQLite does not detect.
 func TestDamagedLease(t *testing.T) {
 	path := made(t)
 	edit(t, path, "UPDATE lease SET lease = '{' WHERE job = 7")
@@ -102,7 +101,7 @@ func TestDamagedLease(t *testing.T) {
 	}
 }
 
-// TestDamagedJournal checks that SQLite ignores a -wal file that is not a journal. The leases in the database must
+// TestDamagedJournal checks that SQLite ignores a -wal file that is not a journal, and that the leases in the database
 // remain.
 func TestDamagedJournal(t *testing.T) {
 	path := made(t)
@@ -135,7 +134,7 @@ func TestFullDisk(t *testing.T) {
 	if err := errors.Join(l.SetMeta("slots", "7"), l.Grant(api.Lease{Job: 1}, nil)); err != nil {
 		t.Fatal(err)
 	}
-	// SQLite's files may contain free pages, which are sufficient for a few small writes.
+	// SQLite's files may contain free pages, which suffice for a few small writes.
 	filler := filepath.Join(dir, "filler")
 	os.WriteFile(filler, make([]byte, 256<<10), 0o600)
 	var err error
@@ -157,7 +156,7 @@ func TestFullDisk(t *testing.T) {
 	l.Close()
 	l = open(t, path)
 	if again, err := l.Leases(); err != nil || len(again) != len(leases) {
-		t.Errorf("after opening again: %d leases, %v", len(again), err)
+		t.Errorf("after reopening: %d leases, %v", len(again), err)
 	}
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
@@ -181,8 +180,8 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// TestLocked checks that a lock that another process holds causes an error with status 503, so that the caller repeats
-// the call.
+// TestLocked checks that a lock held by another process causes an error with status 503, so that the caller repeats the
+// call.
 func TestLocked(t *testing.T) {
 	path := made(t)
 	other := open(t, path)

@@ -11,13 +11,13 @@ import (
 
 // Instance is a GPU instance that the agent created.
 type Instance struct {
-	GPU         string // the UUID of the GPU; the index is not suitable, because the indices change when a GPU is lost
+	GPU         string // the GPU's UUID, not its index, because indices change when a GPU is lost
 	GI          int
 	Profile     string
 	Start, Size int // placement units
 	UUID        string
 	Job         uint32 // the job that holds the instance, or 0 if the instance is idle
-	Stuck       bool   // true if the agent could not destroy the instance; no job may get such an instance
+	Stuck       bool   // true if the agent could not destroy the instance; no job may get it
 }
 
 // Intent describes a driver call that the agent was about to make.
@@ -37,15 +37,13 @@ const (
 	OpDestroy = "destroy"
 )
 
-// Ledger is an open database. Several goroutines may call its methods. The errors of the methods contain the path and a
-// remedy.
+// Ledger is an open database. Several goroutines may call its methods, whose errors contain the path and a remedy.
 type Ledger struct{ db *sqlite.DB }
 
 // Close closes the database.
 func (l *Ledger) Close() error { return l.db.Close() }
 
-// Meta returns the value that SetMeta stored under key, such as the boot id, or an empty string if there is no such
-// value.
+// Meta returns the value that SetMeta stored under key, such as the boot id, or an empty string if there is none.
 func (l *Ledger) Meta(key string) (string, error) {
 	var v string
 	err := l.db.Read(func(q *sql.DB) error {
@@ -58,8 +56,8 @@ func (l *Ledger) Meta(key string) (string, error) {
 	return v, err
 }
 
-// SetMeta stores a value under key. If the same value is already stored, SetMeta writes nothing, so that an agent can
-// start on a full disk.
+// SetMeta stores a value under key. If the same value is already stored, it does not write anything, so that an agent
+// can start on a full disk.
 func (l *Ledger) SetMeta(key, value string) error {
 	if has, err := l.Meta(key); err == nil && has == value && value != "" {
 		return nil
@@ -71,13 +69,13 @@ func (l *Ledger) SetMeta(key, value string) error {
 	)
 }
 
-// Writable tests whether the ledger can be written. Writable returns nil if a write succeeds, and otherwise the error.
+// Writable tests whether the ledger can be written to. It returns nil if a write succeeds, and otherwise the error.
 func (l *Ledger) Writable() error {
 	return l.SetMeta("tried", time.Now().Format(time.RFC3339Nano))
 }
 
-// Clear removes all instances, leases, intents and former users. The agent calls Clear after a reboot, because a reboot
-// destroys all instances and ends all jobs.
+// Clear removes all instances, leases, intents and former users. The agent calls it after a reboot, which destroys all
+// instances and ends all jobs.
 func (l *Ledger) Clear() error {
 	return l.db.Exec("DELETE FROM instance; DELETE FROM lease; DELETE FROM intent; DELETE FROM former")
 }
@@ -106,7 +104,7 @@ func (l *Ledger) Leases() ([]api.Lease, error) {
 }
 
 // Former is the last user of a GPU instance id. The record remains after the instance is destroyed, because the user's
-// processes may still have files of the instance open.
+// processes may still have its files open.
 type Former struct {
 	GPU string
 	GI  int
@@ -150,7 +148,7 @@ func (l *Ledger) Begin(i Intent) (id int64, err error) {
 const insertInstance = "INSERT OR REPLACE INTO instance (gpu, gi, profile, start, size, uuid, job, stuck) " +
 	"VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
-// Created writes a new instance and settles the intent to create the instance.
+// Created writes a new instance and settles the intent to create it.
 func (l *Ledger) Created(intent int64, i Instance) error {
 	return l.db.Do(func(tx *sql.Tx) error {
 		if _, err := tx.Exec(insertInstance,
@@ -161,7 +159,7 @@ func (l *Ledger) Created(intent int64, i Instance) error {
 	})
 }
 
-// Destroyed removes an instance and settles the intent to destroy the instance.
+// Destroyed removes an instance and settles the intent to destroy it.
 func (l *Ledger) Destroyed(intent int64, gpu string, gi int) error {
 	return l.db.Do(func(tx *sql.Tx) error {
 		if _, err := tx.Exec("DELETE FROM instance WHERE gpu = ? AND gi = ?", gpu, gi); err != nil {
@@ -181,7 +179,7 @@ func drop(tx *sql.Tx, intent int64) error {
 	return err
 }
 
-// SetStuck records whether an instance is stuck. An instance is stuck if the agent could not destroy the instance.
+// SetStuck records whether an instance is stuck, that is, whether the agent could not destroy it.
 func (l *Ledger) SetStuck(gpu string, gi int, stuck bool) error {
 	return l.db.Exec("UPDATE instance SET stuck = ? WHERE gpu = ? AND gi = ?", stuck, gpu, gi)
 }

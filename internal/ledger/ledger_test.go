@@ -19,8 +19,8 @@ func open(t *testing.T, path string) *Ledger {
 	return l
 }
 
-// TestLifeOfASlice creates, leases, releases and destroys a slice. After each step, the test reads the state through a
-// second connection, because the ledger must not keep state only in memory.
+// TestLifeOfASlice creates, leases, releases and destroys a slice. After each step, it reads the state through a second
+// connection, because the ledger must not keep any state only in memory.
 func TestLifeOfASlice(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state", "ledger.db")
 	l := open(t, path)
@@ -73,7 +73,7 @@ func TestLifeOfASlice(t *testing.T) {
 	want(0, 1, 0, 0)
 	ok(l.SetStuck("GPU-0", 4, true))
 	if _, instances, _ := reread(); !instances[0].Stuck {
-		t.Fatal("the ledger does not contain the instance as stuck")
+		t.Fatal("the ledger does not record the instance as stuck")
 	}
 	id, err = l.Begin(Intent{Op: OpDestroy, GPU: "GPU-0", GI: 4})
 	ok(err)

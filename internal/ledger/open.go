@@ -24,22 +24,22 @@ CREATE TABLE intent   (id INTEGER PRIMARY KEY, op TEXT NOT NULL, gpu TEXT NOT NU
 CREATE TABLE former   (gpu TEXT NOT NULL, gi INTEGER NOT NULL, uid INTEGER NOT NULL, PRIMARY KEY (gpu, gi));
 `}
 
-// kind describes the ledger's database. A connection waits 5 seconds for a lock. After 5 seconds, the call fails with
-// status 503, and the prolog or epilog repeats the call.
+// kind describes the ledger's database. A connection waits 5 seconds for a lock; then the call fails with status 503,
+// and the prolog or epilog repeats it.
 var kind = sqlite.Kind{
 	Name:    "ledger",
 	Schema:  schema,
 	Tables:  []string{"meta", "instance", "lease", "intent"},
 	Options: "_busy_timeout=5000",
-	Damaged: "move the file away with its -wal and -shm and start caelumd again; " +
+	Damaged: "move the file away together with its -wal and -shm files, and start caelumd again; " +
 		"caelumd restores the leases of running jobs from their lease files",
 	Foreign: "set state_dir to a directory that only Caelum uses, or move the file away",
 	Busy:    func(text string) error { return api.NotNow(text) },
 }
 
-// Open opens or creates the ledger at path. If the directory does not exist, Open creates the directory with mode 0700.
-// Open returns an error and does not change the file if the file is damaged, belongs to another program, or was written
-// by a newer release.
+// Open opens or creates the ledger at path. If the directory does not exist, it is created with mode 0700. Open returns
+// an error and does not change the file if it is damaged, belongs to another program, or was written by a newer
+// release.
 func Open(path string) (*Ledger, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("couldn't create the ledger's directory: %w", err)
@@ -56,6 +56,6 @@ func Open(path string) (*Ledger, error) {
 // Supports returns the version of the schema that this release creates.
 func Supports() int { return kind.Supports() }
 
-// VersionAt returns the version of the schema of the ledger at path, or 0 if there is no ledger. VersionAt does not
-// change the file.
+// VersionAt returns the version of the schema of the ledger at path, or 0 if there is no ledger. It does not change the
+// file.
 func VersionAt(path string) (int, error) { return kind.VersionAt(path) }

@@ -2,7 +2,7 @@ package mig
 
 import "testing"
 
-// BenchmarkAllModels measures the creation of all GPU models in models.txt with their tables of layouts.
+// BenchmarkAllModels measures how long it takes to create all GPU models in models.txt with their tables of layouts.
 func BenchmarkAllModels(b *testing.B) {
 	for b.Loop() {
 		models, err := parseModels(modelsText)

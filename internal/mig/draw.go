@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Draw returns a drawing of the GPU's units on one line. All units have the same width. The cell of an instance
-// contains the name of its profile, padded with =, and the cell of a free unit contains dots.
+// Draw returns a one-line drawing of the GPU's units, which all have the same width. An instance's cell contains the
+// name of its profile, padded with =, and a free unit's cell contains dots.
 //
 //	|3g.20gb====================|1g.5gb|......|......|......|
 func (b *Model) Draw(l Layout) string { return b.DrawBeside(l, 0) }
 
-// DrawBeside returns the drawing of Draw, in which the cells of blocked units contain #.
+// DrawBeside is like Draw, but the cells of blocked units contain #.
 func (b *Model) DrawBeside(l Layout, blocked uint64) string {
 	at := make([]int, b.Grid) // for each unit, 1 + the index of the placement that begins there
 	for i := range l.Indices() {
@@ -38,13 +38,13 @@ func (b *Model) DrawBeside(l Layout, blocked uint64) string {
 // width returns the number of characters in a cell for size units, including the bars between the units.
 func (b *Model) width(size int) int { return size*b.cell + size - 1 }
 
-// Parse parses a drawing. Parse ignores the widths of cells, because the name of a profile determines its size. For
-// example, 3g.20gb|1g.5gb|.|.|.| is equivalent to the drawing in the comment of Draw. The returned layout is legal. An
-// error contains the invalid cell.
+// Parse parses a drawing. It ignores the widths of cells, because a profile's name determines its size. For example,
+// |3g.20gb|1g.5gb|.|.|.| is equivalent to the drawing in the comment on Draw. The returned layout is legal. If a cell
+// is invalid, the error names it.
 func (b *Model) Parse(drawing string) (Layout, error) {
 	l, blocked, err := b.ParseBeside(drawing)
 	if err == nil && blocked != 0 {
-		err = fmt.Errorf("drawing %q: unit %d is blocked; write a layout of %s without blocked units",
+		err = fmt.Errorf("drawing %q: unit %d is blocked; specify a layout of %s without blocked units",
 			drawing, bits.TrailingZeros64(blocked), b.Name)
 	}
 	if err != nil {
@@ -85,16 +85,16 @@ func (b *Model) ParseBeside(drawing string) (l Layout, blocked uint64, err error
 		u += b.Placements[i].Size
 	}
 	if u != b.Grid {
-		return fail("the drawing has %d units, but %s has %d units", u, b.Name, b.Grid)
+		return fail("the drawing has %d units, but %s has %d", u, b.Name, b.Grid)
 	}
 	if !b.Legal(l) {
-		return fail("the layout exceeds the instance limits or media engines of %s", b.Name)
+		return fail("the layout exceeds the instance limits or the media engines of %s", b.Name)
 	}
 	return l, blocked, nil
 }
 
-// List returns the placements of a layout in the order of their units, for example 3g.20gb@0 1g.5gb@4. The result for
-// an empty layout is "-".
+// List returns the placements of a layout in the order of their units, for example "3g.20gb@0 1g.5gb@4", or "-" for an
+// empty layout.
 func (b *Model) List(l Layout) string {
 	at := slices.Collect(l.Indices())
 	slices.SortStableFunc(at, func(i, j int) int { return cmp.Compare(b.Placements[i].Start, b.Placements[j].Start) })

@@ -39,8 +39,7 @@ func TestDrawBlockedRoundTrip(t *testing.T) {
 	})
 }
 
-// FuzzParse checks that every parsed layout is legal, and that the drawing of a parsed layout parses to the same
-// layout.
+// FuzzParse checks that every parsed layout is legal, and that its drawing parses to the same layout.
 func FuzzParse(f *testing.F) {
 	models := Models()
 	for n, b := range models {

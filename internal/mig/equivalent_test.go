@@ -2,8 +2,8 @@ package mig
 
 import "testing"
 
-// TestEquivalentProfile checks that the equivalent profile has at least the resources in the given name, is no larger
-// than necessary, and may be offered.
+// TestEquivalentProfile checks that the equivalent profile has at least the resources stated in the given name, is no
+// larger than necessary, and may be offered.
 func TestEquivalentProfile(t *testing.T) {
 	for _, c := range []struct{ name, model, want string }{
 		{"2g.10gb", "A100-40GB", "2g.10gb"},
@@ -36,7 +36,7 @@ func TestEquivalentProfile(t *testing.T) {
 			t.Errorf("%s on %s: %q, want %q", c.name, c.model, got, c.want)
 		}
 		if _, ok := b.EquivalentProfile(c.name, 0); ok {
-			t.Errorf("%s on %s: a profile is returned although none may be offered", c.name, c.model)
+			t.Errorf("%s on %s: a profile is returned, although none may be offered", c.name, c.model)
 		}
 		p, ok := b.ProfileIndex(c.want)
 		if !ok {

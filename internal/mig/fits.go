@@ -2,17 +2,17 @@ package mig
 
 import "math"
 
-// budget contains numbers of the resources that instances share, except units: first the compute slices, then the media
-// engines. budget does not contain copy engines, because the compute slices are the stricter limit on every GPU model
-// in models.txt.
+// budget contains the amounts of the resources that instances share, except units: first the compute slices, then the
+// media engines. It leaves out copy engines, because on every GPU model in models.txt the compute slices are the
+// stricter limit.
 type budget [5]int
 
 func needs(p Profile) budget {
 	return budget{p.Compute, max(p.DEC, 0), max(p.ENC, 0), max(p.JPEG, 0), max(p.OFA, 0)}
 }
 
-// totals returns the resources of the whole GPU, which the profiles that occupy every unit determine. A resource whose
-// number is unknown is not limited.
+// totals returns the resources of the whole GPU, as given by the profiles that occupy every unit. A resource whose
+// amount is unknown is not limited.
 func totals(grid int, profiles []Profile) budget {
 	const unlimited = math.MaxInt
 	t := budget{-1, -1, -1, -1, -1}
@@ -78,8 +78,9 @@ func (b *Model) touching(units uint64) Layout {
 // all returns the set of all placements.
 func (b *Model) all() Layout { return Layout(span(0, len(b.Placements))) }
 
-// room is a layout, the placements that are still possible beside the layout, and the shared resources that remain. To
-// examine a layout, beside starts with the room of an empty GPU and adds the placements of the layout one by one.
+// room is a layout together with the placements that are still possible alongside it and the shared resources that
+// remain. To examine a layout, the beside method starts with the room on an empty GPU and adds the layout's placements
+// one by one.
 type room struct {
 	layout, open Layout
 	left         budget
@@ -87,7 +88,7 @@ type room struct {
 
 func (b *Model) empty() room { return b.prune(room{open: b.all(), left: b.total}) }
 
-// take adds placement i to the layout of the room. The placement must be open.
+// take adds placement i to the room's layout. The placement must be open.
 func (b *Model) take(r room, i int) room {
 	p := b.Placements[i].Profile
 	r.layout = r.layout.With(i)
@@ -127,9 +128,9 @@ func (b *Model) Legal(l Layout) bool {
 	return ok
 }
 
-// Open returns the placements that fit beside l and do not use the blocked units. Each returned placement fits by
-// itself, but two returned placements do not necessarily fit together. Blocked units belong to instances that match no
-// placement of the GPU model or cannot be destroyed. If l is illegal, the result is empty.
+// Open returns the placements that fit alongside l and do not use the blocked units. Each of them fits by itself, but
+// two of them do not necessarily fit together. Blocked units belong to instances that do not match any placement of the
+// GPU model or cannot be destroyed. If l is illegal, the result is empty.
 func (b *Model) Open(l Layout, blocked uint64) Layout {
 	r, _ := b.beside(l)
 	if blocked != 0 {
@@ -138,6 +139,6 @@ func (b *Model) Open(l Layout, blocked uint64) Layout {
 	return r.open
 }
 
-// Fits reports whether placement i can be added to l. The units of i must be free, the profile of i must not have
-// reached its instance limit, and enough compute slices and media engines must be free.
+// Fits reports whether placement i can be added to l: its units must be free, its profile must not have reached its
+// instance limit, and enough compute slices and media engines must be free.
 func (b *Model) Fits(l Layout, i int) bool { return b.Open(l, 0).Has(i) }

@@ -6,11 +6,11 @@ import (
 	"strconv"
 )
 
-// Full is the name of the profile of a GPU whose MIG mode is off. The driver does not report this profile. The profile
-// occupies all units, so that a GPU holds either one job with the profile Full or slices.
+// Full is the name of the profile of a GPU whose MIG mode is off. The driver does not report this profile. It occupies
+// all units, so a GPU holds either one job with the Full profile or slices.
 const Full = "full"
 
-// WithFull returns a copy of the GPU model that also has the profile Full. memoryMiB is the memory of the GPU in MiB.
+// WithFull returns a copy of the GPU model that also has the Full profile. memoryMiB is the GPU's memory in MiB.
 func (b *Model) WithFull(memoryMiB uint64) *Model {
 	known := func(n int) int {
 		if n == math.MaxInt {
@@ -28,21 +28,21 @@ func (b *Model) WithFull(memoryMiB uint64) *Model {
 	s, err := newModel(Model{Name: b.Name, Type: b.Type, Device: b.Device, PCI: b.PCI, Reset: b.Reset, Grid: b.Grid,
 		total: b.total}, append(append([]Profile(nil), b.Profiles...), full))
 	if err != nil {
-		panic("mig: a valid GPU model is not valid with the profile " + Full + ": " + err.Error())
+		panic("mig: a valid GPU model is no longer valid with the added profile " + Full + ": " + err.Error())
 	}
 	return s
 }
 
-// Full returns the placement of the profile Full, or 0 if the model does not have the profile.
+// Full returns the placement of the Full profile, or 0 if the model does not have this profile.
 func (b *Model) Full() Layout { return b.full }
 
-// Whole determines which GPUs of a node may have the profile Full (the configuration key whole_gpus).
+// Whole determines which GPUs of a node may have the Full profile (the whole_gpus configuration key).
 type Whole struct {
-	// Switch allows the agent to switch the MIG mode of GPUs that need no reset for a switch. Reset allows the agent to
-	// switch the MIG mode of all GPUs.
+	// Switch allows the agent to switch the MIG mode of GPUs that do not have to be reset for it. Reset allows the
+	// agent to switch the MIG mode of all GPUs.
 	Switch, Reset bool
-	// Fixed is the number of GPUs, from GPU 0 on, that have only the profile Full. The agent does not switch the MIG
-	// mode of any other GPU.
+	// Fixed is the number of GPUs, starting with GPU 0, that have only the Full profile. The agent does not switch the
+	// MIG mode of any other GPU.
 	Fixed int
 }
 
@@ -62,7 +62,7 @@ func ParseWhole(text string) (w Whole, err error) {
 	return w, nil
 }
 
-// Allows reports whether a GPU may have the profile Full. reset is true if the driver must reset the GPU to switch the
+// Allows reports whether a GPU may have the Full profile. reset is true if the driver must reset the GPU to switch its
 // MIG mode.
 func (w Whole) Allows(gpu int, reset bool) bool {
 	return gpu < w.Fixed || w.Reset || w.Switch && !reset

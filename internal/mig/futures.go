@@ -3,12 +3,12 @@ package mig
 import "slices"
 
 // futures contains all layouts of a GPU model and all maximal layouts, both in ascending order. Each GPU model computes
-// its lists at the first use. All GPU models in models.txt, with all variants, have about 20,000 layouts in total,
-// whose computation takes 2 ms.
+// its lists on first use. All GPU models in models.txt together, with all variants, have about 20,000 layouts, which
+// take 2 ms to compute.
 type futures struct{ layouts, maximal []Layout }
 
-// enumerate computes the lists of a GPU model. enumerate adds placements in ascending order, and therefore visits each
-// layout only once.
+// enumerate computes the lists of a GPU model. Because it adds placements in ascending order, it visits each layout
+// only once.
 func (b *Model) enumerate() futures {
 	var f futures
 	var visit func(r room, from Layout)
@@ -31,13 +31,12 @@ func (b *Model) enumerate() futures {
 // list.
 func (b *Model) Layouts() []Layout { return b.futures().layouts }
 
-// Maximal returns the layouts beside which no further instance fits, in ascending order. The caller must not change the
-// list.
+// Maximal returns the layouts to which no further instance can be added, in ascending order. The caller must not change
+// the list.
 func (b *Model) Maximal() []Layout { return b.futures().maximal }
 
 // Reach returns the number of maximal layouts that contain l, which is the number of ways to fill the rest of the GPU.
-// MIGPro calls this number the future configuration reachability. Reach counts only legal layouts, and returns 0 for an
-// illegal layout.
+// MIGPro calls this the future configuration reachability. The result is 0 for an illegal layout.
 func (b *Model) Reach(l Layout) int { return Containing(b.Maximal(), l) }
 
 // ReachBeside returns the reach of l on a GPU with blocked units: the number of ways to fill the units that are neither
@@ -64,7 +63,7 @@ func (b *Model) MaximalBeside(blocked uint64) []Layout {
 	return slices.Compact(rest)
 }
 
-// CC returns the number of placements, over all profiles, that still fit beside l (configuration capability of GRMU).
+// CC returns the number of placements, over all profiles, that still fit alongside l (GRMU's configuration capability).
 func (b *Model) CC(l Layout) int { return b.Open(l, 0).Count() }
 
 // Containing returns the number of layouts in set that contain l, which is the reach of l within set.

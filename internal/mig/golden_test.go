@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// The golden numbers in this file were computed independently, before package mig was written. If a test in this file
-// fails, package mig is therefore wrong. The numbers for the six profiles of the A100-40GB do not include the profile
-// 1g.5gb+me.
+// The golden numbers in this file were computed independently, before package mig was written. So if a test in this
+// file fails, package mig is wrong. The numbers for the six profiles of the A100-40GB do not include the 1g.5gb+me
+// profile.
 
 func model(t testing.TB, name string, keep func(Profile) bool) *Model {
 	t.Helper()
@@ -84,7 +84,7 @@ func TestGoldenFirstSlice(t *testing.T) {
 	}
 }
 
-// arrangement contains the properties that can differ between two arrangements of the same profiles.
+// arrangement contains the properties in which two arrangements of the same profiles can differ.
 type arrangement struct {
 	cc   int
 	room [6]int // the number of open placements of each profile
@@ -124,7 +124,7 @@ func (g groups) add(multiset [6]int, a arrangement) {
 }
 
 // beaten returns the number of arrangements for which another arrangement of the same profiles has more room for at
-// least one profile, although the CC of the other arrangement is not larger.
+// least one profile, although its CC is no larger.
 func (g groups) beaten() int {
 	n := 0
 	for _, group := range g {
@@ -141,7 +141,7 @@ func (g groups) beaten() int {
 	return n
 }
 
-// TestGoldenCC checks that CC does not determine for which profiles a GPU still has room.
+// TestGoldenCC checks that the CC alone does not determine for which profiles a GPU still has room.
 func TestGoldenCC(t *testing.T) {
 	b := model(t, "A100-40GB", Plain)
 	one := groups{}
@@ -161,7 +161,7 @@ func TestGoldenCC(t *testing.T) {
 		}
 	}
 	if below != 482 {
-		t.Errorf("layouts whose CC is below the best of the same profiles: %d, want 482", below)
+		t.Errorf("layouts whose CC is below the best for the same profiles: %d, want 482", below)
 	}
 	if n := one.beaten(); n != 138 {
 		t.Errorf("layouts beaten in room by one with a CC no larger: %d, want 138", n)

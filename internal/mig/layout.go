@@ -6,8 +6,8 @@ import (
 )
 
 // Layout is a set of placements of one GPU model: bit i represents Placements[i]. The zero value is the empty GPU. A
-// Layout also represents other sets of placements, such as candidates or idle instances. The placements of a set of
-// candidates need not fit on the GPU at the same time.
+// Layout can also represent other sets of placements, such as candidates or idle instances. Candidates need not all fit
+// on the GPU at the same time.
 type Layout uint64
 
 // Has reports whether placement i is in the set.

@@ -7,25 +7,23 @@ import (
 	"sync"
 )
 
-// MaxPlacements limits the number of placements of a GPU model, so that a set of placements fits into one machine word.
-// The largest GPU model in models.txt is the RTX PRO 6000, which has 30 placements including the placements of all
-// variants.
+// MaxPlacements is the maximum number of placements of a GPU model, so that a set of placements fits into one machine
+// word. The largest GPU model in models.txt is the RTX PRO 6000 with 30 placements, including those of all variants.
 const MaxPlacements = 64
 
-// Placement is a profile at a start. A placement occupies Size units of the GPU model's grid, beginning with the unit
-// Start.
+// Placement is a profile at a start. It occupies Size units of the GPU model's grid, beginning with the unit Start.
 type Placement struct {
 	Profile     int // the index in the GPU model's Profiles
 	Start, Size int // units
 }
 
-// Model is the MIG geometry of a GPU model. A Model is safe for concurrent use, because its fields never change.
+// Model is the MIG geometry of a GPU model. It is safe for concurrent use, because its fields never change.
 type Model struct {
 	Name     string // e.g. A100-40GB
 	Type     string // the Type in gres.conf, e.g. a100
 	Device   string // the name in NVML, e.g. NVIDIA A100-SXM4-40GB
 	PCI      string // PCI device id, e.g. 0x20B010DE; empty if unknown
-	Reset    bool   // a change of the MIG mode requires a reset of the GPU (Ampere, but not later generations)
+	Reset    bool   // switching the MIG mode requires a reset of the GPU (Ampere, but not later generations)
 	Grid     int    // number of units
 	Profiles []Profile
 
@@ -35,9 +33,9 @@ type Model struct {
 	total     budget   // the resources of the whole GPU
 	need      []budget // by profile
 	units     []uint64 // by placement
-	conflicts []Layout // for each placement, the overlapping placements, including the placement itself
+	conflicts []Layout // for each placement, the overlapping placements, including itself
 	ofProfile []Layout // by profile
-	full      Layout   // the placement of the profile Full
+	full      Layout   // the placement of the Full profile
 	cell      int      // characters per unit in a drawing, so that every name fits between the bars
 
 	futures func() futures
@@ -46,17 +44,17 @@ type Model struct {
 }
 
 // Compute returns the number of compute slices of the GPU. If the number is unknown because no profile occupies the
-// whole GPU, Compute returns math.MaxInt.
+// whole GPU, it returns math.MaxInt.
 func (b *Model) Compute() int { return b.total[0] }
 
 // NewModel returns a GPU model with the given profiles. grid is the number of units, at most 64. The profile that
-// occupies the whole grid determines the compute slices and media engines of the GPU. Without a profile that occupies
-// the whole grid, only units and instance limits restrict layouts. An error contains the name of the invalid profile.
+// occupies the whole grid determines the GPU's compute slices and media engines. Without one, only units and instance
+// limits restrict layouts. If a profile is invalid, the error names it.
 func NewModel(name, typ, device string, grid int, profiles []Profile) (*Model, error) {
 	return newModel(Model{Name: name, Type: typ, Device: device, Grid: grid, total: totals(grid, profiles)}, profiles)
 }
 
-// newModel completes a GPU model whose totals are known. Select calls newModel with the totals of the original model.
+// newModel completes a GPU model whose totals are known. Select calls it with the totals of the original model.
 func newModel(b Model, profiles []Profile) (*Model, error) {
 	if b.Grid < 1 || b.Grid > 64 {
 		return nil, fmt.Errorf("GPU model %s: the grid has %d units, but must have 1 to 64", b.Name, b.Grid)
@@ -104,9 +102,9 @@ func newModel(b Model, profiles []Profile) (*Model, error) {
 	return &b, nil
 }
 
-// Select returns a copy of the GPU model that has only the profiles for which keep returns true. The copy has the
-// compute slices and media engines of the whole GPU. The copy has its own indices of profiles and placements, and
-// [Model.Carry] converts layouts between both models.
+// Select returns a copy of the GPU model that has only the profiles for which keep returns true. The copy keeps the
+// compute slices and media engines of the whole GPU. It has its own indices of profiles and placements; [Model.Carry]
+// converts layouts between the two models.
 func (b *Model) Select(keep func(Profile) bool) *Model {
 	var kept []Profile
 	for _, p := range b.Profiles {
@@ -117,13 +115,13 @@ func (b *Model) Select(keep func(Profile) bool) *Model {
 	s, err := newModel(Model{Name: b.Name, Type: b.Type, Device: b.Device, PCI: b.PCI, Reset: b.Reset, Grid: b.Grid,
 		total: b.total}, kept)
 	if err != nil {
-		panic("mig: a selection from a valid GPU model is not valid: " + err.Error())
+		panic("mig: a selection from a valid GPU model is invalid: " + err.Error())
 	}
 	return s
 }
 
-// Carry converts a layout of the GPU model from to a layout of b. If a placement does not exist in b, Carry returns the
-// placement's units as blocked units.
+// Carry converts a layout of from, another GPU model, to a layout of b. If a placement does not exist in b, its units
+// are returned as blocked units.
 func (b *Model) Carry(from *Model, l Layout) (carried Layout, blocked uint64) {
 	for i := range l.Indices() {
 		pl := from.Placements[i]
@@ -136,8 +134,8 @@ func (b *Model) Carry(from *Model, l Layout) (carried Layout, blocked uint64) {
 	return carried, blocked
 }
 
-// ProfileIndex returns the index of the profile with the given name. Policies call ProfileIndex for every placement, so
-// ProfileIndex avoids slices.IndexFunc, which copies each profile.
+// ProfileIndex returns the index of the profile with the given name. Policies call it for every placement, so it avoids
+// slices.IndexFunc, which copies each profile.
 func (b *Model) ProfileIndex(name string) (int, bool) {
 	for i := range b.Profiles {
 		if b.Profiles[i].Name == name {
@@ -147,11 +145,11 @@ func (b *Model) ProfileIndex(name string) (int, bool) {
 	return -1, false
 }
 
-// EquivalentProfile returns the smallest profile of b that is at least as large as the profile name, which may belong
-// to another GPU model. If b has the profile name, the result is name itself. Otherwise, the result is the smallest
-// plain profile whose name contains at least as many compute slices and as much memory as name. Variants of other GPU
-// models have no equivalent profile. EquivalentProfile considers only profiles with a placement in the set of. The
-// second result is false if b has no equivalent profile.
+// EquivalentProfile returns the smallest profile of b that is at least as large as the named profile, which may belong
+// to another GPU model. If b itself has a profile with this name, the result is that profile. Otherwise, it is the
+// smallest plain profile whose name states at least as many compute slices and as much memory. Variants of other GPU
+// models have no equivalent profile. Only profiles with a placement in the set of are considered. The second result is
+// false if b has no equivalent profile.
 func (b *Model) EquivalentProfile(name string, of Layout) (string, bool) {
 	if p, ok := b.ProfileIndex(name); ok && b.ofProfile[p]&of != 0 {
 		return name, true
@@ -177,7 +175,7 @@ func (b *Model) EquivalentProfile(name string, of Layout) (string, bool) {
 	return b.Profiles[best].Name, true
 }
 
-// Placement returns the index, in Placements, of the given profile at the given start.
+// Placement returns the index in Placements of the given profile at the given start.
 func (b *Model) Placement(profile string, start int) (int, bool) {
 	p, ok := b.ProfileIndex(profile)
 	if !ok {

@@ -21,11 +21,11 @@ var models = sync.OnceValue(func() []*Model {
 })
 
 // Models returns the GPU models in models.txt with all their profiles. Only simulations, tests and the emulator call
-// Models. The agent reads the geometry of its GPUs from NVML instead.
+// it; the agent reads the geometry of its GPUs from NVML instead.
 func Models() []*Model { return slices.Clone(models()) }
 
-// ModelByName returns the GPU model in models.txt with the given name, such as A100-40GB. ModelByName ignores case. The
-// error lists all names.
+// ModelByName returns the GPU model in models.txt with the given name, such as A100-40GB, ignoring case. The error
+// lists all names.
 func ModelByName(name string) (*Model, error) {
 	var known []string
 	for _, b := range models() {
@@ -37,7 +37,7 @@ func ModelByName(name string) (*Model, error) {
 	return nil, fmt.Errorf("unknown GPU model %q; use one of %s", name, strings.Join(known, ", "))
 }
 
-// parseModels parses the format that is described at the beginning of models.txt.
+// parseModels parses the format described at the beginning of models.txt.
 func parseModels(text string) ([]*Model, error) {
 	var all []*Model
 	var head Model

@@ -35,7 +35,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// TestTableFields checks every field of one line of each kind.
+// TestTableFields checks every field in one line of each kind.
 func TestTableFields(t *testing.T) {
 	b, err := ModelByName("rtx-pro-6000-96gb")
 	if err != nil {
@@ -68,7 +68,7 @@ func TestTableErrors(t *testing.T) {
 		"profile 1g 0 1 1 1 - - - - - - - - X 0":        "line 1",
 		head + "profile 1g 0 1":                         "line 2",
 		head + "profile 1g 0 1 x 1 - - - - - - - - X 0": `"x"`,
-		head + "profile 1g 0 1 1 1 - - - - - - - - X 8": "does not fit on a grid",
+		head + "profile 1g 0 1 1 1 - - - - - - - - X 8": "does not fit at start 8",
 		"board B 8 b 0x0 sometimes B":                   "reset|live",
 	} {
 		if _, err := parseModels(text); err == nil || !strings.Contains(err.Error(), want) {
@@ -105,7 +105,7 @@ func TestNewModelRefuses(t *testing.T) {
 		{8, with(func(p *Profile) { p.Size = 0 }), "size"},
 		{8, with(func(p *Profile) { p.Size = 9 }), "size"},
 		{8, with(func(p *Profile) { p.Compute = 0 }), "compute"},
-		{8, with(func(p *Profile) { p.Max = 0 }), "instances"},
+		{8, with(func(p *Profile) { p.Max = 0 }), "instance limit"},
 		{8, with(func(p *Profile) { p.Starts = nil }), "no start"},
 		{8, with(func(p *Profile) { p.Starts = []int{8} }), "does not fit"},
 		{8, with(func(p *Profile) { p.Starts = []int{-1} }), "does not fit"},

@@ -6,8 +6,8 @@ import (
 )
 
 // Table contains, for every layout of a GPU model, the values that policies need repeatedly. The layouts are the nodes
-// of a graph, and an edge leads from each layout to each layout with one more placement. The computation of a table
-// takes about a millisecond for an A100 and about twenty milliseconds for the largest GPU model. A table never changes.
+// of a graph, in which an edge leads from each layout to each layout with one more placement. Computing a table takes
+// about a millisecond for an A100 and about twenty milliseconds for the largest GPU model. A table never changes.
 type Table struct {
 	Model   *Model
 	Blocked uint64 // units that no layout of the table may occupy
@@ -15,18 +15,18 @@ type Table struct {
 	nodes []Node
 }
 
-// Node is a layout of a GPU model and the values that depend on the layout.
+// Node is a layout of a GPU model, together with the values that depend on it.
 type Node struct {
 	Layout Layout
-	Open   Layout // the placements that fit beside the layout
+	Open   Layout // the placements that fit alongside the layout
 	Units  int    // the units that are neither occupied nor blocked
 	// Compute is the number of free compute slices.
 	Compute int
-	// Reach is the number of maximal layouts that contain the layout (future configuration reachability of MIGPro).
+	// Reach is the number of maximal layouts that contain the layout (MIGPro's future configuration reachability).
 	Reach int
-	// CC is the number of open placements (configuration capability of GRMU).
+	// CC is the number of open placements (GRMU's configuration capability).
 	CC int
-	// Frag is the fragmentation measure of FragAware (arXiv 2512.16099), from 0 to 1. Frag is the mean of 1 -
+	// Frag is FragAware's measure of fragmentation (arXiv 2512.16099), from 0 to 1. It is the mean of 1 -
 	// placeable/ideal over the profiles whose ideal is above 0, or 0 if no ideal is above 0.
 	Frag float64
 
@@ -35,12 +35,12 @@ type Node struct {
 	next      []int32 // for each placement, the node with the placement added, or -1 if the placement is not open
 }
 
-// Table returns the table of the GPU model. The first call computes and caches the table.
+// Table returns the GPU model's table. The first call computes and caches it.
 func (b *Model) Table() *Table { return b.table() }
 
 // TableBeside returns the table of the layouts that do not use the blocked units. In this table, Reach is the number of
-// ways to fill the other units. The model caches all tables, because a host has only a few different sets of blocked
-// units.
+// ways to fill the remaining units. The model caches all tables, because a host has only a few different sets of
+// blocked units.
 func (b *Model) TableBeside(blocked uint64) *Table {
 	if blocked &= span(0, b.Grid); blocked == 0 {
 		return b.Table()
@@ -136,8 +136,8 @@ func (n *Node) frag() float64 {
 	return sum / float64(count)
 }
 
-// Lost returns a weighted sum over the profiles, which fragmentation gradient descent minimises. The term of a profile
-// is the number of free units that instances of the profile cannot use. weights is indexed by profile.
+// Lost returns the weighted sum that fragmentation gradient descent minimises. Each profile contributes the number of
+// free units that its instances cannot use. weights is indexed by profile.
 func (n *Node) Lost(weights []float64) float64 {
 	sum := 0.0
 	for p, pr := range n.table.Model.Profiles {
@@ -146,7 +146,7 @@ func (n *Node) Lost(weights []float64) float64 {
 	return sum
 }
 
-// WeightedCC returns the weighted sum, over the profiles, of the numbers of open placements (ECC of GRMU).
+// WeightedCC returns the number of open placements, each weighted by its profile (GRMU's ECC).
 func (n *Node) WeightedCC(weights []float64) float64 {
 	sum := 0.0
 	for p, of := range n.table.Model.ofProfile {

@@ -9,11 +9,12 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// TestNotebook runs the files in testdata/notebook. Each command applies to the GPU model of the last board command:
+// TestNotebook runs the files in testdata/notebook. Each command applies to the GPU model selected by the last board
+// command:
 //
 //	board NAME [all] [without=PROFILE]   prints the plain profiles, or all profiles, and the number of layouts
 //	draw      draws each line of placements (3g.20gb@0 1g.5gb@4)
-//	open      prints for each drawing the starts that are still open, by profile
+//	open      prints the starts that are still open in each drawing, by profile
 //	reach     prints the reach of each drawing
 //	cc        prints the CC of each drawing
 //

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The oracle is a simple implementation of the rules of MIG, based on sets of intervals. The oracle uses the tables in
-// models.txt, but no other code of the package.
+// The oracle is a simple implementation of MIG's rules, based on sets of intervals. It uses the tables in models.txt,
+// but none of the package's other code.
 
 type interval struct {
 	name     string
@@ -22,8 +22,7 @@ type oracle struct {
 	whole    Profile // the plain profile of the whole GPU
 }
 
-// newOracle returns the oracle for b. The oracle uses the resources of the whole GPU of from, the model from which b
-// was selected.
+// newOracle returns the oracle for b. It uses the whole-GPU resources of from, the model from which b was selected.
 func newOracle(b, from *Model) oracle {
 	o := oracle{profiles: map[string]Profile{}}
 	for _, p := range b.Profiles {
@@ -115,7 +114,7 @@ func intervals(b *Model, l Layout) []interval {
 	return set
 }
 
-// subject is a GPU model to be tested, its oracle, and the layouts according to the oracle.
+// subject is a GPU model to be tested, with its oracle and the layouts according to the oracle.
 type subject struct {
 	*Model
 	name string
@@ -124,7 +123,7 @@ type subject struct {
 }
 
 // subjects returns every GPU model three times: with all profiles, with the plain profiles, and without the profile of
-// the whole GPU. All three models have the resources of the whole GPU.
+// the whole GPU. All three have the resources of the whole GPU.
 func subjects() []subject {
 	var subs []subject
 	for _, from := range Models() {
@@ -180,7 +179,7 @@ func TestAgainstOracle(t *testing.T) {
 		for i, x := range s.every {
 			if got, want := s.Open(l, blocked).Has(i), s.fits(set, x, blocked); got != want {
 				t.Errorf(
-					"%s: open beside %s: %v, the oracle has %v",
+					"%s: open alongside %s: %v, the oracle has %v",
 					s.Label(i),
 					s.DrawBeside(l, blocked),
 					got,

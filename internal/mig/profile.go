@@ -18,20 +18,20 @@ type Profile struct {
 	MemoryMiB uint64 // the memory that an instance reports, in MiB; 0 if unknown
 
 	// SM, CE, DEC, ENC, JPEG and OFA are the numbers of multiprocessors, copy engines and media engines of one
-	// instance, or -1 if unknown.
+	// instance. Unknown numbers are -1.
 	SM, CE, DEC, ENC, JPEG, OFA int
 
 	Gfx  bool   // true if the profile supports graphics APIs
 	Enum string // the name in nvml.h without NVML_GPU_INSTANCE_PROFILE_, or empty if unknown
 }
 
-// Plain reports whether agents offer a profile by default. Agents do not offer variants with other engines (+me,
-// +me.all, -me) or with graphics (+gfx) by default.
+// Plain reports whether agents offer a profile by default. This is not the case for variants with other engines (+me,
+// +me.all, -me) or with graphics (+gfx).
 func Plain(p Profile) bool { return !strings.ContainsAny(p.Name, "+-") }
 
-// Memory returns the minimum memory of an instance in MiB. The result is MemoryMiB or, if MemoryMiB is unknown, 88% of
-// the size in the profile's name. 88% is a lower bound: of the profiles whose memory is known, the 1g.18gb of an H200
-// has the smallest share of the size in its name (88.9%).
+// Memory returns the minimum memory of an instance in MiB. This is MemoryMiB or, if that is unknown, 88% of the size in
+// the profile's name. The percentage is a lower bound: among the profiles whose memory is known, an H200's 1g.18gb has
+// the smallest share of its nominal size (88.9%).
 func (p Profile) Memory() float64 {
 	if p.MemoryMiB > 0 {
 		return float64(p.MemoryMiB)
@@ -57,17 +57,17 @@ func (p Profile) check(grid int) error {
 	case !validName(p.Name):
 		return fmt.Errorf("profile name %q: use letters, digits and .+-_, and begin with a letter or digit", p.Name)
 	case p.Compute < 1:
-		return fmt.Errorf("profile %s: the number of %d compute slices must be at least 1", p.Name, p.Compute)
+		return fmt.Errorf("profile %s: the number of compute slices is %d, but must be at least 1", p.Name, p.Compute)
 	case p.Size < 1 || p.Size > grid:
-		return fmt.Errorf("profile %s: the size is %d units, but must be 1 to %d", p.Name, p.Size, grid)
+		return fmt.Errorf("profile %s: the size is %d units, but must be between 1 and %d", p.Name, p.Size, grid)
 	case p.Max < 1:
-		return fmt.Errorf("profile %s: the limit of %d instances must be at least 1", p.Name, p.Max)
+		return fmt.Errorf("profile %s: the instance limit is %d, but must be at least 1", p.Name, p.Max)
 	case len(p.Starts) == 0:
 		return fmt.Errorf("profile %s has no start; remove the profile from the GPU model", p.Name)
 	}
 	for i, s := range p.Starts {
 		if s < 0 || s+p.Size > grid {
-			const format = "profile %s: size %d at start %d does not fit on a grid of %d units"
+			const format = "profile %s of size %d does not fit at start %d on a grid of %d units"
 			return fmt.Errorf(format, p.Name, p.Size, s, grid)
 		}
 		if slices.Contains(p.Starts[:i], s) {

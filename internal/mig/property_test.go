@@ -36,16 +36,16 @@ func TestAddingNeverOpens(t *testing.T) {
 		for i := range open.Indices() {
 			more := l.With(i)
 			if !b.Legal(more) {
-				t.Fatalf("%s is open beside %s, but together they are not legal", b.Label(i), b.Draw(l))
+				t.Fatalf("%s is open alongside %s, but together they are not legal", b.Label(i), b.Draw(l))
 			}
 			if b.Open(more, blocked)&^open != 0 || b.CC(more) >= b.CC(l) {
-				t.Errorf("%s opens placements beside %s", b.Label(i), b.Draw(l))
+				t.Errorf("%s opens placements alongside %s", b.Label(i), b.Draw(l))
 			}
 			if b.Reach(more) > b.Reach(l) || b.ReachBeside(more, blocked) > b.ReachBeside(l, blocked) {
 				t.Errorf("%s increases the reach of %s", b.Label(i), b.Draw(l))
 			}
 			if b.Reach(more) == 0 {
-				t.Errorf("%s is legal, but part of no maximal layout", b.Draw(more))
+				t.Errorf("%s is legal, but not part of any maximal layout", b.Draw(more))
 			}
 		}
 	})
@@ -77,8 +77,8 @@ func TestCarry(t *testing.T) {
 	})
 }
 
-// TestMemory checks that the memory of every profile with known memory is at least the result of Memory for unknown
-// memory.
+// TestMemory checks that every known memory size is at least what Memory returns for the same profile if its memory is
+// unknown.
 func TestMemory(t *testing.T) {
 	for _, b := range Models() {
 		for _, p := range b.Profiles {
@@ -92,7 +92,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestWithFull checks that the profile full fits only on an empty GPU and adds exactly one maximal layout.
+// TestWithFull checks that the `full` profile fits only on an empty GPU and adds exactly one maximal layout.
 func TestWithFull(t *testing.T) {
 	for _, b := range Models() {
 		f := b.WithFull(81920)
@@ -104,7 +104,7 @@ func TestWithFull(t *testing.T) {
 		}
 		for i := range f.all().Indices() {
 			if f.Legal(f.Full().With(i)) != f.Full().Has(i) {
-				t.Errorf("%s: full beside %s", b.Name, f.Label(i))
+				t.Errorf("%s: full fits alongside %s", b.Name, f.Label(i))
 			}
 		}
 		if same := f.Select(func(p Profile) bool { return p.Name != Full }); len(same.Layouts()) != len(b.Layouts()) {

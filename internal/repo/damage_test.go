@@ -119,8 +119,8 @@ func whole(t *testing.T) string {
 	return path
 }
 
-// TestSetAside checks files that are not a repository. Open must rename the file without changing its bytes, create a
-// new repository and report the new name of the file. OpenAsItIs must not change the file.
+// TestSetAside checks files that are not repositories. Open must rename the file without changing its bytes, create a
+// new repository and report the file's new name. OpenAsItIs must not change the file.
 func TestSetAside(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
@@ -155,14 +155,14 @@ func TestSetAside(t *testing.T) {
 				t.Error("the new repository contains an old run")
 			}
 			if r := open(t, path); len(job(t, r, 7)) != 1 {
-				t.Error("after opening again: the new run is missing")
+				t.Error("after reopening: the new run is missing")
 			}
 		})
 	}
 }
 
-// TestDamagedInUse checks a process that has a repository open when the repository is damaged, replaced or removed. The
-// process must then use the new file at the path.
+// TestDamagedInUse checks a process that has a repository open when it is damaged, replaced or removed. From then on,
+// the process must use the new file at the path.
 func TestDamagedInUse(t *testing.T) {
 	replaced := func(t *testing.T, path string) {
 		os.Rename(path, path+".old")
@@ -216,7 +216,7 @@ func TestDamagedInUse(t *testing.T) {
 	}
 }
 
-// TestAt checks that a later use opens a repository that an earlier use could not open.
+// TestAt checks that a repository that could not be opened at first is opened by a later use.
 func TestAt(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "sub", "repo.db")
@@ -257,11 +257,11 @@ func TestSetAsideOnce(t *testing.T) {
 	aside, _ := filepath.Glob(path + ".damaged-*T??????.???")
 	scripts, err := open(t, path).Scripts()
 	if err != nil || len(scripts) != 1 || scripts[0].Runs != 8 || len(aside) != 1 {
-		t.Errorf("scripts %+v, error %v, files that were set aside %v", scripts, err, aside)
+		t.Errorf("scripts %+v, error %v, files set aside %v", scripts, err, aside)
 	}
 }
 
-// TestNewer checks that Open rejects a repository of a newer release and does not change the file.
+// TestNewer checks that Open rejects a newer release's repository and does not change the file.
 func TestNewer(t *testing.T) {
 	path := whole(t)
 	edit(t, path, "PRAGMA user_version = 99")

@@ -12,7 +12,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// TestExport checks that an import of an export results in a repository with an identical export.
+// TestExport checks that importing an export results in a repository whose export is identical.
 func TestExport(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		dir := filepath.Join(testDir, fmt.Sprint(time.Now().UnixNano()))
@@ -67,8 +67,8 @@ func drawRun(t *rapid.T) predict.Run {
 	return n
 }
 
-// TestImportRefuses checks that Import adds no runs if one line is invalid, and that the error contains the number of
-// this line.
+// TestImportRefuses checks that Import adds no runs if one line is invalid, and that the error contains its line
+// number.
 func TestImportRefuses(t *testing.T) {
 	r := fresh(t)
 	add1(t, r, aRun())

@@ -10,7 +10,7 @@ import (
 	"caelum/internal/sqlite"
 )
 
-// Script is one key of a user, with a summary of the runs with this key.
+// Script is one of a user's keys, with a summary of its runs.
 type Script struct {
 	JobKeys
 	User, Account, Name string // the values of the newest run
@@ -19,8 +19,8 @@ type Script struct {
 	PeakMiB             float64 // the highest peak of these runs
 }
 
-// Scripts lists the keys with runs. The key with the most recently started run comes first. If several users have the
-// same key, the list contains one entry for each of these users.
+// Scripts lists the keys with runs, beginning with the key whose run started most recently. If several users have the
+// same key, the list contains one entry for each of them.
 func (r *Repo) Scripts() ([]Script, error) {
 	// Because the query contains max(start), SQLite takes the values of the other columns from the newest run
 	// (sqlite.org/lang_select.html#bareagg).
@@ -47,7 +47,7 @@ func (r *Repo) Job(id uint32) ([]predict.Run, error) {
 	return runs, err
 }
 
-// Users returns the ids of the users who have runs under this user name.
+// Users returns the ids of the users with runs under this user name.
 func (r *Repo) Users(name string) ([]uint32, error) {
 	return query(r, func(rows *sql.Rows) (uid uint32, err error) {
 		err = rows.Scan(&uid)
@@ -55,11 +55,11 @@ func (r *Repo) Users(name string) ([]uint32, error) {
 	}, "SELECT DISTINCT uid FROM run WHERE user = ? ORDER BY uid", name)
 }
 
-// allUsers means all users in the table of forgotten runs. In this table, an empty key means all keys.
+// allUsers stands for all users in the table of forgotten runs, in which an empty key stands for all keys.
 const allUsers = -1
 
-// ForgetKey removes the runs of a key that began before now, for all users, and returns their number. A later sync does
-// not add these runs again.
+// ForgetKey removes all users' runs of a key that began before now, and returns the number of removed runs. Later syncs
+// will not add them again.
 func (r *Repo) ForgetKey(key string, now time.Time) (int, error) {
 	return r.forget(key, allUsers, now)
 }
@@ -69,7 +69,7 @@ func (r *Repo) ForgetKeyOf(uid uint32, key string, now time.Time) (int, error) {
 	return r.forget(key, int64(uid), now)
 }
 
-// ForgetUser is like ForgetKey, but removes all runs of a user.
+// ForgetUser is like ForgetKey, but removes all of a user's runs.
 func (r *Repo) ForgetUser(uid uint32, now time.Time) (int, error) {
 	return r.forget("", int64(uid), now)
 }
@@ -106,18 +106,18 @@ func deleted(tx *sql.Tx, where string, args ...any) (int, error) {
 	return int(n), err
 }
 
-// These constants limit the runs in a repository: keepOfKey limits the number of runs of each key of a user, keepFor
-// limits the age of a run, and keepInAll limits the number of all runs (about 100 MB).
+// These constants limit the runs in a repository: keepOfKey is the maximum number of runs for each of a user's keys,
+// keepFor the maximum age of a run, and keepInAll the maximum number of runs in total (about 100 MB).
 const (
 	keepOfKey = 128
 	keepFor   = 400 * 24 * time.Hour
 	keepInAll = 400_000
 )
 
-// Prune removes runs that are too old or too numerous, and returns the number of removed runs. If the repository
-// contains too many runs in total, all users get equal shares. If a user has more runs than the share, Prune removes
-// the oldest runs of this user. The age of a run is measured from the newest run or from now, whichever is earlier. A
-// fast clock therefore does not cause a removal.
+// Prune removes runs that are too old or too numerous, and returns how many it has removed. If the repository contains
+// too many runs in total, all users get equal shares; users who have more lose their oldest runs. The age of a run is
+// measured from the newest run or from now, whichever is earlier, so that a clock that is ahead does not cause any
+// removals.
 func (r *Repo) Prune(now time.Time) (n int, err error) {
 	return r.prune(now, keepOfKey, keepInAll)
 }
@@ -164,8 +164,8 @@ func (r *Repo) prune(now time.Time, ofKey, inAll int) (n int, err error) {
 	return n, err
 }
 
-// userShare returns the number of runs that each user may have. The result is the largest number with which all users
-// together have at most room runs, or math.MaxInt if there are no more than room runs.
+// userShare returns the number of runs that each user may have: the largest number with which all users together have
+// at most room runs, or math.MaxInt if there are no more than room runs anyway.
 func userShare(tx *sql.Tx, room int) (int, error) {
 	counts, err := sqlite.List(tx, func(rows *sql.Rows) (n int, err error) {
 		err = rows.Scan(&n)

@@ -9,8 +9,8 @@ import (
 	"caelum/internal/predict"
 )
 
-// TestKeysOfUsers checks two users with the same key. The runs of one user must not change, displace or hide the
-// history of the other user, regardless of which user ran the first job.
+// TestKeysOfUsers checks two users with the same key. One user's runs must not change, displace or hide the other
+// user's history, regardless of who ran the first job.
 func TestKeysOfUsers(t *testing.T) {
 	r := fresh(t)
 	own := aRun()
@@ -40,8 +40,8 @@ func TestKeysOfUsers(t *testing.T) {
 	}
 }
 
-// TestPruneShares prunes a repository that contains too many runs. A user with at most an equal share must keep all
-// runs. All other users must keep the same number of runs, and must keep their newest runs.
+// TestPruneShares prunes a repository that contains too many runs. Users with at most an equal share must keep all
+// their runs. The others must keep equally many, namely their newest ones.
 func TestPruneShares(t *testing.T) {
 	r := fresh(t)
 	for uid, n := range map[uint32]int{1001: 3, 1002: 40, 1003: 7, 1004: 25} {
@@ -91,7 +91,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// TestForget checks that a sync does not add forgotten runs again, and that later runs are stored.
+// TestForget checks that a sync does not re-add forgotten runs, and that later runs are stored.
 func TestForget(t *testing.T) {
 	now := time.Unix(aRun().Start+100, 0)
 	for name, c := range map[string]struct {
@@ -144,7 +144,7 @@ func TestPrune(t *testing.T) {
 	ancient.Job, ancient.Start = 99, start-int64(keepFor/time.Second)
 	add1(t, r, append(runs, ancient)...)
 
-	// With a clock that is set to 1970 or a century ahead, Prune must not remove more runs than with a correct clock.
+	// If the clock is set to 1970 or a century ahead, Prune must not remove more runs than with a correct clock.
 	for _, now := range []time.Time{time.Unix(0, 0), time.Unix(start+3e9, 0)} {
 		if n, err := r.prune(now, 10, 20); err != nil || n > 1 || len(job(t, r, 1)) != 1 {
 			t.Errorf("%d runs removed, %v", n, err)
@@ -155,10 +155,10 @@ func TestPrune(t *testing.T) {
 	}
 	if n, err := r.prune(time.Unix(start+20, 0), 8, 20); err != nil || n != 4 || len(job(t, r, 4)) != 0 ||
 		len(job(t, r, 5)) != 1 {
-		t.Errorf("limit of each key: %d runs removed, %v", n, err)
+		t.Errorf("limit per key: %d runs removed, %v", n, err)
 	}
 	if n, err := r.prune(time.Unix(start+20, 0), 8, 5); err != nil || n != 11 || len(job(t, r, 15)) != 0 ||
 		len(job(t, r, 16)) != 1 {
-		t.Errorf("limit of all runs: %d runs removed, %v", n, err)
+		t.Errorf("limit on all runs: %d runs removed, %v", n, err)
 	}
 }

@@ -34,8 +34,8 @@ func (r *Repo) Dismiss(job uint32, restart int) error {
 	return r.exec("DELETE FROM open WHERE job = ? AND restart = ?", job, restart)
 }
 
-// Ended stores a run that ended at the time at, removes the open observation of the run, and adds the run to the
-// outbox. The run is due immediately.
+// Ended stores a run that ended at the time at, removes its open observation, and adds it to the outbox, where it is
+// due immediately.
 func (r *Repo) Ended(n predict.Run, at time.Time) error {
 	return r.do(func(tx *sql.Tx) error {
 		if _, err := tx.Exec("DELETE FROM open WHERE job = ? AND restart = ?", n.Job, n.Restart); err != nil {
@@ -48,7 +48,7 @@ func (r *Repo) Ended(n predict.Run, at time.Time) error {
 		if err := a.add(n); err != nil {
 			return err
 		}
-		// A forgotten run was not stored. In this case, the statement adds nothing to the outbox.
+		// If the run has been forgotten, it was not stored, and this statement does not add anything to the outbox.
 		_, err = tx.Exec(`INSERT OR IGNORE INTO outbox (job, restart, node, start, since, due, tries, written)
 			SELECT job, restart, node, start, ?5, ?5, 0, 0 FROM run
 			WHERE job = ?1 AND restart = ?2 AND node = ?3 AND start = ?4`,
@@ -61,12 +61,12 @@ func (r *Repo) Ended(n predict.Run, at time.Time) error {
 type Pending struct {
 	Run     predict.Run
 	Since   time.Time // the end of the run
-	Tries   int       // the number of calls of Postpone
+	Tries   int       // the number of calls to Postpone
 	Written bool      // true if the summary was written and must be verified
 }
 
 // Due returns up to n due runs in the outbox, in the order of their due times. A run whose due time is more than a day
-// ahead is also due, because the clock must have been set back.
+// ahead is also due, because this means that the clock has been set back.
 func (r *Repo) Due(now time.Time, n int) ([]Pending, error) {
 	return query(r, func(rows *sql.Rows) (p Pending, err error) {
 		var since int64
@@ -77,7 +77,7 @@ func (r *Repo) Due(now time.Time, n int) ([]Pending, error) {
 		WHERE due <= ?1 OR due > ?1 + 86400 ORDER BY due, job, restart, start LIMIT ?2`, now.Unix(), n)
 }
 
-// Next returns the time at which the next run in the outbox is due. Next returns false if the outbox is empty.
+// Next returns the time at which the next run in the outbox is due, or false if the outbox is empty.
 func (r *Repo) Next() (time.Time, bool, error) {
 	var due sql.NullInt64
 	err := r.read(func(q *sql.DB) error { return q.QueryRow("SELECT min(due) FROM outbox").Scan(&due) })
@@ -90,7 +90,7 @@ func (r *Repo) Waiting() (n int, err error) {
 	return n, err
 }
 
-// Postpone records an attempt, and makes the run due again at the time until. written is true if the summary was
+// Postpone records an attempt and makes the run due again at the time until. written is true if the summary has been
 // written and must be verified at that time.
 func (r *Repo) Postpone(n predict.Run, until time.Time, written bool) error {
 	return r.exec(
@@ -105,8 +105,7 @@ func (r *Repo) Postpone(n predict.Run, until time.Time, written bool) error {
 	)
 }
 
-// Recorded removes a run from the outbox. The agent calls Recorded when slurmdbd contains the summary, or when slurmdbd
-// can never store the summary.
+// Recorded removes a run from the outbox. The agent calls it when slurmdbd contains the summary or can never store it.
 func (r *Repo) Recorded(n predict.Run) error {
 	return r.exec(
 		"DELETE FROM outbox WHERE job = ? AND restart = ? AND node = ? AND start = ?",
@@ -117,11 +116,11 @@ func (r *Repo) Recorded(n predict.Run) error {
 	)
 }
 
-// longestRun limits the time before the start of the interval in which [Repo.Again] searches for starts of runs.
+// longestRun is how far before its interval [Repo.Again] looks for the starts of runs.
 const longestRun = 60 * 24 * time.Hour
 
-// Again returns the runs of a node that ended between the times from and to to the outbox, because their summaries may
-// have been removed from slurmdbd. The runs become due at the time due. A run that is in the outbox does not change.
+// Again puts a node's runs that ended in the given interval back into the outbox, because their summaries may have been
+// removed from slurmdbd. They become due at the time due. Runs that are already in the outbox do not change.
 func (r *Repo) Again(node string, from, to, due time.Time) error {
 	return r.exec(
 		`INSERT OR IGNORE INTO outbox (job, restart, node, start, since, due, tries, written)
@@ -135,8 +134,7 @@ func (r *Repo) Again(node string, from, to, due time.Time) error {
 	)
 }
 
-// Note returns the note with this name, for example the progress of the sync. If there is no such note, the result is
-// an empty string.
+// Note returns the note with this name, for example the progress of the sync, or an empty string if there is none.
 func (r *Repo) Note(name string) (value string, err error) {
 	err = r.read(func(q *sql.DB) error {
 		err := q.QueryRow("SELECT value FROM meta WHERE name = ?", name).Scan(&value)
@@ -148,8 +146,8 @@ func (r *Repo) Note(name string) (value string, err error) {
 	return value, err
 }
 
-// KeyNote returns the name of the note about a key of a user. Forgetting the runs of the key, or of the user, also
-// removes this note.
+// KeyNote returns the name of the note about a user's key. Forgetting the runs of the key or of the user also removes
+// this note.
 func KeyNote(uid uint32, key string) string { return fmt.Sprintf("key %d:%s", uid, key) }
 
 // SetNote stores a note under this name.

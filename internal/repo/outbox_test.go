@@ -40,7 +40,7 @@ func TestOutbox(t *testing.T) {
 	nothingDue(t, r)
 }
 
-// TestPostpone checks that a postponed run becomes due at the given time, even if the clock was set back.
+// TestPostpone checks that a postponed run becomes due at the given time, even if the clock has been set back.
 func TestPostpone(t *testing.T) {
 	r, n, end := fresh(t), aRun(), time.Unix(1795342806, 0)
 	check(t, r.Ended(n, end))
@@ -60,7 +60,7 @@ func TestPostpone(t *testing.T) {
 	nothingDue(t, r)
 }
 
-// TestAgain returns runs to the outbox. Only the runs of the given node that ended in the given interval may return.
+// TestAgain puts runs back into the outbox. Only the given node's runs that ended in the given interval may return.
 func TestAgain(t *testing.T) {
 	r, n := fresh(t), aRun()
 	end := time.Unix(n.Start, 0).Add(time.Duration(n.Seconds * float64(time.Second)))
@@ -88,8 +88,8 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// TestForgottenIsNotWritten checks that ForgetKey removes a run from the outbox, and that a second call of Ended does
-// not add the run again.
+// TestForgottenIsNotWritten checks that ForgetKey removes a run from the outbox, and that a second call to Ended does
+// not re-add it.
 func TestForgottenIsNotWritten(t *testing.T) {
 	r, n, end := fresh(t), aRun(), time.Unix(1795342806, 0)
 	check(t, r.Ended(n, end))

@@ -80,7 +80,7 @@ func TestMigratesKeys(t *testing.T) {
 	}
 }
 
-// TestMigrates checks that a repository of an earlier release still contains its runs after the migration.
+// TestMigrates checks that an earlier release's repository still contains its runs after the migration.
 func TestMigrates(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo.db")
 	edit(t, path, schema[0]+`; PRAGMA user_version = 1;

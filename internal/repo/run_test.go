@@ -11,21 +11,21 @@ import (
 	"caelum/internal/predict"
 )
 
-// TestAddCompletes checks that partial data of a run always result in the same run, regardless of how often and in
-// which order the data are added.
+// TestAddCompletes checks that partial data about a run always result in the same run, regardless of how often and in
+// which order they are added.
 func TestAddCompletes(t *testing.T) {
 	whole := aRun()
 	whole.End, whole.ForeseenMiB = predict.EndForeseen, 12800
-	seen := whole // the run that the agent records when the agent releases the lease
+	seen := whole // the run that the agent records when it releases the lease
 	seen.State, seen.Exit = "", 0
 	read := predict.Summaries(whole.Summary())[0] // the run that the sync reads from slurmdbd
 	read.Job, read.Key, read.UID = whole.Job, whole.Key, whole.UID
 	read.User, read.Account, read.Name, read.State = whole.User, whole.Account, whole.Name, whole.State
-	short := seen // the run that an agent records after the agent was killed early
+	short := seen // the run that an agent records after it was killed early
 	short.Seconds, short.Samples, short.PeakMiB = 10, 10, 100
 	blind := seen
 	seen.End, seen.ForeseenMiB = "", 0
-	seen.Board = "A100" // the Type in gres.conf; slurmdbd stores the Type in lower case
+	seen.Board = "A100" // the Type in gres.conf; slurmdbd stores it in lower case
 	blind.Samples, blind.PeakMiB, blind.MedianMiB, blind.HighMiB, blind.Util, blind.Fingerprint = 0, 0, 0, 0, -1, ""
 	for _, order := range [][]predict.Run{
 		{seen, read},
@@ -57,8 +57,8 @@ func TestAddTellsApart(t *testing.T) {
 	}
 }
 
-// TestAddRefuses checks that Add rejects a run that cannot be restored from its summary, and stores no other run of the
-// same call.
+// TestAddRefuses checks that Add rejects a run that cannot be restored from its summary, and does not store any other
+// run from the same call.
 func TestAddRefuses(t *testing.T) {
 	r := fresh(t)
 	for name, spoil := range map[string]func(*predict.Run){
@@ -171,8 +171,8 @@ func ofUser(uid, job uint32, peak float64) predict.Run {
 	return n
 }
 
-// TestTogether checks that no run is lost if several goroutines create a repository and write to the repository
-// concurrently, each through its own connection.
+// TestTogether checks that no run is lost if several goroutines concurrently create a repository and write to it, each
+// through its own connection.
 func TestTogether(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo.db")
 	var all sync.WaitGroup

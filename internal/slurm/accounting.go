@@ -12,26 +12,24 @@ import (
 	"time"
 )
 
-// AccountingField is a field of a job's accounting record that administrators can write and the job's user cannot
-// write.
+// AccountingField is a field of a job's accounting record that administrators can write, but the job's user cannot.
 type AccountingField string
 
 const (
-	// AdminComment contains the tags of job_submit.lua. At the end of each run, slurmctld also writes these tags into
-	// the record.
+	// AdminComment contains job_submit.lua's tags, which slurmctld also writes into the record at the end of each run.
 	AdminComment AccountingField = "AdminComment"
-	// SystemComment is empty unless a burst buffer plugin has written a text into this field.
+	// SystemComment is empty unless a burst buffer plugin has written to it.
 	SystemComment AccountingField = "SystemComment"
 )
 
-// AccountingFields contains the fields in which Caelum can store its summaries. AccountingFields omits Comment, because
-// users can write Comment. AccountingFields also omits Extra, because sacctmgr 22.05 cannot set Extra.
+// AccountingFields contains the fields in which Caelum can store its summaries. Comment is missing because users can
+// write it, and Extra because sacctmgr 22.05 cannot set it.
 var AccountingFields = []AccountingField{AdminComment, SystemComment}
 
 var (
 	// ErrNoAccounting means that slurmdbd did not answer. The caller may repeat the call.
 	ErrNoAccounting = errors.New("slurmdbd cannot be reached")
-	// ErrSpoils means that slurmdbd would not store the given text unchanged.
+	// ErrSpoils means that sacctmgr would not store the given text unchanged.
 	ErrSpoils = errors.New(
 		"sacctmgr would change another tool's text in the field: sacctmgr replaces quotes with `, " +
 			"and up to Slurm 22.05 also changes letters to lower case",
@@ -42,7 +40,7 @@ var (
 // job. A requeued job has one record for each of its runs.
 type Record struct {
 	ID      uint32 // JobIDRaw
-	Ref     string // the name of the job for sacct and sacctmgr, e.g. 12, 12_3 or 12+0
+	Ref     string // the job's name in sacct and sacctmgr, e.g. 12, 12_3 or 12+0
 	Index   uint64 // slurmdbd's index of the record
 	UID     uint32
 	User    string
@@ -56,8 +54,8 @@ type Record struct {
 	Text    string // the text of the requested field
 }
 
-// recordFields contains fields that users cannot write. In a text that users can write, a user could imitate the end of
-// a field, because all users of the host can read the separator in the command line of sacct.
+// recordFields contains fields that users cannot write. In a text of their own, users could imitate the end of a field,
+// because everyone on the host can read the separator in sacct's command line.
 var recordFields = []struct {
 	name string
 	set  func(*Record, string) error
@@ -90,7 +88,7 @@ func exitStatus(s string) (int, error) {
 	n, err1 := strconv.Atoi(status)
 	k, err2 := strconv.Atoi(signal)
 	if err1 != nil || err2 != nil || n < 0 || k < 0 {
-		return 0, fmt.Errorf("the exit code %.20q is not of the form STATUS:SIGNAL", s)
+		return 0, fmt.Errorf("the exit code %.20q does not have the form STATUS:SIGNAL", s)
 	}
 	if k > 0 {
 		return 128 + k, nil
@@ -98,22 +96,22 @@ func exitStatus(s string) (int, error) {
 	return n, nil
 }
 
-// Records returns the runs of all users' jobs that waited or ran between from and to. The field Text of each Record
-// contains the text of the accounting field. The period should be about a day, because slurmdbd reads all records
-// before slurmdbd answers. If slurmdbd.conf hides other users' jobs, a caller who is not an operator gets only the
-// caller's own jobs. Errors: ErrNoAccounting.
+// Records returns the runs of all users' jobs that waited or ran between from and to. Each Record's Text is the text of
+// the given accounting field. The period should be about a day, because slurmdbd reads all records before it answers.
+// If slurmdbd.conf hides other users' jobs, callers who are not operators get only their own jobs. Errors:
+// ErrNoAccounting.
 func (c *Client) Records(ctx context.Context, field AccountingField, from, to time.Time) ([]Record, error) {
 	return c.records(ctx, field, "-S", uts(from), "-E", uts(to))
 }
 
-// RecordsOf returns the runs of one job, oldest first. If slurmctld lost its state and assigned the same id again, the
-// result contains the runs of both jobs. Errors: ErrNoJob if there is no run, ErrNoAccounting.
+// RecordsOf returns the runs of one job, oldest first. If slurmctld lost its state and reused the id, the result
+// contains the runs of both jobs. Errors: ErrNoJob if there is no run, ErrNoAccounting.
 func (c *Client) RecordsOf(ctx context.Context, field AccountingField, id uint32) ([]Record, error) {
 	all, err := c.records(ctx, field, "-S", uts(time.Time{}), "-j", strconv.FormatUint(uint64(id), 10))
 	if err != nil {
 		return nil, err
 	}
-	// For the id of an array, sacct returns all tasks of the array.
+	// For an array's id, sacct returns all its tasks.
 	all = slices.DeleteFunc(all, func(r Record) bool { return r.ID != id })
 	slices.SortFunc(all, func(a, b Record) int { return cmp.Compare(a.Index, b.Index) })
 	if len(all) == 0 {
@@ -122,8 +120,8 @@ func (c *Client) RecordsOf(ctx context.Context, field AccountingField, id uint32
 	return all, nil
 }
 
-// Names returns the job names of the records between two times, by Record.Index. Names makes a separate request,
-// because users choose job names. If a job name looks like the end of a field, only the request of Names fails.
+// Names returns the job names of the records between two times, by Record.Index. It makes a separate request because
+// users choose job names: if a name looks like the end of a field, only this request fails.
 func (c *Client) Names(ctx context.Context, from, to time.Time) (map[uint64]string, error) {
 	sep := newSeparator()
 	out, err := c.sacct(ctx, sep, "DBIndex,JobName", "-S", uts(from), "-E", uts(to))
@@ -157,8 +155,8 @@ func (c *Client) records(ctx context.Context, field AccountingField, args ...str
 	return list, err
 }
 
-// sacct runs sacct. The output contains each run once (-X: without steps), including runs that were ended by a requeue
-// (-D). Each field is followed by the separator (-p).
+// sacct runs the sacct command so that its output contains each run once (-X: without steps), including runs that were
+// ended by a requeue (-D), and the separator follows each field (-p).
 func (c *Client) sacct(ctx context.Context, sep, fields string, args ...string) (string, error) {
 	out, err := c.run(
 		ctx,
@@ -168,8 +166,8 @@ func (c *Client) sacct(ctx context.Context, sep, fields string, args ...string) 
 	return out, ofAccounting(err)
 }
 
-// uts returns a time in a form that Slurm's commands interpret independently of the time zone. The commands reject
-// values below a million seconds (22.05.8).
+// uts returns a time in a form that Slurm's commands interpret independently of the time zone. They reject values below
+// a million seconds (22.05.8).
 func uts(t time.Time) string {
 	return "uts" + strconv.FormatInt(max(t.Unix(), 1e6), 10)
 }
@@ -183,13 +181,13 @@ func ofAccounting(err error) error {
 	return err
 }
 
-// textMost is the size in bytes of the column in MariaDB, which truncates longer text without an error (22.05.8).
+// textMost is the size of the MariaDB column in bytes. Longer text is truncated without an error (22.05.8).
 const textMost = 65535
 
-// SetAccounting writes a field of a job's newest accounting record. The run of this record must have ended, because
-// slurmctld writes AdminComment again when a run ends (22.05.8). sacctmgr cannot change the job's older records. The
-// call takes about 0.3 s. Errors: ErrJobState if the run has not ended; ErrSpoils if sacctmgr would change words of
-// other tools; ErrNoAccounting.
+// SetAccounting writes a field of a job's newest accounting record. The run in this record must have ended, because
+// slurmctld rewrites AdminComment when a run ends (22.05.8). sacctmgr cannot change the job's older records. The call
+// takes about 0.3 s. Errors: ErrJobState if the run has not ended; ErrSpoils if sacctmgr would change other tools'
+// words; ErrNoAccounting.
 func (c *Client) SetAccounting(ctx context.Context, r Record, field AccountingField, text string) error {
 	if !slices.Contains(AccountingFields, field) {
 		return fmt.Errorf("accounting field %q: use one of %v", field, AccountingFields)
@@ -211,14 +209,14 @@ func (c *Client) SetAccounting(ctx context.Context, r Record, field AccountingFi
 	return ofAccounting(err)
 }
 
-// recordRef matches sacctmgr's name for exactly one record. The id of an array refers to all its tasks, and the id of a
-// het job refers to all its components (22.05.8).
+// recordRef matches names by which sacctmgr identifies exactly one record. An array's id refers to all its tasks, and a
+// het job's id to all its components (22.05.8).
 var recordRef = regexp.MustCompile(`^[0-9]+([_+][0-9]+)?$`)
 
 const capitals = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-// spoils returns ErrSpoils if sacctmgr would change words of other tools. spoils reads the release of sacctmgr only if
-// the result depends on the release.
+// spoils returns ErrSpoils if sacctmgr would change other tools' words. It determines sacctmgr's release only if the
+// result depends on it.
 func (c *Client) spoils(ctx context.Context, text string) error {
 	lower := false // true if sacctmgr may convert a word to lower case
 	for _, word := range strings.Fields(text) {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// accounted returns the output of sacct 22.05.8. The output contains a named job, the two tasks of an array, the two
-// runs of a requeued job, a het job that never started, and a job that a signal ended.
+// accounted returns output of sacct 22.05.8 with a named job, the two tasks of an array, the two runs of a requeued
+// job, a het job that never started, and a job that was ended by a signal.
 func accounted(lines ...string) scene {
 	var b strings.Builder
 	for _, l := range lines {
@@ -160,7 +160,7 @@ func TestRecordsSpoilt(t *testing.T) {
 }
 
 // TestNames checks that Names returns newlines and quotes as part of a name. A name that looks like the end of a field
-// must cause an error, and must never change the name of another job.
+// must cause an error and must never change another job's name.
 func TestNames(t *testing.T) {
 	c, _ := stage(t, accounted("1|we`ird\n;name", "2|train", "3|"), accounted("1|x|\n2|forged", "2|train"))
 	got, err := c.Names(context.Background(), time.Unix(1, 0), time.Unix(2, 0))
@@ -211,7 +211,7 @@ func TestSetAccounting(t *testing.T) {
 	}
 }
 
-// TestNoAccounting checks the error if slurmdbd refuses connections.
+// TestNoAccounting checks the error for a slurmdbd that refuses connections.
 func TestNoAccounting(t *testing.T) {
 	const stderr = "sacctmgr: error: slurm_persist_conn_open_without_init: failed to open persistent connection to " +
 		"host:127.0.0.1:6819: Connection refused\n"
@@ -226,7 +226,8 @@ func TestNoAccounting(t *testing.T) {
 	}
 }
 
-// TestSetAccountingKeepsCapitals checks that sacctmgr may write another tool's text with capital letters since 23.02.
+// TestSetAccountingKeepsCapitals checks that SetAccounting accepts another tool's capital letters only since 23.02,
+// when sacctmgr began to keep them.
 func TestSetAccountingKeepsCapitals(t *testing.T) {
 	over := Record{ID: 2, Ref: "2", End: time.Unix(1795341819, 0)}
 	const text = "JS1:H4sI caelum:run=x"

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// allocHead is the beginning of a section in the output of `scontrol -d show job`. The section contains the GRES of a
-// job on each node:
+// allocHead is the beginning of the section in the output of `scontrol -d show job` that lists a job's GRES on each
+// node:
 //
 //	JOB_GRES=gpu:a100:3
 //	  Nodes=n1 CPU_IDs=1-4 Mem=0 GRES=gpu:a100:2(IDX:4-5)
 //	  Nodes=n2 CPU_IDs=2-3 Mem=0 GRES=gpu:a100:1(IDX:5)
 //	MinCPUsNode=1 MinMemoryNode=0 MinTmpDiskNode=0
 //
-// slurmctld writes the whole section. slurmctld writes consecutive nodes with the same GRES as a hostlist.
+// slurmctld writes the whole section, combining consecutive nodes with the same GRES into a hostlist.
 const allocHead = "\n   JOB_GRES="
 
 var (
@@ -23,17 +23,18 @@ var (
 	allocTail = regexp.MustCompile(`^   MinCPUsNode=[0-9]+ `)
 )
 
-// parseAllocation parses the section in the details of one job that holds the given nodes.
+// parseAllocation takes the detailed record of a job that holds the given nodes (`scontrol -d show job`) and parses the
+// section that lists the job's allocation on each node.
 //
-// The record of every job that holds nodes contains this section once. A user can write text that looks like such a
-// section, before or after the real section, but cannot remove the real section. A section that occurs only once is
-// therefore real. If the output contains several sections, parseAllocation returns ErrAmbiguous.
+// The record of every job that holds nodes contains this section once. A user can write text that looks like this
+// section before or after the real one, but cannot remove the real one. If the section occurs only once, it is
+// therefore real. If it occurs several times, parseAllocation returns ErrAmbiguous.
 func parseAllocation(out string, nodes []string) (map[string]GRESList, error) {
 	switch n := strings.Count(out, allocHead); {
 	case n == 0:
 		return nil, fmt.Errorf("scontrol shows no allocation")
 	case n > 1:
-		return nil, fmt.Errorf("%w: %d sections JOB_GRES", ErrAmbiguous, n)
+		return nil, fmt.Errorf("%w: scontrol shows %d JOB_GRES sections", ErrAmbiguous, n)
 	}
 	_, section, _ := strings.Cut(out, allocHead)
 	lines := strings.Split(section, "\n")[1:]
@@ -44,7 +45,7 @@ func parseAllocation(out string, nodes []string) (map[string]GRESList, error) {
 		}
 		m := allocLine.FindStringSubmatch(line)
 		if m == nil {
-			return nil, fmt.Errorf("scontrol: unexpected line %.80q in an allocation", line)
+			return nil, fmt.Errorf("scontrol shows the unexpected line %.80q in an allocation", line)
 		}
 		hosts, err := ExpandHosts(m[1])
 		if err != nil {
@@ -56,44 +57,45 @@ func parseAllocation(out string, nodes []string) (map[string]GRESList, error) {
 		}
 		for _, h := range hosts {
 			if _, dup := alloc[h]; dup {
-				return nil, fmt.Errorf("scontrol: node %s appears twice in an allocation", h)
+				return nil, fmt.Errorf("scontrol shows node %s twice in an allocation", h)
 			}
 			alloc[h] = gres
 		}
 	}
-	return nil, fmt.Errorf("scontrol shows an allocation without an end")
+	return nil, fmt.Errorf("scontrol does not show the end of the allocation")
 }
 
-// These lines distinguish the runs of a job. scontrol prints each of these lines exactly once for every job
-// (docs/slurm-releases.md, "Commands and their output").
+// These lines distinguish the runs of a job. scontrol prints each of them exactly once per job (docs/slurm-releases.md,
+// "Commands and their output").
 var (
 	stateLine = regexp.MustCompile(`\n   JobState=(\S*) `)
 	startLine = regexp.MustCompile(`\n   StartTime=(\S*) `)
 )
 
-// checkRun compares the details of a job with the job's record from squeue. checkRun returns ErrChanging if the details
-// and the record describe different runs. A user can add a line that looks like a JobState or StartTime line, but
-// cannot remove the real line. A line that occurs only once is therefore real.
+// checkRun compares a job's detailed record with its record from squeue, and returns ErrChanging if they describe
+// different runs. A user can add a line that looks like a JobState or StartTime line, but cannot remove the real one.
+// If the line occurs only once, it is therefore real.
 func checkRun(out string, j Job) error {
 	state, start := stateLine.FindAllStringSubmatch(out, 2), startLine.FindAllStringSubmatch(out, 2)
 	switch {
 	case len(state) > 1 || len(start) > 1:
-		return fmt.Errorf("%w: scontrol shows more than one JobState or StartTime", ErrAmbiguous)
+		return fmt.Errorf("%w: scontrol shows more than one JobState or StartTime line", ErrAmbiguous)
 	case len(state) == 0 || len(start) == 0:
-		return fmt.Errorf("scontrol shows no state or no start time of the job")
+		return fmt.Errorf("scontrol does not show the job's state or start time")
 	case state[0][1] != j.State || !sameTime(start[0][1], j.Start):
 		return ErrChanging
 	}
 	return nil
 }
 
-// covers compares the nodes in the section with the nodes from squeue, which texts of users cannot change.
+// covers compares the nodes in the section with those from squeue, which users' texts cannot change.
 func covers(alloc map[string]GRESList, nodes []string) error {
 	if len(alloc) != len(nodes) {
-		return fmt.Errorf("scontrol shows an allocation on %d nodes, but squeue on %d", len(alloc), len(nodes))
+		return fmt.Errorf("scontrol shows an allocation on %d nodes, but squeue shows one on %d", len(alloc),
+			len(nodes))
 	}
 	if i := slices.IndexFunc(nodes, func(n string) bool { _, ok := alloc[n]; return !ok }); i >= 0 {
-		return fmt.Errorf("scontrol shows no allocation on %s, but squeue does", nodes[i])
+		return fmt.Errorf("squeue shows an allocation on %s, but scontrol does not", nodes[i])
 	}
 	return nil
 }

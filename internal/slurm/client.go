@@ -11,23 +11,23 @@ import (
 	"time"
 )
 
-// DefaultTimeout limits the duration of one command. DefaultTimeout is longer than the 9 s for which Slurm's commands
-// (22.05.8, MessageTimeout=10) retry while slurmctld is unreachable.
+// DefaultTimeout limits the duration of one command. It is longer than the 9 s for which Slurm's commands (22.05.8,
+// MessageTimeout=10) retry while slurmctld is unreachable.
 const DefaultTimeout = 15 * time.Second
 
-// Options contains the paths and the environment of Slurm's commands. The zero value is suitable for a node on which
+// Options contains the paths and the environment of Slurm's commands. The zero value is suitable for nodes on which
 // Slurm was installed from packages.
 type Options struct {
 	// Scontrol, Squeue, Sacct and Sacctmgr are the paths of the commands. By default, the commands are in /usr/bin.
 	Scontrol, Squeue, Sacct, Sacctmgr string
 	// Timeout is the time limit of one command; 0 means DefaultTimeout.
 	Timeout time.Duration
-	// SlurmConf is the path of slurm.conf. The default is the value of the environment variable SLURM_CONF or, if
-	// SLURM_CONF is not set, Slurm's own default.
+	// SlurmConf is the path of slurm.conf. The default is the value of the SLURM_CONF environment variable or, if that
+	// is not set, Slurm's own default.
 	SlurmConf string
 	// Env contains additional environment variables for the commands ("NAME=value").
 	Env []string
-	// Tests set Run to replace the execution of commands.
+	// Run, if set, replaces the execution of commands; only tests set it.
 	Run func(ctx context.Context, env []string, name string, args ...string) (stdout, stderr string, err error)
 }
 
@@ -38,14 +38,14 @@ type Client struct {
 	sacctPath, sacctmgr string
 	timeout             time.Duration
 	env                 []string
-	whose               []string // the options of sacct that select users
+	whose               []string // the sacct options that select users
 	command             runner
 	once                runner // runs requests that must not reach a slurmctld that starts later
 }
 
 type runner func(ctx context.Context, env []string, name string, args ...string) (stdout, stderr string, err error)
 
-// New returns a Client. New runs no command.
+// New returns a Client. It does not run any commands.
 func New(opt Options) *Client {
 	c := &Client{
 		scontrol:  cmp.Or(opt.Scontrol, "/usr/bin/scontrol"),

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// Config is the current configuration of slurmctld: slurm.conf, and the cgroup.conf on slurmctld's host.
+// Config is slurmctld's current configuration: slurm.conf, and the cgroup.conf on slurmctld's host.
 type Config struct {
 	// Values contains the values in the output of `scontrol show config`, by name. The value (null) is stored as "". If
 	// a name occurs in both files, Values contains the value from slurm.conf.
 	Values map[string]string
-	// AsOf is the time of the answer according to slurmctld's clock, in whole seconds (_fill_ctld_conf). AsOf is zero
-	// if unknown.
+	// AsOf is the time of the answer according to slurmctld's clock, in whole seconds (_fill_ctld_conf), or zero if
+	// unknown.
 	AsOf time.Time
 }
 
@@ -51,7 +51,7 @@ func parseConfig(out string) (Config, error) {
 	return c, nil
 }
 
-// Version returns the release of slurmctld, for example 22.05.8.
+// Version returns slurmctld's release, for example 22.05.8.
 func (c Config) Version() string { return c.Values["SLURM_VERSION"] }
 
 // Started returns the time at which slurmctld started, or the zero time if it is unknown.
@@ -63,7 +63,7 @@ func (c Config) Started() time.Time {
 	return t
 }
 
-// JobMemory returns the time for which slurmctld keeps the record of an ended job, or 0 if it never removes the record
+// JobMemory returns the time for which slurmctld keeps the record of an ended job, or 0 if it never removes it
 // (MinJobAge, printed as "300 sec").
 func (c Config) JobMemory() time.Duration {
 	number, _, _ := strings.Cut(c.Values["MinJobAge"], " ")
@@ -74,7 +74,7 @@ func (c Config) JobMemory() time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// Has reports whether a comma-separated value, such as GresTypes or PrologFlags, contains the word. Has ignores case.
+// Has reports whether a comma-separated value, such as GresTypes or PrologFlags, contains the word, ignoring case.
 func (c Config) Has(key, word string) bool {
 	return slices.ContainsFunc(strings.Split(c.Values[key], ","), func(w string) bool {
 		return strings.EqualFold(strings.TrimSpace(w), word)
@@ -93,22 +93,21 @@ func (c Config) Controllers() (all []string) {
 	}
 }
 
-// SlurmUser returns the user id of slurmctld. ok is false if the configuration does not contain the user id.
+// SlurmUser returns slurmctld's user id. ok is false if the configuration does not contain it.
 func (c Config) SlurmUser() (uid uint32, ok bool) {
 	_, id, _ := strings.Cut(strings.TrimSuffix(c.Values["SlurmUser"], ")"), "(") // e.g. slurm(64030)
 	n, err := strconv.ParseUint(id, 10, 32)
 	return uint32(n), err == nil
 }
 
-// HidesJobs reports whether Slurm hides some or all jobs of other users (22.05 job_mgr.c: PrivateData=jobs, or an MCS
-// plugin with the parameter privatedata). The other values of PrivateData do not affect the output of squeue.
+// HidesJobs reports whether Slurm hides some or all of other users' jobs (22.05 job_mgr.c: PrivateData=jobs, or an MCS
+// plugin with the parameter privatedata). Other values of PrivateData do not affect squeue's output.
 func (c Config) HidesJobs() bool {
 	return c.Has("PrivateData", "jobs") || c.Has("MCSParameters", "privatedata")
 }
 
-// RelativeIndex reports whether Slurm numbers the devices in CUDA_VISIBLE_DEVICES relative to the step. Slurm does so
-// if task/cgroup constrains devices. RelativeIndex assumes that the nodes have the same cgroup.conf as slurmctld's
-// host.
+// RelativeIndex reports whether Slurm numbers the devices in CUDA_VISIBLE_DEVICES relative to the step. It does so if
+// task/cgroup constrains devices. RelativeIndex assumes that the nodes have the same cgroup.conf as slurmctld's host.
 func (c Config) RelativeIndex() bool {
 	return (c.Has("TaskPlugin", "task/cgroup") || c.Has("TaskPlugin", "cgroup")) &&
 		strings.EqualFold(c.Values["ConstrainDevices"], "yes")

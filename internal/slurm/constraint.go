@@ -7,24 +7,23 @@ import (
 	"strings"
 )
 
-// Constraint is a job's --constraint, which is an expression of features that nodes must have. Every node satisfies the
-// zero value.
+// Constraint is a job's --constraint: an expression that specifies the features that nodes must have. Every node
+// satisfies the zero value.
 //
-// Package eligible evaluates a constraint in the same way as slurmctld (build_feature_list in job_scheduler.c and
+// Package eligible evaluates constraints in the same way as slurmctld (build_feature_list in job_scheduler.c and
 // valid_feature_counts in node_scheduler.c, 22.05.8 and 26.05.3). The operators & and | have the same precedence and
 // are evaluated from left to right. One level of parentheses groups features. A comma is equivalent to &. If
-// alternatives are in brackets, [a|b], all nodes of a job must satisfy the same alternative.
+// alternatives are in brackets ([a|b]), all nodes of a job must satisfy the same one.
 type Constraint struct {
 	// Text is the expression as slurmctld prints it, truncated after MaxConstraintText bytes.
 	Text string
-	// Every node must satisfy all groups in Always, and one of the groups in AnyOf, which are the alternatives in
+	// Every node must satisfy the groups in Always and one of the groups in AnyOf, which are the alternatives in
 	// brackets.
 	Always, AnyOf []FeatureGroup
 	// Nodes is the largest count (*n) in the expression. A count is the number of nodes with the feature that the job
-	// requests.
+	// needs.
 	Nodes int
-	// Problem is the reason why the expression cannot be evaluated for a single node. Problem is empty if the
-	// expression can be evaluated.
+	// Problem is the reason why the expression cannot be evaluated for a single node, or empty if it can.
 	Problem string
 }
 
@@ -43,8 +42,8 @@ type Feature struct {
 // MaxFeatures limits the number of features in an expression, because every plan checks each feature on every node.
 const MaxFeatures = 64
 
-// MaxConstraintText limits the length in bytes of an expression in messages. There is one message for each node, and
-// users can write expressions of 100 kB.
+// MaxConstraintText is the maximum length of an expression in messages, in bytes. There is one message for each node,
+// and users can write expressions of 100 kB.
 const MaxConstraintText = 200
 
 // ParseConstraint parses an expression. If the expression cannot be evaluated for a single node, Problem contains the
@@ -68,8 +67,8 @@ func ParseConstraint(text string) Constraint {
 func (c Constraint) String() string { return c.Text }
 
 // constraintParser parses an expression from left to right. rest is the text that has not been parsed yet. The parser
-// accepts fewer expressions than slurmctld. For parts that slurmctld ignores or that releases interpret differently,
-// the parser returns an error.
+// accepts fewer expressions than slurmctld: it returns an error for parts that slurmctld ignores or that its releases
+// interpret differently.
 type constraintParser struct {
 	rest     string
 	c        *Constraint

@@ -1,30 +1,28 @@
-// Package slurm reads and changes the data of slurmctld with scontrol and squeue, and the data of slurmdbd with sacct
-// and sacctmgr.
+// Package slurm reads and changes slurmctld's data with scontrol and squeue, and slurmdbd's data with sacct and
+// sacctmgr.
 //
 // The package runs the commands with argument arrays, a fixed environment and a time limit, and never through a shell.
-// The package treats the output of the commands as hostile, because users can write parts of the output. Slurm 22.05.8
-// stores a job's name, account, comment, network, wckey and paths exactly as the user wrote them, including newlines,
-// and prints them without escaping. For example, a job may have the name
+// It treats their output as hostile, because users can write parts of it. Slurm 22.05.8 stores a job's name, account,
+// comment, network, wckey and paths exactly as the user wrote them, including newlines, and prints them without
+// escaping. For example, a job's name may be
 //
 //	x
 //	   JOB_GRES=mig:7g.40gb:9
 //	     Nodes=n9 CPU_IDs=0 Mem=0 GRES=mig:7g.40gb:9
 //
-// `scontrol show job` prints this name unchanged. The package therefore reads jobs as follows:
+// `scontrol show job` prints this name unchanged. Therefore, the package reads jobs as follows:
 //
-//   - The package reads the properties of a job from squeue (record.go). Each field ends with a separator, which is
-//     random for each call. The package passes the separator in the environment, because all users can read the
-//     arguments of squeue. A user who writes a job's text cannot know the separator. No text can therefore imitate the
-//     end of a field.
-//   - Only `scontrol -d show job` prints the GRES of a job on each node. The package parses only the section of the
-//     output that contains these GRES. The job must hold its nodes both before and after the request, and the output
-//     must contain exactly one such section (alloc.go).
+//   - It reads a job's properties from squeue (record.go). Each field ends with a separator that is random for each
+//     call and is passed in the environment, because all users can read squeue's arguments. A user who writes a job's
+//     text cannot know the separator, so no text can imitate the end of a field.
+//   - Only `scontrol -d show job` prints a job's GRES on each node. The package parses only the section of the output
+//     that contains these GRES. The job must hold its nodes both before and after the request, and the section must
+//     occur exactly once in the output (alloc.go).
 //
-// squeue's field tres-alloc cannot replace this section. The field contains gres/mig only if slurmdbd is running and
-// AccountingStorageTRES contains gres/mig. slurmctld does not accept gres/mig in AccountingStorageTRES without
-// slurmdbd.
+// squeue's tres-alloc field cannot replace this section: it contains gres/mig only if slurmdbd is running and
+// AccountingStorageTRES contains gres/mig, which slurmctld does not accept there without slurmdbd.
 //
-// The package has no state, starts no background work and makes no decisions. The package imports no other package of
+// The package has no state, starts no background work, makes no decisions and does not import any other package of
 // Caelum. Package eligible decides on which nodes a job could run and when a held job is released, and package tags
 // interprets admin_comment. Only accounting.go and accounting_gres.go query slurmdbd, which may be slow or unreachable
 // for hours. Jobs never wait for these queries.
@@ -33,10 +31,10 @@
 //
 // Running the commands:
 //
-//	client.go        Options and Client; runs a command with its environment and time limit (DefaultTimeout)
+//	client.go        Options and Client; runs a command with a fixed environment and time limit (DefaultTimeout)
 //	once.go          runs an update that must not reach a slurmctld that starts later (connecting)
-//	errors.go        the errors of the package, and the messages of Slurm's commands that cause them
-//	release.go       all differences between releases of Slurm
+//	errors.go        the package's errors, and the messages of Slurm's commands that cause them
+//	release.go       all differences between Slurm releases
 //
 // Reading slurmctld:
 //
@@ -44,8 +42,8 @@
 //	job.go           Job; the states in which a job holds GRES or may be on its nodes
 //	waiting.go       Waiting: the pending jobs in slurmctld's order
 //	constraint.go    parses --constraint (MaxFeatures)
-//	record.go        the columns of squeue, the random separator, and joining the tasks of an array into one job
-//	alloc.go         the GRES of a job on each node (`scontrol -d show job`); detects imitations in users' texts
+//	record.go        squeue's columns, the random separator, and joining the tasks of an array into one job
+//	alloc.go         a job's GRES on each node (`scontrol -d show job`); detects imitations in users' texts
 //	node.go          a node: request, `scontrol -d show node`, valid names; nodes whose slurmd has not registered
 //	nodes.go         all nodes in one request, with their reservations
 //	partitions.go    partitions; detects partitions that allocate whole nodes
@@ -55,8 +53,8 @@
 //
 // Formats of values:
 //
-//	gres.go          GRES lists and TRES: parser, formatting, valid names; the GRES type closed (ClosedType)
-//	greslist.go      lists of GRES: totals, the counts of each profile, formatting
+//	gres.go          GRES lists and TRES: parser, formatting, valid names; the `closed` GRES type (ClosedType)
+//	greslist.go      lists of GRES: totals, counts per profile, formatting
 //	hostlist.go      expands hostlists such as n[1-3] (MaxHosts)
 //	values.go        times, time limits, numbers, memory sizes and null values
 //

@@ -9,9 +9,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// This function adds the command "waiting" to TestStory. The command prints the decisions of package eligible about
-// recorded jobs. Tests in package slurm itself cannot import package eligible, because package eligible imports package
-// slurm.
+// This function adds the "waiting" command to TestStory. It prints the decisions of package eligible about recorded
+// jobs. Tests in package slurm itself cannot import package eligible, because that package imports slurm.
 func init() {
 	slurm.RecordingParsers["waiting"] = func(out string, _ *datadriven.TestData) (text string, err error) {
 		waiting, err := slurm.ParseWaiting(out)

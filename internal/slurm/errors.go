@@ -13,28 +13,28 @@ import (
 
 var (
 	// ErrUnreachable means that slurmctld or munge did not answer. The caller may repeat the call. If the call was a
-	// write, slurmctld may or may not have executed the write.
+	// write, slurmctld may or may not have executed it.
 	ErrUnreachable = errors.New("slurmctld cannot be reached")
 	// ErrNoJob means that slurmctld has no record of the job. slurmctld removes ended jobs after MinJobAge (300 s by
 	// default).
 	ErrNoJob = errors.New("no such job")
 	// ErrNoNode means that slurmctld has no record of the node.
 	ErrNoNode = errors.New("no such node")
-	// ErrJobState means that the job's state does not allow the request, for example a request to requeue a pending job
-	// or to change a job that has ended.
+	// ErrJobState means that the job's state does not allow the request, for example requeueing a pending job or
+	// changing a job that has ended.
 	ErrJobState = errors.New("the job's state does not allow the request")
-	// ErrAmbiguous means that a text of the job looks like the section in which scontrol prints the job's allocation.
-	// Such a text does not occur by accident.
+	// ErrAmbiguous means that one of the job's texts looks like the section in which scontrol prints the job's
+	// allocation. This does not happen by accident.
 	ErrAmbiguous = errors.New("the job's name or comment contains text that looks like an allocation")
-	// ErrChanging means that the job started, ended or was requeued during each attempt to read the job. The caller may
+	// ErrChanging means that the job started, ended or was requeued during each attempt to read it. The caller may
 	// repeat the call.
 	ErrChanging = errors.New("the job changes too fast to be read")
-	// ErrCommand means that a command of Slurm does not exist or cannot be run. Only a defect of the host can cause
+	// ErrCommand means that one of Slurm's commands does not exist or cannot be run. Only a fault on the host can cause
 	// this error; a job cannot.
 	ErrCommand = errors.New("couldn't run a Slurm command")
 )
 
-// unparsable returns the error for output of a Slurm command that does not have the expected form.
+// unparsable returns the error for a Slurm command whose output does not have the expected form.
 func unparsable(command string, err error) error {
 	return fmt.Errorf(
 		"couldn't parse the output of %s: %w; check with `caelum doctor` that Caelum supports this release of Slurm",
@@ -42,7 +42,7 @@ func unparsable(command string, err error) error {
 	)
 }
 
-// messages maps messages of Slurm's commands, in all releases since 22.05, to errors (docs/slurm-releases.md,
+// messages maps messages that Slurm's commands print, in all releases since 22.05, to errors (docs/slurm-releases.md,
 // "Messages"). The order matters, because hold and requeuehold print only "Unexpected message received" in cases where
 // other commands print "Unable to contact" (22.05.8).
 var messages = []struct {
@@ -71,13 +71,12 @@ var messages = []struct {
 	{"Requested operation not supported", ErrJobState},
 }
 
-// jobNotFound matches scontrol's message for a task of an array or a component of a het job of which slurmctld has no
-// record. scontrol prints this message to stdout up to 25.11, and to stderr since 26.05 (scontrol_print_job in
-// info_job.c).
+// jobNotFound matches scontrol's message for an array task or a het job component of which slurmctld has no record.
+// scontrol prints it to stdout up to 25.11, and to stderr since 26.05 (scontrol_print_job in info_job.c).
 var jobNotFound = regexp.MustCompile(`(?m)^Job [0-9]+([_+][0-9]+)? not found$`)
 
-// CommandError is the error of a command that failed. CommandError contains the command's arguments and output. Err is
-// one of the errors above, the error of a context, or an *exec.ExitError.
+// CommandError is the error for a command that failed. It contains the command's arguments and output. Err is one of
+// the errors above, the error of a context, or an *exec.ExitError.
 type CommandError struct {
 	Args   []string
 	Stderr string
@@ -97,8 +96,8 @@ func (e *CommandError) Error() string {
 
 func (e *CommandError) Unwrap() error { return e.Err }
 
-// classify returns the error for a command that failed with this output. If the client's own time limit has ended the
-// command, the error is ErrUnreachable, because Slurm's commands (22.05.8) retry for 9 s (MessageTimeout=10) while
+// classify returns the error for a command that failed with this output. If the command was ended by the client's own
+// time limit, the error is ErrUnreachable, because Slurm's commands (22.05.8) retry for 9 s (MessageTimeout=10) while
 // slurmctld is down.
 func classify(ctx context.Context, parent error, stderr string, exit error) error {
 	if parent != nil {
@@ -108,7 +107,7 @@ func classify(ctx context.Context, parent error, stderr string, exit error) erro
 		return fmt.Errorf("%w: no answer in time", ErrUnreachable)
 	}
 	// In the next two cases, no process was started. Users can use up all processes and memory, but cannot change the
-	// files of the commands. classify therefore returns ErrCommand only if the error concerns the file of the command.
+	// files of the commands. classify therefore returns ErrCommand only if the error concerns the command's file.
 	var start *fs.PathError
 	var missing *exec.Error
 	switch {

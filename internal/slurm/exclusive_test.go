@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestExclusive checks that the column exclusive overrides the column oversubscribe. Since 26.05, oversubscribe is NO
-// even for jobs that share nodes.
+// TestExclusive checks that the `exclusive` column overrides the `oversubscribe` column. Since 26.05, oversubscribe is
+// NO even for jobs that share nodes.
 func TestExclusive(t *testing.T) {
 	for _, tc := range []struct {
 		release, oversubscribe, exclusive string
@@ -31,8 +31,8 @@ func TestExclusive(t *testing.T) {
 	}
 }
 
-// twoPartitions2605 is a part of the output of `scontrol show partition` (26.05) for the partitions in twoPartitions
-// and two further partitions, according to api/partition_info.c.
+// twoPartitions2605 is part of what `scontrol show partition` (26.05) prints for the partitions in twoPartitions and
+// two more, according to api/partition_info.c.
 const twoPartitions2605 = `PartitionName=gpu
    AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL
    Default=YES QoS=N/A

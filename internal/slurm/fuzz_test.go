@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// FuzzGRES checks that a parsed list can be formatted and parsed again, and contains only characters that are allowed
-// in a command line.
+// FuzzGRES checks that a parsed list can be formatted and reparsed, and contains only characters that are allowed in a
+// command line.
 func FuzzGRES(f *testing.F) {
 	for _, s := range []string{
 		"gpu:a100:2(IDX:0-1,4),mig:2g.10gb:1", "mig:1g.5gb(CNT:1)", "gres/mig:2g.10gb=1", "mig:1K", "a(", "mig:x y:1",
@@ -40,7 +40,7 @@ func FuzzGRES(f *testing.F) {
 	})
 }
 
-// FuzzHosts checks that ExpandHosts returns at most MaxHosts names, and only names of valid characters.
+// FuzzHosts checks that ExpandHosts returns at most MaxHosts names, which consist of valid characters only.
 func FuzzHosts(f *testing.F) {
 	for _, s := range []string{
 		"n[1-3,7],login1", "r[0-1]c[08-11]-ib", "n[1-", "n[1-4294967295]", "[1-9][1-9][1-9][1-9][1-9][1-9]",
@@ -104,7 +104,7 @@ func FuzzQueue(f *testing.F) {
 }
 
 // FuzzAllocation checks that users' texts before and after the section may cause an error, but can never change the
-// result. FuzzAllocation replaces the job name, the account and the network in a recorded output.
+// result. It replaces the job name, the account and the network in recorded output.
 func FuzzAllocation(f *testing.F) {
 	imitation := "\n   JOB_GRES=mig:7g.40gb:1\n     Nodes=n3 CPU_IDs=0 Mem=0 GRES=mig:7g.40gb(CNT:1)\n   " +
 		"MinCPUsNode=1 \n"
@@ -144,7 +144,7 @@ func FuzzAllocation(f *testing.F) {
 	})
 }
 
-// FuzzNode checks that the parsers of texts that only administrators can write do not panic on any output.
+// FuzzNode checks that the parsers do not panic on any output, including output that only administrators can influence.
 func FuzzNode(f *testing.F) {
 	f.Add(mustRead(f, "node-busy.txt"))
 	f.Add(mustRead(f, "config.txt"))

@@ -24,7 +24,7 @@ func (g GRES) String() string {
 }
 
 // countRE matches a count. Slurm treats a number with a suffix as a count, even where a type is expected. "2g.10gb" is
-// a type because it contains a dot.
+// a type because of its dot.
 var countRE = regexp.MustCompile(`^[0-9]+[kKmMgGtTpP]?$`)
 
 // ParseGRES parses all forms in which Slurm prints generic resources:
@@ -35,8 +35,7 @@ var countRE = regexp.MustCompile(`^[0-9]+[kKmMgGtTpP]?$`)
 //	gres:gpu:1,gres:mig:2g.10gb:1             a job's request, up to 23.02
 //	gres/gpu:1, gres/mig:2g.10gb=1            a job's request in later releases, and TRES
 //
-// A resource without a count has the count 1. Suffixes of counts are powers of 1024. For "(null)", "N/A" and "", the
-// result is an empty list.
+// A missing count means 1. Count suffixes are powers of 1024. For "(null)", "N/A" and "", the result is an empty list.
 func ParseGRES(s string) (GRESList, error) {
 	if isNull(s) {
 		return nil, nil
@@ -85,7 +84,7 @@ func splitGRES(s string) ([]string, error) {
 func parseOneGRES(item string) (GRES, error) {
 	bare, note, _ := strings.Cut(item, "(")
 	if note != "" && !strings.HasSuffix(note, ")") {
-		return GRES{}, fmt.Errorf("%q contains text after the parentheses", item)
+		return GRES{}, fmt.Errorf("%q contains text after the closing parenthesis", item)
 	}
 	bare = strings.TrimPrefix(strings.TrimPrefix(bare, "gres:"), "gres/")
 	g := GRES{Count: 1}
@@ -116,8 +115,8 @@ var (
 	gresType = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*$`)
 )
 
-// valid returns an error if the GRES must not be part of a command line. ParseGRES also rejects such GRES in the output
-// of commands.
+// valid returns an error if the GRES must not be part of a command line. ParseGRES also rejects these GRES in the
+// output of commands.
 func (g GRES) valid() error {
 	switch {
 	case !gresName.MatchString(g.Name) || g.Name == "gres": // "gres" is a prefix that Slurm prints
@@ -125,12 +124,12 @@ func (g GRES) valid() error {
 	case g.Type != "" && (!gresType.MatchString(g.Type) || countRE.MatchString(g.Type)):
 		return fmt.Errorf("%q is not a GRES type", g.Type)
 	case g.Count < 0:
-		return fmt.Errorf("the count %d of %s is negative", g.Count, g.Name)
+		return fmt.Errorf("the count %d for %s is negative", g.Count, g.Name)
 	}
 	return nil
 }
 
-// maxCount limits counts so that their sums do not overflow, because users may request any count.
+// maxCount limits counts so that their sums cannot overflow, because users may request any count.
 const maxCount = 1 << 48
 
 func parseCount(s string) (int, error) {
@@ -168,9 +167,9 @@ func ParseTRES(s string) (GRESList, error) {
 	return list, nil
 }
 
-// requestGRES parses a request. The result omits TRES that are not GRES (cpu:1). Requests may contain such TRES since
-// 23.02. If a request contains several counts of one type, requestGRES uses the last count that is not 0, as slurmctld
-// does.
+// requestGRES parses a request. The result omits TRES that are not GRES (cpu:1), which requests may contain since
+// 23.02. If a request contains several counts for the same type, requestGRES uses the last one that is not 0, as
+// slurmctld does.
 func requestGRES(s string) (GRESList, error) {
 	if isNull(s) {
 		return nil, nil
@@ -201,6 +200,6 @@ func requestGRES(s string) (GRESList, error) {
 	return last, nil
 }
 
-// ClosedType is the type of gres/mig for the slices that are not offered. The agent chooses the count of this type so
-// that the total of the node remains constant.
+// ClosedType is the gres/mig type for slices that are not offered. The agent chooses its count so that the node's total
+// remains constant.
 const ClosedType = "closed"

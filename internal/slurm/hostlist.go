@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// MaxHosts limits the number of names that ExpandHosts returns for one hostlist, because a short hostlist can represent
-// a very large number of names.
+// MaxHosts is the maximum number of names that ExpandHosts returns for one hostlist, because even a short hostlist can
+// represent a very large number of names.
 const MaxHosts = 1 << 16
 
-// ExpandHosts returns the names in a hostlist of Slurm, such as "n[1-3,07],login1,r[0-1]c[0-3]", in the given order. As
-// in Slurm, numbers with leading zeros have a fixed width. For "" and "(null)", the result is empty.
+// ExpandHosts returns the names in a Slurm hostlist, such as "n[1-3,07],login1,r[0-1]c[0-3]", in the given order. As in
+// Slurm, numbers with leading zeros have a fixed width. For "" and "(null)", the result is empty.
 func ExpandHosts(s string) ([]string, error) {
 	if isNull(s) {
 		return nil, nil
@@ -36,7 +36,7 @@ func ExpandHosts(s string) ([]string, error) {
 	return hosts, nil
 }
 
-// expandOne expands one word, which may contain several brackets.
+// expandOne expands one word, which may contain several pairs of brackets.
 func expandOne(word string, room int) ([]string, error) {
 	hosts := []string{""}
 	for word != "" {

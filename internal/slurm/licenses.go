@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// licenses reads the number of free licences of each kind in the cluster. licenses runs scontrol only if a waiting job
+// licenses reads how many licences of each kind are free in the cluster. It runs scontrol only if a waiting job
 // requests licences.
 func (c *Client) licenses(ctx context.Context, waiting []Waiting) (map[string]int, error) {
 	if !slices.ContainsFunc(waiting, func(w Waiting) bool { return w.Licenses != "" }) {
@@ -22,7 +22,7 @@ func (c *Client) licenses(ctx context.Context, waiting []Waiting) (map[string]in
 }
 
 // parseLicenses parses the output of `scontrol show licenses`. The output consists of key=value words, which only
-// administrators can change. Each record begins with the name of the licence.
+// administrators can change. Each record begins with the licence's name.
 func parseLicenses(out string) (map[string]int, error) {
 	free := map[string]int{}
 	name := ""

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestLicenses checks the parsing of the output of `scontrol show licenses` of 22.05.8.
+// TestLicenses checks the parsing of the output of `scontrol show licenses` (22.05.8).
 func TestLicenses(t *testing.T) {
 	free, err := parseLicenses("LicenseName=ansys\n    Total=4 Used=1 Free=3 Reserved=0 Remote=no\n" +
 		"LicenseName=matlab@flex\n    Total=1 Used=1 Free=0 Reserved=0 Remote=yes\n")

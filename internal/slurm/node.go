@@ -21,19 +21,19 @@ type Node struct {
 	States     []string
 	Reason     string
 	Partitions []string
-	// Gres contains the totals of the node, and GresUsed contains the part that slurmctld counts as used. A restart of
-	// slurmctld can reset some of the used counts.
+	// Gres contains the node's totals, and GresUsed the part that slurmctld counts as used. A restart of slurmctld can
+	// reset some of the used counts.
 	Gres, GresUsed GRESList
 	// MIGTotal is the node's count of gres/mig in slurm.conf, according to CfgTRES. Neither `scontrol update` nor the
 	// registration of slurmd changes CfgTRES (22.05.8). If AccountingStorageTRES does not contain gres/mig, MIGTotal is
 	// unknown and therefore 0.
 	MIGTotal int
 	// Unregistered is true after a restart of slurmctld until slurmd has registered. During this time, slurmctld has no
-	// record of the node's device files. If slurmctld starts a job on the node, the job gets gres/gpu without the
-	// numbers of its slots, so that SLURM_JOB_GPUS and CUDA_VISIBLE_DEVICES are not set. In a test with 22.05.8, this
-	// state lasted 5 s. In this state, SlurmdStartTime is None. In 22.05, GresUsed also contains no "(IDX:...)" in this
-	// state. Since 23.02, slurmctld saves the indices. GresUsed therefore contains the indices even before slurmd has
-	// registered (tested with 24.11.5 and 26.05.5).
+	// record of the node's device files. If it starts a job on the node, the job gets gres/gpu without slot numbers, so
+	// that SLURM_JOB_GPUS and CUDA_VISIBLE_DEVICES are not set. In a test with 22.05.8, this state lasted 5 s. It can
+	// be recognised by the value None of SlurmdStartTime and, in 22.05, by the lack of "(IDX:...)" in GresUsed. Since
+	// 23.02, slurmctld saves the indices, so that GresUsed contains them even before slurmd has registered (tested with
+	// 24.11.5 and 26.05.5).
 	Unregistered              bool
 	BootTime, SlurmdStartTime time.Time
 	// Features contains the active features. slurmctld can start jobs that request these features without rebooting the
@@ -41,22 +41,21 @@ type Node struct {
 	Features []string
 	// Addr is NodeAddr, which is a name or an address.
 	Addr string
-	// CPUs is the number of CPUs that slurmctld can allocate, and CPUsFree is the number of these CPUs that are not
-	// allocated. CPUs and CPUsFree are 0 if unknown.
+	// CPUs is the number of CPUs that slurmctld can allocate, and CPUsFree is how many of them are not allocated. Both
+	// are 0 if unknown.
 	CPUs, CPUsFree int
 	// Memory is the memory in MiB that slurmctld can allocate, and MemoryFree is the part that is not allocated. If
-	// memory is not a consumable resource, MemoryFree is equal to Memory. Memory and MemoryFree are 0 if unknown.
+	// memory is not a consumable resource, MemoryFree is equal to Memory. Both are 0 if unknown.
 	Memory, MemoryFree int
-	// TmpDisk is in MiB. Sockets, CoresPerSocket and ThreadsPerCore are 0 if unknown.
+	// TmpDisk is the size of the temporary disk in MiB. Sockets, CoresPerSocket and ThreadsPerCore are 0 if unknown.
 	TmpDisk, Sockets, CoresPerSocket, ThreadsPerCore int
 	// Reservations contains the active reservations that include the node. Only [Client.Nodes] sets this field.
 	Reservations []Reservation
-	// Weight determines the order of the nodes. Among suitable nodes, slurmctld prefers the nodes with the lowest
-	// weight.
+	// Weight determines the order of the nodes. Among suitable nodes, slurmctld prefers those with the lowest weight.
 	Weight int
-	// Extra is a text that an administrator or a program has set. Since 22.05, Extra contains no newlines.
+	// Extra is free text set by an administrator or a program. Since 22.05, it cannot contain newlines.
 	Extra string
-	// Version is the release of the node's slurmd, such as 22.05.8. Version is empty if slurmd has never registered.
+	// Version is the release of the node's slurmd, such as 22.05.8. It is empty if slurmd has never registered.
 	Version string
 }
 
@@ -70,7 +69,7 @@ func (n Node) Is(state string) bool {
 	return false
 }
 
-// Free returns the number of unused units of each type of a GRES on the node. A GRES without types has the type "".
+// Free returns how many units of each type of a GRES are unused on the node. A GRES without types has the type "".
 func (n Node) Free(name string) map[string]int {
 	free := map[string]int{}
 	for _, g := range n.Gres {
@@ -138,16 +137,17 @@ func parseNode(out, name string) (Node, error) {
 		}
 	}
 	// Since 24.05, GresUsed omits a GRES without available units (_node_gres_used in gres.c). The line is therefore
-	// missing for a node without GRES (observed with 24.11.5), and for a node whose GPUs slurmd has not found. A node
-	// with gres/mig always has available units, at least of the type closed.
+	// missing for nodes without GRES (observed with 24.11.5), and for nodes whose GPUs slurmd has not found. A node
+	// with gres/mig always has available units, at least of the `closed` type.
 	used := seen["GresUsed"] || n.Gres.Total("mig") == 0
 	if !seen["State"] || !seen["Gres"] || !used {
-		return Node{}, fmt.Errorf("node %s: scontrol shows no State, Gres or GresUsed", name)
+		return Node{}, fmt.Errorf("node %s: scontrol does not show all of State, Gres and GresUsed", name)
 	}
 	return n, nil
 }
 
-// set sets the fields that are on one line. key is the first key of the line, and value is the rest of the line.
+// set sets the fields whose values are on the same line. key is the line's first key, and value is the rest of the
+// line.
 func (n *Node) set(key, value string) (err error) {
 	word, rest, _ := strings.Cut(value, " ")
 	switch key {
@@ -179,7 +179,7 @@ func (n *Node) set(key, value string) (err error) {
 			n.MIGTotal = all[i].Count
 		}
 	case "CPUAlloc":
-		// CPUEfctv does not include the CPUs that are reserved for slurmd (22.05 and later).
+		// CPUEfctv does not include CPUs reserved for slurmd (22.05 and later).
 		used, usable, total := 0, 0, 0
 		err = words("CPUAlloc="+value, map[string]*int{"CPUAlloc": &used, "CPUEfctv": &usable, "CPUTot": &total})
 		n.CPUs = cmp.Or(usable, total)
@@ -203,7 +203,7 @@ func (n *Node) set(key, value string) (err error) {
 	return err
 }
 
-// setStart sets the start times of the node and of its slurmd. rest is the text after BootTime.
+// setStart sets the start times of the node and its slurmd. rest is the text after BootTime.
 func (n *Node) setStart(boot, rest string) (err error) {
 	if n.BootTime, err = parseTime(boot); err != nil {
 		return err

@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// These environment variables, together with playEnv, make the test binary run for a long time. With connectEnv, the
-// test binary connects to an address. Without connectEnv, the test binary has no connection, like a command that waits
-// before its next attempt.
+// These environment variables, together with playEnv, make the test binary run for a long time. With connectEnv, it
+// connects to an address. Without it, it has no connection, like a command that waits before its next attempt.
 const (
 	connectEnv = "CAELUM_TEST_CONNECT"
 	waitEnv    = "CAELUM_TEST_WAIT"

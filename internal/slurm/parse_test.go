@@ -16,8 +16,8 @@ import (
 // recordedSep is the separator in the recordings.
 const recordedSep = "|~|"
 
-// TestStory parses the output of Slurm 22.05.8 in testdata/22.05.8, in which host names and paths were replaced.
-// TestStory compares the results with the files in testdata/story. The flag -rewrite rewrites these files.
+// TestStory parses the output of Slurm 22.05.8 in testdata/22.05.8, in which host names and paths were replaced, and
+// compares the results with the files in testdata/story. The -rewrite flag rewrites these files.
 func TestStory(t *testing.T) {
 	datadriven.Walk(t, "testdata/story", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -42,7 +42,7 @@ func TestStory(t *testing.T) {
 	})
 }
 
-// lineParsers contains the functions that parse one line of a command's input.
+// lineParsers contains the functions that parse one line of a test command's input.
 var lineParsers = map[string]func(string) (string, error){
 	"gres":    formatted(ParseGRES),
 	"request": formatted(requestGRES),
@@ -131,7 +131,7 @@ func show(b *strings.Builder, value string, err error) {
 	}
 }
 
-// values returns the values of a command's argument.
+// values returns the values of a test command's argument.
 func values(d *datadriven.TestData, key string) []string {
 	for _, a := range d.CmdArgs {
 		if a.Key == key {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// twoPartitions is a part of the output of `scontrol show partition` (22.05.8) for two partitions.
+// twoPartitions is part of the output of `scontrol show partition` (22.05.8) for two partitions.
 const twoPartitions = `PartitionName=gpu
    AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL
    Default=YES QoS=N/A
@@ -53,8 +53,8 @@ func TestConfigOfRecords(t *testing.T) {
 	}
 }
 
-// TestReservations checks the parsing of the output of scontrol 22.05.8 for three reservations. The first contains its
-// whole node, the second contains a part of its nodes, and the third is not active yet.
+// TestReservations checks the parsing of the output of scontrol 22.05.8 for three reservations. The first includes its
+// whole node, the second only part of its nodes, and the third is not active yet.
 func TestReservations(t *testing.T) {
 	nodes := []Node{{Name: "n1", CPUs: 64}, {Name: "n2", CPUs: 64}, {Name: "n3", CPUs: 64}}
 	err := reserve(

@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// squeueArgs makes squeue print each array task separately and include hidden partitions. squeue prints no header and
-// no jobs of other clusters.
+// squeueArgs makes squeue print each array task separately and include hidden partitions, but omit the header and other
+// clusters' jobs.
 var squeueArgs = []string{"-h", "-r", "-a", "--local"}
 
 // queue returns the jobs that squeue lists with these arguments.
@@ -26,8 +26,7 @@ func (c *Client) queue(ctx context.Context, args ...string) ([]Job, error) {
 	return parseJobs(out, sep)
 }
 
-// excludedNodes returns the excluded nodes of jobs, by job id. squeue 22.05 prints the excluded nodes only with the
-// option -o.
+// excludedNodes returns the nodes that jobs exclude, by job id. squeue 22.05 prints them only with the -o option.
 func (c *Client) excludedNodes(ctx context.Context, args ...string) (map[uint32]exclusion, error) {
 	sep := newSeparator()
 	out, err := c.run(
@@ -63,14 +62,14 @@ type Queue struct {
 	// All contains all jobs, including ended jobs that slurmctld has not removed yet (MinJobAge). ExcNodes and
 	// Allocated, which only [Client.Job] reads, are not set.
 	All []Job
-	// Licenses contains the number of free licences of each kind. Queue reads the licences only if a waiting job
-	// requests licences.
+	// Licenses contains the number of free licences of each kind. Queue reads it only if a waiting job requests
+	// licences.
 	Licenses map[string]int
 }
 
 // On returns the jobs that may be on a node: running, starting, suspended or completing. For a completing job on
-// several nodes, slurmctld shows only the nodes that are still completing. The result therefore does not contain a job
-// that is completing only on other nodes.
+// several nodes, slurmctld shows only the nodes that are still completing. The result therefore does not contain jobs
+// that are completing only on other nodes.
 func (q Queue) On(node string) []Job { return On(q.All, node) }
 
 // On is like [Queue.On], but considers only the given jobs.
@@ -83,8 +82,8 @@ func On(jobs []Job, node string) (on []Job) {
 	return on
 }
 
-// Queue reads all jobs with one request. If jobs wait, Queue makes a second request for their excluded nodes. If a
-// waiting job requests licences, Queue makes a third request. Errors: ErrUnreachable.
+// Queue reads all jobs with one request. If any jobs are waiting, it makes a second request for their excluded nodes.
+// If a waiting job requests licences, it makes a third. Errors: ErrUnreachable.
 func (c *Client) Queue(ctx context.Context) (q Queue, err error) {
 	if q.All, err = c.Jobs(ctx); err != nil {
 		return q, err
@@ -96,10 +95,10 @@ func (c *Client) Queue(ctx context.Context) (q Queue, err error) {
 	return q, err
 }
 
-// Jobs returns [Queue].All and makes only one request. Errors: ErrUnreachable.
+// Jobs returns the jobs in [Queue].All with only one request. Errors: ErrUnreachable.
 func (c *Client) Jobs(ctx context.Context) ([]Job, error) { return c.queue(ctx, "-t", "all") }
 
-// complete sets the excluded nodes of the jobs. squeue 22.05 prints excluded nodes only in another format.
+// complete sets the jobs' excluded nodes, which squeue 22.05 prints only in another format.
 func (c *Client) complete(ctx context.Context, waiting []Waiting) ([]Waiting, error) {
 	if len(waiting) == 0 {
 		return nil, nil
@@ -110,7 +109,7 @@ func (c *Client) complete(ctx context.Context, waiting []Waiting) ([]Waiting, er
 	}
 	kept := waiting[:0]
 	for _, w := range waiting {
-		// If the second output does not contain a job, the job has started or ended since the first output.
+		// If a job is missing from the second output, it has started or ended since the first.
 		if e, ok := exclusions[w.ID]; ok {
 			e.addTo(&w.Job)
 			kept = append(kept, w)
@@ -119,8 +118,8 @@ func (c *Client) complete(ctx context.Context, waiting []Waiting) ([]Waiting, er
 	return kept, nil
 }
 
-// waitingStates returns the states for the option -t of squeue. PD does not select expedited jobs (_filter_job in
-// squeue/print.c, 26.05.3), and releases before 25.11 refuse the name EXPEDITING.
+// waitingStates returns the states for squeue's -t option. PD does not select expedited jobs (_filter_job in
+// squeue/print.c, 26.05.3), and releases before 25.11 do not accept the name EXPEDITING.
 func waitingStates(waiting []Waiting) string {
 	if slices.ContainsFunc(waiting, func(w Waiting) bool { return w.Expedited }) {
 		return "PD," + expediting
@@ -128,7 +127,7 @@ func waitingStates(waiting []Waiting) string {
 	return "PD"
 }
 
-// record returns the job with this id. For the id of an array, squeue prints all tasks.
+// record returns the job with this id. For an array's id, squeue prints all tasks.
 func (c *Client) record(ctx context.Context, id uint32) (Job, error) {
 	jobs, err := c.queue(ctx, "-t", "all", "-j", strconv.FormatUint(uint64(id), 10))
 	if err != nil {
@@ -141,12 +140,12 @@ func (c *Client) record(ctx context.Context, id uint32) (Job, error) {
 	return jobs[i], nil
 }
 
-// jobTries limits the number of attempts of Job. Job tries again if the job has changed between the two requests.
+// jobTries limits how often Job tries to read a job. It tries again if the job has changed between the two requests.
 const jobTries = 5
 
-// Job reads a job with two requests. The second request reads Allocated if the job holds its nodes, and otherwise
-// ExcNodes. Errors: ErrNoJob, ErrUnreachable, ErrChanging, ErrAmbiguous. If the error is ErrAmbiguous, Job also returns
-// the job, but without Allocated.
+// Job reads a job with two requests. The second reads Allocated if the job holds its nodes, and otherwise ExcNodes.
+// Errors: ErrNoJob, ErrUnreachable, ErrChanging, ErrAmbiguous. If the error is ErrAmbiguous, Job also returns the job,
+// but without Allocated.
 func (c *Client) Job(ctx context.Context, id uint32) (Job, error) {
 	for range jobTries {
 		j, err := c.record(ctx, id)
@@ -168,7 +167,7 @@ func (c *Client) Job(ctx context.Context, id uint32) (Job, error) {
 	return Job{}, fmt.Errorf("job %d: %w", id, ErrChanging)
 }
 
-// readAllocated sets j.Allocated. readAllocated returns ErrChanging if slurmctld shows a different run than j.
+// readAllocated sets j.Allocated. It returns ErrChanging if slurmctld shows a different run from j.
 func (c *Client) readAllocated(ctx context.Context, j *Job) error {
 	out, err := c.run(ctx, nil, c.scontrol, "-d", "show", "job", ref(*j))
 	if errors.Is(err, ErrNoJob) {
@@ -186,7 +185,7 @@ func (c *Client) readAllocated(ctx context.Context, j *Job) error {
 	return err
 }
 
-// readExcluded sets j.ExcNodes. readExcluded returns ErrChanging if the job's state has changed.
+// readExcluded sets j.ExcNodes. It returns ErrChanging if the job's state has changed.
 func (c *Client) readExcluded(ctx context.Context, j *Job) error {
 	exclusions, err := c.excludedNodes(ctx, "-t", "all", "-j", strconv.FormatUint(uint64(j.ID), 10))
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// field is one column of `squeue -O`, and the function that stores its value in a Job.
+// field is one column of `squeue -O`, with the function that stores its value in a Job.
 type field struct {
 	name string
 	set  func(*Job, string) error
 }
 
-// Except for exclusive, all columns in jobFields exist in both 22.05 and 26.05. squeue -O of 22.05 has no column for
-// the excluded nodes (see excludeFormat).
+// Except for exclusive, all columns in jobFields exist in both 22.05 and 26.05. In 22.05, `squeue -O` has no column for
+// excluded nodes (see excludeFormat).
 var jobFields = []field{
 	{"jobid", func(j *Job, s string) error { return id32(&j.ID, s) }},
 	{"arrayjobid", func(j *Job, s string) error { return id32(&j.ArrayJob, s) }},
@@ -68,7 +68,7 @@ var jobFields = []field{
 
 // jobState returns the state of a job, and whether the job is expedited. Since 25.11, squeue shows EXPEDITING instead
 // of PENDING for a pending job that was submitted with --requeue=expedite and requeued because a node or an epilog
-// failed. While such a job ends, its state is COMPLETING (job_state_string in slurm_protocol_defs.c, 26.05.3).
+// failed. While a job of this kind ends, its state is COMPLETING (job_state_string in slurm_protocol_defs.c, 26.05.3).
 func jobState(s string) (state string, expedited bool) {
 	if s == expediting {
 		return "PENDING", true
@@ -78,8 +78,8 @@ func jobState(s string) (state string, expedited bool) {
 
 const expediting = "EXPEDITING"
 
-// exclusive parses the column exclusive, which squeue has since 26.05. In 26.05, oversubscribe is NO for nearly every
-// job. An earlier squeue prints a message and an empty column, and its oversubscribe is NO for a job that requests
+// exclusive parses the `exclusive` column, which squeue has had since 26.05. In 26.05, oversubscribe is NO for nearly
+// every job. Earlier releases print a message and an empty column, and their oversubscribe is NO for jobs that request
 // whole nodes (docs/slurm-releases.md, "Whole nodes").
 func (j *Job) exclusive(s string) error {
 	if !isNull(s) {
@@ -92,7 +92,7 @@ func (j *Job) exclusive(s string) error {
 func (j *Job) topology(s string) (err error) {
 	parts := strings.Split(s, ":")
 	if len(parts) != 3 {
-		return fmt.Errorf("%.40q is not of the form SOCKETS:CORES:THREADS", s)
+		return fmt.Errorf("%.40q does not have the form SOCKETS:CORES:THREADS", s)
 	}
 	for k, to := range []*int{&j.Sockets, &j.CoresPerSocket, &j.ThreadsPerCore} {
 		if parts[k] != "*" && err == nil {
@@ -111,7 +111,7 @@ func id32(to *uint32, s string) error {
 	return err
 }
 
-// maxHetJobs limits the number of ids that are parsed for one het job. Slurm allows 128 components
+// maxHetJobs is the maximum number of ids that are parsed for one het job. Slurm allows 128 components
 // (MAX_HET_JOB_COMPONENTS).
 const maxHetJobs = 1024
 
@@ -145,9 +145,9 @@ func flag(to *bool, s string) error {
 	return err
 }
 
-// newSeparator returns a random separator that follows each field in the output of one call. No user can have written
-// the separator into a job before the call. The separator does not begin with a digit, because squeue parses
-// "name:0<separator>" with strtol. The separator contains none of the characters , : %.
+// newSeparator returns a random separator that follows each field in the output of one call, so that no user can have
+// written it into a job beforehand. It does not begin with a digit, because squeue parses "name:0<separator>" with
+// strtol, and it contains none of the characters , : %.
 func newSeparator() string {
 	var b [16]byte
 	rand.Read(b[:]) // rand.Read never returns an error
@@ -172,7 +172,7 @@ func splitRecords(out, sep string, n int) ([][]string, error) {
 	fields := strings.Split(out, sep)
 	last := len(fields) - 1
 	if fields[last] != "\n" || last%n != 0 {
-		return nil, fmt.Errorf("the output has %d fields instead of a multiple of %d, or was truncated", last, n)
+		return nil, fmt.Errorf("the output has %d fields, which is not a multiple of %d, or was truncated", last, n)
 	}
 	var records [][]string
 	for i := 0; i < last; i += n {
@@ -203,7 +203,7 @@ func parseJobs(out, sep string) ([]Job, error) {
 				j.Problem = fmt.Sprintf("%s: %v", f.name, err)
 			}
 		}
-		// For a job that does not belong to an array, squeue prints the job's own id here.
+		// For jobs that do not belong to an array, squeue prints the job's own id here.
 		if j.ArrayTask == "" {
 			j.ArrayJob = 0
 		}
@@ -215,10 +215,10 @@ func parseJobs(out, sep string) ([]Job, error) {
 	return joinTasks(jobs), nil
 }
 
-// joinTasks joins records with the same id into one Job. Such records are the tasks of an array that slurmctld has not
-// split off yet. squeue -r lists these tasks separately. Without -r, squeue would also join tasks that differ in their
-// ids, holds and requests (22.05.8). With --array-unique, squeue would print the required records, but this option
-// exists only in 22.05.
+// joinTasks joins records with the same id into one Job. These are the tasks of an array that slurmctld has not split
+// off yet, which `squeue -r` lists separately. Without -r, squeue would also join tasks that differ in their ids, holds
+// and requests (22.05.8). With --array-unique, it would print the required records, but this option exists only in
+// 22.05.
 func joinTasks(jobs []Job) []Job {
 	at := make(map[uint32]int, len(jobs))
 	tasks := make(map[uint32][]string)
@@ -267,7 +267,7 @@ func taskRanges(list []string) string {
 	return strings.Join(parts, ",")
 }
 
-// exclusion contains the nodes that a job excludes, and the state of the job at the time of the request.
+// exclusion contains the nodes that a job excludes, and the job's state at the time of the request.
 type exclusion struct {
 	id       uint32
 	excluded []string
@@ -275,7 +275,7 @@ type exclusion struct {
 	problem  string
 }
 
-// excludeFormat returns the SQUEUE_FORMAT for the job id, the excluded nodes and the long state.
+// excludeFormat returns the SQUEUE_FORMAT for the job id, the excluded nodes and the job state in its long form.
 func excludeFormat(sep string) string {
 	return "%A" + sep + "%x" + sep + "%T" + sep
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestUnregistered checks that parseNode detects nodes whose slurmd has not registered. Since 23.02, GresUsed of such a
-// node contains the indices of the used GRES.
+// TestUnregistered checks that parseNode detects nodes whose slurmd has not registered. Since 23.02, the GresUsed of
+// these nodes contains the indices of the used GRES.
 func TestUnregistered(t *testing.T) {
 	text, err := os.ReadFile("testdata/22.05.8/node-busy.txt")
 	if err != nil {
@@ -23,7 +23,7 @@ func TestUnregistered(t *testing.T) {
 		{"nothing in use", "gpu:a100:0(IDX:N/A)", started, false},
 		{"not registered, 22.05", "gpu:a100:0", "BootTime=None SlurmdStartTime=None", true},
 		{"not registered, 23.02 and later", used, "BootTime=None SlurmdStartTime=None", true},
-		{"not registered, GRES of a reconfiguration", "gpu:a100:0", started, true},
+		{"not registered, GRES after a reconfiguration", "gpu:a100:0", started, true},
 	} {
 		out := strings.Replace(strings.Replace(registered, used, c.used, 1), started, c.started, 1)
 		n, err := parseNode(out, "n1")

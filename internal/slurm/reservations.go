@@ -10,13 +10,13 @@ import (
 // Reservation is a reservation that is currently active.
 type Reservation struct {
 	Name string
-	// Whole is true if the reservation contains all CPUs of its nodes and is not MAGNETIC. Jobs that do not request
-	// such a reservation cannot run on its nodes.
+	// Whole is true if the reservation contains all CPUs of its nodes and is not MAGNETIC. In this case, other jobs
+	// cannot run on its nodes unless they request the reservation.
 	Whole bool
 }
 
-// reserve parses the output of `scontrol show reservation`, which only administrators can change. reserve adds the
-// active reservations that include a node to the Reservations of the node.
+// reserve parses the output of `scontrol show reservation`, which only administrators can change, and adds each active
+// reservation to the Reservations of the nodes that it includes.
 func reserve(nodes []Node, out string) error {
 	for record := range strings.SplitSeq("\n"+out, "\nReservationName=") {
 		name, rest, ok := strings.Cut(record, " ")

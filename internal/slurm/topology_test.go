@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestTopology checks the parsing of the requested hardware of a job, and of the hardware of a node.
+// TestTopology checks the parsing of the hardware that a job requests and of a node's hardware.
 func TestTopology(t *testing.T) {
 	for text, want := range map[string]string{
 		"*:*:*": "0 0 0", "2:*:1": "2 0 1", "2K:1:1": "2048 1 " +

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// isNull reports whether Slurm prints the text s for a missing value. If a user has written the same text, isNull also
-// returns true.
+// isNull reports whether Slurm prints the text s for a missing value. It also returns true if a user has written the
+// same text.
 func isNull(s string) bool { return s == "" || s == "(null)" || s == "N/A" }
 
 func orEmpty(s string) string {
@@ -26,7 +26,8 @@ func list(s string) []string {
 	return strings.Split(s, ",")
 }
 
-// parseTime parses a time that scontrol or squeue prints with SLURM_TIME_FORMAT=%s. A missing time is the zero time.
+// parseTime parses a time that scontrol or squeue prints with SLURM_TIME_FORMAT=%s. A missing time becomes the zero
+// time.
 func parseTime(s string) (time.Time, error) {
 	switch s {
 	case "", "(null)", "N/A", "NONE", "None", "Unknown":
@@ -42,13 +43,13 @@ func parseTime(s string) (time.Time, error) {
 	return time.Unix(n, 0), nil
 }
 
-// ParseLimit parses a time limit that squeue prints in the form [D-][H:]MM:SS. ParseLimit returns 0 if the job has no
-// time limit.
+// ParseLimit parses a time limit that squeue prints in the form [D-][H:]MM:SS. It returns 0 if the job has no time
+// limit.
 func ParseLimit(s string) (time.Duration, error) {
 	if isNull(s) || s == "UNLIMITED" || s == "NOT_SET" || s == "Partition_Limit" {
 		return 0, nil
 	}
-	bad := fmt.Errorf("the time limit %.40q is not of the form [D-][H:]MM:SS", s)
+	bad := fmt.Errorf("the time limit %.40q does not have the form [D-][H:]MM:SS", s)
 	days, rest, ok := strings.Cut(s, "-")
 	if !ok {
 		days, rest = "0", s
@@ -72,8 +73,8 @@ func ParseLimit(s string) (time.Duration, error) {
 	return time.Duration(d*86400+secs) * time.Second, nil
 }
 
-// parseCount32 parses an unsigned number. parseCount32 returns 0 for the two highest values, which Slurm uses for "not
-// set" and "unlimited".
+// parseCount32 parses an unsigned number. It returns 0 for the two highest values, which Slurm uses for "not set" and
+// "unlimited".
 func parseCount32(s string) (int, error) {
 	if isNull(s) {
 		return 0, nil
@@ -100,7 +101,7 @@ func parseNice(s string) (int64, error) {
 	return strconv.ParseInt(s, 10, 64)
 }
 
-// tresMemory returns the memory in MiB in a list such as "cpu=2,mem=400000M,node=2", or 0 if the list contains no
+// tresMemory returns the memory in MiB in a list such as "cpu=2,mem=400000M,node=2", or 0 if the list does not contain
 // memory.
 func tresMemory(s string) (int, error) {
 	for item := range strings.SplitSeq(s, ",") {
@@ -117,15 +118,15 @@ func tresMemory(s string) (int, error) {
 	return 0, nil
 }
 
-// mebibytes parses a size in Slurm's format, such as 400000M or 1.50T, and returns MiB. A number without a unit is in
-// MiB.
+// mebibytes parses a size in Slurm's format, such as 400000M or 1.50T, and returns it in MiB. A number without a unit
+// is in MiB.
 func mebibytes(s string) (int, error) { return scaled(s, []string{"K", "M", "G", "T", "P"}, 1.0/1024) }
 
 // parseUnits parses a number that squeue may have abbreviated, such as 2K for 2048 CPUs.
 func parseUnits(s string) (int, error) { return scaled(s, []string{"", "K", "M", "G", "T"}, 1) }
 
-// scaled parses a number with one of the suffixes. The factor of the first suffix is first, and the factor of each
-// later suffix is 1024 times the factor of the previous suffix.
+// scaled parses a number with one of the suffixes. The first suffix stands for the factor first, and each later one for
+// 1024 times the factor of its predecessor.
 func scaled(s string, suffixes []string, first float64) (int, error) {
 	text, unit := s, 1.0
 	for k, suffix := range suffixes {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Waiting is a pending job. One Waiting represents all tasks of an array that slurmctld has not split off yet.
+// Waiting is a pending job. All tasks of an array that slurmctld has not split off yet are represented by one Waiting.
 type Waiting struct {
 	Job
 	// Elements is the number of the array's pending tasks, or 1 for other jobs.
@@ -17,7 +17,7 @@ type Waiting struct {
 // Partitions returns the partitions in which the job may run.
 func (w Waiting) Partitions() []string { return list(w.Partition) }
 
-// toWaiting returns the pending jobs. Jobs of the same partition tier are in the order in which slurmctld evaluates
+// toWaiting returns the pending jobs. Jobs in the same partition tier are in the order in which slurmctld evaluates
 // them.
 func toWaiting(jobs []Job) []Waiting {
 	var list []Waiting
@@ -31,9 +31,9 @@ func toWaiting(jobs []Job) []Waiting {
 }
 
 // SortWaiting sorts jobs as slurmctld does (sort_job_queue2 in job_scheduler.c, 22.05.8 to 26.05.3): first the
-// expedited jobs, then by priority (highest first), then by submission time, and then by job id. A requeue sets the
-// submission time again. With priority/basic, jobs can have equal priorities. For example, all new jobs had priority 1
-// after slurmctld 22.05.8 had been killed.
+// expedited jobs, then by priority (highest first), then by submission time, and then by job id. A requeue resets the
+// submission time. With priority/basic, jobs can have equal priorities: for example, after slurmctld 22.05.8 had been
+// killed, all new jobs had priority 1.
 func SortWaiting(list []Waiting) {
 	slices.SortStableFunc(list, func(a, b Waiting) int {
 		return cmp.Or(
@@ -46,7 +46,7 @@ func SortWaiting(list []Waiting) {
 	})
 }
 
-// compareBool returns 1 if only a is true, -1 if only b is true, and otherwise 0.
+// compareBool returns 1 if only a is true, -1 if only b is true, and 0 otherwise.
 func compareBool(a, b bool) int {
 	switch {
 	case a == b:
@@ -57,8 +57,8 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// arrayElements returns the number of tasks in a text such as "3-5,9". The result is 1 for a job that does not belong
-// to an array, and for a text that cannot be parsed.
+// arrayElements returns the number of tasks in a text such as "3-5,9". The result is 1 for jobs that do not belong to
+// an array, and for texts that cannot be parsed.
 func arrayElements(tasks string) int {
 	n := 0
 	for part := range strings.SplitSeq(tasks, ",") {

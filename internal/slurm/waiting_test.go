@@ -20,8 +20,8 @@ func TestMemoryOfAJob(t *testing.T) {
 	}
 }
 
-// TestSortWaiting checks that an expedited job is the first, and that jobs of equal priority are sorted by submission
-// time, and then by the id of the job or of its array.
+// TestSortWaiting checks that an expedited job comes first, and that jobs with equal priority are sorted by submission
+// time and then by the id of the job or its array.
 func TestSortWaiting(t *testing.T) {
 	job := func(id, array uint32, priority uint64, submit int64) Waiting {
 		return Waiting{Job: Job{ID: id, ArrayJob: array, Priority: priority, Submit: time.Unix(submit, 0)}}

@@ -15,37 +15,36 @@ import (
 
 // Kind describes a kind of database.
 type Kind struct {
-	Name   string   // the name of the database in error messages, such as "ledger"
+	Name   string   // the database's name in error messages, such as "ledger"
 	Schema []string // the SQL statements of each version; PRAGMA user_version is the number of applied versions
-	Tables []string // the tables that every database of this kind contains
+	Tables []string // the tables that all databases of this kind contain
 	// Options are connection options of go-sqlite3, such as "_busy_timeout=5000".
 	Options string
-	// Damaged is the remedy for a damaged file, and Foreign is the remedy for a database of another program.
+	// Damaged is the remedy for a damaged file, and Foreign is the remedy for another program's database.
 	Damaged, Foreign string
-	// Busy converts the error that SQLite returns if another process holds a lock. If Busy is nil, the error remains
-	// unchanged.
+	// Busy converts the error that SQLite returns if another process holds a lock. If Busy is nil, the error is
+	// returned unchanged.
 	Busy func(text string) error
 }
 
-// DB is an open database. Several goroutines may call the methods of a DB, and several processes may open the same
-// file.
+// DB is an open database. Several goroutines may call its methods, and several processes may open the same file.
 type DB struct {
 	kind Kind
 	path string
 	sql  *sql.DB
 }
 
-// checkpointPages limits the -wal file, in pages of 4 KiB. When the -wal file has checkpointPages pages, SQLite writes
-// the pages into the database and restarts the -wal file. A larger -wal file would only occupy disk space. With
-// SQLite's default limit, a ledger and a repository of 40 KiB each had -wal files of up to 4 MiB.
+// checkpointPages limits the -wal file, in pages of 4 KiB. When the file reaches this size, SQLite writes its pages
+// into the database and restarts it. A larger -wal file would only waste disk space. With SQLite's default limit, a
+// ledger and a repository of 40 KiB each had -wal files of up to 4 MiB.
 const checkpointPages = 64
 
-// Open opens the database at path, or creates the database with mode 0600. The directory must exist. If the error is
-// ErrDamaged, ErrForeign or ErrNewer, Open has not changed the file.
+// Open opens the database at path, or creates it with mode 0600. The directory must exist. If the error is ErrDamaged,
+// ErrForeign or ErrNewer, Open has not changed the file.
 func Open(path string, kind Kind) (*DB, error) {
 	d := &DB{kind: kind, path: path}
-	// SQLite would create the file with a mode that depends on the umask. The -wal and -shm files get the mode of the
-	// database.
+	// Without this, SQLite would create the file with a mode that depends on the umask. The -wal and -shm files get the
+	// database's mode.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, kind.ExplainFile(path, err)
@@ -55,8 +54,8 @@ func Open(path string, kind Kind) (*DB, error) {
 	if err != nil {
 		return nil, kind.ExplainFile(path, err)
 	}
-	// With synchronous=NORMAL, no transactions are lost if the process crashes. If the machine crashes, the last
-	// transactions may be lost.
+	// With synchronous=NORMAL, no transactions are lost if the process crashes, but the last ones may be lost if the
+	// machine crashes.
 	d.sql, err = sql.Open(
 		"sqlite3",
 		"file:"+(&url.URL{Path: path}).EscapedPath()+"?_synchronous=NORMAL&_txlock=immediate&"+kind.Options,
@@ -67,8 +66,8 @@ func Open(path string, kind Kind) (*DB, error) {
 	d.sql.SetMaxOpenConns(1)
 	err = d.migrate()
 	if err == nil {
-		// Both PRAGMA statements change the file, and therefore follow migrate, which checks the file. SQLite's default
-		// limit for the -wal file is 4 MiB.
+		// Both PRAGMA statements change the file and therefore follow migrate, which checks it. SQLite's default limit
+		// for the -wal file is 4 MiB.
 		_, err = d.sql.Exec(fmt.Sprintf("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = %d", checkpointPages))
 	}
 	if err == nil {
@@ -81,9 +80,8 @@ func Open(path string, kind Kind) (*DB, error) {
 	return d, nil
 }
 
-// checkHeader returns an error if f is not a regular file. checkHeader also returns an error if f is not empty and does
-// not begin with the header of an SQLite database. SQLite treats a file of less than one page as an empty database and
-// overwrites the file.
+// checkHeader returns an error unless f is a regular file that is either empty or begins with the header of an SQLite
+// database. SQLite itself treats a file of less than one page as an empty database and overwrites it.
 func checkHeader(f *os.File) error {
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return cmp.Or(err, errors.New("the path is not a regular file; specify a file"))
@@ -99,8 +97,8 @@ func checkHeader(f *os.File) error {
 	return ErrDamaged
 }
 
-// migrate updates the schema to the latest version in one transaction, because another process may migrate the database
-// at the same time.
+// migrate updates the schema to the latest version. It uses a single transaction, because another process may migrate
+// the database at the same time.
 func (d *DB) migrate() error {
 	return d.Do(func(tx *sql.Tx) error {
 		version, err := d.kind.version(tx)
@@ -175,8 +173,8 @@ func (d *DB) Exec(text string, args ...any) error {
 // Read runs f, which must not change the database.
 func (d *DB) Read(f func(*sql.DB) error) error { return d.explain(f(d.sql)) }
 
-// List returns the rows of a query, each converted by row. Callers call List inside Do or Read, which add the name of
-// the database and the remedy to the error.
+// List returns the rows of a query, each converted by row. Callers use it inside Do or Read, which add the database's
+// name and the remedy to the error.
 func List[T any](q interface {
 	Query(text string, args ...any) (*sql.Rows, error)
 }, row func(*sql.Rows) (T, error), text string, args ...any) (all []T, err error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/mattn/go-sqlite3"
 )
 
-// Open rejects a file with ErrDamaged, ErrForeign or ErrNewer.
+// If Open rejects a file, it returns ErrDamaged, ErrForeign or ErrNewer.
 var (
 	ErrDamaged = errors.New("the contents of the file are damaged")
 	ErrForeign = errors.New("the file is another program's database")
@@ -25,8 +25,8 @@ var remedies = map[sqlite3.ErrNo]string{
 	sqlite3.ErrIoErr:    "check the kernel's messages about the disk with `dmesg`",
 }
 
-// Explain returns err with the name and path of the database, and with a remedy. Explain does not change an error that
-// already contains the name of the database. If the disk is full, the result wraps syscall.ENOSPC.
+// Explain returns err with the database's name and path and a remedy. It does not change an error that already contains
+// the database's name. If the disk is full, the result wraps syscall.ENOSPC.
 func (k Kind) Explain(path string, err error) error {
 	var e sqlite3.Error
 	var done *explained
@@ -52,7 +52,7 @@ func (k Kind) Explain(path string, err error) error {
 	return k.withRemedy(path, err, remedies[e.Code])
 }
 
-// ExplainFile explains an error of the file system from opening or examining the file, in the same way as Explain.
+// ExplainFile is like Explain, but for file-system errors that occurred while opening or examining the file.
 func (k Kind) ExplainFile(path string, err error) error {
 	var file *os.PathError
 	switch {
@@ -70,13 +70,13 @@ func (k Kind) ExplainFile(path string, err error) error {
 
 func (d *DB) explain(err error) error { return d.kind.Explain(d.path, err) }
 
-// explained is an error that already contains the name of the database and the remedy.
+// explained is an error that already contains the database's name and the remedy.
 type explained struct {
 	text string
 	err  error
 }
 
-// withRemedy returns err with the name and path of the database and, if remedy is not empty, the remedy.
+// withRemedy returns err with the database's name and path and, if remedy is not empty, the remedy.
 func (k Kind) withRemedy(path string, err error, remedy string) error {
 	text := fmt.Sprintf("%s %s: %v", k.Name, path, err)
 	if remedy != "" {

@@ -11,20 +11,19 @@ import (
 // Supports returns the version of the schema that this release creates in databases of kind k.
 func (k Kind) Supports() int { return len(k.Schema) }
 
-// VersionAt returns the version of the schema of the database at path, or 0 if the file does not exist. VersionAt does
-// not change the file, and another process may have the database open. The version may be newer than this release
-// supports.
+// VersionAt returns the version of the schema of the database at path, or 0 if the file does not exist. It does not
+// change the file, and another process may have the database open. The version may be newer than this release supports.
 func (k Kind) VersionAt(path string) (version int, err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
 	options := "?mode=ro&_busy_timeout=5000"
 	if _, err := os.Stat(path + "-wal"); errors.Is(err, fs.ErrNotExist) {
-		// No process has the database open. Without the option immutable, SQLite would leave a -wal and a -shm file.
+		// No process has the database open. Without the immutable option, SQLite would leave -wal and -shm files
+		// behind.
 		options = "?immutable=1"
 	}
-	// The header of the file may contain an old version, because in WAL mode only the -wal file may contain the new
-	// version.
+	// The file's header may contain an old version: in WAL mode, the new one may be in the -wal file only.
 	db, err := sql.Open("sqlite3", "file:"+(&url.URL{Path: path}).EscapedPath()+options)
 	if err != nil {
 		return 0, k.ExplainFile(path, err)

@@ -1,8 +1,8 @@
-// Package trust decides whether root may read or load a file. The package accepts a file only if no users except root
-// and the given owners can change the file. The package does not change files. Caelum uses the package to check the
-// configuration, the key of the notifications, the NVML library and other files.
+// Package trust decides whether root may read or load a file. It accepts a file only if no users other than root and
+// the given owners can change it. It does not change any files. Caelum uses it to check the configuration, the
+// notification key, the NVML library and other files.
 //
 // Files:
 //
-//	trust.go  checks a file (Path), or the directory in which a file is written (Directory); the errors
+//	trust.go  checks a file (Path), or the directory into which a file is to be written (Directory); errors
 package trust

@@ -15,19 +15,19 @@ import (
 
 // Path resolves the symbolic links in path, and checks the resulting file and every directory above it. The file and
 // each directory must belong to root or one of owners, and must not be writable by the group or others. Path returns
-// the resolved path. The caller must use this path, because other users may be able to change the links in the original
-// path at any time.
+// the resolved path. The caller must use it, because other users may be able to change the links in the original path
+// at any time.
 //
-// Path rejects a directory to which others may write, unless three conditions are met: the directory has the sticky bit
-// (/tmp), the directory belongs to root or one of owners, and the next component is a directory that belongs to root or
-// one of owners. The kernel does not allow other users to remove or rename such a component, and directories cannot be
-// hard links. Path therefore rejects a file directly in /tmp.
+// Path rejects a directory to which others may write, unless three conditions are met: it has the sticky bit (like
+// /tmp), it belongs to root or one of owners, and the next component is a directory that also belongs to root or one of
+// owners. The kernel does not allow other users to remove or rename such a component, and directories cannot be hard
+// links. Path therefore rejects a file directly in /tmp.
 //
-// If an access control list grants write access to other users, the file mode shows write access of the group. Path
-// therefore also rejects such a file.
+// If an access control list grants write access to other users, the file mode shows write access for the group. Path
+// therefore also rejects these files.
 //
-// The error contains the component that is not acceptable, and a command that corrects the problem. If the file does
-// not exist, the error wraps fs.ErrNotExist.
+// The error names the unacceptable component and a command that corrects the problem. If the file does not exist, the
+// error wraps fs.ErrNotExist.
 func Path(path string, owners ...int) (string, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
@@ -65,8 +65,8 @@ func components(path string) []string {
 	return list
 }
 
-// check checks one component of a path. If the component is a sticky directory to which others may write, check returns
-// the component, and otherwise an empty string. shared is the result for the directory above. last is true for the last
+// check checks one component of a path. If it is a sticky directory to which others may write, check returns the
+// component, and otherwise an empty string. shared is the result for the directory above. last is true for the last
 // component, which is the file.
 func check(component string, info os.FileInfo, shared string, last bool, owners []int) (string, error) {
 	owner := int(info.Sys().(*syscall.Stat_t).Uid)
@@ -123,8 +123,8 @@ func name(id int) string {
 }
 
 // Directory checks the directory of path in the same way as Path, for a process that is about to create or rename a
-// file in this directory. If another user could change the directory, this user could redirect root's write with a
-// symbolic link. Directory always succeeds if the process does not run as root or the directory does not exist.
+// file there. Another user who can change the directory could redirect root's write with a symbolic link. Directory
+// always succeeds if the process does not run as root or the directory does not exist.
 func Directory(path string) error {
 	if os.Geteuid() != 0 {
 		return nil

@@ -11,7 +11,7 @@ import (
 
 const eve = 20001 // an ordinary user
 
-// paths contains changes to a directory tree that contains etc/caelum.yaml.
+// paths lists changes to a directory tree that contains etc/caelum.yaml.
 var paths = []struct {
 	name   string
 	spoil  func(dir string)
@@ -23,7 +23,7 @@ var paths = []struct {
 		why: "etc/caelum.yaml belongs to uid 20001, not to root; chown root "},
 	{name: "file of the given owner", spoil: func(d string) { chown(d+"/etc/caelum.yaml", eve) },
 		owners: []int{eve}},
-	{name: "file of another user than the owner", spoil: func(d string) { chown(d+"/etc/caelum.yaml", eve+1) },
+	{name: "file of a user other than the owner", spoil: func(d string) { chown(d+"/etc/caelum.yaml", eve+1) },
 		owners: []int{eve}, why: "belongs to uid 20002, not to root or uid 20001"},
 	{name: "file writable by group", spoil: func(d string) { chmod(d+"/etc/caelum.yaml", 0o664) },
 		why: "etc/caelum.yaml is writable by group; chmod g-w "},

@@ -1,5 +1,4 @@
-// Package version contains the version of the running program. The commands named version and the status of the agent
-// show this version.
+// Package version contains the version of the running program, which the version commands and the agent's status show.
 //
 // Files:
 //
@@ -9,13 +8,13 @@ package version
 import "runtime"
 
 // Version is the release of Caelum, and Commit is the commit from which the program was built. The Makefile sets both
-// variables at link time.
+// at link time.
 var (
 	Version = "development"
 	Commit  = "unknown"
 )
 
-// Build describes how a program was built. The commands named version print Build as JSON.
+// Build describes how a program was built. The version commands print it as JSON.
 type Build struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit"`

@@ -1,4 +1,4 @@
-// Package apitest sends bytes to an API server as any user, and parses the answers strictly. Only tests import apitest.
+// Package apitest sends bytes to an API server as any user, and parses the answers strictly. Only tests import it.
 package apitest
 
 import (
@@ -16,12 +16,12 @@ import (
 	"time"
 )
 
-// patience limits the duration of one call of Send. patience is longer than the server's limits, which are 5 s for the
-// header and 10 s for the whole request.
+// patience limits the duration of one call to Send. It is longer than the server's limits, which are 5 s for the header
+// and 10 s for the whole request.
 const patience = 20 * time.Second
 
 // Send connects to the socket as the given user, sends the request, closes the connection for writing, and returns all
-// bytes that the server sends. The user must have access to the directory of the socket.
+// bytes that the server sends. The user must have access to the directory that contains the socket.
 func Send(socket string, uid uint32, request []byte) ([]byte, error) {
 	conn, err := dial(socket, uid)
 	if err != nil {
@@ -40,12 +40,12 @@ func Send(socket string, uid uint32, request []byte) ([]byte, error) {
 	return answer, err
 }
 
-// dial returns a connection whose SO_PEERCRED contains the given user. The kernel uses the user id of the thread that
-// connects.
+// dial returns a connection whose SO_PEERCRED contains the given user. The kernel records the user id of the thread
+// that connects.
 func dial(socket string, uid uint32) (*net.UnixConn, error) {
 	runtime.LockOSThread()
 	if err := effective(uid); err != nil {
-		return nil, fmt.Errorf("couldn't change to user %d, which requires root: %w", uid, err)
+		return nil, fmt.Errorf("couldn't change to user %d (this requires root): %w", uid, err)
 	}
 	fd, err := connect(socket)
 	if back := effective(0); back != nil {
@@ -76,7 +76,7 @@ func connect(socket string) (int, error) {
 	return fd, nil
 }
 
-// effective changes the effective user of only the calling thread. syscall.Setresuid would change the user of every
+// effective changes the effective user of the calling thread only. syscall.Setresuid would change the user of every
 // thread.
 func effective(uid uint32) error {
 	const same = ^uintptr(0)
@@ -89,7 +89,7 @@ func effective(uid uint32) error {
 // Answer is one HTTP response of a server.
 type Answer struct {
 	Code int
-	JSON bool // false for a response of net/http itself, which is plain text
+	JSON bool // false for net/http's own responses, which are plain text
 	Body []byte
 }
 

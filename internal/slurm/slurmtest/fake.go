@@ -1,34 +1,33 @@
-// Package slurmtest emulates slurmctld in memory, for tests. The type Fake has the methods of slurm.Client, and methods
-// that simulate the actions of users, jobs and daemons, such as Submit, Tick, End, RunEpilogs and Restart. The package
-// never runs a program.
+// Package slurmtest emulates slurmctld in memory, for tests. The Fake type has the methods of slurm.Client, along with
+// methods that simulate the actions of users, jobs and daemons, such as Submit, Tick, End, RunEpilogs and Restart. The
+// package never runs any programs.
 //
-// The behaviour was measured with Slurm 22.05.8. Unless noted otherwise, the releases 24.11 and 26.05 behave in the
-// same way:
+// The behaviour was measured with Slurm 22.05.8. Unless noted otherwise, 24.11 and 26.05 behave in the same way:
 //
-//   - An update changes a node's counts of a count-only GRES immediately, even to less than the used count. In this
+//   - An update changes a node's counts of a count-only GRES immediately, even to less than the used count. In that
 //     case, slurmctld starts no more jobs that request the type. An update replaces the node's whole GRES list. For
 //     gres/gpu, slurmctld accepts only the configured count or 0.
-//   - The used count increases when a job starts, before its prolog. The used count decreases when the job enters
-//     COMPLETING, before its epilog. slurmctld starts no job on a node with a COMPLETING job.
-//   - slurmctld allocates the first types with a free count to a request without a type, and these types include
-//     `closed`. An --exclusive job needs an empty node, and gets all of the node's GRES, including `closed`.
+//   - The used count increases when a job starts, before its prolog, and decreases when the job enters COMPLETING,
+//     before its epilog. slurmctld starts no jobs on a node with a COMPLETING job.
+//   - A request without a type gets the first types with a free count, which may include `closed`. An --exclusive job
+//     needs an empty node, and gets all of its GRES, including `closed`.
 //   - slurmctld rejects the submission of a job that no node could ever run, unless the job is held. This check
 //     includes the catalogue nodes, although they are never up. If no node can run a pending job any more, the job gets
-//     the reason BadConstraints and the priority 0. After a release of the job, slurmctld tries again.
-//   - A restart of slurmctld and scontrol reconfigure set the count of every type to the count in slurm.conf. slurmctld
-//     then does not count the typed GRES of running jobs as used, or counts them once for each node of the job
-//     (Recount; in 22.05, the excess remains after the end of the job). A restart of slurmd 22.05 sets only the count
-//     of `closed` to the count in slurm.conf. If jobs use gres/mig and the counts of the last update did not add up to
-//     the total in slurm.conf, the restart of slurmd drains the node with the flag INVALID_REG.
+//     the reason BadConstraints and the priority 0. After the job is released, slurmctld tries again.
+//   - A restart of slurmctld and `scontrol reconfigure` reset the count of every type to the one in slurm.conf.
+//     Afterwards, slurmctld does not count the typed GRES of running jobs as used, or counts them once for each node
+//     of the job (Recount; in 22.05, the excess remains after the job ends). A restart of slurmd 22.05 resets only
+//     the count of `closed`. If jobs use gres/mig and the counts in the last update did not add up to the total in
+//     slurm.conf, the restart of slurmd drains the node with the flag INVALID_REG.
 //   - A requeue increases the restart count while the ended run is still completing. The job may start again two
 //     minutes later.
 //
-// The package does not support time limits, changing priorities, reservations, dependencies, arrays, het jobs and
-// planned starts. Every job for which there are enough resources starts, in the order of priority. If jobs have no time
-// limits, the main scheduler and backfill together have the same result.
+// The package does not support time limits, changing priorities, reservations, dependencies, arrays, het jobs or
+// planned starts. Every job for which there are enough resources starts, in order of priority. This is also what the
+// main scheduler and backfill together achieve if jobs have no time limits.
 //
-// The state changes only through calls. Advance moves the clock forward, Tick starts jobs, and RunEpilogs runs epilogs.
-// Several goroutines may call the methods. Hooks run without a lock, and may call the methods as well.
+// The state changes only through calls: Advance moves the clock forward, Tick starts jobs, and RunEpilogs runs epilogs.
+// Several goroutines may call the methods. Hooks run without a lock, so they may call the methods as well.
 package slurmtest
 
 import (
@@ -48,15 +47,14 @@ type Node struct {
 	Name       string
 	Partitions []string
 	Features   []string
-	// Gres contains the GRES of the node in slurm.conf, which are also its initial GRES: mig:1g.5gb:0, ...,
-	// mig:closed:28.
+	// Gres contains the node's GRES in slurm.conf, which are also its initial GRES: mig:1g.5gb:0, ..., mig:closed:28.
 	Gres slurm.GRESList
-	// Catalogue is true for a node that is never up. Because of the GRES of this node, slurmctld accepts jobs that
-	// slurmctld would otherwise reject.
+	// Catalogue is true for a node that is never up. Because of its GRES, slurmctld accepts jobs that it would
+	// otherwise reject.
 	Catalogue bool
 }
 
-// Call is one call of the client's methods.
+// Call is one call to one of the client's methods.
 type Call struct {
 	// Seq is the number of the call, beginning with 1. Op is the name of the method.
 	Seq  int
@@ -65,7 +63,7 @@ type Call struct {
 	Job  uint32
 	GRES slurm.GRESList
 	Text string
-	// Err is the error that the call returned. In the Before hook, Err is not set.
+	// Err is the error that the call returned. It is not set in the Before hook.
 	Err error
 }
 
@@ -121,8 +119,7 @@ type node struct {
 type job struct {
 	slurm.Job
 	held bool
-	// alloc contains the GRES of the job on each node. forgotten is true if slurmctld no longer counts these GRES as
-	// used.
+	// alloc contains the job's GRES on each node. forgotten is true if slurmctld no longer counts them as used.
 	alloc     map[string]slurm.GRESList
 	forgotten bool
 	// final is the state that follows COMPLETING.
@@ -150,8 +147,8 @@ func New(nodes ...Node) *Fake {
 	return f
 }
 
-// Before sets a hook that runs before each call takes effect. If the hook returns an error, the call returns this error
-// and has no effect. slurm.ErrUnreachable simulates a slurmctld that is down.
+// Before sets a hook that runs before each call takes effect. If the hook returns an error, the call returns it and has
+// no effect. slurm.ErrUnreachable simulates a slurmctld that is down.
 func (f *Fake) Before(hook func(Call) error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -166,23 +163,23 @@ func (f *Fake) After(hook func(Call)) {
 	f.after = hook
 }
 
-// Prolog sets a hook that Tick calls for each node of a job that starts. Until the hook has returned for all nodes, the
-// job is RUNNING with the reason Prolog.
+// Prolog sets a hook that Tick calls for each node of a starting job. Until it has returned for all nodes, the job is
+// RUNNING with the reason Prolog.
 func (f *Fake) Prolog(hook func(j slurm.Job, node string)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.prolog = hook
 }
 
-// Epilog sets a hook that RunEpilogs calls for each node of a job that ends. Until the hook has returned for a node,
-// the job is COMPLETING on this node.
+// Epilog sets a hook that RunEpilogs calls for each node of an ending job. Until it has returned for a node, the job is
+// COMPLETING on that node.
 func (f *Fake) Epilog(hook func(j slurm.Job, node string)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.epilog = hook
 }
 
-// SetConfig sets a value of slurmctld's configuration.
+// SetConfig sets a value in slurmctld's configuration.
 func (f *Fake) SetConfig(key, value string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -217,7 +214,7 @@ func (f *Fake) Writes() []Call {
 	})
 }
 
-// call runs the hooks before and after one call, and records the call.
+// call performs and records one call, and runs the hooks before and after it.
 func (f *Fake) call(c Call, do func() error) error {
 	f.mu.Lock()
 	c.Seq = len(f.calls) + 1

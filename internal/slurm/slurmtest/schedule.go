@@ -12,7 +12,7 @@ import (
 
 type kind struct{ name, typ string }
 
-// used returns the GRES of the node that slurmctld counts as used.
+// used returns the node's GRES that slurmctld counts as used.
 func (f *Fake) used(n *node) map[kind]int {
 	used := maps.Clone(n.excess)
 	if used == nil {
@@ -39,7 +39,7 @@ func (j *job) wants() slurm.GRESList {
 	return list
 }
 
-// fit allocates the wanted GRES from the unused GRES. fit returns false if there are not enough unused GRES.
+// fit allocates the wanted GRES from the unused GRES. It returns false if there are not enough of them.
 func fit(gres slurm.GRESList, used map[kind]int, wants slurm.GRESList) (slurm.GRESList, bool) {
 	left := make([]int, len(gres))
 	for i, g := range gres {
@@ -67,7 +67,7 @@ func fit(gres slurm.GRESList, used map[kind]int, wants slurm.GRESList) (slurm.GR
 	return alloc, true
 }
 
-// named reports whether the partition, the features and the excluded nodes of the job permit the job to use the node.
+// named reports whether the job's partition, features and excluded nodes permit it to use the node.
 func (j *job) named(n *node) bool {
 	if !slices.ContainsFunc(
 		strings.Split(j.Partition, ","),
@@ -97,7 +97,7 @@ func (f *Fake) largeEnough(j *job) (up, catalogue []*node) {
 	return up, catalogue
 }
 
-// possible reports whether the current totals are sufficient for the job.
+// possible reports whether the nodes' current totals are sufficient for the job.
 func (f *Fake) possible(j *job) bool {
 	up, catalogue := f.largeEnough(j)
 	all := append(up, catalogue...)
@@ -170,9 +170,8 @@ func (f *Fake) empty(n *node) bool {
 	return true
 }
 
-// Tick simulates one cycle of slurmctld's scheduler. Every pending job for which there are enough resources starts,
-// highest priority first. After all starts, Tick calls the prolog hook for the started jobs. Tick returns the ids of
-// the started jobs.
+// Tick simulates one cycle of slurmctld's scheduler: every pending job for which there are enough resources starts,
+// highest priority first. Then it calls the prolog hook for the started jobs and returns their ids.
 func (f *Fake) Tick() []uint32 {
 	f.mu.Lock()
 	var started []slurm.Job
