@@ -27,7 +27,7 @@ func sizesOf(b *mig.Model, profile string) (all []Size) {
 
 // TestSizesDelayNoJob compares the result of Make to Make's first plan, which assumes a higher price. Each job that
 // starts with the first plan must also start with the result. The first job that must wait must not get a later
-// reservation. Only jobs with sizes may get a profile other than the requested one.
+// reservation. Only jobs with sizes may get another profile than requested.
 func TestSizesDelayNoJob(t *testing.T) {
 	larger := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -84,7 +84,7 @@ func drawSizes(t *rapid.T, gpus []place.GPU, jobs []*Job) {
 	}
 }
 
-// hasProfile reports whether a job requests the profile or accepts it as an equivalent profile.
+// hasProfile reports whether a job requests the profile or accepts the profile as an equivalent profile.
 func hasProfile(j *Job, profile string) bool {
 	return slices.ContainsFunc(j.Wants, func(w Want) bool {
 		return w.Profile == profile || slices.Contains(w.Alternatives, profile)
