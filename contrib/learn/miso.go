@@ -13,8 +13,8 @@ import (
 	"caelum/internal/predict"
 )
 
-// point contains the measurements of a machine-learning model with one batch size: the duration of a step in seconds on
-// each profile that has enough memory for the model.
+// point contains the measurements of a machine-learning model with one batch size: how long a step takes, in seconds,
+// on each profile that has enough memory for the model.
 type point struct {
 	model string
 	batch float64
@@ -62,7 +62,7 @@ func readMISO(path string, n node) ([]point, error) {
 // speed returns the speed of a point on a profile, relative to the whole GPU.
 func (p point) speed(n node, profile string) float64 { return p.step[n.whole] / p.step[profile] }
 
-// need returns Caelum's prediction from the runs of a point. need ignores the runs on the given profile.
+// need returns Caelum's prediction from the runs of a point, except those on the given profile.
 func (p point) need(n node, without string) predict.Need {
 	var h predict.History
 	for _, profile := range n.model.Profiles {
@@ -94,8 +94,7 @@ func speedBy(need predict.Need, n node, profile string) float64 {
 	return 1 / seconds
 }
 
-// predictor predicts the speed of a point on a profile from other measurements. ok is false if no prediction is
-// possible.
+// predictor predicts the speed of a point on a profile from other measurements; ok is false if it cannot.
 type predictor struct {
 	name    string
 	foresee func(n node, all []point, at int, profile string) (speed float64, ok bool)
@@ -154,8 +153,8 @@ var predictors = []predictor{
 
 func distance(p, q point) float64 { return math.Abs(math.Log(p.batch / q.batch)) }
 
-// compareMISO predicts the speeds of each point without the point's measurements, and compares the predictions with the
-// measurements. Only the last predictor uses the point's measurements on other profiles.
+// compareMISO predicts the speeds of each point without the point's own measurements, and compares the predictions with
+// these measurements. Only the last predictor uses the point's measurements on other profiles.
 func compareMISO(w io.Writer, path string) error {
 	n, err := newNode()
 	if err != nil {
@@ -179,10 +178,9 @@ func compareMISO(w io.Writer, path string) error {
 	return partitions(w, n, all)
 }
 
-// judge returns the errors of the predicted speeds. judge also returns the number of points for which the predictions
-// lead to the right profile, if a step may take at most two or three times as long as on the whole GPU. The
-// measurements do not include memory. judge therefore assumes that Caelum knows which profiles have enough memory for a
-// batch.
+// judge returns the errors of the predicted speeds. It also returns the number of points for which the predictions lead
+// to the right profile, if a step may take at most two or three times as long as on the whole GPU. The measurements do
+// not include memory, so judge assumes that Caelum knows which profiles have enough memory for a batch.
 func (v predictor) judge(n node, all []point) (errs []float64, right [2]int) {
 	for at, p := range all {
 		foreseen := map[string]float64{n.whole: 1}
@@ -216,8 +214,8 @@ func (p point) smallest(n node, slowdown float64, speed func(string) float64) st
 	return n.whole
 }
 
-// partitions compares two choices of DynaP for each batch: one choice with the measured step times, and one choice with
-// predicted step times. The predictions use the model's nearest batch.
+// partitions compares two choices that DynaP makes for each batch: one based on the measured step times, and one based
+// on predicted step times. The predictions use the model's nearest batch size.
 func partitions(w io.Writer, n node, all []point) error {
 	return table(
 		w,
@@ -244,8 +242,8 @@ func partitions(w io.Writer, n node, all []point) error {
 	)
 }
 
-// nearest returns the speed of the model's nearest batch that fits into the profile. If no batch fits, nearest returns
-// a predicted speed.
+// nearest returns the speed measured with the model's nearest batch size that fits into the profile, or a predicted
+// speed if no batch fits.
 func nearest(n node, all []point, at int, profile string) float64 {
 	for _, v := range predictors[2:4] {
 		if speed, ok := v.foresee(n, all, at, profile); ok {
@@ -255,8 +253,8 @@ func nearest(n node, all []point, at int, profile string) float64 {
 	return 1
 }
 
-// worth returns the value Worth that the list by contains for the first profile in the list of. If the profile misses
-// the deadline, by does not contain the profile, and worth returns the smallest Worth in by.
+// worth returns the Worth value in the list by for the first profile in the list of. A profile that misses the deadline
+// is not in by; worth then returns the smallest Worth in by.
 func worth(by, of []predict.Partition) float64 {
 	for _, p := range by {
 		if len(of) > 0 && p.Profile == of[0].Profile {
@@ -266,8 +264,8 @@ func worth(by, of []predict.Partition) float64 {
 	return by[len(by)-1].Worth
 }
 
-// measured returns the measurements of a model. For the point leftOut, measured returns the measured step time on the
-// whole GPU, and predicted step times on all other profiles.
+// measured returns the measurements of a model. For the leftOut point, it returns the measured step time on the whole
+// GPU, and predicted step times on all other profiles.
 func measured(n node, all []point, model string, leftOut int) (of []predict.Measured) {
 	for k, p := range all {
 		if p.model != model {

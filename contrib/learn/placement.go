@@ -22,15 +22,15 @@ const (
 	recurring = 20 // the number of scripts of each profile; each job is a run of one script
 )
 
-// scatter contains the standard deviation of the logarithms of a script's run times, for each of two kinds of scripts.
+// scatter contains the standard deviation of the logarithm of a script's run times, for each of two kinds of scripts.
 type scatter [2]float64
 
 // churn generates the built-in workload with recurring jobs. trace.Churn generates the arrivals and profiles at load
 // 0.85. Each profile has twenty scripts, and each job is a run of one script. The typical run times of the scripts are
-// exponentially distributed. The run times of a script are lognormally distributed around the typical run time of the
-// script. Each script has one of the two sigmas with equal probability. The time limit of a job is 1 to 6 times the
-// typical run time, and at least the run time. churn multiplies all durations by one factor, so that the jobs request
-// as many unit-seconds as the built-in workload.
+// exponentially distributed. The run times of each script are lognormally distributed around its typical run time. Each
+// script has one of the two sigmas with equal probability. The time limit of a job is 1 to 6 times the typical run
+// time, and at least as long as the run time. churn multiplies all durations by the same factor, so that the jobs
+// request as many unit-seconds as the built-in workload.
 func churn(b *mig.Model, mix trace.Mix, sigmas scatter, seed uint64) (jobs []trace.Job, scripts map[string]string) {
 	rng := rand.New(rand.NewPCG(seed, 11))
 	type kind struct{ typical, sigma, limit float64 }
@@ -61,8 +61,8 @@ func churn(b *mig.Model, mix trace.Mix, sigmas scatter, seed uint64) (jobs []tra
 	return jobs, scripts
 }
 
-// memory learns run times during a simulation. memory observes the ends of runs, and estimates the run time of a job
-// from the runs that have ended before the job's submission.
+// memory learns run times during a simulation. It observes when runs end, and estimates a job's run time from the runs
+// that ended before the job was submitted.
 type memory struct {
 	scripts map[string]string // the key of the script of each job
 	running []sim.Span
@@ -74,8 +74,8 @@ func (m *memory) Passed(_, _ float64, _, _ int, _ float64) {}
 func (m *memory) Waited(string, float64)                   {}
 func (m *memory) Ran(s sim.Span)                           { m.running = append(m.running, s) }
 
-// estimate returns the predicted run time of a job in seconds, based on the runs of the job's script that ended before
-// the submission of the job. If the script has no ended runs, estimate returns the job's limit.
+// estimate returns the predicted run time of a job in seconds, based on the runs of its script that ended before the
+// job was submitted. If there are none, it returns the job's time limit.
 func (m *memory) estimate(j trace.Job) float64 {
 	m.running = slices.DeleteFunc(m.running, func(s sim.Span) bool {
 		if s.To > j.Submit {
@@ -93,10 +93,11 @@ func (m *memory) estimate(j trace.Job) float64 {
 	return min(need.Seconds, j.Limit)
 }
 
-// high returns the 90% quantile of the run time of a job after a call of estimate, or 0 if the quantile is unknown.
+// high returns the 90% quantile of a job's run time in seconds, or 0 if the quantile is unknown. estimate must be
+// called first.
 func (m *memory) high(j trace.Job) float64 { return m.highs[j.ID] }
 
-// estimator is a source of the expected run times. set sets the fields Said, High, Learn and Observer of a simulation.
+// estimator is a source of expected run times. set sets the Said, High, Learn and Observer fields of a simulation.
 type estimator struct {
 	name string
 	set  func(c *sim.Config, scripts map[string]string)
@@ -125,7 +126,7 @@ func byRuns(c *sim.Config, scripts map[string]string) {
 	c.Said, c.High, c.Observer = m.estimate, m.high, m
 }
 
-// corrected returns a function that sets the estimates of set, which the simulation then corrects (Learn).
+// corrected returns a function that sets the same estimates as set, but makes the simulation correct them (Learn).
 func corrected(set func(*sim.Config, map[string]string)) func(*sim.Config, map[string]string) {
 	return func(c *sim.Config, scripts map[string]string) {
 		set(c, scripts)
@@ -148,8 +149,8 @@ func (e estimator) meanWait(c sim.Config, mix trace.Mix, sigmas scatter, seeds [
 	return sum / float64(len(seeds)), nil
 }
 
-// placements simulates the built-in workload with recurring jobs. placements compares schedulers that differ in their
-// knowledge of the run times.
+// placements simulates the built-in workload with recurring jobs, and compares schedulers that differ in how much they
+// know about the run times.
 func placements(w io.Writer, seeds []uint64) error {
 	model, err := mig.ModelByName("A100-40GB")
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 const (
 	works = 2000
 	users = 200
-	tries = 5 // maximum number of runs of a job that is killed for lack of memory
+	tries = 5 // maximum number of runs of a job that runs out of memory
 )
 
-// score counts the results of a rule for repeats, which are runs of a key that has earlier runs.
+// score counts the results of a rule for repeats, that is, for runs of a key that has earlier runs.
 type score struct {
 	repeats, tight, killed int     // tight is the number of runs on the smallest sufficient profile
 	needed, given          float64 // MiB
@@ -35,7 +35,7 @@ type history struct {
 	job  uint32
 }
 
-// submit runs a submission. If the run is killed for lack of memory, submit repeats the run, at most tries times.
+// submit runs a submission. If the run is killed because it ran out of memory, submit repeats it, at most tries times.
 func (h *history) submit(w work, s submission) (first score) {
 	first = score{repeats: 1, needed: s.peak}
 	for try := range tries {
@@ -61,7 +61,7 @@ func (h *history) submit(w work, s submission) (first score) {
 	return first
 }
 
-// simulate runs a population with a rule. Element i of the result contains the scores of the runs whose key has i
+// simulate applies a rule to a population. Element i of the result contains the scores of the runs whose key has i
 // earlier runs.
 func (p population) simulate(n node, r rule, seed uint64) (byRun []score) {
 	rng := rand.New(rand.NewPCG(seed, 7))
@@ -84,7 +84,7 @@ func (p population) simulate(n node, r rule, seed uint64) (byRun []score) {
 	return byRun
 }
 
-// simulateAll returns the scores over the populations of several seeds.
+// simulateAll returns the combined scores for the populations that several seeds generate.
 func (p population) simulateAll(n node, r rule, seeds []uint64) (all score, byRun []score) {
 	for _, seed := range seeds {
 		for nth, s := range p.simulate(n, r, seed) {
@@ -124,10 +124,10 @@ func comparePopulation(w io.Writer, seeds []uint64) error {
 	return turns(w, n, rules)
 }
 
-// turns simulates jobs in which every k-th run needs twice as much memory as the other runs. For each rule, turns
-// prints how many of 60 runs run out of memory.
+// turns simulates jobs in which every k-th run needs twice as much memory as the other runs. For each rule, it prints
+// how many of 60 runs run out of memory.
 func turns(w io.Writer, n node, rules []rule) error {
-	head := "runs out of memory of 60 runs, k = 2, 3, 4, 5, 6, 8"
+	head := "runs that run out of memory, of 60 runs, k = 2, 3, 4, 5, 6, 8"
 	return table(w, head, func(row func(string, ...any)) {
 		for _, r := range rules[1:] {
 			var dead []any

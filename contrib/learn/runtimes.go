@@ -21,8 +21,8 @@ type task struct {
 	complete, first bool
 }
 
-// tasks returns the runs of a population in the order of submission. The first submission of each recurring job is at a
-// random time of a year. The following submissions are one day apart on average.
+// tasks returns the runs of a population in the order of submission. Each recurring job is first submitted at a random
+// time of the year. Its further submissions are one day apart on average.
 func tasks(seed uint64) (all []task) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	people := drawUsers(rng, users)
@@ -74,8 +74,8 @@ func (p *past) known(t task) []float64 {
 	return []float64{1, limit, stat.Mean(p.byUser[t.user], nil), stat.Mean(p.ratios[t.user], nil)}
 }
 
-// regress returns the prediction of a least-squares fit over the tasks that have completed so far. regress recomputes
-// the fit every 500 tasks.
+// regress returns the prediction of a least-squares fit over the tasks that have completed so far. It recomputes the
+// fit every 500 tasks.
 func (p *past) regress(t task) float64 {
 	if n := len(p.y); n >= 100 && n >= p.learned+500 {
 		p.learned = n
@@ -104,7 +104,7 @@ func (p *past) finished(t task) {
 	p.ratios[t.user] = append(p.ratios[t.user], math.Log(t.seconds/t.limit))
 }
 
-// guess is a way to predict the run time of a task, as the logarithm of seconds.
+// guess is a way to predict the run time of a task, as the logarithm of the seconds.
 type guess struct {
 	name    string
 	predict func(p *past, t task) float64
@@ -153,8 +153,8 @@ var acquaintances = []guess{
 	}},
 }
 
-// compareRuntimes prints the errors of the guesses as factors, separately for keys with and without earlier runs.
-// compareRuntimes also prints the mean waits if the placement uses the predictions.
+// compareRuntimes prints the errors of the guesses as factors, separately for keys with and without earlier runs. It
+// also prints the mean waits when placement uses the predictions.
 func compareRuntimes(w io.Writer, seeds []uint64) error {
 	off := map[string][]float64{}
 	inside, of := 0, 0
@@ -190,8 +190,8 @@ func compareRuntimes(w io.Writer, seeds []uint64) error {
 	return placements(w, seeds)
 }
 
-// follow appends the error of each guess for each completed task to off, as a logarithm. follow returns the number of
-// run times between Low and High, and the number of all run times with a prediction.
+// follow appends the error of each guess for each completed task to off, as a logarithm. It returns the number of run
+// times between Low and High, and the total number of run times with a prediction.
 func follow(seed uint64, off map[string][]float64) (inside, of int) {
 	p := past{byKey: map[int][]predict.Run{}, byUser: map[int][]float64{}, ratios: map[int][]float64{}}
 	for _, t := range tasks(seed) {

@@ -7,8 +7,8 @@ import (
 	"caelum/internal/predict"
 )
 
-// compareVariants compares the rules on the variants, and the settings of peak_quantile on the populations that differ
-// only in the scatter of the memory.
+// compareVariants compares the rules on the variants, and several values of peak_quantile on the populations that
+// differ only in the scatter of the memory.
 func compareVariants(w io.Writer, seeds []uint64) error {
 	n, err := newNode()
 	if err != nil {
@@ -22,7 +22,7 @@ func compareVariants(w io.Writer, seeds []uint64) error {
 	return variantTable(w, n, scattered, quantiles(), seeds)
 }
 
-// quantiles returns Caelum's rule for several settings of peak_quantile.
+// quantiles returns Caelum's rule with several values of peak_quantile.
 func quantiles() []rule {
 	all := []rule{caelum()}
 	for _, q := range []float64{0.8, 0.9, 0.95, 0.99} {
@@ -33,8 +33,8 @@ func quantiles() []rule {
 	return all
 }
 
-// variantTable prints three figures for each rule and population: the share of the repeats in the tightest profile, the
-// share of the repeats out of memory, and the allocated share of a GPU.
+// variantTable prints three figures for each rule and population: the share of repeats in the tightest profile, the
+// share of repeats that run out of memory, and the allocated share of a GPU.
 func variantTable(w io.Writer, n node, populations []population, rules []rule, seeds []uint64) error {
 	head := "in the tightest profile / out of memory / allocated share of a GPU"
 	for _, p := range populations {

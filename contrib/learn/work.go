@@ -8,8 +8,8 @@ import (
 	"caelum/internal/predict"
 )
 
-// work is one recurring job, which has a separate key. The population has the following distributions, which were
-// chosen before the first measurement:
+// work is one recurring job, which has its own key. The population has the following distributions, which were chosen
+// before anything was measured:
 //
 //	users      200; each user requests 1.1 to 6 times the needed time (log-uniform), and has a scale of run times
 //	peak       lognormal, median 6 GiB, sigma 1, from 0.5 to 36 GiB
@@ -42,7 +42,7 @@ type work struct {
 	runs                   int
 }
 
-// population contains the values in which the populations differ.
+// population contains the values in which populations differ.
 type population struct {
 	name    string
 	failing float64 // the share of the runs that fail for reasons other than memory
@@ -50,11 +50,11 @@ type population struct {
 	base    float64 // the memory in use at the start of a run, as a share of the peak
 }
 
-// standard is the population in the comment of type work.
+// standard is the population that the comment on work describes.
 var standard = population{name: "standard", failing: 0.04, base: 0.5}
 
-// variants are the populations of the command variants. In the first three, memory rises from zero, so a run that fails
-// early has used little memory. In the last, the memory of every job depends on its input.
+// variants are the populations of the `variants` command. In the first three, memory use rises from zero, so a run that
+// fails early has used little memory. In the last, the memory use of every job depends on its input.
 var variants = []population{
 	{"20% of the runs fail", 0.2, 0, 0},
 	{"50% of the runs fail", 0.5, 0, 0},
@@ -116,9 +116,9 @@ func asked(seconds float64) float64 {
 	return 7 * day
 }
 
-// submission contains the properties of one submission of a recurring job.
+// submission describes one submission of a recurring job.
 type submission struct {
-	script  int     // version of the script; each version has a separate key
+	script  int     // version of the script; each version has its own key
 	peak    float64 // MiB that the run needs
 	seen    float64 // the share of the peak that the samples show
 	seconds float64 // run time if nothing ends the run early
@@ -163,7 +163,7 @@ func (w work) submissions(rng *rand.Rand) []submission {
 }
 
 // run returns the observed run of a submission on a slice with the given memory in MiB. killed reports whether the run
-// was killed for lack of memory.
+// was killed because it ran out of memory.
 func (w work) run(s submission, job uint32, profile string, memory float64) (r predict.Run, killed bool) {
 	r = predict.Run{
 		Job:     job,

@@ -9,7 +9,7 @@ import (
 )
 
 // TestPopulations checks the share of failed runs, the scatter of the peaks, and that failed runs can use little memory
-// in the populations whose memory rises from zero.
+// in the populations whose memory use rises from zero.
 func TestPopulations(t *testing.T) {
 	for _, p := range append([]population{standard}, variants...) {
 		rng := rand.New(rand.NewPCG(1, 7))
@@ -38,7 +38,7 @@ func TestPopulations(t *testing.T) {
 			t.Errorf("%s: %.3f of the runs failed", p.name, share)
 		}
 		if p.noise > 0 && math.Abs(stat.StdDev(changes, nil)-math.Sqrt2*p.noise) > 0.02 {
-			t.Errorf("%s: the changes of the peak have the standard deviation %.3f", p.name, stat.StdDev(changes, nil))
+			t.Errorf("%s: the changes in the peak have a standard deviation of %.3f", p.name, stat.StdDev(changes, nil))
 		}
 		if share := float64(low) / float64(failed); p.base == 0 && (share < 0.2 || share > 0.3) {
 			t.Errorf("%s: %.3f of the failed runs used less than half of the peak", p.name, share)

@@ -1,13 +1,13 @@
-// Command policies simulates placement policies, compares them with best-fit, and prints the Markdown tables for
+// Command policies simulates placement policies, compares them with best-fit, and prints Markdown tables for
 // docs/results.md.
 //
 //	go run ./contrib/policies [-seeds 101,102] [-policies lifetime,qla] [-queues ...] [-ends ...] [-unlimited ...]
 //	                          [-loads ...]
 //
-// Each row shows one scheduler, one source of the jobs' expected ends, and one share of jobs without a time limit. Each
-// column shows one load. A cell contains one number for each policy: its mean waiting time over all mixes and seeds,
-// divided by that of best-fit. The cluster has 16 A100-40GB GPUs on four nodes. The last lines contain each policy's
-// worst ratio for a single mix, over all seeds.
+// Each row corresponds to one scheduler, one source of the jobs' expected ends, and one share of jobs without a time
+// limit. Each column corresponds to one load. A cell contains one number for each policy: its mean waiting time over
+// all mixes and seeds, divided by that of best-fit. The cluster has 16 A100-40GB GPUs on four nodes. The last lines
+// contain each policy's worst ratio for a single mix, over all seeds.
 //
 // Files:
 //

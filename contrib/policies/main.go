@@ -33,7 +33,7 @@ type options struct {
 
 func run(args []string, w io.Writer) error {
 	f := flag.NewFlagSet("policies", flag.ContinueOnError)
-	seeds := f.String("seeds", "101,102,103,104,105", "seeds of the workloads")
+	seeds := f.String("seeds", "101,102,103,104,105", "seeds for the workloads")
 	policies := f.String("policies", "lifetime,qla", "policies to compare with best-fit")
 	queues := f.String(
 		"queues",
@@ -55,7 +55,7 @@ func run(args []string, w io.Writer) error {
 	mixes := f.String(
 		"mixes",
 		"uniform6,skew-small,bimodal,four-equal",
-		"comma-separated mixes of caelum simulate --churn; site means trace.Site, which requires -ends own",
+		"comma-separated mixes for caelum simulate --churn; site means trace.Site, which requires -ends own",
 	)
 	gpus := f.String(
 		"gpus",

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// reference is the policy with which the others are compared.
+// reference is the policy against which the others are compared.
 const reference = "best-fit"
 
 // row contains the scenarios of a row of the table, by load and mix.
@@ -39,7 +39,7 @@ func (o options) rows() (all []row) {
 	return all
 }
 
-// outcome contains the results of a policy in a scenario, as means over the seeds. Waiting times are in seconds.
+// outcome contains a policy's results in a scenario, as means over the seeds. Waiting times are in seconds.
 type outcome struct {
 	mean, longest float64
 	took          time.Duration // run time of the simulations
@@ -100,7 +100,7 @@ func (o options) simulate() (outcomes, error) {
 	return results, failed
 }
 
-// print writes the table, and each policy's worst cases and the run time of its simulations.
+// print writes the table, then each policy's worst cases and how long its simulations took.
 func (o options) print(w io.Writer, results outcomes) {
 	fmt.Fprint(w, "| GPUs | queue | ends | no limit |")
 	for _, load := range o.loads {
@@ -144,8 +144,8 @@ func (o options) print(w io.Writer, results outcomes) {
 	}
 }
 
-// least is the shortest waiting time, in seconds, for which print considers a ratio. Ratios of shorter times are mostly
-// noise.
+// least is the shortest waiting time, in seconds, for which print considers a ratio. Ratios between shorter times are
+// mostly noise.
 const least = 10
 
 // ratio returns the ratio of two waiting times, or 1 if both are shorter than least.

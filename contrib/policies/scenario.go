@@ -29,7 +29,7 @@ var (
 	endNames   = []string{"exact", "limits", "learned"}
 )
 
-// siteMix selects the trace.Site workload, with its own limits and load, on 24 GPUs.
+// siteMix selects the trace.Site workload, which has its own limits and load, on 24 GPUs.
 const siteMix = "site"
 
 const (
@@ -126,7 +126,7 @@ func (s scenario) jobs(a100 *mig.Model, seed uint64, n int) (jobs []trace.Job, e
 		}
 	}
 	if jobs == nil {
-		return nil, fmt.Errorf("-mixes %s: use site or a mix of caelum simulate --churn", s.mix)
+		return nil, fmt.Errorf("-mixes %s: use site or one of the mixes that caelum simulate --churn accepts", s.mix)
 	}
 	if s.gpus != "mixed" {
 		return jobs, nil

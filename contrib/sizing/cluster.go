@@ -11,19 +11,19 @@ import (
 	"caelum/internal/trace"
 )
 
-// cluster describes the GPUs, which all have one model, and the queue.
+// cluster describes the GPUs, which are all of the same model, and the queue.
 type cluster struct {
 	model *mig.Model
 	gpus  int
 	queue string // fifo, easy, or offers (EASY through offers, as in production)
-	// said and speeds are the fields Said and Speeds of sim.Config.
+	// said and speeds are the Said and Speeds fields of sim.Config.
 	said   func(trace.Job) float64
 	speeds func(j trace.Job, profile string) float64
-	// ran receives the slice of each job if ran is not nil.
+	// ran is called with the slice of each job, unless it is nil.
 	ran func(sim.Span)
 }
 
-// perNode is the number of GPUs of a node.
+// perNode is the number of GPUs in a node.
 const perNode = 4
 
 func newCluster(model string, gpus int, queue string) (c cluster, err error) {
@@ -34,7 +34,7 @@ func newCluster(model string, gpus int, queue string) (c cluster, err error) {
 	return cluster{model: b.Select(mig.Plain), gpus: gpus, queue: queue}, nil
 }
 
-// way is a way to use the GPUs.
+// way is one of the ways to use the GPUs.
 type way string
 
 const (
@@ -44,7 +44,7 @@ const (
 	adaptive way = "adaptive"
 )
 
-// config returns the configuration of a simulation, except for the layouts of the way static.
+// config returns the configuration of a simulation, except for the layouts that the static way needs.
 func (c cluster) config(as way) (sim.Config, error) {
 	s := sim.Config{GPUs: slices.Repeat([]*mig.Model{c.model}, c.gpus), Said: c.said, Speeds: c.speeds}
 	switch c.queue {
@@ -73,7 +73,7 @@ func (c cluster) config(as way) (sim.Config, error) {
 	return s, nil
 }
 
-// play simulates the jobs, and returns the turnarounds in seconds, in the order of submission.
+// play simulates the jobs, and returns their turnarounds, in seconds, in the order of submission.
 func (c cluster) play(as way, jobs []trace.Job) ([]float64, error) {
 	s, err := c.config(as)
 	if err != nil {
@@ -98,12 +98,12 @@ func (c cluster) play(as way, jobs []trace.Job) ([]float64, error) {
 		all = append(all, o.ends[j.ID]-j.Submit)
 	}
 	if m := mean(all); math.Abs(m-r.MeanTurnaround()) > 1e-6*m {
-		return nil, fmt.Errorf("mean turnaround: %v s of the observed jobs, %v s of the result", m, r.MeanTurnaround())
+		return nil, fmt.Errorf("mean turnaround: observed %v s, but the result is %v s", m, r.MeanTurnaround())
 	}
 	return all, nil
 }
 
-// observer records the end of each job. Each job has one slice.
+// observer records when each job ends. Each job has one slice.
 type observer struct {
 	ends map[string]float64 // by ID
 	ran  func(sim.Span)
@@ -123,8 +123,8 @@ func (o *observer) Ran(s sim.Span) {
 	}
 }
 
-// slowest returns a copy of the jobs with a limit on the slowdown of the requested profile. If the limit is 0, only the
-// memory determines the requested profile.
+// slowest returns a copy of the jobs, which then request the smallest profile that respects a limit on the slowdown. If
+// the limit is 0, only the memory determines the requested profile.
 func slowest(jobs []trace.Job, maxSlowdown float64) []trace.Job {
 	all := slices.Clone(jobs)
 	for k := range all {

@@ -1,6 +1,5 @@
 // Command sizing compares the turnaround of jobs on whole GPUs, on fixed layouts, on slices of the requested profile,
-// and on slices whose size the planner chooses (internal/offer/size.go). The command prints the Markdown tables for
-// docs/results.md.
+// and on slices whose size the planner chooses (internal/offer/size.go). It prints Markdown tables for docs/results.md.
 //
 //	go run ./contrib/sizing rates [-seeds 101-120] PATH    MISO's 100 jobs: mean and longest turnarounds
 //	go run ./contrib/sizing speeds [-seeds 101-120]        drawn jobs on several GPU models, with exact and wrong speeds
@@ -8,8 +7,8 @@
 //	go run ./contrib/sizing long [-seeds 101-110] PATH     600 jobs with several values of max_slowdown
 //	go run ./contrib/sizing equal [-seeds 101-110]         jobs that are equally fast on all profiles
 //
-// PATH is a folder with the files of the MISO paper, jobs_100.csv and a100_40gb_mig_step_time.csv. The policy is
-// lifetime.
+// PATH is a folder that contains the files of the MISO paper, jobs_100.csv and a100_40gb_mig_step_time.csv. The
+// placement policy is lifetime.
 //
 // Files:
 //
@@ -17,10 +16,10 @@
 //	cluster.go   the GPUs and the queue; ways to use the GPUs; a simulation and its turnarounds
 //	figures.go   mean, quantile, and slowdown of the worst jobs; prints tables; lists the cells with bad ratios
 //	miso.go      MISO's jobs, in the order of their list, or several times in random order
-//	rates.go     the command rates: MISO's jobs with several queues and rates of submission
-//	long.go      the command long: repeated jobs with several values of max_slowdown
+//	rates.go     the rates command: MISO's jobs with several queues and submission rates
+//	long.go      the long command: repeated jobs with several values of max_slowdown
 //	draw.go      drawn jobs: busy shares by Amdahl's law, memory, run times; estimated speeds and time limits
-//	speeds.go    the command speeds: drawn jobs on A100, H100 and A30
-//	learned.go   the command learned: internal/predict learns the speeds from the runs that have ended
-//	equal.go     the command equal: mean waits of churn
+//	speeds.go    the speeds command: drawn jobs on A100, H100 and A30
+//	learned.go   the learned command: internal/predict learns the speeds from the runs that have ended
+//	equal.go     the equal command: mean waits of churn
 package main

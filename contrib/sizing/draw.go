@@ -20,7 +20,7 @@ type drawing struct {
 	uniform bool    // busy shares are uniform; otherwise, they have the density 4 b^3 (internal/predict/compute.go)
 }
 
-// draw returns the jobs of a seed. Each job needs the memory of a random profile.
+// draw returns the jobs that a seed generates. Each job needs as much memory as a random profile has.
 func (d drawing) draw(seed uint64) (all []trace.Job) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	at := 0.0
@@ -50,16 +50,16 @@ func speedsOf(b *mig.Model, busy, memory float64) map[string]float64 {
 }
 
 const (
-	// timeError is the standard deviation of the logarithm of an observed run time.
+	// timeError is the standard deviation of the error in the logarithm of an observed run time.
 	timeError = 0.3
-	// longestLimit is the largest ratio of a time limit to the run time. The smallest ratio is 1.
+	// longestLimit is the largest ratio of a job's time limit to its run time. The smallest ratio is 1.
 	longestLimit = 6
 	// unlimited is the share of the jobs without a time limit.
 	unlimited = 0.3
 )
 
 // wrong returns a cluster whose planner uses estimated speeds and run times. internal/predict estimates the speeds from
-// two runs with inexact run times. The estimated run times are the time limits.
+// two runs with inexact run times. The time limits serve as estimated run times.
 func (c cluster) wrong(seed uint64) cluster {
 	random := func(j trace.Job, stream uint64) *rand.Rand {
 		return rand.New(rand.NewPCG(seed, stream<<32+math.Float64bits(j.Submit)))
@@ -77,8 +77,7 @@ func (c cluster) wrong(seed uint64) cluster {
 	return c
 }
 
-// observed returns two runs of a job with inexact run times: one run on the smallest profile, and one run on a whole
-// GPU.
+// observed returns two runs of a job with inexact run times: one on the smallest profile, and one on a whole GPU.
 func observed(b *mig.Model, j trace.Job, rng *rand.Rand) (runs []predict.Run) {
 	least := ""
 	for _, p := range b.Profiles {
@@ -93,7 +92,7 @@ func observed(b *mig.Model, j trace.Job, rng *rand.Rand) (runs []predict.Run) {
 	return runs
 }
 
-// wholeIndex returns the index of the profile of a whole GPU.
+// wholeIndex returns the index of the profile that spans a whole GPU.
 func wholeIndex(b *mig.Model) int {
 	largest := 0
 	for k, p := range b.Profiles {
@@ -104,7 +103,7 @@ func wholeIndex(b *mig.Model) int {
 	return largest
 }
 
-// runOf returns a complete run without utilisation, as on an A100.
+// runOf returns a complete run for which no utilisation was measured, as on an A100.
 func runOf(b *mig.Model, job uint32, profile string, seconds float64) predict.Run {
 	return predict.Run{
 		Job: job, Board: b.Type, Profile: profile, Slices: 1, Seconds: seconds, State: "COMPLETED",

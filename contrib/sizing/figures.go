@@ -19,7 +19,7 @@ func mean(of []float64) float64 {
 	return sum / float64(len(of))
 }
 
-// quantile returns the smallest value x for which at least the share q of the values is at most x.
+// quantile returns the smallest value x such that at least a share q of the values are at most x.
 func quantile(of []float64, q float64) float64 {
 	sorted := slices.Sorted(slices.Values(of))
 	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))-1e-9))-1)]
@@ -33,8 +33,8 @@ const (
 	shortest = 10
 )
 
-// worst returns the mean slowdown of the jobs with the largest slowdowns. The slowdown of a job is the job's turnaround
-// divided by the job's run time on a whole GPU.
+// worst returns the mean slowdown of the jobs with the largest slowdowns. The slowdown of a job is its turnaround
+// divided by its run time on a whole GPU.
 func worst(turnarounds []float64, jobs []trace.Job) float64 {
 	var all []float64
 	for k, j := range jobs {
@@ -74,7 +74,7 @@ const (
 	marked = 1.05
 )
 
-// judge formats a figure of adaptive. If the figure is more than marked times the best figure of the other ways, the
+// judge formats a figure of the adaptive way. If it is more than marked times the best figure of the other ways, the
 // text is bold. where identifies the cell.
 func (t *table) judge(text, where string, figure float64, others ...float64) string {
 	r := figure / slices.Min(others)
@@ -89,7 +89,7 @@ func (t *table) judge(text, where string, figure float64, others ...float64) str
 	return text
 }
 
-// end lists the cells in which adaptive is worse than the other ways.
+// end lists the cells in which the adaptive way is worse than the other ways.
 func (t *table) end() {
 	fmt.Fprintf(t.w, "\nadaptive / best of the other ways: largest %.3f; above %v in %d of %d cells\n",
 		t.most, tolerance, len(t.bad), t.of)
@@ -108,11 +108,11 @@ func seconds(x float64) string {
 	return fmt.Sprintf("%d,%03d", n/1000, n%1000)
 }
 
-// ratio formats a ratio with two digits after the point.
+// ratio formats a ratio with two decimal places.
 func ratio(a, b float64) string { return fmt.Sprintf("%.2f", a/b) }
 
-// share formats a ratio with three digits after the point.
+// share formats a ratio with three decimal places.
 func share(a, b float64) string { return fmt.Sprintf("%.3f", a/b) }
 
-// slowdown formats a slowdown with one digit after the point.
+// slowdown formats a slowdown with one decimal place.
 func slowdown(x float64) string { return fmt.Sprintf("%.1f", x) }

@@ -16,14 +16,14 @@ const (
 	recurError  = 0.1 // the standard deviation of the logarithm of the run times of a recurring job
 )
 
-// learner estimates the speeds of recurring jobs from the runs that have ended. The part of a run's ID before the slash
-// identifies the recurring job.
+// learner estimates the speeds of recurring jobs from the runs that have ended so far. The part of a run's ID before
+// the slash identifies the recurring job.
 type learner struct {
 	model *mig.Model
 	runs  map[string][]finished
 }
 
-// finished is a run and the time of its end.
+// finished is a run and the time at which it ends.
 type finished struct {
 	predict.Run
 	at float64
@@ -36,8 +36,8 @@ func (l *learner) ran(s sim.Span) {
 	l.runs[key] = append(l.runs[key], finished{run, s.To})
 }
 
-// speed returns the speed on a profile that internal/predict estimates from the runs that ended before the submission
-// of the job.
+// speed returns the speed on a profile that internal/predict estimates from the runs that ended before the job was
+// submitted.
 func (l *learner) speed(j trace.Job, profile string) float64 {
 	key, _, _ := strings.Cut(j.ID, "/")
 	var known []predict.Run

@@ -6,24 +6,24 @@ import (
 	"io"
 )
 
-// repetitions is how often the command long repeats MISO's jobs.
+// repetitions is the number of times that the `long` command repeats MISO's jobs.
 const repetitions = 6
 
-// limits contains the values of max_slowdown in the command long, and limitNames contains the titles of their columns.
+// limits contains the values of max_slowdown that the `long` command uses, and limitNames contains the titles of their
+// columns.
 var (
 	limits     = []float64{1.5, 2, 3, 0}
 	limitNames = []string{"1.5", "2", "3", "none"}
 )
 
-// longRow contains the results of a rate of submission. The slices of tightest and adaptive contain a result for each
-// of limits.
+// longRow contains the results for one submission rate. tightest and adaptive contain one result for each of limits.
 type longRow struct {
 	minutes            float64
 	whole              tail
 	tightest, adaptive []tail
 }
 
-// long prints the mean turnarounds of long workloads for several values of max_slowdown, and then the slowdowns of the
+// long prints the mean turnarounds in long workloads for several values of max_slowdown, and then the slowdowns of the
 // worst jobs.
 func long(w io.Writer, o options) error {
 	var rows []longRow
@@ -61,7 +61,7 @@ func long(w io.Writer, o options) error {
 	return nil
 }
 
-// newLongRow simulates all ways to use the GPUs with all seeds.
+// newLongRow simulates every way to use the GPUs with every seed.
 func newLongRow(o options, minutes float64) (longRow, error) {
 	r := longRow{minutes: minutes, tightest: make([]tail, len(limits)), adaptive: make([]tail, len(limits))}
 	c, err := newCluster("A100-40GB", misoGPUs, "offers")

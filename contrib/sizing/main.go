@@ -16,13 +16,13 @@ func main() {
 	}
 }
 
-// options are the arguments of a command.
+// options contains the arguments of a command.
 type options struct {
 	seeds []uint64
 	path  string // the folder that contains MISO's files
 }
 
-// command describes a command, which prints one or more tables.
+// command describes one of the commands, which prints one or more tables.
 type command struct {
 	seeds string // default
 	path  bool   // the command requires PATH
@@ -43,7 +43,7 @@ func run(args []string, w io.Writer) error {
 	}
 	c := commands[args[0]]
 	f := flag.NewFlagSet("sizing "+args[0], flag.ContinueOnError)
-	reported := f.String("seeds", c.seeds, "first and last seed of the workloads")
+	reported := f.String("seeds", c.seeds, "first and last seed for the workloads")
 	if err := f.Parse(args[1:]); err != nil {
 		return err
 	}

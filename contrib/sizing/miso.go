@@ -12,13 +12,13 @@ import (
 	"caelum/internal/trace"
 )
 
-// maxSlowdown is the default of the configuration key max_slowdown.
+// maxSlowdown is the default of the `max_slowdown` configuration key.
 var maxSlowdown = predict.DefaultSite.MaxSlowdown
 
 // misoGPUs is the number of GPUs for MISO's jobs.
 const misoGPUs = 4
 
-// miso returns MISO's 100 jobs. The parameter minutes is the mean time between two submissions.
+// miso returns MISO's 100 jobs. minutes is the mean time between submissions.
 func miso(path string, minutes float64, seed uint64) ([]trace.Job, error) {
 	const jobsFile, stepsFile = "jobs_100.csv", "a100_40gb_mig_step_time.csv"
 	jobs, err := os.ReadFile(filepath.Join(path, jobsFile))
@@ -36,9 +36,8 @@ func miso(path string, minutes float64, seed uint64) ([]trace.Job, error) {
 	return w.Jobs, nil
 }
 
-// repeated returns MISO's jobs several times, each time in another random order. Each ID ends with a slash and the
-// number of the repetition. The run times have a lognormal error, and sigma is the standard deviation of the error's
-// logarithm.
+// repeated returns MISO's jobs several times, each time in a different random order. Each ID ends with a slash and the
+// number of the repetition. The run times have a lognormal error; sigma is the standard deviation of its logarithm.
 func repeated(path string, minutes float64, times int, sigma float64, seed uint64) ([]trace.Job, error) {
 	jobs, err := miso(path, minutes, seed)
 	if err != nil {

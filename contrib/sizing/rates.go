@@ -8,10 +8,10 @@ import (
 	"caelum/internal/trace"
 )
 
-// tail contains figures that are means over the seeds.
+// tail contains figures that are averaged over the seeds.
 type tail struct{ mean, p95, longest, worst float64 }
 
-// add adds the figures of one of n seeds.
+// add adds the figures for one of n seeds.
 func (t *tail) add(turnarounds []float64, jobs []trace.Job, n int) {
 	t.mean += mean(turnarounds) / float64(n)
 	t.p95 += quantile(turnarounds, 0.95) / float64(n)
@@ -19,20 +19,20 @@ func (t *tail) add(turnarounds []float64, jobs []trace.Job, n int) {
 	t.worst += worst(turnarounds, jobs) / float64(n)
 }
 
-// memoryOnly is the way tightest without max_slowdown.
+// memoryOnly is the tightest way without max_slowdown.
 const memoryOnly way = "tightest, memory only"
 
 // misoMinutes contains the mean times between submissions, in minutes, that the command `rates` simulates.
 var misoMinutes = []float64{0.5, 1, 2, 4, 8, 16}
 
-// row describes a row of the tables that the command rates prints.
+// row describes a row of the tables that the `rates` command prints.
 type row struct {
 	order string // list (the order of MISO's list, which begins with the shortest jobs) or random
 	queue string
 	cells []map[way]*tail // for each of misoMinutes
 }
 
-// rates prints the mean turnarounds and the long turnarounds for several queues and rates of submission.
+// rates prints the mean and the long turnarounds for several queues and submission rates.
 func rates(w io.Writer, o options) error {
 	columns := []string{"order", "queue"}
 	for _, minutes := range misoMinutes {
@@ -73,7 +73,7 @@ func (r row) where(k int) string {
 	return fmt.Sprintf("%s order, %s, %v min", r.order, r.queue, misoMinutes[k])
 }
 
-// cell simulates the jobs with all seeds in each way to use the GPUs.
+// cell simulates the jobs with every seed and every way to use the GPUs.
 func (r row) cell(o options, minutes float64) (map[way]*tail, error) {
 	c, err := newCluster("A100-40GB", misoGPUs, r.queue)
 	if err != nil {

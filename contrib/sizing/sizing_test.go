@@ -23,7 +23,7 @@ func a100(t *testing.T) *mig.Model {
 	return c.model
 }
 
-// TestWorst checks that worst averages the 5% largest slowdowns of the jobs that are not too short.
+// TestWorst checks that worst averages the largest 5% of the slowdowns of the jobs that are not too short.
 func TestWorst(t *testing.T) {
 	var jobs []trace.Job
 	var turnarounds []float64
@@ -79,8 +79,8 @@ func TestSpeedsOf(t *testing.T) {
 	}
 }
 
-// TestDraw checks the means of the drawn busy shares, run times and times between submissions. TestDraw also checks
-// that each profile is the smallest sufficient profile for an equal share of the jobs.
+// TestDraw checks the means of the drawn busy shares, run times and times between submissions. It also checks that each
+// profile is the smallest sufficient one for an equal share of the jobs.
 func TestDraw(t *testing.T) {
 	b := a100(t)
 	const n = 20_000
@@ -112,8 +112,8 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// TestEstimate checks that speeds that are estimated from exact runs become more accurate with more runs. TestEstimate
-// also checks that the speed of a job without runs satisfies max_slowdown.
+// TestEstimate checks that speeds estimated from exact runs become more accurate with more runs. It also checks that
+// the speed of a job without runs satisfies max_slowdown.
 func TestEstimate(t *testing.T) {
 	b := a100(t)
 	if got := estimate(b, nil, "1g.5gb"); got < 1/maxSlowdown || got > 1.001/maxSlowdown {
@@ -149,7 +149,8 @@ func TestObserved(t *testing.T) {
 		sum, squares = sum+d/n, squares+d*d/n
 	}
 	if math.Abs(sum) > 0.02 || math.Abs(math.Sqrt(squares)-timeError) > 0.02 {
-		t.Errorf("the logarithms of run times have the mean %v and the standard deviation %v", sum, math.Sqrt(squares))
+		t.Errorf("the logarithms of run times have a mean of %v and a standard deviation of %v",
+			sum, math.Sqrt(squares))
 	}
 }
 
@@ -168,7 +169,7 @@ func TestLearner(t *testing.T) {
 	}
 }
 
-// TestJudge checks which cells are bold and which cells are listed.
+// TestJudge checks which cells are bold and which are listed.
 func TestJudge(t *testing.T) {
 	table := newTable(io.Discard, "cell")
 	var got []string

@@ -12,7 +12,7 @@ const (
 )
 
 // speeds prints the turnarounds of drawn jobs on several clusters. Each cell contains the mean turnarounds with whole
-// GPUs, tightest and adaptive, divided by the shorter of the mean turnarounds with whole GPUs and tightest.
+// GPUs, tightest and adaptive, each divided by the shorter of the first two.
 func speeds(w io.Writer, o options) error {
 	minutes := []float64{1, 4, 16}
 	columns := []string{"GPUs", "busy shares", "speeds and run times"}

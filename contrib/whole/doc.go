@@ -1,5 +1,5 @@
 // Command whole compares two ways to divide a cluster between jobs with several GPUs and jobs with slices, and prints
-// the Markdown tables for docs/results.md.
+// Markdown tables for docs/results.md.
 //
 //	go run ./contrib/whole split [options] [LIST]     shared nodes and the best split into two partitions
 //	go run ./contrib/whole quota [options] [LIST]     shared nodes with several values of whole_share
@@ -9,9 +9,9 @@
 // (trace.Churn).
 //
 // On shared nodes, each GPU is either full or cut into slices, and all jobs wait in one queue. With a split, the jobs
-// with several GPUs run on some of the nodes, and the jobs with slices run on the other nodes. Each partition has its
-// own queue. In the partition of the slices, slices are carved on demand. The best split is the split with the shortest
-// mean wait of all jobs on the tuning seeds.
+// with several GPUs run in one partition and the jobs with slices in another. Each partition has its own queue. In the
+// partition for slices, these are carved on demand. The best split is the one with the shortest mean wait over all jobs
+// and tuning seeds.
 //
 // Files:
 //

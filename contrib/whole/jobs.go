@@ -11,10 +11,10 @@ import (
 	"caelum/internal/trace"
 )
 
-// A workload of Alibaba's list consists of whole days of the list, which are drawn at random with replacement. A day
-// keeps its sequence of jobs and the times between them. Then all submission times are multiplied with one factor, so
-// that the workload has exactly the requested load. firstDay and days select the days on which the list is dense: 7,038
-// of its 7,051 pods were created on these days.
+// A workload based on Alibaba's list consists of whole days, which are drawn from the list at random with replacement.
+// Each day keeps its sequence of jobs and the times between them. Then all submission times are multiplied by the same
+// factor, so that the workload has exactly the requested load. firstDay and days select the days on which the list is
+// dense: 7,038 of its 7,051 pods were created on these days.
 const (
 	firstDay = 18
 	days     = 34
@@ -57,8 +57,8 @@ func read(path string, jobs int) (source, error) {
 	return s, nil
 }
 
-// draw returns the jobs for a seed, sorted by submission. The load is the mean share of all units that the jobs request
-// between the first and the last submission.
+// draw returns the jobs for a seed, sorted by submission time. The load is the share of all units that the jobs request
+// on average between the first and the last submission.
 func (s source) draw(c cluster, load float64, seed uint64) []trace.Job {
 	if s.pods == nil {
 		return s.churn(c, load, seed)
@@ -88,7 +88,7 @@ func (s source) draw(c cluster, load float64, seed uint64) []trace.Job {
 // multiGPU is the share of the synthetic jobs that need several GPUs.
 const multiGPU = 0.15
 
-// churn returns synthetic jobs. The jobs with one slice need the same shares of a GPU as on an A100-40GB.
+// churn returns synthetic jobs. Jobs with one slice need the same share of a GPU as on an A100-40GB.
 func (s source) churn(c cluster, load float64, seed uint64) []trace.Job {
 	a100, err := mig.ModelByName("A100-40GB")
 	if err != nil {

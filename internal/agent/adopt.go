@@ -16,20 +16,20 @@ import (
 )
 
 // The agent never changes foreign instances. If the ledger is lost, the agent's own idle instances also become foreign.
-// Only root can know that no other program uses a foreign instance, so only root can return instances to the agent with
-// `caelum adopt`. The agent adopts an instance only if no job can use the instance: every job with GPUs on the node
-// must have a lease, and no process may use the instance. After the agent has restricted the instance's capability
-// files to root, no process may have these files open.
+// Only an administrator can know that no other program uses a foreign instance, so only root can return instances to
+// the agent with `caelum adopt`. The agent adopts an instance only if no job can be using it: every job with GPUs on
+// the node must have a lease, no process may use the instance, and no process may still have its capability files open
+// once the agent has restricted them to root.
 
-// Adopt implements api.Adopter. Adopt converts the foreign instances whose UUIDs are in the request to idle instances
-// of the agent. If the request contains no UUIDs, Adopt converts all foreign instances. For each instance that was not
-// adopted, the result contains an entry with the reason.
+// Adopt implements api.Adopter. It converts the foreign instances whose UUIDs are in the request, or all foreign
+// instances if the request contains no UUIDs, to idle instances of the agent. For each instance that was not adopted,
+// the result contains an entry with the reason.
 func (a *Agent) Adopt(ctx context.Context, req api.AdoptRequest) ([]api.Adoption, error) {
 	if err := a.allJobsLeased(ctx); err != nil {
 		return nil, &api.Error{Code: http.StatusConflict, Message: "couldn't adopt: " + err.Error()}
 	}
 	if err := a.compareGPUs(); err != nil {
-		a.log.WithError(err).Warn("couldn't compare every GPU before adopting instances")
+		a.log.WithError(err).Warn("couldn't compare every GPU with the ledger before adopting instances")
 	}
 	var all []api.Adoption
 	for g, c := range a.cards {
@@ -76,8 +76,8 @@ func (a *Agent) Adopt(ctx context.Context, req api.AdoptRequest) ([]api.Adoption
 	return all, nil
 }
 
-// allJobsLeased returns an error if a job without a lease may be using an instance. A job without a lease may be using
-// an instance if slurmctld lists the job with GPUs on this node, or if the job has a lease file.
+// allJobsLeased returns an error if a job without a lease may be using an instance. This is the case if slurmctld lists
+// such a job with GPUs on this node, or if the job has a lease file.
 func (a *Agent) allJobsLeased(ctx context.Context) error {
 	jobs, err := a.ctl.Jobs(ctx)
 	if err != nil {
@@ -96,7 +96,7 @@ func (a *Agent) allJobsLeased(ctx context.Context) error {
 		id, err := strconv.ParseUint(f.Name(), 10, 32)
 		if err == nil && a.leaseOf(uint32(id)) == nil {
 			return fmt.Errorf(
-				"no lease belongs to the lease file %s; if job %d does not run on this node, remove the file",
+				"no lease belongs to the lease file %s; if job %d is not running on this node, remove the file",
 				a.leaseFile(uint32(id)),
 				id,
 			)
@@ -105,15 +105,15 @@ func (a *Agent) allJobsLeased(ctx context.Context) error {
 	return nil
 }
 
-// leaseOf returns the lease of a job, or nil if the job has no lease.
+// leaseOf returns a job's lease, or nil if it has none.
 func (a *Agent) leaseOf(job uint32) *api.Lease {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.leases[job]
 }
 
-// adoptForeign converts a foreign instance to an idle instance of the agent. If the agent cannot adopt the instance,
-// adoptForeign returns the reason.
+// adoptForeign converts a foreign instance to an idle instance of the agent, or returns the reason why the agent cannot
+// adopt it.
 func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err error) {
 	c.hardware.Lock()
 	defer c.hardware.Unlock()
@@ -161,9 +161,8 @@ func (a *Agent) adoptForeign(g int, c *card, f gpu.Instance) (reason string, err
 	return "", nil
 }
 
-// whyInUse returns the reason why an instance is not idle, or an empty string if the instance is idle. An instance is
-// not idle if processes use the instance or have its capability files open, or if the agent cannot list these
-// processes.
+// whyInUse returns the reason why an instance is not idle, or an empty string if it is idle. It is not idle if
+// processes use it or have its capability files open, or if the agent cannot list these processes.
 func (a *Agent) whyInUse(p placed) string {
 	pids, err := a.hw.Processes(p.gpu, p.in.GI)
 	if err != nil {

@@ -51,8 +51,8 @@ func (w *world) states() map[string]string {
 	return states
 }
 
-// TestAdopt checks that the agent adopts the idle instance of a lost ledger. The agent and the next agent must restrict
-// the instance's capability files to root, and must lease the instance like any other instance.
+// TestAdopt checks that the agent adopts an idle instance from a lost ledger. This agent and the next one must restrict
+// the instance's capability files to root, and must lease the instance like any other.
 func TestAdopt(t *testing.T) {
 	w := newWorld(t, 1)
 	uuid := w.loseLedger()
@@ -165,7 +165,7 @@ func TestAdoptBesideUnknownJob(t *testing.T) {
 	if err := w.fake.Finish(id); err != nil {
 		t.Fatal(err)
 	}
-	refused(fmt.Sprintf("if job %d does not run on this node, remove the file", id))
+	refused(fmt.Sprintf("if job %d is not running on this node, remove the file", id))
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}

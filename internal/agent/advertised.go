@@ -9,15 +9,14 @@ import (
 	"strings"
 )
 
-// The names and memory sizes of profiles depend on the driver release. For example, the same profile of a GB200 is
-// called 1g.23gb by one driver release and 1g.24gb by another driver release. The agent uses the names that the
-// installed driver reports. At its start, the agent updates the profile names of the instances in the ledger. If
-// slurm.conf contains a profile that the driver does not report, the agent shows the profile in its log and in `caelum
-// status`.
+// The names and memory sizes of profiles depend on the driver release. For example, one driver release calls a profile
+// of the GB200 1g.23gb, and another calls it 1g.24gb. The agent uses the names that the installed driver reports. When
+// it starts, it updates the profile names of the instances in the ledger. If slurm.conf contains a profile that the
+// driver does not report, the agent logs the profile and shows it in `caelum status`.
 
 // adoptInstances loads a GPU's instances from the ledger, and changes their profile names to the names that the driver
-// reports. If an instance is no longer on the GPU and the driver does not report its profile, adoptInstances removes
-// the instance from the ledger.
+// reports. If an instance is no longer on the GPU and the driver does not report its profile, the instance is removed
+// from the ledger.
 func (a *Agent) adoptInstances(g int, c *card, held []ledger.Instance) error {
 	found, err := a.hw.Instances(g)
 	if err != nil { // the GPU is lost; compareGPUs reports this
@@ -43,7 +42,7 @@ func (a *Agent) adoptInstances(g int, c *card, held []ledger.Instance) error {
 	return nil
 }
 
-// gone logs that an instance is no longer on its GPU, and removes the instance from the ledger.
+// gone logs that an instance is no longer on its GPU, and removes it from the ledger.
 func (a *Agent) gone(g int, c *card, in ledger.Instance) error {
 	log := a.log.WithField("gpu", g).WithField("uuid", in.UUID)
 	if in.Job != 0 {
@@ -56,8 +55,8 @@ func (a *Agent) gone(g int, c *card, in ledger.Instance) error {
 	return a.ledger.Forget(c.UUID, in.GI)
 }
 
-// renameLeases updates the profile and the memory of each leased slice from the slice's instance. slurmctld continues
-// to count the slice under the earlier profile name, which AdvertisedAs contains.
+// renameLeases updates the profile and memory of each leased slice from its instance. slurmctld continues to count the
+// slice under the earlier profile name, which is stored in AdvertisedAs.
 func (a *Agent) renameLeases() {
 	for _, l := range a.leases {
 		for i := range l.Slices {
@@ -78,9 +77,9 @@ func (a *Agent) renameLeases() {
 	}
 }
 
-// reported returns the names of all profiles that the driver reports, including profiles that the agent does not offer.
-// If the agent does not manage all GPUs, reported returns nil, because the profiles of the other GPUs are unknown. The
-// caller holds n.mu.
+// reported returns the names of all profiles that the driver reports, including those that the agent does not offer. If
+// the agent does not manage all GPUs, it returns nil, because the profiles of the other GPUs are unknown. The caller
+// holds n.mu.
 func (n *node) reported() map[string]bool {
 	all := map[string]bool{}
 	for _, c := range n.cards {
@@ -94,9 +93,9 @@ func (n *node) reported() map[string]bool {
 	return all
 }
 
-// recordAdvertised records in the ledger under which profile names of other GPU models the node has offered slices.
-// After an offer under the name of another GPU model's profile, slurmctld lists the name like the names in slurm.conf,
-// usually with the count 0.
+// recordAdvertised records in the ledger which profile names of other GPU models the node has offered slices under.
+// Once a slice has been offered under one of these names, slurmctld lists the name like those in slurm.conf, usually
+// with a count of 0.
 func (p *publisher) recordAdvertised(offers map[string]int) error {
 	before := len(p.advertised)
 	for name := range offers {
@@ -111,9 +110,9 @@ func (p *publisher) recordAdvertised(offers map[string]int) error {
 	return p.ledger.SetMeta("lent", strings.Join(p.advertised, " "))
 }
 
-// noteStale finds the profiles that slurm.conf lists for this node although the driver does not report them. The agent
-// publishes the count 0 for these stale profiles. slurmctld accepts jobs that request stale profiles, because the
-// catalogue contains these profiles, but the jobs never start on this node.
+// noteStale finds the profiles that slurm.conf lists for this node although the driver does not report them. For these
+// stale profiles, the agent publishes a count of 0. slurmctld accepts jobs that request them, because they are in the
+// catalogue, but these jobs never start on this node.
 func (p *publisher) noteStale(node slurm.Node) {
 	p.mu.Lock()
 	reported := p.reported()

@@ -27,8 +27,8 @@ func (w *world) drift(meanwhile ...func()) {
 }
 
 // TestNamesDriftUnderAJob checks a change of the driver's profile names while a job runs. The job must keep its lease
-// and its slice under the new profile name. After the end of the job, the agent must use the new name for the offers
-// and for the idle instance, and warn that slurm.conf contains the old name.
+// and its slice under the new profile name. After the job has ended, the agent must use the new name for the offers and
+// for the idle instance, and warn that slurm.conf contains the old name.
 func TestNamesDriftUnderAJob(t *testing.T) {
 	w := newWorld(t, 1, tightest)
 	id := w.startNow("1g.5gb:1")
@@ -88,8 +88,8 @@ func TestNamesDriftUnderAJob(t *testing.T) {
 	}
 }
 
-// TestOldNameIsServed checks that a job gets the equivalent profile if the job requests the old name of a profile and
-// slurmctld starts the job on this node.
+// TestOldNameIsServed checks that a job that requests a profile by its old name gets the equivalent profile if
+// slurmctld starts it on this node.
 func TestOldNameIsServed(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -115,8 +115,8 @@ func TestOldNameIsServed(t *testing.T) {
 }
 
 // TestAnotherModelsName checks an offer for a job whose profile Caelum chose. The node must offer the equivalent
-// profile under the name of another GPU model's profile. slurmctld counts the advertised profile, and the job gets the
-// equivalent profile. A restart of the agent must not change the two profiles.
+// profile under the name of another GPU model's profile. slurmctld counts the advertised profile, but the job gets the
+// equivalent one. A restart of the agent must not change the two profiles.
 func TestAnotherModelsName(t *testing.T) {
 	w := newWorld(t, 1, tightest)
 	sized := func() uint32 {
@@ -156,7 +156,7 @@ func TestAnotherModelsName(t *testing.T) {
 	third := sized()
 	w.publish()
 	if o := w.offers(); len(o) != 0 || w.total() != 28 {
-		t.Errorf("offers beside two halves of a GPU: %v, total %d", o, w.total())
+		t.Errorf("offers alongside two halves of a GPU: %v, total %d", o, w.total())
 	}
 	if err := w.fake.Finish(first); err != nil {
 		t.Fatal(err)
@@ -173,8 +173,8 @@ func TestAnotherModelsName(t *testing.T) {
 	}
 }
 
-// TestNameAndInstanceGone checks an instance that is destroyed while no agent is running and whose profile is renamed
-// at the same time. The agent must remove the instance from the ledger and log the id of its job.
+// TestNameAndInstanceGone checks an instance that is destroyed, and whose profile is renamed, while no agent is
+// running. The agent must remove the instance from the ledger and log the id of its job.
 func TestNameAndInstanceGone(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")
@@ -190,8 +190,8 @@ func TestNameAndInstanceGone(t *testing.T) {
 	}
 }
 
-// TestStaleNeedsEveryGPU checks that the agent reports no stale profile while the agent does not manage a GPU, because
-// the profile may belong to the unmanaged GPU. The type closed must never be stale.
+// TestStaleNeedsEveryGPU checks that the agent reports no stale profile while it does not manage one of the GPUs,
+// because the profile may belong to this GPU. The type closed must never be stale.
 func TestStaleNeedsEveryGPU(t *testing.T) {
 	w := newWorld(t, 2)
 	node := slurm.Node{Name: "n1", Gres: gres(t, "gpu:a100:14,mig:1g.5gb:0,mig:1g.24gb:0,mig:closed:56")}
@@ -202,7 +202,7 @@ func TestStaleNeedsEveryGPU(t *testing.T) {
 	w.agent.cards[1].Problem, w.agent.cards[1].Model = "the GPU is lost", nil
 	w.agent.publisher.noteStale(node)
 	if len(w.agent.publisher.last().stale) != 0 {
-		t.Errorf("stale beside a lost GPU: %v", w.agent.publisher.last().stale)
+		t.Errorf("stale alongside a lost GPU: %v", w.agent.publisher.last().stale)
 	}
 }
 

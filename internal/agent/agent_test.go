@@ -18,15 +18,15 @@ import (
 	"caelum/internal/tags"
 )
 
-// TestLifeOfAJob checks the life of a job that needs a slice that the node does not offer. The agent must publish the
-// slice, slurmctld starts the job, and the agent must carve the slice and give the capability files to the user. After
-// the end of the job, the slice must be idle, the files must belong to root, and the next job that requests the profile
-// must get the same slice.
+// TestLifeOfAJob follows a job that needs a slice that the node does not offer. The agent must publish the slice; once
+// slurmctld has started the job, the agent must carve the slice and give the capability files to the user. After the
+// job has ended, the slice must be idle, the files must belong to root, and the next job that requests the profile must
+// get the same slice.
 func TestLifeOfAJob(t *testing.T) {
 	w := newWorld(t, 1, tightest)
 	w.publish()
 	if w.offers()["7g.40gb"] != 0 {
-		t.Fatalf("7g is offered beside others: %v", w.offers())
+		t.Fatalf("7g is offered alongside others: %v", w.offers())
 	}
 	id := w.startNow("7g.40gb:1")
 	l := w.lease(id)
@@ -52,7 +52,7 @@ func TestLifeOfAJob(t *testing.T) {
 		t.Errorf("the capability file belongs to uid %d", owner())
 	}
 	if len(w.offers()) != 0 {
-		t.Errorf("offers beside a whole GPU: %v", w.offers())
+		t.Errorf("offers alongside a whole GPU: %v", w.offers())
 	}
 	if err := w.fake.Finish(id); err != nil {
 		t.Fatal(err)
@@ -98,9 +98,8 @@ func TestTwoSlicesAndRepeatedProlog(t *testing.T) {
 	}
 }
 
-// TestExclusive checks that an --exclusive job gets only the slices that the job requests, although slurmctld allocates
-// every slot and every slice of the node to the job. The first job requests no GPU, and the second job requests one
-// slice.
+// TestExclusive checks that an --exclusive job gets only the slices that it requests, although slurmctld allocates
+// every slot and every slice of the node to it. The first job requests no GPU, and the second requests one slice.
 func TestExclusive(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -167,8 +166,8 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestForeignInstance checks that the agent does not change an instance of another program, and does not offer its
-// units.
+// TestForeignInstance checks that the agent does not change an instance that another program created, and does not
+// offer its units.
 func TestForeignInstance(t *testing.T) {
 	w := newWorld(t, 1)
 	w.node.Emulator(t, "create", "0", "2g.10gb", "2")
@@ -191,7 +190,7 @@ func TestForeignInstance(t *testing.T) {
 }
 
 // TestStuckInstance checks that the agent does not offer the units of an idle instance while the driver cannot destroy
-// the instance.
+// it.
 func TestStuckInstance(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")
@@ -297,7 +296,7 @@ func TestUnregisteredDuringAPass(t *testing.T) {
 
 // TestUnregisteredDuringASlowPass checks a restart of slurmctld after a pass has read the nodes and before the pass
 // continues after a delay. The pass must write no counts. A Slurm command that tries to reach slurmctld during the
-// restart causes such a delay.
+// restart causes this delay.
 func TestUnregisteredDuringASlowPass(t *testing.T) {
 	w := newWorld(t, 1)
 	w.startNow("2g.10gb:1")
@@ -309,7 +308,7 @@ func TestUnregisteredDuringASlowPass(t *testing.T) {
 }
 
 // TestUnregisteredDuringAReading is like TestUnregisteredDuringASlowPass, but the second reading of the node is also
-// slow. The second reading returns the data of the slurmctld process that has ended.
+// slow, and returns the data of the slurmctld process that has ended.
 func TestUnregisteredDuringAReading(t *testing.T) {
 	w := newWorld(t, 1)
 	w.startNow("2g.10gb:1")
@@ -323,8 +322,8 @@ func TestUnregisteredDuringAReading(t *testing.T) {
 	}
 }
 
-// restartIn restarts slurmctld after slurmctld has answered a call of the given kind, but before the command ends. No
-// later update may offer slices, because slurmd has not registered.
+// restartIn restarts slurmctld after it has answered a call of the given kind, but before the command ends. No later
+// update may offer slices, because slurmd has not registered.
 func (w *world) restartIn(op string, restarted *bool) {
 	w.fake.After(func(c slurmtest.Call) {
 		switch {
@@ -341,8 +340,8 @@ func (w *world) restartIn(op string, restarted *bool) {
 	})
 }
 
-// TestLostGPU checks that the agent carves a slice on another GPU if the first GPU falls off the bus during the carve.
-// The job must not fail, and the node must not be drained.
+// TestLostGPU checks that the agent carves a slice on another GPU if the first one falls off the bus while the slice is
+// being carved. The job must not fail, and the node must not be drained.
 func TestLostGPU(t *testing.T) {
 	w := newWorld(t, 2)
 	id := w.submit(job(1, "3g.20gb:1"))
@@ -379,7 +378,7 @@ func TestCrash(t *testing.T) {
 	b := w.submit(job(1, "3g.20gb:1"))
 	w.publish()
 	w.stop()
-	// slurmctld starts job b while no agent is running. The prolog of job b waits.
+	// slurmctld starts job b while no agent is running. Its prolog waits.
 	w.fake.Prolog(nil)
 	w.fake.Tick()
 	if w.state(b) == "PENDING" {
@@ -399,7 +398,7 @@ func TestCrash(t *testing.T) {
 	if err != nil || after.Slices[0].UUID != before.Slices[0].UUID {
 		t.Errorf("a now has %+v, %v", after, err)
 	}
-	// The epilog of job a is lost. The comparison with slurmctld must detect that job a has ended.
+	// The epilog of job a is lost. The comparison with slurmctld must detect that this job has ended.
 	w.fake.Epilog(nil)
 	if err := w.fake.Finish(a); err != nil {
 		t.Fatal(err)
@@ -416,8 +415,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// TestHeldJobs checks a job that names a node and that job_submit.lua has therefore held. The agent must release the
-// job when the job's slice is offered. A job that its user has held must stay held.
+// TestHeldJobs checks a job that names a node and that job_submit.lua has therefore held. The agent must release it
+// when its slice is offered. A job that was held by its user must stay held.
 func TestHeldJobs(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -480,8 +479,8 @@ func TestCloseOffers(t *testing.T) {
 	}
 }
 
-// TestRunInJobIsRefused checks that the agent offers no slices if PrologFlags contains RunInJob, because slurmd skips
-// the SPANK prolog if RunInJob is set. The error must contain the name RunInJob.
+// TestRunInJobIsRefused checks that the agent offers no slices if PrologFlags contains RunInJob, because slurmd then
+// skips the SPANK prolog. The error must mention RunInJob.
 func TestRunInJobIsRefused(t *testing.T) {
 	w := newWorld(t, 1)
 	w.fake.SetConfig("PrologFlags", "Alloc,RunInJob")
@@ -494,8 +493,8 @@ func TestRunInJobIsRefused(t *testing.T) {
 	}
 }
 
-// TestGivingUp checks that the agent requeues a job three times if the agent can never carve the job's slice. After the
-// third requeue, the job must stay held, and its admin_comment must contain the missing slice.
+// TestGivingUp checks that the agent requeues a job three times if its slice can never be carved. After the third
+// requeue, the job must stay held, and its admin_comment must contain the missing slice.
 func TestGivingUp(t *testing.T) {
 	w := newWorld(t, 1)
 	w.publish()
@@ -516,9 +515,9 @@ func TestGivingUp(t *testing.T) {
 	}
 }
 
-// TestExpectedEnd checks the expected end of a job that the node publishes for the other agents. The agent must compute
-// the expected end from the learned run time and its quantile. The expected end must increase if the job runs longer,
-// at most to the end of the time limit.
+// TestExpectedEnd checks a job's expected end as the node publishes it for the other agents. The agent must compute it
+// from the learned run time and its quantile. The expected end must move back if the job runs longer, but not beyond
+// the end of the time limit.
 func TestExpectedEnd(t *testing.T) {
 	w := newWorld(t, 1)
 	j := job(1, "7g.40gb:1")

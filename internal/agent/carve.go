@@ -12,15 +12,15 @@ import (
 )
 
 // carve returns an instance at a spot of the job's pending lease. If an idle instance with the same placement exists,
-// carve reuses the idle instance. Otherwise, carve destroys the idle instances that overlap the placement, and creates
-// an instance. No other job can hold an overlapping spot, because the placements of all leases and pending leases on a
-// GPU are disjoint.
+// carve reuses it. Otherwise, carve destroys the idle instances that overlap the placement, and creates a new instance.
+// No other job can hold an overlapping spot, because the placements of all leases and pending leases on a GPU are
+// disjoint.
 func (a *Agent) carve(job uint32, s offer.Spot, t *spent) (in *instance, reused bool, err error) {
 	c := a.cards[s.GPU]
 	queued := time.Now()
 	c.hardware.Lock()
 	defer c.hardware.Unlock()
-	add(&t.driver, queued) // includes the wait while slices of another job are carved
+	add(&t.driver, queued) // includes waiting while another job's slices are carved
 
 	a.mu.Lock()
 	if in := c.ours[s.Placement]; in != nil && in.idle() {
@@ -61,8 +61,8 @@ func (a *Agent) carve(job uint32, s offer.Spot, t *spent) (in *instance, reused 
 	return in, false, err
 }
 
-// create writes an intent into the ledger, creates an instance with the driver, and settles the intent. The caller
-// holds the card's hardware lock.
+// create writes an intent to the ledger, makes the driver create an instance, and settles the intent. The caller holds
+// the card's hardware lock.
 func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	c := a.cards[s.GPU]
 	pl := c.Model.Placements[s.Placement]
@@ -83,8 +83,8 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	failpoint.Hit(failpoint.Created)
 	in := &instance{Instance: c.record(s.Placement, made.GI, made.UUID), cis: made.CIs}
 	// The driver makes the capability files of a new instance readable by all users. A process may open these files
-	// before Make restricts the files to root. The agent searches for processes that have the files open before it
-	// grants the lease.
+	// before Make restricts them to root. Before the agent grants the lease, it therefore searches for processes that
+	// have the files open.
 	closed := a.caps.Make(c.Minor, made)
 	if err := a.ledger.Created(intent, in.Instance); err != nil {
 		return nil, err
@@ -99,9 +99,8 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	return in, nil
 }
 
-// cleanUp settles the intent of a failed create, which may have left a GPU instance. The intent must remain in the
-// ledger until the GPU instance is destroyed. If the driver does not destroy the GPU instance, cleanUp records the
-// instance as stuck.
+// cleanUp settles the intent of a failed create, which may have left a GPU instance behind. The intent must remain in
+// the ledger until the GPU instance is destroyed. If the driver does not destroy it, cleanUp records it as stuck.
 func (a *Agent) cleanUp(intent int64, s offer.Spot) error {
 	c := a.cards[s.GPU]
 	pl := c.Model.Placements[s.Placement]
@@ -126,8 +125,8 @@ func (a *Agent) cleanUp(intent int64, s offer.Spot) error {
 	return err
 }
 
-// leftover returns the instance that a failed create left at a placement, or nil if the failed create left no instance.
-// leftover ignores foreign instances.
+// leftover returns the instance that a failed create left at a placement, or nil if it left none. Foreign instances are
+// ignored.
 func (a *Agent) leftover(g int, profile string, start int) (*gpu.Instance, error) {
 	found, err := a.hw.Instances(g)
 	if err != nil {
@@ -143,9 +142,9 @@ func (a *Agent) leftover(g int, profile string, start int) (*gpu.Instance, error
 	return nil, nil
 }
 
-// destroy writes an intent into the ledger, destroys an idle instance with the driver, and settles the intent. If the
-// driver does not destroy the instance, destroy records the instance as stuck, and the agent does not offer its units
-// until the instance is destroyed. The caller holds the card's hardware lock.
+// destroy writes an intent to the ledger, makes the driver destroy an idle instance, and settles the intent. If the
+// driver does not destroy the instance, destroy records it as stuck, and the agent does not offer its units until it is
+// destroyed. The caller holds the card's hardware lock.
 func (a *Agent) destroy(g int, in *instance, t *spent) error {
 	c := a.cards[g]
 	if in.Job != 0 {

@@ -15,11 +15,10 @@ import (
 	"caelum/internal/slurm"
 )
 
-// confine writes the device list for the plugin, which is the file "devices" in the run directory. The device list
-// contains the capabilities of every instance that can exist on this node. In the cgroup of each job, the plugin denies
-// access to all devices in the list, except the devices of the job's lease. If Slurm does not put jobs into a devices
-// cgroup, confine removes the device list. Without a devices cgroup, only the owner and the mode of the capability
-// files separate jobs.
+// confine writes the device list for the plugin, which is the `devices` file in the run directory. The list contains
+// the capabilities of every instance that can exist on this node. In the cgroup of each job, the plugin denies access
+// to all devices in the list, except those of the job's lease. If Slurm does not put jobs into a devices cgroup,
+// confine removes the list, and only the owner and the mode of the capability files separate jobs.
 func (a *Agent) confine(c slurm.Config) error {
 	path := filepath.Join(a.cfg.RunDir, "devices")
 	if !c.RelativeIndex() {

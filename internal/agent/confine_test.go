@@ -8,7 +8,7 @@ import (
 )
 
 // TestConfine checks the device list and the lease files if Slurm uses a devices cgroup. The device list must contain
-// all devices that require a lease, and each lease file must contain the devices of its lease.
+// all devices that require a lease, and each lease file those of its lease.
 func TestConfine(t *testing.T) {
 	w := newWorld(t, 2)
 	w.fake.SetConfig("TaskPlugin", "task/cgroup")

@@ -4,8 +4,8 @@ import "caelum/internal/gpu"
 
 // confirm reports whether an idle instance is still on its GPU and unchanged. An administrator can remove an instance
 // with `nvidia-smi mig -dci` and `-dgi`. If only the compute instance was removed, confirm destroys the GPU instance.
-// If the GPU instance was also removed, confirm removes the instance from the ledger. In this case, confirm does not
-// change the GPU, because a new instance may have the same id. The caller holds the card's hardware lock.
+// If the GPU instance was also removed, confirm removes the instance from the ledger, but does not change the GPU,
+// because a new instance may have the same id. The caller holds the card's hardware lock.
 func (a *Agent) confirm(g int, in *instance, t *spent) (bool, error) {
 	made := a.hwOf(in)
 	exists, err := a.hw.Exists(g, made)
@@ -29,8 +29,8 @@ func (a *Agent) confirm(g int, in *instance, t *spent) (bool, error) {
 	return false, a.forgetGone(g, in)
 }
 
-// forgetGone removes an instance that is no longer on its GPU, first from the ledger and then from memory. forgetGone
-// does not hold the agent's lock during the write to the ledger.
+// forgetGone removes an instance that is no longer on its GPU, first from the ledger and then from memory. It does not
+// hold the agent's lock while it writes to the ledger.
 func (a *Agent) forgetGone(g int, in *instance) error {
 	c := a.cards[g]
 	a.mu.Lock()
@@ -39,7 +39,7 @@ func (a *Agent) forgetGone(g int, in *instance) error {
 	if err := a.gone(g, c, was); err != nil {
 		return err
 	}
-	if was.GI == gpu.FullGI { // another program has switched MIG mode on
+	if was.GI == gpu.FullGI { // another program has switched on MIG mode
 		if err := a.shareDevice(c); err != nil {
 			return err
 		}

@@ -12,7 +12,7 @@ import (
 	"caelum/internal/gpu"
 )
 
-// removals contains the ways in which another program can remove an idle instance.
+// removals lists the ways in which another program can remove an idle instance.
 var removals = map[string]func(w *world, in gpu.Instance){
 	"both": func(w *world, in gpu.Instance) { w.node.Emulator(w.t, "destroy", "0", fmt.Sprint(in.GI)) },
 	"its compute instance": func(w *world, in gpu.Instance) {
@@ -68,8 +68,8 @@ func TestIdleInstanceRemoved(t *testing.T) {
 	}
 }
 
-// TestLeasedInstanceRemoved checks a leased instance that another program has removed. After the end of the job, none
-// of the instance's capability files may remain.
+// TestLeasedInstanceRemoved checks a leased instance that another program has removed. After the job has ended, none of
+// the instance's capability files may remain.
 func TestLeasedInstanceRemoved(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")

@@ -11,18 +11,18 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// slurmctld 22.05.8 may count slices as used that no job holds. After `scontrol reconfigure` and after a restart,
-// slurmctld counts the count-only GRES of running jobs again. If the count of a type in slurm.conf is 0, slurmctld
-// counts the slices of a job on k nodes k times on each of these nodes. When the job ends, slurmctld subtracts the
-// job's allocation only once, and the rest remains in GresUsed. This rest is called the excess. If the published totals
-// did not include the excess, slurmctld would show too few free slices. No update of the node clears an excess. A
-// restart of slurmctld always clears an excess, and `scontrol reconfigure` sometimes clears an excess.
+// slurmctld 22.05.8 may count as used some slices that no job holds. After `scontrol reconfigure` and after a restart,
+// it recounts the count-only GRES of running jobs. If the count of a type in slurm.conf is 0, slurmctld counts the
+// slices of a job on k nodes k times on each of these nodes. When the job ends, slurmctld subtracts the job's
+// allocation only once, and the rest remains in GresUsed. This rest is called the excess. If the published totals did
+// not include it, slurmctld would show too few free slices. No update of the node clears an excess. A restart of
+// slurmctld always clears it, and `scontrol reconfigure` sometimes does.
 //
-// The agent computes the excess as GresUsed minus slurmctld's allocations to the jobs on the node. The agent does not
-// use the leases, because slurmctld also counts slices for jobs that hold no slices (--exclusive jobs, jobs without GPU
+// The agent computes the excess as GresUsed minus slurmctld's allocations to the jobs on the node. It does not use the
+// leases for this, because slurmctld also counts slices for jobs that hold none (--exclusive jobs, jobs without GPU
 // slots). With or without an excess, the totals never exceed the sum of the used and the offered slices. The excess
-// must not contain the allocation of a job, because the allocation becomes free when the job ends. If the job has no
-// GPU slots, no epilog publishes new totals.
+// must not contain a job's allocation, because the allocation becomes free when the job ends, and if the job has no GPU
+// slots, no epilog then publishes new totals.
 
 // allocation contains the gres/mig on this node that slurmctld has allocated to one run of a job.
 type allocation struct {
@@ -31,10 +31,10 @@ type allocation struct {
 	known    bool           // false if slurmctld's record does not determine the counts
 }
 
-// findExcess compares slurmctld's used counts with slurmctld's allocations to the jobs on this node, and stores the
-// excess. The caller has read the node before the jobs. If a job started between the two readings, the excess is too
-// small until the next pass. If a job ended between the two readings, the excess is too large. findExcess therefore
-// stores a new excess only if confirmExcess confirms the excess.
+// findExcess compares slurmctld's used counts with its allocations to the jobs on this node, and stores the excess. The
+// caller has read the node before the jobs. If a job started in between, the excess is too small until the next pass.
+// If a job ended in between, the excess is too large; findExcess therefore stores a new excess only if confirmExcess
+// confirms it.
 func (p *publisher) findExcess(ctx context.Context, node slurm.Node) error {
 	p.mu.Lock()
 	here, held, before := slices.Collect(maps.Values(p.here)), p.slicesHeld(), p.status.excess
@@ -70,20 +70,20 @@ func (p *publisher) findExcess(ctx context.Context, node slurm.Node) error {
 	switch {
 	case maps.Equal(found, before):
 	case len(found) == 0:
-		p.log.Info("slurmctld no longer counts slices as used that no job holds")
+		p.log.Info("slurmctld no longer counts as used any slices that no job holds")
 	default:
 		p.log.WithFields(logrus.Fields{"before": before, "now": found}).
-			Warn("slurmctld counts slices as used that no job holds; raised the totals by the same number")
+			Warn("slurmctld counts as used some slices that no job holds; raised the totals by the same number")
 	}
 	p.set(func(s *publishStatus) { s.excess = found })
 	return nil
 }
 
-// confirmExcess reads the node and the jobs again and returns the excess. here contains the jobs of the first reading,
-// and allocated contains their allocations. same is false if the runs on the node have changed since the first reading.
-// If the runs have changed, the excess is unknown: a job may have ended before the first reading of the jobs, and
-// another job may have started on the released slice before the second reading of the node. The second job can start
-// before the next pass, because the epilog of the first job may offer the slice again (reoffer.go).
+// confirmExcess rereads the node and the jobs and returns the excess. here contains the jobs found by the first
+// reading, and allocated contains their allocations. same is false if the runs on the node have changed since then. In
+// this case, the excess is unknown: a job may have ended before the first reading of the jobs, and another job may have
+// started on the released slice before the second reading of the node. The second job can start before the next pass,
+// because the epilog of the first may offer the slice again (reoffer.go).
 func (p *publisher) confirmExcess(
 	ctx context.Context, here []slurm.Job, allocated map[string]int,
 ) (excess map[string]int, same bool, err error) {
@@ -99,8 +99,8 @@ func (p *publisher) confirmExcess(
 	return beyond(node, allocated), sameRuns(here, slurm.On(jobs, p.cfg.Node)), nil
 }
 
-// sameRuns reports whether two lists of the jobs on a node contain the same runs that hold resources, and whether no
-// other run has started and ended between the two lists.
+// sameRuns reports whether two lists of the jobs on a node contain the same runs that hold resources, with no other run
+// having started and ended in between.
 func sameRuns(before, after []slurm.Job) bool {
 	type run struct {
 		job      uint32
@@ -120,7 +120,7 @@ func sameRuns(before, after []slurm.Job) bool {
 	return !slices.Contains(slices.Collect(maps.Values(holds)), true)
 }
 
-// beyond returns, by profile, the number by which the node's used counts exceed the given counts.
+// beyond returns, by profile, how far the node's used counts exceed the given counts.
 func beyond(node slurm.Node, counts map[string]int) map[string]int {
 	more := map[string]int{}
 	for profile, n := range node.GresUsed.Profiles() {
@@ -131,8 +131,8 @@ func beyond(node slurm.Node, counts map[string]int) map[string]int {
 	return more
 }
 
-// allocated returns, by profile, the total that slurmctld has allocated to the jobs that run here. known is false if
-// the allocation of any of these jobs is unknown.
+// allocated returns, by profile, the total number of slices that slurmctld has allocated to the jobs that run here.
+// known is false if the allocation of any of these jobs is unknown.
 func (p *publisher) allocated(ctx context.Context, here []slurm.Job) (sum map[string]int, known bool, err error) {
 	sum, known = map[string]int{}, true
 	for _, j := range here {
@@ -160,10 +160,10 @@ func (p *publisher) allocated(ctx context.Context, here []slurm.Job) (sum map[st
 	return sum, known, nil
 }
 
-// noteAllocation caches the allocation that slurmctld reports for a listed job. If the job's record is unclear,
-// noteAllocation uses the request instead, because slurmctld allocates exactly the requested slices to a job without
-// --exclusive. If the job has ended after the listing, noteAllocation caches no allocation, because the used counts may
-// or may not contain the allocation.
+// noteAllocation caches the allocation that slurmctld reports for a listed job. If the job's record is unclear, it uses
+// the request instead, because slurmctld allocates exactly the requested slices to a job without --exclusive. If the
+// job has ended since it was listed, noteAllocation caches nothing, because the used counts may or may not include the
+// allocation.
 func (p *publisher) noteAllocation(listed, job slurm.Job, err error) {
 	has := allocation{restarts: listed.Restarts}
 	switch {
@@ -181,7 +181,7 @@ func (p *publisher) noteAllocation(listed, job slurm.Job, err error) {
 }
 
 // totals returns the count that the agent publishes for each profile: the used slices, the excess and the offers. short
-// is the part of the excess that totals omits, because the sum would otherwise exceed the node's total N.
+// is the part of the excess that the counts omit, because their sum would otherwise exceed the node's total N.
 func (p *publisher) totals(node slurm.Node, d nodePlan) (totals, short map[string]int) {
 	taken, extra := p.taken(node, d)
 	totals, short = maps.Clone(taken), map[string]int{}

@@ -30,8 +30,8 @@ func (w *world) offersAre(when, profile string, n, total int) {
 	}
 }
 
-// TestExcess checks a job on two nodes that slurmctld counts twice while the job runs, and once after the end of the
-// job. The agent must offer the empty GPUs, and no other GPUs.
+// TestExcess checks a job on two nodes that slurmctld counts twice while it runs, and once after it has ended. The
+// agent must offer the empty GPUs, and no others.
 func TestExcess(t *testing.T) {
 	w := newWorld(t, 4)
 	id := w.submit(job(2, "7g.40gb:2"))
@@ -76,7 +76,7 @@ func TestExcess(t *testing.T) {
 }
 
 // TestExcessClearedBeforeTheRaise checks that the agent does not offer more slices than fit on the GPUs if slurmctld
-// clears the excess after the pass has read the excess.
+// clears the excess after the pass has read it.
 func TestExcessClearedBeforeTheRaise(t *testing.T) {
 	for _, op := range []string{"Nodes", "Queue", "Node"} {
 		t.Run(op, func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestNoExcess(t *testing.T) {
 }
 
 // TestEndOfAJobIsNoExcess checks that the agent detects no excess if a job ends after the pass has read the node and
-// before the pass reads the jobs.
+// before it reads the jobs.
 func TestEndOfAJobIsNoExcess(t *testing.T) {
 	w := newWorld(t, 1)
 	w.fake.Epilog(nil)
@@ -197,7 +197,7 @@ func TestEndOfAJobIsNoExcess(t *testing.T) {
 }
 
 // TestExchangeOfJobsIsNoExcess checks that the agent detects no excess if a job ends after the pass has read the node,
-// and the next job gets the released slice before the pass reads the node again.
+// and the next job gets the released slice before the pass rereads the node.
 func TestExchangeOfJobsIsNoExcess(t *testing.T) {
 	w := newWorld(t, 2)
 	first := w.startNow("4g.20gb")
@@ -222,7 +222,7 @@ func TestExchangeOfJobsIsNoExcess(t *testing.T) {
 			}
 		case c.Op == "UpdateNode":
 			if n := w.offers()["4g.20gb"]; n > 0 {
-				t.Errorf("%v: %d of 4g.20gb offered beside the second job", c, n)
+				t.Errorf("%v: %d of 4g.20gb offered alongside the second job", c, n)
 			}
 		}
 	})

@@ -11,9 +11,9 @@ import (
 // between the read and the write, and no epilog publishes, slurmctld shows more free slices than the agent can carve.
 // The pass must detect the surplus and withdraw it.
 
-// TestJobComesAndGoesWithinARead checks a job that has a slice but no slot (srun --gres=mig:7g.40gb:1). The epilog of
-// the job does not call the agent. slurmctld counts the job when the pass reads the node, and the job has ended when
-// the pass reads the jobs.
+// TestJobComesAndGoesWithinARead checks a job that has a slice but no slot (srun --gres=mig:7g.40gb:1), so that its
+// epilog does not call the agent. slurmctld counts the job when the pass reads the node, but the job has ended by the
+// time the pass reads the jobs.
 func TestJobComesAndGoesWithinARead(t *testing.T) {
 	w := newWorld(t, 1)
 	w.fake.Epilog(nil)
@@ -49,8 +49,8 @@ func TestJobComesAndGoesWithinARead(t *testing.T) {
 	}
 }
 
-// TestReconfigureBeforeTheRaise checks a pass if `scontrol reconfigure` runs before the pass raises the counts.
-// `scontrol reconfigure` resets the used counts and closes all slices (22.05).
+// TestReconfigureBeforeTheRaise runs `scontrol reconfigure`, which resets the used counts and closes all slices
+// (22.05), before a pass raises the counts.
 func TestReconfigureBeforeTheRaise(t *testing.T) {
 	w := newWorld(t, 1)
 	w.submit(job(1, "3g.20gb"))
@@ -71,6 +71,6 @@ func TestReconfigureBeforeTheRaise(t *testing.T) {
 	})
 	w.publish()
 	if got := w.offers(); got["3g.20gb"] > 1 {
-		t.Errorf("offers beside a running 3g.20gb: %v", got)
+		t.Errorf("offers alongside a running 3g.20gb: %v", got)
 	}
 }

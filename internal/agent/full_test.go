@@ -15,8 +15,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// small mounts a file system of the given size on a directory. The function fill fills the file system, and the
-// function room frees the space again.
+// small mounts a file system of the given size on a directory. fill fills the file system, and room frees the space
+// again.
 func small(t *testing.T, dir, size string) (fill, room func()) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -99,7 +99,7 @@ func (w *world) whole() {
 
 // TestStateDirectoryFull checks that the agent asks the prolog and the epilog to repeat their calls while the state
 // directory is full. The error must contain the path of the directory. The agent must neither requeue nor refuse the
-// job. The job must start when the directory has free space.
+// job. Once the directory has free space, the job must start.
 func TestStateDirectoryFull(t *testing.T) {
 	w, prolog := starting(t)
 	w.stop()
@@ -176,8 +176,7 @@ func (h afterCreate) Create(g int, profile string, start int) (gpu.Instance, err
 }
 
 // TestDiskFullDuringCreate checks a disk that becomes full while the driver creates an instance. The instance exists,
-// but the agent cannot write the instance into the ledger. The job must get its slice and start when the disk has free
-// space.
+// but the agent cannot record it in the ledger. The job must get its slice and start once the disk has free space.
 func TestDiskFullDuringCreate(t *testing.T) {
 	w, prolog := starting(t)
 	w.stop()
@@ -200,8 +199,8 @@ func TestDiskFullDuringCreate(t *testing.T) {
 	w.whole()
 }
 
-// TestRunDirectoryFull checks that the agent keeps the lease while the run directory is full. The agent must ask the
-// prolog to repeat its call until the agent can write the lease file.
+// TestRunDirectoryFull checks that the agent keeps the lease while the run directory is full. It must ask the prolog to
+// repeat its call until it can write the lease file.
 func TestRunDirectoryFull(t *testing.T) {
 	w, prolog := starting(t)
 	w.stop()

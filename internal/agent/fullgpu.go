@@ -10,15 +10,15 @@ import (
 	"caelum/internal/mig"
 )
 
-// A GPU whose MIG mode is off holds one instance of the profile mig.Full (package gpu). The agent creates, leases and
-// destroys this instance like all other instances, with intents in the ledger. There are three differences:
+// A GPU whose MIG mode is off holds one instance of the mig.Full profile (package gpu). The agent creates, leases and
+// destroys this instance like any other, with intents in the ledger. There are three differences:
 //
 //   - The device file of the GPU (/dev/nvidiaN) gives access to the instance. While MIG mode is on, all users may open
-//     the device file. While MIG mode is off, only root or the job's user may open the device file.
+//     this file. While MIG mode is off, only root or the job's user may open it.
 //   - If jobs are confined by a devices cgroup, a job can open only the device files of its own GPUs.
-//   - The agent adopts a foreign instance of mig.Full without `caelum adopt`, because MIG mode can be off after a boot.
+//   - The agent adopts a foreign mig.Full instance without `caelum adopt`, because MIG mode can be off after a boot.
 
-// full reports whether a GPU of the node may be full.
+// full reports whether any GPU of the node may be a full GPU.
 func (n *node) full() bool {
 	for _, c := range n.cards {
 		if c.mayBeFull() {
@@ -43,8 +43,8 @@ func (a *Agent) possible(c *card) ([]gpu.Device, error) {
 	return append(all, d), err
 }
 
-// shareDevice allows all users to open the device file of a GPU whose MIG mode is on, as slices require. Every
-// comparison calls shareDevice, because an agent may have ended between a switch of the MIG mode and the change of the
+// shareDevice allows all users to open the device file of a GPU whose MIG mode is on, as slices require. It is called
+// in every comparison, because an earlier agent may have ended after it switched the MIG mode but before it changed the
 // file.
 func (a *Agent) shareDevice(c *card) error {
 	if !c.mayBeFull() {
@@ -68,8 +68,8 @@ func (c *card) isFull() bool {
 	return false
 }
 
-// adoptFull adopts the GPUs whose MIG mode another program has switched off, or whose MIG mode was off when the node
-// was booted. The agent adopts a GPU only if no job can be using the GPU (see Adopt).
+// adoptFull adopts the GPUs whose MIG mode was off when the node booted, or was switched off by another program. It
+// adopts a GPU only if no job can be using it (see Adopt).
 func (a *Agent) adoptFull(ctx context.Context) error {
 	found := map[int]gpu.Instance{}
 	a.mu.Lock()
@@ -98,7 +98,7 @@ func (a *Agent) adoptFull(ctx context.Context) error {
 	return all
 }
 
-// make creates an instance with the driver. The caller holds the card's hardware lock.
+// make makes the driver create an instance. The caller holds the card's hardware lock.
 func (a *Agent) make(g int, profile string, start int) (gpu.Instance, error) {
 	if profile == mig.Full {
 		return a.makeFull(g)
@@ -106,9 +106,9 @@ func (a *Agent) make(g int, profile string, start int) (gpu.Instance, error) {
 	return a.hw.Create(g, profile, start)
 }
 
-// makeFull switches the MIG mode of a GPU off. The driver refuses the switch while a process uses the GPU. makeFull
-// therefore first restricts the GPU's device file to root, so that no further process of a user can open the file. If a
-// process still has the file open, the GPU is not offered as a full GPU until the process has closed the file.
+// makeFull switches off the MIG mode of a GPU. The driver refuses to do this while a process uses the GPU. makeFull
+// therefore first restricts the GPU's device file to root, so that no further user process can open it. If a process
+// still has the file open, the GPU is not offered as a full GPU until the process has closed it.
 func (a *Agent) makeFull(g int) (made gpu.Instance, err error) {
 	c := a.cards[g]
 	if err := a.caps.Make(c.Minor, fullInstance); err != nil {
@@ -127,15 +127,15 @@ func (a *Agent) makeFull(g int) (made gpu.Instance, err error) {
 	return made, err
 }
 
-// holdersOfGPU ends the processes that have the device file of a GPU open, if the agent may end them, and returns the
-// other processes that have the file open, except processes of root.
+// holdersOfGPU ends those processes with the device file of a GPU open that the agent may end. It returns the others,
+// except root's processes.
 func (a *Agent) holdersOfGPU(g int) ([]gpu.Process, error) {
 	in := &instance{Instance: ledger.Instance{GPU: a.cards[g].UUID, GI: gpu.FullGI, Profile: mig.Full}}
 	found, err := a.clear([]placed{{g, in}}, clearRounds)
 	return found[in], err
 }
 
-// users describes the processes that have the device file of a GPU open, including processes of root.
+// users describes the processes that have the device file of a GPU open, including root's processes.
 func (a *Agent) users(c *card) string {
 	d, err := a.caps.Device(c.Minor)
 	if err == nil {
@@ -147,7 +147,7 @@ func (a *Agent) users(c *card) string {
 	return "the GPU is in use; stop its monitoring programs, for example nvidia-persistenced and DCGM"
 }
 
-// holdBack records the reason why the agent cannot switch the MIG mode of a GPU off.
+// holdBack records the reason why the agent cannot switch off the MIG mode of a GPU.
 func (a *Agent) holdBack(g int, reason string) {
 	c := a.cards[g]
 	a.mu.Lock()
@@ -163,8 +163,8 @@ func (a *Agent) holdBack(g int, reason string) {
 	}
 }
 
-// retryHeld makes a GPU available as a full GPU again if no process of a user has its device file open. The next switch
-// shows whether the driver still refuses the switch. The caller holds the card's hardware lock.
+// retryHeld makes a GPU available as a full GPU again if no user process has its device file open. The next attempt to
+// switch the MIG mode shows whether the driver still refuses. The caller holds the card's hardware lock.
 func (a *Agent) retryHeld(g int, c *card) {
 	a.mu.Lock()
 	held := c.held

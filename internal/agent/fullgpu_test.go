@@ -37,7 +37,7 @@ func (w *world) file(g int) string {
 	return fmt.Sprintf("%d %#o", st.Uid, st.Mode&0o777)
 }
 
-// TestFullGPUs runs a job with full GPUs beside a job with a slice.
+// TestFullGPUs runs a job with full GPUs alongside a job with a slice.
 func TestFullGPUs(t *testing.T) {
 	w := newH100s(t, 3)
 	small := w.startNow("1g.10gb:1")
@@ -51,7 +51,7 @@ func TestFullGPUs(t *testing.T) {
 	}
 	for k, s := range l.Slices {
 		if s.Profile != "full" || !strings.HasPrefix(s.UUID, "GPU-") || s.GPU == slice.GPU || s.MemoryMiB != 81920 {
-			t.Errorf("slice %d: %+v beside GPU %d", k, s, slice.GPU)
+			t.Errorf("slice %d: %+v alongside GPU %d", k, s, slice.GPU)
 		}
 		if got := w.file(s.GPU); got != "20001 0600" {
 			t.Errorf("device file of GPU %d: %s", s.GPU, got)
@@ -61,7 +61,7 @@ func TestFullGPUs(t *testing.T) {
 		t.Errorf("device file of the GPU with slices: %s", got)
 	}
 	if got := w.offers(); got["full"] != 0 {
-		t.Errorf("on offer beside the leases: %v", got)
+		t.Errorf("on offer alongside the leases: %v", got)
 	}
 	if err := w.fake.Finish(id); err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestFullGPUs(t *testing.T) {
 	if s := w.lease(w.startNow("3g.40gb:1")).Slices[0]; s.GPU != slice.GPU {
 		t.Errorf("%+v; want GPU %d", s, slice.GPU)
 	}
-	// Only when no other GPU is free, MIG mode is switched on again.
+	// MIG mode is switched on again only when no other GPU is free.
 	s := w.lease(w.startNow("7g.80gb:1")).Slices[0]
 	if s.GPU == slice.GPU || w.file(s.GPU) != "0 0666" {
 		t.Errorf("%+v, device file %s", s, w.file(s.GPU))
@@ -170,8 +170,8 @@ func TestSliceAfterFullGone(t *testing.T) {
 	}
 }
 
-// TestFullHeldOpen checks that a GPU does not become full while a process of a user has its device file open. The job
-// waits, other GPUs become full, and the GPU is available again after the process has closed the file.
+// TestFullHeldOpen checks that a GPU does not become full while a user process has its device file open. The job waits,
+// other GPUs become full, and the GPU is available again after the process has closed the file.
 func TestFullHeldOpen(t *testing.T) {
 	w := heldIn(t, newH100s(t, 2))
 	end := w.process(madeUp, 20002, [2]string{w.agent.caps.DeviceFile(0), ""})

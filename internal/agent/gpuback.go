@@ -8,13 +8,12 @@ import (
 	"caelum/internal/gpu"
 )
 
-// discoverTimeout limits the time for which a comparison waits for an unusable GPU, because driver calls for an
-// unusable GPU may hang.
+// discoverTimeout limits how long a comparison waits for an unusable GPU, because driver calls for such a GPU may hang.
 const discoverTimeout = time.Second
 
-// takeBack manages a lost GPU again when the driver can reach the GPU. If the GPU already had a problem when the agent
-// started, or if another GPU now has the same index, the agent does not know the slots and profiles of the GPU. In this
-// case, the agent exits, and systemd restarts the agent. The caller holds the card's hardware lock.
+// takeBack starts managing a lost GPU again once the driver can reach it. If the GPU already had a problem when the
+// agent started, or if another GPU now has the same index, the agent does not know the GPU's slots and profiles. In
+// this case, the agent exits, and systemd restarts it. The caller holds the card's hardware lock.
 func (a *Agent) takeBack(g int, c *card) error {
 	patience := time.Duration(0) // 0 if an earlier call has already waited for the running discovery
 	if c.asked == nil {
@@ -35,7 +34,7 @@ func (a *Agent) takeBack(g int, c *card) error {
 	if c.Model == nil || found.UUID != c.UUID || found.Minor != c.Minor ||
 		!reflect.DeepEqual(found.Model.Profiles, c.Model.Profiles) {
 		select {
-		case a.outdated <- fmt.Errorf("GPU %d has become usable; the agent restarts to read its profiles", g):
+		case a.outdated <- fmt.Errorf("GPU %d has become usable; the agent will restart to read its profiles", g):
 		default:
 		}
 		return nil
@@ -48,6 +47,6 @@ func (a *Agent) takeBack(g int, c *card) error {
 	c.Problem = ""
 	a.version++
 	a.mu.Unlock()
-	a.log.WithField("gpu", g).Warn("the GPU is available again; the agent manages the GPU")
+	a.log.WithField("gpu", g).Warn("the GPU is available again; the agent manages it again")
 	return nil
 }

@@ -16,8 +16,8 @@ func (w *world) shown(g int) string {
 	return status.GPUs[g].Problem
 }
 
-// TestGPUComesBack checks that the agent manages a lost GPU again, without a restart, when the GPU is available again.
-// An instance that no longer exists on the GPU must be removed from the ledger.
+// TestGPUComesBack checks that the agent manages a lost GPU again, without a restart, once it is available again. An
+// instance that no longer exists on the GPU must be removed from the ledger.
 func TestGPUComesBack(t *testing.T) {
 	w := newWorld(t, 1)
 	first := w.startNow("1g.5gb:1")
@@ -49,8 +49,8 @@ func TestGPUComesBack(t *testing.T) {
 	}
 }
 
-// TestGPUBecomesUsable checks a GPU that was not usable at the agent's start. When the GPU becomes usable, the agent
-// must restart once.
+// TestGPUBecomesUsable checks a GPU that was not usable when the agent started. Once it becomes usable, the agent must
+// restart once.
 func TestGPUBecomesUsable(t *testing.T) {
 	w := newWorld(t, 2)
 	w.stop()

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// preparePending returns the job's pending lease, with spots. Normally, the last pass has recorded the pending lease.
-// If the job has no pending lease, preparePending uses spots of the current offers. If the current offers do not
-// include the job's slices, preparePending runs a pass that searches for free spots. The result is nil if the pass
-// finds no free spots. The error is api.NotNow if the pass fails before it finds free spots.
+// preparePending returns the job's pending lease, with spots. Normally, the last pass has recorded it. If not,
+// preparePending uses spots from the current offers. If these do not include the job's slices, it runs a pass that
+// searches for free spots. The result is nil if the pass finds none. The error is api.NotNow if the pass fails before
+// it finds free spots.
 func (a *Agent) preparePending(
 	ctx context.Context, id, array uint32, wants []offer.Want, s *spent,
 ) (*pendingLease, error) {
@@ -49,8 +49,8 @@ func (a *Agent) preparePending(
 	return nil, nil
 }
 
-// carveAll carves all slices of a pending lease. If carveAll cannot carve a slice, the slices that carveAll has carved
-// remain as idle instances.
+// carveAll carves all slices of a pending lease. If one of them cannot be carved, those already carved remain as idle
+// instances.
 func (a *Agent) carveAll(
 	id uint32,
 	slots []int,
@@ -79,8 +79,8 @@ func (a *Agent) carveAll(
 		at = append(at, placed{s.GPU, in})
 		created = created || !reused
 	}
-	// The capability files have belonged to root since the agent released or created the instance. If a process has a
-	// file open, the process opened the file before that time.
+	// The capability files have belonged to root since the agent released or created the instance. A process that has
+	// one of them open must have opened it before that.
 	if used, err := a.setAsideBeforeGrant(at, created, search); len(used) > 0 || err != nil {
 		for _, u := range used {
 			err = errors.Join(usedError(u.gpu, u.in), err)
@@ -96,8 +96,8 @@ type carved struct {
 	reused bool
 }
 
-// carveSpots carves the instances at the spots of a pending lease. carveSpots uses the GPUs at the same time, because a
-// switch of the MIG mode takes seconds on each GPU.
+// carveSpots carves the instances at the spots of a pending lease. It works on all GPUs in parallel, because switching
+// the MIG mode takes seconds on each GPU.
 func (a *Agent) carveSpots(id uint32, spots []offer.Spot, t *spent) ([]carved, error) {
 	all := make([]carved, len(spots))
 	errs := make([]error, len(a.cards))
@@ -126,8 +126,8 @@ func (a *Agent) carveSpots(id uint32, spots []offer.Spot, t *spent) ([]carved, e
 	return all, errors.Join(errs...)
 }
 
-// grant first changes the owner of the capability files, then writes the lease into the ledger, and then writes the
-// lease file. A visible lease is therefore always complete.
+// grant first changes the owner of the capability files, then writes the lease to the ledger, and then writes the lease
+// file. A visible lease is therefore always complete.
 func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
 	for k, in := range held {
 		if err := a.caps.Open(a.cards[lease.Slices[k].GPU].Minor, a.hwOf(in), lease.UID); err != nil {
@@ -165,8 +165,8 @@ func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
 	return lease, nil
 }
 
-// refuse grants a lease without slices, and writes the reason into the lease file. At task_init, the plugin reads the
-// reason and fails the job with this reason. Slurm does not drain the node.
+// refuse grants a lease without slices, and writes the reason to the lease file. At task_init, the plugin reads this
+// reason and fails the job with it. Slurm does not drain the node.
 func (a *Agent) refuse(lease api.Lease, reason string) (api.Lease, error) {
 	lease.Error = reason
 	a.log.WithField("job", lease.Job).Warn("no slice: " + reason)

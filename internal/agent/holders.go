@@ -10,14 +10,14 @@ import (
 )
 
 // A process that has a capability file open can use every later instance with the same GPU instance id, because the
-// driver checks only the device number of the open file. The device number depends only on the GPU and the GPU instance
-// id. The agent searches for processes that have an instance's capability files open when it releases the instance, and
-// before it leases the instance again. Between the release and the lease, the files belong to root, so no user process
-// can open the files. The agent ends processes of the instance's last user that have the files open (see
-// config.Config.Foreign). If other processes have the files open, the agent sets the instance aside.
+// driver checks only the device number of the open file, which depends only on the GPU and the GPU instance id. When
+// the agent releases an instance, and before it leases the instance again, it searches for processes that have the
+// instance's capability files open. Between the release and the lease, the files belong to root, so no user process can
+// open them. If processes of the instance's last user have the files open, the agent ends them (see
+// config.Config.Foreign). If other processes do, the agent sets the instance aside.
 
-// minorsOf identifies the capabilities of a GPU instance id. All instances that have the same GPU instance id on a GPU
-// have the same capabilities.
+// minorsOf identifies the capabilities of a GPU instance id. All instances with the same GPU instance id on a GPU have
+// the same capabilities.
 type minorsOf struct {
 	gpu string // UUID
 	gi  int
@@ -29,8 +29,8 @@ type placed struct {
 	in  *instance
 }
 
-// holders returns, for each instance, the processes that have the instance's capability files open. holders scans /proc
-// once. The caller must already have restricted the files to root.
+// holders returns, for each instance, the processes that have its capability files open. It scans /proc once. The
+// caller must already have restricted the files to root.
 func (a *Agent) holders(all []placed) (map[*instance][]gpu.Process, error) {
 	if len(all) == 0 {
 		return nil, nil
@@ -51,7 +51,7 @@ func (a *Agent) holders(all []placed) (map[*instance][]gpu.Process, error) {
 }
 
 // ignoreNoCapabilities returns nil for gpu.ErrNoCapabilities, because no process can have a capability file open if the
-// driver has no capability devices. ignoreNoCapabilities returns any other error unchanged.
+// driver has no capability devices. It returns any other error unchanged.
 func ignoreNoCapabilities(err error) error {
 	if errors.Is(err, gpu.ErrNoCapabilities) {
 		return nil
@@ -69,8 +69,7 @@ func (a *Agent) scan(wanted []gpu.Device) (gpu.Held, error) {
 	return held, err
 }
 
-// holdersIn returns, for each instance, the processes that have the instance's capability files open according to a
-// scan.
+// holdersIn returns, for each instance, the processes that have its capability files open according to a scan.
 func (a *Agent) holdersIn(held gpu.Held, all []placed) (map[*instance][]gpu.Process, error) {
 	found := map[*instance][]gpu.Process{}
 	for _, p := range all {
@@ -91,9 +90,9 @@ func (a *Agent) holdersIn(held gpu.Held, all []placed) (map[*instance][]gpu.Proc
 	return found, nil
 }
 
-// devicesOf returns the capabilities of an instance. After the agent has loaded an instance from the ledger, the
-// compute instances are unknown until the agent has listed the GPU's instances. If the compute instances are unknown,
-// devicesOf assumes compute instance 0.
+// devicesOf returns the capabilities of an instance. After the agent has loaded an instance from the ledger, its
+// compute instances are unknown until the agent has listed the GPU's instances. Until then, devicesOf assumes compute
+// instance 0.
 func (a *Agent) devicesOf(p placed) ([]gpu.Device, error) {
 	in := a.hwOf(p.in)
 	if len(in.CIs) == 0 {
@@ -102,11 +101,10 @@ func (a *Agent) devicesOf(p placed) ([]gpu.Device, error) {
 	return a.caps.Devices(a.cards[p.gpu].Minor, in)
 }
 
-// setAsideBeforeGrant is like setHeldAside, but for the instances of a lease. setAsideBeforeGrant waits for the given
-// search. If the search found no processes that hold the instances open, setAsideBeforeGrant returns no instances.
-// Otherwise, setAsideBeforeGrant scans again. If the agent created an instance and the driver creates capability files
-// with mode 0666, setAsideBeforeGrant always scans again. The same applies if the agent has switched the MIG mode of a
-// GPU off, because all users could open the device file before the switch.
+// setAsideBeforeGrant is like setHeldAside, but for the instances of a lease. It waits for the given search. If the
+// search found no processes that hold the instances open, it returns no instances; otherwise, it scans again. It always
+// scans again if the agent created an instance and the driver creates capability files with mode 0666. The same applies
+// if the agent has switched off the MIG mode of a GPU, because all users could open the device file before.
 func (a *Agent) setAsideBeforeGrant(all []placed, created bool, search *search) ([]placed, error) {
 	full := slices.ContainsFunc(all, func(p placed) bool { return p.in.GI == gpu.FullGI })
 	if created && (full || a.caps.Modifies()) {
@@ -122,15 +120,14 @@ func (a *Agent) setAsideBeforeGrant(all []placed, created bool, search *search) 
 	return a.setHeldAside(all)
 }
 
-// setHeldAside ends the processes that have instances open, if the agent may end them. setHeldAside sets aside the
-// instances that are still open, and returns these instances. If the agent cannot list the processes, setHeldAside sets
-// all instances aside.
+// setHeldAside ends the processes that have instances open, if the agent may end them. It sets aside the instances that
+// are still open, and returns them. If the agent cannot list the processes, all instances are set aside.
 func (a *Agent) setHeldAside(all []placed) (held []placed, _ error) {
 	found, err := a.clear(all, clearRounds)
 	if err != nil {
 		a.log.WithError(err).
-			Error("couldn't list the processes that hold slices open; the slices are not offered until the processes " +
-				"can be listed")
+			Error("couldn't list the processes that hold slices open; the slices will not be offered until " +
+				"the processes can be listed")
 	}
 	for _, p := range all {
 		if err == nil && len(found[p.in]) == 0 {
@@ -145,13 +142,13 @@ func (a *Agent) setHeldAside(all []placed) (held []placed, _ error) {
 	return held, nil
 }
 
-// clearRounds limits how often a release or a lease ends processes and scans again. One scan is not sufficient, because
-// a process can send an open descriptor to another process that the scan has already examined.
+// clearRounds limits how often a release or a lease ends processes and scans again. A single scan is not sufficient,
+// because a process can pass an open descriptor to a process that the scan has already examined.
 const clearRounds = 2
 
-// clear ends the processes that have instances open, if the agent may end them. clear returns the processes that still
-// have an instance open. The number of rounds is limited, because a user could repeatedly start new processes with open
-// instances while prologs and epilogs wait.
+// clear ends the processes that have instances open, if the agent may end them. It returns the processes that still
+// have an instance open. The number of rounds is limited, because a user could keep starting processes that have
+// instances open while prologs and epilogs wait.
 func (a *Agent) clear(all []placed, rounds int) (found map[*instance][]gpu.Process, err error) {
 	for range rounds {
 		if found, err = a.holders(all); err != nil || !a.endHolders(all, found) {
@@ -161,8 +158,8 @@ func (a *Agent) clear(all []placed, rounds int) (found map[*instance][]gpu.Proce
 	return a.holders(all)
 }
 
-// stillOpen ends the processes that have a GPU's stuck instances open, if the agent may end them. stillOpen returns the
-// instances that are still open. If the agent cannot list the processes, stillOpen returns all instances.
+// stillOpen ends the processes that have a GPU's stuck instances open, if the agent may end them. It returns the
+// instances that are still open, or all instances if the agent cannot list the processes.
 func (a *Agent) stillOpen(g int, stuck []*instance) map[*instance]bool {
 	var all []placed
 	for _, in := range stuck {
@@ -177,9 +174,9 @@ func (a *Agent) stillOpen(g int, stuck []*instance) map[*instance]bool {
 	return open
 }
 
-// endHolders ends the processes that have an instance open and belong to the instance's last user. The result is true
-// if at least one of these processes has ended. endHolders does not end processes of other users, because any process
-// can send an open descriptor to a process of another user.
+// endHolders ends the processes that have an instance open and belong to its last user. The result is true if at least
+// one of them has ended. endHolders does not end other users' processes, because any process can pass an open
+// descriptor to a process of another user.
 func (a *Agent) endHolders(all []placed, found map[*instance][]gpu.Process) (some bool) {
 	if len(found) == 0 || !a.endsHolders() {
 		return false
@@ -190,7 +187,7 @@ func (a *Agent) endHolders(all []placed, found map[*instance][]gpu.Process) (som
 			continue
 		}
 		own := slices.DeleteFunc(slices.Clone(found[p.in]), func(h gpu.Process) bool { return !startedBy(h, uid) })
-		// Kill ends a process even if the process has sent its open descriptor to another process since the scan.
+		// Kill ends a process even if it has passed its open descriptor to another process since the scan.
 		ended, left := a.procs.Kill(own, func(now gpu.Process) bool { return startedBy(now, uid) })
 		a.ended(p.gpu, p.in.UUID, ended, left)
 		some = some || len(left) < len(own)
@@ -198,9 +195,9 @@ func (a *Agent) endHolders(all []placed, found map[*instance][]gpu.Process) (som
 	return some
 }
 
-// endsHolders reports whether the agent ends processes that keep a released slice open. By default, the agent ends
-// these processes only if Slurm confines jobs to their devices (ConstrainDevices). Without ConstrainDevices, a process
-// may have opened a slice of another job of the same user by accident.
+// endsHolders reports whether the agent ends processes that keep a released slice open. By default, it does so only if
+// Slurm confines jobs to their devices (ConstrainDevices). Without ConstrainDevices, a process may have accidentally
+// opened a slice that belongs to another job of the same user.
 func (a *Agent) endsHolders() bool {
 	switch a.cfg.Foreign {
 	case config.ForeignKill:
@@ -213,8 +210,8 @@ func (a *Agent) endsHolders() bool {
 	return false
 }
 
-// formerUser returns the last user of an instance's capabilities. ok is false if no user has used the capabilities, or
-// if the last user was root. Root can use an instance without an open capability file.
+// formerUser returns the last user of an instance's capabilities. ok is false if no user has used them, or if the last
+// user was root. Root can use an instance without an open capability file.
 func (a *Agent) formerUser(in *instance) (uid uint32, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -222,11 +219,11 @@ func (a *Agent) formerUser(in *instance) (uid uint32, ok bool) {
 	return uid, ok && uid != 0
 }
 
-// startedBy reports whether the user uid started a process. startedBy compares the real user id, so the result is also
-// true for a setuid program that the user started. A user may end all processes that the user started.
+// startedBy reports whether the user with the given uid started a process. It compares the real user id, so the result
+// is also true for a setuid program that the user started. Users may end all processes that they have started.
 func startedBy(p gpu.Process, uid uint32) bool { return p.UIDs[0] == uid }
 
-// note stores the text that `caelum status` shows for an instance. If the text is new, note logs the text.
+// note stores the text that `caelum status` shows for an instance, and logs the text if it is new.
 func (a *Agent) note(p placed, note string) {
 	a.mu.Lock()
 	same := p.in.note == note
@@ -234,13 +231,13 @@ func (a *Agent) note(p placed, note string) {
 	a.mu.Unlock()
 	if !same && note != "" && a.mayLog(minorsOf{p.in.GPU, p.in.GI}) {
 		a.log.WithField("gpu", p.gpu).WithField("job", p.in.Job).WithField("uuid", p.in.UUID).Warnf(
-			"%s at %d was set aside: %s; its units are not offered until no process holds the slice open",
+			"%s at %d was set aside: %s; its units will not be offered while a process holds the slice open",
 			p.in.Profile, p.in.Start, note)
 	}
 }
 
-// heldNote returns the text for an instance that the processes in holders have open. If holders is empty, the text is
-// empty.
+// heldNote returns the text for an instance that the processes in holders have open, or an empty text if there are
+// none.
 func heldNote(holders []gpu.Process, err error) string {
 	switch {
 	case err != nil:

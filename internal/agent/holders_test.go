@@ -31,8 +31,8 @@ func heldIn(t *testing.T, w *world) *held {
 // madeUp is the PID of a process that exists only in the emulated /proc. The largest PID of Linux is 4194304.
 const madeUp = 9999999
 
-// process writes a process of a user into the emulated /proc. fds contains the target and the fdinfo of each open file
-// of the process. The returned function end removes the process.
+// process adds a user's process to the emulated /proc. fds contains the target and the fdinfo of each open file of the
+// process. The returned end function removes the process.
 func (h *held) process(pid, uid int, fds ...[2]string) (end func()) {
 	h.t.Helper()
 	dir := filepath.Join(h.proc, fmt.Sprint(pid))
@@ -88,8 +88,8 @@ func (h *held) note() string {
 
 func (h *held) logged() string { return h.log.String() }
 
-// TestDescriptorOutlivesItsJob checks that no job gets a slice while a process has a capability file of the slice open
-// that an ended job opened. A restart of the agent must not change this behaviour.
+// TestDescriptorOutlivesItsJob checks that no job gets a slice while a process still has one of its capability files
+// open since an earlier job. A restart of the agent must not change this.
 func TestDescriptorOutlivesItsJob(t *testing.T) {
 	h := newHeld(t, 1)
 	id := h.startNow("2g.10gb:1")
@@ -135,8 +135,8 @@ func (h *held) wholeFile() string {
 	return file
 }
 
-// TestHolderRequeuesJob checks a user who opens a slice between the offer and the lease of the slice. The user can
-// delay a batch job of another user, but must not be able to cause a permanent hold of the job.
+// TestHolderRequeuesJob checks a user who opens a slice after it is offered and before it is leased. The user can delay
+// a batch job of another user, but must not be able to keep it held permanently.
 func TestHolderRequeuesJob(t *testing.T) {
 	h := newHeld(t, 1)
 	file := h.wholeFile()

@@ -16,19 +16,19 @@ import (
 	"caelum/internal/gpu"
 )
 
-// slotMajor is the major number of the placeholder devices of gres/gpu. The kernel reserves the major number 42 for
-// demonstrations and samples, so no driver uses 42. The placeholders must be character devices, because Slurm does not
-// set CUDA_VISIBLE_DEVICES for regular files. The device numbers of the placeholders must differ from the numbers of
-// all devices that jobs need, because ConstrainDevices denies access by device number.
+// slotMajor is the major number of gres/gpu's placeholder devices. The kernel reserves major number 42 for
+// demonstrations and samples, so no driver uses it. The placeholders must be character devices, because Slurm does not
+// set CUDA_VISIBLE_DEVICES for regular files. Their device numbers must differ from those of all devices that jobs
+// need, because ConstrainDevices denies access by device number.
 const slotMajor = 42
 
 // slotMode is the mode of the placeholder devices. With this mode, a task can check with access(2) which slots its
-// devices cgroup allows. The placeholders give no access to a real device, because they have no driver.
+// devices cgroup allows. They give no access to a real device, because no driver serves them.
 const slotMode = 0o444
 
-// makeSlots creates the device files of the slots before slurmd checks the files. slurmd does not start if a file in
+// makeSlots creates the device files of the slots before slurmd checks them. slurmd does not start if a file listed in
 // gres.conf is missing, so a broken GPU could make all other GPUs unavailable. For this reason, makeSlots never creates
-// fewer files than an earlier agent has created.
+// fewer files than an earlier agent did.
 func (a *Agent) makeSlots() error {
 	text, err := a.ledger.Meta("slots")
 	if err != nil {
@@ -53,8 +53,8 @@ func (a *Agent) makeSlots() error {
 	return a.ledger.SetMeta("slots", strconv.Itoa(n))
 }
 
-// makeDir creates a directory and its parents. makeDir sets the mode of the directory independently of the umask, even
-// if the directory already exists.
+// makeDir creates a directory and its parents. It sets the directory's mode independently of the umask, even if the
+// directory already exists.
 func makeDir(path string, mode os.FileMode) error {
 	if err := os.MkdirAll(path, mode); err != nil {
 		return err
@@ -74,8 +74,8 @@ func (a *Agent) prepareRunDir() error {
 		if _, err := os.Stat(a.leaseFile(l.Job)); err == nil {
 			continue
 		}
-		// An error is harmless: a prolog that has not received an answer repeats its call, and every other job ends
-		// with an epilog.
+		// An error is harmless: a prolog that has not received an answer repeats its call, and for every other job an
+		// epilog runs.
 		if err := a.writeLeaseFile(*l); err != nil {
 			a.log.WithError(err).WithField("job", l.Job).Warn("couldn't write a missing lease file")
 		}
@@ -87,8 +87,8 @@ func (a *Agent) leaseFile(job uint32) string {
 	return filepath.Join(a.cfg.RunDir, "jobs", strconv.FormatUint(uint64(job), 10))
 }
 
-// writeLeaseFile atomically replaces the lease file that task_init reads (docs/internals.md). If writeLeaseFile needs
-// slurmctld's configuration and cannot read the configuration, the error is api.NotNow.
+// writeLeaseFile atomically replaces the lease file that task_init reads (docs/internals.md). If it needs slurmctld's
+// configuration and cannot read it, the error is api.NotNow.
 func (a *Agent) writeLeaseFile(l api.Lease) error {
 	index := "absolute"
 	var own []gpu.Device
@@ -110,11 +110,11 @@ func (a *Agent) writeLeaseFile(l api.Lease) error {
 	return nil
 }
 
-// unfinished is the pattern of the temporary file names that writeFile uses.
+// unfinished is the pattern for the temporary file names that writeFile uses.
 const unfinished = ".new-*"
 
-// removeUnfinished removes the temporary files of an agent that was killed. The caller must ensure that no agent serves
-// calls during removeUnfinished, because another agent could be writing a temporary file.
+// removeUnfinished removes the temporary files that a killed agent left behind. The caller must ensure that no agent is
+// serving calls meanwhile, because it could be writing a temporary file.
 func (a *Agent) removeUnfinished() {
 	for _, dir := range []string{a.cfg.RunDir, filepath.Join(a.cfg.RunDir, "jobs")} {
 		left, _ := filepath.Glob(filepath.Join(dir, unfinished))
@@ -163,7 +163,7 @@ func leaseText(l api.Lease, index string, own []gpu.Device) string {
 	return b.String()
 }
 
-// oneLine replaces each control character of a text with a space, so that the result is a single line.
+// oneLine replaces each control character in a text with a space, so that the result is a single line.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

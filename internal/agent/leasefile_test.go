@@ -23,7 +23,7 @@ func (w *world) unserved() *Agent {
 }
 
 // TestUnfinishedFilesRemoved checks that an agent removes the temporary files of an agent that was killed during a
-// write. The agent must not remove the lease files.
+// write, but not the lease files.
 func TestUnfinishedFilesRemoved(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")

@@ -9,31 +9,32 @@ import (
 )
 
 // Normally, a job's processes have ended before its epilog runs. However, if a job is cancelled at the end of its
-// prolog, its epilog can run while slurmd launches the batch script, and the batch script runs without an allocation.
-// In a test with Slurm 22.05.8, a job was cancelled 32 ms after its lease and released 104 ms later, and its script ran
-// for the full 3 s. An instance that leftover processes use is stuck: the agent does not offer the instance's units
-// until the driver shows no process on the instance.
+// prolog, its epilog can run while slurmd launches the batch script, which then runs without an allocation. In a test
+// with Slurm 22.05.8, a job was cancelled 32 ms after its lease was granted and released 104 ms later, and its script
+// ran for the full 3 s. An instance that leftover processes use is stuck: the agent does not offer its units until the
+// driver shows no process on it.
 
-// leftoverInterval is the time between two checks of the instances that leftover processes use.
+// leftoverInterval is the time between checks of the instances that leftover processes use.
 const leftoverInterval = 2 * time.Second
 
-// inUse reports whether processes use an instance. If processes use the instance, inUse marks the instance as stuck.
-// The caller must already have restricted the capability files to root, so that no further process can use the
-// instance. If the driver does not list the processes, inUse returns false and marks the instance as unlisted.
+// inUse reports whether processes use an instance, and if so, marks it as stuck. The caller must already have
+// restricted the capability files to root, so that no further process can use the instance. If the driver does not list
+// the processes, inUse returns false and marks the instance as unlisted.
 func (a *Agent) inUse(g int, in *instance) (bool, error) {
 	pids, _ := a.processes(g, in)
 	if len(pids) == 0 {
 		return false, nil
 	}
 	a.log.WithField("gpu", g).WithField("job", in.Job).WithField("uuid", in.UUID).Warnf(
-		"%s at %d is in use by processes %v that belong to no job; its units are not offered until these processes end",
+		"%s at %d is in use by processes %v that belong to no job; "+
+			"its units will not be offered until these processes end",
 		in.Profile, in.Start, pids)
 	return true, a.setAside(g, in, true)
 }
 
-// processes lists the processes that use an instance. known is false if the driver does not list the processes. If
-// known is false, the agent does not reuse the instance for another job: the agent destroys the instance and creates a
-// new instance. The driver refuses to destroy an instance that a process uses.
+// processes lists the processes that use an instance. known is false if the driver does not list them. In this case,
+// the agent does not reuse the instance for another job, but destroys it and creates a new one. The driver refuses to
+// destroy an instance that a process uses.
 func (a *Agent) processes(g int, in *instance) (pids []int, known bool) {
 	pids, err := a.hw.Processes(g, in.GI)
 	a.mu.Lock()
@@ -49,7 +50,7 @@ func (a *Agent) processes(g int, in *instance) (pids []int, known bool) {
 	return pids, err == nil
 }
 
-// unlisted reports whether the driver failed to list the processes of an instance at the last attempt.
+// unlisted reports whether the last attempt to list the processes of an instance failed.
 func (a *Agent) unlisted(in *instance) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -73,8 +74,8 @@ func (a *Agent) setAside(g int, in *instance, used bool) error {
 	return nil
 }
 
-// closeSlice restricts a slice's capability files to root. If closeSlice cannot restrict the files, or if processes
-// still use the slice, closeSlice sets the instance aside.
+// closeSlice restricts a slice's capability files to root. If it cannot restrict the files, or if processes still use
+// the slice, it sets the instance aside.
 func (a *Agent) closeSlice(job uint32, s api.Slice) error {
 	in := a.held(job, s)
 	if in == nil {
@@ -83,14 +84,14 @@ func (a *Agent) closeSlice(job uint32, s api.Slice) error {
 	if err := a.caps.Close(a.cards[s.GPU].Minor, a.hwOf(in)); err != nil {
 		a.log.WithError(err).
 			WithField("job", job).
-			Error("couldn't restrict a released slice's capability files to root; destroying the slice")
+			Error("couldn't restrict a released slice's capability files to root; destroying it")
 		return a.setAside(s.GPU, in, false) // because the job's user could still open the slice
 	}
 	_, err := a.inUse(s.GPU, in)
 	return err
 }
 
-// retryStuck tries again to destroy a GPU's stuck instances, except instances that processes still use or have open.
+// retryStuck tries again to destroy a GPU's stuck instances, except those that processes still use or have open.
 func (a *Agent) retryStuck(g int, c *card) {
 	a.mu.Lock()
 	var stuck []*instance
@@ -120,9 +121,8 @@ func (a *Agent) retryStuck(g int, c *card) {
 	}
 }
 
-// checkLeftovers compares the GPUs with the ledger. If the state of the GPUs has changed, checkLeftovers publishes. If
-// the state has not changed, checkLeftovers does not query slurmctld, because leftover processes can run for a long
-// time.
+// checkLeftovers compares the GPUs with the ledger, and publishes if their state has changed. If it has not,
+// checkLeftovers does not query slurmctld, because leftover processes can run for a long time.
 func (a *Agent) checkLeftovers(ctx context.Context) {
 	before := a.stateVersion()
 	err := a.compareGPUs()
@@ -140,7 +140,7 @@ func (a *Agent) stateVersion() int {
 	return a.version
 }
 
-// hasLeftovers reports whether processes use an instance that no job holds, or have such an instance open.
+// hasLeftovers reports whether processes use an instance that no job holds, or have one open.
 func (a *Agent) hasLeftovers() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -46,8 +46,8 @@ func (w *world) stuck() (n int) {
 	return n
 }
 
-// TestProcessOutlivesItsJob checks that no job gets an instance while a process of an ended job uses the instance. A
-// restart of the agent must not change this behaviour.
+// TestProcessOutlivesItsJob checks that no job gets an instance while a process of an ended job uses it. A restart of
+// the agent must not change this.
 func TestProcessOutlivesItsJob(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.startNow("1g.5gb:1")
@@ -72,7 +72,7 @@ func TestProcessOutlivesItsJob(t *testing.T) {
 		t.Errorf("after a restart %d stuck, the next job is %s", w.stuck(), w.state(whole))
 	}
 	if l := w.lease(small); len(l.Slices) != 1 || l.Slices[0].Start == 6 {
-		t.Errorf("beside the stuck instance: %+v", l)
+		t.Errorf("alongside the stuck instance: %+v", l)
 	}
 	if !w.agent.hasLeftovers() {
 		t.Error("no check of the leftover process is scheduled")

@@ -6,19 +6,18 @@ import (
 	"time"
 )
 
-// logInterval is the minimum time between two log lines about the same instance or user. Without this limit, a user
-// could fill the log.
+// logInterval is the minimum time between log lines about the same instance or user. Without this limit, a user could
+// fill the log.
 const logInterval = time.Minute
 
-// logLimit contains, for each key, the time of the last log line, if the agent logged the line less than logInterval
-// ago.
+// logLimit contains, for each key, the time of the last log line, if it was written less than logInterval ago.
 type logLimit struct {
 	mu   sync.Mutex
 	last map[any]time.Time
 }
 
-// mayLog reports whether the last log line about key is at least logInterval old. If mayLog returns true, the caller
-// must log a line about key.
+// mayLog reports whether the last log line about key is at least logInterval old. If so, the caller must log a line
+// about key.
 func (a *Agent) mayLog(key any) bool {
 	l := &a.limit
 	l.mu.Lock()
@@ -35,15 +34,15 @@ func (a *Agent) mayLog(key any) bool {
 	return true
 }
 
-// refusals contains the number of calls that the agent has refused since the last log line about refused calls. Any
-// user can make any number of calls that the agent refuses.
+// refusals contains the number of calls that the agent has refused since it last logged refused calls. Any user can
+// make any number of calls that the agent refuses.
 type refusals struct {
 	mu    sync.Mutex
 	last  time.Time
 	since int
 }
 
-// Refused implements api.Refuser. Refused logs that the agent refused a call because the caller is not root.
+// Refused implements api.Refuser. It logs that the agent refused a call because the caller is not root.
 func (a *Agent) Refused(uid uint32, call string) {
 	r := &a.refusals
 	r.mu.Lock()

@@ -12,10 +12,11 @@ import (
 	"caelum/internal/slurm"
 )
 
-// maxNotifyPause limits the time for which the agent ignores notifications after notified passes that changed nothing.
+// maxNotifyPause limits how long the agent ignores notifications after passes that were triggered by a notification but
+// changed nothing.
 const maxNotifyPause = 15 * time.Second
 
-// listen runs a pass for each notification from the watcher until ctx ends. listen reads the key file when slurmctld's
+// listen runs a pass for each notification from the watcher until ctx is done. It reads the key file once slurmctld's
 // configuration is known.
 func (a *Agent) listen(ctx context.Context) {
 	for ctx.Err() == nil && a.knownConfig() == nil {
@@ -49,7 +50,7 @@ func (a *Agent) listen(ctx context.Context) {
 				Warn("rejected datagrams to the wake port")
 		},
 	}
-	// The publisher logs the error of a failed pass, and repeats the pass.
+	// If a pass fails, the publisher logs the error and repeats the pass.
 	seen := a.publisher.changes.Load()
 	err = l.Listen(ctx, func() bool {
 		a.Publish(ctx)
@@ -64,8 +65,8 @@ func (a *Agent) listen(ctx context.Context) {
 	}
 }
 
-// readWakeKey reads the key file. The key file must belong to the user of this process or to SlurmUser, because the
-// watcher may run as SlurmUser on the same host.
+// readWakeKey reads the key file. The file must belong to the user of this process or to SlurmUser, because the watcher
+// may run as SlurmUser on the same host.
 func readWakeKey(cfg config.Config, c slurm.Config) (notify.Key, error) {
 	owners := []uint32{uint32(os.Geteuid())}
 	if uid, ok := c.SlurmUser(); ok {

@@ -60,7 +60,7 @@ func TestUnclearRecordIsRefused(t *testing.T) {
 	})
 	w.publish()
 	if n := w.offers()["7g.40gb"]; n != 0 {
-		t.Errorf("%d of 7g.40gb on offer beside a job that was given a 2g.10gb", n)
+		t.Errorf("%d of 7g.40gb on offer alongside a job that was given a 2g.10gb", n)
 	}
 	l, err := w.agent.Lease(context.Background(), id, req)
 	if err != nil || !strings.Contains(l.Error, "inconsistent") || !strings.Contains(l.Error, errUnclear.Error()) {
@@ -154,8 +154,8 @@ func TestDefectFailsTheProlog(t *testing.T) {
 	}
 }
 
-// TestGivenUpAfterGrant checks a lease whose lease file the agent cannot write. The agent must release the lease
-// completely before it refuses the job, because the job's user must not keep the slice.
+// TestGivenUpAfterGrant checks a lease whose lease file cannot be written. The agent must release the lease completely
+// before it refuses the job, because the job's user must not keep the slice.
 func TestGivenUpAfterGrant(t *testing.T) {
 	w := newWorld(t, 1)
 	id, req := w.startedOnly("2g.10gb:1")

@@ -13,14 +13,14 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
-// publisher writes the node's offers into slurmctld. Only the goroutine of [publisher.run] uses its fields, except for
+// publisher writes the node's offers to slurmctld. Only the goroutine of [publisher.run] uses its fields, except for
 // the channels, changes and status.
 type publisher struct {
 	*node
 	ctl    Controller
 	ledger *ledger.Ledger
 	log    *logrus.Entry
-	// config returns slurmctld's configuration. If leases cannot work with the configuration, config returns an error.
+	// config returns slurmctld's configuration, or an error if leases cannot work with it.
 	config func(context.Context) (slurm.Config, error)
 	// hidesJobs reports whether users may not see other users' jobs.
 	hidesJobs func() bool
@@ -29,7 +29,7 @@ type publisher struct {
 
 	requests chan chan error
 	changed  chan struct{} // signals that the node's state differs from the published state
-	changes  atomic.Int64  // the number of writes to slurmctld since the start
+	changes  atomic.Int64  // the number of writes to slurmctld since the agent started
 
 	total        int      // N, the node's constant total of gres/mig; 0 while N is unknown
 	advertised   []string // the profile names of other GPU models under which the node has offered slices
@@ -49,9 +49,9 @@ type publishStatus struct {
 	at        time.Time // zero before the first successful pass
 	err       error
 	closed    string // the node's state in Slurm if slurmctld starts no jobs on the node
-	// excess is, for each profile, the number of slices that slurmctld counts as used although slurmctld has not
-	// allocated these slices to a job. short is the part of the excess that the published totals do not include,
-	// because the part does not fit into N.
+	// excess is, for each profile, the number of slices that slurmctld counts as used although it has not allocated
+	// them to a job. short is the part of the excess that the published totals do not include because it does not fit
+	// into N.
 	excess, short map[string]int
 	stale         []string // profiles that slurm.conf lists for the node but the driver does not report
 }
@@ -73,8 +73,8 @@ func (p *publisher) last() publishStatus {
 // retryInterval is the pause before a failed pass is repeated.
 const retryInterval = time.Second
 
-// Publish requests a pass that begins after the call, waits for the end of the pass, and returns the error of the pass.
-// Calls that wait at the same time share one pass.
+// Publish requests a pass that begins after the call, waits for it to end, and returns its error. Calls that wait at
+// the same time share one pass.
 func (p *publisher) Publish(ctx context.Context) error {
 	answer := make(chan error, 1)
 	select {
@@ -90,20 +90,20 @@ func (p *publisher) Publish(ctx context.Context) error {
 	}
 }
 
-// settling is the delay between a change on the node and the pass that publishes the change. The pass also publishes
-// all further changes during the delay.
+// settling is the delay between a change on the node and the pass that publishes it. The pass also publishes all
+// further changes that occur during the delay.
 const settling = 200 * time.Millisecond
 
 // slowdown limits the load on a slow slurmctld. The pause before the next poll is at least slowdown times the duration
-// of the last pass. However, slowdown extends the pause to at most maxPause, about a minute.
+// of the last pass, but slowdown never extends the pause beyond maxPause, about a minute.
 const (
 	slowdown = 20
 	maxPause = time.Minute
 )
 
-// run runs a pass on request, after a change on the node, and as a poll. A poll runs if no pass has run for the poll
-// interval plus up to 10%. The first poll begins at a random time within the poll interval, because the agents of a
-// cluster often start at the same time.
+// run runs a pass when one is requested, after a change on the node, and as a poll. A poll takes place if no pass has
+// run for the poll interval plus up to 10%. The first poll begins at a random time within the poll interval, because
+// the agents of a cluster often start at the same time.
 func (p *publisher) run(ctx context.Context) {
 	poll := time.NewTimer(rand.N(p.cfg.PollInterval))
 	defer poll.Stop()
@@ -140,8 +140,8 @@ func (p *publisher) run(ctx context.Context) {
 			retry = time.After(retryInterval)
 		}
 		next := pauseAfter(time.Since(began), p.cfg.PollInterval)
-		// The random part spreads the polls of agents that were notified at the same time, and prevents polls from
-		// coinciding with the comparison that runs every minute.
+		// The random part spreads out the polls of agents that were notified at the same time, and keeps polls from
+		// always coinciding with the comparison that runs every minute.
 		poll.Reset(next + rand.N(next/10))
 		for _, answer := range waiting {
 			answer <- err
@@ -154,7 +154,7 @@ func pauseAfter(took, poll time.Duration) time.Duration {
 	return max(poll, min(slowdown*took, maxPause))
 }
 
-// publishSoon schedules a pass that publishes the node's state after the delay settling.
+// publishSoon schedules a pass that publishes the node's state after the settling delay.
 func (p *publisher) publishSoon() {
 	select {
 	case p.changed <- struct{}{}:

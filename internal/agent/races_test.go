@@ -12,9 +12,9 @@ import (
 	"caelum/internal/slurm/slurmtest"
 )
 
-// Each test in this file checks one row of the table "Races" in docs/internals.md. TestSoak combines all races.
+// Each test in this file checks one row of the "Races" table in docs/internals.md. TestSoak combines all races.
 
-// once makes slurmctld call do after slurmctld has answered the first call of the given kind.
+// once makes slurmctld call do after it has answered the first call of the given kind.
 func (w *world) once(op string, do func()) {
 	done := false
 	w.fake.After(func(c slurmtest.Call) {
@@ -51,7 +51,7 @@ func TestJobTakesWithdrawnOffer(t *testing.T) {
 		t.Errorf("the small job: %+v", l)
 	}
 	if n := w.offers()["7g.40gb"]; n != 0 {
-		t.Errorf("%d of 7g.40gb on offer beside a 1g.5gb", n)
+		t.Errorf("%d of 7g.40gb on offer alongside a 1g.5gb", n)
 	}
 }
 
@@ -65,7 +65,7 @@ func TestJobStartsWhileOffersRise(t *testing.T) {
 	w.once("Queue", func() { w.fake.Tick() })
 	w.publish()
 	if free := w.offers(); free["3g.20gb"] > 1 {
-		t.Errorf("on offer beside the first 3g.20gb: %v", free)
+		t.Errorf("on offer alongside the first 3g.20gb: %v", free)
 	}
 	w.prologs.Wait() // the pass may not have offered the second slice, because the prolog ran at the same time
 	w.publish()
@@ -75,11 +75,11 @@ func TestJobStartsWhileOffersRise(t *testing.T) {
 	}
 	w.publish()
 	if free := w.offers(); len(free) > 0 {
-		t.Errorf("on offer beside two 3g.20gb: %v", free)
+		t.Errorf("on offer alongside two 3g.20gb: %v", free)
 	}
 }
 
-// withoutPasses replaces the agent by an agent that runs no passes, so that the test can call the steps of a pass.
+// withoutPasses replaces the agent with one that runs no passes, so that the test can call the steps of a pass itself.
 func (w *world) withoutPasses() *publisher {
 	w.t.Helper()
 	w.prologs.Wait()
@@ -96,9 +96,9 @@ func (w *world) withoutPasses() *publisher {
 	return a.publisher
 }
 
-// TestReleasedSliceCountsOnce starts a job on a slice that was released between the pass's reading of the node and the
-// plan. If the job gets its lease before the pass raises the totals, the pass must count the slice either as offered or
-// as used, but not as both.
+// TestReleasedSliceCountsOnce starts a job on a slice that was released after the pass had read the node and before it
+// made the plan. If the job gets its lease before the pass raises the totals, the pass must count the slice either as
+// offered or as used, but not as both.
 func TestReleasedSliceCountsOnce(t *testing.T) {
 	w := newWorld(t, 1)
 	first := w.startNow("4g.20gb")
@@ -125,7 +125,7 @@ func TestReleasedSliceCountsOnce(t *testing.T) {
 		t.Errorf("the second job: %+v", l)
 	}
 	if totals, _ := p.totals(node, d); totals["4g.20gb"] > 1 {
-		t.Errorf("the pass would raise 4g.20gb to %d beside a job that uses the only one", totals["4g.20gb"])
+		t.Errorf("the pass would raise 4g.20gb to %d alongside a job that uses the only one", totals["4g.20gb"])
 	}
 }
 
@@ -204,9 +204,9 @@ func TestCancelledBeforeProlog(t *testing.T) {
 	w.nothingHeld()
 }
 
-// TestRequeuedDuringProlog requeues a job while the agent carves the job's slice. The epilog, which already sends the
-// next restart count, must release the slice. The next run must get its own slice, and a late epilog of the first run
-// must not release the slice of the next run.
+// TestRequeuedDuringProlog requeues a job while the agent carves its slice. The epilog, which already sends the next
+// restart count, must release the slice. The next run must get its own slice, which a late epilog of the first run must
+// not release.
 func TestRequeuedDuringProlog(t *testing.T) {
 	w := newWorld(t, 1)
 	id, req := w.startedOnly("2g.10gb:1")

@@ -17,8 +17,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// load reads the ledger into memory, and reports whether the node was rebooted since the agent's last start. After a
-// reboot, load clears the ledger, because the earlier instances and jobs no longer exist.
+// load reads the ledger into memory, and reports whether the node has been rebooted since the agent last started. After
+// a reboot, load clears the ledger, because the earlier instances and jobs no longer exist.
 func (a *Agent) load() (rebooted bool, err error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -67,8 +67,8 @@ func (a *Agent) load() (rebooted bool, err error) {
 }
 
 // closeIdle ensures that only root can open an instance that no job holds. After a crash, users may have access to an
-// idle instance, because the agent may have ended before it wrote a lease, or before it restricted the capability files
-// of a new instance to root.
+// idle instance, because the agent may have crashed before it wrote a lease, or before it restricted the capability
+// files of a new instance to root.
 func (a *Agent) closeIdle() { a.closeIdleOn(a.cards) }
 
 // closeIdleOn is like closeIdle, but only for the given GPUs. No prolog may use these GPUs during the call.
@@ -93,7 +93,7 @@ func (a *Agent) closeIdleOn(cards []*card) {
 	}
 }
 
-// compareGPUs compares the instances on every GPU with the ledger, and corrects the ledger or the GPU:
+// compareGPUs compares the instances on every GPU with the ledger, and corrects one or the other:
 //
 //	on the GPU, in the ledger       the agent's own instance
 //	on the GPU, intent to create    created before a crash: becomes idle, or is destroyed if incomplete
@@ -111,7 +111,7 @@ func (a *Agent) compareGPUs() error {
 }
 
 // compareGPU is like compareGPUs, but for one GPU. If the GPU was lost, compareGPU checks whether the driver can reach
-// the GPU again.
+// it again.
 func (a *Agent) compareGPU(g int, c *card) error {
 	c.hardware.Lock()
 	defer c.hardware.Unlock()
@@ -133,8 +133,8 @@ func (a *Agent) repair(g int, c *card) error {
 	} else if err != nil {
 		return err
 	}
-	// No driver call is running for this GPU. Intents of the GPU therefore come from a crash, or from a failed write to
-	// the ledger.
+	// No driver call is running for this GPU. Intents for it therefore stem from a crash, or from a failed write to the
+	// ledger.
 	intents, err := a.ledger.Intents()
 	if err != nil {
 		return err
@@ -165,8 +165,8 @@ func (a *Agent) repair(g int, c *card) error {
 	return a.shareDevice(c)
 }
 
-// compare records the instances that were found on a GPU, and returns the agent's instances that were not found, by
-// placement.
+// compare records the instances that were found on a GPU, and returns those of the agent's instances that were not
+// found, by placement.
 func (a *Agent) compare(g int, c *card, found []gpu.Instance) (missing map[int]*instance) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -197,8 +197,8 @@ func (a *Agent) compare(g int, c *card, found []gpu.Instance) (missing map[int]*
 }
 
 // settle resolves an intent that an earlier driver call left in the ledger. If the instance on the GPU is complete,
-// settle records the instance as idle. If the compute instance is missing, settle destroys the GPU instance. If the GPU
-// instance does not exist, settle only corrects the ledger.
+// settle records it as idle. If the compute instance is missing, settle destroys the GPU instance. If the GPU instance
+// does not exist, settle only corrects the ledger.
 func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) error {
 	log := a.log.WithField("gpu", g).WithField("intent", i.Op)
 	p, ok := c.Model.Placement(i.Profile, i.Start)
@@ -213,7 +213,7 @@ func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) er
 	}
 	switch {
 	case there == nil && i.Op == ledger.OpCreate && i.Profile == mig.Full:
-		// The driver may have recorded a switch that it has not carried out. Destroy cancels such a switch.
+		// The driver may have recorded a switch that it has not carried out yet. Destroy cancels it.
 		return errors.Join(a.hw.Destroy(g, gpu.FullGI), a.ledger.Failed(i.ID))
 	case there == nil && i.Op == ledger.OpCreate:
 		return a.ledger.Failed(i.ID)
@@ -237,7 +237,7 @@ func (a *Agent) settle(g int, c *card, i ledger.Intent, found []gpu.Instance) er
 	}
 }
 
-// settleMade settles an intent whose instance is on the GPU at placement p, and records the instance as idle.
+// settleMade settles an intent whose instance exists on the GPU at placement p, and records the instance as idle.
 func (a *Agent) settleMade(c *card, p int, i ledger.Intent, there gpu.Instance) error {
 	if err := a.caps.Make(c.Minor, there); err != nil {
 		return err
@@ -268,8 +268,8 @@ func isForeign(list []gpu.Instance, in gpu.Instance) bool {
 	return false
 }
 
-// releaseGone releases the leases of jobs that slurmctld no longer lists on this node and whose epilog did not run.
-// releaseGone uses the job list of the last pass, but queries slurmctld again before it releases a lease.
+// releaseGone releases the leases of jobs that slurmctld no longer lists on this node and whose epilog did not run. It
+// uses the job list of the last pass, but queries slurmctld again before it releases a lease.
 func (a *Agent) releaseGone(ctx context.Context) error {
 	a.mu.Lock()
 	held := make([]api.Lease, 0, len(a.leases))

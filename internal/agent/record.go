@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// class is the class of an error that occurred when the agent queried slurmctld about a job. The class determines how
-// the prolog of the job handles the error.
+// class is the class of an error that occurred when the agent queried slurmctld about a job. It determines how the
+// job's prolog handles the error.
 type class int
 
 const (
@@ -18,8 +18,8 @@ const (
 	defect               // this node cannot query slurmctld
 )
 
-// classOf returns the class of an error. No other function classifies errors. The class of an unknown error is unclear,
-// so that an unknown error affects only the job and not the node.
+// classOf returns the class of an error. No other function classifies errors. An unknown error is in the class unclear,
+// so that it affects only the job and not the node.
 func classOf(err error) class {
 	switch {
 	case err == nil:
@@ -34,15 +34,15 @@ func classOf(err error) class {
 	return unclear
 }
 
-// recordTries limits how often the agent reads an unclear job record. recordPause is the first pause between two
-// readings. Each further pause is twice as long as the previous pause. The pauses between the readings add up to 1.5 s.
+// recordTries limits how often the agent reads an unclear job record. recordPause is the first pause between readings;
+// each further pause is twice as long as the one before. In total, the pauses take 1.5 s.
 const (
 	recordTries = 5
 	recordPause = 100 * time.Millisecond
 )
 
-// readJob reads the record of a job from slurmctld. If the record is unclear, readJob reads the record again. A record
-// can be unclear because the job's user changed the job between the calls of squeue and scontrol.
+// readJob reads the record of a job from slurmctld. If the record is unclear, readJob rereads it. A record can be
+// unclear because the user changed the job between the calls to squeue and scontrol.
 func (a *Agent) readJob(ctx context.Context, id uint32) (job slurm.Job, err error) {
 	pause := a.recordPause
 	for range recordTries {
@@ -50,7 +50,7 @@ func (a *Agent) readJob(ctx context.Context, id uint32) (job slurm.Job, err erro
 		if classOf(err) != unclear || errors.Is(err, slurm.ErrNoJob) || errors.Is(err, slurm.ErrAmbiguous) {
 			break
 		}
-		a.log.WithError(err).WithField("job", id).Debug("the job's record was unclear; reading the record again")
+		a.log.WithError(err).WithField("job", id).Debug("the job's record was unclear; rereading it")
 		select {
 		case <-ctx.Done():
 			return job, ctx.Err()

@@ -16,17 +16,17 @@ import (
 	"caelum/internal/gpu"
 )
 
-// The agent writes a lease file after the lease is in the ledger, and removes the lease file before it removes the
-// lease from the ledger. If a lease file exists but its lease is missing from the ledger, the ledger was therefore lost
-// or is too old: the ledger's file was removed or emptied, or SQLite silently dropped the end of a damaged journal. In
-// this case, the agent restores the lease from the lease file and the instances on the GPUs. The agent restores lost
-// leases before it uses any instance that is idle according to the ledger.
+// The agent writes a lease file once the lease is in the ledger, and removes the file before it removes the lease from
+// the ledger. A lease file whose lease is missing from the ledger therefore means that the ledger was lost or is too
+// old: its file was removed or emptied, or SQLite silently dropped the end of a damaged journal. In this case, the
+// agent restores the lease from the lease file and the instances on the GPUs. It does so before it uses any instance
+// that is idle according to the ledger.
 //
-// If the ledger is lost, the agent cannot distinguish its own idle instances from the instances of other programs. All
-// these instances are foreign until root adopts them (adopt.go).
+// If the ledger is lost, the agent cannot distinguish its own idle instances from those of other programs. All of them
+// are foreign until root adopts them (adopt.go).
 
-// recoverLeases restores the leases that are missing from the ledger. If lease files contradict each other,
-// recoverLeases returns an error, because only the administrator can resolve the contradiction.
+// recoverLeases restores the leases that are missing from the ledger. If lease files contradict each other, it returns
+// an error, because only the administrator can resolve the contradiction.
 func (a *Agent) recoverLeases() error {
 	files, err := os.ReadDir(filepath.Join(a.cfg.RunDir, "jobs"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -42,7 +42,7 @@ func (a *Agent) recoverLeases() error {
 		if err != nil {
 			a.log.WithError(err).
 				WithField("job", id).
-				Errorf("couldn't read a lease file; if job %d does not run on this node, remove %s",
+				Errorf("couldn't read a lease file; if job %d is not running on this node, remove %s",
 					id, a.leaseFile(uint32(id)))
 			continue
 		}
@@ -62,7 +62,7 @@ func (a *Agent) recoverLeases() error {
 	return nil
 }
 
-// spotted is an instance, and the GPU on which it was found.
+// spotted is an instance and the GPU on which it was found.
 type spotted struct {
 	card *card
 	gpu.Instance
@@ -105,8 +105,8 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 			continue
 		}
 		if old := in.card.ours[p]; old != nil && old.UUID == s.UUID && old.Job != 0 && old.Job != l.Job {
-			// If the other job has no lease file, the agent released the other job's lease, but the ledger has lost the
-			// release.
+			// If the other job has no lease file, the agent released its lease, but the ledger has lost the record of
+			// the release.
 			if _, err := os.Lstat(a.leaseFile(old.Job)); err == nil {
 				return fmt.Errorf(
 					"the lease files of jobs %d and %d name the same slice %s: "+
@@ -143,8 +143,8 @@ func (a *Agent) recoverLease(l api.Lease, found map[string]spotted) error {
 	return nil
 }
 
-// readLeaseFile parses a lease file that writeLeaseFile wrote. In contrast to the plugin, readLeaseFile accepts any
-// content in the lines that only tasks use.
+// readLeaseFile parses a lease file that writeLeaseFile wrote. Unlike the plugin, it accepts any content in the lines
+// that only tasks use.
 func readLeaseFile(path string, job uint32) (l api.Lease, err error) {
 	info, err := os.Lstat(path)
 	if err != nil {

@@ -113,7 +113,7 @@ func spotsOf(l api.Lease) (all []string) {
 
 // TestOldLedger checks a ledger that is too old, for example because SQLite dropped the end of a damaged journal. If a
 // lease file contains an instance that is idle or leased to another job according to the ledger, the instance belongs
-// to the job of the lease file.
+// to the job named in the lease file.
 func TestOldLedger(t *testing.T) {
 	for name, between := range map[string]func(*world) (old uint32){
 		"from before any job": func(*world) uint32 { return 0 },
@@ -166,7 +166,7 @@ func TestOldLedger(t *testing.T) {
 	}
 }
 
-// granted starts a job that requests one slice of a profile, and returns the slice of the job.
+// granted starts a job that requests one slice of a profile, and returns its slice.
 func (w *world) granted(profile string) api.Slice {
 	w.t.Helper()
 	id := w.startNow(profile + ":1")
@@ -213,8 +213,8 @@ func TestContradictingLeaseFiles(t *testing.T) {
 	}
 }
 
-// TestOddLeaseFiles checks that the agent logs the path of a file that is not a valid lease file. The agent must
-// neither use nor remove the file.
+// TestOddLeaseFiles checks that the agent logs the path of a file that is not a valid lease file, and neither uses nor
+// removes it.
 func TestOddLeaseFiles(t *testing.T) {
 	w := newWorld(t, 1)
 	w.stop()
@@ -241,7 +241,7 @@ func TestOddLeaseFiles(t *testing.T) {
 		t.Errorf("%+v", status.Leases)
 	}
 	for _, id := range []string{"20", "21", "22", "23", "24", "25", "26"} {
-		if !strings.Contains(w.log.String(), "job "+id+" does not run on this node, remove "+
+		if !strings.Contains(w.log.String(), "job "+id+" is not running on this node, remove "+
 			filepath.Join(dir, id)) {
 			t.Errorf("%s is not in the log:\n%s", id, w.log.String())
 		}

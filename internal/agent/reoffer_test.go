@@ -81,7 +81,7 @@ func TestUncountedNotOfferedAgain(t *testing.T) {
 	}
 }
 
-// TestStuckNotOfferedAgain checks that the agent does not offer a slice again that it has set aside.
+// TestStuckNotOfferedAgain checks that the agent does not reoffer a slice that it has set aside.
 func TestStuckNotOfferedAgain(t *testing.T) {
 	h := newHeld(t, 1)
 	running := h.full("1g.5gb:1")

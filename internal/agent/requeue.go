@@ -13,21 +13,21 @@ import (
 )
 
 // maxRequeues limits how often the agent requeues a job because its slices are not available. After the last requeue,
-// the job stays held, and its admin_comment contains the missing slices. While processes of ended jobs use slices, the
-// agent does not count requeues, because another user could have started these processes.
+// the job stays held, and its admin_comment lists the missing slices. While processes of ended jobs use slices, the
+// agent does not count requeues, because these processes could belong to another user.
 const maxRequeues = 3
 
-// requeueOrRefuse handles a job whose slices are not available. If the job is a batch job that may be requeued,
-// requeueOrRefuse requeues and holds the job, and sets the tag Held. Because of this tag, an agent releases the job
-// when its slices are offered. For all other jobs, requeueOrRefuse writes the reason into the lease. At the last
-// requeue, requeueOrRefuse writes missing and the node into the job's admin_comment.
+// requeueOrRefuse handles a job whose slices are not available. If it is a batch job that may be requeued,
+// requeueOrRefuse requeues and holds it, and sets the Held tag. Because of this tag, an agent releases the job when its
+// slices are offered. For all other jobs, requeueOrRefuse writes the reason to the lease. At the last requeue, it
+// writes missing and the node to the job's admin_comment.
 func (a *Agent) requeueOrRefuse(
 	ctx context.Context,
 	job slurm.Job,
 	lease api.Lease,
 	reason, missing string,
 ) (api.Lease, error) {
-	// If the agent cannot write the ledger, the prolog must repeat its call, and the agent must not requeue the job.
+	// If the agent cannot write to the ledger, the prolog must repeat its call, and the agent must not requeue the job.
 	if err := a.ledger.Writable(); err != nil {
 		return lease, err
 	}
@@ -43,7 +43,8 @@ func (a *Agent) requeueOrRefuse(
 	if uncounted || times < maxRequeues {
 		comment = tags.Replace(comment, tags.Released, tags.Held)
 	} else {
-		// The job leaves the node before `caelum job` can show the reason. `scontrol show job` shows the tag instead.
+		// The job leaves the node before `caelum job` can show the reason, so `scontrol show job` shows the tag
+		// instead.
 		comment = tags.Replace(comment, "", tags.NoRoom+missing+"@"+a.cfg.Node)
 		reason += fmt.Sprintf("; held after %d requeues; ask an administrator to check `caelum status` on %s",
 			times, a.cfg.Node)
@@ -68,8 +69,8 @@ func list(wants []offer.Want) string {
 	return strings.Join(all, ",")
 }
 
-// requeuedTag returns the tag for a job that the agent has requeued the given number of times. For 0, the result is
-// empty.
+// requeuedTag returns the tag for a job that the agent has requeued the given number of times, or an empty string for
+// 0.
 func requeuedTag(times int) string {
 	if times == 0 {
 		return ""
@@ -77,7 +78,7 @@ func requeuedTag(times int) string {
 	return tags.Requeued + strconv.Itoa(times)
 }
 
-// requeues returns the number of requeues in a job's admin_comment.
+// requeues returns the number of requeues that a job's admin_comment records.
 func requeues(comment string) int {
 	n, err := strconv.Atoi(tags.Value(comment, tags.Requeued))
 	if err != nil || n < 0 {

@@ -6,29 +6,29 @@ import (
 	"caelum/internal/gpu"
 )
 
-// searches lets the prologs that begin while a scan is running share the next scan. A new prolog cannot use the running
-// scan, because the scan may have begun before the files of the prolog's instances belonged to root.
+// searches lets the prologs that begin while a scan is running share the next scan. They cannot use the running scan,
+// because it may have begun before the files of their instances belonged to root.
 type searches struct {
 	mu      sync.Mutex
 	next    *search
 	running sync.Mutex
 }
 
-// search is a scan for the processes that have one of the node's capability files open, or the device file of a GPU.
+// search is a scan for the processes that have one of the node's capability files or the device file of a GPU open.
 type search struct {
 	done chan struct{}
 	held gpu.Held
 	err  error
 }
 
-// wait waits for the end of the scan and returns its result.
+// wait waits for the scan to end and returns its result.
 func (s *search) wait() (gpu.Held, error) {
 	<-s.done
 	return s.held, s.err
 }
 
 // search starts a scan, or returns a scan that has not begun yet. The scan runs while the prolog waits for slurmctld.
-// The result of the scan is valid for every instance whose files belonged to root before the call of search.
+// Its result is valid for every instance whose files belonged to root before the call to search.
 func (a *Agent) search() *search {
 	a.searches.mu.Lock()
 	defer a.searches.mu.Unlock()
@@ -49,7 +49,7 @@ func (a *Agent) search() *search {
 	return s
 }
 
-// scanAll searches for processes that have a capability file of any possible instance of the node open.
+// scanAll searches for processes that have a capability file open that belongs to any possible instance on the node.
 func (a *Agent) scanAll() (gpu.Held, error) {
 	var wanted []gpu.Device
 	for _, c := range a.cards {

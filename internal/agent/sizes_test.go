@@ -8,8 +8,8 @@ import (
 	"caelum/internal/tags"
 )
 
-// sizedJob returns a job for which Caelum has chosen 1g.5gb. The run time of the job is inversely proportional to the
-// number of compute slices.
+// sizedJob returns a job for which Caelum has chosen 1g.5gb. Its run time is inversely proportional to the number of
+// compute slices.
 func sizedJob() slurm.Job {
 	j := job(1, "1g.5gb:1")
 	j.AdminComment = tags.Size + "1g.5gb " + tags.RunTime + "700 " + tags.Busy + "100"
@@ -36,7 +36,7 @@ func TestLargerSlice(t *testing.T) {
 	check()
 	w.publish()
 	if o := w.offers(); len(o) > 1 || o["1g.5gb"] > 1 {
-		t.Errorf("offers beside a whole GPU in use: %v", o)
+		t.Errorf("offers alongside a whole GPU in use: %v", o)
 	}
 	w.stop()
 	w.start()
@@ -47,7 +47,7 @@ func TestLargerSlice(t *testing.T) {
 	w.nothingHeld()
 }
 
-// TestNamedProfileOnLargerOffer checks a job whose user requests 1g.5gb. slurmctld starts the job on a larger offer
+// TestNamedProfileOnLargerOffer checks a job whose user requests 1g.5gb, but which slurmctld starts on a larger offer
 // that was planned for another job. The first job must get a 1g.5gb slice, and the other job must also get a slice.
 func TestNamedProfileOnLargerOffer(t *testing.T) {
 	w := newWorld(t, 1)
@@ -92,8 +92,8 @@ func TestPlannedOffers(t *testing.T) {
 	}
 }
 
-// TestSizedOfferedAgain checks when the agent offers a released slice again. If many jobs wait, so that the waiting
-// jobs should get the requested profile, the agent must offer the slice during the epilog. If the next job should get a
+// TestSizedOfferedAgain checks when the agent offers a released slice again. If so many jobs are waiting that they
+// should get the requested profile, the agent must offer the slice during the epilog. If the next job should get a
 // larger slice, only a pass may offer the slice.
 func TestSizedOfferedAgain(t *testing.T) {
 	for waiting, again := range map[int]bool{1: false, 20: true} {

@@ -17,9 +17,9 @@ import (
 )
 
 // TestSoak runs the agent with random actions of users and slurmctld and with crashes. Jobs may start and end between
-// any two calls of the agent. A simple oracle checks every write: the slices of all jobs that slurmctld may start after
-// the write must fit on the GPUs together with the slices of the running jobs. The agent must requeue no job, and no
-// two jobs may hold overlapping slices.
+// any two calls that the agent makes. A simple oracle checks every write: the slices of all jobs that slurmctld may
+// start after the write must fit on the GPUs together with the slices of the running jobs. The agent must requeue no
+// job, and no two jobs may hold overlapping slices.
 func TestSoak(t *testing.T) {
 	steps := 150
 	if testing.Short() {
@@ -34,8 +34,8 @@ type soaker struct {
 	*world
 	mu  sync.Mutex // protects rng, because hooks run in other goroutines
 	rng *rand.Rand
-	// scheduler is held while slurmctld starts jobs. The oracle also holds scheduler, because all reads of the oracle
-	// must show the same state.
+	// scheduler is held while slurmctld starts jobs. The oracle also holds it, because all reads by the oracle must
+	// show the same state.
 	scheduler sync.Mutex
 	// epilogs is held while epilogs run, and while no epilog may begin. An agent must not stop while an epilog runs.
 	epilogs sync.Mutex
@@ -76,7 +76,7 @@ func soak(t *testing.T, seed uint64, steps int) {
 	t.Logf("%d writes checked", s.writes)
 }
 
-// setHooks sets the actions of slurmd, and the actions of slurmctld and users between two calls of the agent.
+// setHooks sets the actions of slurmd, and those of slurmctld and users between the agent's calls.
 func (s *soaker) setHooks() {
 	// A prolog whose agent has ended repeats its request to the next agent.
 	s.fake.Prolog(func(j slurm.Job, _ string) {
@@ -97,8 +97,8 @@ func (s *soaker) setHooks() {
 		}
 	})
 	// slurmctld restarts only before a pass reads slurmctld's state. A restart between a pass's read and its write
-	// would clear used counts that the write is based on. Until the pass reads the node again, too many slices would be
-	// free (docs/internals.md, step 6; TestReconfigureBeforeTheRaise), and the oracle would report an error.
+	// would clear the used counts on which the write is based. Until the pass reads the node again, too many slices
+	// would be free (docs/internals.md, step 6; TestReconfigureBeforeTheRaise), and the oracle would report an error.
 	s.fake.Before(func(c slurmtest.Call) error {
 		if c.Op == "Nodes" && s.restart.Swap(false) {
 			if nodes := s.below(4); nodes > 0 {
@@ -197,8 +197,8 @@ func (s *soaker) tick() {
 	}
 }
 
-// finish ends a job that has a lease, and runs its epilog. An epilog that needs a pass waits for the end of the current
-// pass. finish therefore waits for the epilog only for a short time.
+// finish ends a job that has a lease, and runs its epilog. An epilog that needs a pass waits for the current pass to
+// end, so finish waits for the epilog only for a short time.
 func (s *soaker) finish() {
 	if !s.epilogs.TryLock() {
 		return
@@ -293,12 +293,12 @@ func (s *soaker) check(after string) {
 		}
 	}
 	if !fits(&taken, loose) {
-		s.t.Errorf("after %s: %v cannot all be carved beside %v", after, loose, taken)
+		s.t.Errorf("after %s: %v cannot all be carved alongside %v", after, loose, taken)
 	}
 }
 
-// fits reports whether the profiles fit on two A100s. fits begins with the largest profile and tries every start of
-// each profile. The sizes and starts come from NVIDIA's MIG user guide.
+// fits reports whether the profiles fit on two A100s. It begins with the largest profile and tries every start of each
+// profile. The sizes and starts come from NVIDIA's MIG user guide.
 func fits(taken *[2][8]bool, loose []string) bool {
 	size := map[string]int{"1g.5gb": 1, "1g.10gb": 2, "2g.10gb": 2, "3g.20gb": 4, "4g.20gb": 4, "7g.40gb": 8}
 	starts := map[string][]int{

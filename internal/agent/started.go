@@ -7,15 +7,14 @@ import (
 	"maps"
 )
 
-// account compares the pending leases with the jobs that slurmctld lists on the node. account adds a pending lease for
-// each new job, and removes the pending leases of jobs that have left the node.
+// account compares the pending leases with the jobs that slurmctld lists on the node. It adds a pending lease for each
+// new job, and removes those of jobs that have left the node.
 func (p *publisher) account(ctx context.Context, jobs []slurm.Job) error {
 	here := map[uint32]slurm.Job{}
 	for _, j := range jobs {
 		here[j.ID] = j
-		// A job that is ending gets no slices. If the prolog of an ending job is still running, the prolog gets an
-		// error. If a job's record is unreadable, the job's request is unknown, so slurmctld may have allocated slices
-		// to the job.
+		// A job that is ending gets no slices. If its prolog is still running, the prolog gets an error. If a job's
+		// record is unreadable, its request is unknown, so slurmctld may have allocated slices to it.
 		if !j.Holds() || !asksForSlices(j) && j.Problem == "" || p.accounted(j.ID, j.Restarts) {
 			continue
 		}
@@ -43,8 +42,8 @@ func (p *publisher) account(ctx context.Context, jobs []slurm.Job) error {
 
 // preLease records a pending lease for a job that slurmctld has started on this node and that has no lease yet. If the
 // job's record is unclear, preLease uses the listed request, because a user's job must not prevent the node from
-// publishing. The job's prolog converts the pending lease to a lease or removes the pending lease. A job without GPU
-// slots gets no pending lease, because its prolog does not request a lease.
+// publishing. The job's prolog converts the pending lease to a lease or removes it. A job without GPU slots gets no
+// pending lease, because its prolog does not request one.
 func (p *publisher) preLease(ctx context.Context, listed slurm.Job) error {
 	id, slots := listed.ID, 0
 	job, err := p.ctl.Job(ctx, id)
@@ -76,7 +75,7 @@ func (p *publisher) preLease(ctx context.Context, listed slurm.Job) error {
 		if slots == 0 && len(wants) > 0 {
 			p.log.WithField("job", id).
 				Warn("the job gets no device, because it has gres/mig but no gres/gpu; " +
-					"its slices count as used until the job ends")
+					"its slices will count as used until the job ends")
 		}
 		p.unserved[id] = job.Restarts
 		return nil

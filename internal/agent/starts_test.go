@@ -56,8 +56,8 @@ type pendingCase struct {
 }
 
 // TestPendingLeases checks the pending leases of jobs. A job without GPU slots must get no pending lease, even if its
-// record is ambiguous, because no prolog removes the pending lease before the end of the job. A job with slots must get
-// a pending lease with at most as many slices as slots.
+// record is ambiguous, because no prolog removes the pending lease before the job ends. A job with slots must get a
+// pending lease with at most as many slices as slots.
 func TestPendingLeases(t *testing.T) {
 	slices7, exclusive := job(7, "1g.5gb:7"), job(1, "2g.10gb:1")
 	exclusive.PerNode = exclusive.PerNode.Named("mig")
@@ -139,6 +139,6 @@ func TestSlicesWithoutSlots(t *testing.T) {
 	w.fake.Tick()
 	id := w.startNow("7g.40gb:1")
 	if l := w.lease(id); len(l.Slices) != 1 || w.state(without) != "RUNNING" {
-		t.Errorf("%+v beside a job that is %s", l, w.state(without))
+		t.Errorf("%+v alongside a job that is %s", l, w.state(without))
 	}
 }

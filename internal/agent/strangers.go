@@ -12,8 +12,8 @@ import (
 	"caelum/internal/usage"
 )
 
-// stranger is a foreign process: a process that uses a leased slice but does not belong to the slice's job.
-// Process.Start distinguishes the foreign process from a later process with the same pid.
+// stranger is a foreign process: a process that uses a leased slice but does not belong to its job. Process.Start
+// distinguishes it from a later process with the same pid.
 type stranger struct {
 	gpu.Process
 	why string
@@ -28,9 +28,8 @@ type strangerOn struct {
 // endedOn is the key for the limit on log lines about ended processes.
 type endedOn struct{ uuid string }
 
-// checkProcesses checks whether the processes on a job's slice belong to the job. checkProcesses logs the foreign
-// processes, and ends the foreign processes that foreign_processes selects. The sampler of the GPU calls
-// checkProcesses.
+// checkProcesses checks whether the processes on a job's slice belong to the job. It logs the foreign processes, and
+// ends those that foreign_processes selects. The GPU's sampler calls it.
 func (a *Agent) checkProcesses(job, uid uint32, s usage.Slice, pids []int) {
 	in := a.held(job, api.Slice{GPU: s.GPU, UUID: s.UUID})
 	if in == nil {
@@ -67,8 +66,8 @@ func (a *Agent) checkProcesses(job, uid uint32, s usage.Slice, pids []int) {
 	a.endStrangers(s, end, job, uid)
 }
 
-// strange returns a process, and the reason why the process does not belong to a job. The reason is empty if the
-// process belongs to the job or to root, or has ended.
+// strange returns a process and the reason why it does not belong to a job. The reason is empty if the process belongs
+// to the job or to root, or has ended.
 func (a *Agent) strange(pid int, job, uid uint32) (gpu.Process, string) {
 	p, err := a.procs.Read(pid)
 	if err != nil || p.Root() {
@@ -81,10 +80,10 @@ func (a *Agent) strange(pid int, job, uid uint32) (gpu.Process, string) {
 	return p, strangeness(p, paths, job, uid, a.jobCgroups())
 }
 
-// strangeness returns the reason why a process with the given cgroups does not belong to a job of the user uid. If the
-// process belongs to the job, the result is empty. If the name of the cgroup contains a job id, strangeness compares
-// the job ids. Otherwise, strangeness compares the users. jobCgroups is true if Slurm puts every process of a job into
-// a cgroup of the job.
+// strangeness returns the reason why a process with the given cgroups does not belong to a job of the user with the
+// given uid, or an empty string if it does. If the name of the cgroup contains a job id, strangeness compares the job
+// ids; otherwise, it compares the users. jobCgroups is true if Slurm puts every process of a job into a cgroup of the
+// job.
 func strangeness(p gpu.Process, cgroups []string, job, uid uint32, jobCgroups bool) string {
 	in, named := slurmJob(cgroups)
 	switch {
@@ -101,10 +100,10 @@ func strangeness(p gpu.Process, cgroups []string, job, uid uint32, jobCgroups bo
 }
 
 // slurmJob returns the job to which a process belongs according to its cgroups. Slurm's cgroups are
-// /slurm/uid_U/job_J/... or /system.slice/slurmstepd.scope/job_J/... If several slurmd run on one host, the names
-// contain the NodeName. named reports whether the process is in a cgroup of Slurm. If the name of the job's cgroup does
-// not contain the job id, job is 0. Since Slurm 26.05, the name contains the SLUID instead of the job id. slurmJob
-// ignores cgroups below user.slice, because users can create cgroups with any name there.
+// /slurm/uid_U/job_J/... or /system.slice/slurmstepd.scope/job_J/... If several slurmd daemons run on one host, the
+// names contain the NodeName. named reports whether the process is in one of Slurm's cgroups. job is 0 if the cgroup's
+// name does not contain the job id; since Slurm 26.05, it contains the SLUID instead. slurmJob ignores cgroups below
+// user.slice, because users can create cgroups with any name there.
 func slurmJob(paths []string) (job uint32, named bool) {
 	for _, path := range paths {
 		parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
@@ -133,8 +132,8 @@ func (a *Agent) jobCgroups() bool {
 	return a.slurm != nil && a.slurm.Has("ProctrackType", "proctrack/cgroup")
 }
 
-// endStrangers ends the processes in list that still use the job's slice and still do not belong to the job.
-// endStrangers never ends a process if one of its user ids is root.
+// endStrangers ends the processes in list that still use the job's slice and still do not belong to the job. It never
+// ends a process if one of its user ids is root's.
 func (a *Agent) endStrangers(s usage.Slice, list []gpu.Process, job, uid uint32) {
 	list = slices.DeleteFunc(list, func(p gpu.Process) bool { return slices.Contains(p.UIDs[:], 0) })
 	if len(list) == 0 || a.held(job, api.Slice{GPU: s.GPU, UUID: s.UUID}) == nil {
@@ -151,8 +150,8 @@ func (a *Agent) endStrangers(s usage.Slice, list []gpu.Process, job, uid uint32)
 	a.ended(s.GPU, s.UUID, ended, left)
 }
 
-// ended logs the processes that the agent has ended, and the processes that the agent could not end. For each instance,
-// ended logs at most once per logInterval.
+// ended logs which processes the agent has ended and which it could not end, at most once per logInterval for each
+// instance.
 func (a *Agent) ended(g int, uuid string, ended, left []gpu.Process) {
 	if len(ended)+len(left) == 0 || !a.mayLog(endedOn{uuid}) {
 		return

@@ -79,8 +79,8 @@ func (h *held) computes(uuid string, uid int, cgroup string) (pid int, ended cha
 	return pid, ended
 }
 
-// TestStranger checks that the agent logs a foreign process once and shows the foreign process in the status. The agent
-// must end a foreign process only if foreign_processes requires it, and must never end a process of root.
+// TestStranger checks that the agent logs a foreign process once and shows it in the status. The agent must end a
+// foreign process only if foreign_processes requires it, and must never end one of root's processes.
 func TestStranger(t *testing.T) {
 	const otherJob = "/system.slice/slurmstepd.scope/job_999999/step_0"
 	for _, c := range []struct {
@@ -175,10 +175,9 @@ func (h *held) setuid(pid int) {
 // setuid selects the user ids of a setuid-root program that user 20001 started.
 const setuid = -20001
 
-// TestHolderEnded checks a process of the last user that keeps a slice open. The agent must end the process before
-// another job gets the slice. By default, the agent must do so only if Slurm confines jobs to their devices. The agent
-// must not end a process of another user, because the last user may have sent the descriptor to the other user's
-// process.
+// TestHolderEnded checks a process of the last user that keeps a slice open. The agent must end it before another job
+// gets the slice, but by default only if Slurm confines jobs to their devices. The agent must not end a process of
+// another user, because the last user may have sent the descriptor to it.
 func TestHolderEnded(t *testing.T) {
 	for _, c := range []struct {
 		name, foreign string

@@ -56,8 +56,8 @@ func TestJobWithoutASize(t *testing.T) {
 	}
 }
 
-// TestUncountedSlices checks that no job gets a slice that slurmctld has not allocated to the job. If the job may be
-// requeued, the agent must requeue the job. Otherwise, the job must get an error that contains the reason.
+// TestUncountedSlices checks that no job gets a slice that slurmctld has not allocated to it. If the job may be
+// requeued, the agent must requeue it. Otherwise, the job must get an error that contains the reason.
 func TestUncountedSlices(t *testing.T) {
 	exclusive := func(j slurm.Job) slurm.Job { j.Exclusive = true; return j }
 	interactive := func(j slurm.Job) slurm.Job { j.Batch = false; return j }

@@ -15,7 +15,7 @@ type mute struct{ gpu.Hardware }
 func (mute) Processes(int, int) ([]int, error) { return nil, errors.New("NVML_ERROR_NO_PERMISSION") }
 
 // TestProcessesNotListed checks that the agent does not reuse an instance while the driver does not list the processes
-// on the instance.
+// on it.
 func TestProcessesNotListed(t *testing.T) {
 	w := newWorld(t, 1)
 	w.agent.hw = mute{w.node.NVML}
@@ -37,7 +37,7 @@ func TestProcessesNotListed(t *testing.T) {
 	w.publish()
 	third := w.granted("1g.5gb")
 	if third.UUID == second.UUID || third.Start == second.Start || w.stuck() != 1 {
-		t.Errorf("beside a process that the driver does not list: %+v, %d stuck", third, w.stuck())
+		t.Errorf("alongside a process that the driver does not list: %+v, %d stuck", third, w.stuck())
 	}
 	kill()
 	if err := w.agent.compareGPUs(); err != nil || w.stuck() != 0 {

@@ -7,12 +7,12 @@ import (
 	"caelum/internal/slurm"
 )
 
-// This assignment ensures that Agent implements api.Private. Without the method VisibleTo, only root could see other
+// This assignment ensures that Agent implements api.Private. Without the VisibleTo method, only root could see other
 // users' jobs.
 var _ api.Private = (*Agent)(nil)
 
-// VisibleTo implements api.Private. VisibleTo returns which data of other users a user may see. A user never sees more
-// data than slurmctld shows to the user. Unlike slurmctld, the agent shows no additional data to operators and account
+// VisibleTo implements api.Private. It returns which data of other users a user may see. Users never see more than
+// slurmctld would show them. Unlike slurmctld, the agent shows no additional data to operators and account
 // coordinators.
 func (a *Agent) VisibleTo(uid uint32) api.Visibility {
 	c := a.privacy.Load()
@@ -31,7 +31,7 @@ func (a *Agent) hidesJobs() bool {
 	return c == nil || c.HidesJobs()
 }
 
-// slurmUserOf returns the uid of SlurmUser. If the uid is unknown, the second result is false.
+// slurmUserOf returns the uid of SlurmUser, and false if it is unknown.
 func slurmUserOf(c *slurm.Config) (uint32, bool) {
 	if c == nil {
 		return 0, false
@@ -39,8 +39,8 @@ func slurmUserOf(c *slurm.Config) (uint32, bool) {
 	return c.SlurmUser()
 }
 
-// learnPrivacy reads PrivateData, which `scontrol reconfigure` may change. While slurmctld does not answer, the setting
-// from the last successful reading applies.
+// learnPrivacy reads PrivateData, which `scontrol reconfigure` may change. While slurmctld does not answer, the value
+// that was last read successfully applies.
 func (a *Agent) learnPrivacy(ctx context.Context) {
 	if c, err := a.ctl.Config(ctx); err == nil {
 		a.privacy.Store(&c)

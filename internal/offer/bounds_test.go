@@ -7,7 +7,7 @@ import (
 	"caelum/internal/place"
 )
 
-// counted is a policy that counts the calls of its own methods.
+// counted is a policy that counts the calls to its own methods.
 type counted struct{ n *int }
 
 func (c counted) Choose(s *place.Situation, r place.Request) place.Choice {
@@ -71,8 +71,7 @@ func TestManyComponents(t *testing.T) {
 }
 
 // TestCostlyJobsInFront checks the cost of a plan for a queue that begins with jobs that need an expensive search and
-// cannot be placed. Many jobs that can be placed follow in the queue. The plan must not repeat the search after every
-// placed job.
+// cannot be placed, followed by many jobs that can. The plan must not repeat the search after every placed job.
 func TestCostlyJobsInFront(t *testing.T) {
 	const nodes, small = 64, 100
 	all := emptyNodes(t, nodes)

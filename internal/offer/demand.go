@@ -5,7 +5,7 @@ import "slices"
 // demand maps a profile and a node to the smallest number of slices per node for which an earlier job waits.
 type demand map[wanted]int
 
-// wanted is a node and the name under which a profile is offered. If node is the constant everywhere, wanted refers to
+// wanted is a node and the name under which a profile is offered. If node has the value everywhere, wanted refers to
 // all nodes.
 type wanted struct {
 	profile string
@@ -30,7 +30,7 @@ func (d demand) addAll(jobs []*Job) {
 
 // restrict returns the job without the eligible nodes on which slurmctld could allocate the job's slices to an earlier
 // job. The result is nil if too few nodes remain. An earlier job that needs more slices of a profile than a node would
-// offer cannot start on that node.
+// offer cannot start there.
 func (d demand) restrict(c *Cluster, plan *Plan, j *Job) *Job {
 	if len(j.Wants) == 0 {
 		return j
@@ -66,10 +66,11 @@ func (d demand) restrictAll(c *Cluster, plan *Plan, jobs []*Job) (all []*Job) {
 	return all
 }
 
-// has reports whether an earlier job waits for the profile and could use the profile on the node.
+// has reports whether an earlier job is waiting for the profile and could use it on the node.
 func (d demand) has(profile string, node int) bool { return d.least(profile, node) > 0 }
 
-// least returns the smallest number of slices of the profile for which a job waits on the node, or 0 if no job waits.
+// least returns the smallest number of slices of the profile that a job is waiting for on the node, or 0 if no job is
+// waiting.
 func (d demand) least(profile string, node int) int {
 	here, anywhere := d[wanted{profile, node}], d[wanted{profile, everywhere}]
 	if here == 0 || anywhere == 0 {
@@ -91,7 +92,7 @@ func (c *Cluster) Offered(plan *Plan, profile string, node int) (n int) {
 	return n
 }
 
-// wanted yields the profiles and nodes that a job can use, each with the number of slices that the job needs per node.
+// wanted yields the profiles and nodes that a job can use, each with the number of slices that it needs per node.
 func (j *Job) wanted(yield func(wanted, int) bool) {
 	nodes := j.EligibleNodes
 	if nodes == nil {

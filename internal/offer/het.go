@@ -6,8 +6,8 @@ import (
 	"caelum/internal/place"
 )
 
-// FindAll finds spots for jobs that start together. The result is nil unless FindAll finds spots for all jobs. Each of
-// several jobs gets its own nodes, and the policy chooses the spots on these nodes.
+// FindAll finds spots for jobs that start together. The result is nil unless spots are found for all of them. Each job
+// gets its own nodes, and the policy chooses the spots there.
 func (c *Cluster) FindAll(jobs []*Job, r *Reservation) (all [][]Spot, why place.Choice) {
 	if len(jobs) > 1 {
 		return c.AssignNodes(jobs, alike(jobs, func(j *Job, n int) []Spot {
@@ -22,8 +22,8 @@ func (c *Cluster) FindAll(jobs []*Job, r *Reservation) (all [][]Spot, why place.
 	return [][]Spot{spots}, why
 }
 
-// alike returns a function that returns the result of find for the k-th job on node n. The returned function calls find
-// only once for all jobs that are alike.
+// alike returns a function that returns the result of find for the k-th job on node n. It calls find only once for all
+// jobs that are alike.
 func alike[T any](jobs []*Job, find func(j *Job, n int) T) func(k, n int) T {
 	first := make([]int, len(jobs))
 	for k, j := range jobs {
@@ -42,11 +42,10 @@ func alike[T any](jobs []*Job, find func(j *Job, n int) T) func(k, n int) T {
 	}
 }
 
-// AssignNodes assigns disjoint sets of nodes to the jobs and returns the spots of each job. Like slurmctld, AssignNodes
+// AssignNodes assigns disjoint sets of nodes to the jobs and returns the spots of each job. Like slurmctld, it
 // processes the jobs in order. Each job gets the first nodes that leave enough nodes for the later jobs. room returns
-// the spots of the k-th job on node n, or nil if the job does not fit. AssignNodes calls room once for each job and
-// node. A job with OutsideCluster gets the nodes that the other jobs do not use. The result is nil if no assignment
-// exists.
+// the spots of the k-th job on node n, or nil if the job does not fit; it is called once for each job and node. A job
+// with OutsideCluster gets the nodes that the other jobs do not use. The result is nil if no assignment exists.
 func (c *Cluster) AssignNodes(jobs []*Job, room func(k, n int) []Spot) [][]Spot {
 	m := matching{rooms: make([][]int, len(jobs)), holder: slices.Repeat([]int{vacant}, len(c.Nodes))}
 	spots := make([]map[int][]Spot, len(jobs))
@@ -94,15 +93,15 @@ type matching struct {
 	holder []int   // for each node, the job to which the node is assigned, or vacant or settled
 }
 
-// vacant is the holder of a node that no job has. settled is the holder of a node whose assignment is final.
+// vacant marks a node that no job has, and settled marks a node whose assignment is final.
 const (
 	vacant  = -1
 	settled = -2
 )
 
-// augment assigns one more node to the k-th job. If necessary, augment assigns other nodes to jobs that already have a
-// node. seen contains the jobs whose nodes must not change. If augment fails, augment adds to seen all jobs whose nodes
-// augment has tried to change.
+// augment assigns one more node to the k-th job. If necessary, it assigns other nodes to jobs that already have one.
+// seen contains the jobs whose nodes must not change. If augment fails, it adds to seen all jobs whose nodes it has
+// tried to change.
 func (m *matching) augment(k int, seen []bool) bool {
 	seen[k] = true
 	for _, n := range m.rooms[k] {
@@ -120,9 +119,9 @@ func (m *matching) augment(k int, seen []bool) bool {
 	return false
 }
 
-// settle makes the final assignment for the k-th job and returns the job's nodes. The job gets the first nodes that
-// leave enough nodes for the other jobs, up to need nodes. If extra is false, the job already has as many nodes as the
-// job needs, and settle releases one of these nodes for each node that settle assigns.
+// settle makes the final assignment for the k-th job and returns its nodes. The job gets the first nodes that leave
+// enough nodes for the other jobs, up to need nodes. If extra is false, the job already has as many nodes as it needs,
+// and settle releases one of them for each node that it assigns.
 func (m *matching) settle(k, need int, extra bool) (kept []int) {
 	seen := make([]bool, len(m.rooms))
 	for _, n := range m.rooms[k] {
@@ -161,9 +160,9 @@ func (m *matching) last(k int) int {
 	return vacant
 }
 
-// starts reports whether slurmctld would start each job on the job's spots in all if the spots were offered. slurmctld
-// processes the jobs in order. slurmctld starts each job on the first nodes that offer the job's slices and that no
-// earlier job uses (backfill.c, 22.05.8).
+// starts reports whether slurmctld would start each job on its spots in all if these were offered. slurmctld processes
+// the jobs in order, and starts each job on the first nodes that offer its slices and that no earlier job uses
+// (backfill.c, 22.05.8).
 func (c *Cluster) starts(jobs []*Job, all [][]Spot) bool {
 	nodeOf := c.nodeOf()
 	free := map[wanted]int{}

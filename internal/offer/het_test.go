@@ -78,8 +78,7 @@ func nodeUntil(b *mig.Model, end float64) []place.GPU {
 	return gpus
 }
 
-// component returns a component of the het job het. The component runs for 50 s. If het is 0, component returns an
-// ordinary job.
+// component returns a component, which runs for 50 s, of the het job het, or an ordinary job if het is 0.
 func component(id, het uint32, profile string, on ...int) *Job {
 	return &Job{
 		ID:            id,
@@ -135,8 +134,8 @@ func drawHetJobs(t *rapid.T, nodes [][]place.GPU) (jobs []*Job) {
 	return jobs
 }
 
-// mustBeServedTogether checks that all components or no component has spots, and that no two components share a node.
-// The result is true if the components have spots.
+// mustBeServedTogether checks that either all components or none have spots, and that no two components share a node.
+// The result is true if they have spots.
 func mustBeServedTogether(t *rapid.T, nodeOf []int, group []*Job, all [][]Spot) bool {
 	used := map[int]uint32{}
 	got := 0
@@ -158,8 +157,8 @@ func mustBeServedTogether(t *rapid.T, nodeOf []int, group []*Job, all [][]Spot) 
 }
 
 // mustStart starts components in the same way as backfill, according to the free counts of each node. Backfill
-// processes the components in order. Backfill starts each component on the first nodes that offer the component's
-// slices and that no earlier component uses (backfill.c, 22.05.8).
+// processes the components in order, and starts each of them on the first nodes that offer its slices and that no
+// earlier component uses (backfill.c, 22.05.8).
 func mustStart(t *rapid.T, group []*Job, free []map[string]int) {
 	taken := map[int]bool{}
 	for _, j := range group {
@@ -177,8 +176,8 @@ func mustStart(t *rapid.T, group []*Job, free []map[string]int) {
 	}
 }
 
-// TestComponentsFindNodes checks a het job that is the only job in the queue. The plan must place the het job whenever
-// slurmctld would start the het job with some assignment of nodes.
+// TestComponentsFindNodes checks a het job that is the only job in the queue. The plan must place it whenever slurmctld
+// would start it with some assignment of nodes.
 func TestComponentsFindNodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		nodes := drawNodes(t)

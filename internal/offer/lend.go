@@ -6,12 +6,12 @@ import (
 	"caelum/internal/mig"
 )
 
-// This file keeps spots for a job that lacks resources other than slices, such as CPUs or memory. The plan offers the
-// spots so that slurmctld plans the missing resources for the job. If the job's expected start is late enough, the plan
-// lends the spots to jobs that end before the expected start.
+// The functions in this file keep spots for a job that lacks resources other than slices, such as CPUs or memory. The
+// plan offers these spots so that slurmctld plans the missing resources for the job. If the job's expected start is
+// late enough, the plan lends the spots to jobs that will end before then.
 
-// keep places a group of jobs that lack resources other than slices, and records that the group's spots are kept. keep
-// returns false if the group is not placed. A plan keeps spots for only one group.
+// keep places a group of jobs that lack resources other than slices, and records that its spots are kept. It returns
+// false if the group is not placed. A plan keeps spots for only one group.
 func (p *planner) keep(head int, group []*Job) bool {
 	if p.plan.Kept != nil ||
 		!slices.ContainsFunc(group, func(j *Job) bool { return len(j.DeferredNodes) > len(j.NoOfferNodes) }) {
@@ -24,7 +24,7 @@ func (p *planner) keep(head int, group []*Job) bool {
 	return placed
 }
 
-// ifReady returns copies of the jobs in which only NoOfferNodes are deferred. A plan can place the copies on nodes
+// ifReady returns copies of the jobs in which only NoOfferNodes are deferred. A plan can place these copies on nodes
 // where the jobs lack other resources.
 func ifReady(jobs []*Job) []*Job {
 	all := make([]*Job, len(jobs))
@@ -36,8 +36,8 @@ func ifReady(jobs []*Job) []*Job {
 	return all
 }
 
-// kept returns the reservation for a group of jobs that was placed with ifReady. The field At of the reservation is the
-// time at which the group is expected to start.
+// kept returns the reservation for a group of jobs that was placed with ifReady. Its At field is the time at which the
+// group is expected to start.
 func (p *planner) kept(head int, group []*Job) *Reservation {
 	nodeOf := p.nodeOf()
 	r := &Reservation{Job: head, At: p.Now}
@@ -50,8 +50,8 @@ func (p *planner) kept(head int, group []*Job) *Reservation {
 	return r
 }
 
-// deferred reports whether any of the jobs cannot start now because the job lacks resources other than slices on too
-// many nodes.
+// deferred reports whether any of the jobs cannot start now because it lacks resources other than slices on too many
+// nodes.
 func (c *Cluster) deferred(jobs []*Job) bool {
 	return slices.ContainsFunc(jobs, func(j *Job) bool {
 		return len(j.DeferredNodes) > 0 && len(c.nodesNow(j)) < j.nodes() && !j.OutsideCluster
@@ -59,15 +59,15 @@ func (c *Cluster) deferred(jobs []*Job) bool {
 }
 
 // unreservable reports whether any of the jobs lacks resources other than slices on too many nodes, and these resources
-// are not expected to become free. No reservation is possible for such a job.
+// are not expected to become free. No reservation is possible for a job like this.
 func (c *Cluster) unreservable(jobs []*Job) bool {
 	return slices.ContainsFunc(jobs, func(j *Job) bool {
 		return len(j.DeferredNodes) > 0 && len(c.nodesNow(j))+len(j.FreedAt) < j.nodes() && !j.OutsideCluster
 	})
 }
 
-// lendKept lends the kept spots to waiting jobs that end before the spots are needed. If lendKept lends any spot,
-// lendKept removes the jobs for which the spots were kept from the plan.
+// lendKept lends the kept spots to waiting jobs that will end before the spots are needed. If it lends any spot, it
+// removes from the plan the jobs for which the spots were kept.
 func (p *planner) lendKept() {
 	first, owners := Components(p.jobs, p.plan.Kept.Job)
 	theirs := p.plan.Spots[first : first+len(owners)]
@@ -87,8 +87,8 @@ func (p *planner) lendKept() {
 	}
 }
 
-// placeBorrowers places jobs that end before the kept spots are needed. first is the queue index of the first job for
-// which the spots are kept.
+// placeBorrowers places jobs that will end before the kept spots are needed. first is the queue index of the first job
+// for which the spots are kept.
 func (p *planner) placeBorrowers(first int) {
 	earlier := demand{}
 	for k, group := range byStart(p.jobs) {
@@ -119,7 +119,7 @@ type keptOffer struct {
 	name string  // the name under which the spot is offered, or empty for the name of the spot's profile
 }
 
-// withdraw removes the offer of a spot from the plan, and frees the spot.
+// withdraw removes a spot's offer from the plan, and frees the spot.
 func (p *planner) withdraw(s Spot) keptOffer {
 	o := keptOffer{s, p.Pool.FreeAt(s.GPU, s.Placement), p.plan.AdvertisedAs[s]}
 	g := p.Pool.GPU(s.GPU)

@@ -93,7 +93,7 @@ func TestFewerThanTheFirstWants(t *testing.T) {
 }
 
 // TestKeptForOne checks that the plan keeps and offers spots for the first job that lacks resources other than slices
-// on every node. The plan must keep no spots for the second such job. Jobs that can start must get the remaining spots.
+// on every node, but none for the second. Jobs that can start must get the remaining spots.
 func TestKeptForOne(t *testing.T) {
 	b := plain(t, "A100-40GB")
 	gpus := func() []place.GPU {

@@ -12,8 +12,8 @@ import (
 	"caelum/internal/place"
 )
 
-// TestSound checks random plans against a simple implementation of the rules. The simple implementation stores units as
-// booleans and checks one placement after another.
+// TestSound checks random plans against a simple implementation of the rules, which stores units as booleans and checks
+// one placement after another.
 func TestSound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := drawNode(t)
@@ -43,7 +43,7 @@ func TestSound(t *testing.T) {
 	})
 }
 
-// mustFit checks that the offers are allowed, and that the offers fit on a GPU beside the busy placements and blocked
+// mustFit checks that the offers are allowed, and that they fit on a GPU alongside the busy placements and blocked
 // units.
 func mustFit(t *rapid.T, gpu string, g place.GPU, offers mig.Layout) {
 	var taken [64]bool

@@ -2,18 +2,18 @@ package place
 
 import "math"
 
-// This file contains the policies whose cost depends only on the resulting layout. In all functions, g is the group
-// before the placement, and i is the placement.
+// This file contains the policies whose cost depends only on the resulting layout. In all of the functions, g is the
+// group before the placement, and i is the placement.
 
 // firstFit chooses the lowest start on the lowest GPU.
 func firstFit(*Group, int) cost { return cost{} }
 
-// driver chooses the lowest GPU, and on the lowest GPU the start that NVIDIA's driver would choose: the start after
-// which the most placements still fit. On an H100, the rule yields the starts that were observed for seven 1g
-// instances: 6, 4, 5, 0, 1, 2, 3.
+// driver chooses the lowest GPU, and on it the start that NVIDIA's driver would choose: the one after which the most
+// placements still fit. On an H100, this rule yields the starts that were observed for seven 1g instances: 6, 4, 5, 0,
+// 1, 2, 3.
 func driver(g *Group, i int) cost { return cost{float64(g.GPUs[0]), -float64(g.Node.With(i).CC)} }
 
-// bestFit chooses the GPU with the fewest free units, and on that GPU the start that the driver would choose.
+// bestFit chooses the GPU with the fewest free units, and on it the start that the driver would choose.
 func bestFit(g *Group, i int) cost {
 	n := g.Node.With(i)
 	return cost{float64(n.Units), -float64(n.CC)}
@@ -35,20 +35,20 @@ func mostECC(g *Group, i int, weights []float64) cost {
 	return cost{first: -g.Node.With(i).WeightedCC(weights)}
 }
 
-// leastLost minimises the increase of lost units (fragmentation gradient descent). The lost units are a weighted sum
+// leastLost minimises the increase in lost units (fragmentation gradient descent). The lost units are a weighted sum
 // over the profiles. The term of a profile is the number of free units that instances of the profile cannot use.
 func leastLost(g *Group, i int, weights []float64) cost {
 	return cost{first: g.Node.With(i).Lost(weights) - g.Node.Lost(weights)}
 }
 
-// fragStep is the step to which fragmentation is rounded. Without rounding, sums of fractions that should be equal
-// differ by rounding errors between layouts.
+// fragStep is the step to which fragmentation is rounded. Without this, sums of fractions that should be equal would
+// differ between layouts because of floating-point errors.
 const fragStep = 1e-9
 
-// FragAware prefers GPUs whose load is below Threshold. The load of a GPU is the share of its units that is busy. Among
-// the preferred GPUs, FragAware chooses the placement after which the GPU is least fragmented. If the instance fits on
-// no preferred GPU, FragAware applies the same rule to the other GPUs. Among equal placements, FragAware chooses the
-// cheapest acquisition (arXiv 2512.16099).
+// FragAware prefers GPUs whose load, that is, the share of their units that is busy, is below Threshold. Among these
+// GPUs, it chooses the placement after which the GPU is least fragmented. If the instance fits on none of them,
+// FragAware applies the same rule to the other GPUs. Among equal placements, it chooses the one that is cheapest to
+// acquire (arXiv 2512.16099).
 type FragAware struct{ Threshold float64 }
 
 func (FragAware) with(share float64) Policy { return FragAware{Threshold: share} }
@@ -68,8 +68,8 @@ func (f FragAware) Choose(s *Situation, r Request) Choice {
 	return best.choice()
 }
 
-// GRMU divides the GPUs into two baskets. Instances of a whole GPU are placed in the heavy basket, which may have at
-// most the share Heavy of all GPUs. All other instances are placed in the light basket. If an instance fits on no GPU
+// GRMU divides the GPUs into two baskets. Instances that span a whole GPU are placed in the heavy basket, whose share
+// of all GPUs may be at most Heavy. All other instances are placed in the light basket. If an instance fits on no GPU
 // of a basket, an empty GPU is added to the basket. Within a basket, GRMU chooses the first GPU on which the instance
 // fits (arXiv 2502.01909). The busy instances of a GPU determine the GPU's basket.
 type GRMU struct{ Heavy float64 }

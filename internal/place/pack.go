@@ -9,16 +9,16 @@ import (
 )
 
 // Pack returns one spot for each of the given profiles, in the given order. All instances fit on the GPUs at the same
-// time, in addition to the busy instances and blocked units. Idle instances do not block a spot, and Pack tries idle
-// instances of the requested profile first. The search is exact: Pack returns false only if the instances do not fit.
-// The input may contain GPUs without a GPU model, and profiles that no GPU has.
+// time, in addition to the busy instances and blocked units. Idle instances do not block a spot, and those of the
+// requested profile are tried first. The search is exact: Pack returns false only if the instances do not fit. The
+// input may contain GPUs without a GPU model, and profiles that no GPU has.
 //
 // The search places the largest profiles first, so the number of placed instances determines which profiles remain. The
-// layouts of the GPUs therefore determine the state of the search, and equal GPUs are interchangeable. The search
-// recognises a state that has failed before, even if equal instances or equal GPUs were used in a different order. A
-// state fails immediately if the remaining instances need more compute slices or units than all GPUs can still provide.
-// The search computes the remaining compute slices and units of a GPU as the maximum over all layouts. For example, an
-// A100 with two 3g.20gb can provide no further compute slice, although one compute slice is unused.
+// state of the search is therefore determined by the layouts of the GPUs, and equal GPUs are interchangeable. The
+// search recognises a state that has failed before, even if equal instances or equal GPUs were used in a different
+// order. A state fails immediately if the remaining instances need more compute slices or units than all GPUs together
+// can still provide. What a GPU can still provide is the maximum over all layouts. For example, an A100 with two
+// 3g.20gb can provide no further compute slice, although one compute slice is unused.
 func Pack(gpus []GPU, profiles []string) ([]Spot, bool) {
 	p := packing{gpus: gpus, at: make([]Spot, len(profiles)), failed: map[string]bool{}, gives: map[*mig.Node]amount{}}
 	for _, g := range gpus {
@@ -111,7 +111,7 @@ func (p *packing) place(k int) bool {
 	return false
 }
 
-// enough returns false if the remaining items certainly do not fit. enough performs two checks: the remaining items of
+// enough returns false if the remaining items certainly do not fit. It performs two checks: the remaining items with
 // the k-th item's profile must fit without the other items, and the GPUs must have enough compute slices and units for
 // all items.
 func (p *packing) enough(k int) bool {
@@ -156,8 +156,8 @@ func (p *packing) give(b *mig.Model, n *mig.Node) amount {
 }
 
 // state returns a key for the layouts of the GPUs before the k-th item is placed. In the key, equal GPUs are
-// interchangeable. The index of the first GPU that has a combination of GPU model and blocked units identifies the
-// combination.
+// interchangeable. A combination of GPU model and blocked units is identified by the index of the first GPU that has
+// it.
 func (p *packing) state(k int) string {
 	kinds := make([][2]uint64, 0, len(p.now))
 	for g, n := range p.now {

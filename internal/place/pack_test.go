@@ -99,6 +99,6 @@ func TestPackOfLargeNode(t *testing.T) {
 		t.Error("16 times 4g 2g 1g: no room")
 	}
 	if _, ok := place.Pack(gpus, append(full, "1g.5gb")); ok {
-		t.Error("room for a 1g.5gb beside 16 times 4g 2g 1g")
+		t.Error("room for a 1g.5gb alongside 16 times 4g 2g 1g")
 	}
 }

@@ -21,10 +21,11 @@ type Situation struct {
 	Pool *Pool
 	Now  float64 // the current time in seconds, on the time scale of the GPUs' Ends
 
-	// Weights contains the frequency of recent requests for each profile. If Weights is nil, all profiles have the same
+	// Weights contains the frequency of recent requests for each profile. If it is nil, all profiles have the same
 	// weight.
 	Weights *Weights
-	// MeanDuration is the mean duration of the recent jobs whose duration is known, in seconds, or 0 if unknown.
+	// MeanDuration is the mean duration, in seconds, of those recent jobs whose duration is known, or 0 if there are
+	// none.
 	MeanDuration float64
 
 	// Ordered means that jobs start strictly in the order of the queue, as in a FIFO queue. A policy may hold a job
@@ -55,12 +56,12 @@ type Policy interface {
 	Choose(s *Situation, r Request) Choice
 }
 
-// Reach is the policy that maximises the remaining reach of all GPUs together. The package comment explains the term
-// reach.
+// Reach is the policy that maximises the remaining reach of all GPUs together. The package comment explains what reach
+// is.
 var Reach Policy = byLayout(mostReach)
 
-// DefaultPolicy is the name of the policy that agents use if the configuration contains no other name. The section "The
-// default policy" in docs/results.md contains the measurements.
+// DefaultPolicy is the name of the policy that agents use unless the configuration names another. See "The default
+// policy" in docs/results.md for the measurements.
 const DefaultPolicy = "lifetime"
 
 var policies = []struct {
@@ -118,7 +119,7 @@ func ByName(name string) (Policy, error) {
 }
 
 // cost determines the order of the candidates. A policy chooses the candidate with the lowest cost. Among candidates of
-// equal cost, a policy chooses the lowest GPU, and on the lowest GPU the lowest start.
+// equal cost, it chooses the lowest GPU, and on this GPU the lowest start.
 type cost struct{ first, second float64 }
 
 func (c cost) less(o cost) bool {
@@ -150,8 +151,8 @@ func (c candidate) choice() Choice {
 	return Choice{Here, c.gpu, c.placement}
 }
 
-// each calls visit for every placement of the profile in every admitted group. Placements whose acquisition is more
-// expensive than the cheapest acquisition in all admitted groups are skipped. If admitted is nil, all groups are
+// each calls visit for every placement of the profile in every admitted group. Placements are skipped if their
+// acquisition is more expensive than the cheapest one in all admitted groups. If admitted is nil, all groups are
 // admitted.
 func (p *Pool) each(profile string, admitted func(*Group) bool, visit func(g *Group, placement int)) {
 	for m := range endOfAcquisitions {
@@ -179,9 +180,9 @@ func (p *Pool) each(profile string, admitted func(*Group) bool, visit func(g *Gr
 }
 
 // every calls visit for every group and every possible placement of the profile, regardless of the acquisition.
-// Creating an instance takes at most half a second, whereas an unsuitable placement may delay other jobs by hours. Only
-// if no other placement is possible, every visits the placements for which a MIG mode must be switched. A switch takes
-// seconds, and policies that ignored switches would switch a GPU back and forth.
+// Creating an instance takes at most half a second, whereas an unsuitable placement may delay other jobs by hours.
+// Placements for which a MIG mode must be switched are visited only if no other placement is possible. Switching takes
+// seconds, and policies that ignored this would switch a GPU back and forth.
 func (p *Pool) every(profile string, visit func(g *Group, placement int, m Acquisition)) {
 	if !p.acquired(profile, Reuse, Switch, visit) {
 		p.acquired(profile, Switch, endOfAcquisitions, visit)
@@ -189,7 +190,7 @@ func (p *Pool) every(profile string, visit func(g *Group, placement int, m Acqui
 }
 
 // acquired calls visit for every group and every placement of the profile whose acquisition is at least from and below
-// to. acquired reports whether there is such a placement.
+// to. It reports whether there is any.
 func (p *Pool) acquired(profile string, from, to Acquisition, visit func(g *Group, placement int, m Acquisition)) bool {
 	found := false
 	for _, b := range p.models {

@@ -36,7 +36,7 @@ func TestAcquisition(t *testing.T) {
 			got, ok := g.AcquisitionOf(i)
 			want, wantOK := placetest.PlainAcquisition(g, i)
 			if got != want || ok != wantOK {
-				t.Errorf("%s beside %s, idle %s: %v %v, want %v %v", g.Model.Label(i),
+				t.Errorf("%s alongside %s, idle %s: %v %v, want %v %v", g.Model.Label(i),
 					g.Model.DrawBeside(g.Busy, g.Blocked), g.Model.Draw(g.Idle), got, ok, want, wantOK)
 			}
 			if !ok {
@@ -59,9 +59,9 @@ func TestAcquisition(t *testing.T) {
 	})
 }
 
-// TestPoliciesChooseCheapestAcquisition checks that every policy chooses a possible placement, and finds a placement
-// whenever a placement exists. The chosen placement must have the lowest acquisition cost, except with the policies
-// that use expected ends or compare fragmentation first.
+// TestPoliciesChooseCheapestAcquisition checks that every policy chooses a possible placement, and finds one whenever
+// one exists. The chosen placement must have the lowest acquisition cost, except with the policies that use expected
+// ends or compare fragmentation first.
 func TestPoliciesChooseCheapestAcquisition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := rapid.SliceOfN(rapid.Custom(drawGPU), 0, 4).Draw(t, "gpus")
@@ -85,8 +85,7 @@ func TestPoliciesChooseCheapestAcquisition(t *testing.T) {
 			}
 			s := &place.Situation{Pool: place.NewPool(gpus)}
 			c := policy.Choose(s, place.Request{Profile: profile, Duration: 3600})
-			// grmu does not use some GPUs for some profiles. The other policies find a placement whenever a placement
-			// exists.
+			// grmu does not use some GPUs for some profiles. The other policies find a placement whenever one exists.
 			if found := c.Verdict == place.Here; found != any && (found || name != "grmu") {
 				t.Fatalf("%s: found %v, want %v", name, found, any)
 			}

@@ -8,8 +8,8 @@ import (
 )
 
 // Pool is a list of GPUs, which may have different models. GPUs with the same contents form a group. A large cluster
-// has thousands of GPUs but only hundreds of layouts, so policies compute values that depend only on the layout once
-// for each group. A Pool is not safe for concurrent use.
+// has thousands of GPUs but only hundreds of layouts, so policies compute each value that depends only on the layout
+// once per group. A Pool is not safe for concurrent use.
 type Pool struct {
 	gpus   []member
 	groups map[contents]*Group
@@ -42,9 +42,9 @@ type modelGroups struct {
 type member struct {
 	GPU
 	group *Group
-	// free contains, for each placement, the time in seconds at which all instances that overlap the placement will
-	// have ended. The time is 0 if no instance overlaps the placement, and +Inf if an end is unknown. The comments of
-	// lifetime and qla call this time F.
+	// free contains, for each placement, the time in seconds at which all instances that overlap it will have ended.
+	// The time is 0 if no instance overlaps the placement, and +Inf if an end is unknown. The comments on lifetime and
+	// qla call this time F.
 	free []float64
 }
 
@@ -60,7 +60,7 @@ type Group struct {
 	index int        // the index among the groups of the GPU model
 }
 
-// NewPool returns a pool of GPUs. A GPU without a GPU model belongs to no group and accepts no instances.
+// NewPool returns a pool of GPUs. GPUs without a GPU model belong to no group and accept no instances.
 func NewPool(gpus []GPU) *Pool {
 	p := &Pool{groups: map[contents]*Group{}, gpus: make([]member, len(gpus))}
 	for k, g := range gpus {
@@ -97,8 +97,8 @@ func (p *Pool) Set(k int, g GPU) {
 	m.free = g.frees(m.free)
 }
 
-// Start marks placement i of the k-th GPU as busy until end (seconds, or +Inf if unknown). Start removes the idle
-// instances that must be destroyed for placement i.
+// Start marks placement i of the k-th GPU as busy until end (seconds, or +Inf if unknown). It removes the idle
+// instances that must be destroyed for this placement.
 func (p *Pool) Start(k, i int, end float64) {
 	g := p.gpus[k].GPU
 	g.Hold(i, end)
@@ -171,7 +171,7 @@ func (p *Pool) of(model *mig.Model) *modelGroups {
 	return &p.models[len(p.models)-1]
 }
 
-// has reports whether a placement of the profile fits beside the busy instances on at least one GPU.
+// has reports whether a placement of the profile fits alongside the busy instances on at least one GPU.
 func (p *Pool) has(profile string) bool {
 	for _, b := range p.models {
 		k, ok := b.model.ProfileIndex(profile)
@@ -182,8 +182,8 @@ func (p *Pool) has(profile string) bool {
 	return false
 }
 
-// AcquiredBy returns the placements of profile p whose cheapest way of acquisition is m. p is an index in the Profiles
-// of the GPU model.
+// AcquiredBy returns the placements of profile p for which m is the cheapest way of acquisition. p is an index into the
+// GPU model's Profiles.
 func (g *Group) AcquiredBy(m Acquisition, p int) mig.Layout {
 	return m.of(g.Node.Open&g.Model.OfProfile(p), g.both.Open, g.Idle, g.Model.Full())
 }
@@ -198,7 +198,7 @@ func (g *Group) acquisitionOf(i, p int) Acquisition {
 	return endOfAcquisitions
 }
 
-// frees computes the field free of member in the memory of into.
+// frees computes a member's free field, reusing the memory of into.
 func (g GPU) frees(into []float64) []float64 {
 	into = append(into[:0], make([]float64, len(g.Model.Placements))...)
 	for j := range g.Busy.Indices() {

@@ -8,7 +8,7 @@ import (
 	"caelum/internal/mig"
 )
 
-// simState is the state of a simulation, which contains the GPUs of a situation in a form that can be changed quickly.
+// simState is the state of a simulation. It contains the GPUs of a situation in a form that can be changed quickly.
 // Each pool reuses a single simState, so that a decision allocates no memory.
 type simState struct {
 	now      float64
@@ -20,7 +20,7 @@ type simState struct {
 
 	// If two rollouts place a job at the same time, most GPUs are in the same state in both rollouts. bestSlots
 	// therefore caches the best slot for each job and GPU, together with the version of the GPU and the time for which
-	// the slot was found. version identifies the changes of each GPU since the beginning of the rollout.
+	// the slot was found. version identifies the changes to each GPU since the beginning of the rollout.
 	version   []uint64
 	decision  uint64 // number of the decision, which is a part of every version
 	bestSlots []bestSlot
@@ -65,8 +65,8 @@ func shapeOf(b *mig.Model) *shape {
 	return sh
 }
 
-// cost returns the slot cost of placement i for a job that runs from start for d seconds. free contains the times F of
-// the slots. If the sum exceeds limit, cost returns the partial sum.
+// cost returns the slot cost of placement i for a job that starts at start and runs for d seconds. free contains the
+// times F of the slots. If the sum exceeds limit, cost returns the partial sum.
 func (sh *shape) cost(free []float64, i int, start, d, limit float64) float64 {
 	c := 0.0
 	for _, j := range sh.conflicts[i] {
@@ -121,7 +121,7 @@ func least(free []float64, starts []int) float64 {
 }
 
 // rollout places the head at o, and then the jobs behind the head in order. The result is the sum of the waits of the
-// jobs behind the head, in seconds, or +Inf if the sum exceeds the limit. No job starts before the previous job, so
+// jobs behind the head, in seconds, or +Inf if the sum exceeds the limit. No job starts before the previous one, so
 // rollout can stop before all jobs are placed.
 func (sim *simState) rollout(o *option, d float64, limit float64) float64 {
 	copy(sim.simFree, sim.free)
@@ -149,7 +149,7 @@ func (sim *simState) rollout(o *option, d float64, limit float64) float64 {
 	return sum
 }
 
-// bestSlot is the best slot on a GPU for a job that may start at the time from, with its price.
+// bestSlot is the best slot, with its price, on a GPU for a job that may start at the time from.
 type bestSlot struct {
 	version      uint64
 	from         float64

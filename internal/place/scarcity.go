@@ -8,17 +8,17 @@ import (
 	"caelum/internal/mig"
 )
 
-// Scarcity assigns a price to the time for which a placement blocks a slot. The price is higher if fewer slots of the
-// same profile are free at that time. The price decreases with time, because future requests are unknown. The cost of a
-// placement is a sum over the slots j that overlap the placement. The term for a slot of profile p is
+// Scarcity assigns a price to the time for which a placement blocks a slot. The fewer slots of the same profile are
+// free at that time, the higher the price. It decreases with time, because future requests are unknown. The cost of a
+// placement is a sum over the slots j that overlap it. The term for a slot of profile p is
 //
 //	the integral from max(now, F_j) to the expected end of
 //	    w_p * exp(-(t-now) / (1.12 * mean duration)) * (N_p(t) / (G n_p) + 0.263)^-1.88 dt
 //
 // N_p(t) is the number of slots of p that are free at the time t if no other job arrives. G is the number of GPUs that
-// have the profile p, and n_p is the number of starts of p. w_p is size^0.26, multiplied by 1.71 for the profile of a
-// whole GPU. The constants were fitted on churn without a queue (load 1.0 on 32 A100s). In this workload, Scarcity
-// accepts slightly more slice-hours than [Lifetime]. With a queue, [QLA] is better.
+// have profile p, and n_p is the number of possible starts of p. w_p is size^0.26, multiplied by 1.71 for the profile
+// that spans a whole GPU. The constants were fitted on churn without a queue (load 1.0 on 32 A100s). With this
+// workload, Scarcity accepts slightly more slice-hours than [Lifetime]. With a queue, [QLA] is better.
 type Scarcity struct{}
 
 const (
@@ -65,8 +65,8 @@ type market struct {
 	curves   map[string]*curve
 }
 
-// curve is the price of a profile over time, without the discount. The price is constant between the times at which
-// slots become free.
+// curve is the price of a profile over time, before discounting. It is constant between the times at which slots become
+// free.
 type curve struct {
 	slots   int
 	frees   []float64 // the times, not before now, at which slots become free, ascending

@@ -17,8 +17,8 @@ type modelWeights struct {
 // NewWeights returns weights from the number of requests for each profile name.
 func NewWeights(asked map[string]float64) *Weights { return &Weights{asked: asked} }
 
-// WeightsOn returns the weights of the profiles of a GPU model. WeightsOn computes the weights once for each model, so
-// that a decision allocates no memory.
+// WeightsOn returns the weights of a GPU model's profiles. It computes them once for each model, so that a decision
+// allocates no memory.
 func (s *Situation) WeightsOn(b *mig.Model) []float64 {
 	w := s.Weights
 	if w == nil {

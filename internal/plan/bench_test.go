@@ -15,7 +15,7 @@ import (
 	"caelum/internal/tags"
 )
 
-// BenchmarkPlan measures a plan for 500 waiting jobs and 64 nodes, each with eight partly busy A100-40GB.
+// BenchmarkPlan measures a plan for 500 waiting jobs and 64 nodes, each with eight partly busy A100-40GB GPUs.
 func BenchmarkPlan(b *testing.B) {
 	for _, name := range []string{"best-fit", "lifetime", "qla"} {
 		policy, err := place.ByName(name)
@@ -36,8 +36,8 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// BenchmarkSizes measures the plan of BenchmarkPlan with the policy lifetime. Each job requests 1g.5gb and may get a
-// larger slice.
+// BenchmarkSizes measures the same plan as BenchmarkPlan, but with the lifetime policy. Each job requests 1g.5gb and
+// may get a larger slice.
 func BenchmarkSizes(b *testing.B) {
 	policy, err := place.ByName(place.DefaultPolicy)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"caelum/internal/tags"
 )
 
-// running is a slice that slurmctld shows as allocated to a job on a node.
+// running is a slice on a node that slurmctld shows as allocated to a job.
 type running struct {
 	profile string  // the profile that the job requested
 	end     float64 // expected end of the job in Unix seconds; +Inf if unknown
@@ -41,14 +41,13 @@ func runningOn(jobs []slurm.Job, now time.Time) map[string][]running {
 }
 
 // maxSlices limits the number of slices that runningOn returns for one job on one node, because users may request any
-// number of slices. 16 GPUs have at most 112 slices.
+// number of slices. Even 16 GPUs have at most 112 slices.
 const maxSlices = 112
 
-// fillEnds sets the expected ends of a node's busy slices from the jobs on the node, if the published state of the node
-// does not contain the ends. An agent does not publish the ends if users may not see the jobs of other users. If a node
-// has several slices of the same profile, fillEnds cannot determine which slice belongs to which job. fillEnds assigns
-// the ends in the order of the GPUs and of the starts on each GPU. Jobs with larger slices than requested get the
-// remaining slices.
+// fillEnds sets the expected ends of a node's busy slices from the jobs on the node, if the node's published state does
+// not contain them. An agent does not publish the ends if users may not see other users' jobs. If a node has several
+// slices of the same profile, fillEnds cannot determine which slice belongs to which job, so it assigns the ends in the
+// order of the GPUs and of the starts on each GPU. Jobs with larger slices than requested get the remaining slices.
 func fillEnds(gpus []place.GPU, jobs []running) {
 	for _, g := range gpus {
 		if slices.ContainsFunc(g.Ends, func(end float64) bool { return !math.IsInf(end, 1) }) {

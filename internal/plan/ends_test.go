@@ -10,8 +10,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestPrivateEnds checks that planners read the ends of jobs from slurmctld's queue if the nodes do not publish the
-// ends, and that both sources lead to equal reservations. If the queue does not show the jobs either, the ends must be
+// TestPrivateEnds checks that planners read the ends of jobs from slurmctld's queue if the nodes do not publish them,
+// and that both sources lead to equal reservations. If the queue does not show the jobs either, the ends must be
 // unknown, and planners must make no reservation.
 func TestPrivateEnds(t *testing.T) {
 	const now = 1e9

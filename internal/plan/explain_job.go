@@ -58,7 +58,7 @@ func (e *Explanation) explainEndedComponents(s Snapshot, w slurm.Waiting) bool {
 	return e.set(
 		NotEligible,
 		"the job can never start: slurmctld starts the components of het job %d together, and %s ended; "+
-			"cancel the het job with `scancel %d` and submit the het job again",
+			"cancel the het job with `scancel %d` and resubmit it",
 		w.HetJob,
 		components(ended),
 		w.HetJob,
@@ -76,21 +76,21 @@ func (e *Explanation) explainRequest(s Snapshot, w slurm.Waiting) bool {
 		return e.set(
 			NotEligible,
 			"the job named no profile, and no slice was available when the job started: "+
-				"an agent will assign a profile to the job and release the job%s",
+				"an agent will assign a profile to the job and release it%s",
 			notBefore(w, s.At),
 		)
 	case w.HetJob != 0:
 		return e.set(
 			NoSlice,
 			"the job's request contains no MIG profile, but all components of het job %d start together, "+
-				"and another component may wait for a slice",
+				"and another component may be waiting for a slice",
 			w.HetJob,
 		)
 	}
-	return e.set(NoSlice, "the job's request contains no MIG profile, so the job does not wait for a slice")
+	return e.set(NoSlice, "the job's request contains no MIG profile, so the job is not waiting for a slice")
 }
 
-// explainHold explains a held job that no agent would currently release.
+// explainHold explains a held job that no agent would release at present.
 func (e *Explanation) explainHold(s Snapshot, w slurm.Waiting) bool {
 	other := unreadyComponent(s, w)
 	switch {
@@ -109,13 +109,13 @@ func (e *Explanation) explainHold(s Snapshot, w slurm.Waiting) bool {
 	case e.Held:
 		return e.set(
 			NotEligible,
-			"the job is held; an agent will release the job when the job's slices are on offer%s",
+			"the job is held; an agent will release it when its slices are on offer%s",
 			notBefore(w, s.At),
 		)
 	}
 	return e.set(
 		NotEligible,
-		"the job is held (%s): the user or administrator who held the job must release the job",
+		"the job is held (%s): the user or administrator who held it must release it",
 		w.Reason,
 	)
 }
@@ -136,7 +136,7 @@ func (e *Explanation) explainOtherReason(s Snapshot, w slurm.Waiting) bool {
 	case !s.ready(w):
 		return e.set(
 			NotEligible,
-			"slurmctld would not start the job now even if the job's slices were free: %s%s",
+			"slurmctld would not start the job now even if its slices were free: %s%s",
 			w.Reason,
 			notBefore(w, s.At),
 		)
@@ -186,8 +186,8 @@ func (v *View) ineligibleNodes(w slurm.Waiting, nodes []slurm.Node) string {
 	return strings.Join(all, "; ")
 }
 
-// unreadyComponent returns another component of w's het job that could not start even with its slices. While the
-// returned component cannot start, w cannot start either. The result is nil if all other components could start.
+// unreadyComponent returns another component of w's het job that could not start even with its slices. While this
+// component cannot start, w cannot start either. The result is nil if all other components could start.
 func unreadyComponent(snapshot Snapshot, w slurm.Waiting) *slurm.Waiting {
 	for k := range snapshot.Queue.Waiting {
 		o := &snapshot.Queue.Waiting[k]

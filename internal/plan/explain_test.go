@@ -54,8 +54,8 @@ func inHetJob7(w slurm.Waiting) slurm.Waiting {
 	return w
 }
 
-// TestExplainJob checks the explanations of jobs that have started or ended. TestExplainJob also checks jobs that
-// slurmctld would not start even if their slices were free.
+// TestExplainJob checks the explanations of jobs that have started or ended, and of jobs that slurmctld would not start
+// even if their slices were free.
 func TestExplainJob(t *testing.T) {
 	full := node(t, "n1", a100(t, "7g.40gb@0"))
 	idle := node(t, "n3", a100(t))

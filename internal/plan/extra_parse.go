@@ -13,8 +13,8 @@ import (
 	"caelum/internal/place"
 )
 
-// Parse parses a text in the format of Text. Parse validates the whole text, because an administrator can change a
-// node's Extra.
+// Parse parses a text in the format that Text writes. It validates the whole text, because an administrator can change
+// a node's Extra.
 func Parse(text string) (s State, err error) {
 	items := strings.Split(text, ";")
 	if items[0] != version {
@@ -67,7 +67,7 @@ type described struct {
 	offerable mig.Layout
 }
 
-// models caches one *mig.Model for each description of a GPU model, because policies compare GPU models by pointer.
+// models caches one *mig.Model per description of a GPU model, because policies compare GPU models by pointer.
 var models sync.Map
 
 // maxModels limits the number of stored descriptions. A cluster has only a few GPU models, but an administrator can

@@ -23,7 +23,7 @@ const version = "1"
 type State struct {
 	GPUs  []place.GPU
 	Since time.Time // the time at which the offers last changed
-	// Private means that Text omits the expected ends of jobs, because every user can read the text. Planners then
+	// Private means that Text omits the expected ends of jobs, because every user can read this text. Planners then
 	// compute the ends from slurmctld's queue.
 	Private bool
 }
@@ -40,9 +40,9 @@ type State struct {
 //	none                                     a GPU that is not managed
 //	since/1763790000                         the time of the last change to the offers (Unix seconds)
 //
-// The text describes all plain profiles, even plain profiles that are not offered, because the largest plain profile
-// contains the resources of the whole GPU. The text describes other profiles only if they are offered. Instances of the
-// remaining profiles appear as blocked units.
+// The text describes all plain profiles, even those that are not offered, because the largest plain profile contains
+// the resources of the whole GPU. Other profiles are described only if they are offered. Instances of the remaining
+// profiles appear as blocked units.
 func Text(s State) string {
 	items := []string{version, "since/" + strconv.FormatInt(s.Since.Unix(), 10)}
 	last := ""
@@ -114,7 +114,7 @@ func numbers(list []int) string {
 }
 
 // StateIn returns the text after the prefix of Caelum's entry in a node's Extra, or an empty string if Extra has no
-// entry of Caelum.
+// such entry.
 func StateIn(extra string) string {
 	for w := range strings.FieldsSeq(extra) {
 		if text, ok := strings.CutPrefix(w, prefix); ok {

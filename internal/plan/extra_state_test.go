@@ -90,7 +90,7 @@ func TestTextTells(t *testing.T) {
 				}
 			}
 		}
-		// All planners use the same state, because formatting and parsing a state again changes nothing.
+		// All planners use the same state, because formatting a state and reparsing it changes nothing.
 		if again, err := Parse(Text(read)); err != nil || !reflect.DeepEqual(again, read) {
 			t.Fatalf("%v: the state has changed: %s", err, text)
 		}

@@ -9,8 +9,8 @@ import (
 	"caelum/internal/place"
 )
 
-// feasible reports whether a group of jobs that start together could start if all GPUs were empty. For each job,
-// feasible searches only one node of each kind, regardless of the number of nodes that the job requests.
+// feasible reports whether a group of jobs that start together could start if all GPUs were empty. For each job, it
+// searches only one node of each kind, regardless of the number of nodes that the job requests.
 func (v *View) feasible(jobs []*offer.Job) bool {
 	total, kinds := 0, 0
 	bare, rooms := make([]*offer.Job, len(jobs)), make([]func(int) []offer.Spot, len(jobs))
@@ -46,8 +46,8 @@ func (v *View) feasible(jobs []*offer.Job) bool {
 }
 
 // maxWants and maxKinds bound the cost of a plan, because any user may submit any request. maxWants limits the number
-// of entries for slices in one request. maxWants exceeds the number of profiles, but is much smaller than Slurm's own
-// limit. maxKinds limits the number of kinds of components of a het job. Components are of the same kind if they
+// of entries for slices in one request. It exceeds the number of profiles, but is much smaller than Slurm's own limit.
+// maxKinds limits the number of different kinds of components in a het job. Components are of the same kind if they
 // request the same slices and have the same expected run time and time limit. One search covers all components of a
 // kind.
 const (

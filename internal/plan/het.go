@@ -8,15 +8,15 @@ import (
 	"caelum/internal/slurm"
 )
 
-// slurmctld starts the components of a het job together, and only if every submitted component is running, or is
-// pending and can start (_het_job_full in backfill.c, 22.05.8). If one component has ended or is held, the other
+// slurmctld starts the components of a het job together, and only if every submitted component is either running, or
+// pending and able to start (_het_job_full in backfill.c, 22.05.8). If one component has ended or is held, the other
 // components never start.
 
-// hetJob is a het job of which at least one component is pending.
+// hetJob is a het job with at least one pending component.
 type hetJob struct {
 	pending []slurm.Waiting
 	ended   []uint32 // ids of the components that are neither pending nor running
-	whole   bool     // slurmctld would start the het job if the het job's slices were offered
+	whole   bool     // slurmctld would start the het job if its slices were offered
 }
 
 // hetJobs returns the het jobs with pending components, by het job id.
@@ -52,13 +52,13 @@ func (s Snapshot) hetJobs() map[uint32]*hetJob {
 	return all
 }
 
-// requeuing limits the difference between the times at which the components of a requeued het job become eligible.
+// requeuing is the maximum difference between the times at which the components of a requeued het job become eligible.
 const requeuing = 5 * time.Second
 
 // Stray returns the components that slurmctld would start although another component of their het job cannot start.
-// When backfill plans a component, backfill does not check the other components. While a stray component waits,
-// backfill reserves nodes for the stray component before all jobs of lower priority (backfill.c, 22.05.8). An agent
-// therefore holds stray components until the whole het job can start. Stray ignores het jobs that request no slices.
+// When backfill plans a component, it does not check the others. While a stray component is waiting, backfill reserves
+// nodes for it ahead of all jobs with lower priority (backfill.c, 22.05.8). An agent therefore holds stray components
+// until the whole het job can start. Stray ignores het jobs that request no slices.
 func Stray(snapshot Snapshot) (all []slurm.Waiting) {
 	jobs := snapshot.hetJobs()
 	for _, w := range snapshot.Queue.Waiting {

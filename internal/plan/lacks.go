@@ -13,14 +13,13 @@ import (
 	"caelum/internal/tags"
 )
 
-// maxPause is the longest time for which reservations for a user's jobs that lack CPUs or memory are suspended.
+// maxPause is the longest time for which reservations are suspended for a user's jobs that lack CPUs or memory.
 //
 // If a job lacks CPUs or memory on a node where its slices are free, the plan reserves the slices only if the job is
-// expected to start within patience. While the slices are reserved, jobs with longer run times cannot use the slices.
-// The expected start can be wrong, and the job's user can influence the expected start. The agent therefore adds up,
-// for each user, the time during which slices were reserved. When the sum exceeds patience, the plan reserves no slices
-// for the user's jobs that lack CPUs or memory, for the duration backTime. Each further suspension is twice as long as
-// the previous suspension, up to maxPause.
+// expected to start within patience. While they are reserved, jobs with longer run times cannot use them. The expected
+// start can be wrong, and the job's user can influence it. The agent therefore adds up, for each user, the time during
+// which slices were reserved. When the sum exceeds patience, no slices are reserved for backTime for those of the
+// user's jobs that lack CPUs or memory. Each further suspension is twice as long as the previous one, up to maxPause.
 const maxPause = 24 * time.Hour
 
 // occupant is a job that runs on a node.
@@ -56,10 +55,9 @@ func occupants(jobs []slurm.Job, now time.Time) map[string][]occupant {
 }
 
 // setLacking determines how the plan treats a job's slices on a member where the job lacks resources other than slices.
-// member is an index in v.Members. The plan reserves free slices if the job is expected to start on the member soon.
-// The plan reserves busy slices if the jobs that hold slices on the member will release enough CPUs and memory.
-// setLacking ignores CPUs and memory that jobs without slices will release, because new jobs could get these CPUs and
-// this memory first.
+// member is an index into v.Members. The plan reserves free slices if the job is expected to start on the member soon.
+// It reserves busy slices if the jobs that hold slices on the member will release enough CPUs and memory. setLacking
+// ignores CPUs and memory that jobs without slices will release, because new jobs could get these first.
 func (v *View) setLacking(job *offer.Job, w slurm.Waiting, member int) {
 	n := v.Members[member]
 	cpus, memory := eligible.Share(n, w)
@@ -113,7 +111,7 @@ type account struct {
 	pause time.Duration // the duration of the last suspension
 }
 
-// gap limits how much of the time between two plans counts as reservation time.
+// gap limits how much of the time between plans counts as reservation time.
 const gap = 2 * time.Minute
 
 // charge adds reservation time to the account of the user for whom a plan reserves slices. at is the time of the plan.

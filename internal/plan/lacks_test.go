@@ -42,8 +42,8 @@ func TestFirstLacksMemory(t *testing.T) {
 	}
 }
 
-// TestLacksUnusedNode checks a node whose GRES slurmctld counts as used although no job holds any GRES. The plan must
-// not start an --exclusive job on the node, because slurmctld would not start the job either.
+// TestLacksUnusedNode checks a node whose GRES slurmctld counts as used although no job holds any. The plan must not
+// start an --exclusive job on the node, because slurmctld would not do so either.
 func TestLacksUnusedNode(t *testing.T) {
 	w := waits(1, "7g.40gb", 1, 1)
 	w.Exclusive = true
@@ -94,7 +94,7 @@ func TestLacksMemory(t *testing.T) {
 		}
 	}
 	// The job can run on the node that has enough free memory. If a job requests more memory than a node has, the plan
-	// assumes that the job needs all of the node's memory.
+	// assumes that it needs all of the node's memory.
 	nodes := []slurm.Node{node(t, "n1", a100(t), a100(t)), node(t, "n2", a100(t), a100(t))}
 	nodes[0].Memory, nodes[0].MemoryFree = 256_000, 56_000
 	nodes[1].Memory, nodes[1].MemoryFree = 128_000, 128_000

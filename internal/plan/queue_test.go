@@ -181,8 +181,7 @@ func readJobs(t *testing.T, snapshot *Snapshot, input string) {
 	}
 }
 
-// plannedFor returns the plan as text. plannedFor makes a new plan every 30 s for the given time and appends the
-// changes.
+// plannedFor returns the plan as text. It makes a new plan every 30 s for the given time and appends the changes.
 func plannedFor(snapshot Snapshot, lasting time.Duration) string {
 	var u Unstarted
 	out, last := "", ""

@@ -8,18 +8,18 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Unresponsive records the nodes that are behind the plan. A node is behind the plan while the node's agent has not
-// published the offers that the plan contains for the node.
+// Unresponsive records the nodes that are behind the plan. A node is behind the plan while its agent has not published
+// the offers that the plan contains for it.
 type Unresponsive struct {
-	// Patience is the time for which a node may be behind the plan before plans exclude the node.
+	// Patience is the time for which a node may be behind the plan before plans exclude it.
 	Patience time.Duration
 
 	behind map[string]lag
 }
 
-// Patience returns the time for which a node may be behind the plan before other agents exclude the node: two polls
-// plus 5 s. With a watcher, agents may poll much less often, because the watcher notifies the agents of changes. A poll
-// interval above 15 s therefore counts as 15 s.
+// Patience returns the time for which a node may be behind the plan before other agents exclude it: two polls plus 5 s.
+// With a watcher, agents may poll much less often, because the watcher notifies the agents of changes. A poll interval
+// above 15 s therefore counts as 15 s.
 func Patience(poll time.Duration) time.Duration {
 	return 2*min(poll, 15*time.Second) + 5*time.Second
 }
@@ -37,8 +37,7 @@ func (l *Unresponsive) LeftOut(n slurm.Node, at time.Time) bool {
 	return ok && b.shows == shows(n) && at.Sub(b.since) > l.Patience
 }
 
-// Record records the nodes that have not published the planned offers at the time at. Record ignores the node whose
-// name is but.
+// Record records the nodes that have not published the planned offers at the time at, except for the node named but.
 func (l *Unresponsive) Record(v *View, p offer.Plan, but string, at time.Time) {
 	if l.behind == nil {
 		l.behind = map[string]lag{}
@@ -54,7 +53,7 @@ func (l *Unresponsive) Record(v *View, p offer.Plan, but string, at time.Time) {
 	}
 }
 
-// lacks reports whether a node has fewer free slices than the plan offers on the node.
+// lacks reports whether a node has fewer free slices than the plan offers on it.
 func lacks(n slurm.Node, planned map[string]int) bool {
 	free := n.Free("mig")
 	for profile, count := range planned {

@@ -11,23 +11,23 @@ import (
 	"caelum/internal/slurm"
 )
 
-// The agents plan a job after all other jobs for the duration backTime if slurmctld does not start the job for an
-// unknown reason. The reason is unknown if the job's slices have been offered for the duration patience, and slurmctld
-// has evaluated the job during this time. patience is 3 minutes because backfill may take minutes to reach a job.
+// If slurmctld does not start a job for an unknown reason, the agents plan it after all other jobs for backTime. The
+// reason counts as unknown if the job's slices have been offered for at least patience, and slurmctld has evaluated the
+// job during this time. patience is 3 minutes because backfill may take minutes to reach a job.
 const (
 	patience = 3 * time.Minute
 	backTime = 10 * time.Minute
 )
 
 // Unstarted records the jobs that slurmctld does not start although their slices are offered. Without this record, the
-// slices of an unstarted job would stay reserved for as long as the job waits.
+// slices of an unstarted job would stay reserved for as long as it waits.
 type Unstarted struct {
 	jobs  map[string]shown
 	users map[uint32]account
 }
 
 // shown describes a job whose slices have been offered without interruption since the time since. Until the time until,
-// the job is planned after all other jobs. on lists the nodes that offer the slices, and is set together with until.
+// the job is planned after all other jobs. on lists the nodes that offer the slices; it is set together with until.
 type shown struct {
 	since, until time.Time
 	on           []string

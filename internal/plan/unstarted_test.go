@@ -7,8 +7,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestUnstarted checks a job that slurmctld does not start although the job's slices have been offered for minutes. The
-// plan must place the job after all other jobs for a limited time.
+// TestUnstarted checks a job that slurmctld does not start although its slices have been offered for minutes. For a
+// limited time, the plan must place the job after all other jobs.
 func TestUnstarted(t *testing.T) {
 	shows := offering(node(t, "n1", a100(t)), "mig:7g.40gb:1")
 	stuck, other := waits(1, "7g.40gb", 1, 1), waits(2, "3g.20gb", 1, 1)

@@ -31,7 +31,7 @@ func TestOneNodeServes(t *testing.T) {
 	}
 }
 
-// TestHeldInTurn checks that a plan places one held job of each user, and that the user's other held jobs do not block
+// TestHeldInTurn checks that a plan places one held job per user, and that the users' other held jobs do not block
 // slices for other jobs.
 func TestHeldInTurn(t *testing.T) {
 	nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t)), node(t, "n3", a100(t))}
@@ -151,8 +151,7 @@ func TestImpossibleJobKeepsNothing(t *testing.T) {
 	}
 }
 
-// TestLearned checks that a job's expected run time is the learned run time, and that the job's time limit stays
-// unchanged.
+// TestLearned checks that a job's expected run time is the learned run time, and that its time limit stays unchanged.
 func TestLearned(t *testing.T) {
 	w := waits(1, "1g.5gb", 1, 1)
 	w.AdminComment = tags.RunTime + "600"

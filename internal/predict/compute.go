@@ -7,30 +7,30 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// The prior of the busy share b of a script has the density 4 b^3, whose mean is 0.8. The busy shares of 32 training
-// models, fitted to the step times that MISO's authors measured on an A100, have the mean 0.79. A tenth of these busy
-// shares are below 0.42.
+// The prior of a script's busy share b has the density 4 b^3, whose mean is 0.8. The busy shares of 32 training models,
+// fitted to the step times that MISO's authors measured on an A100, have a mean of 0.79, and a tenth of them are below
+// 0.42.
 const (
 	priorExponent = 3
-	// UnknownBusy is the busy share that is assumed for a job without runs.
+	// UnknownBusy is the busy share that is assumed for a job that has no runs.
 	UnknownBusy = (priorExponent + 1.0) / (priorExponent + 2.0)
 )
 
 const (
 	// busySteps is the number of busy shares between 0 and 1 for which busy computes probabilities.
 	busySteps = 50
-	// utilError is the assumed standard error of a busy share that is computed from the mean utilisation.
+	// utilError is the assumed standard error of a busy share computed from the mean utilisation.
 	utilError = 0.1
 )
 
-// takes returns the run time on a number of compute slices, relative to the run time on one slice. Only the part of the
-// time during which one slice is busy is divided by the number of slices (Amdahl's law). The model assumes that a
-// script that keeps a small slice busy can also keep a larger slice busy. Some scripts cannot, so the model tends to
-// recommend larger slices than necessary.
+// takes returns the run time on the given number of compute slices, relative to the run time on one slice. Only the
+// part of the time during which one slice is busy is divided by the number of slices (Amdahl's law). The model assumes
+// that a script that keeps a small slice busy can also keep a larger slice busy. Some scripts cannot, so the model
+// tends to recommend larger slices than necessary.
 func takes(busy, slices float64) float64 { return 1 - busy + busy/slices }
 
-// busyOn returns the busy share of a script, from the share util of the run time for which the script kept the given
-// number of slices busy.
+// busyOn returns a script's busy share, computed from the share of the run time, util, for which the script kept the
+// given number of slices busy.
 func busyOn(util, slices float64) float64 { return util * slices / (1 - util + util*slices) }
 
 // Slowdown returns the run time of a job on on compute slices, divided by the run time on than compute slices. busy is
@@ -40,11 +40,10 @@ func Slowdown(busy float64, on, than int) float64 {
 }
 
 // busy returns the values of Need.Busy and Need.BusyKnown. The busy share is the mean over all possible shares. Each
-// share is weighted with its prior density and with the probability of the observations: the run times of completed
-// runs on the GPU model of the last run, the slices on which runs reached their time limit, and the utilisation. If
-// runs completed on slices of different sizes, all shares have the same prior density. With the other prior, the
-// estimated shares of these jobs were too large, and the jobs got slices that were too large (docs/results.md, "Learned
-// speeds").
+// share is weighted by its prior density and by the probability of the observations: the run times of completed runs on
+// the GPU model of the last run, the slices on which runs reached their time limit, and the utilisation. If runs
+// completed on slices of different sizes, all shares have the same prior density. With the other prior, the estimated
+// shares of such jobs were too large, and so were the slices that they got (docs/results.md, "Learned speeds").
 func busy(runs []attempt) (share float64, known bool) {
 	o := observe(runs)
 	exponent := float64(priorExponent)
@@ -65,7 +64,7 @@ func busy(runs []attempt) (share float64, known bool) {
 
 // observations are the runs from which a busy share is computed.
 type observations struct {
-	completed []timed // runs with the state COMPLETED
+	completed []timed // runs in the COMPLETED state
 	reached   []timed // runs that ended at their time limit
 	util      float64 // the median of the busy shares according to the utilisation of single runs; -1: unknown
 }
@@ -95,12 +94,12 @@ func observe(runs []attempt) (o observations) {
 	return o
 }
 
-// informative reports whether the observations contain more information than the prior.
+// informative reports whether the observations add information to the prior.
 func (o observations) informative() bool {
 	return o.util >= 0 || o.differ(o.completed) || o.differ(o.reached)
 }
 
-// differ reports whether a run in the list and the first completed run had slices of different sizes.
+// differ reports whether any run in the list had a slice of a different size from that of the first completed run.
 func (o observations) differ(all []timed) bool {
 	return len(o.completed) > 0 &&
 		slices.ContainsFunc(all, func(t timed) bool { return t.slices != o.completed[0].slices })
@@ -109,8 +108,7 @@ func (o observations) differ(all []timed) bool {
 // likelihood returns a number proportional to the probability of the observations for a busy share. If all run times
 // are divided by takes, their logarithms have a normal distribution. The mean of this distribution is unknown, and the
 // variance has the prior of run times (priorSigma). The probability is therefore a power of the sum of squares. The run
-// time of a later run has Student's distribution, from which the probability follows that the later run exceeds a time
-// limit.
+// time of a later run follows Student's distribution, which gives the probability that this run exceeds a time limit.
 func (o observations) likelihood(b float64) float64 {
 	l := 1.0
 	if o.util >= 0 {
@@ -139,8 +137,8 @@ func (o observations) likelihood(b float64) float64 {
 	return l
 }
 
-// limit returns the run time in seconds of the last run that reached its time limit. The result is 0 if no run reached
-// its time limit or no run completed.
+// limit returns the run time, in seconds, of the last run that reached its time limit, or 0 if no run reached its time
+// limit or no run completed.
 func limit(runs []attempt) (seconds float64) {
 	done := false
 	for _, r := range runs {
@@ -157,9 +155,9 @@ func limit(runs []attempt) (seconds float64) {
 	return seconds
 }
 
-// fast reports whether the number compute of compute slices is sufficient. all is the number of compute slices of the
+// fast reports whether the given number of compute slices is sufficient. all is the number of compute slices in the
 // whole GPU, which is always sufficient because no profile has more. fast ignores a time limit that is too short even
-// on the whole GPU, because a limit that short was probably a mistake or a test.
+// on the whole GPU, because it was probably a mistake or a test.
 func (n Need) fast(compute, all int) bool {
 	if compute >= all || !n.BusyKnown {
 		return true

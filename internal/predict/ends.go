@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Ends learns the ratio of the run times of jobs to their stated durations. A stated duration is a time limit or a
-// prediction. Users' time limits are several times too long. A job that has already run longer than most other jobs
+// Ends learns the ratio between jobs' run times and their stated durations. A stated duration is a time limit or a
+// prediction. Users' time limits are several times too long, but a job that has already run longer than most other jobs
 // will probably run much longer still. The expected duration of a running job is therefore the mean duration of the
 // past jobs that ran at least as long, where all durations are relative to the stated duration. A zero Ends has
 // recorded no jobs, and expects each job to run for its stated duration.
@@ -25,7 +25,7 @@ const (
 	endsQuantiles = 64
 )
 
-// Finished records a job that ended by itself, with its stated duration and its run time, in seconds.
+// Finished records a job that ended by itself, with its stated duration and its run time, both in seconds.
 func (e *Ends) Finished(stated, ran float64) {
 	if stated <= 0 || math.IsInf(stated, 1) {
 		return
@@ -60,8 +60,8 @@ func (e *Ends) Version() int { return e.updated }
 
 // Expect returns the expected total duration of a job that has run for ran seconds. stated is the job's stated
 // duration, or +Inf if unknown. A job that has run longer than all recorded jobs is expected to run for another quarter
-// of its run time so far. Unless another job is recorded, the result remains valid until the job has run for until
-// seconds.
+// of its run time so far. The result remains valid until the job has run for until seconds, unless another job is
+// recorded before then.
 func (e *Ends) Expect(stated, ran float64) (total, until float64) {
 	if math.IsInf(stated, 1) {
 		return stated, stated

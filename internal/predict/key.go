@@ -7,8 +7,8 @@ import (
 )
 
 // KeyInput contains the properties of a job from which Key computes the job key. Two submissions with equal properties
-// are runs of the same job. KeyInput does not contain the slice and the GPU model, because the needs of a job do not
-// depend on the slice and the GPU model.
+// are runs of the same job. The slice and the GPU model are not among them, because a job's needs do not depend on
+// these.
 type KeyInput struct {
 	UID     uint32
 	Account string // the account in the request, or else the user's default account
@@ -21,14 +21,15 @@ type KeyInput struct {
 	CPUsPerTask int // 0 if not requested
 }
 
-// keyNameBytes and keyScriptBytes limit the hashed bytes of the name and of the script (KEY.md in contrib/job_submit).
+// keyNameBytes and keyScriptBytes limit how many bytes of the name and of the script are hashed (KEY.md in
+// contrib/job_submit).
 const (
 	keyNameBytes   = 256
 	keyScriptBytes = 4096
 )
 
 // Key returns the job's key, which consists of 16 hexadecimal digits. contrib/job_submit/KEY.md specifies every byte of
-// the hash input. contrib/job_submit.lua computes the job key in slurmctld. The same test vectors check both
+// the hash input. contrib/job_submit.lua computes the same key in slurmctld. The same test vectors check both
 // implementations.
 func Key(in KeyInput) string {
 	var m message
@@ -41,9 +42,9 @@ func Key(in KeyInput) string {
 	return m.hash()
 }
 
-// Fingerprint returns the script fingerprint: 16 hexadecimal digits that depend on the script and the size of the job,
-// but not on the user, account, name and CPUs of the job. The result is empty for a job without a script. KEY.md
-// specifies both the key and the fingerprint.
+// Fingerprint returns the script fingerprint: 16 hexadecimal digits that depend on the job's script and size, but not
+// on its user, account, name or CPUs. The result is empty for a job without a script. KEY.md specifies both the key and
+// the fingerprint.
 func Fingerprint(in KeyInput) string {
 	if in.Script == "" {
 		return ""
@@ -80,8 +81,8 @@ func (m *message) hash() string {
 	return fmt.Sprintf("%08x%08x", h1, h2)
 }
 
-// lowerASCII is equivalent to Lua's string.lower in the C locale, in which slurmctld runs. strings.ToLower, in
-// contrast, also changes letters outside ASCII.
+// lowerASCII is equivalent to Lua's string.lower in the C locale, in which slurmctld runs. strings.ToLower, by
+// contrast, also changes non-ASCII letters.
 func lowerASCII(s string) string {
 	b := []byte(s)
 	for i, c := range b {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// Line is the prediction in a line of the decision table.
+// Line is the prediction that a line of the decision table contains.
 type Line struct {
 	Profile string // the profile of the job, regardless of the job's time limit
 	Seconds int    // expected run time on Profile; 0 if unknown
@@ -19,17 +19,16 @@ type Line struct {
 // unknownPercent is UnknownBusy in percent.
 const unknownPercent = 100 * (priorExponent + 1) / (priorExponent + 2)
 
-// InTime returns the profile that a job with a time limit in seconds requests. floor is the profile that the job would
-// request without a time limit, and profiles lists the profiles that the job may request instead. The result is floor,
-// or a profile whose name contains more compute slices than floor and at least as much memory:
+// InTime returns the profile that a job with the given time limit, in seconds, requests. floor is the profile that the
+// job would request without a time limit, and profiles lists the profiles that it may request instead. The result is
+// floor, or a profile whose name contains more compute slices than floor's and at least as much memory:
 //
-//   - the smallest of these profiles on which the 90% quantile of the run time does not exceed the time limit;
-//   - otherwise the fastest of these profiles, if the expected run time on the fastest profile does not exceed the time
-//     limit;
+//   - the smallest of the latter on which the 90% quantile of the run time does not exceed the time limit;
+//   - otherwise the fastest of them, if the expected run time on it does not exceed the time limit;
 //   - otherwise floor, because the job would reach the time limit on every profile.
 //
 // The result is also floor if the quantile or the time limit is unknown. job_submit.lua implements the same choice.
-// Both implementations use only whole numbers below 2^53, so that rounding makes no difference.
+// Both use only whole numbers below 2^53, so that rounding makes no difference.
 func (l Line) InTime(floor string, profiles []string, limit float64) string {
 	compute, gb := claims(floor)
 	own, _ := claims(l.Profile)
@@ -59,7 +58,7 @@ func (l Line) InTime(floor string, profiles []string, limit float64) string {
 }
 
 // On returns the expected run time on a profile and the 90% quantile of the run time, in seconds, rounded up. If
-// profile or l.Profile is not a plain profile, the results are Seconds and High.
+// profile or l.Profile is not a plain profile, On returns Seconds and High.
 func (l Line) On(profile string) (seconds, high int) {
 	to, from := l.factors(profile)
 	if from == 0 {
@@ -68,8 +67,8 @@ func (l Line) On(profile string) (seconds, high int) {
 	return int(math.Ceil(float64(l.Seconds) * to / from)), int(math.Ceil(float64(l.High) * to / from))
 }
 
-// RunTime formats run times for the decision table and the tag caelum:runs=. The result is "seconds" or "seconds-high",
-// and is empty if the run time is unknown.
+// RunTime formats run times for the decision table and the `caelum:runs=` tag. The result is "seconds" or
+// "seconds-high", or empty if the run time is unknown.
 func RunTime(seconds, high int) string {
 	switch {
 	case seconds == 0:
@@ -114,7 +113,7 @@ func claims(name string) (compute, gb int) {
 	return compute, gb
 }
 
-// smaller reports whether profile a has fewer compute slices than b, or as many and less memory.
+// smaller reports whether profile a has fewer compute slices than b, or equally many and less memory.
 func smaller(a, b string) bool {
 	c, m := claims(a)
 	d, n := claims(b)

@@ -17,33 +17,32 @@ const (
 )
 
 // Levels lists the levels at which a job can have runs, from the most specific to the most general. A prediction uses
-// the first level that has suitable runs.
+// the first level with suitable runs.
 var Levels = []Level{ByKey, ByUser, BySite}
 
-// Site contains the settings of a site.
+// Site contains a site's settings.
 type Site struct {
-	// Margin is the safety margin on the peak if only one run is known, as a share of the peak. Margin is also the
-	// upper bound of the safety margin if more runs are known.
+	// Margin is the safety margin, as a share of the peak, if only one run is known. If more runs are known, it is the
+	// upper bound of the safety margin.
 	Margin float64
 	// Share enables predictions from other users' runs of the same script, for users who have not run the script
 	// themselves.
 	Share bool
 	// Users is the number of users who must have a complete run of a script before their runs are used for other users.
-	// If Users is 0, the number is 3.
+	// 0 means 3.
 	Users int
-	// MaxSlowdown is the longest acceptable run time of a job, as a multiple of the run time on the whole GPU. If
-	// MaxSlowdown is 0, only the memory determines the profile.
+	// MaxSlowdown is the longest acceptable run time of a job, as a multiple of its run time on the whole GPU. If it is
+	// 0, only the memory determines the profile.
 	MaxSlowdown float64
 
-	// Window is the number of complete runs that a prediction uses. If a run was certainly killed for lack of memory,
-	// the prediction uses twice as many complete runs. Quantile is the quantile, of the changes of the peak between
-	// these runs, from which the margin is computed. If Window is 0, the prediction uses 5. If Quantile is 0, the
-	// prediction uses 0.15.
+	// Window is the number of complete runs that a prediction uses, or twice this number if a run was certainly killed
+	// because it ran out of memory. Quantile is the quantile of the changes in the peak between these runs from which
+	// the margin is computed. If they are 0, Window defaults to 5 and Quantile to 0.15.
 	Window   int
 	Quantile float64
 
-	// PeakQuantile is the quantile of the next run's peak that the need covers at least, under the assumption that the
-	// peaks are lognormally distributed. If PeakQuantile is 0, this quantile does not affect the need.
+	// PeakQuantile is the quantile of the next run's peak that the need covers at least, assuming that the peaks are
+	// lognormally distributed. If it is 0, this quantile does not affect the need.
 	PeakQuantile float64
 }
 
@@ -53,7 +52,7 @@ var DefaultSite = Site{Margin: 0.05, Users: 3, MaxSlowdown: 3}
 func (s Site) window() int       { return cmp.Or(s.Window, 5) }
 func (s Site) quantile() float64 { return cmp.Or(s.Quantile, 0.15) }
 
-// History contains the runs of one key or script, oldest first, and the user who owns the runs.
+// History contains the runs of one key or script, oldest first, and the user who owns them.
 type History struct {
 	Level Level
 	Runs  []Run
@@ -63,29 +62,29 @@ type History struct {
 type Need struct {
 	Level Level
 	Runs  int // the number of complete runs on which the need is based
-	// PeakMiB is the memory that the job needs on each slice, including the margin. HighestMiB is the memory without
-	// the margin.
+	// PeakMiB is the memory that the job needs on each slice, including the margin. HighestMiB is the memory it needs
+	// without the margin.
 	PeakMiB, HighestMiB float64
-	// Seconds is the expected run time on a slice with Compute compute slices, and 0 if unknown. Low and High are the
+	// Seconds is the expected run time on a slice with Compute compute slices, or 0 if unknown. Low and High are the
 	// 10% and 90% quantiles of the run time.
 	Seconds, Low, High float64
 	Compute            int
 	// Ended is true if Seconds, Low and High come from runs that ended by themselves, and false if all runs reached
-	// their time limit. A job that always reaches its time limit does not become faster on a larger slice.
+	// their time limit. A job that always reaches its time limit does not end sooner on a larger slice.
 	Ended bool
 	// Busy is the share of the job's run time on one compute slice for which the job would keep that slice busy, from 0
-	// to 1. BusyKnown is false if no run shows this share, so that Busy is only an assumption about any job.
+	// to 1. BusyKnown is false if no run shows this share, so that Busy is only an assumption that applies to any job.
 	Busy      float64
 	BusyKnown bool
-	// MaxSlowdown is the site's MaxSlowdown. Limit is a time limit in seconds that an earlier run of the job reached,
-	// or 0. Line.InTime considers the time limit of a submission.
+	// MaxSlowdown is the site's MaxSlowdown. Limit is a time limit, in seconds, that an earlier run of the job reached,
+	// or 0. The time limit of a submission is considered by Line.InTime.
 	MaxSlowdown, Limit float64
 	// Why is one sentence that explains PeakMiB.
 	Why string
 }
 
-// Predict returns the need of a job according to the job's history. The second result is false if no run was complete.
-// The caller then uses the site's default, because the sufficient amount of memory is unknown. Without a complete run,
+// Predict returns the need of a job according to its history. The second result is false if no run was complete. The
+// caller then uses the site's default, because it is not known how much memory is sufficient. Without a complete run,
 // PeakMiB is a lower bound for [Need.AtLeast]: the memory that a run used or that was insufficient.
 func Predict(h History, site Site) (Need, bool) {
 	all := attempts(h.Runs)
@@ -101,9 +100,9 @@ func Predict(h History, site Site) (Need, bool) {
 	return n, n.Runs > 0
 }
 
-// On returns the smallest profile of a GPU model that satisfies the need. On considers only profiles with a placement
-// in the layout of, and returns false if none of these profiles is sufficient. If no profile has enough memory for the
-// need including the margin, the profile with the most memory is sufficient if the profile has at least HighestMiB.
+// On returns the smallest profile of a GPU model that satisfies the need. It considers only profiles with a placement
+// in the layout of, and returns false if none of them is sufficient. If no profile has enough memory for the need
+// including the margin, the profile with the most memory counts as sufficient if it has at least HighestMiB.
 func (n Need) On(b *mig.Model, of mig.Layout) (string, bool) {
 	most := 0.0
 	for k := range b.Profiles {
@@ -126,8 +125,8 @@ func (n Need) On(b *mig.Model, of mig.Layout) (string, bool) {
 	return best.Name, true
 }
 
-// AtLeast returns the profile that On returns if that profile has more memory than the given profile. Otherwise,
-// AtLeast returns the given profile. Callers use AtLeast for jobs without complete runs.
+// AtLeast returns the profile that On returns if it has more memory than the given profile, and the given profile
+// otherwise. Callers use AtLeast for jobs without complete runs.
 func (n Need) AtLeast(b *mig.Model, of mig.Layout, profile string) string {
 	more, ok := n.On(b, of)
 	if !ok {

@@ -15,7 +15,7 @@ import (
 )
 
 // TestNeed runs the files in testdata/need. Each test case contains a history with one run per line. The output is the
-// resulting need, and the profile for the need on several GPU models.
+// resulting need and the matching profile of several GPU models.
 func TestNeed(t *testing.T) {
 	datadriven.Walk(t, "testdata/need", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -161,8 +161,8 @@ func drawRun(t *rapid.T) Run {
 }
 
 // TestNeedBounds checks the bounds of a need for random histories. The needed memory is at least the peak of the last
-// complete run. The needed memory is at most the highest peak or the largest insufficient slice, plus the margin. Low
-// is at most Seconds, and Seconds is at most High. A limit on the slowdown never leads to fewer compute slices.
+// complete run, and at most the highest peak or the largest insufficient slice, plus the margin. Low is at most
+// Seconds, and Seconds is at most High. A limit on the slowdown never leads to fewer compute slices.
 func TestNeedBounds(t *testing.T) {
 	model, all := plain(t, "A100-40GB")
 	rapid.Check(t, func(t *rapid.T) {
@@ -256,8 +256,8 @@ func TestIncompleteOnlyRaises(t *testing.T) {
 	})
 }
 
-// TestKilledGetsMore checks on every GPU model that a job gets a larger slice after a run was killed for lack of
-// memory.
+// TestKilledGetsMore checks, on every GPU model, that a job gets a larger slice after a run was killed because it ran
+// out of memory.
 func TestKilledGetsMore(t *testing.T) {
 	for _, b := range mig.Models() {
 		model, all := plain(t, b.Name)
@@ -281,8 +281,8 @@ func TestKilledGetsMore(t *testing.T) {
 	}
 }
 
-// TestScatter checks the margin. The margin must be large after one run. After more runs, the margin must be half of
-// the change between runs. The margin must never exceed the site's margin.
+// TestScatter checks the margin. It must be large after one run, and half of the change between runs after more of
+// them. It must never exceed the site's margin.
 func TestScatter(t *testing.T) {
 	site := Site{Margin: 0.1, Quantile: 0.5}
 	for _, c := range []struct {

@@ -7,7 +7,7 @@ import (
 	"caelum/internal/mig"
 )
 
-// Measured is a measurement of a machine-learning model with one batch size on one profile.
+// Measured is a measurement of a machine-learning model with a certain batch size on a certain profile.
 type Measured struct {
 	Batch      int
 	Profile    string
@@ -17,23 +17,23 @@ type Measured struct {
 }
 
 // Goal contains the criteria for the choice of a partition. Lambda, from 0 to 1, is the weight of latency against
-// throughput. A step plus Margin must not take longer than Deadline. Margin and Deadline are in seconds. If Deadline is
-// 0, the choice has no deadline.
+// throughput. A step plus Margin must not take longer than Deadline; both are in seconds. If Deadline is 0, there is no
+// deadline.
 type Goal struct{ Lambda, Deadline, Margin float64 }
 
-// Partition is a profile and a batch size. Worth is the value of the partition, called F in the DynaP method. A higher
-// value is better.
+// Partition is a profile and a batch size. Worth is the partition's value, which the DynaP method calls F. Higher is
+// better.
 type Partition struct {
 	Measured
 	Worth float64
 }
 
 // Partitions returns the possible partitions for a model with the given measurements, best first (the batch-aware
-// choice of DynaP). If batch is 0, Partitions considers all batch sizes, and otherwise only the size batch. Partitions
-// compares each partition with the base of the profile, which is the partition with the largest batch that fits. The
-// value of a partition is the sum of two terms: Lambda times the share by which the step is shorter than the step of
-// the base, and (1 - Lambda) times the share by which the throughput is higher. Partitions ignores measurements that do
-// not fit or miss the deadline. Among partitions of equal value, the smallest profile comes first.
+// choice of DynaP). If batch is 0, all batch sizes are considered, and otherwise only the given one. Each partition is
+// compared with the base of its profile, which is the partition with the largest batch that fits. The value of a
+// partition is the sum of two terms: Lambda times the share by which the step is shorter than the step of the base, and
+// (1 - Lambda) times the share by which the throughput is higher. Measurements that do not fit or that miss the
+// deadline are ignored. Among partitions of equal value, the smallest profile comes first.
 func Partitions(b *mig.Model, all []Measured, batch int, g Goal) []Partition {
 	base := map[string]Measured{}
 	for _, m := range all {
@@ -57,7 +57,7 @@ func Partitions(b *mig.Model, all []Measured, batch int, g Goal) []Partition {
 	return choices
 }
 
-// fits reports whether the GPU model has the profile of the measurement, and the profile has enough memory.
+// fits reports whether the GPU model has the profile of the measurement, and whether this profile has enough memory.
 func (m Measured) fits(b *mig.Model) bool {
 	p := profile(b, m.Profile)
 	return p != nil && m.MiB <= p.Memory() && m.Batch > 0 && m.Latency > 0 && m.Throughput > 0

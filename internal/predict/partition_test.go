@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// resnet contains measurements of a machine-learning model. With batch size 32, the model does not fit on the smallest
+// resnet contains measurements of a machine-learning model. With a batch size of 32, it does not fit on the smallest
 // profile.
 var resnet = []Measured{
 	{8, "1g.5gb", 0.2, 40, 3000}, {8, "2g.10gb", 0.1, 80, 3000}, {8, "7g.40gb", 0.08, 100, 3000},

@@ -12,9 +12,9 @@ import (
 
 // memory computes the memory need, which is the larger of two peaks plus a margin: the peak of the last complete run,
 // and the second highest peak in the window. The memory need is at least covered MiB and at least the memory that later
-// incomplete runs used, and exceeds the slice of every run that was killed for lack of memory. A single high peak may
-// be accidental, and does not count once another complete run follows. A peak that occurred twice counts while the peak
-// remains in the window.
+// incomplete runs used, and exceeds the memory of every slice on which a run was killed because it ran out of memory. A
+// single high peak may be accidental, and no longer counts once another complete run follows. A peak that occurred
+// twice counts for as long as it remains in the window.
 func (n *Need) memory(runs []attempt, covered float64, site Site) {
 	var peaks []float64 // the peaks of complete runs
 	open := 0.0         // the highest peak after the last complete run
@@ -58,9 +58,9 @@ func second(of []float64) float64 {
 	return sorted[len(sorted)-2]
 }
 
-// scatter returns the margin as a share of the peak. The margin is half of the site's quantile of the changes of the
+// scatter returns the margin as a share of the peak. The margin is half of the site's quantile of the changes in the
 // peak between consecutive runs, and at most the site's margin. scatter adds two changes as large as the site's margin
-// to the changes, so that the margin is large after few runs.
+// to these changes, so that the margin is large after only a few runs.
 func scatter(peaks []float64, site Site) float64 {
 	half := []float64{site.Margin, site.Margin}
 	for k := 1; k < len(peaks); k++ {
@@ -77,8 +77,9 @@ const (
 	priorPeaks     = 2
 )
 
-// coveredMiB returns a quantile of the next run's peak in MiB, from the complete runs: the upper bound of Student's
-// prediction interval on the logarithms of the peaks. The result is 0 if no run is complete or quantile is 0.
+// coveredMiB returns a quantile of the next run's peak, in MiB, computed from the complete runs: the upper bound of
+// Student's prediction interval for the logarithms of the peaks. The result is 0 if no run is complete or quantile is
+// 0.
 func coveredMiB(runs []attempt, quantile float64) float64 {
 	var logs []float64
 	for _, r := range runs {
@@ -101,10 +102,10 @@ func coveredMiB(runs []attempt, quantile float64) float64 {
 	}.Quantile(quantile))
 }
 
-// tooLittle returns the memory in MiB of the largest slice that was too small, or 0 if no slice was too small. A slice
-// was too small if a run was killed, or possibly killed, for lack of memory on the slice. tooLittle considers all
-// killed runs after the last complete run, and the second largest slice of the earlier killed runs in the window. An
-// earlier run that was only possibly killed counts only if the next complete run had a larger slice.
+// tooLittle returns the memory, in MiB, of the largest slice that was too small, or 0 if no slice was. A slice was too
+// small if a run on it was killed, or possibly killed, because it ran out of memory. tooLittle considers all killed
+// runs after the last complete run, and the second largest slice of the earlier killed runs in the window. An earlier
+// run that was only possibly killed counts only if the next complete run had a larger slice.
 func tooLittle(runs []attempt) (most float64) {
 	var short []float64
 	doubt := 0.0
@@ -126,7 +127,7 @@ func tooLittle(runs []attempt) (most float64) {
 	return max(most, second(short))
 }
 
-// whyLarger returns the sentence for Need.Why if runs that had too little memory determine the need.
+// whyLarger returns the sentence for Need.Why if the need is determined by runs that had too little memory.
 func whyLarger(runs []attempt) string {
 	var last attempt // the last run with too little memory that followed the last complete run
 	for _, r := range runs {
@@ -141,13 +142,14 @@ func whyLarger(runs []attempt) string {
 	case last.short:
 		return "a run failed when the memory of its slice was nearly full: the job needs a larger slice"
 	case last.doubtful:
-		return "a run failed, possibly for lack of memory: the job gets a larger slice until a run completes"
+		return "a run failed, possibly because it ran out of memory: " +
+			"the job will get a larger slice until a run completes"
 	}
-	return "runs failed on smaller slices more than once, probably for lack of memory"
+	return "runs failed on smaller slices more than once, probably because they ran out of memory"
 }
 
-// whyPeak returns the sentence for Need.Why if a peak determines the need. peak is in MiB, and margin is a share of
-// peak.
+// whyPeak returns the sentence for Need.Why if the need is determined by a peak. peak is in MiB, and margin is a share
+// of peak.
 func whyPeak(runs []attempt, complete int, peak, margin float64) string {
 	switch {
 	case len(runs) == 0:

@@ -7,8 +7,8 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// timeWindow is the number of complete runs that determine the expected run time and compute slices. timeWindow is
-// larger than the window for memory, because an outdated run time does less harm than an outdated memory peak.
+// timeWindow is the number of complete runs that determine the expected run time and compute slices. It is larger than
+// the window for memory, because an outdated run time does less harm than an outdated memory peak.
 const timeWindow = 20
 
 // priorSigma and priorRuns describe the assumed scatter of run times before any runs exist. priorSigma is the standard
@@ -21,7 +21,7 @@ const (
 
 // time computes the expected run time of the next run: the median of the run times in the window, each scaled to the
 // slice of the last run. Low and High are the bounds of Student's prediction interval, computed from the logarithms of
-// the run times. Runs that reached their time limit count only if no run ended by itself.
+// the run times. Runs that reached their time limit count only if none ended by itself.
 func (n *Need) time(runs []attempt) {
 	ended := func(r attempt) bool { return r.State == "COMPLETED" }
 	if n.Ended = slices.ContainsFunc(runs, ended); !n.Ended {
@@ -67,10 +67,10 @@ func (n Need) Takes(compute int) (seconds, low, high float64) {
 const unknownSigma = 0.4
 
 // Expect returns the expected total run time, in seconds, of a job that has run for ran seconds. The run time is
-// assumed to be lognormally distributed. seconds is the median of the run time. high is the 90% quantile of the run
-// time, or 0 if unknown. The result is the mean of the run times that are longer than a step. The first step is 0, the
-// second is one standard deviation below the median, and the last is at most ran. total therefore changes only a few
-// times during a run. until is the next step, in seconds. total is never less than until.
+// assumed to be lognormally distributed. seconds is its median, and high is its 90% quantile, or 0 if unknown. The
+// result is the mean of the run times that are longer than the last step reached. The first step is 0, the second is
+// one standard deviation below the median, and the last is at most ran. total therefore changes only a few times during
+// a run. until is the next step, in seconds. total is never less than until.
 func Expect(seconds, high, ran float64) (total, until float64) {
 	sigma := unknownSigma
 	if high > 0 {
@@ -92,7 +92,7 @@ const (
 )
 
 // meanAbove returns the mean of the values above a bound, for a lognormal distribution with the given median and sigma.
-// The result is 0 if the share of the values above the bound is too small for a float64.
+// The result is 0 if the share of values above the bound is too small for a float64.
 func meanAbove(bound, median, sigma float64) float64 {
 	if sigma == 0 {
 		return median

@@ -7,10 +7,10 @@ import (
 )
 
 // PredictShared returns the need of a job according to other users' runs of the same script. users contains one history
-// per user. PredictShared first predicts the need of each user, so that each user has the same weight regardless of the
-// number of runs. Every figure of the result is the upper median of the users' figures. If fewer than half of the users
-// are hostile, each figure therefore lies between the smallest and the largest figure of the honest users. If fewer
-// than [Site.Users] users have a complete run, PredictShared returns false.
+// per user. PredictShared first predicts the need of each user separately, so that each has the same weight regardless
+// of the number of runs. Every figure in the result is the upper median of the users' figures. If fewer than half of
+// the users are hostile, each figure therefore lies between the smallest and the largest figure of the honest users. If
+// fewer than [Site.Users] users have a complete run, PredictShared returns false.
 func PredictShared(users []History, site Site) (Need, bool) {
 	var needs []Need
 	for _, h := range users {
@@ -42,7 +42,7 @@ func PredictShared(users []History, site Site) (Need, bool) {
 		}
 	}
 	n.BusyKnown, n.Ended = 2*known > len(needs), 2*ended > len(needs)
-	// The run times of different users are comparable only for slices of the same size.
+	// Run times of different users are comparable only for slices of the same size.
 	times := func(figure func(seconds, low, high float64) float64) float64 {
 		return of(func(u Need) float64 { return figure(u.Takes(n.Compute)) })
 	}
@@ -56,8 +56,8 @@ func PredictShared(users []History, site Site) (Need, bool) {
 	return n, true
 }
 
-// upperMedian returns the median of a figure of all needs. For an even number of needs, upperMedian returns the larger
-// of the two middle figures.
+// upperMedian returns the median of a figure over all needs. For an even number of needs, it returns the larger of the
+// two middle figures.
 func upperMedian(needs []Need, figure func(Need) float64) float64 {
 	all := make([]float64, len(needs))
 	for i, n := range needs {

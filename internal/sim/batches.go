@@ -8,23 +8,23 @@ import (
 	"caelum/internal/place"
 )
 
-// batches starts several jobs of the queue together, with the method of DynaP (placement-aware dynamic partitioning,
+// batches starts several jobs from the queue together, using the DynaP method (placement-aware dynamic partitioning,
 // 2025). The window consists of the first W waiting jobs, where W is the number of instances that a GPU can hold (7 on
-// an A100). The candidates are all subsets of the window that fit on one GPU beside the busy slices of the GPU. The
-// candidate with the largest system throughput starts. The throughput is
+// an A100). The candidates are all subsets of the window that fit on one GPU alongside its busy slices. The candidate
+// with the highest system throughput starts. The throughput is
 //
 //	the share of the GPU's units in use x the sum of the relative speeds of all jobs on the GPU
 //
 // The relative speed of a job is its speed on its profile divided by its speed on a whole GPU (trace.Job.Speed), or 1
-// if the job is equally fast on all profiles. The search uses branch and bound, with limits from the free units and
-// compute slices. Of two subsets with the same throughput, the search chooses the subset that contains the first job
-// that is not in both subsets. A job with several slices starts on a single GPU or not at all.
+// if the job is equally fast on all profiles. The search uses branch and bound, with bounds derived from the free units
+// and compute slices. Of two subsets with the same throughput, it chooses the one that contains the first job that is
+// not in both. A job with several slices starts on a single GPU or not at all.
 //
 // The search skips full GPUs, and visits the other GPUs in ascending order of their free share and then of their index.
 // If a subset fits, its jobs start, and the search begins again. The policy chooses the placements of the jobs in a
 // pool that contains only the visited GPU, beginning with the largest profiles. A subset does not fit if the policy
-// finds no placement for one of its jobs, or would hold a job. A job never starts if other jobs always have a higher
-// throughput.
+// finds no placement for one of its jobs, or would hold one of them. A job never starts if other jobs always have a
+// higher throughput.
 type batches struct {
 	s    *simulation
 	cut  *cut
@@ -32,7 +32,7 @@ type batches struct {
 	one  *place.Pool     // a pool with one GPU, in which a candidate subset is placed
 	sit  place.Situation // the policy's input, with the pool one
 
-	// The state of the search on one GPU consists of the fields from gpu to found.
+	// The fields from gpu to found are the state of the search on one GPU.
 	gpu    int
 	window []*member // in the order of submission
 	dense  []*member // the window, sorted by speed per unit, highest first
@@ -53,7 +53,7 @@ type member struct {
 	spots   []place.Spot // the spots of the job's slices; set only in found
 }
 
-// resources is a number of memory units and of compute slices of a GPU.
+// resources is an amount of a GPU's resources: memory units and compute slices.
 type resources struct{ units, compute int }
 
 func (r resources) less(o resources) resources {
@@ -63,7 +63,7 @@ func (r resources) less(o resources) resources {
 func (r resources) cover(o resources) bool { return r.units >= o.units && r.compute >= o.compute }
 
 // throughput represents the throughput of a GPU, which is the product of the two fields. units is the number of units
-// in use. A division by the number of the GPU's units would not change the order of the subsets.
+// in use. Dividing it by the total number of the GPU's units would not change the order of the subsets.
 type throughput struct {
 	units int
 	speed float64
@@ -76,7 +76,7 @@ func (t throughput) with(m *member) throughput {
 }
 
 // lessThroughput is the smallest relative difference between two throughputs that counts. Smaller differences may be
-// rounding errors of the sums of speeds.
+// rounding errors in the sums of speeds.
 const lessThroughput = 1e-9
 
 func newBatches(c *cut) *batches {
@@ -136,9 +136,9 @@ func (b *batches) speeds() []float64 {
 // kind returns the index of a GPU's model in simulation.kinds.
 func (b *batches) kind(gpu int) int { return slices.Index(b.s.kinds, b.s.GPUs[gpu]) }
 
-// order returns the GPUs in the order of the search. Of several GPUs in the same state, order returns only the first
-// GPU, because each subset fits on all of these GPUs or on none. If the policy uses the ends of jobs, order treats only
-// empty GPUs as equal.
+// order returns the GPUs in the order of the search. Of several GPUs in the same state, it returns only the first,
+// because each subset fits on all of them or on none. If the policy uses the ends of jobs, order treats only empty GPUs
+// as equal.
 func (b *batches) order() (all []int) {
 	type gpuState struct {
 		model        *mig.Model
@@ -170,12 +170,12 @@ func (b *batches) search(gpu int, speed float64) {
 	b.inspect(model, node)
 	busy := throughput{model.Grid - node.Units, speed}
 	b.taken, b.found = b.taken[:0], nil
-	b.best = busy.value() // the empty subset, whose throughput is less than the throughput of all other subsets
+	b.best = busy.value() // the empty subset, whose throughput is lower than that of any other subset
 	b.visit(0, resources{node.Units, node.Compute}, busy)
 }
 
-// inspect sets the window of a GPU. From the first W waiting jobs, the window omits jobs that do not fit on the GPU
-// even if no other waiting job starts.
+// inspect sets the window of a GPU. Of the first W waiting jobs, it omits those that do not fit on the GPU even if no
+// other waiting job starts.
 func (b *batches) inspect(model *mig.Model, node *mig.Node) {
 	b.window = b.window[:0]
 	kind := b.kind(b.gpu)
@@ -197,9 +197,9 @@ func (b *batches) inspect(model *mig.Model, node *mig.Node) {
 	})
 }
 
-// visit extends the subset under construction with jobs of the window, beginning with the k-th job. visit tries the
-// subset first with the k-th job and then without the k-th job, so that subsets with earlier jobs come first. free
-// contains the resources of the GPU that the subset does not use.
+// visit extends the subset under construction with jobs from the window, beginning with the k-th job. It tries the
+// subset first with the k-th job and then without it, so that subsets with earlier jobs come first. free contains the
+// GPU's resources that the subset does not use.
 func (b *batches) visit(k int, free resources, t throughput) {
 	if !b.better(b.bound(k, free, t)) {
 		return
@@ -220,9 +220,9 @@ func (b *batches) visit(k int, free resources, t throughput) {
 
 func (b *batches) better(value float64) bool { return value > b.best*(1+lessThroughput) }
 
-// bound returns an upper bound for the throughput of all subsets that add jobs, from the k-th job on, to a subset with
+// bound returns an upper bound on the throughput of all subsets that add jobs, from the k-th job on, to a subset with
 // throughput t. The bound assumes that the jobs with the highest speed per unit fill the free units, and that the last
-// job may be added partially. If no job is left, bound returns the value of t.
+// job may be added partially. If no job is left, bound returns t.
 func (b *batches) bound(k int, free resources, t throughput) float64 {
 	left := free.units
 	for _, m := range b.dense {

@@ -28,10 +28,9 @@ var plainModels = func() (all []*mig.Model) {
 	return all
 }()
 
-// drawNeeds returns a random job. The job needs a profile of one of the GPU models, or a share of a GPU of any model.
-// The job has one to three slices and may run slower on some profiles. The speeds and sizes have few different values,
-// so that several subsets often have the same throughput. The durations differ greatly, so that a policy may hold a
-// job.
+// drawNeeds returns a random job. It needs a profile of one of the GPU models, or a share of a GPU of any model, has
+// one to three slices, and may run slower on some profiles. The speeds and sizes have few different values, so that
+// several subsets often have the same throughput. The durations differ greatly, so that a policy may hold a job.
 func drawNeeds(t *rapid.T, models []*mig.Model, submit float64) trace.Job {
 	j := trace.Job{Submit: submit, Slices: max(0, rapid.IntRange(-6, 3).Draw(t, "slices"))}
 	j.Duration = rapid.SampledFrom([]float64{1, 2, 5, 50, 500}).Draw(t, "duration")
@@ -295,7 +294,7 @@ func TestBatchesByHand(t *testing.T) {
 	}{
 		{"three rather than two", 1, jobs, "whole 0:0, four 0:100, two 0:100, one 0:100, three 0:110, next 0:130"},
 		{"a slow job", 1, slow, "whole 0:0, three 0:100, two 0:100, one 0:100, four 0:110, next 0:130"},
-		// At first, 7/8 of GPU 0 are free, but only the first seven jobs are in the window. Later, a job that uses the
+		// At first, 7/8 of GPU 0 is free, but only the first seven jobs are in the window. Later, a job that uses the
 		// whole GPU has a higher throughput.
 		{"the eighth", 2, append([]trace.Job{{ID: "little", Duration: 5, Profile: "1g.5gb"}, jobs[0]}, many...),
 			"little 0:0, whole 1:0, next 0:5, next 0:15, next 0:25, next 0:35, next 0:45, next 0:55, " +
@@ -387,7 +386,7 @@ func TestBatchesOverlapNothing(t *testing.T) {
 	})
 }
 
-// TestBatchesNeedAPolicy checks that the discipline Batches requires a policy.
+// TestBatchesNeedAPolicy checks that the Batches discipline requires a policy.
 func TestBatchesNeedAPolicy(t *testing.T) {
 	models := gpus(t, "A100-40GB", 1)
 	whole, _ := Whole(models[0])

@@ -13,7 +13,7 @@ import (
 )
 
 // Pattern is a list of fixed layouts. The first GPU gets the first layout, the second GPU gets the second layout, and
-// so on. If the cluster has more GPUs than the pattern has layouts, the pattern repeats.
+// so on. If the cluster has more GPUs than the pattern has layouts, the pattern is repeated.
 type Pattern []mig.Layout
 
 // Deal returns the layout of each of n GPUs.
@@ -50,8 +50,8 @@ func (p Pattern) Names(b *mig.Model) string {
 	return strings.Join(all, " / ")
 }
 
-// ParsePattern parses the format of Names. A layout may have a repetition count, as in 7g.40gb / 3 x (4g.20gb 3g.20gb).
-// If the GPU model does not support a layout, the error contains the layout.
+// ParsePattern parses the format that Names writes. A layout may have a repetition count, as in 7g.40gb / 3 x (4g.20gb
+// 3g.20gb). If the GPU model does not support a layout, the error names it.
 func ParsePattern(b *mig.Model, text string) (Pattern, error) {
 	var p Pattern
 	for _, part := range strings.Split(text, "/") {
@@ -76,10 +76,10 @@ func ParsePattern(b *mig.Model, text string) (Pattern, error) {
 	return p, nil
 }
 
-// BestStatic searches for the pattern of fixed layouts with the best result for the jobs. The result is an estimate of
-// the best result that fixed layouts can have if the administrator knows the workload in advance. better reports
-// whether result a is better than result b. All GPUs must have the same GPU model. The search is not exhaustive.
-// BestStatic tries the following patterns, and skips patterns that cannot hold every job:
+// BestStatic searches for the pattern of fixed layouts with the best result for the jobs. This is an estimate of the
+// best that fixed layouts can achieve if the administrator knows the workload in advance. better reports whether result
+// a is better than result b. All GPUs must have the same GPU model. The search is not exhaustive. BestStatic tries the
+// following patterns, and skips patterns that cannot hold every job:
 //
 //   - whole GPUs
 //   - every maximal layout L with a different set of profiles
@@ -144,7 +144,7 @@ func BestStatic(c Config, jobs iter.Seq[trace.Job], better func(a, b *Result) bo
 	return s.pattern, s.err
 }
 
-// found is a layout and the best result of all patterns that contain the layout.
+// found is a layout and the best result of all patterns that contain it.
 type found struct {
 	layout mig.Layout
 	result *Result
@@ -162,8 +162,8 @@ type search struct {
 	best    *Result
 }
 
-// evaluate simulates the jobs with a pattern, and records the pattern if no earlier pattern has a better result.
-// evaluate returns nil if the pattern cannot hold all jobs.
+// evaluate simulates the jobs with a pattern, and records the pattern if no earlier one has a better result. It returns
+// nil if the pattern cannot hold all jobs.
 func (s *search) evaluate(p Pattern) *Result {
 	b := s.c.GPUs[0]
 	for name := range s.needs {
@@ -201,13 +201,13 @@ func holds(b *mig.Model, l mig.Layout, profile string) bool {
 }
 
 // enough reports whether the profile has provides at least as many units and compute slices as the profile needs. Only
-// a full GPU is sufficient for a job that needs the profile mig.Full, because such a job can use several GPUs together.
+// a full GPU is sufficient for a job that needs mig.Full, because this job may use several GPUs together.
 func enough(has, needs mig.Profile) bool {
 	return needs.Size <= has.Size && needs.Compute <= has.Compute && (needs.Name != mig.Full || has.Name == mig.Full)
 }
 
-// contents returns the maximal layouts except the whole GPU. Of several layouts with the same profiles, contents
-// returns only the first.
+// contents returns the maximal layouts except the whole GPU. Of several layouts with the same profiles, it returns only
+// the first.
 func contents(b *mig.Model, whole mig.Layout) (all []mig.Layout) {
 	seen := map[string]bool{}
 	for _, l := range b.Maximal() {
@@ -219,8 +219,8 @@ func contents(b *mig.Model, whole mig.Layout) (all []mig.Layout) {
 	return all
 }
 
-// Whole returns the layout with a single instance that uses the whole GPU. The result is false if the GPU model has no
-// profile of a whole GPU.
+// Whole returns the layout with a single instance that uses the whole GPU. The result is false if no profile of the GPU
+// model spans the whole GPU.
 func Whole(b *mig.Model) (mig.Layout, bool) {
 	i := slices.IndexFunc(b.Placements, func(p mig.Placement) bool { return p.Size == b.Grid })
 	if i < 0 {

@@ -71,7 +71,7 @@ func policies(t *testing.T, test func(*testing.T, place.Policy), except ...strin
 	}
 }
 
-// checkReservations fails the test if a job got its slices later than the earliest time that was reserved for the job.
+// checkReservations fails the test if a job got its slices later than the earliest time that was reserved for it.
 //
 // A comparison with a run without the jobs behind the head would be wrong. EASY guarantees a start time only to the
 // head, so a backfilled job may delay jobs behind the head. Only the run itself contains the reservations.
@@ -85,8 +85,8 @@ func (w *watched) checkReservations(t *rapid.T) {
 }
 
 // TestBackfillDoesNotDelayTheHead checks that no job delays the head of the queue if the expected ends are exact. The
-// head must not start later than the earliest time that was ever reserved for the head. The test excludes two policies:
-// qla may hold the head again at the reserved time, and grmu may be unable to use free units outside a job's basket.
+// head must not start later than the earliest time that was ever reserved for it. The test excludes two policies: qla
+// may hold the head again at the reserved time, and grmu may be unable to use free units outside a job's basket.
 func TestBackfillDoesNotDelayTheHead(t *testing.T) {
 	policies(t, func(t *testing.T, p place.Policy) {
 		backfilled := 0
@@ -154,7 +154,7 @@ func TestReservationUnblocksUnits(t *testing.T) {
 }
 
 // drawConfig returns a configuration with a random discipline and random GPUs. The configuration contains any policy,
-// fixed layouts, or the reference that moves jobs. The discipline Batches occurs only with a policy.
+// fixed layouts, or the reference that moves jobs. The Batches discipline occurs only with a policy.
 func drawConfig(t *rapid.T, models []*mig.Model) Config {
 	c := Config{
 		GPUs:       models,
@@ -179,7 +179,7 @@ func drawConfig(t *rapid.T, models []*mig.Model) Config {
 	return c
 }
 
-// named assigns an ID to each job, so that an error can contain the job's ID.
+// named assigns an ID to each job, so that errors can contain it.
 func named(jobs []placetest.Job) iter.Seq[trace.Job] {
 	return func(yield func(trace.Job) bool) {
 		k := 0

@@ -2,8 +2,7 @@ package sim
 
 import "math"
 
-// endings is a [container/heap] of running jobs, ordered by their ends. Jobs with the same end are ordered by their
-// starts.
+// endings is a [container/heap] of running jobs, ordered by end and then by start.
 type endings []*job
 
 // next returns the earliest end, or +Inf if no job runs.

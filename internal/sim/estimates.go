@@ -17,13 +17,13 @@ func Limits(from, to float64, seed uint64) func(trace.Job) float64 {
 }
 
 // Predictions returns a function that returns a random prediction of a job's run time. A prediction is the true
-// duration with a lognormal error. sigma is the standard deviation of the logarithm of the error.
+// duration with a lognormal error; sigma is the standard deviation of its logarithm.
 func Predictions(sigma float64, seed uint64) func(trace.Job) float64 {
 	return func(j trace.Job) float64 { return j.Duration * math.Exp(sigma*chance(seed, j).NormFloat64()) }
 }
 
-// chance returns a random source that depends only on the seed and the job. A job therefore has the same random numbers
-// in every run.
+// chance returns a random source that depends only on the seed and the job. A job therefore gets the same random
+// numbers in every run.
 func chance(seed uint64, j trace.Job) *rand.Rand {
 	h := fnv.New64a()
 	h.Write([]byte(j.ID))

@@ -8,8 +8,8 @@ import (
 	"caelum/internal/mig"
 )
 
-// fixed is the room of GPUs with fixed layouts. A job gets the smallest free slice that is large enough and on which
-// the job can run. The slice may be larger than the job's profile.
+// fixed is the room for GPUs with fixed layouts. A job gets the smallest free slice that is large enough and on which
+// it can run. The slice may be larger than the job's profile.
 type fixed struct {
 	s      *simulation
 	slices []slice
@@ -94,8 +94,8 @@ func (f *fixed) place(k int, r *reservation) (bool, *reservation) {
 	return false, f.reserve(j, free, busy)
 }
 
-// several returns slices for a job that needs several slices. The slices are on the first nodes that have enough free
-// slices for the job's share per node.
+// several returns slices for a job that needs several, on the first nodes that have enough free slices for the job's
+// share per node.
 func several(j *job, free [][]int) (got []int) {
 	each := j.offer.Wants[0].Count
 	for _, on := range free {

@@ -68,9 +68,9 @@ func TestNoJobWaitsBesideAnEmptyGPU(t *testing.T) {
 // and a site whose GPUs are busy for a third of the time. Waits at the site are rare and occur in bursts, so only the
 // mean over many seeds is conclusive.
 //
-// With offers, the simulation takes twenty times as long. The case with offers therefore uses HOLD_SEEDS seeds. The
-// default is 4. `make test` uses 10, with means of 84 s (best-fit), 79 s (lifetime) and 87 s (qla). If a changed policy
-// fails only with 4 seeds, the result with 10 seeds is decisive.
+// With offers, the simulation takes twenty times as long, so this case uses HOLD_SEEDS seeds, by default 4. `make test`
+// uses 10, with means of 84 s (best-fit), 79 s (lifetime) and 87 s (qla). If a changed policy fails only with 4 seeds,
+// the result with 10 seeds is decisive.
 func TestHoldsPay(t *testing.T) {
 	site := func(seed uint64) (iter.Seq[trace.Job], func(trace.Job) float64) {
 		return trace.Site{Jobs: 1000, GPUs: 24, Load: 0.32, Seed: seed}.All(), ownLimit

@@ -9,7 +9,7 @@ import (
 	"caelum/internal/place"
 )
 
-// moved is the room of the reference, which may move running jobs at any time without cost. A job therefore fits if all
+// moved is the room for the reference, which may move running jobs at any time at no cost. A job therefore fits if all
 // its slices can be packed together with the slices of all running jobs.
 type moved struct {
 	s        *simulation
@@ -31,7 +31,7 @@ func newMoved(s *simulation) *moved {
 
 func (m *moved) idle() int { return m.free }
 
-// fragmentation returns 0, because the slices can be moved together at any time.
+// fragmentation returns 0, because slices can be moved at any time.
 func (m *moved) fragmentation() float64 { return 0 }
 
 func (m *moved) place(k int, r *reservation) (bool, *reservation) {
@@ -59,7 +59,7 @@ func (m *moved) number(j *job) {
 
 func (m *moved) with(j *job) []int { return add(m.count, j) }
 
-// add returns the counts including the slices of one more job. counts need not have an element for the job's profile.
+// add returns the counts with the slices of one more job added. counts need not have an element for the job's profile.
 func add(counts []int, j *job) []int {
 	all := append(slices.Clone(counts), make([]int, max(0, j.kind+1-len(counts)))...)
 	all[j.kind] += j.slices()

@@ -113,7 +113,7 @@ func TestNodes(t *testing.T) {
 	})
 }
 
-// TestUnknownRunTime checks that a job without an estimated run time can start beside a job with an estimate, if
+// TestUnknownRunTime checks that a job without an estimated run time can start alongside a job with an estimate, if
 // instances take time to create.
 func TestUnknownRunTime(t *testing.T) {
 	jobs := []trace.Job{

@@ -10,7 +10,7 @@ import (
 	"caelum/internal/place"
 )
 
-// offers is the room of GPUs with slices on demand, as in production. The agents publish offers, and slurmctld starts
+// offers is the room for GPUs with slices on demand, as in production. The agents publish offers, and slurmctld starts
 // jobs only on offered slices:
 //
 //	an event                  a job is submitted, starts, ends or returns from a requeue
@@ -18,20 +18,21 @@ import (
 //	at the next whole second  slurmctld processes the queue, and starts each job for which a node offers the profile on
 //	                          the first node with the offer. The agent chooses the placement on the node
 //
-// slurmctld may therefore read outdated offers. Several jobs may start under one plan. A job may start on a node other
-// than the planned node. Even a job that is not in the plan may start. Every started job gets its slice, because every
-// subset of the offers can be carved.
+// slurmctld may therefore read outdated offers, and several jobs may start under the same plan. A job may start on a
+// node other than the planned one, and even a job that is not in the plan may start. Every started job gets its slice,
+// because every subset of the offers can be carved.
 type offers struct {
 	*cut
 	on        offer.Plan // the current offers
 	planned   map[*job][]place.Spot
 	found     map[*job]bool    // jobs submitted since the last plan; true if the job's slices were already on offer
-	publishAt float64          // the time of the next publishing; +Inf if there was no event since the last plan
-	tick      float64          // when slurmctld next reads the queue; +Inf if slurmctld waits for the next event
+	publishAt float64          // when the agents next publish; +Inf if there was no event since the last plan
+	tick      float64          // when slurmctld next reads the queue; +Inf if it is waiting for the next event
 	onPlan    func(offer.Plan) // called with every plan; may be nil
 }
 
-// publishing is the time in seconds from an event to the resulting offers, for agents that the watcher notifies.
+// publishing is the time, in seconds, from an event until the resulting offers are published, for agents that the
+// watcher notifies.
 const publishing = 0.1
 
 func newOffers(s *simulation) *offers {
@@ -65,7 +66,7 @@ func (o *offers) submitted(j *job) {
 	o.happened()
 }
 
-// act publishes offers and starts jobs when the time of publishing or of a pass has come.
+// act publishes offers and starts jobs when publishing or a pass is due.
 func (o *offers) act() {
 	if o.publishAt <= o.s.now {
 		o.publish()
@@ -95,7 +96,7 @@ func (o *offers) publish() {
 	o.tick = min(o.tick, math.Floor(s.now)+1)
 }
 
-// prompt counts a job that can start without waiting for other jobs.
+// prompt counts a job that can start without waiting for others.
 func (o *offers) prompt(j *job) {
 	found, fresh := o.found[j]
 	if !fresh {

@@ -75,7 +75,7 @@ func TestOffers(t *testing.T) {
 
 // TestOffersKeepReservations checks a bound on the start of the job at the head of the queue, with exact ends. The
 // bound is the earliest time that was ever reserved for the job, plus the delay of the offers and of slurmctld for this
-// job and the jobs that were planned together with the job. The test excludes qla, which may hold the job again at the
+// job and the jobs that were planned together with it. The test excludes qla, which may hold the job again at the
 // reserved time. The test also excludes jobs with several slices, because slurmctld may allocate the offers of two
 // nodes so that neither node has enough slices for a planned job until the next plan.
 func TestOffersKeepReservations(t *testing.T) {
@@ -115,8 +115,8 @@ func TestOffersKeepReservations(t *testing.T) {
 	}
 }
 
-// TestFoundOnOffer checks that a job starts on the first node that offers the job's profile, even if the plan contains
-// the offer for no job or another job.
+// TestFoundOnOffer checks that a job starts on the first node that offers its profile, even if the plan contains the
+// offer for no job or for another job.
 func TestFoundOnOffer(t *testing.T) {
 	c := Config{GPUs: gpus(t, "A100-40GB", 2), Policy: place.Reach, Discipline: EASY, Offers: true}
 	jobs := []trace.Job{

@@ -8,7 +8,7 @@ type Result struct {
 	// job was not running.
 	Waits Waits
 	// Prompt and Found are set only with offers. Prompt is the number of jobs that could start at submission. Found is
-	// the number of jobs, among the jobs that Prompt counts, whose slices were already on offer at submission.
+	// the number of those jobs whose slices were already on offer at submission.
 	Prompt, Found int
 	Turnaround    float64 // sum over the started jobs of the time from submission to end
 
@@ -18,7 +18,7 @@ type Result struct {
 	Makespan    float64 // from the first submission to the last end
 	Utilisation float64 // the share of all units that was busy over the makespan
 	Lost        float64 // the share of the busy unit-seconds that belong to runs that ran out of memory
-	Held        int     // number of holds of the head of the queue although the head could start
+	Held        int     // how often the head of the queue was held although it could have started
 	Frag        float64 // mean of FragAware's fragmentation measure over the GPUs and the makespan
 
 	Created, Destroyed, Reused int // numbers of instances; full GPUs are neither created nor destroyed
@@ -28,7 +28,7 @@ type Result struct {
 	units                         int
 }
 
-// ProfileResult contains the numbers of jobs that need one profile.
+// ProfileResult contains the numbers for the jobs that need one profile.
 type ProfileResult struct {
 	Submitted, Started int
 }
@@ -70,7 +70,7 @@ func (r *Result) started(j *job) {
 
 func (r *Result) ended(j *job) { r.last = max(r.last, j.ends) }
 
-// pass adds an interval of d seconds without changes.
+// pass adds an interval of d seconds in which nothing changed.
 func (r *Result) pass(s *simulation, d float64) {
 	if d > 0 {
 		if s.Observer != nil {
@@ -96,10 +96,10 @@ func (r *Result) close() {
 	}
 }
 
-// MeanTurnaround returns the mean time from submission to end of the started jobs, in seconds, or 0 if no job started.
+// MeanTurnaround returns the started jobs' mean time from submission to end, in seconds, or 0 if no job started.
 func (r *Result) MeanTurnaround() float64 { return r.Turnaround / float64(max(r.Started, 1)) }
 
-// Worst returns the smallest share of started jobs of any profile, or 1 if no job was submitted.
+// Worst returns the smallest share of jobs started for any profile, or 1 if no job was submitted.
 func (r *Result) Worst() float64 {
 	worst := 1.0
 	for _, p := range r.Profiles {
@@ -108,7 +108,7 @@ func (r *Result) Worst() float64 {
 	return worst
 }
 
-// Accepted returns the share of the requested unit-seconds that was accepted.
+// Accepted returns the accepted share of the requested unit-seconds.
 func (r *Result) Accepted() float64 {
 	if r.UnitSecondsAsked == 0 {
 		return 1

@@ -11,8 +11,8 @@ import (
 
 // room is the set of GPUs on which jobs run.
 type room interface {
-	// place starts the k-th job of the queue if the job fits and does not delay the reservation r, which may be nil. If
-	// the job does not fit and is the head of an EASY queue, place returns a reservation for the job.
+	// place starts the k-th job in the queue if it fits and does not delay the reservation r, which may be nil. If the
+	// job does not fit and is the head of an EASY queue, place returns a reservation for it.
 	place(k int, r *reservation) (bool, *reservation)
 	// leave frees the slices of a job that has ended.
 	leave(j *job)
@@ -37,7 +37,7 @@ func (r *reservation) onCut() *offer.Reservation {
 	return &offer.Reservation{At: r.at, Spots: r.spots}
 }
 
-// firstOf returns a reservation for a job, on the nodes where the job can start earliest.
+// firstOf returns a reservation for a job on the nodes where it can start earliest.
 func firstOf(nodes []*reservation, j *job) *reservation {
 	r := &reservation{at: math.Inf(1)}
 	if n := j.offer.Nodes; n <= len(nodes) {

@@ -21,7 +21,7 @@ func TestSeveralSlices(t *testing.T) {
 		{ID: "a", Submit: 0, Duration: 100, Profile: "4g.20gb"},
 		{ID: "b", Submit: 0, Duration: 30, Profile: "4g.20gb"},
 		{ID: "pair", Submit: 10, Duration: 50, Profile: "4g.20gb", Slices: 2}, // starts when both jobs have ended
-		// The job long is submitted after the pair. In the half of b, long would delay the pair.
+		// The long job is submitted after the pair. In the half that b uses, it would delay the pair.
 		{ID: "long", Submit: 20, Duration: 90, Profile: "4g.20gb"},
 		{ID: "short", Submit: 25, Duration: 20, Profile: "4g.20gb"},  // ends before the pair starts
 		{ID: "other", Submit: 26, Duration: 500, Profile: "3g.20gb"}, // uses a half that no other job needs
@@ -62,7 +62,7 @@ func TestSeveralSlices(t *testing.T) {
 	}
 }
 
-// TestQueueOrder checks that jobs that need whole GPUs start last with the discipline Smallest, and in the order of
+// TestQueueOrder checks that jobs that need whole GPUs start last with the Smallest discipline, and in the order of
 // submission with Skip.
 func TestQueueOrder(t *testing.T) {
 	jobs := []trace.Job{
@@ -74,7 +74,7 @@ func TestQueueOrder(t *testing.T) {
 	for d, want := range map[Discipline][]float64{
 		FIFO:     {0, 99, 108, 107},
 		Skip:     {0, 99, 108, 107},
-		Smallest: {0, 97, 98, 109}, // the small job, the half-GPU job beside it, and then the whole-GPU jobs
+		Smallest: {0, 97, 98, 109}, // the small job, the half-GPU job alongside it, and then the whole-GPU jobs
 	} {
 		got, err := waits(
 			Config{GPUs: gpus(t, "A100-40GB", 1), Policy: policy(t, "reach"), Discipline: d},

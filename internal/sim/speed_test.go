@@ -59,8 +59,8 @@ func (f ranTest) Ran(s Span)                             { f(s) }
 func (ranTest) Passed(_, _ float64, _, _ int, _ float64) {}
 func (ranTest) Waited(string, float64)                   {}
 
-// TestSpeedsAfterEarlierRuns checks that the Observer receives all runs that started before the submission of a job
-// before the planner looks up the job's speeds. An Observer can therefore learn the speeds from these runs.
+// TestSpeedsAfterEarlierRuns checks that, before the planner looks up a job's speeds, the Observer receives all runs
+// that started before the job was submitted. An Observer can therefore learn the speeds from these runs.
 func TestSpeedsAfterEarlierRuns(t *testing.T) {
 	speed := map[string]float64{"7g.40gb": 1}
 	jobs := []trace.Job{

@@ -8,7 +8,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// TestRemove checks the removal of tags from lines of admin_comment. The flag -rewrite rewrites the expected results.
+// TestRemove checks the removal of tags from lines of admin_comment. The -rewrite flag rewrites the expected results.
 func TestRemove(t *testing.T) {
 	datadriven.RunTest(t, "testdata/remove", func(_ *testing.T, d *datadriven.TestData) string {
 		var b strings.Builder

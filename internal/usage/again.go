@@ -6,15 +6,15 @@ import (
 )
 
 // When slurmctld starts, it reports the end of each ended job in its state file to slurmdbd again, because slurmdbd may
-// have missed the end. slurmdbd then replaces AdminComment by slurmctld's text, which contains no summaries
-// (_load_job_state in job_mgr.c, 22.05.8 to 26.05.3). The recorder therefore asks from time to time whether slurmctld
+// have missed the end. slurmdbd then replaces AdminComment with slurmctld's text, which contains no summaries
+// (_load_job_state in job_mgr.c, 22.05.8 to 26.05.3). From time to time, the recorder therefore asks whether slurmctld
 // has restarted, and returns the affected runs to the outbox. If a summary still exists, the next attempt only reads
 // it.
 const (
 	// clockSlack is added to both ends of the interval of affected runs, because the clocks of slurmctld and of the
-	// node may differ. caelum doctor warns of a difference of 30 s.
+	// node may differ. `caelum doctor` warns about a difference of 30 s.
 	clockSlack = time.Minute
-	// settles is the pause before the next attempt. slurmctld sends its reports within seconds of its start.
+	// settles is the pause before the next attempt. slurmctld sends its reports within seconds of starting.
 	settles = 30 * time.Second
 	// usualMemory is MinJobAge's default. It is used until slurmctld has answered.
 	usualMemory = 5 * time.Minute
@@ -24,11 +24,11 @@ const (
 
 // Controller describes slurmctld.
 type Controller struct {
-	Started time.Time     // the start of slurmctld
+	Started time.Time     // when slurmctld started
 	Memory  time.Duration // the time for which slurmctld keeps an ended job (MinJobAge), or 0 for ever
 }
 
-// restarts is the recorder's knowledge of slurmctld. Only the recorder uses it.
+// restarts is what the recorder knows about restarts of slurmctld. Only the recorder uses it.
 type restarts struct {
 	started  time.Time     // the last known start of slurmctld
 	window   time.Duration // the time after the end of a run for which a restart affects the run's record
@@ -36,7 +36,7 @@ type restarts struct {
 	look     time.Time     // the time of the next request; zero if no recorded run can be affected
 }
 
-// afterRecorded plans a request for the time at which slurmctld has forgotten the recorded run.
+// afterRecorded plans a request for the time by which slurmctld will have forgotten the recorded run.
 func (r *restarts) afterRecorded(now time.Time) {
 	r.recorded = now
 	if r.look.IsZero() {
@@ -44,8 +44,8 @@ func (r *restarts) afterRecorded(now time.Time) {
 	}
 }
 
-// recordAgain asks whether slurmctld has restarted, if this is due. If slurmctld has restarted, recordAgain returns the
-// affected runs to the outbox. After the start of the agent, recordAgain assumes a restart.
+// If a request is due, recordAgain asks whether slurmctld has restarted, and if so, returns the affected runs to the
+// outbox. When the agent has just started, recordAgain assumes a restart.
 func (m *Monitor) recordAgain(ctx context.Context) {
 	r, now := &m.restarts, m.Now()
 	if m.Controller == nil || m.Field == "" || r.look.IsZero() || now.Before(r.look) {

@@ -1,9 +1,9 @@
-// Package usage observes how running jobs use their slices. The package samples memory, utilisation and processes,
-// stores the usage of each run in the repository, and writes a summary of the run into slurmdbd. Package predict uses
-// these data to predict the size of the slices of later runs. The package never changes a GPU, a lease or a job.
+// Package usage observes how running jobs use their slices. It samples memory, utilisation and processes, stores the
+// usage of each run in the repository, and writes a summary of the run to slurmdbd. Package predict uses these data to
+// predict the slice sizes that later runs need. Package usage never changes a GPU, a lease or a job.
 //
-// A prolog begins an observation ([Monitor.Begin]), and an epilog ends the observation ([Monitor.End]). Neither call
-// waits for a disk or for slurmdbd.
+// A prolog begins an observation ([Monitor.Begin]), and an epilog ends it ([Monitor.End]). Neither call waits for a
+// disk or for slurmdbd.
 //
 // Files:
 //
@@ -13,8 +13,8 @@
 //	report.go       reports of a job's processes: unused memory of the allocator, iterations, OutOfMemory; MarkEnd
 //	observation.go  the usage of one run; continues the observation of an earlier agent (minObserved)
 //	slice.go        the histogram of a slice's samples: memory quantiles, utilisation (usageBins)
-//	store.go        writes observations and ended runs into the repository (storeInterval, maxEnded)
-//	recorder.go     writes summaries into slurmdbd and reads them back; the number of attempts and the pauses
+//	store.go        writes observations and ended runs to the repository (storeInterval, maxEnded)
+//	recorder.go     writes summaries to slurmdbd and reads them back; the number of attempts and the pauses
 //	again.go        writes summaries again after a restart of slurmctld, which may remove them
 //	repository.go   the interfaces to the repository and to slurmdbd
 package usage

@@ -14,27 +14,26 @@ import (
 	"caelum/internal/slurm"
 )
 
-// These constants limit the attempts to record one run. In the first ten attempts, the pause before an attempt grows
-// from firstPause to longestPause. The other 720 attempts are 30 to 60 minutes apart. All attempts together take about
-// 22 days, and never more than 30 days.
+// These constants limit the attempts to record one run. Over the first ten attempts, the pause before each attempt
+// grows from firstPause to longestPause. The other 720 attempts are 30 to 60 minutes apart. All attempts together take
+// about 22 days, and never more than 30 days.
 const (
 	firstPause   = 5 * time.Second
 	longestPause = time.Hour
 	maxTries     = 10 + 30*24
 )
 
-// backoff returns the pause after this number of attempts. A part of the pause is random. Without the random part, two
-// agents that have overwritten each other's summaries of a job could write at the same time again.
+// backoff returns the pause after this number of attempts. Part of it is random; otherwise, two agents that have
+// overwritten each other's summaries of a job could write at the same time again.
 func backoff(tries int) time.Duration {
 	d := firstPause << min(tries, 10)
 	d = min(d, longestPause)
 	return d - rand.N(d/2)
 }
 
-// recorder reads the state and exit status of ended runs from slurmdbd, and writes the summaries of the runs into
-// slurmdbd, one call at a time. A summary counts as recorded only after a later call has read the summary from
-// slurmdbd. The reason is that the agents of two nodes may write the field of the same job at the same time, and
-// slurmdbd stores only the last text.
+// recorder reads the state and exit status of ended runs from slurmdbd, and writes their summaries to slurmdbd, one
+// call at a time. A summary counts as recorded only after a later call has read it back, because the agents of two
+// nodes may write to the field of the same job at the same time, and slurmdbd stores only the last text.
 func (m *Monitor) recorder(ctx context.Context) {
 	wait := firstPause // the outbox may contain runs that ended before this agent started
 	for {
@@ -60,11 +59,11 @@ func (m *Monitor) recordDue(ctx context.Context) time.Duration {
 			break
 		}
 		if err := m.record(ctx, due[0]); err != nil {
-			// The first two attempts log no errors, because the end of a run may reach slurmdbd late.
+			// No errors are logged for the first two attempts, because the end of a run may reach slurmdbd late.
 			if due[0].Tries >= 2 && !m.dbdFailed.Swap(true) {
 				m.Log.WithError(err).
 					WithField("job", due[0].Run.Job).
-					Warn("couldn't write the usage of a job into its accounting record; trying again with pauses of " +
+					Warn("couldn't write the usage of a job to its accounting record; trying again with pauses of " +
 						"up to an hour; further failures are not logged until an attempt succeeds")
 			}
 			return firstPause
@@ -81,13 +80,13 @@ func (m *Monitor) recordDue(ctx context.Context) time.Duration {
 	return min(max(next.Sub(m.Now()), time.Second), longestPause)
 }
 
-// record makes one attempt for one run. If the summary is in slurmdbd, record removes the run from the outbox.
-// Otherwise, record writes the summary and postpones the run, so that a later attempt reads the summary from slurmdbd.
-// If slurmdbd or the repository returns an error, record returns the error.
+// record makes one attempt for one run. If the summary is in slurmdbd, it removes the run from the outbox. Otherwise,
+// it writes the summary and postpones the run, so that a later attempt reads the summary back. Errors from slurmdbd and
+// the repository are returned.
 func (m *Monitor) record(ctx context.Context, p Pending) error {
 	if p.Tries >= maxTries {
 		m.Log.WithField("job", p.Run.Job).
-			Warn("gave up writing the usage of a job into its accounting record after 730 attempts; " +
+			Warn("gave up writing the usage of a job to its accounting record after 730 attempts; " +
 				"only this node's repository contains the usage")
 		return m.repo.Recorded(p.Run)
 	}
@@ -133,14 +132,14 @@ func (m *Monitor) record(ctx context.Context, p Pending) error {
 	return postpone(err == nil, err)
 }
 
-// recordOf returns the record of a run. recordOf chooses the record whose start is nearest to the start of the run,
-// because the clocks of the node and of slurmctld may differ, and an earlier job may have had the same id.
+// recordOf returns the record of a run. It chooses the record whose start is nearest to that of the run, because the
+// clocks of the node and of slurmctld may differ, and an earlier job may have had the same id.
 func recordOf(records []slurm.Record, run predict.Run) slurm.Record {
 	away := func(r slurm.Record) time.Duration { return r.Start.Sub(time.Unix(run.Start, 0)).Abs() }
 	return slices.MinFunc(records, func(x, y slurm.Record) int { return cmp.Compare(away(x), away(y)) })
 }
 
-// hasSummary reports whether the text of a record contains this summary. hasSummary ignores case.
+// hasSummary reports whether the text of a record contains this summary, ignoring case.
 func hasSummary(record, summary string) bool {
 	return slices.ContainsFunc(
 		strings.Fields(record),

@@ -27,7 +27,7 @@ func completed(job uint32, text string) []slurm.Record {
 	return []slurm.Record{{ID: job, State: "COMPLETED", Start: began, End: began.Add(time.Minute), Text: text}}
 }
 
-// newRecorder returns a Monitor without samplers, and the repository of the Monitor.
+// newRecorder returns a Monitor without samplers, and its repository.
 func newRecorder(node string, d *usagetest.Accounting, now *time.Time) (*Monitor, *usagetest.Repository) {
 	repo := usagetest.NewRepository()
 	log := logrus.New()
@@ -56,9 +56,9 @@ func ran(node string, job uint32) predict.Run {
 	}
 }
 
-// TestRecorder checks the steps for one run. After slurmdbd contains the end of the run, the recorder appends the
-// summary to the text in the record. When a later call has read the summary from slurmdbd, the recorder removes the run
-// from the outbox.
+// TestRecorder checks the steps for one run. Once slurmdbd contains the end of the run, the recorder appends the
+// summary to the text in the record. When a later call has read the summary back from slurmdbd, the recorder removes
+// the run from the outbox.
 func TestRecorder(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)
@@ -99,9 +99,9 @@ func TestRecorder(t *testing.T) {
 }
 
 // TestRecorderRequeued checks a requeued job, which has a record for each run. The recorder must write only the newest
-// record, and only after the run of this record has ended. The recorder must read the end of each run from the record
-// of this run. The start in the record may differ slightly from the start according to the node's clock. The recorder
-// must not use the record of an older job with the same id.
+// record, and only after its run has ended. It must read the end of each run from the record of this run. The start in
+// the record may differ slightly from the start according to the node's clock. The recorder must not use the record of
+// an older job with the same id.
 func TestRecorderRequeued(t *testing.T) {
 	ctx := context.Background()
 	now := time.Unix(1795339300, 0)
@@ -250,8 +250,8 @@ func TestTwoRecorders(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The text of the first write is lost, because the second agent reads the field before the first write and writes
-	// the field after the first write.
+	// The text of the first write is lost, because the second agent reads the field before it and writes the field
+	// after it.
 	lost := false
 	d.Wrote = func() {
 		if !lost {
@@ -276,7 +276,7 @@ func TestTwoRecorders(t *testing.T) {
 	}
 }
 
-// TestBackoff checks that the pauses grow from seconds to an hour, and that a part of each pause is random.
+// TestBackoff checks that the pauses grow from seconds to an hour, and that part of each pause is random.
 func TestBackoff(t *testing.T) {
 	longest := map[int]time.Duration{0: firstPause, 3: 8 * firstPause, 10: longestPause, 700: longestPause}
 	for tries, most := range longest {

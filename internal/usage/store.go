@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// storeInterval is the time between two writes of all open observations. If the agent is killed, at most the samples of
+// storeInterval is the time between writes of all open observations. If the agent is killed, at most the samples from
 // the last storeInterval are lost.
 const storeInterval = time.Minute
 
-// maxEnded limits the number of ended runs that wait in memory while the repository cannot be used. maxEnded runs
+// maxEnded limits the number of ended runs that wait in memory while the repository cannot be used. This many runs
 // occupy about 3 MB.
 const maxEnded = 10000
 
-// SetRepository sets a repository for the runs of jobs, and the access to slurmdbd for the summaries of the runs. The
-// caller must call SetRepository before Start. If a run ended while no agent was running, the Monitor stores the usage
-// that an earlier agent observed.
+// SetRepository sets the repository for the runs of jobs, and the access to slurmdbd for their summaries. It must be
+// called before Start. If a run ended while no agent was running, the Monitor stores the usage that an earlier agent
+// observed.
 func (m *Monitor) SetRepository(repo Repository, accounting Accounting) {
 	m.repo, m.accounting = repo, accounting
 	m.restarts = restarts{window: usualMemory + clockSlack, look: m.Now()}
@@ -25,9 +25,9 @@ func (m *Monitor) SetRepository(repo Repository, accounting Accounting) {
 	m.countWaiting()
 }
 
-// takeOver continues the observations that an earlier agent has stored in the repository. If the repository cannot be
-// read, takeOver returns false. The caller must then try again later, and must not write into the repository before
-// takeOver has returned true, because a write would replace these observations.
+// takeOver continues the observations that an earlier agent has stored in the repository. It returns false if the
+// repository cannot be read. The caller must then try again later, and must not write to the repository before takeOver
+// has returned true, because a write would replace these observations.
 func (m *Monitor) takeOver() bool {
 	if m.tookOver {
 		return true
@@ -51,7 +51,7 @@ func (m *Monitor) takeOver() bool {
 	return true
 }
 
-// takeOverRun continues an earlier agent's observation of a run, or ends the observation if the run has already ended.
+// takeOverRun continues an earlier agent's observation of a run, or ends it if the run has already ended.
 func (m *Monitor) takeOverRun(stored Observation, o *observation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -62,8 +62,8 @@ func (m *Monitor) takeOverRun(stored Observation, o *observation) {
 	m.queue(o, o.Seen)
 }
 
-// queue adds an ended run to the queue for the repository. If maxEnded runs already wait, queue removes the oldest run.
-// The caller holds m.mu.
+// queue adds an ended run to the queue for the repository. If maxEnded runs are already waiting, it removes the oldest
+// one. The caller holds m.mu.
 func (m *Monitor) queue(o *observation, end time.Duration) {
 	if m.repo == nil {
 		return
@@ -85,7 +85,7 @@ func (m *Monitor) storeSoon() {
 	}
 }
 
-// storer writes observations and runs into the repository, so that no prolog, epilog or sampler waits for a disk.
+// storer writes observations and runs to the repository, so that no prolog, epilog or sampler waits for a disk.
 func (m *Monitor) storer(ctx context.Context) {
 	tick := time.NewTicker(storeInterval)
 	defer tick.Stop()
@@ -101,10 +101,9 @@ func (m *Monitor) storer(ctx context.Context) {
 	}
 }
 
-// Flush writes the ended runs and the open observations into the repository. If all is true, Flush writes all open
-// observations, and otherwise only the open observations that are not in the repository yet. If a run cannot be
-// written, Flush logs the error and discards the run, so that the run neither delays jobs nor occupies memory of the
-// node.
+// Flush writes the ended runs and the open observations to the repository: all open observations if all is true, and
+// otherwise only those that are not in the repository yet. If a run cannot be written, Flush logs the error and
+// discards the run, so that it neither delays jobs nor occupies memory on the node.
 func (m *Monitor) Flush(all bool) {
 	if !m.takeOver() {
 		return
@@ -142,7 +141,7 @@ func (m *Monitor) Flush(all bool) {
 	}
 }
 
-// reportRepository logs the first error of the repository, and no further error until the repository works again.
+// reportRepository logs the repository's first error, and no further error until the repository works again.
 func (m *Monitor) reportRepository(err error) {
 	if failed := err != nil; m.repoFailed.Swap(failed) != failed && failed {
 		m.Log.WithError(err).

@@ -11,13 +11,13 @@ import (
 )
 
 // rounds is the number of times that benchAgainst runs each of the two builds. The builds alternate, so that other load
-// on the machine affects both builds.
+// on the machine affects both.
 const rounds = 4
 
 // alone is the number of jobs that serveAlone runs.
 const alone = 50
 
-// serveAlone runs jobs one after another. Each job ends before the next job is submitted.
+// serveAlone runs jobs one after another. Each job ends before the next is submitted.
 func serveAlone(ctx context.Context, c *cluster.Cluster) error {
 	for range alone {
 		if _, stderr, err := c.Exec(ctx, "root", "srun", "--gres=mig:2g.10gb:1", "true"); err != nil {
@@ -27,8 +27,8 @@ func serveAlone(ctx context.Context, c *cluster.Cluster) error {
 	return gone(ctx, c, time.Second)
 }
 
-// benchAgainst compares this build with the build in the directory other. benchAgainst measures sbatch and a step with
-// the plugin of each build, and prologs with the agent of each build.
+// benchAgainst compares this build with the build in the other directory. It measures sbatch and a step with each
+// build's plugin, and prologs with each build's agent.
 func benchAgainst(ctx context.Context, other string) error {
 	other, err := filepath.Abs(other)
 	if err != nil {
@@ -39,8 +39,8 @@ func benchAgainst(ctx context.Context, other string) error {
 	return errors.Join(benchPlugin(ctx, plugin), prologsAgainst(ctx, other))
 }
 
-// prologsAgainst runs jobs on a cluster of each build in turn, and prints the durations of the prologs from the agents'
-// logs.
+// prologsAgainst runs jobs on a cluster of each build in turn, and prints how long the prologs took according to the
+// agents' logs.
 func prologsAgainst(ctx context.Context, other string) (err error) {
 	var clusters [2]*cluster.Cluster
 	for k, build := range []string{"", other} {

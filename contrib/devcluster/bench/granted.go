@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// report checks the slices of all jobs of a run, and returns a line with the results.
+// report checks the slices of all jobs in a run, and returns a line with the results.
 func (r *speedRun) report(ctx context.Context) (string, error) {
 	got, err := r.granted(ctx)
 	if err != nil {
@@ -31,7 +31,7 @@ func (r *speedRun) report(ctx context.Context) (string, error) {
 	for k, id := range r.ids {
 		t := jobs[id]
 		if t == nil || t.submit.IsZero() || t.start.IsZero() || t.end.IsZero() {
-			return "", fmt.Errorf("slurmctld's log does not contain the start and the end of job %s", id)
+			return "", fmt.Errorf("slurmctld's log does not contain both the start and the end of job %s", id)
 		}
 		if k == 0 {
 			first = t.submit
@@ -66,9 +66,9 @@ func (r *speedRun) report(ctx context.Context) (string, error) {
 	return text + lines, err
 }
 
-// granted returns the profile of each job's slice. granted returns an error if a job did not complete, or if Slurm did
-// not allocate the requested profile. The job's output, the agent's summary of the run and the rules of the
-// configuration must agree about the slice.
+// granted returns the profile of each job's slice. It returns an error if a job did not complete, or if Slurm did not
+// allocate the requested profile. The job's output, the agent's summary of the run and the rules of the configuration
+// must agree about the slice.
 func (r *speedRun) granted(ctx context.Context) ([]string, error) {
 	ran, err := r.ran()
 	if err != nil {
@@ -97,7 +97,7 @@ func (r *speedRun) granted(ctx context.Context) ([]string, error) {
 		if len(wrong) == 0 {
 			return all, nil
 		}
-		if time.Now().After(end) { // the agent writes the summary of a run a few seconds after the end of the job
+		if time.Now().After(end) { // the agent writes the summary of a run a few seconds after the job ends
 			return all, fmt.Errorf("%d of %d jobs: %s", len(wrong), len(r.ids), strings.Join(wrong, "\n"))
 		}
 	}
@@ -153,8 +153,8 @@ func (r *speedRun) ran() (map[string]string, error) {
 	return all, nil
 }
 
-// agents returns a line with the number of the agents' writes. agents returns an error if an agent or the watcher
-// logged an error or a message about a defect.
+// agents returns a line with the number of writes by the agents. It returns an error if an agent or the watcher logged
+// an error or a message about a defect.
 func (r *speedRun) agents() (string, error) {
 	writes := 0
 	units := []string{"watcher"}
@@ -171,7 +171,7 @@ func (r *speedRun) agents() (string, error) {
 				writes++
 			}
 			if strings.Contains(line, `"level":"error"`) || strings.Contains(line, "please report this") ||
-				strings.Contains(line, "counts slices as used that no job holds") {
+				strings.Contains(line, "counts as used some slices that no job holds") {
 				return "", fmt.Errorf("%s logged: %s", unit, line)
 			}
 		}

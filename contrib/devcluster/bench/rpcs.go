@@ -15,9 +15,9 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// benchRPCs measures the requests of the agents and the watcher to slurmctld. The cluster has the given number of nodes
-// with one GPU each. The watcher runs, and the agents poll every minute. benchRPCs measures for two minutes without
-// jobs, and for one minute with two short jobs per second.
+// benchRPCs measures the requests that the agents and the watcher send to slurmctld. The cluster has the given number
+// of nodes with one GPU each. The watcher runs, and the agents poll every minute. The measurement takes two minutes
+// without jobs, and one minute with two short jobs per second.
 func benchRPCs(ctx context.Context, nodes int) (err error) {
 	c, down, err := up(
 		ctx,
@@ -29,7 +29,7 @@ func benchRPCs(ctx context.Context, nodes int) (err error) {
 	}
 	defer func() { err = errors.Join(err, down()) }()
 	time.Sleep(30 * time.Second) // every agent publishes and reads the offers of all nodes within 30 s
-	fmt.Printf("\nRequests of %d nodes to slurmctld:\n", nodes)
+	fmt.Printf("\nRequests to slurmctld from %d nodes:\n", nodes)
 	if err := asked(ctx, c, "at rest, two minutes", 2*time.Minute, nil); err != nil {
 		return err
 	}
@@ -59,8 +59,8 @@ var rpcLine = regexp.MustCompile(
 	`(?m)^\s+(REQUEST_\S+|MESSAGE_\S+)\s+\(\s*\d+\) count:(\d+)\s+ave_time:(\d+)\s+total_time:(\d+)`,
 )
 
-// asked prints slurmctld's statistics about the requests of a period of length d. If do is not nil, asked calls do
-// repeatedly during the period.
+// asked prints slurmctld's statistics about the requests that it receives in a period of length d. If do is not nil, it
+// is called repeatedly during this period.
 func asked(ctx context.Context, c *cluster.Cluster, what string, d time.Duration, do func() error) error {
 	if _, stderr, err := c.Exec(ctx, "root", "sdiag", "--reset"); err != nil {
 		return fmt.Errorf("%w: %s", err, stderr)

@@ -25,8 +25,8 @@ var shortWays = []struct {
 	{"caelum", false, "", "--gres=gpu:1,mig:1g.5gb:1"},
 }
 
-// shortLoads contains the loads that benchShort measures. Each load has a job duration in seconds. The jobs of a load
-// are either tasks of one array or separate submissions.
+// shortLoads contains the loads that benchShort measures. Each load specifies how long its jobs run, in seconds, and
+// whether they are the tasks of one array or separate submissions.
 var shortLoads = []struct {
 	name    string
 	seconds int
@@ -37,7 +37,7 @@ var shortLoads = []struct {
 	{"2 s, one array", 2, true},
 }
 
-// benchShort measures the time from the first submission of a number of short jobs to the end of the last job. Each
+// benchShort measures the time from the submission of the first of a number of short jobs until the last one ends. Each
 // round runs all clusters in random order. benchShort prints the median times in seconds, and their ratios to the
 // median with static slices.
 func benchShort(ctx context.Context, jobs, rounds int) (err error) {
@@ -58,7 +58,7 @@ func benchShort(ctx context.Context, jobs, rounds int) (err error) {
 		clusters = append(clusters, c)
 	}
 	fmt.Printf(
-		"\n%d short jobs on 28 slots of one node, from the first submission to the last end "+
+		"\n%d short jobs on 28 slots of one node, from the first submission until the last job ends "+
 			"(s, medians of %d rounds; ratio to static slices):\n",
 		jobs,
 		rounds,
@@ -83,7 +83,7 @@ func benchShort(ctx context.Context, jobs, rounds int) (err error) {
 	return nil
 }
 
-// shortLogged matches the lines of slurmctld's log about submissions and ends of jobs and array tasks.
+// shortLogged matches the lines in slurmctld's log that record when jobs and array tasks were submitted and ended.
 var shortLogged = regexp.MustCompile(
 	`(?m)^\[([^\]]+)\] .*?(_slurm_rpc_submit_batch_job:|_job_complete:) JobId=\S+ (?:InitPrio|done)`,
 )

@@ -27,20 +27,20 @@ var speedWays = []speedWay{
 	{"Caelum, adaptive", "caelum", "adaptive"},
 }
 
-// speedWay is a configuration. scenario is the argument of board.asks. sizing is the value of the key sizing in
+// speedWay is a configuration. scenario is the argument of board.asks. sizing is the value of the `sizing` key in
 // caelum.yaml, or empty for a cluster without Caelum.
 type speedWay struct{ name, scenario, sizing string }
 
-// speedConf contains the scheduler's parameters from docs/install.md. Backfill runs every 2 s, because the jobs of the
+// speedConf contains the scheduler parameters from docs/install.md. Backfill runs every 2 s, because the jobs of the
 // trace are much shorter than real jobs.
 const speedConf = "SchedulerParameters=sched_min_interval=0,batch_sched_delay=0," +
 	"bf_interval=2,bf_continue,bf_hetjob_prio=min"
 
-// slowest is the longest acceptable run time of a job, as a multiple of its run time on a whole GPU. slowest
-// corresponds to the key max_slowdown in caelum.yaml.
+// slowest is the longest acceptable run time of a job, as a multiple of its run time on a whole GPU. It corresponds to
+// the `max_slowdown` key in caelum.yaml.
 const slowest = 3
 
-// benchSpeeds runs one trace in each of speedWays. In contrast to benchScenarios, the run time of a job depends on its
+// benchSpeeds runs one trace in each of speedWays. Unlike in benchScenarios, the run time of a job depends on its
 // slice.
 func benchSpeeds(ctx context.Context, s scenarios, together bool) error {
 	b, busy, err := s.speedBoard()
@@ -112,9 +112,9 @@ func (s scenarios) speedBoard() (b *board, busy []float64, err error) {
 	return b, busy, b.searchFixed(s.nodes * s.gpus)
 }
 
-// searchFixed sets static to the fixed layouts with the shortest mean turnaround of the trace in the simulator. In
-// contrast to sim.BestStatic, a job can use only slices of the requested profile, as in Slurm. searchFixed tries each
-// maximal layout on all GPUs, and in several ratios with whole GPUs.
+// searchFixed sets static to the fixed layouts that give the trace the shortest mean turnaround in the simulator.
+// Unlike in sim.BestStatic, a job can use only slices of the requested profile, as in Slurm. searchFixed tries each
+// maximal layout on all GPUs, and mixed with whole GPUs in several ratios.
 func (b *board) searchFixed(gpus int) error {
 	whole, _ := sim.Whole(b.Model)
 	patterns := []sim.Pattern{{whole}}
@@ -152,14 +152,14 @@ func (b *board) searchFixed(gpus int) error {
 	return nil
 }
 
-// speedLimit returns the time limit, in seconds, of a job that requests profile. The limit is at least 10 s longer than
-// the run time, because the script of a job starts late on a busy machine.
+// speedLimit returns the time limit, in seconds, for a job that requests the given profile. The limit exceeds the run
+// time by at least 10 s, because job scripts start late on a busy machine.
 func speedLimit(j trace.Job, profile string) float64 {
 	j.Duration = j.Takes(profile) + 9
 	return limit(j)
 }
 
-// speedRun is the run of a trace in one configuration.
+// speedRun is one run of a trace in one configuration.
 type speedRun struct {
 	scenarios
 	speedWay
@@ -209,7 +209,7 @@ func (r *speedRun) run(ctx context.Context) (text string, err error) {
 	return r.report(ctx)
 }
 
-// prepare writes the counts of fixed layouts, or the lines of the decision table for the jobs.
+// prepare writes the slice counts of the fixed layouts, or the jobs' lines in the decision table.
 func (r *speedRun) prepare(ctx context.Context) error {
 	if r.sizing == "" {
 		for k, node := range r.board.nodes {
@@ -240,8 +240,8 @@ func (r *speedRun) prepare(ctx context.Context) error {
 // speedUID is the user id of user1. Every devcluster assigns the same user ids.
 const speedUID = 20001
 
-// script returns the script of a job. With Caelum, the script reads the profile of its slice from the driver. A cluster
-// without Caelum has no emulated GPUs, so the submission sets SLICE.
+// script returns the script of a job. With Caelum, it reads the profile of its slice from the driver. A cluster without
+// Caelum has no emulated GPUs, so the submission sets SLICE.
 func (r *speedRun) script(j trace.Job) string {
 	var takes []string
 	for _, p := range r.board.Profiles {

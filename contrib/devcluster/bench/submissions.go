@@ -27,10 +27,10 @@ var submitWays = []struct {
 	{fmt.Sprintf("with %d learned lines", learnedLines), "lua", learnedLines},
 }
 
-// benchSubmissions measures slurmctld's time for a submission in each configuration, with slurmctld's own statistics
-// (sdiag). Each round runs all configurations in random order. benchSubmissions submits held jobs and cancels them
-// after each measurement. The scripts have the maximum length that job_submit.lua hashes. The agent polls only once an
-// hour, and does not read the queue during the measurement.
+// benchSubmissions measures how long slurmctld takes to process a submission in each configuration, according to its
+// own statistics (sdiag). Each round runs all configurations in random order. benchSubmissions submits held jobs and
+// cancels them after each measurement. Their scripts have the maximum length that job_submit.lua hashes. The agent
+// polls only once an hour, so it does not read the queue during the measurement.
 func benchSubmissions(ctx context.Context, each int) (err error) {
 	c, down, err := up(ctx, "poll_interval: 1h\n", cluster.Options{Nodes: 1, GPUs: 1})
 	if err != nil {
@@ -68,7 +68,7 @@ func benchSubmissions(ctx context.Context, each int) (err error) {
 		}
 	}
 	fmt.Printf(
-		"\nslurmctld's time for a submission, %d submissions in each configuration in %d rounds "+
+		"\nTime that slurmctld takes per submission, %d submissions in each configuration in %d rounds "+
 			"(us, medians of the rounds' means):\n",
 		each,
 		submissionRounds,
@@ -91,7 +91,7 @@ func benchSubmissions(ctx context.Context, each int) (err error) {
 	return nil
 }
 
-// compare prints the median over the rounds of the differences between a and b.
+// compare prints the median difference between a and b over the rounds.
 func compare(a, b []float64) {
 	var diff []float64
 	for i := range a {
@@ -134,8 +134,8 @@ func (s *submitter) prepare(ctx context.Context, plugin string, learned int) err
 	return err
 }
 
-// table writes a decision table of the next generation with the given number of learned lines. The lines match no
-// submitted script. The table contains equal numbers of each kind of line.
+// table writes a decision table of the next generation with the given number of learned lines. None of them matches a
+// submitted script. Each kind of line occurs equally often.
 func (s *submitter) table(ctx context.Context, learned int) error {
 	s.generation++
 	var b strings.Builder
@@ -158,7 +158,7 @@ func (s *submitter) table(ctx context.Context, learned int) error {
 	return err
 }
 
-// submit submits and cancels held jobs, and returns slurmctld's mean time for a submission in microseconds.
+// submit submits and cancels held jobs, and returns slurmctld's mean time per submission in microseconds.
 func (s *submitter) submit(ctx context.Context, jobs int) (float64, error) {
 	if _, err := s.root(ctx, "", "sdiag --reset"); err != nil {
 		return 0, err

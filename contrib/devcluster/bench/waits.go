@@ -14,16 +14,16 @@ import (
 )
 
 // benchWaits measures the time from the submission to the start of a batch job on an idle cluster, according to
-// slurmctld's log. The profile of the job is alternately on offer and not on offer. Each job is submitted at a random
-// time within slurmctld's cycle of one second. The first measurement uses a watcher, and agents that poll once an hour.
-// The second measurement uses no watcher, and agents that poll every 15 seconds. The second measurement is slow, and
-// uses a tenth of the jobs.
+// slurmctld's log. The jobs alternately request a profile that is on offer and one that is not. Each job is submitted
+// at a random time within slurmctld's one-second cycle. In the first measurement, a watcher runs and the agents poll
+// once an hour. In the second, no watcher runs and the agents poll every 15 seconds; because this is slow, it uses only
+// a tenth of the jobs.
 func benchWaits(ctx context.Context, pairs int) error {
 	if pairs == 0 {
 		return nil
 	}
 	fmt.Printf(
-		"\nTime from submission to start, %d jobs with an offered profile and %d jobs with another profile:\n",
+		"\nTime from submission to start, %d jobs whose profile is on offer and %d jobs whose profile is not:\n",
 		pairs,
 		pairs,
 	)
@@ -51,15 +51,15 @@ func waits(ctx context.Context, pairs int, name, config string) (err error) {
 	return nil
 }
 
-// waitTimes contains the seconds from the submission to the start of jobs. Jobs whose profile was on offer and jobs
-// whose profile was not on offer have separate lists. For profiles that were not on offer, waitTimes also contains the
-// seconds until the publication of the offer.
+// waitTimes contains the times, in seconds, from the submission to the start of jobs, with separate lists for jobs
+// whose profile was on offer and jobs whose profile was not. For the latter, it also contains the times, in seconds,
+// until the offer was published.
 type waitTimes struct {
 	offered, other, published []float64
-	found                     int // jobs with an offered profile for which slurmctld showed the offer
+	found                     int // jobs whose profile was on offer, also according to slurmctld
 }
 
-// measure submits a job with an offered profile and a job with another profile. The agent offers an idle GPU as small
+// measure submits a job whose profile is on offer and a job whose profile is not. The agent offers an idle GPU as small
 // slices, because the jobs request small slices twice as often.
 func (w *waitTimes) measure(ctx context.Context, c *cluster.Cluster) error {
 	for k, profile := range []string{"1g.5gb", "1g.5gb", "7g.40gb"} {
@@ -123,7 +123,7 @@ func gone(ctx context.Context, c *cluster.Cluster, every time.Duration) error {
 }
 
 // started returns a job's wait until its start, in seconds, according to slurmctld's log. If the profile was not on
-// offer at the submission, started also returns the wait until the profile was on offer.
+// offer when the job was submitted, started also returns how long it took until the profile was on offer.
 func started(c *cluster.Cluster, id, profile string) (start, published float64, err error) {
 	log, err := c.Log("slurmctld")
 	if err != nil {
@@ -151,7 +151,7 @@ func high99(v []float64) float64 {
 	return s[min(len(s)-1, len(s)*99/100)]
 }
 
-// apart returns the 95% bootstrap interval of the difference of two medians.
+// apart returns the 95% bootstrap interval of the difference between two medians.
 func apart(a, b []float64) (low, high float64) {
 	again := func(v []float64) float64 {
 		w := make([]float64, len(v))

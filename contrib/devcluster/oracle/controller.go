@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// The expressions match slurmctld's log lines about a job's start (by the main scheduler, by backfill, or immediately
-// for srun and salloc), and about a change of a node's GRES. slurmctld logs each line while it holds the lock for the
-// change, so the times of the lines are exact. Since Slurm 26.05, backfill logs the start of a job only if DebugFlags
+// These expressions match slurmctld's log lines about the start of a job (by the main scheduler, by backfill, or
+// immediately for srun and salloc), and about a change to a node's GRES. slurmctld logs each line while it holds the
+// lock for the change, so the times are exact. Since Slurm 26.05, backfill logs the start of a job only if DebugFlags
 // contains Hetjob, and the line begins with "HETJOB: " (_start_job in backfill.c).
 var (
 	startLine = regexp.MustCompile(
@@ -42,8 +42,8 @@ type Controller struct {
 	Submits map[uint32]int64
 }
 
-// ReadController parses slurmctld's log (SlurmctldDebug=verbose, LogTimeFormat=iso8601_ms). zone is the time zone of
-// the log, because the times in the log contain no time zone.
+// ReadController parses slurmctld's log (SlurmctldDebug=verbose, LogTimeFormat=iso8601_ms). The times in the log
+// contain no time zone, so the caller passes it as zone.
 func ReadController(r io.Reader, zone *time.Location) (c Controller, err error) {
 	c.Submits = map[uint32]int64{}
 	s := bufio.NewScanner(r)
@@ -98,7 +98,7 @@ func stamp(text string, zone *time.Location) (int64, error) {
 	return t.UnixNano(), nil
 }
 
-// hosts expands host lists such as n1 and n[1-3,5]. slurmctld uses only these two forms for the nodes of a devcluster.
+// hosts expands host lists such as n1 and n[1-3,5]. slurmctld writes the nodes of a devcluster only in these two forms.
 func hosts(list string) []string {
 	m := hostRange.FindStringSubmatch(list)
 	if m == nil {
@@ -123,7 +123,7 @@ func hosts(list string) []string {
 // SLURM_TIME_FORMAT=%s.
 const SacctFields = "JobIDRaw,State,Start,End,NNodes,AllocTRES,AdminComment"
 
-// Record describes a run of a job in slurmdbd.
+// Record is slurmdbd's record of one run of a job.
 type Record struct {
 	Job        uint32
 	State      string
@@ -133,7 +133,7 @@ type Record struct {
 	Sized      bool           // job_submit.lua chose the profile
 }
 
-// ReadAccounting parses sacct's output. ReadAccounting omits runs that never started.
+// ReadAccounting parses sacct's output. It omits runs that never started.
 func ReadAccounting(r io.Reader) ([]Record, error) {
 	var all []Record
 	s := bufio.NewScanner(r)
@@ -174,7 +174,7 @@ func ReadAccounting(r io.Reader) ([]Record, error) {
 }
 
 // Account joins slurmctld's log with the accounting. The log contains the exact times, and the accounting contains the
-// allocated GRES. Both sources list the runs of a job in the order of their starts.
+// allocated GRES. Both list the runs of a job in the order in which they started.
 func Account(starts []Allocation, records []Record) ([]Start, error) {
 	runs := map[uint32][]Record{}
 	for _, rec := range records {

@@ -32,15 +32,15 @@ type Write struct {
 	Gres  string
 	Total map[string]int // of gres/mig by type, including closed
 	Used  map[string]int
-	// Read is the time at which the agent read slurmctld's state for the write. At and Done are the start and the end
-	// of the write.
+	// Read is the time at which the agent read slurmctld's state before the write. At and Done are the start and the
+	// end of the write.
 	Read, At, Done int64
-	// Failed is true if the write returned an error. slurmctld may have applied a failed write.
+	// Failed is true if the write returned an error. slurmctld may still have applied it.
 	Failed bool
 }
 
-// Lease describes a slice that a job held between the times From and To. The interval includes the time in which
-// leftover processes used the slice.
+// Lease describes a slice that a job held between From and To. This interval includes the time during which leftover
+// processes used the slice.
 type Lease struct {
 	Job      uint32
 	Restart  int
@@ -51,20 +51,20 @@ type Lease struct {
 	From, To int64
 }
 
-// Refusal describes a run for which the agent rejected the request for a lease.
+// Refusal describes a run whose request for a lease the agent rejected.
 type Refusal struct {
 	Job    uint32
 	At     int64
 	Reason string
 }
 
-// Excess describes a pass in which the agent found that slurmctld counts more slices as used than it has allocated.
+// Excess describes a pass in which the agent found that slurmctld counted more slices as used than it had allocated.
 type Excess struct {
 	At     int64
 	Counts map[string]int // by profile
 }
 
-// line is a line of the agent's log with all fields that ReadJournal uses.
+// line is a line of the agent's log, with all the fields that ReadJournal uses.
 type line struct {
 	Msg, Time, Phase, Gres, Used, UUID, Error string
 	Read, At, Done                            int64
@@ -90,7 +90,8 @@ func ReadJournal(r io.Reader) (Journal, error) {
 	return j.Journal, s.Err()
 }
 
-// journalReader is the state of ReadJournal between two lines. Leases are indices of Journal.Leases.
+// journalReader is the state of ReadJournal between two lines. Leases are represented by their indices in
+// Journal.Leases.
 type journalReader struct {
 	Journal
 	open  map[uint32][]int // by job
@@ -129,7 +130,7 @@ func (j *journalReader) add(text []byte) error {
 		}
 	case strings.HasPrefix(l.Msg, "no slice: "):
 		j.Refusals = append(j.Refusals, Refusal{l.Job, at, strings.TrimPrefix(l.Msg, "no slice: ")})
-	case strings.HasPrefix(l.Msg, "slurmctld counts slices as used that no job holds"):
+	case strings.HasPrefix(l.Msg, "slurmctld counts as used some slices that no job holds"):
 		j.Excesses = append(j.Excesses, Excess{at, l.Now})
 	case strings.HasPrefix(l.Msg, "couldn't publish") && strings.Contains(l.Error, "jobs kept starting"):
 		j.GaveUp++
@@ -169,7 +170,7 @@ func (j *journalReader) leased(l line, at int64) error {
 	return nil
 }
 
-// released ends the leases of a job, except for the leases whose slices have leftover processes.
+// released ends the leases of a job, except for those whose slices have leftover processes.
 func (j *journalReader) released(job uint32, at int64) {
 	for _, k := range j.open[job] {
 		if !slices.Contains(slices.Collect(maps.Values(j.inUse)), k) {
@@ -179,7 +180,7 @@ func (j *journalReader) released(job uint32, at int64) {
 	delete(j.open, job)
 }
 
-// slicesOf returns the sums of gres/mig by type in a GRES list of Slurm or the agent, such as
+// slicesOf returns the number of gres/mig by type in a GRES list written by Slurm or the agent, such as
 // gpu:a100:2(IDX:0,2),mig:1g.5gb:1.
 func slicesOf(list string) map[string]int {
 	n := map[string]int{}

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// check contains the state of the check of one node.
+// check contains the state of the checks on one node.
 type check struct {
 	*Report
 	run  *Run
@@ -18,9 +18,9 @@ type check struct {
 const closedType = "closed"
 
 // offered checks an offer that was valid from t0 to t1. The agent must have been able to create all slices of the offer
-// at the same time, without moving the slices that are leased or in use. The GPUs must also have room for each run that
-// slurmctld has started and that has no lease yet. The record does not show whether the offer contains the slices of a
-// run that started between t0 and t1. offered assumes that the offer contains the slices of the run.
+// at the same time, without moving any slices that were leased or in use. The GPUs must also have had room for each run
+// that slurmctld had started and that had no lease yet. The record does not show whether the offer includes the slices
+// of a run that started between t0 and t1, so offered assumes that it does.
 func (j *check) offered(t0, t1 int64, free map[string]int) (present []Interval, want map[string]int, ok bool) {
 	want = map[string]int{}
 	for p, n := range free {
@@ -60,8 +60,8 @@ func (j *check) offered(t0, t1 int64, free map[string]int) (present []Interval, 
 	return present, want, j.gpus.Pack(present, want)
 }
 
-// answered returns the time at which a run got its lease, and the time at which the agent rejected the request of the
-// run. A time is Never if the event did not occur.
+// answered returns the time at which a run got its lease, and the time at which the agent rejected its request. If one
+// of these did not happen, its time is Never.
 func (j *check) answered(s Start) (leased, refused int64) {
 	leased, refused = Never, Never
 	until := j.next(s)
@@ -93,8 +93,8 @@ func (j *check) interval(l Lease) Interval {
 	return Interval{l.GPU, l.Start, j.gpus.kinds[l.Profile].size, l.Profile}
 }
 
-// writes checks that all writes have the same total and contain only existing types, and that a write of the phase
-// "lower" raises no type. writes also checks that the agent can create every combination of slices that slurmctld can
+// writes checks that all writes have the same total and contain only existing types, and that a write in the "lower"
+// phase raises no count. It also checks that the agent can create every combination of slices that slurmctld can
 // allocate after a write.
 func (j *check) writes() {
 	name, n := j.node.Name, -1
@@ -123,7 +123,7 @@ func (j *check) writes() {
 			j.Lowered++
 			for p, total := range w.Total {
 				if p != closedType && before != nil && total > before[p] {
-					j.add("phase", name, w.At, "the count of %s rises from %d to %d in a write of the phase lower",
+					j.add("phase", name, w.At, "the count of %s rises from %d to %d in a write in the lower phase",
 						p, before[p], total)
 				}
 			}
@@ -139,7 +139,7 @@ func (j *check) writes() {
 				"offer",
 				name,
 				w.At,
-				"a write of the phase %s offers %s while %d runs have no lease yet: the agent cannot carve %s in "+
+				"a write in the %s phase offers %s while %d runs have no lease yet: the agent cannot carve %s in "+
 					"addition to %v",
 				w.Phase,
 				list(free),
@@ -151,7 +151,7 @@ func (j *check) writes() {
 	}
 }
 
-// snapshots checks for each snapshot that the agent was able to create all slices that were free in slurmctld.
+// snapshots checks, for each snapshot, that the agent was able to create all slices that slurmctld considered free.
 func (j *check) snapshots() {
 	waits := j.Waits // j.Waits contains only the waits of writes
 	defer func() { j.Waits = waits }()
@@ -183,10 +183,10 @@ func (j *check) snapshots() {
 	}
 }
 
-// offeredWithin checks an offer that was valid at an unknown time between from and to. offeredWithin returns false only
-// if the agent was at no time in the interval able to create the slices of the offer. On a busy machine, an answer of
-// slurmctld can be late. Before the answer arrives, the agent may have raised the offer, and a job may have started on
-// the new slices.
+// offeredWithin checks an offer that was valid at an unknown time between from and to. It returns false only if the
+// agent was not able to create the slices of the offer at any time in this interval. On a busy machine, an answer from
+// slurmctld can be late. By the time it arrives, the agent may have raised the offer, and a job may have started on the
+// new slices.
 func (j *check) offeredWithin(from, to int64, free map[string]int) (present []Interval, want map[string]int, ok bool) {
 	if present, want, ok = j.offered(from, to, free); ok {
 		return present, want, true
@@ -209,8 +209,8 @@ func (j *check) offeredWithin(from, to int64, free map[string]int) (present []In
 	return present, want, false
 }
 
-// logged checks that slurmctld and the agent logged the same writes, so that the other checks cover every write. A
-// write that closes all types is exempt, because it may come from `caelumd close`, which does not log its writes.
+// logged checks that slurmctld and the agent logged the same writes, so that the other checks cover every write. Writes
+// that close all types are exempt, because they may come from `caelumd close`, which does not log its writes.
 func (j *check) logged() {
 	name := j.node.Name
 	missing := slices.Clone(j.node.Writes)
@@ -233,27 +233,27 @@ func (j *check) logged() {
 			}
 		}
 		if open > 0 {
-			j.add("logged", name, s.At, "slurmctld logged a write of %s, but no agent logged this write", s.Gres)
+			j.add("logged", name, s.At, "slurmctld logged a write of %s, but no agent logged it", s.Gres)
 		}
 	}
 	for _, w := range missing {
 		if w.Failed {
 			continue
 		}
-		j.add("logged", name, w.At, "the agent logged a write of %s, but slurmctld did not log this write", w.Gres)
+		j.add("logged", name, w.At, "the agent logged a write of %s, but slurmctld did not log it", w.Gres)
 	}
 }
 
-// excesses checks that the agent found no excess. slurmctld's used counts were correct throughout the run. An agent
-// that wrongly finds an excess raises its totals, and may not lower the totals before a job starts.
+// excesses checks that the agent found no excess, because slurmctld's used counts were correct throughout the run. An
+// agent that wrongly finds an excess raises its totals, and may not lower them again before a job starts.
 func (j *check) excesses() {
 	for _, e := range j.node.Excesses {
 		j.add("excess", j.node.Name, e.At, "the agent found an excess of %s", list(e.Counts))
 	}
 }
 
-// ending reports whether a rejected request is correct because the run ended before its prolog
-// requested a lease.
+// ending reports whether the rejection of a request was correct because the run had ended before its prolog requested a
+// lease.
 func ending(reason string) bool {
 	return strings.HasPrefix(reason, "the job is ending") ||
 		strings.HasPrefix(reason, "slurmctld does not know this job any more")

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// recorded returns testdata/run, the record of 24 jobs with a 4 s prolog on two nodes with two A100-40GB each. The
-// record contains only the lines that the oracle reads. The recorded agents did not log the time of the read before a
-// write. The record assumes that each read was 0.3 s before its write.
+// recorded returns testdata/run, the record of 24 jobs with a 4 s prolog on two nodes with two A100-40GB GPUs each. It
+// contains only the lines that the oracle reads. The recorded agents did not log when they read slurmctld's state
+// before a write, so the record assumes that each read took place 0.3 s before its write.
 func recorded(t *testing.T) fstest.MapFS {
 	t.Helper()
 	files := fstest.MapFS{}
@@ -84,7 +84,7 @@ func (e edit) apply(t *testing.T, files fstest.MapFS) {
 }
 
 // At 57:34.074, n1 writes one free 2g.10gb. At that time, slurmctld has started jobs with 3g.20gb x2, 2g.10gb, 1g.10gb
-// and 1g.5gb x2 on n1, and none of these jobs has a lease. The started jobs leave only one unit of the GPUs free.
+// and 1g.5gb x2 on n1, and none of them has a lease. These jobs leave only one unit of the GPUs free.
 const (
 	waitingWrite = `"at":1795237054074225312`
 	waitingSet   = "[2026-11-21T04:57:34.076]"
@@ -107,7 +107,7 @@ const (
 	releasedLine = `{"job":2,"level":"info","msg":"released","node":"n1","time":"2026-11-21T04:57:38.15119417Z"}` + "\n"
 	inUseLine    = `{"gpu":1,"job":2,"level":"warning","msg":"2g.10gb at 4 is in use by processes [1484] ` +
 		`that belong to no job; ` +
-		`its units are not offered until these processes end",` +
+		`its units will not be offered until these processes end",` +
 		`"node":"n1","time":"2026-11-21T04:57:38.150Z","uuid":"MIG-b9a916e7-f1a0-5519-8305-1cd072051e20"}` + "\n"
 	noLongerLine = `{"gpu":1,"level":"info","msg":"2g.10gb at 4 is no longer in use","node":"n1",` +
 		`"time":"2026-11-21T04:57:38.153Z"}` + "\n"
@@ -153,7 +153,7 @@ func TestForgeries(t *testing.T) {
 				"mig:3g.20gb:0,mig:4g.20gb:0,mig:7g.40gb:0,mig:closed:0",
 			},
 		}, "snapshot"},
-		{"a type rises in the phase lower", []edit{
+		{"a type rises in the lower phase", []edit{
 			{"n1.agent", waitingWrite, `"phase":"raise"`, `"phase":"lower"`},
 		}, "phase"},
 		{"the total changes", []edit{
@@ -177,10 +177,10 @@ func TestForgeries(t *testing.T) {
 		}, ""},
 		{"an agent that wrongly found an excess", []edit{
 			{"n1.agent", "", releasedLine, releasedLine + `{"before":null,"level":"warning","msg":"slurmctld counts ` +
-				`slices as used that no job holds; raised the totals by the same number","node":"n1",` +
+				`as used some slices that no job holds; raised the totals by the same number","node":"n1",` +
 				`"now":{"4g.20gb":1},"time":"2026-11-21T04:57:38.2Z"}` + "\n"},
 		}, "excess"},
-		{"a job leased another profile than slurmctld allocated", []edit{
+		{"a job leased a profile other than the one that slurmctld allocated", []edit{
 			{"sacct", "1|COMPLETED|1795237051|1795237058|1|", "mig:3g.20gb=1", "mig:2g.10gb=1"},
 		}, "carved"},
 		{"a job leased a larger slice than the profile that job_submit.lua chose", []edit{
@@ -199,7 +199,7 @@ func TestForgeries(t *testing.T) {
 			{"slurmctld", "", "Allocate JobId=23 ", "something JobId=23 "},
 			{"sacct", "", "23|COMPLETED|1795237067", "23|PENDING|Unknown"},
 		}, "carved"},
-		{"a job that the agent refused for lack of room", []edit{
+		{"a job that the agent refused because there was no room", []edit{
 			{"n1.agent", "", "no slice: the job is ending", "no slice: no room on n1 for 1g.10gb:1"},
 		}, "carved"},
 		{"an instance that overlaps another instance", []edit{
@@ -257,9 +257,9 @@ func TestForgeries(t *testing.T) {
 	}
 }
 
-// TestStartBetweenReadAndWrite starts a job after the agent's read of the used counts and before the agent's write. The
-// write seems to leave the job's slice free. The oracle must accept the write, even if the job gets its lease before
-// the write and ends within the same second.
+// TestStartBetweenReadAndWrite starts a job after the agent has read the used counts and before it writes. The write
+// seems to leave the job's slice free. The oracle must accept it, even if the job gets its lease before the write and
+// ends within the same second.
 func TestStartBetweenReadAndWrite(t *testing.T) {
 	const second = int64(time.Second)
 	begin, write := 10*second+300e6, 10*second+500e6

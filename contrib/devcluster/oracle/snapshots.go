@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// SnapshotScript is a shell script that prints snapshots of slurmctld for ReadSnapshots until its stdin ends. The
-// script must run on a machine where scontrol works. An answer of scontrol shows all nodes at one time, because
-// slurmctld packs all nodes under one lock.
+// SnapshotScript is a shell script that prints snapshots of slurmctld's state for ReadSnapshots until its stdin is
+// closed. It must run on a machine where scontrol works. Each answer from scontrol shows all nodes at the same point in
+// time, because slurmctld packs all nodes under one lock.
 const SnapshotScript = `
 while read -r -t 0.1 _; [ $? -gt 128 ]; do
     echo "look $(date +%s%N)"
@@ -19,8 +19,8 @@ while read -r -t 0.1 _; [ $? -gt 128 ]; do
 done
 `
 
-// ReadSnapshots reads the output of SnapshotScript. ReadSnapshots omits truncated snapshots and snapshots without an
-// answer of slurmctld.
+// ReadSnapshots reads the output of SnapshotScript. It omits truncated snapshots and snapshots without an answer from
+// slurmctld.
 func ReadSnapshots(r io.Reader) ([]Snapshot, error) {
 	var all, now []Snapshot
 	var from int64
@@ -60,7 +60,7 @@ func ReadSnapshots(r io.Reader) ([]Snapshot, error) {
 	return all, s.Err()
 }
 
-// shut reports whether slurmctld starts no jobs on a node in the state of the snapshot.
+// shut reports whether the node's state in the snapshot prevents slurmctld from starting jobs on the node.
 func (l Snapshot) shut() bool {
 	for _, s := range l.States {
 		switch strings.TrimRight(s, "*") {

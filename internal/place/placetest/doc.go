@@ -1,5 +1,5 @@
-// Package placetest contains the code that the placement tests share: an oracle, random GPUs, a parser for the GPUs of
-// the datadriven tests, and the optimum that no policy can exceed. Only tests import placetest.
+// Package placetest contains the code that the placement tests share: an oracle, random GPUs, a parser for the GPUs in
+// datadriven tests, and the optimum that no policy can beat. Only tests import it.
 //
 // Files:
 //

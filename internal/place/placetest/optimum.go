@@ -28,8 +28,8 @@ type Rules struct {
 
 // Optimum returns the smallest total wait, in seconds, of any schedule of the jobs on the GPUs, with full knowledge of
 // the future. The result is +Inf if a job fits on no GPU. Optimum assumes that busy instances remain forever, ignores
-// idle instances, and stops no job. The search is exact, and practical for about ten jobs in FIFO order or seven jobs
-// in any order.
+// idle instances, and never stops a job. The search is exact, and practical for about ten jobs in FIFO order or seven
+// jobs in any order.
 //
 // The search tries the orders of starts and, without migration, the placements of each job. For a given order and given
 // placements, every job starts as soon as possible, because an earlier start means an earlier end and delays no later
@@ -66,7 +66,7 @@ type schedule struct {
 	packed  map[string]bool
 }
 
-// run is a job that has started. If jobs can migrate, run does not use the field at.
+// run is a job that has started. If jobs can migrate, the at field is not used.
 type run struct {
 	job int
 	at  place.Spot
@@ -99,7 +99,7 @@ func (s *schedule) search(n int, last, sum float64) {
 	}
 }
 
-// certain returns a lower bound for the waits of the jobs that have not started, if no job starts before the time from.
+// certain returns a lower bound on the waits of the jobs that have not started, if no job starts before the time from.
 func (s *schedule) certain(from float64) float64 {
 	sum := 0.0
 	for j, job := range s.jobs {
@@ -130,8 +130,8 @@ func (s *schedule) starts(n int, last float64) []start {
 	if s.rules.FIFO {
 		return all
 	}
-	// If another job could start and end before a start, starts omits that start. Starting the other job first delays
-	// no job.
+	// If another job could start and end before a start, this start is omitted: starting the other job first delays no
+	// job.
 	soonest := math.Inf(1)
 	for _, x := range all {
 		soonest = min(soonest, x.from+s.jobs[x.job].Duration)
@@ -154,8 +154,8 @@ func (s *schedule) likeAnEarlier(j int) bool {
 	return false
 }
 
-// placements returns the possible placements of a job, each with the time from which the placement is free. Of several
-// equal GPUs, placements considers only the first.
+// placements returns the possible placements of a job, each with the time from which it is free. Of several equal GPUs,
+// only the first is considered.
 func (s *schedule) placements(j int, earliest float64) []start {
 	var all []start
 	var seen []int
@@ -176,8 +176,8 @@ func (s *schedule) placements(j int, earliest float64) []start {
 	return all
 }
 
-// roomAt returns the earliest time at which a spot is free. The result is either earliest, or the end of a job that
-// still runs at the time earliest.
+// roomAt returns the earliest time at which a spot is free. The result is either earliest, or the end of a job that is
+// still running at that time.
 func (s *schedule) roomAt(at place.Spot, earliest float64) float64 {
 	for from := earliest; ; {
 		now, next := s.gpus[at.GPU].Busy, math.Inf(1)
@@ -236,7 +236,7 @@ func (s *schedule) packable(j int, earliest float64) float64 {
 	}
 }
 
-// fits reports whether the profiles fit on the GPUs according to Pack. fits calls Pack only once for each set of
+// fits reports whether the profiles fit on the GPUs according to Pack. It calls Pack only once for each set of
 // profiles.
 func (s *schedule) fits(need []string) bool {
 	slices.Sort(need)

@@ -8,8 +8,8 @@ import (
 	"caelum/internal/place"
 )
 
-// The oracle is a simple implementation of the MIG rules and of the measures of a GPU, based on sets of intervals. The
-// oracle uses only the list of profiles of the GPU model, and no table, pool or set of placements.
+// The oracle is a simple implementation of the MIG rules and of the measures of a GPU, based on sets of intervals. It
+// uses only the GPU model's list of profiles, and no table, pool or set of placements.
 
 // Interval is an instance: a profile on the units [from, to).
 type Interval struct {
@@ -60,7 +60,7 @@ func Every(b *mig.Model) []Interval {
 	return all
 }
 
-// Overlap reports whether two instances have a common unit.
+// Overlap reports whether two instances have a unit in common.
 func Overlap(x, y Interval) bool { return x.From < y.To && y.From < x.To }
 
 // whole returns the plain profile of the whole GPU. The profile determines the resources that instances share.
@@ -73,7 +73,7 @@ func whole(b *mig.Model) mig.Profile {
 	panic(b.Name + " has no profile of the whole GPU")
 }
 
-// Legal reports whether the instances fit on a GPU together, without using its blocked units.
+// Legal reports whether the instances fit together on a GPU, without using its blocked units.
 func (o PlainGPU) Legal(set []Interval) bool {
 	all := whole(o.Model)
 	left := [5]int{all.Compute, all.DEC, all.ENC, all.JPEG, all.OFA}
@@ -132,8 +132,8 @@ func (o PlainGPU) CC(set []Interval) []int {
 	return n
 }
 
-// placeable returns the largest number of further instances of profile p that fit on the units from the unit from to
-// the end of the GPU. The search tries all combinations.
+// placeable returns the largest number of further instances of profile p that fit between the unit from and the end of
+// the GPU. It tries all combinations.
 func (o PlainGPU) placeable(set []Interval, p, from int) int {
 	most := 0
 	for _, s := range o.Model.Profiles[p].Starts {
@@ -173,7 +173,7 @@ func (o PlainGPU) Lost(set []Interval, weights []float64) float64 {
 	return sum
 }
 
-// layouts returns all legal sets of instances on an empty GPU of the model.
+// layouts returns all legal sets of instances on an empty GPU of the given model.
 func layouts(b *mig.Model) [][]Interval {
 	all := [][]Interval{nil}
 	for _, x := range Every(b) {

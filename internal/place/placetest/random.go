@@ -14,7 +14,7 @@ import (
 )
 
 // EveryModel returns every known GPU model three times: with all profiles, with only the plain profiles, and with the
-// plain profiles and the profile mig.Full.
+// plain profiles and mig.Full.
 var EveryModel = sync.OnceValue(func() []*mig.Model {
 	var all []*mig.Model
 	for _, b := range mig.Models() {
@@ -60,7 +60,7 @@ func DrawGPUs(t *rapid.T) []place.GPU {
 	return gpus
 }
 
-// MustBeLegal checks the GPUs with the rules of the oracle.
+// MustBeLegal checks the GPUs against the oracle's rules.
 func MustBeLegal(t TB, what string, gpus []place.GPU) {
 	t.Helper()
 	for k, g := range gpus {
@@ -92,7 +92,7 @@ func PlainA100(t testing.TB) *mig.Model {
 }
 
 // PlainAcquisition returns the cheapest way to acquire placement i, or false if placement i is impossible. Unlike
-// [place.GPU.AcquisitionOf], PlainAcquisition uses no sets of placements.
+// [place.GPU.AcquisitionOf], it uses no sets of placements.
 func PlainAcquisition(g place.GPU, i int) (place.Acquisition, bool) {
 	switch b := g.Model; {
 	case g.Busy.Has(i) || b.Units(i)&g.Blocked != 0 || !b.Legal(g.Busy.With(i)):
@@ -107,7 +107,7 @@ func PlainAcquisition(g place.GPU, i int) (place.Acquisition, bool) {
 	return place.Reclaim, true
 }
 
-// isFull reports whether the GPU has an idle instance of the profile mig.Full.
+// isFull reports whether the GPU has an idle mig.Full instance.
 func isFull(g place.GPU) bool {
 	for i := range g.Idle.Indices() {
 		if g.Model.ProfileOf(i) == mig.Full {

@@ -36,8 +36,8 @@ func (d *Accounting) RecordsOf(_ context.Context, _ slurm.AccountingField, job u
 	return slices.Clone(d.Records[job]), nil
 }
 
-// SetAccounting replaces the text in a job's newest record. If the new text begins with Another, SetAccounting returns
-// slurm.ErrSpoils.
+// SetAccounting replaces the text in a job's newest record. It returns slurm.ErrSpoils if the new text begins with
+// Another.
 func (d *Accounting) SetAccounting(_ context.Context, r slurm.Record, _ slurm.AccountingField, text string) error {
 	d.mu.Lock()
 	d.Calls++
