@@ -156,7 +156,9 @@ for _ in range(5):
 		http.StatusTooManyRequests: 6, http.StatusServiceUnavailable: 6,
 	} {
 		h, dir := serve(t)
+		h.mu.Lock()
 		h.refuses = &api.Error{Code: code, Message: "no"}
+		h.mu.Unlock()
 		out, _ := python(t, dir, paths(t, ".", "testdata"), loop)
 		h.mu.Lock()
 		// The thread may have sent one more report before the loop.

@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"caelum/internal/slurm"
 	"caelum/internal/tags"
@@ -100,6 +101,7 @@ func TestSizedOfferedAgain(t *testing.T) {
 		t.Run(fmt.Sprint(waiting), func(t *testing.T) {
 			w := newWorld(t, 1)
 			running := w.full()
+			w.fake.Advance(10 * time.Minute) // with few submissions in a long time, few further jobs are expected
 			for range waiting {
 				j := sizedJob()
 				j.AdminComment = tags.Size + "1g.5gb " + tags.RunTime + "700 " + tags.Busy + "50"
