@@ -212,20 +212,26 @@ func (a *Agent) larger(job slurm.Job, lease api.Lease, profile string, need pred
 	if k < 0 {
 		return "", fmt.Errorf("the job has no slice of the profile %s on this node", profile)
 	}
+	a.mu.Lock()
 	card := a.cards[lease.Slices[k].GPU]
-	larger, ok := need.Larger(card.Model, card.Offerable, profile)
+	model, offerable, empty := card.Model, card.Offerable, a.emptyGPUs()
+	a.mu.Unlock()
+	if model == nil {
+		return "", fmt.Errorf("GPU %d is not managed any more", lease.Slices[k].GPU)
+	}
+	larger, ok := need.Larger(model, offerable, profile)
 	if !ok {
-		return "", fmt.Errorf("%s has no larger profile with %.0f MiB", card.Model.Name, need.PeakMiB)
+		return "", fmt.Errorf("%s has no larger profile with %.0f MiB", model.Name, need.PeakMiB)
 	}
 	want := offer.Want{Profile: larger, Count: len(lease.Slices)}
 	j := &offer.Job{Wants: []offer.Want{want}, RunTime: math.Inf(1), TimeLimit: math.Inf(1)}
-	if spots, _ := offer.NewCluster(a.settings.Policy, a.emptyGPUs()).Find(j, nil); spots == nil {
+	if spots, _ := offer.NewCluster(a.settings.Policy, empty).Find(j, nil); spots == nil {
 		return "", fmt.Errorf("the GPUs of %s have no room for %d slices of %s", a.cfg.Node, want.Count, larger)
 	}
 	return larger, nil
 }
 
-// emptyGPUs returns the managed GPUs of the node without instances.
+// emptyGPUs returns the managed GPUs of the node without instances. The caller holds n.mu.
 func (n *node) emptyGPUs() (all []place.GPU) {
 	for _, c := range n.cards {
 		if c.Model != nil {
