@@ -7,7 +7,7 @@
 //	                                                             (a100_40gb_mig_step_time.csv)
 //	go run ./contrib/learn forecast [-seeds 101-120]             forecasts of the memory of running jobs, on emulated
 //	                                                             runs
-//	go run ./contrib/learn grow [-seeds 101,102]                 jobs that grow: work lost and turnaround, in simulations
+//	go run ./contrib/learn grow [-seeds 101,102]                 jobs that grow: work lost and turnaround in simulations
 //	                                                             of recurring jobs whose memory grows during a run
 //
 // The comment of type work describes the population. The constants of Caelum's rules were chosen on seeds 1 to 3

@@ -23,7 +23,8 @@ func TestMemoryCurve(t *testing.T) {
 			if share < from && c.at(share) > level {
 				t.Fatalf("%+v exceeds %v at %v, not only at %v", c, level, share, from)
 			}
-			if before := c.before(share); c.at(share) > before+1e-9 && !c.epochs && c.before(share+1e-6) < c.at(share)-1e-9 {
+			now, before := c.at(share), c.before(share)
+			if now > before+1e-9 && !c.epochs && c.before(share+1e-6) < now-1e-9 {
 				t.Fatalf("%+v uses %v at %v, but at most %v before", c, c.at(share), share, before)
 			}
 		}
@@ -123,7 +124,8 @@ func (r *recorded) Ended(j trace.Job, now float64) sim.Next {
 		r.requeues++
 		a, _ := r.model.ProfileIndex(last.Profile)
 		b, _ := r.model.ProfileIndex(want)
-		if was, is := r.model.Profiles[a], r.model.Profiles[b]; is.Memory() <= was.Memory() || is.Compute < was.Compute {
+		was, is := r.model.Profiles[a], r.model.Profiles[b]
+		if is.Memory() <= was.Memory() || is.Compute < was.Compute {
 			r.t.Errorf("%s: requeued from %s on %s", j.ID, was.Name, is.Name)
 		}
 	}

@@ -17,9 +17,9 @@ import (
 )
 
 // TestUsage compares the GPU-hours of `caelum usage`, which reads only slurmdbd, with the leases in the agents' logs,
-// for a mix of jobs: arrays, jobs with named profiles, several slices, two nodes, requeued and --exclusive jobs. The
-// environment variable USAGE_JOBS sets the number of jobs. A lease's times in the log have a resolution of a second, so
-// few short jobs allow only a loose comparison. With 200 jobs of 15 s on average, the two sums differed by less than 1%.
+// for a mix of jobs: arrays, jobs with named profiles, several slices, two nodes, and --exclusive jobs. The environment
+// variable USAGE_JOBS sets the number of jobs. Summaries contain whole seconds, and begin when the prolog requests the
+// slice, so short jobs allow only a loose comparison.
 func TestUsage(t *testing.T) {
 	jobs, limit := 40, 0.05
 	if text := os.Getenv("USAGE_JOBS"); text != "" {

@@ -26,8 +26,8 @@ var (
 // starts in that second.
 const requeueSeconds, credSeconds = 24, 15
 
-// worker is the script that runs on every node of every job. It prints the rights on the GPUs' device files, and starts a
-// CUDA process on each of the job's slices.
+// worker is the script that runs on every node of every job. It prints the rights on the GPUs' device files and starts
+// a CUDA process on each of the job's slices.
 const worker = `#!/bin/bash
 # worker SECONDS
 status=0
