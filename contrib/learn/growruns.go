@@ -23,8 +23,8 @@ const (
 	// run so far, as in package usage. Between two forecasts, agents take a sample every second, and the simulation
 	// takes samplesBetween samples.
 	forecastEvery, forecastShare, samplesBetween = 5, 0.02, 4
-	// rareShare replaces forecastShare while less than the share nearlyFull of the slice's memory is in use, so that the
-	// simulation does not take hours. Without a known run time, forecasts never exceed such a slice.
+	// rareShare replaces forecastShare while less than the share nearlyFull of the slice's memory is in use, so that
+	// the simulation does not take hours. Without a known run time, forecasts never exceed such a slice.
 	rareShare, nearlyFull = 0.1, 0.8
 	// constant is a multiple of the time until the peak. The simulation makes no forecasts of later times, because the
 	// memory is then constant.

@@ -73,10 +73,12 @@ func (s site) wait(what string, holds func() bool) {
 	}
 }
 
-// ended waits until the job has the state, with the restart count.
+// ended waits until the job has the state, with the restart count. All components of a het job must have the state.
 func (s site) ended(id, state string, restarts int) {
 	s.t.Helper()
-	s.wait(fmt.Sprintf("job %s is %s", id, state), func() bool { return s.State(id) == state })
+	s.wait(fmt.Sprintf("job %s is %s", id, state), func() bool {
+		return slices.Equal(slices.Compact(strings.Fields(s.State(id))), []string{state})
+	})
 	show := s.Must("", "root", "scontrol", "show", "job", id)
 	if !strings.Contains(show, fmt.Sprintf(" Restarts=%d ", restarts)) {
 		s.t.Errorf("want %d restarts:\n%s", restarts, show)
@@ -192,7 +194,7 @@ func TestStaysFailed(t *testing.T) {
 		s.Submit(step, "--gres=mig:1g.5gb:1"),
 	}
 	het := s.Must("", clustertest.User, "sbatch", "--parsable", "--gres=gpu:1", ":", "--gres=gpu:1", "--wrap", step)
-	jobs = append(jobs, het+"+0")
+	jobs = append(jobs, het)
 	for _, client := range []string{"srun", "salloc"} {
 		args := append([]string{client, "--gres=gpu:1", "-J", client}, strings.Fields(step)...)
 		if client == "salloc" {
