@@ -732,7 +732,7 @@ local function write(job, from, kept, added)
   end
   if not prefix then
     job.gres = table.concat(added, ",")
-    -- Entries of kept without a prefix are invalid. They remain in the request, so that slurmctld rejects the request.
+    -- Entries in kept that have no prefix are invalid. They remain in the request, so that slurmctld rejects the request.
     if #kept > 0 then job.tres_per_node = table.concat(kept, ",") .. "," .. job.tres_per_node end
     return
   end

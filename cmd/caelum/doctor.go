@@ -24,9 +24,9 @@ func newDoctor(g *globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check this node for problems, and print how to solve them",
-		Long: `doctor checks the agent and its GPUs, the configuration that slurmctld has loaded, this node and the
-catalogue nodes in slurmctld, the files of the SPANK plugin, and the owners and modes of the slices'
-device files. It makes no changes.
+		Long: `doctor checks the agent and its GPUs, the configuration that slurmctld has loaded,
+slurmctld's records of this node and of the catalogue nodes, the files of the SPANK plugin, and the
+owners and modes of the slices' device files. It makes no changes.
 
 Run doctor as root on a GPU node. On slurmctld's host, which has the decision table, use
 --controller. A check that doctor cannot carry out is reported as "not checked". The exit status is

@@ -132,7 +132,7 @@ func parseMeasurement(text []byte) (measurement, error) {
 	case d.More():
 		return m, errors.New("unexpected text after the measurement")
 	case m.Profile == "" || m.State == "":
-		return m, errors.New("profile or state is missing; state is a job state of Slurm, such as COMPLETED")
+		return m, errors.New("profile or state is missing; state must be a Slurm job state, such as COMPLETED")
 	case m.Seconds < 0 || m.completed() && m.Seconds == 0 || m.PeakMiB < 0 || m.Batch < 0 || m.Steps < 0 ||
 		m.Util > 1 || m.Util < 0 && m.Util != -1:
 		return m, errors.New("a value is out of range; seconds must be above 0, peak_mib, batch and steps must be " +

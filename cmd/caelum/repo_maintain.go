@@ -16,7 +16,7 @@ import (
 func newRepoExport(o *repoOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "export",
-		Short: "Print all runs, one JSON object on each line",
+		Short: "Print all runs, one JSON object per line",
 		Long: `export prints all runs of the repository, oldest first. If two repositories contain the same runs,
 their exports are equal. "caelum repo import" reads the output.`,
 		Example: `  caelum repo export > runs.jsonl`,
@@ -35,7 +35,7 @@ their exports are equal. "caelum repo import" reads the output.`,
 func newRepoImport(o *repoOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "import [FILE]",
-		Short: "Add the runs of an export",
+		Short: "Add the runs from an export to the repository",
 		Long: `import reads the output of "caelum repo export" from a file or from standard input, and adds the
 runs to the repository. If the repository already contains a run, import adds only the run's missing
 values. It skips runs that "caelum repo forget" deleted. If a line is invalid, import reports it and

@@ -14,8 +14,8 @@ type rule struct {
 	choose func(n node, runs []predict.Run) string
 }
 
-// killed is the state of runs that were killed for lack of memory. Only the histories of rules whose field kills is
-// true contain the state killed. The PeakMiB of a killed run is 1 MiB above the memory of its slice.
+// killed is the state of runs that ran out of memory. Only rules with kills set to true see this state in the runs that
+// they are given. The PeakMiB of a killed run is 1 MiB above the memory of its slice.
 const killed = "KILLED"
 
 // node contains the profiles from which a rule chooses.

@@ -160,10 +160,10 @@ func (p *publisher) allocated(ctx context.Context, here []slurm.Job) (sum map[st
 	return sum, known, nil
 }
 
-// noteAllocation caches the allocation that slurmctld reports for a listed job. If the job's record is unclear, it uses
-// the request instead, because slurmctld allocates exactly the requested slices to a job without --exclusive. If the
-// job has ended since it was listed, noteAllocation caches nothing, because the used counts may or may not include the
-// allocation.
+// noteAllocation caches the allocation that slurmctld reports for a listed job. If the job's record cannot be
+// interpreted, noteAllocation uses the request instead, because slurmctld allocates exactly the requested slices to a
+// job without --exclusive. If the job has ended since it was listed, it caches nothing, because the used counts may or
+// may not include the allocation.
 func (p *publisher) noteAllocation(listed, job slurm.Job, err error) {
 	has := allocation{restarts: listed.Restarts}
 	switch {

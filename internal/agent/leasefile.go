@@ -120,7 +120,7 @@ func (a *Agent) removeUnfinished() {
 		left, _ := filepath.Glob(filepath.Join(dir, unfinished))
 		for _, path := range left {
 			if err := os.Remove(path); err != nil {
-				a.log.WithError(err).Warn("couldn't remove an unfinished file of an earlier agent")
+				a.log.WithError(err).Warn("couldn't remove an incomplete file left by an earlier agent")
 			}
 		}
 	}

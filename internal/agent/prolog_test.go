@@ -32,7 +32,7 @@ func (w *world) failing(times int, err error, ops ...string) {
 	})
 }
 
-var errUnclear = errors.New("scontrol shows an allocation on 1 nodes, but squeue shows one on 2")
+var errUnclear = errors.New("scontrol shows the allocation on 1 nodes, but squeue shows it on 2")
 
 func TestUnclearRecordIsReadAgain(t *testing.T) {
 	for _, err := range []error{errUnclear, slurm.ErrChanging} {

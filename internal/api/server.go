@@ -218,11 +218,10 @@ func answer(w http.ResponseWriter, body any, err error) {
 	json.NewEncoder(w).Encode(body)
 }
 
-// CodeOf returns the HTTP status for an error of a Handler. With status 503, the prolog repeats the call. With status
-// 500, the prolog fails, and Slurm drains the node. Only a defect of the node itself may drain the node, so that a
+// CodeOf returns the HTTP status for an error that a Handler returned. With status 503, the prolog repeats the call.
+// With status 500, the prolog fails, and Slurm drains the node. Only a defect of the node itself may drain it, so a
 // Handler must return an *Error for every other failure. For a full disk, CodeOf returns 503. The prolog then repeats
-// the call until an administrator frees disk space. If the prolog gives up earlier, the error of the prolog contains
-// the message.
+// the call until an administrator frees disk space. If it gives up earlier, its error contains the message.
 func CodeOf(err error) int {
 	var e *Error
 	switch {

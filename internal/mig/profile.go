@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Profile is a size of a GPU instance. Name is NVIDIA's name, such as 1g.5gb or 1g.5gb+me.
+// Profile is a GPU instance profile, which determines the size of an instance. Name is NVIDIA's name, such as 1g.5gb or
+// 1g.5gb+me.
 type Profile struct {
 	Name      string
 	ID        int    // the GPU instance profile id; for example, 14 is 2g on an A100 and 1g on an A30

@@ -65,7 +65,7 @@ func (p Plan) Check(gpus []place.GPU) error {
 				i, g.Model.Draw(offers&^g.Offerable))
 		case !g.Model.Legal(g.Busy | offers):
 			return fmt.Errorf(
-				"GPU %d: busy %s and offers %s do not form a legal layout",
+				"GPU %d: busy placements %s and offers %s do not form a legal layout",
 				i,
 				g.Model.List(g.Busy),
 				g.Model.List(offers),

@@ -6,8 +6,8 @@ import (
 	"caelum/internal/mig"
 )
 
-// The code in this file limits the number of GPUs that are full while jobs wait for slices (Cluster.WholeShare). A GPU
-// is full while a job has its instance of the profile mig.Full.
+// The code in this file limits the number of full GPUs while jobs wait for slices (Cluster.WholeShare). A GPU is
+// full while a job has its instance of the profile mig.Full.
 //
 // If WholeShare is above 0, the limit is this share of the GPUs, and applies while any job waits for slices. If
 // WholeShare is 0, a job for n full GPUs exceeds the limit while the waiting jobs for slices need at least n GPUs. To

@@ -28,7 +28,7 @@ func TestConstraints(t *testing.T) {
 		{"a|b", 3, "n1 n2 n3", ""},
 		{"a*1&b*1", 2, "", "n3 does not have the features"},
 		{"[a*1&b*1]", 2, "", "use a heterogeneous job"},
-		{"a*2", 1, "", "needs 2 nodes; the job requests 1"},
+		{"a*2", 1, "", "needs 2 nodes, but the job requests 1"},
 		{"((a))", 1, "", "cannot be read"},
 	} {
 		nodes := []slurm.Node{node(t, "n1", a100(t)), node(t, "n2", a100(t)), node(t, "n3", a100(t))}

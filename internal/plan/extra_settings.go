@@ -15,12 +15,12 @@ import (
 // of the node state, because agents of earlier releases reject a node state that contains an unknown item.
 const settingsPrefix = "caelum-plan="
 
-// WithSettings returns a node's Extra with this text in the entry caelum-plan. The other entries remain unchanged. An
-// empty text removes the entry.
+// WithSettings returns a node's Extra with this text in the entry caelum-plan. The other entries remain unchanged. If
+// text is empty, the entry is removed.
 func WithSettings(extra, text string) string { return withEntry(extra, settingsPrefix, text) }
 
-// withEntry returns a node's Extra with this text in the entry with this prefix. The other entries remain unchanged. An
-// empty text removes the entry.
+// withEntry returns a node's Extra with this text in the entry with this prefix. The other entries remain unchanged. If
+// text is empty, the entry is removed.
 func withEntry(extra, prefix, text string) string {
 	entries := slices.DeleteFunc(strings.Fields(extra), func(w string) bool { return strings.HasPrefix(w, prefix) })
 	if text != "" {

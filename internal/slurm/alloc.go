@@ -91,7 +91,7 @@ func checkRun(out string, j Job) error {
 // covers compares the nodes in the section with those from squeue, which users' texts cannot change.
 func covers(alloc map[string]GRESList, nodes []string) error {
 	if len(alloc) != len(nodes) {
-		return fmt.Errorf("scontrol shows an allocation on %d nodes, but squeue shows one on %d", len(alloc),
+		return fmt.Errorf("scontrol shows the allocation on %d nodes, but squeue shows it on %d", len(alloc),
 			len(nodes))
 	}
 	if i := slices.IndexFunc(nodes, func(n string) bool { _, ok := alloc[n]; return !ok }); i >= 0 {

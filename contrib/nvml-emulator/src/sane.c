@@ -42,8 +42,8 @@ static bool sane_gi(const struct gpu_state *g, unsigned id)
 }
 
 /*
- * sane_layout reports whether MIG mode is on if the GPU has instances, and whether the rules allow the instances to be
- * created one after the other.
+ * sane_layout reports whether the layout is valid: if the GPU has instances, MIG mode must be on, and the rules must
+ * allow the instances to be created one after the other.
  */
 static bool sane_layout(const struct gpu_state *g)
 {
