@@ -333,41 +333,6 @@ func (a *Agent) reconciler(ctx context.Context) {
 	}
 }
 
-// keyedLock ensures that at most one call for each job runs at a time.
-type keyedLock struct {
-	mu   sync.Mutex
-	held map[uint32]*keyed
-}
-
-type keyed struct {
-	mu    sync.Mutex
-	users int
-}
-
-// lock locks a key, and returns the function that unlocks the key.
-func (k *keyedLock) lock(key uint32) (unlock func()) {
-	k.mu.Lock()
-	if k.held == nil {
-		k.held = map[uint32]*keyed{}
-	}
-	l := k.held[key]
-	if l == nil {
-		l = &keyed{}
-		k.held[key] = l
-	}
-	l.users++
-	k.mu.Unlock()
-	l.mu.Lock()
-	return func() {
-		l.mu.Unlock()
-		k.mu.Lock()
-		if l.users--; l.users == 0 {
-			delete(k.held, key)
-		}
-		k.mu.Unlock()
-	}
-}
-
 func ledgerInstances(held []*instance) []ledger.Instance {
 	all := make([]ledger.Instance, len(held))
 	for i, in := range held {

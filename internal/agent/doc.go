@@ -16,6 +16,7 @@
 //	status.go      serves `caelum status` and `caelum job`
 //	memory.go      accepts the memory reports of a job's processes
 //	visibility.go  decides which data of other users' jobs a user may see (PrivateData)
+//	keyedlock.go   at most one call for each job at a time
 //	loglimit.go    limits the number of log lines that a user can cause (logInterval)
 //
 // The state of the node:
@@ -31,7 +32,8 @@
 //	record.go      reads a job's record; decides how the prolog handles an error from slurmctld (classOf)
 //	grant.go       carves the slices of a pending lease, writes the lease, and logs it ("leased")
 //	release.go     serves the epilog
-//	grow.go        requeues a job on a larger profile after its GPU memory ran out, or before (grow_limit)
+//	grow.go        requeues a job on a larger profile after its GPU memory ran out, or before (growTimeout)
+//	growlimits.go  the profile of a job after a growth; limits (grow_limit); growths that slurmctld does not count
 //	carve.go       creates and destroys an instance, with its intent in the ledger; reuses an idle instance
 //	nvlink.go      the GPUs that NVLinks connect
 //	fullgpu.go     GPUs whose MIG mode is off: device files, adoption after a boot

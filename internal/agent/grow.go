@@ -3,13 +3,10 @@ package agent
 import (
 	"caelum/internal/api"
 	"caelum/internal/failpoint"
-	"caelum/internal/offer"
-	"caelum/internal/place"
 	"caelum/internal/predict"
 	"caelum/internal/slurm"
 	"caelum/internal/tags"
 	"context"
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -32,12 +29,10 @@ func (a *Agent) growAfterFailure(ctx context.Context, lease api.Lease) {
 	if !ok {
 		return
 	}
-	runs := append(a.earlierRuns(run), run)
+	runs := append(a.earlierRuns(ctx, run), run)
 	if _, short := predict.RanOut(runs, nil, a.cfg.Site()); !short {
 		return // the memory was not the reason, whether the job has failed or not
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), growTimeout)
-	defer cancel()
 	log := a.log.WithField("job", lease.Job)
 	job, err := a.ctl.Job(ctx, lease.Job)
 	if err != nil {
@@ -53,17 +48,18 @@ func (a *Agent) growAfterFailure(ctx context.Context, lease api.Lease) {
 		return
 	}
 	growth := growthOf(job, run, predict.RanOutOfMemory, run.PeakMiB)
-	larger, err := a.larger(job, lease, run.Profile, need)
+	larger, err := a.larger(job, lease, runs, need)
 	if err != nil {
-		log.WithError(err).Info("the job failed for lack of GPU memory and is not requeued")
+		log.WithError(err).Info("the job ran out of GPU memory and is not requeued")
 		return
 	}
+	a.usage.MarkEnd(job.ID, predict.EndOOM, 0)
 	if err := a.ctl.RequeueFailed(ctx, job.ID); err != nil {
+		a.usage.MarkEnd(job.ID, "", 0)
 		log.WithError(err).Warn("couldn't requeue a job that failed for lack of GPU memory; the failure is final")
 		return
 	}
 	failpoint.Hit(failpoint.GrowRequeued)
-	a.usage.MarkEnd(job.ID, predict.EndOOM, 0)
 	err = a.ctl.SetAdminComment(ctx, job.ID, grownComment(job, larger, growth))
 	failpoint.Hit(failpoint.GrowTagged)
 	if err == nil {
@@ -81,7 +77,13 @@ func (a *Agent) growAfterFailure(ctx context.Context, lease api.Lease) {
 // growBeforeFailure requeues a running job whose forecast of the peak memory exceeds its slice. slurmctld sends SIGTERM
 // to the job, and SIGKILL after KillWait. If the agent is killed between the steps, the next forecast repeats them.
 func (a *Agent) growBeforeFailure(ctx context.Context, id uint32, foreseenMiB float64) {
-	defer a.jobs.lock(id)()
+	unlock := a.jobs.tryLock(id)
+	if unlock == nil {
+		return // the job starts or ends, or the next forecast repeats this one
+	}
+	defer unlock()
+	ctx, cancel := context.WithTimeout(ctx, growTimeout) // the epilog of the job waits for the lock
+	defer cancel()
 	a.mu.Lock()
 	lease := a.leases[id]
 	a.mu.Unlock()
@@ -89,12 +91,11 @@ func (a *Agent) growBeforeFailure(ctx context.Context, id uint32, foreseenMiB fl
 	if lease == nil || lease.Grow != string(predict.Foreseen) || !ok || enough(*lease, foreseenMiB) {
 		return
 	}
-	need, credible := predict.Foresaw(a.earlierRuns(run), run, foreseenMiB, a.cfg.Site())
+	runs := a.earlierRuns(ctx, run)
+	need, credible := predict.Foresaw(runs, run, foreseenMiB, a.cfg.Site())
 	if !credible {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, growTimeout) // the epilog of the job waits for the lock
-	defer cancel()
 	log := a.log.WithField("job", id).WithField("foreseen_mib", math.Round(foreseenMiB))
 	job, err := a.ctl.Job(ctx, id)
 	if err != nil {
@@ -104,9 +105,11 @@ func (a *Agent) growBeforeFailure(ctx context.Context, id uint32, foreseenMiB fl
 	if job.State != "RUNNING" || job.Restarts != lease.Restart || tags.GrowMode(job) != predict.Foreseen {
 		return
 	}
-	larger, err := a.larger(job, *lease, run.Profile, need)
+	larger, err := a.larger(job, *lease, append(runs, run), need)
 	if err != nil {
-		log.WithError(err).Info("the memory of a job will not suffice, but the job is not requeued")
+		if a.mayLog(growKey(id)) {
+			log.WithError(err).Info("the memory of a job will not suffice, but the job is not requeued")
+		}
 		return
 	}
 	growth := growthOf(job, run, predict.Foreseen, foreseenMiB)
@@ -174,12 +177,31 @@ func (a *Agent) failedRun(id uint32) (run predict.Run, ok bool) {
 	return run, ok
 }
 
-// earlierRuns returns the stored runs of the job key of a run, oldest first, without the run itself.
-func (a *Agent) earlierRuns(run predict.Run) []predict.Run {
+// growKey identifies the log line about a job that does not grow.
+type growKey uint32
+
+// earlierRuns returns the stored runs of the job key of a run, oldest first, without the run itself. If the repository
+// does not answer before ctx ends, the result is empty.
+func (a *Agent) earlierRuns(ctx context.Context, run predict.Run) (runs []predict.Run) {
 	if a.repository == nil || run.Key == "" {
 		return nil
 	}
-	runs, err := a.repository.RunsOfKey(run.UID, run.Key)
+	type answer struct {
+		runs []predict.Run
+		err  error
+	}
+	read := make(chan answer, 1)
+	go func() { // another process may have locked the repository
+		runs, err := a.repository.RunsOfKey(run.UID, run.Key)
+		read <- answer{runs, err}
+	}()
+	var err error
+	select {
+	case r := <-read:
+		runs, err = r.runs, r.err
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
 	if err != nil {
 		a.log.WithError(err).WithField("job", run.Job).Warn("couldn't read the earlier runs of a job")
 	}
@@ -199,44 +221,4 @@ func growthOf(job slurm.Job, run predict.Run, cause predict.Cause, mib float64) 
 // its slices are offered.
 func grownComment(job slurm.Job, larger string, g predict.Growth) string {
 	return tags.Replace(tags.Regrown(job, larger, g), tags.Released, tags.Held)
-}
-
-// larger returns the profile of a job after a growth. need is the need of the job, and profile is the profile of the
-// slice that is too small. The error is the reason why the job cannot grow.
-func (a *Agent) larger(job slurm.Job, lease api.Lease, profile string, need predict.Need) (string, error) {
-	grown := tags.Growths(job)
-	if n := len(grown); n >= a.cfg.GrowLimit && (n == 0 || grown[n-1].Profile != profile) {
-		return "", fmt.Errorf("the job has already grown %d times (grow_limit: %d)", n, a.cfg.GrowLimit)
-	}
-	k := slices.IndexFunc(lease.Slices, func(s api.Slice) bool { return s.Profile == profile })
-	if k < 0 {
-		return "", fmt.Errorf("the job has no slice of the profile %s on this node", profile)
-	}
-	a.mu.Lock()
-	card := a.cards[lease.Slices[k].GPU]
-	model, offerable, empty := card.Model, card.Offerable, a.emptyGPUs()
-	a.mu.Unlock()
-	if model == nil {
-		return "", fmt.Errorf("GPU %d is not managed any more", lease.Slices[k].GPU)
-	}
-	larger, ok := need.Larger(model, offerable, profile)
-	if !ok {
-		return "", fmt.Errorf("%s has no larger profile with %.0f MiB", model.Name, need.PeakMiB)
-	}
-	want := offer.Want{Profile: larger, Count: len(lease.Slices)}
-	j := &offer.Job{Wants: []offer.Want{want}, RunTime: math.Inf(1), TimeLimit: math.Inf(1)}
-	if spots, _ := offer.NewCluster(a.settings.Policy, empty).Find(j, nil); spots == nil {
-		return "", fmt.Errorf("the GPUs of %s have no room for %d slices of %s", a.cfg.Node, want.Count, larger)
-	}
-	return larger, nil
-}
-
-// emptyGPUs returns the managed GPUs of the node without instances. The caller holds n.mu.
-func (n *node) emptyGPUs() (all []place.GPU) {
-	for _, c := range n.cards {
-		if c.Model != nil {
-			all = append(all, place.GPU{Model: c.Model, Offerable: c.Offerable})
-		}
-	}
-	return all
 }

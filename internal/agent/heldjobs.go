@@ -15,8 +15,13 @@ import (
 // slices that the plan assigns to the jobs on this node. If a job needs several nodes, releaseHeld releases the job
 // only when enough nodes offer its slices.
 func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, served []uint32) {
+	config, err := p.config(ctx)
+	retypes := err == nil && replacesTypes(config)
 	for _, w := range waiting {
 		log := p.log.WithField("job", w.ID)
+		if retypes && tags.Needed(w.Job) != "" {
+			continue // assignProfile has not replaced the job's profile yet
+		}
 		if w.Priority > 0 && tags.Has(w.AdminComment, tags.Held) {
 			// Either an administrator has released the job, or an agent has released the job and stopped before it
 			// replaced the tag.
@@ -96,8 +101,7 @@ func (p *publisher) onOffer(ctx context.Context, w slurm.Waiting) (bool, error) 
 // assignProfile sets the profile of each requeued job whose request contains no profile. If slurmctld replaces the
 // types in a request, assignProfile also sets the larger profile of each job that has grown.
 func (p *publisher) assignProfile(ctx context.Context, waiting []slurm.Waiting, config slurm.Config) {
-	release, err := config.Release()
-	retypes := err == nil && release.ReplacesTypes()
+	retypes := replacesTypes(config)
 	for i := range waiting {
 		w := &waiting[i]
 		gres := slices.Clone(w.PerNode)

@@ -132,10 +132,15 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	t.setJob(job)
 
 	wants, err := a.wants(job, len(lease.Slots))
+	if err == nil {
+		err = a.countedGrowth(ctx, job)
+	}
 	var none *unsuitable
 	switch {
 	case errors.As(err, &none):
 		return a.requeueOrRefuse(ctx, job, *lease, none.Error(), none.missing)
+	case isNotNow(err):
+		return *lease, err
 	case err != nil:
 		return a.refuse(*lease, err.Error())
 	case len(wants) == 0: // an --exclusive job that requests no GPU

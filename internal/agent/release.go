@@ -18,23 +18,7 @@ func (a *Agent) Release(ctx context.Context, id uint32, restart int) error {
 
 // releaseJob is like Release. gone is true if no epilog has run. In this case, the end time of the run is unknown.
 func (a *Agent) releaseJob(ctx context.Context, id uint32, restart int, gone bool) error {
-	unlock := a.jobs.lock(id)
-	a.mu.Lock()
-	lease := a.leases[id]
-	if pr := a.pending[id]; pr != nil { // the prolog was killed before the agent answered
-		delete(a.pending, id)
-		a.version++
-	}
-	a.mu.Unlock()
-	var err error
-	again := false
-	if lease != nil && restart >= lease.Restart {
-		if !gone {
-			a.growAfterFailure(ctx, *lease)
-		}
-		again, err = a.release(*lease, gone)
-	}
-	unlock()
+	again, err := a.endLease(ctx, id, restart, gone)
 	if err != nil {
 		return err
 	}
@@ -50,6 +34,28 @@ func (a *Agent) releaseJob(ctx context.Context, id uint32, restart int, gone boo
 		a.log.WithError(err).WithField("job", id).Warn("released a lease, but couldn't publish the new offers")
 	}
 	return nil
+}
+
+// endLease lets the job grow if its run ran out of memory, and releases the job's lease.
+func (a *Agent) endLease(ctx context.Context, id uint32, restart int, gone bool) (again bool, err error) {
+	// The limit includes the wait for the job's lock. The slices must be free when the epilog ends.
+	growing, cancel := context.WithTimeout(context.WithoutCancel(ctx), growTimeout)
+	defer cancel()
+	defer a.jobs.lock(id)()
+	a.mu.Lock()
+	lease := a.leases[id]
+	if pr := a.pending[id]; pr != nil { // the prolog was killed before the agent answered
+		delete(a.pending, id)
+		a.version++
+	}
+	a.mu.Unlock()
+	if lease == nil || restart < lease.Restart {
+		return false, nil
+	}
+	if !gone {
+		a.growAfterFailure(growing, *lease)
+	}
+	return a.release(*lease, gone)
 }
 
 // release restricts the capability files of the lease's slices to root and ends the lease. again reports whether the

@@ -1,0 +1,100 @@
+package agent
+
+import (
+	"caelum/internal/api"
+	"caelum/internal/offer"
+	"caelum/internal/place"
+	"caelum/internal/predict"
+	"caelum/internal/slurm"
+	"caelum/internal/tags"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// larger returns the profile of a job after a growth. need is the need of the job. The last of the runs is the one
+// whose slice is too small. The error is the reason why the job cannot grow.
+func (a *Agent) larger(job slurm.Job, lease api.Lease, runs []predict.Run, need predict.Need) (string, error) {
+	profile := runs[len(runs)-1].Profile
+	if n := growths(job, runs); n >= a.cfg.GrowLimit {
+		return "", fmt.Errorf("the job has already grown %d times (grow_limit: %d)", n, a.cfg.GrowLimit)
+	}
+	k := slices.IndexFunc(lease.Slices, func(s api.Slice) bool { return s.Profile == profile })
+	if k < 0 {
+		return "", fmt.Errorf("the job has no slice of the profile %s on this node", profile)
+	}
+	a.mu.Lock()
+	card := a.cards[lease.Slices[k].GPU]
+	model, offerable, empty := card.Model, card.Offerable, a.emptyGPUs()
+	a.mu.Unlock()
+	if model == nil {
+		return "", fmt.Errorf("GPU %d is not managed any more", lease.Slices[k].GPU)
+	}
+	larger, ok := need.Larger(model, offerable, profile)
+	if !ok {
+		return "", fmt.Errorf("%s has no larger profile with %.0f MiB", model.Name, need.PeakMiB)
+	}
+	want := offer.Want{Profile: larger, Count: len(lease.Slices)}
+	j := &offer.Job{Wants: []offer.Want{want}, RunTime: math.Inf(1), TimeLimit: math.Inf(1)}
+	if spots, _ := offer.NewCluster(a.settings.Policy, empty).Find(j, nil); spots == nil {
+		return "", fmt.Errorf("the GPUs of %s have no room for %d slices of %s", a.cfg.Node, want.Count, larger)
+	}
+	return larger, nil
+}
+
+// growths returns how often the job has grown before the last of the runs. If the agent could not write the tags after
+// a requeue, only the stored runs contain this growth. An entry in the tags for the profile of the last run belongs to
+// a growth that did not get as far as the requeue.
+func growths(job slurm.Job, runs []predict.Run) int {
+	last := runs[len(runs)-1]
+	tagged, stored := tags.Growths(job), 0
+	n := len(tagged)
+	if n > 0 && tagged[n-1].Profile == last.Profile {
+		n--
+	}
+	for _, r := range runs[:len(runs)-1] {
+		if r.Job == last.Job && r.End != "" {
+			stored++
+		}
+	}
+	return max(n, stored)
+}
+
+// countedGrowth returns nil if the job has not grown, or if slurmctld counts the larger slice for it. If slurmctld
+// cannot replace the profile of a waiting job, the job keeps the smaller profile (docs/security.md). Otherwise, the
+// user or a failure has kept slurmctld from counting the larger slice, and the error has the type *unsuitable. If
+// slurmctld does not answer, the error is api.NotNow.
+func (a *Agent) countedGrowth(ctx context.Context, job slurm.Job) error {
+	needed := tags.Needed(job)
+	if needed == "" {
+		return nil
+	}
+	config, err := a.slurmConfig(ctx)
+	switch {
+	case err != nil:
+		return api.NotNow(err.Error())
+	case !replacesTypes(config):
+		return nil
+	}
+	return &unsuitable{
+		"the job has grown to " + needed + ", but slurmctld counts a smaller slice for it",
+		fmt.Sprintf("%s:%d", needed, job.SlicesPerNode()[0].Count),
+	}
+}
+
+// replacesTypes reports whether slurmctld replaces the profile in the request of a waiting job.
+func replacesTypes(config slurm.Config) bool {
+	release, err := config.Release()
+	return err == nil && release.ReplacesTypes()
+}
+
+// emptyGPUs returns the managed GPUs of the node without instances. The caller holds n.mu.
+func (n *node) emptyGPUs() (all []place.GPU) {
+	for _, c := range n.cards {
+		if c.Model != nil {
+			all = append(all, place.GPU{Model: c.Model, Offerable: c.Offerable})
+		}
+	}
+	return all
+}

@@ -1,0 +1,88 @@
+package agent
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"caelum/internal/predict"
+	"caelum/internal/slurm"
+	"caelum/internal/tags"
+)
+
+// TestUserShrinksGrownJob lets a user set the request of a grown job back to the smaller profile. If slurmctld can
+// replace profiles, limits would not apply to the larger slice, so the job must not get it. The agents replace the
+// profile again.
+func TestUserShrinksGrownJob(t *testing.T) {
+	for version, granted := range map[string]bool{"22.05.8": true, "24.11.5": false} {
+		g := newGrowing(t, version)
+		id := g.submit(growingJob("1g.5gb", "oom"))
+		g.runs(id)
+		g.fails(id, 4700)
+		g.submit(job(1, "1g.5gb:1")) // so that the node offers a slice of the smaller profile
+		g.fake.Advance(3 * time.Minute)
+		g.publish()
+		g.publish()
+		smaller := slurm.GRESList{{Name: "gpu", Count: 1}, {Name: "mig", Type: "1g.5gb", Count: 1}}
+		if err := g.fake.SetJobGRES(context.Background(), id, smaller); err != nil {
+			t.Fatal(err)
+		}
+		g.fake.Tick()
+		g.prologs.Wait()
+		if l := g.lease(id); (len(l.Slices) > 0) != granted {
+			t.Errorf("%s: the job has the slices %+v, error %q", version, l.Slices, l.Error)
+		}
+	}
+}
+
+// TestGrowths counts the growths of a job from its tags and its stored runs.
+func TestGrowths(t *testing.T) {
+	run := func(job uint32, profile, end string) predict.Run {
+		return predict.Run{Job: job, Profile: profile, End: end}
+	}
+	last := run(1, "1g.10gb", "")
+	for _, c := range []struct {
+		grown   string
+		earlier []predict.Run
+		want    int
+	}{
+		{"", nil, 0},
+		{"1g.5gb:oom:4700", nil, 1},
+		{"1g.5gb:oom:4700,1g.10gb:forecast:12000", nil, 1},                                         // the second growth did not get as far as the requeue
+		{"", []predict.Run{run(1, "1g.5gb", predict.EndOOM), run(1, "1g.5gb", predict.EndOOM)}, 2}, // no tags written
+		{"1g.5gb:oom:4700", []predict.Run{run(1, "1g.5gb", predict.EndOOM)}, 1},
+		{"", []predict.Run{run(2, "1g.5gb", predict.EndOOM), run(1, "1g.5gb", "")}, 0},
+	} {
+		j := slurm.Job{AdminComment: tags.Grown + c.grown}
+		if got := growths(j, append(c.earlier, last)); got != c.want {
+			t.Errorf("%q and %d runs: %d growths, want %d", c.grown, len(c.earlier), got, c.want)
+		}
+	}
+}
+
+// TestGrowOnLostGPU checks that a job does not grow on a GPU that the agent no longer manages.
+func TestGrowOnLostGPU(t *testing.T) {
+	g := newGrowing(t, "22.05.8")
+	id := g.submit(growingJob("1g.5gb", "oom"))
+	g.runs(id)
+	g.agent.mu.Lock()
+	card := g.agent.cards[g.agent.leases[id].Slices[0].GPU]
+	model := card.Model
+	card.Model = nil
+	lease := *g.agent.leases[id]
+	g.agent.mu.Unlock()
+	j, err := g.fake.Job(context.Background(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := []predict.Run{{Job: id, Profile: "1g.5gb"}}
+	if larger, err := g.agent.larger(j, lease, last, predict.Need{PeakMiB: 9000}); err == nil {
+		t.Errorf("the job grows to %s", larger)
+	}
+	g.agent.mu.Lock()
+	card.Model = model
+	g.agent.mu.Unlock()
+	if larger, err := g.agent.larger(j, lease, last, predict.Need{PeakMiB: 9000}); err != nil || larger != "1g.10gb" {
+		t.Errorf("with the GPU: %s, %v", larger, err)
+	}
+}
