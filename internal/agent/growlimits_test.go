@@ -48,8 +48,10 @@ func TestGrowths(t *testing.T) {
 	}{
 		{"", nil, 0},
 		{"1g.5gb:oom:4700", nil, 1},
-		{"1g.5gb:oom:4700,1g.10gb:forecast:12000", nil, 1},                                         // the second growth did not get as far as the requeue
-		{"", []predict.Run{run(1, "1g.5gb", predict.EndOOM), run(1, "1g.5gb", predict.EndOOM)}, 2}, // no tags written
+		// The second growth did not get as far as the requeue.
+		{"1g.5gb:oom:4700,1g.10gb:forecast:12000", nil, 1},
+		// The agent could not write the tags.
+		{"", []predict.Run{run(1, "1g.5gb", predict.EndOOM), run(1, "1g.5gb", predict.EndOOM)}, 2},
 		{"1g.5gb:oom:4700", []predict.Run{run(1, "1g.5gb", predict.EndOOM)}, 1},
 		{"", []predict.Run{run(2, "1g.5gb", predict.EndOOM), run(1, "1g.5gb", "")}, 0},
 	} {
