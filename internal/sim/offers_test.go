@@ -85,6 +85,7 @@ func TestOffersKeepReservations(t *testing.T) {
 		if c.Discipline = EASY; c.Policy == (place.Policy)(place.QLA{}) {
 			c.Policy = place.Lifetime{}
 		}
+		c.WholeShare = 1 // with 0, jobs for slices may be placed before a job for full GPUs that has a reservation
 		for k := range jobs {
 			jobs[k].Slices = 1
 		}

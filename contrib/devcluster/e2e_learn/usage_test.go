@@ -43,7 +43,7 @@ func TestUsage(t *testing.T) {
 		}
 	}
 	want, gpus, leases := s.leased()
-	missing := "sacct -a -X -D -n -P -o AllocTRES%999,AdminComment%999 | grep gres/mig: | grep -v -c caelum:run= || true"
+	missing := "sacct -a -X -D -n -P -o AllocTRES%999,AdminComment%999 | grep gres/mig: | grep -vc caelum:run= || true"
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Second) {
 		if s.must("root", "sh", "-c", missing) == "0\n" {
 			break // each record of a run with slices contains its summary
