@@ -94,6 +94,7 @@ type Cluster struct {
 	Dir string
 
 	script string
+	cgroup bool // jobs have cgroups, so commands must join the cluster's cgroups
 }
 
 // Start starts a cluster, and returns when slurmctld answers, every node is idle and slurmdbd has registered the
@@ -112,7 +113,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("couldn't start a devcluster: %w\n%s", err, stderr)
 	}
-	return &Cluster{Dir: strings.TrimSpace(stdout), script: script}, nil
+	return &Cluster{Dir: strings.TrimSpace(stdout), script: script, cgroup: o.Cgroup != ""}, nil
 }
 
 // Stop ends every process of the cluster and removes its directory.
@@ -134,6 +135,9 @@ func (c *Cluster) ExecNode(ctx context.Context, node, user string, args ...strin
 // Command returns the command that Exec runs, for callers that need its stdin, or its output before it ends. An empty
 // node means the login node. If the caller kills the returned command, the command inside the cluster receives SIGTERM.
 func (c *Cluster) Command(ctx context.Context, node, user string, args ...string) *exec.Cmd {
+	if cmd := c.enter(ctx, node, user, args); cmd != nil {
+		return cmd
+	}
 	full := []string{"exec", "--dir", c.Dir, "--user", user}
 	if node != "" {
 		full = append(full, "--node", node)
