@@ -27,7 +27,7 @@ import (
 const User, Stranger = "user1", "user2"
 
 // Limit is the time limit for every condition. It is generous, because only a failing test reaches it.
-const Limit = 60 * time.Second
+const Limit = 150 * time.Second
 
 // hold is a shell script. `hold NAME` uses its device until the file end.NAME exists, and fails if the process on the
 // device ends early.
