@@ -444,6 +444,29 @@ func TestHeldJobs(t *testing.T) {
 	}
 }
 
+// TestHeldJobTaggedMeanwhile adds a tag to a held job after the pass has read the queue. The release of the job must not
+// remove this tag.
+func TestHeldJobTaggedMeanwhile(t *testing.T) {
+	w := newWorld(t, 1)
+	w.publish()
+	named := job(1, "7g.40gb:1")
+	named.ReqNodes, named.AdminComment = []string{"n1"}, "caelum:held"
+	id := w.fake.SubmitHeld(named)
+	w.fake.After(func(c slurmtest.Call) {
+		if c.Op == "Release" {
+			w.fake.After(nil)
+			if err := w.fake.SetAdminComment(context.Background(), id, "caelum:held caelum:grown=new"); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	w.publish()
+	j, err := w.fake.Job(context.Background(), id)
+	if err != nil || j.AdminComment != "caelum:grown=new caelum:released" {
+		t.Errorf("admin_comment %q, %v", j.AdminComment, err)
+	}
+}
+
 func TestSlurmctldAway(t *testing.T) {
 	w := newWorld(t, 1)
 	id := w.submit(job(1, "1g.5gb:1"))

@@ -25,8 +25,7 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 		if w.Priority > 0 && tags.Has(w.AdminComment, tags.Held) {
 			// Either an administrator has released the job, or an agent has released the job and stopped before it
 			// replaced the tag.
-			comment := tags.Replace(w.AdminComment, tags.Held, tags.Released)
-			if err := p.ctl.SetAdminComment(ctx, w.ID, comment); err != nil {
+			if err := p.retag(ctx, w.ID, tags.Held, tags.Released); err != nil {
 				log.WithError(err).Warn("couldn't change the tag of a released job")
 			}
 			continue
@@ -46,7 +45,7 @@ func (p *publisher) releaseHeld(ctx context.Context, waiting []slurm.Waiting, se
 		err := p.ctl.Release(ctx, w.ID)
 		failpoint.Hit(failpoint.HeldReleased)
 		if err == nil {
-			err = p.ctl.SetAdminComment(ctx, w.ID, tags.Replace(w.AdminComment, tags.Held, tags.Released))
+			err = p.retag(ctx, w.ID, tags.Held, tags.Released)
 		}
 		if err != nil && !errors.Is(err, slurm.ErrJobState) {
 			log.WithError(err).Warn("couldn't release a held job")
@@ -68,7 +67,7 @@ func (p *publisher) holdStray(ctx context.Context, snapshot plan.Snapshot) {
 		// priority as released.
 		err := p.ctl.Hold(ctx, w.ID)
 		if err == nil {
-			err = p.ctl.SetAdminComment(ctx, w.ID, tags.Replace(w.AdminComment, tags.Released, tags.Held))
+			err = p.retag(ctx, w.ID, tags.Released, tags.Held)
 		}
 		switch {
 		case errors.Is(err, slurm.ErrJobState), errors.Is(err, slurm.ErrNoJob):
@@ -78,6 +77,16 @@ func (p *publisher) holdStray(ctx context.Context, snapshot plan.Snapshot) {
 			log.WithField("het_job", w.HetJob).Info("held a component of a het job that cannot start as a whole")
 		}
 	}
+}
+
+// retag replaces a tag of a job. It reads the comment again, because another agent may have added tags since this pass
+// read the queue.
+func (p *publisher) retag(ctx context.Context, id uint32, old, new string) error {
+	job, err := p.ctl.Job(ctx, id)
+	if err != nil {
+		return err
+	}
+	return p.ctl.SetAdminComment(ctx, id, tags.Replace(job.AdminComment, old, new))
 }
 
 // onOffer reports whether enough nodes offer the slices that the job requests.
