@@ -10,7 +10,7 @@ const Depth = 500
 // if every group would delay it. backfill places no group on a node where an earlier job is waiting for the same
 // profile, because slurmctld would allocate the slice to the earlier job, which could delay the head.
 func (p *planner) backfill(head int) bool {
-	earlier := demand{}
+	earlier := newDemand()
 	for i, group := range byStart(p.jobs[head:]) {
 		k := head + i
 		if i > Depth {

@@ -2,8 +2,12 @@ package offer
 
 import "slices"
 
-// demand maps a profile and a node to the smallest number of slices per node for which an earlier job waits.
-type demand map[wanted]int
+// demand contains the smallest number of slices per node for which an earlier job waits, by profile name for jobs that
+// can use every node, and otherwise by profile name and node.
+type demand struct {
+	everywhere map[string]int
+	on         map[wanted]int
+}
 
 // wanted is a node and the name under which a profile is offered. If node has the value everywhere, wanted refers to
 // all nodes.
@@ -14,10 +18,17 @@ type wanted struct {
 
 const everywhere = -1
 
+func newDemand() demand { return demand{everywhere: map[string]int{}, on: map[wanted]int{}} }
+
 func (d demand) add(j *Job) {
 	for w, n := range j.wanted {
-		if d[w] == 0 || n < d[w] {
-			d[w] = n
+		switch least := d.on[w]; {
+		case w.node == everywhere:
+			if least := d.everywhere[w.profile]; least == 0 || n < least {
+				d.everywhere[w.profile] = n
+			}
+		case least == 0 || n < least:
+			d.on[w] = n
 		}
 	}
 }
@@ -32,14 +43,19 @@ func (d demand) addAll(jobs []*Job) {
 // job. The result is nil if too few nodes remain. An earlier job that needs more slices of a profile than a node would
 // offer cannot start there.
 func (d demand) restrict(c *Cluster, plan *Plan, j *Job) *Job {
-	if len(j.Wants) == 0 {
+	if len(j.Wants) == 0 || len(d.everywhere)+len(d.on) == 0 {
 		return j
+	}
+	for _, w := range j.Wants { // the most frequent result, without visiting the nodes
+		if least := d.everywhere[w.Profile]; least > 0 && least <= w.Count {
+			return nil
+		}
 	}
 	nodes := c.nodesNow(j)
 	on := slices.DeleteFunc(slices.Clone(nodes), func(n int) bool {
 		return slices.ContainsFunc(j.Wants, func(w Want) bool {
 			least := d.least(w.Profile, n)
-			return least > 0 && least <= w.Count+c.Offered(plan, w.Profile, n)
+			return least > 0 && (least <= w.Count || least <= w.Count+c.Offered(plan, w.Profile, n))
 		})
 	})
 	switch {
@@ -72,7 +88,11 @@ func (d demand) has(profile string, node int) bool { return d.least(profile, nod
 // least returns the smallest number of slices of the profile that a job is waiting for on the node, or 0 if no job is
 // waiting.
 func (d demand) least(profile string, node int) int {
-	here, anywhere := d[wanted{profile, node}], d[wanted{profile, everywhere}]
+	anywhere := d.everywhere[profile]
+	if len(d.on) == 0 {
+		return anywhere
+	}
+	here := d.on[wanted{profile, node}]
 	if here == 0 || anywhere == 0 {
 		return max(here, anywhere)
 	}

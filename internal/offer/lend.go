@@ -90,7 +90,7 @@ func (p *planner) lendKept() {
 // placeBorrowers places jobs that will end before the kept spots are needed. first is the queue index of the first job
 // for which the spots are kept.
 func (p *planner) placeBorrowers(first int) {
-	earlier := demand{}
+	earlier := newDemand()
 	for k, group := range byStart(p.jobs) {
 		if k == first || p.decided(k) {
 			continue

@@ -161,7 +161,7 @@ func (p *planner) placeDenied() {
 	}
 	p.quota.off = true
 	defer func() { p.quota.off = false }()
-	earlier := demand{}
+	earlier := newDemand()
 	for k, group := range byStart(p.jobs) {
 		r := p.plan.Reserved
 		switch {

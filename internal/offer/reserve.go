@@ -133,24 +133,31 @@ type freeSlot struct {
 }
 
 // slots returns the placements on the given GPUs that are suitable for w, in the order in which the placements become
-// free. If refused is true, the policy has rejected the free placements, and slots returns only busy placements.
-func (c *Cluster) slots(gpus []int, w Want, refused bool) (all []freeSlot) {
+// free. If single is true, the job needs no other slice, and the policy has rejected the free placements. slots then
+// returns only the first busy placement.
+func (c *Cluster) slots(gpus []int, w Want, single bool) (all []freeSlot) {
+	names := w.profiles()
 	for _, g := range gpus {
 		b := c.Pool.GPU(g).Model
 		if b == nil {
 			continue
 		}
 		for p := range b.Profiles {
-			if name := b.Profiles[p].Name; !slices.Contains(w.profiles(), name) {
+			if !slices.Contains(names, b.Profiles[p].Name) {
 				continue
 			}
 			of := b.OfProfile(p)
-			if refused {
+			if single {
 				of &^= c.Pool.Node(g).Open
 			}
 			for i := range of.Indices() {
-				if s := (Spot{GPU: g, Placement: i}); c.offerable(s) {
-					all = append(all, freeSlot{s, max(c.Now, c.Pool.FreeAt(g, i))})
+				s := freeSlot{Spot{GPU: g, Placement: i}, max(c.Now, c.Pool.FreeAt(g, i))}
+				switch {
+				case single && len(all) > 0 && s.free >= all[0].free || !c.offerable(s.Spot):
+				case single:
+					all = append(all[:0], s)
+				default:
+					all = append(all, s)
 				}
 			}
 		}

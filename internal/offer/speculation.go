@@ -79,7 +79,7 @@ func (p *planner) addSpeculative() {
 // waited returns the profiles for which jobs of the queue wait. The result includes the profiles of placed jobs,
 // because the plan already offers the slices of these jobs.
 func (p *planner) waited() demand {
-	all := demand{}
+	all := newDemand()
 	for k, j := range p.jobs {
 		if p.plan.Spots[k] != nil || !p.singletons[j.SingletonKey] {
 			all.add(j)

@@ -25,7 +25,7 @@ func BenchmarkPlan(b *testing.B) {
 		for _, busy := range []float64{0, 0.5, 0.9, 1} {
 			for _, without := range []int{0, 32} { // number of nodes without free CPUs
 				b.Run(fmt.Sprintf("%s,busy=%.1f,without=%d", name, busy, without), func(b *testing.B) {
-					snapshot := crowd(b, busy, without)
+					snapshot := crowd(b, 64, 500, busy, without)
 					defer cpuTime(b)()
 					for b.Loop() {
 						New(snapshot, Settings{Policy: policy}, nil).Plan()
@@ -46,7 +46,7 @@ func BenchmarkSizes(b *testing.B) {
 	for _, busy := range []float64{0, 0.5, 0.9, 1} {
 		for _, tightest := range []bool{true, false} {
 			b.Run(fmt.Sprintf("busy=%.1f,tightest=%v", busy, tightest), func(b *testing.B) {
-				snapshot := crowd(b, busy, 0)
+				snapshot := crowd(b, 64, 500, busy, 0)
 				for k := range snapshot.Queue.Waiting {
 					w := &snapshot.Queue.Waiting[k]
 					w.PerNode[0].Type = "1g.5gb"
@@ -77,12 +77,32 @@ func cpuTime(b *testing.B) (stop func()) {
 	}
 }
 
-func crowd(b *testing.B, busy float64, without int) Snapshot {
+// BenchmarkPlanAfterEvent measures a plan for a cluster of which 90% of the placements are busy, after one job has ended.
+// Its sub-benchmarks are named after the numbers of nodes, GPUs per node and waiting jobs.
+func BenchmarkPlanAfterEvent(b *testing.B) {
+	policy, err := place.ByName(place.DefaultPolicy)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, size := range []struct{ nodes, jobs int }{{64, 500}, {256, 2000}, {1024, 5000}} {
+		b.Run(fmt.Sprintf("%dx8/%d", size.nodes, size.jobs), func(b *testing.B) {
+			snapshot := crowd(b, size.nodes, size.jobs, 0.9, 0)
+			defer cpuTime(b)()
+			for b.Loop() {
+				New(snapshot, Settings{Policy: policy}, nil).Plan()
+			}
+		})
+	}
+}
+
+// crowd returns a snapshot of a cluster with eight A100-40GB GPUs per node. Each placement of a random layout is busy
+// with the probability busy.
+func crowd(b *testing.B, many, waiting int, busy float64, without int) Snapshot {
 	rng := rand.New(rand.NewPCG(1, 1))
 	small := model(b, "A100-40GB").Select(mig.Plain)
 	names := []string{"1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"}
 	var nodes []slurm.Node
-	for k := range 64 {
+	for k := range many {
 		gpus := make([]place.GPU, 8)
 		for g := range gpus {
 			gpus[g] = a100(b)
@@ -102,7 +122,7 @@ func crowd(b *testing.B, busy float64, without int) Snapshot {
 		nodes = append(nodes, n)
 	}
 	var jobs []slurm.Waiting
-	for id := range uint32(500) {
+	for id := range uint32(waiting) {
 		w := waits(id+1, names[rng.IntN(len(names))], 1, 1)
 		w.CPUs, w.TimeLimit = 1, time.Duration(1+rng.IntN(600))*time.Minute
 		jobs = append(jobs, w)

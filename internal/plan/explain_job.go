@@ -168,7 +168,7 @@ func (v *View) ineligibleNodes(w slurm.Waiting, nodes []slurm.Node) string {
 		case why != "":
 		case m < 0:
 			why = "is not ready"
-		case v.room(Job(w).Wants)(m) == nil:
+		case v.roomFor(Job(w).Wants).like(m) == nil:
 			why = "cannot hold " + list(w.SlicesPerNode())
 		case w.HetJob != 0:
 			why = fmt.Sprintf(

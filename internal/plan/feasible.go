@@ -13,7 +13,7 @@ import (
 // searches only one node of each kind, regardless of the number of nodes that the job requests.
 func (v *View) feasible(jobs []*offer.Job) bool {
 	total, kinds := 0, 0
-	bare, rooms := make([]*offer.Job, len(jobs)), make([]func(int) []offer.Spot, len(jobs))
+	bare, rooms := make([]*offer.Job, len(jobs)), make([]room, len(jobs))
 	for k, j := range jobs {
 		on := offer.Job{
 			Wants:          j.Wants,
@@ -27,11 +27,11 @@ func (v *View) feasible(jobs []*offer.Job) bool {
 				if kinds++; kinds > maxKinds || len(j.Wants) > maxWants {
 					return false
 				}
-				rooms[k] = v.room(j.Wants)
+				rooms[k] = v.roomFor(j.Wants)
 			}
 			on.EligibleNodes = slices.DeleteFunc(
 				slices.Clone(j.EligibleNodes),
-				func(n int) bool { return rooms[k](n) == nil },
+				func(n int) bool { return rooms[k].like(n) == nil },
 			)
 		}
 		if !j.OutsideCluster {
@@ -42,7 +42,7 @@ func (v *View) feasible(jobs []*offer.Job) bool {
 		}
 		bare[k] = &on
 	}
-	return len(jobs) == 1 || v.empty.AssignNodes(bare, func(k, n int) []offer.Spot { return rooms[k](n) }) != nil
+	return len(jobs) == 1 || v.empty.AssignNodes(bare, func(k, n int) []offer.Spot { return rooms[k].on(n) }) != nil
 }
 
 // maxWants and maxKinds bound the cost of a plan, because any user may submit any request. maxWants limits the number
@@ -55,41 +55,54 @@ const (
 	maxKinds = 16
 )
 
-// room returns a function that returns spots for the slices on a given member as if the member's GPUs were empty. The
-// function returns nil if the slices do not fit.
-func (v *View) room(wants []offer.Want) func(member int) []offer.Spot {
+// room contains spots for slices on empty GPUs, by the first member with the same GPUs.
+type room struct {
+	v     *View
+	wants []offer.Want
+	first map[int][]offer.Spot
+}
+
+func (v *View) roomFor(wants []offer.Want) room {
 	if v.empty == nil {
 		v.setEmpty()
 	}
 	key := fmt.Sprint(wants)
-	could := v.emptyRoom[key]
-	if could == nil {
-		could = map[int][]offer.Spot{}
-		v.emptyRoom[key] = could
+	if v.emptyRoom[key] == nil {
+		v.emptyRoom[key] = map[int][]offer.Spot{}
 	}
-	return func(member int) []offer.Spot {
-		like := v.firstLike[member]
-		there, known := could[like]
-		if !known {
-			there, _ = v.empty.Find(&offer.Job{
-				Wants:         wants,
-				Nodes:         1,
-				EligibleNodes: []int{like},
-				RunTime:       math.Inf(1),
-				TimeLimit:     math.Inf(1),
-			}, nil)
-			could[like] = there
-		}
-		if member == like || there == nil {
-			return there
-		}
-		spots := make([]offer.Spot, len(there))
-		for i, s := range there {
-			k := slices.Index(v.empty.Nodes[like], s.GPU)
-			spots[i] = offer.Spot{GPU: v.empty.Nodes[member][k], Placement: s.Placement}
-		}
-		return spots
+	return room{v, wants, v.emptyRoom[key]}
+}
+
+// like returns spots for the slices on the first member with the same GPUs as the given member, or nil if the slices do
+// not fit.
+func (r room) like(member int) []offer.Spot {
+	like := r.v.firstLike[member]
+	there, known := r.first[like]
+	if !known {
+		there, _ = r.v.empty.Find(&offer.Job{
+			Wants:         r.wants,
+			Nodes:         1,
+			EligibleNodes: []int{like},
+			RunTime:       math.Inf(1),
+			TimeLimit:     math.Inf(1),
+		}, nil)
+		r.first[like] = there
 	}
+	return there
+}
+
+// on returns spots for the slices on a member as if the member's GPUs were empty, or nil if the slices do not fit.
+func (r room) on(member int) []offer.Spot {
+	like, there := r.v.firstLike[member], r.like(member)
+	if member == like || there == nil {
+		return there
+	}
+	spots := make([]offer.Spot, len(there))
+	for i, s := range there {
+		k := slices.Index(r.v.empty.Nodes[like], s.GPU)
+		spots[i] = offer.Spot{GPU: r.v.empty.Nodes[member][k], Placement: s.Placement}
+	}
+	return spots
 }
 
 // setEmpty sets v.empty to a copy of the cluster in which all GPUs are empty.

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -11,13 +12,57 @@ import (
 	"caelum/internal/tags"
 )
 
-// setNodes sets the members on which a job can run. held is the return value of heldOn.
+// nodeSets contains the fields of an offer.Job that setNodes sets.
+type nodeSets struct {
+	alternatives               []string
+	eligible, deferred, closed []int
+	readyAt, freedAt           map[int]float64
+}
+
+// setNodes sets the members on which a job can run. held is the return value of heldOn. Jobs with equal requests share
+// the sets, because a plan for many jobs and nodes would otherwise spend most of its time here.
 func (v *View) setNodes(job *offer.Job, w slurm.Waiting, held map[string]map[string]int) {
-	if tags.Sized(w.Job) {
+	key := v.nodesKey(job, w)
+	same, known := v.nodeSets[key]
+	if !known {
+		v.findNodes(job, w, held)
+		same = nodeSets{job.Wants[0].Alternatives, job.EligibleNodes, job.DeferredNodes, job.NoOfferNodes, job.ReadyAt,
+			job.FreedAt}
+		if v.nodeSets == nil {
+			v.nodeSets = map[string]nodeSets{}
+		}
+		v.nodeSets[key] = same
+	}
+	job.Wants[0].Alternatives = same.alternatives
+	job.EligibleNodes, job.DeferredNodes, job.NoOfferNodes = same.eligible, same.deferred, same.closed
+	job.ReadyAt, job.FreedAt = same.readyAt, same.freedAt
+}
+
+// nodesKey returns a text that is equal for two jobs only if findNodes returns the same for both. It contains every
+// field of the job except those that findNodes does not use. findNodes uses LastSchedEval only if the reason is
+// Resources.
+func (v *View) nodesKey(job *offer.Job, w slurm.Waiting) string {
+	sized := tags.Sized(w.Job)
+	paused := v.paused[w.UID]
+	w.ID, w.ArrayJob, w.ArrayTask, w.Elements, w.HetJobs = 0, 0, "", 0, nil
+	w.Name, w.User, w.Account, w.QOS, w.UID = "", "", "", "", 0
+	w.Priority, w.Nice, w.Restarts, w.TimeLimit = 0, 0, 0, 0
+	w.Submit, w.Eligible, w.Start, w.End = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	if w.Reason != "Resources" {
+		w.LastSchedEval = time.Time{}
+	}
+	w.AdminComment, w.Comment = "", ""
+	return fmt.Sprint(sized, paused, job.Nodes, job.Wants[0].Profile, job.Wants[0].Needed(), w)
+}
+
+// findNodes does the work of setNodes for one job.
+func (v *View) findNodes(job *offer.Job, w slurm.Waiting, held map[string]map[string]int) {
+	sized := tags.Sized(w.Job)
+	if sized {
 		job.Wants[0].Alternatives = v.equivalentProfiles(job.Wants[0].Needed())
 	}
 	for k, n := range v.Members {
-		if !eligible.Accepts(n, w) || tags.Sized(w.Job) && v.forgotten(k, job.Wants[0].Profile, held[n.Name]) {
+		if !eligible.Accepts(n, w) || sized && v.forgotten(k, job.Wants[0].Profile, held[n.Name]) {
 			continue
 		}
 		job.EligibleNodes = append(job.EligibleNodes, k)

@@ -23,6 +23,7 @@ type View struct {
 	kinds     []place.GPU                     // the GPU models; nil if jobs get only the requested profiles
 	running   map[string][]occupant           // by node, ordered by expected end
 	paused    map[uint32]bool                 // by user id, see Snapshot
+	nodeSets  map[string]nodeSets             // by nodesKey
 	firstLike []int                           // for each member, the first member with the same GPUs
 	emptyRoom map[string]map[int][]offer.Spot // spots for the slices on empty GPUs, by request and first member
 	// Jobs contains the jobs that could start if their slices were offered, in slurmctld's order. If an entry of the
