@@ -1,52 +1,52 @@
 -- job_submit.lua adds MIG slices to every request for GPUs in a managed partition.
 --
--- The script keeps the job's own request, and adds one slice of gres/mig for each GPU slot. All slices of a job have
--- one profile. The profile comes from --mig, from --mig-mem, or from the decision table (docs/internals.md, "The
--- decision table"). contrib/job_submit/README.md contains the reasons for the rules and measurements.
+-- It keeps the job's own request, and adds one slice of gres/mig for each GPU slot. All slices of a job have the same
+-- profile, which comes from --mig, from --mig-mem, or from the decision table (docs/internals.md, "The decision
+-- table"). contrib/job_submit/README.md contains measurements and the reasons for the rules, and
 -- contrib/job_submit/KEY.md specifies the job key.
 --
--- slurmctld holds its locks while slurmctld runs the script. The script therefore reads only one small file per GPU
--- job, starts no process and never waits. The script runs on Lua 5.1 to 5.4, and needs only the standard libraries.
+-- slurmctld holds its locks while it runs the script. The script therefore reads only one small file per GPU job,
+-- starts no process and never waits. It runs on Lua 5.1 to 5.4, and needs only the standard libraries.
 
--- TRIGGER is the trigger file of the watcher (caelumd watch). The watcher creates the file, and reads the queue after
--- each write to the file.
+-- TRIGGER is the trigger file of the watcher (caelumd watch), which creates it and reads the queue after each write to
+-- it.
 local TRIGGER = os.getenv("CAELUM_POKE") or "/run/caelum-watch/poke"
 
 local TABLE = os.getenv("CAELUM_DECISIONS") or "/etc/caelum/decisions"
 
--- MAX_LINES and MAX_BYTES limit the time for which slurmctld holds its locks while the script reads a changed table.
--- Lua 5.1 takes about 75 ms for 20,000 lines.
+-- MAX_LINES and MAX_BYTES limit how long slurmctld holds its locks while the script reads a changed table. Lua 5.1
+-- takes about 75 ms for 20,000 lines.
 local MAX_LINES = 20000
 local MAX_BYTES = 1048576
 
 -- In Slurm, 65534 and above mean "not set" in 16-bit fields, and 0xfffffffe and above in 32-bit fields.
 local MAX_COUNT = 65533
 
-local MAX_TRES = 1024     -- bytes of tres_per_node; slurmctld refuses a longer string after job_submit.lua
+local MAX_TRES = 1024     -- bytes in tres_per_node; slurmctld refuses a longer string after job_submit.lua
 
--- MAX_ENV limits the number of entries of spank_job_env. spank_job_env contains one entry for each SPANK option of the
--- job, and the variables that SPANK plugins set for the job.
+-- MAX_ENV limits the number of entries in spank_job_env, which contains one entry for each of the job's SPANK options,
+-- and the variables that SPANK plugins set for the job.
 local MAX_ENV = 256
-local MAX_OPTION = 512    -- bytes that the script reads of an entry of spank_job_env
-local MAX_NAMES = 16384   -- bytes of a list of partitions; the list of all partitions of a site is shorter
+local MAX_OPTION = 512    -- the number of bytes that the script reads from an entry in spank_job_env
+local MAX_NAMES = 16384   -- bytes in a list of partitions; a list of all of a site's partitions is shorter
 
 ---------------------------------------------------------------- the decision table
 
 local decisions     -- the last valid decision table; nil before the script has read a valid table
 local last_read     -- the last generation and size, or the last error, so that the script logs each error once
 
--- number parses a count of MiB or seconds in decimal. number returns nil for any other text.
+-- number parses a decimal count of MiB or seconds. For any other text, it returns nil.
 local function number(text)
   return #text <= 9 and text:find("^[1-9]%d*$") and tonumber(text) or nil
 end
 
--- percent parses a whole number from 0 to 100 in decimal. percent returns nil for any other text.
+-- percent parses a decimal whole number from 0 to 100. For any other text, it returns nil.
 local function percent(text)
   return (text == "0" or text == "100" or text:find("^[1-9]%d?$")) and tonumber(text) or nil
 end
 
--- range parses "<seconds>" or "<seconds>-<high>": an expected run time, and the 90% quantile of the run time. range
--- returns nil for any other text.
+-- range parses "<seconds>" or "<seconds>-<high>": an expected run time and its 90% quantile. For any other text, it
+-- returns nil.
 local function range(text)
   local low, high = text:match("^(%d+)%-(%d+)$")
   if not low then return number(text) end
@@ -54,9 +54,10 @@ local function range(text)
   if low and high and high >= low then return low, high end
 end
 
--- split returns the words of a line that has two to five words, and nil for any other line. If two adjacent repetitions
--- in a Lua pattern can match the same characters, the time to match a long line grows with the square of its length: a
--- line of 100 kB took 139 s. The ".*" at the end of a pattern always matches the rest of the text and is safe.
+-- split returns the words of a line that has two to five words, and nil for any other line. Beware of Lua patterns in
+-- which two adjacent repetitions can match the same characters: the time to match a long line then grows with the
+-- square of its length (139 s for a line of 100 kB). The ".*" at the end of a pattern is safe, because it always
+-- matches the rest of the text.
 local function split(line)
   local word, value, third, rest = line:match("^(%S+)%s+(%S+)%s+(%S+)(.*)$")
   if not word then return line:match("^(%S+)%s+(%S+)%s*$") end
@@ -67,9 +68,9 @@ local function split(line)
   if fifth or not tail:find("%S") then return word, value, third, fourth, fifth end
 end
 
--- LEARNED contains the patterns of learned lines. A learned line assigns a profile to a user and a job key, to a user
--- and a script fingerprint, or to a script fingerprint. The hash is not cryptographic, so a key applies only to the
--- key's own user. key lines without a user, as in the tables of earlier releases, have no effect.
+-- LEARNED contains the patterns of learned lines. A learned line assigns a profile to a user's job key, to a user's
+-- script fingerprint, or to a script fingerprint alone. Because the hash is not cryptographic, a key applies only to
+-- its own user. key lines without a user, as in the tables of earlier releases, have no effect.
 local LEARNED = {key = "^%d+:(%x+)$", user = "^%d+:(%x+)$", site = "^(%x+)$"}
 
 local function learn(t, word, value, profile, fourth, fifth)
@@ -97,18 +98,19 @@ local function list(t, profile, third, fourth)
   local mib = third and number(third)
   if fourth or third and not mib or not profile:find("^%w[%w.+-]*$") or profile == "closed" then return false end
   if not t.profiles[profile] then t.known[#t.known + 1] = profile end
-  -- Two GPU models may use one profile name for different sizes. The script uses the smaller size, because a job may
-  -- run on either GPU model.
+  -- Two GPU models may use the same profile name for different sizes. The script uses the smaller size, because the job
+  -- may run on either model.
   local before = t.profiles[profile] or 0
   t.profiles[profile] = mib and (before == 0 or mib < before) and mib or before
   return true
 end
 
--- GROW contains the modes in which jobs can grow. A larger number includes the requeues of a smaller number.
+-- GROW contains the modes in which jobs can grow. A mode with a larger number includes the requeues of those with
+-- smaller numbers.
 local GROW = {off = 0, oom = 1, forecast = 2}
 
--- manage reads the rest of a partition line, which has the form "[profile] [grow=mode]". manage returns whether the line
--- is valid, and the profile.
+-- manage reads the rest of a partition line, which has the form "[profile] [grow=mode]". It returns whether the line is
+-- valid, and the profile.
 local function manage(t, partition, third, fourth)
   local mode = (fourth or third or ""):match("^grow=(.*)$")
   if mode and not GROW[mode] or fourth and not mode then return false end
@@ -118,8 +120,8 @@ local function manage(t, partition, third, fourth)
   return true, full
 end
 
--- read_line reads line n of a table into t, and returns false for an invalid line. read_line does not check whether the
--- profile in the line has a profile line, because profile lines may follow later in the table.
+-- read_line reads line n of a table into t, and returns false if the line is invalid. It does not check that the line's
+-- profile has a profile line, because that line may come later in the table.
 local function read_line(t, n, line)
   local word, value, third, fourth, fifth = split(line)
   local named
@@ -178,9 +180,9 @@ local function parse(text)
   return t
 end
 
--- refresh reads the first line and the size of the decision table. If the first line or the size has changed, refresh
--- reads the whole table. refresh compares the size because the script may have read an incomplete table while another
--- program was writing the table. The complete table then has another size, and refresh reads the table again.
+-- refresh reads the first line and the size of the decision table, and rereads the whole table if either has changed.
+-- It also compares the size because it may have read an incomplete table while another program was writing it. The
+-- complete table then has a different size and is read as well.
 local function refresh()
   local file, why = io.open(TABLE, "r")
   local head = file and file:read(64)
@@ -217,8 +219,8 @@ local function count(value)
 end
 
 -- entries splits a tres_per_* string into its entries. Slurm 22.05 and 23.02 write "gres:gpu:a100:2". Later releases
--- write "gres/gpu:a100:2", and "gres/gpu:a100=2" in tres_per_task. "gpu" means one GPU, and "gpu:a100" means one GPU of
--- the type a100. Like slurmctld, entries accepts the prefix at any position in an entry.
+-- write "gres/gpu:a100:2", or "gres/gpu:a100=2" in tres_per_task. "gpu" means one GPU, and "gpu:a100" means one GPU of
+-- type a100. Like slurmctld, entries accepts the prefix anywhere in an entry.
 local function entries(list)
   local out = {}
   if type(list) ~= "string" or #list > MAX_TRES then return out end
@@ -236,8 +238,8 @@ local function entries(list)
   return out
 end
 
--- readable reports whether the agents can parse an entry. slurmctld ignores some entries that the agents cannot parse,
--- for example `mig:x(:0`. If a request contains an invalid entry, the agents cannot parse the whole request.
+-- readable reports whether the agents can parse an entry. slurmctld ignores some entries that they cannot parse, for
+-- example `mig:x(:0`. A single invalid entry makes the whole request unreadable for the agents.
 local function readable(text)
   if text:find("[^%w._+:=/-]") then return false end
   local rest = text:match("^gres[:/](.*)$")
@@ -250,8 +252,8 @@ local function readable(text)
   return kind == "" or kind:find("^:%w[%w._+-]*$") ~= nil and not kind:find("^:%d+[kKmMgGtTpP]?$")
 end
 
--- total adds up the entries of one GRES. Like slurmctld, total uses the last of several counts of one type, and ignores
--- counts of 0.
+-- total adds up the entries of one GRES. Like slurmctld, it uses the last of several counts of the same type, and
+-- ignores counts of 0.
 local function total(list, name)
   local sum = {all = 0, types = {}, count = {}}
   for _, entry in ipairs(list) do
@@ -269,11 +271,11 @@ local function total(list, name)
   return sum
 end
 
--- PER lists the scopes for which options can count GPUs.
+-- PER lists the scopes in which options can count GPUs.
 local PER = {"node", "job", "socket", "task"}
 
--- request reads the GPUs per node, job, socket and task, and the slices per node, from a job_desc. If the job requests
--- no GPU, request returns nil.
+-- request reads the GPUs per node, job, socket and task, and the slices per node, from a job_desc. It returns nil if
+-- the job requests no GPU.
 local function request(job)
   local r, found = {}, false
   for _, per in ipairs(PER) do
@@ -290,14 +292,13 @@ local function request(job)
   end
   r.tasks, r.tasks_per_node = count(job.num_tasks), count(job.ntasks_per_node)
   r.nodes = count(job.min_nodes) or (r.tasks and r.tasks_per_node and math.ceil(r.tasks / r.tasks_per_node)) or 1
-  -- For --ntasks-per-gpu without a count of GPUs, slurmctld calculates the number of GPUs from the number of tasks.
+  -- With --ntasks-per-gpu and no count of GPUs, slurmctld derives the number of GPUs from the number of tasks.
   r.tasks_per_gpu = count(job.ntasks_per_tres)
   found = found or r.tasks_per_gpu and (r.tasks or count(job.min_nodes) and r.tasks_per_gpu or 0) >= r.tasks_per_gpu
   return found and r or nil
 end
 
--- If the agents cannot parse an entry of a request, unreadable returns the reason to reject the request. Otherwise,
--- unreadable returns nil.
+-- unreadable returns the reason to reject a request if it has an entry that the agents cannot parse, and otherwise nil.
 local function unreadable(r)
   for _, per in ipairs(PER) do
     for _, entry in ipairs(r[per].list) do
@@ -311,7 +312,7 @@ end
 -- counted returns a number with its noun: "1 GPU", "2 GPUs".
 local function counted(n, noun) return n .. " " .. noun .. (n == 1 and "" or "s") end
 
--- scaled multiplies each count of a request by factor / divisor. If a result is not a whole number, scaled returns nil.
+-- scaled multiplies each count in a request by factor / divisor. It returns nil if a result is not a whole number.
 local function scaled(gpu, factor, divisor)
   local out = {all = 0, types = gpu.types, count = {}}
   for kind, n in pairs(gpu.count) do
@@ -323,9 +324,9 @@ local function scaled(gpu, factor, divisor)
   return out
 end
 
--- slots returns the number of GPU slots on each node of the job. slurmctld would distribute --gpus=4 over two nodes
--- that have two free slots each (22.05). slurmctld counts gres/mig per node and does not distribute slices over nodes.
--- For requests without a count per node, the script therefore adds a count of GPUs per node.
+-- slots returns the number of GPU slots on each of the job's nodes. slurmctld would distribute --gpus=4 over two nodes
+-- that have two free slots each (22.05), but it counts gres/mig per node and does not distribute slices over nodes. To
+-- requests without a count per node, the script therefore adds a count of GPUs per node.
 local function slots(r, job)
   local even, what
   if r.node.gpu.all > 0 then return r.node.gpu end
@@ -350,13 +351,12 @@ end
 
 ---------------------------------------------------------------- the job's key and script fingerprint
 
--- The hash consists of two polynomials over the bytes, modulo the largest prime below 2^32. The bases of the
--- polynomials are below 2^20, so that every product is below 2^53 and is exact in the doubles of Lua 5.1. KEY.md
--- specifies the hash, and internal/predict implements the hash in Go.
+-- The hash consists of two polynomials over the bytes, modulo the largest prime below 2^32. Their bases are below 2^20,
+-- so every product is below 2^53 and therefore exact in the doubles of Lua 5.1. KEY.md specifies the hash, and
+-- internal/predict implements it in Go.
 local PRIME, BASE_A, BASE_B = 4294967291, 1000003, 786433
 
--- multiply returns x * y modulo PRIME. multiply splits y into two halves, because a double cannot represent x * y
--- exactly.
+-- multiply returns x * y modulo PRIME. It splits y into two halves, because a double cannot represent x * y exactly.
 local function multiply(x, y)
   return (x * math.floor(y / 65536) % PRIME * 65536 + x * (y % 65536)) % PRIME
 end
@@ -381,9 +381,9 @@ local function extend(a, b, text)
   return a, b
 end
 
--- digest computes the contribution of a text to a hash. The contribution does not depend on the preceding text. The job
--- key and the script fingerprint share the digest of the script, because Lua 5.1 needs a quarter of a millisecond for
--- each pass over a script of 4 kB.
+-- digest computes a text's contribution to a hash, which does not depend on the preceding text. The job key and the
+-- script fingerprint share the script's digest, because Lua 5.1 needs a quarter of a millisecond for each pass over a
+-- script of 4 kB.
 local function digest(text)
   local a, b = extend(0, 0, text)
   return {a = a, b = b, shift_a = power(BASE_A, #text), shift_b = power(BASE_B, #text)}
@@ -406,8 +406,7 @@ local function decimal(value) return field(string.format("%d", value or 0), 20) 
 
 local function user_id(job) return type(job.user_id) == "number" and math.floor(job.user_id) or 0 end
 
--- key_and_fingerprint returns the job key and the script fingerprint. For a job without a script, the script
--- fingerprint is nil.
+-- key_and_fingerprint returns the job key and the script fingerprint, which is nil for a job without a script.
 local function key_and_fingerprint(job, r, gpus)
   local text = job.script   -- a local copy, because slurmctld copies the whole script at each access to job.script
   local has_script = type(text) == "string" and text ~= ""
@@ -421,14 +420,14 @@ end
 
 ---------------------------------------------------------------- the decision
 
--- OPTION contains the prefixes of the names under which spank_job_env contains the arguments of SPANK options. sbatch,
--- srun and salloc use identical names (22.05). A job inherits the arguments of the job that submitted it.
+-- OPTION contains the prefixes that the names of SPANK options have in spank_job_env. sbatch, srun and salloc use the
+-- same names (22.05). A job inherits the arguments of the job that submitted it.
 local OPTION = {"_SLURM_SPANK_OPTION_caelum_", "SLURM_SPANK__SLURM_SPANK_OPTION_caelum_"}
 
--- options returns the arguments of --mig, --mig-mem and --mig-grow as fields mig, mig_mem and mig_grow. --mig and
--- --mig-mem choose the profile for a request for GPUs. Without a request for GPUs, the options have no effect. If spank_job_env has more than MAX_ENV
--- entries, options returns nil and the reason. A user can send a million entries, and slurmctld copies all entries at
--- each access to job.spank_job_env.
+-- options returns the arguments of --mig, --mig-mem and --mig-grow in the fields mig, mig_mem and mig_grow. --mig and
+-- --mig-mem choose the profile for a GPU request, and have no effect without one. If spank_job_env has more than
+-- MAX_ENV entries, options returns nil and the reason: a user can send a million entries, and slurmctld copies all of
+-- them at each access to job.spank_job_env.
 local function options(job)
   local found, n = {}, 0
   local why = "the job has more than " .. MAX_ENV ..
@@ -451,16 +450,15 @@ end
 
 local UNITS = {[""] = 1, k = 1 / 1024, m = 1, g = 1024, t = 1048576}
 
--- mebibytes parses a size in Slurm's format for memory, and returns MiB. A size without the suffix K, M, G or T is in
--- MiB.
+-- mebibytes parses a memory size in Slurm's format, and returns MiB. A size without a suffix (K, M, G or T) is in MiB.
 local function mebibytes(size)
   local digits, unit = size:match("^(%d+)([kKmMgGtT]?)$")
   if digits and #digits <= 9 and tonumber(digits) > 0 then return math.ceil(tonumber(digits) * UNITS[unit:lower()]) end
 end
 
--- learned returns the content of the first matching line as profile, seconds, high and busy: the key line for the user
--- and the job key, the user line for the user and the script fingerprint, or the site line for the script fingerprint.
--- Without a matching line, the result is empty.
+-- learned returns the content of the first matching line as profile, seconds, high and busy. It looks for the key line
+-- of the user's job key, then for the user line of the user's script fingerprint, and then for the site line of the
+-- script fingerprint. If there is none, the result is empty.
 local function learned(t, uid, key, fingerprint)
   local kind, subject = "key", string.format("%d:%s", uid, key)
   if not t.key[subject] then
@@ -480,8 +478,8 @@ local function known(profile, t)
     table.concat(t.known, ", ")
 end
 
--- with_memory returns the profile with the least memory that is at least mib MiB. If several profiles have equal
--- memory, with_memory returns the first of these profiles in the table.
+-- with_memory returns the profile with the least memory, but at least mib MiB. Of several profiles with the same
+-- memory, it returns the first one in the table.
 local function with_memory(t, mib, memory)
   local best
   local all = {}
@@ -499,10 +497,10 @@ local function with_memory(t, mib, memory)
     table.concat(all, ", ")
 end
 
--- size returns the profile of slices for which the request names no profile. The profile comes from the first available
--- source: --mig, --mig-mem, the profile for several GPUs, earlier runs, or the default line. size also returns whether
--- Caelum chose the profile, and a warning for the user. If no profile satisfies the options, size returns nil and the
--- reason. full is the result of full_of.
+-- size returns the profile of the slices if the request names none. The profile comes from the first of these sources
+-- that has one: --mig, --mig-mem, the profile for several GPUs, earlier runs, or the default line. size also returns
+-- whether Caelum chose the profile, and a warning for the user. If no profile satisfies the options, it returns nil and
+-- the reason. full is the result of full_of.
 local function size(t, job, predicted, full, gpus)
   local given, too_many = options(job)
   if not given then return nil, too_many end
@@ -533,10 +531,10 @@ local function size(t, job, predicted, full, gpus)
   return fits, true, warning or nil
 end
 
--- on_model converts a profile that Caelum chose to a profile of the GPU model that the request names. If the GPU model
--- has the chosen profile, on_model returns the chosen profile. Otherwise, on_model returns the first listed profile of
--- the GPU model whose name contains at least as many compute slices and at least as much memory. If no listed profile
--- is large enough, on_model returns the last listed profile.
+-- on_model converts a profile that Caelum chose to one of the GPU model that the request names. If that model has the
+-- same profile, on_model returns it unchanged. Otherwise, it returns the first of the model's listed profiles whose
+-- name states at least as many compute slices and at least as much memory, or the last one if none of them is large
+-- enough.
 local function on_model(t, kinds, profile)
   local of = #kinds == 1 and t.models[kinds[1]]
   if not of then return profile end
@@ -564,9 +562,9 @@ local function partitions(names, parts)
   return all
 end
 
--- full_of returns the profile for several GPUs in the partition lines of a job's managed partitions. The result is nil
--- if a managed partition has no such profile, because the job may start in any of its partitions. The result is also nil
--- if the request names a GPU model without the profile.
+-- full_of returns the profile for several GPUs from the partition lines of a job's managed partitions. The result is
+-- nil if one of these partitions has no such profile, because the job may start in any of them, or if the request names
+-- a GPU model that lacks the profile.
 local function full_of(t, kinds, names, parts)
   if type(names) == "string" and #names > MAX_NAMES then return nil end
   local full
@@ -582,10 +580,9 @@ local function full_of(t, kinds, names, parts)
   end
 end
 
--- grow_mode returns the mode in which a job grows. The mode comes from --mig-grow or from the table. If the job names
--- several managed partitions, the mode is the smallest mode of these partitions, because the job may start in any of them.
--- Without a script, a job does not grow, because Slurm requeues only batch jobs. For an invalid --mig-grow, grow_mode
--- returns nil and the reason.
+-- grow_mode returns the mode in which a job grows, from --mig-grow or from the table. If the job names several managed
+-- partitions, their smallest mode applies, because the job may start in any of them. A job without a script does not
+-- grow, because Slurm requeues only batch jobs. If --mig-grow is invalid, grow_mode returns nil and the reason.
 local function grow_mode(t, job, fingerprint, parts)
   local given, too_many = options(job)
   if not given then return nil, too_many end
@@ -604,10 +601,9 @@ local function grow_mode(t, job, fingerprint, parts)
   return mode or "off"
 end
 
--- time_limit returns the time limit of a job in seconds, or nil if the job has no limit. minutes is the limit that the
--- job names. If the job names no limit, slurmctld uses the default limit of the partition. If the partition has no
--- default limit, slurmctld uses the maximum limit of the partition. For a list of partitions, time_limit returns the
--- shortest limit of the managed partitions, because the job may start in any of the managed partitions.
+-- time_limit returns a job's time limit in seconds, or nil if it has none. minutes is the limit that the job names. If
+-- the job names none, slurmctld uses the partition's default limit or, if there is none, its maximum limit. For a list
+-- of partitions, time_limit returns the shortest limit of the managed ones, because the job may start in any of them.
 local function time_limit(t, minutes, names, parts)
   local function limits(value) return type(value) == "number" and value >= 1 and value < slurm.NO_VAL end
   if type(minutes) == "number" and minutes ~= slurm.NO_VAL then return limits(minutes) and 60 * minutes or nil end
@@ -628,9 +624,9 @@ local function claims(profile)
   if compute and #gb <= 4 then return tonumber(compute), tonumber(gb) end
 end
 
--- alternatives returns the profiles that a job may request instead of a profile: the profiles of the GPU model that the
--- request names. Without a named GPU model, alternatives returns the profiles of all GPU models that have the profile.
--- If no model line contains the profile, alternatives returns all profiles.
+-- alternatives returns the profiles that a job may request instead of a given one. If the request names a GPU model,
+-- these are the model's profiles. Otherwise, they are the profiles of all GPU models that have the given profile, or
+-- all profiles if no model line contains it.
 local function alternatives(t, kinds, profile)
   if #kinds == 1 and t.models[kinds[1]] then return t.models[kinds[1]] end
   local all = {}
@@ -642,14 +638,14 @@ local function alternatives(t, kinds, profile)
   return #all > 0 and all or t.known
 end
 
--- UNKNOWN_BUSY is the assumed busy share in percent of a job without a known busy share.
+-- UNKNOWN_BUSY is the busy share, in percent, that is assumed for a job whose busy share is unknown.
 local UNKNOWN_BUSY = 80
 
 -- in_time returns the profile with which a job ends within its time limit in seconds. floor is the profile that the job
 -- would request without a limit, and run is the job's line of the decision table. If the returned profile is larger
--- than floor, in_time also returns the expected run time and the 90% quantile of the run time on the returned profile.
--- InTime in internal/predict/limit.go makes the same choice, and the comment on InTime contains the rules. All products
--- are whole numbers below 2^53, and are therefore exact.
+-- than floor, in_time also returns the job's expected run time on it and the 90% quantile. InTime in
+-- internal/predict/limit.go makes the same choice, and its comment contains the rules. All products are whole numbers
+-- below 2^53, and are therefore exact.
 local function in_time(t, kinds, floor, run, limit)
   local compute, gb = claims(floor)
   local own = run.profile and claims(run.profile)
@@ -677,10 +673,10 @@ local function in_time(t, kinds, floor, run, limit)
 end
 
 -- resolve returns the entries of tres_per_node to keep and the entries to add (without prefix). If Caelum chose the
--- profile, resolve also returns the choice: the profile, and the warning for the user. If the time limit requires a
--- larger profile, the choice also contains the smaller profile (instead_of) and the run time in seconds. job contains
--- the options --mig and --mig-mem. For typed slices, resolve ignores both options, because the job may have inherited
--- the options from another job. full is the result of full_of.
+-- profile, it also returns the choice: the profile and the warning for the user and, if the time limit requires a
+-- larger profile, the smaller one (instead_of) and the run time in seconds. job contains the options --mig and
+-- --mig-mem. resolve ignores both for typed slices, because the job may have inherited them from another job. full is
+-- the result of full_of.
 local function resolve(r, gpus, t, job, run, limit, full)
   local kept, added = {}, {}
   local typed, mig = false, r.node.mig
@@ -721,9 +717,9 @@ local function resolve(r, gpus, t, job, run, limit, full)
   return kept, added, choice
 end
 
--- write sets tres_per_node to the entries of kept and added. The entries of added get the prefix in the tres_per_*
--- strings of `from`, because slurmctld wrote these strings with the prefix of its release. If no string has a prefix,
--- write sets the field "gres". slurmctld then also sets tres_per_node, with the prefix of its release.
+-- write sets tres_per_node to the entries of kept and added. The added entries get the prefix that the tres_per_*
+-- strings of `from` have, because slurmctld wrote these strings with the prefix of its release. If none of them has a
+-- prefix, write sets the "gres" field, and slurmctld then sets tres_per_node with the prefix of its release.
 local function write(job, from, kept, added)
   if #added == 0 then return end
   local prefix
@@ -732,7 +728,7 @@ local function write(job, from, kept, added)
   end
   if not prefix then
     job.gres = table.concat(added, ",")
-    -- Entries in kept that have no prefix are invalid. They remain in the request, so that slurmctld rejects the request.
+    -- Entries in kept without a prefix are invalid. They stay in the request, so that slurmctld rejects it.
     if #kept > 0 then job.tres_per_node = table.concat(kept, ",") .. "," .. job.tres_per_node end
     return
   end
@@ -740,8 +736,8 @@ local function write(job, from, kept, added)
   job.tres_per_node = table.concat(kept, ",")
 end
 
--- managed reports whether at least one partition of a list is managed. If the list is longer than MAX_NAMES, managed
--- returns true.
+-- managed reports whether at least one partition in a list is managed. It returns true if the list is longer than
+-- MAX_NAMES.
 local function managed(names, parts, t)
   if type(names) == "string" and #names > MAX_NAMES then return true end
   for _, name in ipairs(partitions(names, parts)) do
@@ -750,18 +746,17 @@ local function managed(names, parts, t)
   return false
 end
 
--- must_hold reports whether the script must submit the job held. If the count of the profile is 0 on all nodes that the
--- job may use, slurmctld rejects the job unless the job is held. The count can be 0 on all nodes if the job names
--- nodes, or needs more nodes than the catalogue has. An agent releases the held job after the agent has offered the
--- slice.
+-- must_hold reports whether the script must submit the job held. If the profile's count is 0 on all nodes that the job
+-- may use, slurmctld rejects the job unless it is held. This is possible if the job names nodes, or if it needs more
+-- nodes than the catalogue has. An agent releases the held job once it has offered the slice.
 local function must_hold(job, r, t)
   local function set(value) return type(value) == "string" and value ~= "" end
   return set(job.req_nodes) or set(job.exc_nodes) or set(job.reservation) or r.nodes > t.max_nodes
 end
 
--- inform shows a line to the user. In 22.05, sbatch, srun and salloc show the line even if the script accepts the job,
--- but scontrol does not show the line for an accepted change. The text is an argument of the format "%s", because the
--- text may contain user input.
+-- inform shows a line to the user. In 22.05, sbatch, srun and salloc show it even if the script accepts the job, but
+-- scontrol does not show it for an accepted change. The text is an argument of the format "%s", because it may contain
+-- user input.
 local function inform(text) slurm.log_user("%s", "caelum: " .. (text:gsub("[^\32-\126]", "?"))) end
 
 -- refuse rejects a submission or a change, and shows the reason to the user. On 22.05, the reason for rejecting a
@@ -777,7 +772,7 @@ local function table_or_reason()
   return nil, "requests for GPUs are refused until slurmctld can read " .. TABLE .. "; please tell your administrator"
 end
 
--- notify writes to the trigger file if the file exists. The trigger file is on a tmpfs, so notify never blocks.
+-- notify writes to the trigger file if it exists. The file is on a tmpfs, so notify never blocks.
 local function notify()
   local file = io.open(TRIGGER, "r+")
   if not file then return end
@@ -790,8 +785,8 @@ local function typed(r)
 end
 
 -- lacks_slots returns the reason to reject a request in an unmanaged partition, or nil if the request is acceptable.
--- slurmctld would also allocate slices to a job whose numbers of GPU slots and slices differ. The job would get no
--- device, and the slices would not be available to other jobs. r and why are the results of request() for the job.
+-- slurmctld would also allocate slices to a job that has different numbers of GPU slots and slices. The job would get
+-- no device, and other jobs could not use the slices. r and why are the results of request() for the job.
 local function lacks_slots(job, r, why)
   if r and (r.node.mig.all == 0 or typed(r)) then return nil end
   if r then
@@ -832,7 +827,7 @@ local function submit(job, parts)
   tags[#tags + 1] = "caelum:key=" .. key
   if fingerprint then tags[#tags + 1] = "caelum:work=" .. fingerprint end
   -- The tag means that the user did not name the profile. A node with another GPU model may then run the job on an
-  -- equivalent profile.
+  -- equivalent one.
   if choice then tags[#tags + 1] = "caelum:sized=" .. choice.profile end
   if grow ~= "off" then tags[#tags + 1] = "caelum:grow=" .. grow end
   if choice and choice.instead_of then tags[#tags + 1] = "caelum:instead-of=" .. choice.instead_of end
@@ -844,8 +839,8 @@ local function submit(job, parts)
   end
   -- Agents use the busy share only to choose a larger profile, and never change a profile that the user named.
   if choice and run.busy then tags[#tags + 1] = "caelum:busy=" .. run.busy end
-  -- At submission, a priority of 0 means --hold, and only the user may release the user's hold. squeue shows
-  -- JobHeldUser for the script's hold and for the user's hold (22.05).
+  -- At submission, a priority of 0 means --hold, and only the user may release this hold. squeue shows JobHeldUser for
+  -- both the script's hold and the user's hold (22.05).
   local hold = must_hold(job, r, t) and job.priority ~= 0
   if hold then tags[#tags + 1] = "caelum:held" end
   write(job, job, kept, added)
@@ -856,16 +851,16 @@ local function submit(job, parts)
   return slurm.SUCCESS
 end
 
--- The script checks the job that would result from an update. In a managed partition, the resulting job must have one
--- typed slice per GPU slot. Otherwise, the script completes or rejects the update. contrib/job_submit/README.md lists
--- the cases under "Changes to a waiting job".
+-- The script checks the job that would result from an update. In a managed partition, this job must have one typed
+-- slice per GPU slot. Otherwise, the script completes or rejects the update. contrib/job_submit/README.md lists the
+-- cases under "Changes to a waiting job".
 
 local NO_CHANGE = "this change to the GPUs of a pending job is not possible: cancel the job and submit it again"
 
 -- drops reports whether an update would remove a type of GPU or slice from an option's string while slurmctld keeps the
--- type. Releases up to 23.02, which write "gres:", add the types of an update to the types of the job, although the
--- string contains only the types of the update (22.05). Later releases, which write "gres/", replace the types. On
--- every release, an empty list clears the option, and slurmctld ignores counts of 0.
+-- type. Releases up to 23.02, which write "gres:", add the types in an update to the job's types, although the string
+-- then contains only those in the update (22.05). Later releases, which write "gres/", replace the types. On every
+-- release, an empty list clears the option, and slurmctld ignores counts of 0.
 local function drops(before, now)
   if type(before) ~= "string" or not before:find("gres:", 1, true) or #now == 0 then return false end
   local stays = {}
@@ -879,7 +874,7 @@ local function drops(before, now)
   return false
 end
 
--- updated returns the job's counts of GPUs and nodes after an update, and whether the update sets a count of GPUs.
+-- updated returns the job's GPU and node counts after an update, and whether the update sets a GPU count.
 local function updated(job, record)
   local after, set = {min_nodes = count(job.min_nodes) or record.min_nodes}, false
   for _, per in ipairs(PER) do
@@ -906,16 +901,16 @@ local function reshapes(job)
 end
 
 local function modify(job, record, parts)
-  -- While a job has the tag caelum:held, only an agent may hold or release the job. Caelum could not distinguish the
-  -- user's hold from the script's hold. If the user released the job before the slice is offered, the reason of the job
-  -- would become BadConstraints. slurm_job_modify cannot remove the tag from admin_comment.
+  -- While a job has the caelum:held tag, only an agent may hold or release it, because Caelum could not distinguish the
+  -- user's hold from the script's. If the user released the job before its slice is offered, the job's reason would
+  -- become BadConstraints. slurm_job_modify cannot remove the tag from admin_comment.
   local holds = job.priority == 0 or job.priority == slurm.INFINITE
   if holds and tostring(record.admin_comment):find("caelum:held", 1, true) then
     return refuse("the job is held until its slice can be carved, and is then released automatically; " ..
       "cancel it with scancel")
   end
-  -- ntasks_per_tres and cpus_per_tres add GPUs that no string of the job shows (source of 22.05). scontrol cannot set
-  -- ntasks_per_tres, but another client can.
+  -- ntasks_per_tres and cpus_per_tres add GPUs that do not appear in any of the job's strings (source of 22.05).
+  -- scontrol cannot set ntasks_per_tres, but another client can.
   if count(job.ntasks_per_tres) then return refuse(NO_CHANGE) end
 
   local after, set = updated(job, record)
@@ -924,14 +919,14 @@ local function modify(job, record, parts)
   -- If a job with --ntasks-per-gpu was submitted to an unmanaged partition, only tres_fmt_req_str contains its GPUs.
   local counted = tostring(record.tres_fmt_req_str):find("gres/[gm][pi][ug]")
   if not (r or why or before or unknown or counted) then return slurm.SUCCESS end
-  -- slurmctld itself rejects changes to the GPUs and to the partition of a started job. The low 8 bits of the state of
-  -- a pending job are 0.
+  -- slurmctld itself rejects changes to the GPUs and the partition of a started job. In a pending job's state, the low
+  -- 8 bits are 0.
   if (tonumber(record.job_state) or 0) % 256 ~= 0 and not set and not job.partition then return slurm.SUCCESS end
 
   local t, no_table = table_or_reason()
   if not t then return refuse(no_table) end
   if not managed(job.partition or record.partition, parts, t) then
-    -- If the partition changes later, the script needs a string that contains all GPUs and slices of the job.
+    -- If the partition changes later, the script needs a string that contains all of the job's GPUs and slices.
     for _, per in ipairs(PER) do
       local new = job["tres_per_" .. per]
       if type(new) == "string" and new ~= "" and drops(record["tres_per_" .. per], entries(new)) then
@@ -946,8 +941,8 @@ local function modify(job, record, parts)
     if not why and not before and not unknown and not moves then return slurm.SUCCESS end
     return refuse(why or NO_CHANGE)
   end
-  -- A job record shows neither the number of tasks nor the number of sockets. The script can therefore add types only
-  -- to counts per node.
+  -- A job record shows neither the number of tasks nor the number of sockets, so the script can add types only to
+  -- counts per node.
   for _, per in ipairs({"job", "socket", "task"}) do
     local has = r[per].gpu.all > 0 or before and before[per].gpu.all > 0 or unknown
     if has and type(job["tres_per_" .. per]) == "string" then return refuse(NO_CHANGE) end
@@ -976,9 +971,9 @@ local function modify(job, record, parts)
   return slurm.SUCCESS
 end
 
--- guarded runs f and returns the result of f. If f raises an error, guarded returns the argument `otherwise`, because
--- an error in job_submit.lua must not block all submissions. A submission is then accepted unchanged, and an agent
--- later requeues the job with a profile. A change is rejected, so that the job remains in a valid state.
+-- guarded runs f and returns its result. If f raises an error, guarded returns `otherwise`, because an error in
+-- job_submit.lua must not block all submissions. A submission is then accepted unchanged, and an agent later requeues
+-- the job with a profile. A change is rejected, so that the job remains in a valid state.
 local function guarded(what, otherwise, f, ...)
   local ok, rc = pcall(f, ...)
   if ok then return rc end
@@ -986,15 +981,15 @@ local function guarded(what, otherwise, f, ...)
   return otherwise
 end
 
-notify()   -- slurmctld loads the script at its start and at a reconfiguration, which both remove all offers
+notify()   -- slurmctld loads the script when it starts or is reconfigured, and both remove all offers
 
 function slurm_job_submit(job_desc, part_list, submit_uid)
   return guarded("a submission was accepted unchanged", slurm.SUCCESS, submit, job_desc, part_list)
 end
 
 function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
-  -- The script accepts all changes by root, because the agents run as root. The script cannot distinguish operators and
-  -- coordinators from users, so the rules for users also apply to operators and coordinators.
+  -- The script accepts all changes by root, because the agents run as root. It cannot distinguish operators and
+  -- coordinators from users, so the rules for users also apply to them.
   if modify_uid == 0 then return slurm.SUCCESS end
   return guarded("a change was refused", slurm.ERROR, modify, job_desc, job_rec, part_list)
 end
