@@ -35,7 +35,7 @@ func (c *curve) peak(n int) float64 {
 	return top
 }
 
-// failsAt returns the step at which the run fails for lack of memory, or curveSteps if the run completes.
+// failsAt returns the step at which the run runs out of memory, or curveSteps if it completes.
 func (c *curve) failsAt() int {
 	for k, v := range c.need {
 		if v > c.slice {

@@ -9,10 +9,10 @@ import (
 	"caelum/internal/predict"
 )
 
-// curvesPerSeed is the number of emulated runs of each shape for each seed.
+// curvesPerSeed is the number of emulated runs per shape and seed.
 const curvesPerSeed = 10
 
-// knowledge is a source of the end of a run.
+// knowledge is a source of information about the end of a run.
 type knowledge struct {
 	name string
 	end  func(c *curve, ran float64) predict.End
@@ -28,8 +28,8 @@ var knowledges = []knowledge{
 	{"time limit", func(c *curve, ran float64) predict.End { return predict.End{Ran: ran, Limit: c.limit} }},
 }
 
-// alarmAt returns the step of the first alarm before the run fails or completes, or -1. The forecasts are made as often
-// as the agent makes forecasts.
+// alarmAt returns the step of the first alarm before the run fails or completes, or -1. Forecasts are made as often as
+// the agent makes them.
 func alarmAt(c *curve, f forecaster, end func(*curve, float64) predict.End) int {
 	p := f.start(c)
 	step, next := c.seconds/curveSteps, 0.0
@@ -47,8 +47,8 @@ func alarmAt(c *curve, f forecaster, end func(*curve, float64) predict.End) int 
 	return -1
 }
 
-// peakError returns the relative error of the peak that is forecast after 10% of the run, with a known end and on a
-// slice that is large enough.
+// peakError returns the relative error of the peak that is forecast after 10% of the run, if its end is known and its
+// slice is large enough.
 func peakError(c *curve, f forecaster) float64 {
 	wide := *c
 	wide.slice = 1e9
@@ -73,10 +73,10 @@ func drawCurves(s shape, seeds []uint64) (all []*curve) {
 	return all
 }
 
-// tally counts the alarms of a rule. late counts failures without an earlier alarm, and saved is the sum of the shares
-// of the time until the failure that the alarms saved. lateLater and failsLater count only failures after the part of
-// the run in which Caelum raises no alarms. start counts the runs that fail in their first iterations, which no other
-// count includes.
+// tally counts a rule's alarms. late counts failures without an earlier alarm, and saved is the sum of the shares of
+// the time until failure that the alarms saved. lateLater and failsLater count only failures after the part of the run
+// in which Caelum raises no alarms. start counts the runs that fail in their first iterations; no other counter
+// includes them.
 type tally struct {
 	fits, falses, fails, late, start int
 	failsLater, lateLater            int
@@ -94,7 +94,7 @@ func (t *tally) lateShare() string  { return share(float64(t.late), t.fails) }
 func (t *tally) laterShare() string { return share(float64(t.lateLater), t.failsLater) }
 func (t *tally) savedShare() string { return share(t.saved, t.fails) }
 
-// alarms returns the tally of a rule for runs of one shape.
+// alarms returns a rule's tally for runs of one shape.
 func alarms(curves []*curve, f forecaster, n knowledge) (t tally) {
 	for _, c := range curves {
 		fails := c.failsAt()
@@ -135,8 +135,8 @@ func share(part float64, of int) string {
 	return fmt.Sprintf("%.1f%%", 100*part/float64(of))
 }
 
-// compareForecasts prints one table of all rules with known iterations, and one table of Caelum's forecast for each
-// shape and each knowledge of the end.
+// compareForecasts prints one table that compares all rules with known iterations, and one table with Caelum's forecast
+// for each shape and each source of information about the end.
 func compareForecasts(w io.Writer, seeds []uint64) error {
 	curves := map[string][]*curve{}
 	for _, s := range shapes {
@@ -182,7 +182,7 @@ func ruleTable(w io.Writer, curves map[string][]*curve) error {
 	})
 }
 
-// shapeTable prints the results of one rule for each shape and each knowledge of the end.
+// shapeTable prints one rule's results for each shape and each source of information about the end.
 func shapeTable(w io.Writer, f forecaster, curves map[string][]*curve) error {
 	head := f.name + ": false / late / saved, error of the peak after 10%"
 	for _, n := range knowledges {

@@ -24,7 +24,7 @@ type forecasting interface {
 	alarm(end predict.End) bool
 }
 
-// own contains Caelum's forecast, from NVML's samples alone and with reports of the program.
+// own contains Caelum's forecast, once from NVML's samples alone and once with the program's reports.
 var own = []forecaster{
 	{"Caelum (NVML)", func(c *curve) forecasting { return &series{c: c} }},
 	{"Caelum (reports)", func(c *curve) forecasting { return &series{c: c, reports: c.allocated != nil} }},
@@ -38,8 +38,8 @@ var forecasters = append([]forecaster{
 	simpleRule("MIGPro", migpro),
 }, own...)
 
-// series is the state of Caelum's forecast. If reports is true, the program reports the memory of its allocator, and
-// the series does not contain the memory that the allocator could return (usage.Monitor).
+// series is the state of Caelum's forecast. If reports is true, the program reports its allocator's memory, and the
+// series does not contain the memory that the allocator could return (usage.Monitor).
 type series struct {
 	c       *curve
 	reports bool
@@ -60,7 +60,7 @@ func (s *series) peak(end predict.End) float64 { return s.past.Forecast(end, s.c
 func (s *series) alarm(end predict.End) bool { return s.past.Forecast(end, s.c.slice).Exceeds }
 
 // samples is the state of a simple rule. The first sample is the first iteration. next returns the forecast of the peak
-// at a time. The rule raises an alarm if three consecutive forecasts exceed the slice and differ by at most 5%.
+// at a given time. The rule raises an alarm if three consecutive forecasts exceed the slice and differ by at most 5%.
 type samples struct {
 	c     *curve
 	first int
@@ -126,8 +126,8 @@ func linear(t, y []float64, horizon float64) float64 {
 }
 
 // migpro is MIGPro's forecast: linear regressions of the requested memory and of the inverse reuse ratio, which is the
-// requested memory divided by the reserved memory. Without an allocator, migpro is the linear regression. A forecast
-// reserved memory is at most five times the requested memory, because the inverse ratio may become 0.
+// requested memory divided by the reserved memory. Without an allocator, it is the linear regression alone. The
+// forecast of the reserved memory is at most five times the requested memory, because the inverse ratio may become 0.
 func migpro(s *samples, horizon float64) float64 {
 	if s.c.allocated == nil || len(s.t) < 3 {
 		return linear(s.t, s.y, horizon)

@@ -11,8 +11,8 @@ import (
 	"caelum/internal/trace"
 )
 
-// memoryCurve is the memory of a run over time, as a share of the run's peak. Memory rises from a base to the peak in
-// jumps of equal height. Curves have the following distributions, which were chosen on seeds 1 and 2:
+// memoryCurve is a run's memory over time, as a share of its peak. The memory rises from a base to the peak in jumps of
+// equal height. The curves have the following distributions, which were chosen on seeds 1 and 2:
 //
 //	base      30 to 90% of the peak
 //	jumps     1 to 15% of the difference between the base and the peak
@@ -74,8 +74,7 @@ func (c memoryCurve) before(share float64) float64 {
 	return c.level(math.Ceil(share/c.rise/c.jump-rounding) - 1)
 }
 
-// exceeds returns the share of the run after which the memory exceeds a level for the first time, or 1 if the memory
-// never exceeds the level.
+// exceeds returns the share of the run after which the memory first exceeds a level, or 1 if it never does.
 func (c memoryCurve) exceeds(level float64) float64 {
 	switch {
 	case level >= 1:
@@ -86,7 +85,7 @@ func (c memoryCurve) exceeds(level float64) float64 {
 	return c.rise * min(1, c.jump*(1+math.Floor((level-c.base)/(1-c.base)/c.jump)))
 }
 
-// growing is a population of recurring jobs that arrive over time, for the command grow.
+// growing is a population of recurring jobs that arrive over time, for the grow command.
 type growing struct {
 	name        string
 	works       int     // the number of recurring jobs
@@ -94,7 +93,7 @@ type growing struct {
 	load        float64 // the requested share of all units if each job had the tightest profile
 }
 
-// growings contains the populations of the command grow. Each population has about 4000 submissions.
+// growings contains the populations for the grow command. Each of them has about 4000 submissions.
 var growings = []growing{
 	{"recurring jobs, load 0.4", 100, 20, 60, 0.4},
 	{"new jobs, load 0.6", 1600, 1, 4, 0.6},
@@ -106,7 +105,7 @@ const (
 	longest = 12 * 3600
 )
 
-// arrival is one submission, with the memory and the compute needs of its job.
+// arrival is one submission, with its job's memory and compute needs.
 type arrival struct {
 	submission
 	trace.Job
@@ -115,10 +114,10 @@ type arrival struct {
 	memoryCurve
 }
 
-// draw returns the submissions of a population in the order of time. The memory, run times, failures and versions of
-// the jobs are those of type work, except for the curve. The busy share has the density 4 b^3 (predict.UnknownBusy). A
-// recurring job is submitted about once a day, and its first submission is at a random time of 40 days. All times
-// between submissions are then multiplied by one factor, so that the population has the given load.
+// draw returns the submissions of a population in the order of time. Except for the curve, the memory, run times,
+// failures and versions of the jobs are those of type work. The busy share has the density 4 b^3 (predict.UnknownBusy).
+// A recurring job is submitted about once a day, and its first submission is at a random time within 40 days. All times
+// between submissions are then multiplied by the same factor, so that the population has the given load.
 func (g growing) draw(n node, seed uint64) (all []*arrival) {
 	rng := rand.New(rand.NewPCG(seed, 19))
 	people := drawUsers(rng, users)

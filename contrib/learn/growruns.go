@@ -12,26 +12,26 @@ import (
 )
 
 const (
-	// resubmitMedian and resubmitSigma describe the lognormal time, in seconds, after which a user notices that a job
-	// has run out of memory, and submits the job again.
+	// resubmitMedian and resubmitSigma describe the lognormal distribution of the time, in seconds, after which a user
+	// notices that a job has run out of memory and resubmits it.
 	resubmitMedian, resubmitSigma = 1800, 1
-	// growLimit is the default of the configuration key grow_limit.
+	// growLimit is the default of the grow_limit key.
 	growLimit = 3
-	// shortest is the run time, in seconds, after which a job that immediately needs too much memory fails.
+	// shortest is the time, in seconds, after which a job fails if it needs too much memory from the start.
 	shortest = 20
 	// forecastEvery and forecastShare are the shortest times between two forecasts, in seconds and as a share of the
 	// run so far, as in package usage. Between two forecasts, agents take a sample every second, and the simulation
 	// takes samplesBetween samples.
 	forecastEvery, forecastShare, samplesBetween = 5, 0.02, 4
-	// rareShare replaces forecastShare while less than the share nearlyFull of the slice's memory is in use, so that
-	// the simulation does not take hours. Without a known run time, forecasts never exceed such a slice.
+	// rareShare replaces forecastShare while less than the share nearlyFull of the slice's memory is in use, because
+	// the simulation would otherwise take hours. Without a known run time, forecasts never exceed such a slice.
 	rareShare, nearlyFull = 0.1, 0.8
-	// constant is a multiple of the time until the peak. The simulation makes no forecasts of later times, because the
-	// memory is then constant.
+	// constant is a multiple of the time until the peak. The simulation makes no later forecasts, because the memory is
+	// then constant.
 	constant = 4
 )
 
-// site is a setting of the site: the mode for jobs that grow, and the profile of unknown jobs.
+// site contains the site's settings: the mode in which jobs grow, and the profile of unknown jobs.
 type site struct {
 	grow    string // off, oom or forecast
 	profile string // the profile of jobs without a complete run
@@ -42,23 +42,23 @@ type site struct {
 type growTally struct {
 	jobs       int
 	turnaround float64 // seconds, from the first submission to the end of the last run
-	ran        int     // jobs of which a run ended, or would have ended, for lack of memory
+	ran        int     // jobs with a run that ran, or would have run, out of memory
 	affected   float64 // seconds, the turnaround of these jobs
 	used, lost float64 // GPU-seconds of all runs, and of the runs that were followed by another run
-	failures   int     // runs out of memory after which the user submitted the job again
+	failures   int     // runs that ran out of memory and whose jobs the user resubmitted
 	requeues   int
 	stopped    int // requeues before a job would have run out of memory
 	needless   int // requeues of jobs that would not have run out of memory
 }
 
-// growth plays jobs that grow with the decisions of the agents. growth implements [sim.Growth].
+// growth simulates jobs that grow according to the agents' decisions. It implements [sim.Growth].
 type growth struct {
 	site
 	node
 	growTally
 	plays map[string]*growingJob   // by ID
 	runs  map[string][]predict.Run // by key
-	last  uint32                   // the last job ID of Slurm
+	last  uint32                   // Slurm's last job ID
 }
 
 // growingJob is the state of a submission.
@@ -71,9 +71,9 @@ type growingJob struct {
 	run     predict.Run // the current run
 	seconds float64     // the duration of a complete run on the current slice
 	memory  float64     // the memory of the current slice in MiB
-	short   bool        // the run would end for lack of memory
+	short   bool        // the run would run out of memory
 
-	affected bool // a run ended for lack of memory
+	affected bool // a run ran out of memory
 }
 
 // newGrowth returns the initial state of a simulation of all submissions.
@@ -128,9 +128,8 @@ func (g *growth) Started(t trace.Job, profile string) float64 {
 	return r.Seconds
 }
 
-// foresee returns the share of a run after which the agent stops the run, because the forecast of the peak exceeds the
-// memory of the slice, and the forecast in MiB. The forecast is 0 if the agent does not stop the run within the share
-// until.
+// foresee returns the share of a run after which the agent stops it because the forecast peak exceeds the slice's
+// memory, and the forecast in MiB. The forecast is 0 if the agent does not stop the run within the share until.
 func (g *growth) foresee(j *growingJob, until float64) (share, mib float64) {
 	if g.grow != "forecast" || len(j.grown) == growLimit {
 		return 0, 0

@@ -7,15 +7,15 @@ import (
 	"caelum/internal/predict"
 )
 
-// rule chooses the profile of the next run of a job from the earlier runs of the job.
+// rule chooses the profile of a job's next run from its earlier runs.
 type rule struct {
 	name   string
-	kills  bool // whether the rule knows which runs were killed for lack of memory (state killed)
+	kills  bool // whether the rule knows which runs ran out of memory (state killed)
 	choose func(n node, runs []predict.Run) string
 }
 
-// killed is the state of runs that ran out of memory. Only rules with kills set to true see this state in the runs that
-// they are given. The PeakMiB of a killed run is 1 MiB above the memory of its slice.
+// killed is the state of runs that ran out of memory. Only rules whose kills field is true see this state in the runs
+// that they are given. The PeakMiB of a killed run is 1 MiB more than its slice's memory.
 const killed = "KILLED"
 
 // node contains the profiles from which a rule chooses.
@@ -59,9 +59,8 @@ func wholeGPU() rule {
 	return rule{"always the whole GPU", true, func(n node, _ []predict.Run) string { return n.whole }}
 }
 
-// simple returns a rule that uses the highest peak of some runs, plus a margin. The parameter last is the number of
-// runs that the rule uses, and 0 means all runs. The rule ignores runs that failed or were cancelled for reasons other
-// than memory.
+// simple returns a rule that uses the highest peak of some runs, plus a margin. last is the number of runs that the
+// rule uses, or 0 for all runs. The rule ignores runs that failed or were cancelled for reasons other than memory.
 func simple(name string, last int, margin float64) rule {
 	return rule{name, true, func(n node, runs []predict.Run) string {
 		highest, seen := 0.0, 0
@@ -111,7 +110,7 @@ func (n node) predicted(runs []predict.Run, site predict.Site, unknown string) s
 	return n.whole
 }
 
-// informed returns a variant of Caelum's rule that knows which failed runs were killed for lack of memory.
+// informed returns a variant of Caelum's rule that knows which failed runs ran out of memory.
 func informed(name string, site predict.Site) rule {
 	r := learned(name, site)
 	find := r.choose

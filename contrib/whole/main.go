@@ -21,12 +21,12 @@ func main() {
 	}
 }
 
-// options are the options of all commands.
+// options contains the command-line options, which all commands share.
 type options struct {
 	cluster
 	source
 	seeds, tune []uint64
-	splits      []uint64 // the numbers of nodes with full GPUs among which the best split is searched
+	splits      []uint64 // the numbers of nodes with full GPUs that the search for the best split tries
 	loads       []float64
 	queues      []string
 	ends        []string
@@ -43,14 +43,14 @@ func start(args []string, w io.Writer) error {
 	}
 	f := flag.NewFlagSet("whole "+args[0], flag.ContinueOnError)
 	reported := f.String("seeds", "101-105", "first and last seed of the workloads")
-	tune := f.String("tune", "1-3", "first and last seed of the workloads on which the best split is searched")
+	tune := f.String("tune", "1-3", "first and last seed of the workloads for the search for the best split")
 	splits := f.String("splits", "1-7", "first and last number of nodes with full GPUs in the search for a split")
 	loads := f.String("loads", "0.7,0.85,0.95", "mean shares of all units that jobs request")
 	queues := f.String("queues", "fifo,easy,offers", "queues; offers is EASY through offers, as in production")
 	ends := f.String("ends", "limits", "expected ends of jobs: exact, or limits (1 to 6 times the run time)")
 	names := f.String("policies", place.DefaultPolicy, "placement policies; split and quota use the first")
 	shares := f.String("shares", "0,1,0.5,0.25,0.125,0.01", "values of whole_share")
-	nodes := f.Int("nodes", 8, "number of nodes with 8 H100-80GB")
+	nodes := f.Int("nodes", 8, "number of nodes, each with 8 H100-80GB GPUs")
 	jobs := f.Int("jobs", 4000, "number of synthetic jobs")
 	create := f.Float64("create", 0.2, "seconds to create or to destroy an instance")
 	change := f.Float64("switch", 5, "seconds to switch the MIG mode of a GPU")

@@ -15,12 +15,12 @@ import (
 )
 
 // growTimeout limits the time for one growth. The plugin waits 5 s for the answer to the epilog. If slurmctld received
-// the requeue after the last epilog, the jobs that depend on the job would have seen the failure.
+// the requeue only after the last epilog, the jobs that depend on the job would already have seen the failure.
 const growTimeout = 4 * time.Second
 
-// growAfterFailure requeues a job that has failed for lack of GPU memory, with the next sufficient profile. The epilog
-// of the job calls growAfterFailure before the agent releases the lease. slurmctld changes the admin_comment of a
-// failed job only after the requeue. If the agent is killed between these steps, the job runs again on its old profile.
+// growAfterFailure requeues a job that has failed because it ran out of GPU memory, with the next sufficient profile.
+// The job's epilog calls it before the agent releases the lease. slurmctld changes the admin_comment of a failed job
+// only after the requeue. If the agent is killed between these steps, the job runs again with its old profile.
 func (a *Agent) growAfterFailure(ctx context.Context, lease api.Lease) {
 	if lease.Grow == "" {
 		return
@@ -31,12 +31,12 @@ func (a *Agent) growAfterFailure(ctx context.Context, lease api.Lease) {
 	}
 	runs := append(a.earlierRuns(ctx, run), run)
 	if _, short := predict.RanOut(runs, nil, a.cfg.Site()); !short {
-		return // the memory was not the reason, whether the job has failed or not
+		return // whether the job has failed or not, memory was not the reason
 	}
 	log := a.log.WithField("job", lease.Job)
 	job, err := a.ctl.Job(ctx, lease.Job)
 	if err != nil {
-		log.WithError(err).Warn("couldn't check whether the job failed for lack of GPU memory; a failure is final")
+		log.WithError(err).Warn("couldn't check whether the job ran out of GPU memory; a failure is final")
 		return
 	}
 	if !job.Failed() || job.Restarts != lease.Restart || tags.GrowMode(job) == "" {
@@ -44,7 +44,7 @@ func (a *Agent) growAfterFailure(ctx context.Context, lease api.Lease) {
 	}
 	need, short := predict.RanOut(runs, tags.Growths(job), a.cfg.Site())
 	if !short {
-		log.Info("the job failed, but not for lack of GPU memory: its peak fits into a smaller slice that it had")
+		log.Info("the job failed, but did not run out of GPU memory: its peak fits into a smaller slice that it had")
 		return
 	}
 	growth := growthOf(job, run, predict.RanOutOfMemory, run.PeakMiB)
@@ -56,7 +56,7 @@ func (a *Agent) growAfterFailure(ctx context.Context, lease api.Lease) {
 	a.usage.MarkEnd(job.ID, predict.EndOOM, 0)
 	if err := a.ctl.RequeueFailed(ctx, job.ID); err != nil {
 		a.usage.MarkEnd(job.ID, "", 0)
-		log.WithError(err).Warn("couldn't requeue a job that failed for lack of GPU memory; the failure is final")
+		log.WithError(err).Warn("couldn't requeue a job that ran out of GPU memory; the failure is final")
 		return
 	}
 	failpoint.Hit(failpoint.GrowRequeued)
@@ -67,15 +67,16 @@ func (a *Agent) growAfterFailure(ctx context.Context, lease api.Lease) {
 	}
 	failpoint.Hit(failpoint.GrowHeld)
 	if err != nil {
-		log.WithError(err).Warn("requeued a job that failed for lack of GPU memory, but couldn't change its profile")
+		log.WithError(err).Warn("requeued a job that ran out of GPU memory, but couldn't change its profile")
 		return
 	}
 	log.WithFields(fieldsOf(growth, larger)).
-		Info("requeued a job that failed for lack of GPU memory, with a larger profile")
+		Info("requeued a job that ran out of GPU memory, with a larger profile")
 }
 
-// growBeforeFailure requeues a running job whose forecast of the peak memory exceeds its slice. slurmctld sends SIGTERM
-// to the job, and SIGKILL after KillWait. If the agent is killed between the steps, the next forecast repeats them.
+// growBeforeFailure requeues a running job if the forecast of its peak memory exceeds its slice. slurmctld sends
+// SIGTERM to the job, and SIGKILL after KillWait. If the agent is killed between the steps, the next forecast repeats
+// them.
 func (a *Agent) growBeforeFailure(ctx context.Context, id uint32, foreseenMiB float64) {
 	unlock := a.jobs.tryLock(id)
 	if unlock == nil {
@@ -133,19 +134,19 @@ func fieldsOf(g predict.Growth, larger string) logrus.Fields {
 	return logrus.Fields{"profile": g.Profile, "peak_mib": math.Round(g.MiB), "larger": larger}
 }
 
-// enough reports whether each slice of a lease has this much memory. The forecast may belong to an earlier run.
+// enough reports whether each slice of a lease has this much memory, because the forecast may belong to an earlier run.
 func enough(lease api.Lease, mib float64) bool {
 	return !slices.ContainsFunc(lease.Slices, func(s api.Slice) bool { return float64(s.MemoryMiB) < mib })
 }
 
-// foreseen is a forecast of a running job's peak memory that exceeds the job's slice.
+// foreseen is a forecast of a running job's peak memory that exceeds its slice.
 type foreseen struct {
 	job uint32
 	mib float64
 }
 
-// foresee queues a call of growBeforeFailure, because a sampler must not wait for slurmctld. If the queue is full,
-// foresee drops the forecast: the monitor repeats forecasts.
+// foresee queues a call to growBeforeFailure, because a sampler must not wait for slurmctld. If the queue is full,
+// foresee drops the forecast, because the monitor will repeat it.
 func (a *Agent) foresee(job uint32, f predict.Forecast) {
 	select {
 	case a.forecasts <- foreseen{job, f.PeakMiB}:
@@ -165,7 +166,7 @@ func (a *Agent) grower(ctx context.Context) {
 	}
 }
 
-// failedRun returns the current run of a job, which is assumed to have failed. The result is false if the run was not
+// failedRun returns the current run of a job, which is assumed to have failed. It returns false if the run was not
 // observed.
 func (a *Agent) failedRun(id uint32) (run predict.Run, ok bool) {
 	if run, ok = a.runOf(id); ok {
@@ -180,8 +181,8 @@ func (a *Agent) failedRun(id uint32) (run predict.Run, ok bool) {
 // growKey identifies the log line about a job that does not grow.
 type growKey uint32
 
-// earlierRuns returns the stored runs of the job key of a run, oldest first, without the run itself. If the repository
-// does not answer before ctx ends, the result is empty.
+// earlierRuns returns the stored runs with the same job key as a run, oldest first, without the run itself. If the
+// repository does not answer before ctx ends, the result is empty.
 func (a *Agent) earlierRuns(ctx context.Context, run predict.Run) (runs []predict.Run) {
 	if a.repository == nil || run.Key == "" {
 		return nil
@@ -208,7 +209,7 @@ func (a *Agent) earlierRuns(ctx context.Context, run predict.Run) (runs []predic
 	return slices.DeleteFunc(runs, func(r predict.Run) bool { return r.Job == run.Job && r.Restart == run.Restart })
 }
 
-// growthOf returns the growth of a job after a run. observed is the observed peak or the forecast of the peak, in MiB.
+// growthOf returns a job's growth after a run. mib is the observed peak or its forecast, in MiB.
 func growthOf(job slurm.Job, run predict.Run, cause predict.Cause, mib float64) predict.Growth {
 	g := predict.Growth{Profile: run.Profile, Cause: cause, MiB: mib}
 	if requested := job.SlicesPerNode()[0].Type; requested != run.Profile {
@@ -217,8 +218,8 @@ func growthOf(job slurm.Job, run predict.Run, cause predict.Cause, mib float64) 
 	return g
 }
 
-// grownComment returns the job's admin_comment after a growth. Because of the tag Held, an agent releases the job when
-// its slices are offered.
+// grownComment returns the job's admin_comment after a growth. Because it contains the Held tag, an agent releases the
+// job when its slices are offered.
 func grownComment(job slurm.Job, larger string, g predict.Growth) string {
 	return tags.Replace(tags.Regrown(job, larger, g), tags.Released, tags.Held)
 }

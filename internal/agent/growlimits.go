@@ -13,8 +13,8 @@ import (
 	"slices"
 )
 
-// larger returns the profile of a job after a growth. need is the need of the job. The last of the runs is the one
-// whose slice is too small. The error is the reason why the job cannot grow.
+// larger returns a job's profile after a growth. need is the job's need. The last of the runs is the one whose slice
+// was too small. The error is the reason why the job cannot grow.
 func (a *Agent) larger(job slurm.Job, lease api.Lease, runs []predict.Run, need predict.Need) (string, error) {
 	profile := runs[len(runs)-1].Profile
 	if n := growths(job, runs); n >= a.cfg.GrowLimit {
@@ -43,9 +43,9 @@ func (a *Agent) larger(job slurm.Job, lease api.Lease, runs []predict.Run, need 
 	return larger, nil
 }
 
-// growths returns how often the job has grown before the last of the runs. If the agent could not write the tags after
-// a requeue, only the stored runs contain this growth. An entry in the tags for the profile of the last run belongs to
-// a growth that did not get as far as the requeue.
+// growths returns how often the job had grown before the last of the runs. If the agent could not write the tags after
+// a requeue, only the stored runs contain this growth. If the tags contain an entry for the profile of the last run, it
+// belongs to a growth that did not get as far as the requeue.
 func growths(job slurm.Job, runs []predict.Run) int {
 	last := runs[len(runs)-1]
 	tagged, stored := tags.Growths(job), 0
@@ -61,10 +61,10 @@ func growths(job slurm.Job, runs []predict.Run) int {
 	return max(n, stored)
 }
 
-// countedGrowth returns nil if the job has not grown, or if slurmctld counts the larger slice for it. If slurmctld
-// cannot replace the profile of a waiting job, the job keeps the smaller profile (docs/security.md). Otherwise, the
-// user or a failure has kept slurmctld from counting the larger slice, and the error has the type *unsuitable. If
-// slurmctld does not answer, the error is api.NotNow.
+// countedGrowth returns nil if the job has not grown, or if slurmctld counts its larger slice. If slurmctld cannot
+// replace the profile of a waiting job, the job keeps the smaller profile (docs/security.md). Otherwise, the user or a
+// failure has kept slurmctld from counting the larger slice, and the error is an *unsuitable. If slurmctld does not
+// answer, the error is api.NotNow.
 func (a *Agent) countedGrowth(ctx context.Context, job slurm.Job) error {
 	needed := tags.Needed(job)
 	if needed == "" {
@@ -83,13 +83,13 @@ func (a *Agent) countedGrowth(ctx context.Context, job slurm.Job) error {
 	}
 }
 
-// replacesTypes reports whether slurmctld replaces the profile in the request of a waiting job.
+// replacesTypes reports whether slurmctld can replace the profile in the request of a waiting job.
 func replacesTypes(config slurm.Config) bool {
 	release, err := config.Release()
 	return err == nil && release.ReplacesTypes()
 }
 
-// emptyGPUs returns the managed GPUs of the node without instances. The caller holds n.mu.
+// emptyGPUs returns the node's managed GPUs as if they had no instances. The caller holds n.mu.
 func (n *node) emptyGPUs() (all []place.GPU) {
 	for _, c := range n.cards {
 		if c.Model != nil {

@@ -6,37 +6,36 @@ const DefaultRunDir = "/run/caelum"
 // SocketName is the name, in the run directory, of the socket for all users.
 const SocketName = "caelumd.sock"
 
-// RootSocketName is the name, in the run directory, of the socket for root. Both sockets serve the same calls. Root
-// needs a separate socket because a Unix socket has only one queue of connections that the agent has not accepted yet,
-// and any user can fill the queue of the socket for all users.
+// RootSocketName is the name, in the run directory, of the socket for root, which serves the same calls. Root needs a
+// separate socket because a Unix socket has only one queue of connections that the agent has not accepted yet, and any
+// user can fill this queue on the socket for all users.
 const RootSocketName = "root.sock"
 
 // LeaseRequest describes a job for which the prolog requests a lease.
 type LeaseRequest struct {
-	// Restart is SLURM_JOB_RESTART_COUNT, which distinguishes the runs of a requeued job. These runs have the same job
-	// id.
+	// Restart is SLURM_JOB_RESTART_COUNT. It distinguishes the runs of a requeued job, which all have the same job id.
 	Restart   int    `json:"restart"`
 	UID       uint32 `json:"uid"`
 	GID       uint32 `json:"gid"`
 	Partition string `json:"partition,omitempty"`
-	// Slots contains the indices of gres/gpu that Slurm has bound to the job on this node (SLURM_JOB_GPUS).
+	// Slots contains the indices of the gres/gpu that Slurm has bound to the job on this node (SLURM_JOB_GPUS).
 	Slots []int `json:"slots"`
-	// MIG is the value of --mig at submission, which is a profile or "auto". MIG is empty if the option was not given.
-	// The value comes from the user's environment, and only its characters and length were checked.
+	// MIG is the value of --mig at submission (a profile or "auto"), or empty if the option was not given. It comes
+	// from the user's environment, and only its characters and length were checked.
 	MIG string `json:"mig,omitempty"`
-	// Wait is the time in seconds for which the plugin will still repeat the request after status 503. When this time
-	// has passed, the agent requeues the job or writes an error into its lease file, so that the prolog succeeds.
-	// Plugins of earlier releases send no Wait. Wait is then 0, and the prolog of such a plugin fails instead.
+	// Wait is how long, in seconds, the plugin will continue to repeat the request after status 503. When this time has
+	// passed, the agent requeues the job or writes an error into its lease file, so that the prolog succeeds. Plugins
+	// of earlier releases send no Wait (0), and their prologs fail instead.
 	Wait float64 `json:"wait,omitempty"`
 }
 
-// Slice is a GPU instance and its compute instance, which a job holds.
+// Slice is a GPU instance that a job holds, together with its compute instance.
 type Slice struct {
 	Slot    int    `json:"slot"`
 	GPU     int    `json:"gpu"`
 	Profile string `json:"profile"`
-	// AdvertisedAs is the profile of another GPU model under which slurmctld counts the slice. In this case, Profile is
-	// the equivalent profile on this GPU model. AdvertisedAs is empty if slurmctld counts the slice under Profile.
+	// AdvertisedAs is set if slurmctld counts the slice under the name of another GPU model's profile. Profile is then
+	// the equivalent profile of this GPU model. AdvertisedAs is empty if slurmctld counts the slice under Profile.
 	AdvertisedAs string `json:"as,omitempty"`
 	// Start and Size are numbers of placement units in the GPU model's grid.
 	Start     int    `json:"start"`
@@ -44,7 +43,7 @@ type Slice struct {
 	MemoryMiB uint64 `json:"memory_mib"`
 	UUID      string `json:"uuid"`
 	Reused    bool   `json:"reused,omitempty"`
-	// Use is the last usage sample, or nil if there is no sample yet. Only the replies to Job and Status contain Use.
+	// Use is the last usage sample, or nil if there is none yet. Only the replies to Job and Status contain it.
 	Use *Use `json:"use,omitempty"`
 }
 
@@ -52,13 +51,13 @@ type Slice struct {
 type Use struct {
 	MemoryMiB float64 `json:"memory_mib"`
 	PeakMiB   float64 `json:"peak_mib"` // the highest MemoryMiB so far
-	// Util is the share of the slice's SMs that were busy during the last second, from 0 to 1. Util is -1 if the GPU
-	// does not report utilisation.
+	// Util is the share of the slice's SMs that were busy during the last second, from 0 to 1, or -1 if the GPU does
+	// not report utilisation.
 	Util float64 `json:"util"`
 	// Processes is the number of compute processes on the slice, or -1 if the driver does not report this number.
 	Processes int `json:"processes"`
-	// ForecastMiB is the expected peak at the end of the run, or 0 if unknown. Exceeds is true if the agent is certain
-	// that the peak will exceed the memory of the slice.
+	// ForecastMiB is the expected peak at the end of the run, or 0 if there is no forecast. Exceeds is true if the
+	// agent is certain that the peak will exceed the slice's memory.
 	ForecastMiB float64 `json:"forecast_mib,omitempty"`
 	Exceeds     bool    `json:"exceeds,omitempty"`
 }
@@ -72,21 +71,21 @@ type Lease struct {
 	User    string `json:"user,omitempty"`
 	Account string `json:"account,omitempty"`
 	// Key and Fingerprint are the job key and the script fingerprint that job_submit.lua has written into the job's
-	// admin_comment. A field is empty if the admin_comment does not contain its value.
+	// admin_comment. Each is empty if it is missing there.
 	Key         string  `json:"key,omitempty"`
 	Fingerprint string  `json:"work,omitempty"`
 	Slots       []int   `json:"slots"`
 	Slices      []Slice `json:"slices"`
-	// Error is empty or a message. task_init prints the message, and the task does not start.
+	// Error is empty, or a message that task_init prints. In that case, the task does not start.
 	Error string `json:"error,omitempty"`
-	// Since is the time at which the lease was granted. End is the time at which Slurm will end the job at the latest,
-	// or 0 if the job has no time limit. Since and End are in Unix seconds.
+	// Since is the time at which the lease was granted. End is the latest time at which Slurm will end the job, or 0 if
+	// the job has no time limit. Both are in Unix seconds.
 	Since int64 `json:"since"`
 	End   int64 `json:"end,omitempty"`
 	// Expected is the run time, in seconds, that was predicted from earlier runs, or 0.
 	Expected int `json:"expected,omitempty"`
-	// Grow determines when the agent requeues the job on a larger slice: "oom" after a failure for lack of memory,
-	// "forecast" also before such a failure. If Grow is empty, the job never grows.
+	// Grow determines when the agent requeues the job on a larger slice: "oom" after a failure because it ran out of
+	// memory, and "forecast" also before such a failure. If it is empty, the job never grows.
 	Grow string `json:"grow,omitempty"`
 }
 
@@ -103,8 +102,8 @@ type Status struct {
 	// contains the profiles that slurm.conf lists for the node although the driver does not report them.
 	Profiles []string `json:"profiles"`
 	Stale    []string `json:"stale_profiles,omitempty"`
-	// Reserved describes the slices on this node that are reserved for the first job that must wait. Reserved is nil if
-	// no slices are reserved.
+	// Reserved describes the slices on this node that are reserved for the first job that must wait, or is nil if none
+	// are.
 	Reserved *Reservation `json:"reserved,omitempty"`
 	// Published contains the total of each profile in slurmctld after the last successful pass.
 	Published map[string]int `json:"published"`
@@ -112,12 +111,12 @@ type Status struct {
 	// or empty if the last pass succeeded.
 	PublishedAt  int64  `json:"published_at"`
 	PublishError string `json:"publish_error,omitempty"`
-	// Closed is the state of the node if slurmctld starts no jobs on the node in this state, so that the agent offers
-	// nothing. Otherwise, Closed is empty.
+	// Closed is the node's state if it prevents slurmctld from starting jobs there, so that the agent offers nothing.
+	// Otherwise, it is empty.
 	Closed string `json:"closed,omitempty"`
 	// Excess is, for each profile, the number of slices that slurmctld counts as used although no job holds them. To
-	// compensate, the agent has increased the published totals by Excess minus ExcessShort. ExcessShort is the part of
-	// Excess that does not fit into the node's total of gres/mig.
+	// compensate, the agent has raised the published totals by Excess minus ExcessShort, the part that does not fit
+	// into the node's total of gres/mig.
 	Excess      map[string]int `json:"excess,omitempty"`
 	ExcessShort map[string]int `json:"excess_short,omitempty"`
 	// SummariesWaiting is the number of ended runs whose summaries have not reached slurmdbd yet.
@@ -129,28 +128,28 @@ type GPU struct {
 	Index int    `json:"index"`
 	UUID  string `json:"uuid"`
 	Model string `json:"model"`
-	// Type is the Type of the GPU's slots in gres.conf. Grid is the number of placement units. Type and Grid are unset
-	// if the agent does not support the GPU model.
+	// Type is the Type of the GPU's slots in gres.conf. Grid is the number of placement units. Both are unset if the
+	// agent does not support the GPU model.
 	Type      string      `json:"type"`
 	Grid      int         `json:"grid"`
 	Slots     []int       `json:"slots"`
 	Layout    string      `json:"layout"`
 	Instances []Instance  `json:"instances"`
 	Offers    []Placement `json:"offers"`
-	// Problem is the reason why the agent does not manage the GPU. Problem is empty if the agent manages the GPU.
+	// Problem is the reason why the agent does not manage the GPU, or empty if it does.
 	Problem string `json:"problem,omitempty"`
-	// Held is the reason why the agent cannot switch MIG mode off. It is empty if the agent can switch MIG mode off.
+	// Held is the reason why the agent cannot switch MIG mode off, or empty if it can.
 	Held string `json:"held,omitempty"`
-	// Unlisted is true if the driver could not list the GPU's processes at the last attempt. In this case, the agent
-	// does not reuse idle instances.
+	// Unlisted is true if the driver failed the last time it was asked for the GPU's processes. The agent then does not
+	// reuse idle instances.
 	Unlisted bool `json:"processes_unlisted,omitempty"`
 }
 
 // Placement is a profile at a position in a GPU's grid. Start and Size are numbers of placement units.
 type Placement struct {
 	Profile string `json:"profile"`
-	// As is the profile of another GPU model under which slurmctld counts the slice. As is empty if slurmctld counts
-	// the slice under Profile.
+	// As is the profile of another GPU model under which slurmctld counts the slice, or empty if it counts the slice
+	// under Profile.
 	As    string `json:"as,omitempty"`
 	Start int    `json:"start"`
 	Size  int    `json:"size"`
@@ -187,7 +186,7 @@ const (
 	StatePromised = "promised" // reserved by the pending lease of a job that is starting
 	StateIdle     = "idle"
 	StateForeign  = "foreign" // created by another program
-	StateStuck    = "stuck"   // not reused, because a process without a job uses the instance or its removal failed
+	StateStuck    = "stuck"   // not reused, because a process outside any job uses it, or because its removal failed
 )
 
 // Problem is the body of every reply with a status other than 200.

@@ -6,19 +6,19 @@ import (
 	"syscall"
 )
 
-// maxPerUser limits the open connections of one user, and maxAllUsers limits the open connections of all users
-// together. The second limit is necessary because one user can have many ids in a user namespace. Connections of root
-// are not limited, so that users cannot block the prolog and the epilog. Each connection uses a file descriptor of the
-// agent for at most ten seconds.
+// maxPerUser limits the open connections of one user, and maxAllUsers those of all users together. The second limit is
+// necessary because one user can have many ids in a user namespace. Root's connections are not limited, so that users
+// cannot block the prolog and the epilog. Each connection uses one of the agent's file descriptors for at most ten
+// seconds.
 const (
 	maxPerUser  = 64
 	maxAllUsers = 512
 )
 
-// limits contains the maximum number of open connections of one user, and of all users together, on one socket.
+// limits contains the maximum number of connections that one user, and all users together, may have open on one socket.
 type limits struct{ each, all int }
 
-// listener accepts connections, and immediately closes connections that exceed the limits.
+// listener accepts connections, and immediately closes those that exceed the limits.
 type listener struct {
 	*net.UnixListener
 	users limits
@@ -79,7 +79,7 @@ func (c *conn) Close() error {
 	return c.UnixConn.Close()
 }
 
-// nobody is the uid of a peer whose uid the kernel did not report. nobody differs from the uid of root.
+// nobody is the uid of a peer whose uid the kernel did not report. It differs from root's uid.
 const nobody = ^uint32(0)
 
 // peer is the process that connected.
@@ -88,9 +88,8 @@ type peer struct {
 	pid int // 0 if unknown
 }
 
-// peerOf returns the process that connected. The uid is nobody if the kernel did not report a uid. The kernel
-// translates uids: for a process that is root in a user namespace, the uid is the uid of the user who created the
-// namespace.
+// peerOf returns the process that connected. Its uid is nobody if the kernel did not report one. The kernel translates
+// uids: if the process is root in a user namespace, its uid is that of the user who created the namespace.
 func peerOf(c *net.UnixConn) peer {
 	p := peer{uid: nobody}
 	if raw, err := c.SyscallConn(); err == nil {

@@ -9,13 +9,13 @@ import (
 	"net/http"
 )
 
-// MemoryReport contains the values of the memory allocator of one process of a job. The values are data of the user,
-// and must only affect the user's own job.
+// MemoryReport contains the values of the memory allocator in one of a job's processes. They come from the user, and
+// must affect only this user's own job.
 type MemoryReport struct {
-	// UUID is the UUID of the MIG device. If UUID is empty, the report belongs to the only slice of the job.
+	// UUID is the UUID of the MIG device. If it is empty, the report is about the job's only slice.
 	UUID string `json:"uuid,omitempty"`
-	// Allocated is the memory of the program's tensors. Reserved also includes the memory that the allocator keeps for
-	// later tensors. All values are in bytes.
+	// Allocated is the memory that the program's tensors use. Reserved also includes the memory that the allocator
+	// keeps for later tensors. All values are in bytes.
 	Allocated     int64 `json:"allocated"`
 	Reserved      int64 `json:"reserved"`
 	PeakAllocated int64 `json:"peak_allocated"`
@@ -23,10 +23,9 @@ type MemoryReport struct {
 	// Unreleasable is the part of Reserved that the allocator neither uses nor can return to the driver, because the
 	// rest of the same block is in use (inactive_split_bytes in PyTorch).
 	Unreleasable int64 `json:"unreleasable,omitempty"`
-	// OOMs is the number of allocations that have failed for lack of memory since the start of the process.
+	// OOMs is the number of allocations that have failed since the process started because there was too little memory.
 	OOMs int `json:"ooms"`
-	// Iteration is the number of completed iterations. Iterations is the total number of iterations. A value is 0 if
-	// unknown.
+	// Iteration is the number of completed iterations. Iterations is the total number. Unknown values are 0.
 	Iteration  int64 `json:"iteration,omitempty"`
 	Iterations int64 `json:"iterations,omitempty"`
 }
@@ -70,8 +69,7 @@ func reportMemory(h Handler, w http.ResponseWriter, r *http.Request, job uint32)
 	return reporter.ReportMemory(r.Context(), job, PeerPID(r.Context()), report)
 }
 
-// readMemoryReport parses a report. readMemoryReport ignores unknown keys, because the Python package may be newer than
-// the agent.
+// readMemoryReport parses a report. It ignores unknown keys, because the Python package may be newer than the agent.
 func readMemoryReport(w http.ResponseWriter, r *http.Request) (MemoryReport, error) {
 	var m MemoryReport
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxReport))
@@ -115,7 +113,7 @@ func (m MemoryReport) check() error {
 	return nil
 }
 
-// ReportMemory sends a memory report of the calling process.
+// ReportMemory sends a memory report on behalf of the calling process.
 func (c *Client) ReportMemory(ctx context.Context, job uint32, r MemoryReport) error {
 	return c.call(ctx, http.MethodPost, fmt.Sprintf("/v1/jobs/%d/memory", job), r, nil)
 }

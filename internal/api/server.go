@@ -13,21 +13,21 @@ import (
 	"time"
 )
 
-// These constants limit the time for which the agent waits for a caller. There is no time limit for handling a call,
-// because the prolog of a job waits for the job's slices.
+// These constants limit how long the agent waits for a caller. The handling of a call has no time limit, because a
+// job's prolog waits for the job's slices.
 const (
 	headTimeout  = 5 * time.Second  // the time to receive the header of a call
 	callTimeout  = 10 * time.Second // the time to receive the whole call, and the time between two calls
 	writeTimeout = 10 * time.Second // the time until the caller has read the answer
 )
 
-// Handler serves the calls. If a method returns an *Error, the server replies with the code of this error. For any
-// other error, the server replies with the result of CodeOf. For Lease, 503 (see NotNow) means "call again later".
-// After any other status except 200, the prolog fails, and Slurm drains the node.
+// Handler serves the calls. If a method returns an *Error, the server replies with its code. For any other error, it
+// replies with the result of CodeOf. For Lease, 503 (see NotNow) means "call again later". After any other status
+// except 200, the prolog fails, and Slurm drains the node.
 //
-// Release releases the job's lease if the lease's restart count is at most restart. The lease may have a lower count,
-// because slurmctld increments the restart count for a requeue before the epilog of the ended run. For example, in
-// Slurm 22.05, the prolog of a run had the count 0, and the epilog of the same run had the count 1.
+// Release releases the job's lease if the lease's restart count is at most restart. The lease's count may be lower,
+// because when slurmctld requeues a job, it increments the count before the epilog of the ended run. For example, in
+// Slurm 22.05, the prolog of a run had the count 0, and its epilog had the count 1.
 type Handler interface {
 	Lease(ctx context.Context, job uint32, r LeaseRequest) (*Lease, error)
 	Release(ctx context.Context, job uint32, restart int) error
@@ -35,21 +35,21 @@ type Handler interface {
 	Status(ctx context.Context) (*Status, error)
 }
 
-// Refuser is a Handler with the method Refused. The server calls Refused if a user other than root makes a call that
-// only root may make. Any user can cause any number of such calls.
+// Refuser is a Handler that also has a Refused method. The server calls it if a user other than root makes a call that
+// only root may make. Any user can cause any number of these calls.
 type Refuser interface {
 	Refused(uid uint32, call string)
 }
 
-// Listen creates the socket for all users in runDir and listens on the socket. The directory must exist. Listen
-// replaces the socket of an agent that has ended, and returns an error if another agent accepts connections on that
-// socket. For each call that changes leases, the server checks the caller with SO_PEERCRED.
+// Listen creates the socket for all users in runDir, which must exist, and listens on it. If an agent that has ended
+// left a socket there, Listen replaces it. If another agent accepts connections on the socket, Listen returns an error.
+// For each call that changes leases, the server checks the caller with SO_PEERCRED.
 func Listen(runDir string) (net.Listener, error) {
 	return listen(filepath.Join(runDir, SocketName), 0o666, limits{maxPerUser, maxAllUsers})
 }
 
-// ListenRoot is like Listen, but creates the socket for root. If a user connects before the mode of the socket was set,
-// the listener closes the connection.
+// ListenRoot is like Listen, but creates the socket for root. If a user connects before the socket's mode is set, the
+// listener closes the connection.
 func ListenRoot(runDir string) (net.Listener, error) {
 	return listen(filepath.Join(runDir, RootSocketName), 0o600, limits{})
 }
@@ -73,8 +73,8 @@ func listen(path string, mode os.FileMode, users limits) (net.Listener, error) {
 	return &listener{UnixListener: l, users: users, held: map[uint32]int{}}, nil
 }
 
-// NewServer returns a server for h. The caller runs the server by calling Serve with the listeners of Listen and
-// ListenRoot, and stops the server with Shutdown.
+// NewServer returns a server for h. To run it, the caller calls Serve with the listeners that Listen and ListenRoot
+// return. Shutdown stops it.
 func NewServer(h Handler) *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/jobs/{id}/lease", rootOnly(h, serveLease(h)))
@@ -159,7 +159,7 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, peerKey{}, p)
 }
 
-// Peer returns the user id of the process that sent the request to which the context belongs.
+// Peer returns the user id of the process that sent the request with this context.
 func Peer(ctx context.Context) uint32 {
 	if p, ok := ctx.Value(peerKey{}).(peer); ok {
 		return p.uid
@@ -167,15 +167,15 @@ func Peer(ctx context.Context) uint32 {
 	return nobody
 }
 
-// PeerPID returns the id of the process that opened the connection of the request, or 0 if unknown. The process may
+// PeerPID returns the id of the process that opened the request's connection, or 0 if it is unknown. The process may
 // have ended since then.
 func PeerPID(ctx context.Context) int {
 	p, _ := ctx.Value(peerKey{}).(peer)
 	return p.pid
 }
 
-// refuseUser replies with status 403 and the message if the caller is not root, and reports whether it has replied.
-// refuseUser does not read the body of the request.
+// refuseUser replies with status 403 and the message if the caller is not root, and reports whether it has replied. It
+// does not read the request's body.
 func refuseUser(h Handler, w http.ResponseWriter, r *http.Request, message string) bool {
 	uid := Peer(r.Context())
 	if uid == 0 {
@@ -189,8 +189,8 @@ func refuseUser(h Handler, w http.ResponseWriter, r *http.Request, message strin
 	return true
 }
 
-// rootOnly returns the handler of a call that changes a job's lease. The handler rejects calls of users other than root
-// before reading the job id or the body.
+// rootOnly returns the handler of a call that changes a job's lease. It rejects calls of users other than root before
+// it reads the job id or the body.
 func rootOnly(h Handler, call jobCall) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if refuseUser(h, w, r, "only root may change leases") {
@@ -220,8 +220,8 @@ func answer(w http.ResponseWriter, body any, err error) {
 
 // CodeOf returns the HTTP status for an error that a Handler returned. With status 503, the prolog repeats the call.
 // With status 500, the prolog fails, and Slurm drains the node. Only a defect of the node itself may drain it, so a
-// Handler must return an *Error for every other failure. For a full disk, CodeOf returns 503. The prolog then repeats
-// the call until an administrator frees disk space. If it gives up earlier, its error contains the message.
+// Handler must return an *Error for every other failure. For a full disk, CodeOf returns 503: the prolog repeats the
+// call until an administrator frees disk space. If it gives up before, its error contains the message.
 func CodeOf(err error) int {
 	var e *Error
 	switch {

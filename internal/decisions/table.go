@@ -13,7 +13,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// MaxLines and MaxBytes are the same limits as in job_submit.lua. They are necessary because slurmctld waits while
+// MaxLines and MaxBytes are the same limits as in job_submit.lua. They exist because slurmctld waits while
 // job_submit.lua reads the table.
 const (
 	MaxLines = 20000
@@ -26,8 +26,8 @@ type Table struct {
 	Partitions []string // the partitions whose jobs get slices
 	// Full contains, by partition, the profile for jobs that request several GPUs, if the partition has one.
 	Full map[string]string
-	// Grow is the mode in which jobs grow by default: off, oom or forecast. GrowIn contains the modes of the partitions
-	// that have an own mode. Mode combines both.
+	// Grow is the mode in which jobs grow by default: off, oom or forecast. GrowIn contains the modes of partitions
+	// that have their own. Mode combines both.
 	Grow     string
 	GrowIn   map[string]string
 	Profiles []Profile
@@ -68,10 +68,10 @@ func (t Table) Names() (names []string) {
 	return names
 }
 
-// Alternatives returns the profiles that a job may request instead of a profile because of its time limit. model is the
-// GPU model that the request names, or empty. If the table has model lines for model, the result contains the profiles
-// of this model. Otherwise, it contains the profiles of all GPU models that have the profile, or all profiles if there
-// is no such model.
+// Alternatives returns the profiles that a job may request instead of a given profile because of its time limit. model
+// is the GPU model that the request names, or empty. If the table has model lines for it, they list the result.
+// Otherwise, the result contains the profiles of all GPU models that have the given profile, or all profiles if no
+// model has it.
 func (t Table) Alternatives(model, profile string) (all []string) {
 	if of, ok := t.Models[model]; ok {
 		return of
@@ -90,7 +90,7 @@ func (t Table) Alternatives(model, profile string) (all []string) {
 // Mode returns the mode in which the jobs of a partition grow: off, oom or forecast.
 func (t Table) Mode(partition string) string { return cmp.Or(t.GrowIn[partition], t.Grow, "off") }
 
-// Parse parses a table. If the table is invalid, the error equals the reason that job_submit.lua writes to slurmctld's
+// Parse parses a table. If the table is invalid, the error text is the reason that job_submit.lua writes to slurmctld's
 // log.
 func Parse(text string) (Table, error) {
 	head, _, _ := strings.Cut(text[:min(len(text), maxHead)], "\n")
@@ -217,7 +217,8 @@ func (r *reader) partition(n int, name string, rest []string) bool {
 	return true
 }
 
-// learn parses what follows the second word of a line, id. It has the form "<profile> [seconds[-high] [busy]]".
+// learn parses the rest of a learned line after its second word, id. The rest has the form "<profile> [seconds[-high]
+// [busy]]".
 func (r *reader) learn(n int, lines map[string]predict.Line, form *regexp.Regexp, id string, rest []string) bool {
 	if _, twice := lines[id]; twice || !form.MatchString(id) || len(rest) < 1 || len(rest) > 3 {
 		return false

@@ -1,6 +1,6 @@
-// Package gpu is the interface to the MIG hardware of a node. Package gpu lists GPUs and instances, creates and
-// destroys instances, sets the owners of the device files of instances, and finds the processes that use instances.
-// Package gpu makes no decisions: package agent chooses the placements, and the instances to destroy.
+// Package gpu is the interface to a node's MIG hardware. It lists GPUs and instances, creates and destroys instances,
+// sets the owners of their device files, and finds the processes that use them. It makes no decisions: package agent
+// chooses the placements and the instances to destroy.
 //
 // Files:
 //

@@ -7,7 +7,7 @@ import (
 )
 
 // Every error of a Hardware either wraps ErrNoRoom, ErrInUse, ErrLost or ErrNotFound, or contains the NVML code of
-// another error of the driver.
+// another driver error.
 var (
 	// ErrNoRoom means NVML_ERROR_INSUFFICIENT_RESOURCES: the GPU has no free units, or the placement is occupied.
 	ErrNoRoom = errors.New("no room at that placement")
@@ -19,22 +19,22 @@ var (
 	ErrNotFound = errors.New("not found")
 )
 
-// Hardware is the MIG hardware of one node. Several goroutines may call the methods of a Hardware, but only one call at
-// a time may change the same GPU.
+// Hardware is the MIG hardware of one node. Several goroutines may call its methods, but only one call at a time may
+// change the same GPU.
 type Hardware interface {
 	// GPUs returns all GPUs, with the profiles and placements that each GPU supports.
 	GPUs() ([]GPU, error)
-	// Discover returns the current data of one GPU. If the GPU has no problem, later calls of the other methods use
+	// Discover returns the current data of one GPU. If the GPU has no problem, later calls to the other methods use
 	// these data. If the GPU hangs, Discover may hang.
 	Discover(gpu int) GPU
-	// Instances lists the GPU instances of a GPU, including GPU instances without a compute instance.
+	// Instances lists a GPU's instances, including GPU instances without a compute instance.
 	Instances(gpu int) ([]Instance, error)
-	// Exists reports whether the MIG device of an instance still exists, according to the UUID and GI of the instance.
-	// Exists makes fewer driver calls than Instances.
+	// Exists reports whether the MIG device of an instance still exists, according to the instance's UUID and GI. It
+	// makes fewer driver calls than Instances.
 	Exists(gpu int, in Instance) (bool, error)
-	// Create creates a GPU instance at exactly the given placement, and in the GPU instance one compute instance of the
-	// full size. If the driver cannot create the compute instance, Create destroys the GPU instance. If the destruction
-	// also fails, the error contains both failures. For the profile mig.Full, Create switches MIG mode off.
+	// Create creates a GPU instance at exactly the given placement and, in it, one compute instance of the full size.
+	// If the driver cannot create the compute instance, Create destroys the GPU instance. If this also fails, the error
+	// contains both failures. For the mig.Full profile, Create switches MIG mode off.
 	Create(gpu int, profile string, start int) (Instance, error)
 	// Destroy destroys a GPU instance and its compute instances. While the instance is in use, Destroy retries for
 	// about 1.3 s. For FullGI, Destroy switches MIG mode on.
@@ -42,10 +42,9 @@ type Hardware interface {
 	// Processes returns the ids of the compute processes on a GPU instance, including processes in other PID
 	// namespaces.
 	Processes(gpu, gi int) ([]int, error)
-	// Linked reports whether NVLinks connect two GPUs. Linked returns an error if the MIG mode of one of the GPUs is
-	// on.
+	// Linked reports whether NVLinks connect two GPUs. It returns an error if the MIG mode of either GPU is on.
 	Linked(a, b int) (bool, error)
-	// Meter returns a meter for the instance with the GI and UUID of in. Meter does not query the instance.
+	// Meter returns a meter for the instance with the GI and UUID of in. It does not query the instance.
 	Meter(gpu int, in Instance) (Meter, error)
 }
 
@@ -57,16 +56,16 @@ type GPU struct {
 	UUID  string
 	// Name is the device name according to NVML, such as "NVIDIA A100-SXM4-40GB".
 	Name string
-	// Model contains the profiles and placements that the driver reports. Model is nil if the driver reports none.
+	// Model contains the profiles and placements that the driver reports, or is nil if it reports none.
 	Model *mig.Model
-	// Full is true if the MIG mode of the GPU is off.
+	// Full is true if the GPU's MIG mode is off.
 	Full bool
-	// Reset is true if the driver must reset the GPU to switch the MIG mode.
+	// Reset is true if the driver must reset the GPU to switch its MIG mode.
 	Reset bool
-	// MemoryMiB is the memory of the GPU in MiB.
+	// MemoryMiB is the GPU's memory in MiB.
 	MemoryMiB uint64
-	// Problem is the reason why the GPU cannot be managed, and a remedy. Problem is empty if the GPU can be managed. If
-	// Full is true, Problem says that MIG mode is off, and Model contains the profiles that the GPU would have.
+	// Problem is the reason why the GPU cannot be managed, with a remedy, or empty if it can. If Full is true, Problem
+	// says that MIG mode is off, and Model contains the profiles that the GPU would have.
 	Problem string
 }
 
@@ -76,11 +75,11 @@ type Instance struct {
 	Profile string // the driver's name without "MIG ", or "profile <id>" if the driver provides no name
 	// Start and Size are in placement units of the GPU model's grid.
 	Start, Size int
-	// CIs contains the ids of the compute instances. An instance that Caelum created has exactly one compute instance.
-	// After a crash, an instance may have no compute instance.
+	// CIs contains the ids of the compute instances. An instance that Caelum created has exactly one, or none after a
+	// crash.
 	CIs []int
-	// Whole is true if the only compute instance has the full size of the GPU instance. Create and Instances set Whole.
+	// Whole is true if the only compute instance has the full size of the GPU instance. Create and Instances set it.
 	Whole bool
-	// UUID is the UUID of the MIG device of the first compute instance. Each new instance has a new UUID.
+	// UUID is the UUID of the first compute instance's MIG device. Each new instance has a new one.
 	UUID string
 }

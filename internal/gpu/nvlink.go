@@ -7,9 +7,10 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// Linked implements Hardware. The driver reports P2P over NVLink also for GPUs that NVSwitches connect. In contrast,
-// nvmlDeviceGetNvLinkRemotePciInfo then returns the PCI address of a switch. While MIG mode is on, the driver reports a
-// GPU without NVLinks (kmigmgrIsMIGNvlinkP2PSupported in NVIDIA's open kernel modules).
+// Linked implements Hardware. It queries P2P, because the driver also reports P2P over NVLink for GPUs that are
+// connected by NVSwitches, for which nvmlDeviceGetNvLinkRemotePciInfo returns the PCI address of a switch. While MIG
+// mode is on, the driver reports a GPU as having no NVLinks (kmigmgrIsMIGNvlinkP2PSupported in NVIDIA's open kernel
+// modules).
 func (n *NVML) Linked(a, b int) (bool, error) {
 	linked, err := n.linked(a, b)
 	if err != nil {

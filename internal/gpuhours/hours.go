@@ -25,10 +25,10 @@ type Run struct {
 // Hours returns the GPU time that each record's run held between from and to, in the order of the records. It omits
 // runs that held no GPU. A run that has not ended is assumed to hold its GPUs until to.
 //
-// The slices of a run are known from two sources. The agents' summaries (predict.Summaries) contain the slices that the
-// run really held, which may be larger than the requested ones, and the time for which it held them. They do not exist
-// while a run lasts, or at sites that store no summaries. The record's GRES contain the requested profiles. Hours uses
-// the summaries if they describe as many slices as the record's GRES.
+// There are two sources for the slices of a run. The agents' summaries (predict.Summaries) contain the slices that the
+// run really held, which may be larger than those requested, and how long it held them. They do not exist while the run
+// lasts, or if the site stores no summaries. The GRES in the record contain the requested profiles. Hours uses the
+// summaries if they describe as many slices as the record's GRES.
 //
 // The records must include all runs of a job between the two times, because slurmdbd stores the summaries of all runs
 // of a requeued job in the job's newest record.
@@ -102,7 +102,7 @@ func held(r slurm.Allocation, summaries []predict.Run, known nodes, now time.Tim
 	counted := slicesOf(r)
 	described := 0
 	for _, s := range summaries {
-		// The run got its slices after slurmctld had started it, and the clocks of the hosts may differ.
+		// The run got its slices after slurmctld had started it, and the hosts' clocks may differ.
 		at := time.Unix(s.Start, 0)
 		if at.Before(r.Start.Add(-clocks)) || at.After(end.Add(clocks)) {
 			continue
@@ -132,8 +132,9 @@ func held(r slurm.Allocation, summaries []predict.Run, known nodes, now time.Tim
 // clocks is the largest difference allowed between the clocks of a node and of slurmctld.
 const clocks = 5 * time.Second
 
-// slicesOf returns the slices that slurmctld counted for the run: the allocated ones, but of an --exclusive job, to
-// which slurmctld allocates all slices of the node, only the requested ones. The agents carve no other slices for it.
+// slicesOf returns the slices that slurmctld counted for the run. These are normally the allocated slices. slurmctld
+// allocates all of the node's slices to an --exclusive job, but the agents carve only the requested ones, so slicesOf
+// then returns these.
 func slicesOf(r slurm.Allocation) (counted slurm.GRESList) {
 	requested, allocated := r.Requested.Profiles(), r.Allocated.Named("mig")
 	typed := slices.ContainsFunc(allocated, func(g slurm.GRES) bool { return g.Type != "" })
@@ -163,7 +164,7 @@ func gpusOf(r slurm.Allocation) (n int) {
 }
 
 // modelsFor returns the GPU models that the run's nodes may have. managed is false if nothing shows that Caelum manages
-// the nodes: the run was allocated no gres/mig, and the nodes have no summaries.
+// the nodes, because the run was allocated no gres/mig and the nodes have no summaries.
 func modelsFor(r slurm.Allocation, known nodes) (models []*mig.Model, managed bool) {
 	for _, n := range r.Nodes {
 		if models := known[strings.ToLower(n)]; models != nil {

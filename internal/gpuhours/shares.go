@@ -8,8 +8,8 @@ import (
 	"caelum/internal/predict"
 )
 
-// modelsOf returns the GPU models that a GPU type may stand for, or all models if the type is empty or unknown. It is
-// the Type in gres.conf, such as a100, which does not distinguish an A100-40GB from an A100-80GB.
+// modelsOf returns the GPU models that a GPU type may refer to, or all models if the type is empty or unknown. The type
+// is the Type in gres.conf, such as a100, which does not distinguish an A100-40GB from an A100-80GB.
 func modelsOf(gpuType string) (models []*mig.Model) {
 	for _, m := range mig.Models() {
 		if strings.EqualFold(m.Type, gpuType) {
@@ -25,8 +25,8 @@ func modelsOf(gpuType string) (models []*mig.Model) {
 // nodes contains, for each node in lower case, the GPU models that the node may have.
 type nodes map[string][]*mig.Model
 
-// seen excludes the GPU models that cannot have run s: those of another type, and those without the profile of s. If
-// the GPU model of a node has changed, and no model is left, the node may have every model of the type of s.
+// seen excludes the GPU models that cannot have run s: those of another type, and those without its profile. If no
+// model is left, because the node's GPU model has changed, the node may have every model of s's type.
 func (n nodes) seen(s predict.Run) {
 	node := strings.ToLower(s.Node)
 	all, known := n[node]

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Keys are the properties by which Sum can add up runs, in the order of the columns of `caelum usage`.
+// Keys contains the properties by which Sum can add up runs, in the order of the columns of `caelum usage`.
 var Keys = []string{"account", "user", "partition"}
 
 // Total is the GPU time of all runs with the same keys.

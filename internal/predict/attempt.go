@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// nearlyFull is a share of the memory in the name of a profile. A failed run that used at least the share
-	// nearlyFull is assumed to have been killed for lack of memory. nearlyFull is well below 1 for two reasons. Samples
-	// do not include the allocation that failed. The real memory of an instance is only 89 to 99% of the memory in the
-	// profile's name (models.txt of internal/mig).
+	// nearlyFull is a share of the memory in the name of a profile. A failed run that used at least this share is
+	// assumed to have run out of memory. It is well below 1 for two reasons: samples do not include the allocation that
+	// failed, and an instance's real memory is only 89 to 99% of the memory in its profile's name (models.txt in
+	// internal/mig).
 	nearlyFull = 0.75
-	// usable is the share of the memory in a profile's name that most instances have at least.
+	// usable is the share of the memory in its profile's name that nearly every instance has.
 	usable = 0.95
-	// steady is a ratio of a run's median memory to the run's peak memory. A run with at least the ratio steady is
-	// assumed to have reached its peak long before the end.
+	// steady is a ratio of a run's median memory to its peak memory. A run with at least this ratio is assumed to have
+	// reached its peak long before the end.
 	steady = 0.9
-	// asFar is a share of the lowest peak of all complete runs. A failed run whose peak is at least the share asFar is
+	// asFar is a share of the lowest peak of all complete runs. A failed run whose peak is at least this share is
 	// assumed to have progressed as far as the complete runs.
 	asFar = 0.5
 	// sameLimit is a share of the duration of the longest run that reached its time limit. A later run that ended at
-	// its time limit is complete if the later run lasted at least the share sameLimit.
+	// its time limit is complete if it lasted at least this share.
 	sameLimit = 0.9
 )
 
@@ -31,8 +31,8 @@ const (
 type attempt struct {
 	Run
 	complete bool // the run shows how much memory is sufficient for the job
-	short    bool // the run was probably killed for lack of memory
-	doubtful bool // the run failed, perhaps for lack of memory, although its peak was low
+	short    bool // the run probably ran out of memory
+	doubtful bool // the run failed, perhaps because it ran out of memory, although its peak was low
 }
 
 // attempts returns, oldest first, the runs that were sampled and the runs that failed before the first sample.
@@ -65,8 +65,8 @@ func attempts(runs []Run) []attempt {
 // notExecutable and notFound are the exit statuses of a shell that cannot run a command; see sh(1).
 const notExecutable, notFound = 126, 127
 
-// OutOfMemory reports whether a run ended, certainly or probably, for lack of GPU memory. Slurm gives a job that ends
-// with an out-of-memory error of CUDA the state FAILED. Slurm's state OUT_OF_MEMORY refers to the memory of the host.
+// OutOfMemory reports whether a run, certainly or probably, ran out of GPU memory. Slurm gives a job that ends with an
+// out-of-memory error of CUDA the state FAILED. Slurm's OUT_OF_MEMORY state refers to the host's memory.
 func (r Run) OutOfMemory() bool {
 	return r.End != "" || r.State == "FAILED" && r.promised() > 0 && r.PeakMiB >= nearlyFull*r.promised()
 }
@@ -82,8 +82,8 @@ func since(all []attempt, n int) []attempt {
 	return all[first:]
 }
 
-// proved reports whether a run was certainly killed for lack of memory, because the next complete run used more memory
-// than the slice of the killed run had.
+// proved reports whether a run certainly ran out of memory, because the next complete run used more memory than the
+// failed run's slice had.
 func proved(all []attempt) bool {
 	less := 0.0
 	for _, a := range all {
@@ -99,8 +99,7 @@ func proved(all []attempt) bool {
 	return false
 }
 
-// together merges the records of one run on several nodes into one attempt. Each field of the attempt is the maximum
-// over the nodes.
+// together merges the records of one run on several nodes into one attempt. Each field is the maximum over the nodes.
 func together(runs []Run) (all []attempt) {
 	type id struct {
 		job     uint32

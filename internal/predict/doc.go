@@ -1,7 +1,6 @@
 // Package predict uses earlier runs to compute the memory, compute slices and run time that a job needs, and selects a
-// profile for that need. Package predict also computes the key and the script fingerprint of a job, and reads and
-// writes the summary of a run in an accounting record. The package is pure: the package uses no clock and no I/O.
-// Package repo stores the runs.
+// profile for that need. It also computes a job's key and script fingerprint, and reads and writes the summary of a run
+// in an accounting record. The package is pure: it uses no clock and no I/O. Package repo stores the runs.
 //
 //	Run, Summary      a run, and its text in an accounting record
 //	Key, Fingerprint  determine which runs are runs of the same job or script
@@ -10,7 +9,7 @@
 //	Expect            the expected duration of a running job, from its earlier runs
 //	Series, Forecast  the memory of a running job over time, and the forecast of its peak
 //	Ends              the expected durations of running jobs, from the time limits of all jobs (simulations only)
-//	Larger, RanOut    the profile of the next run of a job that was too small; whether a run failed for lack of memory
+//	Larger, RanOut    the next profile of a job whose slice was too small; whether a run ran out of memory
 //	Partitions        the best profiles for a machine-learning model, from its measurements
 //
 // Files:
@@ -18,7 +17,7 @@
 //	attempt.go    decides which runs were complete; merges the records of a run on several nodes; the thresholds
 //	compute.go    compute slices: Amdahl's law, busy share from run times or utilisation, max_slowdown, time limits
 //	ends.go       Ends: the expected duration of a running job, learned from up to 4096 ended jobs (at least 32)
-//	failure.go    decides which failed runs were killed for lack of memory, from the share of runs that fail otherwise
+//	failure.go    decides which failed runs ran out of memory, from the share of runs that fail for other reasons
 //	forecast.go   Series.Forecast: the peak memory of a running job, and whether it will exceed the slice (Exceeds)
 //	grow.go       Growth, Larger, RanOut: jobs that get a larger profile after they have started
 //	key.go        job key and script fingerprint; the number of hashed bytes of name (256) and script (4096)

@@ -3,12 +3,12 @@ package predict
 import "math"
 
 // Each failed run has two possible explanations: the slice had too little memory, or the run failed for another reason.
-// The second explanation is likely for a job that often fails for other reasons. chance is the share of the job's runs
-// that fail for other reasons. The probability that such a job fails n times in a row for other reasons is chance^n. A
-// lack of memory is assumed if this probability is below a threshold.
+// The second one is likely for a job that often fails for other reasons. chance is the share of the job's runs that do.
+// The probability that such a job fails n times in a row for other reasons is chance^n. If it is below a threshold, the
+// run is assumed to have run out of memory.
 const (
-	// likely is the threshold for a failed run that used nearly all memory of its slice, and for the first failure of
-	// a job after its only complete run, on a smaller slice than the complete run had.
+	// likely is the threshold for a failed run that used nearly all of its slice's memory, and for a job's first
+	// failure after its only complete run, if its slice is smaller than that of the complete run.
 	likely = 0.1
 	// unlikely is the threshold for all other failed runs. A job without earlier failures is below the threshold with
 	// its third failure in a row, or with its second failure in a row after nine complete runs.
@@ -17,12 +17,12 @@ const (
 	// priorTrials runs. All constants were chosen on seed 1 of `go run ./contrib/learn variants`.
 	priorFailures = 0.1
 	priorTrials   = 2
-	// unusual is the ratio of the peak of a failed run to the peak of the last complete run from which the failed run
-	// certainly needed more memory than the complete run.
+	// unusual is the ratio of a failed run's peak to the peak of the last complete run above which the failed run
+	// certainly needed more memory than the complete one.
 	unusual = 1.05
 )
 
-// failures decides for each failed run whether the run failed for lack of memory. The zero value has seen no runs.
+// failures decides for each failed run whether it ran out of memory. The zero value has seen no runs.
 type failures struct {
 	complete, other int     // the numbers of complete runs, and of failed runs for which memory was not the reason
 	least           float64 // the memory of the smallest slice on which a run was complete, in MiB; 0: unknown
@@ -72,8 +72,8 @@ func (f *failures) failed(a *attempt) {
 	a.doubtful = a.doubtful || math.Pow(chance, float64(n)) < unlikely
 }
 
-// completed records a complete run. Memory was not the reason of the failed runs since the last complete run if they
-// had slices at least as large as this run, or if no lack of memory was assumed at the time.
+// completed records a complete run. Memory was not the reason why the runs since the last complete one failed, if their
+// slices were at least as large as this run's, or if they were not assumed to have run out of memory at the time.
 func (f *failures) completed(a *attempt) {
 	memory := a.promised()
 	for _, o := range f.open {

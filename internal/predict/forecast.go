@@ -8,44 +8,43 @@ import (
 // Forecast is the expected peak memory of a running job on one slice.
 type Forecast struct {
 	// PeakMiB is the expected peak at the time Horizon, in seconds since the start of the run. LowMiB is the lower
-	// bound of the peak that decides about Exceeds. Neither value is less than the highest memory usage so far.
+	// bound of the peak that determines Exceeds. Neither value is less than the highest memory use so far.
 	PeakMiB, LowMiB float64
 	Horizon         float64
-	// SliceMiB is the memory of the slice. Exceeds is true if the job will almost certainly need more.
+	// SliceMiB is the slice's memory. Exceeds is true if the job will almost certainly need more.
 	SliceMiB float64
 	Exceeds  bool
 }
 
-// The constants of the forecast were chosen on the seeds 1 to 20 of `go run ./contrib/learn forecast`. A false alarm
-// throws away the work of a job that would have completed. All constants therefore favour a late alarm over a false
-// alarm.
+// The forecast's constants were chosen on seeds 1 to 20 of `go run ./contrib/learn forecast`. A false alarm throws away
+// the work of a job that would have completed. All constants therefore favour a late alarm over a false one.
 const (
-	// blocks is the number of points to which the forecast reduces a part of the past. minPoints is the number of
-	// points without which the forecast is the highest memory usage so far.
+	// blocks is the number of points to which the forecast reduces a part of the past. With fewer than minPoints
+	// points, the forecast is the highest memory use so far.
 	blocks    = 16
 	minPoints = 8
 	// growthShare is the share of the past, before the last half, over which the memory must also have grown.
 	growthShare = 1.0 / 8
-	// slowing is the ratio of the growth in the last half of the run to the growth in the quarter before, below which
-	// the growth slows down.
+	// If the growth in the last half of the run is less than slowing times the growth in the quarter before, the growth
+	// slows down.
 	slowing = 0.8
-	// lowSlope is the quantile of the slopes that LowMiB uses. The quantile is 0 unless the memory grew during most of
-	// the last half of the run. A single step therefore rarely causes an alarm. believed is the share of the growth,
-	// from now to the horizon, that LowMiB includes.
+	// lowSlope is the quantile of the slopes that LowMiB uses. This quantile is 0 unless the memory grew during most of
+	// the last half of the run, so a single step rarely causes an alarm. believed is the share of the growth, from now
+	// to the horizon, that LowMiB includes.
 	lowSlope = 0.2
 	believed = 0.85
-	// minRan is the time in seconds, and minShare is the share of the horizon, before which Exceeds is false. A program
+	// Exceeds is false before minRan seconds and before the share minShare of the horizon have passed. A program
 	// allocates most of its memory during this time, and a run that fails so early loses little work.
 	minRan   = 60
 	minShare = 0.2
-	// sureLearned and sureRan are the multiples of the learned run time and of the duration so far until which a run
-	// almost certainly lasts.
+	// A run almost certainly lasts at least sureLearned times its learned run time, and at least sureRan times its
+	// duration so far.
 	sureLearned = 0.6
 	sureRan     = 1.05
 )
 
-// End contains the available knowledge of the end of a run. All values are in seconds since the start of the run, and 0
-// if unknown.
+// End contains what is known about the end of a run. All values are in seconds since the start of the run; unknown
+// values are 0.
 type End struct {
 	Ran     float64 // the duration of the run so far
 	Total   float64 // the total duration, from the number of iterations that the job reported
@@ -53,9 +52,9 @@ type End struct {
 	Limit   float64 // the time limit
 }
 
-// horizons returns the expected end of the run, and a time until which the run almost certainly lasts, in seconds since
-// the start. If neither the iterations nor a learned run time are known, the run is expected to last twice as long as
-// so far, because users often set time limits that are many times longer than the run.
+// horizons returns the expected end of a run, and a time until which it almost certainly lasts, in seconds since its
+// start. If neither the number of iterations nor a learned run time is known, the run is expected to last twice as long
+// as so far, because users often set time limits that are many times longer than the run.
 func (e End) horizons() (expected, sure float64) {
 	expected, sure = e.Total, e.Total
 	if e.Total <= 0 {
@@ -70,11 +69,11 @@ func (e End) horizons() (expected, sure float64) {
 	return max(expected, e.Ran), max(sure, e.Ran)
 }
 
-// Forecast returns the forecast for a slice with sliceMiB of memory. The growth of the highest memory usage so far is
-// the median of the slopes between all pairs of points in the last half of the run (the estimator of Theil and Sen,
-// which up to 29% of outliers do not change). If the growth slows down, the forecast continues the slowdown: the slope
-// is then a power of the time. For Exceeds, the slope is a low quantile of these slopes, the growth must not slow down,
-// and the horizon is a time until which the run almost certainly lasts.
+// Forecast returns the forecast for a slice with sliceMiB of memory. The growth of the highest memory use so far is the
+// median of the slopes between all pairs of points in the last half of the run (the Theil-Sen estimator, which up to
+// 29% of outliers do not change). If the growth slows down, the forecast continues the slowdown: the slope is then a
+// power of the time. For Exceeds, the slope is a low quantile of these slopes, the growth must not be slowing down, and
+// the horizon is a time until which the run almost certainly lasts.
 func (s Series) Forecast(end End, sliceMiB float64) Forecast {
 	horizon, sure := end.horizons()
 	f := Forecast{Horizon: horizon, SliceMiB: sliceMiB}
@@ -99,8 +98,8 @@ func (s Series) Forecast(end End, sliceMiB float64) Forecast {
 	return f
 }
 
-// bend returns the power of the time with which the slope decreases, or 0 if the slope does not decrease. before is the
-// slope from a quarter to half of the run so far, and lately is the slope since then.
+// bend returns the power of the time with which the slope decreases, or 0 if it does not. before is the slope from a
+// quarter to half of the run so far, and lately is the slope since then.
 func bend(before, lately float64) float64 {
 	if lately <= 0 || before <= 0 || lately >= slowing*before {
 		return 0

@@ -10,23 +10,22 @@ import (
 	"caelum/internal/mig"
 )
 
-// Growth is one replacement of a job's profile by a larger profile after the job had already started.
+// Growth is the replacement of a job's profile by a larger one after the job had already started.
 type Growth struct {
 	Profile string `json:"profile"` // the profile that was too small
 	Cause   Cause  `json:"cause"`
-	// MiB is the peak memory of the run on Profile, in MiB: the observed peak (RanOutOfMemory) or the forecast
-	// (Foreseen).
+	// MiB is the run's peak memory on Profile, in MiB: the observed peak (RanOutOfMemory) or the forecast (Foreseen).
 	MiB float64 `json:"mib"`
-	// Requested is the profile in the request of the job if the request does not contain Profile, and otherwise empty.
-	// For example, the job ran on an equivalent profile of another GPU model.
+	// Requested is the profile in the job's request if it differs from Profile, for example because the job ran on an
+	// equivalent profile of another GPU model. Otherwise, it is empty.
 	Requested string `json:"requested,omitempty"`
 }
 
-// Cause is the reason of a growth.
+// Cause is the reason for a growth.
 type Cause string
 
 const (
-	RanOutOfMemory Cause = "oom"      // the run failed for lack of memory
+	RanOutOfMemory Cause = "oom"      // the run ran out of memory
 	Foreseen       Cause = "forecast" // the forecast of the run's peak exceeded the memory of the slice
 )
 
@@ -40,7 +39,7 @@ func (g Growth) String() string {
 	return text
 }
 
-// FormatGrowths returns growths as text without blanks. ParseGrowths parses the text.
+// FormatGrowths returns growths as text without blanks, which ParseGrowths parses.
 func FormatGrowths(growths []Growth) string {
 	var all []string
 	for _, g := range growths {
@@ -49,7 +48,7 @@ func FormatGrowths(growths []Growth) string {
 	return strings.Join(all, ",")
 }
 
-// ParseGrowths parses the text of FormatGrowths. ParseGrowths ignores malformed growths.
+// ParseGrowths parses the text of FormatGrowths, and ignores malformed growths.
 func ParseGrowths(text string) (growths []Growth) {
 	for one := range strings.SplitSeq(text, ",") {
 		parts := strings.Split(one, ":")
@@ -70,8 +69,8 @@ func ParseGrowths(text string) (growths []Growth) {
 }
 
 // Larger returns the smallest profile of m that has more memory than the given profile, at least as many compute
-// slices, and at least needMiB of memory. Larger considers only profiles with a placement in the set of, and never the
-// profile Full. The result is false if m has no such profile, or does not have the given profile.
+// slices, and at least needMiB of memory. It considers only profiles that have a placement in the set of, and never the
+// full profile (mig.Full). It returns false if m has no such larger profile, or lacks the given one.
 func Larger(m *mig.Model, of mig.Layout, profile string, needMiB float64) (larger string, ok bool) {
 	from, known := m.ProfileIndex(profile)
 	if !known {
@@ -94,8 +93,8 @@ func Larger(m *mig.Model, of mig.Layout, profile string, needMiB float64) (large
 	return best.Name, true
 }
 
-// Larger returns the profile of [Larger] that satisfies the need. If no profile has enough memory for the need
-// including the margin, a profile without the margin is sufficient.
+// Larger returns the result of [Larger] for this need. If no profile has enough memory for the need including the
+// margin, one that satisfies it without the margin is sufficient.
 func (n Need) Larger(m *mig.Model, of mig.Layout, profile string) (larger string, ok bool) {
 	if larger, ok = Larger(m, of, profile, n.PeakMiB); ok {
 		return larger, true
@@ -103,12 +102,12 @@ func (n Need) Larger(m *mig.Model, of mig.Layout, profile string) (larger string
 	return Larger(m, of, profile, n.HighestMiB)
 }
 
-// RanOut reports whether the last of the runs (oldest first) was killed for lack of memory, and returns the need of the
-// next run. The runs are all known runs of one job key. The last run must have the state FAILED. grown contains the
-// growths of the job so far, oldest first. Unless the run itself reported the lack of memory (Run.End), the run was not
-// killed for lack of memory in two cases: the peak fits into the memory of an earlier, smaller slice of the job, or
-// complete runs with at least this peak fitted into a slice of this size. RanOut is stricter than Predict, because a
-// needless requeue repeats a whole run.
+// RanOut reports whether the last of the runs (oldest first) ran out of memory, and returns the need of the next run.
+// The runs are all known runs with one job key, and the last one must have the state FAILED. grown contains the job's
+// growths so far, oldest first. Unless the run itself reported that it ran out of memory (Run.End), RanOut returns
+// false in two cases: if the peak fits into the memory of an earlier, smaller slice of the job, or if complete runs
+// with at least this peak fitted into a slice of this size. RanOut is stricter than Predict, because a needless requeue
+// repeats a whole run.
 func RanOut(runs []Run, grown []Growth, site Site) (Need, bool) {
 	if len(runs) == 0 || runs[len(runs)-1].State != "FAILED" && runs[len(runs)-1].End == "" {
 		return Need{}, false
@@ -133,15 +132,15 @@ func RanOut(runs []Run, grown []Growth, site Site) (Need, bool) {
 	return Need{}, false
 }
 
-// usual reports whether the memory of a run was sufficient according to the earlier runs of the job key (oldest first):
-// the complete runs fitted into a slice of this size, and the run has not used more memory than these runs.
+// usual reports whether a run's memory was sufficient according to the earlier runs with its job key (oldest first):
+// the complete ones fitted into a slice of this size, and the run has not used more memory than they did.
 func (r Run) usual(earlier []Run, site Site) bool {
 	need, known := Predict(History{Level: ByKey, Runs: earlier}, site)
 	return known && r.PeakMiB <= need.HighestMiB && need.HighestMiB <= usable*r.promised()
 }
 
 // Foresaw returns the need of a job whose current run is expected to use foreseenMiB of memory. earlier contains the
-// earlier runs of the job key, oldest first. The result is false if the earlier runs contradict the forecast.
+// earlier runs with its job key, oldest first. If they contradict the forecast, Foresaw returns false.
 func Foresaw(earlier []Run, current Run, foreseenMiB float64, site Site) (Need, bool) {
 	if current.usual(earlier, site) {
 		return Need{}, false

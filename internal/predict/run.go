@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Run is one run of a job on one node, with the slices of the run and their usage.
+// Run is one run of a job on one node, with its slices and their usage.
 type Run struct {
 	Job     uint32
 	Restart int // how often the job had been requeued before this run
 	Node    string
 
-	// Key is the job key, and Fingerprint is the script fingerprint (contrib/job_submit/KEY.md). Both are empty if
-	// unknown.
+	// Key is the job key, and Fingerprint is the script fingerprint (contrib/job_submit/KEY.md). Unknown values are
+	// empty.
 	Key, Fingerprint    string
 	UID                 uint32
 	User, Account, Name string
@@ -38,8 +38,8 @@ type Run struct {
 	// Processes is the largest number of processes that any sample found on one slice, or 0 if the number is unknown.
 	Processes int
 
-	// State is the state of the job in Slurm, such as COMPLETED or FAILED, and is empty while the state is unknown.
-	// Exit is the exit status of the batch script.
+	// State is the job's state in Slurm, such as COMPLETED or FAILED, or empty while it is unknown. Exit is the exit
+	// status of the batch script.
 	State string
 	Exit  int
 
@@ -51,7 +51,7 @@ type Run struct {
 
 // These constants are the values of Run.End.
 const (
-	EndOOM      = "oom"      // the job had failed for lack of memory
+	EndOOM      = "oom"      // the job had run out of memory
 	EndForeseen = "foreseen" // the job still ran, and its forecast peak exceeded the memory of the slice
 )
 
@@ -67,9 +67,10 @@ var errSummary = errors.New("the text is not a summary of a run")
 //	samples=3590
 //
 // The summary is one line. For two slices, the profile is followed by x2. The second run of a requeued job has
-// restart=1. A run that the agent ended for lack of memory has end=oom or end=foreseen, and foreseen=12800M if the peak
-// was foreseen. Earlier releases ignore both fields. Summary omits unknown values, and the fields of Run that the
-// accounting record already contains. sacctmgr converts the text to lower case (22.05.8), so Summaries ignores case.
+// restart=1. If the agent ended the run because its memory was insufficient, the summary contains end=oom or
+// end=foreseen, and foreseen=12800M if the peak was foreseen. Earlier releases ignore both fields. Summary omits
+// unknown values, and the fields of Run that the accounting record already contains. sacctmgr converts the text to
+// lower case (22.05.8), so Summaries ignores case.
 func (r Run) Summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s%s,%s", tagRun, r.Node, r.Profile)
@@ -99,8 +100,8 @@ func (r Run) Summary() string {
 	return b.String()
 }
 
-// Summaries parses the summaries in a job's accounting record, which may also contain other text. A field that a
-// summary does not contain is zero. Summaries ignores malformed summaries.
+// Summaries parses the summaries in a job's accounting record, which may also contain other text. Fields that a summary
+// lacks are zero. Malformed summaries are ignored.
 func Summaries(record string) (runs []Run) {
 	for _, word := range strings.Fields(record) {
 		if text, ok := strings.CutPrefix(word, tagRun); ok {

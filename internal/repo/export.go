@@ -68,11 +68,11 @@ func (r *Repo) Export(w io.Writer) error {
 	return cmp.Or(err, out.Flush())
 }
 
-// maxLine is the maximum length of an imported line in bytes. A valid line has at most about a tenth of this length.
+// maxLine is the maximum length of an imported line in bytes. A valid line is at most about a tenth as long.
 const maxLine = 64 << 10
 
-// Import adds either all runs of an export or none. The results are the number of runs in the export and the number of
-// new runs. An error contains the line number.
+// Import adds all runs in an export, or none if one of them is invalid. It returns the number of runs in the export and
+// how many of them were new. An error contains the line number.
 func (r *Repo) Import(from io.Reader) (read, added int, err error) {
 	add := func(tx *sql.Tx) error {
 		a, err := newAdder(tx)

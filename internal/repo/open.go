@@ -13,10 +13,11 @@ import (
 	"caelum/internal/sqlite"
 )
 
-// DefaultPath is the path of the repository if caelum.yaml contains no other path.
+// DefaultPath is the path of the repository unless caelum.yaml contains another one.
 const DefaultPath = "/var/lib/caelum/repo.db"
 
-// schema contains the SQL statements of each version. The user_version of a database is the number of applied versions.
+// schema contains the SQL statements of each version. A database's user_version is the number of versions applied to
+// it.
 var schema = []string{`
 CREATE TABLE meta      (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE run       (job INTEGER NOT NULL, restart INTEGER NOT NULL, node TEXT NOT NULL, start INTEGER NOT NULL,
@@ -59,41 +60,40 @@ var kind = sqlite.Kind{
 // Supports returns the version of the schema that this release creates.
 func Supports() int { return kind.Supports() }
 
-// VersionAt returns the version of the schema of the repository at path, or 0 if there is no repository. VersionAt does
-// not change the file.
+// VersionAt returns the schema version of the repository at path, or 0 if there is no repository. It does not change
+// the file.
 func VersionAt(path string) (int, error) { return kind.VersionAt(path) }
 
 // Repo is an open repository of earlier runs. Several goroutines and several processes may use a repository at the same
-// time. The errors of all methods contain a remedy.
+// time. The methods' errors contain a remedy.
 //
-// A damaged repository requires no decision by an administrator, because a sync can read the runs again from slurmdbd.
-// Open sets a damaged repository aside and creates a new repository.
+// A damaged repository requires no decision by an administrator, because a sync can reread the runs from slurmdbd. Open
+// sets it aside and creates a new one.
 type Repo struct {
 	path    string
 	report  func(string) // nil if a file that is not a repository must not be changed
-	reopens bool         // true if a method opens the path again after the file was replaced or damaged
+	reopens bool         // true if a method reopens the path after the file was replaced or damaged
 	mu      sync.Mutex
 	db      *sqlite.DB
 	file    os.FileInfo // identifies the file of db at its last use
 }
 
-// Open opens the repository at path, or creates a new repository. Only the owner can read a new repository. If the file
-// is damaged or is the database of another program, Open renames the file to <path>.damaged-<time>, creates a new
-// repository, and calls report with a message about the damage. If the file is a repository of a newer release, Open
-// returns an error and does not change the file. If the directory does not exist, Open creates a directory that only
-// the owner can read.
+// Open opens the repository at path, or creates a new one, which only its owner can read. If the file is damaged or is
+// another program's database, Open renames it to <path>.damaged-<time>, creates a new repository, and calls report with
+// a message about the damage. If a newer release wrote the repository, Open returns an error and does not change the
+// file. If the directory does not exist, Open creates one that only its owner can read.
 func Open(path string, report func(string)) (*Repo, error) {
 	return opened(&Repo{path: path, report: report})
 }
 
-// At is like Open, but for callers that run for a long time. The first use of the result opens the repository. After an
-// error, or if the repository was damaged or replaced, the next use opens the path again.
+// At is like Open, but for long-running callers. The repository is opened at its first use. After an error, or if the
+// file was damaged or replaced, the next use reopens the path.
 func At(path string, report func(string)) *Repo {
 	return &Repo{path: path, report: report, reopens: true}
 }
 
 // OpenAsItIs is like Open, but for a path that was given on the command line. If the file is not a repository,
-// OpenAsItIs returns an error and does not change the file. OpenAsItIs never creates a directory.
+// OpenAsItIs returns an error and does not change the file. It never creates a directory.
 func OpenAsItIs(path string) (*Repo, error) { return opened(&Repo{path: path}) }
 
 func opened(r *Repo) (*Repo, error) {
@@ -104,7 +104,7 @@ func opened(r *Repo) (*Repo, error) {
 }
 
 // open locks the directory and then opens the file at the path. Without this lock, two processes could detect the same
-// damaged file, and the second process would set aside the new repository of the first.
+// damaged file, and the second one would set aside the new repository that the first one had created.
 func (r *Repo) open() error {
 	if r.report != nil {
 		if err := os.MkdirAll(filepath.Dir(r.path), 0o700); err != nil {
@@ -158,8 +158,8 @@ func (r *Repo) Close() error {
 	return r.db.Close()
 }
 
-// with calls f with the database. If f detects damage, the next call opens the path again, and open sets the damaged
-// file aside.
+// with calls f with the database. If f detects damage, the next call reopens the path, and open sets the damaged file
+// aside.
 func (r *Repo) with(f func(*sqlite.DB) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -167,8 +167,7 @@ func (r *Repo) with(f func(*sqlite.DB) error) error {
 		return f(r.db)
 	}
 	if file, err := os.Stat(r.path); r.db != nil {
-		// SQLite does not shrink a database file. If the file is smaller than before, another program truncated the
-		// file.
+		// SQLite does not shrink a database file. If the file is smaller than before, another program truncated it.
 		if err != nil || !os.SameFile(file, r.file) || file.Size() < r.file.Size() {
 			r.closeDB()
 			r.report("the repository " + r.path + " was replaced, truncated or removed; the path is opened again")
@@ -193,7 +192,7 @@ func (r *Repo) closeDB() {
 	r.db = nil
 }
 
-// retry is like with, but if the database was damaged, retry calls f a second time with the new database.
+// retry is like with, but if the database was damaged, it calls f a second time with the new database.
 func (r *Repo) retry(f func(*sqlite.DB) error) error {
 	err := r.with(f)
 	if r.reopens && errors.Is(err, sqlite.ErrDamaged) {

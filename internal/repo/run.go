@@ -49,7 +49,7 @@ const insert = `INSERT OR IGNORE INTO run (` + columns + `)
 	SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24
 	WHERE NOT EXISTS (SELECT 1 FROM forgotten WHERE key IN ('', ?5) AND uid IN (-1, ?7) AND before > ?4)`
 
-// complete is a statement that updates an existing run. Unknown values do not replace known values.
+// complete is a statement that updates an existing run. Unknown values do not replace known ones.
 const complete = `UPDATE run SET
 	key = iif(?5 <> '', ?5, key), work = iif(?6 <> '', ?6, work), uid = iif(?5 <> '' OR ?8 <> '', ?7, uid),
 	user = iif(?8 <> '', ?8, user), account = iif(?9 <> '', ?9, account), name = iif(?10 <> '', ?10, name),
@@ -61,9 +61,9 @@ const complete = `UPDATE run SET
 	exit = iif(?20 <> '', ?21, exit), state = iif(?20 <> '', ?20, state)
 	WHERE job = ?1 AND restart = ?2 AND node = ?3 AND start = ?4`
 
-// Add stores either all of the runs or none, and returns the number of new runs. If a run with the same job, restart,
-// node and start already exists, Add completes this run, but unknown values do not replace known values. Add does not
-// store forgotten runs.
+// Add stores all of the runs, or none after an error, and returns the number of new ones. If a run with the same job,
+// restart count, node and start already exists, Add completes it, but unknown values do not replace known ones.
+// Forgotten runs are not stored.
 func (r *Repo) Add(runs ...predict.Run) (added int, err error) {
 	err = r.do(func(tx *sql.Tx) error {
 		a, err := newAdder(tx)
@@ -115,7 +115,7 @@ func (a *adder) add(n predict.Run) error {
 var errInvalid = errors.New("is invalid; nothing was recorded")
 
 // fromSummary returns the run in the form that its summary describes, with names of limited length. A run that the
-// agent observed is therefore equal to the same run from slurmdbd.
+// agent observed is therefore equal to the same run read from slurmdbd.
 func fromSummary(n predict.Run) (predict.Run, error) {
 	summaries := predict.Summaries(n.Summary())
 	if len(summaries) != 1 || n.Job == 0 || !IsHash(n.Key) || !IsHash(n.Fingerprint) {
@@ -141,12 +141,12 @@ func text(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s[:min(len(s), textBytes)], "?"), `"`, "`")
 }
 
-// Window is the maximum number of runs in a history. A history contains the newest runs.
+// Window is the maximum number of runs in a history, which contains the newest ones.
 const Window = 64
 
-// ByKey returns the history of a user's key. The history does not include other users' runs, because the key is not a
-// cryptographic hash and another user could write a script with the same key. The history does not include runs without
-// a script either, because the key of such a run does not identify the program.
+// ByKey returns the history of a user's key. It does not include other users' runs, because the key is not a
+// cryptographic hash, so another user could write a script with the same key. Nor does it include runs without a
+// script, because their key does not identify the program.
 func (r *Repo) ByKey(uid uint32, key string) (predict.History, error) {
 	if key == "" {
 		return predict.History{}, nil
@@ -160,7 +160,7 @@ func (r *Repo) RunsOfKey(uid uint32, key string) ([]predict.Run, error) {
 	return h.Runs, err
 }
 
-// Owners returns the ids of the users who have runs of a key.
+// Owners returns the ids of the users who have runs with a key.
 func (r *Repo) Owners(key string) ([]uint32, error) {
 	return query(r, func(rows *sql.Rows) (uid uint32, err error) {
 		err = rows.Scan(&uid)
@@ -208,8 +208,8 @@ func (r *Repo) history(level predict.Level, where string, args ...any) (predict.
 	return predict.History{Level: level, Runs: runs}, err
 }
 
-// runs returns the runs that satisfy a condition. The condition is always a constant of this package, and args contains
-// all texts from users.
+// runs returns the runs that satisfy a condition. The condition is always a constant in this package. All texts from
+// users are in args.
 func (r *Repo) runs(where string, args ...any) ([]predict.Run, error) {
 	return query(r, func(rows *sql.Rows) (n predict.Run, err error) {
 		err = rows.Scan(fields(&n)...)
@@ -217,17 +217,16 @@ func (r *Repo) runs(where string, args ...any) ([]predict.Run, error) {
 	}, "SELECT "+columns+" FROM run WHERE "+where, args...)
 }
 
-// JobKeys contains the job key, the script fingerprint and the user of a job, which together identify the job's earlier
-// runs. A field with an unknown value is empty.
+// JobKeys contains a job's key, script fingerprint and user, which together identify its earlier runs. Unknown fields
+// are empty.
 type JobKeys struct {
 	Key, Fingerprint string
 	UID              uint32
 }
 
-// PredictAt returns the need of a job according to the runs of one level. A level consists of the runs of the job's
-// key, of the user's runs with the same script fingerprint, or, if the site shares runs, of all users' runs with this
-// fingerprint. PredictAt returns false if no run was complete. In this case, the need is only a lower bound, or empty.
-// learn.Table.Predict combines the levels.
+// PredictAt returns a job's need according to the runs of one level: the runs with the job's key, the user's runs with
+// the same script fingerprint or, if the site shares runs, all users' runs with this fingerprint. If no run was
+// complete, it returns false, and the need is only a lower bound or empty. learn.Table.Predict combines the levels.
 func (r *Repo) PredictAt(
 	level predict.Level, job JobKeys, site predict.Site,
 ) (need predict.Need, h predict.History, ok bool, err error) {

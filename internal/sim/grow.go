@@ -2,14 +2,14 @@ package sim
 
 import "caelum/internal/trace"
 
-// Growth determines what happens to jobs whose slices may have too little memory. The simulation calls the methods in
+// Growth determines what happens to jobs whose slices may have too little memory. The simulation calls its methods in
 // the order of the simulated time.
 type Growth interface {
-	// Submitted returns the profile that a job requests at a submission by the job's user.
+	// Submitted returns the profile that a job requests when its user submits it.
 	Submitted(j trace.Job) (profile string)
 	// Started returns the run time, in seconds, of a job that has just started on a slice of the given profile.
 	Started(j trace.Job, profile string) (seconds float64)
-	// Ended determines what happens after a run that has just ended, at the time now in seconds.
+	// Ended determines what happens after a run that has just ended, at the time now, in seconds.
 	Ended(j trace.Job, now float64) Next
 }
 
@@ -18,13 +18,13 @@ type Next struct {
 	// Requeue is the profile with which the job is requeued, or an empty string. The job keeps its place in the queue,
 	// and can start again after requeueDelay.
 	Requeue string
-	// Resubmit is the time, in seconds, after which the user submits the job again, or 0. The job then is at the end of
+	// Resubmit is the time, in seconds, after which the user resubmits the job, or 0. The job then goes to the end of
 	// the queue.
 	Resubmit float64
 }
 
-// again counts a run that has just ended, and lets the job run again if Growth requires it. The result is false if the
-// job has ended.
+// again counts a run that has just ended, and lets the job run again if Growth requires it. It returns false if the job
+// has ended.
 func (s *simulation) again(j *job) bool {
 	next := s.Growth.Ended(j.Job, s.now)
 	j.outOfMemory = next != Next{}
@@ -42,7 +42,7 @@ func (s *simulation) again(j *job) bool {
 	return true
 }
 
-// resubmit submits a job again.
+// resubmit puts a job at the end of the queue, as if its user had submitted it again.
 func (s *simulation) resubmit(j *job) {
 	j.submitted = s.now
 	s.demand(j, s.Growth.Submitted(j.Job))

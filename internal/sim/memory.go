@@ -9,24 +9,23 @@ import (
 )
 
 // Memory describes a prediction of each job's peak memory. The prediction is the true peak, multiplied by a lognormal
-// error and by 1 + Margin. The job requests the smallest profile with at least the predicted memory. If the profile is
-// too small, the job runs out of memory at a uniformly random time during its run. The simulation then requeues the
-// job, and the job requests the next larger profile.
+// error and by 1 + Margin. The job requests the smallest profile with at least the predicted memory. If this profile is
+// too small, the job runs out of memory at a uniformly distributed random time during its run. The simulation then
+// requeues it with the next larger profile.
 //
-// If the workload does not contain the peak of a job, the peak is a random value between the memory of the next smaller
-// profile and the memory of the job's own profile.
+// If the workload does not contain a job's peak, the peak is a random value between the memory of the next smaller
+// profile and that of the job's own profile.
 type Memory struct {
 	Error  float64 // the standard deviation of the logarithm of the error
 	Margin float64
 	Seed   uint64
 }
 
-// requeueDelay is the time in seconds before a requeued job can start. slurmctld first waits until the job's
+// requeueDelay is the time, in seconds, before a requeued job can start. slurmctld first waits until the job's
 // credentials expire after 120 s (cred_expire of AuthInfo, slurm.conf(5)).
 const requeueDelay = 121
 
-// foresee sets a random peak if the workload contains no peak for the job, and makes the job request the predicted
-// memory.
+// foresee sets a random peak if the workload contains none for the job, and makes the job request the predicted memory.
 func (m *Memory) foresee(s *simulation, j *job) {
 	chance := chance(m.Seed, j.Job)
 	u, z := chance.Float64(), chance.NormFloat64()
@@ -44,7 +43,7 @@ func (m *Memory) foresee(s *simulation, j *job) {
 }
 
 // ask makes a job request a profile with at least the given memory, in MiB, on each GPU model. The job keeps its own
-// profile if all smaller profiles have too little memory. Otherwise, the job requests the smallest sufficient profile.
+// profile if all smaller ones have too little memory. Otherwise, it requests the smallest sufficient one.
 func (s *simulation) ask(j *job, memory float64) {
 	for k, b := range s.kinds {
 		name, ok := j.Job.On(b)
@@ -71,7 +70,7 @@ func (s *simulation) requeue(j *job) {
 	s.absent(j, requeueDelay)
 }
 
-// absent removes a job whose run has ended from the cluster. The job returns to the queue after delay seconds.
+// absent removes a job whose run has ended from the cluster, and returns it to the queue after delay seconds.
 func (s *simulation) absent(j *job, delay float64) {
 	j.units, j.spots, j.numbers = 0, nil, nil
 	j.since, j.ends = s.now, s.now+delay

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// Release is a release of Slurm such as 23.11. Only the methods of Release specify in which release a behaviour
-// changed. docs/slurm-releases.md contains all facts about Slurm on which Caelum relies, including facts that are the
-// same in all releases, and differences that Caelum handles without checking the release.
+// Release is a release of Slurm, such as 23.11. Its methods are the only place that specifies in which release a
+// behaviour changed. docs/slurm-releases.md contains all facts about Slurm on which Caelum relies, including those that
+// are the same in all releases, and differences that Caelum handles without checking the release.
 type Release struct{ Year, Month int }
 
 // OldestRelease and NewestRelease are the oldest and the newest release whose source code was compared with the facts
@@ -49,12 +49,12 @@ func (r Release) Compare(o Release) int {
 
 func (r Release) from(year, month int) bool { return r.Compare(Release{year, month}) >= 0 }
 
-// ReadsExtraAsJSON reports whether a slurmctld with extra_constraints in SchedulerParameters rejects an update of a
-// node if the Extra in the update is not JSON. A rejected update does not change the node's GRES either (update_node in
-// node_mgr.c, since 23.11).
+// ReadsExtraAsJSON reports whether slurmctld, if SchedulerParameters contains extra_constraints, rejects an update of a
+// node whose Extra is not JSON. A rejected update does not change the node's GRES either (update_node in node_mgr.c,
+// since 23.11).
 func (r Release) ReadsExtraAsJSON() bool { return r.from(23, 11) }
 
-// RestartsSlurmd reports whether slurmd starts a new process at `scontrol reconfigure`, after a wait for running
+// RestartsSlurmd reports whether slurmd starts a new process at `scontrol reconfigure` after waiting for running
 // prologs (_try_to_reconfig in slurmd.c, since 23.11).
 func (r Release) RestartsSlurmd() bool { return r.from(23, 11) }
 

@@ -9,10 +9,10 @@ import (
 )
 
 // UpdateNode writes all GRES of a node and its Extra in one request. slurmctld replaces the node's whole GRES list. If
-// the request omits or misspells a GRES, slurmctld removes the GRES without an error (rc=0, 22.05.8). Only a restart of
-// slurmctld restores a removed GRES with File=. For a GRES with File=, slurmctld accepts only the configured count or
-// 0. If slurmctld does not accept connections, UpdateNode returns ErrUnreachable after about a second. Errors:
-// ErrNoNode, ErrUnreachable.
+// the request omits or misspells a GRES, slurmctld removes it without an error (rc=0, 22.05.8), and only a restart of
+// slurmctld restores one with File=. For a GRES with File=, slurmctld accepts only the configured count or 0. If
+// slurmctld does not accept connections, UpdateNode returns ErrUnreachable after about a second. Errors: ErrNoNode,
+// ErrUnreachable.
 func (c *Client) UpdateNode(ctx context.Context, node string, gres GRESList, extra string) error {
 	if err := checkNode(node); err != nil {
 		return err
@@ -48,11 +48,10 @@ func checkGRES(list GRESList) error {
 	return nil
 }
 
-// RequeueHold ends the run of a job, returns the job to the queue and holds the job. RequeueHold returns ErrJobState if
-// the job is not running or must not be requeued.
+// RequeueHold ends a job's run, returns the job to the queue and holds it. It returns ErrJobState if the job is not
+// running or must not be requeued.
 //
-// RequeueHold also returns ErrJobState for a job that has ended, because slurmctld 22.05.8 would requeue a cancelled
-// job.
+// It also returns ErrJobState for a job that has ended, because slurmctld 22.05.8 would requeue a cancelled job.
 func (c *Client) RequeueHold(ctx context.Context, id uint32) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) {
 		if !j.Present() {
@@ -62,9 +61,9 @@ func (c *Client) RequeueHold(ctx context.Context, id uint32) error {
 	})
 }
 
-// RequeueFailed returns a job that has failed to the queue while the epilog of the job still runs. The jobs that depend
-// on the job then wait for the next run, and do not see the failure. RequeueFailed returns ErrJobState if the job has
-// not failed, if the job's last epilog has ended, or if the job must not be requeued.
+// RequeueFailed returns a failed job to the queue while its epilog is still running. The jobs that depend on it then
+// wait for its next run, and do not see the failure. RequeueFailed returns ErrJobState if the job has not failed, if
+// its last epilog has ended, or if it must not be requeued.
 func (c *Client) RequeueFailed(ctx context.Context, id uint32) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) {
 		if !j.Failed() {
@@ -74,21 +73,21 @@ func (c *Client) RequeueFailed(ctx context.Context, id uint32) error {
 	})
 }
 
-// Hold prevents a pending job from starting. The job's user may release this hold (JobHeldUser). Hold does not change a
+// Hold prevents a pending job from starting. The job's user may release this hold (JobHeldUser). It has no effect on a
 // running job.
 func (c *Client) Hold(ctx context.Context, id uint32) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"uhold", ref(j)}, nil })
 }
 
-// Release removes a hold, including a hold that slurmctld has set with BadConstraints. With priority/basic, slurmctld
-// also assigns a new, lower priority to the job, even if the job was not held.
+// Release removes a hold, including one that slurmctld has set with BadConstraints. With priority/basic, slurmctld also
+// assigns a new, lower priority to the job, even if it was not held.
 func (c *Client) Release(ctx context.Context, id uint32) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"release", ref(j)}, nil })
 }
 
-// SetJobGRES changes the GRES that a pending job requests per node. gres must contain all GRES of the job, because
-// slurmctld replaces the whole request since 23.11. Up to 23.02, slurmctld retains the counts of types that gres does
-// not contain (docs/slurm-releases.md, "Changes to a waiting job").
+// SetJobGRES changes the GRES that a pending job requests per node. gres must contain all of the job's GRES, because
+// since 23.11, slurmctld replaces the whole request. Up to 23.02, it retains the counts of types that gres does not
+// contain (docs/slurm-releases.md, "Changes to a waiting job").
 func (c *Client) SetJobGRES(ctx context.Context, id uint32, gres GRESList) error {
 	if err := checkGRES(gres); err != nil {
 		return fmt.Errorf("job %d: %w", id, err)
@@ -96,20 +95,20 @@ func (c *Client) SetJobGRES(ctx context.Context, id uint32, gres GRESList) error
 	return c.update(ctx, id, "gres="+gres.String())
 }
 
-// SetJobComment replaces the comment of the job. The user can see this comment and may have written it.
+// SetJobComment replaces the job's comment. The user can see it and may have written it.
 func (c *Client) SetJobComment(ctx context.Context, id uint32, text string) error {
 	return c.update(ctx, id, "comment="+text)
 }
 
-// SetAdminComment replaces the job's admin_comment. While the epilog of a single-node job is running, SetAdminComment
-// returns ErrJobState, unless the job has been requeued.
+// SetAdminComment replaces the job's admin_comment. While the epilog of a single-node job is running, it returns
+// ErrJobState, unless the job has been requeued.
 func (c *Client) SetAdminComment(ctx context.Context, id uint32, text string) error {
 	return c.update(ctx, id, "admincomment="+text)
 }
 
-// update changes one attribute. In an argument of scontrol, the first = ends the name of the attribute. The rest of the
-// argument is the value, including blanks, quotes and further = (22.05.8). A text in a separate argument therefore
-// cannot set another attribute.
+// update changes one attribute. In an argument of scontrol, the name of the attribute ends at the first =, and the rest
+// of the argument is the value, including blanks, quotes and further = (22.05.8). A text in a separate argument
+// therefore cannot set another attribute.
 func (c *Client) update(ctx context.Context, id uint32, attr string) error {
 	if strings.ContainsRune(attr, 0) {
 		return fmt.Errorf("job %d: %.40q contains a NUL", id, attr)
@@ -117,9 +116,8 @@ func (c *Client) update(ctx context.Context, id uint32, attr string) error {
 	return c.onJob(ctx, id, func(j Job) ([]string, error) { return []string{"update", "jobid=" + ref(j), attr}, nil })
 }
 
-// onJob runs scontrol for one job. A job id is not sufficient to identify one job: the last task of an array has the id
-// of the array, and scontrol applies this id to all tasks (22.05.8: requeuehold of the last task requeued the other
-// two).
+// onJob runs scontrol for one job. A job id is not enough to identify it: the last task of an array has the array's id,
+// and scontrol applies this id to all tasks (22.05.8: requeuehold of the last task requeued the other two).
 func (c *Client) onJob(ctx context.Context, id uint32, args func(Job) ([]string, error)) error {
 	j, err := c.record(ctx, id)
 	if err != nil {
@@ -133,9 +131,9 @@ func (c *Client) onJob(ctx context.Context, id uint32, args func(Job) ([]string,
 	return err
 }
 
-// ref returns a name that identifies exactly one record for scontrol. The name is "12", "12_3", "12_[4-9]" for the
-// remaining tasks of a pending array, or "12+0" for the first component of a het job. The id of the first component is
-// also the id of the whole het job (22.05.8: show and update of 12 apply to every component).
+// ref returns a name that identifies exactly one record for scontrol: "12", "12_3", "12_[4-9]" for the remaining tasks
+// of a pending array, or "12+0" for the first component of a het job. The id of the first component is also the id of
+// the whole het job (22.05.8: show and update of 12 apply to every component).
 func ref(j Job) string {
 	if j.HetJob != 0 && j.HetJob == j.ID {
 		return strconv.FormatUint(uint64(j.ID), 10) + "+0"

@@ -68,7 +68,7 @@ var logged = regexp.MustCompile(
 		`JobId=(\d+)\b.*$`,
 )
 
-// jobTimes returns the times of the jobs in slurmctld's log, by job id.
+// jobTimes returns the jobs' times in slurmctld's log, by job id.
 func jobTimes(log string) (map[string]*times, error) {
 	jobs := map[string]*times{}
 	for _, m := range logged.FindAllStringSubmatch(log, -1) {
@@ -93,7 +93,7 @@ func jobTimes(log string) (map[string]*times, error) {
 	return jobs, nil
 }
 
-// outcome contains the results of all jobs of a scenario.
+// outcome contains the results of all jobs in a scenario.
 type outcome struct {
 	waits       []float64 // seconds from submission to start
 	large       float64   // the longest wait of a job that needs a whole GPU
@@ -124,11 +124,11 @@ func (o *outcome) add(j *submission, t times) {
 	}
 }
 
-// atOnce is the longest wait, in seconds, of a job whose slice was free at its submission. The wait includes one
-// publication of an agent and slurmctld's next two scheduling cycles.
+// atOnce is the longest wait, in seconds, of a job whose slice is free when it is submitted. It includes one
+// publication by an agent and slurmctld's next two scheduling cycles.
 const atOnce = 2.5
 
-// cost prints the cost of the scenario for slurmctld, from sdiag.
+// cost prints how much time the scenario cost slurmctld, according to sdiag.
 func (s scenarios) cost(ctx context.Context, scenario string, c *cluster.Cluster) error {
 	out, _, err := c.Exec(ctx, "root", "sdiag")
 	if err != nil {
