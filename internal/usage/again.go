@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// When slurmctld starts, it reports the end of each ended job in its state file to slurmdbd again, because slurmdbd may
-// have missed the end. slurmdbd then replaces AdminComment with slurmctld's text, which contains no summaries
+// When slurmctld starts, it reports the end of each ended job in its state file to slurmdbd once more, because slurmdbd
+// may have missed it. slurmdbd then replaces AdminComment with slurmctld's text, which contains no summaries
 // (_load_job_state in job_mgr.c, 22.05.8 to 26.05.3). From time to time, the recorder therefore asks whether slurmctld
 // has restarted, and returns the affected runs to the outbox. If a summary still exists, the next attempt only reads
 // it.
@@ -25,10 +25,10 @@ const (
 // Controller describes slurmctld.
 type Controller struct {
 	Started time.Time     // when slurmctld started
-	Memory  time.Duration // the time for which slurmctld keeps an ended job (MinJobAge), or 0 for ever
+	Memory  time.Duration // how long slurmctld keeps an ended job (MinJobAge); 0: it never forgets one
 }
 
-// restarts is what the recorder knows about restarts of slurmctld. Only the recorder uses it.
+// restarts is the recorder's knowledge about restarts of slurmctld. No other goroutine uses it.
 type restarts struct {
 	started  time.Time     // the last known start of slurmctld
 	window   time.Duration // the time after the end of a run for which a restart affects the run's record
@@ -44,8 +44,8 @@ func (r *restarts) afterRecorded(now time.Time) {
 	}
 }
 
-// If a request is due, recordAgain asks whether slurmctld has restarted, and if so, returns the affected runs to the
-// outbox. When the agent has just started, recordAgain assumes a restart.
+// recordAgain asks whether slurmctld has restarted, if this request is due. If it has, recordAgain returns the affected
+// runs to the outbox. When the agent has just started, it assumes a restart.
 func (m *Monitor) recordAgain(ctx context.Context) {
 	r, now := &m.restarts, m.Now()
 	if m.Controller == nil || m.Field == "" || r.look.IsZero() || now.Before(r.look) {

@@ -15,6 +15,6 @@
 //	slice.go        the histogram of a slice's samples: memory quantiles, utilisation (usageBins)
 //	store.go        writes observations and ended runs to the repository (storeInterval, maxEnded)
 //	recorder.go     writes summaries to slurmdbd and reads them back; the number of attempts and the pauses
-//	again.go        writes summaries again after a restart of slurmctld, which may remove them
+//	again.go        rewrites summaries after a restart of slurmctld, which may remove them
 //	repository.go   the interfaces to the repository and to slurmdbd
 package usage

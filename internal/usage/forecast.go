@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// forecastEvery is the shortest time between two forecasts of a slice. Between two forecasts, the run also becomes
-	// forecastShare longer, because the forecasts of a long run change slowly.
+	// forecastEvery is the shortest time between forecasts of a slice. Between two of them, the run also becomes longer
+	// by forecastShare, because the forecasts of a long run change slowly.
 	forecastEvery = 5 * time.Second
 	forecastShare = 0.02
-	// foreseenEvery is the time between two calls of Options.Foreseen for a job.
+	// foreseenEvery is the time between calls to Options.Foreseen for the same job.
 	foreseenEvery = time.Minute
 )
 
-// forecast computes the forecast of a slice if a new forecast is due. The caller holds m.mu.
+// forecast computes a slice's forecast if a new one is due. The caller holds m.mu.
 func (m *Monitor) forecast(o *observation, u *sliceUsage) {
 	if o.Seen < u.next {
 		return
@@ -29,8 +29,8 @@ func (m *Monitor) forecast(o *observation, u *sliceUsage) {
 	}, u.MemoryMiB)
 }
 
-// total returns the total duration of the run in seconds according to the iterations that the processes on a slice
-// reported, or 0 if unknown. If several processes report iterations, the result is the longest duration.
+// total returns the run's total duration in seconds according to the iterations reported by the processes on a slice,
+// or 0 if they report none. If several processes report iterations, the longest duration counts.
 func (o *observation) total(uuid string) (seconds float64) {
 	for _, p := range o.reporters {
 		done := float64(p.now.iteration - p.first.iteration)
@@ -47,7 +47,7 @@ func (o *observation) total(uuid string) (seconds float64) {
 	return seconds
 }
 
-// warn calls Options.Foreseen if the forecast of the slice exceeds its memory and the job may grow before a failure.
+// warn calls Options.Foreseen if the slice's forecast exceeds its memory and the job may grow before a failure.
 func (m *Monitor) warn(h heldSlice) {
 	m.mu.Lock()
 	o, f := m.open[h.job], h.forecast

@@ -20,21 +20,21 @@ import (
 type Options struct {
 	// Node is the node's name in slurm.conf.
 	Node string
-	// Interval is the time between two samples of a slice. 0 disables sampling.
+	// Interval is the time between samples of a slice. 0 disables sampling.
 	Interval time.Duration
-	// Field is the field of a job's accounting record into which the Monitor writes summaries. If Field is empty, the
-	// Monitor writes no summaries.
+	// Field is the field of a job's accounting record into which the Monitor writes summaries. If it is empty, the
+	// Monitor writes none.
 	Field slurm.AccountingField
 	// Meter returns a meter that reads the usage of an instance on GPU g.
 	Meter func(g int, in gpu.Instance) (gpu.Meter, error)
-	// A sampler calls Processes after each sample, with the processes on a job's slice. The sampler holds no lock
-	// during the call, so that another goroutine may have released the slice since the sample.
+	// Processes is called by a sampler after each sample, with the processes on a job's slice. The sampler holds no
+	// lock during the call, so another goroutine may have released the slice since the sample was taken.
 	Processes func(job, uid uint32, s Slice, pids []int)
-	// Foreseen is called if the forecast memory of a job exceeds its slice, for jobs whose leases have Grow =
-	// api.GrowForecast. A sampler calls Foreseen without a lock, and calls it again every foreseenEvery until the run
-	// ends. If Foreseen is nil, forecasts are only shown.
+	// Foreseen is called if a job's forecast memory exceeds its slice and its lease has Grow = api.GrowForecast. A
+	// sampler calls it without a lock, and repeats the call every foreseenEvery until the run ends. If Foreseen is nil,
+	// forecasts are only shown.
 	Foreseen func(job uint32, f predict.Forecast)
-	// Controller returns the state of slurmctld. If Controller is nil, the recorder ignores restarts of slurmctld.
+	// Controller returns the state of slurmctld. If it is nil, the recorder ignores restarts of slurmctld.
 	Controller func(ctx context.Context) (Controller, error)
 	// Now returns the wall-clock time. Clock returns the time of CLOCK_MONOTONIC ([Monotonic]).
 	Now   func() time.Time
@@ -57,7 +57,7 @@ type Monitor struct {
 	open  map[uint32]*observation // by job
 	ended []predict.Run           // ended runs that are not in the repository yet
 
-	repo       Repository // if nil, the Monitor shows the usage but does not store the usage
+	repo       Repository // if nil, the Monitor shows the usage but does not store it
 	accounting Accounting
 	toStore    chan struct{} // signals that observations or runs must be stored
 	toRecord   chan struct{} // signals that summaries must be written
@@ -65,12 +65,11 @@ type Monitor struct {
 	tookOver   bool          // true if takeOver has read the stored observations; used by one goroutine
 	waiting    atomic.Int64  // the number of summaries that are not yet stored in slurmdbd
 	dbdFailed  atomic.Bool   // true if a failure of slurmdbd has been logged
-	spoils     sync.Once     // logs the message about another tool's text only once
+	spoils     sync.Once     // so that the message about another tool's text is logged only once
 	restarts   restarts      // restarts of slurmctld
 }
 
-// NewMonitor returns a Monitor without a repository. Such a Monitor shows the usage of jobs, but does not store the
-// usage.
+// NewMonitor returns a Monitor without a repository. It shows the usage of jobs, but does not store it.
 func NewMonitor(o Options) *Monitor {
 	return &Monitor{
 		Options:  o,
@@ -81,7 +80,7 @@ func NewMonitor(o Options) *Monitor {
 }
 
 // Monotonic returns the time of CLOCK_MONOTONIC. Neither a restart of the agent nor a change of the system time affects
-// this clock. Only a reboot resets CLOCK_MONOTONIC.
+// this clock; only a reboot resets it.
 func Monotonic() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
@@ -91,8 +90,8 @@ func Monotonic() time.Duration {
 }
 
 // Start samples the slices on these GPUs and stores the usage until ctx ends. The caller must then call finish, after
-// the last calls of Begin and End. finish stores the observations for the next agent. finish waits for all goroutines,
-// but at most one second for the samplers, because the sampler of a hanging GPU does not end.
+// the last calls to Begin and End. finish stores the observations for the next agent. It waits for all goroutines, but
+// at most one second for the samplers, because the sampler of a hanging GPU does not end.
 func (m *Monitor) Start(ctx context.Context, gpus []int) (finish func()) {
 	samplersEnd := m.startSamplers(ctx, gpus)
 	var tasks sync.WaitGroup
@@ -109,7 +108,7 @@ func (m *Monitor) Start(ctx context.Context, gpus []int) (finish func()) {
 	}
 }
 
-// Begin begins the observation of a lease. model is the GPU model of the slices, given as the Type in gres.conf.
+// Begin starts observing a lease. model is the slices' GPU model, given as the Type in gres.conf.
 func (m *Monitor) Begin(l api.Lease, model string, held []Slice) {
 	if len(held) == 0 {
 		return
@@ -139,7 +138,7 @@ func (m *Monitor) Begin(l api.Lease, model string, held []Slice) {
 	m.storeSoon()
 }
 
-// Run returns the current run of a job and the usage so far. The result is false if the job is not observed.
+// Run returns a job's current run and its usage so far, or false if the job is not observed.
 func (m *Monitor) Run(job uint32) (predict.Run, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -151,7 +150,7 @@ func (m *Monitor) Run(job uint32) (predict.Run, bool) {
 }
 
 // End ends the observation of a job's run, and queues the run for the repository. If gone is true, no epilog has run,
-// and End uses the time of the last sample as the end of the run.
+// and the time of the last sample counts as the end of the run.
 func (m *Monitor) End(job uint32, gone bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -170,8 +169,8 @@ func (m *Monitor) End(job uint32, gone bool) {
 	m.queue(o, end)
 }
 
-// Confirm records that slurmctld lists the job on the node. The observation of the job is then a continuation of an
-// earlier agent's observation.
+// Confirm records that slurmctld lists the job on the node. The job's observation then continues that of an earlier
+// agent.
 func (m *Monitor) Confirm(job uint32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 type observation struct {
 	// Run contains the properties that were known when the run began.
 	Run predict.Run
-	// Began is the time at which the run got its slices. Seen is the time of the last sample. Began and Seen are times
-	// of CLOCK_MONOTONIC.
+	// Began is the time at which the run got its slices. Seen is the time of the last sample. Both are times of
+	// CLOCK_MONOTONIC.
 	Began, Seen time.Duration
 	Slices      []*sliceUsage
 
@@ -25,11 +25,11 @@ type observation struct {
 	grow            string            // api.Lease.Grow
 	expected, limit float64           // the learned run time and the time limit in seconds since Began; 0: unknown
 	reporters       map[int]*reporter // by pid
-	warned          time.Duration     // CLOCK_MONOTONIC at the last call of Options.Foreseen; 0: never
+	warned          time.Duration     // CLOCK_MONOTONIC at the last call to Options.Foreseen; 0: never
 }
 
-// minObserved is the minimum duration of a run whose peak is recorded. A job needs about one second before the job
-// begins to use its GPU.
+// minObserved is the minimum duration of a run whose peak is recorded. A job needs about one second before it begins to
+// use its GPU.
 const minObserved = time.Second
 
 // run returns the run and its usage. end is the time at which the run ended.

@@ -14,9 +14,9 @@ import (
 	"caelum/internal/slurm"
 )
 
-// These constants limit the attempts to record one run. Over the first ten attempts, the pause before each attempt
-// grows from firstPause to longestPause. The other 720 attempts are 30 to 60 minutes apart. All attempts together take
-// about 22 days, and never more than 30 days.
+// These constants limit the attempts to record a run. Over the first ten attempts, the pause before each one grows from
+// firstPause to longestPause. The other 720 attempts are 30 to 60 minutes apart. Together, they take about 22 days, and
+// never more than 30 days.
 const (
 	firstPause   = 5 * time.Second
 	longestPause = time.Hour
@@ -24,7 +24,7 @@ const (
 )
 
 // backoff returns the pause after this number of attempts. Part of it is random; otherwise, two agents that have
-// overwritten each other's summaries of a job could write at the same time again.
+// overwritten each other's summaries of a job could write at the same time once more.
 func backoff(tries int) time.Duration {
 	d := firstPause << min(tries, 10)
 	d = min(d, longestPause)
@@ -81,8 +81,8 @@ func (m *Monitor) recordDue(ctx context.Context) time.Duration {
 }
 
 // record makes one attempt for one run. If the summary is in slurmdbd, it removes the run from the outbox. Otherwise,
-// it writes the summary and postpones the run, so that a later attempt reads the summary back. Errors from slurmdbd and
-// the repository are returned.
+// it writes the summary and postpones the run, so that a later attempt reads the summary back. It returns errors from
+// slurmdbd and the repository.
 func (m *Monitor) record(ctx context.Context, p Pending) error {
 	if p.Tries >= maxTries {
 		m.Log.WithField("job", p.Run.Job).
@@ -132,8 +132,8 @@ func (m *Monitor) record(ctx context.Context, p Pending) error {
 	return postpone(err == nil, err)
 }
 
-// recordOf returns the record of a run. It chooses the record whose start is nearest to that of the run, because the
-// clocks of the node and of slurmctld may differ, and an earlier job may have had the same id.
+// recordOf returns a run's record. It chooses the one whose start is nearest to that of the run, because the clocks of
+// the node and of slurmctld may differ, and an earlier job may have had the same id.
 func recordOf(records []slurm.Record, run predict.Run) slurm.Record {
 	away := func(r slurm.Record) time.Duration { return r.Start.Sub(time.Unix(run.Start, 0)).Abs() }
 	return slices.MinFunc(records, func(x, y slurm.Record) int { return cmp.Compare(away(x), away(y)) })

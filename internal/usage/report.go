@@ -7,19 +7,19 @@ import (
 )
 
 const (
-	// maxReporters limits the number of processes of a job whose reports are stored separately.
+	// maxReporters limits the number of a job's processes whose reports are stored separately.
 	maxReporters = 64
-	// oomRecent is the longest time between an out-of-memory error and the last report of the same process for which
-	// the error is evidence. A process that continued for longer has handled the error.
+	// oomRecent is the longest time between an out-of-memory error and the same process's last report for which the
+	// error counts as evidence. A process that continued for longer has handled the error.
 	oomRecent = 30 * time.Second
-	// reportValid is the time for which a report describes the memory of its process. The process has probably ended if
-	// no later report follows.
+	// reportValid is how long a report describes the memory of its process. If no other report follows, the process has
+	// probably ended.
 	reportValid = time.Minute
-	// reportEvery is the shortest time between two reports of a process that the Monitor accepts.
+	// reportEvery is the shortest time between reports of the same process that the Monitor accepts.
 	reportEvery = time.Second
 )
 
-// reporter is a process that reports the memory of its allocator.
+// reporter is a process that reports its allocator's memory.
 type reporter struct {
 	last     time.Duration // CLOCK_MONOTONIC at the last report
 	ooms     int           // the number of out-of-memory errors in the last report
@@ -37,14 +37,14 @@ type progress struct {
 	iteration, iterations int64
 }
 
-// Report stores the report of a process of a job. The result is false if the process reports too often, or if too many
-// processes of the job report. A report with a new out-of-memory error is never too early.
+// Report stores a report from one of a job's processes. It returns false if the process reports too often, or if too
+// many of the job's processes report. A report with a new out-of-memory error never comes too early.
 func (m *Monitor) Report(job uint32, pid int, r api.MemoryReport) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	o, now := m.open[job], m.Clock()
 	if o == nil {
-		return true // the usage of the job is not observed
+		return true // the job's usage is not observed
 	}
 	p := o.reporters[pid]
 	switch {
@@ -74,9 +74,8 @@ func (m *Monitor) Report(job uint32, pid int, r api.MemoryReport) bool {
 	return true
 }
 
-// slackMiB returns the memory on a slice that the allocators of the job could return to the driver, according to the
-// last reports. An allocator returns this memory before an allocation fails, so that the memory does not belong to the
-// job's need.
+// slackMiB returns the memory on a slice that the job's allocators could return to the driver, according to their last
+// reports. An allocator returns this memory before an allocation fails, so it does not belong to the job's need.
 func (o *observation) slackMiB(uuid string, now time.Duration) float64 {
 	slack := int64(0)
 	for _, p := range o.reporters {
@@ -87,8 +86,8 @@ func (o *observation) slackMiB(uuid string, now time.Duration) float64 {
 	return float64(slack) / (1 << 20)
 }
 
-// OutOfMemory reports whether a process of the job reported an out-of-memory error of its allocator shortly before its
-// last report.
+// OutOfMemory reports whether one of the job's processes reported an out-of-memory error of its allocator shortly
+// before its last report.
 func (m *Monitor) OutOfMemory(job uint32) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -104,8 +103,8 @@ func (m *Monitor) OutOfMemory(job uint32) bool {
 	return false
 }
 
-// MarkEnd records why the agent ends the current run of the job: predict.EndOOM or predict.EndForeseen. foreseenMiB is
-// the forecast of the peak, or 0. The summary of the run contains both values. The caller must call MarkEnd before End.
+// MarkEnd records why the agent ends the job's current run: predict.EndOOM or predict.EndForeseen. foreseenMiB is the
+// forecast peak, or 0. The run's summary contains both values. The caller must call MarkEnd before End.
 func (m *Monitor) MarkEnd(job uint32, end string, foreseenMiB float64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

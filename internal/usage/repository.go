@@ -9,18 +9,18 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Repository stores runs of jobs, observations of runs that have not ended, and the outbox. The outbox contains the
-// runs whose summaries are not in slurmdbd yet. Several goroutines may call the methods.
+// Repository stores jobs' runs, observations of runs that have not ended, and the outbox, which contains the runs whose
+// summaries are not in slurmdbd yet. Several goroutines may call the methods.
 type Repository interface {
-	// Observe stores the observation of a run that has not ended. The observation replaces an earlier observation with
-	// the same job and restart count.
+	// Observe stores the observation of a run that has not ended. It replaces an earlier observation with the same job
+	// and restart count.
 	Observe(o Observation) error
 	// Observations returns all stored observations.
 	Observations() ([]Observation, error)
 	// Dismiss removes the observation of a run.
 	Dismiss(job uint32, restart int) error
-	// Ended stores a run that ended at the time at, removes its observation, and adds the run to the outbox. The run is
-	// due immediately.
+	// Ended stores a run that ended at the time at, removes its observation, and adds it to the outbox. It is due
+	// immediately.
 	Ended(run predict.Run, at time.Time) error
 	// RunsOfKey returns the newest runs of a user's job key, oldest first.
 	RunsOfKey(uid uint32, key string) ([]predict.Run, error)
@@ -28,14 +28,14 @@ type Repository interface {
 	Add(runs ...predict.Run) (added int, err error)
 	// Due returns up to n due runs in the outbox, beginning with the run that was due first.
 	Due(now time.Time, n int) ([]Pending, error)
-	// Next returns the time at which the next run in the outbox is due. Next returns false if the outbox is empty.
+	// Next returns the time at which the next run in the outbox is due, or false if the outbox is empty.
 	Next() (time.Time, bool, error)
 	// Waiting returns the number of runs in the outbox.
 	Waiting() (int, error)
-	// Postpone records an attempt for a run in the outbox, and sets the time of the next attempt. written is true if
-	// the summary was written. The next attempt must then read the summary from slurmdbd.
+	// Postpone records an attempt for a run in the outbox, and sets the time of the next one. written is true if the
+	// summary was written. The next attempt must then read it from slurmdbd.
 	Postpone(run predict.Run, until time.Time, written bool) error
-	// Again returns the runs of a node that ended between two times to the outbox. They become due at the time due.
+	// Again returns a node's runs that ended between two times to the outbox. They become due at the time due.
 	Again(node string, from, to, due time.Time) error
 	// Recorded removes a run from the outbox.
 	Recorded(run predict.Run) error

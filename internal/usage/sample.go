@@ -11,11 +11,11 @@ import (
 )
 
 // Each GPU has its own sampler goroutine, because a call to a hanging GPU does not return. The samplers hold no lock
-// during a call to the driver. The samplers take no final sample when a slice is released, because the job's processes
-// have ended and freed their memory before the epilog runs.
+// during a call to the driver. They take no final sample when a slice is released, because the job's processes have
+// ended and freed their memory before the epilog runs.
 
-// startSamplers starts a sampler for each of these GPUs. The function wait waits until the samplers have ended, but at
-// most one second.
+// startSamplers starts a sampler for each of these GPUs. wait waits until the samplers have ended, but at most one
+// second.
 func (m *Monitor) startSamplers(ctx context.Context, gpus []int) (wait func()) {
 	var samplers sync.WaitGroup
 	for _, g := range gpus {
@@ -101,13 +101,13 @@ func (s *Sampler) read(u *sliceUsage) (gpu.Use, error) {
 	return s.meters[u].Read()
 }
 
-// heldSlice is a slice, the job that holds the slice, and the job's user.
+// heldSlice is a slice with the job that holds it and the job's user.
 type heldSlice struct {
 	*sliceUsage
 	job, uid uint32
 }
 
-// on returns the slices of running jobs on a GPU, without slices that no longer exist.
+// on returns the slices of running jobs on a GPU, except those that no longer exist.
 func (m *Monitor) on(g int) (held []heldSlice) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -121,9 +121,9 @@ func (m *Monitor) on(g int) (held []heldSlice) {
 	return held
 }
 
-// addSample adds a sample to the usage of a slice if the job still runs. err is the error of the reading or nil.
-// addSample returns err. If err is not nil, there is no sample, and addSample logs err once for each slice. If the
-// slice or its GPU no longer exists, the sampler does not sample the slice again.
+// addSample adds a sample to a slice's usage if the job is still running. err is the error of the reading, or nil.
+// addSample returns it. If it is not nil, there is no sample, and the error is logged once for each slice. If the slice
+// or its GPU no longer exists, the sampler stops sampling the slice.
 func (m *Monitor) addSample(h heldSlice, use gpu.Use, err error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

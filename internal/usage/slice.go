@@ -8,30 +8,29 @@ import (
 )
 
 // usageBins is the number of bins of equal width into which the histogram divides a slice's memory. The reported value
-// of a quantile is the upper edge of the bin that contains the quantile. The reported value is never too low, and is
-// too high by at most 1/128 of the slice's memory (38 MiB for a 1g.5gb, 320 MiB for a 7g.40gb).
+// of a quantile is the upper edge of the bin that contains it. It is never too low, and too high by at most 1/128 of
+// the slice's memory (38 MiB for a 1g.5gb, 320 MiB for a 7g.40gb).
 const usageBins = 128
 
-// sliceUsage contains the samples of a slice as a histogram, so that the required memory does not grow with time. While
-// the job runs, the repository stores the sliceUsage as JSON.
+// sliceUsage contains a slice's samples as a histogram, so that the memory that they occupy does not grow with time.
+// While the job runs, the repository stores the sliceUsage as JSON.
 type sliceUsage struct {
 	GPU       int
 	UUID      string
 	Profile   string
 	MemoryMiB float64 // the memory of the slice
-	// Samples is the number of samples. Bins contains, for each bin, the number of samples whose memory usage is in
-	// this bin.
+	// Samples is the number of samples. For each bin, Bins contains the number of samples whose memory use is in it.
 	Samples int
 	Bins    [usageBins]uint32
 	// PeakMiB is the exact highest memory usage. LastMiB and LastUtil are the values of the last sample.
 	PeakMiB, LastMiB, LastUtil float64
 	// Most is the highest number of processes in a sample. Last is the number of processes in the last sample.
 	Most, Last int
-	// Busy is the sum of the utilisation values. BusySamples is the number of samples with such a value.
+	// Busy is the sum of the utilisation values. BusySamples is the number of samples that have one.
 	Busy        float64
 	BusySamples int
-	// Series is the memory over time, without the memory that the allocator of the job could return to the driver. The
-	// observations of earlier releases contain no Series.
+	// Series is the memory over time, without the memory that the job's allocator could return to the driver.
+	// Observations of earlier releases contain no Series.
 	Series predict.Series
 
 	slice  Slice
@@ -39,7 +38,7 @@ type sliceUsage struct {
 	failed bool // true if an error of the GPU has been logged
 
 	forecast predict.Forecast // the last forecast
-	next     time.Duration    // the time of CLOCK_MONOTONIC from which the next forecast is due
+	next     time.Duration    // the time of CLOCK_MONOTONIC at which the next forecast becomes due
 }
 
 // add adds a sample.
@@ -69,7 +68,7 @@ func (u *sliceUsage) quantile(q float64) float64 {
 	return 0
 }
 
-// util returns the mean utilisation from 0 to 1, or -1 if the GPU has never reported a utilisation.
+// util returns the mean utilisation from 0 to 1, or -1 if the GPU has never reported one.
 func (u *sliceUsage) util() float64 {
 	if u.BusySamples == 0 {
 		return -1
@@ -77,7 +76,7 @@ func (u *sliceUsage) util() float64 {
 	return u.Busy / float64(u.BusySamples)
 }
 
-// continues adds the samples of the same slice that an earlier agent took.
+// continues adds the samples that an earlier agent took of the same slice.
 func (u *sliceUsage) continues(earlier *sliceUsage) {
 	if u.Samples == 0 {
 		u.LastMiB, u.LastUtil, u.Last = earlier.LastMiB, earlier.LastUtil, earlier.Last
@@ -90,7 +89,7 @@ func (u *sliceUsage) continues(earlier *sliceUsage) {
 	u.Series.Merge(earlier.Series)
 }
 
-// valid reports whether a usage that was read from the repository is consistent.
+// valid reports whether a usage read from the repository is consistent.
 func (u *sliceUsage) valid() bool {
 	total := 0
 	for _, n := range u.Bins {

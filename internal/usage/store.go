@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// storeInterval is the time between writes of all open observations. If the agent is killed, at most the samples from
-// the last storeInterval are lost.
+// storeInterval is the time between writes of all open observations. If the agent is killed, it loses at most the
+// samples from the last storeInterval.
 const storeInterval = time.Minute
 
-// maxEnded limits the number of ended runs that wait in memory while the repository cannot be used. This many runs
+// maxEnded limits the number of ended runs that wait in memory while the repository cannot be used. Together, they
 // occupy about 3 MB.
 const maxEnded = 10000
 
