@@ -7,4 +7,5 @@
 // Files:
 //
 //	cluster.go  Options, one for each option of `devcluster up`; start, stop, commands on nodes, units, logs
+//	enter.go    commands in a node's namespaces without the script, which would take five times as long
 package cluster

@@ -74,8 +74,8 @@ func TestSocketUse(t *testing.T) {
 	s.NothingLeft()
 }
 
-// flood calls the agent's socket from 12 threads for 10 s. It prints the numbers of requests that the agent answered and
-// refused, and the seconds that this took. A loop of caelum commands would be too slow on a busy machine.
+// flood calls the agent's socket from 12 threads for 10 s. It prints how many requests the agent answered and refused,
+// and how many seconds this took. A loop of caelum commands would be too slow on a busy machine.
 const flood = `
 import http.client, socket, threading, time
 counts = {200: 0, 429: 0}
