@@ -444,7 +444,7 @@ func TestHeldJobs(t *testing.T) {
 	}
 }
 
-// TestHeldJobTaggedMeanwhile adds a tag to a held job after the pass has read the queue. The release of the job must not
+// TestHeldJobTaggedMeanwhile adds a tag to a held job after the pass has read the queue. The job's release must not
 // remove this tag.
 func TestHeldJobTaggedMeanwhile(t *testing.T) {
 	w := newWorld(t, 1)
