@@ -71,7 +71,7 @@ func (r *Repo) Export(w io.Writer) error {
 // maxLine is the maximum length of an imported line in bytes. A valid line is at most about a tenth as long.
 const maxLine = 64 << 10
 
-// Import adds all runs in an export, or none if one of them is invalid. It returns the number of runs in the export and
+// Import adds all runs in an export, or none if it returns an error. It returns the number of runs in the export and
 // how many of them were new. An error contains the line number.
 func (r *Repo) Import(from io.Reader) (read, added int, err error) {
 	add := func(tx *sql.Tx) error {

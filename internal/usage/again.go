@@ -44,8 +44,8 @@ func (r *restarts) afterRecorded(now time.Time) {
 	}
 }
 
-// recordAgain asks whether slurmctld has restarted, if this request is due. If it has, recordAgain returns the affected
-// runs to the outbox. When the agent has just started, it assumes a restart.
+// recordAgain asks slurmctld when it started, if this request is due. If slurmctld has restarted, the affected runs
+// return to the outbox. When the agent has just started, recordAgain assumes a restart.
 func (m *Monitor) recordAgain(ctx context.Context) {
 	r, now := &m.restarts, m.Now()
 	if m.Controller == nil || m.Field == "" || r.look.IsZero() || now.Before(r.look) {
