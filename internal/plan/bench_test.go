@@ -77,7 +77,7 @@ func cpuTime(b *testing.B) (stop func()) {
 	}
 }
 
-// BenchmarkPlanAfterEvent measures a plan for a cluster of which 90% of the placements are busy, after one job has ended.
+// BenchmarkPlanAfterEvent measures a plan after one job has ended on a cluster with 90% of its placements busy.
 // Its sub-benchmarks are named after the numbers of nodes, GPUs per node and waiting jobs.
 func BenchmarkPlanAfterEvent(b *testing.B) {
 	policy, err := place.ByName(place.DefaultPolicy)

@@ -89,7 +89,8 @@ func variedNodes(t *testing.T, rng *rand.Rand) (nodes []slurm.Node) {
 	for k := range 8 {
 		n := node(t, fmt.Sprint("n", k), a100(t), a100(t, "1g.5gb@0"))
 		n.CPUs, n.CPUsFree, n.Memory, n.MemoryFree = 32+rng.IntN(32), rng.IntN(64), 500, rng.IntN(500)
-		n.Sockets, n.CoresPerSocket, n.ThreadsPerCore, n.TmpDisk = 1+rng.IntN(2), 8+8*rng.IntN(3), 1+rng.IntN(2), rng.IntN(3)
+		n.Sockets, n.CoresPerSocket = 1+rng.IntN(2), 8+8*rng.IntN(3)
+		n.ThreadsPerCore, n.TmpDisk = 1+rng.IntN(2), rng.IntN(3)
 		n.Features = [][]string{nil, {"a"}, {"b"}, {"a", "b"}}[rng.IntN(4)]
 		n.Partitions = [][]string{{"gpu"}, {"other"}, {"gpu", "other"}}[rng.IntN(3)]
 		if rng.IntN(4) == 0 {
