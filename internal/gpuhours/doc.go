@@ -6,7 +6,8 @@
 //
 // Files:
 //
-//	hours.go   Hours: the GPU-seconds of each record; which of several sources describes the slices of a run
-//	shares.go  the share of a GPU that a profile occupies; the GPU models that a node may have
-//	sum.go     Sum: the totals for each account, user or partition
+//	hours.go     Hours: the GPU-seconds of each record; which of several sources describes the slices of a run
+//	observed.go  Observe: the agents' summaries of each run
+//	shares.go    the share of a GPU that a profile occupies; the GPU models that a node may have
+//	sum.go       Sum: the totals for each account, user or partition
 package gpuhours

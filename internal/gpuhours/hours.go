@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"caelum/internal/mig"
-	"caelum/internal/predict"
 	"caelum/internal/slurm"
 )
 
@@ -33,20 +32,11 @@ type Run struct {
 // The records must include all runs of a job between the two times, because slurmdbd stores the summaries of all runs
 // of a requeued job in the job's newest record.
 func Hours(records []slurm.Allocation, from, to time.Time) []Run {
-	summaries := map[uint32][]predict.Run{}
-	known := nodes{}
-	for _, r := range records {
-		for _, s := range append(predict.Summaries(r.Text), predict.Summaries(r.Comment)...) {
-			known.seen(s)
-			if !slices.ContainsFunc(summaries[r.ID], func(o predict.Run) bool { return same(o, s) }) {
-				summaries[r.ID] = append(summaries[r.ID], s)
-			}
-		}
-	}
+	observed := Observe(records)
 	var runs []Run
 	for _, r := range records {
 		run := Run{Job: r.ID, Account: r.Account, User: r.User, Partition: r.Partition}
-		for _, h := range held(r, summaries[r.ID], known, to) {
+		for _, h := range held(r, observed, to) {
 			run.add(h, from, to)
 		}
 		if run.SliceSeconds > 0 {
@@ -54,11 +44,6 @@ func Hours(records []slurm.Allocation, from, to time.Time) []Run {
 		}
 	}
 	return runs
-}
-
-// same reports whether two summaries describe the same run on the same node.
-func same(a, b predict.Run) bool {
-	return strings.EqualFold(a.Node, b.Node) && a.Restart == b.Restart && a.Start == b.Start
 }
 
 // holding is a number of instances of one profile, or of whole GPUs, that a run held between two Unix times in seconds.
@@ -91,35 +76,25 @@ func (r *Run) add(h holding, from, to time.Time) {
 }
 
 // held returns what a record's run held. now is the end of a run that has not ended.
-func held(r slurm.Allocation, summaries []predict.Run, known nodes, now time.Time) (all []holding) {
+func held(r slurm.Allocation, observed Observed, now time.Time) (all []holding) {
 	if r.Start.IsZero() {
 		return nil
 	}
-	end := r.End
-	if end.IsZero() {
-		end = now
-	}
-	counted := slicesOf(r)
+	counted := Counted(r)
 	described := 0
-	for _, s := range summaries {
-		// The run got its slices after slurmctld had started it, and the hosts' clocks may differ.
-		at := time.Unix(s.Start, 0)
-		if at.Before(r.Start.Add(-clocks)) || at.After(end.Add(clocks)) {
-			continue
-		}
+	for _, s := range observed.Runs(r, now) {
 		described += s.Slices
 		began := float64(s.Start)
 		all = append(all, holding{
-			profile: s.Profile, models: known[strings.ToLower(s.Node)], count: s.Slices,
-			from: began, to: began + s.Seconds,
+			profile: s.Profile, models: observed.Models(s.Node), count: s.Slices, from: began, to: began + s.Seconds,
 		})
 	}
 	if described > 0 && described == counted.Total("mig") {
 		return all
 	}
 	all = nil
-	models, managed := modelsFor(r, known)
-	began, ended := float64(r.Start.Unix()), float64(end.Unix())
+	models, managed := modelsFor(r, observed.nodes)
+	began, ended := float64(r.Start.Unix()), float64(endOf(r, now).Unix())
 	for _, g := range counted {
 		all = append(all, holding{profile: g.Type, models: models, count: g.Count, from: began, to: ended})
 	}
@@ -129,13 +104,10 @@ func held(r slurm.Allocation, summaries []predict.Run, known nodes, now time.Tim
 	return all
 }
 
-// clocks is the largest difference allowed between the clocks of a node and of slurmctld.
-const clocks = 5 * time.Second
-
-// slicesOf returns the slices that slurmctld counted for the run. These are normally the allocated slices. slurmctld
-// allocates all of the node's slices to an --exclusive job, but the agents carve only the requested ones, so slicesOf
+// Counted returns the slices that slurmctld counted for the run. These are normally the allocated slices. slurmctld
+// allocates all of the node's slices to an --exclusive job, but the agents carve only the requested ones, so Counted
 // then returns these.
-func slicesOf(r slurm.Allocation) (counted slurm.GRESList) {
+func Counted(r slurm.Allocation) (counted slurm.GRESList) {
 	requested, allocated := r.Requested.Profiles(), r.Allocated.Named("mig")
 	typed := slices.ContainsFunc(allocated, func(g slurm.GRES) bool { return g.Type != "" })
 	for _, g := range allocated {

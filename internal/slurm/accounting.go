@@ -123,8 +123,17 @@ func (c *Client) RecordsOf(ctx context.Context, field AccountingField, id uint32
 // Names returns the job names of the records between two times, by Record.Index. It makes a separate request because
 // users choose job names: if a name looks like the end of a field, only this request fails.
 func (c *Client) Names(ctx context.Context, from, to time.Time) (map[uint64]string, error) {
+	return c.names(ctx, "-S", uts(from), "-E", uts(to))
+}
+
+// NamesOf is like Names, for the records of one job, array or het job with the given id.
+func (c *Client) NamesOf(ctx context.Context, id uint32) (map[uint64]string, error) {
+	return c.names(ctx, "-S", uts(time.Time{}), "-j", strconv.FormatUint(uint64(id), 10))
+}
+
+func (c *Client) names(ctx context.Context, args ...string) (map[uint64]string, error) {
 	sep := newSeparator()
-	out, err := c.sacct(ctx, sep, "DBIndex,JobName", "-S", uts(from), "-E", uts(to))
+	out, err := c.sacct(ctx, sep, "DBIndex,JobName", args...)
 	if err != nil {
 		return nil, err
 	}

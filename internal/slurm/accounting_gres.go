@@ -4,15 +4,19 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
 
-// Allocation is slurmdbd's record of a run, with the partition and the generic resources of the run.
+// Allocation is slurmdbd's record of a run, with the partition, the times and the generic resources of the run.
 type Allocation struct {
 	Record
 	Partition string
+	Submitted time.Time     // of a run after a requeue: the time of the requeue
+	Limit     time.Duration // the time limit; 0 if the job has none
 	// Requested and Allocated contain the GRES of the whole job, summed over its nodes, as far as AccountingStorageTRES
 	// lists them. slurmctld allocates every GRES of a node to an --exclusive job, so that Allocated can contain more
 	// than Requested.
@@ -28,14 +32,54 @@ type allocationField struct {
 // allocationFields contains fields that users cannot write (see recordFields).
 var allocationFields = []allocationField{
 	{"Partition", func(a *Allocation, s string) error { a.Partition = s; return nil }},
+	{"Submit", func(a *Allocation, s string) (err error) { a.Submitted, err = parseTime(s); return err }},
+	{"TimelimitRaw", func(a *Allocation, s string) (err error) { a.Limit, err = minutes(s); return err }},
 	{"ReqTRES", func(a *Allocation, s string) (err error) { a.Requested, err = ParseTRES(s); return err }},
 	{"AllocTRES", func(a *Allocation, s string) (err error) { a.Allocated, err = ParseTRES(s); return err }},
 }
 
-// Allocations is like Records, and also returns the partition and the generic resources of each run.
+// minutes parses a TimelimitRaw.
+func minutes(s string) (time.Duration, error) {
+	if isNull(s) || s == "UNLIMITED" || s == "Partition_Limit" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(s, 10, 31)
+	return time.Duration(n) * time.Minute, err
+}
+
+// Allocations is like Records, and also returns the other fields of Allocation.
 func (c *Client) Allocations(ctx context.Context, field AccountingField, from, to time.Time) ([]Allocation, error) {
 	return c.allocations(ctx, field, allocationFields, "-S", uts(from), "-E", uts(to))
 }
+
+// AllocationsOf returns the runs of the jobs that ref refers to, oldest first. A plain number refers to a job, to all
+// tasks of an array or to all components of a het job. 12_3 refers to an array task, and 12+1 to a component of a het
+// job. Errors: ErrNoJob if there is no run that the caller may see, ErrNoAccounting.
+func (c *Client) AllocationsOf(ctx context.Context, field AccountingField, ref string) ([]Allocation, error) {
+	if !recordRef.MatchString(ref) {
+		return nil, fmt.Errorf("%.40q is not a job id", ref)
+	}
+	whole, component, _ := strings.Cut(ref, "+")
+	all, err := c.allocations(ctx, field, allocationFields, "-S", uts(time.Time{}), "-j", whole)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(a Allocation) bool {
+		if component != "" || strings.Contains(ref, "_") {
+			return a.Ref != ref
+		}
+		id := recordID.FindString(a.Ref)
+		return id != ref && strconv.FormatUint(uint64(a.ID), 10) != ref
+	})
+	slices.SortStableFunc(all, func(a, b Allocation) int { return cmp.Compare(a.Index, b.Index) })
+	if len(all) == 0 {
+		return nil, fmt.Errorf("job %s: %w", ref, ErrNoJob)
+	}
+	return all, nil
+}
+
+// recordID matches the id of a job, of an array or of a het job at the beginning of a Ref.
+var recordID = regexp.MustCompile(`^[0-9]+`)
 
 // allocations runs sacct and parses its output. The columns in more precede the accounting field.
 func (c *Client) allocations(

@@ -84,26 +84,55 @@ func TestRecords(t *testing.T) {
 }
 
 func TestAllocations(t *testing.T) {
-	const run = "|20001|user1|research|COMPLETED|0:0|1795341816|1795341817|n1||gpu|"
+	const run = "|20001|user1|research|COMPLETED|0:0|1795341816|1795341817|n1||gpu|1795341800|"
 	const slice = "gres/mig:1g.5gb=1,gres/mig=1"
 	c, calls := stage(t, accounted(
-		"1|1|1"+run+"cpu=1,gres/gpu=1,"+slice+"|cpu=1,gres/gpu:a100=1,gres/gpu=1,"+slice+"|",
-		"2|2|2"+run+"||",
-		"3|3|3"+run+"gres/mig=x||",
+		"1|1|1"+run+"60|cpu=1,gres/gpu=1,"+slice+"|cpu=1,gres/gpu:a100=1,gres/gpu=1,"+slice+"|",
+		"2|2|2"+run+"UNLIMITED|||",
+		"3|3|3"+run+"|gres/mig=x||",
 	))
 	got, err := c.Allocations(context.Background(), AdminComment, time.Unix(1795341000, 0), time.Unix(1795342000, 0))
 	if err != nil || len(got) != 2 { // the third record cannot be parsed
 		t.Fatalf("%d records, %v", len(got), err)
 	}
-	const want = "1 gpu gpu:1,mig:1g.5gb:1,mig:1 gpu:a100:1,gpu:1,mig:1g.5gb:1,mig:1"
-	if a := got[0]; fmt.Sprint(a.ID, " ", a.Partition, " ", a.Requested, " ", a.Allocated) != want {
+	const want = "1 gpu 1795341800 1h0m0s gpu:1,mig:1g.5gb:1,mig:1 gpu:a100:1,gpu:1,mig:1g.5gb:1,mig:1"
+	if a := got[0]; fmt.Sprint(a.ID, " ", a.Partition, " ", a.Submitted.Unix(), " ", a.Limit, " ", a.Requested, " ", a.Allocated) != want {
 		t.Error(a)
 	}
-	if a := got[1]; a.ID != 2 || a.Requested != nil || a.Allocated != nil {
+	if a := got[1]; a.ID != 2 || a.Limit != 0 || a.Requested != nil || a.Allocated != nil {
 		t.Error(a)
 	}
-	if call := calls()[0]; !strings.Contains(call, ",AdminComment,Partition,ReqTRES,AllocTRES,AdminComment\"") {
+	if call := calls()[0]; !strings.Contains(call, ",AdminComment,Partition,Submit,TimelimitRaw,ReqTRES,AllocTRES,AdminComment\"") {
 		t.Error(call)
+	}
+}
+
+// TestAllocationsOf checks which records a job, an array, an array task and a component of a het job have.
+func TestAllocationsOf(t *testing.T) {
+	const run = "20001|user1|research|COMPLETED|0:0|1795341816|1795341817|n1||gpu|1795341800|60|||"
+	for _, c := range []struct{ ref, args, want string }{
+		{"12", `"-j" "12"`, "1 2 3 4 5"},
+		{"12_3", `"-j" "12_3"`, "2"},
+		{"12+1", `"-j" "12"`, "5"},
+		{"13", `"-j" "13"`, "2"}, // the task's own id
+		{"1", `"-j" "1"`, ""},
+		{"12_9", `"-j" "12_9"`, ""},
+		{"12_", "", ""},
+		{"-a", "", ""},
+	} {
+		client, calls := stage(t, accounted("12|12+1|5|"+run, "13|12_3|2|"+run, "12|12|1|"+run, "12|12_4|3|"+run,
+			"12|12_[5-9]|4|"+run))
+		got, err := client.AllocationsOf(context.Background(), AdminComment, c.ref)
+		var indexes []string
+		for _, a := range got {
+			indexes = append(indexes, fmt.Sprint(a.Index))
+		}
+		if text := strings.Join(indexes, " "); text != c.want || (c.want == "") != (err != nil) {
+			t.Errorf("%s: %q, %v", c.ref, text, err)
+		}
+		if c.args != "" && !strings.HasSuffix(calls()[0], c.args+"]") || c.args == "" && len(calls()) > 0 {
+			t.Errorf("%s: %v", c.ref, calls())
+		}
 	}
 }
 
@@ -167,7 +196,7 @@ func TestNames(t *testing.T) {
 	if err != nil || len(got) != 3 || got[1] != "we`ird\n;name" || got[2] != "train" || got[3] != "" {
 		t.Errorf("%v %v", got, err)
 	}
-	if got, err := c.Names(context.Background(), time.Unix(1, 0), time.Unix(2, 0)); err == nil {
+	if got, err := c.NamesOf(context.Background(), 12); err == nil {
 		t.Errorf("%v", got)
 	}
 }

@@ -62,5 +62,5 @@
 //
 //	write.go         changes a node or a job: counts, requeue, hold, release, GRES, comments; identifies one job (ref)
 //	accounting.go    sacct and sacctmgr: records of runs; writes an accounting field (SetAccounting, ErrSpoils)
-//	accounting_gres.go sacct: records with the partition and the GRES of the run
+//	accounting_gres.go sacct: records with the partition, the times and the GRES of the run
 package slurm
