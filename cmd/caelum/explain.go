@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"caelum/internal/config"
+	"caelum/internal/jobreport"
 	"caelum/internal/mig"
 	"caelum/internal/plan"
 	"caelum/internal/predict"
@@ -147,7 +148,7 @@ func limitText(seconds int) string {
 	if seconds == 0 {
 		return "the partition"
 	}
-	return clockTime(seconds)
+	return jobreport.Clock(seconds)
 }
 
 // find returns the id of the job that text names in the format of squeue (see jobRef). If text names an array task that

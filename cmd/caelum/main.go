@@ -105,6 +105,7 @@ configuration that Slurm needs, and calculates how a GPU can be partitioned. ` +
 		newPlace(g),
 		newSimulate(g),
 		newUsage(g),
+		newReport(g),
 		newRepo(g),
 		newPredict(g),
 		newProfileJob(g),

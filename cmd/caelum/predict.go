@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"caelum/internal/config"
+	"caelum/internal/jobreport"
 	"caelum/internal/learn"
 	"caelum/internal/mig"
 	"caelum/internal/predict"
@@ -316,17 +317,8 @@ func printJob(w io.Writer, p predicted) {
 func printLarger(w io.Writer, p predicted) {
 	if p.Requests != "" {
 		fmt.Fprintf(w, "requests the larger profile %s because of the time limit of %s\n", p.Requests,
-			clockTime(p.TimeLimit))
+			jobreport.Clock(p.TimeLimit))
 	}
-}
-
-// clockTime formats a number of seconds as Slurm formats a time limit, [D-]HH:MM:SS.
-func clockTime(seconds int) string {
-	text := fmt.Sprintf("%02d:%02d:%02d", seconds/3600%24, seconds/60%60, seconds%60)
-	if days := seconds / 86400; days > 0 {
-		text = fmt.Sprintf("%d-%s", days, text)
-	}
-	return text
 }
 
 func tenths(s float64) float64 { return math.Round(10*s) / 10 }

@@ -138,22 +138,26 @@ func (o usageOptions) period(now time.Time) (from, to time.Time, err error) {
 // usagePage is the time span of one query, because slurmdbd reads all records of a query before it replies.
 const usagePage = 7 * 24 * time.Hour
 
-// allocations returns the records of all jobs that ran between from and to. Without accounting_field, the records in
+// summaryField returns the field that contains the summaries of runs. Without accounting_field, the records in
 // AdminComment may still contain summaries of runs under an earlier configuration.
+func summaryField(cfg config.Config) slurm.AccountingField {
+	if cfg.AccountingField == config.NoField {
+		return slurm.AdminComment
+	}
+	return slurm.AccountingField(cfg.AccountingField)
+}
+
+// allocations returns the records of all jobs that ran between from and to.
 func allocations(
 	ctx context.Context, dbd *slurm.Client, cfg config.Config, from, to time.Time,
 ) (all []slurm.Allocation, err error) {
-	field := slurm.AdminComment
-	if cfg.AccountingField != config.NoField {
-		field = slurm.AccountingField(cfg.AccountingField)
-	}
 	at := map[uint64]int{} // the index in all of each record, by slurmdbd's index
 	for !from.After(to) {
 		next := from.Add(usagePage)
 		if next.After(to) {
 			next = to
 		}
-		page, err := dbd.Allocations(ctx, field, from, next)
+		page, err := dbd.Allocations(ctx, summaryField(cfg), from, next)
 		if err != nil {
 			return nil, err
 		}

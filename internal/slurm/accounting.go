@@ -126,9 +126,14 @@ func (c *Client) Names(ctx context.Context, from, to time.Time) (map[uint64]stri
 	return c.names(ctx, "-S", uts(from), "-E", uts(to))
 }
 
-// NamesOf is like Names, for the records of one job, array or het job with the given id.
-func (c *Client) NamesOf(ctx context.Context, id uint32) (map[uint64]string, error) {
-	return c.names(ctx, "-S", uts(time.Time{}), "-j", strconv.FormatUint(uint64(id), 10))
+// NamesOf is like Names, for the records of the jobs that ref refers to (see AllocationsOf). The result can contain
+// other components of the same het job.
+func (c *Client) NamesOf(ctx context.Context, ref string) (map[uint64]string, error) {
+	if !recordRef.MatchString(ref) {
+		return nil, fmt.Errorf("%.40q is not a job id", ref)
+	}
+	whole, _, _ := strings.Cut(ref, "+")
+	return c.names(ctx, "-S", uts(time.Time{}), "-j", whole)
 }
 
 func (c *Client) names(ctx context.Context, args ...string) (map[uint64]string, error) {

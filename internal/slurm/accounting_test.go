@@ -196,7 +196,7 @@ func TestNames(t *testing.T) {
 	if err != nil || len(got) != 3 || got[1] != "we`ird\n;name" || got[2] != "train" || got[3] != "" {
 		t.Errorf("%v %v", got, err)
 	}
-	if got, err := c.NamesOf(context.Background(), 12); err == nil {
+	if got, err := c.NamesOf(context.Background(), "12"); err == nil {
 		t.Errorf("%v", got)
 	}
 }

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"caelum/internal/config"
+	"caelum/internal/jobreport"
+	"caelum/internal/slurm"
+)
+
+// reportOptions contains the flags of caelum report.
+type reportOptions struct {
+	config, since string
+	last          int
+}
+
+// reportDays is the default period of the list of jobs, in days.
+const reportDays = 7
+
+func newReport(g *globals) *cobra.Command {
+	o := reportOptions{}
+	cmd := &cobra.Command{
+		Use:   "report [JOB]",
+		Short: "Show what a job requested, got and used, with advice for the next submission",
+		Long: `report shows a job's request, its slices, their use and the GPU-hours, and gives advice with the lines
+for the job's script: a smaller or a larger profile, another time limit, or none. For an array's id,
+report summarizes the tasks. For a het job's id, it shows each component. Without a job, report lists
+your own latest jobs with GPUs.
+
+report reads only slurmdbd, so it runs on every host where sacct works. The use of the GPU comes from
+the summaries that the agents store after the end of a job (the accounting_field key in caelum.yaml).
+slurmdbd decides which users may see which jobs (PrivateData in slurmdbd.conf).
+
+GPU-HOURS weights each slice by the share of the GPU that it occupied, as in caelum usage.`,
+		Example: `  caelum report                # your latest jobs
+  caelum report 4711
+  caelum report 4711_3         # an array task
+  caelum report 4711 --json | jq -r '.advice[].paste[]?'`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := config.Load(o.config)
+			if err != nil {
+				return err
+			}
+			dbd := slurm.New(slurm.Options{Sacct: "sacct", Timeout: dbdTimeout})
+			if len(args) == 0 {
+				return reportLatest(cmd.Context(), cmd.OutOrStdout(), g, o, cfg, dbd.OfUser(uint32(os.Getuid())))
+			}
+			return reportJob(cmd.Context(), cmd.OutOrStdout(), g, cfg, dbd, args[0])
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.config, "config", config.DefaultPath,
+		"the configuration file with the accounting_field, margin and max_slowdown keys")
+	f.StringVar(&o.since, "since", "",
+		fmt.Sprintf("without a job: list jobs since this time, for example 2026-11-21 (default: the last %d days)",
+			reportDays))
+	f.IntVar(&o.last, "last", 20, "without a job: list at most this number of jobs")
+	return cmd
+}
+
+// reportJob prints the report on one job, array or het job.
+func reportJob(
+	ctx context.Context, w io.Writer, g *globals, cfg config.Config, dbd *slurm.Client, id string,
+) error {
+	if _, _, err := jobRef(id); err != nil {
+		return err
+	}
+	records, err := dbd.AllocationsOf(ctx, summaryField(cfg), id)
+	if errors.Is(err, slurm.ErrNoJob) {
+		return fmt.Errorf("slurmdbd has no record of job %s that you may see: the job does not exist, was submitted a "+
+			"few seconds ago, or belongs to another user (PrivateData); check the id with `sacct -j %[1]s`: %w", id, err)
+	}
+	if err != nil {
+		return err
+	}
+	names, err := dbd.NamesOf(ctx, id)
+	warnOfNames(err)
+	r := jobreport.New(id, jobreport.Data{Records: records, Names: names, Site: cfg.Site(), Now: time.Now()})
+	if g.json {
+		return printJSON(w, r)
+	}
+	printReport(w, r)
+	return nil
+}
+
+// reportLatest prints a list of the user's latest jobs with GPUs.
+func reportLatest(
+	ctx context.Context, w io.Writer, g *globals, o reportOptions, cfg config.Config, own *slurm.Client,
+) error {
+	now := time.Now()
+	from := now.AddDate(0, 0, -reportDays)
+	if o.since != "" {
+		var err error
+		if from, err = readTime(o.since); err != nil {
+			return err
+		}
+	}
+	if o.last < 1 || !from.Before(now) {
+		return usageError{errors.New("--last must be at least 1, and --since must be before the present")}
+	}
+	records, err := allocations(ctx, own, cfg, from, now)
+	if err != nil {
+		return err
+	}
+	names, err := own.Names(ctx, from, now)
+	warnOfNames(err)
+	all := jobreport.Each(jobreport.Data{Records: records, Names: names, Site: cfg.Site(), Now: now})
+	all = all[:min(len(all), o.last)]
+	if g.json {
+		return printJSON(w, append([]jobreport.Report{}, all...))
+	}
+	if len(all) == 0 {
+		_, err := fmt.Fprintf(w, "slurmdbd has no jobs of yours with GPUs since %s\n", from.Format(time.DateTime))
+		return err
+	}
+	printReports(w, all)
+	return nil
+}
+
+// warnOfNames reports that the output contains no job names. A user can choose a name that makes them unreadable.
+func warnOfNames(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "caelum: couldn't read the job names, so the output does not contain them:",
+			printable(err.Error()))
+	}
+}

@@ -1,0 +1,31 @@
+package jobreport
+
+// Advice is one piece of advice on the next submission of the job.
+type Advice struct {
+	Topic Topic  `json:"topic"`
+	Job   string `json:"job,omitempty"` // the component of a het job
+	Text  string `json:"text"`
+	// Paste contains lines for the job's script, or a command.
+	Paste []string `json:"paste,omitempty"`
+}
+
+// Topic is the subject of a piece of advice, in words that fit into a table.
+type Topic string
+
+// These constants are the topics. The advice of a report is in this order.
+const (
+	NotMeasured Topic = "not measured"  // the usage of the GPU is unknown
+	OutOfMemory Topic = "out of memory" // the GPU memory, or the host's memory, was insufficient
+	TooLarge    Topic = "too large"     // a smaller profile is sufficient
+	WellSized   Topic = "well sized"    // nothing to do
+	Incomplete  Topic = "incomplete"    // the run does not show what the job needs
+	Requeued    Topic = "requeued"      // the job ran several times
+	TimeLimit   Topic = "time limit"    // the job reached its time limit, or used a small part of it
+)
+
+// advise returns the advice on a job, which is never empty.
+func advise(j Job, d Data) []Advice {
+	all := size(j, d)
+	all = append(all, requeues(j)...)
+	return append(all, timeLimit(j)...)
+}

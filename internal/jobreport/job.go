@@ -1,0 +1,209 @@
+package jobreport
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"caelum/internal/gpuhours"
+	"caelum/internal/mig"
+	"caelum/internal/predict"
+	"caelum/internal/slurm"
+	"caelum/internal/tags"
+)
+
+// Job describes the last run of a job, and the earlier runs that a requeue ended. Times are Unix seconds, or 0 if
+// unknown; durations are seconds.
+type Job struct {
+	ID        string   `json:"id"` // in sacct's form: 12, 12_3, 12_[4-9], 12+1
+	Name      string   `json:"name"`
+	User      string   `json:"user"`
+	Account   string   `json:"account"`
+	Partition string   `json:"partition"`
+	Nodes     []string `json:"nodes,omitempty"`
+	State     string   `json:"state"`
+	Exit      int      `json:"exit"` // slurm.Record.Exit
+
+	Submitted int64 `json:"submitted,omitempty"`
+	Start     int64 `json:"start,omitempty"`
+	End       int64 `json:"end,omitempty"`
+	Wait      int64 `json:"wait"`            // from the submission to the start, or until now or the end
+	Run       int64 `json:"run"`             // from the start to the end, or until now
+	Limit     int64 `json:"limit,omitempty"` // 0: the job has no time limit
+
+	GPU       bool   `json:"gpu"`                 // the job requested or held GPUs
+	Requested string `json:"requested,omitempty"` // the profiles, for example "2g.10gb x2"; empty if unknown
+	// Chosen is the profile that Caelum chose because the request named none, or empty.
+	Chosen  string           `json:"chosen,omitempty"`
+	Slices  []Slice          `json:"slices,omitempty"` // the slices of the last run
+	Growths []predict.Growth `json:"growths,omitempty"`
+	// Unavailable is the number of requeues because the slice was not available.
+	Unavailable string    `json:"unavailable,omitempty"`
+	Earlier     []Earlier `json:"earlier,omitempty"`
+
+	GPUHours   float64 `json:"gpu_hours"`
+	SliceHours float64 `json:"slice_hours"`
+	Unweighted bool    `json:"unweighted,omitempty"` // see Report
+
+	raw      uint32         // slurm.Record.ID
+	comment  string         // admin_comment
+	request  map[string]int // the number of requested slices of each profile, on all nodes
+	observed []predict.Run  // the runs of Slices
+	models   [][]*mig.Model // the possible GPU models of each of the Slices
+}
+
+// Slice describes the slices of one profile that the job held on one node.
+type Slice struct {
+	Node      string  `json:"node"`
+	Profile   string  `json:"profile"`
+	Model     string  `json:"model"` // the GPU type, such as a100
+	Count     int     `json:"count"`
+	MemoryMiB float64 `json:"memory_mib,omitempty"` // of one slice; 0 if unknown
+	// Measured is false if the agent took no sample. PeakMiB is the highest memory use of one of the slices.
+	Measured bool    `json:"measured"`
+	PeakMiB  float64 `json:"peak_mib"`
+	// Busy is the mean share of the slice's SMs that was busy, from 0 to 1, or nil if unknown.
+	Busy *float64 `json:"busy,omitempty"`
+}
+
+// Earlier is an earlier run of the job.
+type Earlier struct {
+	State string `json:"state"`
+	Run   int64  `json:"run"` // seconds
+	// Profile is the profile of the run's slices, and PeakMiB the highest memory use, if they are known.
+	Profile string  `json:"profile,omitempty"`
+	PeakMiB float64 `json:"peak_mib,omitempty"`
+	End     string  `json:"end,omitempty"` // predict.Run.End
+}
+
+// newJob returns the job with the given runs, oldest first.
+func newJob(runs []slurm.Allocation, observed gpuhours.Observed, d Data) Job {
+	last := runs[len(runs)-1]
+	j := Job{
+		ID: last.Ref, Name: d.Names[last.Index], User: last.User, Account: last.Account, Partition: last.Partition,
+		Nodes: last.Nodes, State: last.State, Exit: last.Exit,
+		Submitted: unix(last.Submitted), Start: unix(last.Start), End: unix(last.End), Limit: int64(last.Limit.Seconds()),
+		Run: runSeconds(last, d.Now), Growths: tags.Growths(slurm.Job{AdminComment: last.Comment}),
+		Chosen: tags.Value(last.Comment, tags.Size), Unavailable: tags.Value(last.Comment, tags.Requeued),
+		raw: last.ID, comment: last.Comment,
+	}
+	if until := firstOf(last.Start, last.End, d.Now); !last.Submitted.IsZero() {
+		j.Wait = max(0, until.Unix()-last.Submitted.Unix())
+	}
+	j.request = map[string]int{}
+	for _, g := range gpuhours.Counted(last) {
+		if g.Type != "" {
+			j.request[g.Type] += g.Count
+		}
+	}
+	if len(j.request) == 0 {
+		j.request = last.Requested.Profiles()
+	}
+	j.Requested = profiles(j.request)
+	for _, s := range observed.Runs(last, d.Now) {
+		s.Job, s.State, s.Exit = last.ID, last.State, last.Exit
+		models := observed.Models(s.Node)
+		j.Slices = append(j.Slices, newSlice(s, models))
+		j.observed, j.models = append(j.observed, s), append(j.models, models)
+	}
+	for _, r := range runs[:len(runs)-1] {
+		j.Earlier = append(j.Earlier, newEarlier(r, observed, d.Now))
+	}
+	j.GPU = len(j.Slices) > 0
+	for _, l := range []slurm.GRESList{last.Requested, last.Allocated} {
+		j.GPU = j.GPU || l.Total("gpu")+l.Total("mig") > 0
+	}
+	return j
+}
+
+func newSlice(s predict.Run, models []*mig.Model) Slice {
+	slice := Slice{
+		Node: s.Node, Profile: s.Profile, Model: s.Board, Count: s.Slices, MemoryMiB: memory(s.Profile, models),
+		Measured: s.Samples > 0, PeakMiB: s.PeakMiB,
+	}
+	if s.Samples > 0 && s.Util >= 0 {
+		slice.Busy = &s.Util
+	}
+	return slice
+}
+
+// memory returns the memory of a slice in MiB: the smallest of the possible GPU models, or 0 if none has the profile. A
+// full GPU has at least the memory of the largest profile.
+func memory(profile string, models []*mig.Model) (least float64) {
+	for _, m := range models {
+		mib := 0.0
+		if k, ok := m.ProfileIndex(profile); ok {
+			mib = m.Profiles[k].Memory()
+		} else if profile == mig.Full {
+			for k := range m.Profiles {
+				mib = max(mib, m.Profiles[k].Memory())
+			}
+		}
+		if mib > 0 && (least == 0 || mib < least) {
+			least = mib
+		}
+	}
+	return least
+}
+
+func newEarlier(r slurm.Allocation, observed gpuhours.Observed, now time.Time) Earlier {
+	e := Earlier{State: r.State, Run: runSeconds(r, now)}
+	for _, s := range observed.Runs(r, now) {
+		e.Profile, e.PeakMiB = s.Profile, max(e.PeakMiB, s.PeakMiB)
+		if s.End != "" {
+			e.End = s.End
+		}
+	}
+	return e
+}
+
+// outOfMemory reports whether the last run ended, certainly or probably, for lack of GPU memory.
+func (j Job) outOfMemory() bool { return slices.ContainsFunc(j.observed, predict.Run.OutOfMemory) }
+
+// measured reports whether an agent has measured the usage of the last run.
+func (j Job) measured() bool {
+	return slices.ContainsFunc(j.Slices, func(s Slice) bool { return s.Measured })
+}
+
+// Ended reports whether the last run has ended, or the job was cancelled before it started.
+func (j Job) Ended() bool { return j.End > 0 }
+
+// profiles formats the number of slices of each profile, sorted by name.
+func profiles(of map[string]int) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		if of[name] == 1 {
+			all = append(all, name)
+			continue
+		}
+		all = append(all, fmt.Sprintf("%s x%d", name, of[name]))
+	}
+	return strings.Join(all, ", ")
+}
+
+func unix(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.Unix()
+}
+
+// firstOf returns the first time that is not zero.
+func firstOf(times ...time.Time) time.Time {
+	for _, t := range times {
+		if !t.IsZero() {
+			return t
+		}
+	}
+	return time.Time{}
+}
+
+// runSeconds returns the run time of a record's run in seconds. now is the end of a run that has not ended.
+func runSeconds(r slurm.Allocation, now time.Time) int64 {
+	if r.Start.IsZero() {
+		return 0
+	}
+	return max(0, firstOf(r.End, now).Unix()-r.Start.Unix())
+}

@@ -1,0 +1,207 @@
+package jobreport
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"caelum/internal/mig"
+	"caelum/internal/predict"
+	"caelum/internal/tags"
+)
+
+// everywhere is a layout that contains every placement.
+const everywhere = ^mig.Layout(0)
+
+// size returns the advice on the profile.
+func size(j Job, d Data) []Advice {
+	switch {
+	case j.State == "OUT_OF_MEMORY":
+		return []Advice{{Topic: OutOfMemory, Text: "The memory of the host ran out, not the memory of the GPU. Request " +
+			"more host memory with --mem or --mem-per-gpu."}}
+	case j.outOfMemory():
+		return j.larger()
+	case !j.measured():
+		return []Advice{j.notMeasured(d.Now)}
+	case j.State == "COMPLETED":
+		return j.smaller(d.Site)
+	case !j.Ended():
+		return []Advice{{Topic: Incomplete, Text: "The job has not ended, so its usage is not final."}}
+	}
+	text := "The run did not complete, so it does not show how much GPU memory the job needs."
+	if j.State == "FAILED" {
+		text = fmt.Sprintf("The job failed with exit status %d. Its GPU memory was not full, so a larger slice "+
+			"probably does not help.", j.Exit)
+	}
+	return []Advice{{Topic: Incomplete, Text: text}}
+}
+
+// notMeasured returns why the usage is unknown.
+func (j Job) notMeasured(now time.Time) Advice {
+	a := Advice{Topic: NotMeasured}
+	switch {
+	case !j.GPU:
+		a.Text = "The job requested no GPU."
+	case j.Start == 0 && j.Ended():
+		a.Text = "The job ended before it started."
+	case j.Start == 0:
+		a.Text = "The job has not started. To see the reason, run:"
+		a.Paste = []string{"caelum explain " + first(j.ID)}
+	case !j.Ended():
+		a.Text = "The usage is recorded after the end of the job. To see the slices of the running job, run:"
+		a.Paste = []string{fmt.Sprintf("srun --jobid %d --overlap caelum job %[1]d", j.raw)}
+	case len(j.Slices) > 0:
+		a.Text = "The job ended before the agent measured its usage."
+	case now.Sub(time.Unix(j.End, 0)) < recording:
+		a.Text = "The usage of the GPU is not recorded yet. The agents usually record it within a few minutes after " +
+			"the end of the job."
+	default:
+		a.Text = "The usage of the GPU is not recorded: the node had no agent of Caelum, or the agents of your site " +
+			"do not record the usage."
+	}
+	return a
+}
+
+// recording is the time after the end of a job within which the agents usually record its usage. A recorder repeats a
+// failed attempt with pauses that double from 5 s, so that about six attempts fit.
+const recording = 5 * time.Minute
+
+// first returns the first task that an id such as 12_[4-9] refers to, and otherwise the id.
+func first(id string) string {
+	array, tasks, pending := strings.Cut(id, "_[")
+	if !pending {
+		return id
+	}
+	end := strings.IndexFunc(tasks, func(r rune) bool { return r < '0' || r > '9' })
+	return array + "_" + tasks[:max(end, 0)]
+}
+
+// larger returns the advice on a job that ran out of GPU memory.
+func (j Job) larger() []Advice {
+	k := slices.IndexFunc(j.observed, predict.Run.OutOfMemory)
+	for n, r := range j.observed {
+		if r.OutOfMemory() && r.PeakMiB > j.observed[k].PeakMiB {
+			k = n
+		}
+	}
+	s := j.Slices[k]
+	text := "The GPU memory probably ran out"
+	if j.observed[k].End != "" {
+		text = "The GPU memory ran out"
+	}
+	text += fmt.Sprintf(": the job failed after a peak of %.0f MiB on a %s.", s.PeakMiB, s.Profile)
+	next, ok := agreed(j.models[k], func(m *mig.Model) (string, bool) {
+		return predict.Larger(m.Select(mig.Plain), everywhere, s.Profile, 0)
+	})
+	if !ok {
+		return []Advice{{Topic: OutOfMemory, Text: text + " This GPU model has no larger profile, so the job must use " +
+			"less memory, for example with a smaller batch size."}}
+	}
+	var all []Advice
+	switch growing := tags.Value(j.comment, tags.Grow) != ""; {
+	case growing:
+		text += " If the job may not grow any further, name a larger profile:"
+	case strings.Contains(j.ID, "+"): // components of het jobs do not grow
+		text += " Name a larger profile:"
+	default:
+		all = append(all, Advice{
+			Topic: OutOfMemory, Text: text + " Let Caelum run the batch job again on a larger slice:",
+			Paste: []string{fmt.Sprintf("#SBATCH --gres=gpu:%d", j.perNode(s)), "#SBATCH --mig-grow=oom"},
+		})
+		text = "Or name a larger profile:"
+	}
+	return append(all, Advice{Topic: OutOfMemory, Text: text, Paste: []string{j.gres(s, next)}})
+}
+
+// smaller returns the advice on a job that completed: the smallest sufficient profile.
+func (j Job) smaller(site predict.Site) []Advice {
+	need, s, models := j.need(site)
+	held := s.Profile
+	if names := slices.Collect(maps.Keys(j.request)); len(names) == 1 {
+		held = names[0] // the slice may be larger because GPUs were idle
+	} else if len(names) > 1 {
+		return []Advice{{Topic: Incomplete, Text: "The job requested several profiles, and only the usage of the " +
+			"fullest slice is recorded."}}
+	}
+	least, ok := agreed(models, func(m *mig.Model) (string, bool) {
+		name, ok := need.On(m.Select(mig.Plain), everywhere)
+		return name, ok && units(m, name) < units(m, held)
+	})
+	if s.Profile == mig.Full && j.perNode(s) > 1 {
+		ok = false // slices do not support communication between GPUs
+	}
+	if !ok {
+		text := "No smaller profile has enough memory for the peak, so there is nothing to do."
+		if held != s.Profile {
+			text += fmt.Sprintf(" The job got a %s instead of a %s. Limits and billing use the requested profile.",
+				s.Profile, held)
+		}
+		return []Advice{{Topic: WellSized, Text: text}}
+	}
+	text := fmt.Sprintf("With a margin of %.0f%%, the peak also fits into a %s. With a smaller slice, the job can start "+
+		"earlier, but may run longer.", 100*site.Margin, least)
+	choose := Advice{Topic: TooLarge, Paste: []string{fmt.Sprintf("#SBATCH --gres=gpu:%d", j.perNode(s))}}
+	if j.Chosen != "" {
+		choose.Text = text + " Caelum chose the profile. Unless the job used --mig-mem or --mig=off, the unchanged script " +
+			"gets the size that earlier runs show. Remove these options:"
+		return []Advice{choose, {Topic: TooLarge, Text: "Or name the profile:", Paste: []string{j.gres(s, least)}}}
+	}
+	choose.Text = "Or name no profile (and remove --mig), so that Caelum chooses the size from earlier runs:"
+	return []Advice{{Topic: TooLarge, Text: text + " Name this profile:", Paste: []string{j.gres(s, least)}}, choose}
+}
+
+// need returns the memory and the compute that the job needs according to its last run, and the slice with the highest
+// peak with its possible GPU models.
+func (j Job) need(site predict.Site) (need predict.Need, fullest Slice, models []*mig.Model) {
+	for k, s := range j.Slices {
+		if s.Measured && (!fullest.Measured || s.PeakMiB > fullest.PeakMiB) {
+			fullest, models = s, j.models[k]
+		}
+	}
+	need, _ = predict.Predict(predict.History{Level: predict.ByKey, Runs: j.observed}, site)
+	need.HighestMiB, need.PeakMiB = fullest.PeakMiB, fullest.PeakMiB*(1+site.Margin)
+	return need, fullest, models
+}
+
+// agreed returns the result of choose if it is the same for all models.
+func agreed(models []*mig.Model, choose func(*mig.Model) (string, bool)) (name string, ok bool) {
+	for k, m := range models {
+		one, found := choose(m)
+		if !found || k > 0 && one != name {
+			return "", false
+		}
+		name = one
+	}
+	return name, name != ""
+}
+
+// units returns the number of units that a profile occupies, or 0 if the model does not have the profile.
+func units(m *mig.Model, profile string) int {
+	if profile == mig.Full {
+		return m.Grid + 1 // larger than the largest profile
+	}
+	if k, ok := m.ProfileIndex(profile); ok {
+		return m.Profiles[k].Size
+	}
+	return 0
+}
+
+// perNode returns the number of GPUs per node that the job requested.
+func (j Job) perNode(s Slice) int {
+	total := 0
+	for _, n := range j.request {
+		total += n
+	}
+	if total == 0 {
+		return max(s.Count, 1)
+	}
+	nodes := max(len(j.Nodes), 1)
+	return (total + nodes - 1) / nodes
+}
+
+// gres returns the line that requests the same number of slices with another profile.
+func (j Job) gres(s Slice, profile string) string {
+	return fmt.Sprintf("#SBATCH --gres=gpu:%d,mig:%s:%[1]d", j.perNode(s), profile)
+}
