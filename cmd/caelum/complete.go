@@ -43,6 +43,7 @@ func complete(root *cobra.Command, g *globals) {
 		"job":      first(func(cmd *cobra.Command, _ []string) []string { return leases(cmd.Context(), g) }),
 		"explain":  first(queue("PENDING")),
 		"predict":  first(queue("")),
+		"report":   first(queue("")),
 		"profiles": first(modelNames),
 		"layouts":  first(modelNames),
 		"place":    single(profiles),

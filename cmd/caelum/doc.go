@@ -19,6 +19,8 @@
 //	adopt.go                caelum adopt
 //	doctor.go               caelum doctor
 //	slurm_config.go         caelum slurm-config; the text is in slurm_config.tmpl
+//	report.go               caelum report: reads the records of a job, or of the caller's latest jobs, from slurmdbd
+//	report_print.go         caelum report: prints a job, the tasks of an array, or a list of jobs (package jobreport)
 //	usage.go                caelum usage: reads the records from slurmdbd and prints the totals of package gpuhours
 //
 // Earlier runs:

@@ -70,3 +70,26 @@ func TestPagesShowWhatIsPrinted(t *testing.T) {
 		return nil
 	}})
 }
+
+// TestGuideShowsReport checks that the report in the user guide matches the output that testdata/report.txtar expects.
+func TestGuideShowsReport(t *testing.T) {
+	guide, err := os.ReadFile("../../docs/user-guide.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := os.ReadFile("testdata/report.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, expected, _ := strings.Cut(string(script), "\n-- too-large --\n")
+	expected, _, _ = strings.Cut(expected, "-- chosen --\n")
+	_, shown, found := strings.Cut(string(guide), "    $ caelum report 101\n")
+	if !found || expected == "" {
+		t.Fatal("the user guide or the script contains no report")
+	}
+	shown, _, _ = strings.Cut(shown, "\n\n|")
+	shown = strings.TrimPrefix(strings.ReplaceAll(shown, "\n    ", "\n"), "    ") + "\n"
+	if shown != expected {
+		t.Errorf("the user guide shows\n%s\nbut the command prints\n%s", shown, expected)
+	}
+}

@@ -76,7 +76,8 @@ func reportJob(
 	records, err := dbd.AllocationsOf(ctx, summaryField(cfg), id)
 	if errors.Is(err, slurm.ErrNoJob) {
 		return fmt.Errorf("slurmdbd has no record of job %s that you may see: the job does not exist, was submitted a "+
-			"few seconds ago, or belongs to another user (PrivateData); check the id with `sacct -j %[1]s`: %w", id, err)
+			"few seconds ago, or belongs to another user (PrivateData); check the id with `sacct -j %[1]s`: %w",
+			id, err)
 	}
 	if err != nil {
 		return err

@@ -27,18 +27,38 @@ func printReport(w io.Writer, r jobreport.Report) {
 	}
 	if len(r.Jobs) > 1 {
 		fmt.Fprintln(w)
-		line(w, "GPU-hours", "%s in total", gpuHours(r.GPUHours, r.SliceHours, r.Unweighted))
+		line(w, "GPU-hours", "in total %s", gpuHours(r.GPUHours, r.SliceHours, r.Unweighted))
 	}
 	fmt.Fprintln(w)
 	for _, a := range r.Advice {
 		if a.Job != "" {
 			a.Text = a.Job + ": " + a.Text
 		}
-		fmt.Fprintf(w, "%s\n", printable(a.Text))
+		fmt.Fprintln(w, wrapped(printable(a.Text)))
 		for _, p := range a.Paste {
 			fmt.Fprintf(w, "    %s\n", printable(p))
 		}
 	}
+}
+
+// wrapped breaks a text into lines of at most 80 characters.
+func wrapped(text string) string {
+	var b strings.Builder
+	length := 0
+	for _, word := range strings.Fields(text) {
+		switch {
+		case length == 0:
+		case length+1+len(word) > 80:
+			b.WriteByte('\n')
+			length = 0
+		default:
+			b.WriteByte(' ')
+			length++
+		}
+		b.WriteString(word)
+		length += len(word)
+	}
+	return b.String()
 }
 
 // line prints a line of a report: the name of a value, and the value.
@@ -95,7 +115,7 @@ func nodesText(nodes []string) string {
 func requestText(j jobreport.Job) string {
 	switch {
 	case j.Requested == "" && j.Chosen == "":
-		return "GPUs; the profile is not in slurmdbd (AccountingStorageTRES)"
+		return plural(j.GPUs, "GPU")
 	case j.Chosen == "":
 		return j.Requested
 	case j.Requested == "" || j.Requested == j.Chosen:
@@ -154,25 +174,28 @@ func printEarlier(w io.Writer, j jobreport.Job) {
 		}
 		line(w, fmt.Sprintf("run %d", k+1), "%s, %s", jobreport.Clock(int(e.Run)), text)
 	}
-	for _, g := range j.Growths {
+	grew := j.Growths
+	if slices.ContainsFunc(j.Earlier, func(e jobreport.Earlier) bool { return e.End != "" }) {
+		grew = nil // the lines above show the same
+	}
+	for _, g := range grew {
 		why := "GPU memory ran out, peak"
 		if g.Cause == predict.Foreseen {
 			why = "forecast of the peak:"
 		}
 		line(w, "grew", "%s was too small (%s %.0f MiB)", g.Profile, why, g.MiB)
 	}
-	if j.Unavailable != "" {
-		line(w, "requeued", "%s times, because the slice was not available", j.Unavailable)
+	if j.Unavailable > 0 {
+		line(w, "requeued", "%s, because the slice was not available", plural(j.Unavailable, "time"))
 	}
 }
 
 // gpuHours returns the GPU-hours with two decimals, and the slice-hours.
 func gpuHours(gpu, slice float64, unweighted bool) string {
-	text := fmt.Sprintf("%.2f (%.2f slice-hours)", gpu, slice)
 	if unweighted {
-		text += ", without slices whose share of the GPU is unknown"
+		return fmt.Sprintf("unknown (%.2f slice-hours), because slurmdbd does not show the GPU model", slice)
 	}
-	return text
+	return fmt.Sprintf("%.2f (%.2f slice-hours)", gpu, slice)
 }
 
 // barWidth is the number of characters of a bar between its brackets.
@@ -264,8 +287,12 @@ func printReports(w io.Writer, all []jobreport.Report) {
 				busy = fmt.Sprintf("%.0f%%", 100**s.Busy)
 			}
 		}
+		hours := strconv.FormatFloat(r.GPUHours, 'f', 2, 64)
+		if r.Unweighted {
+			hours = "-"
+		}
 		row := []string{j.ID, orDash(shortened(j.Name)), j.State, ran, limit, slice, peak, busy,
-			strconv.FormatFloat(r.GPUHours, 'f', 2, 64), topics(r.Advice)}
+			hours, topics(r.Advice)}
 		for k := range row {
 			row[k] = printable(row[k])
 		}

@@ -98,7 +98,7 @@ func held(r slurm.Allocation, observed Observed, now time.Time) (all []holding) 
 	for _, g := range counted {
 		all = append(all, holding{profile: g.Type, models: models, count: g.Count, from: began, to: ended})
 	}
-	if gpus := gpusOf(r); len(all) == 0 && gpus > 0 && !managed {
+	if gpus := GPUs(r); len(all) == 0 && gpus > 0 && !managed {
 		all = append(all, holding{whole: true, count: gpus, from: began, to: ended})
 	}
 	return all
@@ -122,8 +122,8 @@ func Counted(r slurm.Allocation) (counted slurm.GRESList) {
 	return counted
 }
 
-// gpusOf returns the allocated gres/gpu without regard to their type.
-func gpusOf(r slurm.Allocation) (n int) {
+// GPUs returns the allocated gres/gpu without regard to their type.
+func GPUs(r slurm.Allocation) (n int) {
 	typed := 0
 	for _, g := range r.Allocated.Named("gpu") {
 		if g.Type == "" {

@@ -18,7 +18,7 @@ const (
 	OutOfMemory Topic = "out of memory" // the GPU memory, or the host's memory, was insufficient
 	TooLarge    Topic = "too large"     // a smaller profile is sufficient
 	WellSized   Topic = "well sized"    // nothing to do
-	Incomplete  Topic = "incomplete"    // the run does not show what the job needs
+	Unclear     Topic = "unclear"       // the run does not show which profile is sufficient
 	Requeued    Topic = "requeued"      // the job ran several times
 	TimeLimit   Topic = "time limit"    // the job reached its time limit, or used a small part of it
 )

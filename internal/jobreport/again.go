@@ -23,7 +23,10 @@ func requeues(j Job) []Advice {
 			why) + text
 	}
 	return []Advice{
-		{Topic: Requeued, Text: text + " To keep the output of every run:", Paste: []string{"#SBATCH --open-mode=append"}},
+		{
+			Topic: Requeued, Text: text + " To keep the output of every run:",
+			Paste: []string{"#SBATCH --open-mode=append"},
+		},
 		{Topic: Requeued, Text: "If the job must not run twice:", Paste: []string{"#SBATCH --no-requeue"}},
 	}
 }
@@ -53,8 +56,8 @@ func timeLimit(j Job) []Advice {
 		!j.enlarged():
 		return []Advice{{
 			Topic: TimeLimit,
-			Text: fmt.Sprintf("The job used %.0f%% of its time limit. With a shorter limit, Slurm can start it earlier:",
-				100*float64(j.Run)/float64(j.Limit)),
+			Text: fmt.Sprintf("The job used %.0f%% of its time limit. With a shorter limit, Slurm can start it "+
+				"earlier:", 100*float64(j.Run)/float64(j.Limit)),
 			Paste: []string{timeLine(float64(j.Run))},
 		}}
 	}

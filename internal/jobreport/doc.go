@@ -1,6 +1,6 @@
 // Package jobreport describes what a job requested, got and used, and gives advice on its next submission. The data
-// comes from slurmdbd: the job's records, the tags in admin_comment and the agents' summaries of the job's runs. Package
-// jobreport neither queries slurmdbd nor prints: `caelum report` does both.
+// comes from slurmdbd: the job's records, the tags in admin_comment and the agents' summaries of the job's runs.
+// Package jobreport neither queries slurmdbd nor prints: `caelum report` does both.
 //
 // The package is pure: it uses no clock and no I/O.
 //

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,13 +35,14 @@ type Job struct {
 	Limit     int64 `json:"limit,omitempty"` // 0: the job has no time limit
 
 	GPU       bool   `json:"gpu"`                 // the job requested or held GPUs
+	GPUs      int    `json:"gpus,omitempty"`      // the number of allocated GPUs or slices
 	Requested string `json:"requested,omitempty"` // the profiles, for example "2g.10gb x2"; empty if unknown
 	// Chosen is the profile that Caelum chose because the request named none, or empty.
 	Chosen  string           `json:"chosen,omitempty"`
 	Slices  []Slice          `json:"slices,omitempty"` // the slices of the last run
 	Growths []predict.Growth `json:"growths,omitempty"`
 	// Unavailable is the number of requeues because the slice was not available.
-	Unavailable string    `json:"unavailable,omitempty"`
+	Unavailable int       `json:"unavailable,omitempty"`
 	Earlier     []Earlier `json:"earlier,omitempty"`
 
 	GPUHours   float64 `json:"gpu_hours"`
@@ -84,13 +86,17 @@ func newJob(runs []slurm.Allocation, observed gpuhours.Observed, d Data) Job {
 	j := Job{
 		ID: last.Ref, Name: d.Names[last.Index], User: last.User, Account: last.Account, Partition: last.Partition,
 		Nodes: last.Nodes, State: last.State, Exit: last.Exit,
-		Submitted: unix(last.Submitted), Start: unix(last.Start), End: unix(last.End), Limit: int64(last.Limit.Seconds()),
-		Run: runSeconds(last, d.Now), Growths: tags.Growths(slurm.Job{AdminComment: last.Comment}),
-		Chosen: tags.Value(last.Comment, tags.Size), Unavailable: tags.Value(last.Comment, tags.Requeued),
+		Submitted: unix(last.Submitted), Start: unix(last.Start), End: unix(last.End),
+		Limit: int64(last.Limit.Seconds()), Run: runSeconds(last, d.Now),
+		Growths: tags.Growths(slurm.Job{AdminComment: last.Comment}),
+		Chosen:  tags.Value(last.Comment, tags.Size), GPUs: gpuhours.GPUs(last),
 		raw: last.ID, comment: last.Comment,
 	}
 	if until := firstOf(last.Start, last.End, d.Now); !last.Submitted.IsZero() {
 		j.Wait = max(0, until.Unix()-last.Submitted.Unix())
+	}
+	if n, err := strconv.ParseUint(tags.Value(last.Comment, tags.Requeued), 10, 16); err == nil {
+		j.Unavailable = int(n)
 	}
 	j.request = map[string]int{}
 	for _, g := range gpuhours.Counted(last) {
@@ -100,6 +106,7 @@ func newJob(runs []slurm.Allocation, observed gpuhours.Observed, d Data) Job {
 	}
 	if len(j.request) == 0 {
 		j.request = last.Requested.Profiles()
+		maps.DeleteFunc(j.request, func(profile string, _ int) bool { return profile == "" }) // the total
 	}
 	j.Requested = profiles(j.request)
 	for _, s := range observed.Runs(last, d.Now) {

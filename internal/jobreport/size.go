@@ -3,6 +3,7 @@ package jobreport
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -19,8 +20,8 @@ const everywhere = ^mig.Layout(0)
 func size(j Job, d Data) []Advice {
 	switch {
 	case j.State == "OUT_OF_MEMORY":
-		return []Advice{{Topic: OutOfMemory, Text: "The memory of the host ran out, not the memory of the GPU. Request " +
-			"more host memory with --mem or --mem-per-gpu."}}
+		return []Advice{{Topic: OutOfMemory, Text: "The memory of the host ran out, not the memory of the GPU. " +
+			"Request more host memory with --mem or --mem-per-gpu."}}
 	case j.outOfMemory():
 		return j.larger()
 	case !j.measured():
@@ -28,14 +29,14 @@ func size(j Job, d Data) []Advice {
 	case j.State == "COMPLETED":
 		return j.smaller(d.Site)
 	case !j.Ended():
-		return []Advice{{Topic: Incomplete, Text: "The job has not ended, so its usage is not final."}}
+		return []Advice{{Topic: Unclear, Text: "The job has not ended, so its usage is not final."}}
 	}
 	text := "The run did not complete, so it does not show how much GPU memory the job needs."
 	if j.State == "FAILED" {
 		text = fmt.Sprintf("The job failed with exit status %d. Its GPU memory was not full, so a larger slice "+
 			"probably does not help.", j.Exit)
 	}
-	return []Advice{{Topic: Incomplete, Text: text}}
+	return []Advice{{Topic: Unclear, Text: text}}
 }
 
 // notMeasured returns why the usage is unknown.
@@ -91,28 +92,30 @@ func (j Job) larger() []Advice {
 	if j.observed[k].End != "" {
 		text = "The GPU memory ran out"
 	}
-	text += fmt.Sprintf(": the job failed after a peak of %.0f MiB on a %s.", s.PeakMiB, s.Profile)
-	next, ok := agreed(j.models[k], func(m *mig.Model) (string, bool) {
+	text += fmt.Sprintf(" after a peak of %.0f MiB on a %s.", s.PeakMiB, s.Profile)
+	next := choices(j.models[k], func(m *mig.Model) (string, bool) {
 		return predict.Larger(m.Select(mig.Plain), everywhere, s.Profile, 0)
 	})
-	if !ok {
-		return []Advice{{Topic: OutOfMemory, Text: text + " This GPU model has no larger profile, so the job must use " +
-			"less memory, for example with a smaller batch size."}}
+	if len(next) == 0 {
+		return []Advice{{Topic: OutOfMemory, Text: text + " No profile of this GPU model is larger, so the job must " +
+			"use less memory, for example with a smaller batch size."}}
 	}
-	var all []Advice
+	name := Advice{Topic: OutOfMemory, Text: "Or name a larger profile:", Paste: []string{j.gres(s, next[0])}}
+	if len(next) > 1 { // the profile depends on the GPU model, but not its memory
+		name.Text, name.Paste = "Or request more memory:", j.migMem(s, memory(next[0], j.models[k]))
+	}
 	switch growing := tags.Value(j.comment, tags.Grow) != ""; {
 	case growing:
-		text += " If the job may not grow any further, name a larger profile:"
+		name.Text = text + " If the job cannot grow any further, request a larger slice:"
 	case strings.Contains(j.ID, "+"): // components of het jobs do not grow
-		text += " Name a larger profile:"
+		name.Text = text + " Request a larger slice:"
 	default:
-		all = append(all, Advice{
+		return []Advice{{
 			Topic: OutOfMemory, Text: text + " Let Caelum run the batch job again on a larger slice:",
-			Paste: []string{fmt.Sprintf("#SBATCH --gres=gpu:%d", j.perNode(s)), "#SBATCH --mig-grow=oom"},
-		})
-		text = "Or name a larger profile:"
+			Paste: []string{j.gpus(s), "#SBATCH --mig-grow=oom"},
+		}, name}
 	}
-	return append(all, Advice{Topic: OutOfMemory, Text: text, Paste: []string{j.gres(s, next)}})
+	return []Advice{name}
 }
 
 // smaller returns the advice on a job that completed: the smallest sufficient profile.
@@ -122,34 +125,42 @@ func (j Job) smaller(site predict.Site) []Advice {
 	if names := slices.Collect(maps.Keys(j.request)); len(names) == 1 {
 		held = names[0] // the slice may be larger because GPUs were idle
 	} else if len(names) > 1 {
-		return []Advice{{Topic: Incomplete, Text: "The job requested several profiles, and only the usage of the " +
+		return []Advice{{Topic: Unclear, Text: "The job requested several profiles, and only the usage of the " +
 			"fullest slice is recorded."}}
 	}
-	least, ok := agreed(models, func(m *mig.Model) (string, bool) {
+	least := choices(models, func(m *mig.Model) (string, bool) {
 		name, ok := need.On(m.Select(mig.Plain), everywhere)
-		return name, ok && units(m, name) < units(m, held)
+		if !ok || units(m, name) >= units(m, held) {
+			return held, true
+		}
+		return name, true
 	})
-	if s.Profile == mig.Full && j.perNode(s) > 1 {
-		ok = false // slices do not support communication between GPUs
-	}
-	if !ok {
+	switch fullGPUs := s.Profile == mig.Full && j.perNode(s) > 1; { // slices do not support communication between GPUs
+	case fullGPUs || len(least) < 2 && slices.Equal(least, []string{held}) || len(least) == 0:
 		text := "No smaller profile has enough memory for the peak, so there is nothing to do."
 		if held != s.Profile {
 			text += fmt.Sprintf(" The job got a %s instead of a %s. Limits and billing use the requested profile.",
 				s.Profile, held)
 		}
 		return []Advice{{Topic: WellSized, Text: text}}
+	case len(least) > 1:
+		return []Advice{{
+			Topic: Unclear, Text: "Depending on the GPU model, a smaller profile is sufficient. Request the memory:",
+			Paste: j.migMem(s, math.Ceil(need.PeakMiB)),
+		}}
 	}
-	text := fmt.Sprintf("With a margin of %.0f%%, the peak also fits into a %s. With a smaller slice, the job can start "+
-		"earlier, but may run longer.", 100*site.Margin, least)
-	choose := Advice{Topic: TooLarge, Paste: []string{fmt.Sprintf("#SBATCH --gres=gpu:%d", j.perNode(s))}}
+	text := fmt.Sprintf("With a margin of %.0f%%, the peak also fits into a %s. With a smaller slice, the job can "+
+		"start earlier, but may run longer.", 100*site.Margin, least[0])
+	name := Advice{Topic: TooLarge, Text: text + " Name this profile:", Paste: []string{j.gres(s, least[0])}}
+	choose := Advice{Topic: TooLarge, Paste: []string{j.gpus(s)}}
 	if j.Chosen != "" {
-		choose.Text = text + " Caelum chose the profile. Unless the job used --mig-mem or --mig=off, the unchanged script " +
-			"gets the size that earlier runs show. Remove these options:"
-		return []Advice{choose, {Topic: TooLarge, Text: "Or name the profile:", Paste: []string{j.gres(s, least)}}}
+		choose.Text = text + " If the script uses --mig-mem or --mig=off, remove the option, so that Caelum chooses " +
+			"the size from earlier runs:"
+		name.Text = "Or name the profile:"
+		return []Advice{choose, name}
 	}
 	choose.Text = "Or name no profile (and remove --mig), so that Caelum chooses the size from earlier runs:"
-	return []Advice{{Topic: TooLarge, Text: text + " Name this profile:", Paste: []string{j.gres(s, least)}}, choose}
+	return []Advice{name, choose}
 }
 
 // need returns the memory and the compute that the job needs according to its last run, and the slice with the highest
@@ -165,16 +176,14 @@ func (j Job) need(site predict.Site) (need predict.Need, fullest Slice, models [
 	return need, fullest, models
 }
 
-// agreed returns the result of choose if it is the same for all models.
-func agreed(models []*mig.Model, choose func(*mig.Model) (string, bool)) (name string, ok bool) {
-	for k, m := range models {
-		one, found := choose(m)
-		if !found || k > 0 && one != name {
-			return "", false
+// choices returns the different results of choose for the possible GPU models of a slice.
+func choices(models []*mig.Model, choose func(*mig.Model) (string, bool)) (names []string) {
+	for _, m := range models {
+		if name, ok := choose(m); ok && !slices.Contains(names, name) {
+			names = append(names, name)
 		}
-		name = one
 	}
-	return name, name != ""
+	return names
 }
 
 // units returns the number of units that a profile occupies, or 0 if the model does not have the profile.
@@ -201,7 +210,15 @@ func (j Job) perNode(s Slice) int {
 	return (total + nodes - 1) / nodes
 }
 
-// gres returns the line that requests the same number of slices with another profile.
+// gpus returns the line that requests the same number of GPUs per node without a profile.
+func (j Job) gpus(s Slice) string { return fmt.Sprintf("#SBATCH --gres=gpu:%d", j.perNode(s)) }
+
+// gres returns the line that requests the same number of slices per node with another profile.
 func (j Job) gres(s Slice, profile string) string {
-	return fmt.Sprintf("#SBATCH --gres=gpu:%d,mig:%s:%[1]d", j.perNode(s), profile)
+	return fmt.Sprintf("%s,mig:%s:%d", j.gpus(s), profile, j.perNode(s))
+}
+
+// migMem returns the lines that request the same number of slices with at least the given memory in MiB.
+func (j Job) migMem(s Slice, mib float64) []string {
+	return []string{j.gpus(s), fmt.Sprintf("#SBATCH --mig-mem=%.0f", mib)}
 }

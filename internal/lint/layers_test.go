@@ -16,10 +16,10 @@ import (
 var layers = []string{
 	"internal/version", "internal/failpoint", "internal/trust", "internal/sqlite", "internal/mig", "internal/place",
 	"internal/reconfigure", "internal/offer", "internal/predict", "internal/decisions", "internal/ledger",
-	"internal/repo", "internal/gpu", "internal/slurm", "internal/gpuhours", "internal/tags", "internal/eligible",
-	"internal/learn", "internal/plan", "internal/notify", "internal/api", "internal/inventory", "internal/config",
-	"internal/usage", "internal/agent", "internal/watch", "internal/doctor", "internal/man", "internal/trace",
-	"internal/sim", "internal/report",
+	"internal/repo", "internal/gpu", "internal/slurm", "internal/gpuhours", "internal/tags", "internal/jobreport",
+	"internal/eligible", "internal/learn", "internal/plan", "internal/notify", "internal/api", "internal/inventory",
+	"internal/config", "internal/usage", "internal/agent", "internal/watch", "internal/doctor", "internal/man",
+	"internal/trace", "internal/sim", "internal/report",
 }
 
 // leaves contains the packages that may not import any other Caelum package, with the reason for each.
@@ -43,6 +43,7 @@ var pure = map[string]string{
 	"internal/predict":     "prediction",
 	"internal/gpuhours":    "the GPU time of ended runs",
 	"internal/tags":        "the meaning of tags",
+	"internal/jobreport":   "advice on jobs",
 	"internal/eligible":    "eligibility",
 }
 

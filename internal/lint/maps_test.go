@@ -15,7 +15,7 @@ var mapped = []string{
 	"internal/place", "internal/place/placetest", "internal/reconfigure", "internal/mig", "internal/sim",
 	"internal/gpu", "internal/doctor", "internal/api",
 	"internal/learn", "internal/trace", "internal/report", "internal/watch", "internal/notify", "internal/sqlite",
-	"internal/config", "internal/usage",
+	"internal/config", "internal/usage", "internal/jobreport",
 	"internal/ledger", "internal/trust", "internal/decisions", "cmd/caelum", "contrib/learn", "contrib/policies",
 	"contrib/sizing",
 	"contrib/devcluster/bench", "contrib/devcluster/chaos", "contrib/devcluster/cluster", "contrib/devcluster/oracle",

@@ -96,13 +96,16 @@ func TestAllocations(t *testing.T) {
 		t.Fatalf("%d records, %v", len(got), err)
 	}
 	const want = "1 gpu 1795341800 1h0m0s gpu:1,mig:1g.5gb:1,mig:1 gpu:a100:1,gpu:1,mig:1g.5gb:1,mig:1"
-	if a := got[0]; fmt.Sprint(a.ID, " ", a.Partition, " ", a.Submitted.Unix(), " ", a.Limit, " ", a.Requested, " ", a.Allocated) != want {
+	a := got[0]
+	if fmt.Sprint(a.ID, " ", a.Partition, " ", a.Submitted.Unix(), " ", a.Limit, " ", a.Requested, " ", a.Allocated) !=
+		want {
 		t.Error(a)
 	}
 	if a := got[1]; a.ID != 2 || a.Limit != 0 || a.Requested != nil || a.Allocated != nil {
 		t.Error(a)
 	}
-	if call := calls()[0]; !strings.Contains(call, ",AdminComment,Partition,Submit,TimelimitRaw,ReqTRES,AllocTRES,AdminComment\"") {
+	const columns = ",AdminComment,Partition,Submit,TimelimitRaw,ReqTRES,AllocTRES,AdminComment\""
+	if call := calls()[0]; !strings.Contains(call, columns) {
 		t.Error(call)
 	}
 }
