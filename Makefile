@@ -201,7 +201,7 @@ units: prerequisites
 	$(MAKE) all
 	$(GO) test -count=1 -v -tags e2e ./contrib/devcluster/e2e_units
 
-SHELL_SCRIPTS := contrib/git-hooks/commit-msg $(addprefix contrib/packages/,build fresh installation release) $(wildcard contrib/packages/scripts/*) \
+SHELL_SCRIPTS := contrib/git-hooks/commit-msg contrib/mail/caelum-mail $(addprefix contrib/packages/,build fresh installation release) $(wildcard contrib/packages/scripts/*) \
 	$(addprefix contrib/devcluster/,devcluster prerequisites release machine/boot) $(wildcard contrib/devcluster/lib/*.sh)
 lint:
 	@test -z "$$(gofmt -l cmd internal spank contrib docs)" || { gofmt -l cmd internal spank contrib docs; echo "run gofmt -w on the listed files"; exit 1; }
