@@ -75,9 +75,7 @@ func reportJob(
 	}
 	records, err := dbd.AllocationsOf(ctx, summaryField(cfg), id)
 	if errors.Is(err, slurm.ErrNoJob) {
-		return fmt.Errorf("slurmdbd has no record of job %s that you may see: the job does not exist, was submitted a "+
-			"few seconds ago, or belongs to another user (PrivateData); check the id with `sacct -j %[1]s`: %w",
-			id, err)
+		return unseenJob{id}
 	}
 	if err != nil {
 		return err
@@ -91,6 +89,17 @@ func reportJob(
 	printReport(w, r)
 	return nil
 }
+
+// unseenJob is the error for a job of which slurmdbd shows no record to the caller. It wraps slurm.ErrNoJob.
+type unseenJob struct{ id string }
+
+func (e unseenJob) Error() string {
+	return fmt.Sprintf("slurmdbd shows you no record of job %s: the id is wrong, the job was submitted only a few seconds "+
+		"ago, or it belongs to another user and your site hides other users' jobs (PrivateData); check the id with "+
+		"`sacct -X`", e.id)
+}
+
+func (unseenJob) Unwrap() error { return slurm.ErrNoJob }
 
 // reportLatest prints a list of the user's latest jobs with GPUs.
 func reportLatest(
