@@ -94,9 +94,9 @@ func reportJob(
 type unseenJob struct{ id string }
 
 func (e unseenJob) Error() string {
-	return fmt.Sprintf("slurmdbd shows you no record of job %s: the id is wrong, the job was submitted only a few seconds "+
-		"ago, or it belongs to another user and your site hides other users' jobs (PrivateData); check the id with "+
-		"`sacct -X`", e.id)
+	return fmt.Sprintf("slurmdbd shows you no record of job %s: the id is wrong, the job was submitted only a few "+
+		"seconds ago, or it belongs to another user and your site hides other users' jobs (PrivateData); check the "+
+		"id with `sacct -X`", e.id)
 }
 
 func (unseenJob) Unwrap() error { return slurm.ErrNoJob }
