@@ -178,7 +178,7 @@ check: lint unit
 #
 # CAELUM_KILLS is the number of kills at each failpoint (internal/agent, TestKill). HOLD_SEEDS is the number of
 # simulated sites with offers (internal/sim, TestHoldsPay). `make test` uses larger values.
-PURE := cmd/caelum docs internal/config internal/decisions internal/doctor internal/eligible internal/inventory internal/learn \
+PURE := cmd/caelum docs internal/config internal/decisions internal/eligible internal/inventory internal/learn \
 	internal/ledger internal/lint internal/mig internal/offer internal/place internal/place/placetest internal/plan \
 	internal/predict internal/reconfigure internal/report internal/sim internal/sqlite internal/tags internal/trace \
 	internal/trust contrib/devcluster/oracle contrib/job_submit contrib/learn contrib/nvml-emulator/fuzz contrib/seeds spank/fuzz

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +19,7 @@ type doctorOptions struct {
 	config     string
 	controller bool
 	decisions  string
+	nhc        bool
 }
 
 func newDoctor(g *globals) *cobra.Command {
@@ -30,18 +33,71 @@ owners and modes of the slices' device files. It makes no changes.
 
 Run doctor as root on a GPU node. On slurmctld's host, which has the decision table, use
 --controller. A check that doctor cannot carry out is reported as "not checked". The exit status is
-1 if doctor finds an error, and 0 otherwise, even if it finds warnings.`,
+1 if doctor finds an error, and 0 otherwise, even if it finds warnings.
+
+With --nhc, doctor is a check for node health checkers: it checks only this node, runs no command of
+Slurm, and prints one line, "OK: ..." with exit status 0 or "ERROR: ..." with exit status 1. It then
+waits at most 4 seconds for the agent and the driver.`,
 		Example: `  caelum doctor
   caelum doctor --controller
+  caelum doctor --nhc
   caelum doctor --json | jq '.findings[] | select(.severity == "error")'`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runDoctor(cmd, g, o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case o.nhc && (o.controller || g.json):
+				return usageError{errors.New("--nhc excludes --controller and --json; omit one of them")}
+			case o.nhc:
+				return runNHC(cmd, g, o)
+			}
+			return runDoctor(cmd, g, o)
+		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.config, "config", config.DefaultPath, "the agent's configuration file")
 	f.BoolVar(&o.controller, "controller", false, "this is slurmctld's host: omit the checks of GPU nodes")
 	f.StringVar(&o.decisions, "decisions", "/etc/caelum/decisions", "the decision table that job_submit.lua reads")
+	f.BoolVar(&o.nhc, "nhc", false, "check only this node, without slurmctld, and print one line for a node health "+
+		"checker")
 	return cmd
+}
+
+// nhcTimeout limits the duration of --nhc. LBNL Node Health Check's check_cmd_status and check_cmd_output end a command
+// after 5 seconds by default (scripts/lbnl_cmd.nhc).
+const nhcTimeout = 4 * time.Second
+
+// runNHC prints one line for a node health checker. If it returns an error, it has already printed the reason.
+func runNHC(cmd *cobra.Command, g *globals, o doctorOptions) error {
+	var found []doctor.Finding
+	node := ""
+	if cfg, err := config.Load(o.config); err != nil {
+		found = []doctor.Finding{{Check: "configuration", Text: err.Error()}}
+	} else {
+		ctx, cancel := context.WithTimeout(context.Background(), nhcTimeout)
+		defer cancel()
+		found = doctor.NodeFaults(ctx, doctor.Host{Config: cfg, RunDir: runDirOf(cmd, g, cfg)})
+		node = cfg.Node
+	}
+	if len(found) == 0 {
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "OK: caelum found no fault of node %s\n", node)
+		return err
+	}
+	more := ""
+	if n := len(found) - 1; n > 0 {
+		more = fmt.Sprintf(" (and %s; run `caelum doctor`)", plural(n, "more error"))
+	}
+	line := fmt.Sprintf("ERROR: caelum %s: %s%s", found[0].Check, found[0].Text, more)
+	fmt.Fprintln(cmd.OutOrStdout(), printable(strings.ReplaceAll(line, "\n", " ")))
+	return errPrinted
+}
+
+// runDirOf returns the directory of the agent's socket: --run-dir or, if the command line does not contain this flag,
+// the run_dir of caelum.yaml.
+func runDirOf(cmd *cobra.Command, g *globals, cfg config.Config) string {
+	if cmd.Flags().Changed("run-dir") {
+		return g.runDir
+	}
+	return cfg.RunDir
 }
 
 func runDoctor(cmd *cobra.Command, g *globals, o doctorOptions) error {
@@ -49,14 +105,9 @@ func runDoctor(cmd *cobra.Command, g *globals, o doctorOptions) error {
 	if err != nil {
 		return err
 	}
-	// If the command line does not contain --run-dir, the agent's socket is in the run_dir of caelum.yaml.
-	runDir := cfg.RunDir
-	if cmd.Flags().Changed("run-dir") {
-		runDir = g.runDir
-	}
 	facts := doctor.Read(
 		context.Background(),
-		doctor.Host{Config: cfg, RunDir: runDir, Controller: o.controller, Decisions: o.decisions},
+		doctor.Host{Config: cfg, RunDir: runDirOf(cmd, g, cfg), Controller: o.controller, Decisions: o.decisions},
 		slurm.New(slurm.Options{}),
 	)
 	found := doctor.Examine(facts)

@@ -42,11 +42,17 @@ const callTimeout = 10 * time.Second
 
 func main() {
 	cmd, err := newRoot().ExecuteC()
+	if errors.Is(err, errPrinted) {
+		os.Exit(exitFailure)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "caelum:", printable(strings.ReplaceAll(err.Error(), "\n", " ")))
 		os.Exit(exitCode(cmd, err))
 	}
 }
+
+// errPrinted makes a command that has already printed the reason exit with exitFailure.
+var errPrinted = errors.New("the command has printed the reason")
 
 // usageError is an error in the command line. It makes the command exit with exitUsage.
 type usageError struct{ error }

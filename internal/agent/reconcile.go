@@ -126,7 +126,7 @@ func (a *Agent) repair(g int, c *card) error {
 	found, err := a.hw.Instances(g)
 	if errors.Is(err, gpu.ErrLost) {
 		a.mu.Lock()
-		c.Problem = "the GPU is lost; drain the node and reboot it"
+		c.Problem = gpu.Lost
 		a.version++
 		a.mu.Unlock()
 		return err

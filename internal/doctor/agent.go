@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"caelum/internal/api"
 )
@@ -24,6 +25,11 @@ func publishing(f *Facts) []Finding {
 	return nil
 }
 
+var noGPU = fault(
+	"the agent manages no GPU: this node offers no slices",
+	"find the cause with `nvidia-smi -L` and `journalctl -u caelumd`, and remove it",
+)
+
 func gpus(f *Facts) []Finding {
 	var found []Finding
 	for _, g := range f.Agent.GPUs {
@@ -35,10 +41,7 @@ func gpus(f *Facts) []Finding {
 		}
 	}
 	if len(found) == len(f.Agent.GPUs) {
-		found = append(found, fault(
-			"the agent manages no GPU: this node offers no slices",
-			"find the cause with `nvidia-smi -L` and `journalctl -u caelumd`, and remove it",
-		))
+		found = append(found, noGPU)
 	}
 	for _, g := range f.Agent.GPUs {
 		if g.Unlisted {
@@ -84,6 +87,28 @@ func instances(f *Facts) []Finding {
 		}
 	}
 	return found
+}
+
+// ledger reports leased instances that another program has destroyed.
+func ledger(f *Facts) []Finding {
+	var found []Finding
+	for _, in := range f.Unlisted {
+		found = append(found, fault(
+			fmt.Sprintf("job %d has lost its slice %s (%s at %d): the driver does not list this instance",
+				in.Job, in.UUID, in.Profile, in.Start),
+			"find the program that destroyed the instance (for example `nvidia-smi mig` or a GPU reset), and resubmit "+
+				"the job",
+		))
+	}
+	return found
+}
+
+// slotFiles reports missing device files of slots. slurmd does not start if gres.conf names a missing file.
+func slotFiles(f *Facts) []Finding {
+	return findingIf(fault(
+		"the slots' device files do not exist: "+strings.Join(f.NoSlots, ", ")+"; slurmd cannot start without them",
+		"run `systemctl restart caelumd`, which creates the files, and find the program that removed them",
+	), len(f.NoSlots) > 0)
 }
 
 // CapFile is a capability file of an instance that the agent has created.

@@ -10,6 +10,7 @@
 // The common parts:
 //
 //	doctor.go     Finding and Severity; Examine; the list of checks, with their OK texts and sources
+//	nodefaults.go the checks for node health checkers, which run no command of Slurm
 //	read.go       collects the facts from slurmctld, agent, files, driver, slurmdbd; the findings for missing sources
 //
 // Checks of Slurm:
@@ -24,7 +25,8 @@
 //
 // Checks of the node:
 //
-//	agent.go      the agent's status: publishing, GPUs, instances; owners and modes of capability files
+//	agent.go      the agent's status: publishing, GPUs, instances, slots; owners and modes of capability files
+//	capfiles.go   the instances that the driver lists, and their capability files
 //	plugin.go     finds and checks plugstack.conf, the plugin's release (plugin_version), its Go object and run_dir
 //	installed.go  the plugins in the usual directories and their Slurm releases, for caelum version
 //	files.go      owners and modes of files that root uses; the restrictions of caelumd.service

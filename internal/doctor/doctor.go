@@ -85,6 +85,10 @@ type Facts struct {
 	Agent  api.Status
 	Plugin Plugin
 	Files  []CapFile
+	// Unlisted contains the leased instances that the agent reports and the driver does not list.
+	Unlisted []api.Instance
+	// NoSlots contains the paths of the slots' device files that do not exist.
+	NoSlots []string
 
 	Confinement Confinement
 
@@ -119,6 +123,8 @@ func checks() []check {
 		{"agent", "the agent answers, and its offers are in slurmctld", []Source{Agent}, publishing},
 		{"gpus", "the agent manages every GPU", []Source{Agent}, gpus},
 		{"instances", "no instance is stuck or foreign", []Source{Agent}, instances},
+		{"ledger", "the driver lists the instances of all jobs", []Source{Agent, Devices}, ledger},
+		{"slot files", "the device files of all slots exist", []Source{Agent}, slotFiles},
 		{"device files", "a slice can be opened only by the user of its job", []Source{Agent, Devices}, deviceFiles},
 		{"prolog", "PrologFlags includes Alloc and does not include RunInJob", ctld, prologFlags},
 		{"batch start", "BatchStartTimeout is longer than a prolog may wait", ctld, batchStart},
@@ -184,11 +190,13 @@ func checks() []check {
 
 // Examine evaluates the facts. It returns a finding for each source that could not be read, followed by the findings of
 // each check, in a fixed order.
-func Examine(f *Facts) []Finding {
+func Examine(f *Facts) []Finding { return examine(f, checks()) }
+
+func examine(f *Facts, checks []check) []Finding {
 	var found []Finding
 	skipped := map[Source][]string{}
 	var judged []Finding
-	for _, c := range checks() {
+	for _, c := range checks {
 		if f.Controller &&
 			slices.ContainsFunc(c.needs, func(s Source) bool { return slices.Contains(nodeSources, s) }) {
 			continue

@@ -68,9 +68,9 @@ func TestUnreadSources(t *testing.T) {
 			"clock, node, closed, total, used, slots, partitions, catalogue, features, profiles, decision table, " +
 			"plugin, isolation, plan settings, wake key, whole GPUs, limits",
 		OwnNode:   "closed, total, used, slots, partitions, catalogue, features, profiles, isolation",
-		Agent:     "gpus, instances, device files, used, slots, profiles, whole GPUs",
+		Agent:     "gpus, instances, ledger, slot files, device files, used, slots, profiles, whole GPUs",
 		Plugstack: "plugin",
-		Devices:   "whole GPUs",
+		Devices:   "ledger, whole GPUs",
 		Module:    "memory",
 		Decisions: "",
 		Slurmdbd:  "limits",

@@ -117,6 +117,12 @@ var cases = []struct {
 		"cannot publish: slurmctld cannot be reached",
 		func(f *Facts) { f.Agent.PublishError = "slurmctld cannot be reached" },
 	},
+	{"ledger", Error, "job 7 has lost its slice MIG-7 (1g.5gb at 2): the driver does not list this instance",
+		func(f *Facts) {
+			f.Unlisted = []api.Instance{{Placement: api.Placement{Profile: "1g.5gb", Start: 2}, UUID: "MIG-7", Job: 7}}
+		}},
+	{"slot files", Error, "device files do not exist: /dev/caelum/slot3; slurmd cannot start without them",
+		func(f *Facts) { f.NoSlots = []string{"/dev/caelum/slot3"} }},
 	{"agent", Warning, "nothing yet", func(f *Facts) { f.Agent.PublishedAt = 0 }},
 	{"gpus", Warning, "GPU 1 is not managed: MIG mode is off", func(f *Facts) {
 		f.Agent.GPUs = append(f.Agent.GPUs, api.GPU{Index: 1, Problem: "MIG mode is off"})

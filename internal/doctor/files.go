@@ -50,7 +50,7 @@ func agentFiles(cfg config.Config, runDir string) map[string]fs.FileMode {
 	}
 }
 
-func (f *Facts) readOwners(ctx context.Context, host Host) {
+func (f *Facts) readOwners(host Host) {
 	paths := []string{filepath.Dir(config.DefaultPath)}
 	if object := f.Plugin.Args["job_object"]; object != "" {
 		paths = append(paths, object)
@@ -76,7 +76,6 @@ func (f *Facts) readOwners(ctx context.Context, host Host) {
 			f.Owners.Wrong = append(f.Owners.Wrong, WrongFile{path, owner, info.Mode().Perm(), right})
 		}
 	}
-	f.Owners.Unit = devicePolicy(ctx)
 }
 
 // devicePolicy returns the DevicePolicy of the loaded caelumd.service, or an empty string if systemd has not loaded

@@ -33,7 +33,7 @@ func TestReadOwners(t *testing.T) {
 	}
 	read := func() Files {
 		f := &Facts{}
-		f.readOwners(t.Context(), p)
+		f.readOwners(p)
 		return f.Owners
 	}
 	if got := read(); len(got.Wrong) != 0 || len(got.Untrusted) != 0 {

@@ -85,6 +85,9 @@ func (f *Facts) pluginRelease() []Finding {
 			"file", p.File, p.Problem), installPlugin)}
 	}
 	built := release(p.Version)
+	if loads == "" {
+		return nil // NodeFaults reads no release from Slurm
+	}
 	return findingIf(
 		fault(
 			fmt.Sprintf("%s was built for Slurm %s, but %s: Slurm does not load it", p.File, built, runs),

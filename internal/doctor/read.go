@@ -7,13 +7,13 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
-	"syscall"
+	"strings"
 	"time"
 
 	"caelum/internal/api"
 	"caelum/internal/config"
-	"caelum/internal/gpu"
 	"caelum/internal/slurm"
 )
 
@@ -42,6 +42,7 @@ func Read(ctx context.Context, host Host, ctl *slurm.Client) *Facts {
 	client := api.NewClient(host.RunDir)
 	if !host.Controller {
 		f.readAgent(ctx, client)
+		f.readSlots(host)
 	}
 	f.readSlurmctld(ctx, host, ctl)
 	if !host.Controller {
@@ -57,14 +58,23 @@ func Read(ctx context.Context, host Host, ctl *slurm.Client) *Facts {
 	f.Wake = readWake(host.Config)
 	settings, _ := host.Config.Planning() // config.Load has checked the settings
 	f.Settings = settings.Text
-	f.readOwners(ctx, host)
+	f.readOwners(host)
+	if !host.Controller {
+		f.Owners.Unit = devicePolicy(ctx)
+	}
 	f.readDecisions(host)
 	f.readSlurmdbd(ctx)
 	return f
 }
 
 func (f *Facts) readAgent(ctx context.Context, client *api.Client) {
-	if s, err := status(ctx, client); err != nil {
+	s, err := status(ctx, client)
+	f.setAgent(client, s, err)
+}
+
+// setAgent sets f.Agent to the agent's reply, or adds a finding to f.Missing.
+func (f *Facts) setAgent(client *api.Client, s *api.Status, err error) {
+	if err != nil {
 		f.Missing[Agent] = fault(
 			fmt.Sprintf("the agent does not answer on %s (%s): jobs cannot get slices on this node", client.Socket(),
 				api.Reason(err)),
@@ -72,6 +82,18 @@ func (f *Facts) readAgent(ctx context.Context, client *api.Client) {
 		)
 	} else {
 		f.Agent = *s
+	}
+}
+
+// readSlots looks for the device file of each slot of the managed GPUs.
+func (f *Facts) readSlots(host Host) {
+	for _, g := range f.Agent.GPUs {
+		for _, slot := range g.Slots {
+			path := filepath.Join(host.Config.DeviceDir, "caelum", fmt.Sprint("slot", slot))
+			if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+				f.NoSlots = append(f.NoSlots, path)
+			}
+		}
 	}
 }
 
@@ -163,7 +185,7 @@ func (f *Facts) readFiles(ctx context.Context, host Host, client *api.Client) {
 	if f.lacks(Agent) {
 		return
 	}
-	files, err := capFiles(host.Config)
+	driver, err := readDriverFiles(host.Config)
 	if err != nil {
 		f.Missing[Devices] = fault(
 			fmt.Sprintf("the device files of the instances cannot be read: %v", err),
@@ -193,48 +215,15 @@ func (f *Facts) readFiles(ctx context.Context, host Host, client *api.Client) {
 	kept := steady(f.Agent, *again)
 	for _, key := range slices.Sorted(maps.Keys(kept)) {
 		in := kept[key]
-		for _, c := range files[key] {
+		gpu, _, _ := strings.Cut(key, "/")
+		if _, listed := driver.files[key]; driver.gpus[gpu] && !listed && in.State == api.StateLeased {
+			f.Unlisted = append(f.Unlisted, in)
+		}
+		for _, c := range driver.files[key] {
 			if in.State == api.StateLeased {
 				c.Job, c.User = in.Job, users[in.Job]
 			}
 			f.Files = append(f.Files, c)
 		}
 	}
-}
-
-// capFiles returns the capability files of all instances, by instanceKey, with their current owners and modes.
-func capFiles(cfg config.Config) (map[string][]CapFile, error) {
-	hw, err := gpu.OpenNVML(cfg.NVMLLibrary)
-	if err != nil {
-		return nil, err
-	}
-	defer hw.Close()
-	list, err := hw.GPUs()
-	if err != nil {
-		return nil, err
-	}
-	caps := gpu.Caps{Dev: cfg.DeviceDir, Proc: "/proc"}
-	files := map[string][]CapFile{}
-	for _, g := range list {
-		if g.Problem != "" && !g.Full {
-			continue
-		}
-		found, err := hw.Instances(g.Index)
-		if err != nil {
-			return nil, err
-		}
-		for _, in := range found {
-			key := instanceKey(g.UUID, in.GI)
-			for _, path := range caps.Files(g.Minor, in) {
-				c := CapFile{Path: path, Missing: true}
-				if st, err := os.Stat(path); err == nil {
-					c.Missing, c.Mode, c.Owner = false, st.Mode(), st.Sys().(*syscall.Stat_t).Uid
-				} else if !errors.Is(err, fs.ErrNotExist) {
-					return nil, err
-				}
-				files[key] = append(files[key], c)
-			}
-		}
-	}
-	return files, nil
 }

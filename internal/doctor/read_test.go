@@ -52,13 +52,20 @@ func TestPlugstackThroughIncludes(t *testing.T) {
 	}
 }
 
-func TestPluginVersion(t *testing.T) {
-	dir := t.TempDir()
-	source, object := filepath.Join(dir, "p.c"), filepath.Join(dir, "p.so")
+// buildPlugin creates a shared object with the plugin_version of Slurm 22.05.8.
+func buildPlugin(t *testing.T, object string) {
+	t.Helper()
+	source := filepath.Join(t.TempDir(), "p.c")
 	write(t, source, "const char plugin_name[] = \"x\"; const unsigned int plugin_version = 0x160508;\n")
 	if out, err := exec.Command("cc", "-shared", "-fPIC", "-o", object, source).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+}
+
+func TestPluginVersion(t *testing.T) {
+	dir := t.TempDir()
+	object := filepath.Join(dir, "p.so")
+	buildPlugin(t, object)
 	file, err := os.Open(object)
 	if err != nil {
 		t.Fatal(err)

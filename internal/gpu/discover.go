@@ -53,7 +53,8 @@ func (n *NVML) discover(i int, d *device) GPU {
 	g := GPU{Index: i, Minor: i}
 	dev, ret := n.lib.DeviceGetHandleByIndex(i)
 	if ret != nvml.SUCCESS {
-		g.Problem = fmt.Sprintf("couldn't open the GPU: %s; see the kernel log for Xid messages", nvml.ErrorString(ret))
+		g.Problem = unreadable + fmt.Sprintf("open the GPU: %s; see the kernel log for Xid messages",
+			nvml.ErrorString(ret))
 		return g
 	}
 	d.handle = dev
@@ -67,7 +68,7 @@ func (n *NVML) discover(i int, d *device) GPU {
 	case ret == nvml.ERROR_NOT_SUPPORTED:
 		g.Problem = "this GPU does not support MIG"
 	case ret != nvml.SUCCESS:
-		g.Problem = fmt.Sprintf("couldn't read the MIG mode: %s", nvml.ErrorString(ret))
+		g.Problem = unreadable + "read the MIG mode: " + nvml.ErrorString(ret)
 	case current != pending:
 		g.Problem = fmt.Sprintf(
 			"a change of the MIG mode is pending; reset the GPU with `nvidia-smi --gpu-reset -i %d` or reboot the node",

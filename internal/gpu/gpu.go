@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"errors"
+	"strings"
 
 	"caelum/internal/mig"
 )
@@ -68,6 +69,16 @@ type GPU struct {
 	// says that MIG mode is off, and Model contains the profiles that the GPU would have.
 	Problem string
 }
+
+// Lost is the Problem of a GPU that the driver can no longer access.
+const Lost = "the GPU is lost; drain the node and reboot it"
+
+// unreadable begins the Problem of a GPU that the driver cannot open or read.
+const unreadable = "couldn't "
+
+// Broken reports whether a Problem means a fault of the GPU. The other problems follow from the GPU's model or MIG
+// mode, and a site may want such GPUs.
+func Broken(problem string) bool { return problem == Lost || strings.HasPrefix(problem, unreadable) }
 
 // Instance is a GPU instance.
 type Instance struct {

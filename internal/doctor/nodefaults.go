@@ -1,0 +1,188 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"caelum/internal/api"
+	"caelum/internal/gpu"
+)
+
+// NodeFaults returns the faults of this node that do not depend on slurmctld: the agent, the driver, the GPUs, the
+// slices, the slots and the plugin's files. It runs no command of Slurm, and returns when ctx ends at the latest. All
+// findings have the severity Error.
+func NodeFaults(ctx context.Context, host Host) []Finding {
+	f := &Facts{RunDir: host.RunDir, Missing: map[Source]Finding{
+		Slurmctld: note("slurmctld is not asked"),
+		OwnNode:   note("slurmctld is not asked"),
+		Slurmdbd:  note("slurmdbd is not asked"),
+		Decisions: note("the decision table is not on this host"),
+	}}
+	client := api.NewClient(host.RunDir)
+	f.readAgentAgain(ctx, client)
+	f.readSlots(host)
+	f.readLocalPlugin(slurmConfs())
+	f.readFilesWithin(ctx, host, client)
+	f.readModule(host)
+	f.readOwners(host)
+	var found []Finding
+	for _, g := range examine(f, nodeChecks()) {
+		if g.Severity == Error {
+			g.Text, _, _ = strings.Cut(g.Text, "; not checked: ")
+			found = append(found, g)
+		}
+	}
+	return found
+}
+
+// restartTime is the time that NodeFaults waits for an agent that does not answer. A crashed agent runs again after
+// RestartSec (1 s, etc/caelumd.service) and its start, which usually takes less than half a second.
+const restartTime = 3 * time.Second
+
+// readAgentAgain is like readAgent, but repeats the request for restartTime.
+func (f *Facts) readAgentAgain(ctx context.Context, client *api.Client) {
+	ctx, cancel := context.WithTimeout(ctx, restartTime)
+	defer cancel()
+	var s *api.Status
+	err := api.Retry(ctx, func(ctx context.Context) (err error) {
+		s, err = client.Status(ctx)
+		return err
+	})
+	f.setAgent(client, s, err)
+}
+
+// nodeChecks returns the checks of NodeFaults.
+func nodeChecks() []check {
+	list := []check{
+		{"gpus", "", []Source{Agent}, brokenGPUs},
+		{"instances", "", []Source{Agent}, lastingInstances},
+		{"plugin", "", []Source{Plugstack}, plugin},
+	}
+	for _, c := range checks() {
+		if slices.Contains([]string{"ledger", "slot files", "device files", "driver", "owners", "memory"}, c.name) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// brokenGPUs reports the GPUs that do not work. A GPU whose MIG mode is off is not one of them, because a site may want
+// a GPU without slices.
+func brokenGPUs(f *Facts) []Finding {
+	var found []Finding
+	managed := false
+	for _, g := range f.Agent.GPUs {
+		managed = managed || g.Problem == ""
+		if gpu.Broken(g.Problem) {
+			found = append(found, fault(fmt.Sprintf("GPU %d: %s", g.Index, g.Problem), "drain the node"))
+		}
+	}
+	if !managed {
+		found = append(found, noGPU)
+	}
+	return found
+}
+
+// lastingInstances reports instances that remain stuck or foreign until an administrator acts. An instance that is
+// stuck because a job's processes use it is not a fault of the node: the agent checks these processes every 2 s.
+func lastingInstances(f *Facts) []Finding {
+	lasting := Facts{}
+	for _, g := range f.Agent.GPUs {
+		g.Instances = slices.DeleteFunc(slices.Clone(g.Instances), func(in api.Instance) bool {
+			return in.State == api.StateStuck && in.Note != ""
+		})
+		lasting.Agent.GPUs = append(lasting.Agent.GPUs, g)
+	}
+	found := instances(&lasting)
+	for i := range found {
+		found[i].Severity = Error
+	}
+	return found
+}
+
+// readFilesWithin is like readFiles, but also returns when ctx ends, because a call to the driver can hang.
+func (f *Facts) readFilesWithin(ctx context.Context, host Host, client *api.Client) {
+	own := &Facts{Missing: maps.Clone(f.Missing), Agent: f.Agent}
+	done := make(chan struct{})
+	go func() {
+		own.readFiles(ctx, host, client)
+		close(done)
+	}()
+	select {
+	case <-done:
+		f.Missing, f.Files, f.Unlisted, f.Unmanaged = own.Missing, own.Files, own.Unlisted, own.Unmanaged
+	case <-ctx.Done():
+		f.Missing[Devices] = fault("the NVIDIA driver does not answer",
+			"find the cause with `nvidia-smi -L` and in the kernel log (Xid messages)")
+	}
+}
+
+// slurmConfs returns the paths at which slurmd finds slurm.conf. With configless Slurm, it is in /run/slurm/conf.
+func slurmConfs() []string {
+	return []string{os.Getenv("SLURM_CONF"), "/run/slurm/conf/slurm.conf", "/etc/slurm/slurm.conf"}
+}
+
+// readLocalPlugin is like readPlugin, but reads slurm.conf instead of asking slurmctld. If slurm.conf does not set
+// PluginDir, readLocalPlugin searches pluginDirs. The plugin is not checked if slurm.conf is at none of the given paths
+// or does not show where the plugin is.
+func (f *Facts) readLocalPlugin(confs []string) {
+	i := slices.IndexFunc(confs, func(path string) bool { return path != "" && isFile(path) })
+	if i < 0 {
+		f.Missing[Plugstack] = note("slurm.conf was not found")
+		return
+	}
+	text, err := os.ReadFile(confs[i])
+	if err != nil {
+		f.Missing[Plugstack] = note(fmt.Sprintf("slurm.conf cannot be read (%v)", err))
+		return
+	}
+	f.Config.Values = localValues(string(text))
+	f.Config.Values["SLURM_CONF"] = confs[i]
+	known := f.Config.Values["PluginDir"] != ""
+	if !known {
+		var dirs []string
+		for _, pattern := range pluginDirs {
+			found, _ := filepath.Glob(pattern)
+			dirs = append(dirs, found...)
+		}
+		f.Config.Values["PluginDir"] = strings.Join(dirs, ":")
+	}
+	f.readPlugin()
+	if f.lacks(Plugstack) && includeForm.MatchString(string(text)) {
+		f.Missing[Plugstack] = note("an included file may set PlugStackConfig")
+	}
+	if f.Plugin.Named && f.Plugin.File == "" && !filepath.IsAbs(f.Plugin.Path) && !known {
+		f.Missing[Plugstack] = note("slurm.conf does not set PluginDir")
+	}
+}
+
+// includeForm matches a line of slurm.conf that includes another file.
+var includeForm = regexp.MustCompile(`(?mi)^[ \t]*include[ \t]`)
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// localValues returns the values of PluginDir and PlugStackConfig in the text of slurm.conf. Slurm ignores the case of
+// keys.
+func localValues(text string) map[string]string {
+	values := map[string]string{}
+	for line := range strings.Lines(text) {
+		line, _, _ = strings.Cut(line, "#")
+		key, value, _ := strings.Cut(line, "=")
+		for _, name := range []string{"PluginDir", "PlugStackConfig"} {
+			if strings.EqualFold(strings.TrimSpace(key), name) {
+				values[name] = strings.Trim(strings.TrimSpace(value), `"`)
+			}
+		}
+	}
+	return values
+}
