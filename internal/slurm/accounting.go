@@ -26,6 +26,10 @@ const (
 // write it, and Extra because sacctmgr 22.05 cannot set it.
 var AccountingFields = []AccountingField{AdminComment, SystemComment}
 
+func unknownField(field AccountingField) error {
+	return fmt.Errorf("accounting field %q: use %s or %s", field, AdminComment, SystemComment)
+}
+
 var (
 	// ErrNoAccounting means that slurmdbd did not answer. The caller may repeat the call.
 	ErrNoAccounting = errors.New("slurmdbd cannot be reached")
@@ -204,7 +208,7 @@ const textMost = 65535
 // words; ErrNoAccounting.
 func (c *Client) SetAccounting(ctx context.Context, r Record, field AccountingField, text string) error {
 	if !slices.Contains(AccountingFields, field) {
-		return fmt.Errorf("accounting field %q: use one of %v", field, AccountingFields)
+		return unknownField(field)
 	}
 	if !recordRef.MatchString(r.Ref) {
 		return fmt.Errorf("job %d: %.40q is not a job id that sacctmgr accepts", r.ID, r.Ref)

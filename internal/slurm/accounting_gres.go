@@ -86,7 +86,7 @@ func (c *Client) allocations(
 	ctx context.Context, field AccountingField, more []allocationField, args ...string,
 ) ([]Allocation, error) {
 	if !slices.Contains(AccountingFields, field) {
-		return nil, fmt.Errorf("accounting field %q: use one of %v", field, AccountingFields)
+		return nil, unknownField(field)
 	}
 	sep := newSeparator()
 	var names []string

@@ -324,6 +324,15 @@ func TestErrors(t *testing.T) {
 			t.Errorf("message %q: error %v", tc.stderr, err)
 		}
 	}
+	failed := CommandError{
+		Args: []string{"/usr/bin/scontrol", "update", "jobid=7", "comment=a b", strings.Repeat("%i", 40)},
+		Err:  ErrJobState, Stderr: "no",
+	}
+	want := "`scontrol update jobid=7 \"comment=a b\" " + strings.Repeat("%i", 30) + "...`: " + ErrJobState.Error() +
+		": the command printed \"no\""
+	if failed.Error() != want {
+		t.Errorf("%s, want %s", failed.Error(), want)
+	}
 	c, _ := stage(t, scene{out: "Node nope not found\n", err: " "})
 	if _, err := c.Node(ctx, "nope"); !errors.Is(err, ErrNoNode) {
 		t.Error(err)

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -89,9 +91,33 @@ func (e *CommandError) Error() string {
 		s = s[:500] + "..."
 	}
 	if s == "" {
-		return fmt.Sprintf("%q: %v", e.Args, e.Err)
+		return fmt.Sprintf("`%s`: %v", e.command(), e.Err)
 	}
-	return fmt.Sprintf("%q: %v: the command printed %q", e.Args, e.Err, s)
+	return fmt.Sprintf("`%s`: %v: the command printed %q", e.command(), e.Err, s)
+}
+
+// plainArg matches an argument that a shell would not change.
+var plainArg = regexp.MustCompile(`^[A-Za-z0-9_./:=,+@%-]+$`)
+
+// maxArg is the number of bytes of an argument in a message. Formats for squeue are longer.
+const maxArg = 60
+
+// command returns the command without its directory, as an administrator would type it. It shortens long arguments.
+func (e *CommandError) command() string {
+	var words []string
+	for i, arg := range e.Args {
+		if i == 0 {
+			arg = filepath.Base(arg)
+		}
+		if len(arg) > maxArg {
+			arg = arg[:maxArg] + "..."
+		}
+		if !plainArg.MatchString(arg) {
+			arg = strconv.Quote(arg)
+		}
+		words = append(words, arg)
+	}
+	return strings.Join(words, " ")
 }
 
 func (e *CommandError) Unwrap() error { return e.Err }
