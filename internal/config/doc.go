@@ -3,5 +3,6 @@
 // Files:
 //
 //	config.go  the keys and their defaults; reads the file, and checks whether other users can change it
+//	file.go    all faults of a file, with their lines, for `caelumd check`
 //	check.go   the ranges of the values, and the errors for invalid values
 package config

@@ -1,0 +1,153 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/viper"
+	"go.yaml.in/yaml/v3"
+
+	"caelum/internal/mig"
+)
+
+// Fault is an invalid or doubtful entry of a configuration file.
+type Fault struct {
+	Line int // 0 if unknown
+	Text string
+	// Warning is true if the agent accepts the entry on some GPUs.
+	Warning bool
+}
+
+// CheckFile returns all faults of the file at path, in the order of the lines. It rejects the files that Load
+// rejects, and files that repeat a key in another case. It does not check whether other users can change the file. It
+// needs no GPU, so it only warns of profiles that no known GPU model has. CheckFile returns an error if the file cannot
+// be read.
+func CheckFile(path string) ([]Fault, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal(text, &doc); err != nil {
+		return []Fault{syntaxFault(err)}, nil
+	}
+	var root yaml.Node
+	if len(doc.Content) > 0 {
+		root = *doc.Content[0]
+	}
+	var faults []Fault
+	lines := map[string]int{}
+	for k := 0; root.Kind == yaml.MappingNode && k+1 < len(root.Content); k += 2 {
+		faults = append(faults, checkKey(root.Content[k], root.Content[k+1], lines)...)
+	}
+	if !slices.ContainsFunc(faults, func(f Fault) bool { return !f.Warning }) {
+		faults = append(faults, checkTogether(path, lines)...)
+	}
+	slices.SortStableFunc(faults, func(a, b Fault) int { return a.Line - b.Line })
+	return faults, nil
+}
+
+// checkKey checks one key and its value, with the defaults for the other keys. lines contains the lines of the earlier
+// keys, in lower case, because viper ignores the case of keys.
+func checkKey(key, value *yaml.Node, lines map[string]int) []Fault {
+	name := strings.ToLower(key.Value)
+	if before := lines[name]; before > 0 {
+		return []Fault{{Line: key.Line, Text: fmt.Sprintf("%s: line %d already sets this key", name, before)}}
+	}
+	lines[name] = key.Line
+	if _, ok := defaults()[name]; !ok {
+		return []Fault{{Line: key.Line, Text: fmt.Sprintf("unknown key %q; caelum.yaml(5) lists the keys", key.Value)}}
+	}
+	if err := checkValue(name, value); err != nil {
+		return []Fault{{Line: key.Line, Text: readable(err)}}
+	}
+	if name == "profiles" || name == "default_profile" {
+		return unknownProfiles(name, value)
+	}
+	return nil
+}
+
+func checkValue(name string, value *yaml.Node) error {
+	var decoded any
+	if err := value.Decode(&decoded); err != nil {
+		return err
+	}
+	text, err := yaml.Marshal(map[string]any{name: decoded})
+	if err != nil {
+		return err
+	}
+	v := viper.New()
+	v.SetConfigType("yaml")
+	if err := v.ReadConfig(bytes.NewReader(text)); err != nil {
+		return err
+	}
+	c, err := parse(v)
+	if err == nil {
+		_, err = c.Whole()
+	}
+	return err
+}
+
+// checkTogether checks the rules that concern several keys, and the rules of Load for the form of the whole file.
+func checkTogether(path string, lines map[string]int) []Fault {
+	v := viper.New()
+	v.SetConfigFile(path)
+	v.SetConfigType("yaml")
+	err := v.ReadInConfig()
+	if err == nil {
+		_, err = parse(v)
+	}
+	if err == nil {
+		return nil
+	}
+	text := readable(err)
+	key, _, _ := strings.Cut(text, ":")
+	return []Fault{{Line: lines[key], Text: text}}
+}
+
+// unknownProfiles returns a warning for each profile that no GPU model in Caelum's table has. A newer driver may still
+// report the profile.
+func unknownProfiles(name string, value *yaml.Node) []Fault {
+	names := []*yaml.Node{value}
+	if value.Kind == yaml.SequenceNode {
+		names = value.Content
+	}
+	var faults []Fault
+	for _, n := range names {
+		if n.Value != "" && n.Value != mig.Full && !slices.ContainsFunc(mig.Models(), func(m *mig.Model) bool {
+			return slices.ContainsFunc(m.Profiles, func(p mig.Profile) bool { return p.Name == n.Value })
+		}) {
+			faults = append(faults, Fault{n.Line, fmt.Sprintf("%s: no GPU model that Caelum knows has the profile %q; "+
+				"`caelum profiles` on a node lists its profiles", name, n.Value), true})
+		}
+	}
+	return faults
+}
+
+// yamlLine matches the line number in an error of the YAML parser.
+var yamlLine = regexp.MustCompile(`^yaml: (?:line ([0-9]+): )?`)
+
+func syntaxFault(err error) Fault {
+	text := oneLine(err)
+	number := yamlLine.FindStringSubmatch(text)
+	if number == nil {
+		return Fault{Text: text}
+	}
+	line, _ := strconv.Atoi(number[1])
+	return Fault{Line: line, Text: "not valid YAML: " + strings.TrimPrefix(text, number[0])}
+}
+
+// readable returns the text of an error of viper in one line, with YAML's terms for types instead of Go's.
+func readable(err error) string {
+	text := strings.NewReplacer(
+		"decoding failed due to the following error(s):\n\n", "",
+		"[]interface {}", "list", "map[string]interface {}", "mapping", "unconvertible type", "type",
+	).Replace(err.Error())
+	return oneLine(errors.New(strings.TrimSpace(text)))
+}
