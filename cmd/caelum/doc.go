@@ -18,6 +18,7 @@
 //	explain.go              caelum explain; also the parser of job ids (12_3, 12+1) for all commands, and slurmTimeout
 //	adopt.go                caelum adopt
 //	doctor.go               caelum doctor
+//	decisions.go            caelum decisions check and set: the decision table of job_submit.lua
 //	slurm_config.go         caelum slurm-config; the text is in slurm_config.tmpl
 //	report.go               caelum report: reads the records of a job, or of the caller's latest jobs, from slurmdbd
 //	report_print.go         caelum report: prints a job, the tasks of an array, or a list of jobs (package jobreport)

@@ -105,6 +105,7 @@ configuration that Slurm needs, and calculates how a GPU can be partitioned. ` +
 		newJob(g),
 		newExplain(g),
 		newDoctor(g),
+		newDecisions(g),
 		newSlurmConfig(g),
 		newProfiles(g),
 		newLayouts(g),

@@ -96,6 +96,9 @@ func FuzzTable(f *testing.F) {
 			text = m.table()
 		}
 		read, why := decisions.Parse(text)
+		if faults := decisions.Check(text); (len(faults) > 0) != (why != nil) {
+			t.Errorf("Check returned %+v, and Parse returned %v for the table %q", faults, why, text)
+		}
 		base, _ := decisions.Parse(oracleTable)
 		for _, l := range lua {
 			before := m.IntN(2) == 0

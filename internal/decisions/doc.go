@@ -5,4 +5,5 @@
 // Files:
 //
 //	table.go  Table; the lines of a decision table (Parse), their limits (MaxLines, MaxBytes) and the error texts
+//	check.go  all faults of a table, with their lines (Check)
 package decisions

@@ -93,21 +93,43 @@ func (t Table) Mode(partition string) string { return cmp.Or(t.GrowIn[partition]
 // Parse parses a table. If the table is invalid, the error text is the reason that job_submit.lua writes to slurmctld's
 // log.
 func Parse(text string) (Table, error) {
+	if err := form(text); err != nil {
+		return Table{}, err
+	}
+	r := newReader()
+	n := 0
+	for line := range strings.Lines(text) {
+		if n++; n > MaxLines {
+			return Table{}, fmt.Errorf("the table has more than %d lines", MaxLines)
+		}
+		if n > 1 && !r.read(n, line) {
+			return Table{}, fmt.Errorf("line %d is not valid", n)
+		}
+	}
+	return r.whole()
+}
+
+// form returns an error if the first line, the size or the end of the table is invalid.
+func form(text string) error {
 	head, _, _ := strings.Cut(text[:min(len(text), maxHead)], "\n")
 	switch {
 	case headForm.MatchString(text[:min(len(text), maxHead)]):
 	case strings.Contains(head, "\r"):
-		return Table{}, errors.New("the lines must end with LF, not with CR LF")
+		return errors.New("the lines must end with LF, not with CR LF")
 	default:
-		return Table{}, errors.New("the first line is not \"caelum-decisions 1 <generation>\"")
+		return errors.New("the first line is not \"caelum-decisions 1 <generation>\"")
 	}
 	switch {
 	case len(text) > MaxBytes:
-		return Table{}, fmt.Errorf("the table is longer than %d bytes", MaxBytes)
+		return fmt.Errorf("the table is longer than %d bytes", MaxBytes)
 	case !strings.HasSuffix(text, "\n"):
-		return Table{}, errors.New("the last line is not complete")
+		return errors.New("the last line is not complete")
 	}
-	r := reader{
+	return nil
+}
+
+func newReader() reader {
+	return reader{
 		Table: Table{
 			MaxNodes: -1,
 			Models:   map[string][]string{},
@@ -119,18 +141,6 @@ func Parse(text string) (Table, error) {
 		},
 		named: map[string]int{},
 	}
-	n := 0
-	for line := range strings.Lines(text) {
-		if n++; n > MaxLines {
-			return Table{}, fmt.Errorf("the table has more than %d lines", MaxLines)
-		}
-		line, _, _ = strings.Cut(strings.TrimSuffix(line, "\n"), "#")
-		words := strings.FieldsFunc(line, blank)
-		if n > 1 && len(words) > 0 && (blank(rune(line[0])) || !r.understand(n, words)) {
-			return Table{}, fmt.Errorf("line %d is not valid", n)
-		}
-	}
-	return r.whole()
 }
 
 // blank reports whether r is white space according to C's isspace, which Lua uses.
@@ -140,6 +150,13 @@ func blank(r rune) bool { return strings.ContainsRune(" \t\n\v\f\r", r) }
 type reader struct {
 	Table
 	named map[string]int // for each profile that needs a profile line, the first line that names the profile
+}
+
+// read parses line n, which may contain a comment. It returns false if the line is invalid.
+func (r *reader) read(n int, line string) bool {
+	line, _, _ = strings.Cut(strings.TrimSuffix(line, "\n"), "#")
+	words := strings.FieldsFunc(line, blank)
+	return len(words) == 0 || !blank(rune(line[0])) && r.understand(n, words)
 }
 
 // understand parses line n of the table. It returns false if the line is invalid.

@@ -16,6 +16,7 @@
 //	predict.go a job's prediction from the key, user and site levels: Table.Predict; also for `caelum predict`
 //	measured.go the profiles chosen by `caelum profile-job --apply`; later runs that contradict them
 //	loop.go    the watcher's periodic syncs and decisions; the minimum pause between them
+//	set.go     SetLine and CheckTable: the administrator's changes and checks of the decision table
 //	share.go   each user's share of the decision table when not all learned lines fit
 //	sync.go    Sync: reads runs from slurmdbd in pages of 1 to 32 days; finds the accounting record of each run
 //	table.go   reads and replaces the decision table: marker line, the administrator's lines, the GPU models

@@ -31,6 +31,7 @@ type table struct {
 	generation uint64
 	own        string // the administrator's lines, except for the first line of the file
 	learned    string
+	marked     bool // true if the table contains the marker
 	// profiles maps the profiles that jobs may get to their memory in MiB, or to 0 if the table does not specify it.
 	profiles map[string]float64
 	gpuTypes []string                // the GPU types that the table contains
@@ -46,7 +47,7 @@ func parseTable(text string) (t table, err error) {
 	if t.generation, err = strconv.ParseUint(number, 10, 63); !ok || !is || err != nil {
 		return t, fmt.Errorf("the first line is not %q", head+"<generation>")
 	}
-	t.own, t.learned, _ = strings.Cut(rest, marker)
+	t.own, t.learned, t.marked = strings.Cut(rest, marker)
 	d, err := decisions.Parse(first + "\n" + t.own)
 	if err != nil {
 		return t, err
@@ -129,22 +130,11 @@ func (t table) with(lines []learnedLine) string {
 // readTable reads the table at path. If the file does not exist, the error is a noTable, because only the administrator
 // creates a table.
 func readTable(path string) (table, os.FileInfo, error) {
-	info, err := os.Stat(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return table{}, nil, &noTable{path}
-	} else if err != nil {
-		return table{}, nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > decisions.MaxBytes {
-		return table{}, nil, fmt.Errorf(
-			"%s is not a decision table: a decision table must be a regular file of at most %d bytes",
-			path, decisions.MaxBytes)
-	}
-	text, err := os.ReadFile(path)
+	text, info, err := readText(path)
 	if err != nil {
 		return table{}, nil, err
 	}
-	t, err := parseTable(string(text))
+	t, err := parseTable(text)
 	if err != nil {
 		return table{}, nil, fmt.Errorf("%s: %w", path, err)
 	}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"caelum/internal/config"
+	"caelum/internal/decisions"
+	"caelum/internal/learn"
+)
+
+type decisionsOptions struct {
+	config string
+	table  string
+}
+
+func newDecisions(g *globals) *cobra.Command {
+	var o decisionsOptions
+	cmd := &cobra.Command{
+		Use:   "decisions",
+		Short: "Check or change the decision table that job_submit.lua reads",
+		Long: `decisions checks the decision table, or changes one line of it. job_submit.lua reads a changed table
+at the next submission of a job, so slurmctld needs no restart. Run the commands on slurmctld's host.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	f := cmd.PersistentFlags()
+	f.StringVar(&o.config, "config", config.DefaultPath, "the configuration file")
+	f.StringVar(&o.table, "table", "", "the decision table; default: the path set by table in the configuration file")
+	cmd.AddCommand(newDecisionsCheck(g, &o), newDecisionsSet(g, &o))
+	return cmd
+}
+
+func newDecisionsCheck(g *globals, o *decisionsOptions) *cobra.Command {
+	return &cobra.Command{
+		Use:   "check [FILE]",
+		Short: "Print each line of a decision table that job_submit.lua would reject",
+		Long: `check reads FILE or, without FILE, the decision table of the site. It prints each fault with its line.
+The exit status is 1 if job_submit.lua would reject the table. Run it on a copy of the table before
+you move the copy over the table.`,
+		Example: `  caelum decisions check
+  caelum decisions check decisions.new && mv decisions.new /etc/caelum/decisions`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return checkTable(cmd.OutOrStdout(), g, args[0])
+			}
+			path, err := o.path()
+			if err != nil {
+				return err
+			}
+			return checkTable(cmd.OutOrStdout(), g, path)
+		},
+	}
+}
+
+func newDecisionsSet(g *globals, o *decisionsOptions) *cobra.Command {
+	return &cobra.Command{
+		Use:   "set WORD VALUE...",
+		Short: "Write one line into the decision table",
+		Long: `set writes one line into the decision table and raises the table's generation. The line begins with
+partition, default, whole, grow, max_nodes, key, user or site. It replaces the lines with the same
+key: the first word and, after partition, key, user and site, also the second word. The file keeps
+its owner, its mode and its comments, and is replaced atomically. If job_submit.lua would reject the
+new table, set changes nothing. To change profile and model lines, whose order matters, edit the
+table.`,
+		Example: `  caelum decisions set default 1g.5gb
+  caelum decisions set partition gpu full grow=oom`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, err := o.path()
+			if err != nil {
+				return err
+			}
+			changed, err := learn.SetLine(path, args)
+			if err != nil {
+				return err
+			}
+			if g.json {
+				return printJSON(cmd.OutOrStdout(), map[string]any{"table": path, "changed": changed})
+			}
+			text := "the table already contains this line"
+			if changed {
+				text = "changed; applies to jobs submitted from now on"
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", path, text)
+			return err
+		},
+	}
+}
+
+// path returns the path of the decision table.
+func (o *decisionsOptions) path() (string, error) {
+	if o.table != "" {
+		return o.table, nil
+	}
+	cfg, err := config.Load(o.config)
+	return cfg.Table, err
+}
+
+// checkTable prints the faults of the decision table at path, and returns an error if there is one.
+func checkTable(w io.Writer, g *globals, path string) error {
+	faults, err := learn.CheckTable(path)
+	if err != nil {
+		return err
+	}
+	if g.json {
+		all := append([]decisions.Fault{}, faults...) // an empty list instead of null
+		err = printJSON(w, map[string]any{"table": path, "faults": all})
+	} else {
+		err = printFaults(w, path, faults)
+	}
+	if err != nil || len(faults) == 0 {
+		return err
+	}
+	return fmt.Errorf("%s has %s: job_submit.lua would keep its last valid table until slurmctld restarts, and "+
+		"would then refuse every GPU request", path, plural(len(faults), "fault"))
+}
+
+func printFaults(w io.Writer, path string, faults []decisions.Fault) error {
+	if len(faults) == 0 {
+		_, err := fmt.Fprintf(w, "%s: valid\n", printable(path))
+		return err
+	}
+	for _, f := range faults {
+		where := path
+		if f.Line > 0 {
+			where = fmt.Sprintf("%s:%d", path, f.Line)
+		}
+		if _, err := fmt.Fprintf(w, "%s: %s\n", printable(where), printable(f.Text)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

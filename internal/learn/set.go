@@ -1,0 +1,132 @@
+package learn
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"caelum/internal/decisions"
+)
+
+// keyWords maps the first word of each line that SetLine can write to the number of words that identify the line.
+var keyWords = map[string]int{
+	"partition": 2, "default": 1, "whole": 1, "grow": 1, "max_nodes": 1, "key": 2, "user": 2, "site": 2,
+}
+
+// plainWord matches a word of the table.
+var plainWord = regexp.MustCompile(`^[^\s#[:cntrl:]]+$`)
+
+// SetLine writes one line into the decision table at path, and increments the table's generation. The line replaces
+// the lines for the same key, including a learned line, and is otherwise added to the administrator's lines. SetLine
+// replaces the file atomically and keeps its owner and mode. It returns false if the table already contains the line.
+// It returns an error, and changes nothing, if job_submit.lua would reject the new table.
+func SetLine(path string, words []string) (changed bool, err error) {
+	if len(words) < 2 || keyWords[words[0]] == 0 {
+		return false, errors.New("the line must begin with partition, default, whole, grow, max_nodes, key, user or " +
+			"site, and have a value")
+	}
+	for _, w := range words {
+		if !plainWord.MatchString(w) {
+			return false, fmt.Errorf("%.40q is not a word of the table: omit blanks and #", w)
+		}
+	}
+	t, info, err := readTable(path)
+	if err != nil {
+		return false, err
+	}
+	own, done := t.ownWith(words)
+	learned := without(t.learned, words)
+	if !done {
+		own += strings.Join(words, " ") + "\n"
+	}
+	if own == t.own && learned == t.learned {
+		return false, nil
+	}
+	text := fmt.Sprintf("%s%d\n%s", head, t.generation+1, own)
+	if t.marked {
+		text += marker + learned
+	}
+	if faults := decisions.Check(text); len(faults) > 0 {
+		return false, fmt.Errorf("job_submit.lua would reject the table: %s", faults[0].Text)
+	}
+	return true, replace(path, info, text)
+}
+
+// ownWith returns the administrator's lines with the first line for the key of words replaced and the other lines for
+// this key removed. It keeps the comment of the replaced line. done is false if no line was replaced.
+func (t table) ownWith(words []string) (own string, done bool) {
+	var b strings.Builder
+	for line := range strings.Lines(t.own) {
+		switch {
+		case !sameKey(line, words):
+			b.WriteString(line)
+		case !done:
+			done = true
+			if same(line, words) {
+				b.WriteString(line)
+				continue
+			}
+			b.WriteString(strings.Join(words, " "))
+			if _, comment, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "#"); ok {
+				b.WriteString(" #" + comment)
+			}
+			b.WriteString("\n")
+		}
+	}
+	return b.String(), done
+}
+
+// without returns lines without the lines for the key of words.
+func without(lines string, words []string) string {
+	var b strings.Builder
+	for line := range strings.Lines(lines) {
+		if !sameKey(line, words) {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+// sameKey reports whether the line has the same key as words: the first word, and in some lines also the second.
+func sameKey(line string, words []string) bool {
+	n := keyWords[words[0]]
+	has := lineWords(line)
+	return len(has) >= n && slices.Equal(has[:n], words[:n])
+}
+
+func same(line string, words []string) bool { return slices.Equal(lineWords(line), words) }
+
+// lineWords returns the words of a line without its comment.
+func lineWords(line string) []string {
+	line, _, _ = strings.Cut(line, "#")
+	return strings.Fields(line)
+}
+
+// CheckTable returns the faults of the decision table at path. The error is a noTable if the file does not exist.
+func CheckTable(path string) ([]decisions.Fault, error) {
+	text, _, err := readText(path)
+	if err != nil {
+		return nil, err
+	}
+	return decisions.Check(text), nil
+}
+
+// readText returns the text of the table at path.
+func readText(path string) (string, os.FileInfo, error) {
+	info, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil, &noTable{path}
+	} else if err != nil {
+		return "", nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > decisions.MaxBytes {
+		return "", nil, fmt.Errorf(
+			"%s is not a decision table: a decision table must be a regular file of at most %d bytes",
+			path, decisions.MaxBytes)
+	}
+	text, err := os.ReadFile(path)
+	return string(text), info, err
+}

@@ -1,0 +1,67 @@
+package learn
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestSetLine tests that SetLine replaces the lines for a key, keeps comments, other lines, owner and mode, and writes
+// nothing if the table would not change or would be rejected.
+func TestSetLine(t *testing.T) {
+	const (
+		top   = "profile 1g.5gb\nprofile 7g.40gb\n"
+		own   = top + "default 7g.40gb # large\npartition gpu\n"
+		site  = "site 0123456789abcdef 1g.5gb 600\n"
+		other = "site 0123456789abcdee 1g.5gb\n"
+	)
+	path := filepath.Join(t.TempDir(), "decisions")
+	for _, c := range []struct {
+		before, line, after, fails string
+	}{
+		{own, "default 1g.5gb", top + "default 1g.5gb # large\npartition gpu\n", ""},
+		{own, "default 7g.40gb", "", ""},
+		{own, "partition gpu 1g.5gb grow=oom", top + "default 7g.40gb # large\npartition gpu 1g.5gb grow=oom\n", ""},
+		{own, "partition long", own + "partition long\n", ""},
+		{own + "partition gpu grow=off\n", "partition gpu 1g.5gb",
+			top + "default 7g.40gb # large\npartition gpu 1g.5gb\n", ""},
+		{own + marker + site + other, "site 0123456789abcdef 7g.40gb",
+			own + "site 0123456789abcdef 7g.40gb\n" + marker + other, ""},
+		{own, "default 2g.10gb", "", `"2g.10gb" has no profile line`},
+		{own, "grow on", "", "grow off|oom|forecast"},
+		{own, "partition gpu#", "", "is not a word of the table"},
+		{own, "partition g\npu", "", "is not a word of the table"},
+		{own, "model a100 1g.5gb", "", "must begin with partition"},
+		{own, "default", "", "must begin with partition"},
+		{top, "default 7g.40gb", "", "the default line is missing"},
+	} {
+		before := head + "7\n" + c.before
+		if err := os.WriteFile(path, []byte(before), 0o640); err != nil {
+			t.Fatal(err)
+		}
+		if os.Getuid() == 0 {
+			if err := os.Chown(path, 4711, 4712); err != nil {
+				t.Fatal(err)
+			}
+		}
+		changed, err := SetLine(path, strings.Split(c.line, " "))
+		if (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), c.fails) ||
+			changed != (c.after != "") {
+			t.Errorf("SetLine %q returned %v, %v; want the error %q", c.line, changed, err, c.fails)
+		}
+		want := before
+		if c.after != "" {
+			want = head + "8\n" + c.after
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != want {
+			t.Errorf("after SetLine %q, the table is %q, %v; want %q", c.line, got, err, want)
+		}
+		info, err := os.Stat(path)
+		if err != nil || info.Mode().Perm() != 0o640 ||
+			os.Getuid() == 0 && info.Sys().(*syscall.Stat_t).Uid != 4711 {
+			t.Errorf("after SetLine %q, the file has another owner or mode: %+v, %v", c.line, info, err)
+		}
+	}
+}
