@@ -18,6 +18,7 @@ import (
 	"caelum/internal/config"
 	"caelum/internal/gpu"
 	"caelum/internal/ledger"
+	"caelum/internal/metrics"
 	"caelum/internal/notify"
 	"caelum/internal/plan"
 	"caelum/internal/predict"
@@ -51,6 +52,7 @@ type Agent struct {
 	*node
 	publisher *publisher
 	usage     *usage.Monitor
+	metrics   *metrics.Metrics
 
 	hw        gpu.Hardware
 	caps      gpu.Caps
@@ -122,6 +124,7 @@ func newAgent(
 		recordPause: recordPause,
 	}
 	a.usage = a.newMonitor()
+	a.metrics = metrics.New(a.metricsState)
 	a.runOf = a.usage.Run
 	if a.ledger, err = ledger.Open(filepath.Join(cfg.StateDir, "ledger.db")); err != nil {
 		return nil, err
@@ -164,6 +167,7 @@ func (a *Agent) newPublisher() *publisher {
 		config:       a.slurmConfig,
 		hidesJobs:    a.hidesJobs,
 		raised:       a.wakeWatcher,
+		failed:       func() { a.metrics.Failed(metrics.Publish) },
 		requests:     make(chan chan error),
 		changed:      make(chan struct{}, 1),
 		unresponsive: plan.Unresponsive{Patience: plan.Patience(a.cfg.PollInterval)},
@@ -267,6 +271,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	tasks.Go(func() { a.publisher.run(working) })
 	tasks.Go(func() { a.reconciler(working) })
 	tasks.Go(func() { a.grower(working) })
+	tasks.Go(func() { a.reportMetrics(working) })
 	if a.cfg.WakePort > 0 {
 		tasks.Go(func() { a.listen(working) })
 	}

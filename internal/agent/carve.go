@@ -8,6 +8,7 @@ import (
 	"caelum/internal/failpoint"
 	"caelum/internal/gpu"
 	"caelum/internal/ledger"
+	"caelum/internal/metrics"
 	"caelum/internal/offer"
 )
 
@@ -80,6 +81,7 @@ func (a *Agent) create(job uint32, s offer.Spot, t *spent) (*instance, error) {
 	if err != nil {
 		return nil, errors.Join(err, a.cleanUp(intent, s))
 	}
+	a.metrics.Carved(time.Since(asked))
 	failpoint.Hit(failpoint.Created)
 	in := &instance{Instance: c.record(s.Placement, made.GI, made.UUID), cis: made.CIs}
 	// The driver makes the capability files of a new instance readable by all users. A process may open these files
@@ -172,6 +174,7 @@ func (a *Agent) destroy(g int, in *instance, t *spent) error {
 		in.Stuck = true
 		a.version++
 		a.mu.Unlock()
+		a.metrics.Failed(metrics.Destroy)
 		a.log.WithError(err).
 			WithField("gpu", g).
 			Errorf("%s at %d is stuck, and its units are not offered; find the process that uses the instance with "+

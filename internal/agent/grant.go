@@ -3,6 +3,7 @@ package agent
 import (
 	"caelum/internal/api"
 	"caelum/internal/failpoint"
+	"caelum/internal/metrics"
 	"caelum/internal/offer"
 	"context"
 	"errors"
@@ -168,6 +169,12 @@ func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
 // refuse grants a lease without slices, and writes the reason to the lease file. At task_init, the plugin reads this
 // reason and fails the job with it. Slurm does not drain the node.
 func (a *Agent) refuse(lease api.Lease, reason string) (api.Lease, error) {
+	a.metrics.Failed(metrics.Refuse)
+	return a.grantNone(lease, reason)
+}
+
+// grantNone is like refuse, but does not count a refusal. The caller has requeued the job.
+func (a *Agent) grantNone(lease api.Lease, reason string) (api.Lease, error) {
 	lease.Error = reason
 	a.log.WithField("job", lease.Job).Warn("no slice: " + reason)
 	return a.grant(lease, nil)

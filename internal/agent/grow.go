@@ -70,6 +70,7 @@ func (a *Agent) growAfterFailure(ctx context.Context, lease api.Lease) {
 		log.WithError(err).Warn("requeued a job that ran out of GPU memory, but couldn't change its profile")
 		return
 	}
+	a.metrics.Grew(growth.Cause)
 	log.WithFields(fieldsOf(growth, larger)).
 		Info("requeued a job that ran out of GPU memory, with a larger profile")
 }
@@ -126,6 +127,7 @@ func (a *Agent) growBeforeFailure(ctx context.Context, id uint32, foreseenMiB fl
 		return
 	}
 	failpoint.Hit(failpoint.ForeseenRequeued)
+	a.metrics.Grew(growth.Cause)
 	log.WithFields(fieldsOf(growth, larger)).
 		Info("requeued a job before its GPU memory would run out, with a larger profile")
 }
@@ -148,6 +150,7 @@ type foreseen struct {
 // foresee queues a call to growBeforeFailure, because a sampler must not wait for slurmctld. If the queue is full,
 // foresee drops the forecast, because the monitor will repeat it.
 func (a *Agent) foresee(job uint32, f predict.Forecast) {
+	a.metrics.Foresaw()
 	select {
 	case a.forecasts <- foreseen{job, f.PeakMiB}:
 	default:

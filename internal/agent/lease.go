@@ -2,6 +2,7 @@ package agent
 
 import (
 	"caelum/internal/api"
+	"caelum/internal/metrics"
 	"caelum/internal/offer"
 	"caelum/internal/slurm"
 	"caelum/internal/tags"
@@ -46,6 +47,7 @@ func (a *Agent) Lease(ctx context.Context, id uint32, req api.LeaseRequest) (*ap
 	if patience > 0 && time.Since(began) >= patience && isNotNow(err) && ctx.Err() == nil {
 		lease, err = a.giveUp(ctx, &t, err)
 	}
+	a.leased(ctx, len(lease.Slices), began, err)
 	whole := time.Since(began)
 	a.log.WithField("job", id).
 		WithField("ms", milliseconds(whole)).
@@ -217,6 +219,7 @@ func (a *Agent) carveAndGrant(
 		if errors.Is(err, syscall.ENOSPC) { // the disk is full, so the agent cannot write the ledger
 			return nil, err
 		}
+		a.metrics.Failed(metrics.Carve)
 		a.log.WithError(err).WithField("job", id).Error("couldn't carve a slice; trying other placements")
 		a.forget(id)
 		if err := a.compareGPUs(); err != nil { // so that the next plan does not use a lost GPU

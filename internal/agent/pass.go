@@ -39,6 +39,7 @@ func (p *publisher) pass(ctx context.Context) (err error) {
 	}
 	p.noteStale(node)
 	p.noteClosed(node)
+	p.noteWaiting(snapshot.Queue.Waiting)
 	p.assignProfile(ctx, snapshot.Queue.Waiting, config)
 	for range maxReplans {
 		d := p.plan(snapshot, node)
@@ -142,6 +143,17 @@ func (p *publisher) noteClosed(node slurm.Node) {
 		closed = strings.Join(node.States, "+")
 	}
 	p.set(func(s *publishStatus) { s.closed = closed })
+}
+
+// noteWaiting records the number of waiting jobs that request slices, for the metrics.
+func (p *publisher) noteWaiting(queue []slurm.Waiting) {
+	n := 0
+	for _, w := range queue {
+		if len(w.SlicesPerNode()) > 0 {
+			n += max(w.Elements, 1)
+		}
+	}
+	p.set(func(s *publishStatus) { s.read, s.waiting = true, n })
 }
 
 // read reads the nodes and the jobs from slurmctld, and records a pending lease for every job on this node that has no

@@ -26,6 +26,8 @@ type publisher struct {
 	hidesJobs func() bool
 	// The publisher calls raised after a write that may let jobs start.
 	raised func()
+	// The publisher calls failed after a pass that failed.
+	failed func()
 
 	requests chan chan error
 	changed  chan struct{} // signals that the node's state differs from the published state
@@ -53,6 +55,8 @@ type publishStatus struct {
 	// them to a job. short is the part of the excess that the published totals do not include because it does not fit
 	// into N.
 	excess, short map[string]int
+	read          bool     // whether a pass has read the queue
+	waiting       int      // the number of waiting jobs that request slices
 	stale         []string // profiles that slurm.conf lists for the node but the driver does not report
 }
 
@@ -137,6 +141,7 @@ func (p *publisher) run(ctx context.Context) {
 		retry, settled = nil, nil
 		if err != nil && ctx.Err() == nil {
 			p.log.WithError(err).Warn("couldn't publish the offers; trying again")
+			p.failed()
 			retry = time.After(retryInterval)
 		}
 		next := pauseAfter(time.Since(began), p.cfg.PollInterval)

@@ -83,6 +83,9 @@ func (a *Agent) release(lease api.Lease, gone bool) (again bool, err error) {
 	}
 	failpoint.Hit(failpoint.Released)
 	a.usage.End(lease.Job, gone)
+	if len(lease.Slices) > 0 {
+		a.metrics.Ended()
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.dropLease(lease.Job)

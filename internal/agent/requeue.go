@@ -3,6 +3,7 @@ package agent
 import (
 	"caelum/internal/api"
 	"caelum/internal/failpoint"
+	"caelum/internal/metrics"
 	"caelum/internal/offer"
 	"caelum/internal/slurm"
 	"caelum/internal/tags"
@@ -57,7 +58,8 @@ func (a *Agent) requeueOrRefuse(
 		return lease, api.NotNow(err.Error())
 	}
 	failpoint.Hit(failpoint.Requeued)
-	return a.refuse(lease, reason+"; the job was requeued")
+	a.metrics.Failed(metrics.Requeue)
+	return a.grantNone(lease, reason+"; the job was requeued")
 }
 
 // list formats slices as PROFILE:COUNT,...

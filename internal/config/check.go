@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +16,8 @@ import (
 // values.
 func (c Config) check() error {
 	for _, check := range []func() error{
-		c.checkNode, c.checkPaths, c.checkPlanning, c.checkIntervals, c.checkWatcher, c.checkUsage, c.checkLog,
+		c.checkNode, c.checkPaths, c.checkPlanning, c.checkIntervals, c.checkWatcher, c.checkUsage, c.checkMetrics,
+		c.checkLog,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -118,6 +120,22 @@ func (c Config) checkUsage() error {
 	if c.MaxSlowdown != 0 && !(c.MaxSlowdown >= 1 && c.MaxSlowdown <= 1000) {
 		return fmt.Errorf("max_slowdown: %v is neither 0 (only the memory determines the profile) nor between 1 and "+
 			"1000 (1.5 means a run time up to 50 %% longer than on the whole GPU)", c.MaxSlowdown)
+	}
+	return nil
+}
+
+// checkMetrics checks the path of the metrics file and the address of the metrics port.
+func (c Config) checkMetrics() error {
+	if f := c.MetricsFile; f != "" && !(strings.HasPrefix(f, "/") && strings.HasSuffix(f, ".prom")) {
+		return fmt.Errorf(`metrics_file: %q is neither an absolute path that ends in .prom (node_exporter ignores other `+
+			`files) nor "" (no file)`, f)
+	}
+	if c.MetricsListen == "" {
+		return nil
+	}
+	if at, err := netip.ParseAddrPort(c.MetricsListen); err != nil || at.Port() == 0 {
+		return fmt.Errorf(`metrics_listen: %q is neither an IP address with a port (example: 127.0.0.1:9488) nor "" `+
+			`(no port)`, c.MetricsListen)
 	}
 	return nil
 }

@@ -52,6 +52,8 @@ type Config struct {
 	Share           bool          `mapstructure:"share"`
 	ShareUsers      int           `mapstructure:"share_users"`
 	MaxSlowdown     float64       `mapstructure:"max_slowdown"`
+	MetricsFile     string        `mapstructure:"metrics_file"`
+	MetricsListen   string        `mapstructure:"metrics_listen"`
 	LogLevel        string        `mapstructure:"log_level"`
 	LogFormat       string        `mapstructure:"log_format"`
 }
@@ -105,6 +107,8 @@ func defaults() map[string]any {
 		"share":            predict.DefaultSite.Share,
 		"share_users":      predict.DefaultSite.Users,
 		"max_slowdown":     predict.DefaultSite.MaxSlowdown,
+		"metrics_file":     "/run/caelum/caelum.prom",
+		"metrics_listen":   "",
 		"log_level":        "info",
 		"log_format":       "text",
 

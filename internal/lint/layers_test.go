@@ -18,7 +18,8 @@ var layers = []string{
 	"internal/reconfigure", "internal/offer", "internal/predict", "internal/decisions", "internal/ledger",
 	"internal/repo", "internal/gpu", "internal/slurm", "internal/gpuhours", "internal/tags", "internal/jobreport",
 	"internal/eligible", "internal/learn", "internal/plan", "internal/notify", "internal/api", "internal/inventory",
-	"internal/config", "internal/usage", "internal/agent", "internal/watch", "internal/doctor", "internal/man",
+	"internal/config", "internal/metrics", "internal/usage", "internal/agent", "internal/watch", "internal/doctor",
+	"internal/man",
 	"internal/trace", "internal/sim", "internal/report",
 }
 

@@ -199,3 +199,6 @@ func (m *Monitor) WithUse(l api.Lease) api.Lease {
 
 // SummariesWaiting returns the number of summaries that are not yet stored in slurmdbd.
 func (m *Monitor) SummariesWaiting() int { return int(m.waiting.Load()) }
+
+// RepositoryFailed reports whether the last access to the repository failed.
+func (m *Monitor) RepositoryFailed() bool { return m.repoFailed.Load() }

@@ -1,0 +1,85 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	stdlog "log"
+	"sync"
+	"time"
+
+	"caelum/internal/metrics"
+)
+
+// metricsState returns the state of the node for the metrics.
+func (a *Agent) metricsState() metrics.State {
+	status, _ := a.Status(context.Background()) // Status always succeeds
+	s := metrics.State{
+		Status:           *status,
+		Now:              a.now(),
+		Waiting:          -1,
+		Updates:          int(a.publisher.changes.Load()),
+		RepositoryFailed: a.usage.RepositoryFailed(),
+	}
+	if pass := a.publisher.last(); pass.read && !a.hidesJobs() {
+		s.Waiting = pass.waiting
+	}
+	return s
+}
+
+// reportMetrics writes the metrics to the metrics file and serves them on the metrics port, as far as they are
+// configured, until ctx ends. A failure never stops the agent.
+func (a *Agent) reportMetrics(ctx context.Context) {
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	if a.cfg.MetricsFile != "" {
+		tasks.Go(func() { a.metrics.WriteFiles(ctx, a.cfg.MetricsFile, a.noteMetricsFile()) })
+	}
+	if a.cfg.MetricsListen == "" {
+		return
+	}
+	l, err := metrics.Listen(a.cfg.MetricsListen)
+	if err == nil {
+		a.log.WithField("address", l.Addr()).Info("serving metrics")
+		err = a.metrics.Serve(ctx, l, stdlog.New(debugLines{a.log}, "", 0))
+	}
+	if err != nil {
+		a.log.WithError(err).Error("no metrics port")
+	}
+}
+
+// debugLines logs the errors of net/http for debugging, because any user of the network can cause them.
+type debugLines warnings
+
+func (d debugLines) Write(p []byte) (int, error) {
+	d.Debug(string(p))
+	return len(p), nil
+}
+
+// noteMetricsFile returns a function that logs the first error of the metrics file, and no further error until a write
+// succeeds. A missing directory is not an error: node_exporter may not be installed.
+func (a *Agent) noteMetricsFile() func(error) {
+	failed := false
+	return func(err error) {
+		if err != nil && !failed {
+			log := a.log.WithError(err).WithField("metrics_file", a.cfg.MetricsFile)
+			if errors.Is(err, fs.ErrNotExist) {
+				log.Info("no metrics file, because its directory does not exist")
+			} else {
+				log.Warn("no metrics file")
+			}
+		}
+		failed = err != nil
+	}
+}
+
+// leased records the result of a prolog's call that began at the given time. If ctx has ended, the plugin no longer
+// waits for the answer, and an error is no defect of the node.
+func (a *Agent) leased(ctx context.Context, slices int, began time.Time, err error) {
+	switch {
+	case err == nil && slices > 0:
+		a.metrics.Leased(time.Since(began))
+	case err != nil && !isNotNow(err) && ctx.Err() == nil:
+		a.metrics.Failed(metrics.Prolog)
+	}
+}

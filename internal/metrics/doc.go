@@ -1,0 +1,12 @@
+// Package metrics shows the state of a node's agent to Prometheus, as a text file for node_exporter and on an optional
+// HTTP port. It knows neither Slurm nor NVML: the agent provides its state as a State, and reports events by calls of
+// Metrics. No metric has a label for a job, a user or an account, because every user of the host can read the metrics.
+//
+// Files:
+//
+//	metrics.go   Metrics: New, the events that the agent reports, and their counters and histograms
+//	state.go     State, which the agent provides at each reading, and its metrics
+//	page.go      the text of all metrics, at most once a second (pageInterval)
+//	textfile.go  writes the text to a file, for node_exporter (fileInterval)
+//	listener.go  serves the text over HTTP (maxConnections, timeouts)
+package metrics

@@ -1,0 +1,114 @@
+package metrics
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"caelum/internal/predict"
+	"caelum/internal/version"
+)
+
+// Failure is a value of the label kind of caelum_failures_total.
+type Failure string
+
+// The following constants are the kinds of failures.
+const (
+	Carve   Failure = "carve"   // a slice could not be carved
+	Destroy Failure = "destroy" // the driver did not destroy an instance, which is now stuck
+	Prolog  Failure = "prolog"  // a prolog failed because of a defect of the node; Slurm drains the node
+	Publish Failure = "publish" // a pass failed, so the published offers may be out of date
+	Refuse  Failure = "refuse"  // a job got no slice, and its tasks fail
+	Requeue Failure = "requeue" // a job was requeued because its slices were not available
+)
+
+// leaseBuckets and carveBuckets contain the upper bounds of the histograms' buckets in seconds. A prolog without
+// obstacles takes a fraction of a second, and waits at most a minute by default. Carving a slice takes less than a
+// second; switching the MIG mode takes several seconds.
+var (
+	leaseBuckets = []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}
+	carveBuckets = []float64{0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
+)
+
+// Metrics contains the metrics of an agent. Its methods may be called concurrently.
+type Metrics struct {
+	registry  *prometheus.Registry
+	lease     prometheus.Histogram
+	carve     prometheus.Histogram
+	failures  *prometheus.CounterVec
+	growths   *prometheus.CounterVec
+	forecasts prometheus.Counter
+	runs      prometheus.Counter
+
+	mu     sync.Mutex // protects page and pageAt
+	page   []byte     // the text of all metrics
+	pageAt time.Time  // the time at which page was made
+}
+
+// New returns the metrics of an agent. state returns the agent's present state; it must not wait for the driver or for
+// slurmctld.
+func New(state func() State) *Metrics {
+	m := &Metrics{
+		registry: prometheus.NewPedanticRegistry(),
+		lease: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "caelum_lease_duration_seconds", Buckets: leaseBuckets,
+			Help: "Duration of the prologs' calls that got slices, from the call to the answer.",
+		}),
+		carve: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "caelum_carve_duration_seconds", Buckets: carveBuckets,
+			Help: "Duration of the driver's creation of a slice.",
+		}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "caelum_failures_total",
+			Help: "Failures of the agent since its start, by kind.",
+		}, []string{"kind"}),
+		growths: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "caelum_growths_total",
+			Help: "Jobs that the agent requeued with a larger slice, by cause: after their memory ran out (oom), or " +
+				"before (forecast).",
+		}, []string{"cause"}),
+		forecasts: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "caelum_exceeding_forecasts_total",
+			Help: "Forecasts that exceeded the slice of a running job that may grow before its memory runs out. " +
+				"A job can have several.",
+		}),
+		runs: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "caelum_runs_total",
+			Help: "Runs with slices that ended on this node since the start of the agent.",
+		}),
+	}
+	build := version.Current()
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "caelum_build_info", Help: "Release, commit and Go version of the agent. The value is always 1.",
+		ConstLabels: prometheus.Labels{"version": build.Version, "commit": build.Commit, "goversion": build.Go},
+	})
+	info.Set(1)
+	m.registry.MustRegister(m.lease, m.carve, m.growths, m.failures, m.forecasts, m.runs, info,
+		collector{state})
+	for _, kind := range []Failure{Carve, Destroy, Prolog, Publish, Refuse, Requeue} {
+		m.failures.WithLabelValues(string(kind)) // shows 0 before the first failure
+	}
+	for _, cause := range []predict.Cause{predict.RanOutOfMemory, predict.Foreseen} {
+		m.growths.WithLabelValues(string(cause))
+	}
+	return m
+}
+
+// Leased records the duration of a prolog's call that got slices.
+func (m *Metrics) Leased(d time.Duration) { m.lease.Observe(d.Seconds()) }
+
+// Carved records the time that the driver needed to create a slice.
+func (m *Metrics) Carved(d time.Duration) { m.carve.Observe(d.Seconds()) }
+
+// Failed counts a failure.
+func (m *Metrics) Failed(kind Failure) { m.failures.WithLabelValues(string(kind)).Inc() }
+
+// Grew counts a job that was requeued with a larger slice.
+func (m *Metrics) Grew(cause predict.Cause) { m.growths.WithLabelValues(string(cause)).Inc() }
+
+// Foresaw counts a forecast that exceeds a running job's slice.
+func (m *Metrics) Foresaw() { m.forecasts.Inc() }
+
+// Ended counts a run with slices that has ended.
+func (m *Metrics) Ended() { m.runs.Inc() }

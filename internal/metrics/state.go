@@ -1,0 +1,176 @@
+package metrics
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"caelum/internal/api"
+)
+
+// State is the state of an agent at one time.
+type State struct {
+	api.Status
+	Now time.Time
+	// Waiting is the number of waiting jobs in the cluster that requested slices, when slurmctld was last read. It is
+	// negative if slurmctld has not been read or if users may not see other users' jobs.
+	Waiting int
+	// Updates is the number of changes of the node's record in slurmctld since the start of the agent.
+	Updates int
+	// RepositoryFailed is true if the last access to the repository failed.
+	RepositoryFailed bool
+}
+
+// states contains the states of slices in the order of the documentation.
+var states = []string{api.StateLeased, starting, api.StateIdle, api.StateStuck, api.StateForeign}
+
+// starting is the state of a slice that is reserved for a job whose prolog has not got the lease yet. `caelum status`
+// shows the same word.
+const starting = "starting"
+
+// collector computes the metrics of an agent's state at each reading.
+type collector struct{ state func() State }
+
+// desc returns the description of a metric of the state.
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("caelum_"+name, help, labels, nil)
+}
+
+var (
+	descGPUs   = desc("gpus", "GPUs of the node, by whether the agent manages them (managed, unmanaged).", "state")
+	descSlices = desc("slices",
+		"Slices on the node, by profile and state (leased, starting, idle, stuck, foreign).", "profile", "state")
+	descUnits = desc("placement_units",
+		"Placement units of a managed GPU, by state (busy, idle, stuck, free). A unit of an idle slice is idle.", "gpu", "state")
+	descOffers  = desc("offers", "Slices on offer on the node, by profile.", "profile")
+	descWaiting = desc("waiting_jobs",
+		"Waiting jobs of the cluster that requested slices. Absent if users may not see other users' jobs.")
+	descPublished = desc("publish_timestamp_seconds",
+		"Unix time of the last successful publication of the offers; 0 before the first.")
+	descUpdates   = desc("node_updates_total", "Changes of the node's record in slurmctld since the start of the agent.")
+	descSummaries = desc("summaries_waiting",
+		"Ended runs whose summaries have not reached slurmdbd yet.")
+	descRepository = desc("repository_working",
+		"Whether the last access to the repository of runs succeeded (1) or not (0).")
+	descRead = desc("read_timestamp_seconds", "Unix time at which the agent computed these metrics.")
+)
+
+// Describe implements prometheus.Collector.
+func (c collector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		descGPUs, descSlices, descUnits, descOffers, descWaiting, descPublished, descUpdates, descSummaries,
+		descRepository, descRead,
+	} {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(out chan<- prometheus.Metric) {
+	s := c.state()
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	managed := 0
+	for _, g := range s.GPUs {
+		if g.Problem == "" {
+			managed++
+		}
+		for state, units := range unitsOf(g) {
+			gauge(descUnits, float64(units), strconv.Itoa(g.Index), state)
+		}
+	}
+	gauge(descGPUs, float64(managed), "managed")
+	gauge(descGPUs, float64(len(s.GPUs)-managed), "unmanaged")
+	for profile, count := range slicesOf(s.Status) {
+		for _, state := range states {
+			gauge(descSlices, float64(count[state]), profile, state)
+		}
+	}
+	for profile, count := range offersOf(s.Status) {
+		gauge(descOffers, float64(count), profile)
+	}
+	if s.Waiting >= 0 {
+		gauge(descWaiting, float64(s.Waiting))
+	}
+	gauge(descPublished, float64(s.PublishedAt))
+	out <- prometheus.MustNewConstMetric(descUpdates, prometheus.CounterValue, float64(s.Updates))
+	gauge(descSummaries, float64(s.SummariesWaiting))
+	working := 1.0
+	if s.RepositoryFailed {
+		working = 0
+	}
+	gauge(descRepository, working)
+	gauge(descRead, float64(s.Now.Unix()))
+}
+
+// stateOf returns the name of an instance's state.
+func stateOf(in api.Instance) string {
+	if in.State == api.StatePromised {
+		return starting
+	}
+	return in.State
+}
+
+// slicesOf returns the number of slices by profile and state. It contains all profiles that the node offers.
+func slicesOf(s api.Status) map[string]map[string]int {
+	count := map[string]map[string]int{}
+	for _, p := range s.Profiles {
+		count[p] = map[string]int{}
+	}
+	for _, g := range s.GPUs {
+		for _, in := range g.Instances {
+			if count[in.Profile] == nil {
+				count[in.Profile] = map[string]int{}
+			}
+			count[in.Profile][stateOf(in)]++
+		}
+	}
+	return count
+}
+
+// offersOf returns the number of offered slices by profile. It contains all profiles that the node offers.
+func offersOf(s api.Status) map[string]int {
+	count := map[string]int{}
+	for _, p := range s.Profiles {
+		count[p] = 0
+	}
+	for _, g := range s.GPUs {
+		for _, o := range g.Offers {
+			count[o.Profile]++
+		}
+	}
+	return count
+}
+
+// unitsOf returns the number of a GPU's placement units by state, or nil if the agent does not manage the GPU. If two
+// instances share a unit, because a job that is starting gets the place of an idle slice, the unit counts as busy.
+func unitsOf(g api.GPU) map[string]int {
+	if g.Grid == 0 || g.Problem != "" {
+		return nil
+	}
+	units := slices.Repeat([]string{"free"}, g.Grid)
+	rank := map[string]int{"free": 0, "idle": 1, "busy": 2, "stuck": 3}
+	for _, in := range g.Instances {
+		state := "busy"
+		if in.State == api.StateIdle || in.State == api.StateStuck {
+			state = in.State
+		}
+		for u := max(in.Start, 0); u < min(in.Start+in.Size, g.Grid); u++ {
+			if rank[state] > rank[units[u]] {
+				units[u] = state
+			}
+		}
+	}
+	count := map[string]int{}
+	for state := range maps.Keys(rank) {
+		count[state] = 0
+	}
+	for _, state := range units {
+		count[state]++
+	}
+	return count
+}

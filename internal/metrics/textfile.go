@@ -1,0 +1,73 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"caelum/internal/trust"
+)
+
+// fileInterval is the time between two writes of the text file. Prometheus usually reads a target every 15 to 60 s.
+const fileInterval = 15 * time.Second
+
+// fileMode is the mode of the text file: node_exporter does not run as root.
+const fileMode = 0o644
+
+// WriteFiles writes the metrics to the file path immediately and every fileInterval until ctx ends. It reports the
+// result of each write to report, nil for a success.
+func (m *Metrics) WriteFiles(ctx context.Context, path string, report func(error)) {
+	tick := time.NewTicker(fileInterval)
+	defer tick.Stop()
+	for {
+		report(m.WriteFile(path))
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// WriteFile atomically replaces the file path. The file belongs to the user and group of this process, which is root
+// outside tests, and has the mode fileMode. If another user can change the directory, WriteFile returns an error.
+func (m *Metrics) WriteFile(path string) error {
+	if err := m.writeFile(path); err != nil {
+		return fmt.Errorf("couldn't write the metrics file: %w", err)
+	}
+	return nil
+}
+
+func (m *Metrics) writeFile(path string) error {
+	if err := trust.Directory(path); err != nil {
+		return err
+	}
+	text, err := m.text()
+	if err != nil {
+		return err
+	}
+	// The name of the temporary file is always the same, so that a killed agent leaves at most one. node_exporter
+	// ignores names that do not end in .prom.
+	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
+	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	// The owner and the mode do not depend on a setgid directory and the umask.
+	err = errors.Join(err, f.Chown(os.Geteuid(), os.Getegid()), f.Chmod(fileMode), f.Close())
+	if err == nil {
+		err = os.Rename(temporary, path)
+	}
+	if err != nil {
+		os.Remove(temporary)
+	}
+	return err
+}
