@@ -127,8 +127,8 @@ func (c Config) checkUsage() error {
 // checkMetrics checks the path of the metrics file and the address of the metrics port.
 func (c Config) checkMetrics() error {
 	if f := c.MetricsFile; f != "" && !(strings.HasPrefix(f, "/") && strings.HasSuffix(f, ".prom")) {
-		return fmt.Errorf(`metrics_file: %q is neither an absolute path that ends in .prom (node_exporter ignores other `+
-			`files) nor "" (no file)`, f)
+		return fmt.Errorf(`metrics_file: %q is neither an absolute path that ends in .prom (node_exporter ignores `+
+			`other files) nor "" (no file)`, f)
 	}
 	if c.MetricsListen == "" {
 		return nil

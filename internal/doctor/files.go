@@ -46,6 +46,7 @@ func agentFiles(cfg config.Config, runDir string) map[string]fs.FileMode {
 		cfg.StateDir:                             0o700,
 		filepath.Join(cfg.StateDir, "ledger.db"): 0o600,
 		cfg.Repo:                                 0o600,
+		cfg.MetricsFile:                          0o644,
 		filepath.Join(cfg.DeviceDir, "caelum"):   0o755,
 	}
 }

@@ -189,8 +189,9 @@ func TestOtherUsersJobs(t *testing.T) {
 	g.Instances[0].Job, g.Instances[0].UUID, g.Instances[0].Note = 4711, "MIG-secret2", "secret3"
 	s := node([]string{"1g.5gb"}, g)
 	s.Leases = []api.Lease{{
-		Job: 4711, UID: 20815, Name: "secret4", User: "secret5", Account: "secret6", Key: "secret7", Fingerprint: "secret8",
-		Slices: []api.Slice{{UUID: "MIG-secret2", Profile: "2g.10gb"}},
+		Job: 4711, UID: 20815, Name: "secret4", User: "secret5", Account: "secret6", Key: "secret7",
+		Fingerprint: "secret8",
+		Slices:      []api.Slice{{UUID: "MIG-secret2", Profile: "2g.10gb"}},
 	}}
 	s.PublishError, s.Closed = "secret9", "secret10"
 	text := page(t, New(func() State { return s }))

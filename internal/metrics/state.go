@@ -44,13 +44,15 @@ var (
 	descSlices = desc("slices",
 		"Slices on the node, by profile and state (leased, starting, idle, stuck, foreign).", "profile", "state")
 	descUnits = desc("placement_units",
-		"Placement units of a managed GPU, by state (busy, idle, stuck, free). A unit of an idle slice is idle.", "gpu", "state")
+		"Placement units of a managed GPU, by state (busy, idle, stuck, free). A unit of an idle slice is idle.",
+		"gpu", "state")
 	descOffers  = desc("offers", "Slices on offer on the node, by profile.", "profile")
 	descWaiting = desc("waiting_jobs",
 		"Waiting jobs of the cluster that requested slices. Absent if users may not see other users' jobs.")
 	descPublished = desc("publish_timestamp_seconds",
 		"Unix time of the last successful publication of the offers; 0 before the first.")
-	descUpdates   = desc("node_updates_total", "Changes of the node's record in slurmctld since the start of the agent.")
+	descUpdates = desc("node_updates_total",
+		"Changes of the node's record in slurmctld since the start of the agent.")
 	descSummaries = desc("summaries_waiting",
 		"Ended runs whose summaries have not reached slurmdbd yet.")
 	descRepository = desc("repository_working",
