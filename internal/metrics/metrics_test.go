@@ -2,6 +2,8 @@ package metrics
 
 import (
 	"fmt"
+	"maps"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -141,6 +143,31 @@ func TestNamesAndHelp(t *testing.T) {
 		if !strings.HasPrefix(line, "caelum_") {
 			t.Errorf("%s does not begin with caelum_", line)
 		}
+	}
+}
+
+// TestDocumentation compares the names and types in docs/operate.md with those of the metrics.
+func TestDocumentation(t *testing.T) {
+	text, err := os.ReadFile("../../docs/operate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, found := strings.Cut(string(text), "\n| metric | type | meaning |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	documented := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (\\w+) \\|").FindAllStringSubmatch(table, -1) {
+		documented[row[1]] = row[2]
+	}
+	families, err := New(func() State { return node([]string{"1g.5gb"}, busyGPU) }).registry.Gather()
+	if err != nil || !found {
+		t.Fatalf("the page has a table: %v; Gather returned %v", found, err)
+	}
+	metrics := map[string]string{}
+	for _, f := range families {
+		metrics[f.GetName()] = strings.ToLower(f.GetType().String())
+	}
+	if !maps.Equal(documented, metrics) {
+		t.Errorf("docs/operate.md describes\n%v\nbut the metrics are\n%v", documented, metrics)
 	}
 }
 
