@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -104,11 +106,16 @@ func TestMetricsOfGrowth(t *testing.T) {
 	)
 }
 
-// TestMetricsFile runs the tasks that write the metrics file and serve the metrics port.
-func TestMetricsFile(t *testing.T) {
+// TestMetricsFileAndPort runs the tasks that write the metrics file and serve the metrics port.
+func TestMetricsFileAndPort(t *testing.T) {
 	w := newWorld(t, 1)
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free.Close()
 	w.agent.cfg.MetricsFile = filepath.Join(t.TempDir(), "caelum.prom")
-	w.agent.cfg.MetricsListen = "127.0.0.1:0"
+	w.agent.cfg.MetricsListen = free.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -116,13 +123,34 @@ func TestMetricsFile(t *testing.T) {
 		close(ended)
 	}()
 	for {
-		if _, err := os.Stat(w.agent.cfg.MetricsFile); err == nil {
-			break
+		answer, err := http.Get("http://" + w.agent.cfg.MetricsListen + "/metrics")
+		_, missing := os.Stat(w.agent.cfg.MetricsFile)
+		if err == nil {
+			answer.Body.Close()
+			if missing == nil {
+				break
+			}
 		}
 		time.Sleep(time.Millisecond)
 	}
 	cancel()
 	<-ended
+}
+
+// TestMetricsPortInUse checks that an agent without its metrics port continues.
+func TestMetricsPortInUse(t *testing.T) {
+	w := newWorld(t, 1)
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	w.agent.cfg.MetricsListen = other.Addr().String()
+	w.agent.reportMetrics(t.Context())
+	w.publish()
+	if !strings.Contains(w.log.String(), "change metrics_listen") {
+		t.Errorf("the log does not contain the error:\n%s", w.log.String())
+	}
 }
 
 // TestMetricsFileErrors checks that the agent logs each series of errors once.
