@@ -33,19 +33,7 @@ func catalogue(f *Facts) []Finding {
 		for _, p := range n.Partitions {
 			reached = reached || slices.Contains(f.Node.Partitions, p)
 		}
-		if !n.Is("DOWN") {
-			found = append(found, fault(
-				fmt.Sprintf(
-					"catalogue node %s is %s instead of DOWN: slurmctld may allocate it to jobs",
-					n.Name, strings.Join(n.States, "+"),
-				),
-				fmt.Sprintf(
-					"run `scontrol update nodename=%s state=down reason=\"MIG catalogue\"`; "+
-						"the node's line in slurm.conf must contain Port=1 and State=DOWN",
-					n.Name,
-				),
-			))
-		}
+		found = append(found, catalogueState(n)...)
 	}
 	switch {
 	case !exists:
@@ -66,6 +54,24 @@ func catalogue(f *Facts) []Finding {
 		)
 	}
 	return found
+}
+
+// catalogueState reports a catalogue node that is not in the FUTURE state. DOWN prevents jobs as well, but slurmdbd
+// then counts the node as down, and sinfo shows it.
+func catalogueState(n slurm.Node) []Finding {
+	next := fmt.Sprintf("run `scontrol update nodename=%s state=future`, and replace the node's state in slurm.conf "+
+		"with State=FUTURE; the node's line must also contain Port=1", n.Name)
+	switch {
+	case n.Is("FUTURE"):
+		return nil
+	case n.Is("DOWN"):
+		return []Finding{warning(
+			fmt.Sprintf("catalogue node %s is DOWN instead of FUTURE: sreport counts it as down, and sinfo shows it",
+				n.Name), next)}
+	}
+	return []Finding{fault(
+		fmt.Sprintf("catalogue node %s is %s instead of FUTURE: slurmctld may allocate it to jobs",
+			n.Name, strings.Join(n.States, "+")), next)}
 }
 
 // features compares the features of the catalogue nodes with those of the real nodes. While no node offers a slice of

@@ -149,7 +149,7 @@ func checks() []check {
 		{"partitions", "every partition of this node can allocate parts of it", node, exclusive},
 		{
 			"catalogue",
-			"the catalogue nodes are down, as intended, and share a partition with this node",
+			"the catalogue nodes are in the FUTURE state and share a partition with this node",
 			node,
 			catalogue,
 		},

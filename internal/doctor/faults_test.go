@@ -47,7 +47,7 @@ func healthyNodes() []slurm.Node {
 			},
 			MIGTotal: 28,
 		},
-		{Name: "mig-catalog1", Features: []string{"a100"}, States: []string{"DOWN"}, Partitions: []string{"gpu"},
+		{Name: "mig-catalog1", Features: []string{"a100"}, States: []string{"FUTURE"}, Partitions: []string{"gpu"},
 			Gres: []slurm.GRES{{Name: "gpu", Type: "a100", Count: 7}, {Name: "mig", Type: "1g.5gb", Count: 7}}},
 	}
 }
@@ -231,8 +231,14 @@ var cases = []struct {
 	{
 		"catalogue",
 		Error,
-		"mig-catalog1 is IDLE instead of DOWN",
+		"mig-catalog1 is IDLE instead of FUTURE",
 		func(f *Facts) { f.Nodes[1].States = []string{"IDLE"} },
+	},
+	{
+		"catalogue",
+		Warning,
+		"mig-catalog1 is DOWN instead of FUTURE: sreport counts it as down",
+		func(f *Facts) { f.Nodes[1].States = []string{"DOWN", "NOT_RESPONDING"} },
 	},
 	{
 		"catalogue",

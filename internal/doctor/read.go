@@ -148,7 +148,7 @@ func (f *Facts) readSlurmctld(ctx context.Context, host Host, ctl *slurm.Client)
 	f.Config, err = ctl.Config(ctx)
 	f.Answered = time.Now()
 	if err == nil {
-		f.Nodes, errNodes = ctl.Nodes(ctx)
+		f.Nodes, errNodes = ctl.AllNodes(ctx)
 		f.Partitions, errPartitions = ctl.Partitions(ctx)
 	}
 	if err = errors.Join(err, errNodes, errPartitions); err != nil {

@@ -11,7 +11,7 @@ import (
 // Schedulable reports whether the node is in a state in which slurmctld starts jobs on it. The result is true for a
 // completing node, although slurmctld starts no jobs there until the node is no longer completing.
 func Schedulable(n slurm.Node) bool {
-	return !slices.ContainsFunc([]string{"DOWN", "DRAIN", "FAIL", "NOT_RESPONDING", "INVALID_REG"}, n.Is)
+	return !slices.ContainsFunc([]string{"DOWN", "DRAIN", "FAIL", "FUTURE", "NOT_RESPONDING", "INVALID_REG"}, n.Is)
 }
 
 // Accepts reports whether the job could run on the node if its slices were available there (RejectReason gives no

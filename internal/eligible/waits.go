@@ -10,8 +10,9 @@ import (
 // result is false for limits, holds, dependencies, begin times, licences and unknown reasons. The job is eligible from
 // the time w.Job.Eligible.
 //
-// If no node offers a job's slices but catalogue nodes could run the job, the job's reason is "ReqNodeNotAvail,
-// UnavailableNodes:mig-catalog[1-2]" (22.05.8), or begins with "Nodes required for job are DOWN, DRAINED".
+// If no node offers a job's slices but catalogue nodes could run the job, the job's reason is "ReqNodeNotAvail, May be
+// reserved for other job" (22.05.8, 24.11.5), or begins with "Nodes required for job are DOWN, DRAINED". If real nodes
+// are down, or the catalogue nodes are DOWN instead of FUTURE, the reason is "ReqNodeNotAvail, UnavailableNodes:...".
 func WaitsForNodes(w slurm.Waiting) bool {
 	if w.State != "PENDING" || w.Priority == 0 || w.Problem != "" || w.Dependency != "" {
 		return false

@@ -6,11 +6,16 @@ import (
 	"time"
 )
 
-// Nodes reads all nodes, including the catalogue nodes. If a node is reserved, Nodes also reads the reservations.
-// Errors: ErrUnreachable.
-func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
+// Nodes reads all nodes except those in the FUTURE state, such as the catalogue nodes. If a node is reserved, Nodes
+// also reads the reservations. Errors: ErrUnreachable.
+func (c *Client) Nodes(ctx context.Context) ([]Node, error) { return c.nodes(ctx) }
+
+// AllNodes is like Nodes, but also reads the nodes in the FUTURE state. Errors: ErrUnreachable.
+func (c *Client) AllNodes(ctx context.Context) ([]Node, error) { return c.nodes(ctx, "--future") }
+
+func (c *Client) nodes(ctx context.Context, options ...string) ([]Node, error) {
 	asked := time.Now()
-	out, err := c.run(ctx, nil, c.scontrol, "-d", "show", "node")
+	out, err := c.run(ctx, nil, c.scontrol, append(options, "-d", "show", "node")...)
 	if err != nil {
 		return nil, err
 	}

@@ -100,7 +100,7 @@ func (s *site) doctorOpenSlice(t *testing.T, id string) {
 
 func (s *site) doctorCatalogueUp(t *testing.T) {
 	s.must(t, "", "root", "scontrol", "update", "nodename=mig-catalog1", "state=resume")
-	defer s.must(t, "", "root", "scontrol", "update", "nodename=mig-catalog1", "state=down", "reason=MIG catalogue")
+	defer s.must(t, "", "root", "scontrol", "update", "nodename=mig-catalog1", "state=future")
 	if findings, status := s.diagnosis(t); status != 1 ||
 		!has(findings, "catalogue", doctor.Error, "mig-catalog1 is ") {
 		t.Errorf("status %d: %+v", status, findings)

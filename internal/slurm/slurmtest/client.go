@@ -23,11 +23,13 @@ func (f *Fake) Node(_ context.Context, name string) (out slurm.Node, err error) 
 	return out, err
 }
 
-// Nodes behaves like slurm.Client.Nodes.
+// Nodes behaves like slurm.Client.Nodes, which omits the catalogue nodes.
 func (f *Fake) Nodes(context.Context) (out []slurm.Node, err error) {
 	err = f.call(Call{Op: "Nodes"}, func() error {
 		for _, n := range f.nodes {
-			out = append(out, f.show(n))
+			if !n.Catalogue {
+				out = append(out, f.show(n))
+			}
 		}
 		return nil
 	})
@@ -57,9 +59,6 @@ func (f *Fake) show(n *node) slurm.Node {
 		completing = completing || j.State == "COMPLETING" && slices.Contains(j.Nodes, n.Name)
 	}
 	switch {
-	case n.Catalogue:
-		out.States = []string{"DOWN", "NOT_RESPONDING"}
-		out.BootTime, out.SlurmdStartTime = time.Time{}, time.Time{}
 	case busy:
 		out.States = []string{"MIXED"}
 	default:

@@ -12,8 +12,8 @@
 //   - A request without a type gets the first types with a free count, which may include `closed`. An --exclusive job
 //     needs an empty node, and gets all of its GRES, including `closed`.
 //   - slurmctld rejects the submission of a job that no node could ever run, unless the job is held. This check
-//     includes the catalogue nodes, although they are never up. If no node can run a pending job any more, the job gets
-//     the reason BadConstraints and the priority 0. After the job is released, slurmctld tries again.
+//     includes the catalogue nodes, although they are in the FUTURE state. If no node can run a pending job any more,
+//     the job gets the reason BadConstraints and the priority 0. After the job is released, slurmctld tries again.
 //   - A restart of slurmctld and `scontrol reconfigure` reset the count of every type to the one in slurm.conf.
 //     Afterwards, slurmctld does not count the typed GRES of running jobs as used, or counts them once for each node
 //     of the job (Recount; in 22.05, the excess remains after the job ends). A restart of slurmd 22.05 resets only
@@ -49,7 +49,7 @@ type Node struct {
 	Features   []string
 	// Gres contains the node's GRES in slurm.conf, which are also its initial GRES: mig:1g.5gb:0, ..., mig:closed:28.
 	Gres slurm.GRESList
-	// Catalogue is true for a node that is never up. Because of its GRES, slurmctld accepts jobs that it would
+	// Catalogue is true for a node in the FUTURE state. Because of its GRES, slurmctld accepts jobs that it would
 	// otherwise reject.
 	Catalogue bool
 }

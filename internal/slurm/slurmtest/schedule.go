@@ -1,7 +1,6 @@
 package slurmtest
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -227,14 +226,10 @@ func (f *Fake) Tick() []uint32 {
 
 // waitReason returns the reason that squeue shows for a job that waits for nodes.
 func (f *Fake) waitReason(j *job, passed bool) string {
-	up, catalogue := f.largeEnough(j)
+	up, _ := f.largeEnough(j)
 	switch {
-	case len(up) < j.NumNodes:
-		var names []string
-		for _, n := range catalogue {
-			names = append(names, n.Name)
-		}
-		return fmt.Sprintf("ReqNodeNotAvail, UnavailableNodes:%s", strings.Join(names, ","))
+	case len(up) < j.NumNodes: // slurmctld names only unavailable nodes that are not in the FUTURE state
+		return "ReqNodeNotAvail, May be reserved for other job"
 	case passed:
 		return "Priority"
 	}
