@@ -11,8 +11,9 @@ import (
 // the time w.Job.Eligible.
 //
 // If no node offers a job's slices but catalogue nodes could run the job, the job's reason is "ReqNodeNotAvail, May be
-// reserved for other job" (22.05.8, 24.11.5), or begins with "Nodes required for job are DOWN, DRAINED". If real nodes
-// are down, or the catalogue nodes are DOWN instead of FUTURE, the reason is "ReqNodeNotAvail, UnavailableNodes:...".
+// reserved for other job" (22.05.8 to 26.05.5), or begins with "Nodes required for job are DOWN, DRAINED". If real
+// nodes are down, or the catalogue nodes are DOWN instead of FUTURE, the reason is "ReqNodeNotAvail,
+// UnavailableNodes:...".
 func WaitsForNodes(w slurm.Waiting) bool {
 	if w.State != "PENDING" || w.Priority == 0 || w.Problem != "" || w.Dependency != "" {
 		return false
