@@ -1,7 +1,7 @@
 package plan
 
 import (
-	"fmt"
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -22,7 +22,11 @@ type nodeSets struct {
 // setNodes sets the members on which a job can run. held is the return value of heldOn. Jobs with equal requests share
 // the sets, because a plan for many jobs and nodes would otherwise spend most of its time here.
 func (v *View) setNodes(job *offer.Job, w slurm.Waiting, held map[string]map[string]int) {
-	key := v.nodesKey(job, w)
+	key, ok := v.nodesKey(job, w)
+	if !ok {
+		v.findNodes(job, w, held)
+		return
+	}
 	same, known := v.nodeSets[key]
 	if !known {
 		v.findNodes(job, w, held)
@@ -40,8 +44,8 @@ func (v *View) setNodes(job *offer.Job, w slurm.Waiting, held map[string]map[str
 
 // nodesKey returns a text that is equal for two jobs only if findNodes returns the same for both. It contains every
 // field of the job except those that findNodes does not use. findNodes uses LastSchedEval only if the reason is
-// Resources.
-func (v *View) nodesKey(job *offer.Job, w slurm.Waiting) string {
+// Resources. ok is false if JSON cannot represent the job.
+func (v *View) nodesKey(job *offer.Job, w slurm.Waiting) (key string, ok bool) {
 	sized := tags.Sized(w.Job)
 	paused := v.paused[w.UID]
 	w.ID, w.ArrayJob, w.ArrayTask, w.Elements, w.HetJobs = 0, 0, "", 0, nil
@@ -52,7 +56,9 @@ func (v *View) nodesKey(job *offer.Job, w slurm.Waiting) string {
 		w.LastSchedEval = time.Time{}
 	}
 	w.AdminComment, w.Comment = "", ""
-	return fmt.Sprint(sized, paused, job.Nodes, job.Wants[0].Profile, job.Wants[0].Needed(), w)
+	// Users choose some of the texts. JSON quotes them, so that the key shows where each text ends.
+	text, err := json.Marshal([]any{sized, paused, job.Nodes, job.Wants[0].Profile, job.Wants[0].Needed(), w})
+	return string(text), err == nil
 }
 
 // findNodes does the work of setNodes for one job.
