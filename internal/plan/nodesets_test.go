@@ -104,3 +104,14 @@ func variedNodes(t *testing.T, rng *rand.Rand) (nodes []slurm.Node) {
 	}
 	return nodes
 }
+
+// TestNodesKeyShowsWhereTextsEnd compares the keys of jobs whose lists of nodes differ only in where a name ends.
+func TestNodesKeyShowsWhereTextsEnd(t *testing.T) {
+	one, two := waits(1, "1g.5gb", 1, 1), waits(1, "1g.5gb", 1, 1)
+	one.ExcNodes, two.ExcNodes = []string{"n1 n2"}, []string{"n1", "n2"}
+	a, _ := new(View).nodesKey(Job(one), one)
+	b, _ := new(View).nodesKey(Job(two), two)
+	if a == b {
+		t.Errorf("two different jobs have the key %s", a)
+	}
+}
