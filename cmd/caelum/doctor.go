@@ -79,7 +79,7 @@ func runNHC(cmd *cobra.Command, g *globals, o doctorOptions) error {
 		node = cfg.Node
 	}
 	if len(found) == 0 {
-		_, err := fmt.Fprintf(cmd.OutOrStdout(), "OK: caelum found no fault of node %s\n", node)
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "OK: caelum found no faults on node %s\n", node)
 		return err
 	}
 	more := ""

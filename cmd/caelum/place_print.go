@@ -30,7 +30,7 @@ func (t trial) print(w io.Writer) {
 	}
 }
 
-// why returns the reason why the policy did not place the request.
+// why returns the reason that the policy did not place the slice.
 func (s step) why(policy string) string {
 	switch {
 	case s.held != "":

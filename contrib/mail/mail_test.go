@@ -108,3 +108,34 @@ func TestUsage(t *testing.T) {
 		t.Error("caelum-mail has sent a mail")
 	}
 }
+
+// TestBusy sends a mail while many other copies of the script are running. The mail must not contain a report.
+func TestBusy(t *testing.T) {
+	other := filepath.Join(t.TempDir(), "caelum-mail")
+	if err := os.WriteFile(other, []byte("#!/bin/sh\nread line\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		cmd := exec.Command(other)
+		stdin, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			stdin.Close()
+			cmd.Wait()
+		})
+	}
+	script, sent := install(t)
+	cmd := exec.Command(script, "-s", "Slurm Job_id=12 Name=train Ended"+ended, "user1")
+	cmd.Env = append(os.Environ(), "SLURM_JOB_MAIL_TYPE=Ended")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if text, err := os.ReadFile(sent); err != nil || strings.Contains(string(text), "report 12") {
+		t.Errorf("%v: %s", err, text)
+	}
+}

@@ -66,6 +66,9 @@ func (a *Agent) growAfterFailure(ctx context.Context, lease api.Lease) {
 		err = a.ctl.Hold(ctx, job.ID)
 	}
 	failpoint.Hit(failpoint.GrowHeld)
+	if err == nil {
+		err = a.restoreHeld(ctx, job.ID)
+	}
 	if err != nil {
 		log.WithError(err).Warn("requeued a job that ran out of GPU memory, but couldn't change its profile")
 		return
@@ -73,6 +76,16 @@ func (a *Agent) growAfterFailure(ctx context.Context, lease api.Lease) {
 	a.metrics.Grew(growth.Cause)
 	log.WithFields(fieldsOf(growth, larger)).
 		Info("requeued a job that ran out of GPU memory, with a larger profile")
+}
+
+// restoreHeld restores the tag Held of a held job. Between the tag and the hold, the pass of another agent may have
+// taken the job for a released one and replaced the tag, and no agent would release the job.
+func (a *Agent) restoreHeld(ctx context.Context, id uint32) error {
+	job, err := a.ctl.Job(ctx, id)
+	if err != nil || job.Priority > 0 || tags.Has(job.AdminComment, tags.Held) {
+		return err
+	}
+	return a.ctl.SetAdminComment(ctx, id, tags.Replace(job.AdminComment, tags.Released, tags.Held))
 }
 
 // growBeforeFailure requeues a running job if the forecast of its peak memory exceeds its slice. slurmctld sends

@@ -197,6 +197,32 @@ func TestStaysFailed(t *testing.T) {
 	}
 }
 
+// TestGrowWhileAnotherAgentPasses replaces the tag Held between the tag and the hold, as the pass of another agent may
+// do. The job must have the tag again in the end, because no agent releases a held job without it.
+func TestGrowWhileAnotherAgentPasses(t *testing.T) {
+	g := newGrowing(t, "22.05.8")
+	id := g.submit(growingJob("1g.5gb", "oom"))
+	g.publish()
+	g.fake.Tick()
+	g.lease(id)
+	g.peak = 4700
+	g.fake.After(func(c slurmtest.Call) {
+		if c.Op == "SetAdminComment" && tags.Has(c.Text, tags.Held) {
+			g.fake.After(nil)
+			text := tags.Replace(c.Text, tags.Held, tags.Released)
+			if err := g.fake.SetAdminComment(context.Background(), id, text); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if err := g.fake.Fail(id); err != nil {
+		t.Fatal(err)
+	}
+	if j := g.ends(id); j.State != "PENDING" || j.Priority != 0 || !tags.Has(j.AdminComment, tags.Held) {
+		t.Errorf("the job is %s with priority %d and %q", j.State, j.Priority, j.AdminComment)
+	}
+}
+
 // TestGrowBeforeFailure requeues a running job. If the requeue fails at first, the job grows only once. A forecast that
 // no profile satisfies, and a job with the mode oom, must not end the run.
 func TestGrowBeforeFailure(t *testing.T) {

@@ -38,15 +38,24 @@ func (a *Agent) reportMetrics(ctx context.Context) {
 	if a.cfg.MetricsListen == "" {
 		return
 	}
-	l, err := metrics.Listen(a.cfg.MetricsListen)
-	if err == nil {
-		a.log.WithField("address", l.Addr()).Info("serving metrics")
-		err = a.metrics.Serve(ctx, l, stdlog.New(debugLines{a.log}, "", 0))
-	}
-	if err != nil {
-		a.log.WithError(err).Error("no metrics port")
+	for ctx.Err() == nil {
+		l, err := metrics.Listen(a.cfg.MetricsListen)
+		if err == nil {
+			a.log.WithField("address", l.Addr()).Info("serving metrics")
+			err = a.metrics.Serve(ctx, l, stdlog.New(debugLines{a.log}, "", 0))
+		}
+		if err != nil {
+			a.log.WithError(err).Error("no metrics port; trying again in a minute")
+		}
+		select { // another program may have taken the port while the agent was not running
+		case <-ctx.Done():
+		case <-time.After(portInterval):
+		}
 	}
 }
+
+// portInterval is the time between two attempts to open the metrics port.
+const portInterval = time.Minute
 
 // debugLines logs the errors of net/http for debugging, because any user of the network can cause them.
 type debugLines warnings

@@ -7,8 +7,8 @@ import (
 )
 
 // maxPerUser limits the open connections of one user, and maxAllUsers those of all users together. The second limit is
-// necessary because one user can have many ids in a user namespace. Root's connections are not limited, so that users
-// cannot block the prolog and the epilog. Each connection uses one of the agent's file descriptors for at most ten
+// necessary because one user can have many ids in a user namespace. Root's connections are exempt, so users
+// cannot block the prolog or the epilog. Each connection uses one of the agent's file descriptors for at most ten
 // seconds.
 const (
 	maxPerUser  = 64

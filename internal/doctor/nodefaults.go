@@ -62,11 +62,14 @@ func (f *Facts) readAgentAgain(ctx context.Context, client *api.Client) {
 func nodeChecks() []check {
 	list := []check{
 		{"gpus", "", []Source{Agent}, brokenGPUs},
-		{"instances", "", []Source{Agent}, lastingInstances},
+		{"instances", "", []Source{Agent}, foreignInstances},
 		{"plugin", "", []Source{Plugstack}, plugin},
+		// This check only reports a driver that cannot be read. It does not check the owners of device files, because
+		// the agent changes an owner a moment before its reply changes, and a false alarm would drain the node.
+		{"device files", "", []Source{Agent, Devices}, func(*Facts) []Finding { return nil }},
 	}
 	for _, c := range checks() {
-		if slices.Contains([]string{"ledger", "slot files", "device files", "driver", "owners", "memory"}, c.name) {
+		if slices.Contains([]string{"ledger", "slot files", "driver", "owners", "memory"}, c.name) {
 			list = append(list, c)
 		}
 	}
@@ -90,17 +93,17 @@ func brokenGPUs(f *Facts) []Finding {
 	return found
 }
 
-// lastingInstances reports instances that remain stuck or foreign until an administrator acts. An instance that is
-// stuck because a job's processes use it is not a fault of the node: the agent checks these processes every 2 s.
-func lastingInstances(f *Facts) []Finding {
-	lasting := Facts{}
+// foreignInstances reports foreign instances. A stuck instance is not a fault of the node: a user can cause it with a
+// process that uses the instance, the agent repeats the attempt to destroy it, and jobs can use the other instances.
+func foreignInstances(f *Facts) []Finding {
+	foreign := Facts{}
 	for _, g := range f.Agent.GPUs {
 		g.Instances = slices.DeleteFunc(slices.Clone(g.Instances), func(in api.Instance) bool {
-			return in.State == api.StateStuck && in.Note != ""
+			return in.State != api.StateForeign
 		})
-		lasting.Agent.GPUs = append(lasting.Agent.GPUs, g)
+		foreign.Agent.GPUs = append(foreign.Agent.GPUs, g)
 	}
-	found := instances(&lasting)
+	found := instances(&foreign)
 	for i := range found {
 		found[i].Severity = Error
 	}

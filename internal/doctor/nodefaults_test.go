@@ -85,7 +85,7 @@ func TestNodeFaults(t *testing.T) {
 		{"", nil},
 		{"", other("MIG mode is off; turn it on with `nvidia-smi -i 1 -mig 1`")},
 		{"", instance(api.Instance{State: api.StateStuck, Note: "process 17 of uid 20001 (python)"})},
-		{"instances: ", instance(api.Instance{State: api.StateStuck})},
+		{"", instance(api.Instance{State: api.StateStuck})},
 		{"instances: ", instance(api.Instance{State: api.StateForeign})},
 		{"gpus: GPU 1: the GPU is lost", other(gpu.Lost)},
 		{"gpus: the agent manages no GPU", func(s *api.Status) { s.GPUs[0].Problem = "this GPU does not support MIG" }},

@@ -13,10 +13,10 @@ import (
 const yield = time.Hour
 
 // InOrder returns the waiting jobs in the order in which the plan considers them. Held jobs come last: slurmctld shows
-// their priority as 0, and a job must not overtake jobs of higher priority by requesting a node by name. So that held
-// jobs do not wait forever, a held job comes before jobs that became eligible more than an hour later and whose nice
-// value is not lower. The hour starts again whenever another held job of the same user is released and starts, so that
-// each user gets at most one held job per hour ahead of other jobs.
+// their priority as 0, and a job must not overtake jobs of higher priority by requesting a node by name. To keep held
+// jobs from waiting forever, InOrder puts a held job before jobs that became eligible more than an hour later, unless
+// they have a lower nice value. The hour starts again whenever another held job of the same user is released and
+// starts, so that each user gets at most one held job per hour ahead of other jobs.
 func InOrder(q slurm.Queue) []slurm.Waiting {
 	last := map[uint32]time.Time{} // for each user, the latest start of a job that had been held
 	for _, j := range q.All {

@@ -103,9 +103,10 @@ func coveredMiB(runs []attempt, quantile float64) float64 {
 }
 
 // tooLittle returns the memory, in MiB, of the largest slice that was too small, or 0 if no slice was. A slice was too
-// small if a run on it was killed, or possibly killed, because it ran out of memory. tooLittle considers all killed
-// runs after the last complete run, and the second largest slice of the earlier killed runs in the window. An earlier
-// run that was only possibly killed counts only if the next complete run had a larger slice.
+// small if a run on it was killed, or possibly killed, because it ran out of memory. The result is the
+// larger of two values: the largest such slice after the last complete run, and the second largest in the whole window,
+// so that one failed run before a complete run does not count. A run before the last complete run that was only
+// possibly killed counts only if the next complete run had a larger slice.
 func tooLittle(runs []attempt) (most float64) {
 	var short []float64
 	doubt := 0.0
