@@ -191,9 +191,10 @@ unit:
 	$(GOTEST) $(PURE:%=./%)
 
 # Tests Caelum on a real Slurm cluster, with Debian's slurmctld, slurmd, slurmdbd, MariaDB and munge. Only the GPUs are
-# emulated.
+# emulated. E2E contains the packages of the tests.
+E2E ?= ./contrib/devcluster/...
 e2e:
-	$(GO) test -count=1 -tags e2e -timeout 40m ./contrib/devcluster/...
+	$(GO) test -count=1 -tags e2e -timeout 40m $(E2E)
 
 # Tests only the shipped unit files: systemd-analyze checks them, and jobs run under a private systemd. The e2e target
 # includes these tests.

@@ -184,9 +184,13 @@ func (s *Site) End(name string) { s.t.Helper(); s.Write("end."+name, "") }
 // Within waits until a condition is true, and ends the test if it is not true within Limit.
 func (s *Site) Within(what string, holds func() bool) {
 	s.t.Helper()
-	for end := time.Now().Add(Limit); !holds(); time.Sleep(100 * time.Millisecond) {
+	pause := 100 * time.Millisecond
+	for end := time.Now().Add(Limit); !holds(); time.Sleep(pause) {
 		if time.Now().After(end) {
 			s.t.Fatalf("timeout: %s", what)
+		}
+		if time.Until(end) < Limit-2*time.Second {
+			pause = 300 * time.Millisecond // a condition often runs a command, which takes time from the cluster
 		}
 	}
 }
