@@ -10,6 +10,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "proc.h"
 #include "rules.h"
 
 /* The minor numbers of capability files are less than 3 + 135 * 16. The other device files use larger minor numbers. */
@@ -105,6 +106,29 @@ int device_remove_cap(const struct state *st, unsigned minor)
     char path[512];
     snprintf(path, sizeof path, "%s/nvidia-caps/nvidia-cap%u", st->dev_root, minor);
     return unlink(path) == 0 || errno == ENOENT ? 0 : -1;
+}
+
+void device_sweep_caps(const struct state *st)
+{
+    if (!st->dev_root[0] || st->keep_device_files)
+        return;
+    char caps[300];
+    snprintf(caps, sizeof caps, "%s/nvidia-caps", st->dev_root);
+    DIR *d = opendir(caps);
+    if (!d)
+        return;
+    for (struct dirent *e; (e = readdir(d));) {
+        unsigned minor;
+        if (sscanf(e->d_name, "nvidia-cap%u", &minor) != 1 || minor < 3 || (minor - 3) / 135 >= EMU_MAX_GPUS)
+            continue;
+        const struct gi_state *gi = &st->gpu[(minor - 3) / 135].gi[(minor - 3) % 135 / 9];
+        unsigned ci = (minor - 3) % 9; /* 0 for the GPU instance, and otherwise the compute instance's id plus 1 */
+        if (gi->used && (ci == 0 || gi->ci[ci - 1].used))
+            continue;
+        device_remove_cap(st, minor);
+        proc_remove_cap(st, minor);
+    }
+    closedir(d);
 }
 
 bool device_may_open(const char *path)

@@ -24,6 +24,12 @@ int device_setup(const struct state *st, char *error, size_t size);
 int device_add_cap(const struct state *st, unsigned gpu, unsigned gi, int ci);
 int device_remove_cap(const struct state *st, unsigned minor);
 
+/*
+ * device_sweep_caps removes the capability files that belong to no instance. A process that is killed next to the commit
+ * of a created or destroyed instance leaves such files. It must be called within a transaction that may write.
+ */
+void device_sweep_caps(const struct state *st);
+
 /* device_cap_path writes the path of the capability file. */
 void device_cap_path(const struct state *st, unsigned gpu, unsigned gi, int ci, char *path, size_t size);
 

@@ -155,6 +155,7 @@ enum txn_error txn_begin(struct txn *t, const char *path, enum txn_mode mode)
             txn_end(t);
             return TXN_DENIED;
         }
+        device_sweep_caps(t->st);
         ops_reap(t);
     }
     return TXN_OK;
