@@ -235,8 +235,8 @@ func TestUninitialized(t *testing.T) {
 	m.want(m.Init(), nvml.SUCCESS, "Init again")
 }
 
-// TestFileOfKilledWriter checks that the next change of the state removes a capability file that belongs to no instance.
-// A process that is killed between the commit and the removal of the file leaves such a file.
+// TestFileOfKilledWriter checks that the next change of the state removes a capability file that belongs to no
+// instance. A process that is killed between the commit and the removal of the file leaves such a file.
 func TestFileOfKilledWriter(t *testing.T) {
 	root := devRoot(t)
 	m := newMachine(t, "--board", "A100-40GB", "--dev-root", root)

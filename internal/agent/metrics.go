@@ -38,7 +38,7 @@ func (a *Agent) reportMetrics(ctx context.Context) {
 	if a.cfg.MetricsListen == "" {
 		return
 	}
-	for ctx.Err() == nil {
+	for {
 		l, err := metrics.Listen(a.cfg.MetricsListen)
 		if err == nil {
 			a.log.WithField("address", l.Addr()).Info("serving metrics")
@@ -49,6 +49,7 @@ func (a *Agent) reportMetrics(ctx context.Context) {
 		}
 		select { // another program may have taken the port while the agent was not running
 		case <-ctx.Done():
+			return
 		case <-time.After(portInterval):
 		}
 	}

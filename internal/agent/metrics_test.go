@@ -146,7 +146,9 @@ func TestMetricsPortInUse(t *testing.T) {
 	}
 	defer other.Close()
 	w.agent.cfg.MetricsListen = other.Addr().String()
-	w.agent.reportMetrics(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // the agent tries once, and does not wait for the next attempt
+	w.agent.reportMetrics(ctx)
 	w.publish()
 	if !strings.Contains(w.log.String(), "change metrics_listen") {
 		t.Errorf("the log does not contain the error:\n%s", w.log.String())
