@@ -118,12 +118,12 @@ void device_sweep_caps(const struct state *st)
     if (!d)
         return;
     for (struct dirent *e; (e = readdir(d));) {
-        unsigned minor;
-        if (sscanf(e->d_name, "nvidia-cap%u", &minor) != 1 || minor < 3 || (minor - 3) / 135 >= EMU_MAX_GPUS)
+        unsigned minor, gpu, id;
+        int ci;
+        if (sscanf(e->d_name, "nvidia-cap%u", &minor) != 1 || !rules_cap_of(minor, &gpu, &id, &ci))
             continue;
-        const struct gi_state *gi = &st->gpu[(minor - 3) / 135].gi[(minor - 3) % 135 / 9];
-        unsigned ci = (minor - 3) % 9; /* 0 for the GPU instance, and otherwise the compute instance's id plus 1 */
-        if (gi->used && (ci == 0 || gi->ci[ci - 1].used))
+        const struct gi_state *gi = &st->gpu[gpu].gi[id];
+        if (gi->used && (ci < 0 || gi->ci[ci].used))
             continue;
         device_remove_cap(st, minor);
         proc_remove_cap(st, minor);

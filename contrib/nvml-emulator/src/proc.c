@@ -121,8 +121,11 @@ int proc_remove_cap(const struct state *st, unsigned minor)
     char below[128], path[512];
     if (!st->proc_root[0])
         return 0;
-    unsigned gpu = (minor - 3) / 135, gi = (minor - 3) % 135 / 9;
-    access_path(gpu, gi, (int)((minor - 3) % 9) - 1, below, sizeof below);
+    unsigned gpu, gi;
+    int ci;
+    if (!rules_cap_of(minor, &gpu, &gi, &ci))
+        return 0;
+    access_path(gpu, gi, ci, below, sizeof below);
     snprintf(path, sizeof path, "%s/%s", st->proc_root, below);
     return unlink(path) == 0 || errno == ENOENT || errno == ENOTDIR ? 0 : -1;
 }

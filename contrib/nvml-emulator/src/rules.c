@@ -57,6 +57,16 @@ unsigned rules_cap_minor(unsigned gpu, unsigned gi, int ci)
     return 3 + 135 * gpu + 9 * gi + (ci < 0 ? 0 : 1 + (unsigned)ci);
 }
 
+bool rules_cap_of(unsigned minor, unsigned *gpu, unsigned *gi, int *ci)
+{
+    if (minor < 3 || (minor - 3) / 135 >= EMU_MAX_GPUS)
+        return false;
+    *gpu = (minor - 3) / 135;
+    *gi = (minor - 3) % 135 / 9;
+    *ci = (int)((minor - 3) % 9) - 1;
+    return true;
+}
+
 unsigned rules_bus(unsigned gpu)
 {
     return 0x10 + gpu;

@@ -37,6 +37,9 @@ unsigned rules_gi_id(unsigned grid, unsigned start, unsigned size);
  */
 unsigned rules_cap_minor(unsigned gpu, unsigned gi, int ci);
 
+/* rules_cap_of is the inverse of rules_cap_minor. It returns false if the minor number belongs to no instance's file. */
+bool rules_cap_of(unsigned minor, unsigned *gpu, unsigned *gi, int *ci);
+
 /* rules_bus returns a GPU's PCI bus number. Each GPU has its own bus. */
 unsigned rules_bus(unsigned gpu);
 
