@@ -46,6 +46,7 @@ type simulateOptions struct {
 	wholeGPUs, multiGPU      bool
 	change                   time.Duration // --switch
 	wholeShare               float64
+	moves, moveCost          string
 	csv, stay                bool
 	report                   string
 }
@@ -149,6 +150,20 @@ FULL GPUS
   limits the share of the GPUs that are full while jobs wait for slices. With a queue other than
   fifo and easy, there is no limit.
 
+MOVES
+  A MIG instance cannot be moved, but the job in it can be stopped and restarted in another one. With
+  --moves, policies that place jobs directly also move or stop running jobs that have one slice:
+  fragaware         after a job has ended, jobs are moved to reduce fragmentation (arXiv 2512.16099)
+  grmu              when a job cannot start, the jobs on the most fragmented GPU are moved, and once
+                    an hour, pairs of half-full GPUs are merged (arXiv 2502.01909)
+  dynap[=SECONDS]   jobs are stopped and requeued if the first job in the queue would otherwise wait
+                    longer than the stopped jobs lose (DynaP; 121 s until a requeued job can start
+                    count as lost). SECONDS is added to the wait (default: 0)
+  --move-cost sets the run time that a job loses because of a move: the time since its last
+  checkpoint, or run for the whole run. MOVED is the number of moved and stopped jobs, LOST the share
+  of the busy time that they lost, and ACTIVE the mean number of GPUs on which a job runs.
+  --moves requires --sizing tightest for workloads whose jobs have speeds.
+
 OUTPUT
   Waiting times are in seconds. Percentiles have three significant digits. For workloads whose jobs
   run slower on smaller slices or are requeued, TURNAROUND is the mean time from submission to end.
@@ -220,6 +235,9 @@ func (o *simulateOptions) addFlags(f *pflag.FlagSet) {
 		"--whole-gpus: largest share of the GPUs that may be full while jobs wait for slices; "+
 			"0: automatic; 1: no limit")
 	f.BoolVar(&o.multiGPU, "multi-gpu", false, "--alibaba: include the pods with several GPUs; requires --whole-gpus")
+	f.StringVar(&o.moves, "moves", "", "move or stop running jobs: fragaware, grmu or dynap[=SECONDS]")
+	f.StringVar(&o.moveCost, "move-cost", wholeRun,
+		"--moves: the run time that a moved or stopped job loses at most, or run for the whole run")
 	f.StringVar(&o.report, "report", "", "also write a self-contained HTML page with drawings to this file")
 	f.BoolVar(&o.csv, "csv", false, "print comma-separated values")
 }
@@ -337,6 +355,9 @@ func (o simulateOptions) runPolicy(c sim.Config, name string, jobs iter.Seq[trac
 			return run{}, err
 		}
 		c.Offers, c.WholeShare = o.offers, o.wholeShare
+		if c.Moves, err = o.parseMoves(); err != nil {
+			return run{}, err
+		}
 		if o.speeds && o.adaptive(c.Discipline) {
 			c.Sizing = sim.Adaptive
 		}

@@ -42,6 +42,7 @@ func (o simulateOptions) checkFlags(f *pflag.FlagSet) error {
 		"since": {"--from-sacct", o.fromSacct}, "until": {"--from-sacct", o.fromSacct},
 		"memory-margin": {"--memory-error", o.memoryError > 0},
 		"switch":        {"--whole-gpus", o.wholeGPUs}, "whole-share": {"--whole-gpus", o.wholeGPUs},
+		"move-cost": {"--moves", o.moves != ""},
 		"multi-gpu": {"--alibaba and --whole-gpus", o.wholeGPUs && o.alibaba != ""},
 	} {
 		if f.Changed(name) && !requires.given {
@@ -79,6 +80,9 @@ func (o simulateOptions) config() (c sim.Config, err error) {
 		return c, err
 	}
 	if c.Memory, err = o.memory(); err != nil {
+		return c, err
+	}
+	if _, err := o.parseMoves(); err != nil {
 		return c, err
 	}
 	if c.Said, c.Learn, err = o.expected(); err != nil {

@@ -80,6 +80,17 @@ func (s simulation) columns() []column {
 			column{"REQUEUED", false, func(r run) string { return strconv.Itoa(r.Requeued) }},
 			column{"LOST", false, func(r run) string { return share(r.Lost) }})
 	}
+	if s.Moves != "" {
+		all = append(all,
+			column{"MOVED", false, func(r run) string { return strconv.Itoa(r.Moved) }},
+			column{"LOST", false, func(r run) string { return share(r.Lost) }},
+			column{"ACTIVE", false, func(r run) string {
+				if r.Active == 0 {
+					return "-" // not known for whole, static and moved
+				}
+				return fmt.Sprintf("%.1f", r.Active)
+			}})
+	}
 	if s.Offers {
 		all = append(all, column{"ON OFFER", false, func(r run) string {
 			if r.Prompt == 0 {
@@ -101,7 +112,7 @@ func (s simulation) csv(w io.Writer) error {
 			"policy", "never", "layouts", "started", "refused", "mean_turnaround", "mean_wait", "median_wait",
 			"p95_wait", "p99_wait", "longest_wait", "makespan", "utilisation", "fragmentation", "accepted",
 			"worst_profile", "created", "destroyed", "reused", "held", "requeued", "lost", "prompt", "found",
-			"switched",
+			"switched", "moved", "active_gpus",
 		},
 	)
 	number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
@@ -133,6 +144,8 @@ func (s simulation) csv(w io.Writer) error {
 				strconv.Itoa(r.Prompt),
 				strconv.Itoa(r.Found),
 				strconv.Itoa(r.Switched),
+				strconv.Itoa(r.Moved),
+				number(r.Active),
 			},
 		)
 	}

@@ -38,6 +38,8 @@ type simulation struct {
 	Destroy  float64        `json:"destroy,omitempty"`
 	Full     *fullGPUs      `json:"whole_gpus,omitempty"`
 	Memory   *sim.Memory    `json:"memory,omitempty"`
+	Moves    string         `json:"moves,omitempty"`
+	MoveCost string         `json:"move_cost,omitempty"` // run: a moved job restarts from its beginning
 	Policies []run          `json:"policies"`
 
 	slower bool // true if jobs may run longer than necessary because of a smaller slice or a requeue
@@ -73,7 +75,10 @@ func newSimulation(o simulateOptions, c sim.Config, workload *trace.Workload) si
 	if o.wholeGPUs {
 		s.Full = &fullGPUs{c.Switch, o.wholeShare}
 	}
-	if s.slower = c.Memory != nil || o.speeds; o.speeds {
+	if o.moves != "" {
+		s.Moves, s.MoveCost = o.moves, o.moveCost
+	}
+	if s.slower = c.Memory != nil || o.moves != "" || o.speeds; o.speeds {
 		s.Sizing = plan.SizingTightest
 		if o.adaptive(c.Discipline) {
 			s.Sizing = plan.SizingAdaptive
@@ -132,6 +137,8 @@ type run struct {
 	Reused      int     `json:"reused"`
 	Switched    int     `json:"switched,omitempty"`
 	Held        int     `json:"held"`
+	Moved       int     `json:"moved,omitempty"`
+	Active      float64 `json:"active_gpus,omitempty"` // the mean number of GPUs on which a job runs
 
 	recorded *report.Recorder
 }
@@ -162,6 +169,8 @@ func newRun(policy, layouts string, r *sim.Result) run {
 		Reused:      r.Reused,
 		Switched:    r.Switched,
 		Held:        r.Held,
+		Moved:       r.Moved,
+		Active:      r.Active,
 	}
 }
 
@@ -211,6 +220,9 @@ func (s simulation) facts() []string {
 	if s.Memory != nil {
 		setting += fmt.Sprintf(", memory predicted with an error of %v and a margin of %v",
 			s.Memory.Error, s.Memory.Margin)
+	}
+	if s.Moves != "" {
+		setting += fmt.Sprintf(", moves %s at a cost of %s", s.Moves, s.MoveCost)
 	}
 	var needs []string
 	mostFirst := func(a, b string) int { return cmp.Or(cmp.Compare(s.Needs[b], s.Needs[a]), cmp.Compare(a, b)) }

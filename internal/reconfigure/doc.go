@@ -10,7 +10,8 @@
 //	Consolidate      moves one of two half-full GPUs to the other (GRMU)
 //
 // The package is pure: it computes a plan from the state of the GPUs, and never applies one to a GPU. Package place
-// places jobs that fit without a plan. No daemon uses package reconfigure yet.
+// places jobs that fit without a plan. Only the simulator uses package reconfigure: on clusters with backfill, moves do
+// not shorten the waits (docs/results.md, "Moves of running jobs").
 //
 // Files:
 //

@@ -71,6 +71,9 @@ type Config struct {
 	// Growth determines the profiles that jobs request, the ends of their runs, and whether a job runs again. If Growth
 	// is nil, each job runs once for its duration, or as Memory determines.
 	Growth Growth
+	// Moves determines when running jobs are moved or stopped. If Moves is nil, each job runs on its slices until its
+	// end.
+	Moves *Moves
 }
 
 // Discipline determines the order in which waiting jobs may start.
@@ -142,6 +145,22 @@ func (c *Config) check() error {
 	}
 	if c.Static != nil && len(c.Static) != len(c.GPUs) {
 		return fmt.Errorf("%d fixed layouts for %d GPUs; specify one layout for each GPU", len(c.Static), len(c.GPUs))
+	}
+	return c.checkMoves()
+}
+
+// checkMoves returns an error if the simulation does not support Moves with the other fields.
+func (c *Config) checkMoves() error {
+	switch m := c.Moves; {
+	case m == nil:
+	case c.Policy == nil || c.Offers || c.Memory != nil || c.Growth != nil || c.Sizing == Adaptive || c.quota() ||
+		!slices.Contains([]Discipline{FIFO, EASY, Loss}, c.Discipline) || !Alike(c.GPUs):
+		return fmt.Errorf("moves require a placement policy, a single GPU model, and the queue FIFO, EASY or none, " +
+			"without offers, adaptive sizes, memory predictions and a limit on the share of full GPUs")
+	case c.Discipline == Loss && m.Rule == StopForHead:
+		return fmt.Errorf("stopping jobs for the head of the queue requires a queue")
+	case !(m.Cost >= 0):
+		return fmt.Errorf("the cost of a move is %v s, but must be at least 0", m.Cost)
 	}
 	return nil
 }

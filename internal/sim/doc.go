@@ -29,6 +29,7 @@
 //	endings.go  the running jobs in the order of their ends
 //	estimates.go estimated run times: users' limits, predictions with an error, correction by ended jobs
 //	memory.go   memory predictions with an error: jobs run out of memory and are requeued (requeueDelay)
+//	moves.go    Moves: moves and stops running jobs (FragAware, GRMU, DynaP), with the work that they lose
 //	grow.go     Growth: another package determines profiles and ends of runs, and whether a job runs again
 //
 // The GPUs:

@@ -19,12 +19,19 @@ type Span struct {
 	From, To         float64
 }
 
-// observe reports the slices of a job that has just started.
-func (s *simulation) observe(j *job) {
+// segment reports the slices of a job that is moved, is stopped or ends now.
+func (s *simulation) segment(j *job) {
+	if j.from < s.now {
+		s.observe(j, j.from, s.now)
+	}
+}
+
+// observe reports the slices that a job holds from one time to another.
+func (s *simulation) observe(j *job, from, to float64) {
 	if s.Observer == nil {
 		return
 	}
-	span := Span{Job: j.ID, Profile: j.asksFor, From: j.started, To: j.ends}
+	span := Span{Job: j.ID, Profile: j.asksFor, From: from, To: to}
 	for _, at := range j.spots {
 		pl := s.GPUs[at.GPU].Placements[at.Placement]
 		span.GPU, span.Start, span.Size = at.GPU, pl.Start, pl.Size

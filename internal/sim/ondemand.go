@@ -16,6 +16,9 @@ type cut struct {
 	free    int
 	frag    float64      // the sum of the fragmentation of all GPUs
 	done    []float64    // for each GPU, the time at which its pending creations and destructions will be completed
+	mover   *mover       // nil without Config.Moves
+	active  int          // the number of GPUs with at least one running job
+	held    bool         // true if the policy has held the last job that place did not start
 	decided []place.Spot // the spots of the next job, or nil if the policy must choose the spots
 }
 
@@ -35,6 +38,7 @@ func newCut(s *simulation) *cut {
 	for k := range gpus {
 		c.frag += c.Pool.Node(k).Frag // above 0 on an empty GPU if the model limits a profile to one instance
 	}
+	c.mover = newMover(c)
 	return c
 }
 
@@ -63,6 +67,7 @@ func (c *cut) place(k int, r *reservation) (bool, *reservation) {
 		j.offer.RunTime = s.runTime(j)
 		spots, why = c.Find(&j.offer, r.onCut())
 	}
+	c.held = spots == nil && why.Verdict == place.Hold
 	if spots == nil {
 		if why.Verdict == place.Hold && k == 0 {
 			s.result.Held++
@@ -91,13 +96,14 @@ func (c *cut) start(j *job, spots []place.Spot) {
 	}
 	c.free -= j.units
 	if j.Speed != nil {
-		j.runs = j.Takes(got.Name)
+		j.runs = j.Takes(got.Name) * (1 - j.done)
 	}
 	if s.Growth != nil {
 		j.runs = s.Growth.Started(j.Job, got.Name)
 	}
 	s.start(j, takes, got.Memory())
 	j.expected, j.until = j.started+total, j.started+until
+	c.mover.hold(j)
 	if takes > 0 {
 		c.expect(j)
 	}
@@ -148,8 +154,9 @@ func (c *cut) foresee() {
 		if j.version == version && c.s.now < j.until {
 			continue
 		}
-		total, until := c.s.total(j, c.s.takes(j), c.s.now-j.started)
-		j.expected, j.until, j.version = j.started+total, j.started+until, version
+		from := j.started + j.lost
+		total, until := c.s.total(j, c.s.takes(j), max(0, c.s.now-from))
+		j.expected, j.until, j.version = from+total, from+until, version
 		c.expect(j)
 	}
 }
@@ -162,6 +169,7 @@ func (c *cut) expect(j *job) {
 }
 
 func (c *cut) leave(j *job) {
+	c.mover.release(j)
 	for _, at := range j.spots {
 		keep := c.s.keeps() || c.s.GPUs[at.GPU].Full().Has(at.Placement)
 		if !keep {
@@ -200,7 +208,13 @@ func (c *cut) account(spot place.Spot) (takes float64) {
 
 // change runs do, which changes a GPU, and updates the sum of the fragmentation.
 func (c *cut) change(gpu int, do func()) {
-	before := c.Pool.Node(gpu).Frag
+	before, busy := c.Pool.Node(gpu).Frag, c.Pool.GPU(gpu).Busy != 0
 	do()
 	c.frag += c.Pool.Node(gpu).Frag - before
+	switch now := c.Pool.GPU(gpu).Busy != 0; {
+	case now && !busy:
+		c.active++
+	case busy && !now:
+		c.active--
+	}
 }

@@ -70,6 +70,9 @@ func (s *simulation) turn() bool {
 		return s.any(0, nil, func(k int) int { return order[k] })
 	}
 	got, r := s.room.place(0, nil)
+	if c, ok := s.room.(*cut); ok && !got && c.mover.rejected() {
+		got, r = s.room.place(0, nil)
+	}
 	if got {
 		s.queue.remove(0)
 		return true

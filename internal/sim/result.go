@@ -17,15 +17,17 @@ type Result struct {
 
 	Makespan    float64 // from the first submission to the last end
 	Utilisation float64 // the share of all units that was busy over the makespan
-	Lost        float64 // the share of the busy unit-seconds that belong to runs that ran out of memory
+	Lost        float64 // the share of the busy unit-seconds that were lost because jobs ran out of memory or moved
+	Moved       int     // how often a running job was moved or stopped
+	Active      float64 // with a policy, the mean number of GPUs with at least one running job over the makespan
 	Held        int     // how often the head of the queue was held although it could have started
 	Frag        float64 // mean of FragAware's fragmentation measure over the GPUs and the makespan
 
 	Created, Destroyed, Reused int // numbers of instances; full GPUs are neither created nor destroyed
 	Switched                   int // the number of switches of the MIG mode
 
-	first, last, busy, frag, lost float64
-	units                         int
+	first, last, busy, frag, lost, active float64
+	units                                 int
 }
 
 // ProfileResult contains the numbers for the jobs that need one profile.
@@ -83,6 +85,9 @@ func (r *Result) pass(s *simulation, d float64) {
 			)
 		}
 		r.busy += d * float64(r.units-s.room.idle())
+		if c, ok := s.room.(*cut); ok {
+			r.active += d * float64(c.active)
+		}
 		r.frag += d * s.room.fragmentation() / float64(len(s.GPUs))
 	}
 }
@@ -92,6 +97,7 @@ func (r *Result) close() {
 	if r.Makespan > 0 {
 		r.Utilisation = r.busy / (r.Makespan * float64(r.units))
 		r.Frag = r.frag / r.Makespan
+		r.Active = r.active / r.Makespan
 		r.Lost = r.lost / max(r.busy, 1)
 	}
 }

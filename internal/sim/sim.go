@@ -48,6 +48,12 @@ type job struct {
 	expected, until float64
 	version         int // the version of predict.Ends when expected was computed
 
+	number  int     // the number of jobs that were submitted earlier
+	from    float64 // with Moves, the start of the run or of the time since the last move
+	lost    float64 // with Moves, the run time that the job has lost in its present run, in seconds
+	done    float64 // the share of the run that the job completed before it was stopped
+	stopped bool    // true if the job has been stopped for another job
+
 	spots   []place.Spot // slices, with a policy
 	numbers []int        // indices of the slices, with fixed layouts
 	kind    int          // index of the profile, in the reference that moves jobs
@@ -173,7 +179,7 @@ func (s *simulation) submit(t trace.Job) error {
 
 // newJob converts a job of the workload, and determines the profile that the job needs on each GPU model.
 func (s *simulation) newJob(t trace.Job) (*job, error) {
-	j := &job{Job: t, submitted: t.Submit, since: t.Submit}
+	j := &job{Job: t, submitted: t.Submit, since: t.Submit, number: s.result.Submitted}
 	if s.Stay {
 		j.Duration = 1
 	}
@@ -265,8 +271,14 @@ func (s *simulation) until(then float64) {
 
 // end frees the slices of a job whose run has ended, and requeues the job if the job ran out of memory.
 func (s *simulation) end(j *job) {
+	spots := j.spots
 	s.room.leave(j)
 	s.result.ended(j)
+	if s.Moves != nil {
+		s.segment(j)
+		s.count(j)
+		s.room.(*cut).mover.departed(spots)
+	}
 	switch {
 	case s.Growth != nil && s.again(j):
 	case j.outOfMemory:
@@ -294,10 +306,12 @@ func (s *simulation) start(j *job, takes float64, memory float64) {
 	if !s.Stay {
 		heap.Push(&s.running, j)
 	}
-	if s.Growth == nil {
+	if s.Growth == nil && (s.Moves == nil || s.Stay) {
 		s.count(j)
 	}
-	s.observe(j)
+	if s.Moves == nil {
+		s.observe(j, j.started, j.ends)
+	}
 }
 
 // count counts a run in the result.

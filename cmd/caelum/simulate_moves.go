@@ -1,0 +1,56 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"caelum/internal/sim"
+)
+
+// wholeRun is the value of --move-cost with which a moved job restarts from its beginning.
+const wholeRun = "run"
+
+var moveRules = map[string]sim.MoveRule{
+	"fragaware": sim.MoveAfterDeparture,
+	"grmu":      sim.MoveAfterRejection,
+	"dynap":     sim.StopForHead,
+}
+
+// parseMoves parses --moves and --move-cost. It returns nil without --moves.
+func (o simulateOptions) parseMoves() (*sim.Moves, error) {
+	if o.moves == "" {
+		return nil, nil
+	}
+	name, beta, given := strings.Cut(o.moves, "=")
+	m := sim.Moves{Rule: moveRules[name], Cost: math.Inf(1)}
+	if m.Rule == 0 || given && m.Rule != sim.StopForHead {
+		return nil, usageError{fmt.Errorf("--moves %s: specify fragaware, grmu or dynap[=SECONDS]", o.moves)}
+	}
+	if given {
+		var err error
+		if m.Beta, err = strconv.ParseFloat(beta, 64); err != nil {
+			return nil, usageError{fmt.Errorf("--moves %s: %q is not a number of seconds", o.moves, beta)}
+		}
+	}
+	if o.moveCost != wholeRun {
+		cost, err := time.ParseDuration(o.moveCost)
+		if err != nil || cost < 0 {
+			return nil, usageError{fmt.Errorf("--move-cost %s: specify a time, as in 60s, or %s", o.moveCost, wholeRun)}
+		}
+		m.Cost = cost.Seconds()
+	}
+	switch {
+	case o.offers:
+		return nil, usageError{errors.New("--moves and --offers cannot be combined")}
+	case !slices.Contains([]string{"fifo", "easy", "none"}, o.queue):
+		return nil, usageError{errors.New("--moves requires --queue fifo, easy or none")}
+	case m.Rule == sim.StopForHead && o.queue == "none":
+		return nil, usageError{errors.New("--moves dynap requires a queue, because stopped jobs return to it")}
+	}
+	return &m, nil
+}
