@@ -35,6 +35,9 @@ local MAX_NAMES = 16384   -- bytes in a list of partitions; a list of all of a s
 local decisions     -- the last valid decision table; nil before the script has read a valid table
 local last_read     -- the last generation and size, or the last error, so that the script logs each error once
 
+-- counted returns a number with its noun: "1 GPU", "2 GPUs".
+local function counted(n, noun) return n .. " " .. noun .. (n == 1 and "" or "s") end
+
 -- number parses a decimal count of MiB or seconds. For any other text, it returns nil.
 local function number(text)
   return #text <= 9 and text:find("^[1-9]%d*$") and tonumber(text) or nil
@@ -70,7 +73,7 @@ end
 
 -- LEARNED contains the patterns of learned lines. A learned line assigns a profile to a user's job key, to a user's
 -- script fingerprint, or to a script fingerprint alone. Because the hash is not cryptographic, a key applies only to
--- its own user. key lines without a user, as in the tables of earlier releases, have no effect.
+-- its own user. The script ignores key lines without a user id, which earlier releases wrote.
 local LEARNED = {key = "^%d+:(%x+)$", user = "^%d+:(%x+)$", site = "^(%x+)$"}
 
 local function learn(t, word, value, profile, fourth, fifth)
@@ -203,8 +206,9 @@ local function refresh()
   if fresh then
     decisions = fresh
     if fresh.old > 0 then
-      slurm.log_error("%s", "caelum: decision table " .. TABLE .. ": key lines without a user id (" ..
-        fresh.old .. ") have no effect; write key <user id>:<key>, or run `caelum repo decisions` to replace them")
+      slurm.log_error("%s", "caelum: decision table " .. TABLE .. ": ignored " ..
+        counted(fresh.old, "key line") .. " because of a missing user id; write key <user id>:<key> <profile>, or " ..
+        "run `caelum repo decisions`, which rewrites all learned lines")
     end
     return
   end
@@ -308,9 +312,6 @@ local function unreadable(r)
     end
   end
 end
-
--- counted returns a number with its noun: "1 GPU", "2 GPUs".
-local function counted(n, noun) return n .. " " .. noun .. (n == 1 and "" or "s") end
 
 -- scaled multiplies each count in a request by factor / divisor. It returns nil if a result is not a whole number.
 local function scaled(gpu, factor, divisor)

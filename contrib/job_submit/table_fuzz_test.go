@@ -1,7 +1,6 @@
 package jobsubmit
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -166,8 +165,8 @@ func (p probe) force(d decisions.Table, why error) {
 	p.Helper()
 	known := learned(d, stamp{probed.UID, predict.Key(probed), predict.Fingerprint(probed)})
 	log := p.partitions(d, known)
-	if why == nil && d.OldKeys > 0 { // the script logs that key lines without a user have no effect
-		says := fmt.Sprintf(": key lines without a user id (%d) have no effect;", d.OldKeys)
+	if text, remedy := d.IgnoredKeys(); why == nil && text != "" {
+		says := ": " + text + "; " + remedy
 		if len(log) != 1 || !strings.Contains(log[0], says) {
 			p.Fatalf("%s, table %q\nlogged %q, want %q", p.lua.name, p.text, log, says)
 		}

@@ -39,7 +39,7 @@ type Table struct {
 	// Key, User and Site contain the predictions from earlier runs. Key is indexed by "<user id>:<job key>", User by
 	// "<user id>:<script fingerprint>", and Site by script fingerprint.
 	Key, User, Site map[string]predict.Line
-	// OldKeys is the number of key lines without a user id, which earlier releases wrote. They have no effect.
+	// OldKeys is the number of key lines without a user id, which earlier releases wrote (IgnoredKeys).
 	OldKeys int
 }
 
@@ -89,6 +89,20 @@ func (t Table) Alternatives(model, profile string) (all []string) {
 
 // Mode returns the mode in which the jobs of a partition grow: off, oom or forecast.
 func (t Table) Mode(partition string) string { return cmp.Or(t.GrowIn[partition], t.Grow, "off") }
+
+// IgnoredKeys returns the warning about key lines without a user id, and its remedy. Both are empty if there are no such
+// lines. job_submit.lua logs the same texts.
+func (t Table) IgnoredKeys() (warning, remedy string) {
+	lines := "1 key line"
+	switch {
+	case t.OldKeys == 0:
+		return "", ""
+	case t.OldKeys > 1:
+		lines = strconv.Itoa(t.OldKeys) + " key lines"
+	}
+	return "ignored " + lines + " because of a missing user id",
+		"write key <user id>:<key> <profile>, or run `caelum repo decisions`, which rewrites all learned lines"
+}
 
 // Parse parses a table. If the table is invalid, the error text is the reason that job_submit.lua writes to slurmctld's
 // log.

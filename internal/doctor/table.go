@@ -80,12 +80,8 @@ func decisionTable(f *Facts) []Finding {
 	}
 	slices.Sort(served)
 	found = append(found, t.compareProfiles(slices.Compact(served))...)
-	if t.OldKeys > 0 {
-		found = append(found, warning(
-			fmt.Sprintf("%s has key lines without a user id (%d), which have no effect, because a key applies to "+
-				"exactly one user", t.Path, t.OldKeys),
-			"rewrite these lines as `key <user id>:<key> <profile>`, or write the table with `caelum repo decisions`",
-		))
+	if text, remedy := t.IgnoredKeys(); text != "" {
+		found = append(found, warning(t.Path+": job_submit.lua "+text, remedy))
 	}
 	if !slices.ContainsFunc(t.Profiles, func(p decisions.Profile) bool { return p.MiB > 0 }) {
 		found = append(found, warning(
