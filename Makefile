@@ -224,6 +224,7 @@ install: all
 	install -D -m 0644 etc/caelum-watch.service $(DESTDIR)/lib/systemd/system/caelum-watch.service
 	install -D -m 0644 etc/tmpfiles.conf $(DESTDIR)$(PREFIX)/lib/tmpfiles.d/caelum.conf
 	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/share/caelum contrib/job_submit.lua etc/caelum.yaml
+	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/share/caelum contrib/mail/caelum-mail
 
 clean:
 	rm -rf $(B)
