@@ -90,8 +90,8 @@ func (t Table) Alternatives(model, profile string) (all []string) {
 // Mode returns the mode in which the jobs of a partition grow: off, oom or forecast.
 func (t Table) Mode(partition string) string { return cmp.Or(t.GrowIn[partition], t.Grow, "off") }
 
-// IgnoredKeys returns the warning about key lines without a user id, and its remedy. Both are empty if there are no such
-// lines. job_submit.lua logs the same texts.
+// IgnoredKeys returns the warning about key lines without a user id, and its remedy. Both are empty if the table has no
+// such lines. job_submit.lua logs the same texts.
 func (t Table) IgnoredKeys() (warning, remedy string) {
 	lines := "1 key line"
 	switch {

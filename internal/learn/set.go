@@ -20,9 +20,10 @@ var keyWords = map[string]int{
 var plainWord = regexp.MustCompile(`^[^\s#[:cntrl:]]+$`)
 
 // SetLine writes one line into the decision table at path, and increments the table's generation. The line replaces
-// the lines for the same key, including a learned line, and is otherwise added to the administrator's lines. SetLine
-// replaces the file atomically and keeps its owner and mode. It returns false if the table already contains the line.
-// It returns an error, and changes nothing, if job_submit.lua would reject the new table.
+// the lines for the same key, including a learned line, and is otherwise added to the administrator's lines. If the new
+// table would have too many lines or bytes, SetLine omits the oldest learned lines. It replaces the file atomically and
+// keeps its owner and mode. It returns false if the table already contains the line. It returns an error, and changes
+// nothing, if job_submit.lua would reject the new table.
 func SetLine(path string, words []string) (changed bool, err error) {
 	if len(words) < 2 || keyWords[words[0]] == 0 {
 		return false, errors.New("the line must begin with partition, default, whole, grow, max_nodes, key, user or " +
@@ -47,7 +48,8 @@ func SetLine(path string, words []string) (changed bool, err error) {
 	}
 	text := fmt.Sprintf("%s%d\n%s", head, t.generation+1, own)
 	if t.marked {
-		text += marker + learned
+		text += marker
+		text += newest(learned, decisions.MaxLines-strings.Count(text, "\n"), decisions.MaxBytes-len(text))
 	}
 	if faults := decisions.Check(text); len(faults) > 0 {
 		return false, fmt.Errorf("job_submit.lua would reject the table: %s", faults[0].Text)
@@ -88,6 +90,19 @@ func without(lines string, words []string) string {
 		}
 	}
 	return b.String()
+}
+
+// newest returns the first learned lines, at most the given number of lines and of bytes. A table contains its newest
+// learned lines first.
+func newest(learned string, lines, bytes int) string {
+	end := 0
+	for line := range strings.Lines(learned) {
+		if lines--; lines < 0 || end+len(line) > bytes {
+			break
+		}
+		end += len(line)
+	}
+	return learned[:end]
 }
 
 // sameKey reports whether the line has the same key as words: the first word, and in some lines also the second.

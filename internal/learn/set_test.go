@@ -1,12 +1,60 @@
 package learn
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"caelum/internal/decisions"
 )
+
+// TestSetLineInFullTable tests that SetLine omits the oldest learned lines if the new table would be too large, but
+// none of the administrator's lines.
+func TestSetLineInFullTable(t *testing.T) {
+	const own = "profile 1g.5gb\ndefault 1g.5gb\n"
+	learned := func(n int, comment string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "site %016x 1g.5gb%s\n", i, comment)
+		}
+		return b.String()
+	}
+	long := learned(1000, " #"+strings.Repeat("x", 1000))
+	fill := "#" + strings.Repeat("x", decisions.MaxBytes-len(head+"7\n"+own+"#\n"+marker+long)) + "\n"
+	for name, c := range map[string]struct {
+		own, learned string
+		kept         int
+		fails        string
+	}{
+		"lines":     {own, learned(decisions.MaxLines-4, ""), decisions.MaxLines - 5, ""},
+		"bytes":     {own + fill, long, 999, ""},
+		"own lines": {own + strings.Repeat("#\n", decisions.MaxLines-4), "", 0, "more than 20000 lines"},
+	} {
+		before := head + "7\n" + c.own + marker + c.learned
+		if faults := decisions.Check(before); len(faults) > 0 {
+			t.Fatalf("%s: the table has faults before SetLine: %v", name, faults)
+		}
+		path := filepath.Join(t.TempDir(), "decisions")
+		if err := os.WriteFile(path, []byte(before), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		want := before
+		if c.fails == "" {
+			kept := strings.Join(strings.SplitAfter(c.learned, "\n")[:c.kept], "")
+			want = head + "8\n" + c.own + "partition gpu\n" + marker + kept
+		}
+		if _, err := SetLine(path, []string{"partition", "gpu"}); (err != nil) != (c.fails != "") ||
+			err != nil && !strings.Contains(err.Error(), c.fails) {
+			t.Errorf("%s: SetLine returned %v, want the error %q", name, err, c.fails)
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != want {
+			t.Errorf("%s: the table has %d bytes, %v; want %d", name, len(got), err, len(want))
+		}
+	}
+}
 
 // TestSetLine tests that SetLine replaces the lines for a key, keeps comments, other lines, owner and mode, and writes
 // nothing if the table would not change or would be rejected.
