@@ -149,6 +149,8 @@ local function read_line(t, n, line)
     t.grow = value
   elseif word == "max_nodes" and not t.max_nodes and value:find("^%d%d?%d?%d?$") then
     t.max_nodes = tonumber(value)
+  elseif word == "bypass" and not t.bypass and not value:find(",", 1, true) then
+    t.bypass, t.bypass_line = value, n
   else
     return false
   end
@@ -178,6 +180,10 @@ local function parse(text)
     if not t.profiles[profile] and (not wrong or line < wrong) then wrong = line end
   end
   if wrong then return nil, "line " .. wrong .. " names a profile without a profile line" end
+  if t.bypass == "off" then t.bypass = nil end
+  if t.bypass and t.partitions[t.bypass] then
+    return nil, "line " .. t.bypass_line .. " sends jobs to a managed partition"
+  end
   t.whole = t.whole or t.known[#t.known]
   t.max_nodes = t.max_nodes or 1   -- the catalogue has at least one node
   return t
@@ -800,6 +806,19 @@ local function lacks_slots(job, r, why)
   end
 end
 
+-- send_past sends a new job with GPUs to the partition in the bypass line. r is the job's request. slurmctld checks the
+-- new partition as if the user had named it. The table does not contain the site's partitions, and part_list only those
+-- that the user may use, so slurmctld also refuses an unknown partition.
+local function send_past(job, r, to)
+  if r.node.mig.all > 0 then
+    return refuse("no new job gets MIG slices at present, because the administrator sends new GPU jobs to partition " ..
+      to .. ": request GPUs without a profile, for example --gres=gpu:1")
+  end
+  job.partition = to
+  inform("the job was sent to partition " .. to .. ", because no new job gets MIG slices at present")
+  return slurm.SUCCESS
+end
+
 local function submit(job, parts)
   local r, why = request(job)
   if not r and not why then return slurm.SUCCESS end
@@ -810,6 +829,7 @@ local function submit(job, parts)
     return without and refuse(without) or slurm.SUCCESS
   end
   if not r then return refuse(why) end
+  if t.bypass then return send_past(job, r, t.bypass) end
   local invalid = unreadable(r)
   if invalid then return refuse(invalid) end
   local gpus, uneven = slots(r, job)
@@ -941,6 +961,9 @@ local function modify(job, record, parts)
   if not r then
     if not why and not before and not unknown and not moves then return slurm.SUCCESS end
     return refuse(why or NO_CHANGE)
+  end
+  if t.bypass and (moves or not (before or unknown)) then
+    return refuse("no new job gets MIG slices at present: submit the job to partition " .. t.bypass)
   end
   -- A job record shows neither the number of tasks nor the number of sockets, so the script can add types only to
   -- counts per node.

@@ -29,7 +29,8 @@ at the next submission of a job, so slurmctld needs no restart. Run the commands
 	f := cmd.PersistentFlags()
 	f.StringVar(&o.config, "config", config.DefaultPath, "the configuration file")
 	f.StringVar(&o.table, "table", "", "the decision table; default: the path set by table in the configuration file")
-	cmd.AddCommand(newDecisionsCheck(g, &o), newDecisionsSet(g, &o))
+	cmd.AddCommand(newDecisionsCheck(g, &o), newDecisionsSet(g, &o), newDecisionsRemove(g, &o),
+		newDecisionsBypass(g, &o))
 	return cmd
 }
 
@@ -61,34 +62,45 @@ func newDecisionsSet(g *globals, o *decisionsOptions) *cobra.Command {
 		Use:   "set WORD VALUE...",
 		Short: "Write one line into the decision table",
 		Long: `set writes one line into the decision table and raises the table's generation. The line begins with
-partition, default, whole, grow, max_nodes, key, user or site. It replaces the lines with the same
-key: the first word and, after partition, key, user and site, also the second word. The file keeps
-its owner, its mode and its comments, and is replaced atomically. If job_submit.lua would reject the
-new table, set changes nothing. To change profile and model lines, whose order matters, edit the
-table.`,
+partition, default, whole, grow, max_nodes, bypass, key, user or site. It replaces the lines with the
+same key: the first word and, after partition, key, user and site, also the second word. The file
+keeps its owner, its mode and its comments, and is replaced atomically. If job_submit.lua would
+reject the new table, set changes nothing. If the table is full (20,000 lines or 1 MiB), set omits
+the oldest learned lines. To change profile and model lines, whose order matters, edit the table.`,
 		Example: `  caelum decisions set default 1g.5gb
   caelum decisions set partition gpu full grow=oom`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path, err := o.path()
-			if err != nil {
-				return err
-			}
-			changed, err := learn.SetLine(path, args)
-			if err != nil {
-				return err
-			}
-			if g.json {
-				return printJSON(cmd.OutOrStdout(), map[string]any{"table": path, "changed": changed})
-			}
-			text := "the table already contains this line"
-			if changed {
-				text = "changed; applies to jobs submitted from now on"
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", path, text)
-			return err
+			return o.change(cmd.OutOrStdout(), g, "", func(path string) (bool, error) {
+				return learn.SetLine(path, args)
+			})
 		},
 	}
+}
+
+// change changes the decision table with the function edit, and prints the result. text describes the new state; ""
+// stands for a general text.
+func (o *decisionsOptions) change(w io.Writer, g *globals, text string, edit func(path string) (bool, error)) error {
+	path, err := o.path()
+	if err != nil {
+		return err
+	}
+	changed, err := edit(path)
+	if err != nil {
+		return err
+	}
+	if g.json {
+		return printJSON(w, map[string]any{"table": path, "changed": changed})
+	}
+	state := "the table already contains this line"
+	if changed {
+		state = "changed; applies to jobs submitted from now on"
+	}
+	if text != "" {
+		state += ": " + text
+	}
+	_, err = fmt.Fprintf(w, "%s: %s\n", path, state)
+	return err
 }
 
 // path returns the path of the decision table.

@@ -1,6 +1,7 @@
 package jobsubmit
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -100,7 +101,7 @@ func size(q fields, d decisions.Table, known *predict.Line) (profile string, siz
 	case "auto":
 		named = ""
 	case "off":
-		named = d.Whole
+		named = cmp.Or(d.Full[text(q, "partition")], d.Whole)
 	}
 	if _, listed := has[named]; named != "" && !listed {
 		return "", false, "", false

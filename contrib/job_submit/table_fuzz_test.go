@@ -41,6 +41,7 @@ func (m maker) table() string {
 			"model "+m.one("a100", m.raw)+" "+profile+m.one("", "", number),
 			"grow "+m.one("off", "oom", "forecast", "OOM", "", m.raw),
 			"max_nodes "+m.one("0", "3", "9999", m.raw),
+			"bypass "+m.one("off", "off", "whole", "whole", "gpu", "a,b", m.raw)+m.one("", "", " x"),
 			"key "+m.one("7:", "7:", "7:", "8:", "07:", "", m.raw)+
 				m.one(key, key, "0123456789abcdef", "0123456789ABCDEF", m.raw)+" "+profile+number,
 			"user "+m.one("7:", "7:", "8:", "07:", "-7:", ":", m.raw)+
@@ -144,8 +145,11 @@ func (p probe) gives(q fields, want string) reply {
 	p.Helper()
 	r, got := p.submit(q), ""
 	for _, w := range r.writes {
-		if w.field == "tres_per_node" {
+		switch w.field {
+		case "tres_per_node":
 			_, got, _ = strings.Cut(w.value.(string), ",gres:")
+		case "partition":
+			got += "to " + w.value.(string)
 		}
 	}
 	switch {
@@ -179,7 +183,13 @@ func (p probe) force(d decisions.Table, why error) {
 			managed = partition
 		}
 	}
-	if managed != "" {
+	if managed != "" && d.Bypass != "" {
+		for _, name := range append(few(d.Names()), "9g.99gb") {
+			if strings.ContainsFunc(name, func(r rune) bool { return r > '9' }) && len(name) < 1000 {
+				p.gives(fields{"tres_per_node": "gres:gpu:1,gres:mig:" + name + ":1", "partition": managed}, "refused")
+			}
+		}
+	} else if managed != "" {
 		p.profiles(d, managed)
 		p.sizes(d, managed, known)
 		p.nodes(d, managed)
@@ -206,7 +216,9 @@ func (p probe) partitions(d decisions.Table, known *predict.Line) (log []string)
 			strings.Split(partition, ","),
 			func(s string) bool { return slices.Contains(d.Partitions, s) },
 		) {
-			want = "mig:" + profile + ":1"
+			if want = "mig:" + profile + ":1"; d.Bypass != "" {
+				want = "to " + d.Bypass
+			}
 		}
 		r := p.gives(fields{"tres_per_node": "gres:gpu:1", "partition": partition}, want)
 		log = append(log, r.log...)

@@ -827,6 +827,56 @@ for _, case in ipairs({
   check(modify(update, record, 0) == slurm.SUCCESS, "root's update: " .. name, said[1])
 end
 
+---------------------------------------------------------------- the bypass line
+
+write_table(TABLE .. "bypass cpu # since Monday\n")
+for name, fields in pairs({
+  ["in the default partition"] = {}, ["in a managed partition"] = {partition = "gpu-long"}, ["per job"] = {tres_per_node = false, tres_per_job = "gres:gpu:3", min_nodes = 2},
+  ["in a list"] = {partition = "long,gpu"}, ["with an option"] = {spank_job_env = env("1g.5gb")},
+  ["in a list of partitions that is too long"] = {partition = string.rep("cpu,", 5000) .. "cpu"},
+}) do
+  fields.tres_per_node = fields.tres_per_node == nil and "gres:gpu:a100:2" or fields.tres_per_node or nil
+  local rc, job = submit(fields)
+  check(rc == slurm.SUCCESS and job.partition == "cpu", "a job with GPUs " .. name .. " goes to the other partition", job.partition)
+  check(job.tres_per_node == fields.tres_per_node and not job.admin_comment and job.priority == NO_VAL, "and is otherwise unchanged " .. name, job.tres_per_node)
+  check(#said == 1 and said[1]:find("was sent to partition cpu,", 1, true), "the user sees the partition " .. name, said[1])
+end
+for name, fields in pairs({
+  ["without GPUs"] = {}, ["in another partition"] = {tres_per_node = "gres:gpu:1", partition = "long"},
+}) do
+  local rc, job = submit(fields)
+  check(rc == slurm.SUCCESS and job.partition == fields.partition and #said == 0, "a job stays " .. name, job.partition)
+end
+for _, gres in ipairs({"gres:gpu:1,gres:mig:1g.5gb:1", "gres:mig:1g.5gb:1", "gres:gpu:1,gres:mig:1"}) do
+  local rc, job = submit({tres_per_node = gres})
+  check(rc == slurm.ERROR and not job.partition and said[1]:find("partition cpu: request GPUs without a profile", 1, true), gres .. " is refused", said[1])
+end
+for _, case in ipairs({
+  {"moves in", {partition = "gpu"}, {partition = "cpu", tres_per_node = "gres:gpu:1"}, false},
+  {"moves in with slices", {partition = "gpu"}, {partition = "cpu", tres_per_node = TYPED}, false},
+  {"gets its first GPU", {tres_per_node = "gres:gpu:1"}, {partition = "gpu"}, false},
+  {"gets its first GPU and moves in", {partition = "gpu", tres_per_node = "gres:gpu:1"}, {partition = "cpu"}, false},
+  {"waits and gets another GPU", {tres_per_node = "gres:gpu:2"}, {partition = "gpu", tres_per_node = TYPED}, true},
+  {"waits and gets another limit", {time_limit = 5}, {partition = "gpu", tres_per_node = TYPED}, true},
+  {"moves out", {partition = "cpu"}, {partition = "gpu", tres_per_node = TYPED}, true},
+}) do
+  local rc = modify(case[2], case[3])
+  check((rc == slurm.SUCCESS) == case[4], "a job " .. case[1], said[1])
+  check(case[4] or said[1]:find("submit the job to partition cpu", 1, true), "the user sees the reason: a job " .. case[1], said[1])
+end
+for _, line in ipairs({"", "bypass off\n"}) do
+  write_table(TABLE .. line)
+  local _, job = submit({tres_per_node = "gres:gpu:1"})
+  check(job.tres_per_node == TYPED and not job.partition, "without a partition in the bypass line, jobs get slices", job.partition)
+end
+log = {}
+write_table(TABLE .. "bypass gpu-long\n")
+submit({tres_per_node = "gres:gpu:1"})
+check(#log == 1 and log[1]:find("line 12 sends jobs to a managed partition;", 1, true), "the log names the bypass line", log[1])
+log = {}
+write_table(TABLE)
+submit({tres_per_node = "gres:gpu:1"})
+
 ---------------------------------------------------------------- the watcher
 
 submit({tres_per_node = "gres:gpu:1"})

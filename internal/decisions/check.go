@@ -22,6 +22,7 @@ var forms = map[string]string{
 	"whole":     "whole PROFILE, once",
 	"grow":      "grow off|oom|forecast, once",
 	"max_nodes": "max_nodes NUMBER, once",
+	"bypass":    "bypass PARTITION|off, once",
 	"key":       "key USER_ID:KEY PROFILE [SECONDS[-SECONDS] [PERCENT]], once for each key",
 	"user":      "user USER_ID:FINGERPRINT PROFILE [SECONDS[-SECONDS] [PERCENT]], once for each fingerprint",
 	"site":      "site FINGERPRINT PROFILE [SECONDS[-SECONDS] [PERCENT]], once for each fingerprint",
@@ -49,6 +50,10 @@ func Check(text string) []Fault {
 	}
 	for profile, n := range r.named {
 		faults = append(faults, Fault{n, fmt.Sprintf("the profile %q has no profile line", profile)})
+	}
+	if slices.Contains(r.Partitions, r.Bypass) {
+		faults = append(faults, Fault{r.bypass, fmt.Sprintf("the partition %q also has a partition line: name a "+
+			"partition without slices, or write bypass off", r.Bypass)})
 	}
 	if r.Default == "" {
 		faults = append(faults, Fault{Text: "the default line is missing"})

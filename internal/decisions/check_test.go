@@ -24,12 +24,19 @@ func TestCheck(t *testing.T) {
 		{head + valid + "partition gpu grow=on\n partition gpu\nprofil#2g.10gb\ndefault 1g.5gb\n", []string{
 			"4 the line must have the form partition NAME [PROFILE] [grow=off|oom|forecast]",
 			"5 the line begins with a blank",
-			`6 "profil" begins no line; a line begins with default, grow, key`,
+			`6 "profil" begins no line; a line begins with bypass, default, grow, key`,
 			"7 the line must have the form default PROFILE, once",
 		}},
 		{head + valid + "whole 7g.40gb\nmodel a100 7g.40gb\nuser 1:0 1g.5gb\n",
 			[]string{`4 the profile "7g.40gb" has no profile line`,
 				"6 the line must have the form user USER_ID:FINGERPRINT"}},
+		{head + valid + "bypass whole\npartition gpu\n", nil},
+		{head + valid + "bypass off\npartition off\n", nil},
+		{head + valid + "bypass gpu\npartition gpu\nbypass off\nbypass a,gpu\n", []string{
+			`4 the partition "gpu" also has a partition line`,
+			"6 the line must have the form bypass PARTITION|off, once",
+			"7 the line must have the form bypass PARTITION|off, once",
+		}},
 		{head + valid + strings.Repeat("\n", MaxLines), []string{"0 the table has more than 20000 lines"}},
 	} {
 		var got []string

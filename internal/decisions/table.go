@@ -36,6 +36,8 @@ type Table struct {
 	// Models contains the profiles of each GPU model, from small to large. Its keys are the models' Types in gres.conf.
 	Models   map[string][]string
 	MaxNodes int // the number of catalogue nodes
+	// Bypass is the unmanaged partition to which new jobs with GPUs go, or empty if they get slices.
+	Bypass string
 	// Key, User and Site contain the predictions from earlier runs. Key is indexed by "<user id>:<job key>", User by
 	// "<user id>:<script fingerprint>", and Site by script fingerprint.
 	Key, User, Site map[string]predict.Line
@@ -164,6 +166,8 @@ func blank(r rune) bool { return strings.ContainsRune(" \t\n\v\f\r", r) }
 type reader struct {
 	Table
 	named map[string]int // for each profile that needs a profile line, the first line that names the profile
+	// bypass is the number of the bypass line, or 0 if there is none.
+	bypass int
 }
 
 // read parses line n, which may contain a comment. It returns false if the line is invalid.
@@ -221,6 +225,13 @@ func (r *reader) understand(n int, words []string) bool {
 			return false
 		}
 		r.MaxNodes, _ = strconv.Atoi(value)
+	case "bypass":
+		if r.bypass > 0 || strings.Contains(value, ",") {
+			return false
+		}
+		if r.bypass = n; value != "off" {
+			r.Bypass = value
+		}
 	default:
 		return false
 	}
@@ -241,6 +252,7 @@ func (r *reader) partition(n int, name string, rest []string) bool {
 		return false
 	}
 	r.Partitions = append(r.Partitions, name)
+	delete(r.Full, name) // the last line for a partition applies
 	if len(rest) > 0 {
 		r.Full[name] = rest[0]
 		r.note(n, rest[0])
@@ -314,6 +326,9 @@ func (r *reader) whole() (Table, error) {
 	}
 	if len(r.named) > 0 {
 		return Table{}, fmt.Errorf("line %d names a profile without a profile line", wrong)
+	}
+	if slices.Contains(r.Partitions, r.Bypass) {
+		return Table{}, fmt.Errorf("line %d sends jobs to a managed partition", r.bypass)
 	}
 	if r.Whole == "" {
 		r.Whole = r.Profiles[len(r.Profiles)-1].Name

@@ -13,7 +13,7 @@ func TestParse(t *testing.T) {
 		"grow oom\npartition new grow=forecast\npartition old 2g.10gb grow=off\n" +
 		"profile 1g.5gb 4864\nprofile 1g.5gb+me\nprofile 2g.10gb 9984\n" +
 		"profile 2g.10gb 9856\nprofile 2g.10gb\ndefault 2g.10gb\nwhole 1g.5gb\n" +
-		"model a100 1g.5gb\nmodel a100  2g.10gb # as well\nmax_nodes 4\n" +
+		"model a100 1g.5gb\nmodel a100  2g.10gb # as well\nmax_nodes 4\nbypass whole\n" +
 		"key 1001:0123456789abcdef 1g.5gb+me  # train\nkey 0123456789abcdef 2g.10gb 60 # no user\n" +
 		"user 1001:0123456789abcdef\t2g.10gb 3600-4100\nsite 0123456789abcdef 1g.5gb 60\n" +
 		"key 7:0123456789abcdef 1g.5gb 60 0\nuser 7:0123456789abcdef 1g.5gb  60-60\t100  # busy\n" +
@@ -26,6 +26,7 @@ func TestParse(t *testing.T) {
 		Default:    "2g.10gb",
 		Whole:      "1g.5gb",
 		MaxNodes:   4,
+		Bypass:     "whole",
 		Models:     map[string][]string{"a100": {"1g.5gb", "2g.10gb"}},
 		Key: map[string]predict.Line{
 			"1001:0123456789abcdef": {Profile: "1g.5gb+me", Busy: -1},
@@ -71,6 +72,10 @@ func TestNoTable(t *testing.T) {
 		head + some + "whole 1g.5gb\nwhole 1g.5gb\n":                      "line 5 is not valid",
 		head + some + "max_nodes many\n":                                  "line 4 is not valid",
 		head + some + "max_nodes 0\nmax_nodes 3\n":                        "line 5 is not valid",
+		head + some + "bypass gpu\npartition gpu\n":                       "line 4 sends jobs to a managed partition",
+		head + some + "bypass off\nbypass off\n":                          "line 5 is not valid",
+		head + some + "bypass a,b\n":                                      "line 4 is not valid",
+		head + some + "bypass a b\n":                                      "line 4 is not valid",
 		head + some + "partition a 1g.5gb b\n":                            "line 4 is not valid",
 		head + some + "partition a full\n":                                "line 4 names a profile without",
 		head + some + "model a100\n":                                      "line 4 is not valid",

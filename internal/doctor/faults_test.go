@@ -312,6 +312,12 @@ var cases = []struct {
 		func(f *Facts) { f.Table.Profiles = append(f.Table.Profiles, decisions.Profile{Name: "1g.6gb"}) },
 	},
 	{"decision table", Warning, "ignored 3 key lines because of a", func(f *Facts) { f.Table.OldKeys = 3 }},
+	{"decision table", Warning, "to the partition elsewhere: no new job gets slices",
+		func(f *Facts) { f.Table.Bypass = "elsewhere" }},
+	{"decision table", Error, "to the partition whole, which is not in slurm.conf",
+		func(f *Facts) { f.Table.Bypass = "whole" }},
+	{"decision table", Error, "to the partition plain, but Caelum manages its node n1",
+		func(f *Facts) { f.Table.Bypass = "plain" }},
 	{"decision table", Warning, "rejects jobs with --mig-mem", func(f *Facts) { f.Table.Profiles[0].MiB = 0 }},
 	{"decision table", Warning, "the catalogue has 2g.10gb, which /etc/caelum/decisions does not list", func(f *Facts) {
 		f.Nodes[1].Gres = append(f.Nodes[1].Gres, slurm.GRES{Name: "mig", Type: "2g.10gb", Count: 3})

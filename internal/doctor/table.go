@@ -80,6 +80,7 @@ func decisionTable(f *Facts) []Finding {
 	}
 	slices.Sort(served)
 	found = append(found, t.compareProfiles(slices.Compact(served))...)
+	found = append(found, f.bypass()...)
 	if text, remedy := t.IgnoredKeys(); text != "" {
 		found = append(found, warning(t.Path+": job_submit.lua "+text, remedy))
 	}
@@ -144,6 +145,28 @@ func (f *Facts) tablePartition(name string, nodes int) []Finding {
 			"necessary")}
 	}
 	return nil
+}
+
+// bypass reports that new jobs get no slices, and checks the partition to which they go.
+func (f *Facts) bypass() []Finding {
+	const change = "run `caelum decisions bypass off`, or name another partition in place of off"
+	t := f.Table
+	if t.Bypass == "" {
+		return nil
+	}
+	sends := fmt.Sprintf("%s sends new GPU jobs to the partition %s", t.Path, t.Bypass)
+	if !slices.ContainsFunc(f.Partitions, func(p slurm.Partition) bool { return p.Name == t.Bypass }) {
+		return []Finding{fault(sends+", which is not in slurm.conf: slurmctld rejects these jobs", change)}
+	}
+	slice := func(g slurm.GRES) bool { return g.Name == "mig" }
+	for _, n := range f.Nodes {
+		if slices.Contains(n.Partitions, t.Bypass) && slices.ContainsFunc(n.Gres, slice) {
+			return []Finding{fault(
+				sends+", but Caelum manages its node "+n.Name+": jobs without slices cannot run there", change)}
+		}
+	}
+	return []Finding{warning(sends+": no new job gets slices",
+		"run `caelum decisions bypass off` when new jobs should get slices again")}
 }
 
 // compareProfiles compares the profiles in the table with served, those in the catalogue of the table's partitions.

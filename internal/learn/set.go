@@ -13,7 +13,8 @@ import (
 
 // keyWords maps the first word of each line that SetLine can write to the number of words that identify the line.
 var keyWords = map[string]int{
-	"partition": 2, "default": 1, "whole": 1, "grow": 1, "max_nodes": 1, "key": 2, "user": 2, "site": 2,
+	"partition": 2, "default": 1, "whole": 1, "grow": 1, "max_nodes": 1, "bypass": 1, "key": 2, "user": 2,
+	"site": 2,
 }
 
 // plainWord matches a word of the table.
@@ -25,9 +26,38 @@ var plainWord = regexp.MustCompile(`^[^\s#[:cntrl:]]+$`)
 // keeps its owner and mode. It returns false if the table already contains the line. It returns an error, and changes
 // nothing, if job_submit.lua would reject the new table.
 func SetLine(path string, words []string) (changed bool, err error) {
-	if len(words) < 2 || keyWords[words[0]] == 0 {
-		return false, errors.New("the line must begin with partition, default, whole, grow, max_nodes, key, user or " +
-			"site, and have a value")
+	if len(words) < 2 {
+		return false, errWords
+	}
+	return edit(path, words, func(t table) (own, learned string) {
+		own, done := t.ownWith(words)
+		if !done {
+			own += strings.Join(words, " ") + "\n"
+		}
+		return own, without(t.learned, words)
+	})
+}
+
+// RemoveLine is like SetLine, but removes the administrator's lines for the key in words. It returns false if there is
+// none. It does not remove learned lines, because the next update would add them again.
+func RemoveLine(path string, words []string) (changed bool, err error) {
+	if len(words) == 0 || len(words) != keyWords[words[0]] {
+		return false, errKey
+	}
+	return edit(path, words, func(t table) (own, learned string) { return without(t.own, words), t.learned })
+}
+
+var (
+	errWords = errors.New("the line must begin with partition, default, whole, grow, max_nodes, bypass, key, user or " +
+		"site, and have a value")
+	errKey = errors.New("name the line by its first word and, after partition, key, user and site, also by its " +
+		"second word")
+)
+
+// edit replaces the lines of the table at path by the results of change. words are the words of the changed line.
+func edit(path string, words []string, change func(table) (own, learned string)) (changed bool, err error) {
+	if keyWords[words[0]] == 0 {
+		return false, errWords
 	}
 	for _, w := range words {
 		if !plainWord.MatchString(w) {
@@ -38,11 +68,7 @@ func SetLine(path string, words []string) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	own, done := t.ownWith(words)
-	learned := without(t.learned, words)
-	if !done {
-		own += strings.Join(words, " ") + "\n"
-	}
+	own, learned := change(t)
 	if own == t.own && learned == t.learned {
 		return false, nil
 	}

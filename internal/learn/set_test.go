@@ -56,6 +56,42 @@ func TestSetLineInFullTable(t *testing.T) {
 	}
 }
 
+// TestRemoveLine tests that RemoveLine removes the administrator's lines for a key, and no other lines.
+func TestRemoveLine(t *testing.T) {
+	const top = "profile 1g.5gb\ndefault 1g.5gb # small\n"
+	const site = "site 0123456789abcdef 1g.5gb 600\n"
+	path := filepath.Join(t.TempDir(), "decisions")
+	for _, c := range []struct {
+		before, line, after, fails string
+	}{
+		{top + "partition gpu # A\npartition long\npartition gpu\n", "partition gpu", top + "partition long\n", ""},
+		{top + "bypass whole\n" + marker + site, "bypass", top + marker + site, ""},
+		{top + site + marker, "site 0123456789abcdef", top + marker, ""},
+		{top + marker + site, "site 0123456789abcdef", "", ""},
+		{top + "partition gpu\n", "partition long", "", ""},
+		{top, "partition", "", "also by its second word"},
+		{top, "bypass whole", "", "also by its second word"},
+		{top, "profile 1g.5gb", "", "also by its second word"},
+		{top, "default", "", "the default line is missing"},
+	} {
+		before, want := head+"7\n"+c.before, head+"7\n"+c.before
+		if c.after != "" {
+			want = head + "8\n" + c.after
+		}
+		if err := os.WriteFile(path, []byte(before), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		changed, err := RemoveLine(path, strings.Fields(c.line))
+		if (err != nil) != (c.fails != "") || err != nil && !strings.Contains(err.Error(), c.fails) ||
+			changed != (c.after != "") {
+			t.Errorf("RemoveLine %q returned %v, %v; want the error %q", c.line, changed, err, c.fails)
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != want {
+			t.Errorf("after RemoveLine %q, the table is %q, %v; want %q", c.line, got, err, want)
+		}
+	}
+}
+
 // TestSetLine tests that SetLine replaces the lines for a key, keeps comments, other lines, owner and mode, and writes
 // nothing if the table would not change or would be rejected.
 func TestSetLine(t *testing.T) {
@@ -77,6 +113,10 @@ func TestSetLine(t *testing.T) {
 			top + "default 7g.40gb # large\npartition gpu 1g.5gb\n", ""},
 		{own + marker + site + other, "site 0123456789abcdef 7g.40gb",
 			own + "site 0123456789abcdef 7g.40gb\n" + marker + other, ""},
+		{own, "bypass whole", own + "bypass whole\n", ""},
+		{own + "bypass whole # since Monday\n", "bypass off", own + "bypass off # since Monday\n", ""},
+		{own, "bypass gpu", "", `"gpu" also has a partition line`},
+		{own, "bypass whole,long", "", "must have the form bypass PARTITION|off"},
 		{own, "default 2g.10gb", "", `"2g.10gb" has no profile line`},
 		{own, "grow on", "", "grow off|oom|forecast"},
 		{own, "partition gpu#", "", "is not a word of the table"},

@@ -17,7 +17,8 @@ import (
 // limited starts a cluster whose slurmctld enforces limits. The limits allow the attacker no whole-GPU slice.
 func limited(t *testing.T) *clustertest.Site {
 	t.Helper()
-	s := clustertest.Start(t, cluster.Options{Nodes: 2, GPUs: 2, Conf: []string{"AccountingStorageEnforce=limits"}})
+	conf := append([]string{"AccountingStorageEnforce=limits"}, unmanaged...)
+	s := clustertest.Start(t, cluster.Options{Nodes: 2, GPUs: 2, Conf: conf})
 	s.Must("", "root", "sacctmgr", "-i", "modify", "user", attacker, "set", "GrpTRES=gres/mig:7g.40gb=0")
 	return s
 }
@@ -75,6 +76,7 @@ func TestUpdatedJobKeepsItsSlices(t *testing.T) {
 		s.Must("", attacker, "scancel", id)
 		s.Within(c.name+" ended", func() bool { return s.Try("", "squeue", "-h", "-j", id) == "" })
 	}
+	t.Run("bypass", func(t *testing.T) { testBypass(t, s) })
 	s.NoneDrained()
 }
 
