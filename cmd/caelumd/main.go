@@ -85,7 +85,7 @@ EXIT STATUS
   1  slurmctld could not be updated; the reason is on standard error`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return closeOffers(path) },
-	}, newVersion(), newSchema(&path), newCheck(&path))
+	}, newVersion(), newSchema(&path), newCheck(&path), newShadow(&path))
 	return cmd
 }
 

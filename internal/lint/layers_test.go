@@ -18,6 +18,7 @@ var layers = []string{
 	"internal/reconfigure", "internal/offer", "internal/predict", "internal/decisions", "internal/ledger",
 	"internal/repo", "internal/gpu", "internal/slurm", "internal/gpuhours", "internal/tags", "internal/jobreport",
 	"internal/eligible", "internal/learn", "internal/plan", "internal/notify", "internal/api", "internal/inventory",
+	"internal/shadow",
 	"internal/config", "internal/metrics", "internal/usage", "internal/agent", "internal/watch", "internal/doctor",
 	"internal/man",
 	"internal/trace", "internal/sim", "internal/report",
@@ -46,6 +47,7 @@ var pure = map[string]string{
 	"internal/tags":        "the meaning of tags",
 	"internal/jobreport":   "advice on jobs",
 	"internal/eligible":    "eligibility",
+	"internal/shadow":      "a trial without writes",
 }
 
 // forbidden maps each import that pure packages must not have to a description of what they must not use.
