@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -74,6 +73,8 @@ type usageRow struct {
 	SliceHours  float64 `json:"slice_hours"`
 	GPUHours    float64 `json:"gpu_hours"`
 	UnknownRuns int     `json:"unknown_runs,omitempty"` // runs with slices that GPUHours does not include
+
+	keys []string // the values of the keys, in the order of --by
 }
 
 func runUsage(ctx context.Context, w io.Writer, g *globals, o usageOptions) error {
@@ -177,7 +178,9 @@ func allocations(
 }
 
 func newUsageRow(t gpuhours.Total, by []string) usageRow {
-	row := usageRow{Runs: t.Runs, SliceHours: t.SliceHours, GPUHours: t.GPUHours, UnknownRuns: t.UnknownRuns}
+	row := usageRow{
+		Runs: t.Runs, SliceHours: t.SliceHours, GPUHours: t.GPUHours, UnknownRuns: t.UnknownRuns, keys: t.Keys,
+	}
 	for k, key := range by {
 		switch key {
 		case "account":
@@ -205,7 +208,7 @@ func printUsage(w io.Writer, report usageReport, by []string) {
 	table := [][]string{append(header, "RUNS", "SLICE-HOURS", "GPU-HOURS")}
 	for _, r := range report.Rows {
 		if len(by) > 0 {
-			table = append(table, r.cells(keysOf(r, by)))
+			table = append(table, r.cells(r.keys))
 		}
 	}
 	total := make([]string, len(header))
@@ -219,16 +222,11 @@ func printUsage(w io.Writer, report usageReport, by []string) {
 	}
 }
 
-// keysOf returns the values of the keys in by, with printable characters only.
-func keysOf(r usageRow, by []string) (values []string) {
-	for _, key := range by {
-		v := map[string]string{"account": r.Account, "user": r.User, "partition": r.Partition}[key]
-		values = append(values, printable(v))
+// cells returns the cells of a row that begins with these keys.
+func (r usageRow) cells(keys []string) (cells []string) {
+	for _, k := range keys {
+		cells = append(cells, printable(k))
 	}
-	return values
-}
-
-func (r usageRow) cells(keys []string) []string {
 	hours := func(h float64) string { return strconv.FormatFloat(h, 'f', 2, 64) }
-	return append(slices.Clone(keys), strconv.Itoa(r.Runs), hours(r.SliceHours), hours(r.GPUHours))
+	return append(cells, strconv.Itoa(r.Runs), hours(r.SliceHours), hours(r.GPUHours))
 }
