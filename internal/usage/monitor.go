@@ -119,8 +119,9 @@ func (m *Monitor) Begin(l api.Lease, model string, held []Slice) {
 			UID: l.UID, User: l.User, Account: l.Account, Name: l.Name, Start: l.Since,
 		},
 		// An earlier agent may have granted the lease, and its observation may have been lost. In this case, only the
-		// system time shows how old the lease is.
-		Began: m.Clock() - max(m.Now().Sub(time.Unix(l.Since, 0)).Truncate(time.Second), 0),
+		// system time shows how old the lease is. Since is in whole seconds, so the lease is on average half a second
+		// younger.
+		Began: m.Clock() - max(m.Now().Sub(time.Unix(l.Since, 0))-time.Second/2, 0),
 	}
 	o.grow, o.expected = l.Grow, float64(l.Expected)
 	if l.End > 0 {
