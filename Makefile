@@ -178,8 +178,8 @@ check: lint unit
 #
 # CAELUM_KILLS is the number of kills at each failpoint (internal/agent, TestKill). HOLD_SEEDS is the number of
 # simulated sites with offers (internal/sim, TestHoldsPay). `make test` uses larger values.
-PURE := cmd/caelum docs internal/config internal/decisions internal/eligible internal/inventory internal/learn \
-	internal/ledger internal/lint internal/mig internal/offer internal/place internal/place/placetest internal/plan \
+PURE := docs internal/config internal/decisions internal/eligible internal/inventory internal/learn \
+	internal/ledger internal/lint internal/mig internal/offer internal/overview internal/place internal/place/placetest internal/plan \
 	internal/predict internal/reconfigure internal/report internal/sim internal/sqlite internal/tags internal/trace \
 	internal/trust contrib/devcluster/oracle contrib/job_submit contrib/learn contrib/nvml-emulator/fuzz contrib/seeds spank/fuzz
 export CAELUM_KILLS ?= 1

@@ -93,3 +93,25 @@ func TestGuideShowsReport(t *testing.T) {
 		t.Errorf("the user guide shows\n%s\nbut the command prints\n%s", shown, expected)
 	}
 }
+
+// TestStatusInGuide checks that the page for administrators shows the output of caelum status that
+// testdata/status_nodes.txtar tests.
+func TestStatusInGuide(t *testing.T) {
+	page, err := os.ReadFile("../../docs/operate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := os.ReadFile("testdata/status_nodes.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, output, _ := strings.Cut(string(script), "\n-- all --\n")
+	output, _, _ = strings.Cut(output, "-- stopped --")
+	var indented strings.Builder
+	for line := range strings.Lines(output) {
+		indented.WriteString(strings.TrimRight("    "+line, " \n") + "\n")
+	}
+	if output == "" || !strings.Contains(string(page), "    $ caelum status\n"+indented.String()) {
+		t.Errorf("docs/operate.md does not contain the output\n%s", indented.String())
+	}
+}

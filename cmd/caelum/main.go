@@ -102,6 +102,7 @@ configuration that Slurm needs, and calculates how a GPU can be partitioned. ` +
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	cmd.AddCommand(
 		newStatus(g),
+		newTop(g),
 		newJob(g),
 		newExplain(g),
 		newDoctor(g),

@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,35 +21,60 @@ import (
 )
 
 func newStatus(g *globals) *cobra.Command {
-	return &cobra.Command{
-		Use:   "status",
-		Short: "Show the GPUs of this node: instances, jobs and offers",
-		Long: `status draws each GPU as a row of units. For each one, it lists the instances, the jobs that hold
-them, the usage of the slices, and the free slices that slurmctld may allocate to jobs.
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "status [NODE]",
+		Short: "Show the GPUs of this node or of all nodes: instances, jobs and offers",
+		Long: `On a node with an agent, status draws each GPU as a row of units. For each one, it lists the
+instances, the jobs that hold them, the usage of the slices, and the free slices that slurmctld may
+allocate to jobs.
 
 Above the GPUs, status lists the slices that are reserved for the first waiting job. Other jobs can
 use them if they end before the reservation begins.
 
 status shows a job's usage only to its user, root and SlurmUser. If jobs are private
 (PrivateData=jobs in slurm.conf, or an MCS plugin with privatedata), status shows other users the
-slices that a job holds, but not the job itself.`,
+slices that a job holds, but not the job itself.
+
+On other hosts, such as login nodes, and with --all, status shows all nodes that Caelum manages. With
+NODE, it shows one of them and the jobs on it. In both cases, it needs no agent on this host, because
+it reads what the agents publish in slurmctld's node records. It runs scontrol once, and with NODE
+also squeue. The records contain neither the UUIDs nor the usage of slices; to see them, run status
+on the node.`,
 		Example: `  caelum status
-  caelum status --json | jq '.gpus[].instances'`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			status, err := ask(
-				g,
-				func(ctx context.Context, c *api.Client) (*api.Status, error) { return c.Status(ctx) },
-			)
-			if err != nil {
-				return err
+  caelum status --all
+  caelum status n1
+  caelum status --json | jq '.gpus[].instances'
+  caelum status --all --json | jq '.nodes[] | {node, offers}'`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case all && len(args) > 0:
+				return usageError{errors.New("specify either a node or --all")}
+			case all || len(args) > 0:
+				return printNodes(cmd.Context(), cmd.OutOrStdout(), g, strings.Join(args, ""))
 			}
-			if g.json {
-				return printJSON(cmd.OutOrStdout(), status)
-			}
-			return printStatus(cmd.OutOrStdout(), status, time.Now())
+			return statusHere(cmd.Context(), cmd.OutOrStdout(), g)
 		},
 	}
+	cmd.Flags().BoolVar(&all, "all", false, "show all nodes, also on a node with an agent")
+	return cmd
+}
+
+// statusHere prints the status of this node. If this host has no agent and is not one of the nodes that Caelum manages,
+// it prints all nodes.
+func statusHere(ctx context.Context, w io.Writer, g *globals) error {
+	status, err := ask(g, func(ctx context.Context, c *api.Client) (*api.Status, error) { return c.Status(ctx) })
+	if _, missing := os.Stat(api.NewClient(g.runDir).Socket()); err != nil && errors.Is(missing, fs.ErrNotExist) {
+		return statusElsewhere(ctx, w, g, err)
+	}
+	if err != nil {
+		return err
+	}
+	if g.json {
+		return printJSON(w, status)
+	}
+	return printStatus(w, status, time.Now())
 }
 
 func printStatus(w io.Writer, s *api.Status, now time.Time) error {

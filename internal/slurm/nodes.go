@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 )
@@ -14,24 +15,33 @@ func (c *Client) Nodes(ctx context.Context) ([]Node, error) { return c.nodes(ctx
 func (c *Client) AllNodes(ctx context.Context) ([]Node, error) { return c.nodes(ctx, "--future") }
 
 func (c *Client) nodes(ctx context.Context, options ...string) ([]Node, error) {
+	nodes, err := c.nodeRecords(ctx, options...)
+	// slurmctld also sets RESERVED during maintenance.
+	if err != nil || !slices.ContainsFunc(nodes, func(n Node) bool { return n.Is("RESERVED") }) {
+		return nodes, err
+	}
+	out, err := c.run(ctx, nil, c.scontrol, "show", "reservation")
+	if err != nil {
+		return nil, err
+	}
+	return nodes, reserve(nodes, out)
+}
+
+// NodeRecords is like Nodes, but always makes only one request and does not read the reservations. Errors:
+// ErrUnreachable.
+func (c *Client) NodeRecords(ctx context.Context) ([]Node, error) { return c.nodeRecords(ctx) }
+
+func (c *Client) nodeRecords(ctx context.Context, options ...string) ([]Node, error) {
 	asked := time.Now()
 	out, err := c.run(ctx, nil, c.scontrol, append(options, "-d", "show", "node")...)
 	if err != nil {
 		return nil, err
 	}
 	nodes, err := parseNodes(out)
-	reserved := false
 	for i := range nodes {
 		nodes[i].Asked = asked
-		reserved = reserved || nodes[i].Is("RESERVED") // slurmctld also sets RESERVED during maintenance
 	}
-	if !reserved || err != nil {
-		return nodes, err
-	}
-	if out, err = c.run(ctx, nil, c.scontrol, "show", "reservation"); err != nil {
-		return nil, err
-	}
-	return nodes, reserve(nodes, out)
+	return nodes, err
 }
 
 // parseNodes splits the output before each line that begins with NodeName=. All other lines of a record are indented.

@@ -98,6 +98,16 @@ func (c *Client) Queue(ctx context.Context) (q Queue, err error) {
 // Jobs returns the jobs in [Queue].All with only one request. Errors: ErrUnreachable.
 func (c *Client) Jobs(ctx context.Context) ([]Job, error) { return c.queue(ctx, "-t", "all") }
 
+// JobsOn returns the jobs that may be on a node (see [Queue.On]) with one request. If slurmctld hides other users'
+// jobs, the result contains only the caller's. Errors: ErrUnreachable.
+func (c *Client) JobsOn(ctx context.Context, node string) ([]Job, error) {
+	if err := checkNode(node); err != nil {
+		return nil, err
+	}
+	jobs, err := c.queue(ctx, "-w", node)
+	return On(jobs, node), err
+}
+
 // complete sets the jobs' excluded nodes, which squeue 22.05 prints only in another format.
 func (c *Client) complete(ctx context.Context, waiting []Waiting) ([]Waiting, error) {
 	if len(waiting) == 0 {

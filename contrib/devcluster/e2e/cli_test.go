@@ -55,13 +55,14 @@ func TestCommandLine(t *testing.T) {
 	}{
 		{"n1", "job", 2, "arg"},
 		{"n1", "job twelve", 2, "not a job id"},
-		{"n1", "status now", 2, "now"},
+		{"n1", "status now", 1, "no such node"},
+		{"n1", "status n1 n2", 2, "arg"},
+		{"", "top --interval 1s", 2, "at least 5s"},
 		{"n1", "status --jsom", 2, "--jsom"},
 		{"n1", "statu", 2, "statu"},
 		{"n1", "slurm-config --section slurm", 2, "slurm.conf, nodes, gres.conf"},
 		{"n2", "job " + id, 4, "job " + id + " holds no slice on this node"},
 		{"n1", "job 4000000000", 4, "holds no slice"},
-		{"", "status", 3, "systemctl status caelumd"},
 		{"", "job " + id + " --json", 3, "does not answer"},
 	} {
 		a := s.call(t, test.node, user, "", append([]string{"caelum"}, strings.Fields(test.args)...)...)
@@ -79,11 +80,47 @@ func TestCommandLine(t *testing.T) {
 		}
 	}
 
+	s.statusElsewhere(t, id)
+
 	s.must(t, "", user, "scancel", id)
 	s.ended(t, id)
 	within(t, "caelum job no longer shows the job", func() bool {
 		return s.call(t, "n1", user, "", "caelum", "job", id).status == 4
 	})
+}
+
+// statusElsewhere checks that every user can see the nodes and the job on the login node, which has no agent.
+func (s *site) statusElsewhere(t *testing.T, id string) {
+	t.Helper()
+	var all struct {
+		Nodes []struct {
+			Node string
+			GPUs []struct {
+				Layout    string
+				Instances []api.Placement
+			}
+		}
+	}
+	// The agents publish a lease a moment after the job has started.
+	within(t, "caelum status on the login node shows the slice", func() bool {
+		decode(t, s.must(t, "", stranger, "caelum", "status", "--json"), &all)
+		return len(all.Nodes) == 2 && len(all.Nodes[0].GPUs) == 2 &&
+			strings.Contains(all.Nodes[0].GPUs[0].Layout+all.Nodes[0].GPUs[1].Layout, "2g.10gb=")
+	})
+	for _, args := range [][]string{{"status"}, {"top"}} {
+		text := s.must(t, "", stranger, append([]string{"caelum"}, args...)...)
+		for _, want := range []string{"2 nodes, 4 GPUs", "\nn1 ", "\nn2 ", "2="} {
+			if !strings.Contains(text, want) {
+				t.Errorf("the output of caelum %v does not contain %q:\n%s", args, want, text)
+			}
+		}
+	}
+	text := s.must(t, "n2", stranger, "caelum", "status", "n1")
+	for _, want := range []string{"node n1, ", "2g.10gb  at ", "busy", "on offer: ", "\n" + id + " ", user} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the output of caelum status n1 does not contain %q:\n%s", want, text)
+		}
+	}
 }
 
 // TestSlurmConfig checks that only root can run caelum slurm-config. The driver shows the properties of a GPU only to

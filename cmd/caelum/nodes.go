@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"caelum/internal/overview"
+	"caelum/internal/slurm"
+)
+
+// nodesTimeout limits each request for nodes or jobs.
+const nodesTimeout = 20 * time.Second
+
+// newController returns a client for the requests of status and top. Users may have Slurm's commands in a directory
+// of their PATH.
+func newController() *slurm.Client {
+	return slurm.New(slurm.Options{Scontrol: "scontrol", Squeue: "squeue", Timeout: nodesTimeout})
+}
+
+// clusterStatus is the JSON form of caelum status --all.
+type clusterStatus struct {
+	Nodes []overview.Node `json:"nodes"`
+}
+
+// statusElsewhere prints all nodes. If this host is one of them, it returns noAgent, the error of the call to the
+// agent, because the user probably wants the status of this node.
+func statusElsewhere(ctx context.Context, w io.Writer, g *globals, noAgent error) error {
+	records, err := newController().NodeRecords(ctx)
+	if err != nil {
+		return fmt.Errorf("%w; nor could caelum read the nodes from slurmctld: %w", noAgent, nodesError(err))
+	}
+	nodes := overview.Nodes(records)
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	host, _, _ = strings.Cut(host, ".")
+	if slices.ContainsFunc(nodes, func(n overview.Node) bool { return strings.EqualFold(n.Name, host) }) {
+		return noAgent
+	}
+	return printAll(w, g, nodes)
+}
+
+func printAll(w io.Writer, g *globals, nodes []overview.Node) error {
+	if g.json {
+		return printJSON(w, clusterStatus{nodes})
+	}
+	return printLines(w, allNodes(nodes))
+}
+
+// printNodes prints the node with this name, or all nodes if the name is empty.
+func printNodes(ctx context.Context, w io.Writer, g *globals, name string) error {
+	ctl := newController()
+	if name == "" {
+		records, err := ctl.NodeRecords(ctx)
+		if err != nil {
+			return nodesError(err)
+		}
+		return printAll(w, g, overview.Nodes(records))
+	}
+	n, err := readNode(ctx, ctl, name)
+	if err != nil {
+		return err
+	}
+	if g.json {
+		return printJSON(w, n)
+	}
+	return printLines(w, oneNode(n, time.Now()))
+}
+
+// readNode reads a node and its jobs with two requests.
+func readNode(ctx context.Context, ctl *slurm.Client, name string) (n nodeDetail, err error) {
+	record, err := ctl.Node(ctx, name)
+	if err != nil {
+		return n, nodesError(err)
+	}
+	nodes := overview.Nodes([]slurm.Node{record})
+	if len(nodes) == 0 {
+		return n, fmt.Errorf("Caelum does not manage node %s: it has no gres/mig; see `caelum status --all`", name)
+	}
+	jobs, err := ctl.JobsOn(ctx, name)
+	return nodeDetail{nodes[0], newNodeJobs(jobs)}, err
+}
+
+// nodesError adds the reason to the error of a request for nodes if slurmctld refuses it.
+func nodesError(err error) error {
+	var e *slurm.CommandError
+	if errors.As(err, &e) && strings.Contains(e.Stderr, "Access/permission denied") {
+		return fmt.Errorf("slurmctld shows the nodes only to operators (PrivateData=nodes in slurm.conf); "+
+			"run the command as an operator, or run `caelum status` on a node: %w", err)
+	}
+	return err
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gdamore/tcell/v2"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"caelum/internal/overview"
+)
+
+// These limits bound the load that the users of caelum top put on slurmctld (docs/results.md, "The cost of caelum
+// top").
+const (
+	// topInterval is the default of --interval, and topFastest its minimum.
+	topInterval = 10 * time.Second
+	topFastest  = 5 * time.Second
+	// topSlowdown makes the pause after a refresh at least this many times as long as the refresh took, up to
+	// topLongest. The pause after each failed refresh is twice the pause before, also up to topLongest.
+	topSlowdown = 20
+	topLongest  = time.Minute
+	// topUnattended is the time without a key after which top stops the refreshes until a key is pressed.
+	topUnattended = time.Hour
+)
+
+func newTop(g *globals) *cobra.Command {
+	interval := topInterval
+	cmd := &cobra.Command{
+		Use:   "top [NODE]",
+		Short: "Show the GPUs of all nodes, and refresh the output every few seconds",
+		Long: `top shows the output of caelum status --all, or of caelum status NODE, in colour, and refreshes it. If
+the environment variable NO_COLOR is set, top uses no colours. If standard output is not a terminal,
+or with --json, top prints the output once.
+
+Each refresh runs scontrol once, and with NODE also squeue. While slurmctld answers slowly, top
+refreshes less often. If slurmctld does not answer, top keeps the last output, shows its age and the
+error, and tries again after twice the time, up to a minute. After an hour without a key, top stops
+the refreshes until a key is pressed.
+
+KEYS
+  up, down, page up, page down, home   scroll
+  q, escape, control-C                 end`,
+		Example: `  caelum top
+  caelum top n1 --interval 30s`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if interval < topFastest {
+				return usageError{fmt.Errorf("--interval must be at least %v, because every refresh loads slurmctld",
+					topFastest)}
+			}
+			name := strings.Join(args, "")
+			out, ok := cmd.OutOrStdout().(*os.File)
+			if g.json || !ok || !isTerminal(out) {
+				return printNodes(cmd.Context(), cmd.OutOrStdout(), g, name)
+			}
+			return runTop(cmd.Context(), name, interval)
+		},
+	}
+	cmd.Flags().DurationVar(&interval, "interval", topInterval,
+		fmt.Sprintf("pause between two refreshes, at least %v", topFastest))
+	return cmd
+}
+
+func isTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// runTop shows the node with this name, or all nodes if the name is empty, until the user ends it or a signal arrives.
+func runTop(ctx context.Context, name string, interval time.Duration) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
+	defer stop()
+	read := readerOf(name)
+	lines, err := read(ctx)
+	if err != nil { // without any output to keep, top does not start
+		return err
+	}
+	screen, err := tcell.NewScreen()
+	if err == nil {
+		err = screen.Init()
+	}
+	if err != nil {
+		return fmt.Errorf("couldn't use the terminal: %w; set TERM to its type, or run `caelum status --all`", err)
+	}
+	defer screen.Fini()
+	t := &top{screen: screen, read: read, interval: interval, colours: os.Getenv("NO_COLOR") == ""}
+	t.lines, t.at, t.key = lines, time.Now(), time.Now()
+	if name == "" {
+		t.head = allNodesHead
+	}
+	t.run(ctx)
+	return nil
+}
+
+// readerOf returns a function that reads the lines to show.
+func readerOf(name string) func(context.Context) ([]spans, error) {
+	ctl := newController()
+	return func(ctx context.Context) ([]spans, error) {
+		if name != "" {
+			n, err := readNode(ctx, ctl, name)
+			return oneNode(n, time.Now()), err
+		}
+		records, err := ctl.NodeRecords(ctx)
+		return allNodes(overview.Nodes(records)), nodesError(err)
+	}
+}
+
+// pauseOf returns the pause before the next refresh. took is the duration of the last refresh, and failures the number
+// of refreshes that have failed since the last success.
+func pauseOf(interval, took time.Duration, failures int) time.Duration {
+	pause := max(interval, min(topSlowdown*took, topLongest))
+	for range failures {
+		if pause < topLongest {
+			pause = min(2*pause, topLongest)
+		}
+	}
+	return pause
+}
