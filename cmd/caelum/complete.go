@@ -15,6 +15,7 @@ import (
 	"caelum/internal/api"
 	"caelum/internal/config"
 	"caelum/internal/mig"
+	"caelum/internal/overview"
 	"caelum/internal/place"
 	"caelum/internal/repo"
 	"caelum/internal/slurm"
@@ -44,6 +45,8 @@ func complete(root *cobra.Command, g *globals) {
 		"explain":  first(queue("PENDING")),
 		"predict":  first(queue("")),
 		"report":   first(queue("")),
+		"status":   first(nodeNames),
+		"top":      first(nodeNames),
 		"profiles": first(modelNames),
 		"layouts":  first(modelNames),
 		"place":    single(profiles),
@@ -182,6 +185,19 @@ func leases(ctx context.Context, g *globals) (jobs []string) {
 		jobs = append(jobs, described(fmt.Sprint(l.Job), l.Name, l.User))
 	}
 	return jobs
+}
+
+// nodeNames returns the nodes that Caelum manages, or nil if slurmctld does not answer.
+func nodeNames(cmd *cobra.Command, _ []string) (names []string) {
+	ctl := slurm.New(slurm.Options{Scontrol: "scontrol", Timeout: completeTimeout})
+	records, err := ctl.NodeRecords(cmd.Context())
+	if err != nil {
+		return nil
+	}
+	for _, n := range overview.Nodes(records) {
+		names = append(names, n.Name)
+	}
+	return names
 }
 
 // listJobs reads the jobs from slurmctld. Tests replace it.
