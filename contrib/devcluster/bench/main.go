@@ -27,6 +27,7 @@ type options struct {
 	pairs       int
 	onlyWaits   bool
 	rpcs        int
+	top         int
 	submissions int
 	scenarios   scenarios
 	speeds      int
@@ -44,6 +45,7 @@ func (o *options) flags() {
 	flag.IntVar(&o.pairs, "waits", 100, "number of pairs of jobs for the measurement of waits; 0: omit")
 	flag.BoolVar(&o.onlyWaits, "only-waits", false, "run only the measurement of -waits")
 	flag.IntVar(&o.rpcs, "rpcs", 0, "measure only the requests of this number of nodes to slurmctld; 0: omit")
+	flag.IntVar(&o.top, "top", 0, "measure only a refresh of caelum top with this number of nodes; 0: omit")
 	flag.IntVar(&o.submissions, "submissions", 0, "measure only the cost of this number of submissions for slurmctld: "+
 		"without job_submit.lua, with job_submit.lua, and with a large decision table")
 	flag.StringVar(&o.against, "against", "",
@@ -76,6 +78,8 @@ func (o *options) run(ctx context.Context) error {
 		return o.paired.measure()
 	case o.rpcs > 0:
 		return benchRPCs(ctx, o.rpcs)
+	case o.top > 0:
+		return benchTop(ctx, o.top)
 	case o.submissions > 0:
 		return benchSubmissions(ctx, o.submissions)
 	case o.short > 0:

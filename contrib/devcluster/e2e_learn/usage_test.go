@@ -16,25 +16,20 @@ import (
 	"caelum/contrib/devcluster/cluster"
 )
 
-// TestUsage compares the GPU-hours of `caelum usage`, which reads only slurmdbd, with the leases in the agents' logs,
-// for a mix of jobs: arrays, jobs with named profiles, several slices, two nodes, and --exclusive jobs. The environment
-// variable USAGE_JOBS sets the number of jobs. A summary contains whole seconds, and begins when the prolog requests
-// the slice, so the two figures may differ by a second for each run.
+// TestUsage compares the GPU-hours of `caelum usage`, which reads only slurmdbd, with the leases in the agents' logs.
+// The jobs are a mix: slices of several sizes, full GPUs, several slices, two nodes, arrays and --exclusive jobs, some
+// of which fail, are cancelled or are requeued once. The environment variable USAGE_JOBS sets the number of jobs, and
+// USAGE_SEED another mix. A summary contains whole seconds, so the two figures may differ by a second for each lease.
 func TestUsage(t *testing.T) {
-	jobs := 20
-	if text := os.Getenv("USAGE_JOBS"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		jobs = n
-	}
-	s := start(t, "poll_interval: 1s\nsample_interval: 200ms\nlog_format: json\n", cluster.Options{Nodes: 2, GPUs: 2})
-	rng := rand.New(rand.NewPCG(1, 20))
+	jobs, seed := variable(t, "USAGE_JOBS", 16), variable(t, "USAGE_SEED", 2)
+	s := start(t, "poll_interval: 1s\nsample_interval: 200ms\nlog_format: json\nlog_level: debug\n"+
+		"whole_gpus: auto\n",
+		cluster.Options{Nodes: 2, GPUs: 2, Board: "H100-80GB", Conf: []string{"AuthInfo=cred_expire=5"}})
+	rng := rand.New(rand.NewPCG(uint64(seed), 20))
 	for range jobs {
 		s.must("user1", s.mixed(rng)...)
 	}
-	for end := time.Now().Add(time.Duration(30+8*jobs) * time.Second); ; time.Sleep(time.Second) {
+	for end := time.Now().Add(time.Duration(60+8*jobs) * time.Second); ; time.Sleep(time.Second) {
 		if s.must("root", "squeue", "-h") == "" {
 			break
 		}
@@ -42,12 +37,9 @@ func TestUsage(t *testing.T) {
 			s.Fatalf("jobs still run or wait:\n%s", s.must("root", "squeue"))
 		}
 	}
-	want, gpus, leases := s.leased()
-	missing := "sacct -a -X -D -n -P -o AllocTRES%999,AdminComment%999 | grep gres/mig: | grep -vc caelum:run= || true"
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Second) {
-		if s.must("root", "sh", "-c", missing) == "0\n" {
-			break // each record of a run with slices contains its summary
-		}
+	want := s.leased()
+	for end := time.Now().Add(time.Minute); s.summaries() < want.leases && time.Now().Before(end); {
+		time.Sleep(time.Second)
 	}
 	var report struct {
 		Total struct {
@@ -59,35 +51,83 @@ func TestUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := 3600 * report.Total.GPUHours
-	t.Logf("%d runs: %.1f GPU-seconds in slurmdbd, %.1f in the agents' logs (%+.2f%%)",
-		report.Total.Runs, got, want, 100*(got/want-1))
-	if report.Total.Runs != leases || math.Abs(got-want) > gpus {
-		t.Errorf("want %d runs, and a difference of at most %.1f GPU-seconds", leases, gpus)
+	t.Logf("%d jobs with seed %d, %d runs with %d leases: %.1f GPU-seconds in slurmdbd, %.1f in the agents' logs "+
+		"(%+.2f%%)", jobs, seed, report.Total.Runs, want.leases, got, want.seconds, 100*(got/want.seconds-1))
+	if n := s.summaries(); n != want.leases || report.Total.Runs != want.runs ||
+		math.Abs(got-want.seconds) > want.gpus {
+		t.Errorf("slurmdbd has %d summaries; want %d summaries, %d runs, and a difference of at most %.1f GPU-seconds",
+			n, want.leases, want.runs, want.gpus)
 		t.Log(s.must("root", "sacct", "-a", "-X", "-D", "-n", "-P", "-o",
-			"JobIDRaw,State,Start,End,ElapsedRaw,ReqTRES%300,AllocTRES%300,AdminComment%999"))
+			"JobIDRaw,State,Start,End,ElapsedRaw,ReqTRES%300,AllocTRES%300,AdminComment%9999"))
 	}
+	s.reports(got)
+}
+
+// summaries returns the number of different summaries in slurmdbd. Two records of a requeued job can contain the same
+// summary.
+func (s site) summaries() int {
+	s.Helper()
+	all := map[string]bool{}
+	for line := range strings.Lines(s.must("root", "sacct", "-a", "-X", "-D", "-n", "-P", "-o",
+		"JobIDRaw,AdminComment%9999")) {
+		job, text, _ := strings.Cut(line, "|")
+		for word := range strings.FieldsSeq(text) {
+			if strings.HasPrefix(word, "caelum:run=") {
+				all[job+word] = true
+			}
+		}
+	}
+	return len(all)
+}
+
+// variable returns the number in an environment variable, or other if the variable is not set.
+func variable(t *testing.T, name string, other int) int {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return other
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // mixed returns the command that submits a random job.
 func (s site) mixed(rng *rand.Rand) []string {
-	seconds := 4 + rng.IntN(9)
-	command := []string{"sbatch", "--quiet", "-o", "/dev/null", "--requeue", "--wrap=sleep " + strconv.Itoa(seconds)}
+	seconds := strconv.Itoa(4 + rng.IntN(9))
+	scripts := []string{
+		"sleep " + seconds, "sleep " + seconds, "sleep " + seconds, "sleep " + seconds + "; exit 3",
+		"sleep " + seconds + "; scancel $SLURM_JOB_ID; sleep 60",
+		"sleep " + seconds + "; [ $SLURM_RESTART_COUNT ] || { scontrol requeue $SLURM_JOB_ID; sleep 60; }",
+	}
 	kinds := [][]string{
-		{"--gres=gpu:1", "--mig=1g.5gb"}, {"--gres=gpu:1", "--mig=2g.10gb"}, {"--gres=gpu:1", "--mig=3g.20gb"},
-		{"--gres=gpu:1", "--mig-mem=9G"}, {"--gres=gpu:2", "--mig=1g.5gb"}, {"--gres=gpu:1", "--mig=1g.5gb", "-N2"},
-		{"--gres=gpu:1", "--mig=1g.10gb", "--array=0-1"}, {"--gres=gpu:1,mig:2g.10gb:1", "--exclusive"},
-		{"--gres=gpu:1"}, {"-n1"},
+		{"--gres=gpu:1", "--mig=1g.10gb"}, {"--gres=gpu:1", "--mig=2g.20gb"}, {"--gres=gpu:1", "--mig=3g.40gb"},
+		{"--gres=gpu:1", "--mig-mem=18G"}, {"--gres=gpu:2", "--mig=1g.10gb"}, {"--gres=gpu:1", "--mig=1g.10gb", "-N2"},
+		{"--gres=gpu:1", "--mig=1g.20gb", "--array=0-1"}, {"--gres=gpu:1,mig:2g.20gb:1", "--exclusive"},
+		{"--gres=gpu:1"}, {"--gres=gpu:1", "--mig=off"}, {"--gres=gpu:2"}, {"-n1"}, {"-n1", "--exclusive"},
+	}
+	command := []string{
+		"sbatch", "--quiet", "-o", "/dev/null", "--requeue", "--wrap=" + scripts[rng.IntN(len(scripts))],
 	}
 	return append(command, kinds[rng.IntN(len(kinds))]...)
 }
 
-// leased returns the sum of the GPU-seconds of all leases in the agents' logs, the sum of the shares of a GPU that the
-// leases occupied, and the number of jobs with leases. The shares are written here a second time, so that the test does
-// not use the code that it tests.
-func (s site) leased() (seconds, gpus float64, jobs int) {
+// leases is a sum over all leases in the agents' logs.
+type leases struct {
+	seconds, gpus float64 // the GPU-seconds, and the shares of a GPU that the leases occupied
+	leases, runs  int     // a run on two nodes has two leases
+}
+
+// leased returns the sum over all leases. A lease begins with the call of the prolog, as in the ledger. The shares are
+// written here a second time, so that the test does not use the code that it tests.
+func (s site) leased() (sum leases) {
 	s.Helper()
-	eighths := map[string]float64{"1g.5gb": 1, "1g.10gb": 2, "2g.10gb": 2, "3g.20gb": 4, "4g.20gb": 4, "7g.40gb": 8}
-	seen := map[int]bool{}
+	eighths := map[string]float64{
+		"1g.10gb": 1, "1g.20gb": 2, "2g.20gb": 2, "3g.40gb": 4, "4g.40gb": 4, "7g.80gb": 8, "full": 8,
+	}
+	runs := map[[2]int]bool{}
 	for _, node := range []string{"n1", "n2"} {
 		log, err := s.Log("agent-" + node)
 		if err != nil {
@@ -96,22 +136,30 @@ func (s site) leased() (seconds, gpus float64, jobs int) {
 		held, since := map[int]float64{}, map[int]time.Time{}
 		for line := range strings.Lines(log) {
 			var event struct {
-				Msg  string    `json:"msg"`
-				Time time.Time `json:"time"`
-				Job  int       `json:"job"`
+				Msg          string
+				Time         time.Time
+				Job, Restart int
+				MS           float64
 			}
 			if json.Unmarshal([]byte(line), &event) != nil {
 				continue
 			}
 			var profile string
 			var at int
-			if n, _ := fmt.Sscanf(event.Msg, "leased %s at %d", &profile, &at); n == 2 {
+			n, _ := fmt.Sscanf(event.Msg, "leased %s at %d", &profile, &at)
+			switch {
+			case n == 2:
+				if eighths[profile] == 0 {
+					s.Errorf("the share of %s is unknown", profile)
+				}
 				held[event.Job] += eighths[profile] / 8
-				since[event.Job] = event.Time
-				seen[event.Job] = true
-			} else if event.Msg == "released" {
-				seconds += held[event.Job] * event.Time.Sub(since[event.Job]).Seconds()
-				gpus += held[event.Job]
+				runs[[2]int{event.Job, event.Restart}] = true
+			case event.Msg == "prolog served":
+				since[event.Job] = event.Time.Add(-time.Duration(event.MS * float64(time.Millisecond)))
+			case event.Msg == "released" && held[event.Job] > 0:
+				sum.seconds += held[event.Job] * event.Time.Sub(since[event.Job]).Seconds()
+				sum.gpus += held[event.Job]
+				sum.leases++
 				delete(held, event.Job)
 			}
 		}
@@ -119,5 +167,6 @@ func (s site) leased() (seconds, gpus float64, jobs int) {
 			s.Errorf("%s has not released the slices of the jobs %v", node, held)
 		}
 	}
-	return seconds, gpus, len(seen)
+	sum.runs = len(runs)
+	return sum
 }
