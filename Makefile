@@ -164,7 +164,7 @@ FUZZTIME ?= 3600
 fuzz: prerequisites
 	@command -v clang >/dev/null || { echo "couldn't find clang; run apt-get install clang"; exit 1; }
 	for f in internal/api:FuzzServer internal/agent:FuzzAgent internal/agent:FuzzRecords contrib/job_submit:FuzzTable contrib/job_submit:FuzzSubmit contrib/job_submit:FuzzModify \
-		internal/mig:FuzzParse internal/reconfigure:FuzzPlan internal/trace:FuzzSacct internal/predict:FuzzSummaries; do \
+		internal/mig:FuzzParse internal/reconfigure:FuzzPlan internal/trace:FuzzSacct internal/predict:FuzzSummaries internal/setup:FuzzMerge; do \
 		$(GO) test ./$${f%:*} -run '^$$' -fuzz "^$${f#*:}\$$" -parallel=1 -fuzztime=$(FUZZTIME)s -fuzzminimizetime=50x || exit 1; done
 	$(MAKE) -C spank/fuzz fuzz B=$(B) FUZZTIME=$(FUZZTIME)
 	$(MAKE) -C contrib/nvml-emulator/fuzz fuzz B=$(B) FUZZTIME=$(FUZZTIME)

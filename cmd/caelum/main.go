@@ -108,6 +108,7 @@ configuration that Slurm needs, and calculates how a GPU can be partitioned. ` +
 		newDoctor(g),
 		newDecisions(g),
 		newSlurmConfig(g),
+		newSetup(g),
 		newProfiles(g),
 		newLayouts(g),
 		newPlace(g),

@@ -76,30 +76,40 @@ func runSlurmConfig(w io.Writer, g *globals, o slurmConfigOptions) error {
 	if err != nil {
 		return err
 	}
-	hw, err := gpu.OpenNVML(cfg.NVMLLibrary)
+	inv, err := readInventory(cfg)
 	if err != nil {
 		return err
-	}
-	defer hw.Close()
-	whole, err := cfg.Whole()
-	if err != nil {
-		return err
-	}
-	inv, err := inventory.Read(hw, cfg.Profiles, whole)
-	if err != nil {
-		return err
-	}
-	for _, p := range inv.Problems {
-		fmt.Fprintln(os.Stderr, "caelum: omitted: "+p)
-	}
-	if len(inv.Slots) == 0 {
-		return fmt.Errorf("the agent can manage none of this node's GPUs; run `nvidia-smi -L` to see the GPUs, and " +
-			"enable MIG mode")
 	}
 	if g.json {
 		return printJSON(w, inv)
 	}
 	return renderSlurmConfig(w, o, cfg, inv)
+}
+
+// readInventory reads the inventory of this node from NVML, and prints a line on standard error for each GPU that the
+// agent cannot manage.
+func readInventory(cfg config.Config) (inventory.Inventory, error) {
+	hw, err := gpu.OpenNVML(cfg.NVMLLibrary)
+	if err != nil {
+		return inventory.Inventory{}, err
+	}
+	defer hw.Close()
+	whole, err := cfg.Whole()
+	if err != nil {
+		return inventory.Inventory{}, err
+	}
+	inv, err := inventory.Read(hw, cfg.Profiles, whole)
+	if err != nil {
+		return inv, err
+	}
+	for _, p := range inv.Problems {
+		fmt.Fprintln(os.Stderr, "caelum: omitted: "+p)
+	}
+	if len(inv.Slots) == 0 {
+		return inv, fmt.Errorf("the agent can manage none of this node's GPUs; run `nvidia-smi -L` to see the GPUs, and " +
+			"enable MIG mode")
+	}
+	return inv, nil
 }
 
 func renderSlurmConfig(w io.Writer, o slurmConfigOptions, cfg config.Config, inv inventory.Inventory) error {

@@ -20,7 +20,7 @@ var layers = []string{
 	"internal/eligible", "internal/learn", "internal/plan", "internal/overview", "internal/notify", "internal/api",
 	"internal/inventory", "internal/shadow",
 	"internal/config", "internal/metrics", "internal/usage", "internal/agent", "internal/watch", "internal/doctor",
-	"internal/man",
+	"internal/man", "internal/setup",
 	"internal/trace", "internal/sim", "internal/report",
 }
 
@@ -48,6 +48,7 @@ var pure = map[string]string{
 	"internal/jobreport":   "advice on jobs",
 	"internal/eligible":    "eligibility",
 	"internal/shadow":      "a trial without writes",
+	"internal/setup":       "changes to the site's configuration",
 }
 
 // forbidden maps each import that pure packages must not have to a description of what they must not use.

@@ -36,6 +36,9 @@ type Options struct {
 	JobSubmit string
 	// NoAgent starts the cluster without Caelum: the slots exist, but there are no agents, plugin or job_submit.lua.
 	NoAgent bool
+	// Stock starts the cluster with whole GPUs as gres/gpu and without plugin and decision table, as at a site that does
+	// not use Caelum. The agents can be started with StartUnit.
+	Stock bool
 	// PrologDelay is how long each job's prolog waits before its request to the agent, in whole seconds.
 	PrologDelay time.Duration
 	// Cgroup is the cgroup version for jobs, "v1" or "v2", with ConstrainDevices=yes. By default, jobs have no cgroups.
@@ -83,6 +86,9 @@ func (o Options) args() []string {
 	}
 	if o.NoAgent {
 		args = append(args, "--no-agent")
+	}
+	if o.Stock {
+		args = append(args, "--stock")
 	}
 	return args
 }

@@ -139,7 +139,8 @@ nodes_idle() {
 }
 
 start_node() {
-    [[ $AGENT == no ]] || start "agent-$1" # the agent creates the slots, which slurmd needs when it starts
+    # The agent creates the slots, which slurmd needs when it starts.
+    [[ $AGENT == no || $STOCK == yes ]] || start "agent-$1"
     start "slurmd-$1"
 }
 

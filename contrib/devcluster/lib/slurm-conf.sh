@@ -65,6 +65,31 @@ mig_slurm_conf() {
     echo "PartitionName=plain Nodes=n[1-$NODES] MaxTime=INFINITE State=UP"
 }
 
+# stock_slurm_conf: prints the slurm.conf lines of a site without Caelum, on which Slurm allocates whole GPUs. PluginDir also
+# contains the binaries, so that the site's administrator can add the plugin to plugstack.conf.
+stock_slurm_conf() {
+    local node plugins
+    plugins=$(dirname "$(find /usr/lib -name select_cons_tres.so -print -quit)")
+    echo "PluginDir=$plugins:$BUILD"
+    echo "GresTypes=gpu"
+    [[ ! -e /etc/slurm/job_submit.lua ]] || echo "JobSubmitPlugins=lua"
+    for node in $(node_names); do
+        echo "NodeName=$node NodeAddr=$(address_of "$node") Port=$((7000 + ${node#n})) CPUs=64 RealMemory=256000 Gres=gpu:$(type_of "$node"):$GPUS"
+    done
+    echo "PartitionName=gpu Default=YES Nodes=n[1-$NODES] MaxTime=INFINITE State=UP"
+    echo "PartitionName=plain Nodes=n[1-$NODES] MaxTime=INFINITE State=UP"
+}
+
+stock_gres_conf() {
+    local node
+    for node in $(node_names); do
+        echo "NodeName=$node Name=gpu Type=$(type_of "$node") File=/dev/nvidia[0-$((GPUS - 1))]"
+    done
+}
+
+# type_of nN: prints the GRES type of the node's GPUs.
+type_of() { gres_of "$1" | sed 's/^gpu:\([^:]*\):.*/\1/'; }
+
 mig_gres_conf() {
     local node
     echo "AutoDetect=off"
@@ -156,17 +181,17 @@ write_configuration() {
     ! watched || echo "wake_address: 127.0.0.1" >>/etc/caelum/caelum.yaml
     if [[ -n $JOB_SUBMIT ]]; then
         cp "$JOB_SUBMIT" /etc/slurm/job_submit.lua
-        decisions >/etc/caelum/decisions
+        [[ $STOCK == yes ]] || decisions >/etc/caelum/decisions
     fi
     {
         base_slurm_conf
-        mig_slurm_conf
+        if [[ $STOCK == yes ]]; then stock_slurm_conf; else mig_slurm_conf; fi
         for line in "${CONF[@]}"; do echo "$line"; done # Slurm uses the last value of a key
     } >/etc/slurm/slurm.conf
-    mig_gres_conf >/etc/slurm/gres.conf
+    if [[ $STOCK == yes ]]; then stock_gres_conf; else mig_gres_conf; fi >/etc/slurm/gres.conf
     [[ $CGROUP == none ]] || cgroup_conf "$CGROUP" >/etc/slurm/cgroup.conf
     install -m 600 <(slurmdbd_conf) /etc/slurm/slurmdbd.conf
-    if [[ $AGENT == yes && -e $BUILD/spank_caelum.so ]]; then
+    if [[ $AGENT == yes && $STOCK == no && -e $BUILD/spank_caelum.so ]]; then
         echo "required $BUILD/spank_caelum.so"
     fi >/etc/slurm/plugstack.conf
     if [[ $CGROUP == v2 ]]; then

@@ -1,0 +1,25 @@
+// Package setup computes the changes to a site's Slurm configuration that Caelum needs, as a unified patch. `caelum
+// setup --diff` prints this patch. The package writes no files, and its caller supplies a function that reads the
+// site's files.
+//
+// The lines that Caelum needs come from `caelum slurm-config`. Package setup merges them into the existing files: it
+// adds values to lists, changes the nodes' Gres=, adds the catalogue nodes to the partitions, replaces the GPUs' lines
+// in gres.conf, and makes the site's job_submit.lua call Caelum's functions. It changes only the bytes of these values,
+// so comments, continuation lines, line ends (also CRLF) and the order of the lines remain. If the files already
+// contain Caelum's lines, the patch is empty.
+//
+// Merge reports a Problem with file and line for each construct that it cannot change safely, such as a NodeName line
+// that describes managed and other nodes. A caller must not print a patch if there are problems.
+//
+// Files:
+//
+//	merge.go       Merge, with its Request and Result; problems and notes
+//	conf.go        the syntax of slurm.conf and gres.conf: continuation lines, comments, key=value words, Include
+//	edit.go        the changes to one file, as replacements of byte ranges
+//	parameters.go  slurm.conf: the parameters that apply to the whole cluster
+//	nodes.go       slurm.conf: Gres= of the managed nodes, and the catalogue nodes
+//	partitions.go  slurm.conf: the catalogue nodes in the partitions
+//	gresconf.go    gres.conf
+//	plugins.go     plugstack.conf, job_submit.lua and the decision table
+//	patch.go       Patch, which writes the changes as a unified patch
+package setup

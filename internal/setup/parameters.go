@@ -1,0 +1,101 @@
+package setup
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// perLine contains the keys whose lines describe one object each. The other words of such a line are not parameters of
+// the cluster.
+var perLine = []string{"NodeName", "PartitionName", "NodeSet", "DownNodes", "FrontendName", "SwitchName"}
+
+func describesObject(l line) bool {
+	for _, key := range perLine {
+		if l.is(key) {
+			return true
+		}
+	}
+	return false
+}
+
+// parameter returns the last word with the given key in lines that contain parameters of the cluster. Slurm uses the
+// last value of a parameter.
+func parameter(lines []line, key string) (in line, w word, ok bool) {
+	for _, l := range lines {
+		if describesObject(l) {
+			continue
+		}
+		if found, has := l.get(key); has {
+			in, w, ok = l, found, true
+		}
+	}
+	return in, w, ok
+}
+
+// parameters merges the parameters of the cluster into slurm.conf. Parameters that the site does not set go to the end
+// of top, with their comments.
+func (m *merger) parameters(top *file, lines []line) {
+	wanted, comments := m.generated("slurm.conf")
+	for i, want := range wanted {
+		key, value := want.words[0].key, want.words[0].value
+		in, w, ok := parameter(lines, key)
+		if !ok {
+			top.tail = append(append(top.tail, comments[i]...), want.text)
+			continue
+		}
+		merged, err := mergeValue(key, w.value, value)
+		if err != nil {
+			m.problem(in, err.Error())
+			continue
+		}
+		m.set(in, w, merged)
+	}
+	for _, l := range lines {
+		if flags, ok := l.get("PrologFlags"); ok && strings.Contains(strings.ToLower(flags.value), "runinjob") {
+			m.problem(l, "PrologFlags includes RunInJob, so Slurm runs no SPANK prologs; remove RunInJob")
+		}
+	}
+}
+
+// mergeValue returns the site's value of a parameter with the needed value added: the larger number, or the list with
+// the missing elements. An element that also has a value, such as bf_interval=30, replaces the site's element.
+func mergeValue(key, site, needed string) (string, error) {
+	if number, err := strconv.Atoi(needed); err == nil {
+		has, err := strconv.Atoi(site)
+		if err != nil {
+			return "", fmt.Errorf("the value of %s is not a number; set %s=%s", key, key, needed)
+		}
+		if has >= number {
+			return site, nil
+		}
+		return needed, nil
+	}
+	list := items(site)
+	changed := false
+	for _, item := range items(needed) {
+		at := -1
+		for i, old := range list {
+			if elementName(old) == elementName(item) {
+				at = i
+			}
+		}
+		switch {
+		case at < 0:
+			list, changed = append(list, item), true
+		case !strings.EqualFold(strings.TrimPrefix(list[at], "job_submit/"), item):
+			list[at], changed = item, true
+		}
+	}
+	if !changed {
+		return site, nil
+	}
+	return strings.Join(list, ","), nil
+}
+
+// elementName returns the name of a list element in lower case: the part before "=", without the optional prefix of
+// plugin names.
+func elementName(element string) string {
+	name, _, _ := strings.Cut(strings.ToLower(element), "=")
+	return strings.TrimPrefix(name, "job_submit/")
+}
