@@ -4,8 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"caelum/internal/mig"
 	"caelum/internal/plan"
@@ -177,6 +181,9 @@ func newRun(policy, layouts string, r *sim.Result) run {
 // reality is the name of the row that shows the jobs' actual waiting times and no other figures.
 const reality = "(as it was)"
 
+// theoretical is the policy that moves jobs without cost, which no site can choose.
+const theoretical = "moved"
+
 // asItWas returns the result with the jobs' actual waiting times.
 func asItWas(jobs []trace.Job) run {
 	r := sim.Result{Started: len(jobs)}
@@ -245,7 +252,14 @@ func (s simulation) facts() []string {
 
 // page returns the result as a page with drawings.
 func (s simulation) page(gpus []*mig.Model) report.Page {
-	p := report.Page{Title: s.Workload, Loss: s.loss(), Facts: s.facts()}
+	p := report.Page{
+		Title:   s.Workload,
+		Command: commandLine(os.Args),
+		Date:    time.Now().Format("2006-01-02 15:04 MST"),
+		Loss:    s.loss(),
+		Slower:  s.slower,
+		Facts:   s.facts(),
+	}
 	for _, b := range gpus {
 		p.Grids = append(p.Grids, b.Grid)
 	}
@@ -255,6 +269,7 @@ func (s simulation) page(gpus []*mig.Model) report.Page {
 			continue
 		}
 		p.Policies = append(p.Policies, report.Policy{
+			Reference:   r.Policy == reality || r.Policy == theoretical,
 			Name:        r.Policy,
 			Note:        r.Layouts,
 			Started:     r.Started,
@@ -265,6 +280,7 @@ func (s simulation) page(gpus []*mig.Model) report.Page {
 			P95Wait:     r.P95Wait,
 			P99Wait:     r.P99Wait,
 			LongestWait: r.LongestWait,
+			Turnaround:  r.Turnaround,
 			Utilisation: r.Utilisation,
 			Frag:        r.Frag,
 			Accepted:    r.Accepted,
@@ -272,4 +288,19 @@ func (s simulation) page(gpus []*mig.Model) report.Page {
 		})
 	}
 	return p
+}
+
+// bare matches the arguments that a shell reads unchanged without quotes.
+var bare = regexp.MustCompile(`^[A-Za-z0-9_./,:=@%+-]+$`)
+
+// commandLine returns a command as a user would type it into a shell.
+func commandLine(args []string) string {
+	words := []string{filepath.Base(args[0])}
+	for _, arg := range args[1:] {
+		if !bare.MatchString(arg) {
+			arg = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+		}
+		words = append(words, arg)
+	}
+	return strings.Join(words, " ")
 }

@@ -5,6 +5,7 @@
 // Files:
 //
 //	page.go      the content of a page (Page, Policy); writes the HTML file
+//	verdict.go   the sentence that names the best policy
 //	page.html    the template of the page: its sections, the table of policies, the styles
 //	draw.go      SVG drawings: waits by policy, and values over time (utilisation, queue, fragmentation); axes, colours
 //	timeline.go  the drawing of the slices on each GPU over time (mostGPUs)

@@ -97,7 +97,7 @@ func waits(policies []Policy) template.HTML {
 		(left+pageWidth-right)/2,
 		bottom+40,
 		"middle",
-		"waiting time in seconds; the left edge shows waiting times of "+number(least)+" s or less",
+		"waiting time in seconds (left edge: "+number(least)+" s or less)",
 	)
 	for k, p := range policies {
 		y := top + row*(float64(k)+0.5)

@@ -14,18 +14,23 @@ import (
 // Page is the content of a page.
 type Page struct {
 	Title    string   // the workload
+	Command  string   // the command that made the page
+	Date     string   // the date and time at which it ran
 	Facts    []string // lines that describe the cluster, the options and the omitted jobs
 	Policies []Policy
 	Grids    []int // the number of units of each GPU
 	Loss     bool  // true if the simulation has no queue and rejects jobs that cannot start at their submission
+	Slower   bool  // true if a job's run time depends on its slice, so that the mean turnaround decides
 }
 
 // Policy is the result for one policy. Times are in seconds, and shares are from 0 to 1.
 type Policy struct {
+	// Reference is true for results that no site can choose, such as the jobs' actual waiting times.
+	Reference                                           bool
 	Name, Note                                          string
 	Started, Refused, Created                           int
 	MeanWait, MedianWait, P95Wait, P99Wait, LongestWait float64
-	Utilisation, Frag, Accepted                         float64
+	Turnaround, Utilisation, Frag, Accepted             float64
 	Recorded                                            *Recorder // nil if the simulation had no recorder
 }
 
@@ -33,11 +38,62 @@ type Policy struct {
 var pageHTML string
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"colour":  colour,
-	"number":  number,
-	"percent": func(x float64) string { return number(float64(int(1000*x+0.5))/10) + "%" },
-	"seconds": func(x float64) string { return number(float64(int(x + 0.5))) },
+	"colour": colour,
 }).Parse(pageHTML))
+
+func percent(x float64) string { return number(float64(int(1000*x+0.5))/10) + "%" }
+
+func seconds(x float64) string { return number(float64(int(x + 0.5))) }
+
+// columns returns the heads of the table of policies and, for a policy, the texts below the heads. On a narrow screen,
+// the page shows each head beside its text.
+func (p Page) columns(of Policy) (heads, texts []string) {
+	add := func(head, text string) { heads, texts = append(heads, head), append(texts, text) }
+	if p.Loss {
+		add("started", number(float64(of.Started)))
+		add("refused", number(float64(of.Refused)))
+		add("accepted", percent(of.Accepted))
+	} else {
+		add("mean wait, s", seconds(of.MeanWait))
+		add("median", seconds(of.MedianWait))
+		add("95%", seconds(of.P95Wait))
+		add("99%", seconds(of.P99Wait))
+		add("longest", seconds(of.LongestWait))
+	}
+	turnaround, use, frag, created := "", "", "", ""
+	if of.Recorded != nil {
+		turnaround = seconds(of.Turnaround)
+		use, frag, created = percent(of.Utilisation), fmt.Sprintf("%.2f", of.Frag), number(float64(of.Created))
+	}
+	if p.Slower {
+		add("turnaround, s", turnaround)
+	}
+	add("in use", use)
+	add("fragmentation", frag)
+	add("created", created)
+	return heads, texts
+}
+
+// row is a row of the table of policies.
+type row struct {
+	Name  string
+	Cells []cell
+}
+
+// cell is a figure with the head of its column.
+type cell struct{ Head, Text string }
+
+func (p Page) rows() (rows []row) {
+	for _, of := range p.Policies {
+		r := row{Name: of.Name}
+		heads, texts := p.columns(of)
+		for k, head := range heads {
+			r.Cells = append(r.Cells, cell{head, texts[k]})
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
 
 // File is a page's file. An older file at the same path remains until Write has written the complete new page.
 type File struct {
@@ -100,11 +156,16 @@ func (p Page) Write(w io.Writer) error {
 	}
 	data := struct {
 		Page
+		Verdict                 string
+		Rows                    []row
 		Waits, Use, Queue, Frag template.HTML
 		Profiles                []string
 		Timelines               []timelineOf
 		Shown, GPUs             int
-	}{Page: p, Profiles: profiles, Shown: min(len(p.Grids), mostGPUs), GPUs: len(p.Grids)}
+	}{
+		Page: p, Verdict: p.verdict(), Rows: p.rows(), Profiles: profiles, Shown: min(len(p.Grids), mostGPUs),
+		GPUs: len(p.Grids),
+	}
 	if !p.Loss {
 		data.Waits = waits(p.Policies)
 	}

@@ -32,11 +32,13 @@ func TestPage(t *testing.T) {
 	page := write(
 		t,
 		Page{
-			Title: `jobs of <us> & "them"`,
-			Facts: []string{"2 jobs on 2 GPUs", "omitted 1 job: no GPU"},
-			Grids: []int{8, 8},
+			Title:   `jobs of <us> & "them"`,
+			Command: "caelum simulate '<script>'",
+			Date:    "2026-11-24 14:00 UTC",
+			Facts:   []string{"2 jobs on 2 GPUs", "omitted 1 job: no GPU"},
+			Grids:   []int{8, 8},
 			Policies: []Policy{
-				{Name: "(as it was)", MeanWait: 12345.6, LongestWait: 2e4},
+				{Reference: true, Name: "(as it was)", MeanWait: 12345.6, LongestWait: 2e4},
 				{
 					Name:        "qla",
 					MeanWait:    10,
@@ -54,8 +56,12 @@ func TestPage(t *testing.T) {
 	for _, want := range []string{
 		"<h1>jobs of &lt;us&gt; &amp; &#34;them&#34;</h1>",
 		"omitted 1 job: no GPU",
-		"<td>12,346<td>",
-		"<td>62.5%<td>0.00<td>2",
+		`<td data-head="mean wait, s">12,346<td data-head="median">`,
+		`<td data-head="in use">62.5%<td data-head="fragmentation">0.00<td data-head="created">2`,
+		`<p class="verdict">With the qla policy, a job waits on average 10 s.</p>`,
+		"Made on 2026-11-24 14:00 UTC by</p>\n<pre>caelum simulate &#39;&lt;script&gt;&#39;</pre>",
+		`<meta name="viewport" content="width=device-width, initial-scale=1">`,
+		"<details><summary>qla</summary>",
 		"job &lt;script&gt;alert(1)&lt;/script&gt;: 1g.5gb, 50 s",
 		">GPU 1</text>",
 		"seconds since the first submission",
@@ -67,10 +73,13 @@ func TestPage(t *testing.T) {
 			t.Errorf("the page does not contain %q", want)
 		}
 	}
-	for _, no := range []string{"<script", "NaN", "Inf", "http:", "https:", "e+0"} {
+	for _, no := range []string{"<script", "NaN", "Inf", "http:", "https:", "e+0", "min-width", "<details open"} {
 		if strings.Contains(page, no) {
 			t.Errorf("the page contains %q", no)
 		}
+	}
+	if strings.Index(page, `class="verdict"`) > strings.Index(page, "<pre>") {
+		t.Error("the verdict is not above the command")
 	}
 	if n := len(regexp.MustCompile(`class="slice"`).FindAllString(page, -1)); n != 2 {
 		t.Errorf("the page contains %d slices, want 2", n)
@@ -104,6 +113,56 @@ func TestPageAtTheEdges(t *testing.T) {
 		!strings.Contains(page, "The drawing shows the first 16 of 20 GPUs.") ||
 		strings.Contains(page, "How long jobs waited") {
 		t.Error("the page of a large simulation does not mention the omitted parts, or shows waits without a queue")
+	}
+}
+
+// TestVerdict tests the sentence that names the best policy.
+func TestVerdict(t *testing.T) {
+	queue := []Policy{
+		{Reference: true, Name: "(as it was)", MeanWait: 1, Turnaround: 2},
+		{Name: "whole", MeanWait: 7200, Turnaround: 9000, Accepted: 0.5},
+		{Name: "reach", MeanWait: 5400, Turnaround: 9100, Accepted: 0.75},
+	}
+	for name, c := range map[string]struct {
+		page Page
+		want string
+	}{
+		"no policy":  {Page{Policies: queue[:1]}, ""},
+		"one policy": {Page{Policies: queue[:2]}, "With the whole policy, a job waits on average 2 hours."},
+		"mean wait": {
+			Page{Policies: queue},
+			"For this workload, reach is the best policy: a job waits on average 90 minutes, 25% less than " +
+				"with whole, the second best.",
+		},
+		"turnaround": {
+			Page{Policies: queue, Slower: true},
+			"For this workload, whole is the best policy: a job ends on average 2.5 hours after its " +
+				"submission, 1% less than with reach, the second best.",
+		},
+		"accepted": {
+			Page{Policies: queue, Loss: true},
+			"For this workload, reach is the best policy: it accepts 75% of the requested GPU time, 50% " +
+				"more than with whole, the second best.",
+		},
+		"no difference": {
+			Page{Policies: []Policy{{Name: "a"}, {Name: "b"}}},
+			"For this workload, the a and b policies are equally good (difference below 1%): with a, a job " +
+				"waits on average 0 s.",
+		},
+		"a small one": {
+			Page{Policies: []Policy{{Name: "a", MeanWait: 1000}, {Name: "b", MeanWait: 999}}},
+			"For this workload, the b and a policies are equally good (difference below 1%): with b, a job " +
+				"waits on average 16.7 minutes.",
+		},
+		"nothing waited": {
+			Page{Policies: []Policy{{Name: "a", MeanWait: 50}, {Name: "b"}}},
+			"For this workload, b is the best policy: a job waits on average 0 s, 100% less than with a, " +
+				"the second best.",
+		},
+	} {
+		if got := c.page.verdict(); got != c.want {
+			t.Errorf("%s: the verdict is\n%s\nwant\n%s", name, got, c.want)
+		}
 	}
 }
 

@@ -16,8 +16,9 @@ calls = {}
 real_dofile = dofile
 function dofile(path)
   if path ~= "/usr/share/caelum/job_submit.lua" then return real_dofile(path) end
-  function slurm_job_submit(job, parts, uid) calls[#calls + 1] = "submit " .. tostring(job.name) .. " " .. uid; return 7 end
-  function slurm_job_modify(job, rec, parts, uid) calls[#calls + 1] = "modify " .. tostring(job.name) .. " " .. uid; return 8 end
+  local function note(text, job, uid) calls[#calls + 1] = text .. " " .. tostring(job.name) .. " " .. uid end
+  function slurm_job_submit(job, parts, uid) note("submit", job, uid) return 7 end
+  function slurm_job_modify(job, rec, parts, uid) note("modify", job, uid) return 8 end
 end
 local loaded = assert(loadfile(arg[1]))()
 print(loaded, slurm_job_submit({}, {}, 1001), slurm_job_modify({}, {}, {}, 1002), table.concat(calls, ", "))

@@ -109,7 +109,8 @@ func hunks(old []string, body string) (string, error) {
 			continue
 		}
 		position, text, _ := strings.Cut(hunk, "\n")
-		first, err := strconv.Atoi(strings.Trim(strings.FieldsFunc(position, func(r rune) bool { return r == ',' })[0], "-"))
+		number, _, _ := strings.Cut(position, ",")
+		first, err := strconv.Atoi(strings.TrimPrefix(number, "-"))
 		if err != nil {
 			return "", err
 		}
