@@ -159,8 +159,8 @@ func loadInventory(path string) (inv inventory.Inventory, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&inv); err != nil || len(inv.Slots) == 0 || len(inv.Most) == 0 {
-		return inv, fmt.Errorf("couldn't read %s: it is not an inventory (%v); write it with `caelum slurm-config --json` "+
-			"on a GPU node", path, err)
+		return inv, fmt.Errorf("couldn't read %s: it is not an inventory (%v); write it with `caelum slurm-config "+
+			"--json` on a GPU node", path, err)
 	}
 	return inv, nil
 }

@@ -106,8 +106,8 @@ func readInventory(cfg config.Config) (inventory.Inventory, error) {
 		fmt.Fprintln(os.Stderr, "caelum: omitted: "+p)
 	}
 	if len(inv.Slots) == 0 {
-		return inv, fmt.Errorf("the agent can manage none of this node's GPUs; run `nvidia-smi -L` to see the GPUs, and " +
-			"enable MIG mode")
+		return inv, fmt.Errorf("the agent can manage none of this node's GPUs; run `nvidia-smi -L` to see the GPUs, " +
+			"and enable MIG mode")
 	}
 	return inv, nil
 }

@@ -61,8 +61,8 @@ func (m *merger) replaces(l line, others gpuNodes) bool {
 		return inside
 	}
 	if len(others) > 0 {
-		m.problem(l, "the line applies to all nodes, also to "+others[0]+", which is not in --nodes; begin the line with "+
-			"NodeName=")
+		m.problem(l, "the line applies to all nodes, also to "+others[0]+", which is not in --nodes; begin the line "+
+			"with NodeName=")
 		return false
 	}
 	if name == "mps" || name == "shard" {

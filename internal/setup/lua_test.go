@@ -30,7 +30,8 @@ func TestJobSubmit(t *testing.T) {
 	const both = "submit a 1001, modify m 1002"
 	cases := map[string]struct{ text, want string }{
 		"changes the job": {
-			"function slurm_job_submit(job) job.name = 'a' return slurm.SUCCESS end\n" + modify + "return slurm.SUCCESS\n",
+			"function slurm_job_submit(job) job.name = 'a' return slurm.SUCCESS end\n" + modify +
+				"return slurm.SUCCESS\n",
 			"0 7 8 " + both,
 		},
 		"refuses the job": {
@@ -46,8 +47,8 @@ func TestJobSubmit(t *testing.T) {
 			"3 7 8 " + both,
 		},
 		"has local variables": {
-			"local site_submit, loaded, result = 'a', 5, 6\nfunction slurm_job_submit(job) job.name = site_submit end\n" +
-				modify + "do return loaded end",
+			"local site_submit, loaded, result = 'a', 5, 6\n" +
+				"function slurm_job_submit(job) job.name = site_submit end\n" + modify + "do return loaded end",
 			"5 7 8 " + both,
 		},
 	}

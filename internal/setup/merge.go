@@ -121,7 +121,8 @@ func (m *merger) open(name string) *file {
 		f.old = []byte{}
 	}
 	if slices.ContainsFunc(m.files, func(other *file) bool { return other.path == resolved }) {
-		m.Problems = append(m.Problems, Problem{resolved, 0, "Slurm reads the file more than once; include it only once"})
+		const twice = "Slurm reads the file more than once; include it only once"
+		m.Problems = append(m.Problems, Problem{resolved, 0, twice})
 		return nil
 	}
 	m.files = append(m.files, f)

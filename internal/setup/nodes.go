@@ -77,8 +77,8 @@ func (m *merger) nodes(lines []line) (others gpuNodes) {
 		if first == nil {
 			first, parts = &lines[i], has
 		} else if !maps.Equal(parts, has) {
-			m.problem(l, fmt.Sprintf("the hardware or the features differ from those of the nodes in line %d of %s; run "+
-				"setup once for each kind of node", first.number, first.in.path))
+			m.problem(l, fmt.Sprintf("the hardware or the features differ from those of the nodes in line %d of %s; "+
+				"run setup once for each kind of node", first.number, first.in.path))
 		}
 		last = &lines[i]
 	}
@@ -153,8 +153,8 @@ var catalogueName = regexp.MustCompile(`^mig-catalog(?:\[(\d+)-(\d+)\]|(\d+))$`)
 func isCatalogue(l line) bool { return catalogueName.MatchString(l.value("NodeName")) }
 
 // catalogue adds the catalogue nodes below the last line of the managed nodes, where the same NodeName=DEFAULT line
-// applies. It returns their NodeName. If slurm.conf already has catalogue nodes with the same GRES and hardware, it adds
-// none. The number of the first catalogue node is larger than the numbers of other catalogue nodes.
+// applies. It returns their NodeName. If slurm.conf already has catalogue nodes with the same GRES and hardware, it
+// adds none. The number of the first catalogue node is larger than the numbers of other catalogue nodes.
 func (m *merger) catalogue(lines []line, after, want line, parts map[string]string) string {
 	next := 1
 	for _, l := range lines {

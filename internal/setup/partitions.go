@@ -29,16 +29,16 @@ func (m *merger) partitions(lines []line, catalogue, features string) {
 		} else if managed && slices.Contains(items(name), m.Partition) {
 			found = true
 		} else if managed {
-			m.note("The partition %s also contains managed nodes. Its jobs get no slices unless the decision table has "+
-				"a line `partition %s`.", name, name)
+			m.note("The partition %s also contains managed nodes. Its jobs get no slices unless the decision table "+
+				"has a line `partition %s`.", name, name)
 		}
 		if set && managed && !complete {
 			m.set(l, own, own.value+","+catalogue)
 		}
 	}
 	if !found {
-		m.Problems = append(m.Problems, Problem{m.SlurmConf, 0, fmt.Sprintf("there is no partition %s that contains the "+
-			"managed nodes; set --partition", m.Partition)})
+		text := fmt.Sprintf("there is no partition %s that contains the managed nodes; set --partition", m.Partition)
+		m.Problems = append(m.Problems, Problem{m.SlurmConf, 0, text})
 	}
 }
 

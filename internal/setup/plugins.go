@@ -37,8 +37,9 @@ func (m *merger) plugstack(lines []line) {
 }
 
 // jobSubmit makes the site's job_submit.lua call Caelum's functions. It turns the site's text into the body of a
-// function without parsing it. A Lua chunk is always a valid function body, also if it ends with a return statement. The
-// text above and below the site's text has its own local variables, and loading returns the site's value to slurmctld.
+// function without parsing it. A Lua chunk is always a valid function body, also if it ends with a return statement.
+// The text above and below the site's text has its own local variables, and loading returns the site's value to
+// slurmctld.
 func (m *merger) jobSubmit(lines []line) {
 	f := m.open(m.beside("job_submit.lua"))
 	if f == nil {
@@ -67,8 +68,8 @@ func (m *merger) jobSubmit(lines []line) {
 	}
 	if _, plugins, ok := parameter(lines, "JobSubmitPlugins"); !ok ||
 		!slices.ContainsFunc(items(plugins.value), func(p string) bool { return elementName(p) == "lua" }) {
-		m.Problems = append(m.Problems, Problem{f.path, 0, "the file exists, but JobSubmitPlugins in slurm.conf does not " +
-			"include lua, so Slurm does not use the file; rename or remove it"})
+		m.Problems = append(m.Problems, Problem{f.path, 0, "the file exists, but JobSubmitPlugins in slurm.conf does " +
+			"not include lua, so Slurm does not use the file; rename or remove it"})
 		return
 	}
 	at := 0

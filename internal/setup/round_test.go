@@ -64,11 +64,20 @@ func drawSite(t *rapid.T) site {
 		main.WriteString(nodes.String() + partitions)
 	}
 	s["/etc/slurm/slurm.conf"] = main.String()
+	drawOthers(t, s)
+	return s
+}
+
+// drawOthers adds random other files to a site, and changes the line ends of all files at random.
+func drawOthers(t *rapid.T, s site) {
+	coin := func(label string) bool { return rapid.Bool().Draw(t, label) }
+	pick := func(label string, of ...string) string { return rapid.SampledFrom(of).Draw(t, label) }
 	optional := map[string][]string{
 		"/etc/slurm/gres.conf": {"", "AutoDetect=nvml\n", "Name=gpu File=/dev/nvidia[0-1]\n# end\n",
 			"NodeName=n1 Name=gpu Count=2\nNodeName=n2 Name=gpu \\\n Count=2\nName=fast Count=1\n"},
 		"/etc/slurm/plugstack.conf": {"", "# nothing\n", "optional x.so a=b\n"},
-		"/etc/slurm/job_submit.lua": {"", "return slurm.SUCCESS\n", "function f() end -- end\n", "#!lua\nlocal x = 1\n"},
+		"/etc/slurm/job_submit.lua": {"", "return slurm.SUCCESS\n", "function f() end -- end\n",
+			"#!lua\nlocal x = 1\n"},
 	}
 	for _, name := range []string{"/etc/slurm/gres.conf", "/etc/slurm/plugstack.conf", "/etc/slurm/job_submit.lua"} {
 		if coin("exists") {
@@ -88,7 +97,6 @@ func drawSite(t *rapid.T) site {
 			s[name] = text
 		}
 	}
-	return s
 }
 
 // TestRoundTrip checks with random sites that the patch and its inverse restore every file byte by byte, and that a
@@ -144,7 +152,8 @@ func FuzzMerge(f *testing.F) {
 	const conf = "NodeName=n[1-2] Gres=gpu:2 # x\\\nPartitionName=gpu \\\r\n Nodes=n[1-2]\nJobSubmitPlugins=lua"
 	f.Add(conf, "Name=gpu File=/dev/nvidia[0-1]", "optional x.so", "return 0")
 	f.Add(conf+"\r\nInclude gres.conf\r\n", "\\", "\r\n", "#")
-	f.Add(conf+"\nGresTypes=\"\" PrologFlags= Alloc\n", "AutoDetect = NVML\r\nNodeName=n1 AutoDetect=off", "#", "caelum\r")
+	f.Add(conf+"\nGresTypes=\"\" PrologFlags= Alloc\n", "AutoDetect = NVML\r\nNodeName=n1 AutoDetect=off", "#",
+		"caelum\r")
 	f.Fuzz(func(t *testing.T, conf, gres, plugstack, lua string) {
 		s := site{"/etc/slurm/slurm.conf": conf, "/etc/slurm/gres.conf": gres, "/etc/slurm/plugstack.conf": plugstack,
 			"/etc/slurm/job_submit.lua": lua}

@@ -36,8 +36,8 @@ type Options struct {
 	JobSubmit string
 	// NoAgent starts the cluster without Caelum: the slots exist, but there are no agents, plugin or job_submit.lua.
 	NoAgent bool
-	// Stock starts the cluster with whole GPUs as gres/gpu and without plugin and decision table, as at a site that does
-	// not use Caelum. The agents can be started with StartUnit.
+	// Stock starts the cluster with whole GPUs as gres/gpu and without plugin and decision table, as at a site that
+	// does not use Caelum. The agents can be started with StartUnit.
 	Stock bool
 	// PrologDelay is how long each job's prolog waits before its request to the agent, in whole seconds.
 	PrologDelay time.Duration

@@ -15,47 +15,26 @@ import (
 // docs/install.md, and back to the same configuration. The site's job_submit.lua has CRLF line ends and no newline at
 // its end.
 func TestSetup(t *testing.T) {
-	const table = "/etc/caelum/decisions"
-	files := []string{"/etc/slurm/slurm.conf", "/etc/slurm/gres.conf", "/etc/slurm/plugstack.conf",
-		"/etc/slurm/job_submit.lua"}
-	submit, err := os.Getwd()
+	dir, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := clustertest.Start(t, cluster.Options{Stock: true, Nodes: 1, GPUs: 1, JobSubmit: submit +
+	s := clustertest.Start(t, cluster.Options{Stock: true, Nodes: 1, GPUs: 1, JobSubmit: dir +
 		"/testdata/site_submit.lua"})
-	sum := func() string {
-		return s.Must("", "root", "sh", "-c", "stat -c '%n %a %U' \"$@\" && cat \"$@\" | sha256sum", "sh",
-			files[0], files[1], files[2], files[3])
-	}
-	before := sum()
-	unit := func(do func(string) error, names ...string) {
-		t.Helper()
-		for _, name := range names {
-			if err := do(name); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	refused := func() {
-		t.Helper()
-		_, stderr, err := s.Exec(t.Context(), clustertest.User, "sbatch", "--gres=gpu:1", "--wrap", "true")
-		if err == nil || !strings.Contains(stderr, "give a time limit") {
-			t.Errorf("the site's job_submit.lua did not refuse a job without a time limit: %v %s", err, stderr)
-		}
-	}
-	refused()
+	before := configuration(s)
+	siteRefuses(t, s)
 	s.Completed(s.Submit("true", "--gres=gpu:1", "-t", "5"))
 
-	// The site installs Caelum.
 	s.Must("n1", "root", "sh", "-c", "caelum slurm-config --json > "+s.Dir+"/a100.json")
 	s.Must("", "root", "sh", "-c", "caelum setup --diff --nodes n1 --inventory "+s.Dir+"/a100.json --catalogue 1 "+
-		"--job-submit "+submit+"/../../job_submit.lua > "+s.Dir+"/caelum.patch")
-	s.Must("", "root", "sh", "-c", "patch -p1 -d / < "+s.Dir+"/caelum.patch")
-	unit(s.RestartUnit, "slurmctld")
-	unit(s.StartUnit, "agent-n1")
-	unit(s.RestartUnit, "slurmd-n1")
-	refused()
+		"--job-submit "+dir+"/../../job_submit.lua > "+s.Dir+"/caelum.patch")
+	drained(t, s, func() {
+		s.Must("", "root", "sh", "-c", "patch -p1 -d / < "+s.Dir+"/caelum.patch")
+		units(t, s.RestartUnit, "slurmctld")
+		units(t, s.StartUnit, "agent-n1")
+		units(t, s.RestartUnit, "slurmd-n1")
+	})
+	siteRefuses(t, s)
 	id := s.Submit("cuda-process --seconds 0.1", "--gres=gpu:1", "--mig=1g.5gb", "-t", "5")
 	s.Completed(id)
 	job := s.Must("", "root", "scontrol", "show", "job", id)
@@ -64,17 +43,48 @@ func TestSetup(t *testing.T) {
 	}
 	s.NothingLeft()
 
-	// The site removes Caelum.
-	unit(s.StopUnit, "agent-n1")
-	s.Must("", "root", "sh", "-c", "patch -R -p1 -d / < "+s.Dir+"/caelum.patch")
-	unit(s.RestartUnit, "slurmctld", "slurmd-n1")
-	if after := sum(); after != before {
+	drained(t, s, func() {
+		units(t, s.StopUnit, "agent-n1")
+		s.Must("", "root", "sh", "-c", "patch -R -p1 -d / < "+s.Dir+"/caelum.patch")
+		units(t, s.RestartUnit, "slurmctld", "slurmd-n1")
+	})
+	if after := configuration(s); after != before {
 		t.Errorf("after patch -R, the files are\n%s\nwant\n%s", after, before)
 	}
-	if out := s.Try("", "ls", table); !strings.Contains(out, "No such file") {
-		t.Errorf("%s remains: %s", table, out)
-	}
-	refused()
+	siteRefuses(t, s)
 	s.Completed(s.Submit("true", "--gres=gpu:1", "-t", "5"))
 	s.NoneDrained()
+}
+
+// configuration returns the names, modes, owners and checksums of the site's files.
+func configuration(s *clustertest.Site) string {
+	return s.Must("", "root", "sh", "-c", "find /etc/slurm /etc/caelum -type f -printf '%p %m %u\\n' -exec sha256sum "+
+		"{} ';' | sort")
+}
+
+// siteRefuses checks that the site's job_submit.lua refuses a job without a time limit.
+func siteRefuses(t *testing.T, s *clustertest.Site) {
+	t.Helper()
+	_, stderr, err := s.Exec(t.Context(), clustertest.User, "sbatch", "--gres=gpu:1", "--wrap", "true")
+	if err == nil || !strings.Contains(stderr, "give a time limit") {
+		t.Errorf("the site's job_submit.lua did not refuse a job without a time limit: %v %s", err, stderr)
+	}
+}
+
+// drained changes the configuration while n1 is drained, because a node whose slurmd reports fewer GPUs than slurm.conf
+// would drain.
+func drained(t *testing.T, s *clustertest.Site, change func()) {
+	t.Helper()
+	s.Must("", "root", "scontrol", "update", "nodename=n1", "state=drain", "reason=caelum")
+	change()
+	s.Must("", "root", "scontrol", "update", "nodename=n1", "state=resume")
+}
+
+func units(t *testing.T, do func(string) error, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if err := do(name); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
