@@ -63,6 +63,7 @@ type Agent struct {
 	log       *logrus.Entry
 	limit     logLimit
 	refusals  refusals
+	jobMap    jobMap
 	jobs      keyedLock
 	leftovers chan struct{} // signals that processes use an instance that no job holds
 	outdated  chan error    // the reason why the agent must restart
@@ -200,6 +201,7 @@ func (a *Agent) start() error {
 	for _, l := range a.leases {
 		a.observe(*l)
 	}
+	a.updateJobMap()
 	total, err := a.ledger.Meta("total")
 	if err != nil {
 		return err
@@ -326,6 +328,7 @@ func (a *Agent) reconciler(ctx context.Context) {
 			a.learnPrivacy(ctx)
 			err := a.compareGPUs()
 			a.readNVLinks()
+			a.updateJobMap()
 			err = errors.Join(err, a.adoptFull(ctx), a.Publish(ctx), a.releaseGone(ctx))
 			if err != nil && ctx.Err() == nil {
 				a.log.WithError(err).Warn("couldn't compare the GPUs, the ledger and slurmctld; trying again")

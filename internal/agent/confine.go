@@ -37,7 +37,7 @@ func (a *Agent) confine(c slurm.Config) error {
 		writeDevices(&b, all)
 	}
 	b.WriteString("end\n")
-	if err := writeFile(path, b.String()); err != nil {
+	if err := writeFile(path, b.String(), 0o600); err != nil {
 		return fmt.Errorf("couldn't write the device list: %w", err)
 	}
 	return nil

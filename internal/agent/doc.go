@@ -41,6 +41,7 @@
 //	requeue.go     requeues or refuses a job whose slices are not available (maxRequeues)
 //	reoffer.go     offers a released slice again during the epilog if the next job requests the same profile
 //	leasefile.go   lease files (text, mode 0600, atomic writes) and slot devices (major 42, mode 0444)
+//	jobmap.go      the job map for monitoring programs (job_map_dir): which job holds which slice
 //	confine.go     the device list for the plugin, which is the file "devices" in the run directory
 //	metrics.go     the state and the results of prologs for the metrics; the metrics file and port
 //	timing.go      the time that a prolog spends in slurmctld and in the driver, for its log line

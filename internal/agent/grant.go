@@ -127,8 +127,8 @@ func (a *Agent) carveSpots(id uint32, spots []offer.Spot, t *spent) ([]carved, e
 	return all, errors.Join(errs...)
 }
 
-// grant first changes the owner of the capability files, then writes the lease to the ledger, and then writes the lease
-// file. A visible lease is therefore always complete.
+// grant first changes the owner of the capability files, then writes the lease to the ledger and the job map, and then
+// writes the lease file. A visible lease is therefore always complete.
 func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
 	for k, in := range held {
 		if err := a.caps.Open(a.cards[lease.Slices[k].GPU].Minor, a.hwOf(in), lease.UID); err != nil {
@@ -149,6 +149,8 @@ func (a *Agent) grant(lease api.Lease, held []*instance) (api.Lease, error) {
 	delete(a.pending, lease.Job)
 	a.version++
 	a.mu.Unlock()
+	a.updateJobMap()
+	failpoint.Hit(failpoint.GrantMapped)
 	for _, s := range lease.Slices {
 		a.log.WithField("job", lease.Job).
 			WithField("restart", lease.Restart).

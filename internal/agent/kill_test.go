@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -252,8 +253,9 @@ func (s *Server) Do(req Request, rep *Reply) error {
 
 // TestKill kills the agent at every failpoint, and in the middle of a create, while jobs start and end. After each
 // recovery, no two jobs may hold the same slice, and no slice may be lost. Every running job must still have the slice
-// that it had before the kill. The jobs that slurmctld started after the kill must be running. CAELUM_KILLS is the
-// number of kills at each failpoint: 2 by default and in `make test`, 1 in `make check`.
+// that it had before the kill. The jobs that slurmctld started after the kill must be running. The job map must contain
+// a job's slices when its prolog ends, and no longer when its epilog ends. CAELUM_KILLS is the number of kills at each
+// failpoint: 2 by default and in `make test`, 1 in `make check`.
 func TestKill(t *testing.T) {
 	killEverywhere(t, newCampaign, "create.half")
 }
@@ -273,7 +275,7 @@ func killEverywhere(t *testing.T, campaign func(testing.TB) *campaign, further .
 		}
 		each = n
 	}
-	var recoveries []time.Duration
+	var recoveries, unmapped []time.Duration
 	for _, point := range slices.Concat(failpoint.Points, further) {
 		t.Run(point, func(t *testing.T) {
 			k := campaign(t)
@@ -282,13 +284,20 @@ func killEverywhere(t *testing.T, campaign func(testing.TB) *campaign, further .
 			}
 			recoveries = append(recoveries, k.recoveries...)
 			k.settle()
+			unmapped = append(unmapped, k.unmapped...)
 		})
 	}
-	slices.Sort(recoveries)
-	if n := len(recoveries); n > 0 {
-		t.Logf("%d kills; right offers again after %v (median), %v (p99), %v (most)", n,
-			recoveries[n/2], recoveries[min(n-1, n*99/100)], recoveries[n-1])
+	t.Logf("right offers again after a kill: %s", distribution(recoveries))
+	t.Logf("job map without a job after the job's end: %s", distribution(unmapped))
+}
+
+func distribution(all []time.Duration) string {
+	slices.Sort(all)
+	n := len(all)
+	if n == 0 {
+		return "none"
 	}
+	return fmt.Sprintf("%d times, %v (median), %v (p99), %v (most)", n, all[n/2], all[min(n-1, n*99/100)], all[n-1])
 }
 
 type campaign struct {
@@ -304,9 +313,11 @@ type campaign struct {
 	epilogs sync.WaitGroup
 	mu      sync.Mutex
 	leases  map[uint32]api.Lease // the leases that the prologs of the running jobs received
+	ended   map[uint32]time.Time // the ends of jobs with slices
 
 	submitted  int // an upper bound of the job ids
 	recoveries []time.Duration
+	unmapped   []time.Duration // the times from the end of a job with slices to its removal from the job map
 	agent      *exec.Cmd
 	died       chan struct{}
 	output     *syncWriter
@@ -335,6 +346,7 @@ func newCampaignOf(
 		node:   gputest.New(t, model, 2),
 		wants:  wants,
 		leases: map[uint32]api.Lease{},
+		ended:  map[uint32]time.Time{},
 	}
 	k.fake = slurmtest.New(
 		slurmtest.Node{Name: "n1", Partitions: []string{"gpu"}, Gres: gres(t, closed)},
@@ -347,6 +359,7 @@ func newCampaignOf(
 	k.cfg.GrowLimit = 3
 	k.cfg.Node, k.cfg.DeviceDir = "n1", k.node.Dev
 	k.cfg.RunDir, k.cfg.StateDir = filepath.Join(dir, "run"), filepath.Join(dir, "state")
+	k.cfg.JobMapDir = filepath.Join(dir, "map")
 	k.cfg.PollInterval, k.cfg.SampleInterval = 20*time.Millisecond, 5*time.Millisecond
 	k.cfg.AccountingField = string(slurm.AdminComment)
 	k.cfg.LogLevel, k.cfg.LogFormat = "info", "text"
@@ -524,7 +537,10 @@ func (k *campaign) step(point string) {
 		if len(live) > 0 {
 			id := live[k.rng.IntN(len(live))]
 			k.mu.Lock()
-			_, leased := k.leases[id]
+			lease, leased := k.leases[id]
+			if len(lease.Slices) > 0 {
+				k.ended[id] = time.Now()
+			}
 			k.mu.Unlock()
 			if !leased {
 				return
@@ -591,6 +607,9 @@ func (k *campaign) prolog(j slurm.Job) {
 		k.t.Errorf("prolog of job %d: %v", j.ID, err)
 		return
 	}
+	if n := k.mapping(j.ID); n != 2*len(lease.Slices) {
+		k.t.Errorf("job %d has %d slices and %d mapping files when its prolog ends", j.ID, len(lease.Slices), n)
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.leases[j.ID] = *lease
@@ -603,7 +622,48 @@ func (k *campaign) epilog(j slurm.Job) {
 	k.mu.Unlock()
 	if err := patient(func(ctx context.Context) error { return k.client.Release(ctx, j.ID, j.Restarts) }); err != nil {
 		k.t.Errorf("epilog of job %d: %v", j.ID, err)
+		return
 	}
+	if n := k.mapping(j.ID); n != 0 {
+		k.t.Errorf("job %d has %d mapping files when its epilog ends", j.ID, n)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if end, ok := k.ended[j.ID]; ok {
+		k.unmapped = append(k.unmapped, time.Since(end).Round(time.Millisecond))
+		delete(k.ended, j.ID)
+	}
+}
+
+// mapping returns the number of the job map's files that name a job.
+func (k *campaign) mapping(id uint32) (n int) {
+	for _, text := range mapped(k.t, k.cfg.JobMapDir) {
+		if text == fmt.Sprintf("%d\n", id) || text == fmt.Sprintf("%d 20001\n", id) {
+			n++
+		}
+	}
+	return n
+}
+
+// mapRight checks that the job map contains exactly the leased instances.
+func (k *campaign) mapRight(s *api.Status) error {
+	want := map[string]string{}
+	for _, g := range s.GPUs {
+		for _, in := range g.Instances {
+			if in.State != api.StateLeased {
+				continue
+			}
+			name := fmt.Sprint(g.Index)
+			if in.GI != gpu.FullGI {
+				name += fmt.Sprintf(".%d", in.GI)
+			}
+			want[name], want[in.UUID] = fmt.Sprintf("%d\n", in.Job), fmt.Sprintf("%d 20001\n", in.Job)
+		}
+	}
+	if got := mapped(k.t, k.cfg.JobMapDir); !maps.Equal(got, want) {
+		return fmt.Errorf("the job map contains %q, want %q", got, want)
+	}
+	return nil
 }
 
 // check compares the leases that prologs received with the leases of the recovered agent, and with the instances on the
@@ -623,6 +683,9 @@ func (k *campaign) check(point string) {
 func (k *campaign) verify() error {
 	s, err := k.client.Status(context.Background())
 	if err != nil {
+		return err
+	}
+	if err := k.mapRight(s); err != nil {
 		return err
 	}
 	exists := map[string]gpu.Instance{}

@@ -114,6 +114,7 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	old := a.leases[id]
 	a.mu.Unlock()
 	if old != nil && old.Restart == lease.Restart {
+		a.updateJobMap()
 		return *old, a.writeLeaseFile(*old)
 	}
 	if old != nil { // the lease of an earlier run whose epilog did not run

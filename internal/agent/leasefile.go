@@ -104,7 +104,7 @@ func (a *Agent) writeLeaseFile(l api.Lease) error {
 			}
 		}
 	}
-	if err := writeFile(a.leaseFile(l.Job), leaseText(l, index, own)); err != nil {
+	if err := writeFile(a.leaseFile(l.Job), leaseText(l, index, own), 0o600); err != nil {
 		return fmt.Errorf("couldn't write the lease file: %w", err)
 	}
 	return nil
@@ -126,15 +126,17 @@ func (a *Agent) removeUnfinished() {
 	}
 }
 
-// writeFile replaces a file atomically. The new file has mode 0600 and belongs to the agent's user.
-func writeFile(path, text string) error {
+// writeFile replaces a file atomically. The new file belongs to the agent's user and group, even in a setgid directory,
+// and has the given mode, independently of the umask.
+func writeFile(path, text string, mode os.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(path), unfinished)
 	if err != nil {
 		return err
 	}
 	defer os.Remove(f.Name())
 	_, err = f.WriteString(text)
-	if err = errors.Join(err, f.Close()); err != nil {
+	err = errors.Join(err, f.Chown(os.Geteuid(), os.Getegid()), f.Chmod(mode), f.Close())
+	if err != nil {
 		return err
 	}
 	return os.Rename(f.Name(), path)

@@ -87,9 +87,12 @@ func (a *Agent) release(lease api.Lease, gone bool) (again bool, err error) {
 		a.metrics.Ended()
 	}
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.dropLease(lease.Job)
 	a.version++
+	again = a.offerAgain(lease)
+	a.mu.Unlock()
 	a.log.WithField("job", lease.Job).Info("released")
-	return a.offerAgain(lease), nil
+	a.updateJobMap()
+	failpoint.Hit(failpoint.ReleaseUnmapped)
+	return again, nil
 }

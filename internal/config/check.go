@@ -54,6 +54,14 @@ func (c Config) checkPaths() error {
 			return fmt.Errorf("%s: %q is not an absolute path", path.key, path.value)
 		}
 	}
+	for _, path := range []struct{ key, value, off string }{
+		{"job_map_dir", c.JobMapDir, "no job map"},
+		{"destroy_hook", c.DestroyHook, "no hook"},
+	} {
+		if path.value != "" && !strings.HasPrefix(path.value, "/") {
+			return fmt.Errorf(`%s: %q is neither an absolute path nor "" (%s)`, path.key, path.value, path.off)
+		}
+	}
 	return nil
 }
 

@@ -54,6 +54,8 @@ type Config struct {
 	MaxSlowdown     float64       `mapstructure:"max_slowdown"`
 	MetricsFile     string        `mapstructure:"metrics_file"`
 	MetricsListen   string        `mapstructure:"metrics_listen"`
+	JobMapDir       string        `mapstructure:"job_map_dir"`
+	DestroyHook     string        `mapstructure:"destroy_hook"`
 	LogLevel        string        `mapstructure:"log_level"`
 	LogFormat       string        `mapstructure:"log_format"`
 }
@@ -109,6 +111,8 @@ func defaults() map[string]any {
 		"max_slowdown":     predict.DefaultSite.MaxSlowdown,
 		"metrics_file":     "/run/caelum/caelum.prom",
 		"metrics_listen":   "",
+		"job_map_dir":      "",
+		"destroy_hook":     "",
 		"log_level":        "info",
 		"log_format":       "text",
 

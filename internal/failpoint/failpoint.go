@@ -29,10 +29,12 @@ const (
 	DestroySettled  = "destroy.settled"   // the ledger no longer contains the instance
 	GrantOpened     = "grant.opened"      // the device files belong to the user, the lease is not in the ledger
 	GrantWritten    = "grant.written"     // the lease is in the ledger, the lease file does not exist
+	GrantMapped     = "grant.mapped"      // the job map contains the lease, the lease file does not exist
 	Granted         = "grant.done"        // the lease file is written, the prolog has no reply yet
 	ReleaseClosed   = "release.closed"    // the device files belong to root, the ledger still contains the lease
 	ReleaseUnlinked = "release.unlinked"  // the lease file is removed, the ledger still contains the lease
 	Released        = "release.done"      // the ledger contains no lease, the offers are not published yet
+	ReleaseUnmapped = "release.unmapped"  // the job map no longer contains the lease, the offers are not published yet
 	Lowered         = "publish.lowered"   // the offers that the plan withdraws are no longer published
 	Raised          = "publish.raised"    // the plan is published
 	RequeueTagged   = "giveback.marked"   // the job has its tag, and is still running
@@ -50,7 +52,7 @@ const (
 // Points contains all failpoints.
 var Points = []string{
 	CreateIntended, Created, CreateSettled, DestroyIntended, Destroyed, DestroySettled,
-	GrantOpened, GrantWritten, Granted, ReleaseClosed, ReleaseUnlinked, Released,
+	GrantOpened, GrantWritten, GrantMapped, Granted, ReleaseClosed, ReleaseUnlinked, Released, ReleaseUnmapped,
 	Lowered, Raised, RequeueTagged, Requeued, HeldReleased,
 	GrowRequeued, GrowTagged, GrowHeld, GrowRetyped, ForeseenTagged, ForeseenRequeued,
 }

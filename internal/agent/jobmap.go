@@ -1,0 +1,121 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+
+	"caelum/internal/gpu"
+	"caelum/internal/trust"
+)
+
+// The job map is a directory from which monitoring programs read the job that holds a slice (job_map_dir). It contains
+// two files for each leased slice. Because each program ignores the names that it does not know, one directory serves
+// both formats:
+//
+//	<gpu>.<gi>, or <gpu> for a full GPU   JOBID        dcgm-exporter's job mapping (README.md of NVIDIA/dcgm-exporter;
+//	                                                   since 4.5.3-4.8.2 with GPU instance ids, pull request 602)
+//	<UUID of the MIG device or full GPU>  JOBID UID    /run/gpustat of jobstats (docs/setup/gpu_node_scripts.md of
+//	                                                   PrincetonUniversity/jobstats)
+//
+// The leases determine the content of the directory. A monitoring program must not disturb jobs, so errors are logged,
+// and the next update tries again.
+
+// mapName matches the names of the job map's files. A UUID of another form may not be a file name: early drivers had
+// UUIDs that contain slashes.
+var mapName = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?|(MIG|GPU)-[0-9a-fA-F-]+)$`)
+
+// mapMode is the mode of the job map's files: the monitoring programs may run as other users. The mode of the directory
+// can restrict access to the files.
+const mapMode = 0o644
+
+// jobMap ensures that only one goroutine at a time changes the directory.
+type jobMap struct{ mu sync.Mutex }
+
+// mapFailed is the key for the limit on log lines about the job map.
+type mapFailed struct{}
+
+// updateJobMap makes the job map agree with the leases: it writes the files that are missing or have another content,
+// and removes the files of other slices.
+func (a *Agent) updateJobMap() {
+	if a.cfg.JobMapDir == "" {
+		return
+	}
+	a.jobMap.mu.Lock()
+	defer a.jobMap.mu.Unlock()
+	// The leases are read after the lock, so that the last update never writes the state of an earlier lease.
+	if err := writeJobMap(a.cfg.JobMapDir, a.mapFiles()); err != nil && a.mayLog(mapFailed{}) {
+		a.log.WithError(err).WithField("job_map_dir", a.cfg.JobMapDir).
+			Error("couldn't update the job map; monitoring programs may show wrong jobs")
+	}
+}
+
+// mapFiles returns the files of the job map, with their contents, according to the leases.
+func (n *node) mapFiles() map[string]string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	files := map[string]string{}
+	for _, c := range n.cards {
+		for _, in := range c.ours {
+			l := n.leases[in.Job]
+			if l == nil {
+				continue
+			}
+			name := strconv.Itoa(c.Index)
+			if in.GI != gpu.FullGI {
+				name += "." + strconv.Itoa(in.GI)
+			}
+			files[name] = fmt.Sprintf("%d\n", l.Job)
+			if mapName.MatchString(in.UUID) {
+				files[in.UUID] = fmt.Sprintf("%d %d\n", l.Job, l.UID)
+			}
+		}
+	}
+	return files
+}
+
+// writeJobMap makes a directory contain exactly the given files, apart from files with other kinds of names. It creates
+// the directory if it does not exist. If another user can change the directory or a directory above it, it returns an
+// error and changes nothing.
+func writeJobMap(dir string, files map[string]string) error {
+	dir = filepath.Clean(dir)
+	if err := trust.Directory(dir); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o755); err == nil {
+		if err := os.Chmod(dir, 0o755); err != nil { // independent of the umask
+			return err
+		}
+	} else if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	dir, err := trust.Path(dir, os.Geteuid())
+	if err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	var all error
+	for _, e := range entries {
+		name := e.Name()
+		stale := mapName.MatchString(name) && files[name] == ""
+		if stale || strings.HasPrefix(name, ".new-") { // a temporary file of a killed agent
+			all = errors.Join(all, os.Remove(filepath.Join(dir, name)))
+		}
+	}
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if has, err := os.ReadFile(path); err != nil || string(has) != text {
+			all = errors.Join(all, writeFile(path, text, mapMode))
+		}
+	}
+	return all
+}
