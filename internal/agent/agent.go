@@ -66,6 +66,8 @@ type Agent struct {
 	jobMap    jobMap
 	jobs      keyedLock
 	leftovers chan struct{} // signals that processes use an instance that no job holds
+	hooks     chan struct{} // signals that the destroy hook must run for an instance
+	hookLimit time.Duration // hookLimit; shorter in tests
 	outdated  chan error    // the reason why the agent must restart
 	forecasts chan foreseen // the forecasts that growBeforeFailure must examine
 
@@ -120,6 +122,8 @@ func newAgent(
 		procs:       procs,
 		outdated:    make(chan error, 1),
 		leftovers:   make(chan struct{}, 1),
+		hooks:       make(chan struct{}, 1),
+		hookLimit:   hookLimit,
 		forecasts:   make(chan foreseen, 16),
 		clock:       usage.Monotonic,
 		recordPause: recordPause,
@@ -273,6 +277,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	tasks.Go(func() { a.publisher.run(working) })
 	tasks.Go(func() { a.reconciler(working) })
 	tasks.Go(func() { a.grower(working) })
+	tasks.Go(func() { a.runHooks(working) })
 	tasks.Go(func() { a.reportMetrics(working) })
 	if a.cfg.WakePort > 0 {
 		tasks.Go(func() { a.listen(working) })

@@ -7,6 +7,7 @@ import (
 	"caelum/internal/mig"
 	"caelum/internal/place"
 	"sync"
+	"time"
 )
 
 // card is one GPU of the node: the properties that the driver reports, and the instances on the GPU.
@@ -62,9 +63,13 @@ func (c *card) existing() place.GPU {
 // instance is a GPU instance, with its compute instance, that the agent created.
 type instance struct {
 	ledger.Instance
-	cis  []int  // the ids of the compute instances, which are part of the capability files' names
-	used bool   // processes that belong to no job use the instance, or processes have its capability files open
-	note string // a text about the processes that have its capability files open
+	cis     []int  // the ids of the compute instances, which are part of the capability files' names
+	used    bool   // processes that belong to no job use the instance, or processes have its capability files open
+	note    string // a text about the processes that have its capability files open
+	blocked string // the reason why the driver did not destroy the instance at the last attempt
+	// hook is true while the destroy hook must run for the instance. hooked is the time when it last ran.
+	hook   bool
+	hooked time.Time
 	// unlisted is true if the driver did not list the processes on the instance at the last attempt.
 	unlisted bool
 	// strangers contains the foreign processes on the instance, by pid.

@@ -144,6 +144,23 @@ func (a *Agent) leftover(g int, profile string, start int) (*gpu.Instance, error
 	return nil, nil
 }
 
+// refused records an instance that the driver did not destroy as stuck. If the instance is in use, refused names the
+// processes that use it in the log and in `caelum status`.
+func (a *Agent) refused(g int, in *instance, cause error) error {
+	reason := "the driver did not destroy the instance"
+	if errors.Is(cause, gpu.ErrInUse) {
+		reason = a.findBlockers(g, in)
+	}
+	a.mu.Lock()
+	in.Stuck, in.blocked = true, reason
+	a.version++
+	a.mu.Unlock()
+	a.metrics.Failed(metrics.Destroy)
+	a.log.WithError(cause).WithField("gpu", g).WithField("uuid", in.UUID).
+		Errorf("%s at %d is stuck, and its units are not offered: %s", in.Profile, in.Start, reason)
+	return a.ledger.SetStuck(a.cards[g].UUID, in.GI, true)
+}
+
 // destroy writes an intent to the ledger, makes the driver destroy an idle instance, and settles the intent. If the
 // driver does not destroy the instance, destroy records it as stuck, and the agent does not offer its units until it is
 // destroyed. The caller holds the card's hardware lock.
@@ -170,16 +187,7 @@ func (a *Agent) destroy(g int, in *instance, t *spent) error {
 	err = a.hw.Destroy(g, in.GI)
 	add(&t.driver, asked)
 	if err != nil && !errors.Is(err, gpu.ErrNotFound) {
-		a.mu.Lock()
-		in.Stuck = true
-		a.version++
-		a.mu.Unlock()
-		a.metrics.Failed(metrics.Destroy)
-		a.log.WithError(err).
-			WithField("gpu", g).
-			Errorf("%s at %d is stuck, and its units are not offered; find the process that uses the instance with "+
-				"`nvidia-smi` or `fuser /dev/nvidia*`", in.Profile, in.Start)
-		return errors.Join(err, a.ledger.SetStuck(c.UUID, in.GI, true), a.ledger.Failed(intent))
+		return errors.Join(err, a.refused(g, in, err), a.ledger.Failed(intent))
 	}
 	failpoint.Hit(failpoint.Destroyed)
 	if in.GI == gpu.FullGI {

@@ -69,6 +69,7 @@
 // Processes on slices:
 //
 //	holders.go     finds the processes that have a capability file open, before a lease, and ends them
+//	destroyhook.go pauses a monitoring program that keeps an instance in use, to destroy the instance (destroy_hook)
 //	sharedscan.go  shares one scan of /proc between the prologs that wait at the same time
 //	leftovers.go   leftover processes and stuck instances, which are checked every leftoverInterval
 //	strangers.go   processes that use another job's slice; Slurm's cgroup names

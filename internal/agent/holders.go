@@ -248,6 +248,44 @@ func heldNote(holders []gpu.Process, err error) string {
 	return "held open by " + describe(holders)
 }
 
+// findBlockers returns a text about the processes because of which the driver does not destroy an instance, and
+// requests the destroy hook if they may be monitoring programs. Unlike holders, it includes root's processes.
+func (a *Agent) findBlockers(g int, in *instance) string {
+	var found map[*instance][]gpu.Process
+	own, err := a.devicesOf(placed{g, in})
+	if err == nil {
+		var held gpu.Held
+		if held, err = a.procs.ScanRoot(own); err == nil {
+			found, err = a.holdersIn(held, []placed{{g, in}})
+		}
+	}
+	if err = ignoreNoCapabilities(err); err != nil {
+		return heldNote(nil, err)
+	}
+	a.wantHook(in, found[in])
+	if len(found[in]) > 0 {
+		return heldNote(found[in], nil)
+	}
+	text := "in use, but no process holds it open" // root's processes need no open capability file
+	if monitors := a.rootOn(g); len(monitors) > 0 {
+		text += "; root's processes on the GPU: " + describe(monitors)
+	}
+	return text
+}
+
+// rootOn returns root's processes that have the device file of a GPU open.
+func (a *Agent) rootOn(g int) []gpu.Process {
+	d, err := a.caps.Device(a.cards[g].Minor)
+	if err != nil {
+		return nil
+	}
+	held, err := a.procs.ScanRoot([]gpu.Device{d})
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(held.Open[d], func(h gpu.Process) bool { return !h.Root() })
+}
+
 // maxNoted limits the number of processes in a message.
 const maxNoted = 5
 

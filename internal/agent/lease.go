@@ -155,6 +155,9 @@ func (a *Agent) lease(ctx context.Context, t *attempt) (api.Lease, error) {
 	} else if err != nil {
 		return *lease, err
 	}
+	if a.hooking() {
+		return *lease, api.NotNow("no room on " + a.cfg.Node + " while the destroy hook frees a slice")
+	}
 	if a.hasLeftovers() && !(job.Batch && job.Requeue) {
 		return *lease, api.NotNow("no room on " + a.cfg.Node + " while processes of ended jobs use slices")
 	}

@@ -91,12 +91,13 @@ func (a *Agent) closeSlice(job uint32, s api.Slice) error {
 	return err
 }
 
-// retryStuck tries again to destroy a GPU's stuck instances, except those that processes still use or have open.
+// retryStuck tries again to destroy a GPU's stuck instances, except those that processes still use or have open, and
+// those for which the destroy hook must run first.
 func (a *Agent) retryStuck(g int, c *card) {
 	a.mu.Lock()
 	var stuck []*instance
 	for _, in := range c.ours {
-		if in.Stuck && in.Job == 0 {
+		if in.Stuck && in.Job == 0 && !in.hook {
 			stuck = append(stuck, in)
 		}
 	}

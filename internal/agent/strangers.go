@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -166,7 +167,7 @@ func (a *Agent) ended(g int, uuid string, ended, left []gpu.Process) {
 }
 
 // noteOn returns a text about the processes that use an instance or have the instance open but do not belong to its
-// job. The caller holds a.mu.
+// job, or about the reason why the driver did not destroy it. The caller holds a.mu.
 func noteOn(in *instance) string {
 	var names []string
 	for _, s := range in.strangers {
@@ -179,5 +180,5 @@ func noteOn(in *instance) string {
 	if len(names) > 0 {
 		return "used by " + strings.Join(names, "; ")
 	}
-	return in.note
+	return cmp.Or(in.note, in.blocked)
 }

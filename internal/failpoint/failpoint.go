@@ -41,6 +41,10 @@ const (
 	Requeued        = "giveback.requeued" // the job is back in the queue, its prolog has no reply yet
 	HeldReleased    = "held.released"     // a held job is released, its tag still marks the job as held
 
+	PauseRecorded = "hook.recorded" // the ledger contains the pause, the destroy hook has not been called
+	Paused        = "hook.paused"   // the destroy hook has paused the monitoring program, the instance exists
+	Resumed       = "hook.resumed"  // the monitoring program runs again, the ledger still contains the pause
+
 	GrowRequeued     = "grow.requeued"     // a failed job is back in the queue with its old tags
 	GrowTagged       = "grow.tagged"       // the job has the tags of its larger profile, and is not held
 	GrowHeld         = "grow.held"         // the job is held, its epilog has no reply and its lease still exists
@@ -54,6 +58,7 @@ var Points = []string{
 	CreateIntended, Created, CreateSettled, DestroyIntended, Destroyed, DestroySettled,
 	GrantOpened, GrantWritten, GrantMapped, Granted, ReleaseClosed, ReleaseUnlinked, Released, ReleaseUnmapped,
 	Lowered, Raised, RequeueTagged, Requeued, HeldReleased,
+	PauseRecorded, Paused, Resumed,
 	GrowRequeued, GrowTagged, GrowHeld, GrowRetyped, ForeseenTagged, ForeseenRequeued,
 }
 

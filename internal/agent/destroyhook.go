@@ -1,0 +1,274 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"caelum/internal/failpoint"
+	"caelum/internal/gpu"
+	"caelum/internal/trust"
+)
+
+// A monitoring program such as DCGM can keep an instance in use, so that the driver refuses to destroy it
+// (NVIDIA/DCGM#276). The site's hook (destroy_hook) then pauses the program, the agent destroys the instance, and the
+// hook resumes the program (docs/internals.md, The destroy hook). No lock is held while the hook runs.
+
+const (
+	// hookLimit limits the duration of one call of the hook. It is shorter than a prolog's default wait (60 s).
+	hookLimit = 20 * time.Second
+	// hookBackoff is the time after which the agent calls the hook again for an instance that the driver did not
+	// destroy while the monitoring program was paused.
+	hookBackoff = 10 * time.Minute
+	// hookRetry is the time after which the agent repeats a resume that failed.
+	hookRetry = time.Minute
+	// hookOutput limits the hook's output in bytes. The log contains the output of a hook that failed.
+	hookOutput = 2048
+	// pausedMeta is the key under which the ledger contains the instance for which the hook was last paused.
+	pausedMeta = "paused"
+)
+
+// hookTarget identifies an instance for the hook.
+type hookTarget struct {
+	GPU  int    `json:"gpu"` // the index according to NVML
+	GI   int    `json:"gi"`
+	UUID string `json:"uuid"`
+}
+
+// args returns the arguments for the hook: the GPU's index, the GPU instance id or "full", and the UUID.
+func (t hookTarget) args() []string {
+	gi := strconv.Itoa(t.GI)
+	if t.GI == gpu.FullGI {
+		gi = "full"
+	}
+	return []string{strconv.Itoa(t.GPU), gi, t.UUID}
+}
+
+// wantHook makes the hook run for an instance that the driver did not destroy because it is in use. The hook is not for
+// instances that a user's process holds open.
+func (a *Agent) wantHook(in *instance, holders []gpu.Process) {
+	if a.cfg.DestroyHook == "" {
+		return
+	}
+	for _, h := range holders {
+		if !h.Root() {
+			return
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !in.hooked.IsZero() && a.now().Sub(in.hooked) < hookBackoff {
+		return
+	}
+	in.hook = true
+	select {
+	case a.hooks <- struct{}{}:
+	default: // runHooks has already been notified
+	}
+}
+
+// hookWanted returns an instance for which the hook must run, or nil.
+func (a *Agent) hookWanted() (g int, in *instance) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for g, c := range a.cards {
+		for _, in := range c.ours {
+			if in.hook {
+				return g, in
+			}
+		}
+	}
+	return 0, nil
+}
+
+// hooking reports whether the agent will soon try to destroy an instance with the help of the hook.
+func (a *Agent) hooking() bool {
+	_, in := a.hookWanted()
+	return in != nil
+}
+
+// runHooks calls the hook for the instances that need it, one after another, until ctx ends. It first resumes a
+// monitoring program that an earlier agent has paused.
+func (a *Agent) runHooks(ctx context.Context) {
+	resumed := a.resume()
+	for {
+		var retry <-chan time.Time
+		if !resumed {
+			retry = time.After(hookRetry)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-retry:
+			resumed = a.resume()
+		case <-a.hooks:
+		}
+		for ctx.Err() == nil {
+			g, in := a.hookWanted()
+			if in == nil {
+				break
+			}
+			resumed = a.destroyPaused(ctx, g, in, resumed)
+		}
+	}
+}
+
+// destroyPaused destroys an instance while the hook has paused the monitoring program, and reports whether the hook has
+// resumed the program. If resumed is false, an earlier resume failed, and destroyPaused only gives up the instance.
+func (a *Agent) destroyPaused(ctx context.Context, g int, in *instance, resumed bool) bool {
+	at := hookTarget{a.cards[g].Index, in.GI, in.UUID}
+	err := errors.New("the program that was paused earlier has not been resumed")
+	if resumed {
+		err = a.pause(ctx, at)
+	}
+	a.mu.Lock()
+	in.hooked = a.now() // a further refusal of the driver does not make the hook run again soon
+	a.mu.Unlock()
+	if err == nil {
+		err = a.destroyHeld(g, in)
+	}
+	a.mu.Lock()
+	in.hook = false // waiting prologs may now use other slices or requeue their jobs
+	a.version++
+	a.mu.Unlock()
+	log := a.log.WithField("gpu", g).WithField("uuid", in.UUID)
+	if err != nil {
+		log.WithError(err).Errorf("%s at %d is still stuck after the destroy hook", in.Profile, in.Start)
+	} else {
+		log.Infof("%s at %d is no longer stuck after the destroy hook", in.Profile, in.Start)
+	}
+	a.publisher.publishSoon()
+	return a.resume()
+}
+
+// pause records in the ledger that the hook must resume the monitoring program, and calls the hook.
+func (a *Agent) pause(ctx context.Context, at hookTarget) error {
+	if _, err := hookPath(a.cfg.DestroyHook); err != nil {
+		return err // the hook could not resume the program either
+	}
+	text, err := json.Marshal(at)
+	if err != nil {
+		return err
+	}
+	if err := a.ledger.SetMeta(pausedMeta, string(text)); err != nil {
+		return err
+	}
+	failpoint.Hit(failpoint.PauseRecorded)
+	err = a.callHook(ctx, "pause", at)
+	failpoint.Hit(failpoint.Paused)
+	return err
+}
+
+// destroyHeld destroys a stuck instance, unless a process of a user uses it meanwhile.
+func (a *Agent) destroyHeld(g int, in *instance) error {
+	c := a.cards[g]
+	c.hardware.Lock()
+	defer c.hardware.Unlock()
+	a.mu.Lock()
+	exists := false
+	for _, other := range c.ours {
+		exists = exists || other == in
+	}
+	a.mu.Unlock()
+	if !exists {
+		return nil // a comparison has destroyed the instance
+	}
+	if used, err := a.inUse(g, in); used {
+		return errors.Join(usedError(g, in), err)
+	}
+	return a.destroy(g, in, new(spent))
+}
+
+// resume calls the hook if the ledger records that it was paused, and deletes the record if the call succeeds. It does
+// not end with the agent, so that a stopping agent resumes the monitoring program. The result is false if the hook must
+// still be resumed.
+func (a *Agent) resume() bool {
+	text, err := a.ledger.Meta(pausedMeta)
+	if err == nil && text == "" {
+		return true
+	}
+	if a.cfg.DestroyHook == "" {
+		a.log.WithField("instance", text).Error("destroy_hook is not set any more, but the monitoring program was " +
+			"paused; resume it yourself")
+		return a.ledger.SetMeta(pausedMeta, "") == nil
+	}
+	var at hookTarget
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &at)
+	}
+	if err == nil {
+		err = a.callHook(context.Background(), "resume", at)
+	}
+	failpoint.Hit(failpoint.Resumed)
+	if err == nil {
+		err = a.ledger.SetMeta(pausedMeta, "")
+	}
+	if err != nil {
+		a.log.WithError(err).Errorf("the destroy hook didn't resume the monitoring program; trying again in %v; until "+
+			"then, the agent does not pause it again", hookRetry)
+	}
+	return err == nil
+}
+
+// callHook runs the hook with the action pause or resume, and waits for its end, for at most hookLimit. At the limit,
+// it kills the hook's process group.
+func (a *Agent) callHook(ctx context.Context, action string, at hookTarget) error {
+	path, err := hookPath(a.cfg.DestroyHook)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.hookLimit)
+	defer cancel()
+	// The kernel sends Pdeathsig when the thread that started the process ends.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var output head
+	cmd := exec.CommandContext(ctx, path, append([]string{action}, at.args()...)...)
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+	cmd.Stdout, cmd.Stderr = &output, &output
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	asked := time.Now()
+	err = cmd.Run()
+	a.log.WithField("ms", milliseconds(time.Since(asked))).WithField("gpu", at.GPU).WithField("uuid", at.UUID).
+		Infof("called the destroy hook: %s", action)
+	switch {
+	case err == nil, errors.Is(err, exec.ErrWaitDelay): // a process that the hook has started still has the output open
+		return nil
+	case ctx.Err() != nil:
+		err = fmt.Errorf("killed after %v", time.Since(asked).Round(time.Millisecond))
+	}
+	return fmt.Errorf("%s %s: %w; its output: %q", path, action, err, output.Bytes())
+}
+
+// hookPath returns the resolved path of the hook, or an error if users other than root can change it, or if it is not
+// an executable file.
+func hookPath(path string) (string, error) {
+	resolved, err := trust.Path(path, os.Geteuid())
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(resolved)
+	if err == nil && (!info.Mode().IsRegular() || info.Mode().Perm()&0o100 == 0) {
+		err = fmt.Errorf("couldn't use %s: it is not an executable file; chmod u+x %[1]s", resolved)
+	}
+	return resolved, err
+}
+
+// head is a writer that keeps the first hookOutput bytes.
+type head struct{ bytes.Buffer }
+
+func (h *head) Write(p []byte) (int, error) {
+	h.Buffer.Write(p[:min(len(p), hookOutput-h.Len())])
+	return len(p), nil
+}
