@@ -16,8 +16,9 @@ import (
 	"caelum/internal/gpu"
 )
 
-// monitored is a node on which a monitoring program of root holds an idle 1g.5gb instance. Without the hook, no job can
-// get a 7g.40gb slice. The emulated driver refuses to destroy the instance until `nvml-emulator unhold`.
+// monitored is a node on which a monitoring program of root holds the capability of an idle 1g.5gb instance. Without
+// the hook, no job can get a 7g.40gb slice. The emulated driver refuses to destroy the instance until `nvml-emulator
+// unhold`.
 type monitored struct {
 	*held
 	calls string // the file to which the hook writes its calls
@@ -25,8 +26,8 @@ type monitored struct {
 	uuid  string
 }
 
-// newMonitored creates the node. The hook appends its arguments to the file calls, and then runs the commands of body.
-// In body, $unhold and $hold make the monitoring program close and open the instance.
+// newMonitored creates the node. The hook appends its arguments to the file calls, and then runs the commands of body,
+// which may call end_monitor.
 func newMonitored(t *testing.T, body string) *monitored {
 	dir := t.TempDir()
 	hook := filepath.Join(dir, "hook")
@@ -38,17 +39,18 @@ func newMonitored(t *testing.T, body string) *monitored {
 	m.fake.Finish(id)
 	m.fake.RunEpilogs()
 	m.fake.Prolog(nil)
-	emulator := fmt.Sprintf("NVML_EMULATOR_STATE=%s %s/nvml-emulator", m.node.State, m.node.Build())
-	script := fmt.Sprintf("#!/bin/sh\necho \"$@\" >>%s\nunhold=\"env %s unhold 0 %d\" hold=\"env %s hold 0 %d\"\n%s\n",
-		m.calls, emulator, m.gi, emulator, m.gi, body)
+	emulator := fmt.Sprintf("env NVML_EMULATOR_STATE=%s %s/nvml-emulator", m.node.State, m.node.Build())
+	script := fmt.Sprintf("#!/bin/sh\necho \"$@\" >>%s\nend_monitor() { rm -r %s/%d && %s unhold 0 %d; }\n%s\n",
+		m.calls, m.proc, madeUp, emulator, m.gi, body)
 	if err := os.WriteFile(hook, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	m.process(madeUp, 0, [2]string{m.capability()})
 	m.node.Emulator(t, "hold", "0", fmt.Sprint(m.gi))
 	return m
 }
 
-const pauseAndResume = `case $1 in pause) $unhold ;; esac`
+const pauseAndResume = `case $1 in pause) end_monitor ;; esac`
 
 // called returns the calls of the hook, without the UUID.
 func (m *monitored) called() []string {
@@ -113,6 +115,9 @@ func TestDestroyHook(t *testing.T) {
 	if m.stuck() != 0 || m.paused() != "" {
 		t.Errorf("%d stuck, record %q", m.stuck(), m.paused())
 	}
+	if !strings.Contains(m.logged(), "held open by pid 9999999, uid 0") {
+		t.Errorf("the log does not name the monitoring program: %s", m.logged())
+	}
 }
 
 // TestDestroyWithoutHook checks that the log and `caelum status` name the processes that prevent a destroy, and that
@@ -121,7 +126,6 @@ func TestDestroyWithoutHook(t *testing.T) {
 	m := newMonitored(t, pauseAndResume)
 	m.agent.cfg.DestroyHook = ""
 	name := filepath.Join(m.proc, fmt.Sprint(madeUp), "status")
-	m.process(madeUp, 0, [2]string{m.capability()})
 	evil := "Name:\tnv-\x1b[2J\u202ehost\nUid:\t0\t0\t0\t0\nThreads:\t1\n"
 	if err := os.WriteFile(name, []byte(evil), 0o644); err != nil {
 		t.Fatal(err)
@@ -149,9 +153,9 @@ func (m *monitored) capability() string { return m.file(api.Slice{GPU: 0, UUID: 
 func TestDestroyHookFails(t *testing.T) {
 	for name, c := range map[string]struct{ body, logged string }{
 		"exit status":     {`[ $1 = resume ] || { echo "no $(printf '\033')[2J dcgm" >&2; exit 3; }`, `exit status 3`},
-		"still in use":    {`true`, `in use, but no process holds it open`},
+		"still in use":    {`true`, `held open by pid 9999999, uid 0`},
 		"never ends":      {`[ $1 = resume ] || { trap '' TERM; sleep 3600 & sleep 3600; }`, `killed after`},
-		"background task": {`[ $1 = resume ] || sleep 2 &`, `in use`},
+		"background task": {`[ $1 = resume ] || sleep 2 &`, `held open by`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMonitored(t, c.body)
@@ -350,6 +354,27 @@ func (k *campaign) holdIdle() {
 		k.t.Fatalf("instances %v, %v", list, err)
 	}
 	k.node.Emulator(k.t, "hold", fmt.Sprint(s.GPU), fmt.Sprint(list[0].GI))
+}
+
+// TestRefusalWithoutHolder checks the text for an instance that is in use although no process has it open.
+func TestRefusalWithoutHolder(t *testing.T) {
+	m := newMonitored(t, pauseAndResume)
+	if err := os.RemoveAll(filepath.Join(m.proc, fmt.Sprint(madeUp))); err != nil {
+		t.Fatal(err)
+	}
+	m.agent.cfg.DestroyHook = ""
+	m.whole()
+	if m.note() != "stuck: in use, but no process holds it open" {
+		t.Error(m.note())
+	}
+	m.process(madeUp, 0, [2]string{filepath.Join(m.node.Dev, "nvidia0")})
+	if err := m.agent.compareGPUs(); err != nil {
+		t.Fatal(err)
+	}
+	const want = `stuck: in use, but no process holds it open; root's processes on the GPU: pid 9999999, uid 0, "evil"`
+	if m.note() != want {
+		t.Error(m.note())
+	}
 }
 
 // TestHookArguments checks the arguments for a full GPU.

@@ -75,6 +75,10 @@ func TestKindsOfJob(t *testing.T) {
 			}
 			counts(t, all, test.gpus)
 			for _, one := range all {
+				// In all components of a het job, SLURM_JOB_ID is the id of the first one.
+				if want := one.job + ":" + one.uid; one.mapped != want && !strings.HasPrefix(test.name, "het") {
+					t.Errorf("the job map contained %q when the task began, want %q", one.mapped, want)
+				}
 				if test.node != "" && one.node != test.node {
 					t.Errorf("the task ran on %s, want %s", one.node, test.node)
 				}

@@ -55,7 +55,8 @@ func quietly(t *testing.T, s *site) *site {
 	return s
 }
 
-// leftovers lists the remains of jobs: jobs, leases, lease files, drained nodes, and instances that are not idle.
+// leftovers lists the remains of jobs: jobs, leases, lease files, entries in the job map, drained nodes, and instances
+// that are not idle.
 func (s *site) leftovers() string {
 	var left []string
 	say := func(what, text string) {
@@ -70,6 +71,7 @@ func (s *site) leftovers() string {
 			say("state of "+node, state)
 		}
 		say("lease files on "+node, s.try(node, "root", "ls", "-A", "/run/caelum/jobs"))
+		say("job map of "+node, s.try(node, "root", "find", "/run/caelum", "-path", "*/jobmap/*"))
 		status, err := s.status(node)
 		if err != nil {
 			say("status of "+node, err.Error())

@@ -14,6 +14,7 @@ import (
 type task struct {
 	job, step, proc, node, restart string
 	visible, gpusOnNode            string // CUDA_VISIBLE_DEVICES and SLURM_GPUS_ON_NODE, or "unset"
+	uid, mapped                    string // the user id, and JOBID:UID of the device in the job map when the task began
 	met                            bool   // the given number of tasks used their devices at the same time
 	uuid, gpu, profile, start      string // the device
 }
@@ -38,6 +39,7 @@ func (s *site) tasks(t *testing.T, name string) (all []task, problems string) {
 		}
 		all = append(all, task{
 			job: said["job"], step: said["step"], proc: said["proc"], node: said["node"], restart: said["restart"],
+			uid: said["uid"], mapped: said["mapped"],
 			visible: said["visible"], gpusOnNode: said["gpus_on_node"], met: said["met"] == "yes",
 			uuid: said["uuid"], gpu: said["gpu"], profile: said["profile"], start: said["start"],
 		})
