@@ -291,7 +291,7 @@ func killEverywhere(t *testing.T, campaign func(testing.TB) *campaign, further .
 		})
 	}
 	t.Logf("right offers again after a kill: %s", distribution(recoveries))
-	t.Logf("job map without a job after the job's end: %s", distribution(unmapped))
+	t.Logf("ended epilog of a job with slices, without files in the job map: %s", distribution(unmapped))
 }
 
 func distribution(all []time.Duration) string {
@@ -316,11 +316,10 @@ type campaign struct {
 	epilogs sync.WaitGroup
 	mu      sync.Mutex
 	leases  map[uint32]api.Lease // the leases that the prologs of the running jobs received
-	ended   map[uint32]time.Time // the ends of jobs with slices
 
 	submitted  int // an upper bound of the job ids
 	recoveries []time.Duration
-	unmapped   []time.Duration // the times from the end of a job with slices to its removal from the job map
+	unmapped   []time.Duration // for each job with slices: the time from its epilog's first call to its end
 	agent      *exec.Cmd
 	died       chan struct{}
 	output     *syncWriter
@@ -349,7 +348,6 @@ func newCampaignOf(
 		node:   gputest.New(t, model, 2),
 		wants:  wants,
 		leases: map[uint32]api.Lease{},
-		ended:  map[uint32]time.Time{},
 	}
 	k.fake = slurmtest.New(
 		slurmtest.Node{Name: "n1", Partitions: []string{"gpu"}, Gres: gres(t, closed)},
@@ -540,10 +538,7 @@ func (k *campaign) step(point string) {
 		if len(live) > 0 {
 			id := live[k.rng.IntN(len(live))]
 			k.mu.Lock()
-			lease, leased := k.leases[id]
-			if len(lease.Slices) > 0 {
-				k.ended[id] = time.Now()
-			}
+			_, leased := k.leases[id]
 			k.mu.Unlock()
 			if !leased {
 				return
@@ -621,8 +616,10 @@ func (k *campaign) prolog(j slurm.Job) {
 func (k *campaign) epilog(j slurm.Job) {
 	k.prologs.Wait() // slurmd runs a job's epilog after its prolog, so waiting for all prologs is sufficient
 	k.mu.Lock()
+	had := len(k.leases[j.ID].Slices) > 0
 	delete(k.leases, j.ID)
 	k.mu.Unlock()
+	began := time.Now()
 	if err := patient(func(ctx context.Context) error { return k.client.Release(ctx, j.ID, j.Restarts) }); err != nil {
 		k.t.Errorf("epilog of job %d: %v", j.ID, err)
 		return
@@ -630,11 +627,10 @@ func (k *campaign) epilog(j slurm.Job) {
 	if n := k.mapping(j.ID); n != 0 {
 		k.t.Errorf("job %d has %d mapping files when its epilog ends", j.ID, n)
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if end, ok := k.ended[j.ID]; ok {
-		k.unmapped = append(k.unmapped, time.Since(end).Round(time.Millisecond))
-		delete(k.ended, j.ID)
+	if had {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.unmapped = append(k.unmapped, time.Since(began).Round(time.Millisecond))
 	}
 }
 

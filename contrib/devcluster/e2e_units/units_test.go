@@ -3,6 +3,7 @@
 package e2eunits
 
 import (
+	"encoding/json"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"caelum/contrib/devcluster/machine"
+	"caelum/internal/api"
 )
 
 // exposure is the maximum exposure level of each unit according to `systemd-analyze security`, multiplied by ten.
@@ -69,6 +71,8 @@ func TestUnits(t *testing.T) {
 		t.Errorf("the job ended as %s and printed %s", state, out)
 	}
 
+	monitored(t, m)
+
 	// The watcher must detect submissions, and read the queue as SlurmUser.
 	if log := m.Must("journalctl", "--no-pager", "-u", "caelum-watch"); strings.Contains(log, "level=error") ||
 		!strings.Contains(log, "watching") {
@@ -89,6 +93,58 @@ func TestUnits(t *testing.T) {
 	}
 	if result := m.Property("caelumd", "Result"); result != "success" {
 		t.Errorf("the Result of the agent's unit is %s", result)
+	}
+}
+
+// monitored runs a job while the unit of a monitoring program holds an idle instance that overlaps the job's slice. The
+// destroy hook, which runs with the restrictions of the agent's unit, must be able to stop and start the unit, and the
+// job map must contain the job.
+func monitored(t *testing.T, m *machine.Machine) {
+	t.Helper()
+	var status api.Status
+	if err := json.Unmarshal([]byte(m.Must("caelum", "status", "--json")), &status); err != nil {
+		t.Fatal(err)
+	}
+	if len(status.GPUs) != 1 || len(status.GPUs[0].Instances) != 1 {
+		t.Fatalf("want one idle instance: %+v", status.GPUs)
+	}
+	setUp := m.Command("sh", "-e", "-c", `
+		cat >/etc/systemd/system/monitor.service <<-END
+			[Service]
+			ExecStart=sleep infinity
+			ExecStopPost=nvml-emulator unhold 0 $0
+		END
+		cat >/etc/caelum/destroy-hook <<-'END'
+			#!/bin/sh
+			case $1 in
+			pause) exec systemctl stop monitor ;;
+			resume) exec systemctl start monitor ;;
+			esac
+		END
+		chmod 755 /etc/caelum/destroy-hook
+		printf '%s\n' 'job_map_dir: /run/caelum/jobmap' 'destroy_hook: /etc/caelum/destroy-hook' >>/etc/caelum/caelum.yaml
+		systemctl daemon-reload
+		systemctl start monitor
+		nvml-emulator hold 0 $0
+		systemctl restart caelumd`, strconv.Itoa(status.GPUs[0].Instances[0].GI))
+	if out, err := setUp.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	job := m.User("sbatch --parsable --gres=mig:7g.40gb:1 --wrap 'cat /run/caelum/jobmap/$CUDA_VISIBLE_DEVICES'")
+	m.Within("job "+job+" ends", func() bool { return m.State(job) == "COMPLETED" })
+	if out := m.Must("cat", "/home/user1/slurm-"+job+".out"); out != job+" 20001" {
+		t.Errorf("the job map contained %q", out)
+	}
+	m.Within("the monitoring program runs", func() bool { return m.Property("monitor", "ActiveState") == "active" })
+	log := m.Must("journalctl", "--no-pager", "-u", "caelumd")
+	for _, action := range []string{"pause", "resume"} {
+		if n := strings.Count(log, "called the destroy hook: "+action); n != 1 {
+			t.Errorf("the agent called the hook to %s %d times", action, n)
+		}
+	}
+	m.Within("the job map is empty", func() bool { return m.Try("ls", "-A", "/run/caelum/jobmap") == "" })
+	if got := m.Must("stat", "-c", "%a %U", "/run/caelum/jobmap"); got != "755 root" {
+		t.Errorf("/run/caelum/jobmap is %s", got)
 	}
 }
 
