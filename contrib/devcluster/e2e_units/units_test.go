@@ -83,7 +83,12 @@ func TestUnits(t *testing.T) {
 		t.Errorf("the agent's log shows a missing permission: %s", log)
 	}
 
-	// After the agent is stopped, slurmctld must have no offers.
+	stopped(t, m)
+}
+
+// stopped checks that slurmctld has no offers after the agent is stopped.
+func stopped(t *testing.T, m *machine.Machine) {
+	t.Helper()
 	m.Must("systemctl", "stop", "caelumd")
 	gres := m.Must("scontrol", "-d", "show", "node", "n1")
 	for _, offered := range []string{"mig:1g.5gb:0", "mig:7g.40gb:0"} {
@@ -122,7 +127,8 @@ func monitored(t *testing.T, m *machine.Machine) {
 			esac
 		END
 		chmod 755 /etc/caelum/destroy-hook
-		printf '%s\n' 'job_map_dir: /run/caelum/jobmap' 'destroy_hook: /etc/caelum/destroy-hook' >>/etc/caelum/caelum.yaml
+		printf '%s\n' 'job_map_dir: /run/caelum/jobmap' >>/etc/caelum/caelum.yaml
+		printf '%s\n' 'destroy_hook: /etc/caelum/destroy-hook' >>/etc/caelum/caelum.yaml
 		systemctl daemon-reload
 		systemctl start monitor
 		nvml-emulator hold 0 $0
@@ -130,7 +136,7 @@ func monitored(t *testing.T, m *machine.Machine) {
 	if out, err := setUp.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	job := m.User("sbatch --parsable --gres=mig:7g.40gb:1 --wrap 'cat /run/caelum/jobmap/$CUDA_VISIBLE_DEVICES'")
+	job := m.User("sbatch --parsable --gres=mig:3g.20gb:1 --wrap 'cat /run/caelum/jobmap/$CUDA_VISIBLE_DEVICES'")
 	m.Within("job "+job+" ends", func() bool { return m.State(job) == "COMPLETED" })
 	if out := m.Must("cat", "/home/user1/slurm-"+job+".out"); out != job+" 20001" {
 		t.Errorf("the job map contained %q", out)
