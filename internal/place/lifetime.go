@@ -40,53 +40,102 @@ func (s *Situation) counted(r Request) float64 {
 // only the mean duration (see counted).
 type Lifetime struct{}
 
+// bounded is a candidate on any GPU of a group, with lower bounds for its cost.
+type bounded struct {
+	placement int
+	acquired  Acquisition
+	clear     float64    // the sum of the sizes of the slots that no busy instance overlaps
+	rest      mig.Layout // the other slots that overlap the placement
+	second    float64
+}
+
+// candidates returns the group's candidates for profile p.
+func (g *Group) candidates(p int) []bounded {
+	if g.lifetime[p] == nil {
+		for m := range endOfAcquisitions {
+			for i := range g.AcquiredBy(m, p).Indices() {
+				slots := g.Model.Conflicts(i)
+				g.lifetime[p] = append(g.lifetime[p],
+					bounded{i, m, sizes(g.Model, slots&g.clear), slots &^ g.clear, acquisitionCost(g, i, m)})
+			}
+		}
+	}
+	return g.lifetime[p]
+}
+
 // Choose implements [Policy].
 func (Lifetime) Choose(s *Situation, r Request) Choice {
-	d := s.counted(r)
-	best := none
-	nodes := s.Pool.nodeSlots()
-	// Slots that no busy instance overlaps cost the same on every GPU of a group. The sum of the costs of these slots
-	// is a lower bound for all GPUs of the group. If the placement overlaps no other slots, the bound is the exact
-	// cost, unless the nodes have slots. If the bound exceeds the best cost found so far, Choose skips the GPUs of the
-	// group.
-	first := candidate{cost: cost{first: none.first}, gpu: -1}
-	var firstGroup *Group
-	var firstAcquisition Acquisition
-	s.Pool.every(r.Profile, func(g *Group, i int, m Acquisition) {
-		bound := sizes(g.Model, g.Model.Conflicts(i)&g.clear) * d
-		if nodes == nil && g.Model.Conflicts(i)&^g.clear == 0 {
-			if c := (candidate{cost{bound, acquisitionCost(g, i, m)}, g.GPUs[0], i}); c.before(best) {
-				best = c
+	search := lifetimeSearch{Situation: s, d: s.counted(r), best: none}
+	found := search.run(r.Profile, func(m Acquisition) bool { return m < Switch })
+	if !found {
+		search.run(r.Profile, func(m Acquisition) bool { return m >= Switch })
+	}
+	return search.best.choice()
+}
+
+// lifetimeSearch is a search for the best candidate for a job that counts with the duration d.
+//
+// Slots that no busy instance overlaps cost the same on every GPU of a group. The sum of the costs of these slots is a
+// lower bound for all GPUs of the group. If the placement overlaps no other slots, the bound is the exact cost, unless
+// the nodes have slots. If no GPU of a group can be better than the best candidate so far, the search skips the GPUs.
+type lifetimeSearch struct {
+	*Situation
+	d     float64
+	best  candidate
+	nodes nodeSlots
+}
+
+// run considers the candidates whose acquisition is admitted, and reports whether there are any. It begins with the
+// candidate with the lowest bound, so that it can skip most of the others.
+func (s *lifetimeSearch) run(profile string, admitted func(Acquisition) bool) (found bool) {
+	s.nodes = s.Pool.nodeSlots()
+	first, firstGroup := bounded{}, (*Group)(nil)
+	s.Pool.openOn(profile, func(p int, g *Group) {
+		for _, c := range g.candidates(p) {
+			if !admitted(c.acquired) {
+				continue
 			}
-		} else if bound < first.first {
-			first, firstGroup, firstAcquisition = candidate{cost{first: bound}, g.GPUs[0], i}, g, m
+			found = true
+			if firstGroup == nil || c.clear < first.clear || c.clear == first.clear && c.second < first.second {
+				first, firstGroup = c, g
+			}
 		}
 	})
-	consider := func(g *Group, i int, m Acquisition, bound float64) {
-		second := acquisitionCost(g, i, m)
-		for _, k := range g.GPUs {
-			c := candidate{cost{bound + nodes.cost(s.Pool, k, s.Now, d), second}, k, i}
-			free := s.Pool.gpus[k].free
-			for j := range (g.Model.Conflicts(i) &^ g.clear).Indices() {
-				c.first += float64(g.Model.Placements[j].Size) * max(0, s.Now+d-max(s.Now, free[j]))
-			}
-			if c.before(best) {
-				best = c
+	if !found {
+		return false
+	}
+	s.consider(firstGroup, first)
+	s.Pool.openOn(profile, func(p int, g *Group) {
+		for _, c := range g.candidates(p) {
+			if admitted(c.acquired) && !(g == firstGroup && c.placement == first.placement) {
+				s.consider(g, c)
 			}
 		}
+	})
+	return true
+}
+
+// consider compares the placement on each GPU of the group with the best candidate.
+func (s *lifetimeSearch) consider(g *Group, b bounded) {
+	bound := cost{b.clear * s.d, b.second}
+	end := s.Now + s.d
+	for _, k := range g.GPUs {
+		c := candidate{bound, k, b.placement}
+		if !c.before(s.best) {
+			return // the costs of the GPUs are at least the bound, and the GPUs are in ascending order
+		}
+		c.first += s.nodes.cost(s.Pool, k, s.Now, s.d)
+		free := s.Pool.gpus[k].free
+		for j := range b.rest.Indices() {
+			c.first += float64(g.Model.Placements[j].Size) * max(0, end-max(s.Now, free[j]))
+		}
+		if c.before(s.best) {
+			s.best = c
+		}
+		if s.nodes == nil && b.rest == 0 {
+			return // all GPUs of the group have equal costs
+		}
 	}
-	if firstGroup != nil && first.first <= best.first {
-		consider(firstGroup, first.placement, firstAcquisition, first.first)
-		s.Pool.every(r.Profile, func(g *Group, i int, m Acquisition) {
-			if nodes == nil && g.Model.Conflicts(i)&^g.clear == 0 {
-				return
-			}
-			if bound := sizes(g.Model, g.Model.Conflicts(i)&g.clear) * d; bound <= best.first {
-				consider(g, i, m, bound)
-			}
-		})
-	}
-	return best.choice()
 }
 
 // sizes returns the sum of the sizes of the placements, in units.

@@ -11,23 +11,53 @@ type nodeSlot struct {
 	free float64 // the time F of the slot, in seconds: all instances on the node will have ended
 }
 
-// nodeSlots returns the slots of the nodes, or nil if no GPU may be full.
-func (p *Pool) nodeSlots() (all nodeSlots) {
-	for k := range p.gpus {
-		g := &p.gpus[k]
-		if g.Model == nil || g.Model.Full() == 0 {
-			continue
-		}
-		for len(all) <= g.Node {
-			all = append(all, nodeSlot{})
-		}
-		n := &all[g.Node]
-		n.size += float64(g.Model.Grid)
-		for full := range g.Model.Full().Indices() {
-			n.free = max(n.free, g.free[full])
+// nodes contains the slots of a pool's nodes, and what nodeSlots must compute again after changes of GPUs.
+type nodes struct {
+	slots nodeSlots
+	on    [][]int // for each node, the indices in the pool of the GPUs that may be full
+	known bool    // false until the first call of nodeSlots, and after a GPU was replaced
+	stale []int   // nodes whose slots have changed
+}
+
+// change records that the state of a GPU has changed from old to g. old and g are equal after a change of an end.
+func (n *nodes) change(old, g *GPU) {
+	switch {
+	case !n.known:
+	case old.Model != g.Model, old.Node != g.Node, len(n.stale) > len(n.slots):
+		n.known = false
+	case g.Model != nil && g.Model.Full() != 0:
+		n.stale = append(n.stale, g.Node)
+	}
+}
+
+// nodeSlots returns the slots of the nodes, or nil if no GPU may be full. The slots are valid until the pool changes.
+func (p *Pool) nodeSlots() nodeSlots {
+	n := &p.nodes
+	if !n.known {
+		*n = nodes{known: true}
+		for k := range p.gpus {
+			g := &p.gpus[k]
+			if g.Model == nil || g.Model.Full() == 0 {
+				continue
+			}
+			for len(n.slots) <= g.Node {
+				n.slots, n.on = append(n.slots, nodeSlot{}), append(n.on, nil)
+			}
+			n.slots[g.Node].size += float64(g.Model.Grid)
+			n.on[g.Node], n.stale = append(n.on[g.Node], k), append(n.stale, g.Node)
 		}
 	}
-	return all
+	for _, node := range n.stale {
+		n.slots[node].free = 0
+		for _, k := range n.on[node] {
+			g := &p.gpus[k]
+			for full := range g.Model.Full().Indices() {
+				n.slots[node].free = max(n.slots[node].free, g.free[full])
+			}
+		}
+	}
+	n.stale = n.stale[:0]
+	return n.slots
 }
 
 // cost returns the time in seconds for which an instance on the k-th GPU blocks the slot of the GPU's node longer than

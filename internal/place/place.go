@@ -162,7 +162,7 @@ func (p *Pool) each(profile string, admitted func(*Group) bool, visit func(g *Gr
 			if !ok {
 				continue
 			}
-			for _, g := range b.groups {
+			for _, g := range b.open[k] {
 				set := g.AcquiredBy(m, k)
 				if set == 0 || admitted != nil && !admitted(g) {
 					continue
@@ -198,7 +198,7 @@ func (p *Pool) acquired(profile string, from, to Acquisition, visit func(g *Grou
 		if !ok {
 			continue
 		}
-		for _, g := range b.groups {
+		for _, g := range b.open[k] {
 			for m := from; m < to; m++ {
 				for i := range g.AcquiredBy(m, k).Indices() {
 					found = true

@@ -16,6 +16,10 @@ type Pool struct {
 	models []modelGroups
 	sim    simState // working memory of QLA
 	alike  Weights  // equal weights, for a Situation whose Weights is nil
+	nodes  nodes
+	// changes counts the changes of the pool. at contains, for each GPU, the number of its last change.
+	changes uint64
+	at      []uint64
 }
 
 // Spot is a placement on one of the GPUs of a pool.
@@ -35,7 +39,8 @@ type contents struct {
 type modelGroups struct {
 	model  *mig.Model
 	groups []*Group
-	shape  *shape // set when QLA first simulates a GPU of this model
+	open   [][]*Group // for each profile, the groups on which an instance fits
+	shape  *shape     // set when QLA first simulates a GPU of this model
 }
 
 // member is the state of one GPU of the pool.
@@ -58,11 +63,15 @@ type Group struct {
 	both  *mig.Node  // the busy and idle placements
 	clear mig.Layout // the placements that share no unit with busy placements or blocked units
 	index int        // the index among the groups of the GPU model
+	// at contains, for each profile, the group's index in modelGroups.open, and lifetime the group's candidates for
+	// Lifetime. lifetime[p] is nil until the first search for profile p.
+	at       []int
+	lifetime [][]bounded
 }
 
 // NewPool returns a pool of GPUs. GPUs without a GPU model belong to no group and accept no instances.
 func NewPool(gpus []GPU) *Pool {
-	p := &Pool{groups: map[contents]*Group{}, gpus: make([]member, len(gpus))}
+	p := &Pool{groups: map[contents]*Group{}, gpus: make([]member, len(gpus)), at: make([]uint64, len(gpus))}
 	for k, g := range gpus {
 		p.Set(k, g)
 	}
@@ -86,6 +95,7 @@ func (p *Pool) Node(k int) *mig.Node {
 // Set replaces the state of the k-th GPU.
 func (p *Pool) Set(k int, g GPU) {
 	m := &p.gpus[k]
+	p.changed(k, &m.GPU, &g)
 	if m.group != nil {
 		p.leave(k, m.group)
 	}
@@ -122,6 +132,30 @@ func (p *Pool) Expect(k, i int, end float64) {
 		m.Ends = slices.Clone(m.Ends)
 		m.GPU.Expect(i, end)
 		m.free = m.frees(m.free)
+		p.changed(k, &m.GPU, &m.GPU)
+	}
+}
+
+// changed records that the state of the k-th GPU has changed.
+func (p *Pool) changed(k int, old, g *GPU) {
+	p.nodes.change(old, g)
+	p.changes++
+	p.at[k] = p.changes
+}
+
+// Changes returns the number of changes of the pool so far.
+func (p *Pool) Changes() uint64 { return p.changes }
+
+// ChangedSince calls visit for each GPU that has changed since Changes returned the number before. The order is that of
+// the pool.
+func (p *Pool) ChangedSince(before uint64, visit func(k int)) {
+	if p.changes == before {
+		return
+	}
+	for k, at := range p.at {
+		if at > before {
+			visit(k)
+		}
 	}
 }
 
@@ -135,13 +169,13 @@ func (p *Pool) join(k int, g GPU) *Group {
 	if group == nil {
 		table := g.Model.TableBeside(g.Blocked)
 		group = &Group{Model: g.Model, Node: table.Node(g.Busy), Idle: g.Idle, both: table.Node(g.Busy | g.Idle)}
+		group.at, group.lifetime = make([]int, len(g.Model.Profiles)), make([][]bounded, len(g.Model.Profiles))
 		group.clear = ^g.Model.Overlapping(g.Model.Occupied(g.Busy) | g.Blocked)
 		p.groups[key] = group
 	}
 	if len(group.GPUs) == 0 {
 		b := p.of(g.Model)
-		group.index = len(b.groups)
-		b.groups = append(b.groups, group)
+		b.add(group)
 	}
 	at, _ := slices.BinarySearch(group.GPUs, k)
 	group.GPUs = slices.Insert(group.GPUs, at, k)
@@ -154,10 +188,33 @@ func (p *Pool) leave(k int, group *Group) {
 	at, _ := slices.BinarySearch(group.GPUs, k)
 	group.GPUs = slices.Delete(group.GPUs, at, at+1)
 	if len(group.GPUs) == 0 {
-		b := p.of(group.Model)
-		last := b.groups[len(b.groups)-1]
-		b.groups[group.index], last.index = last, group.index
-		b.groups = b.groups[:len(b.groups)-1]
+		p.of(group.Model).remove(group)
+	}
+}
+
+// add adds a group that has got its first GPU.
+func (b *modelGroups) add(g *Group) {
+	g.index = len(b.groups)
+	b.groups = append(b.groups, g)
+	for p := range b.open {
+		if g.Node.Open&b.model.OfProfile(p) != 0 {
+			g.at[p] = len(b.open[p])
+			b.open[p] = append(b.open[p], g)
+		}
+	}
+}
+
+// remove removes a group that has lost its last GPU.
+func (b *modelGroups) remove(g *Group) {
+	last := b.groups[len(b.groups)-1]
+	b.groups[g.index], last.index = last, g.index
+	b.groups = b.groups[:len(b.groups)-1]
+	for p, open := range b.open {
+		if g.Node.Open&b.model.OfProfile(p) != 0 {
+			last := open[len(open)-1]
+			open[g.at[p]], last.at[p] = last, g.at[p]
+			b.open[p] = open[:len(open)-1]
+		}
 	}
 }
 
@@ -167,7 +224,7 @@ func (p *Pool) of(model *mig.Model) *modelGroups {
 			return &p.models[i]
 		}
 	}
-	p.models = append(p.models, modelGroups{model: model})
+	p.models = append(p.models, modelGroups{model: model, open: make([][]*Group, len(model.Profiles))})
 	return &p.models[len(p.models)-1]
 }
 
@@ -175,11 +232,23 @@ func (p *Pool) of(model *mig.Model) *modelGroups {
 func (p *Pool) has(profile string) bool {
 	for _, b := range p.models {
 		k, ok := b.model.ProfileIndex(profile)
-		if ok && slices.ContainsFunc(b.groups, func(g *Group) bool { return g.Node.Open&b.model.OfProfile(k) != 0 }) {
+		if ok && len(b.open[k]) > 0 {
 			return true
 		}
 	}
 	return false
+}
+
+// openOn calls visit for each group on which an instance of the profile fits. p is the index of the profile in the
+// Profiles of the group's model.
+func (p *Pool) openOn(profile string, visit func(p int, g *Group)) {
+	for _, b := range p.models {
+		if k, ok := b.model.ProfileIndex(profile); ok {
+			for _, g := range b.open[k] {
+				visit(k, g)
+			}
+		}
+	}
 }
 
 // AcquiredBy returns the placements of profile p for which m is the cheapest way of acquisition. p is an index into the
