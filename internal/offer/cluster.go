@@ -19,6 +19,8 @@ type Cluster struct {
 	Nodes  [][]int // the indices in the pool of each node's GPUs
 	// parts caches parts of the pool by their nodes. Jobs that can run on the same nodes share a part.
 	parts map[string]*part
+	// earliest caches the results of firstOfAll, by profile names.
+	earliest map[string]*earliest
 	// Making is the longest time from a job's start until its slices exist, in seconds.
 	Making float64
 	// Speculative contains the profiles that Make may offer for jobs that are submitted later. nil means all profiles.

@@ -73,6 +73,7 @@ func (p *planner) lendKept() {
 	theirs := p.plan.Spots[first : first+len(owners)]
 	spots := slices.Clone(theirs)
 	clear(theirs)
+	p.countPlaced()
 	offers := make([]keptOffer, len(p.plan.Kept.Spots))
 	for k, s := range p.plan.Kept.Spots {
 		offers[k] = p.withdraw(s)
@@ -82,6 +83,7 @@ func (p *planner) lendKept() {
 		return
 	}
 	copy(theirs, spots)
+	p.countPlaced()
 	for _, o := range offers {
 		p.offerAgain(o)
 	}

@@ -28,6 +28,7 @@ func Make(c *Cluster, jobs []*Job, strict bool) Plan {
 		p.addSpeculative()
 	}
 	p.filterByQueueOrder()
+	p.countPlaced()
 	p.scarcity = 1
 	p.setPrice()
 	p.plan.Price = p.price
@@ -50,11 +51,12 @@ type planner struct {
 	quota      quota
 	passed     int // the number of heads of the queue that the plan skipped after a search for a reservation
 
+	placed        int // the number of jobs with spots
 	gpus, running int // the number of GPUs, and of busy placements before the plan
 }
 
 func newPlanner(c *Cluster, jobs []*Job, strict bool) *planner {
-	c.Ordered, c.parts = strict, nil
+	c.Ordered, c.parts, c.earliest = strict, nil, nil
 	p := &planner{
 		Cluster: c,
 		jobs:    jobs,
@@ -82,7 +84,7 @@ func newPlanner(c *Cluster, jobs []*Job, strict bool) *planner {
 // restore resets the cluster to the state before planning.
 func (p *planner) restore() {
 	p.swap()
-	p.Behind, p.parts = nil, nil
+	p.Behind, p.parts, p.earliest = nil, nil, nil
 }
 
 // swap resets the cluster to the state before planning. A second call of swap restores the state of the plan.
@@ -171,6 +173,7 @@ func (p *planner) place(k int, group []*Job, r *Reservation) (placed bool, why p
 			p.offer(s, group[i])
 		}
 		p.plan.Spots[k+i] = spots
+		p.placed += min(len(spots), 1)
 	}
 	if key := group[0].SingletonKey; key != 0 {
 		p.singletons[key] = true

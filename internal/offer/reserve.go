@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"strings"
 
 	"caelum/internal/mig"
 	"caelum/internal/place"
@@ -31,11 +32,7 @@ func (c *Cluster) Reserve(j *Job, why place.Choice) *Reservation {
 	}
 	var nodes []*Reservation
 	if j.slices() == 1 && j.EligibleNodes == nil && len(j.DeferredNodes) == 0 {
-		var all []int
-		for _, gpus := range c.Nodes {
-			all = append(all, gpus...)
-		}
-		nodes = []*Reservation{c.first(all, j)}
+		nodes = []*Reservation{c.firstOfAll(j.Wants[0])}
 	} else {
 		for _, n := range c.nodesOf(j) {
 			later := slices.Contains(j.DeferredNodes, n)
@@ -124,6 +121,47 @@ func (c *Cluster) first(gpus []int, j *Job) *Reservation {
 		}
 	}
 	return r
+}
+
+// firstOfAll returns the reservation with the earliest spot on any GPU for a job that needs a single slice, or nil if
+// the slice never fits. Most plans ask several hundred times, so firstOfAll keeps the earliest spot of each GPU.
+func (c *Cluster) firstOfAll(w Want) *Reservation {
+	key := strings.Join(w.profiles(), "\x00")
+	e := c.earliest[key]
+	if e == nil || e.pool != c.Pool || e.now != c.Now {
+		e = &earliest{pool: c.Pool, now: c.Now, free: make([]float64, c.Pool.Len()), at: make([]int, c.Pool.Len())}
+		if c.earliest == nil {
+			c.earliest = map[string]*earliest{}
+		}
+		c.earliest[key] = e
+	}
+	c.Pool.ChangedSince(e.seen, func(k int) {
+		e.free[k], e.at[k] = math.Inf(1), -1
+		for _, s := range c.slots([]int{k}, w, true) {
+			e.free[k], e.at[k] = s.free, s.Placement
+		}
+	})
+	e.seen = c.Pool.Changes()
+	best, found := math.Inf(1), -1
+	for k, free := range e.free {
+		if free < best || found < 0 && e.at[k] >= 0 {
+			best, found = free, k
+		}
+	}
+	if found < 0 {
+		return nil
+	}
+	return &Reservation{At: best, Spots: []Spot{{GPU: found, Placement: e.at[found]}}}
+}
+
+// earliest contains, for each GPU of a pool, the earliest spot for one slice, and the time at which the spot is free.
+// The index of the placement is -1 if the slice never fits on the GPU.
+type earliest struct {
+	pool *place.Pool
+	now  float64
+	seen uint64 // the number of changes of the pool that are included
+	free []float64
+	at   []int
 }
 
 // freeSlot is a spot and the time, in seconds, at which the spot becomes free.

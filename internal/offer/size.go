@@ -99,15 +99,19 @@ const fair = 3
 
 // setPrice sets the price of a second of a whole GPU for the next job.
 func (p *planner) setPrice() {
-	placed := 0
-	for _, spots := range p.plan.Spots {
-		placed += min(len(spots), 1)
-	}
-	p.waiting = len(p.jobs) - placed
+	p.waiting = len(p.jobs) - p.placed
 	arrivals := min(arrivalShare*p.Arrivals, mostArrivals*float64(p.running+len(p.jobs)))
-	later := max(float64(p.running+placed), arrivals)
+	later := max(float64(p.running+p.placed), arrivals)
 	delayed := priceWaiting*float64(p.waiting) + priceRunning*later
 	p.price = p.scarcity * delayed / float64(max(p.gpus, 1))
+}
+
+// countPlaced sets the number of jobs with spots.
+func (p *planner) countPlaced() {
+	p.placed = 0
+	for _, spots := range p.plan.Spots {
+		p.placed += min(len(spots), 1)
+	}
 }
 
 // chooseSize returns the placement with the smallest cost for a job that needs one slice. requested is the policy's
