@@ -12,7 +12,7 @@ import (
 // slurmctld's. slurmctld reserves nothing for a job that lacks a licence. It sets the reason Licenses only when it
 // evaluates the job; until then, a job behind another one waits with the reason Priority (job_scheduler.c, 22.05.8).
 func LacksLicense(q slurm.Queue, w slurm.Waiting) string {
-	if strings.Contains(w.Licenses, "|") {
+	if w.Licenses == "" || strings.Contains(w.Licenses, "|") {
 		return ""
 	}
 	for _, item := range strings.Split(w.Licenses, ",") {

@@ -58,6 +58,25 @@ func NewCluster(policy place.Policy, nodes ...[]place.GPU) *Cluster {
 	return c
 }
 
+// SetGPUs replaces the GPUs of a node by as many other GPUs. It reports whether all models and all placements that may
+// be offered are as before.
+func (c *Cluster) SetGPUs(node int, gpus []place.GPU) (same bool) {
+	same, linked := true, false
+	for i, k := range c.Nodes[node] {
+		old, g := c.Pool.GPU(k), gpus[i]
+		g.Node = node
+		same = same && g.Model == old.Model && g.Offerable == old.Offerable
+		linked = linked || g.NVLink != old.NVLink
+		if !old.Same(g) {
+			c.Pool.Set(k, g)
+		}
+	}
+	if linked {
+		c.setLinked()
+	}
+	return same
+}
+
 // Spot is a placement on a GPU. The GPU is an index in the pool.
 type Spot = place.Spot
 

@@ -46,10 +46,16 @@ func (d demand) restrict(c *Cluster, plan *Plan, j *Job) *Job {
 	if len(j.Wants) == 0 || len(d.everywhere)+len(d.on) == 0 {
 		return j
 	}
-	for _, w := range j.Wants { // the most frequent result, without visiting the nodes
-		if least := d.everywhere[w.Profile]; least > 0 && least <= w.Count {
+	wanted := len(d.on) > 0
+	for _, w := range j.Wants { // the most frequent results, without visiting the nodes
+		least := d.everywhere[w.Profile]
+		if least > 0 && least <= w.Count {
 			return nil
 		}
+		wanted = wanted || least > 0
+	}
+	if !wanted && j.EligibleNodes == nil && len(j.DeferredNodes) == 0 && len(c.Nodes) >= j.nodes() {
+		return j
 	}
 	nodes := c.nodesNow(j)
 	on := slices.DeleteFunc(slices.Clone(nodes), func(n int) bool {

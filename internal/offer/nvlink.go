@@ -64,6 +64,7 @@ func groupsOf(gpu func(int) place.GPU, gpus []int) (groups [][]int) {
 // setLinked determines whether NVLinks connect only some of the GPUs of a node. Otherwise, the functions of this file
 // change no spots.
 func (c *Cluster) setLinked() {
+	c.linked = false
 	for k := range c.Pool.Len() {
 		c.linked = c.linked || c.Pool.GPU(k).NVLink != 0
 	}

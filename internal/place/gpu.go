@@ -33,6 +33,12 @@ type GPU struct {
 	Node int
 }
 
+// Same reports whether two GPUs have the same state.
+func (g GPU) Same(o GPU) bool {
+	return g.Model == o.Model && g.Busy == o.Busy && g.Blocked == o.Blocked && g.Idle == o.Idle &&
+		slices.Equal(g.Ends, o.Ends) && g.Offerable == o.Offerable && g.NVLink == o.NVLink && g.Node == o.Node
+}
+
 // Hold marks placement i as busy until end (seconds, or +Inf if unknown). The placement must be possible. Hold removes
 // the idle instances that must be destroyed for placement i. Hold copies Ends, because other GPU values may share the
 // list.

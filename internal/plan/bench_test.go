@@ -77,24 +77,6 @@ func cpuTime(b *testing.B) (stop func()) {
 	}
 }
 
-// BenchmarkPlanAfterEvent measures a plan after one job has ended on a cluster with 90% of its placements busy.
-// Its sub-benchmarks are named after the numbers of nodes, GPUs per node and waiting jobs.
-func BenchmarkPlanAfterEvent(b *testing.B) {
-	policy, err := place.ByName(place.DefaultPolicy)
-	if err != nil {
-		b.Fatal(err)
-	}
-	for _, size := range []struct{ nodes, jobs int }{{64, 500}, {256, 2000}, {1024, 5000}} {
-		b.Run(fmt.Sprintf("%dx8/%d", size.nodes, size.jobs), func(b *testing.B) {
-			snapshot := crowd(b, size.nodes, size.jobs, 0.9, 0)
-			defer cpuTime(b)()
-			for b.Loop() {
-				New(snapshot, Settings{Policy: policy}, nil).Plan()
-			}
-		})
-	}
-}
-
 // crowd returns a snapshot of a cluster with eight A100-40GB GPUs per node. Each placement of a random layout is busy
 // with the probability busy.
 func crowd(b *testing.B, many, waiting int, busy float64, without int) Snapshot {

@@ -6,6 +6,7 @@
 //	Text, Parse   the state of a node's GPUs, which the node's agent publishes in the node's Extra
 //	Snapshot      the nodes and the queue, as slurmctld returned them
 //	View          a snapshot converted for package offer: the GPUs of all nodes, and the waiting jobs
+//	Planner       converts successive snapshots, and computes again only what depends on changed records
 //	Explain       the reason why a job waits
 //	Unresponsive  the nodes whose agents do not follow the plan
 //	Unstarted     the jobs that slurmctld does not start although their slices are offered
@@ -27,7 +28,12 @@
 //
 // # Files
 //
-//	snapshot.go      Snapshot, Read; selects the waiting jobs that could start if they had their slices
+//	snapshot.go      Snapshot, Read; converts a waiting job (Job)
+//	planner.go       Planner, New; the cluster of a view; forgets what the last snapshot does not contain
+//	known.go         what a Planner knows of a node: the state of its GPUs, and the jobs on it
+//	queue.go         what a Planner knows of a waiting job; the waiting jobs that could start if they had their slices
+//	request.go       what a Planner knows of jobs with equal requests: the nodes on which they can run
+//	recent.go        the jobs that were submitted last: weights of profiles, mean duration, expected arrivals
 //	view.go          View: the nodes and jobs of a snapshot for package offer; Plan, Counts
 //	nodes.go         finds the nodes on which a job can run, and equivalent profiles
 //	sizes.go         Settings of a site; larger profiles than a job requests (Sizes); profiles for speculative offers

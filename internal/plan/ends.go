@@ -17,26 +17,18 @@ type running struct {
 	end     float64 // expected end of the job in Unix seconds; +Inf if unknown
 }
 
-// runningOn returns the slices of jobs on each node, ordered by expected end.
-func runningOn(jobs []slurm.Job, now time.Time) map[string][]running {
-	on := map[string][]running{}
+// runningOn returns the slices of a node's jobs, ordered by expected end.
+func runningOn(jobs []*slurm.Job, now time.Time) (on []running) {
 	for _, j := range jobs {
-		if !j.Holds() {
-			continue
-		}
 		end := math.Inf(1)
-		if at := tags.ExpectedEnd(j, 1, now); !at.IsZero() {
+		if at := tags.ExpectedEnd(*j, 1, now); !at.IsZero() {
 			end = float64(at.Unix())
 		}
 		for _, g := range j.SlicesPerNode() {
-			for _, n := range j.Nodes {
-				on[n] = append(on[n], slices.Repeat([]running{{g.Type, end}}, min(g.Count, maxSlices))...)
-			}
+			on = append(on, slices.Repeat([]running{{g.Type, end}}, min(g.Count, maxSlices))...)
 		}
 	}
-	for _, all := range on {
-		slices.SortStableFunc(all, func(a, b running) int { return cmp.Compare(a.end, b.end) })
-	}
+	slices.SortStableFunc(on, func(a, b running) int { return cmp.Compare(a.end, b.end) })
 	return on
 }
 

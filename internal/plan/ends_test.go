@@ -55,8 +55,8 @@ func TestPrivateEnds(t *testing.T) {
 	}
 	huge := runs(7, "n2", "3g.20gb", 1)
 	huge.PerNode[0].Count = math.MaxInt
-	if on := runningOn([]slurm.Job{huge}, time.Unix(now, 0)); len(on["n2"]) != maxSlices {
-		t.Errorf("a job's request counts as %d slices", len(on["n2"]))
+	if on := runningOn([]*slurm.Job{&huge}, time.Unix(now, 0)); len(on) != maxSlices {
+		t.Errorf("a job's request counts as %d slices", len(on))
 	}
 }
 

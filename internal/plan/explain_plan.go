@@ -345,7 +345,7 @@ func (v *View) startAll(all [][]offer.Spot) {
 func (v *View) deferReason(w slurm.Waiting, spots []offer.Spot) string {
 	for _, name := range v.On(spots) {
 		m := v.Member(name)
-		if why := eligible.DeferReason(v.Members[m], w, v.since[m]); why != "" {
+		if why := eligible.DeferReason(v.Members[m], w, v.known[m].parsed.Since); why != "" {
 			return name + " " + why
 		}
 	}

@@ -1,10 +1,12 @@
 package plan
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
 
+	"caelum/internal/mig"
 	"caelum/internal/offer"
 	"caelum/internal/place"
 )
@@ -42,7 +44,8 @@ func (v *View) feasible(jobs []*offer.Job) bool {
 		}
 		bare[k] = &on
 	}
-	return len(jobs) == 1 || v.empty.AssignNodes(bare, func(k, n int) []offer.Spot { return rooms[k].on(n) }) != nil
+	spots := func(k, n int) []offer.Spot { return rooms[k].on(n) }
+	return len(jobs) == 1 || v.planner.rooms.empty.AssignNodes(bare, spots) != nil
 }
 
 // maxWants and maxKinds bound the cost of a plan, because any user may submit any request. maxWants limits the number
@@ -55,31 +58,45 @@ const (
 	maxKinds = 16
 )
 
+// rooms contains what feasible finds out about empty GPUs.
+type rooms struct {
+	empty     *offer.Cluster                  // the cluster with empty GPUs
+	firstLike []int                           // for each member, the first member with the same GPUs
+	spots     map[string]map[int][]offer.Spot // spots for the slices on empty GPUs, by request and first member
+}
+
+// maxRooms limits the number of requests in rooms, because any user may submit any request.
+const maxRooms = 1000
+
 // room contains spots for slices on empty GPUs, by the first member with the same GPUs.
 type room struct {
-	v     *View
+	*rooms
 	wants []offer.Want
 	first map[int][]offer.Spot
 }
 
 func (v *View) roomFor(wants []offer.Want) room {
-	if v.empty == nil {
-		v.setEmpty()
+	r := v.planner.rooms
+	if r.empty == nil {
+		r.setEmpty(v.Cluster)
 	}
 	key := fmt.Sprint(wants)
-	if v.emptyRoom[key] == nil {
-		v.emptyRoom[key] = map[int][]offer.Spot{}
+	if r.spots[key] == nil {
+		if len(r.spots) == maxRooms {
+			clear(r.spots)
+		}
+		r.spots[key] = map[int][]offer.Spot{}
 	}
-	return room{v, wants, v.emptyRoom[key]}
+	return room{r, wants, r.spots[key]}
 }
 
 // like returns spots for the slices on the first member with the same GPUs as the given member, or nil if the slices do
 // not fit.
 func (r room) like(member int) []offer.Spot {
-	like := r.v.firstLike[member]
+	like := r.firstLike[member]
 	there, known := r.first[like]
 	if !known {
-		there, _ = r.v.empty.Find(&offer.Job{
+		there, _ = r.empty.Find(&offer.Job{
 			Wants:         r.wants,
 			Nodes:         1,
 			EligibleNodes: []int{like},
@@ -93,34 +110,40 @@ func (r room) like(member int) []offer.Spot {
 
 // on returns spots for the slices on a member as if the member's GPUs were empty, or nil if the slices do not fit.
 func (r room) on(member int) []offer.Spot {
-	like, there := r.v.firstLike[member], r.like(member)
+	like, there := r.firstLike[member], r.like(member)
 	if member == like || there == nil {
 		return there
 	}
 	spots := make([]offer.Spot, len(there))
 	for i, s := range there {
-		k := slices.Index(r.v.empty.Nodes[like], s.GPU)
-		spots[i] = offer.Spot{GPU: r.v.empty.Nodes[member][k], Placement: s.Placement}
+		k := slices.Index(r.empty.Nodes[like], s.GPU)
+		spots[i] = offer.Spot{GPU: r.empty.Nodes[member][k], Placement: s.Placement}
 	}
 	return spots
 }
 
-// setEmpty sets v.empty to a copy of the cluster in which all GPUs are empty.
-func (v *View) setEmpty() {
+// setEmpty sets r.empty to a copy of the cluster in which all GPUs are empty.
+func (r *rooms) setEmpty(c *offer.Cluster) {
 	var bare [][]place.GPU
 	first := map[string]int{}
-	for n, gpus := range v.Nodes {
+	models := map[*mig.Model]uint64{nil: 0}
+	var key []byte
+	for n, gpus := range c.Nodes {
 		var on []place.GPU
-		key := ""
+		key = key[:0]
 		for _, g := range gpus {
-			g := v.Pool.GPU(g)
+			g := c.Pool.GPU(g)
 			on = append(on, place.GPU{Model: g.Model, Offerable: g.Offerable})
-			key += fmt.Sprintf("%p/%x ", g.Model, g.Offerable)
+			if _, known := models[g.Model]; !known {
+				models[g.Model] = uint64(len(models))
+			}
+			key = binary.LittleEndian.AppendUint64(key, models[g.Model])
+			key = binary.LittleEndian.AppendUint64(key, uint64(g.Offerable))
 		}
-		if _, known := first[key]; !known {
-			first[key] = n
+		if _, known := first[string(key)]; !known {
+			first[string(key)] = n
 		}
-		bare, v.firstLike = append(bare, on), append(v.firstLike, first[key])
+		bare, r.firstLike = append(bare, on), append(r.firstLike, first[string(key)])
 	}
-	v.empty, v.emptyRoom = offer.NewCluster(place.Reach, bare...), map[string]map[int][]offer.Spot{}
+	r.empty, r.spots = offer.NewCluster(place.Reach, bare...), map[string]map[int][]offer.Spot{}
 }

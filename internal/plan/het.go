@@ -22,7 +22,8 @@ type hetJob struct {
 // hetJobs returns the het jobs with pending components, by het job id.
 func (s Snapshot) hetJobs() map[uint32]*hetJob {
 	all := map[uint32]*hetJob{}
-	for _, w := range s.Queue.Waiting {
+	for k := range s.Queue.Waiting {
+		w := s.Queue.Waiting[k]
 		if w.HetJob == 0 {
 			continue
 		}
@@ -36,11 +37,13 @@ func (s Snapshot) hetJobs() map[uint32]*hetJob {
 		return nil
 	}
 	present := map[uint32]bool{}
-	for _, w := range s.Queue.Waiting {
-		present[w.ID] = true
+	for k := range s.Queue.Waiting {
+		present[s.Queue.Waiting[k].ID] = true
 	}
-	for _, j := range s.Queue.All {
-		present[j.ID] = present[j.ID] || j.Holds()
+	for k := range s.Queue.All {
+		if j := &s.Queue.All[k]; j.Holds() {
+			present[j.ID] = true
+		}
 	}
 	for _, h := range all {
 		for _, id := range h.pending[0].HetJobs {

@@ -29,28 +29,21 @@ type occupant struct {
 	slices       bool    // true if the job has slices
 }
 
-// occupants returns the jobs that hold CPUs and memory on each node, ordered by expected end.
-func occupants(jobs []slurm.Job, now time.Time) map[string][]occupant {
-	all := map[string][]occupant{}
+// occupants returns the CPUs and memory that a node's jobs hold, ordered by expected end.
+func occupants(jobs []*slurm.Job, now time.Time) []occupant {
+	all := make([]occupant, 0, len(jobs))
 	for _, j := range jobs {
-		if !j.Holds() {
-			continue
-		}
 		nodes := max(len(j.Nodes), 1)
 		o := occupant{end: math.Inf(1), cpus: j.CPUs / nodes, memory: j.Memory / nodes}
 		o.slices = len(j.SlicesPerNode()) > 0
-		if at := tags.ExpectedEnd(j, 1, now); !at.IsZero() {
+		if at := tags.ExpectedEnd(*j, 1, now); !at.IsZero() {
 			if o.end = float64(at.Unix()); !at.After(now) {
 				o.end = float64(now.Unix() + overdue)
 			}
 		}
-		for _, n := range j.Nodes {
-			all[n] = append(all[n], o)
-		}
+		all = append(all, o)
 	}
-	for _, on := range all {
-		slices.SortStableFunc(on, func(a, b occupant) int { return cmp.Compare(a.end, b.end) })
-	}
+	slices.SortStableFunc(all, func(a, b occupant) int { return cmp.Compare(a.end, b.end) })
 	return all
 }
 
@@ -58,15 +51,15 @@ func occupants(jobs []slurm.Job, now time.Time) map[string][]occupant {
 // member is an index into v.Members. The plan reserves free slices if the job is expected to start on the member soon.
 // It reserves busy slices if the jobs that hold slices on the member will release enough CPUs and memory. setLacking
 // ignores CPUs and memory that jobs without slices will release, because new jobs could get these first.
-func (v *View) setLacking(job *offer.Job, w slurm.Waiting, member int) {
+func (v *View) setLacking(job *offer.Job, w *slurm.Waiting, member int) {
 	n := v.Members[member]
-	cpus, memory := eligible.Share(n, w)
+	cpus, memory := eligible.Share(n, *w)
 	free := func(count func(occupant) bool) float64 {
 		cpus, memory := cpus-n.CPUsFree, memory-n.MemoryFree
 		if cpus <= 0 && memory <= 0 {
 			return v.Now
 		}
-		for _, o := range v.running[n.Name] {
+		for _, o := range v.known[member].occupants(v.now) {
 			if !count(o) {
 				continue
 			}
@@ -77,7 +70,8 @@ func (v *View) setLacking(job *offer.Job, w slurm.Waiting, member int) {
 		}
 		return math.Inf(1)
 	}
-	if eligible.LacksGRES(n, w) && !slices.ContainsFunc(v.running[n.Name], func(o occupant) bool { return o.slices }) {
+	ofSlices := func(o occupant) bool { return o.slices }
+	if eligible.LacksGRES(n, *w) && !slices.ContainsFunc(v.known[member].occupants(v.now), ofSlices) {
 		job.NoOfferNodes = append(job.NoOfferNodes, member) // slurmctld does not reduce the used count when a job ends
 		return
 	}
@@ -91,7 +85,7 @@ func (v *View) setLacking(job *offer.Job, w slurm.Waiting, member int) {
 	} else {
 		set(&job.ReadyAt, member, ready)
 	}
-	if after := free(func(o occupant) bool { return o.slices }); !math.IsInf(after, 1) {
+	if after := free(ofSlices); !math.IsInf(after, 1) {
 		set(&job.FreedAt, member, after)
 	}
 }

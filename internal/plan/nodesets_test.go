@@ -29,22 +29,26 @@ func TestEqualRequestsShareNodes(t *testing.T) {
 			Nodes: []string{fmt.Sprint("n", k)}, CPUs: 64, Memory: 500, End: snapshot.At.Add(time.Minute),
 			PerNode: slurm.GRESList{{Name: "mig", Type: "1g.5gb", Count: 1}}})
 	}
+	holder := slurm.Job{ID: 8999, State: "RUNNING", Nodes: []string{"n1"},
+		PerNode: slurm.GRESList{{Name: "mig", Type: "1g.6gb", Count: 1}}}
+	snapshot.Queue.All = append(snapshot.Queue.All, holder)
 	v := New(snapshot, Settings{Policy: policy}, nil)
-	held := map[string]map[string]int{"n1": {"1g.6gb": 1}}
+	v.planner.setJobs(snapshot.Queue.All)
 	shared := 0
 	for id := range uint32(3000) {
 		w := waits(id+1, "1g.5gb", 1, 1)
 		for range rng.IntN(4) {
 			changes[rng.IntN(len(changes))](&w)
 		}
-		job, alone := Job(w), Job(w)
-		before := len(v.nodeSets)
-		v.setNodes(job, w, held)
-		v.findNodes(alone, w, held)
-		if !reflect.DeepEqual(job, alone) {
-			t.Fatalf("%+v:\n got %+v\nwant %+v", w, job, alone)
+		alone := Job(w)
+		before := len(v.planner.requests)
+		j := v.planner.entry(&w)
+		v.setNodes(j)
+		v.findNodes(alone, &w, make([]verdict, v.planner.slots))
+		if !reflect.DeepEqual(j.job, alone) {
+			t.Fatalf("%+v:\n got %+v\nwant %+v", w, j.job, alone)
 		}
-		if len(v.nodeSets) == before {
+		if len(v.planner.requests) == before {
 			shared++
 		}
 	}
@@ -109,8 +113,8 @@ func variedNodes(t *testing.T, rng *rand.Rand) (nodes []slurm.Node) {
 func TestNodesKeyShowsWhereTextsEnd(t *testing.T) {
 	one, two := waits(1, "1g.5gb", 1, 1), waits(1, "1g.5gb", 1, 1)
 	one.ExcNodes, two.ExcNodes = []string{"n1 n2"}, []string{"n1", "n2"}
-	a, _ := new(View).nodesKey(Job(one), one)
-	b, _ := new(View).nodesKey(Job(two), two)
+	a, _ := requestText(Job(one), one)
+	b, _ := requestText(Job(two), two)
 	if a == b {
 		t.Errorf("two different jobs have the key %s", a)
 	}

@@ -93,23 +93,10 @@ func appendSizes(all []offer.Size, g place.GPU, requested string, busy float64) 
 	return all
 }
 
-// kinds returns the different GPU models of a pool, with the placements that may be offered.
-func kinds(pool *place.Pool) (all []place.GPU) {
-	all = []place.GPU{}
-	for k := range pool.Len() {
-		g := pool.GPU(k)
-		same := func(o place.GPU) bool { return o.Model == g.Model && o.Offerable == g.Offerable }
-		if g.Model != nil && !slices.ContainsFunc(all, same) {
-			all = append(all, place.GPU{Model: g.Model, Offerable: g.Offerable})
-		}
-	}
-	return all
-}
-
 // setSpeculative determines the profiles that may be offered speculatively. These are the largest slices of each GPU
 // model, and the profiles whose most recent job cannot get a larger profile or is too short to benefit from a larger
-// profile. jobs contains all jobs that slurmctld lists, in the order of their submission.
-func (v *View) setSpeculative(jobs []slurm.Job) {
+// profile. last contains the job of each profile that was submitted last.
+func (v *View) setSpeculative(last map[string]*slurm.Job) {
 	v.Speculative = map[string]bool{}
 	for _, g := range v.kinds {
 		for _, p := range g.Model.Profiles {
@@ -118,11 +105,10 @@ func (v *View) setSpeculative(jobs []slurm.Job) {
 			}
 		}
 	}
-	for _, j := range jobs {
-		profile := j.SlicesPerNode()[0].Type
+	for profile, j := range last {
 		request := offer.Job{
-			RunTime: seconds(tags.Expected(j)),
-			Wants:   []offer.Want{{Profile: profile, Sizes: Sizes(j, v.kinds)}},
+			RunTime: seconds(tags.Expected(*j)),
+			Wants:   []offer.Want{{Profile: profile, Sizes: Sizes(*j, v.kinds)}},
 		}
 		v.Speculative[profile] = !offer.Growable(request)
 	}

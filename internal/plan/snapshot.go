@@ -23,7 +23,12 @@ type Snapshot struct {
 // ready reports whether a waiting job could start if its slices were free, because slurmctld would start the job or an
 // agent would release the job.
 func (s Snapshot) ready(w slurm.Waiting) bool {
-	return (eligible.WaitsForNodes(w) || eligible.Releasable(w, s.At)) && eligible.LacksLicense(s.Queue, w) == ""
+	return s.readyIf(eligible.WaitsForNodes(w), &w)
+}
+
+// readyIf is ready for a job of which waits reports whether it waits only for nodes.
+func (s Snapshot) readyIf(waits bool, w *slurm.Waiting) bool {
+	return (waits || eligible.Releasable(*w, s.At)) && (w.Licenses == "" || eligible.LacksLicense(s.Queue, *w) == "")
 }
 
 // Controller is the part of slurmctld that Read needs. *slurm.Client implements Controller.
@@ -42,32 +47,6 @@ func Read(ctx context.Context, ctl Controller, now func() time.Time) (snapshot S
 	snapshot.Queue, err = ctl.Queue(ctx)
 	snapshot.At = now()
 	return snapshot, err
-}
-
-// startable returns the waiting jobs that could start if their slices were free, in the order of the queue. Each
-// element of the result is a group of jobs that start together, such as the components of a het job. The group takes
-// the position of its last component that is not held, because backfill with bf_hetjob_prio=min considers the het job
-// at that position (backfill.c, 22.05.8). If all components are held, the group takes the position of the first
-// component. If slices were offered for the het job at an earlier position, the jobs between its components would take
-// these slices. Other GPUs would then stay idle without benefit to the het job.
-func startable(snapshot Snapshot) (all [][]slurm.Waiting) {
-	het := snapshot.hetJobs()
-	order := eligible.InOrder(snapshot.Queue)
-	place := map[*hetJob]uint32{} // the component that determines the position of the het job
-	for _, w := range order {
-		if h := het[w.HetJob]; h != nil && (w.Priority > 0 || place[h] == 0) {
-			place[h] = w.ID
-		}
-	}
-	for _, w := range order {
-		switch h := het[w.HetJob]; {
-		case w.HetJob == 0 && snapshot.ready(w):
-			all = append(all, []slurm.Waiting{w})
-		case h != nil && h.whole && place[h] == w.ID:
-			all = append(all, h.pending)
-		}
-	}
-	return all
 }
 
 // Job converts the requirements of a waiting job to an [offer.Job].

@@ -57,6 +57,7 @@
 //	greslist.go      lists of GRES: totals, counts per profile, formatting
 //	hostlist.go      expands hostlists such as n[1-3] (MaxHosts)
 //	values.go        times, time limits, numbers, memory sizes and null values
+//	same.go          equality of records of nodes and jobs (Same)
 //
 // Writing, and slurmdbd:
 //

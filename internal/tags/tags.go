@@ -47,7 +47,10 @@ const (
 
 // Has reports whether the comment contains the tag.
 func Has(comment, word string) bool {
-	for _, w := range strings.Fields(comment) {
+	if !strings.Contains(comment, word) {
+		return false // the most frequent result
+	}
+	for w := range strings.FieldsSeq(comment) {
 		if w == word {
 			return true
 		}
@@ -57,7 +60,7 @@ func Has(comment, word string) bool {
 
 // Value returns the value of the first tag that begins with prefix, or an empty string if no tag does.
 func Value(comment, prefix string) string {
-	for _, w := range strings.Fields(comment) {
+	for w := range strings.FieldsSeq(comment) {
 		if rest, ok := strings.CutPrefix(w, prefix); ok {
 			return rest
 		}

@@ -1,0 +1,109 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"caelum/internal/offer"
+	"caelum/internal/slurm"
+)
+
+// TestPlannerAfterEvents compares the views and plans of a Planner with the views that New returns for the same
+// snapshots, and with their plans, after each of many random events.
+func TestPlannerAfterEvents(t *testing.T) {
+	placed, reserved := 0, 0
+	for seed := range uint64(10) {
+		w := newWorld(t, seed+100, 8)
+		policy := []string{"lifetime", "lifetime", "best-fit", "scarcity", "qla"}[seed%5]
+		settings, err := ParseSettings(policy, []string{SizingAdaptive, SizingTightest}[seed%2], float64(seed%3)/2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		without := func(n slurm.Node) bool { return w.left[n.Name] }
+		planner := NewPlanner(settings)
+		for event := range 100 {
+			v, fresh := planner.View(w.snapshot, without), New(w.snapshot, settings, without)
+			before := viewText(v)
+			p := v.Plan()
+			for _, c := range []struct{ what, got, want string }{
+				{"view", before, viewText(fresh)},
+				{"plan", planText(p), planText(fresh.Plan())},
+				{"view after the plan", viewText(v), before},
+			} {
+				if c.got != c.want {
+					got, want := firstDifference(c.got, c.want)
+					t.Fatalf("seed %d, event %d: the %s differs:\n got %s\nwant %s", seed, event, c.what, got, want)
+				}
+			}
+			for _, spots := range p.Spots {
+				placed += len(spots)
+			}
+			if p.Reserved != nil {
+				reserved++
+			}
+			w.event(v, firstSpots(v, p))
+		}
+	}
+	if placed == 0 || reserved == 0 {
+		t.Errorf("the plans contain %d spots and %d reservations", placed, reserved)
+	}
+	t.Logf("the plans contain %d spots and %d reservations", placed, reserved)
+}
+
+// firstDifference returns the first lines that differ.
+func firstDifference(a, b string) (string, string) {
+	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for k := range min(len(x), len(y)) {
+		if x[k] != y[k] {
+			return x[k], y[k]
+		}
+	}
+	return fmt.Sprint(len(x), " lines"), fmt.Sprint(len(y), " lines")
+}
+
+// viewText returns everything in a view on which a plan depends.
+func viewText(v *View) string {
+	s := &strings.Builder{}
+	fmt.Fprint(s, v.Nodes, v.Now, v.Making, v.WholeShare, v.Speculative, v.MeanDuration, v.Arrivals, v.kinds)
+	for _, g := range v.kinds {
+		fmt.Fprint(s, v.WeightsOn(g.Model))
+	}
+	for k, n := range v.Members {
+		fmt.Fprint(s, "\n", n, v.known[k].parsed.Since)
+		for _, g := range v.Nodes[k] {
+			fmt.Fprintf(s, "\n\t%+v", v.Pool.GPU(g))
+			for i := range v.Pool.GPU(g).Busy.Indices() {
+				fmt.Fprint(s, " ", v.Pool.FreeAt(g, i))
+			}
+		}
+	}
+	for k, j := range v.Jobs {
+		fmt.Fprintf(s, "\n%+v %+v", *j, v.Waiting[k])
+	}
+	return s.String()
+}
+
+// planText returns a plan as text.
+func planText(p offer.Plan) string {
+	text := fmt.Sprint(p.Offers, p.AdvertisedAs, p.Spots, p.OverQuota, p.Price)
+	for _, r := range []*offer.Reservation{p.Reserved, p.Kept} {
+		if r != nil {
+			text += fmt.Sprintf("%+v", *r)
+		}
+	}
+	return text
+}
+
+// firstSpots returns the first spot of each job, as the member, the index of the GPU on the member and the placement.
+func firstSpots(v *View, p offer.Plan) (all [][]int) {
+	for _, spots := range p.Spots {
+		if len(spots) == 0 {
+			all = append(all, nil)
+			continue
+		}
+		m := v.Pool.GPU(spots[0].GPU).Node
+		all = append(all, []int{m, spots[0].GPU - v.Nodes[m][0], spots[0].Placement})
+	}
+	return all
+}

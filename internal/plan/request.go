@@ -1,0 +1,95 @@
+package plan
+
+import (
+	"encoding/json"
+	"time"
+
+	"caelum/internal/offer"
+	"caelum/internal/slurm"
+	"caelum/internal/tags"
+)
+
+// request is what a Planner knows of all waiting jobs with equal requests.
+type request struct {
+	round    uint64    // the last round in which a job had the request
+	verdicts []verdict // by known.slot
+	nodes    nodeSets
+	built    uint64 // the round of nodes and feasible, or 0
+	// temporary is true if nodes depends on more than the request and the nodes' records.
+	temporary bool
+	feasible  bool // see View.feasible
+}
+
+// requestKey identifies equal requests. paused is true if reservations are suspended for the users of the jobs.
+type requestKey struct {
+	text   string
+	paused bool
+}
+
+// verdict is the result of package eligible for a request on one node.
+type verdict struct {
+	stamp             uint64 // known.stamp of the node's record
+	accepts, deferred bool
+}
+
+// nodeSets contains the fields of an offer.Job that findNodes sets.
+type nodeSets struct {
+	alternatives               []string
+	eligible, deferred, closed []int
+	readyAt, freedAt           map[int]float64
+}
+
+// request returns what the planner knows of jobs with this key.
+func (p *Planner) request(key requestKey) *request {
+	r := p.requests[key]
+	if r == nil {
+		r = &request{}
+		p.requests[key] = r
+	}
+	return r
+}
+
+// find sets the members on which a job can run, and computes them again only if the nodes have changed.
+func (r *request) find(v *View, job *offer.Job, w *slurm.Waiting) {
+	p := v.planner
+	r.round = p.round
+	current := r.built == p.round || !r.temporary && r.built >= p.changed && r.built > 0
+	if !current {
+		for len(r.verdicts) < p.slots {
+			r.verdicts = append(r.verdicts, verdict{})
+		}
+		job.Wants[0].Alternatives, job.EligibleNodes, job.DeferredNodes, job.NoOfferNodes = nil, nil, nil, nil
+		job.Wants[0].Sizes, job.ReadyAt, job.FreedAt = nil, nil, nil
+		r.temporary = v.findNodes(job, w, r.verdicts)
+		r.nodes = nodeSets{job.Wants[0].Alternatives, job.EligibleNodes, job.DeferredNodes, job.NoOfferNodes,
+			job.ReadyAt, job.FreedAt}
+		r.built, r.feasible = p.round, v.feasible([]*offer.Job{job})
+	}
+	job.Wants[0].Alternatives = r.nodes.alternatives
+	job.EligibleNodes, job.DeferredNodes, job.NoOfferNodes = r.nodes.eligible, r.nodes.deferred, r.nodes.closed
+	job.ReadyAt, job.FreedAt = r.nodes.readyAt, r.nodes.freedAt
+}
+
+// requestText returns a text that is equal for two jobs only if findNodes finds the same nodes for both, provided that
+// reservations are suspended for the users of both jobs or of neither job. It contains every field of the job except
+// those that findNodes does not use. ok is false if JSON cannot represent the job.
+func requestText(job *offer.Job, w slurm.Waiting) (text string, ok bool) {
+	// Users choose some of the texts. JSON quotes them, so that the key shows where each text ends.
+	all, err := json.Marshal([]any{tags.Sized(w.Job), job.Nodes, job.Wants[0].Profile, job.Wants[0].Needed(), bare(w)})
+	return string(all), err == nil
+}
+
+// bare returns the job without the fields that findNodes does not use. findNodes uses LastSchedEval only if the reason
+// is Resources, and reads from AdminComment only whether Caelum chose the job's profile, and the profile that the job
+// needs.
+func bare(w slurm.Waiting) slurm.Waiting {
+	w.ID, w.ArrayJob, w.ArrayTask, w.Elements, w.HetJobs = 0, 0, "", 0, nil
+	w.Name, w.User, w.Account, w.QOS, w.UID = "", "", "", "", 0
+	w.Priority, w.Nice, w.Restarts, w.TimeLimit = 0, 0, 0, 0
+	w.Submit, w.Eligible, w.Start, w.End = time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	if w.Reason != "Resources" {
+		w.LastSchedEval = time.Time{}
+	}
+	w.AdminComment, w.Comment = "", ""
+	return w
+}
