@@ -129,7 +129,9 @@ func (c *Cluster) firstOfAll(w Want) *Reservation {
 	key := strings.Join(w.profiles(), "\x00")
 	e := c.earliest[key]
 	if e == nil || e.pool != c.Pool || e.now != c.Now {
-		e = &earliest{pool: c.Pool, now: c.Now, free: make([]float64, c.Pool.Len()), at: make([]int, c.Pool.Len())}
+		n := c.Pool.Len()
+		e = &earliest{pool: c.Pool, now: c.Now, free: make([]float64, n), at: make([]int, n),
+			first: make([]int, (n+blockSize-1)/blockSize)}
 		if c.earliest == nil {
 			c.earliest = map[string]*earliest{}
 		}
@@ -140,28 +142,52 @@ func (c *Cluster) firstOfAll(w Want) *Reservation {
 		for _, s := range c.slots([]int{k}, w, true) {
 			e.free[k], e.at[k] = s.free, s.Placement
 		}
+		e.first[k/blockSize] = -1
 	})
 	e.seen = c.Pool.Changes()
-	best, found := math.Inf(1), -1
-	for k, free := range e.free {
-		if free < best || found < 0 && e.at[k] >= 0 {
-			best, found = free, k
+	found := -1
+	for i := range e.first {
+		if e.first[i] < 0 {
+			e.setFirst(i)
+		}
+		if k := e.first[i]; found < 0 || e.before(k, found) {
+			found = k
 		}
 	}
-	if found < 0 {
+	if found < 0 || e.at[found] < 0 {
 		return nil
 	}
-	return &Reservation{At: best, Spots: []Spot{{GPU: found, Placement: e.at[found]}}}
+	return &Reservation{At: e.free[found], Spots: []Spot{{GPU: found, Placement: e.at[found]}}}
 }
 
 // earliest contains, for each GPU of a pool, the earliest spot for one slice, and the time at which the spot is free.
 // The index of the placement is -1 if the slice never fits on the GPU.
 type earliest struct {
-	pool *place.Pool
-	now  float64
-	seen uint64 // the number of changes of the pool that are included
-	free []float64
-	at   []int
+	pool  *place.Pool
+	now   float64
+	seen  uint64 // the number of changes of the pool that are included
+	free  []float64
+	at    []int
+	first []int // for each block of GPUs, the GPU with the earliest spot, or -1 after a change
+}
+
+// blockSize is the number of GPUs in a block. A search visits all blocks and the GPUs of the blocks that have changed.
+const blockSize = 64
+
+// before reports whether the spot of the GPU a is free before that of the GPU b, which precedes a.
+func (e *earliest) before(a, b int) bool {
+	return e.free[a] < e.free[b] || e.at[b] < 0 && e.at[a] >= 0
+}
+
+// setFirst sets first for a block.
+func (e *earliest) setFirst(block int) {
+	found := block * blockSize
+	for k := found + 1; k < min(len(e.free), (block+1)*blockSize); k++ {
+		if e.before(k, found) {
+			found = k
+		}
+	}
+	e.first[block] = found
 }
 
 // freeSlot is a spot and the time, in seconds, at which the spot becomes free.

@@ -43,19 +43,21 @@ func (p *planner) addSpeculative() {
 	if !p.quota.off && p.slicesWait(1) {
 		s.full = p.quota.left
 	}
-	var order []int
+	type ranked struct{ gpu, preferred, units int }
+	var order []ranked
+	preferred := s.choose()
 	for _, gpus := range p.Nodes {
 		for _, k := range gpus {
-			if p.Pool.Node(k) != nil {
-				order = append(order, k)
+			if node := p.Pool.Node(k); node != nil && node.Open&p.Pool.GPU(k).Offerable != 0 {
+				order = append(order, ranked{k, preferred[k], node.Units})
 			}
 		}
 	}
-	preferred := s.choose()
-	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(preferred[b], preferred[a]), cmp.Compare(p.Pool.Node(a).Units, p.Pool.Node(b).Units))
+	slices.SortStableFunc(order, func(a, b ranked) int {
+		return cmp.Or(cmp.Compare(b.preferred, a.preferred), cmp.Compare(a.units, b.units))
 	})
-	for _, k := range order {
+	for _, o := range order {
+		k := o.gpu
 		l := s.fill(k, p.Pool.GPU(k))
 		p.plan.Offers[k] |= l
 		if b := p.Pool.GPU(k).Model; l&b.Full() != 0 && p.switchable(k) {

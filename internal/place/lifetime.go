@@ -66,9 +66,8 @@ func (g *Group) candidates(p int) []bounded {
 // Choose implements [Policy].
 func (Lifetime) Choose(s *Situation, r Request) Choice {
 	search := lifetimeSearch{Situation: s, d: s.counted(r), best: none}
-	found := search.run(r.Profile, func(m Acquisition) bool { return m < Switch })
-	if !found {
-		search.run(r.Profile, func(m Acquisition) bool { return m >= Switch })
+	if !search.run(r.Profile, Reuse, Switch) {
+		search.run(r.Profile, Switch, endOfAcquisitions)
 	}
 	return search.best.choice()
 }
@@ -85,14 +84,17 @@ type lifetimeSearch struct {
 	nodes nodeSlots
 }
 
-// run considers the candidates whose acquisition is admitted, and reports whether there are any. It begins with the
-// candidate with the lowest bound, so that it can skip most of the others.
-func (s *lifetimeSearch) run(profile string, admitted func(Acquisition) bool) (found bool) {
+// run considers the candidates whose acquisition is at least from and below to, and reports whether there are any. It
+// begins with the candidate with the lowest bound, so that it can skip most of the others.
+func (s *lifetimeSearch) run(profile string, from, to Acquisition) (found bool) {
 	s.nodes = s.Pool.nodeSlots()
-	first, firstGroup := bounded{}, (*Group)(nil)
+	var first *bounded
+	var firstGroup *Group
 	s.Pool.openOn(profile, func(p int, g *Group) {
-		for _, c := range g.candidates(p) {
-			if !admitted(c.acquired) {
+		all := g.candidates(p)
+		for k := range all {
+			c := &all[k]
+			if c.acquired < from || c.acquired >= to {
 				continue
 			}
 			found = true
@@ -106,8 +108,10 @@ func (s *lifetimeSearch) run(profile string, admitted func(Acquisition) bool) (f
 	}
 	s.consider(firstGroup, first)
 	s.Pool.openOn(profile, func(p int, g *Group) {
-		for _, c := range g.candidates(p) {
-			if admitted(c.acquired) && !(g == firstGroup && c.placement == first.placement) {
+		all := g.candidates(p)
+		for k := range all {
+			c := &all[k]
+			if c.clear*s.d <= s.best.first && c.acquired >= from && c.acquired < to && c != first {
 				s.consider(g, c)
 			}
 		}
@@ -116,7 +120,7 @@ func (s *lifetimeSearch) run(profile string, admitted func(Acquisition) bool) (f
 }
 
 // consider compares the placement on each GPU of the group with the best candidate.
-func (s *lifetimeSearch) consider(g *Group, b bounded) {
+func (s *lifetimeSearch) consider(g *Group, b *bounded) {
 	bound := cost{b.clear * s.d, b.second}
 	end := s.Now + s.d
 	for _, k := range g.GPUs {

@@ -17,9 +17,10 @@ type Pool struct {
 	sim    simState // working memory of QLA
 	alike  Weights  // equal weights, for a Situation whose Weights is nil
 	nodes  nodes
-	// changes counts the changes of the pool. at contains, for each GPU, the number of its last change.
-	changes uint64
-	at      []uint64
+	// log contains the indices of the GPUs that have changed, except for those of the first changes, whose number is
+	// forgotten.
+	log       []int
+	forgotten uint64
 }
 
 // Spot is a placement on one of the GPUs of a pool.
@@ -71,7 +72,7 @@ type Group struct {
 
 // NewPool returns a pool of GPUs. GPUs without a GPU model belong to no group and accept no instances.
 func NewPool(gpus []GPU) *Pool {
-	p := &Pool{groups: map[contents]*Group{}, gpus: make([]member, len(gpus)), at: make([]uint64, len(gpus))}
+	p := &Pool{groups: map[contents]*Group{}, gpus: make([]member, len(gpus))}
 	for k, g := range gpus {
 		p.Set(k, g)
 	}
@@ -139,23 +140,27 @@ func (p *Pool) Expect(k, i int, end float64) {
 // changed records that the state of the k-th GPU has changed.
 func (p *Pool) changed(k int, old, g *GPU) {
 	p.nodes.change(old, g)
-	p.changes++
-	p.at[k] = p.changes
+	if len(p.log) == 4*len(p.gpus) {
+		p.forgotten += uint64(len(p.log))
+		p.log = p.log[:0]
+	}
+	p.log = append(p.log, k)
 }
 
 // Changes returns the number of changes of the pool so far.
-func (p *Pool) Changes() uint64 { return p.changes }
+func (p *Pool) Changes() uint64 { return p.forgotten + uint64(len(p.log)) }
 
-// ChangedSince calls visit for each GPU that has changed since Changes returned the number before. The order is that of
-// the pool.
+// ChangedSince calls visit for each GPU that has changed since Changes returned the number before, and possibly for
+// other GPUs. It may call visit several times for a GPU.
 func (p *Pool) ChangedSince(before uint64, visit func(k int)) {
-	if p.changes == before {
-		return
-	}
-	for k, at := range p.at {
-		if at > before {
+	if before < p.forgotten {
+		for k := range p.gpus {
 			visit(k)
 		}
+		return
+	}
+	for _, k := range p.log[before-p.forgotten:] {
+		visit(k)
 	}
 }
 

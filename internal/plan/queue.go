@@ -23,9 +23,10 @@ type waitingJob struct {
 	round  uint64 // the last round in which a snapshot contained the entry
 	waits  bool   // eligible.WaitsForNodes
 	job    *offer.Job
-	text   string // see requestText
-	shared bool   // the job's nodes are those of its request
-	sized  bool   // sizes is known
+	text   string      // see requestText
+	shared bool        // the job's nodes are those of its request
+	asked  [2]*request // the requests without and with paused, or nil
+	sized  bool        // sizes is known
 	sizes  []offer.Size
 }
 
@@ -55,7 +56,7 @@ func (j *waitingJob) update(record *slurm.Waiting) {
 			return
 		}
 	}
-	j.job, j.sized, j.shared = Job(*record), false, false
+	j.job, j.sized, j.shared, j.asked = Job(*record), false, false, [2]*request{}
 	for k := range j.job.Wants {
 		w := &j.job.Wants[k]
 		w.Profile, w.Grown = strings.Clone(w.Profile), strings.Clone(w.Grown)
@@ -112,7 +113,7 @@ func (v *View) place(snapshot Snapshot, waiting []*waitingJob, nodes []slurm.Nod
 		}
 	}
 	if len(jobs) == 1 && waiting[0].shared {
-		if !v.planner.requests[v.requestKey(waiting[0])].feasible {
+		if !v.request(waiting[0]).feasible {
 			return false
 		}
 	} else if !v.feasible(jobs) {
@@ -137,8 +138,17 @@ func (v *View) sizes(j *waitingJob) []offer.Size {
 	return j.sizes
 }
 
-func (v *View) requestKey(j *waitingJob) requestKey {
-	return requestKey{j.text, v.paused[j.record.UID]}
+// request returns what the planner knows of the request of a job whose nodes are those of its request.
+func (v *View) request(j *waitingJob) *request {
+	paused := v.paused[j.record.UID]
+	at := &j.asked[0]
+	if paused {
+		at = &j.asked[1]
+	}
+	if *at == nil || (*at).round+1 < v.planner.round { // forget may have removed the request
+		*at = v.planner.request(requestKey{j.text, paused})
+	}
+	return *at
 }
 
 // setNodes sets the members on which a job can run. Jobs with equal requests share the sets, because a plan for many
@@ -146,7 +156,7 @@ func (v *View) requestKey(j *waitingJob) requestKey {
 func (v *View) setNodes(j *waitingJob) {
 	r := &request{}
 	if j.shared {
-		r = v.planner.request(v.requestKey(j))
+		r = v.request(j)
 	}
 	r.find(v, j.job, &j.record)
 }

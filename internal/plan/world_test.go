@@ -211,8 +211,9 @@ func (w *world) job() {
 	case 3:
 		j.AdminComment = []string{"", tags.Size + "1g.5gb", tags.RunTime + "30", tags.Held}[w.IntN(4)]
 	case 4:
-		j.PerNode = slices.Clone(j.PerNode)
-		w.changes[w.IntN(len(w.changes))](j)
+		if j.PerNode = slices.Clone(j.PerNode); len(j.PerNode) > 0 {
+			w.changes[w.IntN(len(w.changes))](j)
+		}
 	case 5:
 		q.Licenses = map[string]int{"l": w.IntN(2)}
 	case 6:
