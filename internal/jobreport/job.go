@@ -99,7 +99,11 @@ func newJob(runs []slurm.Allocation, observed gpuhours.Observed, d Data) Job {
 		j.Unavailable = int(n)
 	}
 	j.request = map[string]int{}
-	for _, g := range gpuhours.Counted(last) {
+	counted, managed := gpuhours.Counted(last), last.Allocated.Total("mig") > 0
+	if managed { // slurmctld allocates all slots of the node to an --exclusive job
+		j.GPUs = counted.Total("mig")
+	}
+	for _, g := range counted {
 		if g.Type != "" {
 			j.request[g.Type] += g.Count
 		}
@@ -118,10 +122,8 @@ func newJob(runs []slurm.Allocation, observed gpuhours.Observed, d Data) Job {
 	for _, r := range runs[:len(runs)-1] {
 		j.Earlier = append(j.Earlier, newEarlier(r, observed, d.Now))
 	}
-	j.GPU = len(j.Slices) > 0
-	for _, l := range []slurm.GRESList{last.Requested, last.Allocated} {
-		j.GPU = j.GPU || l.Total("gpu")+l.Total("mig") > 0
-	}
+	j.GPU = len(j.Slices) > 0 || last.Requested.Total("gpu")+last.Requested.Total("mig") > 0 ||
+		!managed && last.Allocated.Total("gpu") > 0
 	return j
 }
 
