@@ -9,7 +9,8 @@ import (
 	"caelum/internal/slurm"
 )
 
-// TestOneNode checks the jobs of a node. Jobs without GPUs are not shown, and a user's name cannot control the terminal.
+// TestOneNode checks the jobs of a node. Jobs without GPUs are not shown, and a user's name cannot control the
+// terminal.
 func TestOneNode(t *testing.T) {
 	gres, err := slurm.ParseGRES("gpu:a100:2,mig:1g.5gb:2")
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 // top").
 const (
 	// topInterval is the default of --interval, and topFastest its minimum.
-	topInterval = 10 * time.Second
-	topFastest  = 5 * time.Second
+	topInterval = 15 * time.Second
+	topFastest  = 10 * time.Second
 	// topSlowdown makes the pause after a refresh at least this many times as long as the refresh took, up to
 	// topLongest. The pause after each failed refresh is twice the pause before, also up to topLongest.
 	topSlowdown = 20

@@ -57,8 +57,8 @@ func benchTop(ctx context.Context, nodes int) (err error) {
 	each := (cpuTime(do) - before) / 50
 	fmt.Printf("\ncaelum status --all with %d nodes of 8 GPUs, 50 times:\n", nodes)
 	fmt.Printf("  median %.2f s, longest %.2f s, with devcluster exec\n", took[25].Seconds(), took[49].Seconds())
-	fmt.Printf("  %v of slurmctld's CPU time each; 100 users of caelum top with the default interval of 10 s: "+
-		"%.1f%% of a CPU\n", each, 100*100*each.Seconds()/10)
+	fmt.Printf("  %v of slurmctld's CPU time each; 100 users of caelum top with the default interval of 15 s: "+
+		"%.1f%% of a CPU\n", each, 100*100*each.Seconds()/15)
 	return err
 }
 

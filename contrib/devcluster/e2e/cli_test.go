@@ -46,7 +46,6 @@ func TestCommandLine(t *testing.T) {
 	if len(lease.Slices) != 1 || lease.User != user || lease.Slices[0].Profile != "2g.10gb" {
 		t.Errorf("caelum job --json printed %+v", lease)
 	}
-
 	for _, test := range []struct {
 		node   string
 		args   string
@@ -57,7 +56,7 @@ func TestCommandLine(t *testing.T) {
 		{"n1", "job twelve", 2, "not a job id"},
 		{"n1", "status now", 1, "no such node"},
 		{"n1", "status n1 n2", 2, "arg"},
-		{"", "top --interval 1s", 2, "at least 5s"},
+		{"", "top --interval 1s", 2, "at least 10s"},
 		{"n1", "status --jsom", 2, "--jsom"},
 		{"n1", "statu", 2, "statu"},
 		{"n1", "slurm-config --section slurm", 2, "slurm.conf, nodes, gres.conf"},
