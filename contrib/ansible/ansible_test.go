@@ -87,8 +87,8 @@ func revert(t *testing.T, root string) {
 	}
 }
 
-// prepare writes the site's files and the playbook, and builds the program. run runs the playbook and returns the number
-// of changes.
+// prepare writes the site's files and the playbook, and builds the program. run runs the playbook and returns the
+// number of changes.
 func prepare(t *testing.T, dir, root string) (run func() string) {
 	t.Helper()
 	node := gputest.New(t, "A100-40GB", 2)
