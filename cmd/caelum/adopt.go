@@ -13,7 +13,7 @@ import (
 )
 
 // adoptTimeout limits the duration of a call to the agent's adopt method. It is longer than callTimeout, because the
-// agent also calls slurmctld and waits until the driver calls in progress have returned.
+// agent also calls slurmctld and waits for the driver calls in progress to return.
 const adoptTimeout = time.Minute
 
 func newAdopt(g *globals) *cobra.Command {
@@ -26,7 +26,7 @@ or destroys to make room for other instances.
 
 An instance stays foreign while a process uses it or has its device files open, or if no compute
 instance spans the whole GPU instance. In these cases, adopt prints the reason. It converts no
-instance while a job that has GPUs but no lease is running on the node. Only root may run adopt.`,
+instances while a job with GPUs but no lease is running on the node. Only root may run adopt.`,
 		Example: `  caelum status                                          # shows the foreign instances
   caelum adopt MIG-245f354f-cce2-5f35-9789-eedcaa3128c2
   caelum adopt --all`,

@@ -222,7 +222,7 @@ func queue(state string) values {
 	}
 }
 
-// keys returns the job keys with runs in the repository, or the caller's own job keys if the caller may not read the
+// keys returns the job keys that have runs in the repository, or only the caller's own if the caller may not read the
 // repository. It returns nil if the repository cannot be opened.
 func keys(cmd *cobra.Command, _ []string) (all []string) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
@@ -259,7 +259,7 @@ func (o repoOptions) unchanged(ctx context.Context, cfg config.Config) (*repo.Re
 	return repo.OpenAsItIs(path)
 }
 
-// described returns a value with a description that the shell shows next to it: the name and the user of a job.
+// described returns a value with a description that the shell shows next to it: the job's name and user.
 func described(value, name, user string) string {
 	return value + "\t" + printable(name+" of "+user)
 }

@@ -35,9 +35,9 @@ Run doctor as root on a GPU node. On slurmctld's host, which has the decision ta
 --controller. A check that doctor cannot carry out is reported as "not checked". The exit status is
 1 if doctor finds an error, and 0 otherwise, even if it finds warnings.
 
-With --nhc, doctor is a check for node health checkers: it checks only this node, runs no command of
-Slurm, and prints one line, "OK: ..." with exit status 0 or "ERROR: ..." with exit status 1. It then
-waits at most 4 seconds for the agent and the driver.`,
+With --nhc, doctor serves as a check for node health checkers: it checks only this node, runs no
+Slurm commands, and prints one line: "OK: ..." (exit status 0) or "ERROR: ..." (exit status 1). It
+then waits at most 4 seconds for the agent and the driver.`,
 		Example: `  caelum doctor
   caelum doctor --controller
   caelum doctor --nhc
@@ -62,8 +62,8 @@ waits at most 4 seconds for the agent and the driver.`,
 	return cmd
 }
 
-// nhcTimeout limits the duration of --nhc. LBNL Node Health Check's check_cmd_status and check_cmd_output end a command
-// after 5 seconds by default (scripts/lbnl_cmd.nhc).
+// nhcTimeout limits the duration of --nhc. LBNL Node Health Check's check_cmd_status and check_cmd_output kill a
+// command after 5 seconds by default (scripts/lbnl_cmd.nhc).
 const nhcTimeout = 4 * time.Second
 
 // runNHC prints one line for a node health checker. If it returns an error, it has already printed the reason.
@@ -91,8 +91,8 @@ func runNHC(cmd *cobra.Command, g *globals, o doctorOptions) error {
 	return errPrinted
 }
 
-// runDirOf returns the directory of the agent's socket: --run-dir or, if the command line does not contain this flag,
-// the run_dir of caelum.yaml.
+// runDirOf returns the directory of the agent's socket: the value of --run-dir or, if this flag is not given, run_dir
+// in caelum.yaml.
 func runDirOf(cmd *cobra.Command, g *globals, cfg config.Config) string {
 	if cmd.Flags().Changed("run-dir") {
 		return g.runDir

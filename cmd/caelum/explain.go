@@ -123,16 +123,16 @@ func printExplanation(w io.Writer, e plan.Explanation) error {
 	return err
 }
 
-// printGrowths prints why agents have replaced the profile of a job by larger profiles.
+// printGrowths prints why agents have replaced a job's profile with larger ones.
 func printGrowths(w io.Writer, e plan.Explanation) error {
 	for k, g := range e.Grown {
 		next := e.Sized
 		if k+1 < len(e.Grown) {
 			next = e.Grown[k+1].Profile
 		}
-		why := "the job failed on %s, probably because its GPU memory ran out: its peak was %.0f MiB"
+		why := "the job failed on %s, probably because it ran out of GPU memory: its peak was %.0f MiB"
 		if g.Cause == predict.Foreseen {
-			why = "the GPU memory of %s would have run out: the forecast of the job's peak was %.0f MiB"
+			why = "the job would have run out of GPU memory on %s: its forecast peak was %.0f MiB"
 		}
 		why += ". An agent requeued the job with %s\n"
 		if _, err := fmt.Fprintf(w, why, printable(g.Profile), g.MiB, printable(next)); err != nil {
@@ -151,8 +151,8 @@ func limitText(seconds int) string {
 	return jobreport.Clock(seconds)
 }
 
-// find returns the id of the job that text names in the format of squeue (see jobRef). If text names an array task that
-// is not in jobs, it returns the id of the array.
+// find returns the id of the job that text names in squeue's format (see jobRef). If text names an array task that is
+// not in jobs, it returns the id of the array.
 func find(jobs []slurm.Job, text string) uint32 {
 	id, task, _ := jobRef(text)
 	for _, j := range jobs {

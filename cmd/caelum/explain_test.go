@@ -54,9 +54,9 @@ func TestExplainedGrowths(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "job 7, RUNNING\n\n" +
-		"the job failed on 1g.5gb, probably because its GPU memory ran out: its peak was 4711 MiB. " +
+		"the job failed on 1g.5gb, probably because it ran out of GPU memory: its peak was 4711 MiB. " +
 		"An agent requeued the job with 1g.10gb\n" +
-		"the GPU memory of 1g.10gb would have run out: the forecast of the job's peak was 15000 MiB. " +
+		"the job would have run out of GPU memory on 1g.10gb: its forecast peak was 15000 MiB. " +
 		"An agent requeued the job with 3g.20gb\n"
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)

@@ -16,9 +16,8 @@ func newJob(g *globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "job ID",
 		Short: "Show the slices that a job holds on this node",
-		Long: `job lists the slices that a job holds on this node: the slot of gres/gpu, the GPU, the
-placement, the memory, the UUID of the MIG device, the usage, and the forecast of the peak memory at
-the end of the job.`,
+		Long: `job lists the slices that a job holds on this node: the gres/gpu slot, the GPU, the placement, the
+memory, the UUID of the MIG device, the usage, and the forecast peak memory at the end of the job.`,
 		Example: `  caelum job 4711
   srun --jobid 4711 --overlap caelum job 4711     # for the job's owner, from a login node`,
 		Args: cobra.ExactArgs(1),
@@ -59,8 +58,8 @@ func printLease(w io.Writer, l *api.Lease) error {
 	return table.Flush()
 }
 
-// forecast returns the forecast of the peak memory of a slice as the end of a table cell, or an empty string if there
-// is no forecast.
+// forecast returns a slice's forecast peak memory as the end of a table cell, or an empty string if there is no
+// forecast.
 func forecast(u *api.Use) string {
 	switch {
 	case u == nil || u.ForecastMiB <= 0:

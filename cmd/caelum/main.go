@@ -33,7 +33,7 @@ EXIT STATUS
   0  success
   1  the command failed; the reason is on standard error
   2  wrong usage
-  3  the agent of this node does not answer
+  3  this node's agent does not answer
   4  the job does not exist or holds no slice on this node, or the repository has no matching run`
 
 // callTimeout limits the duration of a call to the agent. A working agent needs much less time, because it answers
@@ -126,8 +126,8 @@ configuration that Slurm needs, and calculates how a GPU can be partitioned. ` +
 	return cmd
 }
 
-// finish adds the exit statuses to the help of all subcommands of cmd, at every depth. It also turns errors in their
-// arguments into usageErrors.
+// finish adds the exit statuses to the help text of every subcommand of cmd, at every depth. It also turns errors in
+// their arguments into usageErrors.
 func finish(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		finish(sub)

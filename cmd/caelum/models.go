@@ -15,7 +15,7 @@ import (
 // This file contains the functions shared by the profiles, layouts, place and simulate commands. They find GPU models
 // and profiles by name, read drawings, and print tables.
 
-// tablesHelp is the part of the help texts that explains the names of GPU models.
+// tablesHelp is the part of the help texts that explains GPU model names.
 const tablesHelp = `The command uses Caelum's tables of GPU models, so it needs neither an agent nor a GPU. "caelum
 profiles" lists the models. BOARD is the name of a GPU model, or the beginning of a name that
 matches only one model (A30, h200). To see the profiles that a node's driver reports, run "caelum
@@ -50,7 +50,7 @@ func modelNamed(name string) (*mig.Model, error) {
 }
 
 // selected returns b with only the profiles given by --profiles. Without --profiles, the result omits the variants.
-// With "all", it has every profile. selected ignores names that b does not have, because they may belong to another GPU
+// With "all", it has every profile. Names that b does not have are ignored, because they may belong to another GPU
 // model in the cluster. checkProfiles detects names that no model has.
 func selected(b *mig.Model, names []string) *mig.Model {
 	return b.Select(func(p mig.Profile) bool {
@@ -79,7 +79,7 @@ func checkProfiles(names []string, models ...*mig.Model) error {
 	return nil
 }
 
-// everyProfile returns, for each distinct GPU model, a text that lists its profiles.
+// everyProfile returns a text that lists the profiles of each distinct GPU model.
 func everyProfile(models []*mig.Model) []string {
 	var all []string
 	for _, b := range models {

@@ -52,7 +52,7 @@ func newPlace(g *globals) *cobra.Command {
 		Short: "Show where a policy places slices on GPUs that you draw",
 		Long: `place places one slice of each PROFILE, one after the other, on GPUs that are drawn on the command
 line. It prints the placement of each slice, and one of these words:
-  reuse    the slice is an idle instance of the profile
+  reuse    the slice is an existing idle instance with the profile
   carve    the units of the placement are free, so the slice can be carved
   reclaim  idle instances, which place lists, must be destroyed before the slice can be carved
 place uses the agents' default policy unless --policy specifies another one.
@@ -70,8 +70,8 @@ The lifetime, scarcity and qla policies also consider when running jobs end and 
 requesting jobs run. For each instance of the preceding --gpu, from left to right, --ends specifies
 the time until the job that holds it ends. In PROFILE:TIME, TIME is the run time of the job that
 requests the slice. A time has the form 90s, 30m or 2h. If a time is missing or given as ?, the
-policies assume that it is very long. The requests form a queue. qla may hold the first request
-although a placement is free. The other requests then wait until the first one is placed.
+policies assume that it is very long. The requests form a queue. qla may hold the first request even
+though a placement is free. The other requests then wait until the first one is placed.
 
 If a request cannot be placed, the exit status is 1. With --compare, the exit status is 1 only if no
 policy can place all requests.
@@ -161,7 +161,7 @@ type trial struct {
 	steps  []step
 }
 
-// placeAll places the requests one after the other. When placing a request, the policy also considers those that
+// placeAll places the requests one after the other. When the policy places a request, it also considers those that
 // follow.
 func placeAll(policy place.Policy, name string, gpus []place.GPU, waiting []place.Request) trial {
 	t := trial{policy: name, before: gpus}

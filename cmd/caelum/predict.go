@@ -56,7 +56,7 @@ job's key depends on them, and predict does not read these lines.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.config, "config", config.DefaultPath,
-		"the configuration file with the keys repo, table, margin, peak_quantile, share, share_users and "+
+		"the configuration file, for the keys repo, table, margin, peak_quantile, share, share_users and "+
 			"max_slowdown")
 	f.StringVar(&o.path, "repo", "", "the repository; default: the path set by repo in the configuration file")
 	f.StringVar(&o.table, "table", "", "the decision table; default: the path set by table in the configuration file")
@@ -76,7 +76,7 @@ job's key depends on them, and predict does not read these lines.`,
 	return cmd
 }
 
-// predicted is the output of caelum predict, in its JSON form.
+// predicted is the JSON output of caelum predict.
 type predicted struct {
 	Key         string        `json:"key,omitempty"`
 	Fingerprint string        `json:"work,omitempty"` // script fingerprint
@@ -85,8 +85,7 @@ type predicted struct {
 	// model is known.
 	Profile string `json:"profile,omitempty"`
 	Default string `json:"default,omitempty"` // the decision table's default profile
-	// Source is where predict reads runs from: the repository or slurmdbd. SourceRuns is the total number of runs
-	// there.
+	// Source is the source of the runs: the repository or slurmdbd. SourceRuns is the total number of runs there.
 	Source     string `json:"source"`
 	SourceRuns int    `json:"source_runs"`
 	// TimeLimit is the job's time limit in seconds, or 0 if it is unknown or the job has none. Requests is set if a job
@@ -97,7 +96,7 @@ type predicted struct {
 	Named string `json:"named,omitempty"`
 	// Measured is profile-job's choice if it determines Profile, or nil otherwise.
 	Measured *learn.Measured `json:"measured,omitempty"`
-	// Own is the profile in an administrator's line of the decision table, which overrides Profile.
+	// Own is the profile set by an administrator's line in the decision table, which overrides Profile.
 	Own        string  `json:"own,omitempty"`
 	Board      string  `json:"board,omitempty"`
 	NeededMiB  float64 `json:"needed_mib,omitempty"`
@@ -251,7 +250,7 @@ func printPrediction(w io.Writer, p predicted) error {
 	}
 	if p.Level == predict.Unknown {
 		printLarger(w, p)
-		_, err := fmt.Fprintf(w, "no earlier run shows the memory that the job needs, so the job gets the default "+
+		_, err := fmt.Fprintf(w, "no earlier run shows how much memory the job needs, so it gets the default "+
 			"profile%s\n", parenthesized(p.Default))
 		return err
 	}
@@ -264,8 +263,8 @@ func printPrediction(w io.Writer, p predicted) error {
 		fmt.Fprintln(w, "no profile has enough memory")
 	}
 	if p.Measured != nil {
-		fmt.Fprintf(w, "profile-job chose %s for batch size %d on %s (job %d); the choice applies until a run of this "+
-			"key runs out of memory\n", printable(p.Measured.Profile), p.Measured.Batch,
+		fmt.Fprintf(w, "profile-job chose %s for batch size %d on %s (job %d); the choice applies until a run with "+
+			"this key runs out of memory\n", printable(p.Measured.Profile), p.Measured.Batch,
 			time.Unix(p.Measured.At, 0).Format(time.DateTime), p.Measured.Job)
 	}
 	printLarger(w, p)

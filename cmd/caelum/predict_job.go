@@ -132,8 +132,8 @@ func (o predictOptions) jobOfKey(r *repo.Repo) (repo.JobKeys, error) {
 }
 
 // keyOwner returns the id of the user to whom the job key belongs: the user given by --user, or otherwise the only user
-// with runs of the key. If no user has runs of the key, it returns the caller's id. If several users have, it returns
-// an error.
+// with runs of the key. If no user has runs of the key, it returns the caller's id; if several users do, it returns an
+// error.
 func (o predictOptions) keyOwner(r *repo.Repo, key string) (uint32, error) {
 	if o.user != "" {
 		return userID(o.user)
@@ -167,8 +167,8 @@ func userID(name string) (uint32, error) {
 	return uint32(id), err
 }
 
-// jobOf returns a job by its id. It reads the job from slurmctld, or from slurmdbd if slurmctld no longer has it. It
-// takes neither the request nor the time limit from slurmdbd's record.
+// jobOf returns the job with the given id. It reads the job from slurmctld or, if slurmctld no longer has it, from
+// slurmdbd. The request and the time limit are not taken from slurmdbd's record.
 func jobOf(ctx context.Context, ctl *slurm.Client, id uint32) (namedJob, error) {
 	j, err := ctl.Job(ctx, id)
 	if errors.Is(err, slurm.ErrNoJob) {

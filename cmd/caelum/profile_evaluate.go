@@ -12,7 +12,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// evaluation is the output of caelum profile-job, in its JSON form.
+// evaluation is the JSON output of caelum profile-job.
 type evaluation struct {
 	Board    string    `json:"board"`
 	Runs     []result  `json:"runs"`

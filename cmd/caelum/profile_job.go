@@ -18,8 +18,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// profileJobOptions contains the flags of caelum profile-job. They select the measurements and the way they are
-// compared.
+// profileJobOptions contains the flags of caelum profile-job. They select the measurements and how these are compared.
 type profileJobOptions struct {
 	repoOptions
 	sbatch, profiles []string
@@ -45,13 +44,13 @@ after the other. Ctrl-C cancels the jobs that have not ended.
 
 With --batches, the script finds the batch size in the environment variable CAELUM_BATCH and the
 number of steps in CAELUM_STEPS. For each batch size, profile-job also prints the profile that the
-DynaP method chooses. This method maximises a value F: lambda times the share by which a step is
-shorter, plus (1 - lambda) times the share by which the throughput is higher. Both shares are
-relative to the largest batch size that fits on the profile.
+DynaP method chooses. This method maximises a value F: lambda times the relative decrease in step
+time, plus (1 - lambda) times the relative increase in throughput, both compared with the largest
+batch size that fits on the profile.
 
 With --from and --apply, DynaP's choice for one batch size becomes the profile of later jobs with
-the same key, until a run of the key runs out of memory. The administrator runs this command on the
-host that stores the repository, and then runs "caelum repo decisions".`,
+the same key, until a run with this key runs out of memory. The administrator runs this command on
+the host that stores the repository, and then runs "caelum repo decisions".`,
 		Example: `  caelum profile-job --sbatch=--gres=gpu:1 --profiles 1g.5gb,2g.10gb,7g.40gb train.sh
   caelum profile-job --batches 8,16,32 --steps 1000 --deadline 0.2 --out train.jsonl train.sh --epochs 1
   caelum profile-job --from train.jsonl --lambda 1
@@ -103,7 +102,7 @@ func (o profileJobOptions) check(args []string) error {
 	case !(o.lambda >= 0 && o.lambda <= 1):
 		return bad("--lambda %v is not between 0 and 1", o.lambda)
 	case !(o.deadline >= 0):
-		return bad("--deadline %v is not a number of seconds of at least 0", o.deadline)
+		return bad("--deadline %v must be a number of seconds and at least 0", o.deadline)
 	case o.steps < 0 || o.batch < 0:
 		return bad("--steps and --batch must not be negative")
 	}
@@ -178,8 +177,8 @@ func (o *profileJobOptions) defaultProfiles(cfg config.Config) error {
 	}
 }
 
-// modelWith returns the GPU model given by --board, or an error if it does not have all of the profiles. Without
-// --board, it returns the first GPU model that has all of them, searching the models in the decision table first and
+// modelWith returns the GPU model given by --board, or an error if this model lacks one of the profiles. Without
+// --board, it returns the first GPU model that has all of them. It searches the models in the decision table first, and
 // then all others.
 func (o profileJobOptions) modelWith(cfg config.Config, profiles []string) (*mig.Model, error) {
 	var candidates []*mig.Model

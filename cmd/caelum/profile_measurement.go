@@ -38,7 +38,7 @@ func (m measurement) label() string {
 
 func (m measurement) completed() bool { return m.State == "COMPLETED" }
 
-// outOfMemory reports whether the run failed because its slice had too little memory, by the same rule as the
+// outOfMemory reports whether the run failed because its slice had too little memory. It uses the same rule as the
 // predictions.
 func (m measurement) outOfMemory() bool {
 	return predict.Run{Profile: m.Profile, PeakMiB: m.PeakMiB, State: m.State}.OutOfMemory()

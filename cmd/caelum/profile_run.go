@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// pollInterval is the pause between two queries to slurmdbd about a job.
+	// pollInterval is the pause between queries to slurmdbd about a job.
 	pollInterval = 5 * time.Second
 	// summaryWait is the maximum time that profile-job waits, after a job's end, for the agents to write the job's
 	// summaries to slurmdbd.

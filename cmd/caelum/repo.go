@@ -31,7 +31,7 @@ func newRepo(g *globals) *cobra.Command {
 		Use:   "repo",
 		Short: "Show and maintain the repository of earlier runs",
 		Long: `repo shows and maintains the repository of earlier runs, which contains the slice and the usage of
-each run. A node's agent records the runs on its node. "caelum repo sync" copies the runs of the
+each run. Each node's agent records the runs on its node. "caelum repo sync" copies the runs of the
 whole cluster from slurmdbd into the local host's repository.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -43,7 +43,7 @@ whole cluster from slurmdbd into the local host's repository.`,
 	}
 	f := cmd.PersistentFlags()
 	f.StringVar(&o.config, "config", config.DefaultPath,
-		"the configuration file with the keys repo, table, accounting_field, margin, peak_quantile, share and "+
+		"the configuration file, for the keys repo, table, accounting_field, margin, peak_quantile, share and "+
 			"max_slowdown")
 	f.StringVar(&o.path, "repo", "", "the repository; default: the path set by repo in the configuration file")
 	f.StringVar(&o.table, "table", "", "the decision table; default: the path set by table in the configuration file")
@@ -99,7 +99,7 @@ func (o repoOptions) read(ctx context.Context) (*repo.Repo, config.Config, error
 	return o.open(true)
 }
 
-// ownOnly reports whether read returns only the caller's own runs because the caller cannot use the configured
+// ownOnly reports whether read is limited to the caller's own runs because the caller cannot use the configured
 // repository.
 func (o repoOptions) ownOnly(cfg config.Config) bool {
 	return o.path == "" && os.Getuid() != 0 && !mayUse(cfg.Repo)

@@ -44,7 +44,7 @@ repositories and in slurmdbd.`,
 		},
 	}
 	cmd.Flags().StringVar(&f.key, "key", "",
-		"delete the runs with this key, of all users or only of the user in --user")
+		"delete the runs with this key, for all users or only for the user given by --user")
 	cmd.Flags().StringVar(&f.user, "user", "", "delete the runs of the user with this name or id")
 	cmd.Flags().StringVar(&f.before, "before", "",
 		"delete the runs that began before this time: 2026-11-21, or 2026-11-21T04:57:35")
@@ -94,8 +94,8 @@ func usersNamed(r *repo.Repo, name string) ([]uint32, error) {
 	return uids, err
 }
 
-// forgetKey deletes the runs of a key that began before now and returns their number. It deletes only the given user's
-// runs, or those of all users if user is empty.
+// forgetKey deletes a key's runs that began before now and returns their number. It deletes only the given user's runs,
+// or those of all users if user is empty.
 func forgetKey(r *repo.Repo, key, user string, now time.Time) (all int, err error) {
 	if user == "" {
 		return r.ForgetKey(key, now)
@@ -114,7 +114,7 @@ func forgetKey(r *repo.Repo, key, user string, now time.Time) (all int, err erro
 	return all, nil
 }
 
-// forgetUser deletes the runs of a user that began before now and returns their number. name is the user's name or id.
+// forgetUser deletes a user's runs that began before now and returns their number. name is the user's name or id.
 func forgetUser(r *repo.Repo, name string, now time.Time) (all int, err error) {
 	uids, err := usersNamed(r, name)
 	if err != nil {

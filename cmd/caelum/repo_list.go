@@ -17,7 +17,7 @@ import (
 	"caelum/internal/repo"
 )
 
-// listed is the JSON form of a line of caelum repo list.
+// listed is the JSON form of a line in the output of caelum repo list.
 type listed struct {
 	Key         string        `json:"key"`
 	Fingerprint string        `json:"work,omitempty"` // script fingerprint

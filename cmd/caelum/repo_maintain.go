@@ -140,10 +140,10 @@ func newRepoDecisions(g *globals, o *repoOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:   "decisions",
 		Short: "Write the learned lines to the decision table",
-		Long: `decisions writes learned lines to the decision table. It writes a line for a key, or for a user's
-script fingerprint, if a job would get a different profile or expected run time without this line.
-With share: true, it also writes lines for script fingerprints that apply to all users. It does not
-change the administrator's lines, which are above the line "# What stands below ...".
+		Long: `decisions writes learned lines to the decision table. A key, or a user's script fingerprint, gets a
+line only if a job would get a different profile or expected run time without it. With share: true,
+it also writes lines for script fingerprints that apply to all users. It does not change the
+administrator's lines, which are above the line "# What stands below ...".
 
 If the learned lines have changed, decisions increments the table's generation and replaces the
 table atomically. Otherwise, it leaves the table unchanged. job_submit.lua accepts at most 20,000

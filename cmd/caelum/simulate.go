@@ -57,8 +57,7 @@ func newSimulate(g *globals) *cobra.Command {
 		Use:   "simulate",
 		Short: "Simulate a workload on a cluster under several policies",
 		Long: `simulate runs a workload on a simulated cluster of GPUs, under one policy after the other, and
-prints the waiting times of the jobs under each policy. The policies' code is the same as in the
-agents.
+prints the jobs' waiting times under each policy. The policies run the same code as in the agents.
 
 WORKLOADS, exactly one of these
   --churn MIX       synthetic jobs: Poisson arrivals, exponential durations, one slice per job, and
@@ -94,7 +93,7 @@ POLICIES, any number of these
                     --static or into the best layouts that a search finds for this workload: those
                     with the shortest mean time from submission to end or, without a queue, with the
                     most accepted work. A job gets the smallest free slice that is large enough
-  moved             a reference for comparison, which can move running jobs at any time without any
+  moved             a reference for comparison, which can move running jobs at any time and at no
                     cost. With --queue fifo, no policy can be better, unless jobs run slower on
                     smaller slices (--miso)
 
@@ -170,7 +169,7 @@ OUTPUT
   UTIL is the share of all units (an A100 has eight) that jobs needed, from the first submission to
   the last end. FRAG is the mean fragmentation of the GPUs, from 0 to 1. CUT is the number of
   instances created. ACCEPTED is the accepted share of the requested work, measured as units times
-  time. WORST is the share of jobs started for the profile where this share is lowest.`,
+  time. WORST is the share of jobs that started, for the profile for which this share is lowest.`,
 		Example: `  caelum simulate --churn uniform6 --gpus A100-40GB:16 --policies best-fit,lifetime,qla
   caelum simulate --alibaba openb_pod_list_gpushare100.csv --gpus A100-40GB:20 \
     --profiles 1g.5gb,2g.10gb,3g.20gb,4g.20gb,7g.40gb --policies whole,static,qla,moved
@@ -190,8 +189,8 @@ OUTPUT
 
 func (o *simulateOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.churn, "churn", "", "synthetic workload of this mix")
-	f.StringVar(&o.alibaba, "alibaba", "", "pod list of Alibaba's gpu-v2023 trace")
-	f.StringVar(&o.grmu, "grmu", "", "pod list of Alibaba's gpu-v2023 trace, with GRMU's profiles")
+	f.StringVar(&o.alibaba, "alibaba", "", "pod list from Alibaba's gpu-v2023 trace")
+	f.StringVar(&o.grmu, "grmu", "", "pod list from Alibaba's gpu-v2023 trace, with GRMU's profiles")
 	f.StringVar(&o.miso, "miso", "", "job list from the MISO paper")
 	f.StringVar(&o.misoSteps, "miso-steps", "", "--miso: the step times on each profile")
 	f.DurationVar(&o.every, "every", time.Minute, "--miso: mean time between submissions")

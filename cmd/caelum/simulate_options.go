@@ -27,11 +27,11 @@ var disciplines = map[string]sim.Discipline{
 	"none":     sim.Loss,
 }
 
-// mostGPUs limits the size of the simulated cluster. It exceeds the size of the largest publicly known clusters, which
-// have tens of thousands of GPUs.
+// mostGPUs limits the size of the simulated cluster. The limit exceeds the size of the largest publicly known clusters,
+// which have tens of thousands of GPUs.
 const mostGPUs = 100000
 
-// checkFlags returns an error if the command line contains a flag without another flag that it requires.
+// checkFlags returns an error if a flag on the command line requires another flag that is missing.
 func (o simulateOptions) checkFlags(f *pflag.FlagSet) error {
 	for name, requires := range map[string]struct {
 		flag  string
@@ -113,7 +113,7 @@ func (o simulateOptions) adaptive(queue sim.Discipline) bool {
 }
 
 // cluster parses --gpus. gpus contains the model of each GPU, reduced to the profiles given by --profiles. nodes
-// contains the number of GPUs of each node, or is nil without --per-node.
+// contains the number of GPUs in each node; it is nil if --per-node is not given.
 func (o simulateOptions) cluster() (gpus []*mig.Model, nodes []int, err error) {
 	var whole []*mig.Model
 	boards := map[string]*mig.Model{}
@@ -224,7 +224,7 @@ func (o simulateOptions) checkPolicies(gpus []*mig.Model) ([]string, error) {
 // ownLimits returns the time limit of a job in seconds, or +Inf if the job had no time limit.
 func ownLimits(j trace.Job) float64 { return cmp.Or(j.Limit, math.Inf(1)) }
 
-// expected parses --ends. The function seconds returns the run time, in seconds, that the policies expect for a job. If
+// expected parses --ends. The seconds function returns the run time, in seconds, that the policies expect for a job. If
 // seconds is nil, the policies expect the actual run time. learn reports whether the simulation uses the run times of
 // earlier jobs to correct the expected run time.
 func (o simulateOptions) expected() (seconds func(trace.Job) float64, learn bool, err error) {

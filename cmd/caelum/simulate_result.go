@@ -18,7 +18,7 @@ import (
 	"caelum/internal/trace"
 )
 
-// simulation is the output of caelum simulate, in its JSON form. Times are in seconds.
+// simulation is the JSON output of caelum simulate. Times are in seconds.
 type simulation struct {
 	Workload string       `json:"workload"`
 	Jobs     int          `json:"jobs"`
@@ -56,8 +56,8 @@ type fullGPUs struct {
 	Share  float64 `json:"whole_share"`
 }
 
-// newSimulation returns the output without the policies' results. If the workload contains actual waiting times, so
-// does the output.
+// newSimulation returns the output without the policies' results. The output contains actual waiting times if the
+// workload does.
 func newSimulation(o simulateOptions, c sim.Config, workload *trace.Workload) simulation {
 	s := simulation{
 		Workload: o.describe(),
@@ -110,7 +110,7 @@ func needs(jobs []trace.Job, gpus []*mig.Model) map[string]int {
 	return count
 }
 
-// loss reports whether the simulation has no queue and rejects jobs that cannot start at their submission.
+// loss reports whether the simulation has no queue and rejects jobs that cannot start on submission.
 func (s simulation) loss() bool { return s.Queue == "none" }
 
 // run is the result for one policy.
@@ -123,7 +123,7 @@ type run struct {
 	Refused     int     `json:"refused"`
 	Requeued    int     `json:"requeued"`
 	Lost        float64 `json:"lost,omitempty"`
-	Prompt      int     `json:"prompt,omitempty"` // the number of jobs that could have started at their submission
+	Prompt      int     `json:"prompt,omitempty"` // the number of jobs that could have started on submission
 	Found       int     `json:"found,omitempty"`  // the number of jobs in Prompt whose slices were on offer
 	MeanWait    float64 `json:"mean_wait"`
 	MedianWait  float64 `json:"median_wait"`
@@ -193,7 +193,7 @@ func asItWas(jobs []trace.Job) run {
 	return newRun(reality, "", &r)
 }
 
-// leftOut returns a text with the numbers of omitted jobs and the reasons for omitting them, or "" if there are none.
+// leftOut returns a text with the numbers of omitted jobs and the reasons, or "" if no jobs were omitted.
 func leftOut(all []trace.Left) (text string) {
 	for _, l := range all {
 		text += fmt.Sprintf("; omitted %s: %s", plural(l.Jobs, "job"), l.Reason)
@@ -222,7 +222,7 @@ func (s simulation) facts() []string {
 		setting += fmt.Sprintf(", full GPUs, %v s to switch the MIG mode", s.Full.Switch)
 	}
 	if s.Full != nil && s.Full.Share > 0 && s.Full.Share < 1 {
-		setting += fmt.Sprintf(", at most the share %v full while jobs wait for slices", s.Full.Share)
+		setting += fmt.Sprintf(", at most a share of %v full while jobs wait for slices", s.Full.Share)
 	}
 	if s.Memory != nil {
 		setting += fmt.Sprintf(", memory predicted with an error of %v and a margin of %v",

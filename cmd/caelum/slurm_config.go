@@ -32,7 +32,7 @@ type slurmConfigOptions struct {
 	section   string
 }
 
-// sections contains the values of --section, in the order of the output. "nodes" is a part of slurm.conf.
+// sections contains the values of --section, in output order. "nodes" is part of slurm.conf.
 var sections = []string{"slurm.conf", "nodes", "gres.conf", "plugstack.conf", "decisions"}
 
 func newSlurmConfig(g *globals) *cobra.Command {
@@ -42,7 +42,7 @@ func newSlurmConfig(g *globals) *cobra.Command {
 		Short: "Print the configuration that Slurm needs for nodes like this one",
 		Long: `slurm-config reads the profiles of this node's GPUs from NVML, and prints the lines for slurm.conf,
 gres.conf, plugstack.conf and the decision table. It does not change any file. Run it once for each
-kind of GPU node. With --json, it prints only the slots, the profiles and the numbers of slices.`,
+kind of GPU node. With --json, it prints only the slots, the profiles and the slice counts.`,
 		Example: `  caelum slurm-config --nodes 'gpu[01-16]' --partition gpu --catalogue 4
   caelum slurm-config --nodes 'gpu[01-16]' --section gres.conf`,
 		Args: cobra.NoArgs,
@@ -131,7 +131,7 @@ func renderSlurmConfig(w io.Writer, o slurmConfigOptions, cfg config.Config, inv
 	}
 	at := slices.IndexFunc(inv.Most, func(p inventory.Offered) bool { return p.Type == def })
 	if at < 0 {
-		return fmt.Errorf("default_profile: no GPU of this node offers %q; choose one of the offered profiles", def)
+		return fmt.Errorf("default_profile: no GPU on this node offers %q; choose one of the offered profiles", def)
 	}
 	data := map[string]any{
 		"Nodes": o.nodes, "Partition": o.partition, "Catalogue": o.catalogue, "CPUs": o.cpus, "Memory": o.memory,

@@ -15,12 +15,12 @@ import (
 func newCheck(path *string) *cobra.Command {
 	return &cobra.Command{
 		Use:   "check [FILE]",
-		Short: "Check a configuration file, and print each fault with its line",
+		Short: "Check a configuration file, and print each fault with its line number",
 		Long: `check reads FILE or, without FILE, the configuration file of the agent. It prints each unknown key,
-wrong type and invalid value with its line. It needs neither root rights nor a GPU, and changes
-nothing. Without a GPU, check cannot know the profiles of the node: it prints a warning for a profile
-that no known GPU model has. Without FILE, check as root also checks whether other users can change
-the file.
+wrong type and invalid value with its line number. It needs neither root privileges nor a GPU, and
+changes nothing. Without a GPU, check cannot know the node's profiles: it prints a warning for a
+profile that no known GPU model has. Without FILE, check as root also checks whether other users can
+change the file.
 
 EXIT STATUS
   0  the file has no error; it may have warnings

@@ -1,6 +1,6 @@
 // Command caelumd is the agent of a GPU node. It manages the MIG instances of the node's GPUs and leases slices to
 // Slurm jobs. "caelumd watch" is the watcher on slurmctld's host, and "caelumd close" withdraws a node's offers. This
-// package only reads the configuration, and creates and connects the parts. The agent itself is in package agent.
+// package only reads the configuration, and creates and connects the parts; the agent itself is in package agent.
 package main
 
 import (
@@ -42,7 +42,7 @@ func command() *cobra.Command {
 	var path string
 	cmd := &cobra.Command{
 		Use:   "caelumd",
-		Short: "Node agent of Caelum: creates MIG slices for Slurm jobs",
+		Short: "Caelum's node agent: creates MIG slices for Slurm jobs",
 		Long: `caelumd runs as root on every GPU node. It carves MIG slices for the jobs that slurmctld starts on
 the node, releases them when the jobs end, and publishes the free slices as gres/mig.
 
@@ -60,7 +60,7 @@ EXIT STATUS
 		Use:   "watch",
 		Short: "Notify the agents of changes in the queue; runs on slurmctld's host",
 		Long: `watch reads the nodes and the queue after each submission that job_submit.lua processes and after
-each publication of an agent. It then notifies the nodes that have to change their offers or release
+each publication by an agent. It then notifies the nodes that have to change their offers or release
 a job. A notification is a datagram that makes an agent read the queue immediately and contains no
 other instruction. Without watch, agents read the queue every poll_interval. With learn: true, watch
 also updates the decision table every minute.

@@ -71,8 +71,8 @@ func printSchemas(w io.Writer) error {
 	return err
 }
 
-// checkSchemas returns an error if a database on this host has a newer schema version than the line supported, which is
-// printed by printSchemas. A damaged database causes no error, because no release can use it. If the configuration is
+// checkSchemas returns an error if a database on this host has a newer schema version than supported, a line in the
+// format of printSchemas. A damaged database causes no error, because no release can use it. If the configuration is
 // invalid, checkSchemas uses the default paths.
 func checkSchemas(path, supported string) error {
 	cfg, err := config.Load(path)

@@ -72,7 +72,7 @@ func newNode(cfg config.Config, hw gpu.Hardware) (*node, error) {
 		return nil, err
 	}
 	if d := cfg.DefaultProfile; d != "" && len(profiles) > 0 && !slices.Contains(profiles, d) {
-		return nil, fmt.Errorf("default_profile: no GPU of this node offers %q; this node offers %s",
+		return nil, fmt.Errorf("default_profile: no GPU on this node offers %q; this node offers %s",
 			d, strings.Join(profiles, ", "))
 	}
 	n := &node{
