@@ -27,7 +27,7 @@ func publishing(f *Facts) []Finding {
 
 var noGPU = fault(
 	"the agent manages no GPU: this node offers no slices",
-	"find the cause with `nvidia-smi -L` and `journalctl -u caelumd`, and remove it",
+	"find the cause with `nvidia-smi -L` and `journalctl -u caelumd`, and fix it",
 )
 
 func gpus(f *Facts) []Finding {
@@ -103,7 +103,7 @@ func ledger(f *Facts) []Finding {
 	return found
 }
 
-// slotFiles reports missing device files of slots. slurmd does not start if gres.conf names a missing file.
+// slotFiles reports slots whose device files are missing. slurmd does not start if gres.conf names a missing file.
 func slotFiles(f *Facts) []Finding {
 	return findingIf(fault(
 		"the slots' device files do not exist: "+strings.Join(f.NoSlots, ", ")+"; slurmd cannot start without them",
@@ -158,8 +158,8 @@ func deviceFiles(f *Facts) []Finding {
 }
 
 // steady returns the instances that are the same in two of the agent's replies, by instanceKey. Read reads the
-// capability files between the two replies, so their owners and modes belong to the returned instances. steady returns
-// only leased, idle and stuck instances, because the agent has not set the owners of other instances' files.
+// capability files between the two replies, so their owners and modes belong to the returned instances. Only leased,
+// idle and stuck instances are returned, because the agent has not set the owners of other instances' files.
 func steady(before, after api.Status) map[string]api.Instance {
 	states := map[string]api.Instance{}
 	for _, g := range before.GPUs {

@@ -10,7 +10,7 @@ import (
 	"caelum/internal/gpu"
 )
 
-// driverFiles contains the instances that the driver lists.
+// driverFiles describes the instances that the driver lists.
 type driverFiles struct {
 	// gpus contains the UUIDs of the GPUs whose instances the driver listed.
 	gpus map[string]bool

@@ -56,8 +56,8 @@ func catalogue(f *Facts) []Finding {
 	return found
 }
 
-// catalogueState reports a catalogue node that is not in the FUTURE state. DOWN prevents jobs as well, but slurmdbd
-// then counts the node as down, and sinfo shows it.
+// catalogueState reports a catalogue node that is not in the FUTURE state. A DOWN node gets no jobs either, but
+// slurmdbd counts it as down, and sinfo shows it.
 func catalogueState(n slurm.Node) []Finding {
 	next := fmt.Sprintf("run `scontrol update nodename=%s state=future`, and replace the node's state in slurm.conf "+
 		"with State=FUTURE; the node's line must also contain Port=1", n.Name)
@@ -74,8 +74,8 @@ func catalogueState(n slurm.Node) []Finding {
 			n.Name, strings.Join(n.States, "+")), next)}
 }
 
-// features compares the features of the catalogue nodes with those of the real nodes. While no node offers a slice of
-// the requested profile, slurmctld accepts a request with a constraint only if a catalogue node satisfies it.
+// features compares the features of the catalogue nodes with those of the real nodes. As long as no node offers a slice
+// with the requested profile, slurmctld accepts a request with a constraint only if a catalogue node satisfies it.
 func features(f *Facts) []Finding {
 	catalogue := f.catalogueNodes()
 	if len(catalogue) == 0 {
@@ -132,7 +132,7 @@ func difference(list, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return slices.Contains(other, s) })
 }
 
-// renewConfig is the remedy if slurm.conf or the decision table does not contain the same profiles as the driver.
+// renewConfig is the remedy if the profiles in slurm.conf or in the decision table differ from the driver's.
 const renewConfig = "drain the node and wait until it is empty; replace the lines in slurm.conf and in the " +
 	"decision table with the output of `caelum slurm-config`; restart slurmctld; cancel the jobs that wait for an " +
 	"old profile, or change their profile with `scontrol update job=ID gres=...`"

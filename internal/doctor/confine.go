@@ -20,7 +20,7 @@ type Confinement struct {
 	Cgroup int
 	// Program is true if the plugin's BPF program is attached to the cgroup that contains all steps.
 	Program bool
-	// Tasks is true if tasks of jobs are running.
+	// Tasks is true if any job's tasks are running.
 	Tasks bool
 	// Problem explains why the BPF programs could not be listed.
 	Problem string
@@ -29,7 +29,7 @@ type Confinement struct {
 // programName is the name of the plugin's BPF program (spank/bpf.c).
 const programName = "caelum"
 
-// readConfinement reads the cgroups below mountpoint. slice is the value of CgroupSlice in cgroup.conf, a parameter
+// readConfinement reads the cgroups below mountpoint. slice is the value of the CgroupSlice parameter in cgroup.conf,
 // introduced in Slurm 25.11.
 func readConfinement(mountpoint, slice, node string) Confinement {
 	mountpoint = cmp.Or(mountpoint, "/sys/fs/cgroup")
@@ -108,7 +108,7 @@ func nameOfProgram(id uint32) (string, error) {
 		return "", err
 	}
 	defer unix.Close(fd)
-	var info struct { // name and the preceding 64 bytes of struct bpf_prog_info
+	var info struct { // the name field of struct bpf_prog_info, and the 64 bytes before it
 		_    [64]byte
 		name [16]byte
 	}

@@ -2,15 +2,15 @@
 // slurmctld, the plugin's files, the agent, and the device files of slices. On slurmctld's host, it checks the decision
 // table.
 //
-// Read collects the facts, and Examine evaluates them, so that every check is a function of values. The package makes
-// no changes. A check never passes if a fact that it needs could not be read.
+// Read collects the facts, and Examine evaluates them, so that every check is a pure function of these facts. The
+// package makes no changes. A check never passes if a fact that it needs could not be read.
 //
 // Files:
 //
 // The common parts:
 //
 //	doctor.go     Finding and Severity; Examine; the list of checks, with their OK texts and sources
-//	nodefaults.go the checks for node health checkers, which run no command of Slurm
+//	nodefaults.go the checks for node health checkers, which run no Slurm commands
 //	read.go       collects the facts from slurmctld, agent, files, driver, slurmdbd; the findings for missing sources
 //
 // Checks of Slurm:
@@ -18,7 +18,7 @@
 //	release.go    slurmctld's release, and parameters of later releases that Caelum does not support
 //	slurmconf.go  slurm.conf: PrologFlags, timeouts, scheduler, GresTypes, accounting, clocks, isolation of jobs
 //	node.go       the node in slurmctld: state, gres/mig:closed, total N, excess, slots, exclusive partitions
-//	catalogue.go  catalogue nodes: state, partitions, features; compares the profiles of slurm.conf and of the driver
+//	catalogue.go  catalogue nodes: state, partitions, features; compares the profiles in slurm.conf and the driver's
 //	limits.go     limits on gres/gpu in slurmdbd, which limit the number of slices
 //	settings.go   the agents' policy and sizing settings, which must be the same on all hosts
 //	table.go      the decision table: readable, partitions, profiles, max_nodes

@@ -9,11 +9,11 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Severity is the severity of a finding: OK, Info (no action is necessary), Warning (the node works but needs
-// attention) or Error (something on the node does not work).
+// Severity is how severe a finding is: OK, Info (no action is necessary), Warning (the node works but needs attention)
+// or Error (something on the node does not work).
 type Severity string
 
-// OK, Info, Warning and Error are the severities of findings.
+// OK, Info, Warning and Error are the severities, from lowest to highest.
 const (
 	OK      Severity = "ok"
 	Info    Severity = "info"
@@ -34,7 +34,7 @@ func fault(text, next string) Finding   { return Finding{Severity: Error, Text: 
 func warning(text, next string) Finding { return Finding{Severity: Warning, Text: text, Next: next} }
 func note(text string) Finding          { return Finding{Severity: Info, Text: text} }
 
-// findingIf returns a list with only f if the condition is true, and nil otherwise.
+// findingIf returns a list that contains only f if the condition is true, and nil otherwise.
 func findingIf(f Finding, condition bool) []Finding {
 	if !condition {
 		return nil
@@ -45,7 +45,7 @@ func findingIf(f Finding, condition bool) []Finding {
 // Source is a source of facts.
 type Source string
 
-// The following constants are the sources of facts. A source may depend on those above it.
+// These are the sources of facts. A source may depend on those above it.
 const (
 	Slurmctld Source = "slurmctld"
 	OwnNode   Source = "node"
@@ -87,7 +87,7 @@ type Facts struct {
 	Files  []CapFile
 	// Unlisted contains the leased instances that the agent reports and the driver does not list.
 	Unlisted []api.Instance
-	// NoSlots contains the paths of the slots' device files that do not exist.
+	// NoSlots contains the paths of the slots' device files that are missing.
 	NoSlots []string
 
 	Confinement Confinement
@@ -96,7 +96,7 @@ type Facts struct {
 	Table  Table
 	Wake   Wake
 
-	// Owners contains the faults found in the files that root's processes read, load or write.
+	// Owners describes wrong owners and modes of the files that root's processes read, load or write.
 	Owners Files
 	// Unmanaged contains the device files of GPUs that the agent does not manage.
 	Unmanaged []UnmanagedGPU
@@ -108,8 +108,8 @@ type Facts struct {
 	Limits []string
 }
 
-// check is one check and the sources that it needs. If run returns no findings, Examine adds an OK finding with okText.
-// okText is empty for checks that return only Info findings.
+// check is one check, with the sources that it needs. If run returns no findings, Examine adds an OK finding with
+// okText. okText is empty for checks that return only Info findings.
 type check struct {
 	name   string
 	okText string
@@ -145,7 +145,7 @@ func checks() []check {
 			total,
 		},
 		{"used", "a job holds every slice that slurmctld counts as used", append(node, Agent), excess},
-		{"slots", "the count of gres/gpu equals the largest number of slices on the GPUs", append(node, Agent), slots},
+		{"slots", "the gres/gpu count equals the largest number of slices on the GPUs", append(node, Agent), slots},
 		{"partitions", "every partition of this node can allocate parts of it", node, exclusive},
 		{
 			"catalogue",
@@ -154,7 +154,7 @@ func checks() []check {
 			catalogue,
 		},
 		{"features", "the catalogue nodes have the same features as the real nodes", node, features},
-		{"profiles", "slurm.conf contains the profiles that the driver reports", append(node, Agent), profiles},
+		{"profiles", "slurm.conf contains the same profiles as the driver", append(node, Agent), profiles},
 		{
 			"decision table",
 			"job_submit.lua can read the table, and the table agrees with slurm.conf",
@@ -188,8 +188,8 @@ func checks() []check {
 	}
 }
 
-// Examine evaluates the facts. It returns a finding for each source that could not be read, followed by the findings of
-// each check, in a fixed order.
+// Examine evaluates the facts. It returns a finding for each source that could not be read, followed by each check's
+// findings in a fixed order.
 func Examine(f *Facts) []Finding { return examine(f, checks()) }
 
 func examine(f *Facts, checks []check) []Finding {
@@ -236,7 +236,7 @@ func (f *Facts) lacks(s Source) bool {
 	return missing
 }
 
-// firstMissing returns the first source in needs that could not be read, and whether there is one.
+// firstMissing returns the first source in needs that could not be read, if any.
 func (f *Facts) firstMissing(needs []Source) (Source, bool) {
 	for _, s := range needs {
 		if f.lacks(s) {

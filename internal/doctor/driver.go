@@ -10,20 +10,20 @@ import (
 	"caelum/internal/mig"
 )
 
-// Driver describes the parameters and the device files of NVIDIA's kernel module.
+// Driver describes the parameters and device files of NVIDIA's kernel module.
 type Driver struct {
-	// Modifies is true if NVreg_ModifyDeviceFiles is not 0 (the default is 1). nvidia-modprobe may then create device
-	// files and set their owner and mode.
+	// Modifies is true if NVreg_ModifyDeviceFiles is not 0 (the default is 1). In that case, nvidia-modprobe may create
+	// device files and set their owner and mode.
 	Modifies bool
-	// Missing contains the device files that every GPU program needs and that do not exist.
+	// Missing contains those device files needed by every GPU program that do not exist.
 	Missing []string
 	// Unscrubbed is true if freed GPU memory retains its contents.
 	Unscrubbed bool
 }
 
-// readDriver reads the line "ModifyDeviceFiles: 1" in PROC/driver/nvidia/params, where PROC is proc (source:
-// os-registry.c and nv-caps.c of the open kernel modules 595.45.04). It also checks whether the directory dev contains
-// nvidiactl and one device file for each GPU.
+// readDriver reads the "ModifyDeviceFiles: 1" line in PROC/driver/nvidia/params, where PROC is the value of proc
+// (source: os-registry.c and nv-caps.c of the open kernel modules 595.45.04). It also checks whether the dev directory
+// contains nvidiactl and one device file for each GPU.
 func readDriver(proc, dev string, gpus int) (Driver, error) {
 	path := filepath.Join(proc, "driver/nvidia/params")
 	data, err := os.ReadFile(path)
@@ -37,7 +37,7 @@ func readDriver(proc, dev string, gpus int) (Driver, error) {
 		}
 	}
 	if !found {
-		return d, fmt.Errorf("couldn't find the line ModifyDeviceFiles in %s", path)
+		return d, fmt.Errorf("couldn't find the ModifyDeviceFiles line in %s", path)
 	}
 	if _, err := os.Stat(filepath.Join(dev, "nvidiactl")); err != nil {
 		d.Missing = append(d.Missing, filepath.Join(dev, "nvidiactl"))

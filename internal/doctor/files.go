@@ -16,7 +16,7 @@ import (
 	"caelum/internal/trust"
 )
 
-// Files describes the faults found in the files on this host that root's processes read, load or write.
+// Files describes wrong owners and modes of the files on this host that root's processes read, load or write.
 type Files struct {
 	// Untrusted contains the errors of package trust. Each error describes a path that users other than root can
 	// change.
@@ -27,7 +27,7 @@ type Files struct {
 	Unit string
 }
 
-// WrongFile is a file of the agent with a changed owner or mode. Right is the mode that the agent sets.
+// WrongFile is one of the agent's files whose owner or mode has changed. Right is the mode that the agent sets.
 type WrongFile struct {
 	Path        string
 	Owner       uint32
@@ -108,7 +108,7 @@ func owners(f *Facts) []Finding {
 				"create a symbolic link to it at `/etc/caelum/decisions"
 		}
 		found = append(found, fault(
-			reason+": root's processes read or load this path, so a user who can change the path can become root",
+			reason+": root's processes read or load this path, so a user who can change it can become root",
 			"`"+next+"`",
 		))
 	}

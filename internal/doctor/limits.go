@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// limitsTimeout limits the run time of sacctmgr, which otherwise retries for longer if slurmdbd is unreachable.
+// limitsTimeout limits the run time of sacctmgr, which would otherwise keep retrying for longer if slurmdbd is
+// unreachable.
 const limitsTimeout = 5 * time.Second
 
 // readLimits returns the limits on gres/gpu according to sacctmgr.
@@ -49,8 +50,8 @@ func limits(f *Facts) []Finding {
 	return []Finding{note(text)}
 }
 
-// parseLimits returns the limits on gres/gpu in the output of sacctmgr -nP. A returned limit has the form "account
-// research GrpTRES gres/gpu=4".
+// parseLimits returns the limits on gres/gpu in the output of sacctmgr -nP, in the form "account research GrpTRES
+// gres/gpu=4".
 func parseLimits(kind string, columns []string, out string) []string {
 	var all []string
 	for line := range strings.Lines(out) {

@@ -28,7 +28,7 @@ func nodeState(f *Facts) []Finding {
 	}
 	return findingIf(warning(
 		fmt.Sprintf("%s is %s%s: slurmctld starts no jobs on this node", f.Node.Name, strings.Join(bad, "+"), reason),
-		fmt.Sprintf("remove the cause, then run `scontrol update nodename=%s state=resume`", f.Node.Name),
+		fmt.Sprintf("fix the cause, then run `scontrol update nodename=%s state=resume`", f.Node.Name),
 	), len(bad) > 0)
 }
 
@@ -76,7 +76,7 @@ func total(f *Facts) []Finding {
 }
 
 // excess reports slices that slurmctld counts as used although no job holds them. Updating the node's counts does not
-// clear the excess.
+// clear this excess.
 func excess(f *Facts) []Finding {
 	if len(f.Agent.Excess) == 0 {
 		return nil

@@ -16,8 +16,8 @@ import (
 )
 
 // NodeFaults returns the faults of this node that do not depend on slurmctld: the agent, the driver, the GPUs, the
-// slices, the slots and the plugin's files. It runs no command of Slurm, and returns when ctx ends at the latest. All
-// findings have the severity Error.
+// slices, the slots and the plugin's files. It runs no Slurm commands, and returns no later than ctx ends. All findings
+// have the Error severity.
 func NodeFaults(ctx context.Context, host Host) []Finding {
 	f := &Facts{RunDir: host.RunDir, Missing: map[Source]Finding{
 		Slurmctld: note("slurmctld is not asked"),
@@ -42,8 +42,8 @@ func NodeFaults(ctx context.Context, host Host) []Finding {
 	return found
 }
 
-// restartTime is the time that NodeFaults waits for an agent that does not answer. A crashed agent runs again after
-// RestartSec (1 s, etc/caelumd.service) and its start, which usually takes less than half a second.
+// restartTime is how long NodeFaults waits for an agent that does not answer. systemd restarts a crashed agent after
+// RestartSec (1 s, etc/caelumd.service), and the agent usually takes less than half a second to start.
 const restartTime = 3 * time.Second
 
 // readAgentAgain is like readAgent, but repeats the request for restartTime.
@@ -64,8 +64,8 @@ func nodeChecks() []check {
 		{"gpus", "", []Source{Agent}, brokenGPUs},
 		{"instances", "", []Source{Agent}, foreignInstances},
 		{"plugin", "", []Source{Plugstack}, plugin},
-		// This check only reports a driver that cannot be read. It does not check the owners of device files, because
-		// the agent changes an owner a moment before its reply changes, and a false alarm would drain the node.
+		// This check only reports that the driver cannot be read. It does not check the owners of device files: the
+		// agent changes an owner shortly before its reply shows the change, and a false alarm would drain the node.
 		{"device files", "", []Source{Agent, Devices}, func(*Facts) []Finding { return nil }},
 	}
 	for _, c := range checks() {
@@ -76,8 +76,8 @@ func nodeChecks() []check {
 	return list
 }
 
-// brokenGPUs reports the GPUs that do not work. A GPU whose MIG mode is off is not one of them, because a site may want
-// a GPU without slices.
+// brokenGPUs reports the GPUs that do not work. This does not include GPUs whose MIG mode is off, because a site may
+// want a GPU without slices.
 func brokenGPUs(f *Facts) []Finding {
 	var found []Finding
 	managed := false
@@ -93,8 +93,8 @@ func brokenGPUs(f *Facts) []Finding {
 	return found
 }
 
-// foreignInstances reports foreign instances. A stuck instance is not a fault of the node: a user can cause it with a
-// process that uses the instance, the agent repeats the attempt to destroy it, and jobs can use the other instances.
+// foreignInstances reports foreign instances. A stuck instance is not a fault of the node: any user can cause one with
+// a process that uses the instance, the agent keeps trying to destroy it, and jobs can use the other instances.
 func foreignInstances(f *Facts) []Finding {
 	foreign := Facts{}
 	for _, g := range f.Agent.GPUs {
@@ -127,14 +127,14 @@ func (f *Facts) readFilesWithin(ctx context.Context, host Host, client *api.Clie
 	}
 }
 
-// slurmConfs returns the paths at which slurmd finds slurm.conf. With configless Slurm, it is in /run/slurm/conf.
+// slurmConfs returns the paths at which slurmd finds slurm.conf. In a configless cluster, it is in /run/slurm/conf.
 func slurmConfs() []string {
 	return []string{os.Getenv("SLURM_CONF"), "/run/slurm/conf/slurm.conf", "/etc/slurm/slurm.conf"}
 }
 
 // readLocalPlugin is like readPlugin, but reads slurm.conf instead of asking slurmctld. If slurm.conf does not set
-// PluginDir, readLocalPlugin searches pluginDirs. The plugin is not checked if slurm.conf is at none of the given paths
-// or does not show where the plugin is.
+// PluginDir, readLocalPlugin searches pluginDirs. The plugin is not checked if none of the given paths has a
+// slurm.conf, or if slurm.conf does not show where the plugin is.
 func (f *Facts) readLocalPlugin(confs []string) {
 	i := slices.IndexFunc(confs, func(path string) bool { return path != "" && isFile(path) })
 	if i < 0 {
@@ -174,8 +174,8 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// localValues returns the values of PluginDir and PlugStackConfig in the text of slurm.conf. Slurm ignores the case of
-// keys.
+// localValues returns the values of PluginDir and PlugStackConfig in the text of slurm.conf. In keys, Slurm ignores
+// case.
 func localValues(text string) map[string]string {
 	values := map[string]string{}
 	for line := range strings.Lines(text) {

@@ -114,7 +114,7 @@ func (f *Facts) pluginRunDir() []Finding {
 	)
 }
 
-// release formats the release in a plugin_version, for example 22.05.
+// release formats the release in a plugin_version, for example as 22.05.
 func release(version uint32) string {
 	return fmt.Sprintf("%02d.%02d", version>>16&0xff, version>>8&0xff)
 }
@@ -183,8 +183,8 @@ func pluginVersion(r io.ReaderAt) (uint32, error) {
 }
 
 // readPlugin finds plugstack.conf in the same way as Slurm (plugstack.c, 22.05.8). PlugStackConfig contains the file's
-// path. If this parameter is not set, the file is in the same directory as slurm.conf, which slurmd stores in
-// /run/slurm/conf in a configless cluster.
+// path. If this parameter is not set, the file is in the same directory as slurm.conf. In a configless cluster, slurmd
+// stores slurm.conf in /run/slurm/conf.
 func (f *Facts) readPlugin() {
 	var paths []string
 	if path := f.Config.Values["PlugStackConfig"]; path != "" {
@@ -220,7 +220,7 @@ func (f *Facts) readPlugin() {
 	)
 }
 
-// maxIncludes limits the depth of nested includes, because files may include each other.
+// maxIncludes limits how deeply includes may be nested, because files may include each other.
 const maxIncludes = 8
 
 // find searches the file at path and its included files for the plugin's line.

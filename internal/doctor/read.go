@@ -35,8 +35,8 @@ type Host struct {
 // from memory.
 const agentTimeout = 10 * time.Second
 
-// Read collects the facts. If a source could not be read, it adds a finding to Facts.Missing. It reports errors in no
-// other way.
+// Read collects the facts. If a source cannot be read, Read adds a finding to Facts.Missing; it does not report errors
+// in any other way.
 func Read(ctx context.Context, host Host, ctl *slurm.Client) *Facts {
 	f := &Facts{Missing: map[Source]Finding{}, RunDir: host.RunDir, Controller: host.Controller}
 	client := api.NewClient(host.RunDir)
@@ -85,7 +85,7 @@ func (f *Facts) setAgent(client *api.Client, s *api.Status, err error) {
 	}
 }
 
-// readSlots looks for the device file of each slot of the managed GPUs.
+// readSlots checks whether the device file of each slot of the managed GPUs exists.
 func (f *Facts) readSlots(host Host) {
 	for _, g := range f.Agent.GPUs {
 		for _, slot := range g.Slots {
@@ -97,16 +97,16 @@ func (f *Facts) readSlots(host Host) {
 	}
 }
 
-// readModule reads the parameters of the driver's kernel module. If the parameters cannot be read, the finding has the
-// severity Info, because the agent checks report the consequences of a missing driver.
+// readModule reads the parameters of the driver's kernel module. If they cannot be read, the finding has the Info
+// severity, because the agent checks report the consequences of a missing driver.
 func (f *Facts) readModule(host Host) {
 	var err error
 	if f.Driver, err = readDriver("/proc", host.Config.DeviceDir, len(f.Agent.GPUs)); err != nil {
-		f.Missing[Module] = note(fmt.Sprintf("the parameters of the driver cannot be read (%v)", err))
+		f.Missing[Module] = note(fmt.Sprintf("the driver's parameters cannot be read (%v)", err))
 	}
 }
 
-// readDecisions reads the decision table. On a GPU node, the table may be missing.
+// readDecisions reads the decision table, which may be missing on a GPU node.
 func (f *Facts) readDecisions(host Host) {
 	var err error
 	if f.Table, err = readTable(host.Decisions); err == nil {
@@ -176,10 +176,10 @@ func (f *Facts) readSlurmctld(ctx context.Context, host Host, ctl *slurm.Client)
 }
 
 // readFiles reads the owners and modes of the capability files between two requests to the agent, so that a job that
-// starts or ends in between causes no finding. The driver lists instances only for root.
+// starts or ends in between does not cause a finding. The driver lists instances only for root.
 func (f *Facts) readFiles(ctx context.Context, host Host, client *api.Client) {
 	if os.Geteuid() != 0 {
-		f.Missing[Devices] = warning("the driver shows instances to root only", "run `caelum doctor` as root")
+		f.Missing[Devices] = warning("the driver shows instances only to root", "run `caelum doctor` as root")
 		return
 	}
 	if f.lacks(Agent) {

@@ -9,7 +9,7 @@ import (
 // open kernel modules). By default, the driver overwrites freed memory before another process can use it.
 const scrubKey = "RMDisableScrubOnFree"
 
-// unscrubbed reports whether the driver's parameters disable the overwriting of freed memory. params is the text of
+// unscrubbed reports whether the driver's parameters disable this overwriting of freed memory. params is the text of
 // /proc/driver/nvidia/params, in which RegistryDwords and RegistryDwordsPerDevice have the form
 // "KEY=NUMBER;KEY=NUMBER", including the quotation marks.
 func unscrubbed(params string) bool {

@@ -27,11 +27,11 @@ func prologFlags(f *Facts) []Finding {
 	)
 }
 
-// defaultWait is how long a prolog waits for the agent, in seconds, if the plugin's line in plugstack.conf does not
+// defaultWait is how long, in seconds, a prolog waits for the agent if the plugin's line in plugstack.conf does not
 // contain wait=.
 const defaultWait = 60
 
-// prologWait returns how long a prolog waits for the agent, in seconds.
+// prologWait returns how long, in seconds, a prolog waits for the agent.
 func (f *Facts) prologWait() int {
 	if n, err := strconv.Atoi(f.Plugin.Args["wait"]); err == nil {
 		return n
@@ -114,7 +114,7 @@ func backfill(f *Facts) []Finding {
 }
 
 // hetPriority checks bf_hetjob_prio. If the components of a het job have different priorities, backfill reserves nodes
-// for the first one and, on the remaining nodes, starts jobs whose priority is between those of the components. In a
+// for the first one and starts jobs with priorities between those of the components on the remaining nodes. In a
 // measurement with 22.05.8, only one job at a time ran on four idle GPUs. With priority/basic, the components get
 // different priorities if the agent releases them one after another.
 func hetPriority(f *Facts) []Finding {
@@ -196,9 +196,9 @@ func clock(f *Facts) []Finding {
 	)
 }
 
-// isolation checks whether a job can open a slice of another job of the same user. The owners of the device files
-// isolate users from each other. If Slurm uses a devices cgroup, the plugin also isolates a user's jobs from each
-// other.
+// isolation checks whether a job can open a slice that belongs to another job of the same user. The owners of the
+// device files isolate users from each other. If Slurm uses a devices cgroup, the plugin also isolates a user's jobs
+// from each other.
 func isolation(f *Facts) []Finding {
 	const own = "other users cannot open a job's slice, but other jobs of the same user on this node can: "
 	const trust = "no action is necessary if a user's jobs need not be isolated from each other; otherwise "
@@ -228,13 +228,13 @@ func isolation(f *Facts) []Finding {
 		)}
 	case f.Confinement.Tasks:
 		return []Finding{warning(
-			own+"tasks run, but the plugin's BPF program is not attached to the cgroup that contains all steps",
+			own+"tasks are running, but the plugin's BPF program is not attached to the cgroup that contains all steps",
 			trust+"find the reason in slurmd's log (`caelum: task: ... BPF`); if the kernel is too old, use a newer "+
 				"kernel (Linux 6.18 works) or cgroup v1",
 		)}
 	}
 	return []Finding{note(
 		"it is not known yet whether other jobs of the same user can open a job's slice, because the plugin attaches " +
-			"its BPF program when the first task after a boot starts; run `caelum doctor` again while a job runs",
+			"its BPF program when the first task after a boot starts; run `caelum doctor` again while a job is running",
 	)}
 }

@@ -15,7 +15,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// Table describes the decision table's file on this host, and its contents.
+// Table describes the decision table's file on this host and its contents.
 type Table struct {
 	decisions.Table
 	Path  string
@@ -47,9 +47,9 @@ func readTable(path string) (Table, error) {
 	return t, nil
 }
 
-// readableBy reports whether slurmctld can read the file when it runs as the user name. This user must be root, or the
-// mode must allow reading by the owner (if the user owns the file) or by all users. readableBy ignores the group's read
-// access.
+// readableBy reports whether slurmctld, running as the user with the given name, can read the file. This is the case if
+// the user is root, or if the mode allows all users, or the user as the file's owner, to read it. Read access for the
+// group is ignored.
 func (t Table) readableBy(name string) bool {
 	if t.Mode.Perm()&0o004 != 0 {
 		return true
@@ -114,8 +114,8 @@ func (t Table) unusable(slurmUser string) []Finding {
 	return nil
 }
 
-// tablePartition compares a partition in the table with slurm.conf, and max_nodes with the partition's number of
-// catalogue nodes.
+// tablePartition compares a partition in the table with slurm.conf, and max_nodes with the number of catalogue nodes in
+// the partition.
 func (f *Facts) tablePartition(name string, nodes int) []Finding {
 	t := f.Table
 	sizes := fmt.Sprintf("max_nodes is %d in %s, but the number of catalogue nodes in partition %s is %d: ",

@@ -24,7 +24,7 @@ func readWake(cfg config.Config) Wake {
 }
 
 // wakeKey checks the path, owner and mode of the key file in the same way as the agent and the watcher. It does not
-// read the key, because they log an invalid key themselves.
+// read the key itself, because the agent and the watcher log an invalid key.
 func wakeKey(f *Facts) []Finding {
 	if f.Wake.Port == 0 {
 		return nil
@@ -48,8 +48,8 @@ func wakeKey(f *Facts) []Finding {
 	return nil
 }
 
-// wakeOwners returns the users who may own the key file. On a host that is not a GPU node, only SlurmUser may own it.
-// On a GPU node, or if SlurmUser is unknown, root may own it too.
+// wakeOwners returns the users who may own the key file. On a host other than a GPU node, only SlurmUser may own it. On
+// a GPU node, or if SlurmUser is unknown, root may own it too.
 func wakeOwners(c slurm.Config, controller bool) (owners []uint32) {
 	uid, known := c.SlurmUser()
 	if !controller || !known {

@@ -68,11 +68,11 @@ func (r *Repo) Export(w io.Writer) error {
 	return cmp.Or(err, out.Flush())
 }
 
-// maxLine is the maximum length of an imported line in bytes. A valid line is at most about a tenth as long.
+// maxLine is the maximum length of an imported line in bytes. Valid lines are no longer than about a tenth of this.
 const maxLine = 64 << 10
 
 // Import adds all runs in an export, or none if it returns an error. It returns the number of runs in the export and
-// how many of them were new. An error contains the line number.
+// how many of them were new. Errors contain the line number.
 func (r *Repo) Import(from io.Reader) (read, added int, err error) {
 	add := func(tx *sql.Tx) error {
 		a, err := newAdder(tx)
@@ -111,7 +111,7 @@ func parseLine(text []byte) (predict.Run, error) {
 	}
 	if d.More() {
 		return predict.Run{}, errors.New(
-			"not a run in the format of `caelum repo export`: more text follows the object")
+			"not a run in the format of `caelum repo export`: there is more text after the object")
 	}
 	return predict.Run(l), nil
 }

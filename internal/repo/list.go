@@ -19,8 +19,8 @@ type Script struct {
 	PeakMiB             float64 // the highest peak of these runs
 }
 
-// Scripts lists the keys with runs, beginning with the key whose run started most recently. If several users have the
-// same key, the list contains one entry for each of them.
+// Scripts lists the keys that have runs, beginning with the key of the run that started most recently. If several users
+// have the same key, the list contains one entry for each of them.
 func (r *Repo) Scripts() ([]Script, error) {
 	// Because the query contains max(start), SQLite takes the values of the other columns from the newest run
 	// (sqlite.org/lang_select.html#bareagg).
@@ -47,7 +47,7 @@ func (r *Repo) Job(id uint32) ([]predict.Run, error) {
 	return runs, err
 }
 
-// Users returns the ids of the users with runs under this user name.
+// Users returns the ids of the users who have runs under this user name.
 func (r *Repo) Users(name string) ([]uint32, error) {
 	return query(r, func(rows *sql.Rows) (uid uint32, err error) {
 		err = rows.Scan(&uid)
@@ -55,7 +55,8 @@ func (r *Repo) Users(name string) ([]uint32, error) {
 	}, "SELECT DISTINCT uid FROM run WHERE user = ? ORDER BY uid", name)
 }
 
-// allUsers stands for all users in the table of forgotten runs, in which an empty key stands for all keys.
+// allUsers is the id that stands for all users in the table of forgotten runs. In this table, an empty key stands for
+// all keys.
 const allUsers = -1
 
 // ForgetKey removes all users' runs of a key that began before now, and returns the number of removed runs. Later syncs
@@ -114,10 +115,10 @@ const (
 	keepInAll = 400_000
 )
 
-// Prune removes runs that are too old or too numerous, and returns how many it has removed. If the repository contains
-// too many runs in total, all users get equal shares; users who have more lose their oldest runs. The age of a run is
-// measured from the newest run or from now, whichever is earlier, so that a clock that is ahead does not cause any
-// removals.
+// Prune removes runs that are too old or exceed a limit, and returns how many it has removed. If the repository
+// contains too many runs in total, all users get equal shares, and those who have more lose their oldest runs. A run's
+// age is measured from the newest run or from now, whichever is earlier, so that a clock that is ahead does not cause
+// any removals.
 func (r *Repo) Prune(now time.Time) (n int, err error) {
 	return r.prune(now, keepOfKey, keepInAll)
 }
@@ -164,8 +165,8 @@ func (r *Repo) prune(now time.Time, ofKey, inAll int) (n int, err error) {
 	return n, err
 }
 
-// userShare returns the number of runs that each user may have: the largest number with which all users together have
-// at most room runs, or math.MaxInt if there are no more than room runs anyway.
+// userShare returns the number of runs that each user may have: the largest number for which all users together have at
+// most room runs, or math.MaxInt if there are no more than room runs anyway.
 func userShare(tx *sql.Tx, room int) (int, error) {
 	counts, err := sqlite.List(tx, func(rows *sql.Rows) (n int, err error) {
 		err = rows.Scan(&n)

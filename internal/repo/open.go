@@ -13,11 +13,11 @@ import (
 	"caelum/internal/sqlite"
 )
 
-// DefaultPath is the path of the repository unless caelum.yaml contains another one.
+// DefaultPath is the path of the repository unless caelum.yaml sets another one.
 const DefaultPath = "/var/lib/caelum/repo.db"
 
-// schema contains the SQL statements of each version. A database's user_version is the number of versions applied to
-// it.
+// schema contains the SQL statements of each version. A database's user_version is the number of these versions that
+// have been applied to it.
 var schema = []string{`
 CREATE TABLE meta      (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE run       (job INTEGER NOT NULL, restart INTEGER NOT NULL, node TEXT NOT NULL, start INTEGER NOT NULL,
@@ -64,18 +64,18 @@ func Supports() int { return kind.Supports() }
 // the file.
 func VersionAt(path string) (int, error) { return kind.VersionAt(path) }
 
-// Repo is an open repository of earlier runs. Several goroutines and several processes may use a repository at the same
-// time. The methods' errors contain a remedy.
+// Repo is an open repository of earlier runs. Several goroutines and processes may use a repository at the same time.
+// The methods' errors contain a remedy.
 //
-// A damaged repository requires no decision by an administrator, because a sync can reread the runs from slurmdbd. Open
-// sets it aside and creates a new one.
+// If a repository is damaged, no administrator needs to intervene, because a sync can reread the runs from slurmdbd.
+// Open sets the file aside and creates a new one.
 type Repo struct {
 	path    string
 	report  func(string) // nil if a file that is not a repository must not be changed
 	reopens bool         // true if a method reopens the path after the file was replaced or damaged
 	mu      sync.Mutex
 	db      *sqlite.DB
-	file    os.FileInfo // identifies the file of db at its last use
+	file    os.FileInfo // identifies db's file at its last use
 }
 
 // Open opens the repository at path, or creates a new one, which only its owner can read. If the file is damaged or is
@@ -93,7 +93,7 @@ func At(path string, report func(string)) *Repo {
 }
 
 // OpenAsItIs is like Open, but for a path that was given on the command line. If the file is not a repository,
-// OpenAsItIs returns an error and does not change the file. It never creates a directory.
+// OpenAsItIs returns an error and leaves the file unchanged. It never creates a directory.
 func OpenAsItIs(path string) (*Repo, error) { return opened(&Repo{path: path}) }
 
 func opened(r *Repo) (*Repo, error) {
@@ -104,7 +104,7 @@ func opened(r *Repo) (*Repo, error) {
 }
 
 // open locks the directory and then opens the file at the path. Without this lock, two processes could detect the same
-// damaged file, and the second one would set aside the new repository that the first one had created.
+// damaged file, and the second one would then set aside the new repository created by the first.
 func (r *Repo) open() error {
 	if r.report != nil {
 		if err := os.MkdirAll(filepath.Dir(r.path), 0o700); err != nil {
@@ -170,7 +170,7 @@ func (r *Repo) with(f func(*sqlite.DB) error) error {
 		// SQLite does not shrink a database file. If the file is smaller than before, another program truncated it.
 		if err != nil || !os.SameFile(file, r.file) || file.Size() < r.file.Size() {
 			r.closeDB()
-			r.report("the repository " + r.path + " was replaced, truncated or removed; the path is opened again")
+			r.report("the repository " + r.path + " was replaced, truncated or removed; reopening the path")
 		} else {
 			r.file = file
 		}

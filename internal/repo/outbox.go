@@ -34,8 +34,8 @@ func (r *Repo) Dismiss(job uint32, restart int) error {
 	return r.exec("DELETE FROM open WHERE job = ? AND restart = ?", job, restart)
 }
 
-// Ended stores a run that ended at the time at, removes its open observation, and adds it to the outbox, where it is
-// due immediately.
+// Ended stores a run that ended at the given time, removes its open observation, and adds the run to the outbox, where
+// it is due immediately.
 func (r *Repo) Ended(n predict.Run, at time.Time) error {
 	return r.do(func(tx *sql.Tx) error {
 		if _, err := tx.Exec("DELETE FROM open WHERE job = ? AND restart = ?", n.Job, n.Restart); err != nil {
@@ -48,7 +48,7 @@ func (r *Repo) Ended(n predict.Run, at time.Time) error {
 		if err := a.add(n); err != nil {
 			return err
 		}
-		// If the run has been forgotten, it was not stored, and this statement does not add anything to the outbox.
+		// A run that has been forgotten was not stored, and this statement adds nothing to the outbox.
 		_, err = tx.Exec(`INSERT OR IGNORE INTO outbox (job, restart, node, start, since, due, tries, written)
 			SELECT job, restart, node, start, ?5, ?5, 0, 0 FROM run
 			WHERE job = ?1 AND restart = ?2 AND node = ?3 AND start = ?4`,
@@ -90,7 +90,7 @@ func (r *Repo) Waiting() (n int, err error) {
 	return n, err
 }
 
-// Postpone records an attempt and makes the run due again at the time until. written is true if the summary has been
+// Postpone records an attempt and sets the run's next due time to until. written is true if the summary has been
 // written and must be verified at that time.
 func (r *Repo) Postpone(n predict.Run, until time.Time, written bool) error {
 	return r.exec(
@@ -120,7 +120,7 @@ func (r *Repo) Recorded(n predict.Run) error {
 const longestRun = 60 * 24 * time.Hour
 
 // Again puts a node's runs that ended in the given interval back into the outbox, because their summaries may have been
-// removed from slurmdbd. They become due at the time due. Runs that are already in the outbox do not change.
+// removed from slurmdbd. Their due time is set to due. Runs that are already in the outbox are left unchanged.
 func (r *Repo) Again(node string, from, to, due time.Time) error {
 	return r.exec(
 		`INSERT OR IGNORE INTO outbox (job, restart, node, start, since, due, tries, written)

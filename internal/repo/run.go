@@ -11,7 +11,7 @@ import (
 	"caelum/internal/predict"
 )
 
-// columns contains the names of the columns of a run, in the same order as fields.
+// columns contains the names of a run's columns, in the same order as fields.
 const columns = `job, restart, node, start, key, work, uid, user, account, name, board, profile, slices, seconds,
 	samples, peak, median, high, util, state, exit, processes, ended, foreseen`
 
@@ -44,7 +44,7 @@ func fields(n *predict.Run) []any {
 	}
 }
 
-// insert is a statement that adds a run, unless the run already exists or is forgotten.
+// insert is a statement that adds a run unless it already exists or has been forgotten.
 const insert = `INSERT OR IGNORE INTO run (` + columns + `)
 	SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24
 	WHERE NOT EXISTS (SELECT 1 FROM forgotten WHERE key IN ('', ?5) AND uid IN (-1, ?7) AND before > ?4)`
@@ -114,8 +114,8 @@ func (a *adder) add(n predict.Run) error {
 // errInvalid is the error for a run that could not be restored from its summary in slurmdbd.
 var errInvalid = errors.New("is invalid; nothing was recorded")
 
-// fromSummary returns the run in the form that its summary describes, with names of limited length. A run that the
-// agent observed is therefore equal to the same run read from slurmdbd.
+// fromSummary returns the run as its summary describes it, with names of limited length. A run observed by the agent is
+// therefore equal to the same run read from slurmdbd.
 func fromSummary(n predict.Run) (predict.Run, error) {
 	summaries := predict.Summaries(n.Summary())
 	if len(summaries) != 1 || n.Job == 0 || !IsHash(n.Key) || !IsHash(n.Fingerprint) {
@@ -128,7 +128,7 @@ func fromSummary(n predict.Run) (predict.Run, error) {
 	return k, nil
 }
 
-// IsHash reports whether a text is a key or a script fingerprint (16 hexadecimal digits), or is empty.
+// IsHash reports whether a text is empty or is a key or script fingerprint (16 hexadecimal digits).
 func IsHash(s string) bool {
 	return s == "" || len(s) == 16 && strings.Trim(s, "0123456789abcdef") == ""
 }
@@ -136,7 +136,7 @@ func IsHash(s string) bool {
 // textBytes is the maximum length of a stored name.
 const textBytes = 256
 
-// text returns a name in the form that the repository stores. slurmdbd replaces a double quote with ` (22.05.8).
+// text returns a name in the form in which the repository stores it. slurmdbd replaces a double quote with ` (22.05.8).
 func text(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s[:min(len(s), textBytes)], "?"), `"`, "`")
 }
@@ -154,7 +154,7 @@ func (r *Repo) ByKey(uid uint32, key string) (predict.History, error) {
 	return r.history(predict.ByKey, "key = ? AND uid = ? AND work <> ''", key, uid)
 }
 
-// RunsOfKey returns the newest runs of a user's key, oldest first. The result includes runs without a script.
+// RunsOfKey returns the newest runs of a user's key, oldest first, including runs without a script.
 func (r *Repo) RunsOfKey(uid uint32, key string) ([]predict.Run, error) {
 	h, err := r.history(predict.ByKey, "key = ? AND uid = ?", key, uid)
 	return h.Runs, err
@@ -208,8 +208,8 @@ func (r *Repo) history(level predict.Level, where string, args ...any) (predict.
 	return predict.History{Level: level, Runs: runs}, err
 }
 
-// runs returns the runs that satisfy a condition. The condition is always a constant in this package. All texts from
-// users are in args.
+// runs returns the runs that satisfy a condition. The condition is always a constant in this package, and all texts
+// from users are in args.
 func (r *Repo) runs(where string, args ...any) ([]predict.Run, error) {
 	return query(r, func(rows *sql.Rows) (n predict.Run, err error) {
 		err = rows.Scan(fields(&n)...)
@@ -226,7 +226,7 @@ type JobKeys struct {
 
 // PredictAt returns a job's need according to the runs of one level: the runs with the job's key, the user's runs with
 // the same script fingerprint or, if the site shares runs, all users' runs with this fingerprint. If no run was
-// complete, it returns false, and the need is only a lower bound or empty. learn.Table.Predict combines the levels.
+// complete, it returns false, and the need is empty or only a lower bound. learn.Table.Predict combines the levels.
 func (r *Repo) PredictAt(
 	level predict.Level, job JobKeys, site predict.Site,
 ) (need predict.Need, h predict.History, ok bool, err error) {
