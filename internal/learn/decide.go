@@ -22,14 +22,14 @@ type Written struct {
 	Changed    bool   `json:"changed"`
 }
 
-// errUnread is the error for a repository that has not yet read all runs from slurmdbd. A table made from an incomplete
-// repository would lack learned lines.
+// errUnread is the error for a repository that does not contain all runs from slurmdbd yet. A table made from it would
+// lack learned lines.
 var errUnread = errors.New("the repository is new and does not contain all runs from slurmdbd yet; " +
 	"the decision table was not changed; run `caelum repo sync`")
 
 // Write writes the repository's predictions into the decision table at path, below the administrator's lines, and
-// increments the generation number. If the predictions have not changed, it leaves the file alone. If the repository
-// does not contain all runs from slurmdbd yet, it returns errUnread.
+// increments the generation number. If the predictions have not changed, it leaves the file untouched. If the
+// repository does not contain all runs from slurmdbd yet, it returns errUnread.
 func Write(path string, r *repo.Repo, site predict.Site) (Written, error) {
 	t, was, err := readTable(path)
 	if err != nil {
@@ -69,10 +69,10 @@ func unread(r *repo.Repo) (bool, error) {
 	return len(scripts) == 0, err
 }
 
-// alike reports whether the line d is redundant because it is equivalent to the line o, which would apply without d.
-// Because run times vary, those that differ by at most a quarter, as well as their quantiles, are equivalent. So are
-// busy shares that differ by at most 10 percentage points. A line without a busy share is equivalent to a line with any
-// busy share.
+// alike reports whether line d is redundant because it is equivalent to line o, which would apply without d. Because
+// run times vary, run times and quantiles that differ by at most a quarter are considered equivalent. So are busy
+// shares that differ by at most 10 percentage points. A line without a busy share is equivalent to a line with any busy
+// share.
 func alike(d, o predict.Line) bool {
 	within := func(a, b int) bool { return math.Abs(float64(a-b)) <= 0.25*float64(b) }
 	near := d.Seconds == 0 || o.Seconds > 0 && within(d.Seconds, o.Seconds) && within(d.High, o.High)
@@ -92,7 +92,7 @@ type learnedLine struct {
 	measured *Measured
 }
 
-// measuredComment begins the comment in a line with a choice made by profile-job.
+// measuredComment is the beginning of the comment in a line with a choice made by profile-job.
 const measuredComment = " # profile-job"
 
 // allUsers is the owner of lines that are based on the runs of several users.
@@ -112,7 +112,7 @@ func (l learnedLine) text() string {
 	return fmt.Sprintf("%s %s %s%s\n", l.kind, l.subject, l.Profile, figures)
 }
 
-// subject returns the second word of the line that applies to a job at the given level.
+// subject returns the second word of the line that would apply to a job at the given level.
 func subject(kind predict.Level, job repo.JobKeys) string {
 	switch kind {
 	case predict.ByKey:
@@ -123,7 +123,7 @@ func subject(kind predict.Level, job repo.JobKeys) string {
 	return job.Fingerprint
 }
 
-// lineName returns the first two words of the line that applies to a job at the given level.
+// lineName returns the first two words of the line that would apply to a job at the given level.
 func lineName(kind predict.Level, job repo.JobKeys) string {
 	return string(kind) + " " + subject(kind, job)
 }
@@ -141,7 +141,7 @@ type decider struct {
 	has map[string]bool
 }
 
-// decide returns the learned lines. Those with the newest runs come first.
+// decide returns the learned lines; those with the newest runs come first.
 func decide(r *repo.Repo, t Table, site predict.Site) ([]learnedLine, error) {
 	scripts, err := r.Scripts()
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 	"caelum/internal/slurm"
 )
 
-// idle is the minimum pause between two passes of a Loop, as a multiple of the duration of the first. A pass takes 3 s
-// for a repository with 100,000 runs of 5,000 keys.
+// idle is the minimum pause between a Loop's passes, as a multiple of the duration of the pass before the pause. A pass
+// takes 3 s for a repository with 100,000 runs of 5,000 keys.
 const idle = 10
 
 // Loop periodically runs a sync and writes the decision table.
 type Loop struct {
-	Every time.Duration // minimum pause between two passes
+	Every time.Duration // minimum pause between passes
 	DBD   Accounting
 	Repo  string // path of the repository
 	Table string // path of the decision table
@@ -29,7 +29,7 @@ type Loop struct {
 	failing bool // true if the last pass failed
 }
 
-// Run repeats passes until ctx ends. Errors do not stop the loop, because slurmdbd may be unreachable for hours.
+// Run keeps running passes until ctx ends. Errors do not stop the loop, because slurmdbd may be unreachable for hours.
 func (l *Loop) Run(ctx context.Context) {
 	for next := time.NewTimer(0); ; {
 		select {

@@ -11,7 +11,7 @@ import (
 	"caelum/internal/repo"
 )
 
-// Table is the part of a decision table that affects predictions.
+// Table is the part of the decision table that affects predictions.
 type Table struct {
 	// Models contains the GPU models to which the table applies. Each model has only the profiles that the table lists
 	// and that a prediction may choose.
@@ -79,7 +79,8 @@ func (t Table) InTime(p Prediction, limit time.Duration) string {
 func (t Table) without() Prediction { return Prediction{Choice: Choice{Profile: t.Default}} }
 
 // at returns the prediction for a job at a level. base is the prediction at the more general levels. Runs without a
-// script fingerprint do not count: if a job was submitted without a script, its key does not identify the program.
+// script fingerprint are ignored, because the key of a job that was submitted without a script does not identify its
+// program.
 func (t Table) at(
 	kind predict.Level, job repo.JobKeys, base Prediction, r *repo.Repo, site predict.Site,
 ) (Prediction, error) {
@@ -152,7 +153,7 @@ type Choice struct {
 	Seconds, Low, High float64
 }
 
-// Choose returns the smallest sufficient profile of the first GPU model that has one. If no model does, it returns
+// Choose returns the smallest sufficient profile of the first GPU model that has one. If no model has one, it returns
 // without, the profile for jobs without a prediction. If complete is false, only a lower bound on the need is known
 // (see predict.Predict), and the result is never smaller than without.
 func Choose(need predict.Need, complete bool, models []*mig.Model, without string) Choice {

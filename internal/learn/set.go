@@ -20,10 +20,10 @@ var keyWords = map[string]int{
 // plainWord matches a word of the table.
 var plainWord = regexp.MustCompile(`^[^\s#[:cntrl:]]+$`)
 
-// SetLine writes one line into the decision table at path, and increments the table's generation. The line replaces
-// the lines for the same key, including a learned line, and is otherwise added to the administrator's lines. If the new
-// table would have too many lines or bytes, SetLine omits the oldest learned lines. It replaces the file atomically and
-// keeps its owner and mode. It returns false if the table already contains the line. It returns an error, and changes
+// SetLine writes one line into the decision table at path, and increments the table's generation. The line replaces any
+// lines for the same key, including a learned one; otherwise, it is added to the administrator's lines. If the new table
+// would have too many lines or bytes, the oldest learned lines are omitted. The file is replaced atomically and keeps
+// its owner and mode. SetLine returns false if the table already contains the line. It returns an error, and changes
 // nothing, if job_submit.lua would reject the new table.
 func SetLine(path string, words []string) (changed bool, err error) {
 	if len(words) < 2 {

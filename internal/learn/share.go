@@ -39,7 +39,7 @@ func share(lines []learnedLine, room, bytes int) []learnedLine {
 	left, leftBytes, _ := fits(low)
 	var kept []learnedLine
 	for i, l := range lines {
-		// The remaining space is too small for one more line from each owner. It goes to the newest of the owners' next
+		// The remaining space is too small for one more line from each owner, so it goes to the newest of their next
 		// lines.
 		if size := len(l.text()); nth[i] == low && left > 0 && leftBytes >= size {
 			left, leftBytes = left-1, leftBytes-size

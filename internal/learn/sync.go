@@ -25,7 +25,7 @@ type Accounting interface {
 
 const (
 	// A query covers one day, or up to 32 days if the previous query returned few jobs. The time span is limited
-	// because slurmdbd reads all jobs of a query before it replies.
+	// because slurmdbd reads all of a query's jobs before it replies.
 	page, largestPage = 24 * time.Hour, 32 * 24 * time.Hour
 	fewJobs           = 5000
 	// Some jobs and summaries reach slurmdbd late, because a node that cannot write a summary retries for up to 30
@@ -52,9 +52,9 @@ type Synced struct {
 	New  int       `json:"new"`
 }
 
-// Sync copies runs from slurmdbd into the repository. It reads the records since the given time, or since the last sync
-// if since is zero. If it fails, the repository keeps the runs that have already been read, and the next sync continues
-// after them.
+// Sync copies runs from slurmdbd into the repository. It reads the records since the given time or, if since is zero,
+// since the last sync. If it fails, the repository keeps the runs that have already been read, and the next sync
+// continues after them.
 func Sync(
 	ctx context.Context,
 	dbd Accounting,
@@ -123,7 +123,7 @@ func due(r *repo.Repo, synced, now time.Time) (from time.Time, deep bool, err er
 }
 
 // HasSynced reports whether a sync has read runs from slurmdbd into the repository. Without a sync, the repository
-// contains only runs that the agent of this node recorded or that were imported.
+// contains only runs that were imported or recorded by this node's agent.
 func HasSynced(r *repo.Repo) (bool, error) {
 	synced, err := noteTime(r, noteSynced)
 	return !synced.IsZero(), err
@@ -136,7 +136,7 @@ func noteTime(r *repo.Repo, name string) (time.Time, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return time.Time{}, nil // the sync ignores an invalid note and rereads all records
+		return time.Time{}, nil // an invalid note is ignored, and all records are reread
 	}
 	return time.Unix(n, 0), nil
 }
@@ -158,8 +158,7 @@ func (done *Synced) read(
 	if err != nil || len(runs) == 0 {
 		return err
 	}
-	// A user can choose a job name that makes the output unreadable. In that case, the sync stores the page's runs
-	// without names.
+	// A user can choose a job name that makes the output unreadable. The page's runs are then stored without names.
 	names, err := dbd.Names(ctx, from, to)
 	if errors.Is(err, slurm.ErrNoAccounting) || ctx.Err() != nil {
 		return fmt.Errorf("couldn't read the job names of %s: %w", from.Format(time.DateTime), err)
@@ -239,7 +238,7 @@ func nodeOf(rec slurm.Record, n predict.Run) string {
 	return rec.Nodes[i]
 }
 
-// complete returns the run, completed with the fields that only the record contains.
+// complete returns the run, with the fields that only the record contains filled in.
 func complete(n predict.Run, rec slurm.Record) predict.Run {
 	n.Job, n.Node = rec.ID, nodeOf(rec, n)
 	n.UID, n.User, n.Account = rec.UID, rec.User, rec.Account

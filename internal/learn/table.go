@@ -29,7 +29,7 @@ const (
 // table is a decision table, divided at the marker.
 type table struct {
 	generation uint64
-	own        string // the administrator's lines, except for the first line of the file
+	own        string // the administrator's lines, without the first line of the file
 	learned    string
 	marked     bool // true if the table contains the marker
 	// profiles maps the profiles that jobs may get to their memory in MiB, or to 0 if the table does not specify it.
@@ -40,7 +40,7 @@ type table struct {
 	decided  map[string]predict.Line // the administrator's decisions by line name, e.g. "key <user id>:<key>"
 }
 
-// parseTable parses a table except for its learned lines, which it only separates from the rest.
+// parseTable parses a table, except for the learned lines, which are only separated from the rest.
 func parseTable(text string) (t table, err error) {
 	first, rest, ok := strings.Cut(text, "\n")
 	number, is := strings.CutPrefix(first, head)
@@ -79,7 +79,7 @@ func (t table) gpuModels() []*mig.Model {
 		for _, p := range b.Profiles {
 			memory, ok := t.profiles[p.Name]
 			if !ok || !mig.Plain(p) {
-				continue // jobs get profiles with media engines or graphics only if they request them
+				continue // jobs get profiles with media engines or graphics only on request
 			}
 			if memory > 0 {
 				p.MemoryMiB = uint64(memory)

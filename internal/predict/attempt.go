@@ -9,12 +9,11 @@ import (
 )
 
 const (
-	// nearlyFull is a share of the memory in the name of a profile. A failed run that used at least this share is
-	// assumed to have run out of memory. It is well below 1 for two reasons: samples do not include the allocation that
-	// failed, and an instance's real memory is only 89 to 99% of the memory in its profile's name (models.txt in
-	// internal/mig).
+	// nearlyFull is a share of the memory in a profile's name. A failed run that used at least this share is assumed to
+	// have run out of memory. It is well below 1 for two reasons: samples do not include the allocation that failed,
+	// and an instance's real memory is only 89 to 99% of the memory in its profile's name (models.txt in internal/mig).
 	nearlyFull = 0.75
-	// usable is the share of the memory in its profile's name that nearly every instance has.
+	// usable is the share of the memory in its profile's name that nearly every instance really has.
 	usable = 0.95
 	// steady is a ratio of a run's median memory to its peak memory. A run with at least this ratio is assumed to have
 	// reached its peak long before the end.
@@ -46,7 +45,7 @@ func attempts(runs []Run) []attempt {
 			failures.failed(a)
 			continue
 		}
-		switch state, _, _ := strings.Cut(a.State, " "); state { // the state may be, for example, "CANCELLED by 1001"
+		switch state, _, _ := strings.Cut(a.State, " "); state { // a state can be, for example, "CANCELLED by 1001"
 		case "COMPLETED":
 			a.complete = true
 		case "TIMEOUT":
@@ -65,13 +64,13 @@ func attempts(runs []Run) []attempt {
 // notExecutable and notFound are the exit statuses of a shell that cannot run a command; see sh(1).
 const notExecutable, notFound = 126, 127
 
-// OutOfMemory reports whether a run, certainly or probably, ran out of GPU memory. Slurm gives a job that ends with an
-// out-of-memory error of CUDA the state FAILED. Slurm's OUT_OF_MEMORY state refers to the host's memory.
+// OutOfMemory reports whether a run certainly or probably ran out of GPU memory. Slurm puts a job that ends with a CUDA
+// out-of-memory error into the FAILED state. Slurm's OUT_OF_MEMORY state refers to the host's memory.
 func (r Run) OutOfMemory() bool {
 	return r.End != "" || r.State == "FAILED" && r.promised() > 0 && r.PeakMiB >= nearlyFull*r.promised()
 }
 
-// since returns the n-th complete attempt, counted from the end, and all later attempts.
+// since returns the n-th complete attempt from the end, and all attempts after it.
 func since(all []attempt, n int) []attempt {
 	first := len(all)
 	for first > 0 && n > 0 {
@@ -124,7 +123,7 @@ func together(runs []Run) (all []attempt) {
 	return all
 }
 
-// promised returns the memory in the name of a run's profile, in MiB, which is an upper bound of the real memory of an
+// promised returns the memory in the name of a run's profile, in MiB, which is an upper bound for the real memory of an
 // instance.
 func (r Run) promised() float64 {
 	_, gb := mig.Claims(r.Profile)

@@ -12,7 +12,7 @@ import (
 // 0.42.
 const (
 	priorExponent = 3
-	// UnknownBusy is the busy share that is assumed for a job that has no runs.
+	// UnknownBusy is the busy share assumed for a job without runs.
 	UnknownBusy = (priorExponent + 1.0) / (priorExponent + 2.0)
 )
 
@@ -25,16 +25,16 @@ const (
 
 // takes returns the run time on the given number of compute slices, relative to the run time on one slice. Only the
 // part of the time during which one slice is busy is divided by the number of slices (Amdahl's law). The model assumes
-// that a script that keeps a small slice busy can also keep a larger slice busy. Some scripts cannot, so the model
-// tends to recommend larger slices than necessary.
+// that a script that keeps a small slice busy can also keep a larger one busy. Some scripts cannot, so the model tends
+// to recommend larger slices than necessary.
 func takes(busy, slices float64) float64 { return 1 - busy + busy/slices }
 
-// busyOn returns a script's busy share, computed from the share of the run time, util, for which the script kept the
+// busyOn returns a script's busy share, computed from util, the share of the run time for which the script kept the
 // given number of slices busy.
 func busyOn(util, slices float64) float64 { return util * slices / (1 - util + util*slices) }
 
-// Slowdown returns the run time of a job on on compute slices, divided by the run time on than compute slices. busy is
-// the job's busy share, from 0 to 1.
+// Slowdown returns a job's run time on a slice with on compute slices, divided by its run time on a slice with than
+// compute slices. busy is the job's busy share, from 0 to 1.
 func Slowdown(busy float64, on, than int) float64 {
 	return takes(busy, float64(on)) / takes(busy, float64(than))
 }
@@ -42,8 +42,8 @@ func Slowdown(busy float64, on, than int) float64 {
 // busy returns the values of Need.Busy and Need.BusyKnown. The busy share is the mean over all possible shares. Each
 // share is weighted by its prior density and by the probability of the observations: the run times of completed runs on
 // the GPU model of the last run, the slices on which runs reached their time limit, and the utilisation. If runs
-// completed on slices of different sizes, all shares have the same prior density. With the other prior, the estimated
-// shares of such jobs were too large, and so were the slices that they got (docs/results.md, "Learned speeds").
+// completed on slices of different sizes, all shares have the same prior density. With the other prior, the shares
+// estimated for these jobs were too large, and so were the slices that they got (docs/results.md, "Learned speeds").
 func busy(runs []attempt) (share float64, known bool) {
 	o := observe(runs)
 	exponent := float64(priorExponent)
@@ -62,11 +62,11 @@ func busy(runs []attempt) (share float64, known bool) {
 	return sum / weights, o.informative()
 }
 
-// observations are the runs from which a busy share is computed.
+// observations contains the runs from which a busy share is computed.
 type observations struct {
 	completed []timed // runs in the COMPLETED state
 	reached   []timed // runs that ended at their time limit
-	util      float64 // the median of the busy shares according to the utilisation of single runs; -1: unknown
+	util      float64 // the median of the busy shares derived from the utilisation of single runs; -1: unknown
 }
 
 // timed is a run on a number of compute slices. log is the logarithm of the run time in seconds.
@@ -99,13 +99,13 @@ func (o observations) informative() bool {
 	return o.util >= 0 || o.differ(o.completed) || o.differ(o.reached)
 }
 
-// differ reports whether any run in the list had a slice of a different size from that of the first completed run.
+// differ reports whether any run in the list had a slice of a different size than the first completed run.
 func (o observations) differ(all []timed) bool {
 	return len(o.completed) > 0 &&
 		slices.ContainsFunc(all, func(t timed) bool { return t.slices != o.completed[0].slices })
 }
 
-// likelihood returns a number proportional to the probability of the observations for a busy share. If all run times
+// likelihood returns a number proportional to the probability of the observations, given a busy share. If all run times
 // are divided by takes, their logarithms have a normal distribution. The mean of this distribution is unknown, and the
 // variance has the prior of run times (priorSigma). The probability is therefore a power of the sum of squares. The run
 // time of a later run follows Student's distribution, which gives the probability that this run exceeds a time limit.
@@ -137,8 +137,8 @@ func (o observations) likelihood(b float64) float64 {
 	return l
 }
 
-// limit returns the run time, in seconds, of the last run that reached its time limit, or 0 if no run reached its time
-// limit or no run completed.
+// limit returns the run time, in seconds, of the last run that reached its time limit. It returns 0 if no run reached
+// its time limit, or if none completed.
 func limit(runs []attempt) (seconds float64) {
 	done := false
 	for _, r := range runs {
@@ -156,8 +156,8 @@ func limit(runs []attempt) (seconds float64) {
 }
 
 // fast reports whether the given number of compute slices is sufficient. all is the number of compute slices in the
-// whole GPU, which is always sufficient because no profile has more. fast ignores a time limit that is too short even
-// on the whole GPU, because it was probably a mistake or a test.
+// whole GPU, which is always sufficient because no profile has more. A time limit that is too short even on the whole
+// GPU is ignored, because it was probably a mistake or a test.
 func (n Need) fast(compute, all int) bool {
 	if compute >= all || !n.BusyKnown {
 		return true

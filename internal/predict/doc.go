@@ -1,6 +1,6 @@
 // Package predict uses earlier runs to compute the memory, compute slices and run time that a job needs, and selects a
 // profile for that need. It also computes a job's key and script fingerprint, and reads and writes the summary of a run
-// in an accounting record. The package is pure: it uses no clock and no I/O. Package repo stores the runs.
+// in an accounting record. The package is pure: it reads no clock and does no I/O. Package repo stores the runs.
 //
 //	Run, Summary      a run, and its text in an accounting record
 //	Key, Fingerprint  determine which runs are runs of the same job or script
@@ -24,7 +24,7 @@
 //	limit.go      Line.InTime: the profile that a job requests so that it ends within its time limit
 //	need.go       Predict, Need; Levels; the settings of a site and their defaults; Need.On, which selects a profile
 //	partition.go  Partitions: the best profiles for a model with measured batch sizes, for `caelum profile-job`
-//	peak.go       memory: the peak of the runs, the margin, peak_quantile, runs with too little memory; Need.Why
+//	peak.go       memory: the runs' peaks, the margin, peak_quantile, runs with too little memory; Need.Why
 //	run.go        Run; the text of its summary in an accounting record (caelum:run=...): format and reader
 //	runtime.go    expected run time and its quantiles, from up to 20 complete runs; Expect, for a running job
 //	series.go     Series: the memory of a slice over time, in at most 128 intervals

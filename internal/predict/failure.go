@@ -2,19 +2,19 @@ package predict
 
 import "math"
 
-// Each failed run has two possible explanations: the slice had too little memory, or the run failed for another reason.
-// The second one is likely for a job that often fails for other reasons. chance is the share of the job's runs that do.
-// The probability that such a job fails n times in a row for other reasons is chance^n. If it is below a threshold, the
-// run is assumed to have run out of memory.
+// A failed run has two possible explanations: the slice had too little memory, or the run failed for another reason.
+// The second is likely for a job that often fails for other reasons. chance is the share of the job's runs that do. The
+// probability that such a job fails n times in a row for other reasons is chance^n. If it is below a threshold, the run
+// is assumed to have run out of memory.
 const (
 	// likely is the threshold for a failed run that used nearly all of its slice's memory, and for a job's first
 	// failure after its only complete run, if its slice is smaller than that of the complete run.
 	likely = 0.1
-	// unlikely is the threshold for all other failed runs. A job without earlier failures is below the threshold with
-	// its third failure in a row, or with its second failure in a row after nine complete runs.
+	// unlikely is the threshold for all other failed runs. A job without earlier failures falls below the threshold
+	// with its third failure in a row, or with its second in a row after nine complete runs.
 	unlikely = 1e-4
-	// priorFailures and priorTrials describe the assumed share of failed runs before any runs exist: priorFailures of
-	// priorTrials runs. All constants were chosen on seed 1 of `go run ./contrib/learn variants`.
+	// priorFailures and priorTrials describe the share of failed runs that is assumed before any runs exist:
+	// priorFailures out of priorTrials runs. All constants were chosen on seed 1 of `go run ./contrib/learn variants`.
 	priorFailures = 0.1
 	priorTrials   = 2
 	// unusual is the ratio of a failed run's peak to the peak of the last complete run above which the failed run
@@ -22,9 +22,9 @@ const (
 	unusual = 1.05
 )
 
-// failures decides for each failed run whether it ran out of memory. The zero value has seen no runs.
+// failures decides whether each failed run ran out of memory. The zero value has seen no runs.
 type failures struct {
-	complete, other int     // the numbers of complete runs, and of failed runs for which memory was not the reason
+	complete, other int     // the number of complete runs, and of runs that failed for reasons other than memory
 	least           float64 // the memory of the smallest slice on which a run was complete, in MiB; 0: unknown
 	usual, last     float64 // the lowest peak of a complete run and the peak of the last one, in MiB
 
@@ -33,7 +33,7 @@ type failures struct {
 	on    float64    // the memory of the last failed run's slice, in MiB
 }
 
-// failed sets the fields short and doubtful of a failed run.
+// failed sets a failed run's short and doubtful fields.
 func (f *failures) failed(a *attempt) {
 	full := a.OutOfMemory()
 	switch {
@@ -72,7 +72,7 @@ func (f *failures) failed(a *attempt) {
 	a.doubtful = a.doubtful || math.Pow(chance, float64(n)) < unlikely
 }
 
-// completed records a complete run. Memory was not the reason why the runs since the last complete one failed, if their
+// completed records a complete run. The failed runs since the last complete one did not fail because of memory if their
 // slices were at least as large as this run's, or if they were not assumed to have run out of memory at the time.
 func (f *failures) completed(a *attempt) {
 	memory := a.promised()

@@ -7,8 +7,8 @@ import (
 
 // Forecast is the expected peak memory of a running job on one slice.
 type Forecast struct {
-	// PeakMiB is the expected peak at the time Horizon, in seconds since the start of the run. LowMiB is the lower
-	// bound of the peak that determines Exceeds. Neither value is less than the highest memory use so far.
+	// PeakMiB is the expected peak at Horizon, which is a time in seconds since the start of the run. LowMiB is the
+	// lower bound for the peak that determines Exceeds. Neither value is less than the highest memory use so far.
 	PeakMiB, LowMiB float64
 	Horizon         float64
 	// SliceMiB is the slice's memory. Exceeds is true if the job will almost certainly need more.
@@ -19,21 +19,21 @@ type Forecast struct {
 // The forecast's constants were chosen on seeds 1 to 20 of `go run ./contrib/learn forecast`. A false alarm throws away
 // the work of a job that would have completed. All constants therefore favour a late alarm over a false one.
 const (
-	// blocks is the number of points to which the forecast reduces a part of the past. With fewer than minPoints
+	// blocks is the number of points to which the forecast reduces each part of the past. With fewer than minPoints
 	// points, the forecast is the highest memory use so far.
 	blocks    = 16
 	minPoints = 8
-	// growthShare is the share of the past, before the last half, over which the memory must also have grown.
+	// growthShare is the share of the past, before its last half, over which the memory must also have grown.
 	growthShare = 1.0 / 8
-	// If the growth in the last half of the run is less than slowing times the growth in the quarter before, the growth
-	// slows down.
+	// If the growth in the last half of the run is less than slowing times the growth in the quarter before it, the
+	// growth is slowing down.
 	slowing = 0.8
 	// lowSlope is the quantile of the slopes that LowMiB uses. This quantile is 0 unless the memory grew during most of
 	// the last half of the run, so a single step rarely causes an alarm. believed is the share of the growth, from now
 	// to the horizon, that LowMiB includes.
 	lowSlope = 0.2
 	believed = 0.85
-	// Exceeds is false before minRan seconds and before the share minShare of the horizon have passed. A program
+	// Exceeds is false until minRan seconds and the share minShare of the time to the horizon have passed. A program
 	// allocates most of its memory during this time, and a run that fails so early loses little work.
 	minRan   = 60
 	minShare = 0.2
@@ -107,8 +107,8 @@ func bend(before, lately float64) float64 {
 	return math.Log2(lately / before)
 }
 
-// growth returns the growth from the time ran to the time horizon. slope is the slope at three quarters of ran, and
-// changes with the given power of the time.
+// growth returns the growth from ran to horizon. slope is the slope at three quarters of ran, and changes with the
+// given power of the time.
 func growth(slope, power, ran, horizon float64) float64 {
 	if slope <= 0 || horizon <= ran {
 		return 0

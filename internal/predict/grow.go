@@ -10,7 +10,7 @@ import (
 	"caelum/internal/mig"
 )
 
-// Growth is the replacement of a job's profile by a larger one after the job had already started.
+// Growth is the replacement of a job's profile with a larger one after the job had already started.
 type Growth struct {
 	Profile string `json:"profile"` // the profile that was too small
 	Cause   Cause  `json:"cause"`
@@ -39,7 +39,7 @@ func (g Growth) String() string {
 	return text
 }
 
-// FormatGrowths returns growths as text without blanks, which ParseGrowths parses.
+// FormatGrowths returns growths as text without blanks that ParseGrowths can parse.
 func FormatGrowths(growths []Growth) string {
 	var all []string
 	for _, g := range growths {
@@ -48,7 +48,7 @@ func FormatGrowths(growths []Growth) string {
 	return strings.Join(all, ",")
 }
 
-// ParseGrowths parses the text of FormatGrowths, and ignores malformed growths.
+// ParseGrowths parses text written by FormatGrowths, and ignores malformed growths.
 func ParseGrowths(text string) (growths []Growth) {
 	for one := range strings.SplitSeq(text, ",") {
 		parts := strings.Split(one, ":")
@@ -70,7 +70,7 @@ func ParseGrowths(text string) (growths []Growth) {
 
 // Larger returns the smallest profile of m that has more memory than the given profile, at least as many compute
 // slices, and at least needMiB of memory. It considers only profiles that have a placement in the set of, and never the
-// full profile (mig.Full). It returns false if m has no such larger profile, or lacks the given one.
+// full profile (mig.Full). It returns false if m has no suitable larger profile, or does not have the given one.
 func Larger(m *mig.Model, of mig.Layout, profile string, needMiB float64) (larger string, ok bool) {
 	from, known := m.ProfileIndex(profile)
 	if !known {
@@ -93,8 +93,8 @@ func Larger(m *mig.Model, of mig.Layout, profile string, needMiB float64) (large
 	return best.Name, true
 }
 
-// Larger returns the result of [Larger] for this need. If no profile has enough memory for the need including the
-// margin, one that satisfies it without the margin is sufficient.
+// Larger returns the result of [Larger] for this need. If no profile has enough memory to cover the need including the
+// margin, one that covers it without the margin is sufficient.
 func (n Need) Larger(m *mig.Model, of mig.Layout, profile string) (larger string, ok bool) {
 	if larger, ok = Larger(m, of, profile, n.PeakMiB); ok {
 		return larger, true
@@ -103,10 +103,10 @@ func (n Need) Larger(m *mig.Model, of mig.Layout, profile string) (larger string
 }
 
 // RanOut reports whether the last of the runs (oldest first) ran out of memory, and returns the need of the next run.
-// The runs are all known runs with one job key, and the last one must have the state FAILED. grown contains the job's
+// The runs are all known runs with one job key, and the last one must be in the FAILED state. grown contains the job's
 // growths so far, oldest first. Unless the run itself reported that it ran out of memory (Run.End), RanOut returns
 // false in two cases: if the peak fits into the memory of an earlier, smaller slice of the job, or if complete runs
-// with at least this peak fitted into a slice of this size. RanOut is stricter than Predict, because a needless requeue
+// with at least this peak fitted into a slice of this size. It is stricter than Predict, because a needless requeue
 // repeats a whole run.
 func RanOut(runs []Run, grown []Growth, site Site) (Need, bool) {
 	if len(runs) == 0 || runs[len(runs)-1].State != "FAILED" && runs[len(runs)-1].End == "" {

@@ -7,8 +7,8 @@ import (
 )
 
 // KeyInput contains the properties of a job from which Key computes the job key. Two submissions with equal properties
-// are runs of the same job. The slice and the GPU model are not among them, because a job's needs do not depend on
-// these.
+// are runs of the same job. The properties do not include the slice and the GPU model, because a job's needs do not
+// depend on them.
 type KeyInput struct {
 	UID     uint32
 	Account string // the account in the request, or else the user's default account
@@ -21,7 +21,7 @@ type KeyInput struct {
 	CPUsPerTask int // 0 if not requested
 }
 
-// keyNameBytes and keyScriptBytes limit how many bytes of the name and of the script are hashed (KEY.md in
+// keyNameBytes and keyScriptBytes limit how many bytes of the name and the script are hashed (KEY.md in
 // contrib/job_submit).
 const (
 	keyNameBytes   = 256
@@ -71,7 +71,8 @@ func (m *message) numbers(all ...int) {
 }
 
 func (m *message) hash() string {
-	// Lua 5.1 has only double-precision numbers. The bases are below 2^20, so every product is below 2^53 and exact.
+	// Lua 5.1 has only double-precision numbers. The bases are below 2^20, so every product is below 2^53 and thus
+	// exact.
 	const prime, base1, base2 = 4294967291, 1000003, 786433
 	var h1, h2 uint64
 	for _, c := range []byte(m.String()) {

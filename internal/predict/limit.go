@@ -7,9 +7,9 @@ import (
 	"strconv"
 )
 
-// Line is the prediction that a line of the decision table contains.
+// Line is the prediction in a line of the decision table.
 type Line struct {
-	Profile string // the profile of the job, regardless of the job's time limit
+	Profile string // the job's profile, regardless of its time limit
 	Seconds int    // expected run time on Profile; 0 if unknown
 	High    int    // 90% quantile of the run time on Profile in seconds; 0 if unknown, as always without Seconds
 	// Busy is the job's busy share in percent, or -1 if unknown.
@@ -28,7 +28,7 @@ const unknownPercent = 100 * (priorExponent + 1) / (priorExponent + 2)
 //   - otherwise floor, because the job would reach the time limit on every profile.
 //
 // The result is also floor if the quantile or the time limit is unknown. job_submit.lua implements the same choice.
-// Both use only whole numbers below 2^53, so that rounding makes no difference.
+// Both use only whole numbers below 2^53, so that rounding cannot make a difference.
 func (l Line) InTime(floor string, profiles []string, limit float64) string {
 	compute, gb := claims(floor)
 	own, _ := claims(l.Profile)
@@ -85,7 +85,7 @@ func (l Line) within(profile string, seconds int, limit float64) bool {
 	return float64(seconds)*to <= limit*from
 }
 
-// factors returns two whole numbers whose quotient is the run time on a profile, divided by the run time on l.Profile.
+// factors returns two whole numbers whose quotient is the run time on a profile divided by the run time on l.Profile.
 // The quotient follows from Amdahl's law (takes): on c compute slices, a job takes ((100 - busy) c + busy) / c
 // hundredths of the run time on one compute slice.
 func (l Line) factors(profile string) (to, from float64) {

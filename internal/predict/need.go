@@ -25,8 +25,7 @@ type Site struct {
 	// Margin is the safety margin, as a share of the peak, if only one run is known. If more runs are known, it is the
 	// upper bound of the safety margin.
 	Margin float64
-	// Share enables predictions from other users' runs of the same script, for users who have not run the script
-	// themselves.
+	// Share enables predictions from other users' runs of the same script for users who have not run it themselves.
 	Share bool
 	// Users is the number of users who must have a complete run of a script before their runs are used for other users.
 	// 0 means 3.
@@ -35,18 +34,18 @@ type Site struct {
 	// 0, only the memory determines the profile.
 	MaxSlowdown float64
 
-	// Window is the number of complete runs that a prediction uses, or twice this number if a run was certainly killed
-	// because it ran out of memory. Quantile is the quantile of the changes in the peak between these runs from which
-	// the margin is computed. If they are 0, Window defaults to 5 and Quantile to 0.15.
+	// Window is the number of complete runs that a prediction uses, or twice this number if a run certainly ran out of
+	// memory. Quantile is the quantile of the changes in the peak between these runs from which the margin is computed.
+	// If they are 0, Window defaults to 5 and Quantile to 0.15.
 	Window   int
 	Quantile float64
 
-	// PeakQuantile is the quantile of the next run's peak that the need covers at least, assuming that the peaks are
-	// lognormally distributed. If it is 0, this quantile does not affect the need.
+	// PeakQuantile is the quantile of the next run's peak that the need must at least cover, assuming that the peaks
+	// are lognormally distributed. If it is 0, the need does not depend on a quantile.
 	PeakQuantile float64
 }
 
-// DefaultSite has the default settings.
+// DefaultSite contains the default settings.
 var DefaultSite = Site{Margin: 0.05, Users: 3, MaxSlowdown: 3}
 
 func (s Site) window() int       { return cmp.Or(s.Window, 5) }
@@ -72,14 +71,14 @@ type Need struct {
 	// Ended is true if Seconds, Low and High come from runs that ended by themselves, and false if all runs reached
 	// their time limit. A job that always reaches its time limit does not end sooner on a larger slice.
 	Ended bool
-	// Busy is the share of the job's run time on one compute slice for which the job would keep that slice busy, from 0
-	// to 1. BusyKnown is false if no run shows this share, so that Busy is only an assumption that applies to any job.
+	// Busy is the share of its run time on one compute slice for which the job would keep that slice busy, from 0 to 1.
+	// BusyKnown is false if no run shows this share, so that Busy is only an assumption that applies to any job.
 	Busy      float64
 	BusyKnown bool
 	// MaxSlowdown is the site's MaxSlowdown. Limit is a time limit, in seconds, that an earlier run of the job reached,
 	// or 0. The time limit of a submission is considered by Line.InTime.
 	MaxSlowdown, Limit float64
-	// Why is one sentence that explains PeakMiB.
+	// Why explains PeakMiB in one sentence.
 	Why string
 }
 
@@ -125,8 +124,8 @@ func (n Need) On(b *mig.Model, of mig.Layout) (string, bool) {
 	return best.Name, true
 }
 
-// AtLeast returns the profile that On returns if it has more memory than the given profile, and the given profile
-// otherwise. Callers use AtLeast for jobs without complete runs.
+// AtLeast returns On's profile if it has more memory than the given profile, and the given profile otherwise. It is
+// used for jobs without complete runs.
 func (n Need) AtLeast(b *mig.Model, of mig.Layout, profile string) string {
 	more, ok := n.On(b, of)
 	if !ok {

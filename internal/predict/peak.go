@@ -12,9 +12,9 @@ import (
 
 // memory computes the memory need, which is the larger of two peaks plus a margin: the peak of the last complete run,
 // and the second highest peak in the window. The memory need is at least covered MiB and at least the memory that later
-// incomplete runs used, and exceeds the memory of every slice on which a run was killed because it ran out of memory. A
-// single high peak may be accidental, and no longer counts once another complete run follows. A peak that occurred
-// twice counts for as long as it remains in the window.
+// incomplete runs used, and it exceeds the memory of every slice on which a run ran out of memory. A single high peak
+// may be accidental, so it no longer counts once another complete run follows. A peak that occurred twice counts for as
+// long as it remains in the window.
 func (n *Need) memory(runs []attempt, covered float64, site Site) {
 	var peaks []float64 // the peaks of complete runs
 	open := 0.0         // the highest peak after the last complete run
@@ -59,8 +59,8 @@ func second(of []float64) float64 {
 }
 
 // scatter returns the margin as a share of the peak. The margin is half of the site's quantile of the changes in the
-// peak between consecutive runs, and at most the site's margin. scatter adds two changes as large as the site's margin
-// to these changes, so that the margin is large after only a few runs.
+// peak between consecutive runs, and at most the site's margin. Two changes as large as the site's margin are added to
+// these changes, so that the margin is large when only a few runs exist.
 func scatter(peaks []float64, site Site) float64 {
 	half := []float64{site.Margin, site.Margin}
 	for k := 1; k < len(peaks); k++ {
@@ -103,10 +103,10 @@ func coveredMiB(runs []attempt, quantile float64) float64 {
 }
 
 // tooLittle returns the memory, in MiB, of the largest slice that was too small, or 0 if no slice was. A slice was too
-// small if a run on it was killed, or possibly killed, because it ran out of memory. The result is the
-// larger of two values: the largest such slice after the last complete run, and the second largest in the whole window,
-// so that one failed run before a complete run does not count. A run before the last complete run that was only
-// possibly killed counts only if the next complete run had a larger slice.
+// small if a run on it certainly or possibly ran out of memory. The result is the larger of two values: the largest
+// such slice after the last complete run, and the second largest in the whole window, so that one failed run before a
+// complete run does not count. A run before the last complete run that only possibly ran out of memory counts only if
+// the next complete run had a larger slice.
 func tooLittle(runs []attempt) (most float64) {
 	var short []float64
 	doubt := 0.0
@@ -128,7 +128,7 @@ func tooLittle(runs []attempt) (most float64) {
 	return max(most, second(short))
 }
 
-// whyLarger returns the sentence for Need.Why if the need is determined by runs that had too little memory.
+// whyLarger returns the sentence for Need.Why if runs with too little memory determine the need.
 func whyLarger(runs []attempt) string {
 	var last attempt // the last run with too little memory that followed the last complete run
 	for _, r := range runs {
@@ -149,8 +149,8 @@ func whyLarger(runs []attempt) string {
 	return "runs failed on smaller slices more than once, probably because they ran out of memory"
 }
 
-// whyPeak returns the sentence for Need.Why if the need is determined by a peak. peak is in MiB, and margin is a share
-// of peak.
+// whyPeak returns the sentence for Need.Why if a peak determines the need. peak is in MiB, and margin is a share of
+// peak.
 func whyPeak(runs []attempt, complete int, peak, margin float64) string {
 	switch {
 	case len(runs) == 0:

@@ -38,13 +38,13 @@ type Run struct {
 	// Processes is the largest number of processes that any sample found on one slice, or 0 if the number is unknown.
 	Processes int
 
-	// State is the job's state in Slurm, such as COMPLETED or FAILED, or empty while it is unknown. Exit is the exit
-	// status of the batch script.
+	// State is the job's state in Slurm, such as COMPLETED or FAILED. It is empty as long as the state is unknown. Exit
+	// is the exit status of the batch script.
 	State string
 	Exit  int
 
-	// End is EndOOM or EndForeseen if the agent requeued the job because the memory of the slice was insufficient, and
-	// otherwise empty. ForeseenMiB is the peak memory that the agent foresaw while the job ran, or 0.
+	// End is EndOOM or EndForeseen if the agent requeued the job because the slice's memory was insufficient, and
+	// otherwise empty. ForeseenMiB is the peak memory that the agent foresaw while the job was running, or 0.
 	End         string
 	ForeseenMiB float64
 }
@@ -52,7 +52,7 @@ type Run struct {
 // These constants are the values of Run.End.
 const (
 	EndOOM      = "oom"      // the job had run out of memory
-	EndForeseen = "foreseen" // the job still ran, and its forecast peak exceeded the memory of the slice
+	EndForeseen = "foreseen" // the job was still running, and its forecast peak exceeded the slice's memory
 )
 
 // tagRun is the prefix of a run's summary in a job's accounting record.
@@ -68,9 +68,9 @@ var errSummary = errors.New("the text is not a summary of a run")
 //
 // The summary is one line. For two slices, the profile is followed by x2. The second run of a requeued job has
 // restart=1. If the agent ended the run because its memory was insufficient, the summary contains end=oom or
-// end=foreseen, and foreseen=12800M if the peak was foreseen. Earlier releases ignore both fields. Summary omits
-// unknown values, and the fields of Run that the accounting record already contains. sacctmgr converts the text to
-// lower case (22.05.8), so Summaries ignores case.
+// end=foreseen, and foreseen=12800M if the peak was foreseen. Earlier releases ignore both fields. Unknown values are
+// omitted, as are the fields of Run that the accounting record already contains. sacctmgr converts the text to lower
+// case (22.05.8), so Summaries ignores case.
 func (r Run) Summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s%s,%s", tagRun, r.Node, r.Profile)
@@ -157,11 +157,11 @@ func parseSummary(text string) (Run, error) {
 			r.Restart, err = strconv.Atoi(value)
 		case "end":
 			if end := strings.ToLower(value); end == EndOOM || end == EndForeseen {
-				r.End = end // ignore values of later versions
+				r.End = end // ignore values from later versions
 			}
 		case "foreseen":
 			r.ForeseenMiB, err = measure(value, "M")
-		} // ignore fields of later versions
+		} // ignore fields from later versions
 		if err != nil {
 			return Run{}, errSummary
 		}
@@ -183,7 +183,7 @@ func measure(text, unit string) (float64, error) {
 	return v, nil
 }
 
-// WithSummary adds a run's summary to a job's accounting record, and replaces an earlier summary of the same run.
+// WithSummary adds a run's summary to a job's accounting record, replacing any earlier summary of the same run.
 func WithSummary(record string, r Run) string {
 	words := strings.Split(record, " ")
 	words = slices.DeleteFunc(words, func(w string) bool {

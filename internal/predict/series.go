@@ -13,7 +13,7 @@ const seriesBuckets = 128
 // maxRan limits the times in a Series, in seconds (about 30 years).
 const maxRan = 1e9
 
-// Series is the memory of a slice over time: the highest value in each of up to 128 consecutive intervals of equal
+// Series is a slice's memory usage over time: the highest value in each of up to 128 consecutive intervals of equal
 // length. When a run outgrows the intervals, each pair of intervals becomes one interval. The zero value is an empty
 // Series.
 type Series struct {
@@ -21,7 +21,7 @@ type Series struct {
 	MiB   []float64 // the highest memory usage in each interval; 0 for an interval without samples
 }
 
-// Add adds a sample that was taken at seconds after the start of the run. Add ignores impossible values.
+// Add adds a sample taken at the given time, in seconds after the start of the run. It ignores impossible values.
 func (s *Series) Add(at, mib float64) {
 	if !(at >= 0 && at <= maxRan && mib > 0) || math.IsInf(mib, 1) {
 		return
@@ -71,7 +71,7 @@ func (s Series) Valid() bool {
 	return true
 }
 
-// point is the highest memory usage from the start of a run until a time. at is in seconds.
+// point is the highest memory usage from the start of a run until the time at, which is in seconds.
 type point struct{ at, mib float64 }
 
 // highest returns the highest memory usage since the start, at the end of each interval with samples. ran is the
@@ -87,7 +87,7 @@ func (s Series) highest(ran float64) (all []point) {
 	return all
 }
 
-// within returns the points between two times.
+// within returns the points that lie between two times.
 func within(past []point, from, to float64) []point {
 	first, _ := slices.BinarySearchFunc(past, from, func(p point, at float64) int { return cmp.Compare(p.at, at) })
 	last, _ := slices.BinarySearchFunc(past, to, func(p point, at float64) int { return cmp.Compare(p.at, at) })

@@ -7,10 +7,10 @@ import (
 )
 
 // PredictShared returns the need of a job according to other users' runs of the same script. users contains one history
-// per user. PredictShared first predicts the need of each user separately, so that each has the same weight regardless
-// of the number of runs. Every figure in the result is the upper median of the users' figures. If fewer than half of
-// the users are hostile, each figure therefore lies between the smallest and the largest figure of the honest users. If
-// fewer than [Site.Users] users have a complete run, PredictShared returns false.
+// per user. The need is first predicted for each user separately, so that all users have the same weight regardless of
+// their number of runs. Every figure in the result is the upper median of the users' figures. If fewer than half of the
+// users are hostile, each figure therefore lies between the smallest and the largest figure of the honest users. If
+// fewer than [Site.Users] users have a complete run, the result is false.
 func PredictShared(users []History, site Site) (Need, bool) {
 	var needs []Need
 	for _, h := range users {
