@@ -57,7 +57,7 @@ var kind = sqlite.Kind{
 	Options: "_busy_timeout=30000&_foreign_keys=on",
 }
 
-// Supports returns the version of the schema that this release creates.
+// Supports returns the schema version that this release creates.
 func Supports() int { return kind.Supports() }
 
 // VersionAt returns the schema version of the repository at path, or 0 if there is no repository. It does not change

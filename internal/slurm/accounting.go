@@ -23,7 +23,7 @@ const (
 )
 
 // AccountingFields contains the fields in which Caelum can store its summaries. Comment is missing because users can
-// write it, and Extra because sacctmgr 22.05 cannot set it.
+// write it, and Extra is missing because sacctmgr 22.05 cannot set it.
 var AccountingFields = []AccountingField{AdminComment, SystemComment}
 
 func unknownField(field AccountingField) error {
@@ -31,7 +31,7 @@ func unknownField(field AccountingField) error {
 }
 
 var (
-	// ErrNoAccounting means that slurmdbd did not answer. The caller may repeat the call.
+	// ErrNoAccounting means that slurmdbd did not answer. The caller may retry.
 	ErrNoAccounting = errors.New("slurmdbd cannot be reached")
 	// ErrSpoils means that sacctmgr would not store the given text unchanged.
 	ErrSpoils = errors.New(
@@ -58,8 +58,8 @@ type Record struct {
 	Text    string // the text of the requested field
 }
 
-// recordFields contains fields that users cannot write. In a text of their own, users could imitate the end of a field,
-// because everyone on the host can read the separator in sacct's command line.
+// recordFields contains only fields that users cannot write. In a field that they can write, users could imitate the
+// end of the field, because everyone on the host can read the separator in sacct's command line.
 var recordFields = []struct {
 	name string
 	set  func(*Record, string) error
@@ -100,10 +100,10 @@ func exitStatus(s string) (int, error) {
 	return n, nil
 }
 
-// Records returns the runs of all users' jobs that waited or ran between from and to. Each Record's Text is the text of
-// the given accounting field. The period should be about a day, because slurmdbd reads all records before it answers.
-// If slurmdbd.conf hides other users' jobs, callers who are not operators get only their own jobs. Errors:
-// ErrNoAccounting.
+// Records returns the runs of all users' jobs that waited or ran between from and to. Each Record's Text is the content
+// of the given accounting field. The period should be no longer than about a day, because slurmdbd reads all records
+// before it answers. If slurmdbd.conf hides other users' jobs, callers who are not operators get only their own jobs.
+// Errors: ErrNoAccounting.
 func (c *Client) Records(ctx context.Context, field AccountingField, from, to time.Time) ([]Record, error) {
 	return c.records(ctx, field, "-S", uts(from), "-E", uts(to))
 }
@@ -130,7 +130,7 @@ func (c *Client) Names(ctx context.Context, from, to time.Time) (map[uint64]stri
 	return c.names(ctx, "-S", uts(from), "-E", uts(to))
 }
 
-// NamesOf is like Names, for the records of the jobs that ref refers to (see AllocationsOf). The result can contain
+// NamesOf is like Names, but for the records of the jobs that ref refers to (see AllocationsOf). The result can contain
 // other components of the same het job.
 func (c *Client) NamesOf(ctx context.Context, ref string) (map[uint64]string, error) {
 	if !recordRef.MatchString(ref) {
@@ -173,8 +173,8 @@ func (c *Client) records(ctx context.Context, field AccountingField, args ...str
 	return list, err
 }
 
-// sacct runs the sacct command so that its output contains each run once (-X: without steps), including runs that were
-// ended by a requeue (-D), and the separator follows each field (-p).
+// sacct runs the sacct command so that its output contains each run once (-X: without steps), including runs ended by a
+// requeue (-D), with the separator after each field (-p).
 func (c *Client) sacct(ctx context.Context, sep, fields string, args ...string) (string, error) {
 	out, err := c.run(
 		ctx,
@@ -184,8 +184,8 @@ func (c *Client) sacct(ctx context.Context, sep, fields string, args ...string) 
 	return out, ofAccounting(err)
 }
 
-// uts returns a time in a form that Slurm's commands interpret independently of the time zone. They reject values below
-// a million seconds (22.05.8).
+// uts returns a time in a form that Slurm's commands interpret independently of the time zone. The commands reject
+// values below a million seconds (22.05.8).
 func uts(t time.Time) string {
 	return "uts" + strconv.FormatInt(max(t.Unix(), 1e6), 10)
 }
@@ -199,13 +199,13 @@ func ofAccounting(err error) error {
 	return err
 }
 
-// textMost is the size of the MariaDB column in bytes. Longer text is truncated without an error (22.05.8).
+// textMost is the size of the MariaDB column in bytes. Longer text is silently truncated (22.05.8).
 const textMost = 65535
 
 // SetAccounting writes a field of a job's newest accounting record. The run in this record must have ended, because
-// slurmctld rewrites AdminComment when a run ends (22.05.8). sacctmgr cannot change the job's older records. The call
-// takes about 0.3 s. Errors: ErrJobState if the run has not ended; ErrSpoils if sacctmgr would change other tools'
-// words; ErrNoAccounting.
+// slurmctld rewrites AdminComment when a run ends (22.05.8). sacctmgr cannot change the job's older records. It takes
+// about 0.3 s. Errors: ErrJobState if the run has not ended; ErrSpoils if sacctmgr would change other tools' words;
+// ErrNoAccounting.
 func (c *Client) SetAccounting(ctx context.Context, r Record, field AccountingField, text string) error {
 	if !slices.Contains(AccountingFields, field) {
 		return unknownField(field)
@@ -233,7 +233,7 @@ var recordRef = regexp.MustCompile(`^[0-9]+([_+][0-9]+)?$`)
 
 const capitals = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-// spoils returns ErrSpoils if sacctmgr would change other tools' words. It determines sacctmgr's release only if the
+// spoils returns ErrSpoils if sacctmgr would change other tools' words. It queries sacctmgr's release only if the
 // result depends on it.
 func (c *Client) spoils(ctx context.Context, text string) error {
 	lower := false // true if sacctmgr may convert a word to lower case

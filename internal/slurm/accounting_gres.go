@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// Allocation is slurmdbd's record of a run, with the partition, the times and the generic resources of the run.
+// Allocation is slurmdbd's record of a run, with the run's partition, times and generic resources.
 type Allocation struct {
 	Record
 	Partition string
-	Submitted time.Time     // of a run after a requeue: the time of the requeue
+	Submitted time.Time     // for a run after a requeue, the time of the requeue
 	Limit     time.Duration // the time limit; 0 if the job has none
 	// Requested and Allocated contain the GRES of the whole job, summed over its nodes, as far as AccountingStorageTRES
-	// lists them. slurmctld allocates every GRES of a node to an --exclusive job, so that Allocated can contain more
-	// than Requested.
+	// lists them. Allocated can contain more than Requested, because slurmctld allocates all of a node's GRES to an
+	// --exclusive job.
 	Requested, Allocated GRESList
 }
 
-// allocationField is a column of sacct that only Allocation contains.
+// allocationField is a sacct column that only Allocation contains.
 type allocationField struct {
 	name string
 	set  func(*Allocation, string) error
@@ -47,7 +47,7 @@ func minutes(s string) (time.Duration, error) {
 	return time.Duration(n) * time.Minute, err
 }
 
-// Allocations is like Records, and also returns the other fields of Allocation.
+// Allocations is like Records, but also returns the other fields of Allocation.
 func (c *Client) Allocations(ctx context.Context, field AccountingField, from, to time.Time) ([]Allocation, error) {
 	return c.allocations(ctx, field, allocationFields, "-S", uts(from), "-E", uts(to))
 }
@@ -78,7 +78,7 @@ func (c *Client) AllocationsOf(ctx context.Context, field AccountingField, ref s
 	return all, nil
 }
 
-// recordID matches the id of a job, of an array or of a het job at the beginning of a Ref.
+// recordID matches the id of a job, array or het job at the beginning of a Ref.
 var recordID = regexp.MustCompile(`^[0-9]+`)
 
 // allocations runs sacct and parses its output. The columns in more precede the accounting field.
@@ -103,8 +103,8 @@ func (c *Client) allocations(
 	return parseAllocations(out, sep, more)
 }
 
-// parseAllocations parses the output of sacct, whose last column is the requested accounting field. It omits a record
-// that cannot be parsed, so that this record does not hide the other records.
+// parseAllocations parses the output of sacct, whose last column is the requested accounting field. A record that
+// cannot be parsed is omitted, so that it does not hide the others.
 func parseAllocations(out, sep string, more []allocationField) ([]Allocation, error) {
 	columns := len(recordFields) + len(more)
 	records, err := splitRecords(out, sep, columns+1)

@@ -26,9 +26,9 @@ var (
 // parseAllocation takes the detailed record of a job that holds the given nodes (`scontrol -d show job`) and parses the
 // section that lists the job's allocation on each node.
 //
-// The record of every job that holds nodes contains this section once. A user can write text that looks like this
-// section before or after the real one, but cannot remove the real one. If the section occurs only once, it is
-// therefore real. If it occurs several times, parseAllocation returns ErrAmbiguous.
+// The record of every job that holds nodes contains this section once. A user can insert text that looks like this
+// section before or after the real one, but cannot remove the real one. A section that occurs only once is therefore
+// real. If there are several, parseAllocation returns ErrAmbiguous.
 func parseAllocation(out string, nodes []string) (map[string]GRESList, error) {
 	switch n := strings.Count(out, allocHead); {
 	case n == 0:
@@ -45,7 +45,7 @@ func parseAllocation(out string, nodes []string) (map[string]GRESList, error) {
 		}
 		m := allocLine.FindStringSubmatch(line)
 		if m == nil {
-			return nil, fmt.Errorf("scontrol shows the unexpected line %.80q in an allocation", line)
+			return nil, fmt.Errorf("scontrol shows an unexpected line in an allocation: %.80q", line)
 		}
 		hosts, err := ExpandHosts(m[1])
 		if err != nil {
@@ -73,8 +73,8 @@ var (
 )
 
 // checkRun compares a job's detailed record with its record from squeue, and returns ErrChanging if they describe
-// different runs. A user can add a line that looks like a JobState or StartTime line, but cannot remove the real one.
-// If the line occurs only once, it is therefore real.
+// different runs. A user can add a line that looks like a JobState or StartTime line, but cannot remove the real one. A
+// line that occurs only once is therefore real.
 func checkRun(out string, j Job) error {
 	state, start := stateLine.FindAllStringSubmatch(out, 2), startLine.FindAllStringSubmatch(out, 2)
 	switch {
@@ -88,7 +88,7 @@ func checkRun(out string, j Job) error {
 	return nil
 }
 
-// covers compares the nodes in the section with those from squeue, which users' texts cannot change.
+// covers compares the nodes in the section with those from squeue, which are not affected by users' texts.
 func covers(alloc map[string]GRESList, nodes []string) error {
 	if len(alloc) != len(nodes) {
 		return fmt.Errorf("scontrol shows the allocation on %d nodes, but squeue shows it on %d", len(alloc),

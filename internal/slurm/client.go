@@ -15,8 +15,8 @@ import (
 // MessageTimeout=10) retry while slurmctld is unreachable.
 const DefaultTimeout = 15 * time.Second
 
-// Options contains the paths and the environment of Slurm's commands. The zero value is suitable for nodes on which
-// Slurm was installed from packages.
+// Options contains the paths and environment of Slurm's commands. The zero value suits nodes on which Slurm was
+// installed from packages.
 type Options struct {
 	// Scontrol, Squeue, Sacct and Sacctmgr are the paths of the commands. By default, the commands are in /usr/bin.
 	Scontrol, Squeue, Sacct, Sacctmgr string
@@ -40,7 +40,7 @@ type Client struct {
 	env                 []string
 	whose               []string // the sacct options that select users
 	command             runner
-	once                runner // runs requests that must not reach a slurmctld that starts later
+	once                runner // for requests that must not reach a slurmctld that starts later
 }
 
 type runner func(ctx context.Context, env []string, name string, args ...string) (stdout, stderr string, err error)
@@ -63,7 +63,7 @@ func New(opt Options) *Client {
 	if c.timeout <= 0 {
 		c.timeout = DefaultTimeout
 	}
-	// The commands inherit no other variables of this process, because SQUEUE_* and SLURM_CLUSTERS would change their
+	// The commands inherit no other variables from this process, because SQUEUE_* and SLURM_CLUSTERS would change their
 	// behaviour.
 	c.env = []string{"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C", "SLURM_TIME_FORMAT=%s"}
 	conf := opt.SlurmConf
@@ -107,7 +107,7 @@ func (c *Client) runWith(ctx context.Context, how runner, env []string, name str
 	}
 }
 
-// command runs a command with exactly the given environment.
+// command runs a command in exactly the given environment.
 func command(ctx context.Context, env []string, name string, args ...string) (string, string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env, cmd.Dir = env, "/"

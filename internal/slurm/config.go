@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// Config is slurmctld's current configuration: slurm.conf, and the cgroup.conf on slurmctld's host.
+// Config is slurmctld's current configuration: slurm.conf, and cgroup.conf on slurmctld's host.
 type Config struct {
 	// Values contains the values in the output of `scontrol show config`, by name. The value (null) is stored as "". If
 	// a name occurs in both files, Values contains the value from slurm.conf.
 	Values map[string]string
-	// AsOf is the time of the answer according to slurmctld's clock, in whole seconds (_fill_ctld_conf), or zero if
-	// unknown.
+	// AsOf is the time at which slurmctld answered, according to its clock, in whole seconds (_fill_ctld_conf), or zero
+	// if unknown.
 	AsOf time.Time
 }
 
@@ -63,7 +63,7 @@ func (c Config) Started() time.Time {
 	return t
 }
 
-// JobMemory returns the time for which slurmctld keeps the record of an ended job, or 0 if it never removes it
+// JobMemory returns how long slurmctld keeps the record of an ended job, or 0 if it never removes the record
 // (MinJobAge, printed as "300 sec").
 func (c Config) JobMemory() time.Duration {
 	number, _, _ := strings.Cut(c.Values["MinJobAge"], " ")
@@ -74,7 +74,8 @@ func (c Config) JobMemory() time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// Has reports whether a comma-separated value, such as GresTypes or PrologFlags, contains the word, ignoring case.
+// Has reports whether a comma-separated value, such as GresTypes or PrologFlags, contains the given word, ignoring
+// case.
 func (c Config) Has(key, word string) bool {
 	return slices.ContainsFunc(strings.Split(c.Values[key], ","), func(w string) bool {
 		return strings.EqualFold(strings.TrimSpace(w), word)
@@ -84,7 +85,7 @@ func (c Config) Has(key, word string) bool {
 // Controllers returns the addresses of slurmctld's hosts, beginning with the primary host.
 func (c Config) Controllers() (all []string) {
 	for k := 0; ; k++ {
-		host, ok := c.Values[fmt.Sprintf("SlurmctldHost[%d]", k)] // name(address), or only the address
+		host, ok := c.Values[fmt.Sprintf("SlurmctldHost[%d]", k)] // name(address), or just the address
 		if !ok {
 			return all
 		}
@@ -107,7 +108,7 @@ func (c Config) HidesJobs() bool {
 }
 
 // RelativeIndex reports whether Slurm numbers the devices in CUDA_VISIBLE_DEVICES relative to the step. It does so if
-// task/cgroup constrains devices. RelativeIndex assumes that the nodes have the same cgroup.conf as slurmctld's host.
+// task/cgroup constrains devices. This assumes that the nodes have the same cgroup.conf as slurmctld's host.
 func (c Config) RelativeIndex() bool {
 	return (c.Has("TaskPlugin", "task/cgroup") || c.Has("TaskPlugin", "cgroup")) &&
 		strings.EqualFold(c.Values["ConstrainDevices"], "yes")

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Constraint is a job's --constraint: an expression that specifies the features that nodes must have. Every node
-// satisfies the zero value.
+// Constraint is a job's --constraint: an expression that specifies the features that nodes must have. The zero value is
+// satisfied by every node.
 //
 // Package eligible evaluates constraints in the same way as slurmctld (build_feature_list in job_scheduler.c and
 // valid_feature_counts in node_scheduler.c, 22.05.8 and 26.05.3). The operators & and | have the same precedence and
 // are evaluated from left to right. One level of parentheses groups features. A comma is equivalent to &. If
-// alternatives are in brackets ([a|b]), all nodes of a job must satisfy the same one.
+// alternatives are in brackets ([a|b]), all of a job's nodes must satisfy the same one.
 type Constraint struct {
 	// Text is the expression as slurmctld prints it, truncated after MaxConstraintText bytes.
 	Text string
@@ -21,7 +21,7 @@ type Constraint struct {
 	// brackets.
 	Always, AnyOf []FeatureGroup
 	// Nodes is the largest count (*n) in the expression. A count is the number of nodes with the feature that the job
-	// needs.
+	// requires.
 	Nodes int
 	// Problem is the reason why the expression cannot be evaluated for a single node, or empty if it can.
 	Problem string
@@ -67,8 +67,8 @@ func ParseConstraint(text string) Constraint {
 func (c Constraint) String() string { return c.Text }
 
 // constraintParser parses an expression from left to right. rest is the text that has not been parsed yet. The parser
-// accepts fewer expressions than slurmctld: it returns an error for parts that slurmctld ignores or that its releases
-// interpret differently.
+// accepts fewer expressions than slurmctld does: it returns an error for parts that slurmctld ignores or that different
+// releases interpret differently.
 type constraintParser struct {
 	rest     string
 	c        *Constraint
@@ -120,7 +120,7 @@ func (p *constraintParser) expression() error {
 	}
 }
 
-// alternatives parses [a|b], beginning after the opening bracket.
+// alternatives parses [a|b], starting after the opening bracket.
 func (p *constraintParser) alternatives() error {
 	for {
 		if strings.HasPrefix(p.rest, "(") {

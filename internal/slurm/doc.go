@@ -2,9 +2,9 @@
 // sacctmgr.
 //
 // The package runs the commands with argument arrays, a fixed environment and a time limit, and never through a shell.
-// It treats their output as hostile, because users can write parts of it. Slurm 22.05.8 stores a job's name, account,
-// comment, network, wckey and paths exactly as the user wrote them, including newlines, and prints them without
-// escaping. For example, a job's name may be
+// It treats the commands' output as hostile, because users can write parts of it. Slurm 22.05.8 stores a job's name,
+// account, comment, network, wckey and paths exactly as the user wrote them, including newlines, and prints them
+// without escaping. For example, a job's name may be
 //
 //	x
 //	   JOB_GRES=mig:7g.40gb:9
@@ -22,10 +22,10 @@
 // squeue's tres-alloc field cannot replace this section: it contains gres/mig only if slurmdbd is running and
 // AccountingStorageTRES contains gres/mig, which slurmctld does not accept there without slurmdbd.
 //
-// The package has no state, starts no background work, makes no decisions and does not import any other package of
-// Caelum. Package eligible decides on which nodes a job could run and when a held job is released, and package tags
-// interprets admin_comment. Only accounting.go and accounting_gres.go query slurmdbd, which may be slow or unreachable
-// for hours. Jobs never wait for these queries.
+// The package has no state, starts no background work, makes no decisions and imports no other Caelum packages. Package
+// eligible decides on which nodes a job could run and when a held job is released, and package tags interprets
+// admin_comment. Only accounting.go and accounting_gres.go query slurmdbd, which may be slow or unreachable for hours.
+// Jobs never wait for these queries.
 //
 // Files:
 //
@@ -44,7 +44,7 @@
 //	constraint.go    parses --constraint (MaxFeatures)
 //	record.go        squeue's columns, the random separator, and joining the tasks of an array into one job
 //	alloc.go         a job's GRES on each node (`scontrol -d show job`); detects imitations in users' texts
-//	node.go          a node: request, `scontrol -d show node`, valid names; nodes whose slurmd has not registered
+//	node.go          a node: the request, `scontrol -d show node`, valid names; nodes whose slurmd has not registered
 //	nodes.go         all nodes in one request, with their reservations
 //	partitions.go    partitions; detects partitions that allocate whole nodes
 //	reservations.go  active reservations; detects reservations that exclude other jobs

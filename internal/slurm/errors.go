@@ -14,8 +14,8 @@ import (
 )
 
 var (
-	// ErrUnreachable means that slurmctld or munge did not answer. The caller may repeat the call. If the call was a
-	// write, slurmctld may or may not have executed it.
+	// ErrUnreachable means that slurmctld or munge did not answer. The caller may retry. If the call was a write,
+	// slurmctld may or may not have carried it out.
 	ErrUnreachable = errors.New("slurmctld cannot be reached")
 	// ErrNoJob means that slurmctld has no record of the job. slurmctld removes ended jobs after MinJobAge (300 s by
 	// default).
@@ -29,10 +29,10 @@ var (
 	// allocation. This does not happen by accident.
 	ErrAmbiguous = errors.New("the job's name or comment contains text that looks like an allocation")
 	// ErrChanging means that the job started, ended or was requeued during each attempt to read it. The caller may
-	// repeat the call.
+	// retry.
 	ErrChanging = errors.New("the job changes too fast to be read")
 	// ErrCommand means that one of Slurm's commands does not exist or cannot be run. Only a fault on the host can cause
-	// this error; a job cannot.
+	// this error; jobs cannot.
 	ErrCommand = errors.New("couldn't run a Slurm command")
 )
 
@@ -44,9 +44,9 @@ func unparsable(command string, err error) error {
 	)
 }
 
-// messages maps messages that Slurm's commands print, in all releases since 22.05, to errors (docs/slurm-releases.md,
-// "Messages"). The order matters, because hold and requeuehold print only "Unexpected message received" in cases where
-// other commands print "Unable to contact" (22.05.8).
+// messages maps the messages that Slurm's commands print, in all releases since 22.05, to errors
+// (docs/slurm-releases.md, "Messages"). The order matters, because hold and requeuehold print only "Unexpected message
+// received" in cases where other commands print "Unable to contact" (22.05.8).
 var messages = []struct {
 	text string
 	err  error
@@ -73,12 +73,12 @@ var messages = []struct {
 	{"Requested operation not supported", ErrJobState},
 }
 
-// jobNotFound matches scontrol's message for an array task or a het job component of which slurmctld has no record.
+// jobNotFound matches scontrol's message for an array task or het job component that slurmctld has no record of.
 // scontrol prints it to stdout up to 25.11, and to stderr since 26.05 (scontrol_print_job in info_job.c).
 var jobNotFound = regexp.MustCompile(`(?m)^Job [0-9]+([_+][0-9]+)? not found$`)
 
 // CommandError is the error for a command that failed. It contains the command's arguments and output. Err is one of
-// the errors above, the error of a context, or an *exec.ExitError.
+// the errors above, a context's error, or an *exec.ExitError.
 type CommandError struct {
 	Args   []string
 	Stderr string
@@ -99,7 +99,7 @@ func (e *CommandError) Error() string {
 // plainArg matches an argument that a shell would not change.
 var plainArg = regexp.MustCompile(`^[A-Za-z0-9_./:=,+@%-]+$`)
 
-// maxArg is the number of bytes of an argument in a message. Formats for squeue are longer.
+// maxArg is the maximum number of bytes that a message shows of an argument. Formats for squeue are longer.
 const maxArg = 60
 
 // command returns the command without its directory, as an administrator would type it. It shortens long arguments.
@@ -122,8 +122,8 @@ func (e *CommandError) command() string {
 
 func (e *CommandError) Unwrap() error { return e.Err }
 
-// classify returns the error for a command that failed with this output. If the command was ended by the client's own
-// time limit, the error is ErrUnreachable, because Slurm's commands (22.05.8) retry for 9 s (MessageTimeout=10) while
+// classify returns the error for a command that failed with this output. If the client's own time limit ended the
+// command, the error is ErrUnreachable, because Slurm's commands (22.05.8) retry for 9 s (MessageTimeout=10) while
 // slurmctld is down.
 func classify(ctx context.Context, parent error, stderr string, exit error) error {
 	if parent != nil {
@@ -132,8 +132,8 @@ func classify(ctx context.Context, parent error, stderr string, exit error) erro
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: no answer in time", ErrUnreachable)
 	}
-	// In the next two cases, no process was started. Users can use up all processes and memory, but cannot change the
-	// files of the commands. classify therefore returns ErrCommand only if the error concerns the command's file.
+	// In the next two cases, no process was started. Users can exhaust the host's processes and memory, but cannot
+	// change the commands' files. The error is therefore ErrCommand only if it concerns the command's file.
 	var start *fs.PathError
 	var missing *exec.Error
 	switch {

@@ -55,7 +55,8 @@ func ParseGRES(s string) (GRESList, error) {
 	return list, nil
 }
 
-// splitGRES splits a list at the commas outside parentheses, because an index list (IDX:0-1,4) also contains commas.
+// splitGRES splits a list only at the commas outside parentheses, because an index list (IDX:0-1,4) also contains
+// commas.
 func splitGRES(s string) ([]string, error) {
 	var items []string
 	depth, start := 0, 0
@@ -115,8 +116,8 @@ var (
 	gresType = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*$`)
 )
 
-// valid returns an error if the GRES must not be part of a command line. ParseGRES also rejects these GRES in the
-// output of commands.
+// valid returns an error if the GRES must not be part of a command line. ParseGRES also rejects such a GRES in a
+// command's output.
 func (g GRES) valid() error {
 	switch {
 	case !gresName.MatchString(g.Name) || g.Name == "gres": // "gres" is a prefix that Slurm prints
@@ -129,7 +130,7 @@ func (g GRES) valid() error {
 	return nil
 }
 
-// maxCount limits counts so that their sums cannot overflow, because users may request any count.
+// maxCount limits counts so that their sums cannot overflow, because users can request any count.
 const maxCount = 1 << 48
 
 func parseCount(s string) (int, error) {
@@ -168,8 +169,7 @@ func ParseTRES(s string) (GRESList, error) {
 }
 
 // requestGRES parses a request. The result omits TRES that are not GRES (cpu:1), which requests may contain since
-// 23.02. If a request contains several counts for the same type, requestGRES uses the last one that is not 0, as
-// slurmctld does.
+// 23.02. If a request contains several counts for the same type, the last one that is not 0 applies, as in slurmctld.
 func requestGRES(s string) (GRESList, error) {
 	if isNull(s) {
 		return nil, nil
@@ -201,5 +201,5 @@ func requestGRES(s string) (GRESList, error) {
 }
 
 // ClosedType is the gres/mig type for slices that are not offered. The agent chooses its count so that the node's total
-// remains constant.
+// stays constant.
 const ClosedType = "closed"

@@ -27,8 +27,8 @@ type Job struct {
 	// Expedited is true if slurmctld starts this pending job before all others. squeue then shows EXPEDITING, but State
 	// is PENDING.
 	Expedited bool
-	// Restarts is the number of requeues. It increases when the job is requeued, not when it starts again. If a requeue
-	// ends a run, its value in the run's epilog is therefore one higher than in the run's prolog (22.05.8).
+	// Restarts is the number of requeues. It increases when the job is requeued, not when it restarts. If a requeue
+	// ends a run, the value in the run's epilog is therefore one higher than in its prolog (22.05.8).
 	Restarts int
 	// Batch is true if the job was submitted with sbatch. Requeue is true if Slurm may requeue it. Exclusive is true if
 	// it requests whole nodes.
@@ -53,9 +53,9 @@ type Job struct {
 	// These fields contain the requested GRES: PerNode for --gres and --gpus-per-node, PerJob for --gpus, PerTask for
 	// --gpus-per-task, and PerSocket for --gpus-per-socket.
 	PerNode, PerJob, PerTask, PerSocket GRESList
-	// Tasks is the requested number of tasks, or 0 if the job does not request a number.
+	// Tasks is the requested number of tasks, or 0 if the job does not specify one.
 	Tasks int
-	// CPUs is the total number of the job's CPUs on all nodes. While the job is pending, it is the requested minimum.
+	// CPUs is the job's total number of CPUs on all nodes. While the job is pending, it is the requested minimum.
 	CPUs int
 	// LastSchedEval is the time at which slurmctld last evaluated the job, possibly without trying to start it. While
 	// Reason is Priority, slurmctld may have skipped the job because of an earlier one (22.05, _schedule).
@@ -63,8 +63,8 @@ type Job struct {
 	// Dependency contains the unfulfilled dependencies as slurmctld prints them ("afterany:1(unfulfilled)"). While the
 	// job is held, Reason does not show them.
 	Dependency string
-	// Nice is the job's nice value, which lowers its priority. For a held job, slurmctld shows the nice value, but
-	// shows the priority as 0.
+	// Nice is the job's nice value, which lowers its priority. For a held job, slurmctld shows the nice value, but the
+	// priority as 0.
 	Nice int64
 	// Memory is the job's total memory on all nodes, in MiB, or 0 if it is unknown. While the job is pending, it is the
 	// requested minimum.
@@ -74,12 +74,12 @@ type Job struct {
 	Licenses string
 
 	// Problem is the reason why a field of the record could not be parsed. That field is then empty. slurmctld does not
-	// check all requests. For example, slurmctld 22.05.8 stores `sbatch -H --gres='mig:x y(:1'` unchanged, although no
-	// node can run this job.
+	// validate every part of a request. For example, slurmctld 22.05.8 stores `sbatch -H --gres='mig:x y(:1'`
+	// unchanged, although no node can run this job.
 	Problem string
 
-	// Allocated contains the GRES that are allocated to the job on each node. It is nil if the job does not hold its
-	// nodes, because slurmctld shows no allocation for a job that is COMPLETING or has ended.
+	// Allocated contains the GRES allocated to the job on each node. It is nil if the job does not hold its nodes,
+	// because slurmctld shows no allocation for a job that is COMPLETING or has ended.
 	Allocated map[string]GRESList
 }
 
@@ -96,8 +96,8 @@ func (j Job) SlicesPerNode() GRESList {
 }
 
 // GPUsPerNode returns the number of GPUs that the job requests on each node. With --gpus and --gpus-per-task, the
-// number may differ between nodes. The result is then the mean, rounded up. Once the job has started, Allocated
-// contains the exact numbers.
+// number may differ between nodes. In that case, the result is the mean, rounded up. Once the job has started,
+// Allocated contains the exact numbers.
 func (j Job) GPUsPerNode() int {
 	if n := j.PerNode.Total("gpu"); n > 0 {
 		return n
@@ -123,8 +123,8 @@ func (j Job) Holds() bool {
 	return false
 }
 
-// Failed reports whether a job's batch script has ended with a non-zero exit status and the job's epilog has not ended
-// on all nodes yet. It returns false for a job that a signal, a user or a limit has ended, and for a job that has been
+// Failed reports whether a job's batch script has ended with a non-zero exit status and the epilog has not ended on all
+// of its nodes yet. It returns false for a job ended by a signal, a user or a limit, and for a job that has been
 // requeued and then held.
 func (j Job) Failed() bool { return j.State == "COMPLETING" && j.Reason == "NonZeroExitCode" }
 

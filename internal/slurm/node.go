@@ -14,7 +14,7 @@ import (
 // Node is slurmctld's record of a node.
 type Node struct {
 	Name string
-	// Asked is the time at which the request was sent. The answer contains all changes before this time.
+	// Asked is the time at which the request was sent. The answer reflects all changes before this time.
 	Asked time.Time
 	// States contains the base state and its flags: IDLE, MIXED, DOWN; DRAIN, COMPLETING, NOT_RESPONDING, INVALID_REG,
 	// ...
@@ -22,7 +22,7 @@ type Node struct {
 	Reason     string
 	Partitions []string
 	// Gres contains the node's totals, and GresUsed the part that slurmctld counts as used. A restart of slurmctld can
-	// reset some of the used counts.
+	// reset some used counts.
 	Gres, GresUsed GRESList
 	// MIGTotal is the node's count of gres/mig in slurm.conf, according to CfgTRES. Neither `scontrol update` nor the
 	// registration of slurmd changes CfgTRES (22.05.8). If AccountingStorageTRES does not contain gres/mig, MIGTotal is
@@ -31,8 +31,8 @@ type Node struct {
 	// Unregistered is true after a restart of slurmctld until slurmd has registered. During this time, slurmctld has no
 	// record of the node's device files. If it starts a job on the node, the job gets gres/gpu without slot numbers, so
 	// that SLURM_JOB_GPUS and CUDA_VISIBLE_DEVICES are not set. In a test with 22.05.8, this state lasted 5 s. It can
-	// be recognised by the value None of SlurmdStartTime and, in 22.05, by the lack of "(IDX:...)" in GresUsed. Since
-	// 23.02, slurmctld saves the indices, so that GresUsed contains them even before slurmd has registered (tested with
+	// be recognised by SlurmdStartTime=None and, in 22.05, by the absence of "(IDX:...)" from GresUsed. Since 23.02,
+	// slurmctld saves the indices, so that GresUsed contains them even before slurmd has registered (tested with
 	// 24.11.5 and 26.05.5).
 	Unregistered              bool
 	BootTime, SlurmdStartTime time.Time
@@ -41,11 +41,11 @@ type Node struct {
 	Features []string
 	// Addr is NodeAddr, which is a name or an address.
 	Addr string
-	// CPUs is the number of CPUs that slurmctld can allocate, and CPUsFree is how many of them are not allocated. Both
+	// CPUs is the number of CPUs that slurmctld can allocate, and CPUsFree is how many of them are unallocated. Both
 	// are 0 if unknown.
 	CPUs, CPUsFree int
-	// Memory is the memory in MiB that slurmctld can allocate, and MemoryFree is the part that is not allocated. If
-	// memory is not a consumable resource, MemoryFree is equal to Memory. Both are 0 if unknown.
+	// Memory is the memory, in MiB, that slurmctld can allocate, and MemoryFree is the unallocated part. If memory is
+	// not a consumable resource, MemoryFree is equal to Memory. Both are 0 if unknown.
 	Memory, MemoryFree int
 	// TmpDisk is the size of the temporary disk in MiB. Sockets, CoresPerSocket and ThreadsPerCore are 0 if unknown.
 	TmpDisk, Sockets, CoresPerSocket, ThreadsPerCore int
@@ -53,13 +53,13 @@ type Node struct {
 	Reservations []Reservation
 	// Weight determines the order of the nodes. Among suitable nodes, slurmctld prefers those with the lowest weight.
 	Weight int
-	// Extra is free text set by an administrator or a program. Since 22.05, it cannot contain newlines.
+	// Extra is free text that an administrator or a program has set. Since 22.05, it cannot contain newlines.
 	Extra string
 	// Version is the release of the node's slurmd, such as 22.05.8. It is empty if slurmd has never registered.
 	Version string
 }
 
-// Is reports whether the node has the state or flag.
+// Is reports whether the node has the given state or flag.
 func (n Node) Is(state string) bool {
 	for _, s := range n.States {
 		if s == state {
@@ -138,7 +138,7 @@ func parseNode(out, name string) (Node, error) {
 	}
 	// Since 24.05, GresUsed omits a GRES without available units (_node_gres_used in gres.c). The line is therefore
 	// missing for nodes without GRES (observed with 24.11.5), and for nodes whose GPUs slurmd has not found. A node
-	// with gres/mig always has available units, at least of the `closed` type.
+	// with gres/mig always has available units, if only of the `closed` type.
 	used := seen["GresUsed"] || n.Gres.Total("mig") == 0
 	if !seen["State"] || !seen["Gres"] || !used {
 		return Node{}, fmt.Errorf("node %s: scontrol does not show all of State, Gres and GresUsed", name)
@@ -146,8 +146,7 @@ func parseNode(out, name string) (Node, error) {
 	return n, nil
 }
 
-// set sets the fields whose values are on the same line. key is the line's first key, and value is the rest of the
-// line.
+// set sets the fields whose values are on one line. key is the line's first key, and value is the rest of the line.
 func (n *Node) set(key, value string) (err error) {
 	word, rest, _ := strings.Cut(value, " ")
 	switch key {

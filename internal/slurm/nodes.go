@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Nodes reads all nodes except those in the FUTURE state, such as the catalogue nodes. If a node is reserved, Nodes
-// also reads the reservations. Errors: ErrUnreachable.
+// Nodes reads all nodes except those in the FUTURE state, such as the catalogue nodes. If any node is reserved, it also
+// reads the reservations. Errors: ErrUnreachable.
 func (c *Client) Nodes(ctx context.Context) ([]Node, error) { return c.nodes(ctx) }
 
 // AllNodes is like Nodes, but also reads the nodes in the FUTURE state. Errors: ErrUnreachable.

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Partition is slurmctld's record of a partition. Node.Partitions lists the partitions of a node.
+// Partition is slurmctld's record of a partition. Node.Partitions lists a node's partitions.
 type Partition struct {
 	Name string
-	// Exclusive is true if slurmctld allocates whole nodes to every job in the partition. It does so with
+	// Exclusive is true if slurmctld allocates whole nodes to every job in the partition. This is the case with
 	// OverSubscribe=EXCLUSIVE and, since 26.05, with Exclusive=NODE or Exclusive=TOPO (docs/slurm-releases.md, "Whole
 	// nodes").
 	Exclusive bool

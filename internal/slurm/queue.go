@@ -12,7 +12,7 @@ import (
 // clusters' jobs.
 var squeueArgs = []string{"-h", "-r", "-a", "--local"}
 
-// queue returns the jobs that squeue lists with these arguments.
+// queue returns the jobs that squeue lists when called with these arguments.
 func (c *Client) queue(ctx context.Context, args ...string) ([]Job, error) {
 	sep := newSeparator()
 	out, err := c.run(
@@ -62,8 +62,7 @@ type Queue struct {
 	// All contains all jobs, including ended jobs that slurmctld has not removed yet (MinJobAge). ExcNodes and
 	// Allocated, which only [Client.Job] reads, are not set.
 	All []Job
-	// Licenses contains the number of free licences of each kind. Queue reads it only if a waiting job requests
-	// licences.
+	// Licenses contains the number of free licences of each kind. It is read only if a waiting job requests licences.
 	Licenses map[string]int
 }
 
@@ -72,7 +71,7 @@ type Queue struct {
 // that are completing only on other nodes.
 func (q Queue) On(node string) []Job { return On(q.All, node) }
 
-// On is like [Queue.On], but considers only the given jobs.
+// On is like [Queue.On], but takes the jobs as an argument.
 func On(jobs []Job, node string) (on []Job) {
 	for _, j := range jobs {
 		if j.Present() && slices.Contains(j.Nodes, node) {
@@ -82,8 +81,8 @@ func On(jobs []Job, node string) (on []Job) {
 	return on
 }
 
-// Queue reads all jobs with one request. If any jobs are waiting, it makes a second request for their excluded nodes.
-// If a waiting job requests licences, it makes a third. Errors: ErrUnreachable.
+// Queue reads all jobs with one request. If any jobs are waiting, it makes a second request for their excluded nodes
+// and, if one of them requests licences, a third. Errors: ErrUnreachable.
 func (c *Client) Queue(ctx context.Context) (q Queue, err error) {
 	if q.All, err = c.Jobs(ctx); err != nil {
 		return q, err
@@ -95,7 +94,7 @@ func (c *Client) Queue(ctx context.Context) (q Queue, err error) {
 	return q, err
 }
 
-// Jobs returns the jobs in [Queue].All with only one request. Errors: ErrUnreachable.
+// Jobs returns the same jobs as [Queue].All, but with only one request. Errors: ErrUnreachable.
 func (c *Client) Jobs(ctx context.Context) ([]Job, error) { return c.queue(ctx, "-t", "all") }
 
 // JobsOn returns the jobs that may be on a node (see [Queue.On]) with one request. If slurmctld hides other users'
@@ -108,7 +107,7 @@ func (c *Client) JobsOn(ctx context.Context, node string) ([]Job, error) {
 	return On(jobs, node), err
 }
 
-// complete sets the jobs' excluded nodes, which squeue 22.05 prints only in another format.
+// complete sets the jobs' excluded nodes, which squeue 22.05 prints only with its other format option.
 func (c *Client) complete(ctx context.Context, waiting []Waiting) ([]Waiting, error) {
 	if len(waiting) == 0 {
 		return nil, nil
@@ -119,7 +118,7 @@ func (c *Client) complete(ctx context.Context, waiting []Waiting) ([]Waiting, er
 	}
 	kept := waiting[:0]
 	for _, w := range waiting {
-		// If a job is missing from the second output, it has started or ended since the first.
+		// A job that is missing from the second output has started or ended since the first request.
 		if e, ok := exclusions[w.ID]; ok {
 			e.addTo(&w.Job)
 			kept = append(kept, w)
@@ -153,9 +152,9 @@ func (c *Client) record(ctx context.Context, id uint32) (Job, error) {
 // jobTries limits how often Job tries to read a job. It tries again if the job has changed between the two requests.
 const jobTries = 5
 
-// Job reads a job with two requests. The second reads Allocated if the job holds its nodes, and otherwise ExcNodes.
-// Errors: ErrNoJob, ErrUnreachable, ErrChanging, ErrAmbiguous. If the error is ErrAmbiguous, Job also returns the job,
-// but without Allocated.
+// Job reads a job with two requests. The second reads Allocated if the job holds its nodes, and ExcNodes otherwise.
+// Errors: ErrNoJob, ErrUnreachable, ErrChanging, ErrAmbiguous. With ErrAmbiguous, the job is returned as well, but
+// without Allocated.
 func (c *Client) Job(ctx context.Context, id uint32) (Job, error) {
 	for range jobTries {
 		j, err := c.record(ctx, id)
@@ -177,7 +176,7 @@ func (c *Client) Job(ctx context.Context, id uint32) (Job, error) {
 	return Job{}, fmt.Errorf("job %d: %w", id, ErrChanging)
 }
 
-// readAllocated sets j.Allocated. It returns ErrChanging if slurmctld shows a different run from j.
+// readAllocated sets j.Allocated. It returns ErrChanging if slurmctld shows a different run than j.
 func (c *Client) readAllocated(ctx context.Context, j *Job) error {
 	out, err := c.run(ctx, nil, c.scontrol, "-d", "show", "job", ref(*j))
 	if errors.Is(err, ErrNoJob) {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// field is one column of `squeue -O`, with the function that stores its value in a Job.
+// field is a column of `squeue -O`, with the function that stores its value in a Job.
 type field struct {
 	name string
 	set  func(*Job, string) error
@@ -68,7 +68,8 @@ var jobFields = []field{
 
 // jobState returns the state of a job, and whether the job is expedited. Since 25.11, squeue shows EXPEDITING instead
 // of PENDING for a pending job that was submitted with --requeue=expedite and requeued because a node or an epilog
-// failed. While a job of this kind ends, its state is COMPLETING (job_state_string in slurm_protocol_defs.c, 26.05.3).
+// failed. While this kind of job is ending, its state is COMPLETING (job_state_string in slurm_protocol_defs.c,
+// 26.05.3).
 func jobState(s string) (state string, expedited bool) {
 	if s == expediting {
 		return "PENDING", true
@@ -79,8 +80,8 @@ func jobState(s string) (state string, expedited bool) {
 const expediting = "EXPEDITING"
 
 // exclusive parses the `exclusive` column, which squeue has had since 26.05. In 26.05, oversubscribe is NO for nearly
-// every job. Earlier releases print a message and an empty column, and their oversubscribe is NO for jobs that request
-// whole nodes (docs/slurm-releases.md, "Whole nodes").
+// every job. Earlier releases print a message and an empty column, but in these releases oversubscribe is NO for jobs
+// that request whole nodes (docs/slurm-releases.md, "Whole nodes").
 func (j *Job) exclusive(s string) error {
 	if !isNull(s) {
 		j.Exclusive = s == "NODE" || s == "TOPO"
@@ -145,9 +146,9 @@ func flag(to *bool, s string) error {
 	return err
 }
 
-// newSeparator returns a random separator that follows each field in the output of one call, so that no user can have
-// written it into a job beforehand. It does not begin with a digit, because squeue parses "name:0<separator>" with
-// strtol, and it contains none of the characters , : %.
+// newSeparator returns the separator that follows each field in the output of one call. It is random, so that no user
+// can have written it into a job beforehand. It does not begin with a digit, because squeue parses "name:0<separator>"
+// with strtol, and it contains none of the characters , : %.
 func newSeparator() string {
 	var b [16]byte
 	rand.Read(b[:]) // rand.Read never returns an error
@@ -188,8 +189,8 @@ func splitRecords(out, sep string, n int) ([][]string, error) {
 	return records, nil
 }
 
-// parseJobs parses the output of squeue for jobFormat(sep). If a field of a job cannot be parsed, parseJobs only sets
-// the job's Problem, so that a user's malformed request does not hide all other jobs.
+// parseJobs parses the output of squeue for jobFormat(sep). If one of a job's fields cannot be parsed, parseJobs only
+// sets the job's Problem, so that one user's malformed request does not hide all other jobs.
 func parseJobs(out, sep string) ([]Job, error) {
 	records, err := splitRecords(out, sep, len(jobFields))
 	if err != nil {
@@ -217,8 +218,7 @@ func parseJobs(out, sep string) ([]Job, error) {
 
 // joinTasks joins records with the same id into one Job. These are the tasks of an array that slurmctld has not split
 // off yet, which `squeue -r` lists separately. Without -r, squeue would also join tasks that differ in their ids, holds
-// and requests (22.05.8). With --array-unique, it would print the required records, but this option exists only in
-// 22.05.
+// and requests (22.05.8). With --array-unique, it would print the required records, but only 22.05 has this option.
 func joinTasks(jobs []Job) []Job {
 	at := make(map[uint32]int, len(jobs))
 	tasks := make(map[uint32][]string)

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Reservation is a reservation that is currently active.
+// Reservation is a currently active reservation.
 type Reservation struct {
 	Name string
-	// Whole is true if the reservation contains all CPUs of its nodes and is not MAGNETIC. In this case, other jobs
-	// cannot run on its nodes unless they request the reservation.
+	// Whole is true if the reservation contains all CPUs of its nodes and is not MAGNETIC. In this case, jobs cannot
+	// run on its nodes unless they request the reservation.
 	Whole bool
 }
 

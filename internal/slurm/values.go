@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// isNull reports whether Slurm prints the text s for a missing value. It also returns true if a user has written the
+// isNull reports whether s is a text that Slurm prints for a missing value. It also returns true if a user wrote the
 // same text.
 func isNull(s string) bool { return s == "" || s == "(null)" || s == "N/A" }
 
@@ -36,7 +36,7 @@ func parseTime(s string) (time.Time, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
 		return time.Time{}, fmt.Errorf(
-			"the time %.40q is not a number of seconds: the command ignores SLURM_TIME_FORMAT",
+			"the time %.40q is not a number of seconds: the command ignored SLURM_TIME_FORMAT",
 			s,
 		)
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Waiting is a pending job. All tasks of an array that slurmctld has not split off yet are represented by one Waiting.
+// Waiting is a pending job. One Waiting represents all tasks of an array that slurmctld has not split off yet.
 type Waiting struct {
 	Job
 	// Elements is the number of the array's pending tasks, or 1 for other jobs.
@@ -17,8 +17,7 @@ type Waiting struct {
 // Partitions returns the partitions in which the job may run.
 func (w Waiting) Partitions() []string { return list(w.Partition) }
 
-// toWaiting returns the pending jobs. Jobs in the same partition tier are in the order in which slurmctld evaluates
-// them.
+// toWaiting returns the pending jobs. Within a partition tier, they are in the order in which slurmctld evaluates them.
 func toWaiting(jobs []Job) []Waiting {
 	var list []Waiting
 	for _, j := range jobs {
@@ -57,8 +56,8 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// arrayElements returns the number of tasks in a text such as "3-5,9". The result is 1 for jobs that do not belong to
-// an array, and for texts that cannot be parsed.
+// arrayElements returns the number of tasks in a text such as "3-5,9". It returns 1 for jobs that do not belong to an
+// array, and for texts that cannot be parsed.
 func arrayElements(tasks string) int {
 	n := 0
 	for part := range strings.SplitSeq(tasks, ",") {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// UpdateNode writes all GRES of a node and its Extra in one request. slurmctld replaces the node's whole GRES list. If
-// the request omits or misspells a GRES, slurmctld removes it without an error (rc=0, 22.05.8), and only a restart of
-// slurmctld restores one with File=. For a GRES with File=, slurmctld accepts only the configured count or 0. If
+// UpdateNode writes a node's whole GRES list and its Extra in one request. slurmctld replaces the whole list: if the
+// request omits or misspells a GRES, slurmctld removes it without an error (rc=0, 22.05.8), and one with File= is
+// restored only by a restart of slurmctld. For a GRES with File=, slurmctld accepts only the configured count or 0. If
 // slurmctld does not accept connections, UpdateNode returns ErrUnreachable after about a second. Errors: ErrNoNode,
 // ErrUnreachable.
 func (c *Client) UpdateNode(ctx context.Context, node string, gres GRESList, extra string) error {
@@ -21,7 +21,7 @@ func (c *Client) UpdateNode(ctx context.Context, node string, gres GRESList, ext
 		return fmt.Errorf("node %s: %w", node, err)
 	}
 	if strings.ContainsAny(extra, "\n\r") {
-		return fmt.Errorf("node %s: Extra cannot have several lines", node)
+		return fmt.Errorf("node %s: Extra cannot have more than one line", node)
 	}
 	_, err := c.runWith(
 		ctx,
@@ -95,7 +95,7 @@ func (c *Client) SetJobGRES(ctx context.Context, id uint32, gres GRESList) error
 	return c.update(ctx, id, "gres="+gres.String())
 }
 
-// SetJobComment replaces the job's comment. The user can see it and may have written it.
+// SetJobComment replaces the job's comment, which the user can see and may have written.
 func (c *Client) SetJobComment(ctx context.Context, id uint32, text string) error {
 	return c.update(ctx, id, "comment="+text)
 }
@@ -106,9 +106,9 @@ func (c *Client) SetAdminComment(ctx context.Context, id uint32, text string) er
 	return c.update(ctx, id, "admincomment="+text)
 }
 
-// update changes one attribute. In an argument of scontrol, the name of the attribute ends at the first =, and the rest
-// of the argument is the value, including blanks, quotes and further = (22.05.8). A text in a separate argument
-// therefore cannot set another attribute.
+// update changes one attribute. In an argument to scontrol, the attribute's name ends at the first =, and the rest of
+// the argument is the value, including blanks, quotes and further = characters (22.05.8). Text in an argument of its
+// own therefore cannot set another attribute.
 func (c *Client) update(ctx context.Context, id uint32, attr string) error {
 	if strings.ContainsRune(attr, 0) {
 		return fmt.Errorf("job %d: %.40q contains a NUL", id, attr)

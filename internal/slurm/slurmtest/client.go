@@ -68,8 +68,8 @@ func (f *Fake) show(n *node) slurm.Node {
 		out.States = append(out.States, "COMPLETING")
 	}
 	out.States = append(out.States, n.drain...)
-	// GresUsed contains all types in slurm.conf, including types that an update omitted, and the types that an update
-	// added.
+	// GresUsed contains all types in slurm.conf, including those that an update omitted, as well as the types that an
+	// update added.
 	shown := slices.Clone(n.Gres)
 	for _, g := range n.gres {
 		if !slices.ContainsFunc(shown, func(s slurm.GRES) bool { return s.Name == g.Name && s.Type == g.Type }) {
@@ -82,7 +82,7 @@ func (f *Fake) show(n *node) slurm.Node {
 	return out
 }
 
-// UpdateNode simulates the effect of slurm.Client.UpdateNode.
+// UpdateNode behaves like slurm.Client.UpdateNode.
 func (f *Fake) UpdateNode(_ context.Context, name string, gres slurm.GRESList, extra string) error {
 	return f.call(Call{Op: "UpdateNode", Node: name, GRES: gres}, func() error {
 		n, err := f.node(name)
@@ -171,7 +171,7 @@ func (f *Fake) Config(context.Context) (out slurm.Config, err error) {
 	return out, err
 }
 
-// RequeueHold emulates slurm.Client.RequeueHold. RunEpilogs runs the epilogs of the ended run.
+// RequeueHold behaves like slurm.Client.RequeueHold. The epilogs of the ended run are run by RunEpilogs.
 func (f *Fake) RequeueHold(_ context.Context, id uint32) error {
 	return f.call(Call{Op: "RequeueHold", Job: id}, func() error {
 		j, err := f.job(id)
@@ -187,7 +187,8 @@ func (f *Fake) RequeueHold(_ context.Context, id uint32) error {
 	})
 }
 
-// RequeueFailed emulates slurm.Client.RequeueFailed. RunEpilogs continues with the remaining epilogs of the ended run.
+// RequeueFailed behaves like slurm.Client.RequeueFailed. RunEpilogs continues with the remaining epilogs of the ended
+// run.
 func (f *Fake) RequeueFailed(_ context.Context, id uint32) error {
 	return f.call(Call{Op: "RequeueFailed", Job: id}, func() error {
 		j, err := f.job(id)
@@ -202,7 +203,7 @@ func (f *Fake) RequeueFailed(_ context.Context, id uint32) error {
 	})
 }
 
-// Hold simulates the effect of slurm.Client.Hold.
+// Hold behaves like slurm.Client.Hold.
 func (f *Fake) Hold(_ context.Context, id uint32) error {
 	return f.call(Call{Op: "Hold", Job: id}, func() error {
 		j, err := f.job(id)
@@ -222,7 +223,7 @@ func (j *job) hold(reason string) {
 	j.held, j.Priority, j.Reason = true, 0, reason
 }
 
-// Release simulates the effect of slurm.Client.Release.
+// Release behaves like slurm.Client.Release.
 func (f *Fake) Release(_ context.Context, id uint32) error {
 	return f.call(Call{Op: "Release", Job: id}, func() error {
 		j, err := f.job(id)
@@ -233,7 +234,7 @@ func (f *Fake) Release(_ context.Context, id uint32) error {
 	})
 }
 
-// SetJobGRES simulates the effect of slurm.Client.SetJobGRES.
+// SetJobGRES behaves like slurm.Client.SetJobGRES.
 func (f *Fake) SetJobGRES(_ context.Context, id uint32, gres slurm.GRESList) error {
 	return f.call(Call{Op: "SetJobGRES", Job: id, GRES: gres}, func() error {
 		j, err := f.job(id)
@@ -248,21 +249,21 @@ func (f *Fake) SetJobGRES(_ context.Context, id uint32, gres slurm.GRESList) err
 	})
 }
 
-// SetJobComment simulates the effect of slurm.Client.SetJobComment.
+// SetJobComment behaves like slurm.Client.SetJobComment.
 func (f *Fake) SetJobComment(_ context.Context, id uint32, text string) error {
 	return f.call(Call{Op: "SetJobComment", Job: id, Text: text}, func() error {
 		return f.comment(id, func(j *job) { j.Comment = text })
 	})
 }
 
-// SetAdminComment simulates the effect of slurm.Client.SetAdminComment.
+// SetAdminComment behaves like slurm.Client.SetAdminComment.
 func (f *Fake) SetAdminComment(_ context.Context, id uint32, text string) error {
 	return f.call(Call{Op: "SetAdminComment", Job: id, Text: text}, func() error {
 		return f.comment(id, func(j *job) { j.AdminComment = text })
 	})
 }
 
-// comment changes a comment of a job. comment returns slurm.ErrJobState unless the job is pending, has been requeued or
+// comment changes one of a job's comments. It returns slurm.ErrJobState unless the job is pending, has been requeued or
 // holds its nodes.
 func (f *Fake) comment(id uint32, set func(*job)) error {
 	j, err := f.job(id)

@@ -5,7 +5,7 @@
 // The behaviour was measured with Slurm 22.05.8. Unless noted otherwise, 24.11 and 26.05 behave in the same way:
 //
 //   - An update changes a node's counts of a count-only GRES immediately, even to less than the used count. In that
-//     case, slurmctld starts no more jobs that request the type. An update replaces the node's whole GRES list. For
+//     case, slurmctld starts no more jobs that request this type. An update replaces the node's whole GRES list. For
 //     gres/gpu, slurmctld accepts only the configured count or 0.
 //   - The used count increases when a job starts, before its prolog, and decreases when the job enters COMPLETING,
 //     before its epilog. slurmctld starts no jobs on a node with a COMPLETING job.
@@ -13,18 +13,18 @@
 //     needs an empty node, and gets all of its GRES, including `closed`.
 //   - slurmctld rejects the submission of a job that no node could ever run, unless the job is held. This check
 //     includes the catalogue nodes, although they are in the FUTURE state. If no node can run a pending job any more,
-//     the job gets the reason BadConstraints and the priority 0. After the job is released, slurmctld tries again.
+//     its reason becomes BadConstraints and its priority 0. Once the job is released, slurmctld tries again.
 //   - A restart of slurmctld and `scontrol reconfigure` reset the count of every type to the one in slurm.conf.
 //     Afterwards, slurmctld does not count the typed GRES of running jobs as used, or counts them once for each node
 //     of the job (Recount; in 22.05, the excess remains after the job ends). A restart of slurmd 22.05 resets only
 //     the count of `closed`. If jobs use gres/mig and the counts in the last update did not add up to the total in
-//     slurm.conf, the restart of slurmd drains the node with the flag INVALID_REG.
-//   - A requeue increases the restart count while the ended run is still completing. The job may start again two
-//     minutes later.
+//     slurm.conf, the restart of slurmd drains the node and sets its INVALID_REG flag.
+//   - A requeue increases the restart count while the ended run is still completing. The job may restart two minutes
+//     later.
 //
 // The package does not support time limits, changing priorities, reservations, dependencies, arrays, het jobs or
-// planned starts. Every job for which there are enough resources starts, in order of priority. This is also what the
-// main scheduler and backfill together achieve if jobs have no time limits.
+// planned starts. Every job for which there are enough resources starts, in order of priority. The main scheduler and
+// backfill together have the same effect if jobs have no time limits.
 //
 // The state changes only through calls: Advance moves the clock forward, Tick starts jobs, and RunEpilogs runs epilogs.
 // Several goroutines may call the methods. Hooks run without a lock, so they may call the methods as well.
@@ -39,7 +39,7 @@ import (
 	"caelum/internal/slurm"
 )
 
-// requeueDelay is the minimum time before a requeued job starts again.
+// requeueDelay is the minimum time before a requeued job restarts.
 const requeueDelay = 121 * time.Second
 
 // Node describes a node of the Fake.
@@ -49,14 +49,14 @@ type Node struct {
 	Features   []string
 	// Gres contains the node's GRES in slurm.conf, which are also its initial GRES: mig:1g.5gb:0, ..., mig:closed:28.
 	Gres slurm.GRESList
-	// Catalogue is true for a node in the FUTURE state. Because of its GRES, slurmctld accepts jobs that it would
-	// otherwise reject.
+	// Catalogue is true for a node in the FUTURE state, whose GRES make slurmctld accept jobs that it would otherwise
+	// reject.
 	Catalogue bool
 }
 
 // Call is one call to one of the client's methods.
 type Call struct {
-	// Seq is the number of the call, beginning with 1. Op is the name of the method.
+	// Seq is the number of the call, starting at 1. Op is the name of the method.
 	Seq  int
 	Op   string
 	Node string
@@ -108,7 +108,7 @@ type node struct {
 	Node
 	gres         slurm.GRESList
 	extra        string
-	total        int // the sum of the counts of gres/mig after the last update or registration
+	total        int // the sum of the gres/mig counts after the last update or registration
 	excess       map[kind]int
 	drain        []string // flags in addition to the base state
 	reason       string
@@ -122,12 +122,12 @@ type job struct {
 	// alloc contains the job's GRES on each node. forgotten is true if slurmctld no longer counts them as used.
 	alloc     map[string]slurm.GRESList
 	forgotten bool
-	// final is the state that follows COMPLETING.
+	// final is the state after COMPLETING.
 	final string
 	basic uint64
 }
 
-// New returns a Fake with these nodes. The fake clock shows 2030-01-01 00:00 UTC.
+// New returns a Fake with the given nodes. Its clock starts at 2030-01-01 00:00 UTC.
 func New(nodes ...Node) *Fake {
 	f := &Fake{
 		now:      time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
@@ -163,16 +163,16 @@ func (f *Fake) After(hook func(Call)) {
 	f.after = hook
 }
 
-// Prolog sets a hook that Tick calls for each node of a starting job. Until it has returned for all nodes, the job is
-// RUNNING with the reason Prolog.
+// Prolog sets a hook that Tick calls for each node of a starting job. Until the hook has returned for all nodes, the
+// job is RUNNING with the reason Prolog.
 func (f *Fake) Prolog(hook func(j slurm.Job, node string)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.prolog = hook
 }
 
-// Epilog sets a hook that RunEpilogs calls for each node of an ending job. Until it has returned for a node, the job is
-// COMPLETING on that node.
+// Epilog sets a hook that RunEpilogs calls for each node of an ending job. Until the hook has returned for a node, the
+// job is COMPLETING on that node.
 func (f *Fake) Epilog(hook func(j slurm.Job, node string)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -186,7 +186,7 @@ func (f *Fake) SetConfig(key, value string) {
 	f.config[key] = value
 }
 
-// Now returns the time of the fake clock.
+// Now returns the time on the fake clock.
 func (f *Fake) Now() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -207,7 +207,7 @@ func (f *Fake) Calls() []Call {
 	return slices.Clone(f.calls)
 }
 
-// Writes returns the calls that change the state of slurmctld.
+// Writes returns the calls that change slurmctld's state.
 func (f *Fake) Writes() []Call {
 	return slices.DeleteFunc(f.Calls(), func(c Call) bool {
 		return slices.Contains([]string{"Node", "Nodes", "Job", "Jobs", "Queue", "Config"}, c.Op)

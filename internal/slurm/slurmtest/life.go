@@ -11,10 +11,10 @@ import (
 // ErrRefused corresponds to slurmctld's error "Requested node configuration is not available".
 var ErrRefused = errors.New("requested node configuration is not available")
 
-// Submit adds a job to the queue and returns the id of the job. Submit uses those fields of j that a submission can
-// set: name, user, partition, GRES, nodes, batch and requeue, begin time (Eligible), admin_comment. With a Priority of
-// 0, the job gets a lower priority than all earlier jobs whose Priority was 0. Submit returns ErrRefused if no node,
-// including the catalogue nodes, can ever run the job.
+// Submit adds a job to the queue and returns its id. It uses those fields of j that a submission can set: name, user,
+// partition, GRES, nodes, batch and requeue, begin time (Eligible), admin_comment. If j.Priority is 0, the job gets a
+// lower priority than all earlier jobs whose Priority was 0. Submit returns ErrRefused if no node, not even a catalogue
+// node, can ever run the job.
 func (f *Fake) Submit(j slurm.Job) (uint32, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -55,14 +55,14 @@ func (f *Fake) add(j slurm.Job) *job {
 }
 
 // End changes the state of a running job to COMPLETING. In this state, the tasks have ended, and slurmctld no longer
-// counts the GRES of the job as used. RunEpilogs then changes the state to COMPLETED. A pending job becomes COMPLETED
+// counts the job's GRES as used. RunEpilogs then changes the state to COMPLETED. A pending job becomes COMPLETED
 // immediately.
 func (f *Fake) End(id uint32) error { return f.end(id, "COMPLETED") }
 
 // Fail is like End, but the batch script ends with an exit status other than 0, and the final state is FAILED.
 func (f *Fake) Fail(id uint32) error { return f.end(id, "FAILED") }
 
-// Cancel simulates scancel. Cancel is like End, but the final state is CANCELLED.
+// Cancel simulates scancel: it is like End, but the final state is CANCELLED.
 func (f *Fake) Cancel(id uint32) error { return f.end(id, "CANCELLED") }
 
 func (f *Fake) end(id uint32, final string) error {
@@ -87,7 +87,7 @@ func (f *Fake) end(id uint32, final string) error {
 	return nil
 }
 
-// requeue ends a run of a job. After the epilogs, the job is pending again.
+// requeue ends a job's run. After its epilogs, the job is pending again.
 func (f *Fake) requeue(j *job) {
 	j.State, j.final = "COMPLETING", "PENDING"
 	j.Restarts++
@@ -95,8 +95,8 @@ func (f *Fake) requeue(j *job) {
 	j.Start = j.Eligible
 }
 
-// RunEpilogs runs the epilogs of all COMPLETING jobs, node by node, lowest job id first. After the epilog on a node,
-// other jobs can start on this node.
+// RunEpilogs runs the epilogs of all COMPLETING jobs, node by node, lowest job id first. After a node's epilog, other
+// jobs can start on that node.
 func (f *Fake) RunEpilogs() {
 	for {
 		f.mu.Lock()
@@ -139,7 +139,7 @@ func (f *Fake) Finish(id uint32) error {
 	return nil
 }
 
-// Forget removes the record of an ended job, as slurmctld does after MinJobAge.
+// Forget removes an ended job's record, as slurmctld does after MinJobAge.
 func (f *Fake) Forget(id uint32) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -148,9 +148,9 @@ func (f *Fake) Forget(id uint32) {
 	}
 }
 
-// Restart simulates a restart of slurmctld or a scontrol reconfigure. After Restart, every node has the GRES in
-// slurm.conf, and slurmctld no longer counts the GRES of running jobs as used. A real slurmctld may lose the GRES of no
-// job, of one job or of all jobs. Restart simulates the worst case.
+// Restart simulates a restart of slurmctld or `scontrol reconfigure`. Afterwards, every node has the GRES in
+// slurm.conf, and slurmctld no longer counts running jobs' GRES as used. A real slurmctld may lose track of the GRES of
+// no job, one job or all jobs; Restart simulates the worst case.
 func (f *Fake) Restart() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -171,10 +171,10 @@ func (f *Fake) Configure(name string, gres slurm.GRESList) error {
 	return err
 }
 
-// Recount simulates a restart of slurmctld, or a scontrol reconfigure, after which slurmctld counts the slices of each
-// running job several times, as slurmctld does for a job on several nodes. The parameter nodes is the number of times.
-// Only types whose count in slurm.conf is 0 are affected. When a job ends, slurmctld subtracts the slices of the job
-// only once, and still counts the excess as used.
+// Recount simulates a restart of slurmctld, or `scontrol reconfigure`, after which slurmctld counts each running job's
+// slices several times, as it does for a job on several nodes. The nodes parameter is the number of times. Only types
+// whose count in slurm.conf is 0 are affected. When a job ends, slurmctld subtracts its slices only once, and still
+// counts the excess as used.
 func (f *Fake) Recount(nodes int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -215,10 +215,10 @@ func (f *Fake) register(name string, un bool) error {
 	return err
 }
 
-// RestartSlurmd simulates a restart of a node's slurmd, which then registers again. As in 22.05, the registration sets
-// the count of the type closed to the count in slurm.conf, and the other types keep their counts. If jobs use gres/mig
-// and the counts of the last update did not add up to the total in slurm.conf, the node drains. The counts after the
-// registration add up to more than the total, but do not cause a drain.
+// RestartSlurmd simulates a restart of a node's slurmd, which then re-registers. As in 22.05, this resets the count of
+// the closed type to the one in slurm.conf, while the other types keep their counts. If jobs use gres/mig and the
+// counts in the last update did not add up to the total in slurm.conf, the node is drained. Although the counts after
+// the registration add up to more than the total, they do not cause a drain.
 func (f *Fake) RestartSlurmd(name string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

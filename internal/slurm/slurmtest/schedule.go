@@ -38,7 +38,7 @@ func (j *job) wants() slurm.GRESList {
 	return list
 }
 
-// fit allocates the wanted GRES from the unused GRES. It returns false if there are not enough of them.
+// fit allocates the wanted GRES from the unused ones. It returns false if there are not enough.
 func fit(gres slurm.GRESList, used map[kind]int, wants slurm.GRESList) (slurm.GRESList, bool) {
 	left := make([]int, len(gres))
 	for i, g := range gres {
@@ -66,7 +66,7 @@ func fit(gres slurm.GRESList, used map[kind]int, wants slurm.GRESList) (slurm.GR
 	return alloc, true
 }
 
-// named reports whether the job's partition, features and excluded nodes permit it to use the node.
+// named reports whether the job's partition, features and excluded nodes allow it to use the node.
 func (j *job) named(n *node) bool {
 	if !slices.ContainsFunc(
 		strings.Split(j.Partition, ","),
@@ -224,7 +224,7 @@ func (f *Fake) Tick() []uint32 {
 	return ids
 }
 
-// waitReason returns the reason that squeue shows for a job that waits for nodes.
+// waitReason returns the reason that squeue shows for a job that is waiting for nodes.
 func (f *Fake) waitReason(j *job, passed bool) string {
 	up, _ := f.largeEnough(j)
 	switch {
