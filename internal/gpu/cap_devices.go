@@ -38,7 +38,7 @@ const maxGI = 15
 
 // Possible returns the capabilities of every GPU instance that the GPU with the given minor number can have: for each
 // GPU instance, its own capability and that of its first compute instance (Caelum creates no others). A process that
-// can open none of the returned capabilities cannot use any part of the GPU.
+// cannot open any of the returned capabilities cannot use any part of the GPU.
 func (c Caps) Possible(minor int) ([]Device, error) {
 	var all []Device
 	for gi := range maxGI {
@@ -51,8 +51,8 @@ func (c Caps) Possible(minor int) ([]Device, error) {
 	return all, nil
 }
 
-// capability describes a capability of an instance by the minor number of its device and by its file under /proc.
-// modify is true if nvidia-modprobe sets the owner and mode of the device file.
+// capability describes one of an instance's capabilities by its device's minor number and its file under /proc. modify
+// is true if nvidia-modprobe sets the owner and mode of the device file.
 type capability struct {
 	minor  int
 	access string
@@ -61,7 +61,7 @@ type capability struct {
 
 // of returns the capabilities of the GI and the CIs of an instance. It reads them from the driver's files under /proc.
 // If these do not exist, it applies the driver's formula (nv-caps.c of the open kernel modules 595.45.04): GI M of GPU
-// N has the minor number 3 + 135 N + 9 M, and the minor number of CI K is that of its GI plus 1 plus K.
+// N has the minor number 3 + 135 N + 9 M, and CI K has its GI's minor number plus 1 plus K.
 func (c Caps) of(minor int, in Instance) []capability {
 	dir := filepath.Join(c.Proc, "driver/nvidia/capabilities", fmt.Sprintf("gpu%d/mig/gi%d", minor, in.GI))
 	gi := 3 + 135*minor + 9*in.GI

@@ -30,8 +30,8 @@ func (c Caps) Make(minor int, in Instance) error { return c.own(minor, in, 0, tr
 // removed the instance and its files.
 func (c Caps) Close(minor int, in Instance) error { return c.own(minor, in, 0, false) }
 
-// own sets the owner and mode of an instance's files. If create is true, it creates missing files; otherwise, it
-// ignores them.
+// own sets the owner and mode of an instance's files. If create is true, missing files are created; otherwise, they are
+// ignored.
 func (c Caps) own(minor int, in Instance, uid int, create bool) error {
 	if in.GI == FullGI {
 		if err := c.ownDevice(minor, uid, fullMode); err != nil {
@@ -62,7 +62,7 @@ func (c Caps) own(minor int, in Instance, uid int, create bool) error {
 }
 
 // forbidModify sets a capability's DeviceFileModify in the driver to 0. While the value is 1, nvidia-modprobe, which is
-// setuid root and can be run by every user, makes the file readable by all users again (mknod_helper in
+// setuid root and which every user can run, makes the file readable by all users again (mknod_helper in
 // nvidia-modprobe-utils.c). The kernel reads only the first line that is written (nv_cap_procfs_release in nv-caps.c,
 // 595.45.04).
 func (c Caps) forbidModify(cp capability) error {
@@ -73,7 +73,7 @@ func (c Caps) forbidModify(cp capability) error {
 }
 
 // Modifies reports whether nvidia-modprobe may create the files of a new instance and make them readable by all users
-// (NVreg_ModifyDeviceFiles). The result is also true if the driver's parameters cannot be read.
+// (NVreg_ModifyDeviceFiles). It also returns true if the driver's parameters cannot be read.
 func (c Caps) Modifies() bool {
 	params, err := os.ReadFile(filepath.Join(c.Proc, "driver/nvidia/params"))
 	return err != nil || !bytes.Contains(params, []byte("ModifyDeviceFiles: 0\n"))
@@ -95,7 +95,7 @@ func (c Caps) Prepare() error {
 }
 
 // Files returns the paths of the access-restricted files that a process must open to use an instance: the capability
-// files or, for the mig.Full profile, the GPU's device file. minor is the minor number of the GPU.
+// files or, for the mig.Full profile, the GPU's device file. minor is the GPU's minor number.
 func (c Caps) Files(minor int, in Instance) []string {
 	if in.GI == FullGI {
 		return []string{c.DeviceFile(minor)}
@@ -112,7 +112,7 @@ func (c Caps) file(minor int) string {
 }
 
 // ensure creates a capability file if it does not exist. nvidia-modprobe creates the file only when a client first
-// needs it, and with NVreg_ModifyDeviceFiles=0 it never does.
+// needs it and, with NVreg_ModifyDeviceFiles=0, never does.
 func (c Caps) ensure(path string, minor int) error {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -23,7 +23,7 @@ import (
 // instance id, a descriptor also gives access to the next instance with the same GPU instance id.
 //
 // A scan considers only the descriptors in the descriptor tables of processes. The kernel does not show which files are
-// queued in a socket or registered with an io_uring, both of which every process can use. If a scan treated every
+// queued in a socket or registered with an io_uring, although every process can use these. If a scan treated every
 // process with a socket or an io_uring as a holder, any user could make GPUs unavailable.
 
 // Processes finds the processes that have device files open. Only one scan runs at a time.
@@ -36,18 +36,18 @@ type Processes struct {
 
 	mu sync.Mutex
 	// hung contains the ids of processes with an open file on a file system that does not complete statx, even for
-	// cached data. Each of these processes blocks a thread of the agent until the file system responds.
+	// cached data. Each of these processes blocks one of the agent's threads until the file system responds.
 	hung sync.Map
 }
 
 // scanLimit is the default for Processes.Limit. A scan of 200,000 descriptors takes about half a second on one core.
 const scanLimit = 200_000
 
-// processCost is the cost of reading the data of a process, expressed as a number of descriptors.
+// processCost is the cost of reading a process's data, expressed as a number of descriptors.
 const processCost = 10
 
-// maxScanners limits the number of CPUs that one scan uses. A scan also uses at most about a quarter of the node's
-// CPUs, because the prologs of other jobs also need CPUs.
+// maxScanners limits the number of CPUs that one scan uses. In addition, a scan uses at most about a quarter of the
+// node's CPUs, because other jobs' prologs need CPUs as well.
 const maxScanners = 4
 
 // hangLimit is the time without progress after which a scan skips a process.
@@ -57,7 +57,8 @@ const hangLimit = 2 * time.Second
 type Held struct {
 	// Open contains, for each device, the processes with an open descriptor.
 	Open map[Device][]Process
-	// Unread maps the real user id of each process whose descriptors could not all be read to the reason.
+	// Unread contains the real user id of each process whose descriptors could not all be read, and maps it to the
+	// reason.
 	Unread map[uint32]string
 }
 
@@ -85,7 +86,7 @@ func (s *Processes) scanAll(devices []Device, root bool) (Held, error) {
 			pids = append(pids, pid)
 		}
 	}
-	// Each part of the scan has its own count of a user's descriptors.
+	// Each part of the scan counts a user's descriptors separately.
 	parts := min(runtime.GOMAXPROCS(0)/4+1, maxScanners, len(pids)/50+1)
 	found := make([]Held, parts)
 	var done sync.WaitGroup
@@ -103,15 +104,15 @@ func (s *Processes) scanAll(devices []Device, root bool) (Held, error) {
 	return all, nil
 }
 
-// result is the result of the scan of one process.
+// result is the result of scanning one process.
 type result struct {
 	Process
-	cost   int // the cost as a number of descriptors
+	cost   int // the cost, as a number of descriptors
 	open   []Device
 	unread string // the reason why some descriptors of the process were not read
 }
 
-// scan reads processes one after another in a goroutine. If the goroutine hangs, scan abandons it and starts a new one.
+// scan reads processes one after another in a goroutine. If it hangs, scan abandons it and starts a new one.
 func (s *Processes) scan(pids []int, devices []Device, root bool) Held {
 	held := Held{Open: map[Device][]Process{}, Unread: map[uint32]string{}}
 	spent := map[uint32]int{}
@@ -156,7 +157,7 @@ func (s *Processes) scan(pids []int, devices []Device, root bool) Held {
 
 const hangs = "a process of the user has a file open on a file system that does not respond"
 
-// scan is the state of one goroutine that reads processes.
+// scan is the state of a goroutine that reads processes.
 type scan struct {
 	s        *Processes
 	limit    int
@@ -237,8 +238,9 @@ func (c *scan) tables(r *result, dir string) {
 	}
 }
 
-// kernelThread reports whether a process is a kernel thread or has ended. Either has no program and only one task. A
-// large node has thousands of kernel threads, and this check is much faster than reading the status of each process.
+// kernelThread reports whether a process is a kernel thread or has ended. In both cases, it has no program and only one
+// task. A large node has thousands of kernel threads, and this check is much faster than reading the status of each
+// process.
 func kernelThread(dir string) bool {
 	var one [1]byte
 	if _, err := unix.Readlink(filepath.Join(dir, "exe"), one[:]); !errors.Is(err, unix.ENOENT) {
@@ -248,7 +250,7 @@ func kernelThread(dir string) bool {
 	return unix.Stat(filepath.Join(dir, "task"), &st) == nil && st.Nlink == 3
 }
 
-// order compares the descriptor tables of two tasks. If the kernel does not support kcmp, order treats all tables as
+// order compares the descriptor tables of two tasks. If the kernel does not support kcmp, all tables are treated as
 // different.
 func order(a, b int) int {
 	const files = 2 // KCMP_FILES of linux/kcmp.h
@@ -297,7 +299,7 @@ func (c *scan) table(r *result, dir string) {
 func (c *scan) descriptor(r *result, dir string, fds int, fd string) {
 	var st unix.Statx_t
 	if err := unix.Statx(fds, fd, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, &st); err != nil {
-		// If another user's FUSE file system denies access, the file is not a device. Otherwise, /proc denies access.
+		// If another user's FUSE file system denied access, the file is not a device. Otherwise, /proc denied access.
 		var one [1]byte
 		if _, err := unix.Readlinkat(fds, fd, one[:]); !errors.Is(err, unix.ENAMETOOLONG) {
 			r.failed(err)

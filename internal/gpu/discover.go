@@ -26,8 +26,8 @@ func (n *NVML) GPUs() ([]GPU, error) {
 		gpus[i] = n.discover(i, d)
 		n.devices[i].Store(d)
 	}
-	// While MIG mode is off, the driver may not report the names of the profiles. In this case, the names come from
-	// GPUs of the same model whose MIG mode is on.
+	// While MIG mode is off, the driver may not report profile names. In this case, they come from GPUs of the same
+	// model whose MIG mode is on.
 	for i := range gpus {
 		if gpus[i].Full {
 			d := new(device)
@@ -94,8 +94,8 @@ func (n *NVML) discover(i int, d *device) GPU {
 	return g
 }
 
-// resets reports whether the driver must reset the GPU to switch the MIG mode. The result is true for Ampere and older
-// GPUs (NVIDIA MIG User Guide, "Enable MIG Mode"), and if the driver does not report the architecture.
+// resets reports whether the driver must reset the GPU to switch the MIG mode. This is the case for Ampere and older
+// GPUs (NVIDIA MIG User Guide, "Enable MIG Mode"), and is assumed if the driver does not report the architecture.
 func (n *NVML) resets(dev nvml.Device) bool {
 	if n.lib.Extensions().LookupSymbol("nvmlDeviceGetArchitecture") != nil {
 		return true
@@ -104,9 +104,9 @@ func (n *NVML) resets(dev nvml.Device) bool {
 	return ret != nvml.SUCCESS || arch < nvml.DEVICE_ARCH_HOPPER || arch == nvml.DEVICE_ARCH_UNKNOWN
 }
 
-// namesOf returns the names of the profiles of a GPU model, by profile id, for drivers that do not report names while
-// MIG mode is off. The names come from another GPU of the same model or, if none of them reported names, from the table
-// in package mig.
+// namesOf returns the names of a GPU model's profiles, by profile id, for drivers that do not report names while MIG
+// mode is off. The names come from another GPU of the same model or, if no such GPU reported names, from the table in
+// package mig.
 func (n *NVML) namesOf(model string) map[uint32]string {
 	for i := range n.devices {
 		if d := n.devices[i].Load(); d != nil && d.name == model && d.named {
@@ -164,7 +164,7 @@ func (d *device) model(name string, names map[uint32]string) (*mig.Model, error)
 		}
 		sort.Ints(p.Starts)
 		// Some drivers report a wrong instance count on the A30 (noted in mig-parted's discovery). The number of starts
-		// is an upper bound on the correct count.
+		// is an upper bound for the correct count.
 		p.Max = int(info.InstanceCount)
 		if p.Max < 1 || p.Max > len(p.Starts) {
 			p.Max = len(p.Starts)

@@ -7,7 +7,7 @@
 //	cap_devices.go  device numbers of capabilities, from /proc or the driver's formula; number of instance ids (maxGI)
 //	cap_files.go    owner and mode of capability files (Open, Make, Close); creates missing files
 //	descriptors.go  scans /proc for open capability files; limits per user, CPUs, processes that hang
-//	discover.go     the GPUs and their profiles according to the driver; the problems of GPUs (Problem)
+//	discover.go     the GPUs and their profiles according to the driver; problems of GPUs (Problem)
 //	exists.go       checks whether an instance still exists
 //	nvlink.go       the GPUs that NVLinks connect
 //	full.go         GPUs whose MIG mode is off: switches, device files

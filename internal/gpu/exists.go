@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Exists implements Hardware. It queries only the instance's GPU, and avoids nvmlDeviceGetHandleByUUID, which may
+// Exists implements Hardware. It queries only the instance's own GPU, and avoids nvmlDeviceGetHandleByUUID, which may
 // initialize other GPUs (nvml.h).
 func (n *NVML) Exists(gpu int, in Instance) (bool, error) {
 	d, err := n.device(gpu)

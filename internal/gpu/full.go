@@ -18,7 +18,7 @@ const FullGI = -1
 
 // A GPU whose MIG mode is off appears as an instance of the mig.Full profile, which occupies the whole GPU. Creating
 // this instance switches MIG mode off, and destroying it switches MIG mode on. Up to Ampere, the driver resets the GPU
-// to switch the mode. From Hopper on, no reset is needed (NVIDIA MIG User Guide, "Enable MIG Mode").
+// to switch the mode. Since Hopper, no reset is needed (NVIDIA MIG User Guide, "Enable MIG Mode").
 
 // full returns the instance of a GPU whose MIG mode is off.
 func (d *device) full() Instance {
@@ -31,8 +31,8 @@ func (d *device) isFull() (bool, error) {
 	return ret == nvml.SUCCESS && current == nvml.DEVICE_MIG_DISABLE, check(ret, "read the MIG mode")
 }
 
-// switchTo sets the GPU's MIG mode. If the driver does not activate the mode, switchTo restores the former mode, so
-// that no change remains pending, and returns an error. The error wraps ErrInUse if a process uses the GPU.
+// switchTo sets the GPU's MIG mode. If the driver does not activate the mode, switchTo restores the previous mode, so
+// that no change remains pending, and returns an error. The error wraps ErrInUse if a process is using the GPU.
 func (d *device) switchTo(mode int) error {
 	err := retryInUse(func() error {
 		activation, ret := d.handle.SetMigMode(mode)
@@ -65,10 +65,10 @@ func (d *device) switchTo(mode int) error {
 // sharedMode is the mode of a GPU's device file while MIG mode is on. It is also the driver's default.
 const sharedMode = 0o666
 
-// fullMode is the mode of a GPU's device file while MIG mode is off. CUDA opens the file for reading and writing.
+// fullMode is the mode of a GPU's device file while MIG mode is off. CUDA opens the file for both reading and writing.
 const fullMode = 0o600
 
-// DeviceFile returns the path of a GPU's device file. minor is the minor number of the GPU.
+// DeviceFile returns the path of a GPU's device file. minor is the GPU's minor number.
 func (c Caps) DeviceFile(minor int) string { return filepath.Join(c.Dev, "nvidia"+strconv.Itoa(minor)) }
 
 // Share allows all users to open a GPU's device file, as slices require.
@@ -96,7 +96,7 @@ func (c Caps) Device(minor int) (Device, error) {
 }
 
 // Managed returns g with the mig.Full profile if w allows this profile on g. A GPU that is always full has no other
-// profile. If w allows the profile, it is not a problem that MIG mode is off. Model is nil if the result has a problem.
+// profile. If w allows the profile, MIG mode being off is not a problem. If the result has a problem, its Model is nil.
 func (g GPU) Managed(w mig.Whole) GPU {
 	if g.Model != nil && w.Allows(g.Index, g.Reset) && (g.Full || g.Problem == "") {
 		g.Model, g.Problem = g.Model.WithFull(g.MemoryMiB), ""

@@ -7,12 +7,12 @@ import (
 	"caelum/internal/mig"
 )
 
-// Every error of a Hardware either wraps ErrNoRoom, ErrInUse, ErrLost or ErrNotFound, or contains the NVML code of
+// Every error from a Hardware either wraps ErrNoRoom, ErrInUse, ErrLost or ErrNotFound, or contains the NVML code of
 // another driver error.
 var (
 	// ErrNoRoom means NVML_ERROR_INSUFFICIENT_RESOURCES: the GPU has no free units, or the placement is occupied.
 	ErrNoRoom = errors.New("no room at that placement")
-	// ErrInUse means NVML_ERROR_IN_USE after all retries: a process or a monitoring program uses the instance.
+	// ErrInUse means NVML_ERROR_IN_USE after all retries: a process or a monitoring program is using the instance.
 	ErrInUse = errors.New("in use")
 	// ErrLost means NVML_ERROR_GPU_IS_LOST: the driver can no longer access the GPU.
 	ErrLost = errors.New("GPU is lost")
@@ -26,15 +26,15 @@ type Hardware interface {
 	// GPUs returns all GPUs, with the profiles and placements that each GPU supports.
 	GPUs() ([]GPU, error)
 	// Discover returns the current data of one GPU. If the GPU has no problem, later calls to the other methods use
-	// these data. If the GPU hangs, Discover may hang.
+	// this data. If the GPU hangs, Discover may hang as well.
 	Discover(gpu int) GPU
 	// Instances lists a GPU's instances, including GPU instances without a compute instance.
 	Instances(gpu int) ([]Instance, error)
-	// Exists reports whether the MIG device of an instance still exists, according to the instance's UUID and GI. It
-	// makes fewer driver calls than Instances.
+	// Exists reports whether an instance's MIG device still exists, according to its UUID and GI. It makes fewer driver
+	// calls than Instances.
 	Exists(gpu int, in Instance) (bool, error)
 	// Create creates a GPU instance at exactly the given placement and, in it, one compute instance of the full size.
-	// If the driver cannot create the compute instance, Create destroys the GPU instance. If this also fails, the error
+	// If the driver cannot create the compute instance, Create destroys the GPU instance. If this fails too, the error
 	// contains both failures. For the mig.Full profile, Create switches MIG mode off.
 	Create(gpu int, profile string, start int) (Instance, error)
 	// Destroy destroys a GPU instance and its compute instances. While the instance is in use, Destroy retries for
@@ -73,10 +73,10 @@ type GPU struct {
 // Lost is the Problem of a GPU that the driver can no longer access.
 const Lost = "the GPU is lost; drain the node and reboot it"
 
-// unreadable begins the Problem of a GPU that the driver cannot open or read.
+// unreadable is the beginning of the Problem of a GPU that the driver cannot open or read.
 const unreadable = "couldn't "
 
-// Broken reports whether a Problem means a fault of the GPU. The other problems follow from the GPU's model or MIG
+// Broken reports whether a Problem means that the GPU is faulty. The other problems follow from the GPU's model or MIG
 // mode, and a site may want such GPUs.
 func Broken(problem string) bool { return problem == Lost || strings.HasPrefix(problem, unreadable) }
 
@@ -89,8 +89,9 @@ type Instance struct {
 	// CIs contains the ids of the compute instances. An instance that Caelum created has exactly one, or none after a
 	// crash.
 	CIs []int
-	// Whole is true if the only compute instance has the full size of the GPU instance. Create and Instances set it.
+	// Whole is true if the only compute instance has the full size of the GPU instance. It is set by Create and
+	// Instances.
 	Whole bool
-	// UUID is the UUID of the first compute instance's MIG device. Each new instance has a new one.
+	// UUID is the UUID of the first compute instance's MIG device. Each new instance gets a new one.
 	UUID string
 }

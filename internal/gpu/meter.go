@@ -25,14 +25,14 @@ type Use struct {
 type Meter interface {
 	// Read returns a sample. The error wraps ErrNotFound if the instance no longer exists, and ErrLost if its GPU is
 	// lost. Callers should leave more than 100 ms between readings, because the GPU does not update its counters more
-	// often than that (nvml.h, nvmlGpmMigSampleGet).
+	// often (nvml.h, nvmlGpmMigSampleGet).
 	Read() (Use, error)
 	// Close frees the meter's buffers.
 	Close()
 }
 
 // meter stores the last known index of the instance's MIG device and, on GPUs with counters, the counters of the
-// previous reading. Between readings, it keeps none of the instance's files open, so that the instance can be
+// previous reading. Between readings, it keeps none of the instance's files open, so that the instance can still be
 // destroyed.
 type meter struct {
 	n     *NVML
@@ -113,8 +113,8 @@ func (m *meter) Read() (Use, error) {
 	return use, nil
 }
 
-// find opens the instance's MIG device. It first tries the last known index, and then the GPU's other indices. It does
-// not query other GPUs, because they may hang.
+// find opens the instance's MIG device. It first tries the last known index, and then the GPU's other indices. Other
+// GPUs are not queried, because they may hang.
 func (m *meter) find(parent nvml.Device) (nvml.Device, error) {
 	if m.gi == FullGI {
 		return parent, nil
@@ -135,7 +135,7 @@ func (m *meter) find(parent nvml.Device) (nvml.Device, error) {
 	return nil, fmt.Errorf("MIG device %s: %w", m.uuid, ErrNotFound)
 }
 
-// at opens the GPU's MIG device at an index, and reports whether this device belongs to the meter's instance.
+// at opens the GPU's MIG device with the given index, and reports whether it belongs to the meter's instance.
 func (m *meter) at(parent nvml.Device, index int) (nvml.Device, bool, error) {
 	dev, ret := parent.GetMigDeviceHandleByIndex(index)
 	if ret == nvml.ERROR_NOT_FOUND || ret == nvml.ERROR_INVALID_ARGUMENT {
@@ -171,7 +171,7 @@ func (m *meter) util(parent nvml.Device) float64 {
 	return util
 }
 
-// sample reads the counters of the instance.
+// sample reads the instance's counters.
 func (m *meter) sample(parent nvml.Device) nvml.Return {
 	switch {
 	case m.gi != FullGI:

@@ -7,7 +7,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// Linked implements Hardware. It queries P2P, because the driver also reports P2P over NVLink for GPUs that are
+// Linked implements Hardware. It queries the P2P status, because the driver also reports P2P over NVLink for GPUs
 // connected by NVSwitches, for which nvmlDeviceGetNvLinkRemotePciInfo returns the PCI address of a switch. While MIG
 // mode is on, the driver reports a GPU as having no NVLinks (kmigmgrIsMIGNvlinkP2PSupported in NVIDIA's open kernel
 // modules).

@@ -21,11 +21,11 @@ type NVML struct {
 	devices []atomic.Pointer[device]
 }
 
-// device contains the handle of a GPU and the profiles that Create needs. The devices in NVML.devices never change.
+// device contains a GPU's handle and the profiles that Create needs. The devices in NVML.devices never change.
 type device struct {
 	handle   nvml.Device
 	name     string // the device name
-	named    bool   // the driver has reported the names of profiles
+	named    bool   // the driver has reported profile names
 	uuid     string
 	grid     int // units
 	profiles map[string]nvml.GpuInstanceProfileInfo
@@ -321,7 +321,7 @@ func (n *NVML) device(gpu int) (*device, error) {
 	return nil, fmt.Errorf("GPU %d: %w", gpu, ErrNotFound)
 }
 
-// check converts an NVML return code to an error of this package. The error text is "couldn't", followed by action.
+// check converts an NVML return code to one of this package's errors. The error text is "couldn't", followed by action.
 func check(ret nvml.Return, action string) error {
 	var class error
 	switch ret {

@@ -31,14 +31,14 @@ type Process struct {
 // Root reports whether all user ids of the process are 0.
 func (p Process) Root() bool { return p.UIDs == [4]uint32{} }
 
-// Is reports whether any user id of the process is uid. If so, the process acts or can act as that user.
+// Is reports whether any of the process's user ids is uid. If so, the process acts or can act as that user.
 func (p Process) Is(uid uint32) bool { return slices.Contains(p.UIDs[:], uid) }
 
 func (p Process) String() string {
 	return fmt.Sprintf("pid %d, uid %d, %q", p.PID, p.UIDs[0], p.Command)
 }
 
-// Read returns all data of a process. The error is fs.ErrNotExist if the process has ended.
+// Read returns all data about a process. The error is fs.ErrNotExist if the process has ended.
 func (s *Processes) Read(pid int) (Process, error) {
 	p, err := s.read(pid)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Processes) start(pid int) (uint64, error) {
 	return strconv.ParseUint(string(fields[19]), 10, 64)
 }
 
-// read returns all data of a process except Process.Start.
+// read returns all data about a process except Process.Start.
 func (s *Processes) read(pid int) (Process, error) {
 	p := Process{PID: pid}
 	data, err := s.small(pid, "status")
@@ -103,7 +103,7 @@ func (s *Processes) small(pid int, name string) ([]byte, error) {
 	return data, err
 }
 
-// Cgroups returns the cgroup path of a process in each hierarchy.
+// Cgroups returns a process's cgroup path in each hierarchy.
 func (s *Processes) Cgroups(pid int) ([]string, error) {
 	data, err := s.small(pid, "cgroup")
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *Processes) Cgroups(pid int) ([]string, error) {
 	}
 	var paths []string
 	for line := range strings.Lines(string(data)) {
-		// The line has the form ID:controllers:path. The path may contain colons.
+		// The line has the form ID:controllers:path, where the path may contain colons.
 		if parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3); len(parts) == 3 {
 			paths = append(paths, parts[2])
 		}
@@ -120,7 +120,7 @@ func (s *Processes) Cgroups(pid int) ([]string, error) {
 }
 
 const (
-	// endLimit limits each of the two periods for which Kill waits for processes to end. A process in an
+	// endLimit limits each of the two periods during which Kill waits for processes to end. A process in an
 	// uninterruptible system call may take longer.
 	endLimit = 250 * time.Millisecond
 	// maxKilled is the maximum number of processes that one call to Kill ends, because Kill keeps a descriptor open for
@@ -138,8 +138,8 @@ type pinned struct {
 // Kill sends SIGKILL to processes and waits until they have closed their files. After opening a process's pidfd, it
 // calls stillMeant and skips the process if the result is false. A traced process can remain until its tracer ends
 // (PTRACE_O_TRACEEXIT), so Kill also ends tracers with the same real user id. It ends at most maxKilled processes, and
-// waits at most 2 x endLimit in total. ended contains the processes that Kill has ended, and left those that have not
-// ended yet.
+// waits at most 2 x endLimit in total. ended contains the processes that have ended, and left those that have not ended
+// yet.
 func (s *Processes) Kill(list []Process, stillMeant func(Process) bool) (ended, left []Process) {
 	var all []pinned
 	defer func() {
@@ -207,8 +207,8 @@ func (s *Processes) killTracer(p Process) {
 		return
 	}
 	defer unix.Close(fd)
-	// The kernel does not reuse the PID while the pidfd is open. So if pid is still the tracer of p, the pidfd refers
-	// to it.
+	// The kernel does not reuse the PID while the pidfd is open. If pid is still the tracer of p, the pidfd therefore
+	// refers to it.
 	if tracer, err := s.Read(pid); err != nil || tracer.UIDs[0] != p.UIDs[0] || s.statusOf(p.PID, "TracerPid:") != tid {
 		return
 	}

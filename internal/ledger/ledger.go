@@ -56,8 +56,8 @@ func (l *Ledger) Meta(key string) (string, error) {
 	return v, err
 }
 
-// SetMeta stores a value under key. If the same value is already stored, it does not write anything, so that an agent
-// can start on a full disk.
+// SetMeta stores a value under key. If the value is already stored, nothing is written, so that an agent can start on a
+// full disk.
 func (l *Ledger) SetMeta(key, value string) error {
 	if has, err := l.Meta(key); err == nil && has == value && value != "" {
 		return nil
@@ -69,7 +69,7 @@ func (l *Ledger) SetMeta(key, value string) error {
 	)
 }
 
-// Writable tests whether the ledger can be written to. It returns nil if a write succeeds, and otherwise the error.
+// Writable tests whether the ledger can be written to. It returns nil if a write succeeds, and the error otherwise.
 func (l *Ledger) Writable() error {
 	return l.SetMeta("tried", time.Now().Format(time.RFC3339Nano))
 }
@@ -92,7 +92,7 @@ func (l *Ledger) Instances() ([]Instance, error) {
 	)
 }
 
-// Leases returns all leases that have not been released.
+// Leases returns all leases that have not yet been released.
 func (l *Ledger) Leases() ([]api.Lease, error) {
 	return query(l, "SELECT lease FROM lease ORDER BY job", func(r *sql.Rows) (lease api.Lease, err error) {
 		var text []byte
@@ -119,7 +119,7 @@ func (l *Ledger) FormerUsers() ([]Former, error) {
 	})
 }
 
-// Intents returns the intents that were not settled.
+// Intents returns the intents that have not been settled.
 func (l *Ledger) Intents() ([]Intent, error) {
 	return query(
 		l,
@@ -214,7 +214,7 @@ func (l *Ledger) Grant(lease api.Lease, held []Instance) error {
 
 const insertLease = "INSERT OR REPLACE INTO lease VALUES (?, ?, ?)"
 
-// Recover atomically records a lease that was lost, and the instances that its job holds.
+// Recover atomically records a lost lease and the instances that its job holds.
 func (l *Ledger) Recover(lease api.Lease, held []Instance) error {
 	text, err := json.Marshal(lease)
 	if err != nil {
@@ -232,7 +232,7 @@ func (l *Ledger) Recover(lease api.Lease, held []Instance) error {
 	})
 }
 
-// Release atomically removes the lease of a job and marks its instances as idle.
+// Release atomically removes a job's lease and marks its instances as idle.
 func (l *Ledger) Release(job uint32) error {
 	return l.db.Do(func(tx *sql.Tx) error {
 		if _, err := tx.Exec("UPDATE instance SET job = 0 WHERE job = ?", job); err != nil {

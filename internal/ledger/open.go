@@ -9,8 +9,8 @@ import (
 	"caelum/internal/sqlite"
 )
 
-// schema contains the SQL statements of each version of the ledger. PRAGMA user_version is the number of applied
-// versions.
+// schema contains the SQL statements of each version of the ledger's schema. PRAGMA user_version is the number of
+// applied versions.
 var schema = []string{`
 CREATE TABLE meta     (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE instance (gpu TEXT NOT NULL, gi INTEGER NOT NULL, profile TEXT NOT NULL, start INTEGER NOT NULL,
@@ -24,8 +24,8 @@ CREATE TABLE intent   (id INTEGER PRIMARY KEY, op TEXT NOT NULL, gpu TEXT NOT NU
 CREATE TABLE former   (gpu TEXT NOT NULL, gi INTEGER NOT NULL, uid INTEGER NOT NULL, PRIMARY KEY (gpu, gi));
 `}
 
-// kind describes the ledger's database. A connection waits 5 seconds for a lock; then the call fails with status 503,
-// and the prolog or epilog repeats it.
+// kind describes the ledger's database. A connection waits up to 5 seconds for a lock. The call then fails with status
+// 503, and the prolog or epilog repeats it.
 var kind = sqlite.Kind{
 	Name:    "ledger",
 	Schema:  schema,
@@ -53,9 +53,8 @@ func Open(path string) (*Ledger, error) {
 	return &Ledger{db}, nil
 }
 
-// Supports returns the version of the schema that this release creates.
+// Supports returns the schema version that this release creates.
 func Supports() int { return kind.Supports() }
 
-// VersionAt returns the version of the schema of the ledger at path, or 0 if there is no ledger. It does not change the
-// file.
+// VersionAt returns the schema version of the ledger at path, or 0 if there is no ledger. It does not change the file.
 func VersionAt(path string) (int, error) { return kind.VersionAt(path) }

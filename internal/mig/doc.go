@@ -1,6 +1,6 @@
 // Package mig implements the geometry of MIG: the layouts of a GPU, the placements that are still possible alongside a
-// layout, and the number of later choices that a placement rules out. The package is pure: it uses no hardware, clock,
-// I/O or goroutines. Package place chooses placements, and package gpu creates instances.
+// layout, and the number of later choices that a placement rules out. It is pure: it uses no hardware, clock, I/O or
+// goroutines. Package place chooses placements, and package gpu creates instances.
 //
 // # Units, placements, layouts
 //
@@ -11,16 +11,15 @@
 //	1g.10gb  size 2, starts 0 2 4 6            4g.20gb  size 4, start  0
 //	2g.10gb  size 2, starts 0 2 4              7g.40gb  size 8, start  0
 //
-// A profile at a start is a [Placement]. A set of placements that fit on the GPU together is a [Layout]. Drawn as a row
-// of units, a layout looks like this:
+// A profile at a start is a [Placement]. A set of placements that fit on the GPU at the same time is a [Layout]. Drawn
+// as a row of units, a layout looks like this:
 //
 //	|3g.20gb====================|1g.5gb|......|......|......|
 //
-// There are three reasons why a placement may not fit alongside a layout: its units overlap the layout, its profile has
-// reached its instance limit, or too few compute slices or media engines (NVDEC, NVENC, NVJPEG, OFA) are free. On GPU
-// models with 8 units, only the units matter: no layout of an A100 exceeds the GPU's 7 compute slices. On the RTX PRO
-// 6000, a single 1g.24gb+me.all uses all media engines. Alongside it, only -me profiles fit, however many units are
-// free.
+// A placement may not fit alongside a layout for three reasons: its units overlap the layout, its profile has reached
+// its instance limit, or too few compute slices or media engines (NVDEC, NVENC, NVJPEG, OFA) are free. On GPU models
+// with 8 units, only the units matter: no layout of an A100 exceeds the GPU's 7 compute slices. On the RTX PRO 6000, a
+// single 1g.24gb+me.all uses all media engines. Alongside it, only -me profiles fit, however many units are free.
 //
 // # Counting futures
 //

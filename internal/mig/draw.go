@@ -38,9 +38,9 @@ func (b *Model) DrawBeside(l Layout, blocked uint64) string {
 // width returns the number of characters in a cell for size units, including the bars between the units.
 func (b *Model) width(size int) int { return size*b.cell + size - 1 }
 
-// Parse parses a drawing. It ignores the widths of cells, because a profile's name determines its size. For example,
-// |3g.20gb|1g.5gb|.|.|.| is equivalent to the drawing in the comment on Draw. The returned layout is legal. If a cell
-// is invalid, the error names it.
+// Parse parses a drawing. The widths of the cells are ignored, because a profile's name determines its size. For
+// example, |3g.20gb|1g.5gb|.|.|.| is equivalent to the drawing in the comment on Draw. The returned layout is always
+// legal. If a cell is invalid, the error names it.
 func (b *Model) Parse(drawing string) (Layout, error) {
 	l, blocked, err := b.ParseBeside(drawing)
 	if err == nil && blocked != 0 {

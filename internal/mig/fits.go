@@ -3,7 +3,7 @@ package mig
 import "math"
 
 // budget contains the amounts of the resources that instances share, except units: first the compute slices, then the
-// media engines. It leaves out copy engines, because on every GPU model in models.txt the compute slices are the
+// media engines. Copy engines are left out, because on every GPU model in models.txt the compute slices are the
 // stricter limit.
 type budget [5]int
 
@@ -11,8 +11,8 @@ func needs(p Profile) budget {
 	return budget{p.Compute, max(p.DEC, 0), max(p.ENC, 0), max(p.JPEG, 0), max(p.OFA, 0)}
 }
 
-// totals returns the resources of the whole GPU, as given by the profiles that occupy every unit. A resource whose
-// amount is unknown is not limited.
+// totals returns the resources of the whole GPU, as given by the profiles that occupy every unit. Resources whose
+// amount is unknown are not limited.
 func totals(grid int, profiles []Profile) budget {
 	const unlimited = math.MaxInt
 	t := budget{-1, -1, -1, -1, -1}
@@ -47,10 +47,10 @@ func (have budget) less(need budget) budget {
 	return have
 }
 
-// Units returns the mask of the units that placement i occupies.
+// Units returns a mask of the units that placement i occupies.
 func (b *Model) Units(i int) uint64 { return b.units[i] }
 
-// Occupied returns the mask of the units that the placements in l occupy.
+// Occupied returns a mask of the units that the placements in l occupy.
 func (b *Model) Occupied(l Layout) uint64 {
 	var u uint64
 	for i := range l.Indices() {
@@ -79,8 +79,7 @@ func (b *Model) touching(units uint64) Layout {
 func (b *Model) all() Layout { return Layout(span(0, len(b.Placements))) }
 
 // room is a layout together with the placements that are still possible alongside it and the shared resources that
-// remain. To examine a layout, the beside method starts with the room on an empty GPU and adds the layout's placements
-// one by one.
+// remain. To examine a layout, the beside method starts with an empty GPU and adds the layout's placements one by one.
 type room struct {
 	layout, open Layout
 	left         budget
@@ -128,9 +127,9 @@ func (b *Model) Legal(l Layout) bool {
 	return ok
 }
 
-// Open returns the placements that fit alongside l and do not use the blocked units. Each of them fits by itself, but
-// two of them do not necessarily fit together. Blocked units belong to instances that do not match any placement of the
-// GPU model or cannot be destroyed. If l is illegal, the result is empty.
+// Open returns the placements that fit alongside l and do not use the blocked units. Each of them fits on its own, but
+// they do not necessarily fit together. Blocked units belong to instances that do not match any placement of the GPU
+// model or cannot be destroyed. If l is illegal, the result is empty.
 func (b *Model) Open(l Layout, blocked uint64) Layout {
 	r, _ := b.beside(l)
 	if blocked != 0 {

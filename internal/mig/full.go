@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// Full is the name of the profile of a GPU whose MIG mode is off. The driver does not report this profile. It occupies
-// all units, so a GPU holds either one job with the Full profile or slices.
+// Full is the profile name for a GPU whose MIG mode is off. The driver does not report this profile. It occupies all
+// units, so a GPU holds either one job with the Full profile or slices.
 const Full = "full"
 
 // WithFull returns a copy of the GPU model that also has the Full profile. memoryMiB is the GPU's memory in MiB.

@@ -7,8 +7,8 @@ import "slices"
 // take 2 ms to compute.
 type futures struct{ layouts, maximal []Layout }
 
-// enumerate computes the lists of a GPU model. Because it adds placements in ascending order, it visits each layout
-// only once.
+// enumerate computes a GPU model's lists. Because it adds placements in ascending order, it visits each layout only
+// once.
 func (b *Model) enumerate() futures {
 	var f futures
 	var visit func(r room, from Layout)
@@ -45,8 +45,8 @@ func (b *Model) ReachBeside(l Layout, blocked uint64) int {
 	return Containing(b.MaximalBeside(blocked), l)
 }
 
-// MaximalBeside returns the maximal layouts of a GPU with blocked units. No placement of these layouts uses a blocked
-// unit, and no further instance fits on the other units. The caller must not change the list.
+// MaximalBeside returns the maximal layouts of a GPU with blocked units: none of their placements uses a blocked unit,
+// and no further instance fits on the remaining units. The caller must not change the list.
 func (b *Model) MaximalBeside(blocked uint64) []Layout {
 	if blocked == 0 {
 		return b.Maximal()

@@ -11,7 +11,7 @@ import (
 // word. The largest GPU model in models.txt is the RTX PRO 6000 with 30 placements, including those of all variants.
 const MaxPlacements = 64
 
-// Placement is a profile at a start. It occupies Size units of the GPU model's grid, beginning with the unit Start.
+// Placement is a profile at a start. It occupies Size units of the GPU model's grid, beginning with unit Start.
 type Placement struct {
 	Profile     int // the index in the GPU model's Profiles
 	Start, Size int // units
@@ -54,7 +54,7 @@ func NewModel(name, typ, device string, grid int, profiles []Profile) (*Model, e
 	return newModel(Model{Name: name, Type: typ, Device: device, Grid: grid, total: totals(grid, profiles)}, profiles)
 }
 
-// newModel completes a GPU model whose totals are known. Select calls it with the totals of the original model.
+// newModel completes a GPU model whose totals are known. Select calls it with the original model's totals.
 func newModel(b Model, profiles []Profile) (*Model, error) {
 	if b.Grid < 1 || b.Grid > 64 {
 		return nil, fmt.Errorf("GPU model %s: the grid has %d units, but must have 1 to 64", b.Name, b.Grid)
@@ -102,8 +102,8 @@ func newModel(b Model, profiles []Profile) (*Model, error) {
 	return &b, nil
 }
 
-// Select returns a copy of the GPU model that has only the profiles for which keep returns true. The copy keeps the
-// compute slices and media engines of the whole GPU. It has its own indices of profiles and placements; [Model.Carry]
+// Select returns a copy of the GPU model with only those profiles for which keep returns true. The copy keeps the
+// compute slices and media engines of the whole GPU. Its profiles and placements have their own indices; [Model.Carry]
 // converts layouts between the two models.
 func (b *Model) Select(keep func(Profile) bool) *Model {
 	var kept []Profile
@@ -135,7 +135,7 @@ func (b *Model) Carry(from *Model, l Layout) (carried Layout, blocked uint64) {
 }
 
 // ProfileIndex returns the index of the profile with the given name. Policies call it for every placement, so it avoids
-// slices.IndexFunc, which copies each profile.
+// slices.IndexFunc, which would copy each profile.
 func (b *Model) ProfileIndex(name string) (int, bool) {
 	for i := range b.Profiles {
 		if b.Profiles[i].Name == name {
@@ -146,8 +146,8 @@ func (b *Model) ProfileIndex(name string) (int, bool) {
 }
 
 // EquivalentProfile returns the smallest profile of b that is at least as large as the named profile, which may belong
-// to another GPU model. If b itself has a profile with this name, the result is that profile. Otherwise, it is the
-// smallest plain profile whose name states at least as many compute slices and as much memory. Variants of other GPU
+// to another GPU model. If b itself has a profile with this name, it is that profile. Otherwise, it is the smallest
+// plain profile whose name states at least as many compute slices and at least as much memory. Variants of other GPU
 // models have no equivalent profile. Only profiles with a placement in the set of are considered. The second result is
 // false if b has no equivalent profile.
 func (b *Model) EquivalentProfile(name string, of Layout) (string, bool) {

@@ -6,7 +6,7 @@ import (
 )
 
 // Table contains, for every layout of a GPU model, the values that policies need repeatedly. The layouts are the nodes
-// of a graph, in which an edge leads from each layout to each layout with one more placement. Computing a table takes
+// of a graph, in which edges lead from each layout to the layouts with one more placement. Computing a table takes
 // about a millisecond for an A100 and about twenty milliseconds for the largest GPU model. A table never changes.
 type Table struct {
 	Model   *Model

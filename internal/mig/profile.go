@@ -14,7 +14,7 @@ type Profile struct {
 	ID        int    // the GPU instance profile id; for example, 14 is 2g on an A100 and 1g on an A30
 	Compute   int    // number of compute slices
 	Size      int    // number of units in the GPU model's grid
-	Max       int    // the maximum number of instances at the same time
+	Max       int    // the maximum number of simultaneous instances
 	Starts    []int  // the units at which an instance may begin, ascending
 	MemoryMiB uint64 // the memory that an instance reports, in MiB; 0 if unknown
 
@@ -26,8 +26,8 @@ type Profile struct {
 	Enum string // the name in nvml.h without NVML_GPU_INSTANCE_PROFILE_, or empty if unknown
 }
 
-// Plain reports whether agents offer a profile by default. This is not the case for variants with other engines (+me,
-// +me.all, -me) or with graphics (+gfx).
+// Plain reports whether agents offer a profile by default. They do not offer variants with other engines (+me, +me.all,
+// -me) or with graphics (+gfx).
 func Plain(p Profile) bool { return !strings.ContainsAny(p.Name, "+-") }
 
 // Memory returns the minimum memory of an instance in MiB. This is MemoryMiB or, if that is unknown, 88% of the size in
@@ -43,7 +43,7 @@ func (p Profile) Memory() float64 {
 	return math.Floor(0.88 * 1024 * gb)
 }
 
-// Claims returns the compute slices and the memory in GB according to a profile's name. For example, 2g.10gb has 2
+// Claims returns the compute slices and the memory, in GB, according to a profile's name. For example, 2g.10gb has 2
 // compute slices and 10 GB. Unlike the sizes in MiB, the names do not depend on the driver version. Both results are 0
 // if the name contains no such numbers.
 func Claims(name string) (compute int, gb float64) {

@@ -1,5 +1,5 @@
 // Package gputest creates a node with emulated GPUs for a test. Tests load the emulator's libnvidia-ml.so.1
-// (contrib/nvml-emulator) with the code that loads the library of a real driver. Each node has its own state.
+// (contrib/nvml-emulator) with the same code that loads a real driver's library. Each node has its own state.
 package gputest
 
 import (
@@ -20,7 +20,7 @@ type Node struct {
 	*gpu.NVML
 	// Dev is the node's device directory, which contains nvidia-caps.
 	Dev string
-	// Proc is a directory that contains the files that a real driver provides under /proc.
+	// Proc is a directory with the files that a real driver provides under /proc.
 	Proc string
 	// State is the state file of the emulator, and State + ".log" is its log.
 	State string
@@ -39,8 +39,8 @@ var build = sync.OnceValues(func() (string, error) {
 	return out, nil
 })
 
-// New creates a node with n GPUs of one GPU model. options are further options of `nvml-emulator init`. A process can
-// use only one node at a time, because an environment variable contains the path of the state file.
+// New creates a node with n GPUs of one GPU model. options are further options for `nvml-emulator init`. A process can
+// use only one node at a time, because the path of the state file is in an environment variable.
 func New(t testing.TB, board string, n int, options ...string) *Node {
 	t.Helper()
 	dir, err := build()
@@ -79,5 +79,5 @@ func (n *Node) Emulator(t testing.TB, args ...string) string {
 	return string(out)
 }
 
-// Build returns the directory of the emulator's library, for tests that start processes that load the library.
+// Build returns the directory of the emulator's library, for tests whose processes load it.
 func (n *Node) Build() string { return n.build }
